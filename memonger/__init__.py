@@ -1,0 +1,55 @@
+"""Plan the memory of an MXNet 1.9.1 training step: same gradients, less memory.
+
+::
+
+    import memonger
+    plan = memonger.plan(net, budget="4GB", data=(32, 3, 224, 224))
+    mx.mod.Module(plan.symbol).fit(...)
+
+Importing memonger imports neither MXNet nor matplotlib nor a solver: the names below are loaded
+when they are first used.
+"""
+from __future__ import annotations
+
+import importlib
+import logging
+from typing import Any, Dict, List, Optional, Tuple
+
+from . import errors
+from .graph import Graph
+from .plan import Plan, Progress, Status
+
+__version__ = "0.1.0"
+
+# Importing the submodule has bound `plan` to it; the name belongs to the function of the API.
+# (The submodule stays reachable as `from memonger.plan import ...`.)
+del globals()["plan"]
+
+#: Public name -> module, and the attribute there (None: the module itself).
+_LAZY: Dict[str, Tuple[str, Optional[str]]] = {
+    **{name: (".api", name) for name in (
+        "search_plan", "make_mirror_plan", "get_cost", "plan", "load_plan", "estimate", "verify",
+        "measure", "max_batch", "strip", "sweep")},
+    "gluon": (".mx.gluon", None),
+    "native": (".native", None),
+    "zoo": (".bench.zoo", None),
+}
+
+__all__ = ["Graph", "Plan", "Progress", "Status", "errors", *sorted(_LAZY)]
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        module_name, attribute = _LAZY[name]
+    except KeyError:
+        raise AttributeError("module %r has no attribute %r" % (__name__, name)) from None
+    module = importlib.import_module(module_name, __name__)
+    value = module if attribute is None else getattr(module, attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> List[str]:
+    return sorted(set(globals()) | set(_LAZY))

@@ -1,0 +1,51 @@
+# make demo    sets up, trains a real network without and with a plan, leaves out/
+# make test    sets up, runs the tests on the installed package
+#
+# PYTHON=python3.9     the interpreter to set up with (default: the first fit one)
+# VENV=.venv           the virtual environment
+# PYTEST_ARGS=...      more arguments for pytest: make test PYTEST_ARGS="-m slow"
+
+PYTHON ?=
+VENV ?= .venv
+PYTEST_ARGS ?=
+SOURCES := setup.py pyproject.toml README.md $(shell find memonger plugins -type f \
+	! -name '*.pyc' ! -name '*.so' ! -name '*.o' 2>/dev/null)
+
+.PHONY: demo test check install clean help
+.DELETE_ON_ERROR:
+
+help:
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -6
+
+demo: $(VENV)/.installed
+	$(VENV)/bin/python examples/train_digits.py --out out
+	@echo "the plan's picture and report lie in out/"
+
+# pytest the program, not `python -m pytest`: only then is `memonger` the installed package.
+test: $(VENV)/.installed
+	MEMONGER_TEST_INSTALLED=1 $(VENV)/bin/pytest $(PYTEST_ARGS)
+
+install: $(VENV)/.installed
+
+check: $(VENV)/.installed
+	$(VENV)/bin/pip install --quiet ruff mypy==1.14.1
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+
+# A new interpreter by the name of PYTHON= asks for a new environment.
+$(VENV)/.made: tools/find_python.sh tools/make_environment.sh
+	@command -v "$${CXX:-g++}" >/dev/null || { \
+		echo "error: no C++ compiler; on Debian: apt install g++ (or set CXX=)" >&2; exit 1; }
+	python=$$(sh tools/find_python.sh $(PYTHON)) && sh tools/make_environment.sh $$python $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --upgrade pip "setuptools>=70.1" wheel
+	$(VENV)/bin/python -m pip install --quiet mxnet==1.9.1 "numpy<1.24"
+	@touch $@
+
+# MXNet is in the environment already, so the build needs no second copy of it.
+$(VENV)/.installed: $(VENV)/.made $(SOURCES)
+	rm -rf build/lib* build/bdist*
+	$(VENV)/bin/python -m pip install --quiet --no-build-isolation ".[cpu,plot,test]"
+	@touch $@
+
+clean:
+	rm -rf $(VENV) $(VENV).tools build dist out memonger.egg-info

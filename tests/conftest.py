@@ -1,0 +1,34 @@
+"""Options and fixtures for all tests."""
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+GOLDEN = Path(__file__).parent / "golden"
+
+settings.register_profile("ci", deadline=None, derandomize=True, max_examples=25)
+settings.register_profile("nightly", deadline=None, max_examples=1000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_addoption(parser):
+    parser.addoption("--overwrite", action="store_true",
+                     help="write the golden files instead of comparing with them")
+
+
+@pytest.fixture
+def golden(request):
+    """``golden(name, text)``: the text equals tests/golden/<name>, or becomes it (--overwrite)."""
+    def compare(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if request.config.getoption("--overwrite"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            return
+        assert path.is_file(), "no golden file %s; make it with pytest --overwrite" % path
+        assert text == path.read_text(encoding="utf-8"), (
+            "differs from %s; if the new text is right: pytest --overwrite" % path)
+    return compare

@@ -1,0 +1,116 @@
+"""What may import what: DEVELOPERS.md, "Rooms", and nothing heavy on ``import memonger``."""
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from typing import Iterator, Tuple
+
+import pytest
+
+import memonger
+
+PACKAGE = Path(memonger.__file__).parent
+MODULES = sorted(PACKAGE.rglob("*.py"))
+HEAVY = ("mxnet", "matplotlib", "highspy", "scipy", "sklearn", "pygraphviz", "graphviz")
+
+ROOT_NAMES = {"__version__", "errors"}
+#: Room -> rooms it may import. ``native`` only finds and loads libraries, so any room may.
+ALLOWED = {
+    "errors": set(),
+    "units": {"errors"},
+    "native": {"errors"},
+    "graph": {"errors", "units"},
+    "schedule": {"graph"},
+    "storage": {"errors", "graph", "schedule", "native"},
+    "lifetime": {"graph", "schedule", "storage", "native"},
+    "validate": {"errors", "graph", "schedule", "storage"},
+    "cost": {"errors", "units", "graph"},
+}
+CORE = {*ALLOWED, "plan", "planfile", "foreign"}
+ALLOWED.update({
+    "plan": CORE, "planfile": CORE, "foreign": CORE,
+    "solve": CORE | {"solve"}, "mx": CORE | {"mx"}, "report": CORE | {"report"},
+})
+#: The views of a Plan are loaded when asked for, so that the core stays free of them.
+LATE_VIEWS = {("plan", "report"), ("plan", "mx")}
+UNBOUND = {"__init__", "__main__", "api", "cli", "bench"}
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].replace(".py", "")
+
+
+def imports_of(path: Path) -> Iterator[Tuple[str, bool]]:
+    """Absolute name of each import in the file, and whether it is inside a function."""
+    package = ("memonger",) + path.relative_to(PACKAGE).parts[:-1]
+
+    def visit(node: ast.AST, late: bool) -> Iterator[Tuple[str, bool]]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Import):
+                for alias in child.names:
+                    yield alias.name, late
+            elif isinstance(child, ast.ImportFrom):
+                base = list(package[:len(package) - child.level + 1]) if child.level else []
+                module = ".".join(base + ([child.module] if child.module else []))
+                for alias in child.names:
+                    yield "%s.%s" % (module, alias.name), late
+            elif not is_type_checking(child):
+                is_function = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef))
+                yield from visit(child, late or is_function)
+    yield from visit(ast.parse(path.read_text(encoding="utf-8")), False)
+
+
+def is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_rooms(path):
+    room = room_of(path)
+    for name, late in imports_of(path):
+        parts = name.split(".")
+        if parts[0] == "memonger" and len(parts) > 1 and room not in UNBOUND:
+            target = parts[1]
+            if target in ROOT_NAMES - {"errors"} or (room, target) in LATE_VIEWS and late:
+                continue
+            assert target in ALLOWED[room] | {room, "native", "errors", "units"}, (
+                "%s imports memonger.%s; DEVELOPERS.md forbids it" % (path.name, target))
+        if parts[0] == "mxnet":
+            assert room in ("mx", "bench"), "%s imports MXNet; only mx/ does" % path.name
+        if parts[0] in HEAVY:
+            assert late or room in ("mx", "bench"), (
+                "%s imports %s when loaded; import it where it is used" % (path.name, parts[0]))
+
+
+def python(code: str, cwd: Path) -> str:
+    """Run ``code`` in a fresh interpreter that sees the same memonger as this one."""
+    script = "import sys; sys.path.insert(0, %r)\n%s" % (str(PACKAGE.parent), code)
+    done = subprocess.run([sys.executable, "-c", script], cwd=str(cwd), stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, universal_newlines=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_importing_memonger_and_its_core_imports_nothing_heavy(tmp_path):
+    core = ", ".join("memonger." + name for name in sorted(CORE | {"cli"})
+                     if (PACKAGE / (name + ".py")).exists() or (PACKAGE / name).is_dir())
+    code = "import memonger, %s\nprint([n for n in %r if n in sys.modules])" % (core, HEAVY)
+    assert python(code, tmp_path) == "[]"
+
+
+def test_plan_is_the_function_whatever_was_imported_first(tmp_path):
+    pytest.importorskip("memonger.api")
+    code = ("from memonger.plan import Plan\nimport memonger.planfile\nimport memonger\n"
+            "print(callable(memonger.plan), memonger.Plan is Plan)")
+    assert python(code, tmp_path) == "True True"
+
+
+def test_unknown_names_are_refused_in_the_usual_words():
+    with pytest.raises(AttributeError, match="has no attribute 'paln'"):
+        memonger.paln  # noqa: B018
+
+
+def test_public_names_are_listed():
+    assert {"plan", "search_plan", "get_cost", "Plan", "Graph", "errors"} <= set(dir(memonger))
