@@ -1,0 +1,72 @@
+"""What a caller may ask of a solver: one frozen record for all methods."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Callable, Mapping, Optional, Tuple
+
+from ..errors import InputError
+from ..plan import Progress
+from ..schedule import Recompute
+
+#: Ways to count memory: MXNet's assignment, the plugin's, the peak of live bytes.
+STORAGES = ("best", "stock", "live")
+#: Which operator variants may be used.
+VARIANTS = ("none", "exact", "all")
+
+
+@dataclass(frozen=True)
+class Options:
+    """Everything but the graph and the budget.
+
+    The defaults suit a user who knows nothing about solvers.
+    """
+
+    #: Wall-clock guard. Work is limited by ``effort`` first, so that results do not depend on
+    #: the machine's load; a search that the clock stops says ``Status.TIME_LIMIT``.
+    time_limit_s: float = 10.0
+    seed: int = 1
+    #: Multiplies the number of evaluations, which otherwise follows from the graph's size.
+    effort: float = 1.0
+    storage: str = "best"
+    #: Ids of ops that must not run again.
+    keep: Tuple[int, ...] = ()
+    #: Ids of ops whose values must not stay from forward to backward.
+    recompute: Tuple[int, ...] = ()
+    variants: str = "exact"
+    #: How often one op may run again; 0 is no limit.
+    max_clones: int = 0
+    #: "time": least time within the budget. "memory": least memory within ``max_overhead``.
+    objective: str = "time"
+    #: Largest extra step time for the objective "memory", 0.1 is +10 %; None is no limit.
+    max_overhead: Optional[float] = None
+    #: Decisions to start from.
+    warm_start: Optional[Recompute] = None
+    warm_variants: Tuple[int, ...] = ()
+    #: Bytes outside the pool besides what the graph says, by category ("optimizer", ...).
+    fixed_bytes: Mapping[str, int] = field(default_factory=dict)
+    #: Called now and then; an exception in it ends the search.
+    progress: Optional[Callable[[Progress], None]] = None
+    #: Prove a lower bound and attach it to the plan.
+    bound: bool = True
+    #: Where op times come from, copied to the plan.
+    costs: str = "units"
+
+    def check(self) -> None:
+        """Raise InputError for values that mean nothing."""
+        if self.storage not in STORAGES:
+            raise InputError("storage must be one of %s, not %r"
+                             % (", ".join(STORAGES), self.storage))
+        if self.variants not in VARIANTS:
+            raise InputError("variants must be one of %s, not %r"
+                             % (", ".join(VARIANTS), self.variants))
+        if self.objective not in ("time", "memory"):
+            raise InputError("objective must be time or memory, not %r" % self.objective)
+        if not self.time_limit_s > 0:
+            raise InputError("time_limit must be positive, not %r" % self.time_limit_s)
+        if not self.effort > 0:
+            raise InputError("effort must be positive, not %r" % self.effort)
+        if self.max_overhead is not None and not self.max_overhead >= 0:
+            raise InputError("the overhead cannot be negative: %r" % self.max_overhead)
+        both = sorted(set(self.keep) & set(self.recompute))
+        if both:
+            raise InputError("op %d is both to be kept and to be recomputed" % both[0])

@@ -1,0 +1,108 @@
+"""Reading graphs that are not MXNet's."""
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from memonger.errors import InputError
+from memonger.foreign import parse_foreign_budget, parse_graph, read_graph
+from memonger.graph import Graph, Op, Tensor
+
+TEXT = "3 2\n10 1 1\n20 2 1\n5 3 0\n0 1\n1 2\n"
+PEERS = os.environ.get("MEMONGER_PEERS") or os.path.join(
+    os.path.dirname(__file__), "..", "..", "..", "shared", "peers")
+
+
+def node_link(nodes, links, ends=("source", "target")):
+    return json.dumps({"directed": True, "nodes": nodes,
+                       "links": [dict(zip(ends, link)) for link in links]})
+
+
+def test_text_form():
+    graph = parse_graph(TEXT, "chain")
+    assert graph.name == "chain" and graph.recompute_in_forward
+    assert [t.size_bytes for t in graph.tensors] == [10, 20, 5]
+    assert [op.time_s for op in graph.ops] == [1, 2, 3]
+    assert [op.inputs for op in graph.ops] == [(), (0,), (1,)]
+    assert [op.recomputable for op in graph.ops] == [True, True, False]
+
+
+def test_node_link_runs_in_id_order():
+    nodes = [{"id": 1, "name": "b", "cost_ram": 7, "cost_cpu": 2, "backward": True},
+             {"id": 0, "name": "a", "cost_ram": 5, "cost_cpu": 1, "backward": False}]
+    graph = parse_graph(node_link(nodes, [(0, 1)]))
+    assert [op.name for op in graph.ops] == ["a", "b"]
+    assert [op.is_backward for op in graph.ops] == [False, True]
+
+
+def test_node_link_with_ids_out_of_order_runs_by_generations():
+    nodes = [{"name": i, "out_cost": i, "duration": 1} for i in range(4)]
+    graph = parse_graph(node_link(nodes, [(3, 1), (0, 2), (1, 2)], ("0", "1")))
+    assert [op.name for op in graph.ops] == ["0", "3", "1", "2"]
+    assert all(op.recomputable for op in graph.ops)
+
+
+def test_own_json_round_trip():
+    graph = Graph((Tensor("x", 4, -1, "input", False), Tensor("y", 8, 0)),
+                  (Op("f", "relu", (0,), (1,), time_s=1.0),), (1,), name="own")
+    assert parse_graph(json.dumps(graph.to_dict())) == graph
+
+
+@pytest.mark.parametrize("text, message", [
+    ("", "numbers of nodes"),
+    ("2 1\n1 1 1\n", "ends before"),
+    ("1 0\n1 x 1\n", "line 2"),
+    ("1 0\n1 1 1\n0 0\n", "more lines"),
+    ("2 1\n1 1 1\n1 1 1\n1 0\n", "execution order"),
+    ("2 1\n1 1 1\n1 1 1\n0 7\n", "does not exist"),
+    ("1 0\n-1 1 1\n", "negative"),
+    ("{", "damaged"),
+    ("{}", "neither"),
+    ('{"nodes": [], "links": [{"source": 0, "target": 1}]}', "does not exist"),
+    ('{"nodes": [{"id": 0, "cost_ram": "4", "cost_cpu": 1}], "links": []}', "not a number"),
+    ('{"nodes": [{"id": 0, "cost_ram": 4}], "links": []}', "cost_cpu"),
+    ('{"nodes": [{"id": 0}, {"id": 0}], "links": []}', "same id"),
+    ('{"nodes": 3, "links": []}', "damaged"),
+    ('{"tensors": [], "ops": []}', "outputs"),
+    ('{"tensors": [{"name": "x", "size_bytes": 1, "producer": 0}], "outputs": [0], "ops": '
+     '[{"name": "f", "kind": "f", "inputs": [0], "outputs": [0]}]}', "before it is made"),
+])
+def test_damaged_files_say_what_is_wrong(text, message):
+    with pytest.raises(InputError, match=message):
+        parse_graph(text)
+
+
+def test_cycles_are_named():
+    nodes = [{"id": i, "cost_ram": 1, "cost_cpu": 1} for i in range(3)]
+    with pytest.raises(InputError, match="cycle through node 1"):
+        parse_graph(node_link(nodes, [(0, 1), (1, 2), (2, 1)]))
+
+
+def test_missing_file_is_an_input_error(tmp_path):
+    with pytest.raises(InputError, match="nowhere"):
+        read_graph(str(tmp_path / "nowhere.json"))
+
+
+@pytest.mark.parametrize("budget, units", [
+    (0.8, 8), ("0.8", 8), ("80%", 8), (0.75, 8), (0.7, 7), (1.0, 10), (1, 1), (25, 25),
+    ("1e3", 1000)])
+def test_budgets(budget, units):
+    assert parse_foreign_budget(budget, 10) == units
+
+
+@pytest.mark.parametrize("budget", ["much", "", -1, 0, "0%", "nan"])
+def test_bad_budgets(budget):
+    with pytest.raises(InputError):
+        parse_foreign_budget(budget, 10)
+
+
+@pytest.mark.skipif(not os.path.isdir(PEERS), reason="the rivals' graphs are not here")
+@pytest.mark.parametrize("file, ops, cost", [
+    ("ResNet50.json", 353, 405670), ("ckm_r50_184.txt", 405, 101898),
+    ("random_layered_n100.json", 100, 47769)])
+def test_published_graphs(file, ops, cost):
+    graph = read_graph(os.path.join(PEERS, "graphs", file))
+    graph.check()
+    assert len(graph.ops) == ops and graph.time_s == cost
