@@ -1,0 +1,297 @@
+"""From a schedule to the blocks of memory that it needs, exactly as MXNet counts them.
+
+A *block* is a set of tensors that share memory through in-place options. MXNet's ``MXPlanMemory``
+walks the ops in order, counts how often each value is still to be read, and lets an output take
+the memory of an input when the op allows it and nobody else reads that input any more. This module
+repeats that walk (nnvm, ``plan_memory.cc`` of 1.9.1, and ``inplace_addto_detect_pass.cc``), so the
+blocks are those of a bound executor. It is the readable reference of ``plugins/core/storage.cc``.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import List, Optional, Sequence, Tuple
+
+from .graph import Graph, Inplace, Op
+from .schedule import Schedule
+
+#: MXNet's type flags and sizes of the dtypes that a tensor can have.
+DTYPES = {"float32": (0, 4), "float64": (1, 8), "float16": (2, 2), "uint8": (3, 1),
+          "int32": (4, 4), "int8": (5, 1), "int64": (6, 8), "bool": (7, 1), "int16": (8, 2),
+          "uint16": (9, 2), "uint32": (10, 4), "uint64": (11, 8), "bfloat16": (12, 2)}
+
+
+@dataclass(frozen=True)
+class StorageModel:
+    """How memory is shared; the defaults are those of an executor in MXNet 1.9.1.
+
+    ``NNVM_EXEC_NUM_TEMP`` is taken to be 1, its default: other values colour the graph first and
+    are not modelled.
+    """
+
+    #: "best" (the plugin's assignment), "stock" (MXNet's), "live" (peak of live bytes).
+    assignment: str = "best"
+    #: The environment variable NNVM_EXEC_MATCH_RANGE.
+    match_range: int = 16
+    #: The environment variable NNVM_AUTO_SEARCH_MATCH_RANGE.
+    search_match_range: bool = False
+    #: Most tries of the search for the best assignment.
+    effort: int = 400
+
+
+@dataclass(frozen=True)
+class Value:
+    """One output of one step."""
+
+    tensor: int
+    step: int
+    position: int
+
+
+@dataclass(frozen=True)
+class ProgramStep:
+    """One step with its values by number; inputs of -1 exist before the training step."""
+
+    op: int
+    inputs: Tuple[int, ...]
+    outputs: Tuple[int, ...]
+    ignored: Tuple[int, ...]
+    inplace: Tuple[Inplace, ...]
+    device: int
+    #: Values of another pool are external to a step (a CachedOp's forward and backward).
+    pool: int
+    grad_add: bool
+
+
+@dataclass(frozen=True)
+class Program:
+    """A schedule as numbered values: what storage planning needs and nothing else."""
+
+    steps: Tuple[ProgramStep, ...]
+    values: Tuple[Value, ...]
+    elements: Tuple[int, ...]
+    bytes: Tuple[int, ...]
+    dtype: Tuple[int, ...]
+    item_bytes: Tuple[int, ...]
+    #: The memory is the caller's (arrays for gradients): no block.
+    external: Tuple[bool, ...]
+    #: How often the value is an output of the whole graph.
+    held: Tuple[int, ...]
+    #: MXNet's rules differ by who runs the step: an executor, a CachedOp, or not MXNet at all.
+    inplace: bool = True
+    count_ignored: bool = False
+    rounding: int = 4
+
+
+@dataclass(frozen=True)
+class Block:
+    """Memory that is in use from step ``start`` through step ``end``, both included."""
+
+    start: int
+    #: The number of steps when it is never released.
+    end: int
+    bytes: int
+    elements: int
+    device: int = 0
+    pool: int = 0
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The blocks of a program, in the order in which MXNet requests memory for them."""
+
+    num_steps: int
+    blocks: Tuple[Block, ...]
+    #: Block ids in the order of their release.
+    released: Tuple[int, ...]
+    #: Block of each value; -1 without one.
+    block_of: Tuple[int, ...]
+    #: MXNet's ``storage_inplace_index`` of each value: position of the input whose memory it
+    #: takes, -1 when it has its own, -2 when nobody reads it.
+    inplace_index: Tuple[int, ...]
+
+
+def effective_ops(graph: Graph, variants: Sequence[int]) -> Tuple[Op, ...]:
+    """The ops of the graph with these variants in use.
+
+    An op that does not run in a variant has neither inputs nor outputs and takes no time.
+    """
+    ops: List[Op] = list(graph.ops)
+    for index in variants:
+        for op, how in graph.variants[index].implementations:
+            if how.runs:
+                ops[op] = replace(ops[op], inputs=how.inputs, outputs=how.outputs,
+                                  ignored_inputs=how.ignored_inputs, inplace=how.inplace,
+                                  time_s=how.time_s, workspace_bytes=how.workspace_bytes)
+            else:
+                ops[op] = replace(ops[op], inputs=(), outputs=(), ignored_inputs=(), inplace=(),
+                                  time_s=0.0, workspace_bytes=0)
+    return tuple(ops)
+
+
+def number_of_elements(size_bytes: int, shape: Sequence[int], item_bytes: int) -> int:
+    """Elements of a tensor; from its size when the shape is not known."""
+    if not shape:
+        return size_bytes // item_bytes
+    product = 1
+    for extent in shape:
+        product *= extent
+    return product
+
+
+def build_program(graph: Graph, schedule: Schedule) -> Program:
+    """Number the values that the steps of a schedule make.
+
+    Parameters
+    ----------
+    graph : Graph
+    schedule : Schedule
+        Each step names the steps that made its inputs; see :class:`memonger.schedule.Step`.
+
+    Returns
+    -------
+    Program
+        Linear time and size.
+
+    Raises
+    ------
+    ValueError
+        If a step reads from a step that does not make the tensor, or a dtype is unknown.
+    """
+    ops = effective_ops(graph, schedule.variants)
+    numbers: List[dict] = []
+    values: List[Value] = []
+    steps: List[ProgramStep] = []
+    first: List[Optional[int]] = [None] * len(ops)
+    cached = graph.pools == "cached_op"
+    for index, step in enumerate(schedule.steps):
+        op = ops[step.op]
+        inputs = []
+        for tensor, source in zip(op.inputs, step.sources):
+            if source >= 0 and (source >= index or tensor not in numbers[source]):
+                raise ValueError("step %d (%s) reads %r from step %d, which does not make it"
+                                 % (index, op.name, graph.tensors[tensor].name, source))
+            inputs.append(numbers[source][tensor] if source >= 0 else -1)
+        made = {}
+        for position, tensor in enumerate(op.outputs):
+            made[tensor] = len(values)
+            values.append(Value(tensor, index, position))
+        numbers.append(made)
+        is_first = first[step.op] is None
+        if is_first:
+            first[step.op] = index
+        steps.append(ProgramStep(
+            step.op, tuple(inputs), tuple(made.values()), tuple(op.ignored_inputs), op.inplace,
+            op.device, int(cached and (op.is_backward or not is_first)),
+            op.kind == "_grad_add" and len(inputs) == 2))
+    held = [0] * len(values)
+    producer = {tensor: op for op, item in enumerate(ops) for tensor in item.outputs}
+    for tensor in graph.outputs:
+        maker = first[producer[tensor]] if tensor in producer else None
+        if maker is not None:
+            held[numbers[maker][tensor]] += 1
+    tensors = [graph.tensors[value.tensor] for value in values]
+    for tensor in tensors:
+        if tensor.dtype not in DTYPES:
+            raise ValueError("tensor %r has the unknown dtype %r" % (tensor.name, tensor.dtype))
+    item_bytes = [DTYPES[tensor.dtype][1] for tensor in tensors]
+    return Program(
+        tuple(steps), tuple(values),
+        tuple(number_of_elements(t.size_bytes, t.shape, b) for t, b in zip(tensors, item_bytes)),
+        tuple(t.size_bytes for t in tensors), tuple(DTYPES[t.dtype][0] for t in tensors),
+        tuple(item_bytes), tuple(not t.pooled for t in tensors), tuple(held),
+        inplace=not graph.recompute_in_forward, count_ignored=cached, rounding=1 if cached else 4)
+
+
+def replay(program: Program) -> Blocks:
+    """Count references as MXNet does, and give the blocks that result.
+
+    Linear in the number of inputs and outputs. With ``program.inplace`` False (graphs that are
+    not MXNet's) every value is a block of its own: it lives from the step that makes it through
+    the last step that reads it.
+    """
+    count = len(program.values)
+    # `uses` counts ignored inputs too, as DetectInplaceAddTo does.
+    uses = list(program.held)
+    references = list(program.held)
+    for step in program.steps:
+        for position, value in enumerate(step.inputs):
+            if value >= 0:
+                uses[value] += 1
+                references[value] += program.count_ignored or position not in step.ignored
+    blocks: List[Block] = []
+    ends: List[int] = []
+    left: List[int] = []  # references of each block that are still to come
+    released: List[int] = []
+    block_of = [-1] * count
+    inplace_index = [-1] * count
+
+    def release(block: int, index: int) -> None:
+        ends[block] = index
+        released.append(block)
+
+    for index, step in enumerate(program.steps):
+        ignores_all = bool(step.inputs) and len(set(step.ignored)) == len(step.inputs)
+        taken = set()
+        for option in step.inplace if program.inplace else ():
+            source, target = step.inputs[option.input], step.outputs[option.output]
+            if (option.input in taken or source < 0 or block_of[target] >= 0
+                    or program.external[target]):
+                continue
+            block = block_of[source]
+            if block < 0 or blocks[block].pool != step.pool or left[block] <= 0:
+                continue
+            if (program.elements[target] != program.elements[source] or references[target] <= 0
+                    or program.item_bytes[target] != program.item_bytes[source]):
+                continue
+            renames = option.identity and program.dtype[target] == program.dtype[source]
+            if not renames and (left[block] != 1 or ignores_all):
+                continue
+            taken.add(option.input)
+            block_of[target] = block
+            left[block] += references[target]
+            inplace_index[target] = option.input
+        # New memory: most elements first, later outputs first at equal numbers.
+        fresh = [(program.elements[value], position) for position, value in enumerate(step.outputs)
+                 if block_of[value] < 0 and not program.external[value]]
+        for elements, position in sorted(fresh, reverse=True):
+            value = step.outputs[position]
+            block_of[value] = len(blocks)
+            blocks.append(Block(index, 0, 0, elements, step.device, step.pool))
+            ends.append(len(program.steps))
+            left.append(references[value])
+        for position, value in enumerate(step.inputs):
+            block = block_of[value] if value >= 0 else -1
+            if block < 0 or position in step.ignored or blocks[block].pool != step.pool:
+                continue
+            left[block] -= 1
+            if left[block] == 0:
+                release(block, index)
+        for value in step.outputs:
+            if block_of[value] >= 0 and left[block_of[value]] == 0:
+                release(block_of[value], index)
+                inplace_index[value] = -2
+    added = _added_in_place(program, block_of, uses)
+    sizes = [0] * len(blocks)
+    for value, block in enumerate(block_of):
+        if block >= 0 and value not in added:
+            sizes[block] = max(sizes[block], program.bytes[value])
+    return Blocks(len(program.steps),
+                  tuple(replace(b, end=e, bytes=s) for b, e, s in zip(blocks, ends, sizes)),
+                  tuple(released), tuple(block_of), tuple(inplace_index))
+
+
+def _added_in_place(program: Program, block_of: Sequence[int], uses: Sequence[int]) -> set:
+    # MXNet's DetectInplaceAddTo: where `_grad_add` works in place, its right operand is added to
+    # the left one's memory at once when it is made, and the memory planned for it is not used.
+    added = set()
+    for step in program.steps:
+        if not step.grad_add or not program.inplace:
+            continue
+        (left, right), total = step.inputs, step.outputs[0]
+        if left < 0 or right < 0 or uses[right] != 1:
+            continue
+        same = block_of[left] == block_of[total] and (block_of[left] >= 0
+                                                      or block_of[total] < 0)
+        if same and program.values[left].step < program.values[right].step:
+            added.add(right)
+    return added

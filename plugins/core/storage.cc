@@ -1,0 +1,547 @@
+#include "storage.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <map>
+#include <utility>
+
+namespace memonger {
+namespace storage {
+
+namespace {
+
+int64_t RoundUp(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+}  // namespace
+
+void Program::Clear() {
+  output_begin.assign(1, 0);
+  input_begin.assign(1, 0);
+  inplace_begin.assign(1, 0);
+  for (std::vector<int32_t>* v : {&outputs, &inputs, &device, &pool, &dtype, &held, &references})
+    v->clear();
+  for (std::vector<uint8_t>* v : {&ignored, &grad_add, &external}) v->clear();
+  for (std::vector<int64_t>* v : {&elements, &bytes}) v->clear();
+  inplace.clear();
+}
+
+int32_t DTypeBytes(int32_t type_flag) {
+  switch (type_flag) {
+    case 3: case 5: case 7: return 1;            // uint8, int8, bool
+    case 2: case 8: case 9: case 12: return 2;   // float16, int16, uint16, bfloat16
+    case 1: case 6: case 11: return 8;           // float64, int64, uint64
+    default: return 4;                           // float32, int32, uint32
+  }
+}
+
+// -------------------------------------------------------------------------------- Replay
+
+void Replay(const Program& p, const Model& model, Blocks* out) {
+  const int32_t steps = p.num_steps(), entries = p.num_entries();
+  out->num_steps = steps;
+  out->blocks.clear();
+  out->released.clear();
+  out->block_of.assign(entries, -1);
+  out->inplace_index.assign(entries, -1);
+  std::vector<Block>& blocks = out->blocks;
+  std::vector<int32_t>& block_of = out->block_of;
+
+  // References of each value; `uses` counts ignored inputs too, as DetectInplaceAddTo does.
+  std::vector<int32_t> uses(p.held), references, producer(entries, -1);
+  for (int32_t entry : p.inputs)
+    if (entry >= 0) ++uses[entry];
+  if (!p.references.empty()) {
+    references = p.references;
+  } else {
+    references = uses;
+    if (!model.count_ignored)
+      for (size_t i = 0; i < p.inputs.size(); ++i)
+        if (p.ignored[i] && p.inputs[i] >= 0) --references[p.inputs[i]];
+  }
+  std::vector<int32_t> left;  // references of each block that are still to come
+  std::vector<uint8_t> taken;
+  std::vector<std::pair<int64_t, int32_t>> fresh;
+
+  for (int32_t s = 0; s < steps; ++s) {
+    const int32_t in = p.input_begin[s], num_inputs = p.input_begin[s + 1] - in;
+    const int32_t ob = p.output_begin[s], num_outputs = p.output_begin[s + 1] - ob;
+    for (int32_t i = 0; i < num_outputs; ++i) producer[p.outputs[ob + i]] = s;
+    // Outputs that take the memory of an input.
+    if (model.inplace && p.inplace_begin[s] < p.inplace_begin[s + 1]) {
+      bool ignores_all = num_inputs > 0;
+      for (int32_t i = 0; i < num_inputs; ++i) ignores_all = ignores_all && p.ignored[in + i];
+      taken.assign(num_inputs, 0);
+      for (int32_t k = p.inplace_begin[s]; k < p.inplace_begin[s + 1]; ++k) {
+        const Inplace& option = p.inplace[k];
+        const int32_t from = p.inputs[in + option.input], to = p.outputs[ob + option.output];
+        if (taken[option.input] || from < 0 || block_of[to] >= 0 || p.external[to]) continue;
+        const int32_t block = block_of[from];
+        if (block < 0 || blocks[block].pool != p.pool[s] || left[block] <= 0) continue;
+        if (p.elements[to] != p.elements[from] || references[to] <= 0 ||
+            DTypeBytes(p.dtype[to]) != DTypeBytes(p.dtype[from]))
+          continue;
+        const bool renames = option.identity && p.dtype[to] == p.dtype[from];
+        if (!(left[block] == 1 && !ignores_all) && !renames) continue;
+        taken[option.input] = 1;
+        block_of[to] = block;
+        left[block] += references[to];
+        out->inplace_index[to] = option.input;
+      }
+    }
+    // Outputs that need new memory: most elements first, later outputs first at equal numbers.
+    fresh.clear();
+    for (int32_t i = 0; i < num_outputs; ++i) {
+      const int32_t entry = p.outputs[ob + i];
+      if (block_of[entry] < 0 && !p.external[entry]) fresh.emplace_back(p.elements[entry], i);
+    }
+    if (fresh.size() > 1) std::sort(fresh.rbegin(), fresh.rend());
+    for (const auto& item : fresh) {
+      const int32_t entry = p.outputs[ob + item.second];
+      block_of[entry] = static_cast<int32_t>(blocks.size());
+      blocks.push_back(Block{s, steps, 0, p.elements[entry], p.device[s], p.pool[s]});
+      left.push_back(references[entry]);
+    }
+    for (int32_t i = 0; i < num_inputs; ++i) {
+      const int32_t entry = p.inputs[in + i];
+      if (entry < 0 || p.ignored[in + i]) continue;
+      const int32_t block = block_of[entry];
+      if (block < 0 || blocks[block].pool != p.pool[s]) continue;
+      if (--left[block] == 0) {
+        blocks[block].end = s;
+        out->released.push_back(block);
+      }
+    }
+    for (int32_t i = 0; i < num_outputs; ++i) {
+      const int32_t entry = p.outputs[ob + i], block = block_of[entry];
+      if (block >= 0 && left[block] == 0) {
+        blocks[block].end = s;
+        out->released.push_back(block);
+        out->inplace_index[entry] = -2;
+      }
+    }
+  }
+
+  // `_grad_add` in place: the right operand is added where the left one lies, when it is made.
+  std::vector<uint8_t> added(entries, 0);
+  for (int32_t s = 0; model.inplace && model.detect_add && s < steps; ++s) {
+    if (!p.grad_add[s]) continue;
+    const int32_t lhs = p.inputs[p.input_begin[s]], rhs = p.inputs[p.input_begin[s] + 1];
+    const int32_t sum = p.outputs[p.output_begin[s]];
+    if (lhs < 0 || rhs < 0 || producer[lhs] < 0 || producer[rhs] < 0) continue;
+    const bool same = block_of[lhs] >= 0 ? block_of[lhs] == block_of[sum]
+                                         : block_of[sum] < 0;
+    if (same && uses[rhs] == 1 && producer[lhs] < producer[rhs]) added[rhs] = 1;
+  }
+  for (int32_t e = 0; e < entries; ++e)
+    if (block_of[e] >= 0 && !added[e])
+      blocks[block_of[e]].bytes = std::max(blocks[block_of[e]].bytes, p.bytes[e]);
+}
+
+// ------------------------------------------------------------------------ peak and bound
+
+Peak PeakLive(const Blocks& b) {
+  std::vector<int64_t> change(b.num_steps + 2, 0);
+  for (const Block& block : b.blocks) {
+    change[block.start] += block.bytes;
+    change[std::min(block.end, b.num_steps) + 1] -= block.bytes;
+  }
+  Peak peak;
+  int64_t live = 0;
+  for (int32_t s = 0; s < b.num_steps; ++s) {
+    live += change[s];
+    if (live > peak.bytes) {
+      peak.bytes = live;
+      peak.step = s;
+    }
+  }
+  return peak;
+}
+
+namespace {
+
+// The shared-object bound of one group of blocks.
+int64_t GroupBound(const std::vector<int64_t>& bytes, const std::vector<int32_t>& first,
+                   const std::vector<int32_t>& last, int32_t instants) {
+  std::vector<std::vector<int32_t>> starting(instants), ending(instants);
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    starting[first[i]].push_back(static_cast<int32_t>(i));
+    ending[last[i]].push_back(static_cast<int32_t>(i));
+  }
+  std::vector<int64_t> live, most;  // sizes alive, falling
+  for (int32_t t = 0; t < instants; ++t) {
+    for (int32_t i : starting[t])
+      live.insert(std::upper_bound(live.begin(), live.end(), bytes[i], std::greater<int64_t>()),
+                  bytes[i]);
+    if (ending[t].empty()) continue;  // more to come: not a maximum
+    if (most.size() < live.size()) most.resize(live.size(), 0);
+    for (size_t k = 0; k < live.size(); ++k) most[k] = std::max(most[k], live[k]);
+    for (int32_t i : ending[t])
+      live.erase(std::lower_bound(live.begin(), live.end(), bytes[i], std::greater<int64_t>()));
+  }
+  int64_t bound = 0;
+  for (int64_t size : most) bound += size;
+  return bound;
+}
+
+}  // namespace
+
+// --------------------------------------------------------------------------------- Stock
+
+namespace {
+
+// MXGraphAllocator on the blocks of one pool; returns what debug_str would count.
+int64_t StockPool(const Blocks& b, int32_t pool, int64_t match_range,
+                  std::vector<int32_t>* buffer_of, int32_t first_buffer) {
+  struct Storage {
+    int32_t device;
+    int64_t bytes;
+  };
+  std::vector<Storage> data;
+  std::multimap<int64_t, int32_t> free;
+  size_t next_release = 0;
+  for (size_t i = 0; i < b.blocks.size(); ++i) {
+    const Block& block = b.blocks[i];
+    if (block.pool != pool) continue;
+    for (; next_release < b.released.size(); ++next_release) {
+      const int32_t r = b.released[next_release];
+      if (b.blocks[r].end >= block.start) break;
+      if (b.blocks[r].pool != pool) continue;
+      const int32_t id = (*buffer_of)[r] - first_buffer;
+      free.insert({data[id].bytes, id});
+    }
+    const int64_t size = block.elements * 4;
+    int32_t id = -1;
+    if (match_range > 0) {
+      const auto begin = free.lower_bound(size / match_range), mid = free.lower_bound(size),
+                 end = free.upper_bound(size * match_range);
+      auto found = free.end();
+      for (auto it = mid; it != end && found == free.end(); ++it)
+        if (data[it->second].device == block.device) found = it;
+      for (auto it = mid; it != begin && found == free.end();) {
+        --it;
+        if (data[it->second].device == block.device) found = it;
+      }
+      if (found != free.end()) {
+        id = found->second;
+        free.erase(found);
+        data[id].bytes = std::max(data[id].bytes, size);
+      }
+    }
+    if (id < 0) {
+      id = static_cast<int32_t>(data.size());
+      data.push_back(Storage{block.device, size});
+    }
+    (*buffer_of)[i] = first_buffer + id;
+  }
+  int64_t total = 0;
+  for (const Storage& s : data) total += s.bytes;
+  return total;
+}
+
+}  // namespace
+
+void Stock(const Blocks& b, const Model& model, Assignment* result) {
+  result->buffer_of.assign(b.blocks.size(), -1);
+  int32_t pools = 0, first_buffer = 0;
+  for (const Block& block : b.blocks) pools = std::max(pools, block.pool + 1);
+  for (int32_t pool = 0; pool < pools; ++pool) {
+    std::vector<int32_t> trial(result->buffer_of);
+    int64_t least = -1;
+    int64_t range = model.search_match_range && model.match_range > 0 ? 1 : model.match_range;
+    for (; range <= model.match_range; range *= 2) {
+      const int64_t printed = StockPool(b, pool, range, &trial, first_buffer);
+      if (least < 0 || printed < least) {
+        least = printed;
+        result->buffer_of = trial;
+      }
+      if (range == 0) break;
+    }
+    for (int32_t id : result->buffer_of) first_buffer = std::max(first_buffer, id + 1);
+  }
+  Measure(b, model, result);
+}
+
+void Measure(const Blocks& b, const Model& model, Assignment* result) {
+  int32_t buffers = 0;
+  for (int32_t id : result->buffer_of) buffers = std::max(buffers, id + 1);
+  std::vector<int64_t> printed(buffers, 0);
+  result->buffer_bytes.assign(buffers, 0);
+  for (size_t i = 0; i < b.blocks.size(); ++i) {
+    const int32_t id = result->buffer_of[i];
+    result->buffer_bytes[id] = std::max(result->buffer_bytes[id],
+                                        RoundUp(b.blocks[i].bytes, model.rounding));
+    printed[id] = std::max(printed[id], b.blocks[i].elements * 4);
+  }
+  result->pool_bytes = result->printed_bytes = 0;
+  for (int64_t size : result->buffer_bytes) result->pool_bytes += size;
+  for (int64_t size : printed) result->printed_bytes += size;
+}
+
+// -------------------------------------------------------------------------------- Packer
+
+namespace {
+
+// Marsaglia's xorshift, 32 bits; the same numbers as in memonger/storage.py.
+class Random {
+ public:
+  uint32_t Below(uint32_t limit) {
+    state_ ^= state_ << 13;
+    state_ ^= state_ >> 17;
+    state_ ^= state_ << 5;
+    return static_cast<uint32_t>((static_cast<uint64_t>(state_) * limit) >> 32);
+  }
+
+ private:
+  uint32_t state_ = 2463534242u;
+};
+
+inline uint64_t Mask(int32_t first, int32_t last) {  // bits first to last of a word, inclusive
+  return (~uint64_t{0} << first) & (~uint64_t{0} >> (63 - last));
+}
+
+bool Free(const uint64_t* busy, int32_t first, int32_t last) {
+  const int32_t a = first >> 6, b = last >> 6;
+  if (a == b) return !(busy[a] & Mask(first & 63, last & 63));
+  if (busy[a] & Mask(first & 63, 63)) return false;
+  if (busy[b] & Mask(0, last & 63)) return false;
+  for (int32_t w = a + 1; w < b; ++w)
+    if (busy[w]) return false;
+  return true;
+}
+
+void Occupy(uint64_t* busy, int32_t first, int32_t last) {
+  const int32_t a = first >> 6, b = last >> 6;
+  if (a == b) {
+    busy[a] |= Mask(first & 63, last & 63);
+    return;
+  }
+  busy[a] |= Mask(first & 63, 63);
+  for (int32_t w = a + 1; w < b; ++w) busy[w] = ~uint64_t{0};
+  busy[b] |= Mask(0, last & 63);
+}
+
+}  // namespace
+
+void Packer::Groups(const Blocks& b, const Model&) {
+  members_.resize(b.blocks.size());
+  for (size_t i = 0; i < members_.size(); ++i) members_[i] = static_cast<int32_t>(i);
+  auto before = [&](int32_t x, int32_t y) {
+    const Block &p = b.blocks[x], &q = b.blocks[y];
+    return p.pool != q.pool ? p.pool < q.pool : p.device < q.device;
+  };
+  if (!std::is_sorted(members_.begin(), members_.end(), before))
+    std::stable_sort(members_.begin(), members_.end(), before);
+  group_begin_.assign(1, 0);
+  for (size_t i = 1; i < members_.size(); ++i)
+    if (before(members_[i - 1], members_[i])) group_begin_.push_back(static_cast<int32_t>(i));
+  if (!members_.empty()) group_begin_.push_back(static_cast<int32_t>(members_.size()));
+}
+
+void Packer::Load(const Blocks& b, const Model& model, size_t group) {
+  // Two lives meet exactly when one begins during the other: only starts matter as instants.
+  const int32_t from = group_begin_[group], n = group_begin_[group + 1] - from;
+  member_.assign(members_.begin() + from, members_.begin() + from + n);
+  rank_.assign(b.num_steps + 1, 0);
+  for (int32_t i : member_) rank_[b.blocks[i].start] = 1;
+  int32_t instants = 0;
+  for (int32_t& r : rank_) r = instants += r;  // starts up to this step
+  bytes_.resize(n);
+  first_.resize(n);
+  last_.resize(n);
+  for (int32_t i = 0; i < n; ++i) {
+    const Block& block = b.blocks[member_[i]];
+    bytes_[i] = RoundUp(block.bytes, model.rounding);
+    first_[i] = rank_[block.start] - 1;
+    last_[i] = rank_[block.end] - 1;
+  }
+  words_ = (instants + 63) / 64;
+}
+
+int64_t Packer::Greedy(const std::vector<int32_t>& order, int64_t limit) {
+  // Each block goes where the pool grows least, then where least is wasted, then to the buffer
+  // opened last. Returns at once, with more than `limit`, when that is exceeded.
+  buffers_.clear();
+  object_.resize(order.size());
+  int64_t total = 0;
+  for (int32_t i : order) {
+    const int64_t size = bytes_[i];
+    int32_t best = -1;
+    int64_t grows = size, waste = 0;
+    for (int32_t o = static_cast<int32_t>(buffers_.size()) - 1; o >= 0; --o) {
+      const int64_t have = buffers_[o].bytes;
+      const int64_t grow = size > have ? size - have : 0, spare = have > size ? have - size : 0;
+      if (grow > grows || (best >= 0 && grow == grows && spare >= waste)) continue;
+      if (!Free(&busy_[buffers_[o].first_word], first_[i], last_[i])) continue;
+      best = o;
+      grows = grow;
+      waste = spare;
+      if (!grow && !spare) break;
+    }
+    if (best < 0) {
+      best = static_cast<int32_t>(buffers_.size());
+      buffers_.push_back(Buffer{0, static_cast<size_t>(best) * words_});
+      const size_t needed = static_cast<size_t>(best + 1) * words_;
+      if (busy_.size() < needed) busy_.resize(std::max(needed, busy_.size() * 2));
+      std::fill_n(busy_.begin() + needed - words_, words_, 0);
+    }
+    Buffer& buffer = buffers_[best];
+    if (size > buffer.bytes) {
+      total += size - buffer.bytes;
+      buffer.bytes = size;
+      if (total > limit) return total;
+    }
+    Occupy(&busy_[buffer.first_word], first_[i], last_[i]);
+    object_[i] = best;
+  }
+  return total;
+}
+
+void Packer::SortByBytes() {  // largest first, then earliest; member order is order of start
+  order_.resize(member_.size());
+  for (size_t i = 0; i < order_.size(); ++i) order_[i] = static_cast<int32_t>(i);
+  std::stable_sort(order_.begin(), order_.end(),
+                   [&](int32_t x, int32_t y) { return bytes_[x] > bytes_[y]; });
+}
+
+int64_t Packer::QuickBytes(const Blocks& blocks, const Model& model) {
+  int64_t total = 0;
+  Groups(blocks, model);
+  for (size_t g = 0; g + 1 < group_begin_.size(); ++g) {
+    Load(blocks, model, g);
+    SortByBytes();
+    total += Greedy(order_, std::numeric_limits<int64_t>::max());
+  }
+  return total;
+}
+
+void Packer::Quick(const Blocks& blocks, const Model& model, Assignment* result) {
+  result->buffer_of.assign(blocks.blocks.size(), -1);
+  int32_t first_buffer = 0;
+  Groups(blocks, model);
+  for (size_t g = 0; g + 1 < group_begin_.size(); ++g) {
+    Load(blocks, model, g);
+    SortByBytes();
+    Greedy(order_, std::numeric_limits<int64_t>::max());
+    for (size_t i = 0; i < member_.size(); ++i)
+      result->buffer_of[member_[i]] = first_buffer + object_[i];
+    first_buffer += static_cast<int32_t>(buffers_.size());
+  }
+  Measure(blocks, model, result);
+}
+
+void Packer::ImproveGroup(const Model& model, int64_t bound) {
+  const size_t n = member_.size();
+  auto attempt = [&](const std::vector<int32_t>& order) {
+    const int64_t total = Greedy(order, best_);
+    if (total < best_) {
+      best_ = total;
+      best_object_ = object_;
+    }
+    return total;
+  };
+  // By size; by size, longest first; by size times length; by time. The best one is varied.
+  SortByBytes();
+  std::vector<std::vector<int32_t>> orders(4, order_);
+  key_.resize(n);
+  for (size_t i = 0; i < n; ++i) key_[i] = last_[i] - first_[i] + 1;
+  std::stable_sort(orders[1].begin(), orders[1].end(), [&](int32_t x, int32_t y) {
+    return bytes_[x] != bytes_[y] ? bytes_[x] > bytes_[y] : key_[x] > key_[y];
+  });
+  for (size_t i = 0; i < n; ++i) orders[3][i] = static_cast<int32_t>(i);
+  for (size_t i = 0; i < n; ++i) key_[i] *= bytes_[i];
+  orders[2] = orders[3];
+  std::stable_sort(orders[2].begin(), orders[2].end(),
+                   [&](int32_t x, int32_t y) { return key_[x] > key_[y]; });
+  int64_t current = std::numeric_limits<int64_t>::max();
+  for (const std::vector<int32_t>& order : orders) {
+    if (best_ <= bound) return;
+    const int64_t total = attempt(order);
+    if (total < current) {
+      current = total;
+      order_ = order;
+    }
+  }
+  // Small changes of the order are kept while they do no harm.
+  const int64_t cap = 400000000 / (static_cast<int64_t>(n) * static_cast<int64_t>(n));
+  const int64_t tries = n < 3 ? 0 : std::min<int64_t>(model.effort, cap);
+  Random random;
+  current = Greedy(order_, std::numeric_limits<int64_t>::max());
+  for (int64_t t = 0; t < tries && best_ > bound; ++t) {
+    trial_ = order_;
+    const uint32_t moves = 1 + random.Below(4);
+    for (uint32_t k = 0; k < moves; ++k) {
+      const uint32_t i = random.Below(static_cast<uint32_t>(n));
+      const uint32_t j = random.Below(static_cast<uint32_t>(n));
+      std::swap(trial_[i], trial_[j]);
+    }
+    const int64_t total = Greedy(trial_, current);
+    if (total > current) continue;
+    current = total;
+    order_.swap(trial_);
+    if (total < best_) {
+      best_ = total;
+      best_object_ = object_;
+    }
+  }
+}
+
+void Packer::Best(const Blocks& blocks, const Model& model, Assignment* result) {
+  Assignment stock;
+  Stock(blocks, model, &stock);
+  result->buffer_of.assign(blocks.blocks.size(), -1);
+  int32_t first_buffer = 0;
+  Groups(blocks, model);
+  std::vector<int32_t> number;
+  for (size_t g = 0; g + 1 < group_begin_.size(); ++g) {
+    Load(blocks, model, g);
+    // MXNet's own buffers of this group are the first answer, numbered in order of use.
+    number.assign(stock.buffer_bytes.size(), -1);
+    best_object_.resize(member_.size());
+    best_ = 0;
+    int32_t used = 0;
+    for (size_t i = 0; i < member_.size(); ++i) {
+      const int32_t id = stock.buffer_of[member_[i]];
+      if (number[id] < 0) {
+        number[id] = used++;
+        best_ += stock.buffer_bytes[id];
+      }
+      best_object_[i] = number[id];
+    }
+    int32_t instants = 0;
+    for (int32_t t : first_) instants = std::max(instants, t + 1);
+    const int64_t bound = GroupBound(bytes_, first_, last_, instants);
+    if (best_ > bound) ImproveGroup(model, bound);
+    int32_t next = first_buffer;
+    for (size_t i = 0; i < member_.size(); ++i) {
+      result->buffer_of[member_[i]] = first_buffer + best_object_[i];
+      next = std::max(next, first_buffer + best_object_[i] + 1);
+    }
+    first_buffer = next;
+  }
+  Measure(blocks, model, result);
+}
+
+int64_t LowerBound(const Blocks& blocks, const Model& model) {
+  // One group at a time, as in Packer.
+  std::vector<std::pair<std::pair<int32_t, int32_t>, int32_t>> keys;
+  for (size_t i = 0; i < blocks.blocks.size(); ++i)
+    keys.push_back({{blocks.blocks[i].pool, blocks.blocks[i].device}, static_cast<int32_t>(i)});
+  std::sort(keys.begin(), keys.end());
+  int64_t total = 0;
+  for (size_t from = 0, to; from < keys.size(); from = to) {
+    std::vector<int64_t> bytes;
+    std::vector<int32_t> first, last;
+    for (to = from; to < keys.size() && keys[to].first == keys[from].first; ++to) {
+      const Block& block = blocks.blocks[keys[to].second];
+      bytes.push_back(RoundUp(block.bytes, model.rounding));
+      first.push_back(block.start);
+      last.push_back(block.end);
+    }
+    total += GroupBound(bytes, first, last, blocks.num_steps + 1);
+  }
+  return total;
+}
+
+}  // namespace storage
+}  // namespace memonger
