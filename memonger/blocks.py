@@ -199,7 +199,8 @@ def build_program(graph: Graph, schedule: Schedule) -> Program:
         tuple(number_of_elements(t.size_bytes, t.shape, b) for t, b in zip(tensors, item_bytes)),
         tuple(t.size_bytes for t in tensors), tuple(DTYPES[t.dtype][0] for t in tensors),
         tuple(item_bytes), tuple(not t.pooled for t in tensors), tuple(held),
-        inplace=not graph.recompute_in_forward, count_ignored=cached, rounding=1 if cached else 4)
+        inplace=not graph.recompute_in_forward, count_ignored=cached,
+        rounding=1 if cached or graph.recompute_in_forward else 4)
 
 
 def replay(program: Program) -> Blocks:
