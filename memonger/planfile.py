@@ -1,0 +1,214 @@
+"""Plans as JSON files.
+
+One JSON object, keys sorted, one top-level key a line, the same bytes for the same plan::
+
+    {"checksum": ..., "fingerprint": ..., "format": "memonger plan", "graph": {...},
+     "memonger": "0.1.0", "schedule": {"recompute": ..., "variants": ...}, "schema": 1, ...}
+
+Large lists are stored by column (:mod:`memonger.columns`). The schedule is stored as the
+decisions it came from where :func:`memonger.schedule.expand` reproduces it from them, else step
+by step; the planned symbol as its difference from the original one.
+"""
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Dict, List, Mapping
+
+from . import columns
+from .decisions import decisions_of, graph_in_use
+from .errors import InputError, MemongerError, PlanError, PlanMismatch, PlanSchemaError
+from .files import write_whole
+from .graph import Graph
+from .plan import Plan, Status
+from .schedule import Schedule, Step, expand
+
+SCHEMA = 1
+FORMAT = "memonger plan"
+_AGAIN = "make the plan again with memonger plan"
+#: Fields that are written as they are.
+_PLAIN = ("method", "pool_bytes", "baseline_pool_bytes", "budget_bytes", "bound",
+          "minimum_total_bytes", "costs", "world", "storage")
+
+
+def save_plan(plan: Plan, path: str) -> None:
+    """Write a plan, whole or not at all.
+
+    Raises
+    ------
+    PlanError
+        If the file cannot be written, or an option of the plan has no form in JSON.
+    """
+    text = dumps(plan)
+    try:
+        write_whole(path, text)
+    except MemongerError as error:
+        raise PlanError("the plan was not saved: %s" % error) from error
+
+
+def load_plan(path: str) -> Plan:
+    """Read a plan file.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be opened.
+    PlanSchemaError
+        If it is damaged, was changed, is no plan, or is from a newer memonger.
+    PlanMismatch
+        If its decisions belong to another graph than the one it holds.
+    """
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        raise InputError("cannot read the plan %s: %s" % (path, error.strerror or error)) from error
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise PlanSchemaError("%s is no plan file: it is not text" % path) from error
+    try:
+        return loads(text)
+    except PlanMismatch as error:
+        raise PlanMismatch("%s: %s" % (path, error), error.expected, error.found) from error
+    except PlanSchemaError as error:
+        raise PlanSchemaError("%s: %s" % (path, error)) from error
+
+
+def dumps(plan: Plan) -> str:
+    """The text of the plan file; the same plan gives the same bytes."""
+    from . import __version__
+    content: Dict[str, Any] = {
+        "format": FORMAT, "schema": SCHEMA, "memonger": __version__,
+        "fingerprint": plan.graph.fingerprint, "status": plan.status.value,
+        "graph": columns.pack_graph(plan.graph), "schedule": _pack_schedule(plan),
+        "fixed_bytes": dict(plan.fixed_bytes), "options": dict(plan.options),
+        "notes": list(plan.notes), "original_json": plan.original_json,
+        "symbol_json": columns.pack_text(plan.original_json, plan.symbol_json),
+        "measured": None if plan.measured is None else dict(plan.measured),
+        **{key: getattr(plan, key) for key in _PLAIN}}
+    content["checksum"] = _checksum(content)
+    lines = ["%s: %s" % (json.dumps(key), _json(content[key])) for key in sorted(content)]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def loads(text: str) -> Plan:
+    """Inverse of :func:`dumps`; lists among the options come back as tuples."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise PlanSchemaError("the file is damaged or no plan: %s; %s" % (error, _AGAIN)) from error
+    _check_header(data)
+    try:
+        graph = columns.unpack_graph(data["graph"])
+        graph.check()
+        for tensor in graph.outputs:
+            graph.tensors[tensor]
+        if graph.fingerprint != data["fingerprint"]:
+            raise PlanMismatch(
+                "the plan was made for graph %s, and the file holds graph %s; %s"
+                % (data["fingerprint"], graph.fingerprint, _AGAIN),
+                str(data["fingerprint"]), graph.fingerprint)
+        return Plan(
+            graph=graph, schedule=_unpack_schedule(graph, data["schedule"]),
+            status=Status(data["status"]), fixed_bytes=dict(data["fixed_bytes"]),
+            options=_tuples(data["options"]), notes=tuple(data["notes"]),
+            original_json=data["original_json"],
+            symbol_json=columns.unpack_text(data["original_json"], data["symbol_json"]),
+            measured=_tuples(data["measured"]), **{key: data[key] for key in _PLAIN})
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise PlanSchemaError("the plan contradicts itself (%s: %s); %s"
+                              % (type(error).__name__, error, _AGAIN)) from error
+
+
+def _check_header(data: Any) -> None:
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        hint = ("it is an MXNet symbol; make a plan for it with memonger plan"
+                if isinstance(data, dict) and "arg_nodes" in data else _AGAIN)
+        raise PlanSchemaError("the file is no memonger plan; %s" % hint)
+    schema = data.get("schema")
+    if schema != SCHEMA:
+        if isinstance(schema, int) and schema > SCHEMA:
+            raise PlanSchemaError(
+                "the plan has schema %d, written by memonger %s; this memonger reads up to %d: "
+                "upgrade memonger or %s" % (schema, data.get("memonger"), SCHEMA, _AGAIN))
+        raise PlanSchemaError("the plan has no valid schema number (%r); %s" % (schema, _AGAIN))
+    if data.get("checksum") != _checksum(data):
+        raise PlanSchemaError("the plan was changed after memonger wrote it (its checksum does "
+                              "not match); restore the file or %s" % _AGAIN)
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    text = _json({key: value for key, value in content.items() if key != "checksum"})
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:16]
+
+
+def _json(value: Any) -> str:
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False,
+                          default=_plain)
+    except (TypeError, ValueError) as error:
+        raise PlanError("the plan cannot be saved: %s" % error) from error
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's scalars and dtypes, and what else has an obvious form in JSON."""
+    if isinstance(value, type):
+        return value.__name__
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, (set, frozenset)):
+        return sorted(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    return str(value)
+
+
+def _tuples(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(map(_tuples, value))
+    if isinstance(value, dict):
+        return {key: _tuples(item) for key, item in value.items()}
+    return value
+
+
+# ---------------------------------------------------------------------- schedules
+def _pack_schedule(plan: Plan) -> Dict[str, Any]:
+    variants = list(plan.schedule.variants)
+    recompute = decisions_of(plan.graph, plan.schedule)
+    if expand(graph_in_use(plan.graph, plan.schedule), recompute).steps == plan.schedule.steps:
+        rows = [[op, [[*consumer, clone] for consumer, clone in sorted(served.items())]]
+                for op, served in sorted(recompute.items())]
+        return {"recompute": rows, "variants": variants}
+    return {"steps": columns.pack([{"op": step.op, "sources": list(step.sources)}
+                                   for step in plan.schedule.steps]), "variants": variants}
+
+
+def _unpack_schedule(graph: Graph, data: Mapping[str, Any]) -> Schedule:
+    variants = tuple(data["variants"])
+    for index in variants:
+        graph.variants[index]
+    in_use = graph_in_use(graph, Schedule((), variants))
+    if "recompute" in data:
+        recompute = {op: {(reader, number): clone for reader, number, clone in served}
+                     for op, served in data["recompute"]}
+        for op in recompute:
+            graph.ops[op]
+        return Schedule(expand(in_use, recompute).steps, variants)
+    steps: List[Step] = []
+    for row in columns.unpack(data["steps"]):
+        step = Step(row["op"], tuple(row["sources"]))
+        _check_step(in_use, steps, step)
+        steps.append(step)
+    return Schedule(tuple(steps), variants)
+
+
+def _check_step(graph: Graph, earlier: List[Step], step: Step) -> None:
+    op = graph.ops[step.op]
+    if step.op < 0 or len(step.sources) != len(op.inputs):
+        raise ValueError("step %d does not fit op %r" % (len(earlier), op.name))
+    for tensor, source in zip(op.inputs, step.sources):
+        producer = graph.tensors[tensor].producer
+        if source >= len(earlier) or (earlier[source].op if source >= 0 else -1) != producer:
+            raise ValueError("step %d (%s) reads %r from step %d, which does not make it"
+                             % (len(earlier), op.name, graph.tensors[tensor].name, source))

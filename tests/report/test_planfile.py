@@ -1,0 +1,227 @@
+"""Plan files: exact round trips, small files, and clear refusals."""
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from report.graphs import lstm, resnet, tiny
+
+from memonger import planfile
+from memonger.decisions import decisions_of
+from memonger.errors import InputError, PlanError, PlanMismatch, PlanSchemaError
+from memonger.graph import Graph, Implementation, Inplace, Variant
+from memonger.plan import Plan, Status
+from memonger.schedule import Schedule, Step, expand
+
+
+def make(graph, recompute=None, **fields) -> Plan:
+    values = {"graph": graph, "schedule": expand(graph, recompute or {}),
+              "status": Status.FEASIBLE, "method": "local", "pool_bytes": 70,
+              "baseline_pool_bytes": 100, "fixed_bytes": {"parameters": 7}}
+    return Plan(**{**values, **fields})
+
+
+@st.composite
+def plans(draw):
+    graph = draw(st.sampled_from([tiny(), resnet((1, 2), 2, 32, 4), lstm(3, 1, 2, 8)]))
+    backward = [(i, 0) for i, op in enumerate(graph.ops) if op.is_backward]
+    chosen = draw(st.sets(st.integers(0, graph.num_forward - 1)))
+    recompute = {op: draw(st.dictionaries(st.sampled_from(backward + [(o, 1) for o in chosen]),
+                                          st.integers(0, 3), max_size=4)) for op in chosen}
+    words = st.text(max_size=20)
+    text = draw(st.one_of(st.none(), words))
+    return make(
+        graph, recompute, status=draw(st.sampled_from(list(Status))),
+        budget_bytes=draw(st.one_of(st.none(), st.integers(0, 2 ** 60))),
+        bound=draw(st.floats(0, 1e9)), notes=tuple(draw(st.lists(words, max_size=3))),
+        minimum_total_bytes=draw(st.one_of(st.none(), st.integers(0, 2 ** 60))),
+        original_json=text, symbol_json=None if text is None else draw(words),
+        options={"budget": draw(words), "shapes": {"data": (32, 3)}, "keep": ()},
+        measured=draw(st.one_of(st.none(), st.fixed_dictionaries(
+            {"pool_bytes": st.integers(), "steps_s": st.tuples(st.floats(0, 1))}))))
+
+
+@given(plans())
+def test_round_trip_is_exact(plan):
+    again = planfile.loads(planfile.dumps(plan))
+    assert again == plan
+    assert again.graph.fingerprint == plan.graph.fingerprint
+    assert planfile.dumps(again) == planfile.dumps(plan)
+
+
+@given(plans())
+def test_decisions_are_the_inverse_of_expand(plan):
+    recompute = decisions_of(plan.graph, plan.schedule)
+    assert expand(plan.graph, recompute) == plan.schedule
+
+
+def test_a_schedule_that_expand_cannot_make_is_stored_by_step():
+    graph = tiny()
+    relu = graph.op_index["relu0"]
+    steps = list(expand(graph, {}).steps)
+    steps.insert(relu + 1, Step(relu, steps[relu].sources))  # runs twice in forward
+    shift = [s if i <= relu else Step(s.op, tuple(x + 1 if x > relu else x for x in s.sources))
+             for i, s in enumerate(steps)]
+    plan = make(graph, schedule=Schedule(tuple(shift)))
+    text = planfile.dumps(plan)
+    assert "steps" in json.loads(text)["schedule"]
+    assert planfile.loads(text) == plan
+
+
+def test_variants_round_trip():
+    graph = tiny()
+    relu = graph.op_index["relu0"]
+    back = next(i for i, op in enumerate(graph.ops) if op.forward_op == relu and op.is_backward)
+    parts = tuple((i, Implementation(graph.ops[i].inputs, graph.ops[i].outputs, (),
+                                     (Inplace(0, 0, True),), 1e-5, 3)) for i in (relu, back))
+    graph = replace(graph, variants=(Variant("mask", relu, parts, exact=False),), _cache={})
+    plan = make(graph, schedule=Schedule(expand(graph, {}).steps, (0,)))
+    again = planfile.loads(planfile.dumps(plan))
+    assert again == plan
+    assert again.decisions["relu0"] == "mask"
+
+
+def test_numpy_values_among_the_options_are_saved():
+    import numpy
+    plan = make(tiny(), options={"type_dict": {"data": numpy.float16}, "n": numpy.int64(3)})
+    assert planfile.loads(planfile.dumps(plan)).options == {"type_dict": {"data": "float16"},
+                                                            "n": 3}
+
+
+def test_ten_thousand_ops_stay_small():
+    graph = lstm(500, 1)
+    assert len(graph.ops) > 10_000
+    symbol = json.dumps({"nodes": [{"op": op.kind, "name": op.name, "attrs": {"a": "1"}}
+                                   for op in graph.ops]}, indent=2)
+    planned = symbol.replace('"a": "1"', '"a": "1",\n        "__memonger_recompute__": "1"')
+    plan = make(graph, {i: {} for i in range(0, graph.num_forward, 2)}, original_json=symbol,
+                symbol_json=planned)
+    text = planfile.dumps(plan)
+    assert len(text) - len(symbol) < 200 * len(graph.ops)
+    assert planfile.loads(text) == plan
+
+
+def test_a_symbol_that_shares_little_is_stored_as_it_is():
+    plan = make(tiny(), original_json="\n".join("a%d" % i for i in range(200)),
+                symbol_json="\n".join("b%d" % i for i in range(200)))
+    assert planfile.loads(planfile.dumps(plan)) == plan
+
+
+# ---------------------------------------------------------------------- files
+def test_save_and_load(tmp_path):
+    path = str(tmp_path / "plan.json")
+    plan = make(tiny(), {2: {}})
+    plan.save(path)
+    first = Path(path).read_bytes()
+    plan.save(path)
+    assert Path(path).read_bytes() == first
+    assert planfile.load_plan(path) == plan
+    assert os.listdir(tmp_path) == ["plan.json"]
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
+    path = str(tmp_path / "plan.json")
+    make(tiny()).save(path)
+    before = Path(path).read_bytes()
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(PlanError, match="No space left on device.*nothing was changed"):
+        make(tiny(), {2: {}}).save(path)
+    assert Path(path).read_bytes() == before
+    assert os.listdir(tmp_path) == ["plan.json"]
+
+
+def test_a_folder_that_does_not_exist_is_named(tmp_path):
+    with pytest.raises(PlanError, match="No such file"):
+        make(tiny()).save(str(tmp_path / "none" / "plan.json"))
+
+
+def test_a_link_stays_a_link(tmp_path):
+    real, link = tmp_path / "real.json", tmp_path / "link.json"
+    make(tiny()).save(str(real))
+    link.symlink_to(real)
+    make(tiny(), {2: {}}).save(str(link))
+    assert link.is_symlink()
+    assert planfile.load_plan(str(real)).schedule.recomputed() == (2,)
+
+
+def test_a_missing_file_is_an_input_error(tmp_path):
+    with pytest.raises(InputError, match="cannot read the plan"):
+        planfile.load_plan(str(tmp_path / "none.json"))
+
+
+# ---------------------------------------------------------------------- refusals
+def edited(plan: Plan, **changes) -> str:
+    """The plan's text after an edit by somebody who repairs the checksum."""
+    data = json.loads(planfile.dumps(plan))
+    data.update(changes)
+    data["checksum"] = planfile._checksum(data)
+    return json.dumps(data)
+
+
+@pytest.mark.parametrize("text, message", [
+    ("", "damaged"), ("{", "damaged"), ("[]", "no memonger plan"), ("{}", "no memonger plan"),
+    ('{"arg_nodes": [], "nodes": []}', "MXNet symbol")])
+def test_foreign_files_are_refused(text, message):
+    with pytest.raises(PlanSchemaError, match=message):
+        planfile.loads(text)
+
+
+def test_binary_files_are_refused(tmp_path):
+    path = tmp_path / "net.params"
+    path.write_bytes(b"\x12\x01\xff\xfe")
+    with pytest.raises(PlanSchemaError, match="net.params is no plan file"):
+        planfile.load_plan(str(path))
+
+
+def test_every_cut_file_is_refused():
+    text = planfile.dumps(make(tiny(), {2: {}}))
+    for end in range(0, len(text) - 2, 97):
+        with pytest.raises(PlanSchemaError):
+            planfile.loads(text[:end])
+
+
+def test_a_newer_schema_names_both_versions():
+    with pytest.raises(PlanSchemaError, match="schema 2, written by memonger 9.9.*up to 1"):
+        planfile.loads(edited(make(tiny()), schema=2, memonger="9.9"))
+
+
+def test_tampering_is_noticed():
+    data = json.loads(planfile.dumps(make(tiny())))
+    data["pool_bytes"] = 1
+    with pytest.raises(PlanSchemaError, match="changed after memonger wrote it"):
+        planfile.loads(json.dumps(data))
+
+
+def test_another_graph_in_the_file_is_a_mismatch():
+    other = json.loads(planfile.dumps(make(resnet((1,), 2, 32, 4))))["graph"]
+    with pytest.raises(PlanMismatch) as caught:
+        planfile.loads(edited(make(tiny()), graph=other))
+    assert caught.value.expected == tiny().fingerprint
+    assert caught.value.found == resnet((1,), 2, 32, 4).fingerprint
+
+
+@pytest.mark.parametrize("change", [
+    {"schedule": {"recompute": [[99, []]], "variants": []}},
+    {"schedule": {"recompute": [], "variants": [4]}},
+    {"schedule": {"steps": {"count": 1, "columns": {"op": [1], "sources": [[0]]}},
+                  "variants": []}},
+    {"schedule": {"steps": {"count": 2, "columns": {"op": [1], "sources": [[0]]}},
+                  "variants": []}},
+    {"status": "wonderful"}, {"fixed_bytes": 3}, {"graph": {}}, {"symbol_json": {"edits": []}}])
+def test_contradictions_are_refused(change):
+    with pytest.raises(PlanSchemaError, match="contradicts itself|memonger plan"):
+        planfile.loads(edited(make(tiny()), **change))
+
+
+def test_graph_columns_round_trip_an_empty_graph():
+    from memonger import columns
+    empty = Graph((), (), ())
+    assert columns.unpack_graph(columns.pack_graph(empty)) == empty
