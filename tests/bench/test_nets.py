@@ -1,0 +1,97 @@
+"""The networks of the zoo have the published sizes, fixed names, and losses that train."""
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from memonger.bench import nets
+from memonger.errors import InputError
+
+#: One small version of each builder, to run for real.
+SMALL = {
+    "resnet18": {"image": 32, "classes": 10},
+    "dmlc_resnet50": {"image": 64, "blocks": (1, 1, 1, 1), "filters": 8, "classes": 10},
+    "dmlc_lstm": {"layers": 2, "steps": 4, "inputs": 5, "units": 8, "embedding": 8, "labels": 7},
+    "lstm_lm_35": {"units": 8, "steps": 4, "vocabulary": 11},
+    "gru_attention": {"units": 6, "embedding": 5, "readout": 4, "source_steps": 3,
+                      "target_steps": 4, "vocabulary": 11},
+    "transformer": {"layers": 2, "units": 16, "heads": 2, "length": 6, "vocabulary": 11},
+    "attention_small": {},
+}
+
+
+def gradients(net):
+    """Gradients of one step on fixed numbers, by parameter."""
+    import mxnet as mx
+    trained = {name: "null" if name in net.shapes else "write"
+               for name in net.symbol.list_arguments()}
+    bound = net.symbol.simple_bind(mx.cpu(), grad_req=trained, **net.shapes)
+    random = np.random.RandomState(0)
+    for name, array in sorted(bound.arg_dict.items()):
+        whole = name in net.shapes and not name.endswith("data")
+        array[:] = (np.zeros(array.shape) if whole else random.uniform(-0.3, 0.3, array.shape))
+        if name.endswith("gamma"):
+            array[:] = 1
+    for array in bound.aux_arrays:
+        array[:] = 1
+    bound.forward(is_train=True)
+    bound.backward([mx.nd.ones(output.shape) for output in bound.outputs])
+    return {name: array.asnumpy() for name, array in bound.grad_dict.items()
+            if array is not None}
+
+
+@pytest.mark.parametrize("name", nets.names())
+def test_parameter_count_is_the_published_one(name):
+    net = nets.build(name)
+    assert net.parameters == net.spec.parameters, net.spec.source
+    assert net.batch == net.spec.batch
+
+
+def test_listing_networks_does_not_import_mxnet():
+    code = ("import sys; from memonger.bench import nets; nets.names(); nets.spec('vgg16');"
+            "assert 'mxnet' not in sys.modules")
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "dmlc_resnet50", "gru_attention", "attention_small"])
+def test_names_do_not_depend_on_what_was_built_before(name):
+    first = nets.build(name, batch=2).symbol.tojson()
+    nets.build("dmlc_lstm", **SMALL["dmlc_lstm"])
+    assert nets.build(name, batch=2).symbol.tojson() == first
+
+
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_every_parameter_of_a_small_version_gets_a_finite_gradient(name):
+    found = gradients(nets.build(name, batch=4, **SMALL[name]))
+    assert all(np.isfinite(value).all() for value in found.values())
+    # gamma does not train where fix_gamma is set.
+    dead = [key for key, value in found.items()
+            if not value.any() and not key.endswith("gamma")]
+    assert not dead
+
+
+def test_batch_and_options_reach_the_symbol():
+    net = nets.build("resnet50", batch=3, image=64, classes=7)
+    assert net.shapes == {"data": (3, 3, 64, 64), "softmax_label": (3,)}
+    assert net.symbol.infer_shape(**net.shapes)[1] == [(3, 7)]
+
+
+def test_dmlc_hints_are_optional_and_change_only_attributes():
+    plain, hinted = (nets.build("dmlc_resnet50", hints=hints) for hints in (False, True))
+    marked = [name for name, attributes in hinted.symbol.attr_dict().items()
+              if attributes.get("mirror_stage") == "True"]
+    assert len(marked) == 3 + 4 + 6 + 3
+    assert "mirror_stage" not in plain.symbol.tojson()
+    assert plain.symbol.list_arguments() == hinted.symbol.list_arguments()
+
+
+def test_errors_say_what_exists():
+    with pytest.raises(InputError, match="did you mean resnet50"):
+        nets.build("resnet5")
+    with pytest.raises(InputError, match="no option 'picture'; it has classes, image, model"):
+        nets.build("resnet50", picture=64)
+    with pytest.raises(InputError, match="batch"):
+        nets.build("resnet50", batch=0)
