@@ -296,32 +296,42 @@ class Random {
   uint32_t state_ = 2463534242u;
 };
 
-inline uint64_t Mask(int32_t first, int32_t last) {  // bits first to last of a word, inclusive
-  return (~uint64_t{0} << first) & (~uint64_t{0} >> (63 - last));
-}
-
-bool Free(const uint64_t* busy, int32_t first, int32_t last) {
-  const int32_t a = first >> 6, b = last >> 6;
-  if (a == b) return !(busy[a] & Mask(first & 63, last & 63));
-  if (busy[a] & Mask(first & 63, 63)) return false;
-  if (busy[b] & Mask(0, last & 63)) return false;
-  for (int32_t w = a + 1; w < b; ++w)
-    if (busy[w]) return false;
-  return true;
-}
-
-void Occupy(uint64_t* busy, int32_t first, int32_t last) {
-  const int32_t a = first >> 6, b = last >> 6;
-  if (a == b) {
-    busy[a] |= Mask(first & 63, last & 63);
-    return;
-  }
-  busy[a] |= Mask(first & 63, 63);
-  for (int32_t w = a + 1; w < b; ++w) busy[w] = ~uint64_t{0};
-  busy[b] |= Mask(0, last & 63);
-}
-
 }  // namespace
+
+// A segment tree over instants; each node has a word with one bit for each of 64 buffers. `any`:
+// the buffer is in use somewhere below the node; `all`: in use throughout, marked where a life
+// was entered. Both lie side by side: node k at 2 k and 2 k + 1.
+uint64_t Packer::BusyBuffers(size_t chunk, int32_t first, int32_t last) const {
+  const uint64_t* tree = &tree_[chunk * leaves_ * 4];
+  uint64_t busy = 0;
+  size_t l = leaves_ + first, r = leaves_ + last;
+  for (size_t node = l >> 1; node; node >>= 1) busy |= tree[2 * node + 1];
+  for (size_t node = r >> 1; node; node >>= 1) busy |= tree[2 * node + 1];
+  for (++r; l < r; l >>= 1, r >>= 1) {
+    if (l & 1) busy |= tree[2 * l++];
+    if (r & 1) busy |= tree[2 * --r];
+  }
+  return busy;
+}
+
+void Packer::Occupy(int32_t buffer, int32_t first, int32_t last) {
+  uint64_t* tree = &tree_[(buffer >> 6) * leaves_ * 4];
+  const uint64_t bit = uint64_t{1} << (buffer & 63);
+  size_t l = leaves_ + first, r = leaves_ + last;
+  for (size_t node = l >> 1; node; node >>= 1) tree[2 * node] |= bit;
+  for (size_t node = r >> 1; node; node >>= 1) tree[2 * node] |= bit;
+  for (++r; l < r; l >>= 1, r >>= 1) {
+    if (l & 1) {
+      tree[2 * l] |= bit;
+      tree[2 * l++ + 1] |= bit;
+    }
+    if (r & 1) {
+      --r;
+      tree[2 * r] |= bit;
+      tree[2 * r + 1] |= bit;
+    }
+  }
+}
 
 void Packer::Groups(const Blocks& b, const Model&) {
   members_.resize(b.blocks.size());
@@ -355,43 +365,54 @@ void Packer::Load(const Blocks& b, const Model& model, size_t group) {
     first_[i] = rank_[block.start] - 1;
     last_[i] = rank_[block.end] - 1;
   }
-  words_ = (instants + 63) / 64;
+  for (leaves_ = 1; leaves_ < static_cast<size_t>(instants);) leaves_ *= 2;
 }
 
-int64_t Packer::Greedy(const std::vector<int32_t>& order, int64_t limit) {
+int64_t Packer::Greedy(const std::vector<int32_t>& order, int64_t limit, bool falling) {
   // Each block goes where the pool grows least, then where least is wasted, then to the buffer
-  // opened last. Returns at once, with more than `limit`, when that is exceeded.
+  // opened last. Returns at once, with more than `limit`, when that is exceeded. `falling`: the
+  // order is largest first, so every buffer is large enough and the last one wastes least.
   buffers_.clear();
   object_.resize(order.size());
   int64_t total = 0;
+  const size_t chunk_words = leaves_ * 4;
   for (int32_t i : order) {
     const int64_t size = bytes_[i];
     int32_t best = -1;
     int64_t grows = size, waste = 0;
-    for (int32_t o = static_cast<int32_t>(buffers_.size()) - 1; o >= 0; --o) {
-      const int64_t have = buffers_[o].bytes;
-      const int64_t grow = size > have ? size - have : 0, spare = have > size ? have - size : 0;
-      if (grow > grows || (best >= 0 && grow == grows && spare >= waste)) continue;
-      if (!Free(&busy_[buffers_[o].first_word], first_[i], last_[i])) continue;
-      best = o;
-      grows = grow;
-      waste = spare;
-      if (!grow && !spare) break;
+    bool done = false;
+    for (size_t chunk = (buffers_.size() + 63) / 64; chunk-- > 0 && !done;) {
+      uint64_t free = ~BusyBuffers(chunk, first_[i], last_[i]);
+      const size_t there = buffers_.size() - chunk * 64;
+      if (there < 64) free &= (uint64_t{1} << there) - 1;
+      while (free && !done) {
+        const int bit = 63 - __builtin_clzll(free);
+        free ^= uint64_t{1} << bit;
+        const int32_t o = static_cast<int32_t>(chunk * 64) + bit;
+        const int64_t have = buffers_[o];
+        const int64_t grow = size > have ? size - have : 0, spare = have > size ? have - size : 0;
+        if (grow > grows || (best >= 0 && grow == grows && spare >= waste)) continue;
+        best = o;
+        grows = grow;
+        waste = spare;
+        done = falling || (!grow && !spare);
+      }
     }
     if (best < 0) {
       best = static_cast<int32_t>(buffers_.size());
-      buffers_.push_back(Buffer{0, static_cast<size_t>(best) * words_});
-      const size_t needed = static_cast<size_t>(best + 1) * words_;
-      if (busy_.size() < needed) busy_.resize(std::max(needed, busy_.size() * 2));
-      std::fill_n(busy_.begin() + needed - words_, words_, 0);
+      buffers_.push_back(0);
+      if ((best & 63) == 0) {
+        const size_t needed = (best / 64 + 1) * chunk_words;
+        if (tree_.size() < needed) tree_.resize(std::max(needed, tree_.size() * 2));
+        std::fill_n(tree_.begin() + (needed - chunk_words), chunk_words, 0);
+      }
     }
-    Buffer& buffer = buffers_[best];
-    if (size > buffer.bytes) {
-      total += size - buffer.bytes;
-      buffer.bytes = size;
+    if (size > buffers_[best]) {
+      total += size - buffers_[best];
+      buffers_[best] = size;
       if (total > limit) return total;
     }
-    Occupy(&busy_[buffer.first_word], first_[i], last_[i]);
+    Occupy(best, first_[i], last_[i]);
     object_[i] = best;
   }
   return total;
@@ -410,7 +431,7 @@ int64_t Packer::QuickBytes(const Blocks& blocks, const Model& model) {
   for (size_t g = 0; g + 1 < group_begin_.size(); ++g) {
     Load(blocks, model, g);
     SortByBytes();
-    total += Greedy(order_, std::numeric_limits<int64_t>::max());
+    total += Greedy(order_, std::numeric_limits<int64_t>::max(), true);
   }
   return total;
 }
@@ -422,7 +443,7 @@ void Packer::Quick(const Blocks& blocks, const Model& model, Assignment* result)
   for (size_t g = 0; g + 1 < group_begin_.size(); ++g) {
     Load(blocks, model, g);
     SortByBytes();
-    Greedy(order_, std::numeric_limits<int64_t>::max());
+    Greedy(order_, std::numeric_limits<int64_t>::max(), true);
     for (size_t i = 0; i < member_.size(); ++i)
       result->buffer_of[member_[i]] = first_buffer + object_[i];
     first_buffer += static_cast<int32_t>(buffers_.size());
@@ -432,8 +453,8 @@ void Packer::Quick(const Blocks& blocks, const Model& model, Assignment* result)
 
 void Packer::ImproveGroup(const Model& model, int64_t bound) {
   const size_t n = member_.size();
-  auto attempt = [&](const std::vector<int32_t>& order) {
-    const int64_t total = Greedy(order, best_);
+  auto attempt = [&](const std::vector<int32_t>& order, bool falling) {
+    const int64_t total = Greedy(order, best_, falling);
     if (total < best_) {
       best_ = total;
       best_object_ = object_;
@@ -454,9 +475,10 @@ void Packer::ImproveGroup(const Model& model, int64_t bound) {
   std::stable_sort(orders[2].begin(), orders[2].end(),
                    [&](int32_t x, int32_t y) { return key_[x] > key_[y]; });
   int64_t current = std::numeric_limits<int64_t>::max();
-  for (const std::vector<int32_t>& order : orders) {
+  for (size_t k = 0; k < orders.size(); ++k) {
     if (best_ <= bound) return;
-    const int64_t total = attempt(order);
+    const std::vector<int32_t>& order = orders[k];
+    const int64_t total = attempt(order, k < 2);
     if (total < current) {
       current = total;
       order_ = order;
@@ -466,7 +488,7 @@ void Packer::ImproveGroup(const Model& model, int64_t bound) {
   const int64_t cap = 400000000 / (static_cast<int64_t>(n) * static_cast<int64_t>(n));
   const int64_t tries = n < 3 ? 0 : std::min<int64_t>(model.effort, cap);
   Random random;
-  current = Greedy(order_, std::numeric_limits<int64_t>::max());
+  current = Greedy(order_, std::numeric_limits<int64_t>::max(), false);
   for (int64_t t = 0; t < tries && best_ > bound; ++t) {
     trial_ = order_;
     const uint32_t moves = 1 + random.Below(4);
@@ -475,7 +497,7 @@ void Packer::ImproveGroup(const Model& model, int64_t bound) {
       const uint32_t j = random.Below(static_cast<uint32_t>(n));
       std::swap(trial_[i], trial_[j]);
     }
-    const int64_t total = Greedy(trial_, current);
+    const int64_t total = Greedy(trial_, current, false);
     if (total > current) continue;
     current = total;
     order_.swap(trial_);

@@ -126,14 +126,12 @@ class Packer {
   void Best(const Blocks& blocks, const Model& model, Assignment* result);
 
  private:
-  struct Buffer {
-    int64_t bytes;
-    size_t first_word;  // of its bit set in busy_
-  };
   void Groups(const Blocks& blocks, const Model& model);
   void Load(const Blocks& blocks, const Model& model, size_t group);
   void SortByBytes();
-  int64_t Greedy(const std::vector<int32_t>& order, int64_t limit);
+  uint64_t BusyBuffers(size_t chunk, int32_t first, int32_t last) const;
+  void Occupy(int32_t buffer, int32_t first, int32_t last);
+  int64_t Greedy(const std::vector<int32_t>& order, int64_t limit, bool falling);
   void ImproveGroup(const Model& model, int64_t bound);
 
   // Blocks of each (device, pool), by block id.
@@ -143,10 +141,9 @@ class Packer {
   std::vector<int64_t> bytes_;
   std::vector<int32_t> first_, last_, rank_, start_count_;
   std::vector<int32_t> order_, trial_, object_, best_object_;
-  std::vector<Buffer> buffers_;
-  std::vector<uint64_t> busy_;
-  std::vector<int64_t> key_;
-  int32_t words_ = 0;
+  std::vector<int64_t> buffers_, key_;  // sizes of the buffers; sorting keys
+  std::vector<uint64_t> tree_;          // see BusyBuffers; 4 * leaves_ words for 64 buffers
+  size_t leaves_ = 0;
   int64_t best_ = 0;
 };
 
