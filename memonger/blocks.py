@@ -9,7 +9,7 @@ blocks are those of a bound executor. It is the readable reference of ``plugins/
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import List, Optional, Sequence, Tuple
+from typing import Dict, List, Sequence, Set, Tuple
 
 from .graph import Graph, Inplace, Op
 from .schedule import Schedule
@@ -52,6 +52,8 @@ class ProgramStep:
     """One step with its values by number; inputs of -1 exist before the training step."""
 
     op: int
+    #: 0 for the first run of the op, k for the k-th time that it runs again.
+    clone: int
     inputs: Tuple[int, ...]
     outputs: Tuple[int, ...]
     ignored: Tuple[int, ...]
@@ -158,10 +160,11 @@ def build_program(graph: Graph, schedule: Schedule) -> Program:
         If a step reads from a step that does not make the tensor, or a dtype is unknown.
     """
     ops = effective_ops(graph, schedule.variants)
-    numbers: List[dict] = []
+    numbers: List[Dict[int, int]] = []
     values: List[Value] = []
     steps: List[ProgramStep] = []
-    first: List[Optional[int]] = [None] * len(ops)
+    first = [-1] * len(ops)
+    runs = [0] * len(ops)
     cached = graph.pools == "cached_op"
     for index, step in enumerate(schedule.steps):
         op = ops[step.op]
@@ -176,23 +179,23 @@ def build_program(graph: Graph, schedule: Schedule) -> Program:
             made[tensor] = len(values)
             values.append(Value(tensor, index, position))
         numbers.append(made)
-        is_first = first[step.op] is None
-        if is_first:
+        if not runs[step.op]:
             first[step.op] = index
         steps.append(ProgramStep(
-            step.op, tuple(inputs), tuple(made.values()), tuple(op.ignored_inputs), op.inplace,
-            op.device, int(cached and (op.is_backward or not is_first)),
+            step.op, runs[step.op], tuple(inputs), tuple(made.values()), tuple(op.ignored_inputs), op.inplace,
+            op.device, int(cached and (op.is_backward or runs[step.op] > 0)),
             op.kind == "_grad_add" and len(inputs) == 2))
+        runs[step.op] += 1
     held = [0] * len(values)
     producer = {tensor: op for op, item in enumerate(ops) for tensor in item.outputs}
     for tensor in graph.outputs:
-        maker = first[producer[tensor]] if tensor in producer else None
-        if maker is not None:
+        maker = first[producer[tensor]] if tensor in producer else -1
+        if maker >= 0:
             held[numbers[maker][tensor]] += 1
     tensors = [graph.tensors[value.tensor] for value in values]
-    for tensor in tensors:
-        if tensor.dtype not in DTYPES:
-            raise ValueError("tensor %r has the unknown dtype %r" % (tensor.name, tensor.dtype))
+    for item in tensors:
+        if item.dtype not in DTYPES:
+            raise ValueError("tensor %r has the unknown dtype %r" % (item.name, item.dtype))
     item_bytes = [DTYPES[tensor.dtype][1] for tensor in tensors]
     return Program(
         tuple(steps), tuple(values),
@@ -281,10 +284,10 @@ def replay(program: Program) -> Blocks:
                   tuple(released), tuple(block_of), tuple(inplace_index))
 
 
-def _added_in_place(program: Program, block_of: Sequence[int], uses: Sequence[int]) -> set:
+def _added_in_place(program: Program, block_of: Sequence[int], uses: Sequence[int]) -> Set[int]:
     # MXNet's DetectInplaceAddTo: where `_grad_add` works in place, its right operand is added to
     # the left one's memory at once when it is made, and the memory planned for it is not used.
-    added = set()
+    added: Set[int] = set()
     for step in program.steps:
         if not step.grad_add or not program.inplace:
             continue

@@ -38,7 +38,8 @@ def _array(kind: Any, values: Sequence[int]) -> Any:
 
 
 def _flat(rows: Sequence[Sequence[int]]) -> Tuple[List[int], List[int]]:
-    begin, flat = [0], []
+    begin: List[int] = [0]
+    flat: List[int] = []
     for row in rows:
         flat.extend(row)
         begin.append(len(flat))
