@@ -1,0 +1,259 @@
+"""Proven lower bounds: on the time that a budget costs, and on the memory any plan needs.
+
+Both hold for every schedule of the class (forward ops may run again any number of times, forward
+and backward order fixed) and for every storage assignment, because they count nothing but live
+bytes, and let whatever may share memory share it.
+
+Method: the program of :mod:`.relaxation` over a few measured ops, chosen where the unplanned step
+or the last solution is worst. Few windows give the best bounds (see there), so a handful of tiny
+linear programs is solved and the largest bound is kept; where time is left, the 0/1 program of
+the best choice raises it further. Without HiGHS a knapsack bound takes its place.
+"""
+from __future__ import annotations
+
+import time
+from typing import List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from ..graph import Graph
+from . import highs
+from .reduce import Reduced, reduce_graph
+from .relaxation import Program, build
+
+
+class Bound(NamedTuple):
+    """A lower bound and how it was found."""
+
+    #: Extra time of the step, in the graph's units; ``inf`` when no plan can fit.
+    extra_s: float
+    #: "linear", "integer", "knapsack" or "none", with the number of measured ops.
+    how: str
+    #: The measured ops that gave it.
+    measured: Tuple[int, ...] = ()
+
+
+class PeakBound(NamedTuple):
+    """Bytes that no plan can do without, and where."""
+
+    bytes: int
+    how: str
+    #: The op during which they are alive.
+    op: int
+
+
+def unplanned_live(reduced: Reduced) -> np.ndarray:
+    """Live bytes at each op when everything is kept."""
+    change = np.zeros(reduced.num_ops + 1)
+    for item, size in enumerate(reduced.size_bytes):
+        last = max([op for op, _ in reduced.readers[item]], default=int(reduced.birth[item]))
+        if reduced.lasting_item[item]:
+            last = reduced.num_ops - 1
+        change[reduced.birth[item]] += size
+        change[last + 1] -= size
+    return reduced.profile_bytes + np.cumsum(change)[:-1]
+
+
+def needed_live(reduced: Reduced) -> np.ndarray:
+    """Bytes that must be alive at each op in every plan: its operands and the profile."""
+    needed = reduced.profile_bytes.copy()
+    for item, size in enumerate(reduced.size_bytes):
+        ways = reduced.readers[item] + reduced.makers[item]
+        count = {}
+        for op, number in ways:
+            count.setdefault(op, set()).add(number)
+        for op, numbers in count.items():
+            if len(numbers) == len(reduced.modes[op]):
+                needed[op] += size
+        if not reduced.graph.recompute_in_forward:
+            # First lives in forward are no decision.
+            plain = [op for op, _ in reduced.readers[item]
+                     if op < reduced.first_backward and len(reduced.modes[op]) == 1]
+            last = max(plain, default=-1)
+            if last > reduced.birth[item] + 1 and \
+                    all(len(reduced.modes[op]) == 1 for op, _ in reduced.makers[item]):
+                inside = np.arange(reduced.birth[item] + 1, last)
+                taken = np.array([op in count for op in inside], dtype=bool)
+                needed[inside[~taken]] += size
+    return needed
+
+
+def knapsack_bound(reduced: Reduced, budget_bytes: float) -> Bound:
+    """Bound without a solver: the cheapest bytes that must go at the worst op.
+
+    At one op, every byte above the budget belongs to values that were made before, are read
+    later, and so must be made again. A fractional knapsack over them is a lower bound.
+    O(n log n) time.
+    """
+    live = unplanned_live(reduced)
+    if not len(live):
+        return Bound(0.0, "none")
+    worst = int(np.argmax(live))
+    excess = float(live[worst]) - budget_bytes
+    if excess <= 0 or reduced.variants:
+        return Bound(0.0, "knapsack", (worst,))
+    size_of = {}
+    for item, size in enumerate(reduced.size_bytes):
+        reads = [op for op, _ in reduced.readers[item]]
+        if reduced.frozen_item[item] or reduced.birth[item] >= worst or worst in reads \
+                or max(reads, default=-1) < worst or reduced.lasting_item[item]:
+            continue
+        if not reduced.graph.recompute_in_forward and \
+                max([r for r in reads if r < reduced.first_backward], default=-1) > worst:
+            continue
+        cheapest = min((reduced.modes[op][m].time_s, op) for op, m in reduced.makers[item])
+        size_of[cheapest[1]] = size_of.get(cheapest[1], 0.0) + float(size)
+    times = {op: reduced.graph.ops[op].time_s for op in size_of}
+    spent = 0.0
+    for op in sorted(size_of, key=lambda o: (times[o] / max(size_of[o], 1e-300), o)):
+        if excess <= 0:
+            break
+        share = min(1.0, excess / size_of[op]) if size_of[op] > 0 else 0.0
+        spent += share * times[op]
+        excess -= share * size_of[op]
+    return Bound(float("inf") if excess > 0 else spent, "knapsack", (worst,))
+
+
+def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none",
+                   keep: Sequence[int] = (), time_limit_s: float = 1.0,
+                   reduced: Optional[Reduced] = None, rounds: int = 8,
+                   integer: bool = True) -> Bound:
+    """Smallest extra time that any plan of the class can have.
+
+    Parameters
+    ----------
+    graph : Graph
+    pool_budget_bytes : float
+        Bytes for pooled tensors.
+    variants : str
+        Variants that plans may use: "none", "exact" or "all".
+    keep : sequence of int
+        Ops that must not run again.
+    time_limit_s : float
+        About how long to improve the bound; a bound is returned in any case.
+    reduced : Reduced, optional
+        The graph reduced with the same ``variants`` and ``keep``, when at hand.
+    rounds : int
+        Linear programs to try.
+    integer : bool
+        Raise the bound by 0/1 programs in the time that is left.
+
+    Returns
+    -------
+    Bound
+        Extra seconds over the unplanned step (negative only where variants save time).
+    """
+    started = time.perf_counter()
+    if reduced is None:
+        reduced = reduce_graph(graph, variants, keep)
+    if not reduced.num_ops:
+        return Bound(0.0, "none")
+    if needed_live(reduced).max() > pool_budget_bytes:
+        return Bound(float("inf"), "operands of one op", (int(needed_live(reduced).argmax()),))
+    if unplanned_live(reduced).max() <= pool_budget_bytes and not reduced.variants:
+        return Bound(0.0, "unplanned")
+    if not highs.available():
+        return knapsack_bound(reduced, pool_budget_bytes)
+    best = knapsack_bound(reduced, pool_budget_bytes)
+    if reduced.variants:
+        best = Bound(_fastest_modes(reduced), "none")
+    for number, measured in enumerate(_candidates(reduced, pool_budget_bytes, rounds)):
+        left = time_limit_s - (time.perf_counter() - started)
+        if number and left <= 0:
+            break
+        program = build(reduced, measured, pool_budget_bytes)
+        found = highs.solve_linear(program, max(left, 0.05))
+        if found.bound > best.extra_s:
+            best = Bound(found.bound, "linear, %d measured" % len(measured), tuple(measured))
+        if best.extra_s == float("inf"):
+            return best
+    if integer:
+        best = _integer_bound(reduced, pool_budget_bytes, best,
+                              time_limit_s - (time.perf_counter() - started))
+    return best
+
+
+def _integer_bound(reduced: Reduced, budget_bytes: float, best: Bound, left_s: float) -> Bound:
+    """Solve the 0/1 program over the ops of the best linear bound, then over all ops."""
+    started = time.perf_counter()
+    sets: List[Sequence[int]] = [best.measured] if best.measured else []
+    if reduced.num_ops * len(reduced.size_bytes) <= 20000:
+        sets.append(range(reduced.num_ops))
+    for measured in sets:
+        left = left_s - (time.perf_counter() - started)
+        if left < 0.05:
+            break
+        program = build(reduced, measured, budget_bytes)
+        found = highs.solve_integer(program, integer_columns(program), left)
+        proven = found.bound - 1e-6 * abs(found.bound) if np.isfinite(found.bound) \
+            else found.bound
+        if proven > best.extra_s:
+            best = Bound(proven, "integer, %d measured" % len(measured), tuple(measured))
+    return best
+
+
+def _fastest_modes(reduced: Reduced) -> float:
+    """Time that variants could save at most."""
+    return sum(min(mode.time_s for mode in ways) - ways[0].time_s
+               for ways in reduced.modes if len(ways) > 1)
+
+
+def _candidates(reduced: Reduced, budget_bytes: float, rounds: int) -> List[List[int]]:
+    """Sets of measured ops worth trying, best guesses first."""
+    live = unplanned_live(reduced)
+    needed = needed_live(reduced)
+    count = reduced.num_ops
+    peak = int(np.argmax(live))
+    sets: List[List[int]] = [[peak]]
+    start = 0 if reduced.graph.recompute_in_forward else min(reduced.first_backward, count - 1)
+    for pieces in (3, 2, 5, 8, 12, 18, 26, 40):
+        edges = np.linspace(start, count, pieces + 1).round().astype(int)
+        for weight in (live, needed):
+            sets.append(sorted({peak} | {int(a + np.argmax(weight[a:b]))
+                                         for a, b in zip(edges[:-1], edges[1:]) if b > a}))
+    unique: List[List[int]] = []
+    for one in sets:
+        if one not in unique:
+            unique.append(one)
+    return unique[:rounds]
+
+
+def minimum_peak_bound(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
+                       time_limit_s: float = 1.0,
+                       reduced: Optional[Reduced] = None) -> PeakBound:
+    """Bytes of pooled tensors that no plan of the class can do without.
+
+    Parameters
+    ----------
+    graph, variants, keep, time_limit_s, reduced
+        As for :func:`overhead_bound`.
+
+    Returns
+    -------
+    PeakBound
+    """
+    if reduced is None:
+        reduced = reduce_graph(graph, variants, keep)
+    if not reduced.num_ops:
+        return PeakBound(0, "none", -1)
+    needed = needed_live(reduced)
+    where = int(np.argmax(needed))
+    best = PeakBound(int(np.ceil(needed[where] - 1e-6)), "operands of one op", where)
+    if not highs.available() or not len(reduced.size_bytes):
+        return best
+    order = np.argsort(-needed, kind="stable")
+    measured = sorted(int(op) for op in order[:24])
+    program = build(reduced, measured, float("inf"))
+    found = highs.solve_linear(program, time_limit_s)
+    proven = found.bound * program.unit_bytes
+    if np.isfinite(proven) and proven > best.bytes + 0.5:
+        best = PeakBound(int(np.ceil(proven - 0.5)), "linear, %d measured" % len(measured), where)
+    return best
+
+
+def integer_columns(program: Program) -> np.ndarray:
+    """Columns that are 0 or 1 in a real plan: reruns, lives and variants."""
+    chosen = program.variant_column[program.variant_column >= 0]
+    return np.concatenate([np.arange(program.rerun.base, program.rerun.base + program.rerun.total),
+                           np.arange(program.live.base, program.live.base + program.live.total),
+                           chosen]).astype(np.int64)

@@ -1,0 +1,218 @@
+"""HiGHS behind two calls: solve a linear program, solve a 0/1 program.
+
+HiGHS computes in floating point, so nothing it says is taken on trust: :func:`dual_bound` turns
+any multipliers into a lower bound that holds whatever the solver did (every variable lies in a
+box, so the reduced costs can be minimised one by one), and whoever uses a primal solution checks
+it in exact integers.
+"""
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, Callable, Optional
+
+import numpy as np
+
+from ..errors import SolverUnavailable
+from .relaxation import Program
+
+
+@dataclass
+class Solution:
+    """What came back: ``values`` is None when no feasible point is known."""
+
+    values: Optional[np.ndarray]
+    objective: float
+    #: Proven lower bound of the objective; ``inf`` when the program has no feasible point.
+    bound: float
+    #: "optimal", "infeasible", "time_limit", "interrupted" or "unknown".
+    status: str
+    multipliers: Optional[np.ndarray] = None
+
+
+def available() -> bool:
+    """True when highspy can be imported."""
+    try:
+        _highspy()
+    except SolverUnavailable:
+        return False
+    return True
+
+
+def _highspy() -> Any:
+    try:
+        import highspy
+    except ImportError as error:
+        raise SolverUnavailable(
+            "this needs the HiGHS solver: pip install 'highspy>=1.10,<1.15' "
+            "(method='local' works without it)") from error
+    return highspy
+
+
+def _load(program: Program, integer_columns: Optional[np.ndarray], time_limit_s: float) -> Any:
+    highspy = _highspy()
+    model = highspy.HighsLp()
+    model.num_col_, model.num_row_ = program.num_columns, program.num_rows
+    model.col_cost_, model.col_lower_, model.col_upper_ = \
+        program.cost, program.lower, program.upper
+    model.row_lower_, model.row_upper_ = program.row_lower, program.row_upper
+    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    model.a_matrix_.start_ = program.start
+    model.a_matrix_.index_ = program.index
+    model.a_matrix_.value_ = program.value
+    if integer_columns is not None:
+        kinds = [highspy.HighsVarType.kContinuous] * program.num_columns
+        for column in integer_columns:
+            kinds[column] = highspy.HighsVarType.kInteger
+        model.integrality_ = kinds
+    solver = highspy.Highs()
+    for option, value in (("output_flag", False), ("threads", 1), ("random_seed", 1),
+                          ("time_limit", max(time_limit_s, 0.01))):
+        solver.setOptionValue(option, value)
+    solver.passModel(model)
+    return solver
+
+
+def dual_bound(program: Program, multipliers: np.ndarray) -> float:
+    """Lower bound of the program that these row multipliers prove.
+
+    Parameters
+    ----------
+    program : Program
+    multipliers : ndarray
+        One for each row; those with the wrong sign for a one-sided row are set to zero.
+
+    Returns
+    -------
+    float
+        ``min over the box of cost x + y (b - A x)``, less a margin for rounding.
+    """
+    y = np.where(np.isfinite(multipliers), multipliers, 0.0)
+    y = np.where((y > 0) & ~np.isfinite(program.row_lower), 0.0, y)
+    y = np.where((y < 0) & ~np.isfinite(program.row_upper), 0.0, y)
+    side = np.where(y > 0, program.row_lower, program.row_upper)
+    constant = y * np.where(y == 0, 0.0, side)
+    rows = np.repeat(np.arange(program.num_rows), np.diff(program.start))
+    weighted = y[rows] * program.value
+    reduced = program.cost - np.bincount(program.index, weights=weighted,
+                                         minlength=program.num_columns)
+    best = np.where(reduced > 0, reduced * program.lower, reduced * program.upper)
+    margin = 1e-12 * (np.abs(constant).sum() + np.abs(weighted).sum())
+    return float(constant.sum() + best.sum() - margin)
+
+
+def solve_linear(program: Program, time_limit_s: float = 10.0) -> Solution:
+    """Solve the linear program by HiGHS's interior-point method, then by its simplex.
+
+    Raises
+    ------
+    SolverUnavailable
+        If highspy is missing.
+    """
+    started = time.perf_counter()
+    solver = _load(program, None, time_limit_s)
+    solver.setOptionValue("solver", "ipm")
+    solver.setOptionValue("run_crossover", "off")
+    solver.run()
+    found = _linear_result(program, solver)
+    left = time_limit_s - (time.perf_counter() - started)
+    if found.status == "unknown" and left > 0.05:
+        solver = _load(program, None, left)
+        solver.setOptionValue("solver", "simplex")
+        solver.run()
+        found = _linear_result(program, solver)
+    return found
+
+
+def _linear_result(program: Program, solver: Any) -> Solution:
+    highspy = _highspy()
+    status = solver.getModelStatus()
+    solution = solver.getSolution()
+    if status == highspy.HighsModelStatus.kInfeasible:
+        return Solution(None, float("inf"), float("inf"), "infeasible")
+    names = {highspy.HighsModelStatus.kOptimal: "optimal",
+             highspy.HighsModelStatus.kTimeLimit: "time_limit"}
+    name = names.get(status, "unknown")
+    multipliers = np.array(solution.row_dual, dtype=np.float64)
+    values = np.array(solution.col_value, dtype=np.float64)
+    bound = dual_bound(program, multipliers) if len(multipliers) == program.num_rows \
+        else float("-inf")
+    nothing = dual_bound(program, np.zeros(program.num_rows))
+    objective = float(program.cost @ values) if len(values) else float("inf")
+    return Solution(values if name == "optimal" else None, objective, max(bound, nothing), name,
+                    multipliers if len(multipliers) == program.num_rows else None)
+
+
+def solve_integer(program: Program, integer_columns: np.ndarray, time_limit_s: float,
+                  start: Optional[np.ndarray] = None, gap: float = 0.0,
+                  report: Optional[Callable[[float, float], None]] = None) -> Solution:
+    """Solve the program with some columns 0 or 1.
+
+    The solver runs in its own thread and is polled, so that Ctrl-C returns the best point found.
+
+    Parameters
+    ----------
+    program : Program
+    integer_columns : ndarray of int
+    time_limit_s : float
+    start : ndarray, optional
+        A feasible point to begin with.
+    gap : float
+        Stop when the bound is within this share of the best point.
+    report : callable, optional
+        Called with the objective of the best point so far and the bound.
+
+    Returns
+    -------
+    Solution
+        Status "interrupted" after Ctrl-C.
+
+    Raises
+    ------
+    SolverUnavailable
+        If highspy is missing.
+    """
+    highspy = _highspy()
+    solver = _load(program, np.asarray(integer_columns), time_limit_s)
+    solver.setOptionValue("mip_rel_gap", gap)
+    if start is not None:
+        point = highspy.HighsSolution()
+        point.col_value = [float(v) for v in start]
+        point.value_valid = True
+        solver.setSolution(point)
+    solver.HandleUserInterrupt = True
+    best = [float("inf"), float("-inf")]
+    news = [False]
+
+    def improved(event: Any) -> None:
+        best[0] = float(event.data_out.objective_function_value)
+        best[1] = float(event.data_out.mip_dual_bound)
+        news[0] = True
+
+    solver.cbMipImprovingSolution += improved
+    interrupted = False
+    solver.startSolve()
+    while True:
+        try:
+            done = solver.wait(0.05)[0]
+            if news[0] and report is not None:
+                news[0] = False
+                report(best[0], best[1])
+            if done:
+                break
+        except KeyboardInterrupt:
+            interrupted = True
+            solver.cancelSolve()
+    status = solver.getModelStatus()
+    if status == highspy.HighsModelStatus.kInfeasible:
+        return Solution(None, float("inf"), float("inf"), "infeasible")
+    info = solver.getInfo()
+    values = np.array(solver.getSolution().col_value, dtype=np.float64)
+    known = len(values) == program.num_columns and np.isfinite(info.objective_function_value) \
+        and info.primal_solution_status == 2
+    name = "interrupted" if interrupted else "optimal" \
+        if status == highspy.HighsModelStatus.kOptimal else "time_limit" \
+        if status == highspy.HighsModelStatus.kTimeLimit else "unknown"
+    return Solution(values if known else None,
+                    float(info.objective_function_value) if known else float("inf"),
+                    float(info.mip_dual_bound), name)

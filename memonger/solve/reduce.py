@@ -1,0 +1,260 @@
+"""What a planning problem keeps of a graph: items, runners, and the bytes that nobody decides.
+
+The relaxation (:mod:`.relaxation`) and the exact program are written over *items* and *runners*:
+
+* an **item** is a tensor whose lifetime is a decision. Tensors that only rename each other
+  (identity in-place options) are one item, because they can share memory for their whole life;
+* a **runner** is one way to run an op again: the op itself, or the op as a variant runs it;
+* everything else is a **profile**: bytes alive at each op whatever is decided (gradients, values
+  that may not run again, outputs of the network).
+
+Each step of the reduction only removes constraints or replaces a schedule by one that is no worse
+at the measured ops, so a lower bound for the reduced problem holds for the graph.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, FrozenSet, List, Sequence, Set, Tuple
+
+import numpy as np
+
+from ..graph import Graph, Inplace
+
+
+@dataclass(frozen=True)
+class Mode:
+    """One way an op runs: as in the graph (``variant`` -1), or as a variant runs it."""
+
+    op: int
+    variant: int
+    #: Tensors that are really read; ignored inputs are left out.
+    reads: Tuple[int, ...]
+    writes: Tuple[int, ...]
+    time_s: float
+    inplace: Tuple[Inplace, ...]
+    inputs: Tuple[int, ...]
+    outputs: Tuple[int, ...]
+    runs: bool = True
+
+
+@dataclass
+class Reduced:
+    """A graph reduced to what planning decides. Positions are op ids of the graph."""
+
+    graph: Graph
+    #: All modes of each op; a single entry for an op without variants.
+    modes: List[List[Mode]]
+    #: Variants that may be chosen (indices into ``graph.variants``).
+    variants: Tuple[int, ...]
+    #: Item of each tensor: -1 external or always available.
+    item_of: np.ndarray
+    #: Per item: bytes (of the smallest member), first op that can make it, last op that can
+    #: need it, members.
+    size_bytes: np.ndarray
+    birth: np.ndarray
+    last_need: np.ndarray
+    members: List[Tuple[int, ...]]
+    #: Per item: positions of its readers in the base order with the reader's mode index.
+    readers: List[List[Tuple[int, int]]]
+    #: Per item: (op, mode index) pairs that make it.
+    makers: List[List[Tuple[int, int]]]
+    #: Items that nothing makes again, and items that must exist when the step is over.
+    frozen_item: np.ndarray
+    lasting_item: np.ndarray
+    #: Ops that may run again.
+    again: np.ndarray
+    #: Bytes alive at each op that no decision changes, the op's own in-place savings taken off.
+    profile_bytes: np.ndarray
+    first_backward: int
+
+    @property
+    def num_ops(self) -> int:
+        return len(self.graph.ops)
+
+
+def allowed_variants(graph: Graph, which: str) -> Tuple[int, ...]:
+    """Variants that ``Options.variants`` lets a plan use."""
+    if which == "none":
+        return ()
+    return tuple(i for i, v in enumerate(graph.variants) if which == "all" or v.exact)
+
+
+def _modes(graph: Graph, variants: Sequence[int]) -> List[List[Mode]]:
+    modes: List[List[Mode]] = []
+    for index, op in enumerate(graph.ops):
+        ignored = set(op.ignored_inputs)
+        reads = tuple(sorted({t for i, t in enumerate(op.inputs) if i not in ignored}))
+        modes.append([Mode(index, -1, reads, op.outputs, op.time_s, op.inplace,
+                           op.inputs, op.outputs)])
+    for number in variants:
+        for index, how in graph.variants[number].implementations:
+            ignored = set(how.ignored_inputs)
+            reads = tuple(sorted({t for i, t in enumerate(how.inputs) if i not in ignored}))
+            if how.runs:
+                modes[index].append(Mode(index, number, reads, how.outputs, how.time_s,
+                                         how.inplace, how.inputs, how.outputs))
+            else:
+                modes[index].append(Mode(index, number, (), (), 0.0, (), (), (), False))
+    return modes
+
+
+def _groups(graph: Graph, modes: List[List[Mode]]) -> np.ndarray:
+    """Representative of each tensor's group of values that may share memory for life."""
+    parent = np.arange(len(graph.tensors))
+
+    def find(tensor: int) -> int:
+        while parent[tensor] != tensor:
+            parent[tensor] = parent[parent[tensor]]
+            tensor = int(parent[tensor])
+        return tensor
+
+    for ways in modes:
+        for mode in ways:
+            for option in mode.inplace:
+                if not option.identity:
+                    continue
+                source, target = mode.inputs[option.input], mode.outputs[option.output]
+                if _planned(graph, source) and _planned(graph, target):
+                    one, other = sorted((find(source), find(target)))
+                    parent[other] = one
+    return np.array([find(t) for t in range(len(graph.tensors))], dtype=np.int64)
+
+
+def _planned(graph: Graph, tensor: int) -> bool:
+    item = graph.tensors[tensor]
+    return item.pooled and item.producer >= 0
+
+
+def _saving(graph: Graph, mode: Mode, group: np.ndarray, lasting: FrozenSet[int]) -> int:
+    """Most bytes that in-place options can save while the op runs."""
+    best: Dict[int, int] = {}
+    for option in mode.inplace:
+        source, target = mode.inputs[option.input], mode.outputs[option.output]
+        if (not _planned(graph, source) or not _planned(graph, target)
+                or group[source] == group[target] or group[source] in lasting):
+            continue
+        saved = min(graph.tensors[source].size_bytes, graph.tensors[target].size_bytes)
+        best[target] = max(best.get(target, 0), saved)
+    return sum(best.values())
+
+
+def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
+                 negligible_bytes: int = 0) -> Reduced:
+    """Reduce a graph.
+
+    Parameters
+    ----------
+    graph : Graph
+    variants : str
+        "none", "exact" or "all", as in ``Options``.
+    keep : sequence of int
+        Ops that must not run again, besides those with a ``keep_reason``.
+    negligible_bytes : int
+        Tensors up to this size count nothing and are always at hand (a relaxation).
+
+    Returns
+    -------
+    Reduced
+        O(number of edges) time.
+    """
+    chosen = allowed_variants(graph, variants)
+    modes = _modes(graph, chosen)
+    group = _groups(graph, modes)
+    pinned = set(keep)
+    count = len(graph.ops)
+    again = np.array([op.recomputable and not op.is_backward and i not in pinned
+                      for i, op in enumerate(graph.ops)], dtype=bool)
+    first_backward = next((i for i, op in enumerate(graph.ops) if op.is_backward), count)
+
+    sizes: Dict[int, int] = {}
+    for tensor in range(len(graph.tensors)):
+        if _planned(graph, tensor):
+            root = int(group[tensor])
+            size = graph.tensors[tensor].size_bytes
+            sizes[root] = min(sizes.get(root, size), size)
+    lasting = {int(group[t]) for t in graph.outputs if int(group[t]) in sizes}
+
+    readers: Dict[int, List[Tuple[int, int]]] = {root: [] for root in sizes}
+    makers: Dict[int, List[Tuple[int, int]]] = {root: [] for root in sizes}
+    fixed_output: Set[int] = set()
+    for index, ways in enumerate(modes):
+        op = graph.ops[index]
+        for number, mode in enumerate(ways):
+            read_roots = {int(group[t]) for t in mode.reads} & sizes.keys()
+            for root in sorted(read_roots):
+                readers[root].append((index, number))
+            for position, tensor in enumerate(mode.writes):
+                root = int(group[tensor])
+                if root in sizes and root not in read_roots:
+                    if (index, number) not in makers[root]:
+                        makers[root].append((index, number))
+                    if position in op.kept_outputs:
+                        fixed_output.add(root)
+    return _finish(graph, modes, chosen, group, sizes, lasting, readers, makers, fixed_output,
+                   again, first_backward, negligible_bytes)
+
+
+def _finish(graph: Graph, modes: List[List[Mode]], chosen: Tuple[int, ...], group: np.ndarray,
+            sizes: Dict[int, int], lasting: Set[int],
+            readers: Dict[int, List[Tuple[int, int]]], makers: Dict[int, List[Tuple[int, int]]],
+            fixed_output: Set[int], again: np.ndarray, first_backward: int,
+            negligible_bytes: int) -> Reduced:
+    count = len(graph.ops)
+    birth = {root: min((op for op, _ in makers[root]), default=graph.tensors[root].producer)
+             for root in sizes}
+    last_read = {root: max((op for op, _ in readers[root]), default=birth[root])
+                 for root in sizes}
+    frozen = {root for root in sizes if root in fixed_output or root in lasting
+              or not any(again[op] for op, _ in makers[root])}
+    # The last moment a value can be needed: by its own readers, or to feed a later rerun of one.
+    last_need: Dict[int, int] = {}
+    latest_rerun = np.full(count, -1, dtype=np.int64)
+    changed = True
+    # One pass settles a graph without variants; variants may make a value at an earlier op.
+    while changed:
+        changed = False
+        for root in sorted(sizes, key=lambda r: (birth[r], r), reverse=True):
+            need = max([last_read[root]] + [int(latest_rerun[op]) for op, _ in readers[root]
+                                            if again[op]])
+            changed |= last_need.get(root, -1) != need and bool(chosen)
+            last_need[root] = need
+            if root not in frozen:
+                for op, _ in makers[root]:
+                    latest_rerun[op] = max(latest_rerun[op], need)
+
+    profile = np.zeros(count + 1)
+    for index, ways in enumerate(modes):
+        saved = max(_saving(graph, mode, group, frozenset(lasting)) for mode in ways)
+        profile[index] -= saved
+        profile[index + 1] += saved
+    item_of = np.full(len(graph.tensors), -1, dtype=np.int64)
+    items: List[int] = []
+    for root in sorted(sizes, key=lambda r: (birth[r], r)):
+        modal = any(len(modes[op]) > 1 for op, _ in makers[root] + readers[root])
+        if root in lasting and not modal:
+            profile[birth[root]] += sizes[root]
+            profile[count] -= sizes[root]
+        elif sizes[root] <= negligible_bytes:
+            continue
+        elif root in frozen and not modal and last_need[root] <= last_read[root]:
+            profile[birth[root]] += sizes[root]
+            profile[last_read[root] + 1] -= sizes[root]
+        else:
+            items.append(root)
+    index_of = {root: i for i, root in enumerate(items)}
+    members: List[List[int]] = [[] for _ in items]
+    for tensor in range(len(graph.tensors)):
+        item = index_of.get(int(group[tensor]), -1)
+        item_of[tensor] = item
+        if item >= 0:
+            members[item].append(tensor)
+    end = count - 1
+    return Reduced(
+        graph, modes, chosen, item_of,
+        np.array([sizes[r] for r in items], dtype=np.float64),
+        np.array([birth[r] for r in items], dtype=np.int64),
+        np.array([end if r in lasting else last_need[r] for r in items], dtype=np.int64),
+        [tuple(m) for m in members], [readers[r] for r in items], [makers[r] for r in items],
+        np.array([r in frozen for r in items], dtype=bool),
+        np.array([r in lasting for r in items], dtype=bool), again,
+        np.cumsum(profile)[:count], first_backward)
