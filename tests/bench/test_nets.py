@@ -20,6 +20,14 @@ SMALL = {
                       "target_steps": 4, "vocabulary": 11},
     "transformer": {"layers": 2, "units": 16, "heads": 2, "length": 6, "vocabulary": 11},
     "attention_small": {},
+    "googlenet_three_losses": {"image": 96, "classes": 10},
+    "unet": {"height": 32, "width": 48, "filters": 4},
+    # MXNet's MKLDNN Concat dies on fewer than 8 channels (SIGFPE in backward).
+    "nasnet_cifar10": {"cells": 3, "filters": 8},
+    "amoebanet_cifar10": {"cells": 3, "filters": 8},
+    "darts_cifar10": {"cells": 3, "filters": 8},
+    "amoebanet_d": {"cells": 3, "filters": 64, "image": 64, "classes": 10},
+    "gan": {"image": 16, "filters": 4, "noise": 6},
 }
 
 
@@ -31,7 +39,7 @@ def gradients(net):
     bound = net.symbol.simple_bind(mx.cpu(), grad_req=trained, **net.shapes)
     random = np.random.RandomState(0)
     for name, array in sorted(bound.arg_dict.items()):
-        whole = name in net.shapes and not name.endswith("data")
+        whole = name in net.shapes and not name.endswith(("data", "noise"))
         array[:] = (np.zeros(array.shape) if whole else random.uniform(-0.3, 0.3, array.shape))
         if name.endswith("gamma"):
             array[:] = 1
@@ -48,6 +56,48 @@ def test_parameter_count_is_the_published_one(name):
     net = nets.build(name)
     assert net.parameters == net.spec.parameters, net.spec.source
     assert net.batch == net.spec.batch
+
+
+@pytest.mark.parametrize("name", ["nasnet_cifar10", "amoebanet_cifar10", "darts_cifar10"])
+def test_searched_networks_have_the_parameters_that_arithmetic_gives(name):
+    from memonger.bench.nets.cells import GENOTYPES
+    genotype = GENOTYPES[nets.spec(name).options["genotype"]]
+
+    def unit(inputs, filters):
+        return inputs * filters + 2 * filters
+
+    def operation(kind, filters, stride):
+        if kind.startswith("sep"):
+            return 2 * (int(kind[3:]) ** 2 * filters + unit(filters, filters))
+        return {"dil3": 9 * filters + unit(filters, filters),
+                "conv17": 14 * filters ** 2 + 2 * filters,
+                "skip": unit(filters, filters) if stride == 2 else 0}.get(kind, 0)
+
+    filters, before, last = 36, 108, 108
+    total = 27 * 108 + 2 * 108
+    for index in range(20):
+        reduces = index in (6, 13)
+        filters *= 1 + reduces
+        choices, concat = ((genotype.reduce, genotype.reduce_concat) if reduces
+                           else (genotype.normal, genotype.normal_concat))
+        total += unit(before, filters) + unit(last, filters)
+        total += sum(operation(kind, filters, 2 if reduces and state < 2 else 1)
+                     for kind, state in choices)
+        before, last = last, filters * len(concat)
+    assert nets.build(name).parameters == total + 10 * last + 10
+
+
+def test_gan_players_do_not_train_each_other():
+    net = nets.build("gan", batch=4, **SMALL["gan"])
+    both = gradients(net)
+    made = {key for key in both if key.startswith("g")}
+    import mxnet as mx
+    for loss, trained in ((0, set(both) - made), (1, set(both) - made), (2, made)):
+        arguments = net.symbol[loss].list_arguments()
+        part = type(net)(net.name, net.symbol[loss],
+                         {k: v for k, v in net.shapes.items() if k in arguments}, 4, net.spec)
+        assert {key for key, value in gradients(part).items() if value.any()} == trained
+    assert isinstance(net.symbol, mx.sym.Symbol)
 
 
 def test_listing_networks_does_not_import_mxnet():

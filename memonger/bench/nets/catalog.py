@@ -123,3 +123,22 @@ CATALOG["transformer_96"] = Spec(
 CATALOG["attention_small"] = Spec(
     "transformer", "small", {}, 4, (16, 8), 15044,
     "the sum in transformer.small", ())
+CATALOG["googlenet"] = Spec("googlenet", "googlenet", {}, 320, _IMAGE, 6624904,
+                            "torchvision, without auxiliary classifiers", ("monet",))
+CATALOG["googlenet_three_losses"] = Spec(
+    "googlenet", "googlenet", {"side_losses": True}, 320, _IMAGE, 13004888, "torchvision")
+CATALOG["unet"] = Spec("unet", "unet", {}, 11, (3, 416, 608), 17267393,
+                       "milesial/Pytorch-UNet with biases, one class", ("monet",))
+for _name, _genotype, _count, _source in (
+        ("nasnet_cifar10", "nasnet_a", 3830950,
+         "counted by hand in tests/bench/test_nets.py; in its paper's narrower frame 3.3 million"),
+        ("amoebanet_cifar10", "amoebanet_a", 3145078,
+         "counted by hand in tests/bench/test_nets.py; 3.2 million in its paper"),
+        ("darts_cifar10", "darts", 3349342, "quark0/darts, evaluation of the second order: 3.35")):
+    CATALOG[_name] = Spec("cells", "cifar", {"genotype": _genotype}, 64, (3, 32, 32), _count,
+                          _source, ("ogc",))
+CATALOG["amoebanet_d"] = Spec("cells", "amoebanet_d", {}, 64, _IMAGE, 81505540,
+                              "(18, 208): 82 million in GPipe's table 1 (arXiv 1811.06965), 81.5 "
+                              "million in torchgpipe")
+CATALOG["gan"] = Spec("gan", "dcgan", {}, 128, (3, 64, 64), 3576704 + 2765568,
+                      "PyTorch's DCGAN example: 3576704 and 2765568", ("sequence",))
