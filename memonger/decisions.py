@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Dict, List
 
+from .blocks import effective_ops
 from .graph import Graph
 from .schedule import Consumer, Schedule
 
@@ -17,13 +18,11 @@ def graph_in_use(graph: Graph, schedule: Schedule) -> Graph:
     """The graph with the schedule's variants in the place of the ops that they replace."""
     if not schedule.variants:
         return graph
-    ops = list(graph.ops)
-    for index in schedule.variants:
-        for op, part in graph.variants[index].implementations:
-            ops[op] = replace(ops[op], inputs=part.inputs, outputs=part.outputs,
-                              ignored_inputs=part.ignored_inputs, inplace=part.inplace,
-                              time_s=part.time_s, workspace_bytes=part.workspace_bytes)
-    return replace(graph, ops=tuple(ops), variants=(), _cache={})
+    ops = effective_ops(graph, schedule.variants)
+    producer = {tensor: index for index, op in enumerate(ops) for tensor in op.outputs}
+    tensors = tuple(replace(tensor, producer=producer.get(i, tensor.producer))
+                    for i, tensor in enumerate(graph.tensors))
+    return replace(graph, tensors=tensors, ops=ops, variants=(), _cache={})
 
 
 def decisions_of(graph: Graph, schedule: Schedule) -> Dict[int, Dict[Consumer, int]]:

@@ -1,0 +1,199 @@
+"""What all reports tell about a plan, computed once.
+
+Step numbers count the executions of the planned step from 0, clones included.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Tuple
+
+from ..decisions import decisions_of, graph_in_use
+from ..graph import Graph
+from ..plan import Plan
+from ..schedule import Schedule, expand
+from ..storage import StoragePlan, plan_storage
+
+#: Decisions in the order of legends: "pinned" is a kept op that may not run again.
+GROUPS = ("keep", "recompute", "variant", "pinned")
+
+
+@dataclass(frozen=True)
+class OpFacts:
+    """One forward op in a plan."""
+
+    op: int
+    name: str
+    kind: str
+    #: As in ``Plan.decisions``.
+    decision: str
+    #: One of GROUPS.
+    group: str
+    #: Bytes of all its outputs in the pool.
+    size_bytes: int
+    #: Of these, bytes that wait in memory from forward to backward.
+    held_bytes: int
+    time_s: float
+    #: How often it runs again.
+    again: int
+    shape: Tuple[int, ...]
+    #: The decision's reason in a few words.
+    why: str
+
+
+class Facts:
+    """A plan and everything that reports derive from it; each part is computed on first use."""
+
+    def __init__(self, plan: Plan):
+        self.plan = plan
+        #: Variants in use are in the place of the ops that they replace.
+        self.graph: Graph = graph_in_use(plan.graph, plan.schedule)
+        self._cache: Dict[str, Any] = {}
+
+    def _once(self, key: str, make: Any) -> Any:
+        if key not in self._cache:
+            self._cache[key] = make()
+        return self._cache[key]
+
+    # ------------------------------------------------------------------ memory
+    @property
+    def baseline(self) -> Schedule:
+        """The unplanned step."""
+        return self._once("baseline", lambda: expand(self.plan.graph, {}))
+
+    @property
+    def storage(self) -> StoragePlan:
+        """Memory of the planned step."""
+        return self._once("storage", lambda: plan_storage(
+            self.plan.graph, self.plan.schedule, self.plan.storage))
+
+    @property
+    def baseline_storage(self) -> StoragePlan:
+        """Memory of the unplanned step under the same rules."""
+        return self._once("baseline storage", lambda: plan_storage(
+            self.plan.graph, self.baseline, self.plan.storage))
+
+    @property
+    def recompute(self) -> Dict[int, Dict[Tuple[int, int], int]]:
+        return self._once("recompute",
+                          lambda: decisions_of(self.plan.graph, self.plan.schedule))
+
+    # ------------------------------------------------------------------ the schedule
+    @property
+    def runs(self) -> List[List[int]]:
+        """For each op the steps that run it."""
+        def make() -> List[List[int]]:
+            result: List[List[int]] = [[] for _ in self.graph.ops]
+            for index, step in enumerate(self.plan.schedule.steps):
+                result[step.op].append(index)
+            return result
+        return self._once("runs", make)
+
+    @property
+    def readers(self) -> List[List[int]]:
+        """For each step the steps that read a value of it, in order, each once."""
+        def make() -> List[List[int]]:
+            result: List[List[int]] = [[] for _ in self.plan.schedule.steps]
+            for index, step in enumerate(self.plan.schedule.steps):
+                ignored = self.graph.ops[step.op].ignored_inputs
+                for source in {s for position, s in enumerate(step.sources)
+                               if s >= 0 and position not in ignored}:
+                    result[source].append(index)
+            return result
+        return self._once("readers", make)
+
+    @property
+    def backward_start(self) -> int:
+        """The first step of backward; the number of steps where there is none."""
+        steps = self.plan.schedule.steps
+        return self._once("backward start", lambda: next(
+            (i for i, step in enumerate(steps) if self.graph.ops[step.op].is_backward
+             or self.runs[step.op][0] != i), len(steps)))
+
+    # ------------------------------------------------------------------ ops
+    @property
+    def ops(self) -> List[OpFacts]:
+        """All forward ops, in execution order."""
+        return self._once("ops", self._make_ops)
+
+    @property
+    def by_name(self) -> Dict[str, OpFacts]:
+        return self._once("by name", lambda: {fact.name: fact for fact in self.ops})
+
+    def _make_ops(self) -> List[OpFacts]:
+        decisions = self.plan.decisions
+        return [self._op(index, decisions[op.name]) for index, op in enumerate(self.graph.ops)
+                if not op.is_backward]
+
+    def _op(self, index: int, decision: str) -> OpFacts:
+        op = self.graph.ops[index]
+        pooled = [self.graph.tensors[t] for t in op.outputs if self.graph.tensors[t].pooled]
+        group = decision if decision == "recompute" else "variant" if decision != "keep" else \
+            "keep" if op.recomputable else "pinned"
+        shape = self.graph.tensors[op.outputs[0]].shape if op.outputs else ()
+        return OpFacts(index, op.name, op.kind, decision, group,
+                       sum(t.size_bytes for t in pooled), self._held_bytes(index), op.time_s,
+                       max(0, len(self.runs[index]) - 1), shape, self._why(index, group))
+
+    def late_readers(self, index: int) -> List[int]:
+        """Steps of backward that read what the first run of an op made."""
+        if not self.runs[index]:
+            return []
+        return [s for s in self.readers[self.runs[index][0]] if s >= self.backward_start]
+
+    def _held_bytes(self, index: int) -> int:
+        late = self.late_readers(index)
+        first = self.runs[index][0] if self.runs[index] else -1
+        held = set()
+        for reader in late:
+            step = self.plan.schedule.steps[reader]
+            op = self.graph.ops[step.op]
+            held |= {t for position, (t, source) in enumerate(zip(op.inputs, step.sources))
+                     if source == first and position not in op.ignored_inputs}
+        return sum(self.graph.tensors[t].size_bytes for t in held
+                   if self.graph.tensors[t].pooled)
+
+    def _why(self, index: int, group: str) -> str:
+        op = self.graph.ops[index]
+        if not self.runs[index]:
+            return "its work is part of a variant"
+        if len(self.runs[index]) > 1:
+            reader = next(iter(self.readers[self.runs[index][1]]), None)
+            again = "" if reader is None else " for " + self.step_name(reader)
+            return "runs again%s instead of waiting in memory" % again
+        late = self.late_readers(index)
+        if group == "pinned":
+            return "may not run again: " + op.keep_reason
+        if group == "variant":
+            return "another implementation that holds less"
+        if not late:
+            return "backward does not read it"
+        return "read in backward by %s" % self.step_name(late[0]) + \
+            (" and %d more" % (len(late) - 1) if len(late) > 1 else "")
+
+    def step_name(self, step: int) -> str:
+        """The op that a step runs; for a clone with its number."""
+        op = self.plan.schedule.steps[step].op
+        number = self.runs[op].index(step)
+        return self.graph.ops[op].name + (" (run %d)" % (number + 1) if number else "")
+
+    @property
+    def recomputed_share(self) -> float:
+        """Time of all repeated runs as a share of the unplanned forward time."""
+        forward_s = self.plan.graph.forward_time_s
+        again_s = sum(self.graph.ops[op].time_s for op in self.plan.schedule.recomputed())
+        return again_s / forward_s if forward_s > 0 else 0.0
+
+    @property
+    def dtype(self) -> str:
+        """The dtype that holds most bytes of the pool."""
+        sizes: Dict[str, int] = {}
+        for tensor in self.graph.tensors:
+            if tensor.pooled:
+                sizes[tensor.dtype] = sizes.get(tensor.dtype, 0) + tensor.size_bytes
+        return max(sorted(sizes), key=lambda d: sizes[d]) if sizes else "float32"
+
+    @property
+    def largest_input(self) -> Optional[Any]:
+        """The network's largest input tensor; None where the graph has none."""
+        inputs = [t for t in self.graph.tensors if t.category == "input"]
+        return max(inputs, key=lambda t: t.size_bytes) if inputs else None

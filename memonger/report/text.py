@@ -1,0 +1,264 @@
+"""Plans and results as text: pure functions that return tables.
+
+Sizes are printed in binary units. What is predicted and what was measured stand in rows of
+their own, and below each total stands what it does not count.
+"""
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, List, Mapping, Optional, Sequence, Tuple
+
+from ..plan import Plan
+from ..storage import StoragePlan
+from ..units import format_bytes
+from .facts import Facts, OpFacts
+from .frontier import frontier_table
+from .words import (
+    Units,
+    counted,
+    format_extra,
+    format_percent,
+    format_time,
+    shape_words,
+    table,
+)
+
+__all__ = ["estimate_table", "frontier_table", "measurement_table", "op_table", "peak_table",
+           "summary", "verification_table"]
+
+
+def summary(plan: Plan, path: Optional[str] = None) -> str:
+    """The plan in ten lines: before, after, budget, proof, and what to do next.
+
+    Parameters
+    ----------
+    plan : Plan
+    path : str, optional
+        The file that the plan was saved in, for the hints of the last line.
+    """
+    facts = Facts(plan)
+    lines = [_headline(facts), _before_and_after(facts)]
+    lines += _search_lines(facts)
+    lines += _what_was_done(facts)
+    if plan.measured:
+        lines += ["measured: " + words for words in _measured_words(plan.measured)]
+    if not plan.graph.recompute_in_forward:
+        lines.append("not counted: %s" % _not_counted(plan))
+    lines += ["note: " + note for note in plan.notes]
+    if path is not None:
+        example = max(facts.ops, key=lambda f: (f.again > 0, f.size_bytes)).name \
+            if facts.ops else "OP"
+        lines.append("next: memonger verify %s · memonger report %s -o plan.html · memonger "
+                     "explain %s %s" % (path, path, path, example))
+    return "\n".join(lines)
+
+
+def _headline(facts: Facts) -> str:
+    plan = facts.plan
+    parts = [plan.graph.name or "network", counted(plan.graph.num_forward, "op")]
+    if not plan.graph.recompute_in_forward:
+        parts.append(facts.dtype)
+    if facts.largest_input is not None and facts.largest_input.shape:
+        parts.append("%s %s" % (facts.largest_input.name, shape_words(facts.largest_input.shape)))
+    return "   ".join(parts)
+
+
+def _before_and_after(facts: Facts) -> str:
+    plan, units = facts.plan, Units.of(facts.plan.graph)
+    base_s = plan.graph.time_s
+    columns: List[Tuple[str, str, str]] = [
+        ("total", units.size(plan.baseline_total_bytes), units.size(plan.total_bytes)),
+        ("pool", units.size(plan.baseline_pool_bytes), units.size(plan.pool_bytes))]
+    if plan.graph.recompute_in_forward:
+        columns = [("peak", columns[1][1], columns[1][2])]
+    if plan.fixed_bytes.get("workspace"):
+        size = units.size(plan.fixed_bytes["workspace"])
+        columns.append(("workspace", size, size))
+    if base_s > 0:
+        columns.append(("step time", units.time(base_s),
+                        units.time(plan.schedule.time_s(plan.graph))))
+    extra = "(%s)" % format_extra(plan.overhead) if base_s > 0 else ""
+    rows = [[""] + [c[0] for c in columns] + [""],
+            ["as it is"] + [c[1] for c in columns] + [""],
+            ["with this plan"] + [c[2] for c in columns] + [extra]]
+    if plan.budget_bytes is not None:
+        rows.append(["budget", units.size(plan.budget_bytes)] + [""] * len(columns))
+    return table(rows, "<" + ">" * len(columns) + "<")
+
+
+def _search_lines(facts: Facts) -> List[str]:
+    plan, units = facts.plan, Units.of(facts.plan.graph)
+    first = "status: %s, %s" % (plan.status.value, plan.status.advice)
+    if plan.planning_s > 0:
+        first += ", %s" % format_time(plan.planning_s)
+    lines = [first]
+    proof = []
+    if plan.budget_bytes is not None and plan.status.value != "not_needed":
+        proof.append("any plan of this class costs at least %s at this budget (gap %s)"
+                     % (format_extra(plan.bound),
+                        format_percent(max(0.0, plan.overhead - plan.bound))))
+    if plan.minimum_total_bytes is not None:
+        proof.append("no plan of this class takes less than %s in total"
+                     % units.size(plan.minimum_total_bytes))
+    return lines + (["proof: " + "; ".join(proof)] if proof else [])
+
+
+def _what_was_done(facts: Facts) -> List[str]:
+    plan = facts.plan
+    again = sum(fact.again > 0 for fact in facts.ops)
+    words = ["recomputed %d of %s (%s of forward time)" % (
+        again, counted(plan.graph.num_forward, "op"), format_percent(facts.recomputed_share))]
+    used = Counter(plan.graph.variants[i].name for i in plan.schedule.variants)
+    if used:
+        words.append("%s (%s)" % (counted(sum(used.values()), "variant"), ", ".join(
+            "%s: %d" % item for item in sorted(used.items()))))
+    words.append("times: %s" % plan.costs)
+    if plan.world == "stock":
+        words.append("runs on MXNet's own mirroring, without the plugin")
+    return [" · ".join(words)]
+
+
+def _not_counted(plan: Plan) -> str:
+    parts = ["the device's context", "fragmentation of the device's allocator"]
+    if not plan.fixed_bytes.get("workspace"):
+        parts.append("workspace of operators")
+    if "optimizer" not in plan.fixed_bytes:
+        parts.append("optimizer state (name the optimizer to count it)")
+    return ", ".join(parts)
+
+
+# ---------------------------------------------------------------------- ops and tensors
+def op_table(plan: Plan, only: Sequence[str] = ()) -> str:
+    """One row for each forward op: size, bytes held for backward, decision, time.
+
+    Parameters
+    ----------
+    plan : Plan
+    only : sequence of str
+        Decisions to list, "recompute" say; all when empty.
+    """
+    facts, units = Facts(plan), Units.of(plan.graph)
+    chosen = [fact for fact in facts.ops if not only or fact.decision in only
+              or fact.group in only]
+    rows = [["op", "kind", "shape", "makes", "holds", "time", "decision"]]
+    rows += [[f.name, f.kind, shape_words(f.shape), units.size(f.size_bytes),
+              units.size(f.held_bytes) if f.held_bytes else "-", units.time(f.time_s),
+              _decision_words(f)] for f in chosen]
+    rows.append(["%s of %d" % (counted(len(chosen), "op"), len(facts.ops)), "", "",
+                 units.size(sum(f.size_bytes for f in chosen)),
+                 units.size(sum(f.held_bytes for f in chosen)),
+                 units.time(sum(f.time_s for f in chosen)), ""])
+    return table(rows, "<<<>>><")
+
+
+def _decision_words(fact: OpFacts) -> str:
+    if fact.group == "pinned":
+        return "keep (%s)" % fact.why
+    return fact.decision + (" x%d" % fact.again if fact.again > 1 else "")
+
+
+def peak_table(plan: Plan, count: int = 8) -> str:
+    """The largest memory blocks alive at the worst step, without the plan and with it."""
+    facts, units = Facts(plan), Units.of(plan.graph)
+    parts = []
+    for title, storage in (("as it is", facts.baseline_storage),
+                           ("with this plan", facts.storage)):
+        if storage.step_of_peak < 0:
+            parts.append("%s: nothing is ever alive in the pool" % title)
+            continue
+        op = facts.graph.ops[storage.program.steps[storage.step_of_peak].op]
+        rows = [["%s: %s alive at the peak, step %d (%s)" % (
+            title, units.size(storage.peak_live_bytes), storage.step_of_peak, op.name)]]
+        alive = alive_at(storage, storage.step_of_peak)
+        for size, names in alive[:count]:
+            label = facts.graph.tensors[names[0]].name
+            more = " and %d more in the same memory" % (len(names) - 1) if names[1:] else ""
+            rows.append(["", units.size(size), label + more])
+        if alive[count:]:
+            rows.append(["", units.size(sum(size for size, _ in alive[count:])),
+                         counted(len(alive) - count, "smaller block")])
+        parts.append(table(rows, "<><", gap=2))
+    return "\n".join(parts)
+
+
+def alive_at(storage: StoragePlan, step: int) -> List[Tuple[int, List[int]]]:
+    """Blocks alive at a step, largest first: bytes, and the ids of the tensors in the block."""
+    tensors: dict = {}
+    for value, block in zip(storage.program.values, storage.blocks.block_of):
+        if block >= 0 and value.step <= step:
+            tensors.setdefault(block, []).append(value.tensor)
+    alive = [(block.bytes, tensors.get(index, []))
+             for index, block in enumerate(storage.blocks.blocks)
+             if block.start <= step <= block.end and block.bytes and tensors.get(index)]
+    return sorted(alive, key=lambda item: (-item[0], item[1]))
+
+
+# ---------------------------------------------------------------------- results of the other calls
+#: Names of the categories of ``Plan.fixed_bytes`` and ``Estimate.by_category``, for people.
+CATEGORIES = {"parameters": "parameters", "gradients": "gradients", "aux": "aux states",
+              "inputs": "inputs", "head_gradients": "head gradients", "pool": "pool",
+              "workspace": "workspace", "optimizer": "optimizer state"}
+
+
+def estimate_table(by_category: Mapping[str, int], budget_bytes: Optional[int] = None) -> str:
+    """Bytes by category with their sum, largest first."""
+    total = sum(by_category.values())
+    rows = [[CATEGORIES.get(name, name), format_bytes(size),
+             format_percent(size / total) if total else ""]
+            for name, size in sorted(by_category.items(), key=lambda i: (-i[1], i[0])) if size]
+    rows.append(["total", format_bytes(total), ""])
+    if budget_bytes is not None:
+        rows.append(["budget", format_bytes(budget_bytes),
+                     "fits" if total <= budget_bytes
+                     else "exceeded by %s" % format_bytes(total - budget_bytes)])
+    return table(rows, "<>>") if budget_bytes is None else table(rows, "<><")
+
+
+def verification_table(verification: Any) -> str:
+    """What ``memonger.verify`` found: a :class:`memonger.mx.verify.Verification`."""
+    differences = verification.differences
+    same = sum(d.identical for d in differences)
+    head = "%d of %s of %s identical, bit for bit" % (
+        same, counted(len(differences), "tensor"), counted(verification.steps, "step"))
+    if same == len(differences):
+        return "%s: planned and original train the same network" % head
+    rows = [["step", "tensor", "largest difference", "relative", ""]]
+    worst = sorted((d for d in differences if not d.identical), key=lambda d: -d.max_rel)
+    for d in worst[:10]:
+        rows.append([str(d.step), d.tensor, "%.3g" % d.max_abs, "%.3g" % d.max_rel,
+                     "" if d.max_rel <= verification.tolerance else "TOO LARGE"])
+    if worst[10:]:
+        rows.append(["and %d more" % (len(worst) - 10)])
+    verdict = "within the tolerance of %.0e" % verification.tolerance if verification.ok else \
+        "more than the tolerance of %.0e: do not train with this plan" % verification.tolerance
+    return "\n".join([head, table(rows, "><>><"), verdict])
+
+
+def measurement_table(measurement: Any) -> str:
+    """What ``memonger.measure`` found: a :class:`memonger.mx.measure.Measurement`."""
+    rows = [["", "allocated", "step time", ""]]
+    if measurement.original is not None:
+        rows.append(["original, measured", format_bytes(measurement.original.allocated_bytes),
+                     format_time(measurement.original.step_s), ""])
+        rows.append(["planned, measured", format_bytes(measurement.allocated_bytes),
+                     format_time(measurement.step_s), "(%s)" % format_extra(measurement.overhead)])
+    else:
+        rows.append(["measured", format_bytes(measurement.allocated_bytes),
+                     format_time(measurement.step_s), ""])
+    return table(rows, "<>><") + "\non %s; median of %s" % (
+        measurement.device, counted(len(measurement.steps_s), "step"))
+
+
+def _measured_words(measured: Mapping[str, Any]) -> List[str]:
+    """One line for what ``Plan.measured`` holds (``Measurement.to_dict``)."""
+    if "allocated_bytes" not in measured:
+        return []
+    words = "%s allocated" % format_bytes(measured["allocated_bytes"])
+    original = measured.get("original")
+    if original:
+        words += " (original %s)" % format_bytes(original["allocated_bytes"])
+    words += ", step %s" % format_time(measured["step_s"])
+    if original:
+        words += " (original %s, %s)" % (format_time(original["step_s"]),
+                                         format_extra(measured["overhead"]))
+    return [words + (" on %s" % measured["device"] if "device" in measured else "")]
