@@ -9,9 +9,9 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from ..decisions import decisions_of, graph_in_use
 from ..graph import Graph
+from ..lifetime import Timeline, step_names, timeline
 from ..plan import Plan
 from ..schedule import Schedule, expand
-from ..storage import StoragePlan, plan_storage
 
 #: Decisions in the order of legends: "pinned" is a kept op that may not run again.
 GROUPS = ("keep", "recompute", "variant", "pinned")
@@ -61,15 +61,14 @@ class Facts:
         return self._once("baseline", lambda: expand(self.plan.graph, {}))
 
     @property
-    def storage(self) -> StoragePlan:
+    def timeline(self) -> Timeline:
         """Memory of the planned step."""
-        return self._once("storage", lambda: plan_storage(
-            self.plan.graph, self.plan.schedule, self.plan.storage))
+        return self._once("timeline", self.plan.timeline)
 
     @property
-    def baseline_storage(self) -> StoragePlan:
+    def baseline_timeline(self) -> Timeline:
         """Memory of the unplanned step under the same rules."""
-        return self._once("baseline storage", lambda: plan_storage(
+        return self._once("baseline timeline", lambda: timeline(
             self.plan.graph, self.baseline, self.plan.storage))
 
     @property
@@ -171,10 +170,8 @@ class Facts:
             (" and %d more" % (len(late) - 1) if len(late) > 1 else "")
 
     def step_name(self, step: int) -> str:
-        """The op that a step runs; for a clone with its number."""
-        op = self.plan.schedule.steps[step].op
-        number = self.runs[op].index(step)
-        return self.graph.ops[op].name + (" (run %d)" % (number + 1) if number else "")
+        """Name of a step; ``"<op>#k"`` for the k-th repeated run."""
+        return self._once("names", lambda: step_names(self.plan.graph, self.plan.schedule))[step]
 
     @property
     def recomputed_share(self) -> float:

@@ -9,7 +9,6 @@ from collections import Counter
 from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
 from ..plan import Plan
-from ..storage import StoragePlan
 from ..units import format_bytes
 from .facts import Facts, OpFacts
 from .frontier import frontier_table
@@ -82,7 +81,9 @@ def _before_and_after(facts: Facts) -> str:
             ["as it is"] + [c[1] for c in columns] + [""],
             ["with this plan"] + [c[2] for c in columns] + [extra]]
     if plan.budget_bytes is not None:
-        rows.append(["budget", units.size(plan.budget_bytes)] + [""] * len(columns))
+        asked = plan.options.get("budget")
+        rows.append(["budget", units.size(plan.budget_bytes)] + [""] * (len(columns) - 1)
+                    + ["(%s)" % asked if isinstance(asked, str) else ""])
     return table(rows, "<" + ">" * len(columns) + "<")
 
 
@@ -161,36 +162,22 @@ def peak_table(plan: Plan, count: int = 8) -> str:
     """The largest memory blocks alive at the worst step, without the plan and with it."""
     facts, units = Facts(plan), Units.of(plan.graph)
     parts = []
-    for title, storage in (("as it is", facts.baseline_storage),
-                           ("with this plan", facts.storage)):
-        if storage.step_of_peak < 0:
+    for title, line in (("as it is", facts.baseline_timeline), ("with this plan", facts.timeline)):
+        if line.peak_step < 0:
             parts.append("%s: nothing is ever alive in the pool" % title)
             continue
-        op = facts.graph.ops[storage.program.steps[storage.step_of_peak].op]
-        rows = [["%s: %s alive at the peak, step %d (%s)" % (
-            title, units.size(storage.peak_live_bytes), storage.step_of_peak, op.name)]]
-        alive = alive_at(storage, storage.step_of_peak)
-        for size, names in alive[:count]:
-            label = facts.graph.tensors[names[0]].name
-            more = " and %d more in the same memory" % (len(names) - 1) if names[1:] else ""
-            rows.append(["", units.size(size), label + more])
-        if alive[count:]:
-            rows.append(["", units.size(sum(size for size, _ in alive[count:])),
-                         counted(len(alive) - count, "smaller block")])
-        parts.append(table(rows, "<><", gap=2))
+        rows = [["%s: %s alive at the peak, step %d of %d (%s)" % (
+            title, units.size(line.peak_live_bytes), line.peak_step, len(line),
+            line.names[line.peak_step])]]
+        rows += [["", units.size(piece.bytes), piece.tensor, piece.category,
+                  "steps %d to %d" % (piece.start, min(piece.end, len(line) - 1))]
+                 for piece in line.at_peak[:count]]
+        rest = line.at_peak[count:]
+        if rest:
+            rows.append(["", units.size(sum(piece.bytes for piece in rest)),
+                         "%d smaller" % len(rest), "", ""])
+        parts.append(table(rows, "<><<<", gap=2))
     return "\n".join(parts)
-
-
-def alive_at(storage: StoragePlan, step: int) -> List[Tuple[int, List[int]]]:
-    """Blocks alive at a step, largest first: bytes, and the ids of the tensors in the block."""
-    tensors: dict = {}
-    for value, block in zip(storage.program.values, storage.blocks.block_of):
-        if block >= 0 and value.step <= step:
-            tensors.setdefault(block, []).append(value.tensor)
-    alive = [(block.bytes, tensors.get(index, []))
-             for index, block in enumerate(storage.blocks.blocks)
-             if block.start <= step <= block.end and block.bytes and tensors.get(index)]
-    return sorted(alive, key=lambda item: (-item[0], item[1]))
 
 
 # ---------------------------------------------------------------------- results of the other calls

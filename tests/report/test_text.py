@@ -1,0 +1,192 @@
+"""Texts: golden files for whole tables, exact checks for single words."""
+from __future__ import annotations
+
+from collections import namedtuple
+from dataclasses import replace
+
+import pytest
+from report.graphs import plan_of, resnet, tiny
+
+from memonger.foreign import single_output_graph
+from memonger.graph import Implementation, Variant
+from memonger.plan import Plan, Status
+from memonger.report import text, words
+from memonger.report.facts import Facts
+from memonger.report.frontier import frontier, frontier_table, knee
+from memonger.schedule import Schedule, expand
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return plan_of(resnet((2, 2), 16, 64), budget_bytes=52 * 10**6, bound=0.062,
+                   minimum_total_bytes=40_000_000, options={"budget": "52MB"},
+                   notes=("fused RNN ops stay as they are",))
+
+
+def test_summary(plan, golden):
+    golden("summary.txt", text.summary(plan, "plan.json") + "\n")
+
+
+def test_print_shows_the_summary(plan):
+    assert str(plan) == text.summary(plan)
+    assert "next:" not in str(plan)
+
+
+def test_op_table(plan, golden):
+    golden("op_table.txt", text.op_table(plan) + "\n")
+
+
+def test_op_table_of_some_decisions(plan):
+    lines = text.op_table(plan, ["recompute"]).splitlines()
+    assert len(lines) == 2 + len(set(plan.schedule.recomputed()))
+    assert all(line.endswith("recompute") for line in lines[1:-1])
+
+
+def test_peak_table(plan, golden):
+    golden("peak_table.txt", text.peak_table(plan) + "\n")
+
+
+def test_the_peak_table_counts_every_byte_alive(plan):
+    facts = Facts(plan)
+    for line in (facts.timeline, facts.baseline_timeline):
+        assert sum(piece.bytes for piece in line.at_peak) == line.peak_live_bytes
+
+
+def test_a_measured_plan_keeps_measured_and_predicted_apart(plan):
+    measured = {"allocated_bytes": 2**28, "step_s": 0.02, "device": "cpu(0)", "overhead": 0.1,
+                "original": {"allocated_bytes": 2**29, "step_s": 0.018}}
+    shown = str(plan.with_measured(measured))
+    assert ("measured: 256 MiB allocated (original 512 MiB), step 20.0 ms (original 18.0 ms, "
+            "+10.0 %) on cpu(0)") in shown
+    assert shown.count("256 MiB") == 1
+
+
+def test_variants_are_counted_by_name():
+    graph = tiny()
+    relu = graph.op_index["relu0"]
+    how = Implementation(graph.ops[relu].inputs, graph.ops[relu].outputs, time_s=1e-5)
+    graph = replace(graph, variants=(Variant("mask", relu, ((relu, how),)),), _cache={})
+    shown = plan_of(graph, {}, schedule=Schedule(expand(graph, {}).steps, (0,)))
+    assert "1 variant (mask: 1)" in str(shown)
+    assert Facts(shown).by_name["relu0"].group == "variant"
+
+
+def test_other_worlds_and_statuses_are_told(plan):
+    shown = str(replace(plan, world="stock", status=Status.TIME_LIMIT, planning_s=6.1))
+    assert "status: time_limit, the best plan found in time" in shown
+    assert "6.10 s" in shown
+    assert "without the plugin" in shown
+
+
+def test_foreign_graphs_keep_their_units():
+    graph = single_output_graph(["a", "b", "c"], [5, 6, 7000], [1.0, 2.5, 3.0],
+                                [True, True, False], [(0, 1), (1, 2), (0, 2)], "toy")
+    plan = Plan(graph, expand(graph, {}), Status.OPTIMAL, "milp", 7011, 7011, budget_bytes=8000,
+                storage="live")
+    shown = str(plan)
+    assert "7,011" in shown and "8,000" in shown and "6.5" in shown
+    assert "KiB" not in shown and "not counted" not in shown
+
+
+def test_an_empty_plan_prints():
+    graph = single_output_graph([], [], [], [], [])
+    assert "0 ops" in str(Plan(graph, expand(graph, {}), Status.NOT_NEEDED, "none", 0, 0,
+                               storage="live"))
+
+
+# ---------------------------------------------------------------------- the other calls
+def test_estimate_table(golden):
+    sizes = {"parameters": 10 * 2**20, "gradients": 10 * 2**20, "aux": 0, "pool": 100 * 2**20}
+    golden("estimate.txt", text.estimate_table(sizes, 10**8) + "\n")
+    assert text.estimate_table(sizes).splitlines()[-1].split() == ["total", "120", "MiB"]
+    assert "fits" in text.estimate_table(sizes, 2 * 10**8)
+
+
+Difference = namedtuple("Difference", "step tensor identical max_abs max_rel")
+Verification = namedtuple("Verification", "differences steps tolerance ok")
+Measurement = namedtuple("Measurement", "allocated_bytes step_s steps_s device original overhead")
+
+
+def test_verification_table(golden):
+    same = Difference(1, "gradient fc1_weight", True, 0.0, 0.0)
+    close = Difference(1, "gradient conv0_weight", False, 1e-9, 2e-8)
+    far = Difference(2, "aux bn0_moving_mean", False, 0.5, 0.25)
+    tables = [text.verification_table(Verification(rows, 2, 1e-5, ok)) for rows, ok in (
+        ([same, same], True), ([same, close], True), ([same, close, far], False))]
+    golden("verification.txt", "\n\n".join(tables) + "\n")
+
+
+def test_measurement_table(golden):
+    original = Measurement(2**29, 0.018, (0.018,) * 5, "cpu(0)", None, None)
+    planned = Measurement(2**28, 0.02, (0.02,) * 5, "cpu(0)", original, 0.111)
+    golden("measurement.txt", "%s\n\n%s\n" % (text.measurement_table(planned),
+                                             text.measurement_table(original)))
+
+
+# ---------------------------------------------------------------------- frontiers
+def sweep(points):
+    """Plans with these (pool, overhead); the graph's step takes 1 s in five equal ops."""
+    graph = single_output_graph(list("abcde"), [1] * 5, [0.2] * 5, [True] * 5, [])
+    plans = []
+    for pool, overhead in points:
+        times = expand(graph.with_times([0.2 * (1 + overhead)] * 5), {})
+        plan = Plan(graph, times, Status.FEASIBLE, "local", pool, 1000, budget_bytes=pool)
+        plans.append(_Fixed(plan, overhead))
+    return plans
+
+
+class _Fixed:
+    """A plan whose overhead is given."""
+
+    def __init__(self, plan, overhead):
+        self._plan, self.overhead = plan, overhead
+
+    def __getattr__(self, name):
+        return getattr(self._plan, name)
+
+
+def test_frontier_leaves_out_beaten_plans():
+    plans = sweep([(800, 0.1), (500, 0.2), (600, 0.3), (500, 0.4), (1000, 0.0)])
+    assert [(p.pool_bytes, p.overhead) for p in frontier(plans)] == [
+        (500, 0.2), (800, 0.1), (1000, 0.0)]
+
+
+def test_the_knee_is_where_the_curve_bends():
+    plans = sweep([(1000, 0.0), (800, 0.01), (600, 0.02), (400, 0.03), (300, 0.3), (250, 0.9)])
+    assert knee(plans).pool_bytes == 400
+    assert knee(plans[:2]) is None
+
+
+def test_frontier_table(golden):
+    plans = sweep([(1000, 0.0), (800, 0.01), (600, 0.02), (620, 0.5), (400, 0.03), (250, 0.9)])
+    golden("frontier.txt", frontier_table(plans) + "\n")
+    assert frontier_table([]) == "no plan"
+
+
+# ---------------------------------------------------------------------- words
+@pytest.mark.parametrize("time_s, expected", [
+    (0, "0.00 s"), (0.214, "214 ms"), (1.2, "1.20 s"), (35e-6, "35.0 us"), (3e-8, "0.03 us")])
+def test_times_in_words(time_s, expected):
+    assert words.format_time(time_s) == expected
+
+
+@pytest.mark.parametrize("number, expected", [
+    (1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (112, "112th"), (121, "121st")])
+def test_ordinals(number, expected):
+    assert words.ordinal(number) == expected
+
+
+def test_tables_align_and_have_no_trailing_blanks():
+    shown = words.table([["a", "bb", ""], ["only"], ["ccc", "d", "e"]], "<><", gap=1)
+    assert shown == "a   bb\nonly\nccc  d e"
+
+
+def test_facts_of_ops_agree_with_the_plan(plan):
+    facts = Facts(plan)
+    assert {f.name: f.decision for f in facts.ops} == plan.decisions
+    kept = facts.by_name["conv0"]
+    assert (kept.group, kept.held_bytes) == ("keep", kept.size_bytes)
+    again = facts.by_name["relu0"]
+    assert again.why == "runs again for pooling0_backward instead of waiting in memory"
+    assert again.held_bytes == 0
+    assert facts.by_name["softmax"].group == "pinned"
