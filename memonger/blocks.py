@@ -182,8 +182,9 @@ def build_program(graph: Graph, schedule: Schedule) -> Program:
         if not runs[step.op]:
             first[step.op] = index
         steps.append(ProgramStep(
-            step.op, runs[step.op], tuple(inputs), tuple(made.values()), tuple(op.ignored_inputs), op.inplace,
-            op.device, int(cached and (op.is_backward or runs[step.op] > 0)),
+            step.op, runs[step.op], tuple(inputs), tuple(made.values()),
+            tuple(op.ignored_inputs), op.inplace, op.device,
+            int(cached and (op.is_backward or runs[step.op] > 0)),
             op.kind == "_grad_add" and len(inputs) == 2))
         runs[step.op] += 1
     held = [0] * len(values)

@@ -1,0 +1,182 @@
+"""The judge: accepts what is right, names what is wrong, and agrees with the storage planner."""
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+import strategies
+from hypothesis import given
+
+from memonger import judge, packing
+from memonger.blocks import StorageModel
+from memonger.graph import Graph, Implementation, Op, Tensor, Variant
+from memonger.plan import Plan, Status
+from memonger.schedule import Schedule, Step, expand
+from memonger.storage import plan_storage
+from memonger.validate import Kind, validate
+
+
+def net():
+    """x -> a -> b -> c, then gc, gb, ga; each backward op reads its op's output."""
+    names = ("a", "b", "c", "gc", "gb", "ga")
+    tensors = (*(Tensor(n, 8, i, "output" if n == "c" else "activation", n != "ga", (2,))
+                 for i, n in enumerate(names)),
+               Tensor("x", 8, -1, "input", False, (2,)), Tensor("mask", 1, 0, shape=(1,),
+                                                               dtype="uint8"))
+    ops = (Op("a", "Op", (6,), (0,), time_s=1.0), Op("b", "Op", (0,), (1,), time_s=1.0),
+           Op("c", "Op", (1,), (2,), time_s=1.0, keep_reason="random"),
+           Op("gc", "Op", (2,), (3,), True, 2, control_deps=(2,), time_s=2.0),
+           Op("gb", "Op", (1, 3), (4,), True, 1, time_s=2.0),
+           Op("ga", "Op", (0, 4), (5,), True, 0, time_s=2.0))
+    mask = Variant("mask", 0, ((0, Implementation((6,), (0, 7), time_s=1.5)),
+                               (5, Implementation((7, 4), (5,), time_s=1.0))))
+    fused = Variant("fused", 1, ((0, Implementation((), (), runs=False)),
+                                 (1, Implementation((6,), (0, 1), time_s=1.5))))
+    return Graph(tensors, ops, (2, 5), (mask, fused))
+
+
+#: a b c gc b#1 gb a#1 ga is what expand makes of {0, 1}, when b#1 reads a's first run.
+PLANNED = (Step(0, (-1,)), Step(1, (0,)), Step(2, (1,)), Step(3, (2,)), Step(0, (-1,)),
+           Step(1, (4,)), Step(4, (5, 3)), Step(5, (4, 6)))
+
+
+def kinds(steps, variants=(), graph=None, **claims):
+    return [p.kind for p in validate(graph or net(), Schedule(tuple(steps), variants), **claims)]
+
+
+def test_right_schedules_have_no_problem():
+    graph = net()
+    assert expand(graph, {0: {}, 1: {}}).steps == PLANNED
+    assert kinds(PLANNED, time_s=11.0, pool_bytes=40, budget_bytes=50, fixed_bytes=10) == []
+    assert kinds(expand(graph, {}).steps, time_s=9.0) == []
+
+
+def changed(index, step):
+    return (*PLANNED[:index], step, *PLANNED[index + 1:])
+
+
+@pytest.mark.parametrize("steps, kind", [
+    (changed(0, Step(9, ())), Kind.UNKNOWN_OP),
+    (changed(1, Step(1, (0, 0))), Kind.SOURCE_COUNT),
+    (changed(1, Step(1, (1,))), Kind.SOURCE_LATE),
+    (changed(2, Step(2, (0,))), Kind.SOURCE_WRONG),
+    (changed(1, Step(1, (-1,))), Kind.SOURCE_WRONG),
+    (PLANNED[:-1], Kind.NOT_RUN),
+    ((Step(0, (-1,)), Step(1, (0,)), Step(2, (1,)), Step(2, (1,)), Step(3, (3,)),
+      Step(4, (1, 4)), Step(5, (0, 5))), Kind.RUN_TWICE),
+    ((Step(0, (-1,)), Step(1, (0,)), Step(2, (1,)), Step(3, (2,)), Step(3, (2,)),
+      Step(4, (1, 4)), Step(5, (0, 5))), Kind.RUN_TWICE),
+    ((*PLANNED[:3], Step(0, (-1,)), Step(3, (2,)), Step(4, (1, 4)), Step(5, (0, 5))),
+     Kind.USELESS_CLONE),
+    ((Step(0, (-1,)), Step(1, (0,)), Step(0, (-1,)), Step(2, (1,)), Step(3, (3,)),
+      Step(4, (1, 4)), Step(5, (2, 5))), Kind.CLONE_IN_FORWARD),
+    ((Step(0, (-1,)), Step(1, (0,)), Step(2, (1,)), Step(3, (2,)), Step(0, (-1,)),
+      Step(4, (1, 3)), Step(5, (4, 5))), Kind.CLONE_EARLY),
+    ((Step(0, (-1,)), Step(0, (-1,)), Step(1, (1,)), Step(2, (2,)), Step(3, (3,)),
+      Step(4, (2, 4)), Step(5, (0, 5))), Kind.FIRST_RUN_READS_CLONE),
+])
+def test_each_fault_is_named(steps, kind):
+    assert kind in kinds(steps)
+
+
+def test_order_and_dependencies():
+    graph = net()
+    free = replace(graph, ops=(*graph.ops[:4], replace(graph.ops[4], inputs=(1, 2)),
+                               replace(graph.ops[5], inputs=(0,))))
+    steps = (Step(0, (-1,)), Step(1, (0,)), Step(2, (1,)), Step(5, (0,)), Step(3, (2,)),
+             Step(4, (1, 2)))
+    assert Kind.BASE_ORDER in kinds(steps, graph=free)
+    late = replace(free, ops=(free.ops[0], replace(free.ops[1], control_deps=(2,)),
+                              *free.ops[2:]))
+    assert Kind.DEPENDENCY in kinds(expand(late, {}).steps, graph=late)
+
+
+def test_a_kept_output_must_come_from_the_first_run():
+    graph = net()
+    kept = replace(graph, ops=(replace(graph.ops[0], kept_outputs=(0,)), *graph.ops[1:]))
+    assert Kind.KEPT_OUTPUT in kinds(PLANNED, graph=kept)
+    assert kinds(expand(kept, {0: {}, 1: {}}).steps, graph=kept) == []
+
+
+def test_a_clone_that_only_makes_state_is_needed():
+    graph = net()
+    stateful = replace(graph, ops=(*graph.ops[:5], replace(graph.ops[5], inputs=(4,),
+                                                           uses_state=True)))
+    schedule = expand(stateful, {0: {}})
+    assert len(schedule.steps) == 7
+    assert validate(stateful, schedule) == []
+
+
+def test_variants_may_not_overlap_and_replaced_ops_may_not_run():
+    steps = expand(net(), {}).steps
+    assert kinds(steps, (7,)) == [Kind.UNKNOWN_VARIANT]
+    assert kinds(steps, (0, 1)) == [Kind.VARIANTS_OVERLAP]
+    assert kinds(steps, (0,), time_s=8.5) == []
+    assert Kind.REPLACED_OP in kinds(steps, (1,))
+    fused = (Step(1, (-1,)), Step(2, (0,)), Step(3, (1,)), Step(4, (0, 2)), Step(5, (0, 3)))
+    assert kinds(fused, (1,), time_s=8.5) == []
+
+
+def test_claims_are_checked():
+    assert kinds(PLANNED, time_s=10.9) == [Kind.TIME]
+    assert kinds(PLANNED, pool_bytes=39) == [Kind.POOL]
+    assert kinds(PLANNED, budget_bytes=49, fixed_bytes=10) == [Kind.BUDGET]
+
+
+def test_a_whole_plan():
+    graph = net()
+    schedule = Schedule(PLANNED)
+    plan = Plan(graph, schedule, Status.FEASIBLE, "test", 40, 40, {"parameters": 10}, 50)
+    assert validate(plan) == []
+    assert [p.kind for p in validate(replace(plan, pool_bytes=20))] == [Kind.POOL]
+    assert [str(p) for p in validate(replace(plan, budget_bytes=30))] == [
+        "the total is above the budget: 40 bytes of pool and 10 others, allowed are 30"]
+    with pytest.raises(TypeError):
+        validate(graph)
+
+
+# ------------------------------------------------------------------------ against the planner
+@given(strategies.planned_graphs(devices=2))
+def test_expanded_decisions_are_valid(case):
+    graph, schedule = case
+    for model in ("best", "stock", "live"):
+        planned = plan_storage(graph, schedule, model)
+        assert validate(graph, schedule, storage=model, pool_bytes=planned.pool_bytes,
+                        time_s=schedule.time_s(graph)) == []
+
+
+@given(strategies.foreign_graphs())
+def test_foreign_schedules_have_the_same_peak(case):
+    graph, schedule = case
+    peak = plan_storage(graph, schedule, "live").pool_bytes
+    problems = validate(graph, schedule, storage="live", pool_bytes=peak)
+    assert {p.kind for p in problems} <= {Kind.USELESS_CLONE}
+
+
+def second_opinion(seed, largest):
+    rng = random.Random(seed)
+    graph = strategies.training_graph(
+        rng, rng.randint(1, largest), devices=rng.choice((1, 1, 2)),
+        pools=rng.choice(("executor", "executor", "cached_op")))
+    schedule = expand(graph, strategies.decisions(rng, graph))
+    memory = judge.examine(graph, schedule)
+    planned = plan_storage(graph, schedule, StorageModel("stock"))
+    assert [(b.start, b.end, b.bytes, b.elements, b.device, b.pool)
+            for b in planned.blocks.blocks] == [
+        (x.start, x.end, x.bytes, x.elements, x.device, x.pool) for x in memory.lives], seed
+    assert planned.peak_live_bytes == memory.peak()
+    match_range = rng.choice((1, 2, 16))
+    assert judge.stock_pool(memory, match_range) == packing.stock(
+        planned.blocks, StorageModel("stock", match_range), memory.rounding).pool_bytes
+
+
+def test_the_judge_agrees_with_the_planner():
+    for seed in range(150):
+        second_opinion(seed, 15)
+
+
+@pytest.mark.slow
+def test_the_judge_agrees_with_the_planner_on_thousands():
+    for seed in range(1000, 4000):
+        second_opinion(seed, 30)
