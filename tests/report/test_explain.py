@@ -1,0 +1,94 @@
+"""Explanations: golden texts, and numbers that equal an independent calculation."""
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from report.graphs import cheap_ops, plan_of, resnet
+
+from memonger.decisions import graph_in_use
+from memonger.errors import UnknownOpError
+from memonger.graph import Implementation, Variant
+from memonger.report.explain import explain, flipped_schedule, rank_words
+from memonger.report.facts import Facts
+from memonger.report.words import format_time
+from memonger.schedule import Schedule, expand
+from memonger.storage import plan_storage
+from memonger.units import format_bytes
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return plan_of(resnet((2, 2), 16, 64), options={"keep": ("softm*",)})
+
+
+def test_explanations(plan, golden):
+    names = ["bn0", "relu0", "conv0", "stage2_unit1_plus", "softmax",
+             "stage1_unit1_conv1"]
+    golden("explain.txt", "\n\n".join(explain(plan, name) for name in names) + "\n")
+
+
+def test_the_plan_explains_itself(plan):
+    assert plan.explain("bn0") == explain(plan, "bn0")
+
+
+@pytest.mark.parametrize("name", ["relu0", "stage2_unit2_bn1", "stage1_unit1_plus"])
+def test_the_alternative_pool_is_that_of_the_other_decision(plan, name):
+    graph = plan.graph
+    without = {op: {} for op in cheap_ops(graph) if graph.ops[op].name != name}
+    other = plan_storage(graph, expand(graph, without), "best")
+    here = plan_storage(graph, plan.schedule, "best")
+    assert "(%s instead of %s)" % (format_bytes(other.pool_bytes),
+                                   format_bytes(here.pool_bytes)) in explain(plan, name)
+
+
+def test_what_recomputing_a_kept_op_would_cost(plan):
+    conv = plan.graph.op_index["conv0"]
+    facts = Facts(plan)
+    flipped = flipped_schedule(facts, facts.by_name["conv0"])
+    assert set(flipped.recomputed()) == {conv} | set(plan.schedule.recomputed())
+    assert "would cost %s a step" % format_time(plan.graph.ops[conv].time_s) \
+        in explain(plan, "conv0")
+
+
+def test_variants_are_explained_with_what_they_save():
+    graph = resnet((1, 1), 4, 32)
+    relu, bn = graph.op_index["relu0"], graph.op_index["bn0"]
+    parts = [(relu, Implementation((graph.ops[bn].inputs[0],), graph.ops[relu].outputs,
+                                   time_s=graph.ops[relu].time_s))]
+    graph = replace(graph, variants=(Variant("fused", relu, tuple(parts)),), _cache={})
+    plan = plan_of(graph, schedule=Schedule(expand(graph, {}).steps, ()))
+    in_use = graph_in_use(graph, Schedule((), (0,)))
+    used = replace(plan, schedule=Schedule(expand(in_use, {}).steps, (0,)))
+    shown = explain(used, "relu0")
+    assert shown.splitlines()[0].endswith("runs as the variant fused.")
+    assert "without the variant" in shown
+
+
+def test_unknown_names_bring_close_ones(plan):
+    with pytest.raises(UnknownOpError, match="did you mean bn0"):
+        explain(plan, "bn00")
+    with pytest.raises(UnknownOpError, match="stage1_unit2_plus"):
+        explain(plan, "unit2_plus")
+    with pytest.raises(UnknownOpError, match="the network has 51 ops, the first is conv0"):
+        explain(plan, "qqq")
+
+
+def test_backward_ops_are_told_apart(plan):
+    with pytest.raises(UnknownOpError, match="is an op of backward"):
+        explain(plan, "conv0_backward")
+
+
+def test_the_cheapest_op_is_first(plan):
+    facts = Facts(plan)
+    able = [f for f in facts.ops if plan.graph.ops[f.op].recomputable and f.size_bytes]
+    first = min(able, key=lambda f: f.time_s / f.size_bytes)
+    assert rank_words(facts, first).startswith("cheapest per MiB of the")
+    last = max(able, key=lambda f: f.time_s / f.size_bytes)
+    assert rank_words(facts, last).startswith("%dth cheapest" % len(able))
+
+
+def test_every_op_can_be_explained():
+    plan = plan_of(resnet((1, 1), 2, 32, 8))
+    for name in plan.decisions:
+        assert explain(plan, name).startswith(name + " (")
