@@ -1,0 +1,85 @@
+"""examples/imagenet.py trains on synthetic pictures and record files, on one and two devices."""
+from __future__ import annotations
+
+import importlib.util
+import io
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "imagenet.py"
+SMALL = ["--network", "resnet18", "--image", "32", "--batch", "4", "--batches", "3"]
+
+
+@pytest.fixture(scope="module")
+def example():
+    found = importlib.util.spec_from_file_location("imagenet_example", SCRIPT)
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def last_losses(printed: str):
+    words = printed.strip().splitlines()[-1].replace(",", "").split()
+    return float(words[1]), float(words[6])
+
+
+def write_records(path: Path, count: int) -> None:
+    import mxnet as mx
+    from PIL import Image
+    random = np.random.RandomState(0)
+    writer = mx.recordio.MXRecordIO(str(path), "w")
+    for index in range(count):
+        buffer = io.BytesIO()
+        shade = 60 + 120 * (index % 2)
+        picture = shade + random.randint(0, 40, (48, 40, 3))
+        Image.fromarray(picture.astype(np.uint8)).save(buffer, "JPEG")
+        writer.write(mx.recordio.pack(mx.recordio.IRHeader(0, float(index % 2), index, 0),
+                                      buffer.getvalue()))
+    writer.close()
+
+
+def test_checkpoints_continue_where_training_stopped(example, tmp_path, capsys):
+    prefix = str(tmp_path / "folder" / "net")
+    assert example.main(SMALL + ["--epochs", "2", "--checkpoint", prefix]) == 0
+    first, last = last_losses(capsys.readouterr().out)
+    assert last < first
+    assert example.main(SMALL + ["--epochs", "3", "--checkpoint", prefix, "--resume", "2"]) == 0
+    resumed, _ = last_losses(capsys.readouterr().out)
+    assert resumed < first
+    assert os.path.exists(prefix + "-0003.params") and os.path.exists(prefix + "-symbol.json")
+
+
+def test_two_devices_share_a_batch(example, capsys):
+    assert example.main(SMALL + ["--devices", "cpu0,cpu1"]) == 0
+    assert np.isfinite(last_losses(capsys.readouterr().out)).all()
+    with pytest.raises(SystemExit, match="split over 2 devices"):
+        example.main(["--network", "resnet18", "--batch", "3", "--devices", "cpu0,cpu1"])
+
+
+def test_record_files_are_read(example, tmp_path, capsys):
+    for name in ("train.rec", "val.rec"):
+        write_records(tmp_path / name, 8)
+    assert example.main(SMALL + ["--records", str(tmp_path / "train.rec"),
+                                 "--validation", str(tmp_path / "val.rec")]) == 0
+    assert np.isfinite(last_losses(capsys.readouterr().out)).all()
+
+
+def test_networks_that_do_not_classify_pictures_are_refused(example):
+    with pytest.raises(SystemExit, match="does not classify pictures"):
+        example.main(["--network", "unet", "--batch", "1"])
+
+
+def test_comparisons_need_a_budget(example, capsys):
+    with pytest.raises(SystemExit):
+        example.main(SMALL + ["--check-diff"])
+    assert "nothing to compare without --budget" in capsys.readouterr().err
+
+
+def test_the_synthetic_pictures_are_the_same_each_time(example):
+    first, second = (example.SyntheticPictures(2, (3, 8, 8), 5, 2) for _ in range(2))
+    for one, other in zip(first, second):
+        assert (one.data[0].asnumpy() == other.data[0].asnumpy()).all()
+        assert (one.label[0].asnumpy() == other.label[0].asnumpy()).all()
