@@ -1,0 +1,138 @@
+"""Plan -> symbol: decisions become attributes; :func:`strip` takes them off again.
+
+Only attributes are added, so arguments, aux states, outputs and their names stay, checkpoints
+interchange, and a MXNet without the plugin trains the planned symbol as if it were not planned.
+The meaning of the attributes is told in DEVELOPERS.md, "The two worlds".
+"""
+from __future__ import annotations
+
+import json
+from typing import AbstractSet, Any, Callable, Dict, List, Mapping, Tuple
+
+from ..graph import Graph
+from ..schedule import Consumer, Recompute
+
+RECOMPUTE = "__memonger_recompute__"
+BY_NAME = "__memonger_recompute_by_name__"
+FORCE_MIRRORING = "__force_mirroring__"
+#: What ``force_mirroring`` was before a stock plan set it; "" when there was none.
+BEFORE = "__memonger_force_mirroring_before__"
+
+
+def consumer_label(graph: Graph, consumer: Consumer) -> str:
+    """How an attribute names who reads a value: "<op>" for a gradient, "<op>#k" for a clone."""
+    index, clone = consumer
+    op = graph.ops[index]
+    if not op.is_backward:
+        return "%s#%d" % (op.name, clone)
+    return graph.ops[op.forward_op].name if op.forward_op >= 0 else op.name
+
+
+def recompute_texts(graph: Graph, recompute: Recompute) -> Dict[str, str]:
+    """Attribute value for each op that runs again, by op name."""
+    texts = {}
+    for index, exceptions in recompute.items():
+        labels = {consumer_label(graph, who): number for who, number in exceptions.items()
+                  if number != 1}
+        texts[graph.ops[index].name] = json.dumps(labels, sort_keys=True) if labels else "1"
+    return texts
+
+
+def apply_recompute(symbol_json: str, graph: Graph, recompute: Recompute) -> str:
+    """The symbol with the plugin's attributes, as JSON."""
+    texts = recompute_texts(graph, recompute)
+    document = json.loads(symbol_json)
+    by_name: Dict[str, str] = {}
+
+    def mark(node: Dict[str, Any], text: str) -> None:
+        if node["op"] == "Custom":  # any extra attribute would reach the Python Prop and crash
+            by_name[node["name"]] = text
+        else:
+            node.setdefault("attrs", {})[RECOMPUTE] = text
+
+    _mark_nodes(document, texts, {op.name for op in graph.ops}, mark)
+    if by_name:
+        head = _first_markable(document)
+        head.setdefault("attrs", {})[BY_NAME] = json.dumps(by_name, sort_keys=True)
+    return json.dumps(document, indent=2)
+
+
+def apply_mirroring(symbol_json: str, graph: Graph, mirrored: AbstractSet[int]) -> str:
+    """The symbol with ``force_mirroring`` on exactly the ops in ``mirrored``, as JSON."""
+    names = {graph.ops[index].name: "True" for index in mirrored}
+    document = json.loads(symbol_json)
+
+    def mark(node: Dict[str, Any], text: str) -> None:
+        if node["op"] == "Custom":
+            return
+        attributes = node.setdefault("attrs", {})
+        if attributes.get(FORCE_MIRRORING) != text:
+            attributes.setdefault(BEFORE, attributes.get(FORCE_MIRRORING, ""))
+            attributes[FORCE_MIRRORING] = text
+
+    for node in document["nodes"]:  # what the user forced but the plan found unsafe
+        attributes = node.get("attrs", {})
+        if attributes.get(FORCE_MIRRORING, "").lower() in ("true", "1") \
+                and node["op"] != "null" and node["name"] not in names:
+            mark(node, "False")
+    _mark_nodes(document, names, {op.name for op in graph.ops}, mark)
+    return json.dumps(document, indent=2)
+
+
+def strip_json(symbol_json: str) -> str:
+    """The JSON without any attribute that memonger added."""
+    document = json.loads(symbol_json)
+    for node in document["nodes"]:
+        attributes = node.get("attrs")
+        if not attributes:
+            continue
+        attributes.pop(RECOMPUTE, None)
+        attributes.pop(BY_NAME, None)
+        if BEFORE in attributes:
+            before = attributes.pop(BEFORE)
+            if before:
+                attributes[FORCE_MIRRORING] = before
+            else:
+                attributes.pop(FORCE_MIRRORING, None)
+        if not attributes:
+            del node["attrs"]
+    return json.dumps(document, indent=2)
+
+
+def _first_markable(document: Mapping[str, Any]) -> Dict[str, Any]:
+    """The node that carries what Custom nodes cannot: the first head, else any other op."""
+    nodes = document["nodes"]
+    heads = [nodes[head[0]] for head in document["heads"]]
+    for node in heads + nodes:
+        if node["op"] not in ("null", "Custom"):
+            return node
+    return nodes[0]
+
+
+def _mark_nodes(document: Mapping[str, Any], texts: Mapping[str, str],
+                in_graph: AbstractSet[str],
+                mark: Callable[[Dict[str, Any], str], None]) -> None:
+    """Call ``mark`` on every node named in ``texts``.
+
+    MXNet merges nodes that compute the same before it takes gradients. The graph knows only the
+    node that stays; the merged ones must carry the same attributes or they would differ now and
+    no longer be merged.
+    """
+    number_of: Dict[Tuple[Any, ...], int] = {}
+    kept_name: Dict[int, str] = {}
+    classes: List[Tuple[str, int]] = []
+    for index, node in enumerate(document["nodes"]):
+        if node["op"] == "null":
+            classes.append(("variable", index))
+            continue
+        key = (node["op"], tuple(sorted(node.get("attrs", {}).items())),
+               tuple((classes[i[0]], i[1]) for i in node["inputs"]))
+        number = number_of.setdefault(key, len(number_of))
+        classes.append(("op", number))
+        name = node["name"]
+        if name in in_graph:
+            kept_name.setdefault(number, name)
+        else:
+            name = kept_name.get(number, name)
+        if name in texts:
+            mark(node, texts[name])

@@ -1,0 +1,29 @@
+"""Finding MXNet, with a message that helps when it is not there."""
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from ..errors import MemongerError
+
+logger = logging.getLogger("memonger")
+
+
+def mxnet() -> Any:
+    """The ``mxnet`` module.
+
+    Raises
+    ------
+    MemongerError
+        If it is not installed or does not import, saying what to install.
+    """
+    try:
+        import mxnet as mx
+    except ImportError as error:
+        raise MemongerError("memonger needs MXNet 1.9.1: pip install mxnet==1.9.1, or "
+                            "mxnet-cu112==1.9.1 for a GPU (one of them, not both); it said: %s"
+                            % error) from error
+    except AttributeError as error:  # numpy >= 1.24 has no numpy.bool
+        raise MemongerError("MXNet 1.9.1 does not import (%s); it needs numpy < 1.24: "
+                            "pip install 'numpy<1.24'" % error) from error
+    return mx
