@@ -1,0 +1,41 @@
+"""Optimizer state: our table against the arrays that MXNet really makes."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from memonger.errors import InputError
+from memonger.optimizers import state_bytes
+
+mx = pytest.importorskip("mxnet")
+
+
+def _bytes(state):
+    if state is None:
+        return 0
+    if isinstance(state, (tuple, list)):
+        return sum(map(_bytes, state))
+    return int(np.prod(state.shape)) * np.dtype(state.dtype).itemsize
+
+
+CASES = [(name, options) for name in sorted(mx.optimizer.Optimizer.opt_registry)
+         if name != "groupadagrad"
+         for options in ({}, {"momentum": 0.9}, {"centered": True}, {"multi_precision": True})]
+
+
+@pytest.mark.filterwarnings("ignore:Accumulating with float16")
+@pytest.mark.parametrize("name,options", CASES, ids=str)
+def test_state_bytes_are_those_of_mxnet(name, options):
+    try:
+        optimizer = mx.optimizer.create(name, **options)
+    except TypeError:
+        pytest.skip("%s takes no %s" % (name, next(iter(options))))
+    for dtype in ("float32", "float16", "float64"):
+        weight = mx.nd.zeros((10, 10), dtype=dtype)
+        real = _bytes(optimizer.create_state_multi_precision(0, weight))
+        assert state_bytes(name, [(100 * np.dtype(dtype).itemsize, dtype)], options) == real, dtype
+
+
+def test_unknown_optimizer_names_the_known_ones():
+    with pytest.raises(InputError, match="adam"):
+        state_bytes("adamw2", [])
