@@ -1,0 +1,71 @@
+"""The process that :mod:`memonger.mx.measure` measures: request file in, answer file out."""
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any, Dict, List
+
+from .. import native
+from .environment import mxnet
+from .trial import Trial
+
+
+def _used_bytes(ctx: Any) -> int:
+    """Memory in use: of the device, or the process's resident pages."""
+    if ctx.device_type == "gpu":
+        free, total = mxnet().context.gpu_memory_info(ctx.device_id)
+        return int(total - free)
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+
+def _peak_bytes(ctx: Any) -> int:
+    if ctx.device_type == "gpu":  # MXNet's pool keeps what it once took
+        return _used_bytes(ctx)
+    with open("/proc/self/status") as file:
+        for line in file:
+            if line.startswith("VmHWM"):
+                return int(line.split()[1]) * 1024
+    return _used_bytes(ctx)
+
+
+def _warm(ctx: Any) -> None:
+    """Load what every network loads, so that it is not counted as the network's."""
+    mx = mxnet()
+    x = mx.nd.ones((2, 3, 8, 8), ctx=ctx)
+    w = mx.nd.ones((4, 3, 3, 3), ctx=ctx)
+    y = mx.nd.Convolution(x, w, kernel=(3, 3), num_filter=4, no_bias=True)
+    mx.nd.dot(mx.nd.ones((64, 64), ctx=ctx), mx.nd.ones((64, 64), ctx=ctx)).wait_to_read()
+    y.wait_to_read()
+    mx.nd.waitall()
+
+
+def run(request: Dict[str, Any]) -> Dict[str, Any]:
+    """Bind the symbols, train them in turn, report bytes and times."""
+    mx = mxnet()
+    if native.available():
+        native.load()
+    kind, number = request["device"]
+    ctx = mx.Context(kind, number)
+    _warm(ctx)
+    before_bytes = _used_bytes(ctx)
+    trials = [Trial(mx.sym.load_json(text), request["shapes"], ctx, request["types"] or None,
+                    request["grad_req"], request["seed"]) for text in request["symbols"]]
+    steps_s: List[List[float]] = [[] for _ in trials]
+    for step in range(request["steps"] + 1):  # the first warms up
+        order = range(len(trials)) if step % 2 else reversed(range(len(trials)))
+        for index in order:
+            started_s = time.perf_counter()
+            trials[index].step(step)
+            if step:
+                steps_s[index].append(time.perf_counter() - started_s)
+    return {"allocated_bytes": max(0, _peak_bytes(ctx) - before_bytes), "steps_s": steps_s,
+            "device": "%s(%d)" % (kind, number)}
+
+
+if __name__ == "__main__":
+    with open(sys.argv[1]) as source:
+        answer = run(json.load(source))
+    with open(sys.argv[2], "w") as target:
+        json.dump(answer, target)
