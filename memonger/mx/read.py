@@ -72,6 +72,7 @@ def captured_from(record: Mapping[str, Any], arguments: Arguments, num_outputs: 
     nodes, entries = record["nodes"], record["entries"]
     input_names, aux_names = set(arguments.input_names), set(arguments.aux_names)
     categories = _variable_categories(nodes, input_names, aux_names)
+    num_forward_nodes = max(n for n, _ in record["outputs"][:num_outputs]) + 1
     op_of_node: Dict[int, int] = {}
     for index, node in enumerate(nodes):
         if node["op"] != "null":
@@ -105,7 +106,7 @@ def captured_from(record: Mapping[str, Any], arguments: Arguments, num_outputs: 
     for index, node in enumerate(nodes):
         if node["op"] == "null":
             continue
-        backward = index >= record["num_forward_nodes"]
+        backward = index >= num_forward_nodes
         name = node["name"]
         if not backward:  # MXNet allows two ops of one name
             names[name] = names.get(name, 0) + 1
