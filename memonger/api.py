@@ -165,7 +165,7 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
     from .solve import solve
     from .solve.options import Options
     world = native.world()
-    storage = native.storage()
+    storage = native.storage_model()
     fixed_bytes = sum(step.fixed_bytes.values())
     base_pool_bytes = _pool_bytes(step.graph, expand(step.graph, {}), storage)
     pool_budget: Optional[int] = None

@@ -10,7 +10,7 @@ import json
 from typing import AbstractSet, Any, Callable, Dict, List, Mapping, Tuple
 
 from ..graph import Graph
-from ..schedule import Consumer, Recompute
+from ..schedule import Recompute
 
 RECOMPUTE = "__memonger_recompute__"
 BY_NAME = "__memonger_recompute_by_name__"
@@ -19,21 +19,28 @@ FORCE_MIRRORING = "__force_mirroring__"
 BEFORE = "__memonger_force_mirroring_before__"
 
 
-def consumer_label(graph: Graph, consumer: Consumer) -> str:
-    """How an attribute names who reads a value: "<op>" for a gradient, "<op>#k" for a clone."""
-    index, clone = consumer
-    op = graph.ops[index]
-    if not op.is_backward:
-        return "%s#%d" % (op.name, clone)
-    return graph.ops[op.forward_op].name if op.forward_op >= 0 else op.name
+def gradient_labels(graph: Graph) -> Dict[int, str]:
+    """How attributes name each backward op: by the forward op that it differentiates.
+
+    The second backward op of one forward op has "@2" behind the name, and so on.
+    """
+    seen: Dict[str, int] = {}
+    labels = {}
+    for index, op in enumerate(graph.ops):
+        if op.is_backward:
+            label = graph.ops[op.forward_op].name if op.forward_op >= 0 else op.name
+            seen[label] = seen.get(label, 0) + 1
+            labels[index] = label if seen[label] == 1 else "%s@%d" % (label, seen[label])
+    return labels
 
 
 def recompute_texts(graph: Graph, recompute: Recompute) -> Dict[str, str]:
     """Attribute value for each op that runs again, by op name."""
+    gradients = gradient_labels(graph)
     texts = {}
     for index, exceptions in recompute.items():
-        labels = {consumer_label(graph, who): number for who, number in exceptions.items()
-                  if number != 1}
+        labels = {gradients.get(op) or "%s#%d" % (graph.ops[op].name, clone): number
+                  for (op, clone), number in exceptions.items() if number != 1}
         texts[graph.ops[index].name] = json.dumps(labels, sort_keys=True) if labels else "1"
     return texts
 

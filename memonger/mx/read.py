@@ -110,7 +110,7 @@ def captured_from(record: Mapping[str, Any], arguments: Arguments, num_outputs: 
         name = node["name"]
         if not backward:  # MXNet allows two ops of one name
             names[name] = names.get(name, 0) + 1
-            if names[name] > 1:
+            if names[name] > 1:  # attributes could not tell them apart
                 name = "%s~%d" % (name, names[name])
         hints = node["attrs"]
         ops.append(Op(
@@ -123,7 +123,7 @@ def captured_from(record: Mapping[str, Any], arguments: Arguments, num_outputs: 
             control_deps=tuple(op_of_node[n] for n in node["control_deps"] if n in op_of_node),
             ignored_inputs=tuple(node.get("ignored_inputs", ())),
             inplace=tuple(Inplace(i, o, bool(same)) for i, o, same in node.get("inplace", ())),
-            keep_reason="it is a gradient" if backward else node.get("keep_reason", ""),
+            keep_reason=_keep_reason(node, backward, names),
             kept_outputs=tuple(node.get("kept_outputs", ())), device=node.get("device", 0),
             mirror_stage=hints.get("__mirror_stage__", ""),
             force_mirroring=_truth(hints.get("__force_mirroring__", ""))))
@@ -131,7 +131,16 @@ def captured_from(record: Mapping[str, Any], arguments: Arguments, num_outputs: 
     graph = Graph(tuple(tensors), tuple(ops),
                   tuple(first_entry[n] + i for n, i in record["outputs"]))
     return Captured(graph, tuple(attributes), arguments, _fixed_bytes(arguments, nodes, tensors,
-                    first_entry, categories), *_pool(record))
+                    first_entry, categories), int(record["pool_bytes"]),
+                    int(record["storage_allocated_bytes"]))
+
+
+def _keep_reason(node: Mapping[str, Any], backward: bool, names: Mapping[str, int]) -> str:
+    if backward:
+        return "it is a gradient"
+    if names[node["name"]] > 1:
+        return "another op has the same name"
+    return node.get("keep_reason", "")
 
 
 def _truth(text: str) -> str:
@@ -173,14 +182,3 @@ def _fixed_bytes(arguments: Arguments, nodes: Sequence[Mapping[str, Any]],
         if requests.get(nodes[index]["name"], "null") != "null":
             result["gradients"] += size_bytes
     return result
-
-
-def _pool(record: Mapping[str, Any]) -> Tuple[int, int]:
-    """Bytes of the pool as MXNet allocates it, and as ``debug_str`` counts it."""
-    largest: Dict[int, int] = {}
-    entries = record["entries"]
-    for storage, shape, dtype in zip(entries["storage_id"], entries["shape"], entries["dtype"]):
-        if storage >= 0:
-            size_bytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-            largest[storage] = max(largest.get(storage, 0), size_bytes)
-    return sum((b + 3) // 4 * 4 for b in largest.values()), int(record["storage_allocated_bytes"])

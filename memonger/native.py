@@ -1,0 +1,258 @@
+"""The two native libraries: finding, checking, loading, switching.
+
+``libmemonger_core.so`` (storage planning, search) needs no MXNet. ``libmemonger_mxnet.so`` goes into
+the running MXNet: exact recomputation, better storage, frugal operators, capture of memory plans.
+It is loaded only after the MXNet in this process was found to be the one it was built for, in
+steps of growing trust: version, compiler stamp, symbols, a self-check that exchanges live objects,
+and only then registration. A refusal leaves MXNet as it was.
+
+Any planning call loads it. A process that only trains a planned symbol from a file calls
+:func:`load` before it binds.
+"""
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import mmap
+import os
+import struct
+import sys
+import threading
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional
+
+from .errors import MemongerError, PluginABIError, PluginError, PluginMissing
+
+_INTERFACE = 1
+_MXNET_VERSION = "1.9.1"
+_COMPILER = "GCC: (GNU) 4.8.5"
+_lock = threading.RLock()
+_core: Optional[ctypes.CDLL] = None
+_plugin: Optional[ctypes.CDLL] = None
+_refused: Optional[PluginError] = None
+_switches = {"recompute": False, "storage": False}
+
+
+def folder() -> Path:
+    """Where the libraries are looked for: ``MEMONGER_NATIVE_DIR``, else beside this file."""
+    return Path(os.environ.get("MEMONGER_NATIVE_DIR") or Path(__file__).parent / "_native")
+
+
+def _library(name: str) -> Path:
+    path = folder() / name
+    if not path.exists():
+        raise PluginMissing(
+            "%s is not in %s; reinstall memonger, or in a source tree run: "
+            "python plugins/build.py (it needs g++ and an installed MXNet %s)"
+            % (name, path.parent, _MXNET_VERSION))
+    return path
+
+
+def core() -> ctypes.CDLL:
+    """The framework-free library.
+
+    Raises
+    ------
+    PluginMissing
+        If it was not built, or is damaged.
+    """
+    global _core
+    with _lock:
+        if _core is None:
+            path = _library("libmemonger_core.so")
+            try:
+                _core = ctypes.CDLL(str(path))
+            except OSError as error:
+                raise PluginMissing("%s cannot be loaded (%s); reinstall memonger"
+                                    % (path, error)) from error
+        return _core
+
+
+def load() -> None:
+    """Load the plugin into the running MXNet and switch it on; again: nothing happens.
+
+    Raises
+    ------
+    PluginMissing
+        If the library was not built.
+    PluginABIError
+        If this MXNet, or the library, is not the expected one.
+    """
+    global _plugin, _refused
+    with _lock:
+        if _plugin is not None:
+            return
+        if _refused is not None:
+            raise _refused
+        try:
+            _plugin = _guarded_load()
+        except PluginError as error:
+            _refused = error
+            raise
+        if os.environ.get("MEMONGER_DISABLE", "") in ("", "0"):
+            enable()
+
+
+def _guarded_load() -> ctypes.CDLL:
+    path = _library("libmemonger_mxnet.so")
+    from .mx.environment import mxnet
+    mx = mxnet()
+    if mx.__version__ != _MXNET_VERSION:
+        raise PluginABIError("the plugin is made for MXNet %s, this is %s: pip install mxnet==%s"
+                             % (_MXNET_VERSION, mx.__version__, _MXNET_VERSION))
+    from mxnet.base import _LIB
+    check_compiler(_LIB._name)
+    try:
+        library = ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
+    except OSError as error:
+        raise PluginABIError("%s does not fit this MXNet or is damaged (%s); reinstall memonger"
+                             % (path, error)) from error
+    for name in ("memonger_interface_version", "memonger_self_check", "memonger_register"):
+        if not hasattr(library, name):
+            raise PluginABIError("%s is not memonger's plugin: it has no %s; reinstall memonger"
+                                 % (path, name))
+    if library.memonger_interface_version() != _INTERFACE:
+        raise PluginABIError("%s was built by another memonger (interface %d, expected %d); "
+                             "reinstall memonger" % (path, library.memonger_interface_version(),
+                                                     _INTERFACE))
+    message = ctypes.create_string_buffer(1024)
+    if library.memonger_self_check(message, ctypes.c_size_t(1024)):
+        raise PluginABIError("the libmxnet.so in this process is not the one of the MXNet %s wheel: "
+                             "%s" % (_MXNET_VERSION, message.value.decode(errors="replace")))
+    if library.memonger_register(message, ctypes.c_size_t(1024)):
+        raise PluginABIError("the plugin could not register itself: %s"
+                             % message.value.decode(errors="replace"))
+    library.memonger_capture_end.restype = ctypes.c_size_t
+    _expose_operators()
+    return library
+
+
+def check_compiler(library: str) -> None:
+    """Raise PluginABIError unless the ELF file was compiled by the wheel's compiler."""
+    try:
+        stamps = _elf_section(library, b".comment").strip(b"\0").split(b"\0")
+    except (OSError, ValueError, struct.error) as error:
+        raise PluginABIError("cannot read %s: %s" % (library, error)) from error
+    found = [stamp.decode(errors="replace") for stamp in stamps]
+    if not any(stamp.startswith(_COMPILER) for stamp in found):
+        raise PluginABIError("%s was compiled by %s, not by the %s of the MXNet %s wheel; the "
+                             "plugin cannot share objects with it"
+                             % (library, ", ".join(filter(None, found)) or "an unknown compiler",
+                                _COMPILER, _MXNET_VERSION))
+
+
+def _elf_section(path: str, name: bytes) -> bytes:
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        if data[:6] != b"\x7fELF\x02\x01":
+            raise ValueError("not a 64-bit ELF file")
+        offset, = struct.unpack_from("<Q", data, 0x28)
+        size, count, names = struct.unpack_from("<HHH", data, 0x3A)
+        sections = [struct.unpack_from("<IIQQQQ", data, offset + i * size) for i in range(count)]
+        for section in sections:
+            start = sections[names][4] + section[0]
+            if data[start:start + len(name) + 1] == name + b"\0":
+                return bytes(data[section[4]:section[4] + section[5]])
+    return b""
+
+
+def _expose_operators() -> None:
+    """Make ``mx.sym.memonger_*`` and ``mx.nd.memonger_*`` of the newly registered operators."""
+    from mxnet.base import _LIB, OpHandle, c_str, check_call, py_str
+    count = ctypes.c_uint()
+    names = ctypes.POINTER(ctypes.c_char_p)()
+    check_call(_LIB.MXListAllOpNames(ctypes.byref(count), ctypes.byref(names)))
+    ours = [name for name in (py_str(names[i]) for i in range(count.value))
+            if name.startswith("memonger_")]
+    for module in ("ndarray", "symbol"):
+        make = getattr(sys.modules["mxnet.%s.register" % module], "_make_%s_function" % module)
+        for name in ours:
+            handle = OpHandle()
+            check_call(_LIB.NNGetOpHandle(c_str(name), ctypes.byref(handle)))
+            function = make(handle, name, name)
+            for target in ("mxnet.%s.op" % module, "mxnet.%s" % module):
+                setattr(sys.modules[target], name, function)
+
+
+def available() -> bool:
+    """Whether the plugin is loaded, or can be."""
+    try:
+        load()
+    except MemongerError:
+        return False
+    return True
+
+
+def status() -> str:
+    """One line for people: what is loaded, or why not."""
+    try:
+        load()
+    except MemongerError as error:
+        return "not loaded: %s" % error
+    return "loaded from %s; exact recomputation %s, storage planning %s" % (
+        folder(), *("on" if _switches[key] else "off" for key in ("recompute", "storage")))
+
+
+def enable(recompute: bool = True, storage: bool = True) -> None:
+    """Switch the passes of the plugin; holds for everything bound from now on.
+
+    Parameters
+    ----------
+    recompute : bool
+        Exact recomputation for ``force_mirroring`` and memonger's own attributes.
+    storage : bool
+        The best assignment of storage ids instead of MXNet's.
+    """
+    load()
+    assert _plugin is not None
+    _plugin.memonger_enable(int(recompute), int(storage))
+    _switches.update(recompute=recompute, storage=storage)
+
+
+def disable() -> None:
+    """Stock MXNet again, in everything bound from now on; frugal operators stay usable."""
+    if _plugin is not None:
+        enable(False, False)
+
+
+@contextlib.contextmanager
+def switched(recompute: bool, storage: bool) -> Iterator[None]:
+    """:func:`enable` for a while."""
+    before = dict(_switches)
+    enable(recompute, storage)
+    try:
+        yield
+    finally:
+        enable(**before)
+
+
+def world() -> str:
+    """"plugin" or "stock": who runs ``force_mirroring`` in this process."""
+    return "plugin" if _plugin is not None and _switches["recompute"] else "stock"
+
+
+def storage_model() -> str:
+    """"best" or "stock": who assigns storage in this process."""
+    return "best" if _plugin is not None and _switches["storage"] else "stock"
+
+
+@contextlib.contextmanager
+def capture() -> Iterator[List[Dict[str, Any]]]:
+    """Record every memory plan that MXNet makes in this thread inside the block.
+
+    Yields
+    ------
+    list
+        Empty inside the block; after it one dictionary for each plan (``plugins/README.md``).
+    """
+    load()
+    assert _plugin is not None
+    records: List[Dict[str, Any]] = []
+    _plugin.memonger_capture_begin()
+    try:
+        yield records
+    finally:
+        size = _plugin.memonger_capture_end()
+        buffer = ctypes.create_string_buffer(size)
+        _plugin.memonger_capture_read(buffer, ctypes.c_size_t(size))
+        records.extend(json.loads(buffer.value.decode(errors="replace")))

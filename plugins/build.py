@@ -1,0 +1,198 @@
+"""Build the two native libraries.
+
+``libmemonger_core.so`` (plugins/core) is plain C++14 and knows nothing of MXNet.
+``libmemonger_mxnet.so`` (plugins/mxnet, plugins/ops and the storage code of the core) is compiled
+against the headers inside the installed MXNet 1.9.1 wheel and linked to its ``libmxnet.so``; the
+CPU and the CUDA wheel have the same headers and take the same binary.
+
+    python plugins/build.py [--out FOLDER] [--sanitize]
+
+Objects are cached by the hash of everything that enters them; ``CXX`` chooses the compiler.
+"""
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import List, NamedTuple, Optional, Sequence
+
+ROOT = Path(__file__).resolve().parent
+NATIVE = ROOT.parent / "memonger" / "_native"
+
+COMMON = ["-std=c++14", "-fPIC", "-fopenmp", "-fvisibility=hidden", "-Wall"]
+#: The macros with which the wheel was compiled, as far as they change layouts, and the shim that
+#: restores the libstdc++ ABI of GCC 4.8 (plugins/README.md).
+MXNET = ["-include", str(ROOT / "mxnet" / "abi_gcc48.h"), "-D_GLIBCXX_USE_CXX11_ABI=0",
+         "-Wno-unknown-pragmas",
+         "-DMSHADOW_STAND_ALONE=1", "-DMSHADOW_USE_CUDA=0", "-DMSHADOW_USE_CBLAS=0",
+         "-DMSHADOW_USE_MKL=0", "-DMSHADOW_USE_SSE=0", "-DMSHADOW_USE_F16C=0",
+         "-DMSHADOW_INT64_TENSOR_SIZE=0", "-DMXNET_USE_CUDA=0", "-DMXNET_USE_CUDNN=0",
+         "-DMXNET_USE_MKLDNN=1", "-DDMLC_LOG_FATAL_THROW=1", "-DDMLC_LOG_STACK_TRACE_SIZE=0",
+         "-DDMLC_MODERN_THREAD_LOCAL=0"]
+GCC_ONLY = ["-fabi-version=2", "-fno-gnu-unique"]
+SANITIZE = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer", "-g", "-O1"]
+
+
+class BuildError(Exception):
+    """The libraries cannot be built; the message says what to install."""
+
+
+class Library(NamedTuple):
+    name: str
+    sources: Sequence[Path]
+    compile_flags: Sequence[str]
+    link_flags: Sequence[str]
+
+
+def find_mxnet() -> Path:
+    """Folder of the installed ``mxnet`` package, found without importing it.
+
+    Raises
+    ------
+    BuildError
+        If there is none, or it has no headers.
+    """
+    found = importlib.util.find_spec("mxnet")
+    if found is None or not found.origin:
+        raise BuildError("the plugin is compiled against the headers inside MXNet's wheel, and no "
+                         "MXNet is installed here: pip install mxnet==1.9.1 (or mxnet-cu112)")
+    folder = Path(found.origin).parent
+    if not (folder / "include" / "nnvm" / "graph.h").exists() or \
+            not (folder / "libmxnet.so").exists():
+        raise BuildError("%s has no include/nnvm or no libmxnet.so; the plugin needs the wheel of "
+                         "MXNet 1.9.1 for Linux" % folder)
+    return folder
+
+
+def find_compiler() -> str:
+    """``CXX``, else g++, else clang++."""
+    for name in filter(None, [os.environ.get("CXX"), "g++", "clang++"]):
+        if shutil.which(name.split()[0]):
+            return name
+        if name == os.environ.get("CXX"):
+            raise BuildError("CXX=%s is not on the PATH" % name)
+    raise BuildError("no C++ compiler; on Debian: apt install g++")
+
+
+def libraries(mxnet: Path, is_clang: bool) -> List[Library]:
+    """What to build."""
+    core = sorted((ROOT / "core").glob("*.cc"))
+    plugin = sorted((ROOT / "mxnet").glob("*.cc")) + sorted((ROOT / "ops").glob("*.cc"))
+    include = ["-isystem", str(mxnet / "include"), "-isystem", str(mxnet / "include" / "mkldnn")]
+    version_script = "-Wl,--version-script=" + str(ROOT / "mxnet" / "exports.map")
+    return [
+        Library("libmemonger_core.so", core, COMMON + ["-O3"], ["-Wl,--no-undefined"]),
+        Library("libmemonger_mxnet.so", plugin + [ROOT / "core" / "storage.cc"],
+                COMMON + ["-O2"] + ([] if is_clang else GCC_ONLY) + MXNET + include,
+                ["-L" + str(mxnet), "-l:libmxnet.so", version_script, "-Wl,-z,now",
+                 "-Wl,-z,nodelete", "-Wl,--no-undefined", "-Wl,--as-needed"])]
+
+
+def _included_bytes(source: Path) -> bytes:
+    """The source and every header of ours that it includes, directly or not."""
+    seen = {}
+    waiting = [source.resolve()]
+    while waiting:
+        path = waiting.pop()
+        if path not in seen and path.exists():
+            seen[path] = path.read_bytes()
+            names = re.findall(rb'^#include "([^"]+)"', seen[path], re.MULTILINE)
+            waiting += [(path.parent / name.decode()).resolve() for name in names]
+    return b"".join(seen[path] for path in sorted(seen))
+
+
+def _run(command: Sequence[str], what: str) -> None:
+    done = subprocess.run(list(command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          universal_newlines=True)
+    if done.returncode != 0:
+        raise BuildError("%s failed:\n%s\n%s" % (what, " ".join(command), done.stdout))
+    if done.stdout.strip():
+        sys.stderr.write(done.stdout)
+
+
+def build(out: Optional[Path] = None, cache: Optional[Path] = None, sanitize: bool = False,
+          jobs: int = 0) -> List[Path]:
+    """Compile and link what is not up to date.
+
+    Parameters
+    ----------
+    out : Path, optional
+        Where the libraries go; default ``MEMONGER_NATIVE_DIR``, else ``memonger/_native``.
+    cache : Path, optional
+        Where objects are kept; default ``build/native`` beside ``plugins``.
+
+    Returns
+    -------
+    list of Path
+        The libraries.
+
+    Raises
+    ------
+    BuildError
+        If compiler or headers are missing, or the compiler fails.
+    """
+    out = Path(out or os.environ.get("MEMONGER_NATIVE_DIR") or NATIVE)
+    cache = Path(cache or ROOT.parent / "build" / "native")
+    compiler = find_compiler()
+    mxnet = find_mxnet()
+    version = subprocess.run(compiler.split() + ["--version"], stdout=subprocess.PIPE,
+                             universal_newlines=True).stdout
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        cache.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BuildError("cannot make the folder for the libraries: %s" % error) from error
+    seed = version + str(mxnet) + (ROOT / "mxnet" / "abi_gcc48.h").read_text()
+    extra = SANITIZE if sanitize else []
+    results = []
+    with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
+        for library in libraries(mxnet, "clang" in version):
+            flags = list(library.compile_flags) + extra
+
+            def compile_one(source: Path, flags: List[str] = flags) -> Path:
+                text = seed + " ".join(flags) + source.name
+                key = hashlib.sha256(text.encode() + _included_bytes(source)).hexdigest()[:20]
+                target = cache / ("%s-%s.o" % (source.stem, key))
+                if not target.exists():
+                    with tempfile.TemporaryDirectory(dir=str(cache)) as folder:
+                        part = Path(folder) / "part.o"
+                        _run(compiler.split() + flags + ["-c", str(source), "-o", str(part)],
+                             "compiling %s" % source.name)
+                        os.replace(str(part), str(target))
+                return target
+
+            objects = list(pool.map(compile_one, library.sources))
+            part = out / (library.name + ".part")
+            _run(compiler.split() + ["-shared", "-fopenmp"] + extra + list(map(str, objects)) +
+                 ["-o", str(part)] + list(library.link_flags), "linking %s" % library.name)
+            os.replace(str(part), str(out / library.name))
+            results.append(out / library.name)
+    return results
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    parser = argparse.ArgumentParser(description="Build memonger's native libraries.")
+    parser.add_argument("--out", type=Path, help="folder for the libraries")
+    parser.add_argument("--sanitize", action="store_true",
+                        help="with address and undefined-behaviour sanitizers")
+    parser.add_argument("--jobs", type=int, default=0, help="compilers at a time")
+    options = parser.parse_args(arguments)
+    try:
+        for path in build(options.out, sanitize=options.sanitize, jobs=options.jobs):
+            print(path)
+    except BuildError as error:
+        print("error: %s" % error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

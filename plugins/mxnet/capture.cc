@@ -1,0 +1,237 @@
+#include "./capture.h"
+
+#include <mxnet/base.h>
+#include <mxnet/op_attr_types.h>
+#include <nnvm/graph_attr_types.h>
+#include <nnvm/op_attr_types.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+#include "./op_facts.h"
+
+namespace memonger {
+
+using nnvm::IndexedGraph;
+using nnvm::Node;
+using nnvm::Op;
+
+namespace {
+
+thread_local bool capturing = false;
+thread_local std::string* records = nullptr;
+
+class Json {
+ public:
+  explicit Json(std::string* out) : out_(*out) {}
+  void Raw(const char* text) { out_ += text; }
+  void Number(int64_t value) { out_ += std::to_string(value); }
+  void String(const std::string& text) {
+    out_ += '"';
+    for (unsigned char c : text) {
+      if (c == '"' || c == '\\') {
+        out_ += '\\';
+        out_ += static_cast<char>(c);
+      } else if (c < 32) {
+        char escaped[8];
+        std::snprintf(escaped, sizeof(escaped), "\\u%04x", c);
+        out_ += escaped;
+      } else {
+        out_ += static_cast<char>(c);
+      }
+    }
+    out_ += '"';
+  }
+  template <class Range, class Write>
+  void List(const Range& range, Write write) {
+    out_ += '[';
+    bool first = true;
+    for (const auto& item : range) {
+      if (!first) out_ += ',';
+      first = false;
+      write(item);
+    }
+    out_ += ']';
+  }
+  template <class Range>
+  void Numbers(const Range& range) {
+    List(range, [this](int64_t value) { Number(value); });
+  }
+
+ private:
+  std::string& out_;
+};
+
+const char* DTypeName(int type_flag) {
+  switch (type_flag) {
+    case mshadow::kFloat64: return "float64";
+    case mshadow::kFloat16: return "float16";
+    case mshadow::kBfloat16: return "uint16";  // two bytes; numpy has no bfloat16
+    case mshadow::kUint8: return "uint8";
+    case mshadow::kInt8: return "int8";
+    case mshadow::kInt32: return "int32";
+    case mshadow::kInt64: return "int64";
+    case mshadow::kBool: return "bool";
+    case mshadow::kInt16: return "int16";
+    case mshadow::kUint16: return "uint16";
+    case mshadow::kUint32: return "uint32";
+    case mshadow::kUint64: return "uint64";
+    default: return "float32";
+  }
+}
+
+void WriteOpFacts(const IndexedGraph& index, const Node& node, Json* json) {
+  static const auto& inplace = Op::GetAttr<nnvm::FInplaceOption>("FInplaceOption");
+  static const auto& identity = Op::GetAttr<nnvm::FInplaceIdentity>("FInplaceIdentity");
+  static const auto& ignored = Op::GetAttr<nnvm::FIgnoreInputs>("FIgnoreInputs");
+  static const auto& is_backward = Op::GetAttr<nnvm::TIsBackward>("TIsBackward");
+  static const auto& continues_state = Op::GetAttr<bool>("TIsLayerOpBackward");
+  const Op* op = node.op();
+  if (inplace.contains(op)) {
+    const auto pairs = inplace[op](node.attrs);
+    std::vector<bool> same(pairs.size(), false);
+    if (identity.contains(op)) same = identity[op](node.attrs);
+    json->Raw(",\"inplace\":");
+    size_t at = 0;
+    json->List(pairs, [&](const std::pair<int, int>& pair) {
+      json->Raw("[");
+      json->Number(pair.first);
+      json->Raw(",");
+      json->Number(pair.second);
+      json->Raw(same[at++] ? ",1]" : ",0]");
+    });
+  }
+  if (ignored.contains(op)) {
+    json->Raw(",\"ignored_inputs\":");
+    json->Numbers(ignored[op](node.attrs));
+  }
+  if (is_backward.get(op, false)) {
+    json->Raw(",\"is_backward\":1");
+    if (!node.control_deps.empty() && index.exist(node.control_deps[0].get())) {
+      json->Raw(",\"forward_node\":");
+      json->Number(index.node_id(node.control_deps[0].get()));
+    }
+  }
+  if (continues_state.get(op, false)) json->Raw(",\"uses_state\":1");
+  const std::string reason = KeepReason(node);
+  if (!reason.empty()) {
+    json->Raw(",\"keep_reason\":");
+    json->String(reason);
+  }
+  const auto kept = KeptOutputs(node);
+  if (!kept.empty()) {
+    json->Raw(",\"kept_outputs\":");
+    json->Numbers(kept);
+  }
+}
+
+void WriteNode(const IndexedGraph& index, uint32_t id, const nnvm::DeviceVector* device,
+               Json* json) {
+  const Node& node = *index[id].source;
+  json->Raw("{\"op\":");
+  json->String(node.is_variable() ? "null" : node.op()->name);
+  json->Raw(",\"name\":");
+  json->String(node.attrs.name);
+  json->Raw(",\"num_outputs\":");
+  json->Number(node.num_outputs());
+  json->Raw(",\"attrs\":{");
+  const std::map<std::string, std::string> sorted(node.attrs.dict.begin(), node.attrs.dict.end());
+  bool first = true;
+  for (const auto& item : sorted) {
+    if (!first) json->Raw(",");
+    first = false;
+    json->String(item.first);
+    json->Raw(":");
+    json->String(item.second);
+  }
+  json->Raw("},\"inputs\":");
+  json->List(index[id].inputs, [&](const IndexedGraph::NodeEntry& e) {
+    json->Raw("[");
+    json->Number(e.node_id);
+    json->Raw(",");
+    json->Number(e.index);
+    json->Raw("]");
+  });
+  json->Raw(",\"control_deps\":");
+  json->Numbers(index[id].control_deps);
+  if (!node.is_variable()) {
+    if (device) {
+      json->Raw(",\"device\":");
+      json->Number(device->at(id));
+    }
+    WriteOpFacts(index, node, json);
+  }
+  json->Raw("}");
+}
+
+}  // namespace
+
+void BeginCapture() {
+  if (!records) records = new std::string();
+  records->clear();
+  capturing = true;
+}
+
+std::string EndCapture() {
+  capturing = false;
+  std::string all = "[" + (records ? *records : std::string()) + "]";
+  if (records) records->clear();
+  return all;
+}
+
+bool Capturing() { return capturing; }
+
+void Record(const nnvm::Graph& graph, const PlanInput& input, int64_t pool_bytes, bool replayed) {
+  const IndexedGraph& index = graph.indexed_graph();
+  const auto* device = graph.HasAttr("device")
+                           ? &graph.GetAttr<nnvm::DeviceVector>("device") : nullptr;
+  const auto& shapes = graph.GetAttr<mxnet::ShapeVector>("shape");
+  const auto& dtypes = graph.GetAttr<nnvm::DTypeVector>("dtype");
+  if (!records->empty()) *records += ",\n";
+  Json json(records);
+  json.Raw("{\"node_range\":[");
+  json.Number(input.node_range.first);
+  json.Raw(",");
+  json.Number(input.node_range.second);
+  json.Raw("],\"references\":");
+  json.Numbers(input.references);
+  json.Raw(",\"given_storage\":");
+  json.Numbers(input.storage);
+  json.Raw(",\"nodes\":[");
+  for (uint32_t id = 0; id < index.num_nodes(); ++id) {
+    if (id) json.Raw(",\n");
+    WriteNode(index, id, device, &json);
+  }
+  json.Raw("],\"outputs\":");
+  json.List(index.outputs(), [&](const IndexedGraph::NodeEntry& e) {
+    json.Raw("[");
+    json.Number(e.node_id);
+    json.Raw(",");
+    json.Number(e.index);
+    json.Raw("]");
+  });
+  json.Raw(",\"entries\":{\"storage_id\":");
+  json.Numbers(graph.GetAttr<nnvm::StorageVector>("storage_id"));
+  json.Raw(",\"inplace_index\":");
+  json.Numbers(graph.GetAttr<std::vector<int>>("storage_inplace_index"));
+  json.Raw(",\"dtype\":");
+  json.List(dtypes, [&](int type_flag) { json.String(DTypeName(type_flag)); });
+  json.Raw(",\"shape\":");
+  json.List(shapes, [&](const mxnet::TShape& shape) {
+    json.Raw("[");
+    for (int i = 0; i < shape.ndim(); ++i) {
+      if (i) json.Raw(",");
+      json.Number(shape[i]);
+    }
+    json.Raw("]");
+  });
+  json.Raw("},\"storage_allocated_bytes\":");
+  json.Number(graph.GetAttr<size_t>("storage_allocated_bytes"));
+  json.Raw(",\"pool_bytes\":");
+  json.Number(pool_bytes);
+  json.Raw(replayed ? ",\"replayed\":true" : ",\"replayed\":false");
+  json.Raw("}");
+}
+
+}  // namespace memonger

@@ -1,0 +1,143 @@
+/* MXPlanMemory, then the better assignment of storage ids of plugins/core/storage.h.
+ *
+ * Order and in-place choices stay MXNet's; only which block lies in which buffer changes, so any
+ * executor that runs MXNet's plan runs this one. The stock plan stays wherever our replay of
+ * MXNet's reference counting does not arrive at MXNet's own in-place choices. */
+#include <mxnet/base.h>
+#include <nnvm/graph_attr_types.h>
+#include <nnvm/op_attr_types.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "../core/storage.h"
+#include "./capture.h"
+#include "./passes.h"
+
+namespace memonger {
+
+using nnvm::Graph;
+using nnvm::IndexedGraph;
+using nnvm::Op;
+
+namespace {
+
+PlanInput TakeInput(const Graph& graph) {
+  PlanInput input;
+  input.node_range = {0, static_cast<uint32_t>(graph.indexed_graph().num_nodes())};
+  if (graph.HasAttr("node_range"))
+    input.node_range = graph.GetAttr<std::pair<uint32_t, uint32_t>>("node_range");
+  if (graph.HasAttr("ref_count"))
+    input.references = graph.GetAttr<std::vector<uint32_t>>("ref_count");
+  if (graph.HasAttr("storage")) input.storage = graph.GetAttr<nnvm::StorageVector>("storage");
+  return input;
+}
+
+// The order of execution that was planned. Entries without a storage id are external.
+storage::Program MakeProgram(const Graph& graph, const PlanInput& input) {
+  static const auto& inplace = Op::GetAttr<nnvm::FInplaceOption>("FInplaceOption");
+  static const auto& identity = Op::GetAttr<nnvm::FInplaceIdentity>("FInplaceIdentity");
+  static const auto& ignored = Op::GetAttr<nnvm::FIgnoreInputs>("FIgnoreInputs");
+  static const Op* grad_add = Op::Get("_grad_add");
+  const IndexedGraph& index = graph.indexed_graph();
+  const auto& shapes = graph.GetAttr<mxnet::ShapeVector>("shape");
+  const auto& dtypes = graph.GetAttr<nnvm::DTypeVector>("dtype");
+  const auto& ids = graph.GetAttr<nnvm::StorageVector>("storage_id");
+  const auto* device = graph.HasAttr("device")
+                           ? &graph.GetAttr<nnvm::DeviceVector>("device") : nullptr;
+  storage::Program p;
+  const size_t entries = index.num_node_entries();
+  p.elements.assign(entries, 0);
+  p.bytes.assign(entries, 0);
+  p.dtype.assign(dtypes.begin(), dtypes.end());
+  p.external.assign(entries, 1);
+  p.held.assign(entries, 0);
+  p.references.assign(input.references.begin(), input.references.end());
+  for (const auto& e : index.outputs()) ++p.held[index.entry_id(e)];
+  for (size_t entry = 0; entry < entries; ++entry) {
+    if (!mxnet::shape_is_known(shapes[entry])) continue;
+    p.elements[entry] = static_cast<int64_t>(shapes[entry].Size());
+    p.bytes[entry] = p.elements[entry] * storage::DTypeBytes(dtypes[entry]);
+  }
+  for (uint32_t id = input.node_range.first; id < input.node_range.second; ++id) {
+    const auto& node = index[id];
+    if (node.source->is_variable()) continue;
+    const Op* op = node.source->op();
+    for (uint32_t i = 0; i < node.source->num_outputs(); ++i) {
+      const uint32_t entry = index.entry_id(id, i);
+      p.outputs.push_back(static_cast<int32_t>(entry));
+      p.external[entry] = ids[entry] < 0;
+    }
+    std::vector<uint32_t> skip;
+    if (ignored.contains(op)) skip = ignored[op](node.source->attrs);
+    for (uint32_t i = 0; i < node.inputs.size(); ++i) {
+      p.inputs.push_back(static_cast<int32_t>(index.entry_id(node.inputs[i])));
+      p.ignored.push_back(std::count(skip.begin(), skip.end(), i) != 0);
+    }
+    if (inplace.contains(op)) {
+      const auto pairs = inplace[op](node.source->attrs);
+      std::vector<bool> same(pairs.size(), false);
+      if (identity.contains(op)) same = identity[op](node.source->attrs);
+      for (size_t k = 0; k < pairs.size(); ++k)
+        p.inplace.push_back(storage::Inplace{pairs[k].first, pairs[k].second, same[k]});
+    }
+    p.device.push_back(device ? device->at(id) : 0);
+    p.pool.push_back(0);
+    p.grad_add.push_back(op == grad_add);
+    p.output_begin.push_back(static_cast<int32_t>(p.outputs.size()));
+    p.input_begin.push_back(static_cast<int32_t>(p.inputs.size()));
+    p.inplace_begin.push_back(static_cast<int32_t>(p.inplace.size()));
+  }
+  return p;
+}
+
+// Which buffer MXNet gave each block; empty when blocks and ids contradict each other.
+std::vector<int32_t> BuffersOf(const storage::Blocks& blocks, const std::vector<int>& ids) {
+  std::vector<int32_t> buffers(blocks.blocks.size(), -1);
+  for (size_t entry = 0; entry < ids.size(); ++entry) {
+    const int32_t block = blocks.block_of[entry];
+    if (block < 0) continue;
+    if (buffers[block] >= 0 && buffers[block] != ids[entry]) return {};
+    buffers[block] = ids[entry];
+  }
+  return buffers;
+}
+
+}  // namespace
+
+Graph PlanMemory(Graph graph, const nnvm::PassFunction& plan, bool improve) {
+  if (!improve && !Capturing()) return plan(std::move(graph));
+  const PlanInput input = TakeInput(graph);
+  graph = plan(std::move(graph));
+  const storage::Program program = MakeProgram(graph, input);
+  storage::Model model;
+  if (!input.references.empty()) model.rounding = 1;  // CachedOp allocates exact bytes
+  storage::Blocks blocks;
+  storage::Replay(program, model, &blocks);
+  std::vector<int> ids = graph.GetAttr<nnvm::StorageVector>("storage_id");
+  const auto& inplace_index = graph.GetAttr<std::vector<int>>("storage_inplace_index");
+  storage::Assignment used;
+  used.buffer_of = BuffersOf(blocks, ids);
+  const bool replayed =
+      used.buffer_of.size() == blocks.blocks.size() &&
+      std::equal(inplace_index.begin(), inplace_index.end(), blocks.inplace_index.begin());
+  if (replayed) storage::Measure(blocks, model, &used);
+  if (improve && replayed) {
+    storage::Assignment best;
+    storage::Packer().Best(blocks, model, &best);
+    if (best.pool_bytes < used.pool_bytes) {
+      for (size_t entry = 0; entry < ids.size(); ++entry)
+        if (blocks.block_of[entry] >= 0) ids[entry] = best.buffer_of[blocks.block_of[entry]];
+      graph.attrs["storage_id"] = std::make_shared<nnvm::any>(std::move(ids));
+      graph.attrs["storage_allocated_bytes"] =
+          std::make_shared<nnvm::any>(static_cast<size_t>(best.printed_bytes));
+      used = best;
+    }
+  }
+  if (Capturing()) Record(graph, input, used.pool_bytes, replayed);
+  return graph;
+}
+
+}  // namespace memonger

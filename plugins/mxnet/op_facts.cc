@@ -1,0 +1,70 @@
+#include "./op_facts.h"
+
+#include <mxnet/op_attr_types.h>
+#include <nnvm/op_attr_types.h>
+
+#include <cstdlib>
+#include <set>
+
+namespace memonger {
+
+using nnvm::Node;
+using nnvm::Op;
+
+std::string Attribute(const Node& node, const char* key) {
+  auto found = node.attrs.dict.find(key);
+  return found == node.attrs.dict.end() ? std::string() : found->second;
+}
+
+bool Truthy(const std::string& text) { return text == "True" || text == "true" || text == "1"; }
+
+bool UpdatesAverages(const Node& node) {
+  static const std::set<std::string> names = {
+      "BatchNorm", "memonger_inplace_batch_norm", "memonger_batch_norm_relu",
+      "memonger_bn_relu_convolution"};
+  return !node.is_variable() && names.count(node.op()->name) != 0;
+}
+
+namespace {
+
+bool AsksForRandomness(const std::vector<mxnet::ResourceRequest>& requests) {
+  for (const auto& request : requests)
+    if (request.type != mxnet::ResourceRequest::kTempSpace) return true;
+  return false;
+}
+
+bool DrawsRandomNumbers(const Node& node) {
+  const std::string& kind = node.op()->name;
+  if (kind == "Dropout") return true;
+  // These draw only under certain attributes, whatever resources they ask for.
+  if (kind == "RNN") return std::atof(Attribute(node, "p").c_str()) > 0;
+  if (kind == "LeakyReLU") return Attribute(node, "act_type") == "rrelu";
+  static const auto& requests = Op::GetAttr<mxnet::FResourceRequest>("FResourceRequest");
+  return requests.contains(node.op()) && AsksForRandomness(requests[node.op()](node.attrs));
+}
+
+}  // namespace
+
+std::string KeepReason(const Node& node) {
+  if (node.is_variable()) return "it is an input";
+  if (DrawsRandomNumbers(node)) return "it draws random numbers";
+  static const auto& mutates = Op::GetAttr<nnvm::FMutateInputs>("FMutateInputs");
+  if (mutates.contains(node.op()) && !mutates[node.op()](node.attrs).empty() &&
+      !UpdatesAverages(node))
+    return "it changes its inputs";
+  // zeros(shape=(0, 20)) learns the rest of its shape from all its readers; a clone has few.
+  if (node.inputs.empty()) return "it has no inputs";
+  if (!node.attrs.subgraphs.empty()) return "it runs a graph of its own";
+  return std::string();
+}
+
+std::vector<uint32_t> KeptOutputs(const Node& node) {
+  static const std::set<std::string> names = {"BatchNorm", "LayerNorm", "InstanceNorm",
+                                              "GroupNorm", "memonger_inplace_batch_norm"};
+  if (node.is_variable() || !names.count(node.op()->name)) return {};
+  std::vector<uint32_t> kept;
+  for (uint32_t i = 1; i < node.num_outputs(); ++i) kept.push_back(i);
+  return kept;
+}
+
+}  // namespace memonger

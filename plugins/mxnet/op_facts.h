@@ -1,0 +1,34 @@
+/* What the planner must know about an op before it runs it a second time.
+ * The only place where these rules are written; the capture hands them to Python. */
+#ifndef MEMONGER_MXNET_OP_FACTS_H_
+#define MEMONGER_MXNET_OP_FACTS_H_
+
+#include <nnvm/node.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace memonger {
+
+// Empty when running the node again gives the same result and changes nothing else, else the
+// reason why it may not run again.
+std::string KeepReason(const nnvm::Node& node);
+
+// Outputs that stay with the first run even when the op runs again: the statistics of the
+// normalisation ops. They are tiny, and LayerNorm and GroupNorm do not write them at all when
+// only they are needed.
+std::vector<uint32_t> KeptOutputs(const nnvm::Node& node);
+
+// The op updates moving averages with an attribute "momentum", 1 meaning no update.
+bool UpdatesAverages(const nnvm::Node& node);
+
+// Value of an attribute, empty without one.
+std::string Attribute(const nnvm::Node& node, const char* key);
+
+// "True", "true" or "1".
+bool Truthy(const std::string& text);
+
+}  // namespace memonger
+
+#endif  // MEMONGER_MXNET_OP_FACTS_H_

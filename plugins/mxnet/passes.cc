@@ -1,0 +1,75 @@
+#include "./passes.h"
+
+#include <mxnet/base.h>
+#include <nnvm/op_attr_types.h>
+#include <nnvm/pass.h>
+
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "./recompute.h"
+
+namespace memonger {
+
+using nnvm::Graph;
+using nnvm::NodeEntry;
+
+namespace {
+
+struct State {
+  nnvm::PassFunction gradient, plan;  // the bodies that libmxnet registered
+  Switches switches;
+  std::mutex lock;
+};
+
+State& GetState() {
+  static State* state = new State();  // never destroyed: libmxnet may call us while exiting
+  return *state;
+}
+
+Graph Gradient(Graph graph) {
+  if (!GetSwitches().recompute) return GetState().gradient(std::move(graph));
+  const std::vector<NodeEntry> outputs = graph.GetAttr<std::vector<NodeEntry>>("grad_ys");
+  const auto policies = ReadPolicies(outputs);
+  // Without any mark the executor's own mirroring stays: MXNET_BACKWARD_DO_MIRROR=1 means stock.
+  if (!policies.empty()) graph.attrs.erase("grad_mirror_fun");
+  Graph gradients = GetState().gradient(std::move(graph));
+  InsertClones(outputs, policies, &gradients);
+  return gradients;
+}
+
+Graph Plan(Graph graph) {
+  return PlanMemory(std::move(graph), GetState().plan, GetSwitches().storage);
+}
+
+nnvm::PassFunctionReg* FindPass(const char* name) {
+  return const_cast<nnvm::PassFunctionReg*>(dmlc::Registry<nnvm::PassFunctionReg>::Find(name));
+}
+
+}  // namespace
+
+bool InstallPasses() {
+  nnvm::PassFunctionReg* gradient = FindPass("MXGradient");
+  nnvm::PassFunctionReg* plan = FindPass("MXPlanMemory");
+  if (!gradient || !plan) return false;
+  State& state = GetState();
+  if (state.gradient) return true;
+  state.gradient = gradient->body;
+  state.plan = plan->body;
+  gradient->body = Gradient;
+  plan->body = Plan;
+  return true;
+}
+
+void SetSwitches(const Switches& switches) {
+  std::lock_guard<std::mutex> guard(GetState().lock);
+  GetState().switches = switches;
+}
+
+Switches GetSwitches() {
+  std::lock_guard<std::mutex> guard(GetState().lock);
+  return GetState().switches;
+}
+
+}  // namespace memonger

@@ -1,0 +1,282 @@
+#include "./recompute.h"
+
+#include <mxnet/op_attr_types.h>
+#include <nnvm/op_attr_types.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "./op_facts.h"
+
+namespace memonger {
+
+using nnvm::Node;
+using nnvm::NodeEntry;
+using nnvm::ObjectPtr;
+using nnvm::Op;
+
+namespace {
+
+const char kRecompute[] = "__memonger_recompute__";
+const char kByName[] = "__memonger_recompute_by_name__";
+const char kForceMirroring[] = "__force_mirroring__";
+
+// A cursor over the little JSON that the attributes hold: objects of strings or integers.
+class Reader {
+ public:
+  Reader(const std::string& text, const std::string& where) : text_(text), where_(where) {}
+  bool Take(char c) {
+    Skip();
+    if (at_ >= text_.size() || text_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+  void Expect(char c) {
+    if (!Take(c)) Fail();
+  }
+  std::string String() {
+    Expect('"');
+    std::string value;
+    while (at_ < text_.size() && text_[at_] != '"') {
+      if (text_[at_] == '\\') ++at_;  // names hold no control characters
+      if (at_ < text_.size()) value += text_[at_++];
+    }
+    Expect('"');
+    return value;
+  }
+  int Integer() {
+    Skip();
+    size_t begin = at_;
+    while (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9') ++at_;
+    if (begin == at_ || at_ - begin > 6) Fail();
+    return std::stoi(text_.substr(begin, at_ - begin));
+  }
+  void End() {
+    Skip();
+    if (at_ != text_.size()) Fail();
+  }
+  void Fail() const {
+    LOG(FATAL) << "memonger: cannot read the recompute attribute of " << where_ << ": " << text_
+               << "; it must be 1 or {\"consumer\": clone, ...}. memonger.strip(symbol) takes it off";
+  }
+
+ private:
+  void Skip() {
+    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n')) ++at_;
+  }
+  const std::string& text_;
+  const std::string& where_;
+  size_t at_ = 0;
+};
+
+CloneNumbers ParseNumbers(const std::string& text, const std::string& where) {
+  CloneNumbers numbers;
+  if (Truthy(text)) return numbers;
+  Reader reader(text, where);
+  reader.Expect('{');
+  if (!reader.Take('}')) {
+    do {
+      const std::string label = reader.String();
+      reader.Expect(':');
+      numbers[label] = reader.Integer();
+    } while (reader.Take(','));
+    reader.Expect('}');
+  }
+  reader.End();
+  return numbers;
+}
+
+std::map<std::string, std::string> ParseByName(const std::string& text, const std::string& where) {
+  std::map<std::string, std::string> texts;
+  Reader reader(text, where);
+  reader.Expect('{');
+  if (!reader.Take('}')) {
+    do {
+      const std::string name = reader.String();
+      reader.Expect(':');
+      texts[name] = reader.String();
+    } while (reader.Take(','));
+    reader.Expect('}');
+  }
+  reader.End();
+  return texts;
+}
+
+class CloneInserter {
+ public:
+  CloneInserter(const std::map<const Node*, CloneNumbers>& policies, nnvm::Graph* gradients)
+      : policies_(policies), gradients_(gradients) {}
+
+  size_t Run(const std::vector<NodeEntry>& forward_outputs) {
+    nnvm::DFSVisit(forward_outputs, [this](const ObjectPtr& n) { forward_.insert(n.get()); });
+    std::vector<ObjectPtr> backward;
+    nnvm::DFSVisit(gradients_->outputs, [&](const ObjectPtr& n) {
+      if (!forward_.count(n.get()) && !n->is_variable()) backward.push_back(n);
+    });
+    std::map<std::string, int> seen;
+    for (const ObjectPtr& node : backward) {
+      std::string label = Label(*node);
+      const int count = ++seen[label];
+      if (count > 1) label += "@" + std::to_string(count);
+      Redirect(node.get(), label);
+    }
+    return clones_.size();
+  }
+
+ private:
+  using Key = std::pair<const Node*, int>;
+
+  // How the plan names a gradient node: by the forward op that it differentiates; the second
+  // gradient node of one op gets "@2" behind it, and so on.
+  static std::string Label(const Node& node) {
+    static const auto& is_backward = Op::GetAttr<nnvm::TIsBackward>("TIsBackward");
+    if (is_backward.get(node.op(), false) && !node.control_deps.empty())
+      return node.control_deps[0]->attrs.name;
+    return node.attrs.name;
+  }
+
+  static std::vector<uint32_t> IgnoredInputs(const Node& node) {
+    static const auto& ignored = Op::GetAttr<nnvm::FIgnoreInputs>("FIgnoreInputs");
+    return ignored.contains(node.op()) ? ignored[node.op()](node.attrs) : std::vector<uint32_t>();
+  }
+  static bool Contains(const std::vector<uint32_t>& values, uint32_t value) {
+    return std::find(values.begin(), values.end(), value) != values.end();
+  }
+
+  // Clone 0 is the node itself.
+  int Number(const Node* producer, uint32_t output, const std::string& label) const {
+    auto policy = policies_.find(producer);
+    if (policy == policies_.end()) return 0;
+    if (Contains(KeptOutputs(*producer), output)) return 0;
+    return NumberIn(policy->second, label);
+  }
+  static int NumberIn(const CloneNumbers& numbers, const std::string& label) {
+    auto found = numbers.find(label);
+    return found == numbers.end() ? 1 : found->second;
+  }
+
+  void Redirect(Node* node, const std::string& label) {
+    static const auto& continues_state = Op::GetAttr<bool>("TIsLayerOpBackward");
+    // A clone waits for what its first consumer waits for; so it does not run earlier, and the
+    // depth-first order of the gradients stays as it was.
+    late_.clear();
+    for (const NodeEntry& e : node->inputs) Wait(e.node);
+    for (const ObjectPtr& n : node->control_deps) Wait(n);
+    const std::vector<uint32_t> skip = IgnoredInputs(*node);
+    for (uint32_t i = 0; i < node->inputs.size(); ++i) {
+      NodeEntry& e = node->inputs[i];
+      if (!forward_.count(e.node.get()) || Contains(skip, i)) continue;
+      if (const int number = Number(e.node.get(), e.index, label)) e.node = Clone(e.node, number);
+    }
+    // The backward op of a stateful op finds its state through its first control dependency.
+    if (continues_state.get(node->op(), false) && !node->control_deps.empty()) {
+      ObjectPtr& state = node->control_deps[0];
+      auto policy = policies_.find(state.get());
+      if (policy != policies_.end())
+        if (const int number = NumberIn(policy->second, label)) state = Clone(state, number);
+    }
+  }
+
+  void Wait(const ObjectPtr& node) {
+    if (!forward_.count(node.get()) && !node->is_variable()) late_.push_back(node);
+  }
+
+  // Makes a clone after all clones that it reads; on a stack of its own, because chains of
+  // clones can be as long as the network.
+  ObjectPtr Clone(const ObjectPtr& wanted, int wanted_number) {
+    struct Frame {
+      ObjectPtr original, clone;
+      int number;
+      uint32_t next_input;
+    };
+    auto known = clones_.find(Key(wanted.get(), wanted_number));
+    if (known != clones_.end()) return known->second;
+    std::vector<Frame> stack{Frame{wanted, Copy(*wanted, wanted_number), wanted_number, 0}};
+    ObjectPtr last;
+    while (!stack.empty()) {
+      Frame& top = stack.back();
+      const std::string label = top.original->attrs.name + "#" + std::to_string(top.number);
+      const std::vector<uint32_t> skip = IgnoredInputs(*top.original);
+      bool waits = false;
+      while (top.next_input < top.original->inputs.size()) {
+        NodeEntry e = top.original->inputs[top.next_input];
+        const int number =
+            Contains(skip, top.next_input) ? 0 : Number(e.node.get(), e.index, label);
+        if (number) {
+          auto made = clones_.find(Key(e.node.get(), number));
+          if (made == clones_.end()) {
+            const ObjectPtr original = e.node;  // push_back below moves the frames
+            stack.push_back(Frame{original, Copy(*original, number), number, 0});
+            waits = true;
+            break;
+          }
+          e.node = made->second;
+        }
+        top.clone->inputs.push_back(e);
+        ++top.next_input;
+      }
+      if (waits) continue;
+      top.clone->control_deps = late_;
+      last = top.clone;
+      clones_[Key(top.original.get(), top.number)] = last;
+      stack.pop_back();
+    }
+    return last;
+  }
+
+  static ObjectPtr Copy(const Node& original, int number) {
+    ObjectPtr copy = Node::Create();
+    copy->attrs = original.attrs;
+    copy->attrs.name += "_recompute" + std::to_string(number);
+    for (const char* key : {kRecompute, kByName, kForceMirroring}) copy->attrs.dict.erase(key);
+    if (UpdatesAverages(original)) {  // cuDNN's forward would move the averages a second time
+      copy->attrs.dict["momentum"] = "1";
+      copy->op()->attr_parser(&copy->attrs);
+    }
+    return copy;
+  }
+
+  const std::map<const Node*, CloneNumbers>& policies_;
+  nnvm::Graph* gradients_;
+  std::set<const Node*> forward_;
+  std::vector<ObjectPtr> late_;
+  std::map<Key, ObjectPtr> clones_;
+};
+
+}  // namespace
+
+std::map<const Node*, CloneNumbers> ReadPolicies(const std::vector<NodeEntry>& outputs) {
+  std::map<const Node*, CloneNumbers> policies;
+  std::map<std::string, std::string> by_name;
+  std::vector<const Node*> nodes;
+  nnvm::DFSVisit(outputs, [&](const ObjectPtr& n) {
+    if (n->is_variable()) return;
+    nodes.push_back(n.get());
+    const std::string text = Attribute(*n, kByName);
+    if (!text.empty())
+      for (auto& item : ParseByName(text, n->attrs.name)) by_name.insert(item);
+  });
+  for (const Node* n : nodes) {
+    std::string text = Attribute(*n, kRecompute);
+    if (text.empty() && by_name.count(n->attrs.name)) text = by_name[n->attrs.name];
+    const bool forced = text.empty() && Truthy(Attribute(*n, kForceMirroring));
+    if (forced) text = "1";
+    if (text.empty() || text == "0") continue;
+    const std::string reason = KeepReason(*n);
+    if (!reason.empty())
+      LOG(FATAL) << "memonger: the attribute " << (forced ? "force_mirroring" : kRecompute)
+                 << " asks to run " << n->attrs.name << " (" << n->op()->name
+                 << ") a second time, but " << reason << "; take the attribute off this op"
+                 << (forced ? " (force_mirroring='False')" : "");
+    policies[n] = ParseNumbers(text, n->attrs.name);
+  }
+  return policies;
+}
+
+size_t InsertClones(const std::vector<NodeEntry>& forward_outputs,
+                    const std::map<const Node*, CloneNumbers>& policies, nnvm::Graph* gradients) {
+  return policies.empty() ? 0 : CloneInserter(policies, gradients).Run(forward_outputs);
+}
+
+}  // namespace memonger

@@ -1,0 +1,9 @@
+#include "./register.h"
+
+namespace memonger {
+namespace ops {
+
+void RegisterAll() {}
+
+}  // namespace ops
+}  // namespace memonger

@@ -1,0 +1,13 @@
+/* The operators of the plugin; RegisterAll() enters them into MXNet's registry. */
+#ifndef MEMONGER_OPS_REGISTER_H_
+#define MEMONGER_OPS_REGISTER_H_
+
+namespace memonger {
+namespace ops {
+
+void RegisterAll();
+
+}  // namespace ops
+}  // namespace memonger
+
+#endif  // MEMONGER_OPS_REGISTER_H_
