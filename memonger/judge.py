@@ -156,7 +156,9 @@ def examine(graph: Graph, schedule: Schedule) -> Memory:
         for count, _, tensor in sorted(fresh)[::-1]:
             where[index, tensor] = len(memory.lives)
             memory.lives.append(Life([(index, tensor)], count, op.device, pools[index], index))
-    unused: Set[Value] = set() if graph.recompute_in_forward else _added(schedule, ops, reads, where)
+    unused: Set[Value] = set()
+    if not graph.recompute_in_forward:
+        unused = _added(schedule, ops, reads, where)
     for life in memory.lives:
         needed = [s for value in life.values for s in reads.steps.get(value, ())]
         endless = any(value in reads.forever for value in life.values)
@@ -175,7 +177,8 @@ def examine(graph: Graph, schedule: Schedule) -> Memory:
     return memory
 
 
-def _added(schedule: Schedule, ops: Sequence[Op], reads: _Reads, where: Dict[Value, int]) -> Set[Value]:
+def _added(schedule: Schedule, ops: Sequence[Op], reads: _Reads,
+           where: Dict[Value, int]) -> Set[Value]:
     # Right operands of `_grad_add` in place, whose own memory MXNet leaves unused.
     found: Set[Value] = set()
     for index, (step, op) in enumerate(zip(schedule.steps, ops)):
