@@ -13,7 +13,7 @@ from typing import Any, Callable, Optional
 
 import numpy as np
 
-from ..errors import SolverUnavailable
+from ..errors import SolverError, SolverUnavailable
 from .relaxation import Program
 
 
@@ -69,7 +69,9 @@ def _load(program: Program, integer_columns: Optional[np.ndarray], time_limit_s:
     for option, value in (("output_flag", False), ("threads", 1), ("random_seed", 1),
                           ("time_limit", max(time_limit_s, 0.01))):
         solver.setOptionValue(option, value)
-    solver.passModel(model)
+    if solver.passModel(model) == highspy.HighsStatus.kError:
+        raise SolverError("HiGHS refuses the program of %d columns and %d rows"
+                          % (program.num_columns, program.num_rows))
     return solver
 
 

@@ -114,10 +114,36 @@ def _groups(graph: Graph, modes: List[List[Mode]]) -> np.ndarray:
                 if not option.identity:
                     continue
                 source, target = mode.inputs[option.input], mode.outputs[option.output]
-                if _planned(graph, source) and _planned(graph, target):
+                if _may_share(graph, source, target):
                     one, other = sorted((find(source), find(target)))
                     parent[other] = one
     return np.array([find(t) for t in range(len(graph.tensors))], dtype=np.int64)
+
+
+def _may_share(graph: Graph, source: int, target: int) -> bool:
+    """MXNet's necessary conditions; graphs that are not MXNet's never work in place."""
+    return (not graph.recompute_in_forward
+            and _planned(graph, source) and _planned(graph, target)
+            and graph.tensors[source].size_bytes == graph.tensors[target].size_bytes)
+
+
+def _added_at_once(graph: Graph, modes: List[List[Mode]]) -> Set[int]:
+    """Tensors that may take no memory: right operands of sums of gradients.
+
+    MXNet's DetectInplaceAddTo lets the op that makes such an operand add to the left one.
+    """
+    reads: Dict[int, int] = {}
+    candidates = set()
+    for index, ways in enumerate(modes):
+        for tensor in graph.ops[index].inputs:
+            reads[tensor] = reads.get(tensor, 0) + 1
+        for mode in ways:
+            if graph.ops[index].kind == "_grad_add" and len(mode.inputs) == 2 \
+                    and any(option.input == 0 for option in mode.inplace):
+                candidates.add(mode.inputs[1])
+    if graph.recompute_in_forward:
+        return set()
+    return {t for t in candidates if reads.get(t, 0) <= 1 and t not in graph.outputs}
 
 
 def _planned(graph: Graph, tensor: int) -> bool:
@@ -130,11 +156,9 @@ def _saving(graph: Graph, mode: Mode, group: np.ndarray, lasting: FrozenSet[int]
     best: Dict[int, int] = {}
     for option in mode.inplace:
         source, target = mode.inputs[option.input], mode.outputs[option.output]
-        if (not _planned(graph, source) or not _planned(graph, target)
-                or group[source] == group[target] or group[source] in lasting):
-            continue
-        saved = min(graph.tensors[source].size_bytes, graph.tensors[target].size_bytes)
-        best[target] = max(best.get(target, 0), saved)
+        if (_may_share(graph, source, target) and group[source] != group[target]
+                and int(group[source]) not in lasting):
+            best[target] = graph.tensors[target].size_bytes
     return sum(best.values())
 
 
@@ -167,10 +191,11 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
     first_backward = next((i for i, op in enumerate(graph.ops) if op.is_backward), count)
 
     sizes: Dict[int, int] = {}
+    weightless = _added_at_once(graph, modes)
     for tensor in range(len(graph.tensors)):
         if _planned(graph, tensor):
             root = int(group[tensor])
-            size = graph.tensors[tensor].size_bytes
+            size = 0 if tensor in weightless else graph.tensors[tensor].size_bytes
             sizes[root] = min(sizes.get(root, size), size)
     lasting = {int(group[t]) for t in graph.outputs if int(group[t]) in sizes}
 

@@ -126,13 +126,15 @@ class _Rows:
         self.columns.append(columns[used])
         self.values.append(np.broadcast_to(values, rows.shape)[used].astype(np.float64))
 
-    def matrix(self) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Start of each row, columns and values."""
-        rows = np.concatenate(self.rows)
-        order = np.argsort(rows, kind="stable")
-        start = np.searchsorted(rows[order], np.arange(self.count + 1))
-        return (start.astype(np.int32), np.concatenate(self.columns)[order].astype(np.int32),
-                np.concatenate(self.values)[order])
+    def matrix(self, columns: int) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Start of each row, columns and values; entries of the same place are added up."""
+        if not self.rows:
+            return np.zeros(self.count + 1, dtype=np.int32), np.zeros(0, np.int32), np.zeros(0)
+        place = np.concatenate(self.rows).astype(np.int64) * columns + np.concatenate(self.columns)
+        place, which = np.unique(place, return_inverse=True)
+        value = np.bincount(which, weights=np.concatenate(self.values), minlength=len(place))
+        start = np.searchsorted(place, np.arange(self.count + 1) * columns)
+        return start.astype(np.int32), (place % columns).astype(np.int32), value
 
 
 def build(reduced: Reduced, measured: Sequence[int], budget_bytes: float,
@@ -164,7 +166,6 @@ def build(reduced: Reduced, measured: Sequence[int], budget_bytes: float,
     if late_only and 0 < reduced.first_backward < reduced.num_ops:
         ends.add(reduced.first_backward - 1)
     ends_at = np.array(sorted(ends), dtype=np.int64)
-    windows = len(ends_at)
     window_of = np.searchsorted(ends_at, np.arange(reduced.num_ops))
     minimise_peak = not np.isfinite(budget_bytes)
     unit = max(float(reduced.size_bytes.max()) if len(reduced.size_bytes) else 1.0, 1.0) / 64
@@ -219,7 +220,7 @@ def build(reduced: Reduced, measured: Sequence[int], budget_bytes: float,
     _forced_lives(reduced, rows, live, lower, upper, variant_column, ends_at, late_only, forget)
     memory = _memory_rows(reduced, rows, live, ends_at, budget_bytes, unit)
     _choice_rows(reduced, rows, rerun, runners, variant_column, max_reruns)
-    start, index, value = rows.matrix()
+    start, index, value = rows.matrix(columns)
     return Program(cost, lower, upper, np.concatenate(rows.lower), np.concatenate(rows.upper),
                    start, index, value, memory, unit, 0.0, live, rerun, runners,
                    variant_column, ends_at)

@@ -20,9 +20,10 @@ def random_graph(seed: int, mxnet: bool, forward: int = 5) -> Graph:
 
     def op(name: str, inputs: Tuple[int, ...], backward: bool, reason: str) -> int:
         position = len(ops)
-        tensors.append(Tensor(name, rng.choice((1, 2, 3, 5, 8)) * 256, position))
+        tensors.append(Tensor(name, rng.choice((1, 2, 4, 4)) * 256, position))
         places = tuple(Inplace(i, 0, rng.random() < 0.3) for i in range(len(inputs))
-                       if rng.random() < 0.3)
+                       if rng.random() < 0.3 and mxnet
+                       and tensors[inputs[i]].size_bytes == tensors[-1].size_bytes)
         ops.append(Op(name, "op", inputs, (len(tensors) - 1,), backward, inplace=places,
                       keep_reason=reason, time_s=float(rng.randint(0, 6))))
         return len(tensors) - 1
