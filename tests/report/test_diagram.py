@@ -1,0 +1,266 @@
+"""Diagrams: what is drawn, the repeated blocks, and the ways to render."""
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as xml
+from dataclasses import replace
+
+import pytest
+from report.graphs import cheap_ops, lstm, plan_of, resnet, tiny, unet
+
+from memonger.errors import RenderError
+from memonger.foreign import single_output_graph
+from memonger.plan import Plan, Status
+from memonger.report import render as rendering
+from memonger.report.dot import diagram, dot_text, quoted
+from memonger.report.drawing import draw
+from memonger.report.layers import layered
+from memonger.report.render import picture, render
+from memonger.report.repeats import find_repeats, name_pattern
+from memonger.report.svg import svg_text
+from memonger.schedule import expand
+
+needs_dot = pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
+
+
+def forward(graph):
+    return [i for i, op in enumerate(graph.ops) if not op.is_backward]
+
+
+def repeated(graph):
+    """Name of the first op, length and number of each repeated block."""
+    ops = forward(graph)
+    return [(graph.ops[ops[r.first]].name, r.period, r.count) for r in find_repeats(graph, ops)]
+
+
+# ---------------------------------------------------------------------- repeated blocks
+def test_units_of_a_residual_network_repeat():
+    assert repeated(resnet((3, 8, 36, 3), 2, 32, 4)) == [
+        ("stage1_unit2_bn1", 10, 2), ("stage2_unit2_bn1", 10, 7),
+        ("stage3_unit2_bn1", 10, 35), ("stage4_unit2_bn1", 10, 2)]
+
+
+def test_steps_of_an_lstm_repeat_over_all_layers():
+    assert repeated(lstm(40, 1, 2, 8)) == [("l0_t0_i2h", 13, 40)]
+    assert repeated(lstm(40, 2, 2, 8)) == [("l0_t0_i2h", 26, 40)]
+
+
+def test_levels_of_a_unet_repeat():
+    assert repeated(unet(4, 1, 32, 4)) == [("down0_conv0", 5, 4), ("up3", 6, 4)]
+
+
+def test_blocks_with_other_wiring_do_not_repeat():
+    kinds, graph = 9, resnet((1,), 2, 32, 4)
+    assert repeated(graph) == []
+    chain = single_output_graph([str(i) for i in range(kinds)], [1] * kinds, [1] * kinds,
+                                [True] * kinds, [(i, i + 1) for i in range(kinds - 1)])
+    assert len(repeated(chain)) == 1
+    skip = single_output_graph([str(i) for i in range(kinds)], [1] * kinds, [1] * kinds,
+                               [True] * kinds, [(i, i + 1) for i in range(kinds - 1)] + [(5, 7)])
+    assert repeated(skip) == []
+
+
+def test_name_patterns():
+    assert name_pattern(["stage3_unit2_bn1", "stage3_unit36_bn1"]) == "stage3_unit*_bn1"
+    assert name_pattern(["a1", "a1"]) == "a1"
+    assert name_pattern(["down4_conv0", "up3_conv0"]) == "*_conv0"
+    assert name_pattern(["conv", "conv_1_b"]) == "conv*"
+
+
+# ---------------------------------------------------------------------- what is drawn
+@pytest.fixture(scope="module")
+def plan():
+    return plan_of(resnet((2, 4), 16, 64))
+
+
+def names(drawing, kind="forward"):
+    return [node.lines[0] for node in drawing.nodes if node.key[0] == kind]
+
+
+def test_expanded_diagrams_show_every_forward_op(plan):
+    drawing = draw(plan, collapse=False)
+    assert names(drawing) == list(plan.decisions)
+    colour = {node.lines[0]: node.group for node in drawing.nodes}
+    for op, decision in plan.decisions.items():
+        assert (colour[op] == "recompute") == (decision == "recompute")
+    assert colour["softmax"] == "pinned"
+    assert colour["fc1"] == "free"
+
+
+def test_expanded_edges_are_those_of_the_graph(plan):
+    graph, drawing = plan.graph, draw(plan, collapse=False)
+    label = [node.lines[0] for node in drawing.nodes]
+    drawn = {(label[e.source], label[e.target]) for e in drawing.edges}
+    expected = {(graph.ops[graph.tensors[t].producer].name, graph.ops[op].name)
+                for op in forward(graph) for t in graph.ops[op].inputs
+                if graph.tensors[t].producer >= 0}
+    assert drawn == expected | {("data", "conv0"), ("softmax_label", "softmax")}
+
+
+def test_collapsed_diagrams_count_their_blocks(plan):
+    drawing = draw(plan)
+    assert [c.label for c in drawing.clusters if c.kind == "repeat"] == ["3 x stage2_unit*"]
+    shown = {op for node in drawing.nodes if node.key[0] == "forward" for op in [node.key[1]]}
+    assert len(names(drawing)) == len(plan.decisions) - 20
+    assert shown <= set(forward(plan.graph))
+
+
+def test_blocks_with_mixed_decisions_say_so():
+    graph = resnet((1, 4), 4, 32, 8)
+    chosen = {op: {} for op in cheap_ops(graph)
+              if not graph.ops[op].name.startswith("stage2_unit3")}
+    drawing = draw(plan_of(graph, chosen))
+    mixed = [node for node in drawing.nodes
+             if len(node.groups) > 1 and "recompute" in dict(node.groups)]
+    assert len(mixed) >= 6
+    assert all(dict(node.groups)["recompute"] == 2 for node in mixed)
+    assert all("2 recompute, 1" in node.lines[-1] for node in mixed)
+    assert 'style="striped"' in dot_text(drawing)
+
+
+def test_parameters_are_hidden_until_asked_for(plan):
+    assert not [n for n in draw(plan).nodes if n.group == "parameter"]
+    shown = [n.lines[0] for n in draw(plan, collapse=False, parameters=True).nodes
+             if n.group == "parameter"]
+    assert "conv0_weight" in shown and "fc1_bias" in shown
+
+
+def test_clones_stand_beside_the_backward_ops_that_they_serve(plan):
+    drawing = draw(plan, clones=True, collapse=False)
+    assert len(names(drawing, "clone")) == len(plan.schedule.recomputed())
+    assert len(names(drawing, "backward")) == sum(op.is_backward for op in plan.graph.ops)
+    label = [node.lines[0] for node in drawing.nodes]
+    edges = {(label[e.source], label[e.target]): e.style for e in drawing.edges}
+    assert edges["relu0#1", "relu0_backward"] == ""
+    assert edges["conv0", "bn0_backward"] == "held"
+    assert edges["conv0", "bn0#1"] == "held"
+    collapsed = draw(plan, clones=True)
+    assert len(collapsed.nodes) < len(drawing.nodes)
+
+
+def test_recomputed_runs_between_kept_ops_are_framed(plan):
+    drawing = draw(plan, collapse=False)
+    frames = [number for number, c in enumerate(drawing.clusters) if c.kind == "segment"]
+    inside = [{n.lines[0] for n in drawing.nodes if n.cluster == frame} for frame in frames]
+    assert {"bn0", "relu0"} in inside
+    assert {"stage1_unit1_plus", "stage1_unit2_bn1", "stage1_unit2_relu1",
+            "stage1_unit2_plus", "stage2_unit1_bn1", "stage2_unit1_relu1"} in inside
+    assert not draw(plan, collapse=False, clusters=False).clusters
+
+
+def test_thicker_lines_carry_more(plan):
+    drawing = draw(plan)
+    edges = sorted(drawing.edges, key=lambda e: e.size_bytes)
+    assert drawing.edge_width(edges[0]) < drawing.edge_width(edges[-1]) == 5.0
+
+
+def test_empty_and_foreign_graphs_are_drawn():
+    graph = single_output_graph(["a", "b"], [5, 6], [1, 2], [True, False], [(0, 1)], "toy")
+    plan = Plan(graph, expand(graph, {}), Status.OPTIMAL, "milp", 11, 11, storage="live")
+    assert [n.lines for n in draw(plan).nodes] == [("a", "node  5")]
+    empty = single_output_graph([], [], [], [], [])
+    shown = draw(Plan(empty, expand(empty, {}), Status.NOT_NEEDED, "-", 0, 0, storage="live"))
+    assert dot_text(shown).startswith("digraph plan {") and "</svg>" in svg_text(shown)
+
+
+# ---------------------------------------------------------------------- texts
+def test_dot_text(golden):
+    golden("tiny.dot", dot_text(draw(plan_of(tiny()))))
+
+
+def test_own_svg(golden):
+    golden("tiny.svg", svg_text(draw(plan_of(tiny()))))
+
+
+def test_strange_names_stay_inside_their_quotes():
+    graph = tiny()
+    ops = tuple(replace(op, name='a"<b>\\&%d' % i) for i, op in enumerate(graph.ops))
+    drawing = draw(plan_of(replace(graph, ops=ops, name='<"net">&', _cache={})))
+    xml.fromstring(svg_text(drawing))
+    assert quoted('a"\\\n') == '"a\\"\\\\\\n"'
+    if shutil.which("dot"):
+        assert b"<svg" in picture(drawing, "svg")
+
+
+@pytest.mark.parametrize("options", [{}, {"collapse": False}, {"clones": True},
+                                     {"parameters": True}, {"clusters": False}])
+def test_own_svg_is_complete(plan, options):
+    drawing = draw(plan, **options)
+    root = xml.fromstring(svg_text(drawing))
+    texts = {element.text for element in root.iter("{http://www.w3.org/2000/svg}text")}
+    assert all(line in texts for node in drawing.nodes for line in node.lines)
+
+
+def test_boxes_of_a_layer_do_not_overlap(plan):
+    drawing = draw(plan, clones=True, collapse=False)
+    widths = [60.0 + i % 7 for i in range(len(drawing.nodes))]
+    layout = layered(widths, [(e.source, e.target) for e in drawing.edges])
+    rows = {}
+    for node, width in enumerate(widths):
+        rows.setdefault(layout.layer[node], []).append((layout.x[node], width))
+    for row in rows.values():
+        row.sort()
+        assert all(b[0] - a[0] >= (a[1] + b[1]) / 2 for a, b in zip(row, row[1:]))
+    assert all(layout.layer[e.source] < layout.layer[e.target] for e in drawing.edges
+               if e.source < e.target)
+
+
+# ---------------------------------------------------------------------- rendering
+@needs_dot
+@pytest.mark.parametrize("ending, start", [("svg", b"<?xml"), ("png", b"\x89PNG"),
+                                           ("pdf", b"%PDF"), ("dot", b"digraph")])
+def test_files_of_every_kind(plan, tmp_path, ending, start):
+    path = tmp_path / ("plan." + ending)
+    render(plan, str(path), collapse=False)
+    assert path.read_bytes().startswith(start)
+
+
+@needs_dot
+def test_graphviz_draws_every_node(plan):
+    drawing = draw(plan)
+    root = xml.fromstring(picture(drawing, "svg"))
+    drawn = [g for g in root.iter("{http://www.w3.org/2000/svg}g") if g.get("class") == "node"]
+    assert len(drawn) == len(drawing.nodes)
+
+
+def test_without_graphviz_svg_is_drawn_and_png_says_what_to_install(plan, tmp_path, monkeypatch):
+    monkeypatch.setattr(rendering.shutil, "which", lambda name: None)
+    monkeypatch.setitem(sys.modules, "pygraphviz", None)
+    path = tmp_path / "plan.svg"
+    render(plan, str(path))
+    assert path.read_text() == svg_text(draw(plan))
+    with pytest.raises(RenderError, match=r"no dot on PATH.*apt install graphviz"):
+        render(plan, str(tmp_path / "plan.png"))
+    assert not (tmp_path / "plan.png").exists()
+
+
+def test_a_failing_dot_is_no_end(plan, monkeypatch):
+    def fails(*args, **keywords):
+        raise subprocess.TimeoutExpired("dot", 1)
+    monkeypatch.setattr(rendering.shutil, "which", lambda name: "/usr/bin/dot")
+    monkeypatch.setattr(rendering.subprocess, "run", fails)
+    monkeypatch.setitem(sys.modules, "pygraphviz", None)
+    assert picture(draw(plan), "svg").startswith(b"<svg")
+
+
+def test_unknown_endings_are_refused(plan, tmp_path):
+    with pytest.raises(RenderError, match=r"\.svg, \.png, \.pdf, \.dot"):
+        render(plan, str(tmp_path / "plan.gif"))
+
+
+def test_the_digraph_of_the_plan(plan):
+    graphviz = pytest.importorskip("graphviz")
+    result = plan.to_graphviz(collapse=False)
+    assert isinstance(result, graphviz.Digraph)
+    assert re.search(r"n\d+ \[label=\"conv0\\nConvolution", result.source)
+    assert b"<svg" in result.pipe("svg")
+    assert "<svg" in result._repr_svg_()
+
+
+def test_the_package_graphviz_is_named_when_missing(plan, monkeypatch):
+    monkeypatch.setitem(sys.modules, "graphviz", None)
+    with pytest.raises(RenderError, match="pip install 'graphviz<0.9'"):
+        diagram(plan)
