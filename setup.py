@@ -48,7 +48,11 @@ class BuildNative(build_ext):
     def run(self) -> None:
         folder = self.native_folder()
         folder.mkdir(parents=True, exist_ok=True)
-        load_builder().build(folder)
+        builder = load_builder()
+        try:
+            builder.build(folder)
+        except builder.BuildError as error:
+            raise SystemExit("error: memonger's native libraries cannot be built: %s" % error)
         missing = [name for name in LIBRARIES if not (folder / name).is_file()]
         if missing:
             raise SystemExit("error: plugins/build.py left no %s in %s"
@@ -103,7 +107,6 @@ setup(
     },
     entry_points={"console_scripts": ["memonger=memonger.cli:main"]},
     classifiers=[
-        "License :: OSI Approved :: Apache Software License",
         "Operating System :: POSIX :: Linux",
         "Programming Language :: Python :: 3",
         "Programming Language :: C++",

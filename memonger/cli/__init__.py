@@ -1,0 +1,87 @@
+"""The command line: ``memonger plan``, ``apply``, ``estimate``, ...
+
+Exit codes: 0 success, 1 error, 2 wrong usage, 3 the budget is impossible (or is exceeded, with
+``estimate --budget``), 4 verification failed, 130 interrupted. Results go to standard output,
+everything else to standard error.
+"""
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from typing import Optional, Sequence, Type
+
+from .. import __version__
+from .command import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, Command, Parser, UsageError
+from .failure import report_failure
+
+
+def commands() -> Sequence[Type[Command]]:
+    """All subcommands, in the order of the help."""
+    from .apply import Apply
+    from .doctor import Doctor
+    from .estimate import Estimate
+    from .explain import Explain
+    from .max_batch import MaxBatch
+    from .measure import Measure
+    from .plan import MakePlan
+    from .profile import Profile
+    from .report import Report
+    from .verify import Verify
+    return (MakePlan, Apply, Estimate, Verify, Measure, Explain, Report, MaxBatch, Profile, Doctor)
+
+
+def make_parser() -> Parser:
+    """The parser of the whole command line."""
+    parser = Parser(prog="memonger", description="Plans the training memory of MXNet networks.",
+                    epilog="memonger COMMAND --help tells more about a command.")
+    parser.add_argument("--version", action="version", version="memonger " + __version__)
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND")
+    for kind in commands():
+        subparser = subparsers.add_parser(
+            kind.name, help=kind.help(), description=kind.description(),
+            formatter_class=argparse.RawDescriptionHelpFormatter)
+        command = kind()
+        command.configure(subparser)
+        subparser.add_argument("--json", action="store_true", help="print the result as JSON")
+        subparser.add_argument("-v", "--verbose", action="count", default=0,
+                               help="log what is done to standard error (-vv: more)")
+        subparser.set_defaults(run=command.run, prog=subparser.prog)
+    return parser
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run the command line and return its exit code.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        The arguments without the program's name; by default those of the process.
+    """
+    parser = make_parser()
+    try:
+        args = parser.parse_args(argv)
+    except SystemExit as end:  # argparse has said why
+        return int(end.code or 0)
+    if args.command is None:
+        parser.print_help(sys.stderr)
+        return EXIT_USAGE
+    if args.verbose:
+        logging.basicConfig(level=logging.DEBUG if args.verbose > 1 else logging.INFO,
+                            format="%(name)s: %(message)s")
+    try:
+        code = args.run(args)
+        sys.stdout.flush()
+        return code
+    except UsageError as error:
+        sys.stderr.write("error: %s\n  see: %s --help\n" % (error, args.prog))
+        return EXIT_USAGE
+    except BrokenPipeError:  # the reader (head, less) has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_ERROR
+    except KeyboardInterrupt:
+        sys.stderr.write("\ninterrupted before there was a result\n")
+        return EXIT_INTERRUPTED
+    except Exception as error:
+        return report_failure(error, args)

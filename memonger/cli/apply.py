@@ -1,0 +1,49 @@
+"""``memonger apply``."""
+from __future__ import annotations
+
+import argparse
+
+from .. import api
+from ..errors import InputError
+from ..files import write_whole
+from .arguments import load_symbol
+from .command import EXIT_OK, Command, UsageError, answer
+
+
+class Apply(Command):
+    """Write the planned network of a plan file as a *-symbol.json file, or take a plan off one.
+
+    The planned file has the arguments, aux states and outputs of the original, so checkpoints
+    interchange. SYMBOL, where given, must be the network that the plan was made for.
+
+      memonger apply plan.json net-symbol.json -o planned-symbol.json
+      memonger apply --strip planned-symbol.json -o net-symbol.json
+    """
+
+    name = "apply"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("plan", metavar="PLAN", help="a plan file; with --strip a symbol file")
+        parser.add_argument("symbol", metavar="SYMBOL", nargs="?",
+                            help="the original network, to check that the plan is for it")
+        parser.add_argument("--strip", action="store_true",
+                            help="take memonger's marks off the symbol file PLAN")
+        parser.add_argument("-o", "--output", metavar="FILE", required=True)
+
+    def run(self, args: argparse.Namespace) -> int:
+        if args.strip:
+            if args.symbol:
+                raise UsageError("--strip takes one symbol file")
+            planned = api.strip(load_symbol(args.plan))
+        else:
+            plan = api.load_plan(args.plan)
+            if plan.symbol_json is None:
+                raise InputError("%s plans a graph that is not MXNet's; there is no symbol to "
+                                 "write" % args.plan)
+            if args.symbol:
+                planned = api.apply(plan, load_symbol(args.symbol))
+            else:
+                planned = plan.symbol
+        write_whole(args.output, planned.tojson())
+        answer(args, {"output": args.output}, "wrote %s" % args.output)
+        return EXIT_OK

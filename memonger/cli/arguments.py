@@ -1,0 +1,159 @@
+"""Arguments that several subcommands share, and how their words are read."""
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from typing import Any, Dict, Tuple, Union
+
+from ..errors import InputError, MemongerError, UnitError
+from ..units import parse_budget
+
+_DTYPES = ("float16", "float32", "float64", "uint8", "int8", "int32", "int64")
+
+
+def shape(text: str) -> Tuple[str, Tuple[int, ...]]:
+    """``data=32,3,224,224`` to a name and a shape; ``()`` or nothing after ``=`` is a scalar."""
+    name, separator, sizes = text.partition("=")
+    words = [word for word in re.split(r"[,x\s]+", sizes.strip("() ")) if word]
+    if not name or not separator or not all(word.isdigit() for word in words):
+        raise argparse.ArgumentTypeError(
+            "cannot read the shape %r; write it as data=32,3,224,224" % text)
+    return name, tuple(int(word) for word in words)
+
+
+def data_type(text: str) -> Tuple[str, str]:
+    """``data=float16`` to a name and a type."""
+    name, _, dtype = text.partition("=")
+    if not name or dtype not in _DTYPES:
+        raise argparse.ArgumentTypeError(
+            "cannot read the type %r; write it as data=float16 (one of %s)"
+            % (text, ", ".join(_DTYPES)))
+    return name, dtype
+
+
+def gradient_request(text: str) -> Union[str, Tuple[str, str]]:
+    """``write`` for all arguments, or ``conv0_weight=null`` for one."""
+    name, separator, request = text.rpartition("=")
+    if request not in ("write", "add", "null") or (separator and not name):
+        raise argparse.ArgumentTypeError(
+            "cannot read %r; write it as add, or as conv0_weight=null" % text)
+    return (name, request) if separator else request
+
+
+def budget(text: str) -> Union[str, float]:
+    """``4GB``, ``60%``, ``0.6`` (a share), or ``min``, ``auto``."""
+    if text in ("min", "auto"):
+        return text
+    if re.match(r"^\s*(0?\.\d+|1\.0*)\s*$", text):
+        return float(text)
+    try:
+        parse_budget(text, 0)
+    except UnitError as error:
+        raise argparse.ArgumentTypeError("%s, or as a share: 60%%" % error)
+    return text
+
+
+def share(text: str) -> float:
+    """``10%`` or ``0.1`` to 0.1."""
+    try:
+        value = float(text.rstrip("% ")) / (100 if text.rstrip().endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError("cannot read %r; write it as 10%% or 0.1" % text)
+    return value
+
+
+def positive(text: str) -> float:
+    """A number above zero."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError("must be a number above 0, not %r" % text)
+    return value
+
+
+def count(text: str) -> int:
+    """A whole number above zero."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError("must be a whole number above 0, not %r" % text)
+    return int(text)
+
+
+def add_shapes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--shape", type=shape, action="append", default=[],
+                        metavar="NAME=D,D,...", help="shape of an input; repeat for each")
+    parser.add_argument("--type", type=data_type, action="append", default=[], dest="types",
+                        metavar="NAME=DTYPE", help="type of an input, float32 if not given")
+    parser.add_argument("--grad-req", type=gradient_request, action="append", default=[],
+                        metavar="[NAME=]REQ",
+                        help="write, add or null, for all arguments or for one")
+
+
+def add_context(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--ctx", default="cpu", metavar="DEVICE",
+                        help="cpu, gpu or gpu(1); default %(default)s")
+
+
+def add_budget(parser: argparse.ArgumentParser, required: bool = False) -> None:
+    parser.add_argument("--budget", type=budget, required=required, metavar="SIZE",
+                        help="4GB (10^9), 4GiB (2^30), bytes, or 60%% of the unplanned total")
+
+
+def shape_arguments(args: argparse.Namespace) -> Dict[str, Any]:
+    """Keyword arguments ``shapes``, ``type_dict`` and ``grad_req`` of the calls of the API."""
+    requests = [r for r in args.grad_req if isinstance(r, tuple)]
+    everywhere = [r for r in args.grad_req if isinstance(r, str)]
+    whole: Union[str, Dict[str, str]] = everywhere[-1] if everywhere else "write"
+    if requests:
+        whole = dict(requests)
+    return {"shapes": dict(args.shape), "type_dict": dict(args.types) or None, "grad_req": whole}
+
+
+def context(text: str) -> Any:
+    """``gpu(1)`` to ``mx.gpu(1)``."""
+    found = re.match(r"^(cpu|gpu)(?:\(?(\d+)\)?)?$", text)
+    if not found:
+        raise InputError("cannot read the device %r; write it as cpu, gpu or gpu(1)" % text)
+    from ..mx.environment import mxnet
+    return getattr(mxnet(), found.group(1))(int(found.group(2) or 0))
+
+
+def read_text(path: str) -> str:
+    """Text of a file the user named."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError as error:
+        raise InputError("cannot read %s: %s" % (path, error.strerror)) from error
+    except UnicodeDecodeError as error:
+        raise InputError("cannot read %s: it is no text file" % path) from error
+
+
+def is_symbol(text: str) -> bool:
+    """Whether the text is what ``Symbol.save`` writes."""
+    if not text.lstrip().startswith("{"):
+        return False
+    try:
+        return {"nodes", "arg_nodes", "heads"} <= set(json.loads(text))
+    except ValueError:
+        return False
+
+
+def load_symbol(path: str) -> Any:
+    """The ``mx.sym.Symbol`` in a ``*-symbol.json`` file."""
+    text = read_text(path)
+    if not is_symbol(text):
+        raise InputError("%s is no MXNet symbol; save one with sym.save(%r)"
+                         % (path, "net-symbol.json"))
+    from ..mx import symbol_from_json
+    try:
+        return symbol_from_json(text)
+    except MemongerError:
+        raise
+    except Exception as error:
+        raise InputError("MXNet cannot load %s: %s"
+                         % (path, str(error).strip().splitlines()[0])) from error

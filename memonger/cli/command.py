@@ -1,0 +1,68 @@
+"""What all subcommands share: their form, how they are refused, and how they answer."""
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import sys
+from typing import Any, Callable, Mapping, NoReturn, Union
+
+EXIT_OK = 0
+EXIT_ERROR = 1
+EXIT_USAGE = 2
+EXIT_BUDGET = 3
+EXIT_VERIFICATION = 4
+EXIT_INTERRUPTED = 130
+
+
+class UsageError(Exception):
+    """The command line asks for something that makes no sense."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Refuses in the words of all other errors: what was wrong, then what to do next."""
+
+    def error(self, message: str) -> NoReturn:
+        sys.stderr.write("error: %s\n  see: %s --help\n" % (message, self.prog))
+        sys.exit(EXIT_USAGE)
+
+
+class Command:
+    """One subcommand; its help is the docstring of its class."""
+
+    name = ""
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the arguments."""
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do the work and return the exit code."""
+        raise NotImplementedError
+
+    @classmethod
+    def help(cls) -> str:
+        """The first sentence, for the list of commands."""
+        return cls.description().split("\n\n")[0].replace("\n", " ").rstrip(".")
+
+    @classmethod
+    def description(cls) -> str:
+        return inspect.cleandoc(cls.__doc__ or "")
+
+
+def answer(args: argparse.Namespace, record: Union[Mapping[str, Any], Callable[[], Any]],
+           text: Union[str, Callable[[], str]]) -> None:
+    """Print the result: ``record`` as JSON with ``--json``, else ``text``."""
+    if args.json:
+        data = record() if callable(record) else record
+        print(json.dumps(data, indent=2, sort_keys=True, default=_plain))
+    else:
+        print(text() if callable(text) else text)
+
+
+def _plain(value: Any) -> Any:
+    """JSON for numpy scalars, tuples of dataclasses and the like."""
+    if hasattr(value, "item"):
+        return value.item()
+    if hasattr(value, "__dataclass_fields__"):
+        return {name: getattr(value, name) for name in value.__dataclass_fields__}
+    return str(value)

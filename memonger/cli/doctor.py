@@ -1,0 +1,232 @@
+"""``memonger doctor``: the first thing to run, and to paste into a report, when something fails."""
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from typing import Callable, Iterator, List, Optional, Tuple
+
+from .. import __version__
+from .command import EXIT_ERROR, EXIT_OK, Command, answer
+
+OK, NOTE, WARNING, PROBLEM = "ok", "note", "warning", "problem"
+
+#: Environment variables that change what is planned or run, and how.
+_VARIABLES = (
+    ("MXNET_BACKWARD_DO_MIRROR", WARNING, "MXNet mirrors ops on its own; plans assume it is unset"),
+    ("MXNET_EXEC_ENABLE_INPLACE", WARNING, "changes in-place choices; plans assume it is unset"),
+    ("MXNET_EXEC_NUM_TEMP", NOTE, "number of workspaces; more of them take more memory"),
+    ("MXNET_USE_FUSION", NOTE, "fusion of point-wise ops on a GPU runs after the plan"),
+    ("MXNET_MKLDNN_ENABLED", NOTE, "1 (the default) allows differences up to 1e-5 on a CPU"),
+    ("MXNET_SUBGRAPH_BACKEND", NOTE, "training binds are the same with and without it"),
+    ("MXNET_ENGINE_TYPE", NOTE, "the engine that runs the ops"),
+    ("MXNET_GPU_MEM_POOL_TYPE", NOTE, "how device memory is rounded"),
+    ("MXNET_CUDNN_AUTOTUNE_DEFAULT", NOTE, "autotuning may take large workspaces"),
+)
+#: Machine code in the cu112 wheel: compute capability 5.0 to 8.6, which 8.9 runs too.
+_SERVED_CAPABILITIES = ((5, 0), (8, 9))
+_MXNET_NEEDED = ("pip install mxnet==1.9.1, or mxnet-cu112==1.9.1 for a GPU "
+                 "(one of them, not both)")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report."""
+
+    subject: str
+    value: str
+    state: str = OK
+    advice: str = ""
+
+
+class Doctor(Command):
+    """Show versions, the plugin, helpers, devices and settings, and what is wrong with them.
+
+    Works whatever is missing. The exit code is 1 when something that memonger cannot do without
+    is missing or unfit.
+    """
+
+    name = "doctor"
+
+    def run(self, args: argparse.Namespace) -> int:
+        findings = examine()
+        answer(args, {"findings": [asdict(f) for f in findings]}, lambda: describe(findings))
+        return EXIT_ERROR if any(f.state == PROBLEM for f in findings) else EXIT_OK
+
+
+def examine() -> List[Finding]:
+    """All findings, in the order of the report."""
+    checks: Tuple[Callable[[], Iterator[Finding]], ...] = (
+        _system, _distributions, _mxnet, _plugin, _libraries, _programs, _devices, _variables)
+    return [finding for check in checks for finding in check()]
+
+
+def describe(findings: List[Finding]) -> str:
+    """The report as text."""
+    width = max(len(f.subject) for f in findings)
+    lines = []
+    for finding in findings:
+        mark = "" if finding.state in (OK, NOTE) else finding.state + ": "
+        lines.append("%s  %s%s" % (finding.subject.ljust(width), mark, finding.value))
+        if finding.advice:
+            lines.append(" " * width + "  " + finding.advice)
+    problems = sum(f.state == PROBLEM for f in findings)
+    warnings = sum(f.state == WARNING for f in findings)
+    lines.append("all is well" if not problems + warnings else
+                 "problems: %d, warnings: %d" % (problems, warnings))
+    return "\n".join(lines)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _version_of(module: str) -> Optional[str]:
+    """Version of a library, or None when it is not installed or does not import."""
+    try:
+        found = importlib.import_module(module)
+    except Exception:  # a broken library may raise anything
+        return None
+    try:
+        return str(getattr(found, "__version__", None) or metadata.version(module))
+    except metadata.PackageNotFoundError:
+        return "of unknown version"
+
+
+def _output_of(*command: str) -> Optional[str]:
+    """First line that a program prints, or None when it does not run."""
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              universal_newlines=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return (done.stdout.strip().splitlines() or [""])[0] if done.returncode == 0 else None
+
+
+def _system() -> Iterator[Finding]:
+    yield Finding("memonger", __version__)
+    fit = (3, 8) <= sys.version_info[:2] <= (3, 11)
+    yield Finding("python", platform.python_version(), OK if fit else PROBLEM,
+                  "" if fit else "MXNet 1.9.1 runs on Python 3.8 to 3.11")
+    yield Finding("system", "%s, %s cores" % (platform.platform(), os.cpu_count()))
+
+
+def _distributions() -> Iterator[Finding]:
+    found = sorted({(str(d.metadata["Name"]).lower(), d.version) for d in metadata.distributions()
+                    if str(d.metadata["Name"]).lower().split("-")[0] == "mxnet"})
+    for name, version in found:
+        if version.startswith("1.9.1"):
+            yield Finding("distribution", "%s %s" % (name, version))
+        else:
+            yield Finding("distribution", "%s %s" % (name, version), PROBLEM,
+                          "memonger is made for 1.9.1, the last release")
+    if len(found) > 1:
+        yield Finding("distribution", "%d of MXNet, one laid over the other" % len(found), WARNING,
+                      "pip uninstall all of them, then install one")
+
+
+def _mxnet() -> Iterator[Finding]:
+    numpy = _version_of("numpy")
+    if numpy is not None and tuple(int(n) for n in numpy.split(".")[:2]) >= (1, 24):
+        yield Finding("numpy", numpy, PROBLEM, "MXNet 1.9.1 needs numpy below 1.24: "
+                                               "pip install 'numpy<1.24'")
+    else:
+        yield Finding("numpy", numpy or "missing", OK if numpy else PROBLEM,
+                      "" if numpy else "pip install 'numpy<1.24'")
+    try:
+        mxnet = importlib.import_module("mxnet")
+    except ImportError as error:
+        yield Finding("mxnet", _first_line(error), PROBLEM, _MXNET_NEEDED)
+    except Exception as error:  # OSError: a CUDA library is missing; AttributeError: numpy
+        yield Finding("mxnet", "does not import: " + _first_line(error), PROBLEM)
+    else:
+        folder = os.path.dirname(str(mxnet.__file__))
+        yield Finding("mxnet", "%s in %s" % (mxnet.__version__, folder))
+
+
+def _plugin() -> Iterator[Finding]:
+    for subject, load in (("core library", "core"), ("plugin", "load")):
+        try:
+            getattr(importlib.import_module("memonger.native"), load)()
+        except Exception as error:  # PluginError with the reason, or MXNet's own
+            yield Finding(subject, _first_line(error), WARNING,
+                          "without it memonger plans for stock mirroring only"
+                          if subject == "plugin" else "")
+        else:
+            yield Finding(subject, "loaded")
+
+
+def _libraries() -> Iterator[Finding]:
+    highspy = _version_of("highspy")
+    yield Finding("highspy", highspy or "missing",
+                  OK if highspy else WARNING,
+                  "" if highspy else "pip install 'highspy>=1.10,<1.15', "
+                                                 "or do without method='milp' and bounds")
+    for name, use in (("matplotlib", "pictures of the timeline: pip install matplotlib"),
+                      ("graphviz", "plan.to_graphviz(): pip install graphviz"),
+                      ("pygraphviz", "")):
+        version = _version_of(name)
+        yield Finding(name, version or "missing",
+                      OK if version or not use else NOTE,
+                      "" if version else use)
+
+
+def _programs() -> Iterator[Finding]:
+    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
+    version = _output_of(compiler, "--version") if compiler else None
+    yield Finding("compiler", version or "missing", OK if version else NOTE,
+                  "" if version else "only needed to build memonger: apt install g++")
+    dot = _output_of("dot", "-V")
+    yield Finding("dot", dot or "missing", OK if dot else NOTE,
+                  "" if dot else "diagrams are drawn by pygraphviz or by memonger itself; "
+                                 "apt install graphviz")
+
+
+def _devices() -> Iterator[Finding]:
+    listing = None
+    if shutil.which("nvidia-smi"):
+        try:
+            listing = subprocess.run(
+                ["nvidia-smi", "--query-gpu=name,compute_cap,memory.total",
+                 "--format=csv,noheader"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                universal_newlines=True, timeout=20).stdout.strip()
+        except (OSError, subprocess.TimeoutExpired):
+            listing = None
+    if not listing:
+        yield Finding("gpu", "none")
+        return
+    for row in listing.splitlines():
+        yield gpu_finding(row)
+
+
+def gpu_finding(row: str) -> Finding:
+    """Judge one line of ``nvidia-smi``: name, compute capability, memory."""
+    words = [word.strip() for word in row.split(",")]
+    try:
+        capability = tuple(int(n) for n in words[1].split("."))
+    except (IndexError, ValueError):
+        return Finding("gpu", row)
+    lowest, highest = _SERVED_CAPABILITIES
+    served = lowest <= capability <= highest
+    return Finding("gpu", ", ".join(words), OK if served else WARNING,
+                   "" if served else "mxnet-cu112 1.9.1 has code for compute capability 5.0 to "
+                                     "8.9 only; MXNet's own kernels do not run on this device")
+
+
+def _variables() -> Iterator[Finding]:
+    known = {name for name, _, _ in _VARIABLES}
+    for name, state, meaning in _VARIABLES:
+        value = os.environ.get(name)
+        if value is not None:
+            harmless = state == WARNING and value in ("0", "") \
+                and name == "MXNET_BACKWARD_DO_MIRROR"
+            yield Finding(name, value, NOTE if harmless else state, meaning)
+    for name in sorted(set(os.environ) - known):
+        if name.startswith(("NNVM_", "MEMONGER_")):
+            yield Finding(name, os.environ[name], NOTE)

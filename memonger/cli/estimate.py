@@ -1,0 +1,44 @@
+"""``memonger estimate``."""
+from __future__ import annotations
+
+import argparse
+from typing import Any, Dict
+
+from .. import api
+from ..report.text import estimate_table
+from ..units import parse_budget
+from .arguments import add_budget, add_shapes, load_symbol, shape_arguments
+from .command import EXIT_BUDGET, EXIT_OK, Command, answer
+
+
+class Estimate(Command):
+    """Tell how many bytes a training step takes, by category, without allocating them.
+
+    With --budget the exit code is 3 when the network does not fit it.
+    """
+
+    name = "estimate"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("network", metavar="NETWORK", help="a *-symbol.json file")
+        add_shapes(parser)
+        add_budget(parser)
+        parser.add_argument("--optimizer", metavar="NAME",
+                            help="count the state of this optimizer too: sgd, adam, ...")
+
+    def run(self, args: argparse.Namespace) -> int:
+        symbol = load_symbol(args.network)
+        estimate = api.estimate(symbol, optimizer=args.optimizer, **shape_arguments(args))
+        total = estimate.total_bytes
+        record: Dict[str, Any] = {
+            "bytes": dict(estimate.by_category), "total_bytes": total,
+            "pool_bytes": estimate.pool_bytes, "peak_live_bytes": estimate.peak_live_bytes}
+        code = EXIT_OK
+        if args.budget is not None:
+            budget_bytes = parse_budget(args.budget, total)
+            fits = total <= budget_bytes
+            record.update(budget_bytes=budget_bytes, fits=fits)
+            code = EXIT_OK if fits else EXIT_BUDGET
+        answer(args, record,
+               lambda: estimate_table(estimate.by_category, record.get("budget_bytes")))
+        return code

@@ -1,0 +1,60 @@
+"""Errors in the words of the command line, and their exit codes."""
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from typing import Any, Dict, List
+
+from ..errors import InfeasibleBudget, MemongerError, VerificationError
+from ..units import format_bytes
+from .command import EXIT_BUDGET, EXIT_ERROR, EXIT_VERIFICATION, answer
+
+#: As many of the tensors that pin the smallest plan are printed.
+_PINNED_SHOWN = 6
+
+
+def report_failure(error: Exception, args: argparse.Namespace) -> int:
+    """Write what happened to standard error and return the exit code.
+
+    Raises
+    ------
+    Exception
+        ``error`` itself when it is none of ours: then it is a defect, and the traceback is what
+        its report needs.
+    """
+    if isinstance(error, OSError) and not isinstance(error, MemongerError):
+        where = ": %s" % error.filename if error.filename else ""
+        sys.stderr.write("error: %s%s\n" % (error.strerror or error, where))
+        return EXIT_ERROR
+    if not isinstance(error, MemongerError):
+        raise error
+    logging.getLogger("memonger").info("the error in full", exc_info=error)
+    sys.stderr.write("\n".join(["error: %s" % error] + _details(error)) + "\n")
+    if isinstance(error, InfeasibleBudget):
+        if args.json:
+            answer(args, infeasible_record(error), "")
+        return EXIT_BUDGET
+    return EXIT_VERIFICATION if isinstance(error, VerificationError) else EXIT_ERROR
+
+
+def _details(error: Exception) -> List[str]:
+    if not isinstance(error, InfeasibleBudget):
+        return []
+    lines = []
+    if error.pinned:
+        shown = ", ".join("%s %s" % (name, format_bytes(size))
+                          for name, size in error.pinned[:_PINNED_SHOWN])
+        rest = len(error.pinned) - _PINNED_SHOWN
+        lines.append("  pinned at the peak: %s%s"
+                     % (shown, " and %d more" % rest if rest > 0 else ""))
+    lines.append("  try: --budget %d · a smaller batch (memonger max-batch tells which fits)"
+                 % error.minimum_bytes)
+    return lines
+
+
+def infeasible_record(error: InfeasibleBudget) -> Dict[str, Any]:
+    """What ``--json`` prints about an impossible budget."""
+    return {"status": "infeasible", "budget_bytes": error.budget_bytes,
+            "minimum_total_bytes": error.minimum_bytes,
+            "pinned": [{"name": name, "bytes": size} for name, size in error.pinned]}

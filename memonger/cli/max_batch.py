@@ -1,0 +1,36 @@
+"""``memonger max-batch``."""
+from __future__ import annotations
+
+import argparse
+
+from .. import api
+from .arguments import add_budget, add_context, add_shapes, context, load_symbol, shape_arguments
+from .command import EXIT_OK, Command, answer
+from .progress import ProgressLine
+
+
+class MaxBatch(Command):
+    """Find the largest batch that fits a budget, without a plan and with one.
+
+    The first dimension of each --shape is the batch; its value does not matter.
+
+      memonger max-batch net-symbol.json --shape data=1,3,224,224 --budget 8GB
+    """
+
+    name = "max-batch"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("network", metavar="NETWORK", help="a *-symbol.json file")
+        add_shapes(parser)
+        add_context(parser)
+        add_budget(parser, required=True)
+
+    def run(self, args: argparse.Namespace) -> int:
+        symbol = load_symbol(args.network)
+        with ProgressLine() as line:
+            found = api.max_batch(symbol, budget=args.budget, ctx=context(args.ctx),
+                                       progress=line.callback, **shape_arguments(args))
+        record = dict(found) if isinstance(found, dict) else dict(vars(found))
+        answer(args, record, lambda: "largest batch within %s: %d without a plan, %d with one"
+               % (args.budget, record["unplanned"], record["planned"]))
+        return EXIT_OK

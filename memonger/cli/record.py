@@ -1,0 +1,41 @@
+"""Plans as the flat records that ``--json`` prints."""
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Dict
+
+from ..plan import Plan
+
+
+def plan_record(plan: Plan) -> Dict[str, Any]:
+    """What is worth knowing about a plan, in bytes, seconds and shares.
+
+    The plan itself, with its decisions in full, is what ``-o`` writes.
+    """
+    decisions = plan.decisions
+    again = plan.schedule.recomputed()
+    return {
+        "status": plan.status.value, "advice": plan.status.advice, "method": plan.method,
+        "world": plan.world, "storage": plan.storage, "costs": plan.costs,
+        "pool_bytes": plan.pool_bytes, "baseline_pool_bytes": plan.baseline_pool_bytes,
+        "total_bytes": plan.total_bytes, "baseline_total_bytes": plan.baseline_total_bytes,
+        "fixed_bytes": dict(plan.fixed_bytes), "budget_bytes": plan.budget_bytes,
+        "minimum_total_bytes": plan.minimum_total_bytes,
+        "overhead": plan.overhead, "bound": plan.bound, "step_s": plan.graph.time_s,
+        "recomputed_s": sum(plan.graph.ops[op].time_s for op in again),
+        "ops": len(decisions), "decisions": dict(Counter(decisions.values())),
+        "notes": list(plan.notes), "seconds": round(plan.planning_s, 3),
+        "measured": plan.measured,
+    }
+
+
+def foreign_record(plan: Plan) -> Dict[str, Any]:
+    """A plan of a graph that is not MXNet's, in the graph's own units."""
+    base = plan.graph.time_s
+    return {
+        "status": plan.status.value, "method": plan.method,
+        "peak": plan.pool_bytes, "baseline_peak": plan.baseline_pool_bytes,
+        "budget": plan.budget_bytes, "cost": plan.schedule.time_s(plan.graph),
+        "baseline_cost": base, "bound": base * (1.0 + plan.bound), "overhead": plan.overhead,
+        "recomputed": len(plan.schedule.recomputed()), "seconds": round(plan.planning_s, 3),
+    }

@@ -1,0 +1,58 @@
+"""``memonger verify``."""
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Dict
+
+from .. import api
+from .arguments import add_context, add_shapes, context, count, load_symbol
+from .command import EXIT_OK, EXIT_VERIFICATION, Command, UsageError, answer
+from .network import load_network
+
+if TYPE_CHECKING:
+    from ..mx.verify import Verification
+
+
+class Verify(Command):
+    """Train a planned network and the original side by side and compare every number.
+
+    Outputs, all gradients and all aux states are compared after a few steps, bit for bit. The
+    exit code is 4 when they differ by more than the plan allows.
+
+      memonger verify plan.json
+      memonger verify planned-symbol.json net-symbol.json --shape data=32,3,224,224
+    """
+
+    name = "verify"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("planned", metavar="PLAN",
+                            help="a plan file, or a planned *-symbol.json file")
+        parser.add_argument("original", metavar="ORIGINAL", nargs="?",
+                            help="the original *-symbol.json file; a plan file brings its own")
+        add_shapes(parser)
+        add_context(parser)
+        parser.add_argument("--steps", type=count, default=2, help="default %(default)s")
+
+    def run(self, args: argparse.Namespace) -> int:
+        network = load_network(args, args.planned)
+        planned, original = network.planned, network.original
+        if network.plan is None:
+            planned, original = network.original, None
+            original = load_symbol(args.original) if args.original else api.strip(planned)
+        elif args.original:
+            raise UsageError("a plan file brings its own original; give one of the two")
+        result = api.verify(planned, original, steps=args.steps, ctx=context(args.ctx),
+                                 **network.arguments)
+        answer(args, lambda: verification_record(result), lambda: str(result))
+        if not args.json:
+            result.check()
+        return EXIT_OK if result.ok else EXIT_VERIFICATION
+
+
+def verification_record(result: Verification) -> Dict[str, Any]:
+    """The verdict, and the tensors that are not bit for bit the same."""
+    return {"ok": result.ok, "identical": result.identical, "steps": result.steps,
+            "tolerance": result.tolerance, "tensors": len(result.differences),
+            "different": [asdict(d) for d in result.differences if not d.identical]}

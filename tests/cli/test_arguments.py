@@ -1,0 +1,82 @@
+"""Words on the command line become values, or are refused with the right way to write them."""
+from __future__ import annotations
+
+import argparse
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memonger.cli import arguments
+
+
+@pytest.mark.parametrize("text, expected", [
+    ("data=32,3,224,224", ("data", (32, 3, 224, 224))),
+    ("data=32x3x224x224", ("data", (32, 3, 224, 224))),
+    ("data=(32, 10)", ("data", (32, 10))),
+    ("softmax_label=32", ("softmax_label", (32,))),
+    ("scalar=()", ("scalar", ())),
+])
+def test_shapes(text, expected):
+    assert arguments.shape(text) == expected
+
+
+@pytest.mark.parametrize("text", ["data", "=3", "data=a,b", "data=3,-1", "data=1.5"])
+def test_shapes_that_are_refused(text):
+    with pytest.raises(argparse.ArgumentTypeError, match="write it as data=32,3,224,224"):
+        arguments.shape(text)
+
+
+@given(st.lists(st.integers(0, 10**6), min_size=1, max_size=6))
+def test_every_shape_is_read_back(sizes):
+    text = "x=" + ",".join(map(str, sizes))
+    assert arguments.shape(text) == ("x", tuple(sizes))
+
+
+@pytest.mark.parametrize("text, expected", [
+    ("4GB", "4GB"), ("60%", "60%"), ("0.6", 0.6), (".5", 0.5), ("1.0", 1.0), ("12345", "12345")])
+def test_budgets(text, expected):
+    assert arguments.budget(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "4XB", "lots", "-3", "4GBB"])
+def test_budgets_that_are_refused(text):
+    with pytest.raises(argparse.ArgumentTypeError, match="as a share: 60%"):
+        arguments.budget(text)
+
+
+@pytest.mark.parametrize("text, expected", [("10%", 0.1), ("0.1", 0.1), ("150%", 1.5), ("0", 0.0)])
+def test_shares(text, expected):
+    assert arguments.share(text) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("text", ["", "ten", "-1", "nan", "inf"])
+def test_shares_that_are_refused(text):
+    with pytest.raises(argparse.ArgumentTypeError):
+        arguments.share(text)
+
+
+def test_types_and_gradient_requests():
+    assert arguments.data_type("data=float16") == ("data", "float16")
+    assert arguments.gradient_request("add") == "add"
+    assert arguments.gradient_request("fc_weight=null") == ("fc_weight", "null")
+    for bad in ("data=float", "float16", "=float32"):
+        with pytest.raises(argparse.ArgumentTypeError):
+            arguments.data_type(bad)
+    for bad in ("wirte", "=null", "fc=maybe"):
+        with pytest.raises(argparse.ArgumentTypeError):
+            arguments.gradient_request(bad)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "many", ""])
+def test_counts_that_are_refused(text):
+    with pytest.raises(argparse.ArgumentTypeError, match="whole number above 0"):
+        arguments.count(text)
+
+
+def test_kinds_of_files_are_told_apart(tmp_path):
+    symbol = '{"nodes": [], "arg_nodes": [], "heads": []}'
+    assert arguments.is_symbol(symbol)
+    assert not arguments.is_symbol('{"nodes": [], "links": []}')
+    assert not arguments.is_symbol("3 2\n1 1 1")
+    assert not arguments.is_symbol("{damaged")

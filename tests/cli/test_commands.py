@@ -1,0 +1,191 @@
+"""Each command asks the API for the right thing, answers in the right place, ends in its code.
+
+The API is replaced by recorders here; the real thing runs in test_end_to_end.py.
+"""
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import memonger
+from memonger import api, errors
+from memonger.cli import main
+from memonger.graph import Graph, Op, Tensor
+from memonger.plan import Plan, Status
+from memonger.schedule import expand
+
+mx = pytest.importorskip("mxnet")
+
+
+@pytest.fixture
+def symbol_file(tmp_path):
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=4, name="fc")
+    path = tmp_path / "net-symbol.json"
+    net.save(str(path))
+    return str(path)
+
+
+def small_plan() -> Plan:
+    """relu runs again for its gradient."""
+    graph = Graph(
+        tensors=(Tensor("data", 8, -1, "input", pooled=False), Tensor("relu", 2**20, 0),
+                 Tensor("loss", 4, 1, "output"), Tensor("grad", 2**20, 2)),
+        ops=(Op("relu", "relu", (0,), (1,), time_s=1e-3),
+             Op("loss", "sum", (1,), (2,), time_s=1e-3),
+             Op("relu_backward", "relu", (1, 2), (3,), is_backward=True, forward_op=0,
+                time_s=2e-3)), outputs=(2,), name="small")
+    return Plan(graph=graph, schedule=expand(graph, {0: {}}), status=Status.OPTIMAL,
+                method="auto", pool_bytes=2**20, baseline_pool_bytes=2**21,
+                fixed_bytes={"parameters": 100}, bound=0.25)
+
+
+class Recorder:
+    """Stands for a call of the API: keeps the arguments, gives a result or raises it."""
+
+    def __init__(self, result):
+        self.result, self.calls = result, []
+
+    def __call__(self, *args, **kwargs):
+        self.calls.append((args, kwargs))
+        if isinstance(self.result, BaseException):
+            raise self.result
+        return self.result
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    def replace(name, result):
+        recorder = Recorder(result)
+        monkeypatch.setattr(api, name, recorder, raising=False)
+        return recorder
+    return replace
+
+
+def test_plan_passes_on_everything_that_was_said(symbol_file, fake, capsys):
+    call = fake("plan", small_plan())
+    code = main(["plan", symbol_file, "--shape", "data=2,3", "--type", "data=float16",
+                 "--grad-req", "fc_bias=null", "--budget", "60%", "--method", "milp",
+                 "--variants", "none", "--keep", "fc*", "--recompute", "a", "--recompute", "b",
+                 "--costs", "v100", "--time-limit", "3", "--json"])
+    out, err = capsys.readouterr()
+    assert (code, err) == (0, "")
+    (symbol,), options = call.calls[0]
+    assert symbol.list_arguments() == ["data", "fc_weight", "fc_bias"]
+    assert options == {
+        "shapes": {"data": (2, 3)}, "type_dict": {"data": "float16"},
+        "grad_req": {"fc_bias": "null"}, "budget": "60%", "method": "milp", "variants": "none",
+        "keep": ["fc*"], "recompute": ["a", "b"], "costs": "v100", "time_limit": 3.0,
+        "ctx": mx.cpu(0), "progress": None}
+    record = json.loads(out)
+    assert record["status"] == "optimal" and record["pool_bytes"] == 2**20
+    assert record["overhead"] == pytest.approx(0.25)
+    assert record["recomputed_s"] == pytest.approx(1e-3)
+    assert record["decisions"] == {"keep": 1, "recompute": 1}
+
+
+def test_an_overhead_instead_of_a_budget(symbol_file, fake, capsys):
+    call = fake("plan", small_plan())
+    assert main(["plan", symbol_file, "--overhead", "10%", "--json"]) == 0
+    assert call.calls[0][1]["overhead"] == pytest.approx(0.1)
+    assert call.calls[0][1]["budget"] is None
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["plan", "F", "--budget", "1GB", "--overhead", "1%"], "exclude each other"),
+    (["plan", "F", "--budget", "4XB"], "cannot read the size '4XB'"),
+    (["plan", "F", "--sweep", "-o", "x.json"], "takes no --budget"),
+    (["plan", "F", "--variants", "some"], "invalid choice"),
+    (["plan"], "NETWORK"),
+    (["paln"], "invalid choice"),
+    (["max-batch", "F", "--shape", "data=1,3"], "--budget"),
+    (["report", "F"], "nothing to draw"),
+    (["apply", "F", "G", "--strip", "-o", "H"], "takes one symbol file"),
+    (["measure", "F", "-o", "x.json"], "needs a plan file"),
+    (["verify", "F", "--steps", "0"], "whole number above 0"),
+])
+def test_wrong_usage_is_code_2_with_a_next_step(symbol_file, capsys, arguments, words):
+    code = main([symbol_file if word == "F" else word for word in arguments])
+    out, err = capsys.readouterr()
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ") and words in err and "--help" in err
+
+
+def test_no_command_is_wrong_usage_and_shows_the_commands(capsys):
+    assert main([]) == 2
+    assert "max-batch" in capsys.readouterr().err
+
+
+def test_an_impossible_budget_is_code_3_with_what_pins_it(symbol_file, fake, capsys, golden):
+    pinned = [("fc1_weight grad", 392 * 2**20), ("pool1", 196 * 2**20)]
+    fake("plan", errors.InfeasibleBudget(
+        "budget 1.5GB is below the smallest this network can reach, 1.92 GiB",
+        1_500_000_000, 2_060_000_000, pinned))
+    assert main(["plan", symbol_file, "--budget", "1.5GB"]) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    golden("budget_impossible.txt", err)
+    assert main(["plan", symbol_file, "--budget", "1.5GB", "--json"]) == 3
+    record = json.loads(capsys.readouterr().out)
+    assert record["minimum_total_bytes"] == 2_060_000_000
+    assert record["pinned"][1] == {"name": "pool1", "bytes": 196 * 2**20}
+
+
+@pytest.mark.parametrize("error, code", [
+    (errors.ShapeError("the shape of data is missing", ["data"]), 1),
+    (errors.SolverUnavailable("pip install highspy"), 1),
+    (errors.VerificationError("fc_weight differs", "fc_weight", 1.0, 1.0), 4),
+    (KeyboardInterrupt(), 130),
+])
+def test_errors_have_their_codes_and_go_to_standard_error(symbol_file, fake, capsys, error, code):
+    fake("plan", error)
+    assert main(["plan", symbol_file]) == code
+    out, err = capsys.readouterr()
+    assert out == "" and (str(error) in err)
+
+
+def test_a_defect_keeps_its_traceback(symbol_file, fake):
+    fake("plan", ZeroDivisionError("a defect"))
+    with pytest.raises(ZeroDivisionError):
+        main(["plan", symbol_file])
+
+
+@pytest.mark.parametrize("content, words", [
+    (None, "No such file"),
+    (b"\xff\xfe\x00", "no text file"),
+    (b'{"nodes": [{"op": "NoSuchOp", "name": "a", "inputs": []}], "arg_nodes": [], '
+     b'"heads": [[0, 0, 0]]}', "cannot load"),
+])
+def test_files_that_cannot_be_used(tmp_path, capsys, content, words):
+    path = tmp_path / "x.json"
+    if content is not None:
+        path.write_bytes(content)
+    assert main(["plan", str(path), "--shape", "data=1"]) == 1
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("error: ") and words in err and "Traceback" not in err
+
+
+def test_a_file_that_is_no_symbol_is_refused_where_only_symbols_will_do(tmp_path, capsys):
+    path = tmp_path / "graph.json"
+    path.write_text('{"nodes": [], "links": []}', encoding="utf-8")
+    assert main(["estimate", str(path)]) == 1
+    assert "is no MXNet symbol; save one with sym.save" in capsys.readouterr().err
+
+
+def test_explain_suggests_the_name_that_was_meant(tmp_path, fake, capsys):
+    fake("load_plan", small_plan())
+    assert main(["explain", "plan.json", "rellu"]) == 1
+    assert "did you mean relu?" in capsys.readouterr().err
+
+
+def test_every_command_has_help(capsys):
+    from memonger.cli import commands
+    for kind in commands():
+        assert main([kind.name, "--help"]) == 0
+        text = capsys.readouterr().out
+        assert kind.description().splitlines()[0] in text and "--json" in text
+
+
+def test_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == "memonger %s\n" % memonger.__version__

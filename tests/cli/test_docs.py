@@ -1,0 +1,116 @@
+"""What README.md says is what happens: its examples run, its outputs are real.
+
+Python blocks and console blocks run one after the other in one empty folder. In a console block
+the lines after ``$ command`` are what the command prints; ``pytest --overwrite`` writes them anew.
+Durations differ from run to run and are not compared.
+"""
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import List, NamedTuple, Tuple
+
+import pytest
+
+import memonger
+from memonger.cli import commands
+
+ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_DURATION = re.compile(r"\d+(\.\d+)? (s|ms|µs)\b")
+
+
+class Block(NamedTuple):
+    language: str
+    text: str
+    span: Tuple[int, int]
+
+
+def blocks(text: str) -> List[Block]:
+    return [Block(m.group(1), m.group(2), m.span(2)) for m in BLOCK.finditer(text)]
+
+
+def environment() -> dict:
+    """The same memonger as this process, whatever the current folder."""
+    root = str(Path(memonger.__file__).parent.parent)
+    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
+    return {**os.environ, "PYTHONPATH": path, "COLUMNS": "80", "PYTHONIOENCODING": "utf-8"}
+
+
+def run(arguments: List[str], folder: Path) -> str:
+    """What the program prints to standard output, or its errors when it fails."""
+    done = subprocess.run(arguments, cwd=str(folder), env=environment(), stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300)
+    error = done.stderr.decode("utf-8")
+    if done.returncode:
+        error = error[error.find("error: "):]
+        return done.stdout.decode("utf-8") + error + "exit code %d\n" % done.returncode
+    return done.stdout.decode("utf-8")
+
+
+def replay(console: str, folder: Path) -> str:
+    """The console block with what its commands print now."""
+    lines = []
+    for line in console.splitlines():
+        if line.startswith("$ "):
+            words = shlex.split(line[2:])
+            assert words[0] == "memonger", "a console block runs memonger only: %r" % line
+            output = run([sys.executable, "-m", "memonger"] + words[1:], folder)
+            lines += [line + "\n", output]
+    return "".join(lines)
+
+
+def without_durations(text: str) -> str:
+    return re.sub(r" +", " ", _DURATION.sub("TIME", text))
+
+
+def test_the_examples_of_the_readme_run_and_print_what_it_says(tmp_path, request):
+    text = README.read_text(encoding="utf-8")
+    replacements = []
+    for block in blocks(text):
+        if block.language == "python":
+            output = run([sys.executable, "-c", block.text], tmp_path)
+            assert "exit code" not in output, output
+        elif block.language == "console":
+            now = replay(block.text, tmp_path)
+            replacements.append((block.span, now))
+            if not request.config.getoption("--overwrite"):
+                assert without_durations(now) == without_durations(block.text)
+    if request.config.getoption("--overwrite"):
+        for (start, end), now in reversed(replacements):
+            text = text[:start] + now + text[end:]
+        README.write_text(text, encoding="utf-8")
+
+
+def test_every_command_is_in_the_readme():
+    text = README.read_text(encoding="utf-8")
+    for kind in commands():
+        assert "memonger " + kind.name in text, "README.md does not show memonger " + kind.name
+
+
+def test_the_commands_of_set_up_exist():
+    text = README.read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"\bmake ([a-z]+)\b", text))
+    assert {"demo", "test"} <= targets
+    for target in targets:
+        assert re.search(r"^%s:" % target, makefile, re.MULTILINE), target
+
+
+def test_files_that_the_readme_names_exist():
+    text = README.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#]+)\)", text):
+        if "://" not in target:
+            assert (ROOT / target).exists(), target
+
+
+@pytest.mark.parametrize("text, expected", [
+    ("planned in 6.1 s", "planned in TIME"), ("214 ms  (+3 %)", "TIME (+3 %)"),
+    ("3 steps", "3 steps")])
+def test_durations_are_not_compared(text, expected):
+    assert without_durations(text) == expected

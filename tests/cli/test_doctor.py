@@ -1,0 +1,94 @@
+"""``memonger doctor`` tells what is there, and works when it is not."""
+from __future__ import annotations
+
+import importlib
+import json
+
+import pytest
+
+from memonger.cli import doctor, main
+from memonger.cli.doctor import Finding
+
+
+def find(findings, subject):
+    return [f for f in findings if f.subject == subject]
+
+
+def test_doctor_answers_in_text_and_json(capsys):
+    code = main(["doctor"])
+    text = capsys.readouterr().out
+    assert text.startswith("memonger ") and "python" in text
+    assert main(["doctor", "--json"]) == code
+    subjects = [f["subject"] for f in json.loads(capsys.readouterr().out)["findings"]]
+    assert {"memonger", "python", "numpy", "mxnet", "plugin", "highspy", "dot", "gpu"} <= \
+        set(subjects)
+
+
+@pytest.mark.parametrize("error, value, advice", [
+    (ModuleNotFoundError("No module named 'mxnet'"), "No module named 'mxnet'",
+     "mxnet==1.9.1"),
+    (OSError("libcudnn.so.8: cannot open shared object file"),
+     "does not import: libcudnn.so.8: cannot open shared object file", ""),
+])
+def test_a_missing_mxnet_is_a_problem_not_a_crash(monkeypatch, error, value, advice):
+    real = importlib.import_module
+
+    def import_module(name, package=None):
+        if name == "mxnet":
+            raise error
+        return real(name, package)
+    monkeypatch.setattr(importlib, "import_module", import_module)
+    finding = find(doctor.examine(), "mxnet")[0]
+    assert (finding.state, finding.value) == ("problem", value)
+    assert advice in finding.advice
+    assert main(["doctor"]) == 1
+
+
+def test_two_distributions_of_mxnet_are_a_warning(monkeypatch):
+    class Distribution:
+        def __init__(self, name):
+            self.metadata, self.version = {"Name": name}, "1.9.1"
+    monkeypatch.setattr(doctor.metadata, "distributions", lambda: [
+        Distribution("mxnet"), Distribution("mxnet-cu112"), Distribution("mxnetwork")])
+    findings = list(doctor._distributions())
+    assert [f.value for f in findings[:2]] == ["mxnet 1.9.1", "mxnet-cu112 1.9.1"]
+    assert len(findings) == 3 and findings[2].state == "warning"
+    assert "then install one" in findings[2].advice
+
+
+def test_another_release_of_mxnet_is_a_problem(monkeypatch):
+    class Distribution:
+        metadata, version = {"Name": "mxnet"}, "1.7.0"
+    monkeypatch.setattr(doctor.metadata, "distributions", lambda: [Distribution()])
+    assert [f.state for f in doctor._distributions()] == ["problem"]
+
+
+@pytest.mark.parametrize("row, state", [
+    ("NVIDIA GeForce RTX 3090, 8.6, 24576 MiB", "ok"),
+    ("NVIDIA L40, 8.9, 46068 MiB", "ok"),
+    ("NVIDIA H100 80GB HBM3, 9.0, 81559 MiB", "warning"),
+    ("Tesla K80, 3.7, 11441 MiB", "warning"),
+    ("a device of unknown capability", "ok"),
+])
+def test_which_gpus_are_served(row, state):
+    assert doctor.gpu_finding(row).state == state
+
+
+def test_settings_that_matter_are_shown(monkeypatch):
+    monkeypatch.setenv("MXNET_BACKWARD_DO_MIRROR", "1")
+    monkeypatch.setenv("NNVM_AUTO_SEARCH_MATCH_RANGE", "1")
+    monkeypatch.setenv("MXNET_USE_FUSION", "0")
+    found = {f.subject: f for f in doctor._variables()}
+    assert found["MXNET_BACKWARD_DO_MIRROR"].state == "warning"
+    assert found["MXNET_USE_FUSION"].state == found["NNVM_AUTO_SEARCH_MATCH_RANGE"].state == "note"
+    monkeypatch.setenv("MXNET_BACKWARD_DO_MIRROR", "0")
+    found = {f.subject: f for f in doctor._variables()}
+    assert found["MXNET_BACKWARD_DO_MIRROR"].state == "note"
+
+
+def test_the_text_of_the_report(golden):
+    golden("doctor.txt", doctor.describe([
+        Finding("memonger", "0.1.0"), Finding("python", "3.11.7"),
+        Finding("numpy", "1.26.0", "problem", "MXNet 1.9.1 needs numpy below 1.24"),
+        Finding("MXNET_BACKWARD_DO_MIRROR", "1", "warning", "plans assume it is unset"),
+        Finding("pygraphviz", "missing", "note")]) + "\n")
