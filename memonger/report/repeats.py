@@ -19,6 +19,8 @@ from ..graph import Graph
 
 MIN_PERIOD = 4
 MAX_PERIOD = 300
+#: A repeat that hides fewer ops than this is not worth a frame.
+MIN_HIDDEN = 8
 #: Longer blocks are only taken three times or more.
 LONG = 24
 
@@ -118,15 +120,21 @@ class _Blocks:
         best, best_key = None, (0, 0, 0)
         for start in range(first, min(first + period, len(self.kinds) - 2 * period + 1)):
             count = self.count(start, period)
-            if count < 2 or (count < 3 and period > LONG):
+            if (count - 1) * period < MIN_HIDDEN or (count < 3 and period > LONG):
                 continue
-            key = (count, self.alike(start, period, count),
-                   len(os.path.commonprefix(self.names[start:start + period])))
+            shared = self.shared(start, period)
+            if count == 2 and self.shared(start + period, period) < shared:
+                continue  # the second block reaches into another part of the network
+            key = (count, self.alike(start, period, count), shared)
             # One block fewer is a fair price for a boundary that the names agree with.
             if best is None or key > best_key or (
                     count == best_key[0] - 1 and key[1] >= best_key[1] and key[1:] > best_key[1:]):
                 best, best_key = Repeat(start, period, count), key
         return best
+
+    def shared(self, start: int, period: int) -> int:
+        """Length of the prefix that the names of a block share."""
+        return len(os.path.commonprefix(self.names[start:start + period]))
 
     def alike(self, start: int, period: int, count: int) -> int:
         """How many places of the block have the same name in all blocks, but for numbers."""
