@@ -1,105 +1,29 @@
-"""The calls of memonger: plan, estimate, search_plan, make_mirror_plan, get_cost, strip, ..."""
+"""The calls of memonger: plan, estimate, verify, measure, max_batch, sweep, strip, load_plan.
+
+Each reads the network once (:mod:`memonger.mx.read`), prices it (:mod:`memonger.cost`), and hands
+a framework-free graph to a solver. The calls of dmlc/mxnet-memonger are in
+:mod:`memonger.compatible`.
+"""
 from __future__ import annotations
 
-import fnmatch
+import logging
 import time
-from dataclasses import dataclass, field, replace
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from dataclasses import replace
+from typing import Any, Callable, List, Mapping, Optional, Sequence, Union
 
 from . import native
-from .errors import InfeasibleBudget, InputError, ShapeError, UnknownOpError
-from .graph import Graph
-from .optimizers import state_bytes
-from .plan import Budget, Plan, Progress, Status
-from .schedule import Recompute, Schedule, expand, recompute_of
+from .compatible import get_cost, make_mirror_plan, search_plan
+from .errors import InfeasibleBudget, InputError, InvalidPlan, PlanMismatch
+from .plan import Budget, Plan, Progress
+from .planfile import load_plan
+from .session import Estimate, Session, Shapes, gather_shapes, open_session, pins, share_of
 from .units import format_bytes, parse_budget
 
-Shapes = Mapping[str, Sequence[int]]
+__all__ = ["Estimate", "estimate", "get_cost", "load_plan", "make_mirror_plan", "max_batch",
+           "measure", "plan", "search_plan", "strip", "sweep", "verify"]
+
+logger = logging.getLogger("memonger")
 ProgressCallback = Callable[[Progress], None]
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """Bytes of one training step, nothing allocated.
-
-    Attributes
-    ----------
-    by_category : mapping
-        "parameters", "gradients", "aux", "inputs", "head_gradients", "pool", "workspace" and,
-        where the optimizer was named, "optimizer". Outputs of the network are in the pool.
-    pool_bytes, peak_live_bytes : int
-        What MXNet allocates for internal tensors, and what of it is alive at the worst step.
-    """
-
-    by_category: Mapping[str, int]
-    pool_bytes: int
-    peak_live_bytes: int
-    graph: Graph = field(repr=False)
-    timeline: Any = field(repr=False, default=None)
-
-    @property
-    def total_bytes(self) -> int:
-        return sum(self.by_category.values())
-
-
-@dataclass(frozen=True)
-class _Step:
-    """A network with all that planning needs."""
-
-    captured: Any
-    graph: Graph
-    fixed_bytes: Dict[str, int]
-    costs: str
-
-
-def _gather_shapes(symbol: Any, shapes: Optional[Shapes], named: Shapes, data_iter: Any) -> Shapes:
-    """One dictionary of input shapes from all the ways to give them."""
-    if shapes is not None and named:
-        raise InputError("give shapes either as keyword arguments or as shapes={...}, not both: %s"
-                         % ", ".join(sorted(named)))
-    result: Dict[str, Sequence[int]] = {}
-    if data_iter is not None:
-        for description in list(data_iter.provide_data) + list(data_iter.provide_label or ()):
-            result[description[0]] = tuple(description[1])
-        result = {n: s for n, s in result.items() if n in symbol.list_arguments()}
-    result.update(shapes if shapes is not None else named)
-    return result
-
-
-def _read(symbol: Any, shapes: Shapes, type_dict: Optional[Mapping[str, Any]], grad_req: Any,
-          ctx: Any, costs: Any, optimizer: Optional[str],
-          optimizer_params: Optional[Mapping[str, Any]], group2ctx: Any = None) -> _Step:
-    from .cost import op_costs
-    from .mx.read import read
-    native.load()
-    captured = read(symbol, shapes, type_dict, grad_req, ctx, group2ctx)
-    model = op_costs(captured.graph, captured.attributes, costs)
-    graph = captured.graph.with_times(model.times_s, model.workspaces_bytes)
-    fixed = dict(captured.fixed_bytes)
-    fixed["workspace"] = max([op.workspace_bytes for op in graph.ops] or [0])
-    if optimizer:
-        requests = dict(zip(captured.arguments.names, captured.arguments.grad_reqs))
-        trained = [(t.size_bytes, t.dtype) for t in graph.tensors
-                   if t.category == "parameter" and requests.get(t.name, "null") != "null"]
-        fixed["optimizer"] = state_bytes(optimizer, trained, optimizer_params)
-    return _Step(captured, graph, fixed, model.source)
-
-
-def _pins(graph: Graph, patterns: Sequence[str], what: str) -> Tuple[int, ...]:
-    """Ids of the forward ops that the patterns name; shell wildcards are allowed."""
-    if isinstance(patterns, str):
-        patterns = [patterns]
-    names = graph.op_index
-    found: List[int] = []
-    for pattern in patterns:
-        matching = [index for name, index in names.items() if fnmatch.fnmatchcase(name, pattern)]
-        if not matching:
-            import difflib
-            close = difflib.get_close_matches(pattern, list(names), 3)
-            raise UnknownOpError("%s=%r names no op of the network%s" % (
-                what, pattern, "; did you mean %s?" % ", ".join(close) if close else ""))
-        found += matching
-    return tuple(sorted(set(found)))
 
 
 def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str = "exact",
@@ -156,73 +80,227 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
     started_s = time.perf_counter()
     if budget is not None and overhead is not None:
         raise InputError("give a budget or an overhead, not both")
-    given = _gather_shapes(symbol, shapes, named_shapes, data_iter)
-    options_record = {"budget": budget, "method": method, "variants": variants,
-                      "overhead": overhead, "keep": list(keep), "recompute": list(recompute),
-                      "shapes": {name: list(shape) for name, shape in sorted(given.items())}}
-    step = _read(symbol, given, type_dict, grad_req, ctx, costs, optimizer, optimizer_params,
-                 group2ctx)
+    given = gather_shapes(symbol, shapes, named_shapes, data_iter)
+    session = open_session(symbol, given, type_dict, grad_req, ctx, costs, optimizer,
+                           optimizer_params, group2ctx)
+    return _plan(session, budget, method, variants, keep, recompute, time_limit, progress,
+                 overhead, started_s)
+
+
+def _plan(session: Session, budget: Budget, method: str, variants: str, keep: Sequence[str],
+          recompute: Sequence[str], time_limit: float, progress: Optional[ProgressCallback],
+          overhead: Union[None, str, float], started_s: float) -> Plan:
     from .solve import solve
     from .solve.options import Options
-    world = native.world()
-    storage = native.storage_model()
-    fixed_bytes = sum(step.fixed_bytes.values())
-    base_pool_bytes = _pool_bytes(step.graph, expand(step.graph, {}), storage)
-    pool_budget: Optional[int] = None
-    total_budget: Optional[int] = None
+    graph = session.graph
+    fixed_bytes = sum(session.fixed_bytes.values())
+    total_budget = pool_budget = None
     if budget is not None:
-        total_budget = parse_budget(budget, base_pool_bytes + fixed_bytes)
+        total_budget = parse_budget(budget, session.unplanned_pool_bytes + fixed_bytes)
         pool_budget = total_budget - fixed_bytes
-    max_overhead = _share(overhead)
-    if budget is None and overhead is None and step.graph.time_s > 0:
-        max_overhead = step.graph.forward_time_s / step.graph.time_s
+    max_overhead = share_of(overhead)
+    if budget is None and overhead is None and graph.time_s > 0:
+        max_overhead = graph.forward_time_s / graph.time_s  # one extra forward pass
     options = Options(
-        time_limit_s=time_limit, storage=storage, world=world, variants=variants,
-        keep=_pins(step.graph, keep, "keep"), progress=progress,
-        recompute=_pins(step.graph, recompute, "recompute"), costs=step.costs,
-        objective="time" if budget is not None else "memory", max_overhead=max_overhead,
-        fixed_bytes=step.fixed_bytes)
-    found = solve(step.graph, pool_budget, method, options)
-    return _finish(symbol, step, given, found, total_budget, options_record, grad_req, type_dict,
-                   ctx, group2ctx, started_s)
+        time_limit_s=time_limit, storage=native.storage_model(), world=native.world(),
+        variants=variants, keep=pins(graph, keep, "keep"),
+        recompute=pins(graph, recompute, "recompute"), progress=progress, costs=session.costs,
+        objective="memory" if budget is None else "time", max_overhead=max_overhead,
+        fixed_bytes=session.fixed_bytes)
+    if native.world() == "stock" and method == "auto":
+        method = "sublinear"
+    found = solve(graph, pool_budget, method, options)
+    record = {"budget": budget, "method": method, "variants": variants, "overhead": overhead,
+              "keep": list(keep), "recompute": list(recompute),
+              "shapes": {name: list(shape) for name, shape in sorted(session.shapes.items())}}
+    return _finish(session, found, total_budget, record, started_s)
 
 
-def _share(value: Union[None, str, float]) -> Optional[float]:
-    """An overhead as a share: "10%" and 0.1 are the same."""
-    if value is None:
-        return None
-    try:
-        share = float(value[:-1]) / 100 if isinstance(value, str) and value.endswith("%") \
-            else float(value)
-    except ValueError:
-        raise InputError("cannot read the overhead %r; write it as 10%% or 0.1" % value) from None
-    if not 0 <= share < float("inf"):
-        raise InputError("the overhead cannot be %r" % (value,))
-    return share
-
-
-def _pool_bytes(graph: Graph, schedule: Schedule, storage: str) -> int:
-    from .storage import plan_storage
-    return plan_storage(graph, schedule, storage).pool_bytes
-
-
-def _finish(symbol: Any, step: _Step, shapes: Shapes, found: Plan, budget_bytes: Optional[int],
-            options_record: Mapping[str, Any], grad_req: Any, type_dict: Any, ctx: Any,
-            group2ctx: Any, started_s: float) -> Plan:
-    """Turn a solver's answer into a plan with a symbol, confirmed by binding that symbol."""
-    from .mx.apply import apply_mirroring, apply_recompute
-    from .mx.environment import mxnet
-    from .mx.read import read
-    mx = mxnet()
-    original_json = symbol.tojson()
-    if found.world == "stock":
-        text = apply_mirroring(original_json, step.graph, set(found.schedule.recomputed()))
-    else:
-        text = apply_recompute(original_json, step.graph, recompute_of(step.graph, found.schedule))
-    planned = mx.sym.load_json(text)
-    bound = read(planned, shapes, type_dict, grad_req, ctx, group2ctx)
+def _finish(session: Session, found: Plan, budget_bytes: Optional[int],
+            record: Mapping[str, Any], started_s: float) -> Plan:
+    """A solver's answer with its symbol, confirmed by binding that symbol."""
+    original_json = session.symbol.tojson()
+    planned = session.apply(found)
+    bound = session.read(planned)
+    if bound.pool_bytes != found.pool_bytes:
+        if budget_bytes is not None and bound.pool_bytes > found.pool_bytes:
+            raise InvalidPlan(
+                "the plan takes %s in the pool, %s were predicted; please report this with the "
+                "symbol file" % (format_bytes(bound.pool_bytes), format_bytes(found.pool_bytes)))
+        logger.warning("the pool of the plan is %d bytes; %d were predicted", bound.pool_bytes,
+                       found.pool_bytes)
     return replace(
         found, original_json=original_json, symbol_json=planned.tojson(),
-        pool_bytes=bound.pool_bytes, fixed_bytes=dict(step.fixed_bytes),
-        budget_bytes=budget_bytes, costs=step.costs, options=dict(options_record),
-        planning_s=time.perf_counter() - started_s)
+        pool_bytes=bound.pool_bytes, budget_bytes=budget_bytes, costs=session.costs,
+        options=dict(record), planning_s=time.perf_counter() - started_s)
+
+
+def estimate(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = "write",
+             ctx: Any = None, costs: Any = "auto", optimizer: Optional[str] = None,
+             optimizer_params: Optional[Mapping[str, Any]] = None, data_iter: Any = None,
+             group2ctx: Any = None, shapes: Optional[Shapes] = None,
+             **named_shapes: Any) -> Estimate:
+    """Bytes by category of one training step; nothing is allocated on the device.
+
+    Works on planned symbols too. Parameters as for :func:`plan`.
+    """
+    given = gather_shapes(symbol, shapes, named_shapes, data_iter)
+    return open_session(symbol, given, type_dict, grad_req, ctx, costs, optimizer,
+                        optimizer_params, group2ctx).estimate()
+
+
+def verify(planned: Any, original: Any = None, steps: int = 2, ctx: Any = None,
+           type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = "write", seed: int = 0,
+           tolerance: float = 1e-5, data: Optional[Mapping[str, Any]] = None,
+           shapes: Optional[Shapes] = None, **named_shapes: Any) -> Any:
+    """Train planned and original side by side and compare outputs, gradients and aux states.
+
+    Parameters
+    ----------
+    planned : mx.sym.Symbol or Plan
+    original : mx.sym.Symbol, optional
+        Default: ``strip(planned)``.
+    steps : int
+        Training steps, with plain gradient descent between them.
+    tolerance : float
+        Largest difference, relative to a tensor's largest value, that still counts as the same.
+
+    Returns
+    -------
+    memonger.mx.verify.Verification
+        True in a condition when both agree; ``identical`` when bit for bit; ``check()`` raises.
+    """
+    from .mx.verify import verify as run
+    shapes = _shapes_of(planned, shapes, named_shapes)
+    planned = _symbol_of(planned)
+    native.available()
+    return run(planned, strip(planned) if original is None else original,
+               gather_shapes(planned, shapes, {}, None), steps, ctx, type_dict, grad_req, seed,
+               tolerance, data)
+
+
+def measure(symbol: Any, ctx: Any = None, steps: int = 5, original: Any = None,
+            type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = "write",
+            shapes: Optional[Shapes] = None, **named_shapes: Any) -> Any:
+    """Really allocated bytes and step time.
+
+    Parameters
+    ----------
+    symbol : mx.sym.Symbol or Plan
+        A planned symbol is measured in turn with its original, unless ``original`` is False.
+    original : mx.sym.Symbol, optional
+
+    Returns
+    -------
+    memonger.mx.measure.Measurement
+    """
+    from .mx.measure import measure as run
+    shapes = _shapes_of(symbol, shapes, named_shapes)
+    symbol = _symbol_of(symbol)
+    given = gather_shapes(symbol, shapes, {}, None)
+    if original is None:
+        stripped = strip(symbol)
+        original = stripped if stripped.tojson() != symbol.tojson() else None
+    return run(symbol, given, ctx, steps, original or None, type_dict, grad_req)
+
+
+def strip(planned: Any) -> Any:
+    """The symbol before planning; its JSON is byte for byte what it was."""
+    from .mx.apply import strip_symbol
+    return strip_symbol(_symbol_of(planned))
+
+
+def apply_plan(plan: Plan, symbol: Any) -> Any:
+    """The planned form of ``symbol``, from a plan made for the same network.
+
+    Raises
+    ------
+    PlanMismatch
+        If the plan belongs to another network.
+    """
+    text = strip(symbol).tojson()
+    if plan.original_json is None or plan.symbol_json is None:
+        raise PlanMismatch("the plan was made for a graph that is not MXNet's; it has no symbol")
+    if text != plan.original_json:
+        from .fingerprint import of_text
+        raise PlanMismatch("the plan was made for another network; plan this one anew",
+                           of_text(plan.original_json), of_text(text))
+    return plan.symbol
+
+
+def sweep(symbol: Any, budgets: Sequence[Budget] = ("100%", "90%", "80%", "70%", "60%", "50%",
+                                                    "40%", "30%", "25%", "20%"),
+          method: str = "auto", variants: str = "exact", ctx: Any = None,
+          type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = "write",
+          keep: Sequence[str] = (), recompute: Sequence[str] = (), costs: Any = "auto",
+          time_limit: float = 10.0, progress: Optional[ProgressCallback] = None,
+          data_iter: Any = None, shapes: Optional[Shapes] = None,
+          **named_shapes: Any) -> List[Plan]:
+    """Plans for a list of budgets: the frontier of memory and time.
+
+    Budgets that no plan meets are left out. Overheads never fall as budgets fall: where a tighter
+    budget found a cheaper plan, the looser one gets it too. Parameters as for :func:`plan`.
+
+    Returns
+    -------
+    list of Plan
+        From the largest budget to the smallest.
+    """
+    given = gather_shapes(symbol, shapes, named_shapes, data_iter)
+    session = open_session(symbol, given, type_dict, grad_req, ctx, costs, None, None, None)
+    whole = session.unplanned_pool_bytes + sum(session.fixed_bytes.values())
+    found: List[Plan] = []
+    for budget in sorted({parse_budget(b, whole) for b in budgets if b is not None}):
+        try:
+            new = _plan(session, budget, method, variants, keep, recompute, time_limit, progress,
+                        None, time.perf_counter())
+        except InfeasibleBudget:
+            continue
+        if found and found[-1].overhead < new.overhead:
+            new = replace(found[-1], budget_bytes=budget, bound=min(new.bound, found[-1].overhead))
+        found.append(new)
+    return found[::-1]
+
+
+def max_batch(symbol: Any, budget: Budget, method: str = "auto", variants: str = "exact",
+              type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = "write",
+              ctx: Any = None, costs: Any = "auto", time_limit: float = 10.0,
+              optimizer: Optional[str] = None,
+              optimizer_params: Optional[Mapping[str, Any]] = None, limit: int = 65536,
+              progress: Optional[ProgressCallback] = None, shapes: Optional[Shapes] = None,
+              **named_shapes: Any) -> Any:
+    """Largest batch that fits a budget, unplanned and planned.
+
+    The first dimension of every shape that equals the first shape's first dimension is the
+    batch. Each candidate is bound without allocation, so the answer is exact by the memory model.
+
+    Returns
+    -------
+    memonger.batch.MaxBatch
+        ``unplanned``, ``planned`` (batch sizes, 0 when not even one sample fits) and ``plan``.
+    """
+    from .batch import search_batch
+    given = gather_shapes(symbol, shapes, named_shapes, None)
+
+    def session_for(batch_shapes: Shapes) -> Session:
+        return open_session(symbol, batch_shapes, type_dict, grad_req, ctx, costs, optimizer,
+                            optimizer_params, None)
+
+    def plan_for(session: Session, budget_bytes: int) -> Plan:
+        return _plan(session, budget_bytes, method, variants, (), (), time_limit, progress, None,
+                     time.perf_counter())
+
+    return search_batch(given, budget, session_for, plan_for, limit)
+
+
+def _symbol_of(planned: Any) -> Any:
+    return planned.symbol if isinstance(planned, Plan) else planned
+
+
+def _shapes_of(planned: Any, shapes: Optional[Shapes], named: Shapes) -> Shapes:
+    """Shapes given either way; a plan brings its own."""
+    if shapes is not None and named:
+        raise InputError("give shapes either as keyword arguments or as shapes={...}, not both")
+    if shapes is not None or named:
+        return shapes if shapes is not None else named
+    return planned.options.get("shapes", {}) if isinstance(planned, Plan) else {}

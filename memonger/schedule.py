@@ -115,31 +115,3 @@ def expand(graph: Graph, recompute: Recompute) -> Schedule:
     for index in range(len(graph.ops)):
         run(index, 0)
     return Schedule(tuple(steps))
-
-
-def recompute_of(graph: Graph, schedule: Schedule) -> Dict[int, Dict[Consumer, int]]:
-    """The decisions behind a schedule: inverse of :func:`expand`.
-
-    Clones are numbered in the order in which they run. ``expand(graph, recompute_of(graph, s))``
-    gives ``s`` back for every schedule that runs clones on demand; for others it gives the
-    on-demand schedule with the same clones for the same consumers.
-    """
-    count: Dict[int, int] = {}
-    number: List[int] = []
-    for step in schedule.steps:
-        number.append(count.get(step.op, 0))
-        count[step.op] = number[-1] + 1
-    result: Dict[int, Dict[Consumer, int]] = {op: {} for op, runs in count.items() if runs > 1}
-    for index, step in enumerate(schedule.steps):
-        op = graph.ops[step.op]
-        if not op.is_backward and number[index] == 0:
-            continue  # the first run reads first runs
-        for position, source in enumerate(step.sources):
-            if source < 0 or position in op.ignored_inputs:
-                continue
-            producer = schedule.steps[source].op
-            kept = graph.ops[producer].outputs.index(op.inputs[position]) \
-                in graph.ops[producer].kept_outputs
-            if producer in result and not kept and number[source] != 1:
-                result[producer][step.op, number[index]] = number[source]
-    return result

@@ -9,8 +9,11 @@ from __future__ import annotations
 import json
 from typing import AbstractSet, Any, Callable, Dict, List, Mapping, Tuple
 
+from ..decisions import decisions_of
 from ..graph import Graph
+from ..plan import Plan
 from ..schedule import Recompute
+from .environment import mxnet
 
 RECOMPUTE = "__memonger_recompute__"
 BY_NAME = "__memonger_recompute_by_name__"
@@ -104,6 +107,25 @@ def strip_json(symbol_json: str) -> str:
         if not attributes:
             del node["attrs"]
     return json.dumps(document, indent=2)
+
+
+def from_json(text: str) -> Any:
+    return mxnet().sym.load_json(text)
+
+
+def strip_symbol(symbol: Any) -> Any:
+    """The symbol as it was before planning."""
+    return from_json(strip_json(symbol.tojson()))
+
+
+def apply_plan_to(symbol: Any, plan: Plan) -> Any:
+    """A copy of ``symbol`` that carries the plan's decisions."""
+    if plan.world == "stock" or plan.method == "sublinear":
+        text = apply_mirroring(symbol.tojson(), plan.graph, set(plan.schedule.recomputed()))
+    else:
+        text = apply_recompute(symbol.tojson(), plan.graph,
+                               decisions_of(plan.graph, plan.schedule))
+    return from_json(text)
 
 
 def _first_markable(document: Mapping[str, Any]) -> Dict[str, Any]:

@@ -28,11 +28,15 @@ class Options:
     #: Multiplies the number of evaluations, which otherwise follows from the graph's size.
     effort: float = 1.0
     storage: str = "best"
+    #: Who runs the plan: "plugin" (clones as decided) or "stock" (MXNet's mirroring).
+    world: str = "plugin"
     #: Ids of ops that must not run again.
     keep: Tuple[int, ...] = ()
     #: Ids of ops whose values must not stay from forward to backward.
     recompute: Tuple[int, ...] = ()
     variants: str = "exact"
+    #: Method "sublinear": how many thresholds on the grid.
+    ntrial: int = 6
     #: How often one op may run again; 0 is no limit.
     max_clones: int = 0
     #: "time": least time within the budget. "memory": least memory within ``max_overhead``.

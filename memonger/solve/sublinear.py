@@ -12,12 +12,18 @@ forward pass. It is the method that also works on stock MXNet, through ``force_m
 from __future__ import annotations
 
 import math
+import time
+from dataclasses import replace
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ..graph import Graph
 from ..mirroring import expand_mirrored, safe_to_mirror
+from ..plan import Plan, Progress, Status
 from ..schedule import Schedule, expand
 from ..storage import plan_storage
+from ..units import format_bytes
+from .build import build_plan, unplanned
+from .options import Options
 
 
 class Segments(NamedTuple):
@@ -76,38 +82,41 @@ class Trial(NamedTuple):
     """A threshold with what it gives; smaller pools sort first."""
 
     pool_bytes: int
+    time_s: float
     threshold_bytes: int
     recomputed: Tuple[int, ...]
 
 
 def search(graph: Graph, world: str, storage: str, ntrial: int = 6,
-           on_trial: Optional[Callable[[Trial, float], None]] = None) -> Trial:
-    """Search thresholds for the smallest pool.
+           pins: Tuple[Sequence[int], Sequence[int]] = ((), ()),
+           on_trial: Optional[Callable[[Trial, float], None]] = None) -> List[Trial]:
+    """Search thresholds for the smallest pool; all trials, best first.
 
     Three guesses as in the paper, ``sqrt(saved * largest segment / 2)`` each from the one
     before, then ``ntrial`` steps on a grid between the smallest segment met and sqrt(2) times
-    the last guess, then ``ntrial`` halving steps around the best.
+    the last guess, then ``ntrial`` pairs of halving steps around the best.
 
     Parameters
     ----------
+    pins : pair of sequences of int
+        Op ids that must be kept, and that must run again.
     on_trial : callable, optional
         Called after each trial with the best so far and the share of the work done.
     """
     tried: Dict[int, Trial] = {}
-    best: Optional[Trial] = None
-    total = 3 + 2 * ntrial
+    total = 3 + 3 * ntrial
+    keep, again = set(pins[0]), set(pins[1])
 
     def attempt(threshold_bytes: int) -> Segments:
-        nonlocal best
         segments = divide(graph, threshold_bytes)
         if threshold_bytes not in tried:
-            schedule, legal = schedule_of(graph, segments.recomputed, world)
-            pool_bytes = plan_storage(graph, schedule, storage).pool_bytes
-            tried[threshold_bytes] = Trial(pool_bytes, threshold_bytes, tuple(sorted(legal)))
-            if best is None or tried[threshold_bytes] < best:
-                best = tried[threshold_bytes]
+            schedule, legal = schedule_of(
+                graph, sorted((set(segments.recomputed) | again) - keep), world)
+            tried[threshold_bytes] = Trial(
+                plan_storage(graph, schedule, storage).pool_bytes, schedule.time_s(graph),
+                threshold_bytes, tuple(sorted(legal)))
         if on_trial:
-            on_trial(best or tried[threshold_bytes], min(1.0, len(tried) / total))
+            on_trial(min(tried.values()), min(1.0, len(tried) / total))
         return segments
 
     try:
@@ -121,13 +130,42 @@ def search(graph: Graph, world: str, storage: str, ntrial: int = 6,
             attempt(max(0, smallest + step * number))
         width = max(abs(step), 1) // 2
         for _ in range(ntrial):
-            assert best is not None
-            centre = best.threshold_bytes
+            centre = min(tried.values()).threshold_bytes
             for candidate in (centre - width, centre + width):
                 attempt(max(0, candidate))
             width //= 2
     except KeyboardInterrupt:
-        if best is None:
+        if not tried:
             raise
-    assert best is not None
-    return best
+    return sorted(tried.values())
+
+
+def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
+    """The best threshold: the smallest pool, or the least time within ``budget_bytes``.
+
+    Never larger than no plan: where no threshold helps, nothing runs again.
+    """
+    started_s = time.perf_counter()
+
+    def report(best: Trial, fraction: float) -> None:
+        if options.progress:
+            base_s = graph.time_s
+            options.progress(Progress("sublinear", time.perf_counter() - started_s,
+                                      best.pool_bytes,
+                                      best.time_s / base_s - 1 if base_s > 0 else 0.0,
+                                      fraction=fraction))
+
+    trials = search(graph, options.world, options.storage, options.ntrial,
+                    (options.keep, options.recompute), report)
+    best = trials[0]
+    if budget_bytes is not None:
+        best = min((t for t in trials if t.pool_bytes <= budget_bytes),
+                   key=lambda t: (t.time_s, t), default=best)
+    schedule, _ = schedule_of(graph, best.recomputed, options.world)
+    plan = build_plan(graph, schedule, "sublinear", options, budget_bytes, notes=(
+        "dividing points every %s" % format_bytes(best.threshold_bytes),))
+    nothing = build_plan(graph, unplanned(graph), "sublinear", options, budget_bytes,
+                         Status.NOT_NEEDED)
+    if nothing.pool_bytes <= plan.pool_bytes and not options.recompute:
+        plan = nothing
+    return replace(plan, world=options.world)

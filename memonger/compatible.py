@@ -1,0 +1,94 @@
+"""The calls of dmlc/mxnet-memonger, with the same arguments and meaning.
+
+What differs is what was wrong there: parameters are known by their role and not by their name,
+sizes by their dtype, no device is needed, random ops are never run again, nothing is printed, and a
+plan that does not help is not returned.
+"""
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping, Optional
+
+from . import native
+from .plan import Budget
+from .session import Shapes, gather_shapes, open_session
+
+
+def search_plan(symbol: Any, ntrial: int = 6, type_dict: Optional[Mapping[str, Any]] = None,
+                budget: Budget = None, data_iter: Any = None, shapes: Optional[Shapes] = None,
+                **named_shapes: Any) -> Any:
+    """Search a good memory plan and return the planned symbol.
+
+    Ops with the attribute ``mirror_stage`` are the only dividing points; without any, every op
+    is a candidate (Chen et al. 2016).
+
+    Parameters
+    ----------
+    symbol : mx.sym.Symbol
+    ntrial : int
+        Additional grid search steps.
+    type_dict : dict, optional
+        Dtypes of inputs by name.
+    budget : int, float or str, optional
+        With a budget, the cheapest plan that any method finds within it; see
+        :func:`memonger.plan`.
+    data_iter : mx.io.DataIter, optional
+        Gives the shapes of data and labels.
+    shapes, **named_shapes
+        Shapes of inputs, as for ``infer_shape``; not needed where variables carry them.
+
+    Returns
+    -------
+    mx.sym.Symbol
+    """
+    from .api import plan
+    given = gather_shapes(symbol, shapes, named_shapes, data_iter)
+    if budget is not None:
+        return plan(symbol, budget=budget, type_dict=type_dict, shapes=given).symbol
+    from .solve.options import Options
+    from .solve.sublinear import solve
+    session = open_session(symbol, given, type_dict, "write", None, "auto", None, None, None)
+    found = solve(session.graph, None, Options(
+        ntrial=ntrial, storage=native.storage_model(), world=native.world()))
+    return session.apply(found)
+
+
+def make_mirror_plan(symbol: Any, threshold: int, plan_info: Optional[Dict[str, int]] = None,
+                     type_dict: Optional[Mapping[str, Any]] = None,
+                     shapes: Optional[Shapes] = None, **named_shapes: Any) -> Any:
+    """Mark the ops to recompute for one threshold.
+
+    Parameters
+    ----------
+    symbol : mx.sym.Symbol
+    threshold : int
+        Megabytes (2**20 bytes) of results after which the next candidate is kept.
+    plan_info : dict, optional
+        Receives "max_size", the largest segment, and "save_size", what is kept, in bytes.
+
+    Returns
+    -------
+    mx.sym.Symbol
+        A copy with ``force_mirroring`` on the ops to recompute.
+    """
+    from .mx.apply import apply_mirroring, from_json
+    from .solve.sublinear import divide, schedule_of
+    given = gather_shapes(symbol, shapes, named_shapes, None)
+    session = open_session(symbol, given, type_dict, "write", None, "auto", None, None, None)
+    segments = divide(session.graph, int(threshold) << 20)
+    if plan_info is not None:
+        plan_info["max_size"] = segments.max_bytes
+        plan_info["save_size"] = segments.saved_bytes
+    _, legal = schedule_of(session.graph, segments.recomputed, "stock")
+    return from_json(apply_mirroring(symbol.tojson(), session.graph, legal))
+
+
+def get_cost(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None,
+             shapes: Optional[Shapes] = None, **named_shapes: Any) -> int:
+    """Megabytes (2**20 bytes) of the pool of internal tensors, by real dtypes.
+
+    The symbol is bound without allocation, so any size works on any machine.
+    """
+    from .mx.read import read
+    native.load()
+    given = gather_shapes(symbol, shapes, named_shapes, None)
+    return read(symbol, given, type_dict).pool_bytes >> 20

@@ -1,0 +1,188 @@
+"""A network read once: its graph with times, its bytes outside the pool, and the way back."""
+from __future__ import annotations
+
+import difflib
+import fnmatch
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+from . import native
+from .cost import CostModel, roofline
+from .errors import InputError, UnknownOpError
+from .graph import Graph
+from .lifetime import Timeline, timeline
+from .optimizers import state_bytes
+from .plan import Plan
+from .schedule import expand
+from .storage import plan_storage
+
+Shapes = Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Bytes of one training step, nothing allocated.
+
+    Attributes
+    ----------
+    by_category : mapping
+        "parameters", "gradients", "aux", "inputs", "head_gradients", "pool", "workspace" and,
+        where the optimizer was named, "optimizer". Outputs of the network are in the pool.
+    pool_bytes, peak_live_bytes : int
+        What MXNet allocates for internal tensors, and what of it is alive at the worst step.
+    """
+
+    by_category: Mapping[str, int]
+    pool_bytes: int
+    peak_live_bytes: int
+    graph: Graph = field(repr=False)
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(self.by_category.values())
+
+    def timeline(self) -> Timeline:
+        """Live and pool bytes at each step, with the op that runs."""
+        return timeline(self.graph, expand(self.graph, {}), native.storage_model())
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {"by_category": dict(self.by_category), "total_bytes": self.total_bytes,
+                "pool_bytes": self.pool_bytes, "peak_live_bytes": self.peak_live_bytes}
+
+    def __str__(self) -> str:
+        from .report.text import estimate_table
+        return estimate_table(self.by_category)
+
+
+@dataclass(frozen=True)
+class Session:
+    """A symbol with shapes, bound once without allocation."""
+
+    symbol: Any
+    shapes: Shapes
+    graph: Graph
+    fixed_bytes: Mapping[str, int]
+    #: Where op times come from.
+    costs: str
+    #: Pool of the symbol as it is, on stock MXNet.
+    unplanned_pool_bytes: int
+    captured: Any = field(repr=False)
+    arguments: Tuple[Any, ...] = field(repr=False)
+
+    def read(self, symbol: Any) -> Any:
+        """Another form of the same network, bound in the same way."""
+        from .mx.read import read
+        type_dict, grad_req, ctx, group2ctx = self.arguments
+        return read(symbol, self.shapes, type_dict, grad_req, ctx, group2ctx)
+
+    def apply(self, plan: Plan) -> Any:
+        """The symbol with the plan's decisions on it."""
+        from .mx.apply import apply_plan_to
+        return apply_plan_to(self.symbol, plan)
+
+    def estimate(self) -> Estimate:
+        by_category = dict(self.fixed_bytes, pool=self.captured.pool_bytes)
+        live = plan_storage(self.graph, expand(self.graph, {}), "live")
+        return Estimate(by_category, self.captured.pool_bytes, live.pool_bytes, self.graph)
+
+
+def open_session(symbol: Any, shapes: Shapes, type_dict: Optional[Mapping[str, Any]],
+                 grad_req: Any, ctx: Any, costs: Any, optimizer: Optional[str],
+                 optimizer_params: Optional[Mapping[str, Any]], group2ctx: Any) -> Session:
+    """Read a network and price its ops."""
+    from .mx.read import read
+    native.load()
+    captured = read(symbol, shapes, type_dict, grad_req, ctx, group2ctx)
+    model = cost_model(costs)
+    found = model.op_times(captured.graph, captured.attributes)
+    graph = captured.graph.with_times(found.times_s, found.workspaces_bytes)
+    fixed = dict(captured.fixed_bytes)
+    fixed["workspace"] = max([op.workspace_bytes for op in graph.ops] or [0])
+    if optimizer:
+        requests = dict(zip(captured.arguments.names, captured.arguments.grad_reqs))
+        trained = [(t.size_bytes, t.dtype) for t in graph.tensors
+                   if t.category == "parameter" and requests.get(t.name, "null") != "null"]
+        fixed["optimizer"] = state_bytes(optimizer, trained, optimizer_params)
+    unplanned = plan_storage(graph, expand(graph, {}), "stock").pool_bytes
+    return Session(symbol, dict(shapes), graph, fixed, model.source, unplanned, captured,
+                   (type_dict, grad_req, ctx, group2ctx))
+
+
+def cost_model(costs: Any) -> CostModel:
+    """The cost model behind the argument ``costs``.
+
+    Parameters
+    ----------
+    costs : str or CostModel
+        "auto" (the reference device), the name of a device preset, the path of a profile file,
+        or an object with ``op_times`` and ``source``.
+
+    Raises
+    ------
+    InputError
+        If it is none of these.
+    """
+    if not isinstance(costs, str):
+        if not hasattr(costs, "op_times"):
+            raise InputError("costs must be 'auto', a device preset, a profile file or a cost "
+                             "model, not %r" % (costs,))
+        return costs
+    if costs.endswith(".json"):
+        from .profiles import load_profile
+        return load_profile(costs)
+    return roofline("reference" if costs == "auto" else costs)
+
+
+def gather_shapes(symbol: Any, shapes: Optional[Shapes], named: Shapes,
+                  data_iter: Any) -> Dict[str, Sequence[int]]:
+    """One dictionary of input shapes from all the ways to give them.
+
+    Raises
+    ------
+    InputError
+        If shapes come both as keyword arguments and as a dictionary.
+    """
+    if shapes is not None and named:
+        raise InputError("give shapes either as keyword arguments or as shapes={...}, not both: %s"
+                         % ", ".join(sorted(named)))
+    result: Dict[str, Sequence[int]] = {}
+    if data_iter is not None:
+        described = list(data_iter.provide_data) + list(data_iter.provide_label or ())
+        names = set(symbol.list_arguments())
+        result = {d[0]: tuple(d[1]) for d in described if d[0] in names}
+    result.update(shapes if shapes is not None else named)
+    return result
+
+
+def pins(graph: Graph, patterns: Union[str, Sequence[str]], what: str) -> Tuple[int, ...]:
+    """Ids of the forward ops that the patterns name; shell wildcards are allowed.
+
+    Raises
+    ------
+    UnknownOpError
+        If a pattern names no op; close names are suggested.
+    """
+    names = graph.op_index
+    found: List[int] = []
+    for pattern in [patterns] if isinstance(patterns, str) else patterns:
+        matching = [index for name, index in names.items() if fnmatch.fnmatchcase(name, pattern)]
+        if not matching:
+            close = difflib.get_close_matches(pattern, list(names), 3)
+            raise UnknownOpError("%s=%r names no op of the network%s" % (
+                what, pattern, "; did you mean %s?" % ", ".join(close) if close else ""))
+        found += matching
+    return tuple(sorted(set(found)))
+
+
+def share_of(value: Union[None, str, float]) -> Optional[float]:
+    """An overhead as a share: "10%" and 0.1 are the same."""
+    if value is None:
+        return None
+    try:
+        share = float(value[:-1]) / 100 if isinstance(value, str) and value.endswith("%") \
+            else float(value)
+    except ValueError:
+        raise InputError("cannot read the overhead %r; write it as 10%% or 0.1" % value) from None
+    if not 0 <= share < float("inf"):
+        raise InputError("the overhead cannot be %r" % (value,))
+    return share
