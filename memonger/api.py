@@ -106,7 +106,7 @@ def _plan(session: Session, budget: Budget, method: str, variants: str, keep: Se
         variants=variants, keep=pins(graph, keep, "keep"),
         recompute=pins(graph, recompute, "recompute"), progress=progress, costs=session.costs,
         objective="memory" if budget is None else "time", max_overhead=max_overhead,
-        fixed_bytes=session.fixed_bytes)
+        fixed_bytes=session.fixed_bytes, on_gpu=session.on_gpu)
     if native.world() == "stock" and method == "auto":
         method = "sublinear"
     found = solve(graph, pool_budget, method, options)

@@ -17,7 +17,9 @@ from .schedule import Schedule, Step
 #: (MXNet then passes the request "null"): native (de)convolution checks for a write request,
 #: LayerNorm and GroupNorm return before they write the statistics that their backward reads.
 NEEDS_ITS_OUTPUT = frozenset({
-    "Convolution", "Deconvolution", "Crop", "hard_sigmoid", "LayerNorm", "GroupNorm", "BatchNorm"})
+    "Convolution", "Deconvolution", "Crop", "hard_sigmoid", "LayerNorm", "GroupNorm"})
+#: The same, and cuDNN's BatchNorm checks for a write request too.
+NEEDS_ITS_OUTPUT_ON_GPU = NEEDS_ITS_OUTPUT | {"BatchNorm"}
 
 
 def expand_mirrored(graph: Graph, mirrored: AbstractSet[int]) -> Schedule:
@@ -71,13 +73,15 @@ def expand_mirrored(graph: Graph, mirrored: AbstractSet[int]) -> Schedule:
     return Schedule(tuple(steps))
 
 
-def safe_to_mirror(graph: Graph, mirrored: AbstractSet[int]) -> FrozenSet[int]:
+def safe_to_mirror(graph: Graph, mirrored: AbstractSet[int],
+                   on_gpu: bool = False) -> FrozenSet[int]:
     """The largest part of ``mirrored`` that stock MXNet runs with correct gradients.
 
     Random and state-changing ops are left out, and ops of ``NEEDS_ITS_OUTPUT`` whose copy would
     run although nobody reads its first output. Taking an op out changes who reads the copies
     before it, so this repeats until nothing changes.
     """
+    fragile = NEEDS_ITS_OUTPUT_ON_GPU if on_gpu else NEEDS_ITS_OUTPUT
     allowed = {op for op in mirrored if graph.ops[op].recomputable and not graph.ops[op].is_backward}
     while True:
         schedule = expand_mirrored(graph, allowed)
@@ -90,7 +94,7 @@ def safe_to_mirror(graph: Graph, mirrored: AbstractSet[int]) -> FrozenSet[int]:
                         in enumerate(zip(step.sources, op.inputs))
                         if source >= 0 and position not in op.ignored_inputs)
         bad = {step.op for index, step in enumerate(schedule.steps)
-               if first_run[step.op] != index and graph.ops[step.op].kind in NEEDS_ITS_OUTPUT
+               if first_run[step.op] != index and graph.ops[step.op].kind in fragile
                and (index, graph.ops[step.op].outputs[0]) not in read}
         if not bad:
             return frozenset(allowed)

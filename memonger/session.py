@@ -75,6 +75,11 @@ class Session:
         type_dict, grad_req, ctx, group2ctx = self.arguments
         return read(symbol, self.shapes, type_dict, grad_req, ctx, group2ctx)
 
+    @property
+    def on_gpu(self) -> bool:
+        ctx = self.arguments[2]
+        return ctx is not None and ctx.device_type == "gpu"
+
     def apply(self, plan: Plan) -> Any:
         """The symbol with the plan's decisions on it."""
         from .mx.apply import apply_plan_to
