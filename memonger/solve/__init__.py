@@ -1,0 +1,107 @@
+"""Solvers by name, with one signature: ``solve(graph, budget_bytes, options) -> Plan``.
+
+``budget_bytes`` is for the pool of internal tensors; what is outside (parameters, gradients,
+workspace, ...) is in ``options.fixed_bytes``. A user's own solver is one :func:`register` away.
+"""
+from __future__ import annotations
+
+import importlib
+import time
+from dataclasses import replace
+from typing import Callable, Dict, Optional, Tuple, Union
+
+from ..errors import InputError
+from ..graph import Graph
+from ..plan import Plan, Status
+from .options import Options
+
+Solver = Callable[[Graph, Optional[int], Options], Plan]
+
+#: Built-in methods: module of this package and function in it, imported when asked for.
+_METHODS: Dict[str, Union[Solver, Tuple[str, str]]] = {
+    "auto": ("local", "solve"),
+    "local": ("local", "solve"),
+    "brute": ("brute", "solve"),
+    "sublinear": ("sublinear", "solve"),
+    "chen": ("chen", "solve"),
+    "ogc": ("ogc", "solve"),
+}
+
+__all__ = ["Options", "Solver", "methods", "register", "solve"]
+
+
+def register(name: str, function: Solver) -> None:
+    """Make ``method=name`` call ``function(graph, budget_bytes, options)``.
+
+    Parameters
+    ----------
+    name : str
+        Replaces a method of the same name.
+    function : callable
+        Gets the graph, the budget of the pool (None: as little memory as ``options`` allow) and
+        :class:`Options`; returns a :class:`memonger.Plan` (see :func:`.build.build_plan`).
+    """
+    if not name or not callable(function):
+        raise InputError("a method needs a name and a function")
+    _METHODS[name] = function
+
+
+def methods() -> Tuple[str, ...]:
+    """Names of all methods."""
+    return tuple(sorted(_METHODS))
+
+
+def _find(name: str) -> Solver:
+    entry = _METHODS.get(name)
+    if entry is None:
+        raise InputError("unknown method %r; one of %s, or a registered name"
+                         % (name, ", ".join(methods())))
+    if isinstance(entry, tuple):
+        module = importlib.import_module("%s.%s" % (__name__, entry[0]))
+        return getattr(module, entry[1])
+    return entry
+
+
+def solve(graph: Graph, budget_bytes: Optional[int], method: str = "auto",
+          options: Optional[Options] = None) -> Plan:
+    """Plan a graph.
+
+    Parameters
+    ----------
+    graph : Graph
+    budget_bytes : int or None
+        Most bytes for the pool. None: the least memory, see ``options.objective``.
+    method : str
+        One of :func:`methods`.
+    options : Options, optional
+
+    Returns
+    -------
+    Plan
+        Within the budget. ``status`` is ``not_needed`` when the unplanned step fits.
+
+    Raises
+    ------
+    InfeasibleBudget
+        If no plan was found that fits; it carries the smallest total found.
+    InputError
+        If an option or the method is unknown.
+    """
+    from .build import build_plan, raise_infeasible, unplanned
+    options = options or Options()
+    options.check()
+    solver = _find(method)
+    started_s = time.perf_counter()
+    if budget_bytes is not None and not options.recompute:
+        plan = build_plan(graph, unplanned(graph), method, options, budget_bytes,
+                          Status.NOT_NEEDED)
+        if _fits(plan):
+            return replace(plan, planning_s=time.perf_counter() - started_s)
+    plan = replace(solver(graph, budget_bytes, options), method=method)
+    if budget_bytes is not None and not _fits(plan):
+        raise_infeasible(plan, budget_bytes, options)
+    return replace(plan, planning_s=time.perf_counter() - started_s)
+
+
+def _fits(plan: Plan) -> bool:
+    return plan.budget_bytes is None or plan.total_bytes <= plan.budget_bytes

@@ -1,0 +1,86 @@
+"""From a schedule to a Plan: the last step of every solver."""
+from __future__ import annotations
+
+from typing import List, Optional, Tuple
+
+from ..blocks import effective_ops
+from ..errors import InfeasibleBudget
+from ..graph import Graph
+from ..plan import Plan, Status
+from ..schedule import Schedule, expand
+from ..storage import plan_storage
+from ..units import format_bytes
+from .options import Options
+
+
+def build_plan(graph: Graph, schedule: Schedule, method: str, options: Options,
+               budget_bytes: Optional[int], status: Status = Status.FEASIBLE,
+               notes: Tuple[str, ...] = ()) -> Plan:
+    """A plan with the pool of ``schedule`` under ``options.storage``.
+
+    Parameters
+    ----------
+    graph : Graph
+    schedule : Schedule
+    method : str
+        Name of the solver, for the record.
+    options : Options
+    budget_bytes : int or None
+        Budget for the pool; the plan names the budget on the total.
+    status : Status
+    notes : tuple of str
+
+    Returns
+    -------
+    Plan
+    """
+    fixed = dict(options.fixed_bytes)
+    workspace = workspace_bytes(graph, schedule)
+    if workspace or "workspace" in fixed:
+        fixed["workspace"] = workspace
+    base = "live" if options.storage == "live" else "stock"
+    # What is allotted to the pool was counted with the workspace of the unplanned step.
+    total = None if budget_bytes is None else budget_bytes + sum(options.fixed_bytes.values())
+    return Plan(
+        graph=graph, schedule=schedule, status=status, method=method,
+        pool_bytes=plan_storage(graph, schedule, options.storage).pool_bytes,
+        baseline_pool_bytes=plan_storage(graph, unplanned(graph), base).pool_bytes,
+        fixed_bytes=fixed, budget_bytes=total, costs=options.costs, storage=options.storage,
+        notes=notes)
+
+
+def unplanned(graph: Graph) -> Schedule:
+    """The schedule that keeps everything."""
+    return expand(graph, {})
+
+
+def workspace_bytes(graph: Graph, schedule: Optional[Schedule] = None) -> int:
+    """Largest workspace of any op, with the variants of the schedule in use."""
+    ops = effective_ops(graph, schedule.variants) if schedule else graph.ops
+    return max([op.workspace_bytes for op in ops] or [0])
+
+
+def raise_infeasible(best: Plan, budget_bytes: int, options: Options) -> None:
+    """Raise InfeasibleBudget for the plan with the smallest pool that was found."""
+    fixed = sum(options.fixed_bytes.values())
+    total = budget_bytes + fixed
+    pinned = alive_at_peak(best.graph, best.schedule)
+    minimum = best.pool_bytes + max(fixed, sum(best.fixed_bytes.values()))
+    named = ", ".join("%s (%s)" % (name, format_bytes(size)) for name, size in pinned[:3])
+    raise InfeasibleBudget(
+        "no plan fits %s; the smallest total found is %s. At its worst step these are alive: %s. "
+        "Ask for at least that much, or make the batch smaller"
+        % (format_bytes(total), format_bytes(minimum), named or "nothing"),
+        budget_bytes=total, minimum_bytes=minimum, pinned=pinned, best_plan=best)
+
+
+def alive_at_peak(graph: Graph, schedule: Schedule) -> List[Tuple[str, int]]:
+    """Names and bytes of what is alive at the worst step, largest first."""
+    storage = plan_storage(graph, schedule, "live")
+    names = {}
+    for value, block in zip(storage.program.values, storage.blocks.block_of):
+        if block >= 0 and value.step <= storage.step_of_peak:
+            names[block] = graph.tensors[value.tensor].name
+    alive = [(names[number], block.bytes) for number, block in enumerate(storage.blocks.blocks)
+             if block.start <= storage.step_of_peak <= block.end and number in names and block.bytes]
+    return sorted(alive, key=lambda item: (-item[1], item[0]))
