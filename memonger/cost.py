@@ -33,6 +33,8 @@ class Device:
     #: Shares of the two peaks that good kernels reach.
     compute_share: float = 1.0
     memory_share: float = 1.0
+    #: Whether a second pass over a tensor costs as much as the first.
+    second_passes: bool = True
 
     def time_s(self, flops: float, moved_bytes: float, dtype: str = "float32",
                is_matrix: bool = False) -> float:
@@ -51,9 +53,10 @@ def _gpu(name: str, tera: float, giga: float, half: float, double: float) -> Dev
 
 
 #: Peaks of the makers' data sheets. ``reference`` is the plain device of the literature and of
-#: memonger's own benchmarks; ``cpu`` is two cores of the machine memonger was developed on.
+#: memonger's own benchmarks, where each tensor is read or written once; ``cpu`` is two cores of
+#: the machine memonger was developed on.
 DEVICES: Mapping[str, Device] = {device.name: device for device in (
-    Device("reference", 10e12, 600e9),
+    Device("reference", 10e12, 600e9, second_passes=False),
     _gpu("p100", 10.6, 732, 21.2, 5.3),
     _gpu("v100", 15.7, 900, 125, 7.8),
     _gpu("t4", 8.1, 320, 65, 0.25),
@@ -123,7 +126,8 @@ class Roofline:
         needed = work(kind, attributes, inputs, outputs, wanted)
         # Inputs such as labels and masks may have other dtypes: the first output decides.
         dtype = outputs[0].dtype if outputs else "float32"
-        return self.device.time_s(needed.flops, needed.moved_bytes, dtype, needed.is_matrix)
+        moved_bytes = needed.moved_bytes + needed.again_bytes * self.device.second_passes
+        return self.device.time_s(needed.flops, moved_bytes, dtype, needed.is_matrix)
 
     def op_times(self, graph: Graph, attributes: Attributes = ()) -> OpTimes:
         times = []

@@ -1,7 +1,7 @@
 """How much arithmetic and memory traffic an operator needs: a pure function of its shapes.
 
 Formulas count multiply-adds of matrix-like operators exactly, and bytes as every tensor read or
-written once, twice where the operator makes two passes. Backward operators are counted by what
+written once; second passes over a tensor are counted apart. Backward operators are counted by what
 they compute: a convolution's gradient is one convolution for the data and one for the weight,
 each only if somebody reads it. Nothing is known about operators beyond these tables: one without
 an entry is bound by memory, which is right for nearly all of MXNet's.
@@ -39,6 +39,8 @@ class Work(NamedTuple):
     moved_bytes: float
     #: True for products of matrices, which tensor cores speed up.
     is_matrix: bool = False
+    #: Bytes read once more in a second pass over a tensor; not part of ``moved_bytes``.
+    again_bytes: float = 0.0
 
 
 class _Call(NamedTuple):
@@ -161,7 +163,7 @@ def _normalisation(call: _Call) -> Work:
     largest = max((t.size_bytes for t in call.inputs), default=0)
     again = sum(t.size_bytes for t in call.inputs if t.size_bytes == largest)
     elements = max((t.elements for t in call.inputs), default=0)
-    return Work((14 if call.backward else 8) * elements, call.traffic() + again)
+    return Work((14 if call.backward else 8) * elements, call.traffic(), again_bytes=again)
 
 
 def _pooling(call: _Call) -> Work:
@@ -254,7 +256,7 @@ def work(kind: str, attributes: Mapping[str, str], inputs: Sequence[TensorType],
     each = _ELEMENT_FLOPS.get(base, 1)
     if base in ("Activation", "LeakyReLU"):
         each = _ACTIVATIONS.get(str(attributes.get("act_type", "relu")), 1)
-    moved = call.traffic()
+    again = 0
     if base in ("softmax", "log_softmax", "SoftmaxOutput", "SoftmaxActivation", "softmin"):
-        moved += inputs[0].size_bytes if inputs else 0  # two passes
-    return Work(each * elements, moved)
+        again = inputs[0].size_bytes if inputs else 0
+    return Work(each * elements, call.traffic(), again_bytes=again)
