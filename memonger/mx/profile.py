@@ -1,0 +1,121 @@
+"""Measured costs: each distinct op of a network, on the device that will train it."""
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence
+
+from ..cost import Profile, roofline
+from ..errors import InputError
+from ..plan import Progress
+from ..profiles import find_profile, save_profile
+from .bind import GradReq
+from .environment import logger, mxnet
+from .profile_alone import measure_alone
+from .profile_in_place import measure_in_place
+from .read import Captured, read
+
+
+def circumstances(ctx: Any = None) -> Dict[str, Any]:
+    """What measured times hold for: device, CPU, threads, versions, MXNet's switches."""
+    mx = mxnet()
+    ctx = ctx or mx.current_context()
+    cpu = "unknown CPU"
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            cpu = next((line.split(":", 1)[1].strip() for line in file
+                        if line.startswith("model name")), cpu)
+    except OSError:
+        pass
+    threads = int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0)))
+    device = "%s, %d threads" % (cpu, threads)
+    if ctx.device_type == "gpu":
+        _, total = mx.context.gpu_memory_info(ctx.device_id)
+        device = "gpu %d with %.1f GiB" % (ctx.device_id, total / 2**30)
+    return {"device": device, "cpu": cpu, "threads": threads, "mxnet": mx.__version__,
+            "mkldnn": os.environ.get("MXNET_MKLDNN_ENABLED", "1"),
+            "engine": os.environ.get("MXNET_ENGINE_TYPE", "")}
+
+
+def profile(symbol: Any, shapes: Mapping[str, Sequence[int]],
+            type_dict: Optional[Mapping[str, Any]] = None, grad_req: GradReq = "write",
+            ctx: Any = None, time_limit: float = 60.0, path: Optional[str] = None,
+            repeats: int = 5, method: str = "auto",
+            progress: Optional[Callable[[Progress], None]] = None) -> Profile:
+    """Measure the ops of a network and store the times.
+
+    Parameters
+    ----------
+    symbol, shapes, type_dict, grad_req, ctx
+        The training step, as for ``mx.read``.
+    time_limit : float
+        Seconds; what is not measured by then is estimated (``Profile.op_times`` says which).
+    path : str, optional
+        The file; by default one in the cache folder, named after the device. Older times for the
+        same device and software stay in it.
+    repeats : int
+        Runs of which the median counts, after one that warms up.
+    method : str
+        "in place": in the network itself, which must fit unplanned. "alone": each op by itself.
+        "auto": in place where the memory suffices, then alone for what is missing.
+    progress : callable, optional
+        Called with a :class:`memonger.plan.Progress`.
+
+    Returns
+    -------
+    Profile
+
+    Raises
+    ------
+    InputError
+        For an unknown method, a network that cannot be bound, or a ``path`` with times of another
+        device.
+    """
+    if method not in ("auto", "in place", "alone"):
+        raise InputError("method must be 'auto', 'in place' or 'alone', not %r" % (method,))
+    mx = mxnet()
+    ctx = ctx or mx.current_context()
+    captured = read(symbol, shapes, type_dict, grad_req, ctx)
+    facts = circumstances(ctx)
+    older = find_profile(facts, path)
+    times: Dict[str, float] = dict(older.times_s) if older else {}
+    fallback = roofline("cpu" if ctx.device_type == "cpu" else "v100")
+    started_s = time.perf_counter()
+
+    def tell(fraction: float) -> None:
+        if progress is not None:
+            progress(Progress("profile", time.perf_counter() - started_s, fraction=fraction))
+
+    result = Profile(facts["device"], times, fallback, facts)
+    missing = result.op_times(captured.graph, captured.attributes).estimated
+    if missing and (method == "in place" or (method == "auto" and _fits(captured, ctx))):
+        try:
+            if not measure_in_place(captured.graph, captured.attributes, symbol, shapes,
+                                    type_dict, grad_req, ctx, times, time_limit, repeats, tell):
+                logger.info("the network runs other ops than it was read with")
+        except mx.base.MXNetError as error:
+            if method == "in place":
+                raise InputError("the network cannot be run unplanned: %s" % error) from error
+            logger.info("the network cannot be run unplanned: %s", error)
+    if missing and method != "in place":
+        left_s = max(1.0, time_limit - (time.perf_counter() - started_s))
+        measure_alone(captured.graph, captured.attributes, ctx, times, fallback, left_s, repeats,
+                      tell)
+    save_profile(result, path)
+    return result
+
+
+def _fits(captured: Captured, ctx: Any) -> bool:
+    """Whether the unplanned network fits into free memory, with room to spare."""
+    needed = (captured.pool_bytes + sum(captured.fixed_bytes.values())) * 1.3
+    if ctx.device_type == "gpu":
+        free, _ = mxnet().context.gpu_memory_info(ctx.device_id)
+        return bool(needed < free)
+    try:
+        with open("/proc/meminfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("MemAvailable"):
+                    return needed < int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return False

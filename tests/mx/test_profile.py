@@ -1,0 +1,107 @@
+"""Measured costs of small networks."""
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+mx = pytest.importorskip("mxnet")
+
+from memonger import native  # noqa: E402
+from memonger.cost import is_view, op_signature  # noqa: E402
+from memonger.errors import InputError  # noqa: E402
+from memonger.mx import profile_in_place  # noqa: E402
+from memonger.mx.profile import circumstances, profile  # noqa: E402
+from memonger.mx.profile_in_place import measure_in_place  # noqa: E402
+from memonger.mx.read import read  # noqa: E402
+
+pytestmark = pytest.mark.skipif(not native.available(), reason="the plugin is not built")
+
+SHAPES = {"data": (2, 3, 16, 16)}
+
+
+def small_net():
+    data = mx.sym.var("data")
+    body = mx.sym.Convolution(data, num_filter=4, kernel=(3, 3), pad=(1, 1), name="conv1")
+    body = mx.sym.Activation(mx.sym.BatchNorm(body, name="bn1"), act_type="relu", name="act1")
+    body = body + mx.sym.Convolution(body, num_filter=4, kernel=(3, 3), pad=(1, 1), name="conv2")
+    body = mx.sym.FullyConnected(mx.sym.Flatten(mx.sym.Dropout(body)), num_hidden=5, name="fc")
+    return mx.sym.SoftmaxOutput(body, name="softmax")
+
+
+@pytest.mark.parametrize("method", ["in place", "alone"])
+def test_each_op_is_measured(tmp_path, method):
+    path = str(tmp_path / "p.json")
+    seen = []
+    found = profile(small_net(), SHAPES, path=path, repeats=2, method=method,
+                    progress=seen.append)
+    captured = read(small_net(), SHAPES)
+    graph = captured.graph
+    times = found.op_times(graph, captured.attributes)
+    missing = {graph.ops[i].kind for i in times.estimated}
+    assert missing <= {"_zeros_without_dtype"}
+    assert all(t > 0 for op, t in zip(graph.ops, times.times_s) if not is_view(graph, op))
+    assert sum(times.times_s) < 1.0
+    assert found.source.startswith("profile: ")
+    assert json.loads(Path(path).read_text())["facts"] == circumstances(mx.cpu())
+    fractions = [p.fraction for p in seen]
+    assert fractions == sorted(fractions) and fractions[-1] == 1.0
+
+
+def test_stored_times_are_not_measured_again(tmp_path):
+    path = str(tmp_path / "p.json")
+    profile(small_net(), SHAPES, path=path, repeats=1, method="alone")
+    data = json.loads(Path(path).read_text())
+    data["times_s"] = dict.fromkeys(data["times_s"], 0.25)
+    Path(path).write_text(json.dumps(data))
+    found = profile(small_net(), SHAPES, path=path, repeats=1, method="alone")
+    assert set(found.times_s.values()) == {0.25}
+
+
+def test_only_wanted_gradients_are_measured(tmp_path):
+    # The data needs no gradient: one product of matrices in place of two.
+    data, weight = mx.sym.var("data"), mx.sym.var("weight")
+    net = mx.sym.FullyConnected(data, weight=weight, num_hidden=256, no_bias=True, name="fc")
+    shapes, requests = {"data": (512, 256)}, ({"data": "null", "weight": "write"}, "write")
+    keys = []
+    for request in requests:
+        captured = read(net, shapes, grad_req=request)
+        backward = next(i for i, op in enumerate(captured.graph.ops) if op.kind == "_backward_FullyConnected")
+        keys.append(op_signature(captured.graph, backward, captured.attributes))
+        found = profile(net, shapes, grad_req=request, repeats=1, method="alone",
+                        path=str(tmp_path / ("%d.json" % len(keys))))
+        assert keys[-1] in found.times_s
+    assert keys[0] != keys[1]
+
+
+def test_sums_that_mxnet_folds_away_do_not_shift_the_times(tmp_path):
+    # Nine readers: gradients are added in place, and MXNet does not run `_grad_add` at all.
+    data = mx.sym.var("data")
+    shared = mx.sym.exp(data, name="shared")
+    total = mx.sym.Group([mx.sym.sin(shared * float(i + 2), name="s%d" % i) for i in range(10)])
+    captured = read(total, {"data": (64, 64)})
+    assert any(op.kind == "_grad_add" for op in captured.graph.ops)
+    times = {}
+    assert measure_in_place(captured.graph, captured.attributes, total, {"data": (64, 64)}, None,
+                            "write", mx.cpu(), times, 10.0, repeats=1)
+    kinds = {json.loads(key)[0] for key in times}
+    assert {"exp", "sin", "_mul_scalar"} <= kinds
+    # Sums that ran in place have no time of their own.
+    folded = [op for op in captured.graph.ops if op.kind == "_grad_add"]
+    assert len(folded) >= 2
+
+
+def test_another_graph_is_noticed(monkeypatch):
+    captured = read(small_net(), SHAPES)
+    times = {}
+    other = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=3))
+    assert not measure_in_place(captured.graph, captured.attributes, other, SHAPES, None, "write",
+                                mx.cpu(), times, 10.0, repeats=1)
+    assert times == {}
+    assert profile_in_place._node_name(captured.graph, 0) == "conv1"
+
+
+def test_a_wrong_method_is_refused():
+    with pytest.raises(InputError, match="'in place'"):
+        profile(small_net(), SHAPES, method="by feel")
