@@ -30,7 +30,5 @@ class MaxBatch(Command):
         with ProgressLine() as line:
             found = api.max_batch(symbol, budget=args.budget, ctx=context(args.ctx),
                                        progress=line.callback, **shape_arguments(args))
-        record = dict(found) if isinstance(found, dict) else dict(vars(found))
-        answer(args, record, lambda: "largest batch within %s: %d without a plan, %d with one"
-               % (args.budget, record["unplanned"], record["planned"]))
+        answer(args, found.to_dict, lambda: str(found))
         return EXIT_OK

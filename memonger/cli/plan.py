@@ -7,6 +7,9 @@ from typing import Any, Dict
 from .. import api
 from ..plan import Plan
 from ..report.text import frontier_table, summary
+from ..schedule import expand
+from ..session import pins
+from ..storage import plan_storage
 from .arguments import (
     add_budget,
     add_context,
@@ -96,15 +99,24 @@ class MakePlan(Command):
 
     def _plan_foreign(self, args: argparse.Namespace) -> int:
         refused = [flag for flag, value in (("--shape", args.shape), ("--type", args.types),
-                                            ("--grad-req", args.grad_req)) if value]
+                                            ("--grad-req", args.grad_req),
+                                            ("--sweep", args.sweep)) if value]
         if refused:
             raise UsageError("%s is no MXNet symbol, so it takes no %s"
                              % (args.network, refused[0]))
-        from ..foreign import plan_foreign, read_graph
+        from ..foreign import parse_foreign_budget, read_graph
+        from ..solve import Options, solve
         graph = read_graph(args.network)
+        budget = None
+        if args.budget is not None:
+            baseline = plan_storage(graph, expand(graph, {}), "live").pool_bytes
+            budget = parse_foreign_budget(args.budget, baseline)
         with ProgressLine() as line:
-            plan = plan_foreign(graph, args.budget, method=args.method,
-                                time_limit=args.time_limit, progress=line.callback)
+            plan = solve(graph, budget, args.method, Options(
+                storage="live", time_limit_s=args.time_limit, variants=args.variants,
+                keep=pins(graph, args.keep, "keep"), progress=line.callback,
+                recompute=pins(graph, args.recompute, "recompute"),
+                objective="memory" if budget is None else "time", max_overhead=args.overhead))
         finish(args, plan, foreign_record(plan))
         return EXIT_OK
 

@@ -34,7 +34,7 @@ class Report(Command):
             plan.report(args.output)
             written.append(args.output)
         if args.graph:
-            from ..report.dot import render
+            from ..report.render import render
             render(plan, args.graph, collapse=not args.expand)
             written.append(args.graph)
         if args.timeline:

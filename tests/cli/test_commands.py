@@ -57,7 +57,7 @@ class Recorder:
 def fake(monkeypatch):
     def replace(name, result):
         recorder = Recorder(result)
-        monkeypatch.setattr(api, name, recorder, raising=False)
+        monkeypatch.setattr(api, name, recorder)
         return recorder
     return replace
 
