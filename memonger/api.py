@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
-from typing import Any, Callable, List, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import native
 from .compatible import get_cost, make_mirror_plan, search_plan
@@ -111,8 +111,9 @@ def _plan(session: Session, budget: Budget, method: str, variants: str, keep: Se
         method = "sublinear"
     found = solve(graph, pool_budget, method, options)
     record = {"budget": budget, "method": method, "variants": variants, "overhead": overhead,
-              "keep": list(keep), "recompute": list(recompute),
-              "shapes": {name: list(shape) for name, shape in sorted(session.shapes.items())}}
+              "keep": tuple(keep), "recompute": tuple(recompute),
+              "shapes": {name: tuple(shape) for name, shape in sorted(session.shapes.items())},
+              **session.binding}
     return _finish(session, found, total_budget, record, started_s)
 
 
@@ -150,7 +151,7 @@ def estimate(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None, grad_re
 
 
 def verify(planned: Any, original: Any = None, steps: int = 2, ctx: Any = None,
-           type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = "write", seed: int = 0,
+           type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = None, seed: int = 0,
            tolerance: float = 1e-5, data: Optional[Mapping[str, Any]] = None,
            shapes: Optional[Shapes] = None, **named_shapes: Any) -> Any:
     """Train planned and original side by side and compare outputs, gradients and aux states.
@@ -172,6 +173,7 @@ def verify(planned: Any, original: Any = None, steps: int = 2, ctx: Any = None,
     """
     from .mx.verify import verify as run
     shapes = _shapes_of(planned, shapes, named_shapes)
+    type_dict, grad_req = _binding_of(planned, type_dict, grad_req)
     planned = _symbol_of(planned)
     native.available()
     return run(planned, strip(planned) if original is None else original,
@@ -180,7 +182,7 @@ def verify(planned: Any, original: Any = None, steps: int = 2, ctx: Any = None,
 
 
 def measure(symbol: Any, ctx: Any = None, steps: int = 5, original: Any = None,
-            type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = "write",
+            type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = None,
             shapes: Optional[Shapes] = None, **named_shapes: Any) -> Any:
     """Really allocated bytes and step time.
 
@@ -196,6 +198,7 @@ def measure(symbol: Any, ctx: Any = None, steps: int = 5, original: Any = None,
     """
     from .mx.measure import measure as run
     shapes = _shapes_of(symbol, shapes, named_shapes)
+    type_dict, grad_req = _binding_of(symbol, type_dict, grad_req)
     symbol = _symbol_of(symbol)
     given = gather_shapes(symbol, shapes, {}, None)
     if original is None:
@@ -304,3 +307,11 @@ def _shapes_of(planned: Any, shapes: Optional[Shapes], named: Shapes) -> Shapes:
     if shapes is not None or named:
         return shapes if shapes is not None else named
     return planned.options.get("shapes", {}) if isinstance(planned, Plan) else {}
+
+
+def _binding_of(planned: Any, type_dict: Optional[Mapping[str, Any]],
+                grad_req: Any) -> Tuple[Optional[Mapping[str, Any]], Any]:
+    """Types and gradient requests as given; a plan brings its own, too."""
+    saved = planned.options if isinstance(planned, Plan) else {}
+    return (type_dict if type_dict is not None else saved.get("type_dict"),
+            grad_req if grad_req is not None else saved.get("grad_req", "write"))

@@ -80,6 +80,17 @@ class Session:
         ctx = self.arguments[2]
         return ctx is not None and ctx.device_type == "gpu"
 
+    @property
+    def binding(self) -> Dict[str, Any]:
+        """Types and gradient requests as names in words, to be saved with a plan."""
+        arguments = self.captured.arguments
+        types = dict(zip(arguments.names, arguments.dtypes))
+        requests = dict(zip(arguments.names, arguments.grad_reqs))
+        return {"type_dict": {name: types[name] for name in sorted(self.arguments[0] or {})
+                              if name in types} or None,
+                "grad_req": arguments.grad_reqs[0] if len(set(requests.values())) == 1
+                else requests}
+
     def apply(self, plan: Plan) -> Any:
         """The symbol with the plan's decisions on it."""
         from .mx.apply import apply_plan_to

@@ -42,15 +42,12 @@ class Profile(Command):
 
     def run(self, args: argparse.Namespace) -> int:
         from ..mx.profile import circumstances, profile
-        from ..mx.read import read
         from ..profiles import default_path
         device = context(args.ctx)
-        given = shape_arguments(args)
-        captured = read(load_symbol(args.network), given["shapes"], given["type_dict"],
-                        given["grad_req"], device)
         with ProgressLine() as line:
-            measured = profile(captured.graph, captured.attributes, device, args.time_limit,
-                               args.output, args.repeats, line.callback)
+            measured = profile(load_symbol(args.network), ctx=device, path=args.output,
+                               time_limit=args.time_limit, repeats=args.repeats,
+                               progress=line.callback, **shape_arguments(args))
         path = args.output or default_path(circumstances(device))
         answer(args, {"profile": path, "device": measured.device, "times": len(measured.times_s)},
                "%s holds %d op times of %s" % (path, len(measured.times_s), measured.device))

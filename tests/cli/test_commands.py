@@ -144,6 +144,14 @@ def test_errors_have_their_codes_and_go_to_standard_error(symbol_file, fake, cap
     assert out == "" and (str(error) in err)
 
 
+def test_what_mxnet_says_is_an_error_without_its_frames(symbol_file, fake, capsys):
+    fake("plan", mx.MXNetError("Traceback (most recent call last):\n  File \"../src/a.h\", line 4\n"
+                               "MXNetError: float16 fully connected layer is not supported"))
+    assert main(["plan", symbol_file]) == 1
+    assert capsys.readouterr().err == \
+        "error: MXNet failed: float16 fully connected layer is not supported\n"
+
+
 def test_a_defect_keeps_its_traceback(symbol_file, fake):
     fake("plan", ZeroDivisionError("a defect"))
     with pytest.raises(ZeroDivisionError):

@@ -15,8 +15,8 @@ PACKAGE = Path(memonger.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 HEAVY = ("mxnet", "matplotlib", "highspy", "scipy", "sklearn", "pygraphviz", "graphviz")
 
-#: May import everything.
-UNBOUND = {"__init__", "__main__", "api", "cli", "bench"}
+#: The API and what stands above it may import everything.
+UNBOUND = {"__init__", "__main__", "api", "batch", "compatible", "session", "cli", "bench"}
 FOLDERS = {"solve", "mx", "report"}
 CORE = {p.stem for p in PACKAGE.glob("*.py")} - UNBOUND
 #: The lowest rooms: all that they may import.
