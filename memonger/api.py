@@ -83,13 +83,17 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
     given = gather_shapes(symbol, shapes, named_shapes, data_iter)
     session = open_session(symbol, given, type_dict, grad_req, ctx, costs, optimizer,
                            optimizer_params, group2ctx)
-    return _plan(session, budget, method, variants, keep, recompute, time_limit, progress,
-                 overhead, started_s)
+    return plan_session(session, budget, method, variants, keep, recompute, time_limit, progress,
+                        overhead, started_s)
 
 
-def _plan(session: Session, budget: Budget, method: str, variants: str, keep: Sequence[str],
-          recompute: Sequence[str], time_limit: float, progress: Optional[ProgressCallback],
-          overhead: Union[None, str, float], started_s: float) -> Plan:
+def plan_session(session: Session, budget: Budget = None, method: str = "auto",
+                 variants: str = "exact", keep: Sequence[str] = (), recompute: Sequence[str] = (),
+                 time_limit: float = 10.0, progress: Optional[ProgressCallback] = None,
+                 overhead: Union[None, str, float] = None,
+                 started_s: Optional[float] = None) -> Plan:
+    """:func:`plan` for a network that was read already."""
+    started_s = time.perf_counter() if started_s is None else started_s
     from .solve import solve
     from .solve.options import Options
     graph = session.graph
@@ -120,9 +124,11 @@ def _plan(session: Session, budget: Budget, method: str, variants: str, keep: Se
 def _finish(session: Session, found: Plan, budget_bytes: Optional[int],
             record: Mapping[str, Any], started_s: float) -> Plan:
     """A solver's answer with its symbol, confirmed by binding that symbol."""
-    original_json = session.symbol.tojson()
     planned = session.apply(found)
     bound = session.read(planned)
+    if session.graph.pools != "executor":  # only a run shows the plan of a CachedOp
+        return _with_symbol(session, found, planned, found.pool_bytes, budget_bytes, record,
+                            started_s)
     if bound.pool_bytes != found.pool_bytes:
         if budget_bytes is not None and bound.pool_bytes > found.pool_bytes:
             raise InvalidPlan(
@@ -130,9 +136,16 @@ def _finish(session: Session, found: Plan, budget_bytes: Optional[int],
                 "symbol file" % (format_bytes(bound.pool_bytes), format_bytes(found.pool_bytes)))
         logger.warning("the pool of the plan is %d bytes; %d were predicted", bound.pool_bytes,
                        found.pool_bytes)
+    return _with_symbol(session, found, planned, bound.pool_bytes, budget_bytes, record,
+                        started_s)
+
+
+def _with_symbol(session: Session, found: Plan, planned: Any, pool_bytes: int,
+                 budget_bytes: Optional[int], record: Mapping[str, Any],
+                 started_s: float) -> Plan:
     return replace(
-        found, original_json=original_json, symbol_json=planned.tojson(),
-        pool_bytes=bound.pool_bytes, budget_bytes=budget_bytes, costs=session.costs,
+        found, original_json=session.symbol.tojson(), symbol_json=planned.tojson(),
+        pool_bytes=pool_bytes, budget_bytes=budget_bytes, costs=session.costs,
         options=dict(record), planning_s=time.perf_counter() - started_s)
 
 
@@ -255,8 +268,8 @@ def sweep(symbol: Any, budgets: Sequence[Budget] = ("100%", "90%", "80%", "70%",
     found: List[Plan] = []
     for budget in sorted({parse_budget(b, whole) for b in budgets if b is not None}):
         try:
-            new = _plan(session, budget, method, variants, keep, recompute, time_limit, progress,
-                        None, time.perf_counter())
+            new = plan_session(session, budget, method, variants, keep, recompute, time_limit,
+                               progress)
         except InfeasibleBudget:
             continue
         if found and found[-1].overhead < new.overhead:
@@ -290,8 +303,7 @@ def max_batch(symbol: Any, budget: Budget, method: str = "auto", variants: str =
                             optimizer_params, None)
 
     def plan_for(session: Session, budget_bytes: int) -> Plan:
-        return _plan(session, budget_bytes, method, variants, (), (), time_limit, progress, None,
-                     time.perf_counter())
+        return plan_session(session, budget_bytes, method, variants, (), (), time_limit, progress)
 
     return search_batch(given, budget, session_for, plan_for, limit)
 

@@ -1,7 +1,7 @@
 """The two native libraries: finding, checking, loading, switching.
 
-``libmemonger_core.so`` (storage planning, search) needs no MXNet. ``libmemonger_mxnet.so`` goes into
-the running MXNet: exact recomputation, better storage, frugal operators, capture of memory plans.
+``libmemonger_core.so`` (storage planning, search) needs no MXNet. ``libmemonger_mxnet.so`` goes
+into the running MXNet: exact recomputation, better storage, frugal operators, capture of plans.
 It is loaded only after the MXNet in this process was found to be the one it was built for, in
 steps of growing trust: version, compiler stamp, symbols, a self-check that exchanges live objects,
 and only then registration. A refusal leaves MXNet as it was.
@@ -118,8 +118,8 @@ def _guarded_load() -> ctypes.CDLL:
                                                      _INTERFACE))
     message = ctypes.create_string_buffer(1024)
     if library.memonger_self_check(message, ctypes.c_size_t(1024)):
-        raise PluginABIError("the libmxnet.so in this process is not the one of the MXNet %s wheel: "
-                             "%s" % (_MXNET_VERSION, message.value.decode(errors="replace")))
+        raise PluginABIError("the libmxnet.so in this process is not the one of the MXNet %s "
+                             "wheel: %s" % (_MXNET_VERSION, message.value.decode(errors="replace")))
     if library.memonger_register(message, ctypes.c_size_t(1024)):
         raise PluginABIError("the plugin could not register itself: %s"
                              % message.value.decode(errors="replace"))

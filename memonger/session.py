@@ -4,7 +4,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import native
 from .cost import CostModel, roofline
@@ -104,14 +104,20 @@ class Session:
 
 def open_session(symbol: Any, shapes: Shapes, type_dict: Optional[Mapping[str, Any]],
                  grad_req: Any, ctx: Any, costs: Any, optimizer: Optional[str],
-                 optimizer_params: Optional[Mapping[str, Any]], group2ctx: Any) -> Session:
-    """Read a network and price its ops."""
+                 optimizer_params: Optional[Mapping[str, Any]], group2ctx: Any,
+                 reshape: Optional[Callable[[Graph], Graph]] = None) -> Session:
+    """Read a network and price its ops.
+
+    ``reshape`` turns the graph of an executor into that of another runner (CachedOp).
+    """
     from .mx.read import read
     native.load()
     captured = read(symbol, shapes, type_dict, grad_req, ctx, group2ctx)
     model = cost_model(costs)
     found = model.op_times(captured.graph, captured.attributes)
     graph = captured.graph.with_times(found.times_s, found.workspaces_bytes)
+    if reshape is not None:
+        graph = reshape(graph)
     fixed = dict(captured.fixed_bytes)
     fixed["workspace"] = max([op.workspace_bytes for op in graph.ops] or [0])
     if optimizer:

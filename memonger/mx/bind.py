@@ -7,7 +7,18 @@ machine in a fraction of a second, and what MXNet planned can be read off.
 from __future__ import annotations
 
 import json
-from typing import AbstractSet, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import (
+    AbstractSet,
+    Any,
+    Dict,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
 
 import numpy as np
 
@@ -62,7 +73,8 @@ def infer_arguments(symbol: Any, shapes: Mapping[str, Sequence[int]],
         arg_shapes, _, aux_shapes = symbol.infer_shape_partial(**clean)
     except (mx.MXNetError, ValueError, TypeError) as error:
         raise ShapeError("the shapes do not fit the network: %s" % first_line(error)) from error
-    missing = [name for name, shape in list(zip(names, arg_shapes)) + list(zip(aux_names, aux_shapes))
+    missing = [name for name, shape in zip(names + aux_names,
+                                           list(arg_shapes) + list(aux_shapes))
                if not _known(shape)]
     if missing:
         missing = _leading(symbol, missing) or missing

@@ -57,6 +57,16 @@ def random_values(symbol: Any, arguments: Arguments, seed: int = 0,
     return values
 
 
+def without_index_gradients(symbol: Any, grad_req: GradReq) -> GradReq:
+    """One request for all arguments, but none for the indices of an Embedding: it has no such
+    gradient and refuses to run when asked for it."""
+    if not isinstance(grad_req, str):
+        return grad_req
+    nodes = json.loads(symbol.tojson())["nodes"]
+    indices = {nodes[node["inputs"][0][0]]["name"] for node in nodes if node["op"] == "Embedding"}
+    return {name: "null" if name in indices else grad_req for name in symbol.list_arguments()}
+
+
 class Trial:
     """One symbol bound for training, with its own arrays."""
 
@@ -64,7 +74,8 @@ class Trial:
                  type_dict: Optional[Mapping[str, Any]] = None, grad_req: GradReq = "write",
                  seed: int = 0, data: Optional[Mapping[str, Any]] = None) -> None:
         self.mx = mxnet()
-        self.arguments = infer_arguments(symbol, shapes, type_dict, grad_req)
+        self.arguments = infer_arguments(
+            symbol, shapes, type_dict, without_index_gradients(symbol, grad_req))
         ctx = ctx or self.mx.cpu()
         a = self.arguments
         values = random_values(symbol, a, seed, data)
