@@ -81,11 +81,10 @@ const char* DTypeName(int type_flag) {
   }
 }
 
-void WriteOpFacts(const IndexedGraph& index, const Node& node, Json* json) {
+void WriteOpFacts(const Node& node, Json* json) {
   static const auto& inplace = Op::GetAttr<nnvm::FInplaceOption>("FInplaceOption");
   static const auto& identity = Op::GetAttr<nnvm::FInplaceIdentity>("FInplaceIdentity");
   static const auto& ignored = Op::GetAttr<nnvm::FIgnoreInputs>("FIgnoreInputs");
-  static const auto& is_backward = Op::GetAttr<nnvm::TIsBackward>("TIsBackward");
   static const auto& continues_state = Op::GetAttr<bool>("TIsLayerOpBackward");
   const Op* op = node.op();
   if (inplace.contains(op)) {
@@ -105,13 +104,6 @@ void WriteOpFacts(const IndexedGraph& index, const Node& node, Json* json) {
   if (ignored.contains(op)) {
     json->Raw(",\"ignored_inputs\":");
     json->Numbers(ignored[op](node.attrs));
-  }
-  if (is_backward.get(op, false)) {
-    json->Raw(",\"is_backward\":1");
-    if (!node.control_deps.empty() && index.exist(node.control_deps[0].get())) {
-      json->Raw(",\"forward_node\":");
-      json->Number(index.node_id(node.control_deps[0].get()));
-    }
   }
   if (continues_state.get(op, false)) json->Raw(",\"uses_state\":1");
   const std::string reason = KeepReason(node);
@@ -160,7 +152,7 @@ void WriteNode(const IndexedGraph& index, uint32_t id, const nnvm::DeviceVector*
       json->Raw(",\"device\":");
       json->Number(device->at(id));
     }
-    WriteOpFacts(index, node, json);
+    WriteOpFacts(node, json);
   }
   json->Raw("}");
 }

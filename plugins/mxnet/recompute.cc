@@ -129,10 +129,9 @@ class CloneInserter {
 
   // How the plan names a gradient node: by the forward op that it differentiates; the second
   // gradient node of one op gets "@2" behind it, and so on.
-  static std::string Label(const Node& node) {
-    static const auto& is_backward = Op::GetAttr<nnvm::TIsBackward>("TIsBackward");
-    if (is_backward.get(node.op(), false) && !node.control_deps.empty())
-      return node.control_deps[0]->attrs.name;
+  std::string Label(const Node& node) const {
+    for (const ObjectPtr& before : node.control_deps)
+      if (forward_.count(before.get())) return before->attrs.name;
     return node.attrs.name;
   }
 
