@@ -217,7 +217,8 @@ def measure(symbol: Any, ctx: Any = None, steps: int = 5, original: Any = None,
     if original is None:
         stripped = strip(symbol)
         original = stripped if stripped.tojson() != symbol.tojson() else None
-    return run(symbol, given, ctx, steps, original or None, type_dict, grad_req)
+    return run(symbol, given, ctx, steps, None if original is False else original, type_dict,
+               grad_req)
 
 
 def strip(planned: Any) -> Any:

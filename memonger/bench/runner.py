@@ -182,9 +182,13 @@ def make_plan(case: Case, net: nets.Net, pool_bytes: int, fixed_bytes: int,
             wanted["budget"] = int(share * pool_bytes) + fixed_bytes
         else:
             wanted["budget"] = int(share * (pool_bytes + fixed_bytes))
-    return plan(symbol, method=method, variants=variants or "none",
-                costs=settings.costs, time_limit=settings.time_limit_s, shapes=net.shapes,
-                **wanted)
+    with contextlib.ExitStack() as stack:
+        if method == "sublinear":  # as in dmlc/mxnet-memonger: by MXNet's own mirroring
+            from .. import native
+            native.load()
+            stack.enter_context(native.switched(False, False))
+        return plan(symbol, method=method, variants=variants or "none", costs=settings.costs,
+                    time_limit=settings.time_limit_s, shapes=net.shapes, **wanted)
 
 
 def measure_case(case: Case, settings: Settings) -> Mapping[str, Any]:
