@@ -21,7 +21,7 @@ class Row:
     network: str
     batch: int
     method: str
-    target: str
+    target: str = ""
     #: What stock MXNet allocates for the network without any plan.
     unplanned_pool_bytes: int = 0
     unplanned_total_bytes: int = 0
