@@ -103,5 +103,14 @@ def test_unknown_names_are_refused_in_the_usual_words():
         memonger.paln  # noqa: B018
 
 
-def test_public_names_are_listed():
-    assert {"plan", "search_plan", "get_cost", "Plan", "Graph", "errors"} <= set(dir(memonger))
+def test_public_names_are_listed_and_exist():
+    assert set(memonger._LAZY) <= set(memonger.__all__) <= set(dir(memonger))
+    for name in set(memonger.__all__) - set(memonger._LAZY):
+        assert hasattr(memonger, name), name
+
+
+def test_every_public_name_leads_somewhere(tmp_path):
+    pytest.importorskip("mxnet")
+    code = ("import memonger\nfor name in %r:\n    assert getattr(memonger, name) is not None\n"
+            "print(memonger.plan.__name__, memonger.native.__name__)" % (memonger.__all__,))
+    assert python(code, tmp_path) == "plan memonger.native"
