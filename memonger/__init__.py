@@ -34,6 +34,8 @@ if TYPE_CHECKING:
         sweep,
         verify,
     )
+    from .bench import zoo
+    from .mx import gluon
 
 __version__ = "0.1.0"
 

@@ -20,6 +20,7 @@ from .failure import report_failure
 def commands() -> Sequence[Type[Command]]:
     """All subcommands, in the order of the help."""
     from .apply import Apply
+    from .bench import Bench
     from .doctor import Doctor
     from .estimate import Estimate
     from .explain import Explain
@@ -29,7 +30,8 @@ def commands() -> Sequence[Type[Command]]:
     from .profile import Profile
     from .report import Report
     from .verify import Verify
-    return (MakePlan, Apply, Estimate, Verify, Measure, Explain, Report, MaxBatch, Profile, Doctor)
+    return (MakePlan, Apply, Estimate, Verify, Measure, Explain, Report, MaxBatch, Profile, Bench,
+            Doctor)
 
 
 def make_parser() -> Parser:
