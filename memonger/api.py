@@ -40,8 +40,9 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
     symbol : mx.sym.Symbol
         The network, with its loss.
     budget : int, float or str, optional
-        Largest total of the step: bytes, "4GB", "4GiB", "60%" of the unplanned total. Without
-        one: the smallest pool that at most one extra forward pass buys.
+        Largest total of the step: bytes, "4GB", "4GiB", "60%" of the unplanned total, "auto"
+        for what the GPU ``ctx`` has free less 5 %. Without one: the smallest pool that at most one extra
+        forward pass buys.
     method : str
         "auto", "local", "milp", "sublinear", "chen", "ogc", or a registered name.
     variants : {"none", "exact", "all"}
@@ -80,6 +81,8 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
     started_s = time.perf_counter()
     if budget is not None and overhead is not None:
         raise InputError("give a budget or an overhead, not both")
+    from .mx.device import resolve_budget
+    budget = resolve_budget(budget, ctx)
     given = gather_shapes(symbol, shapes, named_shapes, data_iter)
     session = open_session(symbol, given, type_dict, grad_req, ctx, costs, optimizer,
                            optimizer_params, group2ctx)
@@ -297,6 +300,8 @@ def max_batch(symbol: Any, budget: Budget, method: str = "auto", variants: str =
         ``unplanned``, ``planned`` (batch sizes, 0 when not even one sample fits) and ``plan``.
     """
     from .batch import search_batch
+    from .mx.device import resolve_budget
+    budget = resolve_budget(budget, ctx)
     given = gather_shapes(symbol, shapes, named_shapes, None)
 
     def session_for(batch_shapes: Shapes) -> Session:

@@ -13,12 +13,15 @@ from ..storage import plan_storage
 from .arguments import (
     add_budget,
     add_context,
+    add_optimizer,
+    add_search,
     add_shapes,
     context,
     is_symbol,
     load_symbol,
-    positive,
+    optimizer_arguments,
     read_text,
+    search_arguments,
     shape_arguments,
     share,
 )
@@ -31,7 +34,7 @@ class MakePlan(Command):
     """Plan a network: what to keep for the backward pass and what to compute again.
 
     NETWORK is a *-symbol.json file of MXNet, or a graph that is not MXNet's (node-link JSON,
-    memonger's own JSON, or text; see docs), whose budget is in the graph's own units or a share.
+    memonger's own JSON, or text; see README.md), whose budget is in its own units or a share.
 
       memonger plan net-symbol.json --shape data=32,3,224,224 --budget 4GB -o plan.json
       memonger plan graph.json --budget 0.8
@@ -48,20 +51,12 @@ class MakePlan(Command):
         add_budget(parser)
         parser.add_argument("--overhead", type=share, metavar="SHARE",
                             help="instead of a budget: least memory within this extra time, 10%%")
-        parser.add_argument("--method", default="auto", metavar="NAME",
-                            help="auto, sublinear, milp, ...; default %(default)s")
-        parser.add_argument("--variants", default="exact", choices=("none", "exact", "all"),
-                            help="operator variants to use: those with the same bits, or also "
-                                 "those within a stated tolerance; default %(default)s")
+        add_search(parser)
+        add_optimizer(parser)
         parser.add_argument("--keep", action="append", default=[], metavar="OP",
                             help="keep what this op makes (wildcards work); repeat for more")
         parser.add_argument("--recompute", action="append", default=[], metavar="OP",
                             help="compute this op again; repeat for more")
-        parser.add_argument("--costs", default="auto", metavar="SOURCE",
-                            help="op times: a profile file, or a preset such as v100; "
-                                 "default %(default)s")
-        parser.add_argument("--time-limit", type=positive, default=10.0, metavar="SECONDS",
-                            help="stop searching after this long; default %(default)s")
         parser.add_argument("--sweep", action="store_true",
                             help="plan for a range of budgets and print the frontier")
         parser.add_argument("-o", "--output", metavar="FILE", help="write the plan as JSON")
@@ -79,9 +74,8 @@ class MakePlan(Command):
     def _plan_symbol(self, args: argparse.Namespace) -> int:
         symbol = load_symbol(args.network)
         options: Dict[str, Any] = dict(
-            method=args.method, variants=args.variants, ctx=context(args.ctx), keep=args.keep,
-            recompute=args.recompute, costs=args.costs, time_limit=args.time_limit,
-            **shape_arguments(args))
+            ctx=context(args.ctx), keep=args.keep, recompute=args.recompute,
+            **search_arguments(args), **shape_arguments(args))
         with ProgressLine() as line:
             options["progress"] = line.callback
             if args.sweep:
@@ -89,7 +83,8 @@ class MakePlan(Command):
             else:
                 if args.overhead is not None:
                     options["overhead"] = args.overhead
-                plan = api.plan(symbol, budget=args.budget, **options)
+                plan = api.plan(symbol, budget=args.budget, **optimizer_arguments(args),
+                                **options)
         if args.sweep:
             answer(args, lambda: [plan_record(p) for p in frontier],
                    lambda: frontier_table(frontier))

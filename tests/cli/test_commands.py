@@ -67,7 +67,8 @@ def test_plan_passes_on_everything_that_was_said(symbol_file, fake, capsys):
     code = main(["plan", symbol_file, "--shape", "data=2,3", "--type", "data=float16",
                  "--grad-req", "fc_bias=null", "--budget", "60%", "--method", "milp",
                  "--variants", "none", "--keep", "fc*", "--recompute", "a", "--recompute", "b",
-                 "--costs", "v100", "--time-limit", "3", "--json"])
+                 "--costs", "v100", "--time-limit", "3", "--optimizer", "sgd,momentum=0.9",
+                 "--json"])
     out, err = capsys.readouterr()
     assert (code, err) == (0, "")
     (symbol,), options = call.calls[0]
@@ -76,7 +77,8 @@ def test_plan_passes_on_everything_that_was_said(symbol_file, fake, capsys):
         "shapes": {"data": (2, 3)}, "type_dict": {"data": "float16"},
         "grad_req": {"fc_bias": "null"}, "budget": "60%", "method": "milp", "variants": "none",
         "keep": ["fc*"], "recompute": ["a", "b"], "costs": "v100", "time_limit": 3.0,
-        "ctx": mx.cpu(0), "progress": None}
+        "optimizer": "sgd", "optimizer_params": {"momentum": 0.9}, "ctx": mx.cpu(0),
+        "progress": None}
     record = json.loads(out)
     assert record["status"] == "optimal" and record["pool_bytes"] == 2**20
     assert record["overhead"] == pytest.approx(0.25)
