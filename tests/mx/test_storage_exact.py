@@ -66,6 +66,43 @@ def test_a_thousand_random_networks():
         compare(seed)
 
 
+def compare_cached_op(seed):
+    from memonger.mx.gluon import as_cached_op
+    rng = random.Random(seed)
+    symbol, shapes = random_nets.random_net(rng, rng.randint(3, 20))
+    arguments = dict(zip(symbol.list_arguments(), symbol.infer_shape(**shapes)[0]))
+    inputs = [n for n in arguments if n == "data" or n.endswith("label")]
+    for storage in (False, True):
+        with native.switched(recompute=True, storage=storage):
+            graph = as_cached_op(read(symbol, shapes).graph)
+            share = rng.choice((0.0, 0.5))
+            again = {i: {} for i, op in enumerate(graph.ops)
+                     if not op.is_backward and op.recomputable and rng.random() < share}
+            planned = mx.sym.load_json(apply_recompute(symbol.tojson(), graph, again))
+            block = mx.gluon.SymbolBlock(planned, [mx.sym.var(n) for n in inputs])
+            block.initialize()
+            block.hybridize(static_alloc=True)
+            arrays = [mx.nd.zeros(arguments[n]) for n in inputs]
+            for array in arrays:
+                array.attach_grad()
+            with native.capture() as records:
+                with mx.autograd.record():
+                    outputs = block(*arrays)
+                mx.autograd.backward(list(outputs) if isinstance(outputs, (list, tuple))
+                                     else [outputs])
+                mx.nd.waitall()
+        found = plan_storage(graph, expand(graph, again), "best" if storage else "stock")
+        assert [r["part"] for r in records] == ["cached_forward", "cached_backward"]
+        assert found.pool_bytes == sum(r["pool_bytes"] for r in records), (seed, storage)
+
+
+@pytest.mark.filterwarnings("ignore:Cannot decide type:UserWarning")
+def test_cached_ops():
+    # All inputs need gradients: CachedOp keeps for backward what any gradient would read.
+    for seed in range(15):
+        compare_cached_op(seed)
+
+
 @pytest.mark.parametrize("setting, model", [
     ({"NNVM_EXEC_MATCH_RANGE": "1"}, StorageModel("stock", match_range=1)),
     ({"NNVM_EXEC_MATCH_RANGE": "0"}, StorageModel("stock", match_range=0)),
