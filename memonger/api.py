@@ -168,7 +168,7 @@ def estimate(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None, grad_re
 
 def verify(planned: Any, original: Any = None, steps: int = 2, ctx: Any = None,
            type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = None, seed: int = 0,
-           tolerance: float = 1e-5, data: Optional[Mapping[str, Any]] = None,
+           tolerance: float = 1e-5, values: Optional[Mapping[str, Any]] = None,
            shapes: Optional[Shapes] = None, **named_shapes: Any) -> Any:
     """Train planned and original side by side and compare outputs, gradients and aux states.
 
@@ -181,6 +181,8 @@ def verify(planned: Any, original: Any = None, steps: int = 2, ctx: Any = None,
         Training steps, with plain gradient descent between them.
     tolerance : float
         Largest difference, relative to a tensor's largest value, that still counts as the same.
+    values : mapping, optional
+        Values of inputs or parameters by name, instead of random ones.
 
     Returns
     -------
@@ -194,7 +196,7 @@ def verify(planned: Any, original: Any = None, steps: int = 2, ctx: Any = None,
     native.available()
     return run(planned, strip(planned) if original is None else original,
                gather_shapes(planned, shapes, {}, None), steps, ctx, type_dict, grad_req, seed,
-               tolerance, data)
+               tolerance, values)
 
 
 def measure(symbol: Any, ctx: Any = None, steps: int = 5, original: Any = None,

@@ -246,6 +246,7 @@ def disable() -> None:
 @contextlib.contextmanager
 def switched(recompute: bool, storage: bool) -> Iterator[None]:
     """:func:`enable` for a while."""
+    load()
     before = dict(_switches)
     enable(recompute, storage)
     try:

@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 import numpy as np
 
 from .. import native
-from ..errors import InputError
+from ..errors import InputError, PluginError
 from ..graph import Graph, Op
 from ..plan import Budget, Plan
 from .environment import mxnet
@@ -55,6 +55,9 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
     if not block._active and not isinstance(block, mx.gluon.SymbolBlock):
         raise InputError("hybridize the block before planning it: block.hybridize()")
     native.load()
+    if native.world() == "stock":
+        raise PluginError("stock MXNet does not recompute in Gluon blocks; switch the plugin on: "
+                          "memonger.native.enable()")
     arrays = [_as_array(item, dtype) for item in inputs_or_shapes]
     if not arrays:
         raise InputError("give the inputs of the block or their shapes, for example "
