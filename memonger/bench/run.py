@@ -16,6 +16,7 @@ import time
 from typing import Any, Callable, List, Mapping, Optional, Sequence
 
 from ..errors import InputError
+from ..files import write_whole
 from ..units import parse_bytes
 from . import nets
 from .cases import BUDGETED, METHODS, Case, comparison, published_cases
@@ -48,7 +49,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--steps", type=int, default=5, help="measured steps (default: %(default)s)")
     add("-o", "--output", metavar="FOLDER",
         help="write results.json, results.md and results.svg there")
-    add("--from", dest="source", metavar="FILE", help="show a results.json instead of running")
+    add("--from", dest="source", metavar="FILE", action="append", default=[],
+        help="show a results.json instead of running (again: all of them)")
+    add("--update", metavar="FILE", action="append", default=[],
+        help="put the tables into a document, between its marks")
     add("--markdown", action="store_true", help="print Markdown")
 
 
@@ -60,11 +64,7 @@ def run(args: argparse.Namespace) -> int:
     from . import tables
     started_s = time.perf_counter()
     if args.source:
-        try:
-            with open(args.source, encoding="utf-8") as file:
-                rows = tables.from_json(file.read())
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError("cannot read the results %s: %s" % (args.source, error)) from error
+        rows = [row for path in args.source for row in read_results(path)]
     else:
         cases = make_cases(args)
         settings = Settings(
@@ -73,6 +73,10 @@ def run(args: argparse.Namespace) -> int:
         rows = run_cases(cases, settings, args.jobs, _progress(len(cases)))
     if args.output:
         write_results(rows, args.output, command_line(args))
+    for path in args.update:
+        with open(path, encoding="utf-8") as file:
+            text = tables.documented(rows, file.read())
+        write_whole(path, text)
     if getattr(args, "json", False):
         sys.stdout.write(tables.as_json(rows, command_line(args)))
     else:
@@ -118,6 +122,22 @@ def network_table() -> str:
     return table(rows, "<>>><")
 
 
+def read_results(path: str) -> List[Row]:
+    """The rows of a results.json.
+
+    Raises
+    ------
+    InputError
+        If the file is none.
+    """
+    from . import tables
+    try:
+        with open(path, encoding="utf-8") as file:
+            return tables.from_json(file.read())
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError("cannot read the results %s: %s" % (path, error)) from error
+
+
 def write_results(rows: Sequence[Row], folder: str, command: str) -> None:
     """results.json, results.md and, where matplotlib is installed, results.svg."""
     from . import tables
@@ -125,8 +145,7 @@ def write_results(rows: Sequence[Row], folder: str, command: str) -> None:
     files = {"results.json": tables.as_json(rows, command),
              "results.md": "`%s`\n\n%s\n" % (command, tables.as_markdown(rows))}
     for name, text in files.items():
-        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
-            file.write(text)
+        write_whole(os.path.join(folder, name), text)
     try:
         tables.plot(rows, os.path.join(folder, "results.svg"))
     except ImportError:

@@ -2,9 +2,11 @@
 from __future__ import annotations
 
 import json
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+import re
+from typing import Callable, Dict, List, Mapping, Match, Optional, Sequence, Tuple
 
 from .. import __version__
+from ..errors import InputError
 from ..report.words import format_extra, format_percent, table
 from ..units import format_bytes
 from .published import Published
@@ -16,6 +18,8 @@ _COMPARISON = (("network", "batch", "method", "target", "pool", "total", "total 
 _PUBLISHED = (("published", "network", "batch", "of", "their cut", "their overhead",
                "same cut: none", "exact", "all", "bound", "planned in",
                "same overhead: our cut", "verdict"), "<<><>>>>>>>><")
+_SUMMARY = (("network (batch)", "published by", "memory cut", "their overhead", "ours", "bound",
+             "planned in"), "<<>>>>>")
 _MEASURED = (("network", "method", "target", "batch", "unplanned", "predicted", "planned",
               "predicted", "step time", "predicted", "planned step"), "<<<>>>>>>>>")
 
@@ -131,6 +135,25 @@ def published_cells(rows: Sequence[Row]) -> Cells:
     return cells
 
 
+def summary_cells(rows: Sequence[Row]) -> Cells:
+    """For README: of each network the published row with the largest cut."""
+    largest: Dict[Tuple[str, str], Beside] = {}
+    for group in beside(rows):
+        key = (group.published.system, group.published.network)
+        if key not in largest or group.published.cut > largest[key].published.cut:
+            largest[key] = group
+    cells: Cells = []
+    for group in largest.values():
+        theirs, best = group.published, group.best
+        cells.append((
+            "%s (%d)" % (theirs.network, theirs.batch), theirs.system,
+            "%s of %s" % (format_percent(theirs.cut), theirs.scope),
+            format_extra(group.their_overhead), format_extra(best.overhead) if best else "-",
+            format_extra(best.bound) if best and best.bound else "",
+            "%.1f s" % best.planning_s if best else ""))
+    return cells
+
+
 def measured_cells(rows: Sequence[Row]) -> Cells:
     """Predicted and measured, each in columns of its own."""
     cells: Cells = []
@@ -162,16 +185,43 @@ def as_text(rows: Sequence[Row]) -> str:
                        for title, header, align, cells in sections(rows))
 
 
-def as_markdown(rows: Sequence[Row], titles: bool = True) -> str:
-    """Tables for README and docs/RESULTS.md."""
-    parts = []
-    for title, header, align, cells in sections(rows):
-        lines = ["### %s" % title, ""] if titles else []
-        lines += ["| %s |" % " | ".join(header),
-                  "|%s|" % "|".join("---:" if side == ">" else "---" for side in align)]
-        lines += ["| %s |" % " | ".join(row) for row in cells]
-        parts.append("\n".join(lines))
-    return "\n\n".join(parts)
+def as_markdown(rows: Sequence[Row]) -> str:
+    """Tables with titles."""
+    return "\n\n".join("### %s\n\n%s" % (title, _markdown(header, align, cells))
+                       for title, header, align, cells in sections(rows))
+
+
+def _markdown(header: Sequence[str], align: str, cells: Cells) -> str:
+    lines = ["| %s |" % " | ".join(header),
+             "|%s|" % "|".join("---:" if side == ">" else "---" for side in align)]
+    return "\n".join(lines + ["| %s |" % " | ".join(row) for row in cells])
+
+
+def documented(rows: Sequence[Row], text: str) -> str:
+    """A document with its tables made anew.
+
+    A table stands between ``<!-- memonger bench: NAME -->`` and ``<!-- end -->``; NAME is
+    methods, published, measured or summary.
+
+    Raises
+    ------
+    InputError
+        If a NAME is unknown.
+    """
+    own = [row for row in rows if row.published is None]
+    makers: Dict[str, Callable[[], str]] = {
+        "methods": lambda: _markdown(*_COMPARISON, comparison_cells(own)),
+        "published": lambda: _markdown(*_PUBLISHED, published_cells(rows)),
+        "measured": lambda: _markdown(*_MEASURED, measured_cells(rows)),
+        "summary": lambda: _markdown(*_SUMMARY, summary_cells(rows))}
+
+    def fill(found: Match[str]) -> str:
+        if found.group(2) not in makers:
+            raise InputError("no table %r; there are %s" % (found.group(2), ", ".join(makers)))
+        return "%s\n%s\n%s" % (found.group(1), makers[found.group(2)](), found.group(3))
+
+    return re.sub(r"(<!-- memonger bench: (\w+) -->)\n.*?(<!-- end -->)", fill, text,
+                  flags=re.DOTALL)
 
 
 def as_json(rows: Sequence[Row], command: str = "") -> str:

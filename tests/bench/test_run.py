@@ -107,6 +107,17 @@ def test_markdown_tables_are_complete():
     assert "+5.0 %" in text and "67.0 %" in text
 
 
+def test_documents_get_their_tables_between_the_marks():
+    text = "before\n<!-- memonger bench: summary -->\nold\n<!-- end -->\nafter\n"
+    new = tables.documented([row(published=THEIRS)], text)
+    assert new.startswith("before\n<!-- memonger bench: summary -->\n| network (batch) |")
+    assert new.endswith("|\n<!-- end -->\nafter\n") and "old" not in new
+    assert "| resnet50 (184) | MONeT | 66.9 % of total | +11.9 % | +5.0 % |" in new
+    assert tables.documented([row(published=THEIRS)], new) == new
+    with pytest.raises(InputError, match="no table 'summery'"):
+        tables.documented([], "<!-- memonger bench: summery -->\n<!-- end -->")
+
+
 def test_measured_rows_keep_predicted_and_measured_apart():
     found = {"batch": 4, "bytes": 60, "unplanned_bytes": 120, "predicted_bytes": 50,
              "predicted_unplanned_bytes": 110, "predicted_overhead": 0.1, "overhead": 0.2,
