@@ -4,7 +4,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import statistics
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence
 
@@ -37,7 +36,7 @@ class Row:
     #: Forward pass as a share of the unplanned step.
     forward: float = 0.0
     published: Optional[Published] = None
-    #: From ``memonger.measure``, at its own batch; see :func:`measure_case`.
+    #: From ``memonger.measure``, at its own batch; see :class:`.measuring.Trainer`.
     measured: Optional[Mapping[str, Any]] = None
     #: Why there is no result.
     error: str = ""
@@ -71,6 +70,8 @@ class Settings:
     #: Measure too, with networks no larger than this in all.
     measure_bytes: int = 0
     measure_steps: int = 5
+    #: Seconds for measuring the ops of a network.
+    profile_limit_s: float = 60.0
 
 
 def run_cases(cases: Sequence[Case], settings: Settings, jobs: int = 1,
@@ -124,8 +125,9 @@ class _Network:
 
     def __init__(self, net: nets.Net, settings: Settings) -> None:
         self.net, self.settings = net, settings
-        self.unplanned = _stock_estimate(net, settings)
+        self.unplanned = stock_estimate(net, settings.costs)
         self.fixed_bytes = self.unplanned.total_bytes - self.unplanned.pool_bytes
+        self.trainer: Any = None
 
     def run(self, case: Case) -> Row:
         graph = self.unplanned.graph
@@ -136,7 +138,10 @@ class _Network:
         try:
             row = self._plan(case, row)
             if self.settings.measure_bytes:
-                row = dataclasses.replace(row, measured=measure_case(case, self.settings))
+                from .measuring import Trainer
+                if self.trainer is None:
+                    self.trainer = Trainer(case, self.settings)
+                row = dataclasses.replace(row, measured=self.trainer.measure(case))
             return row
         except InfeasibleBudget as error:
             from ..units import format_bytes
@@ -150,7 +155,7 @@ class _Network:
             found = self.unplanned
             if case.method == "mirror":
                 with _variable("MXNET_BACKWARD_DO_MIRROR", "1"):
-                    found = _stock_estimate(self.net, self.settings)
+                    found = stock_estimate(self.net, self.settings.costs)
             base_s = self.unplanned.graph.time_s
             return dataclasses.replace(
                 row, pool_bytes=found.pool_bytes, total_bytes=self.fixed_bytes + found.pool_bytes,
@@ -191,43 +196,13 @@ def make_plan(case: Case, net: nets.Net, pool_bytes: int, fixed_bytes: int,
                     time_limit=settings.time_limit_s, shapes=net.shapes, **wanted)
 
 
-def measure_case(case: Case, settings: Settings) -> Mapping[str, Any]:
-    """Train the network without and with the case's plan, in turn, at a batch that fits.
-
-    The batch is the largest power of two, at most the published batch, whose unplanned total is
-    at most ``settings.measure_bytes``.
-    """
-    from ..api import measure
-    batch = case.batch or nets.spec(case.network).batch
-    batch = 1 << (batch.bit_length() - 1)
-    while True:
-        net = nets.build(case.network, batch, **dict(case.options))
-        estimate = _stock_estimate(net, settings)
-        if estimate.total_bytes <= settings.measure_bytes or batch == 1:
-            break
-        batch //= 2
-    if case.method in ("mxnet", "mirror"):
-        return {}
-    plan = make_plan(case, net, estimate.pool_bytes,
-                     estimate.total_bytes - estimate.pool_bytes, settings)
-    found = measure(plan.symbol, original=net.symbol, steps=settings.measure_steps,
-                    shapes=net.shapes)
-    ratios = [a / b for a, b in zip(found.steps_s, found.original.steps_s)]
-    return {"batch": batch, "bytes": found.allocated_bytes,
-            "unplanned_bytes": found.original.allocated_bytes,
-            "predicted_bytes": plan.total_bytes, "predicted_unplanned_bytes": estimate.total_bytes,
-            "predicted_overhead": plan.overhead, "overhead": statistics.median(ratios) - 1.0,
-            "step_s": found.step_s, "unplanned_step_s": found.original.step_s,
-            "device": found.device}
-
-
-def _stock_estimate(net: nets.Net, settings: Settings) -> Any:
+def stock_estimate(net: nets.Net, costs: Any) -> Any:
     """What MXNet does by itself: the plugin reads, but changes nothing."""
     from .. import native
     from ..api import estimate
     native.load()
     with native.switched(False, False):
-        return estimate(net.symbol, shapes=net.shapes, costs=settings.costs)
+        return estimate(net.symbol, shapes=net.shapes, costs=costs)
 
 
 def _options(net: nets.Net) -> Mapping[str, Any]:
