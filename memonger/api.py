@@ -41,8 +41,8 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
         The network, with its loss.
     budget : int, float or str, optional
         Largest total of the step: bytes, "4GB", "4GiB", "60%" of the unplanned total, "auto"
-        for what the GPU ``ctx`` has free less 5 %. Without one: the smallest pool that at most one extra
-        forward pass buys.
+        for what the GPU ``ctx`` has free less 5 %. Without one: the smallest pool that
+        at most one extra forward pass buys.
     method : str
         "auto", "local", "milp", "sublinear", "chen", "ogc", or a registered name.
     variants : {"none", "exact", "all"}
