@@ -64,10 +64,10 @@ def timeline_figure(plan: Plan, top: int = 5) -> Any:
     if measured is not None:
         axes.axhline(measured / scale, color=MEASURED, linestyle=":", linewidth=1.5,
                      label="measured, less what is not pool: %s" % units.size(measured))
-    _mark_peak(axes, planned, across(planned), scale, units, top)
     axes.set_xlim(0, max(1, len(unplanned)))
     axes.set_ylim(0, 1.32 * max([unplanned.pool_bytes, planned.pool_bytes, 1,
                                  measured or 0]) / scale)
+    _mark_peak(axes, planned, across(planned), scale, units, top)
     axes.set_xlabel("step of the unplanned iteration (backward begins at %d; repeated runs in "
                     "between)" % _backward(unplanned))
     axes.set_ylabel("memory of the pool%s" % (", " + unit if unit else ""))
@@ -148,9 +148,10 @@ def _mark_peak(axes: Any, line: Timeline, x: Sequence[float], scale: float, unit
         words.append("%s  in %d smaller" % (units.size(sum(p.bytes for p in alive[top:])),
                                             len(alive) - top))
     left = at > max(x) * 0.6
+    low = height < 0.45 * axes.get_ylim()[1]
     axes.annotate("\n".join(words).replace("$", r"\$"), (at, height),
-                  xytext=(-14 if left else 14, -8), textcoords="offset points",
-                  ha="right" if left else "left", va="top",
+                  xytext=(-14 if left else 14, 14 if low else -8), textcoords="offset points",
+                  ha="right" if left else "left", va="bottom" if low else "top",
                   fontsize=7, color=PEAK,
                   bbox={"boxstyle": "round", "facecolor": "white", "alpha": 0.85,
                         "edgecolor": PEAK, "linewidth": 0.5})
