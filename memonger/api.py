@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import native
-from .compatible import get_cost, make_mirror_plan, search_plan
-from .errors import InfeasibleBudget, InputError, InvalidPlan, PlanMismatch
+from .compatible import get_cost, make_mirror_plan, search_plan, without_plugin
+from .errors import InfeasibleBudget, InputError, InvalidPlan, PlanMismatch, PluginMissing
 from .plan import Budget, Plan, Progress
 from .planfile import load_plan
 from .session import Estimate, Session, Shapes, gather_shapes, open_session, pins, share_of
@@ -84,10 +84,29 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
     from .mx.device import resolve_budget
     budget = resolve_budget(budget, ctx)
     given = gather_shapes(symbol, shapes, named_shapes, data_iter)
+    if not native.available():
+        return _plan_without_plugin(symbol, given, budget, method, type_dict, grad_req, ctx)
     session = open_session(symbol, given, type_dict, grad_req, ctx, costs, optimizer,
                            optimizer_params, group2ctx)
     return plan_session(session, budget, method, variants, keep, recompute, time_limit, progress,
                         overhead, started_s)
+
+
+def _plan_without_plugin(symbol: Any, shapes: Shapes, budget: Budget, method: str,
+                         type_dict: Optional[Mapping[str, Any]], grad_req: Any,
+                         ctx: Any) -> Plan:
+    if method not in ("auto", "sublinear"):
+        raise PluginMissing("method %r needs the native plugin: %s" % (method, native.status()))
+    found = without_plugin(symbol, shapes, type_dict, grad_req, ctx)
+    if budget is not None:
+        budget_bytes = parse_budget(budget, found.baseline_total_bytes)
+        found = replace(found, budget_bytes=budget_bytes)
+        if found.total_bytes > budget_bytes:
+            raise InfeasibleBudget(
+                "without the native plugin the smallest total found is %s, above %s (%s)"
+                % (format_bytes(found.total_bytes), format_bytes(budget_bytes), native.status()),
+                budget_bytes, found.total_bytes, best_plan=found)
+    return found
 
 
 def plan_session(session: Session, budget: Budget = None, method: str = "auto",

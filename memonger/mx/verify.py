@@ -73,7 +73,8 @@ class Verification:
 def verify(planned: Any, original: Any, shapes: Mapping[str, Sequence[int]], steps: int = 2,
            ctx: Any = None, type_dict: Optional[Mapping[str, Any]] = None,
            grad_req: GradReq = "write", seed: int = 0, tolerance: float = TOLERANCE,
-           values: Optional[Mapping[str, Any]] = None, learning_rate: float = 0.001) -> Verification:
+           values: Optional[Mapping[str, Any]] = None,
+           learning_rate: float = 0.001) -> Verification:
     """Train both symbols for some steps from the same values and compare everything.
 
     Outputs, every gradient and every aux state are compared after each step; parameters move by

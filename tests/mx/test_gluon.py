@@ -27,7 +27,7 @@ class Net(gluon.HybridBlock):
                               nn.Activation("relu"))
             self.out = nn.Dense(4)
 
-    def hybrid_forward(self, F, x, scale=None):  # noqa: N803 - Gluon's own name
+    def hybrid_forward(self, F, x, scale=None):
         x = F.broadcast_mul(x, scale) if self._two else x
         return self.out(self.body(x))
 
