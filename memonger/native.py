@@ -160,7 +160,7 @@ def check_compiler(library: str) -> None:
     """Raise PluginABIError unless the ELF file was compiled by the wheel's compiler."""
     try:
         stamps = _elf_section(library, b".comment").strip(b"\0").split(b"\0")
-    except (OSError, ValueError, struct.error) as error:
+    except (OSError, ValueError, IndexError, OverflowError, struct.error) as error:
         raise PluginABIError("cannot read %s: %s" % (library, error)) from error
     found = [stamp.decode(errors="replace") for stamp in stamps]
     if not any(stamp.startswith(_COMPILER) for stamp in found):
