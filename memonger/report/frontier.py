@@ -52,7 +52,7 @@ def frontier_table(plans: Sequence[Plan]) -> str:
         rows.append([units.size(plan.total_bytes),
                      format_percent(plan.total_bytes / base) if base else "",
                      units.size(plan.pool_bytes), format_extra(plan.overhead),
-                     format_extra(plan.bound) if plan.budget_bytes is not None else "",
+                     format_extra(plan.bound) if plan.bound > 0 else "",
                      (bar + remark).strip()])
     lines = [table(rows, ">>>>><")]
     if turn is not None:
@@ -80,7 +80,7 @@ def draw_frontier(plans: Sequence[Plan], path: str, chosen: Optional[Plan] = Non
     scale, unit = axis_unit(units, base)
     axes.plot([p.total_bytes / scale for p in best], [100 * p.overhead for p in best],
               marker="o", color="#2171b5", label="plans")
-    bounded = [p for p in best if p.budget_bytes is not None]
+    bounded = [p for p in best if p.bound > 0]
     if bounded:
         axes.plot([p.total_bytes / scale for p in bounded], [100 * p.bound for p in bounded],
                   color="#999999", linestyle=":", label="no plan can cost less")

@@ -128,7 +128,7 @@ def _facts(plan: Plan, command: Optional[str]) -> str:
              for name, size in sorted(plan.fixed_bytes.items()) if size]
     rows += [("method", plan.method), ("world", plan.world), ("storage", plan.storage),
              ("op times", plan.costs), ("graph", plan.graph.fingerprint)]
-    if plan.budget_bytes is not None:
+    if plan.budget_bytes is not None and plan.bound > 0:
         rows.append(("least extra time at this budget", format_extra(plan.bound)))
     if plan.minimum_total_bytes is not None:
         rows.append(("least total", units.size(plan.minimum_total_bytes)))

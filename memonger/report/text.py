@@ -99,8 +99,8 @@ def _search_lines(facts: Facts) -> List[str]:
     if plan.planning_s > 0:
         first += ", %s" % format_time(plan.planning_s)
     lines = [first]
-    proof = []
-    if plan.budget_bytes is not None and plan.status.value != "not_needed":
+    proof: List[str] = []
+    if plan.budget_bytes is not None and (plan.bound > 0 or plan.status.value == "optimal"):
         proof.append("any plan of this class costs at least %s at this budget (gap %s)"
                      % (format_extra(plan.bound),
                         format_percent(max(0.0, plan.overhead - plan.bound))))
