@@ -11,13 +11,15 @@ from memonger import native
 from memonger.bench import nets, zoo
 from memonger.errors import InfeasibleBudget, InputError, PlanMismatch, PlanSchemaError
 
+#: Within reach of a network so small.
+SHARES = (0.95, 0.85)
 pytestmark = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
                                 reason="the native libraries are not built")
 
 
 @pytest.fixture(scope="module")
 def made():
-    return zoo.make("attention_small", time_limit=2.0)
+    return zoo.make("attention_small", SHARES, time_limit=5.0)
 
 
 @pytest.fixture
@@ -47,7 +49,7 @@ def test_a_loaded_plan_trains_as_the_original(folder, made):
 
 
 def test_the_file_is_the_same_each_time(folder, made):
-    again = zoo.make("attention_small", time_limit=2.0)
+    again = zoo.make("attention_small", SHARES, time_limit=5.0)
     before = (folder / "attention_small.json").read_bytes()
     zoo.write("attention_small", again, str(folder))
     assert (folder / "attention_small.json").read_bytes() == before
@@ -55,13 +57,13 @@ def test_the_file_is_the_same_each_time(folder, made):
 
 def test_other_graphs_are_refused(folder):
     net = nets.build("attention_small")
-    deeper = nets.build("attention_small", units=48)
+    wider, larger = (nets.build("attention_small", **other)
+                     for other in ({"units": 48}, {"batch": 8}))
     with pytest.raises(PlanMismatch, match="another graph"):
-        zoo.load("attention_small", symbol=deeper.symbol)
+        zoo.load("attention_small", "95%", symbol=wider.symbol)
     with pytest.raises(PlanMismatch, match="at batch 4"):
-        zoo.load("attention_small", symbol=net.symbol,
-                 shapes=nets.build("attention_small", batch=8).shapes)
-    assert zoo.load("attention_small", symbol=net.symbol).symbol is not None
+        zoo.load("attention_small", "95%", symbol=larger.symbol, shapes=larger.shapes)
+    assert zoo.load("attention_small", "95%", symbol=net.symbol).symbol is not None
 
 
 def test_budgets_below_every_ready_plan_are_refused(folder, made):
@@ -81,10 +83,10 @@ def test_networks_without_plans_and_damaged_files_are_told_apart(folder):
         item["pool_bytes"] += 1
     path.write_text(json.dumps(data))
     with pytest.raises(PlanMismatch, match="make it again"):
-        zoo.load("attention_small")
+        zoo.load("attention_small", "95%")
     path.write_text(path.read_text()[:100])
     with pytest.raises(PlanSchemaError, match="damaged"):
-        zoo.load("attention_small")
+        zoo.load("attention_small", "95%")
 
 
 @pytest.mark.parametrize("network", zoo.names())
