@@ -72,6 +72,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     if args.verbose:
         logging.basicConfig(level=logging.DEBUG if args.verbose > 1 else logging.INFO,
                             format="%(name)s: %(message)s")
+    # MXNet reports each bind on standard error, which a user of commands did not ask for.
+    os.environ.setdefault("MXNET_SUBGRAPH_VERBOSE", "0")
     try:
         code = args.run(args)
         sys.stdout.flush()

@@ -51,7 +51,7 @@ def _details(error: Exception) -> List[str]:
     if not isinstance(error, InfeasibleBudget):
         return []
     lines = []
-    if error.pinned:
+    if error.pinned and error.pinned[0][0] not in str(error):
         shown = ", ".join("%s %s" % (name, format_bytes(size))
                           for name, size in error.pinned[:_PINNED_SHOWN])
         rest = len(error.pinned) - _PINNED_SHOWN

@@ -174,11 +174,12 @@ def test_report_writes_what_was_asked_for(plan_file, tmp_path, capsys):
     assert "<svg" in timeline.read_text(encoding="utf-8")
 
 
-def test_max_batch(folder, capsys):
-    network = str(folder / "net-symbol.json")
-    total = answer_of(capsys, "estimate", network, *SHAPE)["total_bytes"]
-    record = answer_of(capsys, "max-batch", network, *SHAPE, "--budget", str(total))
+def test_max_batch(folder, plan_file, capsys):
+    stock_total = memonger.load_plan(plan_file).baseline_total_bytes
+    record = answer_of(capsys, "max-batch", str(folder / "net-symbol.json"), *SHAPE, "--budget",
+                       str(stock_total), "--time-limit", "1")
     assert record["unplanned"] == 8 and record["planned"] > 8
+    assert record["total_bytes"] <= stock_total
 
 
 def test_profile_serves_a_plan(folder, tmp_path, capsys, monkeypatch):
