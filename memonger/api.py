@@ -11,7 +11,7 @@ import time
 from dataclasses import replace
 from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple, Union
 
-from . import native
+from . import interrupts, native
 from .compatible import get_cost, make_mirror_plan, search_plan, without_plugin
 from .errors import InfeasibleBudget, InputError, InvalidPlan, PlanMismatch, PluginMissing
 from .plan import Budget, Plan, Progress
@@ -140,7 +140,8 @@ def plan_session(session: Session, budget: Budget = None, method: str = "auto",
               "keep": tuple(keep), "recompute": tuple(recompute),
               "shapes": {name: tuple(shape) for name, shape in sorted(session.shapes.items())},
               **session.binding}
-    return _finish(session, found, total_budget, record, started_s)
+    with interrupts.deferred():  # what was found would be lost
+        return _finish(session, found, total_budget, record, started_s)
 
 
 def _finish(session: Session, found: Plan, budget_bytes: Optional[int],

@@ -85,6 +85,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_ERROR
     except KeyboardInterrupt:
+        logging.getLogger("memonger").info("interrupted here", exc_info=True)
         sys.stderr.write("\ninterrupted before there was a result\n")
         return EXIT_INTERRUPTED
     except Exception as error:

@@ -9,6 +9,7 @@ import ctypes
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
+from .. import interrupts
 from ..blocks import DTYPES, number_of_elements
 from ..errors import SolverError
 from ..graph import Graph, Implementation, Op
@@ -153,20 +154,20 @@ class Core:
 
         def call(seconds: float, cost: float, size: int) -> int:
             try:
-                if poll is not None:
+                if poll is not None and not raised:
                     poll(seconds, None if cost < 0 else cost, None if size < 0 else size)
             except BaseException as error:  # noqa: B036 - ctypes cannot pass it through
                 raised.append(error)
-                return 1
-            return 0
+            return 1 if raised else 0
 
         warm = warm or self.unplanned()
         evaluations, feasible = ctypes.c_int64(), ctypes.c_int32()
         integers = (budget_bytes, seed, work, bool(self.allowed_variants), True)
-        stop = self._library.memonger_search_run(
-            self._handle, _array(ctypes.c_int64, integers), ctypes.c_double(time_limit_s),
-            _array(ctypes.c_int8, warm.choices), _array(ctypes.c_int8, warm.variants),
-            _POLL(call), ctypes.byref(evaluations), ctypes.byref(feasible))
+        with interrupts.collected(raised):
+            stop = self._library.memonger_search_run(
+                self._handle, _array(ctypes.c_int64, integers), ctypes.c_double(time_limit_s),
+                _array(ctypes.c_int8, warm.choices), _array(ctypes.c_int8, warm.variants),
+                _POLL(call), ctypes.byref(evaluations), ctypes.byref(feasible))
         if raised and not isinstance(raised[0], KeyboardInterrupt):
             raise raised[0]
         if stop < 0:

@@ -23,9 +23,10 @@ CORE = {p.stem for p in PACKAGE.glob("*.py")} - UNBOUND
 LOWEST = {"errors": set(), "units": {"errors"}, "native": {"errors"},
           "graph": {"errors", "units"}, "schedule": {"graph"}}
 #: Texts and symbols of results are made when asked for, so that loading a module loads no view of
-#: its results; the plugin meets MXNet when it is loaded; memonger.gluon is a call of the API.
+#: its results; the plugin meets MXNet when it is loaded; memonger.gluon and
+#: stock mirroring are calls of the API.
 LATE = {("plan", "report"), ("plan", "mx"), ("mx", "report"), ("native", "mx"),
-        ("mx", "api"), ("mx", "session")}
+        ("mx", "api"), ("mx", "compatible"), ("mx", "session")}
 
 
 def room_of(path: Path) -> str:
