@@ -2,11 +2,14 @@
 from __future__ import annotations
 
 import argparse
+import os
+from dataclasses import replace
 from typing import Any, Dict
 
 from .. import api
 from ..plan import Plan
-from ..report.text import frontier_table, summary
+from ..report.frontier import draw_frontier, frontier_table
+from ..report.text import summary
 from ..schedule import expand
 from ..session import pins
 from ..storage import plan_storage
@@ -59,11 +62,15 @@ class MakePlan(Command):
                             help="compute this op again; repeat for more")
         parser.add_argument("--sweep", action="store_true",
                             help="plan for a range of budgets and print the frontier")
+        parser.add_argument("--plot", metavar="FILE",
+                            help="with --sweep: draw the frontier: .svg .png or .pdf")
         parser.add_argument("-o", "--output", metavar="FILE", help="write the plan as JSON")
 
     def run(self, args: argparse.Namespace) -> int:
         if args.budget is not None and args.overhead is not None:
             raise UsageError("--budget and --overhead exclude each other")
+        if args.plot and not args.sweep:
+            raise UsageError("--plot draws the frontier of --sweep")
         if args.sweep and (args.output or args.budget is not None or args.overhead is not None):
             raise UsageError("--sweep plans for many budgets; "
                              "it takes no --budget, --overhead or --output")
@@ -86,10 +93,12 @@ class MakePlan(Command):
                 plan = api.plan(symbol, budget=args.budget, **optimizer_arguments(args),
                                 **options)
         if args.sweep:
+            if args.plot:
+                draw_frontier([named(p, args.network) for p in frontier], args.plot)
             answer(args, lambda: [plan_record(p) for p in frontier],
                    lambda: frontier_table(frontier))
         else:
-            finish(args, plan, plan_record(plan))
+            finish(args, named(plan, args.network), plan_record(plan))
         return EXIT_OK
 
     def _plan_foreign(self, args: argparse.Namespace) -> int:
@@ -114,6 +123,13 @@ class MakePlan(Command):
                 objective="memory" if budget is None else "time", max_overhead=args.overhead))
         finish(args, plan, foreign_record(plan))
         return EXIT_OK
+
+
+def named(plan: Plan, path: str) -> Plan:
+    """The plan with the name of the network's file, if it has no name yet."""
+    stem = os.path.splitext(os.path.basename(path))[0]
+    name = plan.graph.name or (stem[:-len("-symbol")] if stem.endswith("-symbol") else stem)
+    return replace(plan, graph=replace(plan.graph, name=name))
 
 
 def finish(args: argparse.Namespace, plan: Plan, record: Dict[str, Any]) -> None:
