@@ -3,7 +3,15 @@
 namespace memonger {
 namespace ops {
 
-void RegisterAll() {}
+void RegisterAll() {
+  RegisterMaskRelu();
+  RegisterMaskLeakyRelu();
+  RegisterMaskClip();
+  RegisterMaskDropout();
+  RegisterMaxPool();
+  RegisterInplaceBatchNorm();
+  RegisterBatchNormRelu();
+}
 
 }  // namespace ops
 }  // namespace memonger

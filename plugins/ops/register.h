@@ -5,6 +5,14 @@
 namespace memonger {
 namespace ops {
 
+void RegisterMaskRelu();
+void RegisterMaskLeakyRelu();
+void RegisterMaskClip();
+void RegisterMaskDropout();
+void RegisterMaxPool();
+void RegisterInplaceBatchNorm();
+void RegisterBatchNormRelu();
+
 void RegisterAll();
 
 }  // namespace ops

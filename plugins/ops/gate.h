@@ -1,0 +1,115 @@
+/*
+ * Element-wise operators whose gradient is the incoming one, let through or scaled down: what
+ * backward must know about an element is one bit.
+ *
+ * A gate G gives, for a type T and the operator's parameters,
+ *   M Passes(V x)             which elements pass,
+ *   V Value(V x, M passes)    the output,
+ * on Lanes<T>; One is the same gate on single elements.
+ */
+#ifndef MEMONGER_OPS_GATE_H_
+#define MEMONGER_OPS_GATE_H_
+
+#include "./common.h"
+#include "./lanes.h"
+
+namespace memonger {
+namespace ops {
+
+inline bool GateShape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
+  if (!SameShape(attrs, in, out)) return false;
+  (*out)[1] = Flat(BytesOfBits((*in)[0].Size()));
+  return true;
+}
+
+inline bool GateType(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
+  if (!SameRealType(attrs, in, out)) return false;
+  (*out)[1] = mshadow::kUint8;
+  return true;
+}
+
+template <class T, template <class> class G, class... Params>
+void GateForward(const TBlob& data, const Requests& request, const Blobs& out, Params... params) {
+  using L = Lanes<T>;
+  const G<L> gate(params...);
+  const G<Single<T>> single(params...);
+  const T* x = data.dptr<T>();
+  T* y = out[0].dptr<T>();
+  uint8_t* mask = out[1].dptr<uint8_t>();  // written even on kNullOp: backward may still come
+  const int64_t count = data.Size(), whole = count / 8;
+  const bool add = request[0] == mxnet::kAddTo, write = request[0] != mxnet::kNullOp;
+#pragma omp parallel for if (count >= kParallelFrom)
+  for (int64_t b = 0; b < whole; ++b) {
+    unsigned bits = 0;
+    for (int lane = 0; lane < 8; lane += L::kWidth) {
+      const auto value = L::Load(x + 8 * b + lane);
+      const auto passes = gate.Passes(value);
+      bits |= L::Bits(passes) << lane;
+      if (!write) continue;
+      const auto result = gate.Value(value, passes);
+      T* to = y + 8 * b + lane;
+      L::Put(to, add ? L::Add(L::Load(to), result) : result);
+    }
+    mask[b] = static_cast<uint8_t>(bits);
+  }
+  unsigned bits = 0;
+  for (int64_t i = whole * 8; i < count; ++i) {
+    const bool passes = single.Passes(x[i]);
+    bits |= static_cast<unsigned>(passes) << (i & 7);
+    Store(y + i, request[0], single.Value(x[i], passes));
+  }
+  if (whole * 8 < count) mask[whole] = static_cast<uint8_t>(bits);
+}
+
+// d = g where the bit is set, else g * closed (a product even for 0, see lanes.h).
+template <class T>
+void GateBackward(const TBlob& gradient, const TBlob& mask, T closed, OpReqType request,
+                  const TBlob& result) {
+  if (request == mxnet::kNullOp) return;
+  const T* g = gradient.dptr<T>();
+  const uint8_t* bits = mask.dptr<uint8_t>();
+  T* d = result.dptr<T>();
+  const int64_t count = result.Size(), whole = count / 8;
+  const bool add = request == mxnet::kAddTo;
+#pragma omp parallel for if (count >= kParallelFrom)
+  for (int64_t b = 0; b < whole; ++b) {
+    Gate8<T>(g + 8 * b, bits[b], T(1), closed, add, d + 8 * b);
+  }
+  for (int64_t i = whole * 8; i < count; ++i) {
+    Store(d + i, request, T(g[i] * (Bit(bits, i) ? T(1) : closed)));
+  }
+}
+
+// Everything of a gate's two operators that does not depend on what it computes.
+inline nnvm::Op& RegisterGate(const std::string& name, const std::string& text,
+                              mxnet::FCompute forward, mxnet::FCompute backward) {
+  const std::string backward_name = "_backward_" + name;
+  MEMONGER_OP(backward_name)
+      .set_num_inputs(2)
+      .set_num_outputs(1)
+      .set_attr<nnvm::TIsBackward>("TIsBackward", true)
+      .set_attr<nnvm::FInplaceOption>("FInplaceOption", InplaceFirst())
+      .set_attr<mxnet::FCompute>("FCompute<cpu>", backward);
+  return MEMONGER_OP(name)
+      .describe(text)
+      .set_num_inputs(1)
+      .set_num_outputs(2)
+      .set_attr<nnvm::FNumVisibleOutputs>("FNumVisibleOutputs", Constant<1>)
+      .set_attr<nnvm::FListInputNames>("FListInputNames", NameList({"data"}))
+      .set_attr<nnvm::FListOutputNames>("FListOutputNames", NameList({"output", "mask"}))
+      .set_attr<mxnet::FInferShape>("FInferShape", GateShape)
+      .set_attr<nnvm::FInferType>("FInferType", GateType)
+      .set_attr<nnvm::FInplaceOption>("FInplaceOption", InplaceFirst())
+      .set_attr<mxnet::FCompute>("FCompute<cpu>", forward)
+      .set_attr<nnvm::FGradient>("FGradient",
+          [backward_name](const ObjectPtr& node, const std::vector<NodeEntry>& gradients) {
+            return OutputsOf(BackwardNode(node, backward_name.c_str(),
+                                          {gradients[0], NodeEntry{node, 1, 0}}), 1);
+          })
+      .add_argument("data", "NDArray-or-Symbol", "Input.");
+}
+
+}  // namespace ops
+}  // namespace memonger
+
+#endif  // MEMONGER_OPS_GATE_H_

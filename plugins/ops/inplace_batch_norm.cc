@@ -1,0 +1,339 @@
+/*
+ * memonger_inplace_batch_norm: BatchNorm with an invertible activation behind it, keeping its
+ * output alone (In-Place Activated BatchNorm, Rota Bulo et al., CVPR 2018).
+ *
+ * Backward rebuilds x-hat from the output: through the activation's inverse (identity, leaky ReLU
+ * or ELU), then (z - beta) / gamma. The input is not kept, and the output may take its memory.
+ *
+ * Where |gamma| is small against |beta|, the division would magnify the rounding of z. Such
+ * channels keep their x-hat in `spare`, a hidden output with room for a few of them (attribute
+ * spare_channels); if there is none left, forward stops with an error rather than train badly.
+ * Sums are made in double, so errors are smaller than those of MXNet's float32 operator.
+ */
+#include "./batch_norm.h"
+#include "./register.h"
+
+namespace memonger {
+namespace ops {
+namespace {
+
+enum Activation { kIdentity, kLeaky, kElu };
+
+struct InplaceBatchNormParam : public dmlc::Parameter<InplaceBatchNormParam> {
+  double eps;
+  float momentum;
+  bool fix_gamma;
+  bool use_global_stats;
+  int axis;
+  bool cudnn_off;
+  int act_type;
+  float slope;
+  int spare_channels;
+  DMLC_DECLARE_PARAMETER(InplaceBatchNormParam) {
+    DMLC_DECLARE_FIELD(eps).set_default(1e-3f).describe("Added to the variance.");
+    DMLC_DECLARE_FIELD(momentum).set_default(0.9f).describe("Momentum of the moving averages.");
+    DMLC_DECLARE_FIELD(fix_gamma).set_default(true).describe(
+        "Keep gamma at 1 and its gradient at 0.");
+    DMLC_DECLARE_FIELD(use_global_stats).set_default(false).describe(
+        "Use the moving averages in training, too.");
+    DMLC_DECLARE_FIELD(axis).set_default(1).describe("Channel axis.");
+    DMLC_DECLARE_FIELD(cudnn_off).set_default(false).describe(
+        "Accepted for compatibility; cuDNN is never used.");
+    DMLC_DECLARE_FIELD(act_type).add_enum("identity", kIdentity).add_enum("leaky", kLeaky)
+        .add_enum("elu", kElu).set_default(kIdentity).describe("Activation behind.");
+    DMLC_DECLARE_FIELD(slope).set_default(0.25f).describe(
+        "Slope of leaky, scale of elu; above zero, so that the activation can be inverted.");
+    DMLC_DECLARE_FIELD(spare_channels).set_default(-1).describe(
+        "How many channels may have a gamma near zero; -1: one in sixteen.");
+  }
+};
+DMLC_REGISTER_PARAMETER(InplaceBatchNormParam);
+
+// gamma counts as near zero below this share of max(|beta|, |gamma|, tiny): z then holds x-hat
+// with ten bits less than it could.
+constexpr double kSmallGamma = 1e-3;
+
+const InplaceBatchNormParam& ParamOf(const NodeAttrs& attrs) {
+  return nnvm::get<InplaceBatchNormParam>(attrs.parsed);
+}
+
+void Parse(NodeAttrs* attrs) {
+  ParseParam<InplaceBatchNormParam>(attrs);
+  CHECK(ParamOf(*attrs).act_type == kIdentity || ParamOf(*attrs).slope > 0)
+      << "memonger_inplace_batch_norm: slope must be above zero, not " << ParamOf(*attrs).slope;
+}
+
+int64_t Spares(const InplaceBatchNormParam& param, int64_t channels) {
+  if (param.fix_gamma) return 0;
+  return param.spare_channels >= 0 ? std::min<int64_t>(param.spare_channels, channels)
+                                   : (channels + 15) / 16;
+}
+
+bool Shape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
+  const auto& param = ParamOf(attrs);
+  if (!BatchNormShape(attrs, param.axis, in, out)) return false;
+  const Channels channels((*in)[0], param.axis);
+  (*out)[3] = Flat(std::max<int64_t>(1, Spares(param, channels.count) * channels.Items()));
+  return true;
+}
+
+bool Type(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
+  if (!BatchNormType(attrs, in, out)) return false;
+  (*out)[3] = (*out)[0];
+  return true;
+}
+
+// Channels whose x-hat is kept in `spare`: place[c], or -1.
+template <class A>
+std::vector<int64_t> SparePlaces(const std::string& name, const InplaceBatchNormParam& param,
+                                 int64_t count, const A* gamma, const A* beta) {
+  std::vector<int64_t> place(count, -1);
+  if (param.fix_gamma) return place;
+  const int64_t room = Spares(param, count);
+  int64_t used = 0;
+  for (int64_t c = 0; c < count; ++c) {
+    const double g = std::abs(static_cast<double>(gamma[c]));
+    if (g >= kSmallGamma * std::abs(static_cast<double>(beta[c])) && g >= 1e-6) continue;
+    CHECK_LT(used, room)
+        << "Error in operator " << name << ": gamma is near zero in more than " << room << " of "
+        << count << " channels (channel " << c << ": gamma " << gamma[c] << ", beta " << beta[c]
+        << "), so the input cannot be rebuilt from the output; plan without this variant, or set "
+        << "spare_channels";
+    place[c] = used++;
+  }
+  return place;
+}
+
+template <class T>
+void InplaceForward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
+                    const Requests& request, const Blobs& out) {
+  using A = Acc<T>;
+  const auto& param = ParamOf(attrs);
+  const Channels channels(in[0].shape_, param.axis);
+  const bool batch = context.is_train && !param.use_global_stats;
+  const T* x = in[0].dptr<T>();
+  A *gamma = in[1].dptr<A>(), *mean = out[1].dptr<A>(), *invstd = out[2].dptr<A>();
+  const A *beta = in[2].dptr<A>(), *moving_mean = in[3].dptr<A>(), *moving_var = in[4].dptr<A>();
+  T *y = out[0].dptr<T>(), *spare = out[3].dptr<T>();
+  if (param.fix_gamma) std::fill(gamma, gamma + channels.count, A(1));  // as MXNet does
+  const auto place = context.is_train || context.need_grad
+      ? SparePlaces(attrs.name, param, channels.count, gamma, beta)
+      : std::vector<int64_t>(channels.count, -1);
+  const double items = static_cast<double>(channels.Items());
+  const int act = param.act_type;
+  const double slope = param.slope, below = act == kLeaky ? slope : 1.0;
+  const OpReqType how = request[0];
+#pragma omp parallel for if (channels.Size() >= kParallelFrom)
+  for (int64_t c = 0; c < channels.count; ++c) {
+    double center = 0, spread = 0;
+    if (batch) {
+      channels.Pieces(c, [&](int64_t offset, auto step, int64_t length) {
+        double sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (int64_t i = 0; i < length; ++i) sum += static_cast<A>(x[offset + i * step]);
+        center += sum;
+      });
+      center /= items;
+      channels.Pieces(c, [&](int64_t offset, auto step, int64_t length) {
+        double sum = 0;
+        const double m = center;
+#pragma omp simd reduction(+ : sum)
+        for (int64_t i = 0; i < length; ++i) {
+          const double d = static_cast<A>(x[offset + i * step]) - m;
+          sum += d * d;
+        }
+        spread += sum;
+      });
+      spread /= items;
+    } else {
+      center = moving_mean[c];
+      spread = moving_var[c];
+    }
+    const double inv = spread + param.eps > 0 ? 1.0 / std::sqrt(spread + param.eps) : 0.0;
+    mean[c] = static_cast<A>(center);
+    invstd[c] = static_cast<A>(inv);
+    const double scale = inv * gamma[c], shift = beta[c];
+    T* keep = place[c] >= 0 ? spare + place[c] * channels.Items() : nullptr;
+    channels.Pieces(c, [&](int64_t offset, auto step, int64_t length) {
+      A z[Channels::kPiece];
+      const double m = center;
+      if (keep) {
+        for (int64_t i = 0; i < length; ++i) {
+          *keep++ = static_cast<T>(static_cast<A>((static_cast<A>(x[offset + i * step]) - m) * inv));
+        }
+      }
+      for (int64_t i = 0; i < length; ++i) {
+        const double value = (static_cast<A>(x[offset + i * step]) - m) * scale + shift;
+        z[i] = static_cast<A>(value > 0 ? value : value * below);
+      }
+      if (act == kElu) {
+        for (int64_t i = 0; i < length; ++i) {
+          if (z[i] <= 0) z[i] = static_cast<A>(slope * std::expm1(z[i]));
+        }
+      }
+      if (how == mxnet::kAddTo) {
+        for (int64_t i = 0; i < length; ++i) y[offset + i * step] += static_cast<T>(z[i]);
+      } else if (how != mxnet::kNullOp) {
+        for (int64_t i = 0; i < length; ++i) y[offset + i * step] = static_cast<T>(z[i]);
+      }
+    });
+  }
+}
+
+// in: gradient output gamma beta mean invstd spare moving_mean moving_var
+template <class T>
+void InplaceBackward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
+                     const Requests& request, const Blobs& out) {
+  using A = Acc<T>;
+  const auto& param = ParamOf(attrs);
+  const Channels channels(in[1].shape_, param.axis);
+  const bool batch = context.is_train && !param.use_global_stats;
+  const T *gradient = in[0].dptr<T>(), *y = in[1].dptr<T>(), *spare = in[6].dptr<T>();
+  const A *gamma = in[2].dptr<A>(), *beta = in[3].dptr<A>();
+  const A *mean = in[4].dptr<A>(), *invstd = in[5].dptr<A>();
+  A *moving_mean = in[7].dptr<A>(), *moving_var = in[8].dptr<A>();
+  T* dx = out[0].dptr<T>();
+  A *dgamma = out[1].dptr<A>(), *dbeta = out[2].dptr<A>();
+  const auto place = SparePlaces(attrs.name, param, channels.count, gamma, beta);
+  const double items = static_cast<double>(channels.Items());
+  const int act = param.act_type;
+  const double slope = param.slope, below = act == kLeaky ? slope : 1.0, above = 1.0 / below;
+#pragma omp parallel for if (channels.Size() >= kParallelFrom)
+  for (int64_t c = 0; c < channels.count; ++c) {
+    const double scale = param.fix_gamma ? 1.0 : static_cast<double>(gamma[c]);
+    const double shift = beta[c], inverse = place[c] >= 0 ? 0.0 : 1.0 / scale;
+    // The gradient of the normalised value and x-hat of a piece; `kept` follows along.
+    const auto rebuild = [&](int64_t offset, auto step, int64_t length, const T** kept,
+                             double* dz, double* hat) {
+      if (act == kElu) {
+        for (int64_t i = 0; i < length; ++i) {
+          const double value = static_cast<A>(y[offset + i * step]);
+          const double g = static_cast<A>(gradient[offset + i * step]);
+          // below -40 the output has lost what it was made from
+          const double z = value > 0 ? value : std::max(std::log1p(value / slope), -40.0);
+          dz[i] = value > 0 ? g : g * (value + slope);
+          hat[i] = (z - shift) * inverse;
+        }
+      } else {
+        for (int64_t i = 0; i < length; ++i) {
+          const double value = static_cast<A>(y[offset + i * step]);
+          const double g = static_cast<A>(gradient[offset + i * step]);
+          dz[i] = g * (value > 0 ? 1.0 : below);
+          hat[i] = (value * (value > 0 ? 1.0 : above) - shift) * inverse;
+        }
+      }
+      if (*kept) {
+        for (int64_t i = 0; i < length; ++i) hat[i] = static_cast<A>((*kept)[i]);
+        *kept += length;
+      }
+    };
+    const T* const kept = place[c] >= 0 ? spare + place[c] * channels.Items() : nullptr;
+    double dz[Channels::kPiece], hat[Channels::kPiece], sum = 0, dot = 0;
+    const T* next = kept;
+    channels.Pieces(c, [&](int64_t offset, auto step, int64_t length) {
+      rebuild(offset, step, length, &next, dz, hat);
+      double s = 0, d = 0;
+#pragma omp simd reduction(+ : s, d)
+      for (int64_t i = 0; i < length; ++i) {
+        s += dz[i];
+        d += dz[i] * hat[i];
+      }
+      sum += s;
+      dot += d;
+    });
+    const double factor = scale * invstd[c];
+    const double p = batch ? sum / items : 0, q = batch ? dot / items : 0;
+    next = kept;
+    if (request[0] != mxnet::kNullOp) {
+      channels.Pieces(c, [&](int64_t offset, auto step, int64_t length) {
+        rebuild(offset, step, length, &next, dz, hat);
+        A value[Channels::kPiece];
+        for (int64_t i = 0; i < length; ++i) {
+          value[i] = static_cast<A>(factor * (dz[i] - p - hat[i] * q));
+        }
+        if (request[0] == mxnet::kAddTo) {
+          for (int64_t i = 0; i < length; ++i) dx[offset + i * step] += static_cast<T>(value[i]);
+        } else {
+          for (int64_t i = 0; i < length; ++i) dx[offset + i * step] = static_cast<T>(value[i]);
+        }
+      });
+    }
+    if (!param.fix_gamma) {
+      Store(dgamma + c, request[1], static_cast<A>(dot));
+    } else if (request[1] != mxnet::kAddTo && request[1] != mxnet::kNullOp) {
+      dgamma[c] = 0;
+    }
+    Store(dbeta + c, request[2], static_cast<A>(sum));
+    if (batch) {
+      const double s = invstd[c], variance = s > 0 ? 1.0 / (s * s) - param.eps : 0.0;
+      moving_mean[c] = moving_mean[c] * param.momentum + mean[c] * (A(1) - param.momentum);
+      moving_var[c] = static_cast<A>(moving_var[c] * param.momentum +
+                                     variance * (A(1) - param.momentum));
+    }
+  }
+}
+
+void Forward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
+             const Requests& request, const Blobs& out) {
+  MEMONGER_REAL_SWITCH(in[0].type_flag_, attrs.name, T,
+                       InplaceForward<T>(attrs, context, in, request, out);)
+}
+
+void Backward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
+              const Requests& request, const Blobs& out) {
+  MEMONGER_REAL_SWITCH(in[1].type_flag_, attrs.name, T,
+                       InplaceBackward<T>(attrs, context, in, request, out);)
+}
+
+}  // namespace
+
+void RegisterInplaceBatchNorm() {
+  MEMONGER_OP("memonger_inplace_batch_norm")
+      .describe("BatchNorm with an invertible activation behind it (identity, leaky ReLU, ELU) "
+                "that keeps its output alone: In-Place Activated BatchNorm.")
+      .set_num_inputs(5)
+      .set_num_outputs(4)
+      .set_attr_parser(Parse)
+      .set_attr<nnvm::FNumVisibleOutputs>("FNumVisibleOutputs", Constant<1>)
+      .set_attr<nnvm::FListInputNames>("FListInputNames",
+          NameList({"data", "gamma", "beta", "moving_mean", "moving_var"}))
+      .set_attr<nnvm::FListOutputNames>("FListOutputNames",
+          NameList({"output", "mean", "invstd", "spare"}))
+      .set_attr<nnvm::FMutateInputs>("FMutateInputs",
+          [](const NodeAttrs&) { return std::vector<uint32_t>{3, 4}; })
+      .set_attr<mxnet::FInferShape>("FInferShape", Shape)
+      .set_attr<nnvm::FInferType>("FInferType", Type)
+      .set_attr<nnvm::FInplaceOption>("FInplaceOption", InplaceFirst())
+      .set_attr<mxnet::FCompute>("FCompute<cpu>", Forward)
+      .set_attr<nnvm::FSetInputVarAttrOnCompose>("FSetInputVarAttrOnCompose", BatchNormInitAux)
+      .set_attr<nnvm::FGradient>("FGradient",
+          [](const ObjectPtr& n, const std::vector<NodeEntry>& gradients) {
+            const auto& in = n->inputs;
+            auto result = OutputsOf(
+                BackwardNode(n, "_backward_memonger_inplace_batch_norm",
+                             {gradients[0], NodeEntry{n, 0, 0}, in[1], in[2], NodeEntry{n, 1, 0},
+                              NodeEntry{n, 2, 0}, NodeEntry{n, 3, 0}, in[3], in[4]}), 3);
+            result.push_back(NoGradient());
+            result.push_back(NoGradient());
+            return result;
+          })
+      .add_argument("data", "NDArray-or-Symbol", "Input.")
+      .add_argument("gamma", "NDArray-or-Symbol", "Scale.")
+      .add_argument("beta", "NDArray-or-Symbol", "Shift.")
+      .add_argument("moving_mean", "NDArray-or-Symbol", "Running mean.")
+      .add_argument("moving_var", "NDArray-or-Symbol", "Running variance.")
+      .add_arguments(InplaceBatchNormParam::__FIELDS__());
+
+  MEMONGER_OP("_backward_memonger_inplace_batch_norm")
+      .set_num_inputs(9)
+      .set_num_outputs(3)
+      .set_attr_parser(Parse)
+      .set_attr<nnvm::TIsBackward>("TIsBackward", true)
+      .set_attr<nnvm::FMutateInputs>("FMutateInputs",
+          [](const NodeAttrs&) { return std::vector<uint32_t>{7, 8}; })
+      .set_attr<nnvm::FInplaceOption>("FInplaceOption", InplaceFirst())
+      .set_attr<mxnet::FCompute>("FCompute<cpu>", Backward);
+}
+
+}  // namespace ops
+}  // namespace memonger

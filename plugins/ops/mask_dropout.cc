@@ -1,0 +1,243 @@
+/*
+ * memonger_mask_dropout: Dropout that keeps one bit a mask element instead of a number.
+ *
+ * Draws exactly the numbers that MXNet's CPU Dropout draws from the same generator (1024 engines,
+ * each serving a contiguous stretch), so that with one seed and one resource both give the same
+ * result. The first byte of the mask says whether forward dropped anything at all: in inference,
+ * or with p = 0, gradients pass unchanged.
+ */
+#include <mxnet/random_generator.h>
+
+#include "./common.h"
+#include "./lanes.h"
+#include "./register.h"
+
+namespace memonger {
+namespace ops {
+namespace {
+
+enum Mode { kTraining, kAlways };
+
+struct MaskDropoutParam : public dmlc::Parameter<MaskDropoutParam> {
+  float p;
+  int mode;
+  TShape axes;
+  dmlc::optional<bool> cudnn_off;
+  DMLC_DECLARE_PARAMETER(MaskDropoutParam) {
+    DMLC_DECLARE_FIELD(p).set_default(0.5f).set_range(0, 1).describe(
+        "Fraction of the input that is dropped.");
+    DMLC_DECLARE_FIELD(mode).add_enum("training", kTraining).add_enum("always", kAlways)
+        .set_default(kTraining).describe("Whether to drop in training only or also in inference.");
+    DMLC_DECLARE_FIELD(axes).set_default(TShape(0, 0)).describe(
+        "Axes along which one mask element serves all.");
+    DMLC_DECLARE_FIELD(cudnn_off).set_default(dmlc::optional<bool>(false)).describe(
+        "Accepted for compatibility; cuDNN is never used.");
+  }
+};
+DMLC_REGISTER_PARAMETER(MaskDropoutParam);
+
+TShape MaskShape(const TShape& data, const TShape& axes) {
+  TShape mask = data;
+  for (int i = 0; i < axes.ndim(); ++i) {
+    CHECK(axes[i] >= 0 && axes[i] < data.ndim())
+        << "memonger_mask_dropout: axis " << axes[i] << " is out of range for data of "
+        << data.ndim() << " dimensions";
+    mask[axes[i]] = 1;
+  }
+  return mask;
+}
+
+bool Shape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
+  if (!SameShape(attrs, in, out)) return false;
+  const auto& param = nnvm::get<MaskDropoutParam>(attrs.parsed);
+  (*out)[1] = Flat(1 + BytesOfBits(MaskShape((*in)[0], param.axes).Size()));
+  return true;
+}
+
+bool Type(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
+  if (!SameRealType(attrs, in, out)) return false;
+  (*out)[1] = mshadow::kUint8;
+  return true;
+}
+
+// The data as runs over which the mask is contiguous or constant: axes that share or do not share
+// a mask element are merged with their neighbours of the same kind.
+struct Runs {
+  int64_t length = 1;     // elements of a run
+  bool constant = false;  // one mask element serves the run
+  std::vector<std::pair<int64_t, int64_t>> outer;  // size and mask stride, last one fastest
+
+  Runs(const TShape& data, const TShape& mask) {
+    int axis = data.ndim() - 1;
+    const auto shared = [&](int a) { return mask[a] == 1 && data[a] != 1; };
+    while (axis >= 0 && data[axis] == 1) --axis;
+    int64_t stride = 1;
+    if (axis >= 0) {
+      constant = shared(axis);
+      for (; axis >= 0 && (shared(axis) == constant || data[axis] == 1); --axis) {
+        length *= data[axis];
+      }
+      if (!constant) stride = length;
+    }
+    for (; axis >= 0; --axis) {
+      outer.insert(outer.begin(), {data[axis], mask[axis] == 1 ? 0 : stride});
+      stride *= mask[axis];
+    }
+  }
+  int64_t MaskOf(int64_t run) const {
+    int64_t position = 0;
+    for (auto it = outer.rbegin(); it != outer.rend(); ++it) {
+      position += run % it->first * it->second;
+      run /= it->first;
+    }
+    return position;
+  }
+};
+
+// MXNet's order of drawing: engine k serves elements [k * step, (k + 1) * step).
+template <class T>
+void Draw(const OpContext& context, int64_t count, float keep, bool inclusive, uint8_t* bits) {
+  using Generator = mxnet::common::random::RandGenerator<mxnet::cpu, T>;
+  constexpr int64_t kEngines = 1024, kPerEngine = 64;
+  Generator* generator = context.requested[0].get_parallel_random<mxnet::cpu, T>();
+  const int64_t engines = std::min((count + kPerEngine - 1) / kPerEngine, kEngines);
+  const int64_t step = engines ? (count + engines - 1) / engines : 0;
+  std::fill(bits, bits + BytesOfBits(count), 0);
+#pragma omp parallel for if (count >= kParallelFrom)
+  for (int64_t k = 0; k < engines; ++k) {
+    typename Generator::Impl engine(generator, static_cast<int>(k));
+    const int64_t begin = k * step, end = std::min(begin + step, count);
+    uint8_t byte = 0;
+    for (int64_t i = begin; i < end; ++i) {
+      const float number = static_cast<float>(engine.uniform());
+      byte |= static_cast<uint8_t>(inclusive ? number <= keep : number < keep) << (i & 7);
+      if ((i & 7) == 7 && i - begin >= 7) {  // all eight bits are ours
+        bits[i >> 3] = byte;
+        byte = 0;
+      } else if ((i & 7) == 7 || i + 1 == end) {  // a neighbour owns the other bits
+        __atomic_fetch_or(bits + (i >> 3), byte, __ATOMIC_RELAXED);
+        byte = 0;
+      }
+    }
+  }
+}
+
+// to = from * (mask ? 1 / keep : 0), products as in MXNet.
+template <class T>
+void Apply(const T* from, const uint8_t* bits, float keep, const TShape& shape,
+           const TShape& mask_shape, OpReqType request, T* to) {
+  const int64_t count = shape.Size(), mask_count = mask_shape.Size();
+  const T open = T(1.0f / keep), closed = T(0.0f * (1.0f / keep));
+  const bool add = request == mxnet::kAddTo;
+  const Runs runs(shape, mask_shape);
+  constexpr int64_t kPiece = 4096;  // long runs are cut, so that one run feeds all threads
+  const int64_t pieces = (runs.length + kPiece - 1) / kPiece;
+  const int64_t all = runs.length ? count / runs.length * pieces : 0;
+#pragma omp parallel for if (count >= kParallelFrom)
+  for (int64_t piece = 0; piece < all; ++piece) {
+    const int64_t run = piece / pieces, begin = piece % pieces * kPiece;
+    const int64_t end = std::min(begin + kPiece, runs.length);
+    const int64_t base = run * runs.length, mask = runs.MaskOf(run);
+    const unsigned same = runs.constant && Bit(bits, mask) ? 255u : 0u;
+    int64_t i = begin;
+    for (; i + 8 <= end; i += 8) {
+      Gate8<T>(from + base + i, runs.constant ? same : EightBits(bits, mask + i, mask_count),
+               open, closed, add, to + base + i);
+    }
+    for (; i < end; ++i) {
+      const bool bit = runs.constant ? same != 0 : Bit(bits, mask + i);
+      Store(to + base + i, request, T(from[base + i] * (bit ? open : closed)));
+    }
+  }
+}
+
+template <class T>
+void Copy(const T* from, int64_t count, OpReqType request, T* to) {
+  if (request == mxnet::kAddTo) {
+    for (int64_t i = 0; i < count; ++i) to[i] += from[i];
+  } else if (from != to) {
+    std::copy(from, from + count, to);
+  }
+}
+
+template <class T>
+void DropForward(const MaskDropoutParam& param, const OpContext& context, const TBlob& data,
+                 const Requests& request, const Blobs& out) {
+  const float keep = 1.0f - param.p;
+  uint8_t* mask = out[1].dptr<uint8_t>();
+  const bool drops = keep < 1 && (context.is_train || param.mode == kAlways);
+  mask[0] = drops;
+  if (request[0] == mxnet::kNullOp) return;
+  if (!drops) return Copy(data.dptr<T>(), data.Size(), request[0], out[0].dptr<T>());
+  const TShape shape = MaskShape(data.shape_, param.axes);
+  Draw<T>(context, shape.Size(), keep, param.axes.ndim() == 0, mask + 1);
+  Apply<T>(data.dptr<T>(), mask + 1, keep, data.shape_, shape, request[0], out[0].dptr<T>());
+}
+
+template <class T>
+void DropBackward(const MaskDropoutParam& param, const Blobs& in, OpReqType request,
+                  const TBlob& out) {
+  if (request == mxnet::kNullOp) return;
+  const uint8_t* mask = in[1].dptr<uint8_t>();
+  if (!mask[0]) return Copy(in[0].dptr<T>(), out.Size(), request, out.dptr<T>());
+  Apply<T>(in[0].dptr<T>(), mask + 1, 1.0f - param.p, out.shape_,
+           MaskShape(out.shape_, param.axes), request, out.dptr<T>());
+}
+
+void Forward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
+             const Requests& request, const Blobs& out) {
+  const auto& param = nnvm::get<MaskDropoutParam>(attrs.parsed);
+  MEMONGER_REAL_SWITCH(in[0].type_flag_, attrs.name, T,
+                       DropForward<T>(param, context, in[0], request, out);)
+}
+
+void Backward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Requests& request,
+              const Blobs& out) {
+  const auto& param = nnvm::get<MaskDropoutParam>(attrs.parsed);
+  MEMONGER_REAL_SWITCH(in[0].type_flag_, attrs.name, T,
+                       DropBackward<T>(param, in, request[0], out[0]);)
+}
+
+}  // namespace
+
+void RegisterMaskDropout() {
+  MEMONGER_OP("memonger_mask_dropout")
+      .describe("Dropout that keeps one bit an element for backward, where Dropout keeps a mask "
+                "as large as its input. Draws the numbers that Dropout draws.")
+      .set_num_inputs(1)
+      .set_num_outputs(2)
+      .set_attr_parser(ParseParam<MaskDropoutParam>)
+      .set_attr<nnvm::FNumVisibleOutputs>("FNumVisibleOutputs", Constant<1>)
+      .set_attr<nnvm::FListInputNames>("FListInputNames", NameList({"data"}))
+      .set_attr<nnvm::FListOutputNames>("FListOutputNames", NameList({"output", "mask"}))
+      .set_attr<mxnet::FInferShape>("FInferShape", Shape)
+      .set_attr<nnvm::FInferType>("FInferType", Type)
+      .set_attr<nnvm::FInplaceOption>("FInplaceOption", InplaceFirst())
+      .set_attr<mxnet::FResourceRequest>("FResourceRequest",
+          [](const NodeAttrs& attrs) {
+            std::vector<ResourceRequest> wanted;
+            if (nnvm::get<MaskDropoutParam>(attrs.parsed).p != 0) {
+              wanted.emplace_back(ResourceRequest::kParallelRandom);
+            }
+            return wanted;
+          })
+      .set_attr<mxnet::FCompute>("FCompute<cpu>", Forward)
+      .set_attr<nnvm::FGradient>("FGradient",
+          [](const ObjectPtr& node, const std::vector<NodeEntry>& gradients) {
+            return OutputsOf(BackwardNode(node, "_backward_memonger_mask_dropout",
+                                          {gradients[0], NodeEntry{node, 1, 0}}), 1);
+          })
+      .add_argument("data", "NDArray-or-Symbol", "Input.")
+      .add_arguments(MaskDropoutParam::__FIELDS__());
+
+  MEMONGER_OP("_backward_memonger_mask_dropout")
+      .set_num_inputs(2)
+      .set_num_outputs(1)
+      .set_attr_parser(ParseParam<MaskDropoutParam>)
+      .set_attr<nnvm::TIsBackward>("TIsBackward", true)
+      .set_attr<nnvm::FInplaceOption>("FInplaceOption", InplaceFirst())
+      .set_attr<mxnet::FCompute>("FCompute<cpu>", Backward);
+}
+
+}  // namespace ops
+}  // namespace memonger

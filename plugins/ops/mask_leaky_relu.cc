@@ -1,0 +1,62 @@
+/*
+ * memonger_mask_leaky_relu: leaky ReLU that keeps the sign bit of each element.
+ *
+ * LeakyReLU(act_type='leaky') keeps its input and its output. The negative side is rounded through
+ * float32 whatever the dtype, as MXNet does.
+ */
+#include "./gate.h"
+#include "./register.h"
+
+namespace memonger {
+namespace ops {
+namespace {
+
+struct MaskLeakyReluParam : public dmlc::Parameter<MaskLeakyReluParam> {
+  float slope;
+  DMLC_DECLARE_PARAMETER(MaskLeakyReluParam) {
+    DMLC_DECLARE_FIELD(slope).set_default(0.25f).set_lower_bound(0.0f).describe(
+        "Slope for negative inputs; not negative.");
+  }
+};
+DMLC_REGISTER_PARAMETER(MaskLeakyReluParam);
+
+// The product is made in float32 for every dtype, as in MXNet: visible in float64 only.
+template <class L>
+struct LeakyRelu {
+  using V = typename L::V;
+  using M = typename L::M;
+  float slope;
+  explicit LeakyRelu(float s) : slope(s) {}
+  M Passes(V x) const { return L::Above(x, L::All(0)); }
+  V Value(V x, M passes) const { return L::Pick(passes, x, L::MulAsFloat(x, slope)); }
+};
+
+void Forward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Requests& request,
+             const Blobs& out) {
+  const float slope = nnvm::get<MaskLeakyReluParam>(attrs.parsed).slope;
+  MEMONGER_REAL_SWITCH(in[0].type_flag_, attrs.name, T,
+                       (GateForward<T, LeakyRelu>(in[0], request, out, static_cast<float>(T(slope))));)
+}
+
+void Backward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Requests& request,
+              const Blobs& out) {
+  const float slope = nnvm::get<MaskLeakyReluParam>(attrs.parsed).slope;
+  MEMONGER_REAL_SWITCH(in[0].type_flag_, attrs.name, T,
+                       GateBackward<T>(in[0], in[1], T(slope), request[0], out[0]);)
+}
+
+}  // namespace
+
+void RegisterMaskLeakyRelu() {
+  RegisterGate("memonger_mask_leaky_relu",
+               "Leaky rectified linear unit that keeps one bit an element for backward, where "
+               "LeakyReLU keeps its input and its output.",
+               Forward, Backward)
+      .set_attr_parser(ParseParam<MaskLeakyReluParam>)
+      .add_arguments(MaskLeakyReluParam::__FIELDS__());
+  MEMONGER_OP("_backward_memonger_mask_leaky_relu")
+      .set_attr_parser(ParseParam<MaskLeakyReluParam>);
+}
+
+}  // namespace ops
+}  // namespace memonger

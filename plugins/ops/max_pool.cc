@@ -1,0 +1,322 @@
+/*
+ * memonger_max_pool: max pooling that keeps where in its window each maximum was.
+ *
+ * MXNet's Pooling keeps its input and its output (and, on a CPU, a workspace). Here a window of up
+ * to 15 elements costs four bits an output (MONeT's "intermediate-activated" max-pool), up to 255
+ * one byte, larger ones four bytes. Attributes, shapes and ties are those of Pooling without
+ * MKLDNN: the first maximum of a window in row-major order gets the gradient; a window whose
+ * elements are all NaN or -inf has none.
+ */
+#include <dmlc/optional.h>
+
+#include <limits>
+
+#include "./common.h"
+#include "./lanes.h"
+#include "./register.h"
+#include "./windows.h"
+
+namespace memonger {
+namespace ops {
+namespace {
+
+struct MaxPoolParam : public dmlc::Parameter<MaxPoolParam> {
+  TShape kernel, stride, pad;
+  int pooling_convention;
+  bool global_pool;
+  bool cudnn_off;
+  dmlc::optional<int> layout;
+  DMLC_DECLARE_PARAMETER(MaxPoolParam) {
+    DMLC_DECLARE_FIELD(kernel).set_default(TShape(0, 0)).enforce_nonzero().describe(
+        "Window: (x), (y, x) or (d, y, x).");
+    DMLC_DECLARE_FIELD(global_pool).set_default(false).describe(
+        "Ignore the window and pool over the whole map.");
+    DMLC_DECLARE_FIELD(cudnn_off).set_default(false).describe(
+        "Accepted for compatibility; cuDNN is never used.");
+    DMLC_DECLARE_FIELD(pooling_convention).set_default(kValid).add_enum("full", kFull)
+        .add_enum("valid", kValid).add_enum("same", kSame).describe(
+        "How the output's size is rounded, as in Pooling.");
+    DMLC_DECLARE_FIELD(stride).set_default(TShape(0, 0)).enforce_nonzero().describe(
+        "Stride; 1 by default.");
+    DMLC_DECLARE_FIELD(pad).set_default(TShape(0, 0)).describe("Padding; 0 by default.");
+    DMLC_DECLARE_FIELD(layout).add_enum("NCW", mshadow::kNCW).add_enum("NCHW", mshadow::kNCHW)
+        .add_enum("NCDHW", mshadow::kNCDHW).add_enum("NWC", mshadow::kNWC)
+        .add_enum("NHWC", mshadow::kNHWC).add_enum("NDHWC", mshadow::kNDHWC)
+        .set_default(dmlc::optional<int>()).describe("Layout; channels first by default.");
+  }
+};
+DMLC_REGISTER_PARAMETER(MaxPoolParam);
+
+void Parse(NodeAttrs* attrs) {
+  ParseParam<MaxPoolParam>(attrs);
+  auto& param = nnvm::get<MaxPoolParam>(attrs->parsed);
+  const int axes = param.kernel.ndim();
+  CHECK(param.global_pool || (axes >= 1 && axes <= 3))
+      << "memonger_max_pool: " << axes << "D pooling not supported";
+}
+
+Windows WindowsOf(const NodeAttrs& attrs, const TShape& data) {
+  const auto& param = nnvm::get<MaxPoolParam>(attrs.parsed);
+  const int layout = param.layout.has_value() ? param.layout.value() : -1;
+  const bool last = layout == mshadow::kNWC || layout == mshadow::kNHWC ||
+                    layout == mshadow::kNDHWC;
+  return Windows(attrs.name, data, param.kernel, param.stride, param.pad,
+                 static_cast<Convention>(param.pooling_convention), param.global_pool, last);
+}
+
+// How the index of a maximum is kept.
+enum Width { kNibble, kByte, kWord };
+
+Width WidthOf(const Windows& windows) {
+  return windows.Volume() <= 15 ? kNibble : windows.Volume() <= 255 ? kByte : kWord;
+}
+
+bool Shape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
+  const TShape& data = (*in)[0];
+  if (!mxnet::shape_is_known(data)) return false;
+  const Windows windows = WindowsOf(attrs, data);
+  const TShape output = windows.OutputShape();
+  CHECK(!mxnet::shape_is_known((*out)[0]) || (*out)[0] == output)
+      << "Error in operator " << attrs.name << ": Shape inconsistent, Provided = " << (*out)[0]
+      << ", inferred shape=" << output;
+  (*out)[0] = output;
+  const int64_t row = windows.RowSize();  // rows start on a byte, so that threads can share them
+  (*out)[1] = Flat(windows.Rows() * (WidthOf(windows) == kNibble ? (row + 1) / 2 : row));
+  return true;
+}
+
+bool Type(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
+  if (!SameRealType(attrs, in, out)) return false;
+  // Type inference does not know shapes: global pooling may need words, so it always gets them.
+  const auto& param = nnvm::get<MaxPoolParam>(attrs.parsed);
+  int64_t volume = 1;
+  for (int i = 0; i < param.kernel.ndim(); ++i) volume *= param.kernel[i];
+  (*out)[1] = param.global_pool || volume > 255 ? mshadow::kInt32 : mshadow::kUint8;
+  return true;
+}
+
+template <class T> T Smallest() { return -std::numeric_limits<T>::max(); }
+template <> half_t Smallest<half_t>() { return half_t::Binary(0xfbff); }
+
+// Integers as wide as the numbers, so that a comparison's lanes select both.
+template <class T> struct IndexFor { using type = int32_t; };
+template <> struct IndexFor<double> { using type = int64_t; };
+template <class T> using Index = typename IndexFor<T>::type;
+
+template <class T>
+inline void TakeOne(T value, int32_t number, T* best, Index<T>* where) {
+  if (value > *best) {
+    *best = value;
+    *where = number;
+  }
+}
+
+#if defined(__SSE2__)
+// The same for kWidth outputs; `number` repeats the element's number in each lane.
+template <class T>
+inline void TakeLanes(typename Lanes<T>::V value, typename Lanes<T>::V number, T* best,
+                      Index<T>* where) {
+  using L = Lanes<T>;
+  const auto old = L::Load(best);
+  const auto above = L::Above(value, old);
+  T* numbers = reinterpret_cast<T*>(where);
+  L::Put(best, L::Pick(above, value, old));
+  L::Put(numbers, L::Pick(above, number, L::Load(numbers)));
+}
+
+template <class T>
+int64_t TakeMany(const T* from, int64_t step, int64_t first, int64_t last, int32_t number, T* best,
+                 Index<T>* where) {
+  using L = Lanes<T>;
+  if (L::kWidth == 1 || step > 2) return first;
+  Index<T> repeated[L::kWidth];
+  std::fill(repeated, repeated + L::kWidth, number);
+  const auto numbers = L::Load(reinterpret_cast<const T*>(repeated));
+  int64_t i = first;
+  if (step == 1) {
+    for (; i + L::kWidth <= last; i += L::kWidth) {
+      TakeLanes<T>(L::Load(from + i), numbers, best + i, where + i);
+    }
+  } else {  // LoadEven reads one number more than it uses: not beyond the last output
+    for (; i + L::kWidth < last; i += L::kWidth) {
+      TakeLanes<T>(L::LoadEven(from + 2 * i), numbers, best + i, where + i);
+    }
+  }
+  return i;
+}
+template <>
+int64_t TakeMany<half_t>(const half_t*, int64_t, int64_t first, int64_t, int32_t, half_t*,
+                         int32_t*) {
+  return first;
+}
+#else
+template <class T>
+int64_t TakeMany(const T*, int64_t, int64_t first, int64_t, int32_t, T*, Index<T>*) {
+  return first;
+}
+#endif
+
+// The maxima of a line and the numbers of their elements in the windows (row-major, padding
+// included), -1 where nothing is above the smallest number.
+template <class T>
+void FindMaxima(const Windows& windows, const T* x, const Line& line, T* best, Index<T>* where) {
+  const int64_t length = windows.LineLength();
+  std::fill(best, best + length, Smallest<T>());
+  std::fill(where, where + length, -1);
+  windows.ForEachElement(line, [&](int32_t number, int64_t offset, int64_t step, int64_t first,
+                                   int64_t last) {
+    const T* from = x + offset;
+    int64_t i = TakeMany<T>(from, step, first, last, number, best, where);
+    for (; i < last; ++i) TakeOne<T>(from[i * step], number, best + i, where + i);
+  });
+  if (std::find(where, where + length, -1) == where + length) return;
+  // The smallest number itself may be there: MXNet's backward would find it.
+  windows.ForEachElement(line, [&](int32_t number, int64_t offset, int64_t step, int64_t first,
+                                   int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      if (where[i] < 0 && x[offset + i * step] == best[i]) where[i] = number;
+    }
+  });
+}
+
+template <class I>
+class Indices {  // of one row; `kNone` for a window without a maximum
+ public:
+  Indices(I* data, int64_t row, const Windows& windows, Width width)
+      : nibble_(width == kNibble),
+        none_(nibble_ ? 15 : sizeof(I) == 1 ? 255 : -1),
+        row_(data + row * (nibble_ ? (windows.RowSize() + 1) / 2 : windows.RowSize())) {}
+  void Put(int64_t i, int32_t value) {
+    if (value < 0) value = none_;
+    if (!nibble_) {
+      row_[i] = static_cast<I>(value);
+    } else if (i & 1) {
+      row_[i >> 1] = static_cast<I>(row_[i >> 1] | value << 4);
+    } else {
+      row_[i >> 1] = static_cast<I>(value);
+    }
+  }
+  template <class N>
+  void PutLine(int64_t position, const N* where, int64_t length) {
+    int64_t i = 0;
+    if (nibble_) {
+      if ((position & 1) && length) Put(position, static_cast<int32_t>(where[i++]));
+      for (; i + 2 <= length; i += 2) {  // -1 is 15 in four bits
+        row_[(position + i) >> 1] = static_cast<I>((where[i] & 15) | (where[i + 1] & 15) << 4);
+      }
+    } else {  // -1 is 255 in a byte
+      for (; i < length; ++i) row_[position + i] = static_cast<I>(where[i]);
+    }
+    for (; i < length; ++i) Put(position + i, static_cast<int32_t>(where[i]));
+  }
+  int32_t Get(int64_t i) const {
+    const int32_t value = nibble_ ? (row_[i >> 1] >> (4 * (i & 1))) & 15
+                                  : static_cast<int32_t>(row_[i]);
+    return value == none_ ? -1 : value;
+  }
+
+ private:
+  const bool nibble_;
+  const int32_t none_;
+  I* const row_;
+};
+
+template <class T, class I>
+void PoolForward(const Windows& windows, const TBlob& data, const Requests& request,
+                 const Blobs& out) {
+  const T* x = data.dptr<T>();
+  T* y = out[0].dptr<T>();
+  const Width width = WidthOf(windows);
+  const int64_t length = windows.LineLength();
+#pragma omp parallel for if (data.Size() >= static_cast<size_t>(kParallelFrom))
+  for (int64_t row = 0; row < windows.Rows(); ++row) {
+    Indices<I> indices(out[1].dptr<I>(), row, windows, width);
+    std::vector<T> best(length);
+    std::vector<Index<T>> where(length);
+    windows.ForEachLine(row, [&](const Line& line) {
+      FindMaxima(windows, x, line, best.data(), where.data());
+      indices.PutLine(line.row_position, where.data(), length);
+      for (int64_t i = 0; i < length; ++i) Store(y + line.output + i, request[0], best[i]);
+    });
+  }
+}
+
+template <class T, class I>
+void PoolBackward(const Windows& windows, const Blobs& in, OpReqType request, const TBlob& out) {
+  if (request == mxnet::kNullOp) return;
+  const T* g = in[0].dptr<T>();
+  T* d = out.dptr<T>();
+  const Width width = WidthOf(windows);
+  const std::vector<int64_t> offsets = windows.Offsets();
+  const int64_t share = out.Size() / std::max<int64_t>(windows.Rows(), 1);
+  const int64_t length = windows.LineLength();
+#pragma omp parallel for if (out.Size() >= static_cast<size_t>(kParallelFrom))
+  for (int64_t row = 0; row < windows.Rows(); ++row) {
+    if (request != mxnet::kAddTo) std::fill(d + row * share, d + (row + 1) * share, T(0));
+    const Indices<I> indices(in[1].dptr<I>(), row, windows, width);
+    windows.ForEachLine(row, [&](const Line& line) {
+      for (int64_t i = 0; i < length; ++i) {
+        const int32_t number = indices.Get(line.row_position + i);
+        if (number >= 0) d[windows.Origin(line, i) + offsets[number]] += g[line.output + i];
+      }
+    });
+  }
+}
+
+void Forward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Requests& request,
+             const Blobs& out) {
+  const Windows windows = WindowsOf(attrs, in[0].shape_);
+  MEMONGER_REAL_SWITCH(in[0].type_flag_, attrs.name, T, {
+    if (out[1].type_flag_ == mshadow::kInt32) {
+      PoolForward<T, int32_t>(windows, in[0], request, out);
+    } else {
+      PoolForward<T, uint8_t>(windows, in[0], request, out);
+    }
+  })
+}
+
+void Backward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Requests& request,
+              const Blobs& out) {
+  const Windows windows = WindowsOf(attrs, out[0].shape_);
+  MEMONGER_REAL_SWITCH(in[0].type_flag_, attrs.name, T, {
+    if (in[1].type_flag_ == mshadow::kInt32) {
+      PoolBackward<T, int32_t>(windows, in, request[0], out[0]);
+    } else {
+      PoolBackward<T, uint8_t>(windows, in, request[0], out[0]);
+    }
+  })
+}
+
+}  // namespace
+
+void RegisterMaxPool() {
+  MEMONGER_OP("memonger_max_pool")
+      .describe("Max pooling that keeps four bits, a byte or four bytes an output for backward, "
+                "where Pooling keeps its input and its output.")
+      .set_num_inputs(1)
+      .set_num_outputs(2)
+      .set_attr_parser(Parse)
+      .set_attr<nnvm::FNumVisibleOutputs>("FNumVisibleOutputs", Constant<1>)
+      .set_attr<nnvm::FListInputNames>("FListInputNames", NameList({"data"}))
+      .set_attr<nnvm::FListOutputNames>("FListOutputNames", NameList({"output", "indices"}))
+      .set_attr<mxnet::FInferShape>("FInferShape", Shape)
+      .set_attr<nnvm::FInferType>("FInferType", Type)
+      .set_attr<mxnet::FCompute>("FCompute<cpu>", Forward)
+      .set_attr<nnvm::FGradient>("FGradient",
+          [](const ObjectPtr& node, const std::vector<NodeEntry>& gradients) {
+            return OutputsOf(BackwardNode(node, "_backward_memonger_max_pool",
+                                          {gradients[0], NodeEntry{node, 1, 0}}), 1);
+          })
+      .add_argument("data", "NDArray-or-Symbol", "Input.")
+      .add_arguments(MaxPoolParam::__FIELDS__());
+
+  MEMONGER_OP("_backward_memonger_max_pool")
+      .set_num_inputs(2)
+      .set_num_outputs(1)
+      .set_attr_parser(Parse)
+      .set_attr<nnvm::TIsBackward>("TIsBackward", true)
+      .set_attr<mxnet::FCompute>("FCompute<cpu>", Backward);
+}
+
+}  // namespace ops
+}  // namespace memonger

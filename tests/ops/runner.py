@@ -1,0 +1,184 @@
+"""Runs operators in a process of their own, in which MKLDNN is off.
+
+MXNet reads ``MXNET_MKLDNN_ENABLED`` once in a process, and "bit for bit" is promised without
+MKLDNN. Only numbers travel between the processes.
+"""
+from __future__ import annotations
+
+import os
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+Arrays = Dict[str, np.ndarray]
+#: An operator and its attributes, or several in a row.
+Chain = Sequence[Tuple[str, Mapping[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One training bind: the chain of operators, its data, and what is asked of it."""
+
+    chain: Chain
+    shape: Tuple[int, ...]
+    dtype: str = "float32"
+    grad_req: str = "write"
+    #: "normal", "ties" (small integers), "special" (with infinities and NaN), "positive".
+    values: str = "normal"
+    steps: int = 1
+    seed: int = 0
+    train: bool = True
+    #: Overrides of arguments by name.
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    #: Whether the first operator may overwrite its input (a temporary in front of it).
+    inner: bool = True
+
+
+def data(case: Case) -> np.ndarray:
+    random = np.random.RandomState(case.seed)
+    values = random.randn(*case.shape) * 2
+    if case.values == "ties":
+        values = random.randint(-3, 4, case.shape).astype("float64")
+    elif case.values == "special":
+        values.flat[::3] = 0
+        values.flat[1::7] = -np.inf
+        values.flat[2::11] = np.inf
+        values.flat[3::13] = np.nan
+    elif case.values == "positive":
+        values = np.abs(values) + 0.1
+    return values
+
+
+def build(chain: Chain, inner: bool = False):
+    import mxnet as mx
+    symbol = mx.sym.Variable("x") * 1.0 if inner else mx.sym.Variable("x")
+    for index, (name, attributes) in enumerate(chain):
+        symbol = getattr(mx.sym, name)(symbol, name="op%d" % index, **attributes)
+    return symbol
+
+
+def run(case: Case) -> Union[Arrays, str]:
+    """Outputs, gradients, auxiliary states and the inference output; or MXNet's error text."""
+    import mxnet as mx
+
+    from memonger import native
+    native.load()
+    try:
+        return _train(build(case.chain, case.inner), case)
+    except (mx.base.MXNetError, RuntimeError) as error:
+        return str(error)
+
+
+def _train(symbol, case: Case) -> Arrays:
+    import mxnet as mx
+    executor = symbol.simple_bind(mx.cpu(), grad_req=case.grad_req, type_dict={"x": case.dtype},
+                                  x=case.shape)
+    random = np.random.RandomState(case.seed + 1)
+    for name, array in sorted(executor.arg_dict.items()):
+        value = data(case) if name == "x" else random.uniform(0.5, 1.5, array.shape)
+        if name.endswith("beta"):
+            value = random.randn(*array.shape) * 0.3
+        value = case.arguments.get(name, value)
+        array[:] = mx.nd.array(np.broadcast_to(value, array.shape), dtype=array.dtype)
+    for name, array in executor.aux_dict.items():
+        array[:] = 1 if name.endswith("var") else 0
+    if case.grad_req == "add":
+        for array in executor.grad_dict.values():
+            array[:] = 0.5
+    mx.random.seed(case.seed)
+    result: Arrays = {}
+    for step in range(case.steps):
+        output = executor.forward(is_train=case.train)[0]
+        head = np.random.RandomState(case.seed + 5 + step).randn(*output.shape)
+        if case.grad_req != "null":
+            executor.backward(mx.nd.array(head, dtype=output.dtype))
+    result["output"] = output.asnumpy()
+    for name, array in executor.grad_dict.items():
+        if array is not None:
+            result["gradient of " + name] = array.asnumpy()
+    for name, array in executor.aux_dict.items():
+        result["state " + name] = array.asnumpy()
+    if not any("ropout" in name for name, _ in case.chain):
+        result["inference"] = executor.forward(is_train=False)[0].asnumpy()
+    return result
+
+
+def _quiet() -> None:
+    os.environ["MXNET_MKLDNN_ENABLED"] = "0"
+    os.environ["MXNET_STORAGE_FALLBACK_LOG_VERBOSE"] = "0"
+    os.environ["MXNET_SUBGRAPH_BACKEND"] = "NONE"
+    os.environ.setdefault("OMP_NUM_THREADS", "2")
+
+
+_pool: Optional[ProcessPoolExecutor] = None
+
+
+def call(function, *arguments):
+    """``function(*arguments)`` in the other process."""
+    global _pool
+    if _pool is None:
+        _pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_quiet)
+    return _pool.submit(function, *arguments).result()
+
+
+def same_bits(left: Arrays, right: Arrays) -> Optional[str]:
+    """None, or what differs. NaN equals NaN; zeros have signs."""
+    assert left.keys() == right.keys(), (sorted(left), sorted(right))
+    for name in left:
+        a, b = left[name], right[name]
+        if a.dtype != b.dtype or a.shape != b.shape:
+            return "%s: %s%s and %s%s" % (name, a.dtype, a.shape, b.dtype, b.shape)
+        both_nan = np.isnan(a) & np.isnan(b)
+        bits = "u%d" % a.dtype.itemsize
+        wrong = (a.view(bits) != b.view(bits)) & ~both_nan
+        if wrong.any():
+            return "%s: %d of %d differ, by up to %g" % (name, wrong.sum(), a.size,
+                                                         np.nanmax(np.abs(a - b)))
+    return None
+
+
+def error_against(result: Arrays, exact: Arrays) -> Dict[str, float]:
+    """Largest error of each array relative to the exact one's largest value."""
+    return {name: float(np.abs(result[name].astype("float64") - exact[name]).max() /
+                        (np.abs(exact[name]).max() + 1e-300)) for name in exact}
+
+
+def numeric_gradient(case: Case, step: float = 1e-6) -> np.ndarray:
+    """The gradient of ``x`` by central differences, in float64."""
+    import mxnet as mx
+
+    from memonger import native
+    native.load()
+    symbol = build(case.chain)
+    executor = symbol.simple_bind(mx.cpu(), grad_req="null", type_dict={"x": "float64"},
+                                  x=case.shape)
+    random = np.random.RandomState(case.seed + 1)
+    for name, array in sorted(executor.arg_dict.items()):
+        if name != "x":
+            value = random.uniform(0.5, 1.5, array.shape)
+            if name.endswith("beta"):
+                value = random.randn(*array.shape) * 0.3
+            array[:] = mx.nd.array(value, dtype=array.dtype)
+    for name, array in executor.aux_dict.items():
+        array[:] = 1 if name.endswith("var") else 0
+    values = data(case)
+
+    def loss(x: np.ndarray) -> float:
+        executor.arg_dict["x"][:] = mx.nd.array(x, dtype="float64")
+        mx.random.seed(case.seed)
+        output = executor.forward(is_train=True)[0].asnumpy()
+        head = np.random.RandomState(case.seed + 5).randn(*output.shape)
+        return float((output * head).sum())
+
+    gradient = np.zeros(case.shape)
+    for index in np.ndindex(*case.shape):
+        ends = []
+        for sign in (1, -1):
+            moved = values.copy()
+            moved[index] += sign * step
+            ends.append(loss(moved))
+        gradient[index] = (ends[0] - ends[1]) / (2 * step)
+    return gradient

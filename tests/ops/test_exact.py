@@ -1,0 +1,190 @@
+"""Exact variants: every bit as MXNet's own operator, over shapes, dtypes and attributes."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memonger import native
+from ops.runner import Case, call, numeric_gradient, run, same_bits
+
+pytestmark = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
+                                reason="the plugin is not built")
+
+BATCH_NORM = {"fix_gamma": False, "eps": 2e-5, "momentum": 0.8}
+PAIRS = {
+    "relu": ([("relu", {})], [("memonger_mask_relu", {})]),
+    "activation relu": ([("Activation", {"act_type": "relu"})], [("memonger_mask_relu", {})]),
+    "leaky relu": ([("LeakyReLU", {"act_type": "leaky", "slope": 0.1})],
+                   [("memonger_mask_leaky_relu", {"slope": 0.1})]),
+    "relu6": ([("clip", {"a_min": 0, "a_max": 6})],
+              [("memonger_mask_clip", {"a_min": 0, "a_max": 6})]),
+    "hardtanh": ([("clip", {"a_min": -1, "a_max": 1})],
+                 [("memonger_mask_clip", {"a_min": -1, "a_max": 1})]),
+    "dropout": ([("Dropout", {"p": 0.3})], [("memonger_mask_dropout", {"p": 0.3})]),
+    "dropout along the first axis": ([("Dropout", {"p": 0.3, "axes": (0,)})],
+                                     [("memonger_mask_dropout", {"p": 0.3, "axes": (0,)})]),
+    "dropout of nothing": ([("Dropout", {"p": 0})], [("memonger_mask_dropout", {"p": 0})]),
+    "batch norm and relu": (
+        [("BatchNorm", BATCH_NORM), ("relu", {})], [("memonger_batch_norm_relu", BATCH_NORM)]),
+}
+SHAPES = [(3,), (7, 5), (2, 3, 5, 7), (4, 1, 9, 513)]
+
+
+def renamed(result):
+    """Parameters are named after the op, which has another place in a fused chain."""
+    return {name.replace("op1_", "op0_"): value for name, value in result.items()}
+
+
+def compare(stock, ours, **fields):
+    left, right = call(run, Case(stock, **fields)), call(run, Case(ours, **fields))
+    assert isinstance(left, dict), left
+    assert isinstance(right, dict), right
+    return same_bits(renamed(left), renamed(right))
+
+
+@pytest.mark.parametrize("grad_req", ["write", "add"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("pair", PAIRS)
+def test_same_bits(pair, dtype, grad_req):
+    stock, ours = PAIRS[pair]
+    for shape in SHAPES[1:] if "norm" in pair else SHAPES:
+        assert compare(stock, ours, shape=shape, dtype=dtype, grad_req=grad_req) is None, shape
+
+
+@pytest.mark.parametrize("pair", ["leaky relu", "relu6", "hardtanh", "dropout"])
+def test_infinite_and_nan_values(pair):
+    stock, ours = PAIRS[pair]
+    assert compare(stock, ours, shape=(6, 50), values="special") is None
+
+
+def test_relu_passes_nan_forward_and_the_gradient_elsewhere_is_the_same():
+    stock, ours = PAIRS["relu"]
+    case = {"shape": (6, 50), "values": "special"}
+    left, right = call(run, Case(stock, **case)), call(run, Case(ours, **case))
+    assert np.array_equal(left["output"], right["output"], equal_nan=True)
+    known = ~np.isnan(left["output"])
+    assert known.sum() < known.size
+    assert np.array_equal(left["gradient of x"][known], right["gradient of x"][known])
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_null_gradient_and_a_parameter_as_data(pair):
+    stock, ours = PAIRS[pair]
+    assert compare(stock, ours, shape=(3, 4, 5), grad_req="null") is None
+    assert compare(stock, ours, shape=(3, 4, 5), inner=False) is None
+
+
+def test_batch_norm_relu_attributes():
+    for attributes in ({"fix_gamma": True}, {"fix_gamma": False, "use_global_stats": True},
+                       {"fix_gamma": False, "axis": 3}, {"fix_gamma": False, "axis": -1},
+                       {"fix_gamma": False, "eps": 1e-2, "momentum": 0.5}):
+        stock = [("BatchNorm", attributes), ("relu", {})]
+        ours = [("memonger_batch_norm_relu", attributes)]
+        for shape in ((8, 6, 9, 5), (3, 5, 2, 300)):
+            assert compare(stock, ours, shape=shape, steps=2) is None, (attributes, shape)
+
+
+def test_dropout_in_inference_and_always():
+    for attributes, train in (({"p": 0.4}, False), ({"p": 0.4, "mode": "always"}, False)):
+        stock, ours = [("Dropout", attributes)], [("memonger_mask_dropout", attributes)]
+        left = call(run, Case(stock, shape=(5, 40), train=train, grad_req="null"))
+        right = call(run, Case(ours, shape=(5, 40), train=train, grad_req="null"))
+        assert same_bits(left, right) is None
+        dropped = (right["output"] == 0).mean()
+        assert (dropped > 0.2) == (attributes.get("mode") == "always")
+
+
+def test_dropout_repeats_with_a_seed_and_differs_without():
+    ours = [("memonger_mask_dropout", {"p": 0.5})]
+    first, again, other = (call(run, Case(ours, shape=(9, 99), values="positive", seed=seed))
+                           for seed in (1, 1, 2))
+    assert same_bits(first, again) is None
+    assert ((first["output"] == 0) != (other["output"] == 0)).any()
+
+
+@st.composite
+def pooling(draw):
+    axes = draw(st.integers(1, 3))
+    last = draw(st.booleans())
+    space = tuple(draw(st.integers(1, 9)) for _ in range(axes))
+    channels = (draw(st.integers(1, 5)),)
+    shape = (draw(st.integers(1, 3)),) + (space + channels if last else channels + space)
+
+    def each(low, high):
+        return tuple(draw(st.integers(low, high)) for _ in range(axes))
+    attributes = {"kernel": each(1, 5), "stride": each(1, 3),
+                  "pooling_convention": draw(st.sampled_from(["valid", "full"])),
+                  "global_pool": draw(st.booleans())}
+    attributes["pad"] = tuple(draw(st.integers(0, size - 1)) for size in attributes["kernel"])
+    if last:
+        attributes["layout"] = ("NWC", "NHWC", "NDHWC")[axes - 1]
+    return (shape, attributes, draw(st.sampled_from(["float32", "float64", "float16"])),
+            draw(st.sampled_from(["write", "add"])),
+            draw(st.sampled_from(["normal", "ties", "special"])))
+
+
+@settings(max_examples=60)
+@given(pooling())
+def test_max_pool_fuzzed(example):
+    shape, attributes, dtype, grad_req, values = example
+    case = {"shape": shape, "dtype": dtype, "grad_req": grad_req, "values": values}
+    stock = call(run, Case([("Pooling", dict(attributes, pool_type="max"))], **case))
+    ours = call(run, Case([("memonger_max_pool", attributes)], **case))
+    if isinstance(stock, str):
+        assert isinstance(ours, str), stock
+        return
+    assert isinstance(ours, dict), ours
+    assert same_bits(stock, ours) is None
+
+
+def test_max_pool_same_convention():
+    attributes = {"kernel": (3,), "stride": (2,), "pad": (0, 0, 0), "pooling_convention": "same"}
+    for width in (3, 4, 9):
+        assert compare([("Pooling", dict(attributes, pool_type="max"))],
+                       [("memonger_max_pool", attributes)], shape=(2, 3, width)) is None
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(1, 7), min_size=1, max_size=4), st.data())
+def test_dropout_axes_fuzzed(shape, drawn):
+    axes = tuple(drawn.draw(st.lists(st.integers(0, len(shape) - 1), unique=True)))
+    attributes = {"p": drawn.draw(st.sampled_from([0.1, 0.5, 0.9])), "axes": axes}
+    assert compare([("Dropout", attributes)], [("memonger_mask_dropout", attributes)],
+                   shape=tuple(shape)) is None
+
+
+FINITE = {
+    "memonger_mask_relu": {}, "memonger_mask_leaky_relu": {"slope": 0.3},
+    "memonger_mask_clip": {"a_min": -1, "a_max": 1.5}, "memonger_mask_dropout": {"p": 0.4},
+    "memonger_max_pool": {"kernel": (2, 2), "stride": (2, 2), "pad": (1, 1)},
+    "memonger_batch_norm_relu": {"fix_gamma": False},
+    "memonger_inplace_batch_norm": {"fix_gamma": False, "act_type": "elu", "slope": 0.8},
+}
+
+
+@pytest.mark.parametrize("op", FINITE)
+def test_finite_differences(op):
+    case = Case([(op, FINITE[op])], shape=(2, 3, 4, 3), dtype="float64", inner=False)
+    # The leaky ReLU rounds to float32 whatever the dtype, as MXNet's does.
+    step, limit = (1e-3, 1e-3) if "leaky" in op else (1e-6, 1e-5)
+    expected = call(numeric_gradient, case, step)
+    found = call(run, case)["gradient of x"]
+    assert np.abs(found - expected).max() < limit * max(1.0, np.abs(expected).max())
+
+
+def test_errors_name_the_operator_and_the_reason():
+    for chain, words in [
+            ([("memonger_max_pool", {"kernel": (9, 9)})], ["op0", "kernel size (9)", "exceeds"]),
+            ([("memonger_max_pool", {"kernel": (2,)})], ["op0", "window of 1 axes"]),
+            ([("memonger_batch_norm_relu", {"axis": 7})], ["op0", "axis out of range: 7"])]:
+        text = call(run, Case(chain, shape=(2, 3, 4, 5)))
+        assert isinstance(text, str)
+        for word in words:
+            assert word in text, text
+
+
+def test_a_wrong_dtype_is_named():
+    text = call(run, Case([("memonger_mask_relu", {})], shape=(3,), dtype="int32", inner=False))
+    assert isinstance(text, str) and "int32" in text and "float32" in text

@@ -1,0 +1,95 @@
+"""In-place BatchNorm: an error against float64 no larger than that of MXNet's operator."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from memonger import native
+from ops.runner import Case, call, error_against, run
+
+pytestmark = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
+                                reason="the plugin is not built")
+
+ATTRIBUTES = [{"fix_gamma": False}, {"fix_gamma": True},
+              {"fix_gamma": False, "eps": 2e-5, "momentum": 0.7},
+              {"fix_gamma": False, "use_global_stats": True}, {"fix_gamma": False, "axis": 3}]
+
+
+def chains(activation, attributes):
+    stock = [("BatchNorm", attributes)]
+    if activation != "identity":
+        stock.append(("LeakyReLU", {"act_type": activation, "slope": 0.25}))
+    return stock, [("memonger_inplace_batch_norm",
+                    dict(attributes, act_type=activation, slope=0.25))]
+
+
+@pytest.mark.parametrize("attributes", ATTRIBUTES, ids=str)
+@pytest.mark.parametrize("activation", ["identity", "leaky", "elu"])
+def test_error_against_float64(activation, attributes):
+    stock, ours = chains(activation, attributes)
+    for shape in ((8, 6, 9, 5), (16, 4, 14, 14)):
+        for grad_req in ("write", "add"):
+            case = {"shape": shape, "steps": 2, "grad_req": grad_req}
+            exact = call(run, Case(stock, dtype="float64", **case))
+            double = call(run, Case(ours, dtype="float64", **case))
+            # MXNet's LeakyReLU rounds its negative side to float32 in float64, too.
+            limit = 1e-7 if activation == "leaky" else 1e-12
+            assert max(error_against(double, exact).values()) < limit
+            theirs = max(error_against(call(run, Case(stock, **case)), exact).values())
+            found = max(error_against(call(run, Case(ours, **case)), exact).values())
+            assert found <= max(theirs, 3e-7)
+
+
+@pytest.mark.parametrize("activation", ["identity", "leaky"])
+def test_half_precision(activation):
+    stock, ours = chains(activation, {"fix_gamma": False})
+    case = {"shape": (8, 6, 9, 5), "steps": 1}
+    exact = call(run, Case(stock, dtype="float64", **case))
+    theirs = error_against(call(run, Case(stock, dtype="float16", **case)), exact)
+    found = error_against(call(run, Case(ours, dtype="float16", **case)), exact)
+    assert max(found.values()) <= 2 * max(theirs.values())
+
+
+def test_gamma_near_zero_is_kept_apart():
+    stock, ours = chains("identity", {"fix_gamma": False})
+    gamma = np.ones(16)
+    gamma[3] = 1e-9
+    case = {"shape": (8, 16, 7, 7), "arguments": {"op0_gamma": gamma}}
+    exact = call(run, Case(stock, dtype="float64", **case))
+    theirs = error_against(call(run, Case(stock, **case)), exact)
+    found = error_against(call(run, Case(ours, **case)), exact)
+    assert max(found.values()) <= max(theirs.values())
+    assert found["gradient of op0_gamma"] < 1e-6
+
+
+def test_gamma_near_zero_everywhere_is_refused_with_the_reason():
+    text = call(run, Case(chains("identity", {"fix_gamma": False})[1], shape=(4, 16, 5, 5),
+                          arguments={"op0_gamma": np.zeros(16)}))
+    assert isinstance(text, str)
+    for word in ("gamma is near zero in more than 1 of 16 channels", "op0", "spare_channels"):
+        assert word in text
+
+
+def test_room_for_all_channels_makes_zero_gamma_possible():
+    stock, ours = chains("identity", {"fix_gamma": False})
+    ours = [(ours[0][0], dict(ours[0][1], spare_channels=16))]
+    case = {"shape": (4, 16, 5, 5), "arguments": {"op0_gamma": np.zeros(16)}}
+    exact = call(run, Case(stock, dtype="float64", **case))
+    assert max(error_against(call(run, Case(ours, **case)), exact).values()) < 1e-6
+
+
+def test_slope_zero_is_refused():
+    text = call(run_to_text, {"act_type": "leaky", "slope": 0})
+    assert "slope must be above zero" in text
+
+
+def run_to_text(attributes):
+    import mxnet as mx
+
+    from memonger import native
+    native.load()
+    try:
+        mx.sym.memonger_inplace_batch_norm(mx.sym.Variable("x"), **attributes)
+    except mx.base.MXNetError as error:
+        return str(error)
+    return ""
