@@ -9,7 +9,7 @@ blocks are those of a bound executor. It is the readable reference of ``plugins/
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Dict, List, NamedTuple, Sequence, Set, Tuple
+from typing import Dict, List, Sequence, Set, Tuple
 
 from .graph import Graph, Inplace, Op
 from .schedule import Schedule
@@ -38,7 +38,8 @@ class StorageModel:
     effort: int = 400
 
 
-class Value(NamedTuple):
+@dataclass(frozen=True)
+class Value:
     """One output of one step."""
 
     tensor: int
@@ -46,7 +47,8 @@ class Value(NamedTuple):
     position: int
 
 
-class ProgramStep(NamedTuple):
+@dataclass(frozen=True)
+class ProgramStep:
     """One step with its values by number; inputs of -1 exist before the training step."""
 
     op: int
@@ -82,7 +84,8 @@ class Program:
     rounding: int = 4
 
 
-class Block(NamedTuple):
+@dataclass(frozen=True)
+class Block:
     """Memory that is in use from step ``start`` through step ``end``, both included."""
 
     start: int
@@ -278,7 +281,7 @@ def replay(program: Program) -> Blocks:
         if block >= 0 and value not in added:
             sizes[block] = max(sizes[block], program.bytes[value])
     return Blocks(len(program.steps),
-                  tuple(b._replace(end=e, bytes=s) for b, e, s in zip(blocks, ends, sizes)),
+                  tuple(replace(b, end=e, bytes=s) for b, e, s in zip(blocks, ends, sizes)),
                   tuple(released), tuple(block_of), tuple(inplace_index))
 
 

@@ -73,8 +73,7 @@ class Verification:
 def verify(planned: Any, original: Any, shapes: Mapping[str, Sequence[int]], steps: int = 2,
            ctx: Any = None, type_dict: Optional[Mapping[str, Any]] = None,
            grad_req: GradReq = "write", seed: int = 0, tolerance: float = TOLERANCE,
-           values: Optional[Mapping[str, Any]] = None,
-           learning_rate: float = 0.001) -> Verification:
+           data: Optional[Mapping[str, Any]] = None, learning_rate: float = 0.001) -> Verification:
     """Train both symbols for some steps from the same values and compare everything.
 
     Outputs, every gradient and every aux state are compared after each step; parameters move by
@@ -85,7 +84,7 @@ def verify(planned: Any, original: Any, shapes: Mapping[str, Sequence[int]], ste
     planned, original : mx.sym.Symbol
     shapes : mapping
         Input shapes; a small batch is enough.
-    values : mapping, optional
+    data : mapping, optional
         Values of inputs or parameters by name instead of random ones.
 
     Returns
@@ -94,7 +93,7 @@ def verify(planned: Any, original: Any, shapes: Mapping[str, Sequence[int]], ste
     """
     sides = []
     for symbol in (original, planned):  # one after the other: only one is in memory at a time
-        trial = Trial(symbol, shapes, ctx, type_dict, grad_req, seed, values)
+        trial = Trial(symbol, shapes, ctx, type_dict, grad_req, seed, data)
         results = []
         for number in range(steps):
             trial.step(number)

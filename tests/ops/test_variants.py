@@ -1,0 +1,188 @@
+"""The catalogue, and swapping on symbols: names stay, numbers stay, and the way back is exact."""
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from memonger import native, variants
+from memonger.errors import InputError, UnknownOpError
+from ops.runner import call, same_bits
+
+mx = pytest.importorskip("mxnet")
+built = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
+                           reason="the plugin is not built")
+
+
+def conv_net():
+    net = mx.sym.Variable("data")
+    for i, act in enumerate(("relu", "leaky", "elu")):
+        net = mx.sym.Convolution(net, num_filter=8, kernel=(3, 3), pad=(1, 1), no_bias=True,
+                                 name="conv%d" % i)
+        net = mx.sym.BatchNorm(net, fix_gamma=False, eps=2e-5, name="bn%d" % i)
+        net = (mx.sym.Activation(net, act_type="relu", name="act%d" % i) if act == "relu" else
+               mx.sym.LeakyReLU(net, act_type=act, slope=0.1, name="act%d" % i))
+    net = mx.sym.Pooling(net, kernel=(2, 2), stride=(2, 2), pool_type="max", name="pool")
+    net = mx.sym.Dropout(mx.sym.clip(net, a_min=-1, a_max=1, name="clip"), p=0.2, name="drop")
+    net = mx.sym.FullyConnected(mx.sym.Flatten(net), num_hidden=10, name="fc")
+    return mx.sym.SoftmaxOutput(mx.sym.Activation(net, act_type="tanh", name="tanh"),
+                                name="softmax")
+
+
+def resnet():
+    from mxnet.gluon.model_zoo import vision
+    net = vision.resnet18_v1(classes=10, prefix="r_")
+    net.initialize()
+    return net(mx.sym.Variable("data"))
+
+
+def lstm():
+    cell = mx.rnn.LSTMCell(8, prefix="lstm_")
+    outputs, _ = cell.unroll(3, mx.sym.Variable("data"), layout="NTC", merge_outputs=True)
+    return mx.sym.FullyConnected(outputs, num_hidden=4, name="fc")
+
+
+NETS = {"convolutions": (conv_net, (2, 3, 8, 8)), "resnet": (resnet, (4, 3, 64, 64)),
+        "lstm": (lstm, (2, 3, 5))}
+
+
+def test_candidates_of_the_convolution_net():
+    found = variants.candidates(conv_net().tojson())
+    assert found["act0"] == ["mask_relu", "batch_norm_relu"]
+    assert found["act1"] == ["mask_leaky_relu", "inplace_batch_norm_leaky"]
+    assert found["act2"] == ["inplace_batch_norm_elu"]
+    assert found["bn0"] == ["inplace_batch_norm"]
+    assert (found["pool"], found["clip"], found["drop"]) == (["max_pool"], ["mask_clip"],
+                                                             ["mask_dropout"])
+    assert found["tanh"] == ["output_tanh"]
+    assert "fc" not in found and "conv0" not in found
+    exact = variants.candidates(conv_net().tojson(), exact_only=True)
+    assert exact["act1"] == ["mask_leaky_relu"] and "bn0" not in exact
+
+
+def test_members_are_the_ops_that_are_replaced():
+    text = conv_net().tojson()
+    assert variants.members(text, "act0", "batch_norm_relu") == ("bn0", "act0")
+    assert variants.members(text, "act0", "mask_relu") == ("act0",)
+
+
+def test_refusals_give_reasons():
+    data = mx.sym.Variable("data")
+    net = mx.sym.Group([
+        mx.sym.Pooling(data, pool_type="avg", kernel=(2, 2), name="average"),
+        mx.sym.BatchNorm(data, output_mean_var=True, name="norm")[0],
+        mx.sym.LeakyReLU(data, slope=-0.5, name="falling")])
+    found = variants.refusals(net.tojson())
+    assert found["average"]["max_pool"] == "avg pooling needs no maxima"
+    assert "outputs of this op" in found["norm"]["inplace_batch_norm"]
+    assert "negative slope" in found["falling"]["mask_leaky_relu"]
+    assert not variants.candidates(net.tojson())
+
+
+def test_a_value_that_others_read_ends_no_chain():
+    norm = mx.sym.BatchNorm(mx.sym.Variable("data"), name="norm")
+    act = mx.sym.relu(norm, name="act")
+    assert variants.candidates((act + norm).tojson())["act"] == ["mask_relu"]
+    assert variants.candidates(mx.sym.Group([act, norm]).tojson())["act"] == ["mask_relu"]
+    assert "batch_norm_relu" in variants.candidates(act.tojson())["act"]
+
+
+def test_mistakes_are_named():
+    text = conv_net().tojson()
+    with pytest.raises(UnknownOpError, match="no op 'nothing'"):
+        variants.swap_json(text, {"nothing": "mask_relu"})
+    with pytest.raises(UnknownOpError, match="no variant is called 'none'"):
+        variants.swap_json(text, {"act0": "none"})
+    with pytest.raises(InputError, match="does not fit op 'fc'"):
+        variants.swap_json(text, {"fc": "mask_relu"})
+    with pytest.raises(InputError, match="'bn0' is wanted by"):
+        variants.swap_json(text, {"act0": "batch_norm_relu", "bn0": "inplace_batch_norm"})
+
+
+@pytest.mark.parametrize("net", NETS)
+def test_back_again_without_the_plugin(net):
+    """JSON to JSON: the graph is the same, node for node, attribute for attribute."""
+    text = NETS[net][0]().tojson()
+    for which in (0, -1):
+        choice = compatible(text, which)
+        back = json.loads(variants.unswap_json(variants.swap_json(text, choice)))
+        original = json.loads(text)
+        assert back["nodes"] == original["nodes"] and back["heads"] == original["heads"]
+        assert back["arg_nodes"] == original["arg_nodes"]
+
+
+def compatible(text, which, exact_only=False):
+    """A variant for as many ops as possible, the first or the last that is offered."""
+    choice, taken = {}, set()
+    for op, names in reversed(list(variants.candidates(text, exact_only).items())):
+        names = [name for name in names[::1 if which == 0 else -1]
+                 if not taken & set(variants.members(text, op, name))]
+        if names:
+            choice[op] = names[0]
+            taken |= set(variants.members(text, op, names[0]))
+    return choice
+
+
+@built
+@pytest.mark.parametrize("net", NETS)
+def test_names_stay_and_unswap_is_byte_identical(net):
+    from memonger.mx import swap
+    symbol = NETS[net][0]()
+    native.load()
+    for which in (0, -1):
+        changed = swap.swap(symbol, compatible(symbol.tojson(), which))
+        assert changed.tojson() != symbol.tojson()
+        assert changed.list_arguments() == symbol.list_arguments()
+        assert changed.list_auxiliary_states() == symbol.list_auxiliary_states()
+        assert changed.list_outputs() == symbol.list_outputs()
+        again = mx.sym.load_json(changed.tojson())
+        assert again.tojson() == changed.tojson()
+        assert swap.unswap(again).tojson() == symbol.tojson()
+
+
+def both(net, exact_only):
+    from memonger.mx import swap
+    native.load()
+    make, shape = NETS[net]
+    symbol = make()
+    choice = compatible(symbol.tojson(), -1, exact_only)
+    return train(symbol, shape), train(swap.swap(symbol, choice), shape)
+
+
+@built
+@pytest.mark.parametrize("net", NETS)
+def test_training_step_with_exact_variants(net):
+    before, after = call(both, net, True)
+    assert same_bits(before, after) is None
+
+
+@built
+@pytest.mark.parametrize("net", ["convolutions", "resnet"])
+def test_training_step_with_all_variants(net):
+    before, after = call(both, net, False)
+    assert before.keys() == after.keys()
+    for name in before:
+        scale = np.abs(before[name]).max() + 1e-8
+        assert np.abs(before[name] - after[name]).max() <= 2e-3 * scale, name
+
+
+def train(symbol, shape):
+    mx.random.seed(3)
+    executor = symbol.simple_bind(mx.cpu(), data=shape)
+    random = np.random.RandomState(0)
+    for name, array in sorted(executor.arg_dict.items()):
+        if "label" in name:
+            array[:] = random.randint(0, 10, array.shape)
+        elif name.endswith("gamma"):
+            array[:] = random.uniform(0.5, 1.5, array.shape)
+        else:
+            array[:] = random.randn(*array.shape) * (1.0 if name == "data" else 0.2)
+    for name, array in executor.aux_dict.items():
+        array[:] = 1 if "var" in name else 0
+    outputs = executor.forward(is_train=True)
+    executor.backward([mx.nd.array(np.random.RandomState(7).randn(*o.shape)) for o in outputs])
+    result = {"output %d" % i: o.asnumpy() for i, o in enumerate(outputs)}
+    result.update({k: v.asnumpy() for k, v in executor.grad_dict.items() if v is not None})
+    result.update({k: v.asnumpy() for k, v in executor.aux_dict.items()})
+    return result
