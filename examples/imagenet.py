@@ -217,7 +217,14 @@ def write_curves(prefix: str, original: List[float], planned: List[float]) -> No
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    arguments = parse_arguments(argv)
+    try:
+        return run(parse_arguments(argv))
+    except memonger.errors.MemongerError as error:
+        sys.stderr.write("error: %s\n" % error)
+        return 3 if isinstance(error, memonger.errors.InfeasibleBudget) else 1
+
+
+def run(arguments: argparse.Namespace) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     devices = contexts(arguments.devices)
     whole, part = build(arguments, len(devices))

@@ -13,11 +13,29 @@ from __future__ import annotations
 
 import importlib
 import logging
-from typing import Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from . import errors
 from .graph import Graph
 from .plan import Plan, Progress, Status
+
+if TYPE_CHECKING:
+    from . import native
+    from .api import (
+        estimate,
+        get_cost,
+        load_plan,
+        make_mirror_plan,
+        max_batch,
+        measure,
+        plan,
+        search_plan,
+        strip,
+        sweep,
+        verify,
+    )
+    from .bench import zoo
+    from .mx import gluon
 
 __version__ = "0.1.0"
 
@@ -28,14 +46,16 @@ del globals()["plan"]
 #: Public name -> module, and the attribute there (None: the module itself).
 _LAZY: Dict[str, Tuple[str, Optional[str]]] = {
     **{name: (".api", name) for name in (
-        "search_plan", "make_mirror_plan", "get_cost", "plan", "load_plan", "estimate", "verify",
-        "measure", "max_batch", "strip", "sweep")},
+        "estimate", "get_cost", "load_plan", "make_mirror_plan", "max_batch", "measure", "plan",
+        "search_plan", "strip", "sweep", "verify")},
     "gluon": (".mx.gluon", None),
     "native": (".native", None),
     "zoo": (".bench.zoo", None),
 }
 
-__all__ = ["Graph", "Plan", "Progress", "Status", "errors", *sorted(_LAZY)]
+__all__ = ["Graph", "Plan", "Progress", "Status", "errors", "estimate", "get_cost", "gluon",
+           "load_plan", "make_mirror_plan", "max_batch", "measure", "native", "plan",
+           "search_plan", "strip", "sweep", "verify", "zoo"]
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 

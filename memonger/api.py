@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
-from typing import Any, Callable, List, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple, Union
 
-from . import native
-from .compatible import get_cost, make_mirror_plan, search_plan
-from .errors import InfeasibleBudget, InputError, InvalidPlan, PlanMismatch
+from . import interrupts, native
+from .compatible import get_cost, make_mirror_plan, search_plan, without_plugin
+from .errors import InfeasibleBudget, InputError, InvalidPlan, PlanMismatch, PluginMissing
 from .plan import Budget, Plan, Progress
 from .planfile import load_plan
 from .session import Estimate, Session, Shapes, gather_shapes, open_session, pins, share_of
@@ -40,8 +40,9 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
     symbol : mx.sym.Symbol
         The network, with its loss.
     budget : int, float or str, optional
-        Largest total of the step: bytes, "4GB", "4GiB", "60%" of the unplanned total. Without
-        one: the smallest pool that at most one extra forward pass buys.
+        Largest total of the step: bytes, "4GB", "4GiB", "60%" of the unplanned total, "auto"
+        for what the GPU ``ctx`` has free less 5 %. Without one: the smallest pool that
+        at most one extra forward pass buys.
     method : str
         "auto", "local", "milp", "sublinear", "chen", "ogc", or a registered name.
     variants : {"none", "exact", "all"}
@@ -80,16 +81,41 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
     started_s = time.perf_counter()
     if budget is not None and overhead is not None:
         raise InputError("give a budget or an overhead, not both")
+    from .mx.device import resolve_budget
+    budget = resolve_budget(budget, ctx)
     given = gather_shapes(symbol, shapes, named_shapes, data_iter)
+    if not native.available():
+        return _plan_without_plugin(symbol, given, budget, method, type_dict, grad_req, ctx)
     session = open_session(symbol, given, type_dict, grad_req, ctx, costs, optimizer,
                            optimizer_params, group2ctx)
-    return _plan(session, budget, method, variants, keep, recompute, time_limit, progress,
-                 overhead, started_s)
+    return plan_session(session, budget, method, variants, keep, recompute, time_limit, progress,
+                        overhead, started_s)
 
 
-def _plan(session: Session, budget: Budget, method: str, variants: str, keep: Sequence[str],
-          recompute: Sequence[str], time_limit: float, progress: Optional[ProgressCallback],
-          overhead: Union[None, str, float], started_s: float) -> Plan:
+def _plan_without_plugin(symbol: Any, shapes: Shapes, budget: Budget, method: str,
+                         type_dict: Optional[Mapping[str, Any]], grad_req: Any,
+                         ctx: Any) -> Plan:
+    if method not in ("auto", "sublinear"):
+        raise PluginMissing("method %r needs the native plugin: %s" % (method, native.status()))
+    found = without_plugin(symbol, shapes, type_dict, grad_req, ctx)
+    if budget is not None:
+        budget_bytes = parse_budget(budget, found.baseline_total_bytes)
+        found = replace(found, budget_bytes=budget_bytes)
+        if found.total_bytes > budget_bytes:
+            raise InfeasibleBudget(
+                "without the native plugin the smallest total found is %s, above %s (%s)"
+                % (format_bytes(found.total_bytes), format_bytes(budget_bytes), native.status()),
+                budget_bytes, found.total_bytes, best_plan=found)
+    return found
+
+
+def plan_session(session: Session, budget: Budget = None, method: str = "auto",
+                 variants: str = "exact", keep: Sequence[str] = (), recompute: Sequence[str] = (),
+                 time_limit: float = 10.0, progress: Optional[ProgressCallback] = None,
+                 overhead: Union[None, str, float] = None,
+                 started_s: Optional[float] = None) -> Plan:
+    """:func:`plan` for a network that was read already."""
+    started_s = time.perf_counter() if started_s is None else started_s
     from .solve import solve
     from .solve.options import Options
     graph = session.graph
@@ -111,17 +137,21 @@ def _plan(session: Session, budget: Budget, method: str, variants: str, keep: Se
         method = "sublinear"
     found = solve(graph, pool_budget, method, options)
     record = {"budget": budget, "method": method, "variants": variants, "overhead": overhead,
-              "keep": list(keep), "recompute": list(recompute),
-              "shapes": {name: list(shape) for name, shape in sorted(session.shapes.items())}}
-    return _finish(session, found, total_budget, record, started_s)
+              "keep": tuple(keep), "recompute": tuple(recompute),
+              "shapes": {name: tuple(shape) for name, shape in sorted(session.shapes.items())},
+              **session.binding}
+    with interrupts.deferred():  # what was found would be lost
+        return _finish(session, found, total_budget, record, started_s)
 
 
 def _finish(session: Session, found: Plan, budget_bytes: Optional[int],
             record: Mapping[str, Any], started_s: float) -> Plan:
     """A solver's answer with its symbol, confirmed by binding that symbol."""
-    original_json = session.symbol.tojson()
     planned = session.apply(found)
     bound = session.read(planned)
+    if session.graph.pools != "executor":  # only a run shows the plan of a CachedOp
+        return _with_symbol(session, found, planned, found.pool_bytes, budget_bytes, record,
+                            started_s)
     if bound.pool_bytes != found.pool_bytes:
         if budget_bytes is not None and bound.pool_bytes > found.pool_bytes:
             raise InvalidPlan(
@@ -129,9 +159,16 @@ def _finish(session: Session, found: Plan, budget_bytes: Optional[int],
                 "symbol file" % (format_bytes(bound.pool_bytes), format_bytes(found.pool_bytes)))
         logger.warning("the pool of the plan is %d bytes; %d were predicted", bound.pool_bytes,
                        found.pool_bytes)
+    return _with_symbol(session, found, planned, bound.pool_bytes, budget_bytes, record,
+                        started_s)
+
+
+def _with_symbol(session: Session, found: Plan, planned: Any, pool_bytes: int,
+                 budget_bytes: Optional[int], record: Mapping[str, Any],
+                 started_s: float) -> Plan:
     return replace(
-        found, original_json=original_json, symbol_json=planned.tojson(),
-        pool_bytes=bound.pool_bytes, budget_bytes=budget_bytes, costs=session.costs,
+        found, original_json=session.symbol.tojson(), symbol_json=planned.tojson(),
+        pool_bytes=pool_bytes, budget_bytes=budget_bytes, costs=session.costs,
         options=dict(record), planning_s=time.perf_counter() - started_s)
 
 
@@ -150,8 +187,8 @@ def estimate(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None, grad_re
 
 
 def verify(planned: Any, original: Any = None, steps: int = 2, ctx: Any = None,
-           type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = "write", seed: int = 0,
-           tolerance: float = 1e-5, data: Optional[Mapping[str, Any]] = None,
+           type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = None, seed: int = 0,
+           tolerance: float = 1e-5, values: Optional[Mapping[str, Any]] = None,
            shapes: Optional[Shapes] = None, **named_shapes: Any) -> Any:
     """Train planned and original side by side and compare outputs, gradients and aux states.
 
@@ -164,6 +201,8 @@ def verify(planned: Any, original: Any = None, steps: int = 2, ctx: Any = None,
         Training steps, with plain gradient descent between them.
     tolerance : float
         Largest difference, relative to a tensor's largest value, that still counts as the same.
+    values : mapping, optional
+        Values of inputs or parameters by name, instead of random ones.
 
     Returns
     -------
@@ -172,15 +211,16 @@ def verify(planned: Any, original: Any = None, steps: int = 2, ctx: Any = None,
     """
     from .mx.verify import verify as run
     shapes = _shapes_of(planned, shapes, named_shapes)
+    type_dict, grad_req = _binding_of(planned, type_dict, grad_req)
     planned = _symbol_of(planned)
     native.available()
     return run(planned, strip(planned) if original is None else original,
                gather_shapes(planned, shapes, {}, None), steps, ctx, type_dict, grad_req, seed,
-               tolerance, data)
+               tolerance, values)
 
 
 def measure(symbol: Any, ctx: Any = None, steps: int = 5, original: Any = None,
-            type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = "write",
+            type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = None,
             shapes: Optional[Shapes] = None, **named_shapes: Any) -> Any:
     """Really allocated bytes and step time.
 
@@ -196,12 +236,14 @@ def measure(symbol: Any, ctx: Any = None, steps: int = 5, original: Any = None,
     """
     from .mx.measure import measure as run
     shapes = _shapes_of(symbol, shapes, named_shapes)
+    type_dict, grad_req = _binding_of(symbol, type_dict, grad_req)
     symbol = _symbol_of(symbol)
     given = gather_shapes(symbol, shapes, {}, None)
     if original is None:
         stripped = strip(symbol)
         original = stripped if stripped.tojson() != symbol.tojson() else None
-    return run(symbol, given, ctx, steps, original or None, type_dict, grad_req)
+    return run(symbol, given, ctx, steps, None if original is False else original, type_dict,
+               grad_req)
 
 
 def strip(planned: Any) -> Any:
@@ -252,8 +294,8 @@ def sweep(symbol: Any, budgets: Sequence[Budget] = ("100%", "90%", "80%", "70%",
     found: List[Plan] = []
     for budget in sorted({parse_budget(b, whole) for b in budgets if b is not None}):
         try:
-            new = _plan(session, budget, method, variants, keep, recompute, time_limit, progress,
-                        None, time.perf_counter())
+            new = plan_session(session, budget, method, variants, keep, recompute, time_limit,
+                               progress)
         except InfeasibleBudget:
             continue
         if found and found[-1].overhead < new.overhead:
@@ -280,6 +322,8 @@ def max_batch(symbol: Any, budget: Budget, method: str = "auto", variants: str =
         ``unplanned``, ``planned`` (batch sizes, 0 when not even one sample fits) and ``plan``.
     """
     from .batch import search_batch
+    from .mx.device import resolve_budget
+    budget = resolve_budget(budget, ctx)
     given = gather_shapes(symbol, shapes, named_shapes, None)
 
     def session_for(batch_shapes: Shapes) -> Session:
@@ -287,8 +331,7 @@ def max_batch(symbol: Any, budget: Budget, method: str = "auto", variants: str =
                             optimizer_params, None)
 
     def plan_for(session: Session, budget_bytes: int) -> Plan:
-        return _plan(session, budget_bytes, method, variants, (), (), time_limit, progress, None,
-                     time.perf_counter())
+        return plan_session(session, budget_bytes, method, variants, (), (), time_limit, progress)
 
     return search_batch(given, budget, session_for, plan_for, limit)
 
@@ -304,3 +347,11 @@ def _shapes_of(planned: Any, shapes: Optional[Shapes], named: Shapes) -> Shapes:
     if shapes is not None or named:
         return shapes if shapes is not None else named
     return planned.options.get("shapes", {}) if isinstance(planned, Plan) else {}
+
+
+def _binding_of(planned: Any, type_dict: Optional[Mapping[str, Any]],
+                grad_req: Any) -> Tuple[Optional[Mapping[str, Any]], Any]:
+    """Types and gradient requests as given; a plan brings its own, too."""
+    saved = planned.options if isinstance(planned, Plan) else {}
+    return (type_dict if type_dict is not None else saved.get("type_dict"),
+            grad_req if grad_req is not None else saved.get("grad_req", "write"))

@@ -9,7 +9,7 @@ blocks are those of a bound executor. It is the readable reference of ``plugins/
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Dict, List, Sequence, Set, Tuple
+from typing import Dict, List, NamedTuple, Sequence, Set, Tuple
 
 from .graph import Graph, Inplace, Op
 from .schedule import Schedule
@@ -38,8 +38,7 @@ class StorageModel:
     effort: int = 400
 
 
-@dataclass(frozen=True)
-class Value:
+class Value(NamedTuple):
     """One output of one step."""
 
     tensor: int
@@ -47,8 +46,7 @@ class Value:
     position: int
 
 
-@dataclass(frozen=True)
-class ProgramStep:
+class ProgramStep(NamedTuple):
     """One step with its values by number; inputs of -1 exist before the training step."""
 
     op: int
@@ -84,8 +82,7 @@ class Program:
     rounding: int = 4
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     """Memory that is in use from step ``start`` through step ``end``, both included."""
 
     start: int
@@ -281,7 +278,7 @@ def replay(program: Program) -> Blocks:
         if block >= 0 and value not in added:
             sizes[block] = max(sizes[block], program.bytes[value])
     return Blocks(len(program.steps),
-                  tuple(replace(b, end=e, bytes=s) for b, e, s in zip(blocks, ends, sizes)),
+                  tuple(b._replace(end=e, bytes=s) for b, e, s in zip(blocks, ends, sizes)),
                   tuple(released), tuple(block_of), tuple(inplace_index))
 
 

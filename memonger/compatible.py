@@ -6,11 +6,16 @@ plan that does not help is not returned.
 """
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Optional
+import logging
+import math
+from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
 
 from . import native
+from .graph import Graph
 from .plan import Budget
 from .session import Shapes, gather_shapes, open_session
+
+logger = logging.getLogger("memonger")
 
 
 def search_plan(symbol: Any, ntrial: int = 6, type_dict: Optional[Mapping[str, Any]] = None,
@@ -42,6 +47,8 @@ def search_plan(symbol: Any, ntrial: int = 6, type_dict: Optional[Mapping[str, A
     """
     from .api import plan
     given = gather_shapes(symbol, shapes, named_shapes, data_iter)
+    if not native.available():
+        return without_plugin(symbol, given, type_dict, ntrial=ntrial).symbol
     if budget is not None:
         return plan(symbol, budget=budget, type_dict=type_dict, shapes=given).symbol
     from .solve.options import Options
@@ -73,6 +80,14 @@ def make_mirror_plan(symbol: Any, threshold: int, plan_info: Optional[Dict[str, 
     from .mx.apply import apply_mirroring, from_json
     from .solve.sublinear import divide, schedule_of
     given = gather_shapes(symbol, shapes, named_shapes, None)
+    if not native.available():
+        from .mx.bind import infer_arguments
+        from .mx.plain import forward_graph
+        graph = forward_graph(symbol, infer_arguments(symbol, given, type_dict))
+        segments = divide(graph, int(threshold) << 20)
+        if plan_info is not None:
+            plan_info.update(max_size=segments.max_bytes, save_size=segments.saved_bytes)
+        return from_json(apply_mirroring(symbol.tojson(), graph, set(segments.recomputed)))
     session = open_session(symbol, given, type_dict, "write", None, "auto", None, None, None)
     segments = divide(session.graph, int(threshold) << 20)
     if plan_info is not None:
@@ -88,7 +103,34 @@ def get_cost(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None,
 
     The symbol is bound without allocation, so any size works on any machine.
     """
-    from .mx.read import read
-    native.load()
     given = gather_shapes(symbol, shapes, named_shapes, None)
+    if not native.available():
+        from .mx.bind import infer_arguments
+        from .mx.plain import printed_megabytes
+        return printed_megabytes(symbol, infer_arguments(symbol, given, type_dict))
+    from .mx.read import read
     return read(symbol, given, type_dict).pool_bytes >> 20
+
+
+def thresholds(graph: Graph, ntrial: int) -> Iterator[Tuple[int, ...]]:
+    """Sets of ops to run again, one for each distinct threshold worth a trial."""
+    from .solve.sublinear import cut_points, divide
+    seen = set()
+    hinted = any(op.mirror_stage for op in graph.ops)
+    for candidates in [None] if hinted else [cut_points(graph), None]:
+        whole = sum(t.size_bytes for t in graph.tensors if t.pooled)
+        for number in range(3 + 2 * ntrial):
+            segments = divide(graph, int(whole * math.sqrt(0.5) ** (number + 2)), candidates)
+            if segments.recomputed and segments.recomputed not in seen:
+                seen.add(segments.recomputed)
+                yield segments.recomputed
+
+
+def without_plugin(symbol: Any, shapes: Shapes, type_dict: Optional[Mapping[str, Any]] = None,
+                   grad_req: Any = "write", ctx: Any = None, ntrial: int = 6) -> Any:
+    """A plan for stock mirroring, with a warning that says what is missing."""
+    from .mx.plain import plan_without_plugin
+    reason = native.status()
+    logger.warning("planning without the native plugin (%s): stock mirroring only, sizes in whole "
+                   "megabytes", reason)
+    return plan_without_plugin(symbol, shapes, reason, type_dict, grad_req, ctx, ntrial)

@@ -82,7 +82,8 @@ def safe_to_mirror(graph: Graph, mirrored: AbstractSet[int],
     before it, so this repeats until nothing changes.
     """
     fragile = NEEDS_ITS_OUTPUT_ON_GPU if on_gpu else NEEDS_ITS_OUTPUT
-    allowed = {op for op in mirrored if graph.ops[op].recomputable and not graph.ops[op].is_backward}
+    allowed = {op for op in mirrored
+               if graph.ops[op].recomputable and not graph.ops[op].is_backward}
     while True:
         schedule = expand_mirrored(graph, allowed)
         read = set()

@@ -1,7 +1,7 @@
 """The two native libraries: finding, checking, loading, switching.
 
-``libmemonger_core.so`` (storage planning, search) needs no MXNet. ``libmemonger_mxnet.so`` goes into
-the running MXNet: exact recomputation, better storage, frugal operators, capture of memory plans.
+``libmemonger_core.so`` (storage planning, search) needs no MXNet. ``libmemonger_mxnet.so`` goes
+into the running MXNet: exact recomputation, better storage, frugal operators, capture of plans.
 It is loaded only after the MXNet in this process was found to be the one it was built for, in
 steps of growing trust: version, compiler stamp, symbols, a self-check that exchanges live objects,
 and only then registration. A refusal leaves MXNet as it was.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import hashlib
 import json
 import mmap
 import os
@@ -27,6 +28,8 @@ from .errors import MemongerError, PluginABIError, PluginError, PluginMissing
 _INTERFACE = 1
 _MXNET_VERSION = "1.9.1"
 _COMPILER = "GCC: (GNU) 4.8.5"
+#: ``plugins/build.py`` ends each library with this and the SHA-256 of everything before it.
+_SEAL = b"memonger sha256 "
 _lock = threading.RLock()
 _core: Optional[ctypes.CDLL] = None
 _plugin: Optional[ctypes.CDLL] = None
@@ -46,7 +49,30 @@ def _library(name: str) -> Path:
             "%s is not in %s; reinstall memonger, or in a source tree run: "
             "python plugins/build.py (it needs g++ and an installed MXNet %s)"
             % (name, path.parent, _MXNET_VERSION))
+    check_undamaged(path)
     return path
+
+
+def check_undamaged(path: Path) -> None:
+    """Raise PluginABIError when a library is cut short or altered since it was built.
+
+    The dynamic loader does not look: a library cut short kills the process.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise PluginABIError("cannot read %s: %s" % (path, error)) from error
+    body, seal, digest = data.rpartition(_SEAL)
+    if seal and len(digest) == 64:
+        whole = hashlib.sha256(body).hexdigest().encode() == digest
+    else:  # the seal is gone when a distributor stripped the library; then its table must be whole
+        whole = len(data) >= 64 and data[:4] == b"\x7fELF" and \
+            struct.unpack_from("<Q", data, 0x28)[0] + \
+            struct.unpack_from("<H", data, 0x3A)[0] * struct.unpack_from("<H", data, 0x3C)[0] \
+            <= len(data)
+    if not whole:
+        raise PluginABIError("%s is damaged; reinstall memonger, or in a source tree run: "
+                             "python plugins/build.py" % path)
 
 
 def core() -> ctypes.CDLL:
@@ -55,7 +81,9 @@ def core() -> ctypes.CDLL:
     Raises
     ------
     PluginMissing
-        If it was not built, or is damaged.
+        If it was not built.
+    PluginABIError
+        If it is damaged or made for another machine.
     """
     global _core
     with _lock:
@@ -64,8 +92,8 @@ def core() -> ctypes.CDLL:
             try:
                 _core = ctypes.CDLL(str(path))
             except OSError as error:
-                raise PluginMissing("%s cannot be loaded (%s); reinstall memonger"
-                                    % (path, error)) from error
+                raise PluginABIError("%s cannot be loaded (%s); reinstall memonger"
+                                     % (path, error)) from error
         return _core
 
 
@@ -87,8 +115,8 @@ def load() -> None:
             raise _refused
         try:
             _plugin = _guarded_load()
-        except PluginError as error:
-            _refused = error
+        except PluginABIError as error:
+            _refused = error  # what was refused once is not tried again
             raise
         if os.environ.get("MEMONGER_DISABLE", "") in ("", "0"):
             enable()
@@ -118,10 +146,10 @@ def _guarded_load() -> ctypes.CDLL:
                                                      _INTERFACE))
     message = ctypes.create_string_buffer(1024)
     if library.memonger_self_check(message, ctypes.c_size_t(1024)):
-        raise PluginABIError("the libmxnet.so in this process is not the one of the MXNet %s wheel: "
-                             "%s" % (_MXNET_VERSION, message.value.decode(errors="replace")))
+        raise PluginABIError("the libmxnet.so in this process is not the one of the MXNet %s "
+                             "wheel: %s" % (_MXNET_VERSION, message.value.decode(errors="replace")))
     if library.memonger_register(message, ctypes.c_size_t(1024)):
-        raise PluginABIError("the plugin could not register itself: %s"
+        raise PluginABIError("the plugin could not be registered: %s"
                              % message.value.decode(errors="replace"))
     library.memonger_capture_end.restype = ctypes.c_size_t
     _expose_operators()
@@ -132,7 +160,7 @@ def check_compiler(library: str) -> None:
     """Raise PluginABIError unless the ELF file was compiled by the wheel's compiler."""
     try:
         stamps = _elf_section(library, b".comment").strip(b"\0").split(b"\0")
-    except (OSError, ValueError, struct.error) as error:
+    except (OSError, ValueError, IndexError, OverflowError, struct.error) as error:
         raise PluginABIError("cannot read %s: %s" % (library, error)) from error
     found = [stamp.decode(errors="replace") for stamp in stamps]
     if not any(stamp.startswith(_COMPILER) for stamp in found):
@@ -218,6 +246,7 @@ def disable() -> None:
 @contextlib.contextmanager
 def switched(recompute: bool, storage: bool) -> Iterator[None]:
     """:func:`enable` for a while."""
+    load()
     before = dict(_switches)
     enable(recompute, storage)
     try:

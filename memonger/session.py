@@ -4,7 +4,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import native
 from .cost import CostModel, roofline
@@ -80,6 +80,17 @@ class Session:
         ctx = self.arguments[2]
         return ctx is not None and ctx.device_type == "gpu"
 
+    @property
+    def binding(self) -> Dict[str, Any]:
+        """Types and gradient requests as names in words, to be saved with a plan."""
+        arguments = self.captured.arguments
+        types = dict(zip(arguments.names, arguments.dtypes))
+        requests = dict(zip(arguments.names, arguments.grad_reqs))
+        return {"type_dict": {name: types[name] for name in sorted(self.arguments[0] or {})
+                              if name in types} or None,
+                "grad_req": arguments.grad_reqs[0] if len(set(requests.values())) == 1
+                else requests}
+
     def apply(self, plan: Plan) -> Any:
         """The symbol with the plan's decisions on it."""
         from .mx.apply import apply_plan_to
@@ -93,14 +104,20 @@ class Session:
 
 def open_session(symbol: Any, shapes: Shapes, type_dict: Optional[Mapping[str, Any]],
                  grad_req: Any, ctx: Any, costs: Any, optimizer: Optional[str],
-                 optimizer_params: Optional[Mapping[str, Any]], group2ctx: Any) -> Session:
-    """Read a network and price its ops."""
+                 optimizer_params: Optional[Mapping[str, Any]], group2ctx: Any,
+                 reshape: Optional[Callable[[Graph], Graph]] = None) -> Session:
+    """Read a network and price its ops.
+
+    ``reshape`` turns the graph of an executor into that of another runner (CachedOp).
+    """
     from .mx.read import read
     native.load()
     captured = read(symbol, shapes, type_dict, grad_req, ctx, group2ctx)
     model = cost_model(costs)
     found = model.op_times(captured.graph, captured.attributes)
     graph = captured.graph.with_times(found.times_s, found.workspaces_bytes)
+    if reshape is not None:
+        graph = reshape(graph)
     fixed = dict(captured.fixed_bytes)
     fixed["workspace"] = max([op.workspace_bytes for op in graph.ops] or [0])
     if optimizer:

@@ -37,6 +37,12 @@ MXNET = ["-include", str(ROOT / "mxnet" / "abi_gcc48.h"), "-D_GLIBCXX_USE_CXX11_
          "-DMSHADOW_INT64_TENSOR_SIZE=0", "-DMXNET_USE_CUDA=0", "-DMXNET_USE_CUDNN=0",
          "-DMXNET_USE_MKLDNN=1", "-DDMLC_LOG_FATAL_THROW=1", "-DDMLC_LOG_STACK_TRACE_SIZE=0",
          "-DDMLC_MODERN_THREAD_LOCAL=0"]
+#: Compilers with which the plugin was built and tested; older ones lack C++14, newer ones may have
+#: a C++ library that the shim does not fit.
+TESTED = "g++ 11 and 12"
+OLDEST = {"g++": 7, "clang++": 6}
+#: Ends each library, followed by the SHA-256 of everything before it; memonger/native.py looks.
+SEAL = b"memonger sha256 "
 GCC_ONLY = ["-fabi-version=2", "-fno-gnu-unique"]
 SANITIZE = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer", "-g", "-O1"]
 
@@ -82,6 +88,40 @@ def find_compiler() -> str:
     raise BuildError("no C++ compiler; on Debian: apt install g++")
 
 
+class Compiler(NamedTuple):
+    command: Sequence[str]
+    family: str  # "g++" or "clang++"
+    version: str
+
+    def __str__(self) -> str:
+        return "%s (%s %s)" % (" ".join(self.command), self.family, self.version)
+
+
+def examine_compiler() -> Compiler:
+    """The compiler with its version, as it says itself.
+
+    Raises
+    ------
+    BuildError
+        If there is none, it does not run, or it is too old.
+    """
+    command = find_compiler().split()
+    macros = subprocess.run([*command, "-x", "c++", "-dM", "-E", os.devnull],
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                            universal_newlines=True)
+    if macros.returncode != 0:
+        raise BuildError("%s does not work: %s" % (" ".join(command), macros.stdout.strip()))
+    known = dict(re.findall(r"^#define (\w+) (.*)$", macros.stdout, re.MULTILINE))
+    family, major, minor = ("clang++", "__clang_major__", "__clang_minor__") \
+        if "__clang__" in known else ("g++", "__GNUC__", "__GNUC_MINOR__")
+    version = "%s.%s" % (known.get(major, 0), known.get(minor, 0))
+    compiler = Compiler(command, family, version)
+    if int(version.split(".")[0]) < OLDEST[family]:
+        raise BuildError("%s is too old for C++14; the plugin was tested with %s: set CXX to one "
+                         "of them" % (compiler, TESTED))
+    return compiler
+
+
 def libraries(mxnet: Path, is_clang: bool) -> List[Library]:
     """What to build."""
     core = sorted((ROOT / "core").glob("*.cc"))
@@ -107,6 +147,12 @@ def _included_bytes(source: Path) -> bytes:
             names = re.findall(rb'^#include "([^"]+)"', seen[path], re.MULTILINE)
             waiting += [(path.parent / name.decode()).resolve() for name in names]
     return b"".join(seen[path] for path in sorted(seen))
+
+
+def _seal(library: Path) -> None:
+    digest = hashlib.sha256(library.read_bytes()).hexdigest()
+    with library.open("ab") as file:
+        file.write(SEAL + digest.encode())
 
 
 def _run(command: Sequence[str], what: str) -> None:
@@ -141,20 +187,18 @@ def build(out: Optional[Path] = None, cache: Optional[Path] = None, sanitize: bo
     """
     out = Path(out or os.environ.get("MEMONGER_NATIVE_DIR") or NATIVE)
     cache = Path(cache or ROOT.parent / "build" / "native")
-    compiler = find_compiler()
+    compiler = examine_compiler()
     mxnet = find_mxnet()
-    version = subprocess.run(compiler.split() + ["--version"], stdout=subprocess.PIPE,
-                             universal_newlines=True).stdout
     try:
         out.mkdir(parents=True, exist_ok=True)
         cache.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BuildError("cannot make the folder for the libraries: %s" % error) from error
-    seed = version + str(mxnet) + (ROOT / "mxnet" / "abi_gcc48.h").read_text()
+    seed = str(compiler) + str(mxnet) + (ROOT / "mxnet" / "abi_gcc48.h").read_text()
     extra = SANITIZE if sanitize else []
     results = []
     with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
-        for library in libraries(mxnet, "clang" in version):
+        for library in libraries(mxnet, compiler.family == "clang++"):
             flags = list(library.compile_flags) + extra
 
             def compile_one(source: Path, flags: List[str] = flags) -> Path:
@@ -164,15 +208,17 @@ def build(out: Optional[Path] = None, cache: Optional[Path] = None, sanitize: bo
                 if not target.exists():
                     with tempfile.TemporaryDirectory(dir=str(cache)) as folder:
                         part = Path(folder) / "part.o"
-                        _run(compiler.split() + flags + ["-c", str(source), "-o", str(part)],
-                             "compiling %s" % source.name)
+                        _run([*compiler.command, *flags, "-c", str(source), "-o", str(part)],
+                             "compiling %s with %s, where %s were tested (set CXX to choose)"
+                             % (source.name, compiler, TESTED))
                         os.replace(str(part), str(target))
                 return target
 
             objects = list(pool.map(compile_one, library.sources))
             part = out / (library.name + ".part")
-            _run(compiler.split() + ["-shared", "-fopenmp"] + extra + list(map(str, objects)) +
-                 ["-o", str(part)] + list(library.link_flags), "linking %s" % library.name)
+            _run([*compiler.command, "-shared", "-fopenmp", *extra, *map(str, objects),
+                  "-o", str(part), *library.link_flags], "linking %s" % library.name)
+            _seal(part)
             os.replace(str(part), str(out / library.name))
             results.append(out / library.name)
     return results

@@ -2,6 +2,14 @@
 from __future__ import annotations
 
 import os
+
+# Bit for bit needs one implementation of each operator. MXNet reads these when it is loaded, so
+# they stand before every other import.
+os.environ.setdefault("MXNET_MKLDNN_ENABLED", "0")
+os.environ.setdefault("MXNET_USE_MKLDNN_RNN", "0")  # RNN does not look at the other one, and fails
+os.environ.setdefault("MXNET_STORAGE_FALLBACK_LOG_VERBOSE", "0")
+os.environ.setdefault("MXNET_SUBGRAPH_VERBOSE", "0")
+
 from pathlib import Path
 
 import pytest

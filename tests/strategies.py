@@ -13,6 +13,7 @@ from typing import Dict, List, Optional, Tuple
 from hypothesis import strategies as st
 
 from memonger.blocks import DTYPES
+from memonger.decisions import graph_in_use
 from memonger.graph import Graph, Implementation, Inplace, Op, Tensor, Variant
 from memonger.schedule import Consumer, Schedule, Step, expand
 
@@ -205,6 +206,18 @@ def variants(rng: random.Random, graph: Graph) -> Graph:
                 tuple(mask if t == dropped else t for t in op.inputs), op.outputs,
                 op.ignored_inputs, op.inplace, op.time_s)))))
     return replace(graph, tensors=tuple(tensors), variants=tuple(found), _cache={})
+
+
+def schedule_with_variants(rng: random.Random, graph: Graph) -> Schedule:
+    """Random decisions on a random choice of the graph's variants that do not overlap."""
+    chosen, taken = [], set()
+    for index, variant in enumerate(graph.variants):
+        ops = {op for op, _ in variant.implementations}
+        if not ops & taken and rng.random() < 0.6:
+            chosen.append(index)
+            taken |= ops
+    in_use = graph_in_use(graph, Schedule((), tuple(chosen)))
+    return Schedule(expand(in_use, decisions(rng, in_use)).steps, tuple(chosen))
 
 
 def foreign_graph(rng: random.Random, num_ops: int = 10) -> Graph:

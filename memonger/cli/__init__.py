@@ -20,6 +20,7 @@ from .failure import report_failure
 def commands() -> Sequence[Type[Command]]:
     """All subcommands, in the order of the help."""
     from .apply import Apply
+    from .bench import Bench
     from .doctor import Doctor
     from .estimate import Estimate
     from .explain import Explain
@@ -29,7 +30,8 @@ def commands() -> Sequence[Type[Command]]:
     from .profile import Profile
     from .report import Report
     from .verify import Verify
-    return (MakePlan, Apply, Estimate, Verify, Measure, Explain, Report, MaxBatch, Profile, Doctor)
+    return (MakePlan, Apply, Estimate, Verify, Measure, Explain, Report, MaxBatch, Profile, Bench,
+            Doctor)
 
 
 def make_parser() -> Parser:
@@ -70,6 +72,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     if args.verbose:
         logging.basicConfig(level=logging.DEBUG if args.verbose > 1 else logging.INFO,
                             format="%(name)s: %(message)s")
+    # MXNet reports each bind on standard error, which a user of commands did not ask for.
+    os.environ.setdefault("MXNET_SUBGRAPH_VERBOSE", "0")
     try:
         code = args.run(args)
         sys.stdout.flush()
@@ -81,6 +85,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_ERROR
     except KeyboardInterrupt:
+        logging.getLogger("memonger").info("interrupted here", exc_info=True)
         sys.stderr.write("\ninterrupted before there was a result\n")
         return EXIT_INTERRUPTED
     except Exception as error:

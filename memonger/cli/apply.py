@@ -41,7 +41,7 @@ class Apply(Command):
                 raise InputError("%s plans a graph that is not MXNet's; there is no symbol to "
                                  "write" % args.plan)
             if args.symbol:
-                planned = api.apply(plan, load_symbol(args.symbol))
+                planned = api.apply_plan(plan, load_symbol(args.symbol))
             else:
                 planned = plan.symbol
         write_whole(args.output, planned.tojson())

@@ -42,8 +42,8 @@ def gradient_request(text: str) -> Union[str, Tuple[str, str]]:
 
 
 def budget(text: str) -> Union[str, float]:
-    """``4GB``, ``60%``, ``0.6`` (a share), or ``min``, ``auto``."""
-    if text in ("min", "auto"):
+    """``4GB``, ``60%``, ``0.6`` (a share), or ``auto``."""
+    if text == "auto":
         return text
     if re.match(r"^\s*(0?\.\d+|1\.0*)\s*$", text):
         return float(text)
@@ -100,7 +100,52 @@ def add_context(parser: argparse.ArgumentParser) -> None:
 
 def add_budget(parser: argparse.ArgumentParser, required: bool = False) -> None:
     parser.add_argument("--budget", type=budget, required=required, metavar="SIZE",
-                        help="4GB (10^9), 4GiB (2^30), bytes, or 60%% of the unplanned total")
+                        help="4GB (10^9), 4GiB (2^30), bytes, 60%% of the unplanned total, or "
+                             "auto: what the GPU --ctx has free less 5 %%")
+
+
+def optimizer(text: str) -> Tuple[str, Dict[str, float]]:
+    """``adam`` or ``sgd,momentum=0.9`` to a name and its parameters."""
+    name, *words = text.split(",")
+    try:
+        parameters = {key.strip(): float(value) for key, value in
+                      (word.split("=") for word in words)}
+    except ValueError:
+        name = ""
+    if not name.strip():
+        raise argparse.ArgumentTypeError(
+            "cannot read the optimizer %r; write it as adam or sgd,momentum=0.9" % text)
+    return name.strip(), parameters
+
+
+def add_optimizer(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--optimizer", type=optimizer, default=(None, None),
+                        metavar="NAME[,KEY=VALUE]",
+                        help="count its state in the total: adam, or sgd,momentum=0.9")
+
+
+def optimizer_arguments(args: argparse.Namespace) -> Dict[str, Any]:
+    """Keyword arguments ``optimizer`` and ``optimizer_params`` of the calls of the API."""
+    return dict(zip(("optimizer", "optimizer_params"), args.optimizer))
+
+
+def add_search(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--method", default="auto", metavar="NAME",
+                        help="auto, sublinear, milp, ...; default %(default)s")
+    parser.add_argument("--variants", default="exact", choices=("none", "exact", "all"),
+                        help="operator variants to use: those with the same bits, or also those "
+                             "within a stated tolerance; default %(default)s")
+    parser.add_argument("--costs", default="auto", metavar="SOURCE",
+                        help="op times: a profile file, or a preset such as v100; "
+                             "default %(default)s")
+    parser.add_argument("--time-limit", type=positive, default=10.0, metavar="SECONDS",
+                        help="stop searching after this long; default %(default)s")
+
+
+def search_arguments(args: argparse.Namespace) -> Dict[str, Any]:
+    """Keyword arguments ``method``, ``variants``, ``costs`` and ``time_limit``."""
+    return {"method": args.method, "variants": args.variants, "costs": args.costs,
+            "time_limit": args.time_limit}
 
 
 def shape_arguments(args: argparse.Namespace) -> Dict[str, Any]:

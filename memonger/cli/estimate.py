@@ -7,7 +7,14 @@ from typing import Any, Dict
 from .. import api
 from ..report.text import estimate_table
 from ..units import parse_budget
-from .arguments import add_budget, add_shapes, load_symbol, shape_arguments
+from .arguments import (
+    add_budget,
+    add_optimizer,
+    add_shapes,
+    load_symbol,
+    optimizer_arguments,
+    shape_arguments,
+)
 from .command import EXIT_BUDGET, EXIT_OK, Command, answer
 
 
@@ -23,12 +30,11 @@ class Estimate(Command):
         parser.add_argument("network", metavar="NETWORK", help="a *-symbol.json file")
         add_shapes(parser)
         add_budget(parser)
-        parser.add_argument("--optimizer", metavar="NAME",
-                            help="count the state of this optimizer too: sgd, adam, ...")
+        add_optimizer(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         symbol = load_symbol(args.network)
-        estimate = api.estimate(symbol, optimizer=args.optimizer, **shape_arguments(args))
+        estimate = api.estimate(symbol, **optimizer_arguments(args), **shape_arguments(args))
         total = estimate.total_bytes
         record: Dict[str, Any] = {
             "bytes": dict(estimate.by_category), "total_bytes": total,

@@ -27,6 +27,9 @@ def report_failure(error: Exception, args: argparse.Namespace) -> int:
         where = ": %s" % error.filename if error.filename else ""
         sys.stderr.write("error: %s%s\n" % (error.strerror or error, where))
         return EXIT_ERROR
+    if type(error).__name__ == "MXNetError":  # not imported here: doctor works without MXNet
+        sys.stderr.write("error: MXNet failed: %s\n" % _last_words(error))
+        return EXIT_ERROR
     if not isinstance(error, MemongerError):
         raise error
     logging.getLogger("memonger").info("the error in full", exc_info=error)
@@ -38,11 +41,17 @@ def report_failure(error: Exception, args: argparse.Namespace) -> int:
     return EXIT_VERIFICATION if isinstance(error, VerificationError) else EXIT_ERROR
 
 
+def _last_words(error: Exception) -> str:
+    """What MXNet says behind its traceback of C++ frames."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1].replace("MXNetError: ", "") if lines else type(error).__name__
+
+
 def _details(error: Exception) -> List[str]:
     if not isinstance(error, InfeasibleBudget):
         return []
     lines = []
-    if error.pinned:
+    if error.pinned and error.pinned[0][0] not in str(error):
         shown = ", ".join("%s %s" % (name, format_bytes(size))
                           for name, size in error.pinned[:_PINNED_SHOWN])
         rest = len(error.pinned) - _PINNED_SHOWN

@@ -4,7 +4,18 @@ from __future__ import annotations
 import argparse
 
 from .. import api
-from .arguments import add_budget, add_context, add_shapes, context, load_symbol, shape_arguments
+from .arguments import (
+    add_budget,
+    add_context,
+    add_optimizer,
+    add_search,
+    add_shapes,
+    context,
+    load_symbol,
+    optimizer_arguments,
+    search_arguments,
+    shape_arguments,
+)
 from .command import EXIT_OK, Command, answer
 from .progress import ProgressLine
 
@@ -24,13 +35,14 @@ class MaxBatch(Command):
         add_shapes(parser)
         add_context(parser)
         add_budget(parser, required=True)
+        add_search(parser)
+        add_optimizer(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         symbol = load_symbol(args.network)
         with ProgressLine() as line:
-            found = api.max_batch(symbol, budget=args.budget, ctx=context(args.ctx),
-                                       progress=line.callback, **shape_arguments(args))
-        record = dict(found) if isinstance(found, dict) else dict(vars(found))
-        answer(args, record, lambda: "largest batch within %s: %d without a plan, %d with one"
-               % (args.budget, record["unplanned"], record["planned"]))
+            found = api.max_batch(
+                symbol, budget=args.budget, ctx=context(args.ctx), progress=line.callback,
+                **search_arguments(args), **optimizer_arguments(args), **shape_arguments(args))
+        answer(args, found.to_dict, lambda: str(found))
         return EXIT_OK

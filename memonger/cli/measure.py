@@ -34,10 +34,10 @@ class Measure(Command):
         if args.output and network.plan is None:
             raise UsageError("-o needs a plan file; %s is a symbol" % args.network)
         options = dict(ctx=context(args.ctx), steps=args.steps, **network.arguments)
-        if network.planned is not None:
-            measured = api.measure(network.planned, original=network.original, **options)
-        else:
+        if network.planned is None:
             measured = api.measure(network.original, **options)
+        else:
+            measured = api.measure(network.planned, original=network.original, **options)
         if args.output and network.plan is not None:
             network.plan.with_measured(measured.to_dict()).save(args.output)
         answer(args, measured.to_dict, lambda: str(measured))

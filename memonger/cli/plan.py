@@ -2,20 +2,29 @@
 from __future__ import annotations
 
 import argparse
+import os
+from dataclasses import replace
 from typing import Any, Dict
 
 from .. import api
 from ..plan import Plan
-from ..report.text import frontier_table, summary
+from ..report.frontier import draw_frontier, frontier_table
+from ..report.text import summary
+from ..schedule import expand
+from ..session import pins
+from ..storage import plan_storage
 from .arguments import (
     add_budget,
     add_context,
+    add_optimizer,
+    add_search,
     add_shapes,
     context,
     is_symbol,
     load_symbol,
-    positive,
+    optimizer_arguments,
     read_text,
+    search_arguments,
     shape_arguments,
     share,
 )
@@ -28,7 +37,7 @@ class MakePlan(Command):
     """Plan a network: what to keep for the backward pass and what to compute again.
 
     NETWORK is a *-symbol.json file of MXNet, or a graph that is not MXNet's (node-link JSON,
-    memonger's own JSON, or text; see docs), whose budget is in the graph's own units or a share.
+    memonger's own JSON, or text; see README.md), whose budget is in its own units or a share.
 
       memonger plan net-symbol.json --shape data=32,3,224,224 --budget 4GB -o plan.json
       memonger plan graph.json --budget 0.8
@@ -45,27 +54,23 @@ class MakePlan(Command):
         add_budget(parser)
         parser.add_argument("--overhead", type=share, metavar="SHARE",
                             help="instead of a budget: least memory within this extra time, 10%%")
-        parser.add_argument("--method", default="auto", metavar="NAME",
-                            help="auto, sublinear, milp, ...; default %(default)s")
-        parser.add_argument("--variants", default="exact", choices=("none", "exact", "all"),
-                            help="operator variants to use: those with the same bits, or also "
-                                 "those within a stated tolerance; default %(default)s")
+        add_search(parser)
+        add_optimizer(parser)
         parser.add_argument("--keep", action="append", default=[], metavar="OP",
                             help="keep what this op makes (wildcards work); repeat for more")
         parser.add_argument("--recompute", action="append", default=[], metavar="OP",
                             help="compute this op again; repeat for more")
-        parser.add_argument("--costs", default="auto", metavar="SOURCE",
-                            help="op times: a profile file, or a preset such as v100; "
-                                 "default %(default)s")
-        parser.add_argument("--time-limit", type=positive, default=10.0, metavar="SECONDS",
-                            help="stop searching after this long; default %(default)s")
         parser.add_argument("--sweep", action="store_true",
                             help="plan for a range of budgets and print the frontier")
+        parser.add_argument("--plot", metavar="FILE",
+                            help="with --sweep: draw the frontier: .svg .png or .pdf")
         parser.add_argument("-o", "--output", metavar="FILE", help="write the plan as JSON")
 
     def run(self, args: argparse.Namespace) -> int:
         if args.budget is not None and args.overhead is not None:
             raise UsageError("--budget and --overhead exclude each other")
+        if args.plot and not args.sweep:
+            raise UsageError("--plot draws the frontier of --sweep")
         if args.sweep and (args.output or args.budget is not None or args.overhead is not None):
             raise UsageError("--sweep plans for many budgets; "
                              "it takes no --budget, --overhead or --output")
@@ -76,9 +81,8 @@ class MakePlan(Command):
     def _plan_symbol(self, args: argparse.Namespace) -> int:
         symbol = load_symbol(args.network)
         options: Dict[str, Any] = dict(
-            method=args.method, variants=args.variants, ctx=context(args.ctx), keep=args.keep,
-            recompute=args.recompute, costs=args.costs, time_limit=args.time_limit,
-            **shape_arguments(args))
+            ctx=context(args.ctx), keep=args.keep, recompute=args.recompute,
+            **search_arguments(args), **shape_arguments(args))
         with ProgressLine() as line:
             options["progress"] = line.callback
             if args.sweep:
@@ -86,27 +90,46 @@ class MakePlan(Command):
             else:
                 if args.overhead is not None:
                     options["overhead"] = args.overhead
-                plan = api.plan(symbol, budget=args.budget, **options)
+                plan = api.plan(symbol, budget=args.budget, **optimizer_arguments(args),
+                                **options)
         if args.sweep:
+            if args.plot:
+                draw_frontier([named(p, args.network) for p in frontier], args.plot)
             answer(args, lambda: [plan_record(p) for p in frontier],
                    lambda: frontier_table(frontier))
         else:
-            finish(args, plan, plan_record(plan))
+            finish(args, named(plan, args.network), plan_record(plan))
         return EXIT_OK
 
     def _plan_foreign(self, args: argparse.Namespace) -> int:
         refused = [flag for flag, value in (("--shape", args.shape), ("--type", args.types),
-                                            ("--grad-req", args.grad_req)) if value]
+                                            ("--grad-req", args.grad_req),
+                                            ("--sweep", args.sweep)) if value]
         if refused:
             raise UsageError("%s is no MXNet symbol, so it takes no %s"
                              % (args.network, refused[0]))
-        from ..foreign import plan_foreign, read_graph
+        from ..foreign import parse_foreign_budget, read_graph
+        from ..solve import Options, solve
         graph = read_graph(args.network)
+        budget = None
+        if args.budget is not None:
+            baseline = plan_storage(graph, expand(graph, {}), "live").pool_bytes
+            budget = parse_foreign_budget(args.budget, baseline)
         with ProgressLine() as line:
-            plan = plan_foreign(graph, args.budget, method=args.method,
-                                time_limit=args.time_limit, progress=line.callback)
+            plan = solve(graph, budget, args.method, Options(
+                storage="live", time_limit_s=args.time_limit, variants=args.variants,
+                keep=pins(graph, args.keep, "keep"), progress=line.callback,
+                recompute=pins(graph, args.recompute, "recompute"),
+                objective="memory" if budget is None else "time", max_overhead=args.overhead))
         finish(args, plan, foreign_record(plan))
         return EXIT_OK
+
+
+def named(plan: Plan, path: str) -> Plan:
+    """The plan with the name of the network's file, if it has no name yet."""
+    stem = os.path.splitext(os.path.basename(path))[0]
+    name = plan.graph.name or (stem[:-len("-symbol")] if stem.endswith("-symbol") else stem)
+    return replace(plan, graph=replace(plan.graph, name=name))
 
 
 def finish(args: argparse.Namespace, plan: Plan, record: Dict[str, Any]) -> None:

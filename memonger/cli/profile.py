@@ -3,18 +3,26 @@ from __future__ import annotations
 
 import argparse
 
-from .arguments import add_context, add_shapes, context, load_symbol, shape_arguments
+from .arguments import (
+    add_context,
+    add_shapes,
+    context,
+    count,
+    load_symbol,
+    positive,
+    shape_arguments,
+)
 from .command import EXIT_OK, Command, answer
 from .progress import ProgressLine
 
 
 class Profile(Command):
-    """Measure how long each op of a network takes on this device, for plan --costs.
+    """Measure how long each op of a network takes on this device, for better plans.
 
     Each distinct op, with its attributes, shapes and types, runs alone; medians are kept.
 
-      memonger profile net-symbol.json --shape data=32,3,224,224 -o profile.json
-      memonger plan net-symbol.json --shape data=32,3,224,224 --costs profile.json
+      memonger profile net-symbol.json --shape data=32,3,224,224
+      memonger plan net-symbol.json --shape data=32,3,224,224 --budget 60%
     """
 
     name = "profile"
@@ -23,14 +31,24 @@ class Profile(Command):
         parser.add_argument("network", metavar="NETWORK", help="a *-symbol.json file")
         add_shapes(parser)
         add_context(parser)
-        parser.add_argument("-o", "--output", metavar="FILE", required=True,
-                            help="the profile; one that exists is extended")
+        parser.add_argument("--time-limit", type=positive, default=60.0, metavar="SECONDS",
+                            help="estimate what is not measured by then; default %(default)s")
+        parser.add_argument("--repeats", type=count, default=5, metavar="N",
+                            help="runs of each op, of which the median counts; "
+                                 "default %(default)s")
+        parser.add_argument("-o", "--output", metavar="FILE",
+                            help="the profile, extended if it exists; by default one for this "
+                                 "device that --costs auto finds")
 
     def run(self, args: argparse.Namespace) -> int:
-        from ..mx.profile import profile_symbol
-        symbol = load_symbol(args.network)
+        from ..mx.profile import circumstances, profile
+        from ..profiles import default_path
+        device = context(args.ctx)
         with ProgressLine() as line:
-            profile = profile_symbol(symbol, args.output, ctx=context(args.ctx),
-                                     progress=line.callback, **shape_arguments(args))
-        answer(args, profile.to_dict, lambda: str(profile))
+            measured = profile(load_symbol(args.network), ctx=device, path=args.output,
+                               time_limit=args.time_limit, repeats=args.repeats,
+                               progress=line.callback, **shape_arguments(args))
+        path = args.output or default_path(circumstances(device))
+        answer(args, {"profile": path, "device": measured.device, "times": len(measured.times_s)},
+               "%s holds %d op times of %s" % (path, len(measured.times_s), measured.device))
         return EXIT_OK

@@ -2,9 +2,13 @@
 from __future__ import annotations
 
 import argparse
+from typing import List
 
 from .. import api
+from ..errors import InputError
+from ..plan import Plan
 from .command import EXIT_OK, Command, UsageError, answer
+from .progress import ProgressLine
 
 
 class Report(Command):
@@ -24,18 +28,26 @@ class Report(Command):
         parser.add_argument("--timeline", metavar="FILE", help="the timeline: .svg .png or .pdf")
         parser.add_argument("--expand", action="store_true",
                             help="draw repeated blocks one by one in the diagram")
+        parser.add_argument("--clones", action="store_true",
+                            help="draw backward, and what runs again beside what it serves")
+        parser.add_argument("--sweep", action="store_true",
+                            help="plan for a range of budgets, for the report's frontier "
+                                 "(needs MXNet and takes a while)")
 
     def run(self, args: argparse.Namespace) -> int:
         if not (args.output or args.graph or args.timeline):
             raise UsageError("nothing to draw; give -o FILE.html, --graph FILE or --timeline FILE")
+        if args.sweep and not args.output:
+            raise UsageError("--sweep is for the report; give -o FILE.html")
         plan = api.load_plan(args.plan)
         written = []
         if args.output:
-            plan.report(args.output)
+            from ..report.html import write_html
+            write_html(plan, args.output, _sweep(plan) if args.sweep else ())
             written.append(args.output)
         if args.graph:
-            from ..report.dot import render
-            render(plan, args.graph, collapse=not args.expand)
+            from ..report.render import render
+            render(plan, args.graph, collapse=not args.expand, clones=args.clones)
             written.append(args.graph)
         if args.timeline:
             from ..report.timeline import draw_timeline
@@ -43,3 +55,15 @@ class Report(Command):
             written.append(args.timeline)
         answer(args, {"written": written}, "wrote " + ", ".join(written))
         return EXIT_OK
+
+
+def _sweep(plan: Plan) -> List[Plan]:
+    """The same network, asked for in the same way, with other budgets."""
+    if plan.original_json is None:
+        raise InputError("the plan is not of an MXNet network; there is nothing to sweep")
+    from ..mx import symbol_from_json
+    same = {name: plan.options[name] for name in (
+        "shapes", "type_dict", "grad_req", "method", "variants", "keep", "recompute")
+        if plan.options.get(name) is not None}
+    with ProgressLine() as line:
+        return api.sweep(symbol_from_json(plan.original_json), progress=line.callback, **same)

@@ -7,7 +7,18 @@ machine in a fraction of a second, and what MXNet planned can be read off.
 from __future__ import annotations
 
 import json
-from typing import AbstractSet, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import (
+    AbstractSet,
+    Any,
+    Dict,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
 
 import numpy as np
 
@@ -62,7 +73,8 @@ def infer_arguments(symbol: Any, shapes: Mapping[str, Sequence[int]],
         arg_shapes, _, aux_shapes = symbol.infer_shape_partial(**clean)
     except (mx.MXNetError, ValueError, TypeError) as error:
         raise ShapeError("the shapes do not fit the network: %s" % first_line(error)) from error
-    missing = [name for name, shape in list(zip(names, arg_shapes)) + list(zip(aux_names, aux_shapes))
+    missing = [name for name, shape in zip(names + aux_names,
+                                           list(arg_shapes) + list(aux_shapes))
                if not _known(shape)]
     if missing:
         missing = _leading(symbol, missing) or missing
@@ -151,14 +163,18 @@ def bind_delayed(symbol: Any, arguments: Arguments, ctx: Any = None,
     from mxnet.ndarray.ndarray import _new_alloc_handle
     ctx = ctx or mx.cpu()
 
-    def delayed(shape: Sequence[int], dtype: str) -> Any:
-        return mx.nd.NDArray(_new_alloc_handle(tuple(shape), ctx, True, np.dtype(dtype).type))
+    attributes = symbol.attr_dict() if group2ctx else {}
+
+    def delayed(name: str, shape: Sequence[int], dtype: str) -> Any:
+        group = attributes.get(name, {}).get("__ctx_group__", "")
+        place = group2ctx.get(group, ctx) if group2ctx else ctx  # as simple_bind does
+        return mx.nd.NDArray(_new_alloc_handle(tuple(shape), place, True, np.dtype(dtype).type))
 
     a = arguments
-    args: List[Any] = [delayed(s, d) for s, d in zip(a.shapes, a.dtypes)]
-    grads = {n: delayed(s, d) for n, s, d, r in zip(a.names, a.shapes, a.dtypes, a.grad_reqs)
-             if r != "null"}
-    aux = [delayed(s, d) for s, d in zip(a.aux_shapes, a.aux_dtypes)]
+    args: List[Any] = list(map(delayed, a.names, a.shapes, a.dtypes))
+    grads = {n: delayed(n, s, d)
+             for n, s, d, r in zip(a.names, a.shapes, a.dtypes, a.grad_reqs) if r != "null"}
+    aux = list(map(delayed, a.aux_names, a.aux_shapes, a.aux_dtypes))
     try:
         return symbol.bind(ctx, args=args, args_grad=grads,
                            grad_req=dict(zip(a.names, a.grad_reqs)), aux_states=aux,

@@ -118,7 +118,7 @@ def captured_from(record: Mapping[str, Any], arguments: Arguments, num_outputs: 
             inputs=tuple(first_entry[n] + i for n, i in node["inputs"]),
             outputs=tuple(range(first_entry[index], first_entry[index] + node["num_outputs"])),
             is_backward=backward,
-            forward_op=op_of_node.get(node.get("forward_node", -1), -1) if backward else -1,
+            forward_op=_forward_op(node, num_forward_nodes, op_of_node) if backward else -1,
             uses_state=backward and bool(node.get("uses_state")),
             control_deps=tuple(op_of_node[n] for n in node["control_deps"] if n in op_of_node),
             ignored_inputs=tuple(node.get("ignored_inputs", ())),
@@ -133,6 +133,15 @@ def captured_from(record: Mapping[str, Any], arguments: Arguments, num_outputs: 
     return Captured(graph, tuple(attributes), arguments, _fixed_bytes(arguments, nodes, tensors,
                     first_entry, categories), int(record["pool_bytes"]),
                     int(record["storage_allocated_bytes"]))
+
+
+def _forward_op(node: Mapping[str, Any], num_forward_nodes: int,
+                op_of_node: Mapping[int, int]) -> int:
+    """The op that a gradient node differentiates: it waits for it."""
+    for dependency in node["control_deps"]:
+        if dependency < num_forward_nodes:
+            return op_of_node.get(dependency, -1)
+    return -1
 
 
 def _keep_reason(node: Mapping[str, Any], backward: bool, names: Mapping[str, int]) -> str:

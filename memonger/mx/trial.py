@@ -31,7 +31,7 @@ def index_inputs(symbol: Any) -> Set[str]:
 
 
 def random_values(symbol: Any, arguments: Arguments, seed: int = 0,
-                  data: Optional[Mapping[str, Any]] = None) -> Dict[str, np.ndarray]:
+                  given: Optional[Mapping[str, Any]] = None) -> Dict[str, np.ndarray]:
     """A value for every argument and aux state.
 
     Weights are scaled by the square root of 2 / fan-in (He et al. 2015), so that values stay
@@ -42,8 +42,8 @@ def random_values(symbol: Any, arguments: Arguments, seed: int = 0,
     values: Dict[str, np.ndarray] = {}
     for name, shape, dtype in list(zip(arguments.names, arguments.shapes, arguments.dtypes)) + \
             list(zip(arguments.aux_names, arguments.aux_shapes, arguments.aux_dtypes)):
-        if data is not None and name in data:
-            values[name] = np.asarray(data[name], dtype=dtype)
+        if given is not None and name in given:
+            values[name] = np.asarray(given[name], dtype=dtype)
         elif name in indices:
             values[name] = random.randint(0, 2, shape).astype(dtype)
         elif name in arguments.input_names:
@@ -57,20 +57,31 @@ def random_values(symbol: Any, arguments: Arguments, seed: int = 0,
     return values
 
 
+def without_index_gradients(symbol: Any, grad_req: GradReq) -> GradReq:
+    """One request for all arguments, but none for the indices of an Embedding: it has no such
+    gradient and refuses to run when asked for it."""
+    if not isinstance(grad_req, str):
+        return grad_req
+    nodes = json.loads(symbol.tojson())["nodes"]
+    indices = {nodes[node["inputs"][0][0]]["name"] for node in nodes if node["op"] == "Embedding"}
+    return {name: "null" if name in indices else grad_req for name in symbol.list_arguments()}
+
+
 class Trial:
     """One symbol bound for training, with its own arrays."""
 
     def __init__(self, symbol: Any, shapes: Mapping[str, Sequence[int]], ctx: Any = None,
                  type_dict: Optional[Mapping[str, Any]] = None, grad_req: GradReq = "write",
-                 seed: int = 0, data: Optional[Mapping[str, Any]] = None) -> None:
+                 seed: int = 0, values: Optional[Mapping[str, Any]] = None) -> None:
         self.mx = mxnet()
-        self.arguments = infer_arguments(symbol, shapes, type_dict, grad_req)
+        self.arguments = infer_arguments(
+            symbol, shapes, type_dict, without_index_gradients(symbol, grad_req))
         ctx = ctx or self.mx.cpu()
         a = self.arguments
-        values = random_values(symbol, a, seed, data)
+        filled = random_values(symbol, a, seed, values)
 
         def array(name: str, dtype: str) -> Any:
-            return self.mx.nd.array(values[name], ctx=ctx, dtype=dtype)
+            return self.mx.nd.array(filled[name], ctx=ctx, dtype=dtype)
 
         self.arrays = {n: array(n, d) for n, d in zip(a.names, a.dtypes)}
         self.aux = {n: array(n, d) for n, d in zip(a.aux_names, a.aux_dtypes)}

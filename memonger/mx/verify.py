@@ -73,7 +73,8 @@ class Verification:
 def verify(planned: Any, original: Any, shapes: Mapping[str, Sequence[int]], steps: int = 2,
            ctx: Any = None, type_dict: Optional[Mapping[str, Any]] = None,
            grad_req: GradReq = "write", seed: int = 0, tolerance: float = TOLERANCE,
-           data: Optional[Mapping[str, Any]] = None, learning_rate: float = 0.001) -> Verification:
+           values: Optional[Mapping[str, Any]] = None,
+           learning_rate: float = 0.001) -> Verification:
     """Train both symbols for some steps from the same values and compare everything.
 
     Outputs, every gradient and every aux state are compared after each step; parameters move by
@@ -84,7 +85,7 @@ def verify(planned: Any, original: Any, shapes: Mapping[str, Sequence[int]], ste
     planned, original : mx.sym.Symbol
     shapes : mapping
         Input shapes; a small batch is enough.
-    data : mapping, optional
+    values : mapping, optional
         Values of inputs or parameters by name instead of random ones.
 
     Returns
@@ -93,7 +94,7 @@ def verify(planned: Any, original: Any, shapes: Mapping[str, Sequence[int]], ste
     """
     sides = []
     for symbol in (original, planned):  # one after the other: only one is in memory at a time
-        trial = Trial(symbol, shapes, ctx, type_dict, grad_req, seed, data)
+        trial = Trial(symbol, shapes, ctx, type_dict, grad_req, seed, values)
         results = []
         for number in range(steps):
             trial.step(number)

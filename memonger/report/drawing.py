@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from ..plan import Plan
+from ..schedule import Step
 from .facts import Facts, OpFacts
 from .repeats import Repeat, find_repeats, name_pattern
 from .words import Units, counted, format_extra
@@ -195,16 +196,31 @@ class _Painter:
         for index, step in enumerate(steps):
             self.members.setdefault(self._key(step.op, self._run(index)), []).append(step.op)
         shown = {"input"} | ({"parameter", "aux"} if parameters else set())
-        read = sorted({t for step in steps for t in self.graph.ops[step.op].inputs
-                       if not self.graph.ops[step.op].is_backward})
-        for tensor in read:
-            info = self.graph.tensors[tensor]
-            if info.producer < 0 and info.category in shown:
-                group = "input" if info.category == "input" else "parameter"
-                self._add(("tensor", tensor), (info.name, self.units.size(info.size_bytes)),
-                          ((group, 1),), info.name)
+        for tensors in self._alike_inputs(steps, shown):
+            infos = [self.graph.tensors[t] for t in tensors]
+            name = name_pattern([info.name for info in infos])
+            self._add(("tensor", tensors[0]), (
+                name + self._times(tensors), self.units.size(max(i.size_bytes for i in infos))),
+                (("input" if infos[0].category == "input" else "parameter", len(tensors)),), name)
+            for tensor in tensors[1:]:
+                self.index["tensor", tensor] = self.index["tensor", tensors[0]]
         for key, ops in self.members.items():
             self._add_op(key, ops)
+
+    def _alike_inputs(self, steps: Sequence[Step], shown: Set[str]) -> List[List[int]]:
+        """What exists before the step, by who reads it: inputs of all blocks are drawn once."""
+        readers: Dict[int, Set[Tuple]] = {}
+        for step in steps:
+            op = self.graph.ops[step.op]
+            for position, tensor in enumerate(() if op.is_backward else op.inputs):
+                info = self.graph.tensors[tensor]
+                if info.producer < 0 and info.category in shown:
+                    readers.setdefault(tensor, set()).add((self._drawn(step.op), position))
+        groups: Dict[Tuple, List[int]] = {}
+        for tensor in sorted(readers):
+            key = (self.graph.tensors[tensor].category, tuple(sorted(readers[tensor])))
+            groups.setdefault(key, []).append(tensor)
+        return list(groups.values())
 
     def _run(self, step: int) -> int:
         op = self.facts.plan.schedule.steps[step].op
@@ -324,8 +340,8 @@ def _shared_prefix(names: List[str]) -> str:
     shortest = min(names, key=len)
     length = next((i for i in range(len(shortest)) if len({name[i] for name in names}) > 1),
                   len(shortest))
-    prefix = shortest[:length]
-    return prefix.rstrip("_") if "*" in prefix else ""
+    prefix = shortest[:length].rstrip("_")
+    return prefix if len(prefix) > 2 else ""
 
 
 def _title(plan: Plan) -> str:

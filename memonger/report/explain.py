@@ -79,12 +79,17 @@ def _memory(facts: Facts, fact: OpFacts) -> List[str]:
     if fact.again:
         before = [s for s in facts.readers[runs[0]] if s < facts.backward_start]
         last = max(before, default=runs[0])
-        if not facts.late_readers(fact.op):
-            lines.append("not held from step %d to %d (%s)" % (
-                last, runs[1], " and ".join(facts.step_name(s) for s in runs[1:3])))
-        else:
+        gone = "not held from step %d to %d (%s)" % (
+            last, runs[1], " and ".join(facts.step_name(s) for s in runs[1:3]))
+        late = facts.late_readers(fact.op)
+        if late and 2 * fact.held_bytes >= fact.size_bytes:
             lines.append("its first run still serves %s; later readers use the run at step %d"
-                         % (facts.step_name(facts.late_readers(fact.op)[0]), runs[1]))
+                         % (facts.step_name(late[0]), runs[1]))
+        elif late:
+            lines.append("%s, but for %s that %s" % (gone, units.size(fact.held_bytes), (
+                "%s reads" % facts.step_name(late[0]))))
+        else:
+            lines.append(gone)
     elif fact.held_bytes:
         late = facts.late_readers(fact.op)
         lines.append("holds %s from step %d to %d, for %s" % (

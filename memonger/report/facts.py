@@ -67,9 +67,17 @@ class Facts:
 
     @property
     def baseline_timeline(self) -> Timeline:
-        """Memory of the unplanned step under the same rules."""
-        return self._once("baseline timeline", lambda: timeline(
-            self.plan.graph, self.baseline, self.plan.storage))
+        """Memory of the unplanned step, with the pool that the plan states for it.
+
+        MXNet's own assignment where the plan was compared with that, else the plan's.
+        """
+        def make() -> Timeline:
+            if self.plan.storage == "best":
+                found = timeline(self.plan.graph, self.baseline, "stock")
+                if found.pool_bytes == self.plan.baseline_pool_bytes:
+                    return found
+            return timeline(self.plan.graph, self.baseline, self.plan.storage)
+        return self._once("baseline timeline", make)
 
     @property
     def recompute(self) -> Dict[int, Dict[Tuple[int, int], int]]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import List, Optional, Sequence
 
+from ..errors import RenderError
 from ..plan import Plan
 from .words import Units, counted, format_extra, format_percent, table
 
@@ -51,7 +52,7 @@ def frontier_table(plans: Sequence[Plan]) -> str:
         rows.append([units.size(plan.total_bytes),
                      format_percent(plan.total_bytes / base) if base else "",
                      units.size(plan.pool_bytes), format_extra(plan.overhead),
-                     format_extra(plan.bound) if plan.budget_bytes is not None else "",
+                     format_extra(plan.bound) if plan.bound > 0 else "",
                      (bar + remark).strip()])
     lines = [table(rows, ">>>>><")]
     if turn is not None:
@@ -59,3 +60,41 @@ def frontier_table(plans: Sequence[Plan]) -> str:
                      % (counted(len(plans), "plan"), units.size(turn.total_bytes),
                         format_extra(turn.overhead)))
     return "\n".join(lines)
+
+
+def draw_frontier(plans: Sequence[Plan], path: str, chosen: Optional[Plan] = None) -> None:
+    """Draw extra time over total memory into a file (.svg, .png, .pdf), the knee marked.
+
+    Raises
+    ------
+    RenderError
+        If there is no plan, the ending is unknown or matplotlib is not installed.
+    """
+    from .timeline import axis_unit, new_figure, save_figure
+    if not plans:
+        raise RenderError("there is no plan to draw; a sweep needs at least one")
+    figure = new_figure(7, 4.2)
+    axes = figure.add_subplot()
+    units, best, turn = Units.of(plans[0].graph), frontier(plans), knee(plans)
+    base = plans[0].baseline_total_bytes
+    scale, unit = axis_unit(units, base)
+    axes.plot([p.total_bytes / scale for p in best], [100 * p.overhead for p in best],
+              marker="o", color="#2171b5", label="plans")
+    bounded = [p for p in best if p.bound > 0]
+    if bounded:
+        axes.plot([p.total_bytes / scale for p in bounded], [100 * p.bound for p in bounded],
+                  color="#999999", linestyle=":", label="no plan can cost less")
+    axes.axvline(base / scale, color="#636363", linestyle="--", linewidth=1,
+                 label="as it is: %s" % units.size(base))
+    for plan, colour, words in ((turn, "#b30000", "knee"), (chosen, "#238b45", "this plan")):
+        if plan is not None:
+            axes.plot([plan.total_bytes / scale], [100 * plan.overhead], marker="D",
+                      color=colour, linestyle="none", label="%s: %s, %s" % (
+                          words, units.size(plan.total_bytes), format_extra(plan.overhead)))
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("total memory%s" % (", " + unit if unit else ""))
+    axes.set_ylabel("extra step time, %")
+    axes.legend(fontsize=8)
+    figure.tight_layout()
+    save_figure(figure, path)

@@ -62,7 +62,8 @@ def _headline(facts: Facts) -> str:
     return "   ".join(parts)
 
 
-def _before_and_after(facts: Facts) -> str:
+def summary_rows(facts: Facts) -> List[List[str]]:
+    """Before, after and budget, by column; the first row holds the names of the columns."""
     plan, units = facts.plan, Units.of(facts.plan.graph)
     base_s = plan.graph.time_s
     columns: List[Tuple[str, str, str]] = [
@@ -84,7 +85,12 @@ def _before_and_after(facts: Facts) -> str:
         asked = plan.options.get("budget")
         rows.append(["budget", units.size(plan.budget_bytes)] + [""] * (len(columns) - 1)
                     + ["(%s)" % asked if isinstance(asked, str) else ""])
-    return table(rows, "<" + ">" * len(columns) + "<")
+    return rows
+
+
+def _before_and_after(facts: Facts) -> str:
+    rows = summary_rows(facts)
+    return table(rows, "<" + ">" * (len(rows[0]) - 2) + "<")
 
 
 def _search_lines(facts: Facts) -> List[str]:
@@ -93,8 +99,8 @@ def _search_lines(facts: Facts) -> List[str]:
     if plan.planning_s > 0:
         first += ", %s" % format_time(plan.planning_s)
     lines = [first]
-    proof = []
-    if plan.budget_bytes is not None and plan.status.value != "not_needed":
+    proof: List[str] = []
+    if plan.budget_bytes is not None and (plan.bound > 0 or plan.status.value == "optimal"):
         proof.append("any plan of this class costs at least %s at this budget (gap %s)"
                      % (format_extra(plan.bound),
                         format_percent(max(0.0, plan.overhead - plan.bound))))

@@ -10,9 +10,10 @@ import time
 from dataclasses import replace
 from typing import Callable, Dict, Optional, Tuple, Union
 
-from ..errors import InputError
+from ..errors import InputError, NoPlanInTime
 from ..graph import Graph
 from ..plan import Plan, Status
+from ..units import format_bytes
 from .options import Options
 
 Solver = Callable[[Graph, Optional[int], Options], Plan]
@@ -84,6 +85,8 @@ def solve(graph: Graph, budget_bytes: Optional[int], method: str = "auto",
     ------
     InfeasibleBudget
         If no plan was found that fits; it carries the smallest total found.
+    NoPlanInTime
+        If the search was interrupted before it found a plan that fits.
     InputError
         If an option or the method is unknown.
     """
@@ -99,6 +102,9 @@ def solve(graph: Graph, budget_bytes: Optional[int], method: str = "auto",
             return replace(plan, planning_s=time.perf_counter() - started_s)
     plan = replace(solver(graph, budget_bytes, options), method=method)
     if budget_bytes is not None and not _fits(plan):
+        if plan.status is Status.INTERRUPTED:
+            raise NoPlanInTime("interrupted before a plan that fits was found; the smallest "
+                               "total so far is %s" % format_bytes(plan.total_bytes))
         raise_infeasible(plan, budget_bytes, options)
     return replace(plan, planning_s=time.perf_counter() - started_s)
 

@@ -1,7 +1,7 @@
 """From a schedule to a Plan: the last step of every solver."""
 from __future__ import annotations
 
-from typing import List, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from ..blocks import effective_ops
 from ..errors import InfeasibleBudget
@@ -34,13 +34,12 @@ def build_plan(graph: Graph, schedule: Schedule, method: str, options: Options,
     -------
     Plan
     """
-    fixed = dict(options.fixed_bytes)
-    workspace = workspace_bytes(graph, schedule)
-    if workspace or "workspace" in fixed:
-        fixed["workspace"] = workspace
+    fixed = fixed_bytes(graph, options)
+    # What is allotted to the pool was counted beside the workspace of the unplanned step.
+    total = None if budget_bytes is None else budget_bytes + sum(fixed.values())
+    if "workspace" in fixed:
+        fixed["workspace"] = workspace_bytes(graph, schedule)
     base = "live" if options.storage == "live" else "stock"
-    # What is allotted to the pool was counted with the workspace of the unplanned step.
-    total = None if budget_bytes is None else budget_bytes + sum(options.fixed_bytes.values())
     return Plan(
         graph=graph, schedule=schedule, status=status, method=method,
         pool_bytes=plan_storage(graph, schedule, options.storage).pool_bytes,
@@ -60,12 +59,20 @@ def workspace_bytes(graph: Graph, schedule: Optional[Schedule] = None) -> int:
     return max([op.workspace_bytes for op in ops] or [0])
 
 
+def fixed_bytes(graph: Graph, options: Options) -> Dict[str, int]:
+    """Bytes outside the pool by category, with the workspace of the unplanned step."""
+    fixed = dict(options.fixed_bytes)
+    workspace = workspace_bytes(graph)
+    if workspace:
+        fixed["workspace"] = workspace
+    return fixed
+
+
 def raise_infeasible(best: Plan, budget_bytes: int, options: Options) -> None:
     """Raise InfeasibleBudget for the plan with the smallest pool that was found."""
-    fixed = sum(options.fixed_bytes.values())
-    total = budget_bytes + fixed
+    total = budget_bytes + sum(fixed_bytes(best.graph, options).values())
     pinned = alive_at_peak(best.graph, best.schedule)
-    minimum = best.pool_bytes + max(fixed, sum(best.fixed_bytes.values()))
+    minimum = best.total_bytes
     named = ", ".join("%s (%s)" % (name, format_bytes(size)) for name, size in pinned[:3])
     raise InfeasibleBudget(
         "no plan fits %s; the smallest total found is %s. At its worst step these are alive: %s. "

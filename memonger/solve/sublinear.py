@@ -15,8 +15,18 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
-from typing import (AbstractSet, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Sequence,
-                    Set, Tuple)
+from typing import (
+    AbstractSet,
+    Callable,
+    Dict,
+    FrozenSet,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 from ..graph import Graph
 from ..mirroring import expand_mirrored, safe_to_mirror

@@ -7,9 +7,12 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <map>
+#include <unordered_map>
 
 #include "./op_facts.h"
+#include "./recompute.h"
 
 namespace memonger {
 
@@ -81,12 +84,13 @@ const char* DTypeName(int type_flag) {
   }
 }
 
-void WriteOpFacts(const IndexedGraph& index, const Node& node, Json* json) {
+void WriteOpFacts(const Node& node, Json* json) {
   static const auto& inplace = Op::GetAttr<nnvm::FInplaceOption>("FInplaceOption");
   static const auto& identity = Op::GetAttr<nnvm::FInplaceIdentity>("FInplaceIdentity");
   static const auto& ignored = Op::GetAttr<nnvm::FIgnoreInputs>("FIgnoreInputs");
-  static const auto& is_backward = Op::GetAttr<nnvm::TIsBackward>("TIsBackward");
-  static const auto& continues_state = Op::GetAttr<bool>("TIsLayerOpBackward");
+  static const auto& create_state = Op::GetAttr<mxnet::FCreateOpState>("FCreateOpState");
+  static const auto& mutates = Op::GetAttr<nnvm::FMutateInputs>("FMutateInputs");
+  static const auto& requests = Op::GetAttr<mxnet::FResourceRequest>("FResourceRequest");
   const Op* op = node.op();
   if (inplace.contains(op)) {
     const auto pairs = inplace[op](node.attrs);
@@ -106,14 +110,18 @@ void WriteOpFacts(const IndexedGraph& index, const Node& node, Json* json) {
     json->Raw(",\"ignored_inputs\":");
     json->Numbers(ignored[op](node.attrs));
   }
-  if (is_backward.get(op, false)) {
-    json->Raw(",\"is_backward\":1");
-    if (!node.control_deps.empty() && index.exist(node.control_deps[0].get())) {
-      json->Raw(",\"forward_node\":");
-      json->Number(index.node_id(node.control_deps[0].get()));
-    }
+  if (NeedsStateOfItsRun(node)) json->Raw(",\"uses_state\":1");
+  if (create_state.contains(op)) json->Raw(",\"makes_state\":1");
+  if (mutates.contains(op)) {
+    json->Raw(",\"mutated_inputs\":");
+    json->Numbers(mutates[op](node.attrs));
   }
-  if (continues_state.get(op, false)) json->Raw(",\"uses_state\":1");
+  if (requests.contains(op)) {
+    json->Raw(",\"resources\":");
+    json->List(requests[op](node.attrs), [&](const mxnet::ResourceRequest& request) {
+      json->Number(static_cast<int>(request.type));
+    });
+  }
   const std::string reason = KeepReason(node);
   if (!reason.empty()) {
     json->Raw(",\"keep_reason\":");
@@ -126,8 +134,28 @@ void WriteOpFacts(const IndexedGraph& index, const Node& node, Json* json) {
   }
 }
 
+// Clones carry the name of their op and "_recompute" with a number.
+void WriteClone(const IndexedGraph& index, uint32_t id,
+                const std::unordered_map<std::string, uint32_t>& first_of_name, Json* json) {
+  const Node& node = *index[id].source;
+  const size_t at = node.attrs.name.rfind(kCloneSuffix);
+  if (at == std::string::npos) return;
+  const std::string number = node.attrs.name.substr(at + std::strlen(kCloneSuffix));
+  if (number.empty() || number.size() > 6 ||
+      number.find_first_not_of("0123456789") != std::string::npos)
+    return;
+  auto original = first_of_name.find(node.attrs.name.substr(0, at));
+  if (original == first_of_name.end() || original->second >= id ||
+      index[original->second].source->op() != node.op())
+    return;
+  json->Raw(",\"clone_of\":");
+  json->Number(original->second);
+  json->Raw(",\"clone\":");
+  json->Number(std::stoi(number));
+}
+
 void WriteNode(const IndexedGraph& index, uint32_t id, const nnvm::DeviceVector* device,
-               Json* json) {
+               const std::unordered_map<std::string, uint32_t>& first_of_name, Json* json) {
   const Node& node = *index[id].source;
   json->Raw("{\"op\":");
   json->String(node.is_variable() ? "null" : node.op()->name);
@@ -160,7 +188,8 @@ void WriteNode(const IndexedGraph& index, uint32_t id, const nnvm::DeviceVector*
       json->Raw(",\"device\":");
       json->Number(device->at(id));
     }
-    WriteOpFacts(index, node, json);
+    WriteOpFacts(node, json);
+    WriteClone(index, id, first_of_name, json);
   }
   json->Raw("}");
 }
@@ -190,7 +219,11 @@ void Record(const nnvm::Graph& graph, const PlanInput& input, int64_t pool_bytes
   const auto& dtypes = graph.GetAttr<nnvm::DTypeVector>("dtype");
   if (!records->empty()) *records += ",\n";
   Json json(records);
-  json.Raw("{\"node_range\":[");
+  // An executor lets the planner count references; CachedOp hands its own counts over.
+  json.Raw(input.references.empty() ? "{\"part\":\"executor\""
+           : input.node_range.first ? "{\"part\":\"cached_backward\""
+                                    : "{\"part\":\"cached_forward\"");
+  json.Raw(",\"node_range\":[");
   json.Number(input.node_range.first);
   json.Raw(",");
   json.Number(input.node_range.second);
@@ -199,9 +232,11 @@ void Record(const nnvm::Graph& graph, const PlanInput& input, int64_t pool_bytes
   json.Raw(",\"given_storage\":");
   json.Numbers(input.storage);
   json.Raw(",\"nodes\":[");
+  std::unordered_map<std::string, uint32_t> first_of_name;
   for (uint32_t id = 0; id < index.num_nodes(); ++id) {
     if (id) json.Raw(",\n");
-    WriteNode(index, id, device, &json);
+    WriteNode(index, id, device, first_of_name, &json);
+    if (!index[id].source->is_variable()) first_of_name.emplace(index[id].source->attrs.name, id);
   }
   json.Raw("],\"outputs\":");
   json.List(index.outputs(), [&](const IndexedGraph::NodeEntry& e) {
@@ -226,6 +261,10 @@ void Record(const nnvm::Graph& graph, const PlanInput& input, int64_t pool_bytes
     }
     json.Raw("]");
   });
+  if (graph.HasAttr("storage_type")) {
+    json.Raw(",\"storage_type\":");
+    json.Numbers(graph.GetAttr<std::vector<int>>("storage_type"));
+  }
   json.Raw("},\"storage_allocated_bytes\":");
   json.Number(graph.GetAttr<size_t>("storage_allocated_bytes"));
   json.Raw(",\"pool_bytes\":");

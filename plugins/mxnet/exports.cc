@@ -45,11 +45,13 @@ MEMONGER_API int memonger_register(char* message, size_t size) {
   static bool done = false;
   if (done) return 0;
   try {
-    memonger::ops::RegisterAll();
-    if (!memonger::InstallPasses()) {
-      CopyOut("MXGradient and MXPlanMemory are not registered", message, size);
+    const std::string reason = memonger::WhyNotInstall();
+    if (!reason.empty()) {
+      CopyOut(reason, message, size);
       return 1;
     }
+    memonger::ops::RegisterAll();
+    memonger::InstallPasses();
   } catch (const std::exception& error) {
     CopyOut(error.what(), message, size);
     return 1;

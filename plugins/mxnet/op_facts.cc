@@ -45,17 +45,32 @@ bool DrawsRandomNumbers(const Node& node) {
 
 }  // namespace
 
-std::string KeepReason(const Node& node) {
-  if (node.is_variable()) return "it is an input";
+std::string RefusalReason(const Node& node) {
+  if (node.is_variable()) return std::string();
   if (DrawsRandomNumbers(node)) return "it draws random numbers";
   static const auto& mutates = Op::GetAttr<nnvm::FMutateInputs>("FMutateInputs");
   if (mutates.contains(node.op()) && !mutates[node.op()](node.attrs).empty() &&
       !UpdatesAverages(node))
     return "it changes its inputs";
+  return std::string();
+}
+
+std::string KeepReason(const Node& node) {
+  if (node.is_variable()) return "it is an input";
+  const std::string refusal = RefusalReason(node);
+  if (!refusal.empty()) return refusal;
   // zeros(shape=(0, 20)) learns the rest of its shape from all its readers; a clone has few.
   if (node.inputs.empty()) return "it has no inputs";
   if (!node.attrs.subgraphs.empty()) return "it runs a graph of its own";
+  // Copies between devices are put in after the gradients are made.
+  if (node.op()->name == "_CrossDeviceCopy") return "it copies between devices";
   return std::string();
+}
+
+bool NeedsStateOfItsRun(const Node& backward) {
+  static const std::set<std::string> names = {"_backward_Custom", "_backward_RNN"};
+  return !backward.is_variable() && names.count(backward.op()->name) != 0 &&
+         !backward.control_deps.empty();
 }
 
 std::vector<uint32_t> KeptOutputs(const Node& node) {

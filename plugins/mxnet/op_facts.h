@@ -20,6 +20,13 @@ std::string KeepReason(const nnvm::Node& node);
 // only they are needed.
 std::vector<uint32_t> KeptOutputs(const nnvm::Node& node);
 
+// Why a user's wish to run the node again is an error; empty where the wish is only in vain.
+std::string RefusalReason(const nnvm::Node& node);
+
+// The backward op needs the state object of the very run whose values it reads: what it holds is
+// more than a cache (the reserve of an RNN, the members of a Python operator).
+bool NeedsStateOfItsRun(const nnvm::Node& backward);
+
 // The op updates moving averages with an attribute "momentum", 1 meaning no update.
 bool UpdatesAverages(const nnvm::Node& node);
 

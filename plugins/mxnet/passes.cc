@@ -5,6 +5,7 @@
 #include <nnvm/pass.h>
 
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,9 @@ using nnvm::Graph;
 using nnvm::NodeEntry;
 
 namespace {
+
+// A pass that does nothing; that it is registered tells a second copy of this library to stay out.
+const char kMarker[] = "memonger";
 
 struct State {
   nnvm::PassFunction gradient, plan;  // the bodies that libmxnet registered
@@ -49,17 +53,22 @@ nnvm::PassFunctionReg* FindPass(const char* name) {
 
 }  // namespace
 
-bool InstallPasses() {
+std::string WhyNotInstall() {
+  if (!FindPass("MXGradient") || !FindPass("MXPlanMemory"))
+    return "this libmxnet.so has no passes MXGradient and MXPlanMemory";
+  if (FindPass(kMarker)) return "another copy of it is in this process already";
+  return std::string();
+}
+
+void InstallPasses() {
+  dmlc::Registry<nnvm::PassFunctionReg>::Get()->__REGISTER_OR_GET__(kMarker);
   nnvm::PassFunctionReg* gradient = FindPass("MXGradient");
   nnvm::PassFunctionReg* plan = FindPass("MXPlanMemory");
-  if (!gradient || !plan) return false;
   State& state = GetState();
-  if (state.gradient) return true;
   state.gradient = gradient->body;
   state.plan = plan->body;
   gradient->body = Gradient;
   plan->body = Plan;
-  return true;
 }
 
 void SetSwitches(const Switches& switches) {

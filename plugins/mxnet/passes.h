@@ -5,6 +5,8 @@
 #include <nnvm/graph.h>
 #include <nnvm/pass.h>
 
+#include <string>
+
 namespace memonger {
 
 struct Switches {
@@ -12,9 +14,13 @@ struct Switches {
   bool storage = false;    // the best assignment of storage ids, instead of MXNet's
 };
 
+// Empty when the passes can be wrapped; else why not: they are missing, or another copy of the
+// plugin has wrapped them. Changes nothing.
+std::string WhyNotInstall();
+
 // Replaces the bodies of MXGradient and MXPlanMemory by ours, which do what the originals do
-// until a switch is on. Returns false when the passes are not there.
-bool InstallPasses();
+// until a switch is on. Once in a process, after WhyNotInstall() found nothing.
+void InstallPasses();
 
 // Switches hold for all binds that follow, in every thread.
 void SetSwitches(const Switches& switches);

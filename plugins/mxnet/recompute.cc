@@ -109,7 +109,13 @@ class CloneInserter {
       : policies_(policies), gradients_(gradients) {}
 
   size_t Run(const std::vector<NodeEntry>& forward_outputs) {
-    nnvm::DFSVisit(forward_outputs, [this](const ObjectPtr& n) { forward_.insert(n.get()); });
+    std::map<std::string, int> named;
+    nnvm::DFSVisit(forward_outputs, [&](const ObjectPtr& n) {
+      forward_.insert(n.get());
+      if (n->is_variable()) return;
+      const int count = ++named[n->attrs.name];
+      if (count > 1) second_name_[n.get()] = n->attrs.name + "~" + std::to_string(count);
+    });
     std::vector<ObjectPtr> backward;
     nnvm::DFSVisit(gradients_->outputs, [&](const ObjectPtr& n) {
       if (!forward_.count(n.get()) && !n->is_variable()) backward.push_back(n);
@@ -127,12 +133,17 @@ class CloneInserter {
  private:
   using Key = std::pair<const Node*, int>;
 
+  // MXNet allows two ops of one name; the second is "name~2" in plans.
+  const std::string& NameOf(const Node& forward) const {
+    auto found = second_name_.find(&forward);
+    return found == second_name_.end() ? forward.attrs.name : found->second;
+  }
+
   // How the plan names a gradient node: by the forward op that it differentiates; the second
   // gradient node of one op gets "@2" behind it, and so on.
-  static std::string Label(const Node& node) {
-    static const auto& is_backward = Op::GetAttr<nnvm::TIsBackward>("TIsBackward");
-    if (is_backward.get(node.op(), false) && !node.control_deps.empty())
-      return node.control_deps[0]->attrs.name;
+  std::string Label(const Node& node) const {
+    for (const ObjectPtr& before : node.control_deps)
+      if (forward_.count(before.get())) return NameOf(*before);
     return node.attrs.name;
   }
 
@@ -157,7 +168,6 @@ class CloneInserter {
   }
 
   void Redirect(Node* node, const std::string& label) {
-    static const auto& continues_state = Op::GetAttr<bool>("TIsLayerOpBackward");
     // A clone waits for what its first consumer waits for; so it does not run earlier, and the
     // depth-first order of the gradients stays as it was.
     late_.clear();
@@ -170,7 +180,7 @@ class CloneInserter {
       if (const int number = Number(e.node.get(), e.index, label)) e.node = Clone(e.node, number);
     }
     // The backward op of a stateful op finds its state through its first control dependency.
-    if (continues_state.get(node->op(), false) && !node->control_deps.empty()) {
+    if (NeedsStateOfItsRun(*node)) {
       ObjectPtr& state = node->control_deps[0];
       auto policy = policies_.find(state.get());
       if (policy != policies_.end())
@@ -196,7 +206,7 @@ class CloneInserter {
     ObjectPtr last;
     while (!stack.empty()) {
       Frame& top = stack.back();
-      const std::string label = top.original->attrs.name + "#" + std::to_string(top.number);
+      const std::string label = NameOf(*top.original) + "#" + std::to_string(top.number);
       const std::vector<uint32_t> skip = IgnoredInputs(*top.original);
       bool waits = false;
       while (top.next_input < top.original->inputs.size()) {
@@ -228,7 +238,7 @@ class CloneInserter {
   static ObjectPtr Copy(const Node& original, int number) {
     ObjectPtr copy = Node::Create();
     copy->attrs = original.attrs;
-    copy->attrs.name += "_recompute" + std::to_string(number);
+    copy->attrs.name += kCloneSuffix + std::to_string(number);
     for (const char* key : {kRecompute, kByName, kForceMirroring}) copy->attrs.dict.erase(key);
     if (UpdatesAverages(original)) {  // cuDNN's forward would move the averages a second time
       copy->attrs.dict["momentum"] = "1";
@@ -240,6 +250,7 @@ class CloneInserter {
   const std::map<const Node*, CloneNumbers>& policies_;
   nnvm::Graph* gradients_;
   std::set<const Node*> forward_;
+  std::map<const Node*, std::string> second_name_;
   std::vector<ObjectPtr> late_;
   std::map<Key, ObjectPtr> clones_;
 };
@@ -263,12 +274,14 @@ std::map<const Node*, CloneNumbers> ReadPolicies(const std::vector<NodeEntry>& o
     const bool forced = text.empty() && Truthy(Attribute(*n, kForceMirroring));
     if (forced) text = "1";
     if (text.empty() || text == "0") continue;
-    const std::string reason = KeepReason(*n);
-    if (!reason.empty())
+    const std::string refusal = RefusalReason(*n);
+    if (!refusal.empty())
       LOG(FATAL) << "memonger: the attribute " << (forced ? "force_mirroring" : kRecompute)
                  << " asks to run " << n->attrs.name << " (" << n->op()->name
-                 << ") a second time, but " << reason << "; take the attribute off this op"
+                 << ") a second time, but " << refusal << "; take the attribute off this op"
                  << (forced ? " (force_mirroring='False')" : "");
+    // In vain: inputs, ops without inputs (an AttrScope marks them all), whole graphs.
+    if (!KeepReason(*n).empty()) continue;
     policies[n] = ParseNumbers(text, n->attrs.name);
   }
   return policies;

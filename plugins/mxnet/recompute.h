@@ -15,6 +15,9 @@ namespace memonger {
 // first run. Consumers that are not named read clone 1.
 using CloneNumbers = std::map<std::string, int>;
 
+// Clone k of an op is named <op>_recompute<k>.
+const char kCloneSuffix[] = "_recompute";
+
 // Reads the attributes of all nodes that `outputs` reach: __memonger_recompute__,
 // __memonger_recompute_by_name__ and the user's own __force_mirroring__. Throws dmlc::Error when an
 // attribute asks for an op that must not run again, or cannot be read.

@@ -1,6 +1,7 @@
 """examples/imagenet.py trains on synthetic pictures and record files, on one and two devices."""
 from __future__ import annotations
 
+import csv
 import importlib.util
 import io
 import os
@@ -9,7 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from memonger import native
+
+needs_plugin = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
+                                  reason="the native libraries are not built")
 SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "imagenet.py"
+PLANNED = ["--network", "mobilenet", "--image", "64", "--batch", "8", "--batches", "3",
+           "--budget", "80%"]
 SMALL = ["--network", "resnet18", "--image", "32", "--batch", "4", "--batches", "3"]
 
 
@@ -65,6 +72,39 @@ def test_record_files_are_read(example, tmp_path, capsys):
     assert example.main(SMALL + ["--records", str(tmp_path / "train.rec"),
                                  "--validation", str(tmp_path / "val.rec")]) == 0
     assert np.isfinite(last_losses(capsys.readouterr().out)).all()
+
+
+@needs_plugin
+def test_a_planned_network_loses_as_the_original_does(example, tmp_path, capsys):
+    prefix = str(tmp_path / "folder" / "loss")
+    assert example.main(PLANNED + ["--compare-loss", prefix,
+                                 "--save-plan", str(tmp_path / "plan.json")]) == 0
+    printed = capsys.readouterr().out
+    assert "largest difference" in printed
+    rows = list(csv.DictReader(open(prefix + ".csv")))
+    assert len(rows) == 3
+    for row in rows:
+        assert float(row["original"]) == pytest.approx(float(row["planned"]), rel=1e-3)
+    assert (tmp_path / "plan.json").stat().st_size > 1000
+
+
+@needs_plugin
+def test_differences_are_checked(example, capsys):
+    assert example.main(PLANNED + ["--check-diff"]) == 0
+    assert "same" in capsys.readouterr().out
+
+
+@needs_plugin
+@pytest.mark.slow
+def test_run_times_are_measured(example, capsys):
+    assert example.main(PLANNED + ["--check-runtime"]) == 0
+    assert "ms" in capsys.readouterr().out
+
+
+@needs_plugin
+def test_an_impossible_budget_ends_with_code_3(example, capsys):
+    assert example.main(SMALL + ["--budget", "1%"]) == 3
+    assert capsys.readouterr().err.startswith("error: ")
 
 
 def test_networks_that_do_not_classify_pictures_are_refused(example):

@@ -34,7 +34,8 @@ def test_every_shape_is_read_back(sizes):
 
 
 @pytest.mark.parametrize("text, expected", [
-    ("4GB", "4GB"), ("60%", "60%"), ("0.6", 0.6), (".5", 0.5), ("1.0", 1.0), ("12345", "12345")])
+    ("4GB", "4GB"), ("60%", "60%"), ("auto", "auto"), ("0.6", 0.6), (".5", 0.5), ("1.0", 1.0),
+    ("12345", "12345")])
 def test_budgets(text, expected):
     assert arguments.budget(text) == expected
 
@@ -54,6 +55,14 @@ def test_shares(text, expected):
 def test_shares_that_are_refused(text):
     with pytest.raises(argparse.ArgumentTypeError):
         arguments.share(text)
+
+
+def test_optimizers():
+    assert arguments.optimizer("adam") == ("adam", {})
+    assert arguments.optimizer("sgd,momentum=0.9") == ("sgd", {"momentum": 0.9})
+    for bad in ("", "sgd,momentum", "sgd,momentum=much"):
+        with pytest.raises(argparse.ArgumentTypeError, match="sgd,momentum=0.9"):
+            arguments.optimizer(bad)
 
 
 def test_types_and_gradient_requests():

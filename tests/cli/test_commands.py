@@ -57,7 +57,7 @@ class Recorder:
 def fake(monkeypatch):
     def replace(name, result):
         recorder = Recorder(result)
-        monkeypatch.setattr(api, name, recorder, raising=False)
+        monkeypatch.setattr(api, name, recorder)
         return recorder
     return replace
 
@@ -67,7 +67,8 @@ def test_plan_passes_on_everything_that_was_said(symbol_file, fake, capsys):
     code = main(["plan", symbol_file, "--shape", "data=2,3", "--type", "data=float16",
                  "--grad-req", "fc_bias=null", "--budget", "60%", "--method", "milp",
                  "--variants", "none", "--keep", "fc*", "--recompute", "a", "--recompute", "b",
-                 "--costs", "v100", "--time-limit", "3", "--json"])
+                 "--costs", "v100", "--time-limit", "3", "--optimizer", "sgd,momentum=0.9",
+                 "--json"])
     out, err = capsys.readouterr()
     assert (code, err) == (0, "")
     (symbol,), options = call.calls[0]
@@ -76,7 +77,8 @@ def test_plan_passes_on_everything_that_was_said(symbol_file, fake, capsys):
         "shapes": {"data": (2, 3)}, "type_dict": {"data": "float16"},
         "grad_req": {"fc_bias": "null"}, "budget": "60%", "method": "milp", "variants": "none",
         "keep": ["fc*"], "recompute": ["a", "b"], "costs": "v100", "time_limit": 3.0,
-        "ctx": mx.cpu(0), "progress": None}
+        "optimizer": "sgd", "optimizer_params": {"momentum": 0.9}, "ctx": mx.cpu(0),
+        "progress": None}
     record = json.loads(out)
     assert record["status"] == "optimal" and record["pool_bytes"] == 2**20
     assert record["overhead"] == pytest.approx(0.25)
@@ -142,6 +144,14 @@ def test_errors_have_their_codes_and_go_to_standard_error(symbol_file, fake, cap
     assert main(["plan", symbol_file]) == code
     out, err = capsys.readouterr()
     assert out == "" and (str(error) in err)
+
+
+def test_what_mxnet_says_is_an_error_without_its_frames(symbol_file, fake, capsys):
+    fake("plan", mx.MXNetError("Traceback (most recent call last):\n  File \"../src/a.h\", line 4\n"
+                               "MXNetError: float16 fully connected layer is not supported"))
+    assert main(["plan", symbol_file]) == 1
+    assert capsys.readouterr().err == \
+        "error: MXNet failed: float16 fully connected layer is not supported\n"
 
 
 def test_a_defect_keeps_its_traceback(symbol_file, fake):

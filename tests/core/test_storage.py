@@ -11,6 +11,7 @@ from native_core import storage_core  # noqa: F401
 
 from memonger import packing, storage_native
 from memonger.blocks import Block, Blocks, StorageModel
+from memonger.decisions import graph_in_use
 from memonger.graph import Graph, Inplace, Op, Tensor
 from memonger.schedule import expand
 from memonger.storage import build_program, plan_program, plan_storage
@@ -235,6 +236,33 @@ def test_order_of_peak_bound_best_and_stock(case):
                     assert (one.device, one.pool) == (other.device, other.pool)
 
 
+def test_a_variant_is_planned_like_the_graph_that_it_makes():
+    used = 0
+    for seed in range(60):
+        rng = random.Random(seed)
+        graph = strategies.variants(rng, strategies.training_graph(rng, 8))
+        schedule = strategies.schedule_with_variants(rng, graph)
+        used += len(schedule.variants)
+        in_use = graph_in_use(graph, schedule)
+        for model in ("best", "stock", "live"):
+            found = plan_storage(graph, schedule, model)
+            same = plan_storage(in_use, replace(schedule, variants=()), model)
+            assert (found.blocks, found.buffer_of) == (same.blocks, same.buffer_of)
+    assert used > 50
+
+
+def test_best_is_at_the_bound_for_most_graphs():
+    at_bound, excess = 0, 0.0
+    for seed in range(60):
+        rng = random.Random(seed)
+        graph = strategies.training_graph(rng, 40)
+        found = plan_storage(graph, expand(graph, strategies.decisions(rng, graph)), "best")
+        at_bound += found.pool_bytes == found.lower_bound_bytes
+        excess += found.pool_bytes / found.lower_bound_bytes - 1
+    assert at_bound >= 30
+    assert excess / 60 < 0.01
+
+
 # ------------------------------------------------------------------------- Python and C++
 def compare(core, seed, largest):
     rng = random.Random(seed)
@@ -243,7 +271,9 @@ def compare(core, seed, largest):
         pools=rng.choice(("executor", "executor", "cached_op")))
     schedule = expand(graph, strategies.decisions(rng, graph))
     foreign = strategies.foreign_graph(rng, rng.randint(1, largest))
+    varied = strategies.variants(rng, graph)
     for program in (build_program(graph, schedule),
+                    build_program(varied, strategies.schedule_with_variants(rng, varied)),
                     build_program(foreign, strategies.foreign_schedule(rng, foreign))):
         for assignment in ("stock", "quick", "best", "live"):
             model = StorageModel(assignment, rng.choice((16, 16, 0, 1, 4)), rng.random() < 0.3,

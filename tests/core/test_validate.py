@@ -137,6 +137,17 @@ def test_a_whole_plan():
 
 
 # ------------------------------------------------------------------------ against the planner
+def test_random_variants_are_valid():
+    for seed in range(60):
+        rng = random.Random(seed)
+        graph = strategies.variants(rng, strategies.training_graph(rng, 8))
+        schedule = strategies.schedule_with_variants(rng, graph)
+        for model in ("best", "stock", "live"):
+            pool_bytes = plan_storage(graph, schedule, model).pool_bytes
+            assert validate(graph, schedule, storage=model, pool_bytes=pool_bytes,
+                            time_s=schedule.time_s(graph)) == []
+
+
 @given(strategies.planned_graphs(devices=2))
 def test_expanded_decisions_are_valid(case):
     graph, schedule = case

@@ -130,6 +130,13 @@ def test_parameters_are_hidden_until_asked_for(plan):
     assert "conv0_weight" in shown and "fc1_bias" in shown
 
 
+def test_inputs_of_all_blocks_are_drawn_once():
+    drawing = draw(plan_of(lstm(6, 1, 2, 8)), parameters=True)
+    outside = {n.lines[0] for n in drawing.nodes if n.group in ("input", "parameter")}
+    assert {"data", "l0_h", "l0_t*_i2h_weight x 6", "l0_t*_h2h_bias x 6"} <= outside
+    assert len(draw(plan_of(lstm(60, 1, 2, 8)), parameters=True).nodes) == len(drawing.nodes)
+
+
 def test_clones_stand_beside_the_backward_ops_that_they_serve(plan):
     drawing = draw(plan, clones=True, collapse=False)
     assert len(names(drawing, "clone")) == len(plan.schedule.recomputed())

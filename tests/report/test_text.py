@@ -14,6 +14,7 @@ from memonger.report import text, words
 from memonger.report.facts import Facts
 from memonger.report.frontier import frontier, frontier_table, knee
 from memonger.schedule import Schedule, expand
+from memonger.storage import plan_storage
 
 
 @pytest.fixture(scope="module")
@@ -190,3 +191,11 @@ def test_facts_of_ops_agree_with_the_plan(plan):
     assert again.why == "runs again for pooling0_backward instead of waiting in memory"
     assert again.held_bytes == 0
     assert facts.by_name["softmax"].group == "pinned"
+
+
+def test_the_unplanned_timeline_has_the_pool_that_the_plan_states(plan):
+    graph = plan.graph
+    for model in ("best", "stock"):
+        pool_bytes = plan_storage(graph, expand(graph, {}), model).pool_bytes
+        facts = Facts(replace(plan, baseline_pool_bytes=pool_bytes))
+        assert facts.baseline_timeline.pool_bytes == pool_bytes

@@ -1,0 +1,135 @@
+"""Train a residual network on real handwritten digits, without a plan and with one.
+
+    python examples/train_digits.py [--out FOLDER] [--budget 50%] [--epochs N]
+
+The digits are scikit-learn's ``load_digits`` (1,797 scans of 8 x 8). Both runs start from the same
+seed and go through ``mx.mod.Module.fit``; at the end their parameters are compared bit for bit,
+and what was predicted stands beside what was measured. The plan's picture and report are left in
+``--out``.
+"""
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Any, Dict, Tuple
+
+# Bit for bit needs one implementation of each operator; read when MXNet is loaded.
+os.environ.setdefault("MXNET_MKLDNN_ENABLED", "0")
+os.environ.setdefault("MXNET_STORAGE_FALLBACK_LOG_VERBOSE", "0")
+os.environ.setdefault("MXNET_SUBGRAPH_VERBOSE", "0")
+
+import mxnet as mx
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+
+import memonger
+
+SEED, BATCH = 7, 128
+
+
+def unit(data: Any, filters: int, stride: int, name: str) -> Any:
+    """A residual unit: two convolutions, BatchNorm and ReLU, and a way around them."""
+    x = mx.sym.Convolution(data, kernel=(3, 3), stride=(stride, stride), pad=(1, 1),
+                           num_filter=filters, no_bias=True, name=name + "_conv1")
+    x = mx.sym.Activation(mx.sym.BatchNorm(x, fix_gamma=False, name=name + "_bn1"),
+                          act_type="relu", name=name + "_relu1")
+    x = mx.sym.Convolution(x, kernel=(3, 3), pad=(1, 1), num_filter=filters, no_bias=True,
+                           name=name + "_conv2")
+    x = mx.sym.BatchNorm(x, fix_gamma=False, name=name + "_bn2")
+    if stride != 1:
+        data = mx.sym.Convolution(data, kernel=(1, 1), stride=(stride, stride),
+                                  num_filter=filters, no_bias=True, name=name + "_around")
+    return mx.sym.Activation(x + data, act_type="relu", name=name + "_relu2")
+
+
+def network(units: int = 3) -> Any:
+    """A residual network for 8 x 8 images: two stages of ``units`` residual units."""
+    x = mx.sym.Convolution(mx.sym.var("data"), kernel=(3, 3), pad=(1, 1), num_filter=16,
+                           no_bias=True, name="conv0")
+    x = mx.sym.Activation(mx.sym.BatchNorm(x, fix_gamma=False, name="bn0"), act_type="relu",
+                          name="relu0")
+    for stage, filters in enumerate((16, 32)):
+        for number in range(units):
+            stride = 2 if stage and not number else 1
+            x = unit(x, filters, stride, "stage%d_unit%d" % (stage + 1, number + 1))
+    x = mx.sym.Pooling(x, global_pool=True, kernel=(1, 1), pool_type="avg", name="pool")
+    x = mx.sym.FullyConnected(mx.sym.Flatten(x), num_hidden=10, name="fc")
+    return mx.sym.SoftmaxOutput(x, name="softmax")
+
+
+def digits() -> Tuple[Any, Any]:
+    """Iterators over training and test digits, the same in every run."""
+    data, label = load_digits(return_X_y=True)
+    data = (data.reshape(-1, 1, 8, 8) / 16.0).astype("float32")
+    parts = train_test_split(data, label.astype("float32"), test_size=0.25, random_state=SEED,
+                             stratify=label)
+    train = mx.io.NDArrayIter(parts[0], parts[2], BATCH, last_batch_handle="discard")
+    return train, mx.io.NDArrayIter(parts[1], parts[3], BATCH)
+
+
+def train(symbol: Any, epochs: int) -> Tuple[Dict[str, np.ndarray], float]:
+    """Train with ``Module.fit``; returns all parameters and the accuracy on the test digits."""
+    mx.random.seed(SEED)
+    np.random.seed(SEED)
+    train_iter, test_iter = digits()
+    module = mx.mod.Module(symbol, context=mx.cpu())
+    module.fit(train_iter, num_epoch=epochs, optimizer="sgd", initializer=mx.init.Xavier(),
+               optimizer_params={"learning_rate": 0.1, "momentum": 0.9, "wd": 1e-4})
+    arguments, aux = module.get_params()
+    values = {name: array.asnumpy() for name, array in {**arguments, **aux}.items()}
+    return values, dict(module.score(test_iter, "acc"))["accuracy"]
+
+
+def table(plan: Any, measured: Any) -> str:
+    """Predicted and measured, without and with the plan."""
+    rows = [("", "without a plan", "with the plan"),
+            ("predicted: pool", plan.baseline_pool_bytes, plan.pool_bytes),
+            ("predicted: total", plan.baseline_total_bytes, plan.total_bytes),
+            ("measured: process", measured.original.allocated_bytes, measured.allocated_bytes)]
+    lines = []
+    for name, before, after in rows:
+        cells = [c if isinstance(c, str) else "%.2f MiB" % (c / 2**20) for c in (before, after)]
+        lines.append("%-20s %16s %16s" % (name, *cells))
+    lines.append("%-20s %16s %16s" % ("predicted: step time", "",
+                                      "%+.1f %%" % (100 * plan.overhead)))
+    lines.append("%-20s %13.1f ms %13.1f ms   (%+.1f %%)" % (
+        "measured: step time", 1e3 * measured.original.step_s, 1e3 * measured.step_s,
+        100 * measured.overhead))
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", default="out", help="folder for picture and report")
+    parser.add_argument("--budget", help='largest total, such as "60%%" of the unplanned one')
+    parser.add_argument("--epochs", type=int, default=12)
+    options = parser.parse_args()
+    net = network()
+    train_iter, _ = digits()
+    plan = memonger.plan(net, budget=options.budget, data_iter=train_iter,
+                         optimizer="sgd", optimizer_params={"momentum": 0.9})
+    print(plan)
+    results = {}
+    for title, symbol in (("without a plan", net), ("with the plan", plan.symbol)):
+        results[title] = train(symbol, options.epochs)
+        print("%s: %.2f %% of the test digits right" % (title, 100 * results[title][1]))
+    plain, planned = results["without a plan"][0], results["with the plan"][0]
+    different = [n for n in plain if plain[n].tobytes() != planned[n].tobytes()]
+    print("parameters and aux states: %d of %d differ" % (len(different), len(plain)))
+    shapes = dict(d[:2] for d in train_iter.provide_data + train_iter.provide_label)
+    measured = memonger.measure(plan.symbol, original=net, steps=10, shapes=shapes)
+    print(table(plan, measured))
+    os.makedirs(options.out, exist_ok=True)
+    plan = plan.with_measured(measured.to_dict())
+    plan.save(os.path.join(options.out, "plan.json"))
+    plan.report(os.path.join(options.out, "plan.html"))
+    from memonger.report.render import render
+    render(plan, os.path.join(options.out, "plan.svg"))
+    print("left plan.json, plan.html and plan.svg in %s" % options.out)
+    return 1 if different or min(r[1] for r in results.values()) < 0.97 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""What the benchmark runs: a case is one network planned by one method for one target."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+from ..errors import InputError
+from . import nets
+from .published import PUBLISHED, Published
+
+#: Methods of the comparison. "mxnet" is no plan, "mirror" MXNET_BACKWARD_DO_MIRROR=1; the others
+#: are methods of ``memonger.plan``, "auto" once for each use of operator variants.
+METHODS = ("mxnet", "mirror", "sublinear", "chen", "ogc", "auto:none", "auto:exact", "auto:all")
+#: Methods that take a budget; the others have one answer for each network.
+BUDGETED = ("auto:none", "auto:exact", "auto:all")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line of the benchmark.
+
+    ``target`` is "" (the method's own choice), "total 50%" or "pool 37.1%" of the unplanned bytes,
+    or "overhead 12%" (least memory within it).
+    """
+
+    network: str
+    method: str
+    target: str = ""
+    batch: int = 0
+    options: Tuple[Tuple[str, Any], ...] = ()
+    published: Optional[Published] = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise InputError("no method %r in the benchmark; it has %s"
+                             % (self.method, ", ".join(METHODS)))
+        self.goal()
+
+    def goal(self) -> Optional[Tuple[str, float]]:
+        """Kind and share of the target, ("total", 0.5) say."""
+        if not self.target:
+            return None
+        kind, _, text = self.target.partition(" ")
+        try:
+            share = float(text.rstrip("%")) / 100
+        except ValueError:
+            share = -1.0
+        if kind not in ("total", "pool", "overhead") or share < 0 or not text.endswith("%"):
+            raise InputError("cannot read the target %r; write total 50%%, pool 37%% or "
+                             "overhead 12%%" % self.target)
+        return kind, share
+
+
+def comparison(networks: Sequence[str], methods: Sequence[str] = METHODS,
+               budgets: Sequence[float] = (75, 50, 35, 25), batch: int = 0,
+               options: Mapping[str, Any] = {}) -> List[Case]:
+    """Every method on every network; those that take a budget at each of the percentages."""
+    given = tuple(sorted(options.items()))
+    cases = []
+    for network in networks:
+        nets.spec(network)
+        for method in methods:
+            targets = ["total %g%%" % b for b in budgets] if method in BUDGETED else [""]
+            cases += [Case(network, method, target, batch, given) for target in targets]
+    return cases
+
+
+def published_cases(rows: Iterable[Published] = PUBLISHED,
+                    methods: Sequence[str] = BUDGETED) -> List[Case]:
+    """Ours beside each published row: at the published memory, and at the published overhead."""
+    cases = []
+    for row in rows:
+        targets = ["%s %.4f%%" % (row.scope, 100 * row.share)]
+        if row.overhead > 0 and not row.of_forward:
+            targets.append("overhead %g%%" % (100 * row.overhead))
+        cases += [Case(row.network, method, target, row.batch, published=row)
+                  for target in targets for method in methods]
+    return cases
+
+
+def by_network(cases: Iterable[Case]) -> List[List[Case]]:
+    """Cases of the same network and batch together, in order of first appearance."""
+    groups: Dict[Any, List[Case]] = {}
+    for case in cases:
+        groups.setdefault((case.network, case.batch, case.options), []).append(case)
+    return list(groups.values())

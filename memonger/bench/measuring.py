@@ -1,0 +1,59 @@
+"""Training networks of the benchmark for real, on this machine."""
+from __future__ import annotations
+
+import dataclasses
+import os
+import statistics
+import tempfile
+from typing import Any, Dict, Optional
+
+from . import nets
+from .cases import Case
+from .runner import Settings, make_plan, stock_estimate
+
+
+class Trainer:
+    """One network at a batch that fits this machine, with the times of its ops measured here.
+
+    The batch is the largest power of two, at most the published batch, whose unplanned total is
+    at most ``settings.measure_bytes``.
+    """
+
+    def __init__(self, case: Case, settings: Settings) -> None:
+        batch = case.batch or nets.spec(case.network).batch
+        batch = 1 << (batch.bit_length() - 1)
+        while True:
+            self.net = nets.build(case.network, batch, **dict(case.options))
+            self.estimate = stock_estimate(self.net, "auto")
+            if self.estimate.total_bytes <= settings.measure_bytes or batch == 1:
+                break
+            batch //= 2
+        self.settings = dataclasses.replace(settings, costs=self._profile(settings))
+
+    def _profile(self, settings: Settings) -> Any:
+        from ..mx.profile import profile
+        with tempfile.TemporaryDirectory(prefix="memonger") as folder:
+            return profile(self.net.symbol, self.net.shapes, path=os.path.join(folder, "ops.json"),
+                           time_limit=settings.profile_limit_s)
+
+    def measure(self, case: Case) -> Optional[Dict[str, Any]]:
+        """Train without and with the case's plan, in turn; medians.
+
+        The plan is made for the network at this batch, with the measured times of its ops.
+        """
+        from ..api import measure
+        if case.method in ("mxnet", "mirror"):
+            return None
+        fixed_bytes = self.estimate.total_bytes - self.estimate.pool_bytes
+        plan = make_plan(case, self.net, self.estimate.pool_bytes, fixed_bytes, self.settings)
+        found = measure(plan.symbol, original=self.net.symbol, steps=self.settings.measure_steps,
+                        shapes=self.net.shapes)
+        before = found.original
+        return {"batch": self.net.batch, "device": found.device, "costs": plan.costs,
+                "bytes": found.allocated_bytes, "unplanned_bytes": before.allocated_bytes,
+                "predicted_bytes": plan.total_bytes,
+                "predicted_unplanned_bytes": self.estimate.total_bytes,
+                "overhead": statistics.median(
+                    a / b for a, b in zip(found.steps_s, before.steps_s)) - 1.0,
+                "predicted_overhead": plan.overhead,
+                "step_s": found.step_s, "unplanned_step_s": before.step_s}

@@ -1,0 +1,201 @@
+"""``memonger bench``: the command.
+
+::
+
+    memonger bench resnet50 --budgets 75,50,35,25      every method on one network
+    memonger bench --published                         ours beside the published tables
+    memonger bench resnet18 --measure                  really train, planned and unplanned in turn
+    memonger bench --list                              the networks
+"""
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from typing import Any, Callable, List, Mapping, Optional, Sequence
+
+from ..errors import InputError
+from ..files import write_whole
+from ..units import parse_bytes
+from . import nets
+from .cases import BUDGETED, METHODS, Case, comparison, published_cases
+from .published import PUBLISHED
+from .runner import Row, Settings, run_cases
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    add = parser.add_argument
+    add("networks", nargs="*", metavar="NETWORK",
+        help="networks of the zoo (default: those of the published tables)")
+    add("--list", action="store_true", help="name the networks and stop")
+    add("--published", action="store_true",
+        help="plan for the memory and the overhead of each published row")
+    add("--methods", default="", metavar="LIST",
+        help="some of %s (default: all)" % ",".join(METHODS))
+    add("--budgets", default="75,50,35,25", metavar="LIST",
+        help="percentages of the unplanned total (default: %(default)s)")
+    add("--batch", type=int, default=0, help="batch size (default: the published one)")
+    add("--set", action="append", default=[], metavar="NAME=VALUE",
+        help="an option of the network's builder, such as image=64")
+    add("--costs", default="auto", help="where op times come from, as in memonger plan")
+    add("--time-limit", type=float, default=10.0, metavar="SECONDS", help="for each plan")
+    add("--jobs", type=int, default=1, help="networks side by side (default: %(default)s)")
+    add("--measure", action="store_true",
+        help="train at a batch that fits and report measured bytes and step times")
+    add("--measure-memory", default="2GB", metavar="SIZE",
+        help="largest unplanned network to train (default: %(default)s)")
+    add("--steps", type=int, default=5, help="measured steps (default: %(default)s)")
+    add("-o", "--output", metavar="FOLDER",
+        help="write results.json, results.md and results.svg there")
+    add("--from", dest="source", metavar="FILE", action="append", default=[],
+        help="show a results.json instead of running (again: all of them)")
+    add("--update", metavar="FILE", action="append", default=[],
+        help="put the tables into a document, between its marks")
+    add("--markdown", action="store_true", help="print Markdown")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command; returns the exit code."""
+    if args.list:
+        print(network_table())
+        return 0
+    from . import tables
+    started_s = time.perf_counter()
+    if args.source:
+        rows = [row for path in args.source for row in read_results(path)]
+    else:
+        cases = make_cases(args)
+        settings = Settings(
+            costs=args.costs, time_limit_s=args.time_limit, measure_steps=args.steps,
+            measure_bytes=parse_bytes(args.measure_memory) if args.measure else 0)
+        rows = run_cases(cases, settings, args.jobs, _progress(len(cases)))
+    if args.output:
+        write_results(rows, args.output, command_line(args))
+    for path in args.update:
+        with open(path, encoding="utf-8") as file:
+            text = tables.documented(rows, file.read())
+        write_whole(path, text)
+    if getattr(args, "json", False):
+        sys.stdout.write(tables.as_json(rows, command_line(args)))
+    else:
+        print(tables.as_markdown(rows) if args.markdown else tables.as_text(rows))
+        if not args.source:
+            print("\n%d rows in %.0f s" % (len(rows), time.perf_counter() - started_s))
+    return 1 if rows and all(row.error for row in rows) else 0
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """``python -m memonger.bench.run``: the same without ``memonger bench``."""
+    parser = argparse.ArgumentParser(prog="memonger bench", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    configure(parser)
+    parser.add_argument("--json", action="store_true", help="print the rows as JSON")
+    return run(parser.parse_args(argv))
+
+
+def make_cases(args: argparse.Namespace) -> List[Case]:
+    """The cases that the arguments ask for."""
+    methods = _words(args.methods) or METHODS
+    if args.published:
+        rows = [row for row in PUBLISHED if not args.networks or row.network in args.networks]
+        if not rows:
+            raise InputError("no published row is about %s" % ", ".join(args.networks))
+        return published_cases(rows, [m for m in methods if m in BUDGETED])
+    networks = args.networks or list(dict.fromkeys(row.network for row in PUBLISHED))
+    try:
+        budgets = [float(word.rstrip("%")) for word in _words(args.budgets)]
+    except ValueError:
+        raise InputError("cannot read the budgets %r; write percentages, 75,50" % args.budgets)
+    return comparison(networks, methods, budgets, args.batch, dict(map(_option, args.set)))
+
+
+def network_table() -> str:
+    """The networks of the zoo with their published set-ups."""
+    from ..report.words import table
+    rows = [("network", "batch", "example", "parameters", "source of the count")]
+    for name in nets.names():
+        item = nets.spec(name)
+        rows.append((name, str(item.batch), "x".join(map(str, item.input)),
+                     "{:,}".format(item.parameters), item.source))
+    return table(rows, "<>>><")
+
+
+def read_results(path: str) -> List[Row]:
+    """The rows of a results.json.
+
+    Raises
+    ------
+    InputError
+        If the file is none.
+    """
+    from . import tables
+    try:
+        with open(path, encoding="utf-8") as file:
+            return tables.from_json(file.read())
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError("cannot read the results %s: %s" % (path, error)) from error
+
+
+def write_results(rows: Sequence[Row], folder: str, command: str) -> None:
+    """results.json, results.md and, where matplotlib is installed, results.svg."""
+    from . import tables
+    os.makedirs(folder, exist_ok=True)
+    files = {"results.json": tables.as_json(rows, command),
+             "results.md": "`%s`\n\n%s\n" % (command, tables.as_markdown(rows))}
+    for name, text in files.items():
+        write_whole(os.path.join(folder, name), text)
+    try:
+        tables.plot(rows, os.path.join(folder, "results.svg"))
+    except ImportError:
+        sys.stderr.write("no results.svg: matplotlib is not installed "
+                         "(pip install 'memonger[plot]')\n")
+
+
+def command_line(args: argparse.Namespace) -> str:
+    """The command that gives the same rows."""
+    words = ["memonger", "bench", *args.networks]
+    for flag in ("published", "measure"):
+        words += ["--" + flag] if getattr(args, flag) else []
+    defaults: Mapping[str, Any] = {"methods": "", "budgets": "75,50,35,25", "batch": 0,
+                                   "costs": "auto", "time_limit": 10.0}
+    for name, default in defaults.items():
+        value = getattr(args, name)
+        words += ["--" + name.replace("_", "-"), str(value)] if value != default else []
+    for option in args.set:
+        words += ["--set", option]
+    return " ".join(words)
+
+
+def _progress(total: int) -> Optional[Callable[[Row], None]]:
+    """A line for each finished row, on a terminal only."""
+    if not sys.stderr.isatty():
+        return None
+    done = [0]
+
+    def show(row: Row) -> None:
+        done[0] += 1
+        sys.stderr.write("[%d/%d] %s %s %s %s\n" % (done[0], total, row.network, row.method,
+                                                   row.target, row.error or row.status))
+    return show
+
+
+def _words(text: str) -> List[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _option(text: str) -> Any:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InputError("cannot read the option %r; write NAME=VALUE" % text)
+    for kind in (int, float):
+        try:
+            return name, kind(value)
+        except ValueError:
+            pass
+    return name, {"true": True, "false": False}.get(value.lower(), value)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

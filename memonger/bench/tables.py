@@ -1,0 +1,281 @@
+"""Rows of the benchmark as terminal table, Markdown, JSON and picture."""
+from __future__ import annotations
+
+import json
+import re
+from typing import Callable, Dict, List, Mapping, Match, Optional, Sequence, Tuple
+
+from .. import __version__
+from ..errors import InputError
+from ..report.words import format_extra, format_percent, table
+from ..units import format_bytes
+from .published import Published
+from .runner import Row
+
+#: Header cells, and the sides they are aligned to.
+_COMPARISON = (("network", "batch", "method", "target", "pool", "total", "total cut", "overhead",
+                "bound", "planned in", "status"), "<><<>>>>>><")
+_PUBLISHED = (("published", "network", "batch", "of", "their cut", "their overhead",
+               "same cut: none", "exact", "all", "bound", "planned in",
+               "same overhead: our cut", "verdict"), "<<><>>>>>>>><")
+_SUMMARY = (("network (batch)", "published by", "memory cut", "their overhead", "ours", "bound",
+             "planned in"), "<<>>>>>")
+_MEASURED = (("network", "method", "target", "batch", "unplanned", "predicted", "planned",
+              "predicted", "step time", "predicted", "planned step"), "<<<>>>>>>>>")
+
+Cells = List[Tuple[str, ...]]
+
+
+def comparison_cells(rows: Sequence[Row]) -> Cells:
+    """One line a row."""
+    cells: Cells = []
+    for row in rows:
+        head = (row.network, str(row.batch), row.method, row.target)
+        if row.error:
+            cells.append((*head, "", "", "", "", "", "", "%s: %s" % (row.status or "failed",
+                                                                     row.error)))
+            continue
+        planned = row.method not in ("mxnet", "mirror")
+        cells.append((*head, format_bytes(row.pool_bytes), format_bytes(row.total_bytes),
+                      format_percent(row.total_cut), format_extra(row.overhead),
+                      format_extra(row.bound) if planned and row.bound else "",
+                      "%.1f s" % row.planning_s if planned else "", row.status))
+    return cells
+
+
+class Beside:
+    """Ours beside one published row.
+
+    Parameters
+    ----------
+    published : Published
+    rows : sequence of Row
+        Our rows for it.
+    """
+
+    def __init__(self, published: Published, rows: Sequence[Row]) -> None:
+        self.published = published
+        #: By variants: at the published memory, and at the published overhead.
+        self.at_cut: Dict[str, Row] = {}
+        self.at_overhead: Dict[str, Row] = {}
+        for row in rows:
+            kind = self.at_overhead if row.target.startswith("overhead") else self.at_cut
+            kind[row.method.partition(":")[2]] = row
+
+    def cut(self, row: Row) -> float:
+        return row.pool_cut if self.published.scope == "pool" else row.total_cut
+
+    @property
+    def their_overhead(self) -> float:
+        """Published extra step time; of a forward pass, by our op times."""
+        share = 1.0
+        if self.published.of_forward:
+            share = next((r.forward for r in self.at_cut.values()), 0.0)
+        return self.published.overhead * share
+
+    @property
+    def best(self) -> Optional[Row]:
+        """Our cheapest row at their memory."""
+        good = [row for row in self.at_cut.values() if not row.error]
+        return min(good, key=lambda row: row.overhead) if good else None
+
+    @property
+    def larger_cut(self) -> bool:
+        """At their overhead we save more than they do."""
+        return any(self.cut(row) > self.published.cut for row in self.at_overhead.values()
+                   if not row.error)
+
+    @property
+    def verdict(self) -> str:
+        """Whether the goal of at most half of the overhead is reached, and why not."""
+        best = self.best
+        if best is None:
+            row = next(iter(self.at_cut.values()), None)
+            return "not reached: %s" % (row.error if row else "not run")
+        if best.overhead <= self.their_overhead / 2:
+            return "at most half"
+        if self.larger_cut:
+            return "larger cut at their overhead"
+        if best.overhead <= max(self.their_overhead, 0.0):
+            return "less, not half"
+        return "behind"
+
+    @property
+    def reached(self) -> bool:
+        return self.verdict in ("at most half", "larger cut at their overhead")
+
+
+def beside(rows: Sequence[Row]) -> List[Beside]:
+    """Our rows grouped by the published row they stand beside."""
+    groups: Dict[Published, List[Row]] = {}
+    for row in rows:
+        if row.published is not None:
+            groups.setdefault(row.published, []).append(row)
+    return [Beside(published, found) for published, found in groups.items()]
+
+
+def published_cells(rows: Sequence[Row]) -> Cells:
+    """One line for each published row."""
+    cells: Cells = []
+    for group in beside(rows):
+        theirs, best = group.published, group.best
+
+        def overhead(variants: str, group: Beside = group) -> str:
+            row = group.at_cut.get(variants)
+            return "" if row is None else "-" if row.error else format_extra(row.overhead)
+
+        cuts = [group.cut(row) for row in group.at_overhead.values() if not row.error]
+        cells.append((
+            theirs.system, theirs.network, str(theirs.batch), theirs.scope,
+            format_percent(theirs.cut), format_extra(group.their_overhead),
+            overhead("none"), overhead("exact"), overhead("all"),
+            format_extra(best.bound) if best and best.bound else "",
+            "%.1f s" % best.planning_s if best else "",
+            format_percent(max(cuts)) if cuts else "", group.verdict))
+    return cells
+
+
+def summary_cells(rows: Sequence[Row]) -> Cells:
+    """For README: of each network the published row with the largest cut."""
+    largest: Dict[Tuple[str, str], Beside] = {}
+    for group in beside(rows):
+        key = (group.published.system, group.published.network)
+        if key not in largest or group.published.cut > largest[key].published.cut:
+            largest[key] = group
+    cells: Cells = []
+    for group in largest.values():
+        theirs, best = group.published, group.best
+        cells.append((
+            "%s (%d)" % (theirs.network, theirs.batch), theirs.system,
+            "%s of %s" % (format_percent(theirs.cut), theirs.scope),
+            format_extra(group.their_overhead), format_extra(best.overhead) if best else "-",
+            format_extra(best.bound) if best and best.bound else "",
+            "%.1f s" % best.planning_s if best else ""))
+    return cells
+
+
+def measured_cells(rows: Sequence[Row]) -> Cells:
+    """Predicted and measured, each in columns of its own."""
+    cells: Cells = []
+    for row in rows:
+        found = row.measured
+        if not found:
+            continue
+        cells.append((
+            row.network, row.method, row.target, str(found["batch"]),
+            format_bytes(found["unplanned_bytes"]),
+            format_bytes(found["predicted_unplanned_bytes"]), format_bytes(found["bytes"]),
+            format_bytes(found["predicted_bytes"]), format_extra(found["overhead"]),
+            format_extra(found["predicted_overhead"]), "%.3g s" % found["step_s"]))
+    return cells
+
+
+def sections(rows: Sequence[Row]) -> List[Tuple[str, Tuple[str, ...], str, Cells]]:
+    """Title, header, alignment and cells of each table that the rows fill."""
+    own = [row for row in rows if row.published is None]
+    found = [("Methods", *_COMPARISON, comparison_cells(own)),
+             ("Beside the published tables", *_PUBLISHED, published_cells(rows)),
+             ("Measured", *_MEASURED, measured_cells(rows))]
+    return [section for section in found if section[-1]]
+
+
+def as_text(rows: Sequence[Row]) -> str:
+    """Tables for a terminal."""
+    return "\n\n".join("%s\n%s" % (title, table([header, *cells], align))
+                       for title, header, align, cells in sections(rows))
+
+
+def as_markdown(rows: Sequence[Row]) -> str:
+    """Tables with titles."""
+    return "\n\n".join("### %s\n\n%s" % (title, _markdown(header, align, cells))
+                       for title, header, align, cells in sections(rows))
+
+
+def _markdown(header: Sequence[str], align: str, cells: Cells) -> str:
+    lines = ["| %s |" % " | ".join(header),
+             "|%s|" % "|".join("---:" if side == ">" else "---" for side in align)]
+    return "\n".join(lines + ["| %s |" % " | ".join(row) for row in cells])
+
+
+def documented(rows: Sequence[Row], text: str) -> str:
+    """A document with its tables made anew.
+
+    A table stands between ``<!-- memonger bench: NAME -->`` and ``<!-- end -->``; NAME is
+    methods, published, measured or summary.
+
+    Raises
+    ------
+    InputError
+        If a NAME is unknown.
+    """
+    own = [row for row in rows if row.published is None]
+    makers: Dict[str, Callable[[], str]] = {
+        "methods": lambda: _markdown(*_COMPARISON, comparison_cells(own)),
+        "published": lambda: _markdown(*_PUBLISHED, published_cells(rows)),
+        "measured": lambda: _markdown(*_MEASURED, measured_cells(rows)),
+        "summary": lambda: _markdown(*_SUMMARY, summary_cells(rows))}
+
+    def fill(found: Match[str]) -> str:
+        if found.group(2) not in makers:
+            raise InputError("no table %r; there are %s" % (found.group(2), ", ".join(makers)))
+        return "%s\n%s\n%s" % (found.group(1), makers[found.group(2)](), found.group(3))
+
+    return re.sub(r"(<!-- memonger bench: (\w+) -->)\n.*?(<!-- end -->)", fill, text,
+                  flags=re.DOTALL)
+
+
+def as_json(rows: Sequence[Row], command: str = "") -> str:
+    """All rows, with what made them."""
+    return json.dumps({"memonger": __version__, "command": command,
+                       "rows": [row.to_dict() for row in rows]}, indent=1, sort_keys=True) + "\n"
+
+
+def from_json(text: str) -> List[Row]:
+    """Inverse of :func:`as_json`."""
+    return [Row.from_dict(item) for item in json.loads(text)["rows"]]
+
+
+def plot(rows: Sequence[Row], path: str) -> None:
+    """Memory against overhead, one line a method, one panel a network."""
+    import matplotlib
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    names = list(dict.fromkeys(row.network for row in rows if not row.error))
+    columns = min(3, max(1, len(names)))
+    lines = -(-len(names) // columns) if names else 1
+    figure, panels = pyplot.subplots(lines, columns, figsize=(5 * columns, 3.6 * lines),
+                                     squeeze=False)
+    methods = list(dict.fromkeys(row.method for row in rows))
+    for panel in panels.flat[len(names):]:
+        panel.set_visible(False)
+    for panel, name in zip(panels.flat, names):
+        for number, method in enumerate(methods):
+            points = sorted((100 * row.total_bytes / row.unplanned_total_bytes, 100 * row.overhead)
+                            for row in rows
+                            if row.network == name and row.method == method and not row.error)
+            if points:
+                panel.plot(*zip(*points), marker="o", markersize=4, linewidth=1.2,
+                           color="C%d" % number, label=method)
+        theirs = _points_of_others([row for row in rows if row.network == name])
+        if theirs:
+            panel.plot(*zip(*theirs), "k+", markersize=9, label="published")
+        panel.set_title(name)
+        panel.set_xlabel("memory, % of unplanned total")
+        panel.set_ylabel("extra step time, %")
+        panel.grid(alpha=0.3)
+    if names:
+        panels.flat[0].legend(fontsize="small")
+    figure.tight_layout()
+    figure.savefig(path, metadata=_no_date(path))
+    pyplot.close(figure)
+
+
+def _points_of_others(rows: Sequence[Row]) -> List[Tuple[float, float]]:
+    """Published rows of total memory, on the axes of the plot."""
+    return sorted((100 * group.published.share, 100 * group.their_overhead)
+                  for group in beside(rows) if group.published.scope == "total")
+
+
+def _no_date(path: str) -> Mapping[str, None]:
+    return {"Date": None} if path.endswith(".svg") else {"CreationDate": None} \
+        if path.endswith(".pdf") else {}

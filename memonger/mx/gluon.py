@@ -1,0 +1,147 @@
+"""Planning hybridized Gluon blocks.
+
+A hybridized block runs through MXNet's CachedOp, which takes gradients with the same pass as an
+executor, so the plugin's clones work there too. Two things differ and are modelled here: CachedOp
+has one pool for forward and one for backward, and outputs, gradients and head gradients lie in
+arrays of the caller.
+"""
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Dict, List, Sequence, Tuple
+
+import numpy as np
+
+from .. import native
+from ..errors import InputError, PluginError
+from ..graph import Graph, Op
+from ..plan import Budget, Plan
+from .environment import mxnet
+
+
+def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str = "float32",
+         **options: Any) -> Plan:
+    """Plan a hybridized block; from now on it trains by the plan.
+
+    Parameters
+    ----------
+    block : mx.gluon.HybridBlock
+        Hybridized. Its graph is traced if it was not yet. ``block.hybridize()`` called again takes
+        the plan off.
+    *inputs_or_shapes : mx.nd.NDArray or tuple of int
+        One for each input of the block; only shape and dtype matter.
+    budget : int, float or str, optional
+        As in :func:`memonger.plan`, on parameters, gradients, inputs and both pools.
+    dtype : str
+        Of inputs that are given as shapes.
+    **options
+        As in :func:`memonger.plan`: method, variants, keep, recompute, costs, time_limit, ...
+
+    Returns
+    -------
+    Plan
+        ``plan.symbol`` is the graph that the block now runs.
+
+    Raises
+    ------
+    InputError
+        If the block is not hybridized, or the inputs do not fit it.
+    """
+    from ..api import plan_session
+    from ..session import open_session
+    mx = mxnet()
+    if not isinstance(block, mx.gluon.HybridBlock):
+        raise InputError("only HybridBlocks can be planned, not %s" % type(block).__name__)
+    if not block._active and not isinstance(block, mx.gluon.SymbolBlock):
+        raise InputError("hybridize the block before planning it: block.hybridize()")
+    native.load()
+    if native.world() == "stock":
+        raise PluginError("stock MXNet does not recompute in Gluon blocks; switch the plugin on: "
+                          "memonger.native.enable()")
+    arrays = [_as_array(item, dtype) for item in inputs_or_shapes]
+    if not arrays:
+        raise InputError("give the inputs of the block or their shapes, for example "
+                         "memonger.gluon.plan(net, (32, 3, 224, 224))")
+    data, out = _traced(block, arrays)
+    if len(data) != len(arrays):
+        raise InputError("the block has %d inputs, %d were given" % (len(data), len(arrays)))
+    from .apply import strip_symbol
+    original = strip_symbol(out)
+    shapes = {symbol.name: array.shape for symbol, array in zip(data, arrays)}
+    parameters = block.collect_params()
+    types = {name: np.dtype(parameters[name].dtype).name for name in original.list_inputs()
+             if name in parameters}
+    types.update({symbol.name: np.dtype(array.dtype).name
+                  for symbol, array in zip(data, arrays)})
+    requests = {name: parameters[name].grad_req if name in parameters else "null"
+                for name in original.list_arguments()}
+    costs = options.pop("costs", "auto")
+    optimizer = options.pop("optimizer", None)
+    optimizer_params = options.pop("optimizer_params", None)
+    session = open_session(original, shapes, types, requests, None, costs, optimizer,
+                           optimizer_params, None, as_cached_op)
+    made = plan_session(session, budget=budget, **options)
+    block._cached_graph = (data, made.symbol)
+    block._cached_op = None
+    return made
+
+
+def strip(block: Any) -> None:
+    """Take the plan off a block."""
+    from .apply import strip_symbol
+    if block._cached_graph:
+        data, out = block._cached_graph
+        block._cached_graph = (data, strip_symbol(out))
+        block._cached_op = None
+
+
+def _as_array(item: Any, dtype: str) -> Any:
+    mx = mxnet()
+    if isinstance(item, mx.nd.NDArray):
+        return item
+    try:
+        shape = tuple(int(n) for n in item)
+    except (TypeError, ValueError):
+        raise InputError("an input must be an array or a shape, not %r" % (item,)) from None
+    from mxnet.ndarray.ndarray import _new_alloc_handle
+    return mx.nd.NDArray(_new_alloc_handle(shape, mx.cpu(), True, np.dtype(dtype).type))
+
+
+def _traced(block: Any, arrays: Sequence[Any]) -> Tuple[List[Any], Any]:
+    mx = mxnet()
+    try:
+        data, out = block._get_graph(*arrays)
+    except (mx.MXNetError, ValueError, AssertionError, TypeError) as error:
+        raise InputError("the block cannot be traced with these inputs: %s" % error) from error
+    return list(data), out
+
+
+def as_cached_op(graph: Graph) -> Graph:
+    """The graph of an executor as CachedOp runs it.
+
+    The nodes that give head gradients the shape of the outputs are gone, outputs are the
+    caller's, and each half of the step has a pool of its own.
+    """
+    replaced: Dict[int, int] = {}
+    dropped = set()
+    for index, op in enumerate(graph.ops):
+        if op.is_backward and op.kind == "_identity_with_attr_like_rhs" \
+                and graph.tensors[op.inputs[0]].category == "head_gradient":
+            replaced[op.outputs[0]] = op.inputs[0]
+            dropped.add(index)
+    number = {old: new for new, old in enumerate(i for i in range(len(graph.ops))
+                                                 if i not in dropped)}
+
+    def renumbered(op: Op) -> Op:
+        return replace(op, inputs=tuple(replaced.get(t, t) for t in op.inputs),
+                       forward_op=number.get(op.forward_op, -1),
+                       control_deps=tuple(number[d] for d in op.control_deps if d in number))
+
+    held = set(graph.outputs)
+    tensors = tuple(
+        replace(t, producer=-1, category="head_gradient", pooled=False) if i in replaced else
+        replace(t, producer=number.get(t.producer, -1),
+                pooled=t.pooled and i not in held)
+        for i, t in enumerate(graph.tensors))
+    ops = tuple(renumbered(op) for i, op in enumerate(graph.ops) if i not in dropped)
+    return replace(graph, tensors=tensors, ops=ops, pools="cached_op", _cache={})

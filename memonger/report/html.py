@@ -1,0 +1,201 @@
+"""The HTML report: one file that needs nothing else, and the short form for notebooks."""
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shlex
+from html import escape
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from ..files import write_whole
+from ..plan import Plan
+from .drawing import draw
+from .facts import Facts
+from .page_data import page_data
+from .render import picture
+from .text import CATEGORIES, summary_rows
+from .timeline import common_steps
+from .words import Units, format_extra, format_percent, format_time
+
+TEMPLATE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "plan.html")
+#: A larger diagram stays out of the page, which then says how to get it.
+MAX_DIAGRAM_BYTES = 400_000
+
+
+def write_html(plan: Plan, path: str, sweep: Sequence[Plan] = (),
+               command: Optional[str] = None) -> None:
+    """Write the report of a plan, whole or not at all.
+
+    Parameters
+    ----------
+    plan : Plan
+    path : str
+    sweep : sequence of Plan
+        Plans of the same network for other budgets, for the frontier.
+    command : str, optional
+        The command line to show; by default the one that the plan's options spell.
+    """
+    write_whole(path, page(plan, sweep, command))
+
+
+def page(plan: Plan, sweep: Sequence[Plan] = (), command: Optional[str] = None) -> str:
+    """The report as text; see :func:`write_html`."""
+    facts = Facts(plan)
+    with open(TEMPLATE, encoding="utf-8") as file:
+        template = file.read()
+    data = json.dumps(page_data(facts, sweep), separators=(",", ":"), sort_keys=True)
+    parts = {
+        "TITLE": escape(plan.graph.name or "network"),
+        "CARDS": _cards(facts),
+        "SUMMARY": _summary(facts),
+        "DIAGRAM": _diagram(plan),
+        "PEAKS": _peaks(facts),
+        "FACTS": _facts(plan, command),
+        "VERSIONS": escape(" · ".join("%s %s" % item for item in versions())),
+        # "</script>" inside the data would end it.
+        "DATA": data.replace("<", "\\u003c"),
+    }
+    return re.sub("<!--([A-Z]+)-->", lambda place: parts[place.group(1)], template)
+
+
+def fragment(plan: Plan) -> str:
+    """The plan for a notebook: the summary table and a small timeline."""
+    facts = Facts(plan)
+    return ('<div style="font-family:sans-serif;font-size:13px"><b>%s</b>%s%s</div>'
+            % (escape(plan.graph.name or "network"), _summary(facts), _small_timeline(facts)))
+
+
+# ---------------------------------------------------------------------- parts of the page
+def _cards(facts: Facts) -> str:
+    plan, units = facts.plan, Units.of(facts.plan.graph)
+    base = plan.baseline_total_bytes
+    saved = 1 - plan.total_bytes / base if base else 0.0
+    cards = [("memory", "%s → %s" % (units.size(base), units.size(plan.total_bytes)),
+              "%s less in total" % format_percent(saved)),
+             ("step time", format_extra(plan.overhead),
+              "%s → %s" % (units.time(plan.graph.time_s),
+                           units.time(plan.schedule.time_s(plan.graph)))),
+             ("recomputed", "%d of %d ops" % (sum(f.again > 0 for f in facts.ops),
+                                              len(facts.ops)),
+              "%s of forward time" % format_percent(facts.recomputed_share)),
+             ("status", plan.status.value, plan.status.advice)]
+    return "".join('<div class="card"><h3>%s</h3><b>%s</b><span>%s</span></div>'
+                   % tuple(map(escape, card)) for card in cards)
+
+
+def _summary(facts: Facts) -> str:
+    rows = summary_rows(facts)
+    head = "".join("<th>%s</th>" % escape(cell) for cell in rows[0])
+    body = "".join("<tr>%s</tr>" % "".join("<td>%s</td>" % escape(cell) for cell in row)
+                   for row in rows[1:])
+    return '<table class="summary"><tr>%s</tr>%s</table>' % (head, body)
+
+
+def _diagram(plan: Plan) -> str:
+    svg = picture(draw(plan), "svg").decode("utf-8")
+    svg = svg[svg.index("<svg"):]
+    if len(svg) > MAX_DIAGRAM_BYTES:
+        return ("<p>The diagram of this network is too large for this page; "
+                "<code>memonger report plan.json --graph plan.svg</code> draws it.</p>")
+    return svg
+
+
+def _peaks(facts: Facts, count: int = 10) -> str:
+    units = Units.of(facts.plan.graph)
+    parts = []
+    for title, line in (("as it is", facts.baseline_timeline), ("with this plan", facts.timeline)):
+        alive = line.at_peak
+        rows = ["<tr><td>%s</td><td>%s</td><td>%s</td><td>%d to %d</td></tr>" % (
+            escape(piece.tensor), units.size(piece.bytes), piece.category, piece.start,
+            min(piece.end, len(line) - 1)) for piece in alive[:count]]
+        if alive[count:]:
+            rows.append("<tr><td>%d smaller</td><td>%s</td><td></td><td></td></tr>" % (
+                len(alive) - count, units.size(sum(p.bytes for p in alive[count:]))))
+        where = "at step %d, %s" % (line.peak_step, line.names[line.peak_step]) \
+            if line.peak_step >= 0 else "nothing is alive"
+        parts.append("<div><h3>%s: %s %s</h3><table><tr><th>tensor</th><th>size</th><th>kind</th>"
+                     "<th>steps</th></tr>%s</table></div>" % (
+                         title, units.size(line.peak_live_bytes), escape(where), "".join(rows)))
+    return "".join(parts)
+
+
+def _facts(plan: Plan, command: Optional[str]) -> str:
+    units = Units.of(plan.graph)
+    rows: List[Tuple[str, str]] = [("command", command or command_line(plan))]
+    rows += [(CATEGORIES.get(name, name), units.size(size))
+             for name, size in sorted(plan.fixed_bytes.items()) if size]
+    rows += [("method", plan.method), ("world", plan.world), ("storage", plan.storage),
+             ("op times", plan.costs), ("graph", plan.graph.fingerprint)]
+    if plan.budget_bytes is not None and plan.bound > 0:
+        rows.append(("least extra time at this budget", format_extra(plan.bound)))
+    if plan.minimum_total_bytes is not None:
+        rows.append(("least total", units.size(plan.minimum_total_bytes)))
+    if plan.measured and "allocated_bytes" in plan.measured:
+        rows.append(("measured", "%s allocated, step %s" % (
+            units.size(plan.measured["allocated_bytes"]),
+            format_time(plan.measured.get("step_s", 0.0)))))
+    rows += [("note", note) for note in plan.notes]
+    return "<table>%s</table>" % "".join(
+        "<tr><th>%s</th><td>%s</td></tr>" % (escape(key), escape(value)) for key, value in rows)
+
+
+def command_line(plan: Plan) -> str:
+    """The command that makes this plan, as far as its options tell."""
+    options: Dict[str, Any] = dict(plan.options)
+    words = ["memonger", "plan", "%s-symbol.json" % (plan.graph.name or "network")]
+    for name, shape in sorted((options.get("shapes") or {}).items()):
+        words += ["--shape", "%s=%s" % (name, ",".join(map(str, shape)))]
+    for key in ("budget", "overhead", "method", "variants", "costs"):
+        if options.get(key) not in (None, "auto"):
+            words += ["--" + key, str(options[key])]
+    for key in ("keep", "recompute"):
+        asked = options.get(key) or ()
+        for pattern in [asked] if isinstance(asked, str) else asked:
+            words += ["--" + key, pattern]
+    return " ".join(map(shlex.quote, words + ["-o", "plan.json"]))
+
+
+def versions() -> List[Tuple[str, str]]:
+    """memonger's version, Python's, and those of the libraries that are installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    from .. import __version__
+    found = [("memonger", __version__), ("Python", platform.python_version())]
+    for name in ("mxnet", "mxnet-cu112", "numpy", "highspy"):
+        try:
+            found.append((name, version(name)))
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _small_timeline(facts: Facts, width: int = 640, height: int = 130) -> str:
+    """Live bytes without and with the plan, as a small SVG."""
+    across = common_steps(facts)
+    planned, unplanned = facts.timeline, facts.baseline_timeline
+    top = max(unplanned.pool_bytes, planned.pool_bytes, 1)
+    wide = max(len(unplanned) - 1, 1)
+
+    def points(line: Any) -> str:
+        # The largest step of each pixel.
+        best: Dict[int, int] = {}
+        for x, live in zip(across(line), line.live_bytes):
+            pixel = round(x * width / wide)
+            best[pixel] = max(best.get(pixel, 0), live)
+        return " ".join("%d,%.1f" % (pixel, height - height * live / top)
+                        for pixel, live in sorted(best.items()))
+
+    def pool(line: Any, colour: str) -> str:
+        y = height - height * line.pool_bytes / top
+        return ('<line x1="0" x2="%d" y1="%.1f" y2="%.1f" stroke="%s" stroke-dasharray="4,3"/>'
+                % (width, y, y, colour))
+
+    return ('<svg width="%d" height="%d" viewBox="0 -4 %d %d" style="margin-top:6px">'
+            '<polygon points="0,%d %s %d,%d" fill="#fdd0a2"/>'
+            '<polyline points="%s" fill="none" stroke="#636363"/>%s%s</svg>'
+            '<div style="color:#666">grey: live bytes and pool as it is; orange: with this plan'
+            '</div>' % (width, height + 8, width, height + 8, height, points(planned), width,
+                        height, points(unplanned), pool(unplanned, "#636363"),
+                        pool(planned, "#d94801")))

@@ -1,0 +1,124 @@
+"""The data of the HTML report: columns of numbers, small enough for any network.
+
+Sizes are in KiB (or in the units of a graph that is not MXNet's). Long iterations are cut into
+buckets that keep their largest step; small ops and small tensors are added up.
+"""
+from __future__ import annotations
+
+from typing import Any, Dict, List, Sequence
+
+from ..lifetime import CATEGORIES, Timeline
+from ..plan import Plan
+from .drawing import LEGEND
+from .facts import Facts, OpFacts
+from .frontier import frontier, knee
+from .timeline import COLOURS, common_steps, measured_pool, pool_budget
+
+MAX_STEPS, MAX_OPS, MAX_PIECES = 2500, 2000, 600
+
+
+def page_data(facts: Facts, sweep: Sequence[Plan] = ()) -> Dict[str, Any]:
+    """Everything that the page's script draws and sorts."""
+    plan = facts.plan
+    plain = plan.graph.recompute_in_forward
+    unit = 1 if plain else 1024
+    across = common_steps(facts)
+    planned, unplanned = facts.timeline, facts.baseline_timeline
+    budget, measured = pool_budget(plan), measured_pool(plan)
+    return {
+        "plain": plain, "unit": unit,
+        "backward": next((i for i, late in enumerate(unplanned.is_backward) if late),
+                         len(unplanned)),
+        "pool": {"planned": planned.pool_bytes // unit, "unplanned": unplanned.pool_bytes // unit,
+                 "budget": None if budget is None else budget // unit,
+                 "measured": None if measured is None else measured // unit},
+        "planned": _line(planned, across(planned), unit),
+        "unplanned": _line(unplanned, across(unplanned), unit),
+        "categories": [[name, COLOURS[name]] for name in CATEGORIES],
+        "ops": _ops(facts, unit),
+        "colours": {group: colour for group, (colour, _) in LEGEND.items()},
+        "frontier": _frontier(plan, sweep),
+    }
+
+
+def _line(line: Timeline, x: Sequence[float], unit: int) -> Dict[str, Any]:
+    steps = _representatives(line)
+    number = {step: i for i, step in enumerate(steps)}
+    pieces = sorted(_pieces(line, steps), key=lambda p: -p[2])[:MAX_PIECES]
+    return {
+        "x": [round(x[step], 2) for step in steps],
+        "names": [line.names[step] for step in steps],
+        "live": [line.live_bytes[step] // unit for step in steps],
+        "parts": [[line.by_category[name][step] // unit for step in steps]
+                  for name in CATEGORIES],
+        "peak": number.get(line.peak_step, -1),
+        "cut": len(line) - len(steps),
+        "pieces": {"first": [p[0] for p in pieces], "last": [p[1] for p in pieces],
+                   "size": [p[2] // unit for p in pieces], "name": [p[3] for p in pieces]}}
+
+
+def _representatives(line: Timeline) -> List[int]:
+    """The steps that are drawn: all, or the largest of each bucket; always the peak."""
+    if len(line) <= MAX_STEPS:
+        return list(range(len(line)))
+    chosen = set() if line.peak_step < 0 else {line.peak_step}
+    for bucket in range(MAX_STEPS):
+        first, last = (bucket * len(line) // MAX_STEPS, (bucket + 1) * len(line) // MAX_STEPS)
+        chosen.add(max(range(first, last), key=lambda step: (line.live_bytes[step], -step)))
+    return sorted(chosen)
+
+
+def _pieces(line: Timeline, steps: Sequence[int]) -> List[tuple]:
+    """(first, last, bytes, tensor) of every block of memory, in numbers of drawn steps."""
+    from bisect import bisect_left, bisect_right
+    storage, graph = line.storage, line.graph
+    name = [""] * len(storage.blocks.blocks)
+    for value, block in zip(storage.program.values, storage.blocks.block_of):
+        if block >= 0 and not name[block]:
+            name[block] = graph.tensors[value.tensor].name
+    found = []
+    for block, label in zip(storage.blocks.blocks, name):
+        first, last = bisect_left(steps, block.start), bisect_right(steps, block.end) - 1
+        if first <= last and block.bytes:
+            found.append((first, last, block.bytes, label))
+    return found
+
+
+def _ops(facts: Facts, unit: int) -> Dict[str, Any]:
+    """The op table by column; the smallest ops of large networks as one row a kind."""
+    ranked = sorted(facts.ops, key=lambda f: (-f.size_bytes, f.op))
+    shown = sorted(ranked[:MAX_OPS], key=lambda f: f.op)
+    rest: Dict[str, List[OpFacts]] = {}
+    for fact in ranked[MAX_OPS:]:
+        rest.setdefault(fact.kind, []).append(fact)
+    rows: List[List[Any]] = [
+        [f.name, f.kind, list(f.shape), f.size_bytes // unit, f.held_bytes // unit,
+         f.time_s * 1e6, f.decision, f.group, f.again, f.why] for f in shown]
+    for kind, facts_of_kind in sorted(rest.items()):
+        rows.append(["(%d smaller %s)" % (len(facts_of_kind), kind), kind, [],
+                     sum(f.size_bytes for f in facts_of_kind) // unit,
+                     sum(f.held_bytes for f in facts_of_kind) // unit,
+                     sum(f.time_s for f in facts_of_kind) * 1e6, "", "free",
+                     sum(f.again for f in facts_of_kind), "too small to be listed"])
+    names = ("name", "kind", "shape", "makes", "holds", "time", "decision", "group", "again",
+             "why")
+    columns = list(map(list, zip(*rows))) if rows else [[] for _ in names]
+    table: Dict[str, Any] = dict(zip(names, columns))
+    table["time"] = [float("%.4g" % value) for value in table["time"]]
+    table["shape"] = ["x".join(map(str, shape)) for shape in table["shape"]]
+    for name in ("kind", "shape", "decision", "group", "why"):
+        distinct = list(dict.fromkeys(table[name]))
+        place = {value: i for i, value in enumerate(distinct)}
+        table[name] = {"of": distinct, "at": [place[value] for value in table[name]]}
+    return table
+
+
+def _frontier(plan: Plan, sweep: Sequence[Plan]) -> Dict[str, Any]:
+    """Points (total bytes, overhead, bound) of the sweep, and the chosen one."""
+    turn = knee(sweep) if sweep else None
+    points = [[p.total_bytes, p.overhead, p.bound if p.bound > 0 else None,
+               p is turn] for p in frontier(sweep)]
+    return {"points": points, "chosen": [plan.total_bytes, plan.overhead],
+            "baseline": plan.baseline_total_bytes, "minimum": plan.minimum_total_bytes,
+            "bound": [plan.budget_bytes, plan.bound]
+            if plan.budget_bytes is not None and plan.bound > 0 else None}

@@ -1,0 +1,152 @@
+"""The fast planner: local search on exact simulations, in C++.
+
+Decisions are made for each op and each gap between two uses of its value (keep, drop until
+something recomputes it, drop after every op) and for each variant. ``plugins/core`` simulates the
+schedule that they give and searches: seeds (cheap ops by a threshold on time per byte, and the
+segments of Chen et al. 2016), greedy repair, pruning, swaps, iterated local search (Lourenco,
+Martin and Stuetzle 2003) and simulated annealing whose penalty for bytes above the budget adjusts
+itself. Where the pool of a storage assignment has to fit, not only the peak of live bytes, the
+live budget is lowered until it does, and single changes are checked against the pool itself.
+
+Not proven optimal; on graphs of a few hundred ops it reaches every optimum that has been proven
+(see docs). Work grows with n log n; results depend on graph, options and seed, not on the clock,
+unless the time limit stops the search, and then the plan says so.
+"""
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Optional
+
+from ..graph import Graph
+from ..plan import Plan, Progress, Status
+from .build import build_plan, workspace_bytes
+from .core import INTERRUPTED, TIME_LIMIT, Core, Decisions, Found, Poll
+from .options import Options
+
+#: Probes of the search for the least memory.
+_PROBES = 14
+#: A budget above everything.
+_ENDLESS = 2 ** 62
+
+
+def work_for(graph: Graph) -> int:
+    """Steps to simulate for a graph: about a second for 700 ops, n log n beyond 3,000."""
+    count = max(len(graph.ops), 250)
+    smaller = min(count, 3000)
+    work = 35e6 * (smaller / 700) * (1 + math.log2(max(1.0, smaller / 700)) / 4)
+    if count > 3000:
+        work *= count * math.log(count) / (3000 * math.log(3000))
+    return int(work)
+
+
+@dataclass
+class _Search:
+    """One call of :func:`solve`: the problem, the clock and the best so far."""
+
+    graph: Graph
+    options: Options
+    core: Core
+    started_s: float
+    stop: int = 0
+    phase: str = "search"
+
+    def run(self, budget_bytes: int, share: float, warm: Optional[Decisions]) -> Found:
+        """Search with a budget for pool and workspace, and a share of the work."""
+        options = self.options
+        left_s = options.time_limit_s - (time.perf_counter() - self.started_s)
+        found = self.core.search(
+            budget_bytes, int(work_for(self.graph) * options.effort * share), max(left_s, 0.01),
+            options.seed, warm, self.poll())
+        self.stop = max(self.stop, found.stop)
+        return found
+
+    def poll(self) -> Poll:
+        """Passes the search's news on to ``options.progress``, ten times a second."""
+        base_s = self.graph.time_s
+        next_s = [0.0]
+
+        def call(_: float, cost_s: Optional[float], size_bytes: Optional[int]) -> None:
+            elapsed_s = time.perf_counter() - self.started_s
+            if self.options.progress is None or elapsed_s < next_s[0]:
+                return
+            next_s[0] = elapsed_s + 0.1
+            overhead = None if cost_s is None or base_s <= 0 else cost_s / base_s - 1
+            self.options.progress(Progress(self.phase, elapsed_s, size_bytes, overhead))
+        return call
+
+    @property
+    def stopped(self) -> bool:
+        return self.stop == INTERRUPTED or (
+            time.perf_counter() - self.started_s > self.options.time_limit_s)
+
+    def status(self) -> Status:
+        return {TIME_LIMIT: Status.TIME_LIMIT,
+                INTERRUPTED: Status.INTERRUPTED}.get(self.stop, Status.FEASIBLE)
+
+
+def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
+    """The signature of all solvers; see :func:`memonger.solve.solve`.
+
+    When nothing fits, the plan returned is the one with the smallest pool.
+    """
+    search = _Search(graph, options, Core(graph, options), time.perf_counter())
+    warm = None
+    if options.warm_start is not None:
+        warm = search.core.decisions_from(options.warm_start, options.warm_variants)
+    if budget_bytes is None or options.objective == "memory":
+        found = _least_memory(search, budget_bytes, warm)
+    else:
+        # The pool was allotted beside the workspace of the unplanned step.
+        room = budget_bytes + workspace_bytes(graph)
+        found = search.run(room, 1.0, warm)
+        if not found.feasible and not search.stopped:
+            search.phase = "least memory"
+            found = _least_memory(search, budget_bytes, found.decisions, stop_below=room)
+            if found.feasible and not search.stopped:
+                search.phase = "search"
+                better = search.run(room, 1.0, found.decisions)
+                found = better if better.feasible else found
+    return build_plan(graph, found.schedule, "local", options, budget_bytes, search.status())
+
+
+def _size(found: Found) -> int:
+    return found.pool_bytes + found.workspace_bytes
+
+
+def _least_memory(search: _Search, budget_bytes: Optional[int], warm: Optional[Decisions],
+                  stop_below: int = 0) -> Found:
+    """Bisection on the budget: the smallest at which a plan within the overhead is found.
+
+    ``stop_below`` ends it at the first plan of at most so many bytes.
+    """
+    options = search.options
+    most_s = math.inf
+    if options.max_overhead is not None:
+        most_s = search.graph.time_s * (1 + options.max_overhead) * (1 + 1e-12)
+    start = search.core.evaluate(search.core.unplanned())
+    if options.recompute or start is None:
+        start = search.run(_ENDLESS, 1.0 / _PROBES, None)
+    best, low, high = start, 0, _size(start)
+    ceiling = high if budget_bytes is None else min(
+        high, budget_bytes + workspace_bytes(search.graph))
+    target = min(ceiling, high) if warm is not None and budget_bytes is not None else high // 2
+    for _ in range(_PROBES):
+        if search.stopped or high - low <= max(1, high // 1000):
+            break
+        found = search.run(target, 2.0 / _PROBES, warm if best is start else best.decisions)
+        within = found.cost_s <= most_s
+        if within and _size(found) < _size(best):
+            best, high = found, _size(found)
+        if not (found.feasible and within):
+            low = max(low, target)
+        if _size(best) <= stop_below:
+            break
+        target = (low + high) // 2
+    if best is not start and not search.stopped:
+        # The same bytes in less time.
+        found = search.run(_size(best), 0.3, best.decisions)
+        if found.feasible and found.cost_s < best.cost_s:
+            best = found
+    return best

@@ -1,0 +1,64 @@
+#include "pool.h"
+
+#include <algorithm>
+
+namespace memonger {
+
+PoolMeter::PoolMeter(const Problem& problem, StorageKind kind) : problem_(problem), kind_(kind) {
+  model_.inplace = !problem_.recompute_in_forward;
+  model_.count_ignored = problem_.two_pools;
+  model_.rounding = problem_.two_pools ? 1 : 4;
+}
+
+void PoolMeter::Fill(const Trace& trace) {
+  program_.Clear();
+  const int steps = static_cast<int>(trace.ops.size());
+  std::vector<int> producer_slot(problem_.tensor_bytes.size(), -1);
+  std::vector<int> first_value(steps);
+  for (int step = 0; step < steps; ++step) {
+    const Op& op = problem_.ops[trace.ops[step]];
+    const Implementation& impl = op.implementations[trace.implementations[step]];
+    first_value[step] = program_.num_entries();
+    for (size_t i = 0; i < impl.inputs.size(); ++i) {
+      const int source = trace.sources[trace.source_begin[step] + i];
+      const int value = source < 0 ? -1 : first_value[source] + producer_slot[impl.inputs[i]];
+      program_.inputs.push_back(value);
+      program_.ignored.push_back(impl.ignored[i]);
+    }
+    for (size_t slot = 0; slot < impl.outputs.size(); ++slot) {
+      const int tensor = impl.outputs[slot];
+      producer_slot[tensor] = static_cast<int>(slot);
+      program_.outputs.push_back(first_value[step] + static_cast<int>(slot));
+      program_.elements.push_back(problem_.tensor_elements[tensor]);
+      program_.bytes.push_back(problem_.tensor_is_external[tensor] ? 0
+                                                                   : problem_.tensor_bytes[tensor]);
+      program_.dtype.push_back(problem_.tensor_dtype[tensor]);
+      program_.external.push_back(problem_.tensor_is_external[tensor]);
+      program_.held.push_back(trace.clones[step] == 0 && problem_.tensor_is_output[tensor]);
+    }
+    for (const InplaceOption& option : impl.inplace) {
+      program_.inplace.push_back({option.input, option.output,
+                                  static_cast<uint8_t>(option.identity)});
+    }
+    program_.input_begin.push_back(static_cast<int32_t>(program_.inputs.size()));
+    program_.output_begin.push_back(static_cast<int32_t>(program_.outputs.size()));
+    program_.inplace_begin.push_back(static_cast<int32_t>(program_.inplace.size()));
+    program_.device.push_back(op.device);
+    program_.pool.push_back(problem_.two_pools && (op.is_backward || trace.clones[step] > 0));
+    program_.grad_add.push_back(op.grad_add);
+  }
+  storage::Replay(program_, model_, &blocks_);
+}
+
+int64_t PoolMeter::Exact(const Trace& trace) {
+  Fill(trace);
+  if (kind_ == StorageKind::kLive) return storage::PeakLive(blocks_).bytes;
+  if (kind_ == StorageKind::kStock) {
+    storage::Stock(blocks_, model_, &assignment_);
+  } else {
+    packer_.Best(blocks_, model_, &assignment_);
+  }
+  return assignment_.pool_bytes;
+}
+
+}  // namespace memonger

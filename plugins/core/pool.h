@@ -1,0 +1,35 @@
+// What a storage assignment takes for a schedule: the bridge from Trace to storage.h.
+#ifndef MEMONGER_CORE_POOL_H_
+#define MEMONGER_CORE_POOL_H_
+
+#include <cstdint>
+
+#include "problem.h"
+#include "simulator.h"
+#include "storage.h"
+
+namespace memonger {
+
+enum class StorageKind { kLive = 0, kStock = 1, kBest = 2 };
+
+class PoolMeter {
+ public:
+  PoolMeter(const Problem& problem, StorageKind kind);
+  // Bytes of the pool as memonger/storage.py says them.
+  int64_t Exact(const Trace& trace);
+
+ private:
+  void Fill(const Trace& trace);
+
+  const Problem& problem_;
+  StorageKind kind_;
+  storage::Model model_;
+  storage::Program program_;
+  storage::Blocks blocks_;
+  storage::Assignment assignment_;
+  storage::Packer packer_;
+};
+
+}  // namespace memonger
+
+#endif  // MEMONGER_CORE_POOL_H_

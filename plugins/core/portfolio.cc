@@ -1,0 +1,126 @@
+// Which search runs when, and how the pool of a storage assignment comes into it.
+#include <algorithm>
+
+#include "search.h"
+
+namespace memonger {
+
+namespace {
+
+// Graphs above this number of gaps are not searched one decision at a time from the start.
+const int kManyGaps = 1500;
+// Writing the steps down and assigning storage for them takes as long as simulating so many times.
+const int kExactWork = 100;
+
+}  // namespace
+
+void Search::SearchLive(int64_t work_end) {
+  const int64_t begin = simulator_->work();
+  const auto until = [&](double share) {
+    return begin + static_cast<int64_t>(share * static_cast<double>(work_end - begin));
+  };
+  LoadDefaults();
+  Outcome current = Evaluate();
+  Offer(current);
+  if (!options_.warm.choices.empty()) {
+    Load(options_.warm);
+    Offer(Evaluate());
+  }
+  TrySeeds(until(0.1));
+  const bool many = num_gaps_ > kManyGaps;
+  if (!many) {
+    // Repair of the unplanned step, then of the best seed.
+    for (int start = 0; start < 2 && !OutOf(until(0.25)); ++start) {
+      if (start == 0) LoadDefaults(); else Load(best_);
+      if (Repair(&current, until(start ? 0.25 : 0.2))) Prune(&current, until(0.25));
+      Offer(current);
+    }
+    Iterate(until(0.3));
+  }
+  // Annealing from the best, hot and cold in turn; what it finds is pruned.
+  const Temperature rounds[] = {{0.3, 0.01}, {1, 0.01}, {3, 0.01}, {0.3, 0.005}};
+  const double shares[] = {0.5, 0.7, 0.85, 0.95};
+  for (int round = 0; round < 4 && !OutOf(work_end); ++round) {
+    Load(best_);
+    current = Evaluate();
+    Anneal(current, rounds[round], until(shares[round]));
+    Load(best_);
+    current = Evaluate();
+    if (Feasible(current)) Prune(&current, std::min(work_end, until(shares[round] + 0.02)));
+    Offer(current);
+  }
+  if (!many) Iterate(work_end);
+}
+
+// Measures the exact pool of the current decisions and keeps them when they are the best so far.
+void Search::OfferPool(const Outcome& outcome) {
+  if (best_.feasible && outcome.cost >= best_.cost) return;
+  const double estimate = layers_.Measure(*simulator_).bytes;
+  Trace trace;
+  const Outcome written = simulator_->EvaluateInto(&trace);
+  const int64_t exact = meter_->Exact(trace);
+  simulator_->AddWork(kExactWork * simulator_->num_steps());
+  if (estimate > 0) slack_ += 0.25 * (static_cast<double>(exact) / estimate - slack_);
+  const int64_t pool = exact + simulator_->workspace_bytes();
+  const bool feasible = pool <= options_.budget_bytes;
+  const bool better = best_.choices.empty() || feasible || (!best_.feasible && pool < best_.pool);
+  if (!better) return;
+  best_ = Snapshot(written);
+  best_steps_ = simulator_->num_steps();
+  best_.pool = pool;
+  best_.feasible = feasible;
+  least_overflow_ = static_cast<double>(std::max<int64_t>(0, pool - options_.budget_bytes));
+}
+
+// Goes on from the best for the live budget, with the pool as what has to fit.
+void Search::SearchPool(int64_t work_end) {
+  const int64_t begin = simulator_->work();
+  const auto until = [&](double share) {
+    return begin + static_cast<int64_t>(share * static_cast<double>(work_end - begin));
+  };
+  const Solution live = best_;
+  best_ = Solution();
+  pool_mode_ = true;
+  Load(live);
+  slack_ = 1;
+  // One number that is too large, where the live search adds up many.
+  weight_ = 2 * Unit() / (0.01 * static_cast<double>(options_.budget_bytes));
+  Outcome current = Evaluate();
+  for (int i = 0; i < 4; ++i) Offer(current);  // the slack settles
+  if (!best_.feasible) {
+    Load(live);
+    if (Repair(&current, until(0.2))) Prune(&current, until(0.3));
+    Offer(current);
+  }
+  const Temperature rounds[] = {{0.3, 0.01}, {0.3, 0.01}, {0.1, 0.005}};
+  const double shares[] = {0.6, 0.85, 1.0};
+  for (int round = 0; round < 3 && !OutOf(work_end); ++round) {
+    Load(best_);
+    current = Evaluate();
+    Anneal(current, rounds[round], until(shares[round] - 0.05));
+    Load(best_);
+    current = Evaluate();
+    if (Feasible(current)) Prune(&current, until(shares[round]));
+    Offer(current);
+  }
+}
+
+Solution Search::Run() {
+  LoadDefaults();
+  const Outcome unplanned = Evaluate();
+  base_cost_ = std::max(unplanned.cost, 1e-300);
+  base_peak_ = std::max<int64_t>(1, unplanned.peak);
+  weight_ = 0.05 * base_cost_ / static_cast<double>(base_peak_);
+  const int64_t begin = simulator_->work(), work = options_.work_limit;
+  if (!meter_) {
+    SearchLive(begin + work);
+    Load(best_);
+    return best_;
+  }
+  SearchLive(begin + work / 3);
+  SearchPool(begin + work);
+  Load(best_);
+  return best_;
+}
+
+}  // namespace memonger

@@ -1,0 +1,30 @@
+#ifndef MEMONGER_CORE_RANDOM_H_
+#define MEMONGER_CORE_RANDOM_H_
+
+#include <cstdint>
+
+namespace memonger {
+
+// Small, fast and the same everywhere (xorshift64*, Vigna 2016).
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15ull + 0x1234567ull) {
+    for (int i = 0; i < 8; ++i) Next();
+  }
+  uint64_t Next() {
+    state_ ^= state_ >> 12;
+    state_ ^= state_ << 25;
+    state_ ^= state_ >> 27;
+    return state_ * 2685821657736338717ull;
+  }
+  int Below(int limit) { return static_cast<int>((Next() >> 33) % static_cast<uint64_t>(limit)); }
+  double Unit() { return (static_cast<double>(Next() >> 11) + 0.5) / 9007199254740992.0; }
+  bool OneIn(int n) { return Below(n) == 0; }
+
+ private:
+  uint64_t state_;
+};
+
+}  // namespace memonger
+
+#endif  // MEMONGER_CORE_RANDOM_H_

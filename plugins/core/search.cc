@@ -1,0 +1,212 @@
+#include "search.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace memonger {
+
+
+Search::Search(Simulator* simulator, const SearchOptions& options, PoolMeter* meter,
+               PollFunction poll)
+    : simulator_(simulator),
+      options_(options),
+      meter_(meter),
+      layers_(simulator->problem()),
+      poll_(std::move(poll)),
+      random_(options.seed),
+      num_gaps_(static_cast<int>(simulator->gaps().size())),
+      num_variants_(options.allow_variants
+                        ? static_cast<int>(simulator->problem().variants.size()) : 0),
+      any_advance_(simulator->problem().recompute_in_forward),
+      changed_place_(num_gaps_ + num_variants_, -1),
+      start_(std::chrono::steady_clock::now()) {
+  simulator_->set_budget(options.budget_bytes);
+  // A simulator may have served another search before.
+  for (size_t v = 0; v < simulator_->problem().variants.size(); ++v) {
+    simulator_->set_variant(static_cast<int>(v), false);
+  }
+  for (int gap = 0; gap < num_gaps_; ++gap) {
+    simulator_->set_choice(gap, static_cast<Choice>(Default(gap)));
+    simulator_->set_advance(gap, -1);
+  }
+  // Ops that do the same work (same time and bytes) in repeated blocks are moved together.
+  std::map<std::tuple<double, int64_t, int, bool>, int> ids;
+  for (int gap = 0; gap < num_gaps_; ++gap) {
+    const Gap& g = simulator_->gaps()[gap];
+    const Implementation& impl = simulator_->problem().ops[g.op].implementations[0];
+    int64_t bytes = 0;
+    for (int tensor : impl.outputs) bytes += simulator_->problem().tensor_bytes[tensor];
+    const auto key = std::make_tuple(impl.time, bytes, g.index, g.trailing);
+    const auto found = ids.emplace(key, static_cast<int>(families_.size()));
+    if (found.second) families_.emplace_back();
+    std::vector<int>& family = families_[found.first->second];
+    family_of_.push_back(found.first->second);
+    place_in_family_.push_back(static_cast<int>(family.size()));
+    family.push_back(gap);
+  }
+}
+
+int Search::Get(int item) const {
+  if (is_gap(item)) return simulator_->choice(item);
+  return simulator_->variant_on(item - num_gaps_) ? 1 : 0;
+}
+
+int Search::Default(int item) const {
+  if (!is_gap(item)) return 0;
+  return Allowed(item, kKeep) ? simulator_->default_choice(item) : kDropThenRetain;
+}
+
+bool Search::Allowed(int item, int value) const {
+  if (!is_gap(item)) return true;
+  const Gap& gap = simulator_->gaps()[item];
+  if (value != kKeep || gap.trailing || simulator_->problem().pins[gap.op] != 2) return true;
+  return gap.begin >= simulator_->first_backward() || gap.end < simulator_->first_backward();
+}
+
+void Search::Set(int item, int value) {
+  const int before = Get(item);
+  if (before == value || !Allowed(item, value)) return;
+  undo_.emplace_back(item, before);
+  if (is_gap(item)) {
+    simulator_->set_choice(item, static_cast<Choice>(value));
+  } else {
+    const int variant = item - num_gaps_;
+    if (value) {
+      for (int other : simulator_->problem().variants[variant].conflicts) {
+        if (simulator_->variant_on(other)) {
+          undo_.emplace_back(num_gaps_ + other, 1);
+          simulator_->set_variant(other, false);
+        }
+      }
+    }
+    simulator_->set_variant(variant, value != 0);
+  }
+  // Keep the list of items that are not at their default.
+  const bool is_default = value == Default(item);
+  if (is_default && changed_place_[item] >= 0) {
+    const int place = changed_place_[item], last = changed_.back();
+    changed_[place] = last;
+    changed_place_[last] = place;
+    changed_.pop_back();
+    changed_place_[item] = -1;
+  } else if (!is_default && changed_place_[item] < 0) {
+    changed_place_[item] = static_cast<int>(changed_.size());
+    changed_.push_back(item);
+  }
+}
+
+void Search::SetAdvance(int gap, int op) {
+  if (simulator_->advance(gap) == op) return;
+  advance_undo_.emplace_back(gap, simulator_->advance(gap));
+  simulator_->set_advance(gap, op);
+}
+
+void Search::Undo() {
+  std::vector<std::pair<int, int>> steps;
+  steps.swap(undo_);
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) Set(step->first, step->second);
+  undo_.clear();
+  for (auto step = advance_undo_.rbegin(); step != advance_undo_.rend(); ++step) {
+    simulator_->set_advance(step->first, step->second);
+  }
+  advance_undo_.clear();
+}
+
+Solution Search::Snapshot(const Outcome& outcome) {
+  Solution s;
+  for (int gap = 0; gap < num_gaps_; ++gap) {
+    s.choices.push_back(simulator_->choice(gap));
+    s.advance.push_back(simulator_->advance(gap));
+  }
+  for (size_t v = 0; v < simulator_->problem().variants.size(); ++v) {
+    s.variants.push_back(simulator_->variant_on(static_cast<int>(v)));
+  }
+  s.cost = outcome.cost;
+  s.peak = outcome.peak;
+  s.feasible = Feasible(outcome);
+  return s;
+}
+
+void Search::Load(const Solution& solution) {
+  for (int v = 0; v < num_variants_; ++v) {
+    if (!solution.variants[v]) Set(num_gaps_ + v, 0);
+  }
+  for (int v = 0; v < num_variants_; ++v) {
+    if (solution.variants[v]) Set(num_gaps_ + v, 1);
+  }
+  for (int gap = 0; gap < num_gaps_; ++gap) {
+    Set(gap, solution.choices[gap]);
+    SetAdvance(gap, solution.advance[gap]);
+  }
+  Commit();
+}
+
+void Search::LoadDefaults() {
+  for (int item = 0; item < num_items(); ++item) Set(item, Default(item));
+  for (int gap = 0; gap < num_gaps_; ++gap) SetAdvance(gap, -1);
+  Commit();
+}
+
+Outcome Search::Evaluate(double cost_limit) {
+  ++evaluations_;
+  Outcome outcome = simulator_->Evaluate(cost_limit);
+  if (!pool_mode_ || !outcome.valid) return outcome;
+  simulator_->AddWork(simulator_->num_steps() / 2);
+  const LayerMeter::Estimate& estimate = layers_.Measure(*simulator_);
+  const double pool = slack_ * estimate.bytes + static_cast<double>(simulator_->workspace_bytes());
+  const double excess = pool - static_cast<double>(options_.budget_bytes);
+  outcome.peak = static_cast<int64_t>(pool);
+  outcome.overflow = excess > 0 ? excess * (0.5 + estimate.crowding / estimate.bytes) : 0;
+  return outcome;
+}
+
+int Search::WorstOp(const Outcome& outcome) {
+  if (!pool_mode_) return outcome.peak_op;
+  return simulator_->stage_of_step(layers_.CrowdedStep(&random_));
+}
+
+Outcome Search::Evaluate() { return Evaluate(std::numeric_limits<double>::infinity()); }
+
+bool Search::Stopped() {
+  if (stop_ != StopReason::kFinished) return true;
+  // Look at the clock about every hundred thousand simulated steps: every millisecond or so.
+  if (simulator_->work() < next_poll_) return false;
+  next_poll_ = simulator_->work() + 100000;
+  const double elapsed =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  const int64_t bytes = meter_ ? best_.pool : best_.peak;
+  if (poll_ && poll_(elapsed, best_.feasible && bytes >= 0 ? best_.cost : -1,
+                     best_.feasible ? bytes : -1)) {
+    stop_ = StopReason::kInterrupted;
+  } else if (elapsed > options_.time_limit_s) {
+    stop_ = StopReason::kTimeLimit;
+  }
+  return stop_ != StopReason::kFinished;
+}
+
+void Search::Offer(const Outcome& outcome) {
+  if (!outcome.valid) return;
+  if (pool_mode_) {
+    OfferPool(outcome);
+    return;
+  }
+  const bool feasible = outcome.overflow <= 0;
+  bool better;
+  if (best_.choices.empty()) {
+    better = true;
+  } else if (feasible != best_.feasible) {
+    better = feasible;
+  } else if (feasible) {
+    better = outcome.cost < best_.cost ||
+             (outcome.cost == best_.cost && outcome.peak < best_.peak);
+  } else {
+    better = outcome.overflow < least_overflow_;
+  }
+  if (!better) return;
+  least_overflow_ = outcome.overflow;
+  best_ = Snapshot(outcome);
+  best_steps_ = simulator_->num_steps();
+}
+
+}  // namespace memonger

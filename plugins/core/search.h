@@ -1,0 +1,136 @@
+// Local search for the cheapest decisions within a budget: a portfolio of greedy repair, pruning,
+// swaps, iterated local search and simulated annealing, all on exact evaluations.
+//
+// Work is counted in simulated steps, not in seconds, so that a result depends on the problem,
+// the seed and the work limit alone, unless the wall-clock guard stops the search first.
+#ifndef MEMONGER_CORE_SEARCH_H_
+#define MEMONGER_CORE_SEARCH_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "layers.h"
+#include "pool.h"
+#include "random.h"
+#include "simulator.h"
+
+namespace memonger {
+
+// Receives seconds, cost and bytes of the best so far (negative without one); true stops.
+using PollFunction = std::function<bool(double, double, int64_t)>;
+
+struct Solution {
+  std::vector<char> choices;  // of each gap
+  std::vector<int> advance;   // of each gap
+  std::vector<char> variants;
+  double cost = 0;
+  int64_t peak = 0;
+  int64_t pool = -1;  // with workspace, where there is a pool meter
+  bool feasible = false;
+};
+
+struct SearchOptions {
+  int64_t budget_bytes = 0;  // of pool and workspace
+  uint64_t seed = 1;
+  int64_t work_limit = 0;  // simulated steps
+  double time_limit_s = 10;
+  bool allow_variants = true;
+  Solution warm;  // decisions to start from; empty without
+};
+
+enum class StopReason { kFinished, kTimeLimit, kInterrupted };
+
+class Search {
+ public:
+  // Without a meter the peak of live bytes is what has to fit.
+  Search(Simulator* simulator, const SearchOptions& options, PoolMeter* meter, PollFunction poll);
+
+  // Runs the whole portfolio. The result is feasible, or the one with the least overflow.
+  Solution Run();
+  StopReason stop_reason() const { return stop_; }
+  int64_t evaluations() const { return evaluations_; }
+
+ private:
+  struct Temperature { double start, end; };  // in units of Unit()
+
+  // Items: gaps, then variants.
+  int num_items() const { return num_gaps_ + num_variants_; }
+  bool is_gap(int item) const { return item < num_gaps_; }
+  int num_values(int item) const { return is_gap(item) ? 3 : 2; }
+  int Get(int item) const;
+  void Set(int item, int value);  // remembered in undo_
+  void SetAdvance(int gap, int op);
+  void Undo();
+  void Commit() { undo_.clear(); advance_undo_.clear(); }
+  int Default(int item) const;
+  bool Allowed(int item, int value) const;
+
+  Solution Snapshot(const Outcome& outcome);
+  void Load(const Solution& solution);
+  void LoadDefaults();
+
+  Outcome Evaluate(double cost_limit);
+  Outcome Evaluate();
+  // Where something must be dropped; of the last evaluation.
+  int WorstOp(const Outcome& outcome);
+  bool Stopped();
+  bool OutOf(int64_t work_end) { return simulator_->work() >= work_end || Stopped(); }
+  bool Feasible(const Outcome& o) const { return o.valid && o.overflow <= 0; }
+  // Keeps the current decisions when they are the best so far for the live budget.
+  void Offer(const Outcome& outcome);
+
+  // repair.cc
+  bool Repair(Outcome* current, int64_t work_end);
+  void Prune(Outcome* current, int64_t work_end);
+  void Swap(Outcome* current, int64_t work_end);
+  void Perturb();
+  void Iterate(int64_t work_end);
+  // anneal.cc
+  double Unit() const;
+  void Anneal(Outcome current, Temperature temperature, int64_t work_end);
+  void ProposeMove(const Outcome& current);
+  void ProposeBlock();
+  void ProposeAdvance(int gap);
+  // seeds.cc
+  void TrySeeds(int64_t work_end);
+  void LoadCheapSeed(double time_per_byte, int segments);
+  // portfolio.cc
+  void SearchLive(int64_t work_end);
+  void SearchPool(int64_t work_end);
+  void OfferPool(const Outcome& outcome);
+
+  Simulator* simulator_;
+  SearchOptions options_;
+  PoolMeter* meter_;
+  LayerMeter layers_;
+  PollFunction poll_;
+  Random random_;
+  int num_gaps_, num_variants_;
+  bool any_advance_;
+  std::vector<std::pair<int, int>> undo_;          // item, value before
+  std::vector<std::pair<int, int>> advance_undo_;  // gap, op before
+  std::vector<int> changed_;        // items that are not at their default, in no order
+  std::vector<int> changed_place_;  // of each item in changed_, or -1
+  std::vector<std::vector<int>> families_;  // gaps of like ops, in order
+  std::vector<int> family_of_;              // of each gap
+  std::vector<int> place_in_family_;
+  double base_cost_ = 0;
+  int64_t base_peak_ = 0;
+  std::vector<double> values_per_byte_;  // of each op: time to make a byte
+  bool pool_mode_ = false;  // what has to fit is the pool, not the live bytes
+  double slack_ = 1;        // of the exact pool to the estimated one
+  double weight_ = 0;  // of the overflow, adjusts itself
+  Solution best_;
+  int best_steps_ = 0; // of best_
+  double least_overflow_ = 0;
+  StopReason stop_ = StopReason::kFinished;
+  int64_t evaluations_ = 0, next_poll_ = 0;
+  std::chrono::steady_clock::time_point start_;
+};
+
+}  // namespace memonger
+
+#endif  // MEMONGER_CORE_SEARCH_H_

@@ -1,0 +1,154 @@
+/* C calls for the fast planner: what memonger/solve/core.py loads.
+ *
+ * A search is an object: create it from the flat problem, run it, read the result, free it.
+ */
+#include <exception>
+#include <memory>
+
+#include "pool.h"
+#include "search.h"
+
+#define MEMONGER_API extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+struct Handle {
+  memonger::Problem problem;
+  std::unique_ptr<memonger::Simulator> simulator;
+  std::unique_ptr<memonger::PoolMeter> meter;
+  memonger::Trace trace;
+  memonger::Outcome outcome;
+  int64_t pool = -1;
+
+  // Writes the steps of the decisions in the simulator down, and measures them.
+  void Finish() {
+    outcome = simulator->EvaluateInto(&trace);
+    pool = -1;
+    if (meter && outcome.valid) pool = meter->Exact(trace);
+  }
+};
+
+}  // namespace
+
+// storage: -1 the simulator's own peak of live bytes, else memonger::StorageKind.
+// Returns nullptr when the numbers contradict themselves.
+MEMONGER_API void* memonger_search_create(const int64_t* data, int64_t size, const double* times,
+                                          int64_t num_times, int32_t storage) {
+  try {
+    std::unique_ptr<Handle> handle(new Handle);
+    if (!handle->problem.Parse(data, size, times, num_times)) return nullptr;
+    handle->simulator.reset(new memonger::Simulator(handle->problem));
+    if (storage >= 0) {
+      handle->meter.reset(new memonger::PoolMeter(
+          handle->problem, static_cast<memonger::StorageKind>(storage)));
+    }
+    return handle.release();
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
+MEMONGER_API void memonger_search_free(void* pointer) { delete static_cast<Handle*>(pointer); }
+
+// The decisions that can be made: op, index, begin, end, trailing for each gap, when `gaps` is not
+// null. Returns their number.
+MEMONGER_API int64_t memonger_search_gaps(void* pointer, int64_t* gaps) {
+  const auto& all = static_cast<Handle*>(pointer)->simulator->gaps();
+  for (size_t i = 0; gaps && i < all.size(); ++i) {
+    const int64_t row[5] = {all[i].op, all[i].index, all[i].begin, all[i].end, all[i].trailing};
+    std::copy(row, row + 5, gaps + 5 * i);
+  }
+  return static_cast<int64_t>(all.size());
+}
+
+// Evaluates given decisions: one choice and one op to recompute in advance of (-1: none) for each
+// gap, one flag for each variant.
+MEMONGER_API int32_t memonger_search_evaluate(void* pointer, const int8_t* choices,
+                                              const int32_t* advance, const int8_t* variants) {
+  Handle* handle = static_cast<Handle*>(pointer);
+  memonger::Simulator& simulator = *handle->simulator;
+  for (size_t v = 0; v < handle->problem.variants.size(); ++v) {
+    simulator.set_variant(static_cast<int>(v), false);
+  }
+  for (size_t v = 0; v < handle->problem.variants.size(); ++v) {
+    if (variants[v]) simulator.set_variant(static_cast<int>(v), true);
+  }
+  for (size_t gap = 0; gap < simulator.gaps().size(); ++gap) {
+    simulator.set_choice(static_cast<int>(gap), static_cast<memonger::Choice>(choices[gap]));
+    simulator.set_advance(static_cast<int>(gap), advance[gap]);
+  }
+  handle->Finish();
+  return handle->outcome.valid;
+}
+
+// integers: budget of pool and workspace, seed, work limit, allow variants, warm start or not.
+// Returns 0 finished, 1 time limit, 2 interrupted, -1 out of memory.
+MEMONGER_API int32_t memonger_search_run(void* pointer, const int64_t* integers,
+                                         double time_limit_s, const int8_t* warm_choices,
+                                         const int8_t* warm_variants,
+                                         int32_t (*poll)(double, double, int64_t),
+                                         int64_t* evaluations, int32_t* feasible) {
+  try {
+    Handle* handle = static_cast<Handle*>(pointer);
+    memonger::SearchOptions options;
+    options.budget_bytes = integers[0];
+    options.seed = static_cast<uint64_t>(integers[1]);
+    options.work_limit = integers[2];
+    options.time_limit_s = time_limit_s;
+    options.allow_variants = integers[3] != 0;
+    if (integers[4]) {
+      const size_t gaps = handle->simulator->gaps().size();
+      options.warm.choices.assign(warm_choices, warm_choices + gaps);
+      options.warm.advance.assign(gaps, -1);
+      options.warm.variants.assign(warm_variants,
+                                   warm_variants + handle->problem.variants.size());
+    }
+    memonger::Search search(handle->simulator.get(), options, handle->meter.get(),
+                            [poll](double seconds, double cost, int64_t bytes) {
+                              return poll && poll(seconds, cost, bytes) != 0;
+                            });
+    const memonger::Solution best = search.Run();
+    handle->Finish();
+    *evaluations = search.evaluations();
+    *feasible = best.feasible;
+    return static_cast<int32_t>(search.stop_reason());
+  } catch (const std::exception&) {
+    return -1;
+  }
+}
+
+// sizes: steps, sources, readers, live peak with workspace, pool without (-1), workspace.
+MEMONGER_API void memonger_search_sizes(void* pointer, int64_t* sizes, double* cost) {
+  const Handle* handle = static_cast<Handle*>(pointer);
+  sizes[0] = static_cast<int64_t>(handle->trace.ops.size());
+  sizes[1] = static_cast<int64_t>(handle->trace.sources.size());
+  sizes[2] = static_cast<int64_t>(handle->trace.readers.size());
+  sizes[3] = handle->outcome.peak;
+  sizes[4] = handle->pool;
+  sizes[5] = handle->simulator->workspace_bytes();
+  *cost = handle->outcome.cost;
+}
+
+// readers: op, consumer op, consumer's run, run, for each value that is not read from run 1.
+MEMONGER_API void memonger_search_result(void* pointer, int32_t* ops, int32_t* source_begin,
+                                         int32_t* sources, int32_t* readers, int8_t* choices,
+                                         int32_t* advance, int8_t* variants) {
+  const Handle* handle = static_cast<Handle*>(pointer);
+  const memonger::Trace& trace = handle->trace;
+  std::copy(trace.ops.begin(), trace.ops.end(), ops);
+  std::copy(trace.source_begin.begin(), trace.source_begin.end(), source_begin);
+  std::copy(trace.sources.begin(), trace.sources.end(), sources);
+  for (const auto& reader : trace.readers) {
+    *readers++ = std::get<0>(reader);
+    *readers++ = std::get<1>(reader);
+    *readers++ = std::get<2>(reader);
+    *readers++ = std::get<3>(reader);
+  }
+  for (size_t gap = 0; gap < handle->simulator->gaps().size(); ++gap) {
+    choices[gap] = handle->simulator->choice(static_cast<int>(gap));
+    advance[gap] = handle->simulator->advance(static_cast<int>(gap));
+  }
+  for (size_t v = 0; v < handle->problem.variants.size(); ++v) {
+    variants[v] = handle->simulator->variant_on(static_cast<int>(v));
+  }
+}

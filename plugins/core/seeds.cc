@@ -1,0 +1,92 @@
+// Starting points that need no search: drop what is cheap to make again for its bytes, keep the
+// values that cross the boundaries of a few segments, or both.
+//
+// The first is the usual "keep the outputs of convolutions, recompute the rest"; the second is
+// the rule of Chen et al. 2016 for any number of segments. All are tried: a few hundred
+// evaluations at most.
+#include <algorithm>
+#include <cmath>
+
+#include "search.h"
+
+namespace memonger {
+
+namespace {
+
+// Where the value of an op is last read before the backward ops, by gap begin.
+std::vector<double> ValuesPerByte(const Problem& problem) {
+  std::vector<double> result;
+  for (const Op& op : problem.ops) {
+    int64_t bytes = 0;
+    for (int tensor : op.implementations[0].outputs) bytes += problem.tensor_bytes[tensor];
+    result.push_back(op.implementations[0].time / static_cast<double>(std::max<int64_t>(1, bytes)));
+  }
+  return result;
+}
+
+}  // namespace
+
+// Decides every gap that a seed may drop: those that lead into the backward ops, or, in graphs
+// without backward ops, those longer than a tenth of the graph.
+void Search::LoadCheapSeed(double time_per_byte, int segments) {
+  const Problem& problem = simulator_->problem();
+  const int first_backward = simulator_->first_backward();
+  const bool has_backward = first_backward < simulator_->num_ops();
+  if (values_per_byte_.empty()) values_per_byte_ = ValuesPerByte(problem);
+  // Segment of each op, by equal shares of the forward bytes.
+  std::vector<int> segment(simulator_->num_ops(), segments);
+  if (segments > 0) {
+    double whole = 0, so_far = 0;
+    for (int op = 0; op < first_backward; ++op) {
+      for (int tensor : problem.ops[op].implementations[0].outputs) {
+        whole += static_cast<double>(problem.tensor_bytes[tensor]);
+      }
+    }
+    for (int op = 0; op < first_backward; ++op) {
+      for (int tensor : problem.ops[op].implementations[0].outputs) {
+        so_far += static_cast<double>(problem.tensor_bytes[tensor]);
+      }
+      segment[op] = std::min(segments - 1, static_cast<int>(so_far / (whole + 1) * segments));
+    }
+  }
+  LoadDefaults();
+  for (int item = 0; item < num_gaps_; ++item) {
+    const Gap& gap = simulator_->gaps()[item];
+    const bool leads_back = has_backward
+        ? gap.begin < first_backward && gap.end >= first_backward
+        : gap.end - gap.begin > simulator_->num_ops() / 10;
+    if (!leads_back || values_per_byte_[gap.op] > time_per_byte) continue;
+    const bool crosses = segments > 0 && segment[gap.begin] != segment[gap.op];
+    if (gap.trailing) {
+      // What crosses a boundary is where the segment's clones start from.
+      if (crosses) Set(item, kKeep);
+      continue;
+    }
+    if (!crosses) Set(item, kDropThenRetain);
+  }
+  Commit();
+}
+
+void Search::TrySeeds(int64_t work_end) {
+  if (values_per_byte_.empty()) values_per_byte_ = ValuesPerByte(simulator_->problem());
+  std::vector<double> thresholds;
+  for (const Gap& gap : simulator_->gaps()) thresholds.push_back(values_per_byte_[gap.op]);
+  std::sort(thresholds.begin(), thresholds.end());
+  thresholds.erase(std::unique(thresholds.begin(), thresholds.end()), thresholds.end());
+  if (thresholds.empty()) return;
+  const size_t most = 16;
+  std::vector<double> tried;
+  for (size_t i = 0; i < std::min(most, thresholds.size()); ++i) {
+    tried.push_back(thresholds[(i + 1) * thresholds.size() / std::min(most, thresholds.size()) - 1]);
+  }
+  const int largest = std::max(2, 2 * static_cast<int>(std::sqrt(simulator_->first_backward())));
+  for (int segments = 0; segments <= largest; segments = segments ? 2 * segments : 2) {
+    for (double threshold : tried) {
+      if (OutOf(work_end)) return;
+      LoadCheapSeed(threshold, segments);
+      Offer(Evaluate(best_.feasible ? best_.cost : std::numeric_limits<double>::infinity()));
+    }
+  }
+}
+
+}  // namespace memonger

@@ -1,0 +1,177 @@
+"""memonger bench: cases, rows, tables, and the command itself."""
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("mxnet")
+from memonger import native
+from memonger.bench import run as command
+from memonger.bench import tables
+from memonger.bench.cases import Case, by_network, comparison, published_cases
+from memonger.bench.published import PUBLISHED, Published
+from memonger.bench.runner import Row, Settings, run_cases
+from memonger.errors import InputError
+
+SMALL = {"image": 64, "classes": 10}
+needs_plugin = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
+                                  reason="the native libraries are not built")
+THEIRS = Published("MONeT", "resnet50", 184, "total", 15060, 4990, 0.1195)
+
+
+def row(method="auto:exact", target="total 33.1341%", overhead=0.05, total=33, **more):
+    return Row("resnet50", 184, method, target, 90, 100, total - 10, total, overhead,
+               planning_s=1.25, status="feasible", **more)
+
+
+def test_published_rows_hold_the_numbers_of_the_papers():
+    by_system = {}
+    for item in PUBLISHED:
+        by_system.setdefault(item.system, []).append(item)
+    assert {name: len(rows) for name, rows in by_system.items()} == {
+        "MONeT": 30, "OGC": 18, "dmlc": 1}
+    # The cuts that OGC prints beside its megabytes, in per cent.
+    printed = {"alexnet": 34, "vgg11": 22, "vgg13": 31, "vgg16": 31, "vgg19": 31, "resnet18": 35,
+               "resnet34": 55, "resnet50": 63, "resnet101": 74, "resnet152": 81, "densenet121": 78,
+               "densenet161": 82, "densenet169": 82, "densenet201": 85, "inception_v3": 71,
+               "nasnet_cifar10": 81, "amoebanet_cifar10": 79, "darts_cifar10": 80}
+    assert {r.network: round(100 * r.cut) for r in by_system["OGC"]} == printed
+
+
+def test_targets_are_read():
+    assert Case("vgg16", "auto:all", "pool 37.5%").goal() == ("pool", 0.375)
+    assert Case("vgg16", "chen").goal() is None
+    for wrong in ("pool", "half", "total 3GB", "total -5%"):
+        with pytest.raises(InputError, match="cannot read the target"):
+            Case("vgg16", "auto:all", wrong)
+    with pytest.raises(InputError, match="no method 'best'"):
+        Case("vgg16", "best")
+
+
+def test_comparison_gives_budgets_only_to_methods_that_take_them():
+    cases = comparison(["vgg16", "unet"], ["mxnet", "auto:none"], [50, 25])
+    assert [(c.network, c.method, c.target) for c in cases] == [
+        ("vgg16", "mxnet", ""), ("vgg16", "auto:none", "total 50%"),
+        ("vgg16", "auto:none", "total 25%"), ("unet", "mxnet", ""),
+        ("unet", "auto:none", "total 50%"), ("unet", "auto:none", "total 25%")]
+    assert [len(group) for group in by_network(cases)] == [3, 3]
+    with pytest.raises(InputError, match="no network"):
+        comparison(["vgg17"])
+
+
+def test_published_cases_ask_for_the_published_memory_and_overhead():
+    cases = published_cases([THEIRS], ["auto:exact"])
+    assert [(c.target, c.batch) for c in cases] == [("total 33.1341%", 184),
+                                                    ("overhead 11.95%", 184)]
+    faster = Published("MONeT", "unet", 11, "total", 14320, 10010, -0.041)
+    assert len(published_cases([faster], ["auto:exact"])) == 1
+
+
+@pytest.mark.parametrize("overhead,at_overhead,verdict", [
+    (0.05, 40, "at most half"), (0.09, 25, "larger cut at their overhead"),
+    (0.09, 40, "less, not half"), (0.13, 40, "behind")])
+def test_verdicts(overhead, at_overhead, verdict):
+    rows = [row(overhead=overhead, published=THEIRS),
+            row(target="overhead 11.95%", total=at_overhead, published=THEIRS)]
+    group, = tables.beside(rows)
+    assert group.verdict == verdict
+    assert group.reached == (verdict in ("at most half", "larger cut at their overhead"))
+
+
+def test_a_row_that_failed_says_why_and_is_no_result():
+    failed = row(published=THEIRS, error="smallest total 5.2 GiB")
+    group, = tables.beside([failed])
+    assert not group.reached and "smallest total 5.2 GiB" in group.verdict
+    assert "smallest total 5.2 GiB" in tables.as_text([row(error="smallest total 5.2 GiB")])
+
+
+def test_overhead_of_a_forward_pass_is_priced_by_our_times():
+    theirs = Published("dmlc", "dmlc_resnet50", 32, "pool", 4899, 1658, 0.93, of_forward=True)
+    group, = tables.beside([row(published=theirs, forward=0.35, overhead=0.12)])
+    assert group.their_overhead == pytest.approx(0.93 * 0.35)
+    assert group.verdict == "at most half"
+
+
+def test_rows_survive_json():
+    rows = [row(), row(published=THEIRS, measured={"batch": 4}), row(error="too small")]
+    assert tables.from_json(tables.as_json(rows, "memonger bench")) == rows
+
+
+def test_markdown_tables_are_complete():
+    text = tables.as_markdown([row(), row(published=THEIRS)])
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    first, second = lines[:3], lines[3:]
+    assert len({line.count("|") for line in first}) == 1
+    assert len({line.count("|") for line in second}) == 1
+    assert "+5.0 %" in text and "67.0 %" in text
+
+
+def test_documents_get_their_tables_between_the_marks():
+    text = "before\n<!-- memonger bench: summary -->\nold\n<!-- end -->\nafter\n"
+    new = tables.documented([row(published=THEIRS)], text)
+    assert new.startswith("before\n<!-- memonger bench: summary -->\n| network (batch) |")
+    assert new.endswith("|\n<!-- end -->\nafter\n") and "old" not in new
+    assert "| resnet50 (184) | MONeT | 66.9 % of total | +11.9 % | +5.0 % |" in new
+    assert tables.documented([row(published=THEIRS)], new) == new
+    with pytest.raises(InputError, match="no table 'summery'"):
+        tables.documented([], "<!-- memonger bench: summery -->\n<!-- end -->")
+
+
+def test_measured_rows_keep_predicted_and_measured_apart():
+    found = {"batch": 4, "bytes": 60, "unplanned_bytes": 120, "predicted_bytes": 50,
+             "predicted_unplanned_bytes": 110, "predicted_overhead": 0.1, "overhead": 0.2,
+             "step_s": 0.5, "unplanned_step_s": 0.4, "device": "cpu"}
+    line, = tables.measured_cells([row(measured=found), row()])
+    assert line[3:] == ("4", "120 B", "110 B", "60 B", "50 B", "+20.0 %", "+10.0 %", "0.5 s")
+
+
+def test_the_list_of_networks_needs_no_mxnet(capsys):
+    assert command.main(["--list"]) == 0
+    assert "138,357,544" in capsys.readouterr().out
+
+
+@needs_plugin
+def test_rows_of_a_network_are_bound_for_real():
+    options = tuple(sorted(SMALL.items()))
+    cases = [Case("resnet18", method, batch=4, options=options)
+             for method in ("mxnet", "mirror", "sublinear")]
+    plain, mirrored, planned = run_cases(cases, Settings())
+    assert plain.pool_bytes == plain.unplanned_pool_bytes > 0
+    assert plain.overhead == 0 and plain.total_cut == 0
+    assert mirrored.overhead > 0
+    assert planned.pool_bytes < plain.pool_bytes and not planned.error
+    assert 0 < planned.overhead < 0.6
+
+
+@needs_plugin
+def test_an_error_is_a_row_and_not_the_end():
+    cases = [Case("vgg11", "mxnet", batch=2, options=(("picture", 3),)),
+             Case("attention_small", "mxnet")]
+    broken, good = run_cases(cases, Settings())
+    assert "no option 'picture'" in broken.error and not good.error
+
+
+@pytest.mark.slow
+@needs_plugin
+def test_measured_and_predicted_stand_side_by_side(tmp_path, capsys):
+    code = command.main(["attention_small", "--batch", "64", "--methods", "sublinear", "--measure",
+                         "--measure-memory", "200MB", "--steps", "2", "-o", str(tmp_path)])
+    assert code == 0
+    printed = capsys.readouterr().out
+    assert "Measured" in printed and "1 rows" in printed
+    found = json.loads((tmp_path / "results.json").read_text())
+    measured = found["rows"][0]["measured"]
+    assert measured["bytes"] > 0 and measured["unplanned_bytes"] > 0
+    assert found["command"].startswith("memonger bench attention_small --measure")
+    for name in ("results.md", "results.svg"):
+        assert (tmp_path / name).stat().st_size > 100
+    assert command.main(["--from", str(tmp_path / "results.json"), "--markdown"]) == 0
+    assert "| attention_small |" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@needs_plugin
+def test_two_processes_give_the_rows_of_one():
+    cases = comparison(["attention_small", "darts_cifar10"], ["mxnet"], batch=2)
+    assert run_cases(cases, Settings(), jobs=2) == run_cases(cases, Settings())

@@ -1,0 +1,100 @@
+"""Ready plans: made, written, loaded without a search, and refused where the graph differs."""
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("mxnet")
+import memonger
+from memonger import native
+from memonger.bench import nets, zoo
+from memonger.errors import InfeasibleBudget, InputError, PlanMismatch, PlanSchemaError
+
+#: Within reach of a network so small.
+SHARES = (0.95, 0.85)
+pytestmark = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
+                                reason="the native libraries are not built")
+
+
+@pytest.fixture(scope="module")
+def made():
+    return zoo.make("attention_small", SHARES, time_limit=5.0)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, made):
+    """A folder with ready plans of one small network."""
+    monkeypatch.setattr(zoo, "FOLDER", str(tmp_path))
+    zoo.write("attention_small", made, str(tmp_path))
+    return tmp_path
+
+
+def test_loaded_plans_take_the_bytes_of_the_search(folder, made):
+    assert zoo.names() == ("attention_small",)
+    for item in made["plans"]:
+        plan = memonger.zoo.load("attention_small", budget="%g%%" % (100 * item["share"]))
+        assert plan.total_bytes <= plan.budget_bytes
+        assert plan.overhead == pytest.approx(
+            min(p["overhead"] for p in made["plans"] if p["total_bytes"] <= plan.budget_bytes),
+            abs=1e-6)
+        assert plan.total_bytes < plan.baseline_total_bytes
+
+
+def test_a_loaded_plan_trains_as_the_original(folder, made):
+    plan = zoo.load("attention_small", made["plans"][-1]["share"])
+    net = nets.build("attention_small")
+    assert memonger.verify(plan.symbol, net.symbol, steps=2, shapes=net.shapes)
+    assert plan.symbol.tojson() != net.symbol.tojson()
+
+
+def test_the_file_is_the_same_each_time(folder, made):
+    again = zoo.make("attention_small", SHARES, time_limit=5.0)
+    before = (folder / "attention_small.json").read_bytes()
+    zoo.write("attention_small", again, str(folder))
+    assert (folder / "attention_small.json").read_bytes() == before
+
+
+def test_other_graphs_are_refused(folder):
+    net = nets.build("attention_small")
+    wider, larger = (nets.build("attention_small", **other)
+                     for other in ({"units": 48}, {"batch": 8}))
+    with pytest.raises(PlanMismatch, match="another graph"):
+        zoo.load("attention_small", "95%", symbol=wider.symbol)
+    with pytest.raises(PlanMismatch, match="at batch 4"):
+        zoo.load("attention_small", "95%", symbol=larger.symbol, shapes=larger.shapes)
+    assert zoo.load("attention_small", "95%", symbol=net.symbol).symbol is not None
+
+
+def test_budgets_below_every_ready_plan_are_refused(folder, made):
+    with pytest.raises(InfeasibleBudget) as caught:
+        zoo.load("attention_small", "1%")
+    assert caught.value.minimum_bytes == min(p["total_bytes"] for p in made["plans"])
+
+
+def test_networks_without_plans_and_damaged_files_are_told_apart(folder):
+    with pytest.raises(InputError, match="no ready plans for vgg16; there are for: attention_sm"):
+        zoo.load("vgg16")
+    with pytest.raises(InputError, match="no network 'vgg17'"):
+        zoo.load("vgg17")
+    path = folder / "attention_small.json"
+    data = json.loads(path.read_text())
+    for item in data["plans"]:
+        item["pool_bytes"] += 1
+    path.write_text(json.dumps(data))
+    with pytest.raises(PlanMismatch, match="make it again"):
+        zoo.load("attention_small", "95%")
+    path.write_text(path.read_text()[:100])
+    with pytest.raises(PlanSchemaError, match="damaged"):
+        zoo.load("attention_small", "95%")
+
+
+@pytest.mark.parametrize("network", zoo.names())
+def test_shipped_plans_are_for_the_networks_of_the_zoo(network):
+    with open(zoo.FOLDER + "/%s.json" % network) as file:
+        data = json.load(file)
+    assert data["network"] == network and data["batch"] == nets.spec(network).batch
+    totals = [item["total_bytes"] for item in data["plans"]]
+    overheads = [item["overhead"] for item in data["plans"]]
+    assert totals == sorted(totals, reverse=True)
+    assert overheads == sorted(overheads)

@@ -1,0 +1,215 @@
+"""The commands on a real network: one file leads to the next, as a user would go."""
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import memonger
+from memonger.cli import main
+
+mx = pytest.importorskip("mxnet")
+
+
+def residual_network() -> "mx.sym.Symbol":
+    data = mx.sym.Variable("data")
+    body = mx.sym.Convolution(data, kernel=(3, 3), pad=(1, 1), num_filter=8, name="conv0")
+    for i in range(1, 5):
+        branch = mx.sym.BatchNorm(body, name="bn%d" % i, fix_gamma=False)
+        branch = mx.sym.Activation(branch, act_type="relu", name="relu%d" % i)
+        branch = mx.sym.Convolution(branch, kernel=(3, 3), pad=(1, 1), num_filter=8,
+                                    name="conv%d" % i)
+        body = body + branch
+    body = mx.sym.FullyConnected(mx.sym.Flatten(body), num_hidden=10, name="fc")
+    return mx.sym.SoftmaxOutput(body, name="softmax")
+
+
+SHAPE = ["--shape", "data=8,3,16,16"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a network, and a plan for it made by the command line."""
+    path = tmp_path_factory.mktemp("cli")
+    with mx.name.NameManager():
+        residual_network().save(str(path / "net-symbol.json"))
+    return path
+
+
+@pytest.fixture(scope="module")
+def plan_file(folder):
+    path = folder / "plan.json"
+    code = main(["plan", str(folder / "net-symbol.json"), *SHAPE, "--budget", "75%",
+                 "--time-limit", "5", "-o", str(path)])
+    assert code == 0
+    return str(path)
+
+
+def answer_of(capsys, *arguments: str, code: int = 0):
+    """What the command prints with --json."""
+    assert main([*arguments, "--json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+def test_plan_says_what_it_saves(folder, capsys):
+    record = answer_of(capsys, "plan", str(folder / "net-symbol.json"), *SHAPE, "--budget", "75%")
+    assert record["total_bytes"] <= record["budget_bytes"] < record["baseline_total_bytes"]
+    assert record["bound"] <= record["overhead"] + 1e-12
+    assert record["decisions"].get("recompute", 0) + len(record["decisions"]) > 1
+    assert sum(record["decisions"].values()) == record["ops"]
+
+
+def test_plan_prints_the_table_and_the_next_commands(folder, tmp_path, capsys):
+    path = tmp_path / "plan.json"
+    assert main(["plan", str(folder / "net-symbol.json"), *SHAPE, "--budget", "75%",
+                 "-o", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert "budget" in text and "memonger verify %s" % path in text
+
+
+def test_the_plan_file_is_the_same_for_the_same_input(folder, plan_file, tmp_path):
+    again = tmp_path / "again.json"
+    assert main(["plan", str(folder / "net-symbol.json"), *SHAPE, "--budget", "75%",
+                 "--time-limit", "5", "-o", str(again)]) == 0
+    with open(plan_file, encoding="utf-8") as file:
+        assert file.read() == again.read_text(encoding="utf-8")
+
+
+def test_a_budget_below_what_is_possible(folder, capsys):
+    network = str(folder / "net-symbol.json")
+    assert main(["plan", network, *SHAPE, "--budget", "1%"]) == 3
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("error: ") and "pinned" in err
+    record = answer_of(capsys, "plan", network, *SHAPE, "--budget", "1%", code=3)
+    smallest = answer_of(capsys, "plan", network, *SHAPE, "--budget",
+                         str(record["minimum_total_bytes"]))
+    assert smallest["total_bytes"] <= record["minimum_total_bytes"]
+
+
+def test_missing_shapes_are_named(folder, capsys):
+    assert main(["plan", str(folder / "net-symbol.json")]) == 1
+    assert "data" in capsys.readouterr().err
+
+
+def test_estimate_and_its_budget(folder, capsys):
+    network = str(folder / "net-symbol.json")
+    record = answer_of(capsys, "estimate", network, *SHAPE, "--optimizer", "adam")
+    assert record["total_bytes"] == sum(record["bytes"].values())
+    assert record["bytes"]["optimizer"] == 2 * record["bytes"]["parameters"]
+    total = record["total_bytes"]
+    adam = ["--optimizer", "adam"]
+    assert main(["estimate", network, *SHAPE, *adam, "--budget", str(total)]) == 0
+    assert main(["estimate", network, *SHAPE, *adam, "--budget", str(total - 1)]) == 3
+
+
+def test_apply_writes_a_network_that_strip_takes_back(folder, plan_file, tmp_path, capsys):
+    planned, stripped = str(tmp_path / "planned-symbol.json"), str(tmp_path / "net-symbol.json")
+    assert main(["apply", plan_file, str(folder / "net-symbol.json"), "-o", planned]) == 0
+    assert main(["apply", "--strip", planned, "-o", stripped]) == 0
+    original = mx.sym.load(str(folder / "net-symbol.json"))
+    assert mx.sym.load(stripped).tojson() == original.tojson()
+    assert mx.sym.load(planned).tojson() != original.tojson()
+    assert mx.sym.load(planned).list_arguments() == original.list_arguments()
+
+
+def test_apply_refuses_another_network(plan_file, tmp_path, capsys):
+    other = tmp_path / "other-symbol.json"
+    mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=4, name="fc").save(str(other))
+    assert main(["apply", plan_file, str(other), "-o", str(tmp_path / "out.json")]) == 1
+    assert "another network" in capsys.readouterr().err
+    assert not (tmp_path / "out.json").exists()
+
+
+def test_verify_a_plan_and_a_planned_symbol(folder, plan_file, tmp_path, capsys):
+    record = answer_of(capsys, "verify", plan_file)
+    assert record["ok"] and record["tensors"] > 0 and record["steps"] == 2
+    planned = str(tmp_path / "planned-symbol.json")
+    assert main(["apply", plan_file, "-o", planned]) == 0
+    capsys.readouterr()
+    record = answer_of(capsys, "verify", planned, str(folder / "net-symbol.json"), *SHAPE)
+    assert record["ok"]
+
+
+def test_verify_finds_a_difference(plan_file, tmp_path, capsys):
+    planned = tmp_path / "planned-symbol.json"
+    assert main(["apply", plan_file, "-o", str(planned)]) == 0
+    text = planned.read_text(encoding="utf-8")
+    assert "relu" in text
+    # Not the network it was: one activation is another function now.
+    planned.write_text(text.replace('"act_type": "relu"', '"act_type": "tanh"', 1),
+                       encoding="utf-8")
+    original = memonger.load_plan(plan_file).original_json
+    (tmp_path / "net-symbol.json").write_text(original, encoding="utf-8")
+    arguments = ["verify", str(planned), str(tmp_path / "net-symbol.json"), *SHAPE]
+    capsys.readouterr()
+    assert main(arguments) == 4
+    assert "differs by" in capsys.readouterr().err
+    record = answer_of(capsys, *arguments, code=4)
+    assert not record["ok"] and record["different"]
+
+
+def test_measure_both_in_one_run_and_keep_it_in_the_plan(plan_file, tmp_path, capsys):
+    out = tmp_path / "measured.json"
+    record = answer_of(capsys, "measure", plan_file, "--steps", "2", "-o", str(out))
+    assert record["allocated_bytes"] > 0 and record["original"]["allocated_bytes"] > 0
+    assert record["step_s"] > 0 and record["overhead"] is not None
+    assert memonger.load_plan(str(out)).measured["allocated_bytes"] == record["allocated_bytes"]
+
+
+def test_explain(plan_file, capsys):
+    plan = memonger.load_plan(plan_file)
+    name = next(n for n, decision in plan.decisions.items() if decision != "keep")
+    (record,) = answer_of(capsys, "explain", plan_file, name)
+    assert record["decision"] == plan.decisions[name] and name in record["text"]
+
+
+def test_report_writes_what_was_asked_for(plan_file, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    html, graph = tmp_path / "plan.html", tmp_path / "plan.svg"
+    timeline = tmp_path / "memory.svg"
+    assert main(["report", plan_file, "-o", str(html), "--graph", str(graph),
+                 "--timeline", str(timeline)]) == 0
+    assert "<html" in html.read_text(encoding="utf-8")
+    assert "<svg" in graph.read_text(encoding="utf-8")
+    assert "<svg" in timeline.read_text(encoding="utf-8")
+
+
+def test_max_batch(folder, plan_file, capsys):
+    stock_total = memonger.load_plan(plan_file).baseline_total_bytes
+    record = answer_of(capsys, "max-batch", str(folder / "net-symbol.json"), *SHAPE, "--budget",
+                       str(stock_total), "--time-limit", "1")
+    assert record["unplanned"] == 8 and record["planned"] > 8
+    assert record["total_bytes"] <= stock_total
+
+
+def test_profile_serves_a_plan(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    network = str(folder / "net-symbol.json")
+    path = tmp_path / "profile.json"
+    record = answer_of(capsys, "profile", network, *SHAPE, "--repeats", "1", "-o", str(path))
+    assert record["times"] > 0 and path.is_file()
+    record = answer_of(capsys, "plan", network, *SHAPE, "--budget", "80%", "--costs", str(path))
+    assert record["costs"].startswith("profile")
+
+
+def test_sweep_is_a_frontier(folder, capsys):
+    records = answer_of(capsys, "plan", str(folder / "net-symbol.json"), *SHAPE, "--sweep",
+                        "--time-limit", "1")
+    assert len(records) > 2
+    totals = [r["total_bytes"] for r in records]
+    overheads = [r["overhead"] for r in records]
+    assert totals == sorted(totals, reverse=True) and overheads == sorted(overheads)
+
+
+def test_a_graph_that_is_not_mxnets(tmp_path, capsys):
+    # Four forward nodes of 4 units, then their gradients; each node costs 1.
+    lines = ["8 11"] + ["4 1 1"] * 4 + ["1 1 0"] * 4
+    lines += ["%d %d" % edge for edge in (
+        (0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (6, 7), (2, 5), (1, 6), (0, 7), (3, 5))]
+    path = tmp_path / "graph.txt"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    record = answer_of(capsys, "plan", str(path), "--budget", "0.8")
+    assert {"status", "peak", "cost", "baseline_cost", "bound", "seconds"} <= set(record)
+    assert record["peak"] <= record["budget"] and record["baseline_cost"] == 8
+    assert record["bound"] <= record["cost"] <= 12
+    assert main(["plan", str(path), "--shape", "data=1", "--budget", "0.8"]) == 2

@@ -1,0 +1,209 @@
+"""The calls of memonger on real symbols."""
+from __future__ import annotations
+
+import mxnet as mx
+import numpy as np
+import pytest
+
+import memonger
+from memonger import native
+from memonger.bench import nets
+from memonger.errors import (
+    BindError,
+    InfeasibleBudget,
+    InputError,
+    PlanMismatch,
+    ShapeError,
+    UnknownOpError,
+)
+from memonger.mx.read import read
+
+SHAPES = {"data": (4, 3, 16, 16)}
+
+
+def convolutions(depth=6, dropout=False):
+    with mx.name.NameManager():
+        x = mx.sym.var("data")
+        for _ in range(depth):
+            x = mx.sym.Convolution(x, kernel=(3, 3), pad=(1, 1), num_filter=8, no_bias=True)
+            x = mx.sym.relu(mx.sym.BatchNorm(x, fix_gamma=False))
+        if dropout:
+            x = mx.sym.Dropout(x, p=0.5, name="drop")
+        x = mx.sym.FullyConnected(mx.sym.Flatten(x), num_hidden=4, name="fc")
+        return mx.sym.SoftmaxOutput(x, name="softmax")
+
+
+@pytest.fixture(params=["plugin", "stock"])
+def world(request):
+    plugin = request.param == "plugin"
+    with native.switched(plugin, plugin):
+        yield request.param
+
+
+def test_sublinear_plan_is_smaller_exact_and_trains_the_same(world):
+    net = convolutions(dropout=True)
+    plan = memonger.plan(net, method="sublinear", **SHAPES)
+    assert plan.world == world
+    assert plan.pool_bytes < plan.baseline_pool_bytes
+    assert plan.pool_bytes == read(plan.symbol, SHAPES).pool_bytes
+    assert plan.decisions["drop"] == "keep"
+    assert memonger.verify(plan.symbol, net, steps=3, **SHAPES).identical
+    assert memonger.strip(plan.symbol).tojson() == net.tojson()
+    assert plan.symbol.list_arguments() == net.list_arguments()
+
+
+def test_plans_are_the_same_every_time(tmp_path):
+    for name in ("a.json", "b.json"):
+        memonger.plan(convolutions(), method="sublinear", **SHAPES).save(str(tmp_path / name))
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+
+
+def test_a_saved_plan_brings_its_symbol_back_and_refuses_other_networks(tmp_path):
+    net = convolutions()
+    plan = memonger.plan(net, method="sublinear", **SHAPES)
+    plan.save(str(tmp_path / "plan.json"))
+    loaded = memonger.load_plan(str(tmp_path / "plan.json"))
+    assert loaded.symbol.tojson() == plan.symbol.tojson()
+    from memonger.api import apply_plan
+    assert apply_plan(loaded, net).tojson() == plan.symbol.tojson()
+    with pytest.raises(PlanMismatch):
+        apply_plan(loaded, convolutions(depth=5))
+
+
+def test_shapes_come_as_arguments_as_a_dictionary_or_from_an_iterator():
+    net = convolutions()
+    data = mx.io.NDArrayIter(np.zeros(SHAPES["data"], "float32"), np.zeros(4, "float32"), 4)
+    named, as_dict, iterated = (
+        memonger.plan(net, method="sublinear", **SHAPES),
+        memonger.plan(net, method="sublinear", shapes=SHAPES),
+        memonger.plan(net, method="sublinear", data_iter=data))
+    assert named.pool_bytes == as_dict.pool_bytes == iterated.pool_bytes
+    with pytest.raises(InputError, match="not both"):
+        memonger.plan(net, shapes=SHAPES, **SHAPES)
+
+
+def test_shapes_on_the_variables_are_enough():
+    x = mx.sym.var("data", shape=(4, 8))
+    net = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(x, num_hidden=3), name="softmax")
+    assert memonger.search_plan(net).list_arguments() == net.list_arguments()
+
+
+def test_an_input_may_be_called_budget():
+    net = mx.sym.LinearRegressionOutput(mx.sym.FullyConnected(mx.sym.var("budget"), num_hidden=3),
+                                        name="out")
+    assert memonger.estimate(net, shapes={"budget": (2, 5)}).total_bytes > 0
+
+
+def test_errors_name_the_input_or_op():
+    net = convolutions()
+    with pytest.raises(ShapeError) as missing:
+        memonger.plan(net)
+    assert missing.value.names == ("data",)
+    with pytest.raises(ShapeError, match="'dta'"):
+        memonger.plan(net, dta=(1, 3, 16, 16))
+    with pytest.raises(ShapeError, match="kernel size|fit the network"):
+        memonger.plan(mx.sym.Convolution(mx.sym.var("data"), kernel=(9, 9), num_filter=1),
+                      data=(1, 1, 4, 4))
+    with pytest.raises(UnknownOpError, match="did you mean fc"):
+        memonger.plan(net, method="sublinear", keep=["fcc"], **SHAPES)
+    with pytest.raises(InputError, match="not both"):
+        memonger.plan(net, budget="1GB", overhead=0.1, **SHAPES)
+    with pytest.raises(InputError, match="type_dict"):
+        memonger.plan(net, type_dict={"nothing": "float16"}, **SHAPES)
+    with pytest.raises(BindError, match="argmax_channel is non-differentiable"):
+        memonger.estimate(mx.sym.argmax_channel(mx.sym.var("x")), x=(2, 3))
+
+
+def test_an_impossible_budget_says_what_is_possible():
+    with pytest.raises(InfeasibleBudget) as error:
+        memonger.plan(convolutions(), budget=1000, method="sublinear", **SHAPES)
+    assert error.value.minimum_bytes > error.value.budget_bytes == 1000
+    assert error.value.pinned and error.value.best_plan is not None
+
+
+def test_float16_and_float64_count_their_real_bytes():
+    net = convolutions()
+    single = memonger.estimate(net, **SHAPES)
+    for dtype, factor in (("float16", 0.5), ("float64", 2)):
+        other = memonger.estimate(net, type_dict={"data": dtype}, **SHAPES)
+        assert other.by_category["parameters"] == pytest.approx(
+            factor * single.by_category["parameters"], rel=0.02)
+        assert other.pool_bytes == pytest.approx(factor * single.pool_bytes, rel=0.05)
+
+
+def test_grad_req_add_and_null_are_planned_as_bound():
+    net = convolutions()
+    for grad_req in ("add", {"fc_weight": "write", "convolution0_weight": "add"}):
+        plan = memonger.plan(net, method="sublinear", grad_req=grad_req, **SHAPES)
+        assert memonger.verify(plan.symbol, net, grad_req=grad_req, **SHAPES).identical
+    assert memonger.estimate(net, grad_req="null", **SHAPES).by_category["gradients"] == 0
+
+
+def test_optimizer_state_counts_in_the_total():
+    plain = memonger.estimate(convolutions(), **SHAPES)
+    adam = memonger.estimate(convolutions(), optimizer="adam", **SHAPES)
+    assert adam.by_category["optimizer"] == 2 * plain.by_category["parameters"]
+
+
+def test_get_cost_counts_megabytes_of_the_pool():
+    net = nets.build("dmlc_resnet50", 32)
+    with native.switched(False, False):
+        assert memonger.get_cost(net.symbol, **net.shapes) == 4899
+
+
+@pytest.mark.parametrize("hints", [True, False])
+def test_stock_mirroring_reaches_the_pool_of_the_original_memonger(hints):
+    net = nets.build("dmlc_resnet50", 32, hints=hints)
+    with native.switched(False, False):
+        planned = memonger.search_plan(net.symbol, **net.shapes)
+        printed = read(planned, net.shapes).printed_bytes >> 20
+    assert printed <= 1658
+
+
+def test_make_mirror_plan_keeps_the_first_hint_behind_the_threshold():
+    net = nets.build("dmlc_resnet50", 4, hints=True, image=64)
+    info = {}
+    every = memonger.make_mirror_plan(net.symbol, 0, info, **net.shapes)
+    hinted = [n for n in every.get_internals()
+              if n.attr("mirror_stage") and n.attr("force_mirroring") != "True"]
+    assert hinted and info["save_size"] > 0 and info["max_size"] > 0
+    none = memonger.make_mirror_plan(net.symbol, 10**6, info, **net.shapes)
+    assert info["save_size"] == 0
+    assert memonger.strip(none).tojson() == memonger.strip(every).tojson() == net.symbol.tojson()
+
+
+def test_named_stages_are_kept_or_run_again_together():
+    net = nets.build("dmlc_lstm", 2, steps=4, layers=2, units=8, embedding=8, labels=5,
+                     hints=True)
+    plan = memonger.plan(net.symbol, method="sublinear", shapes=net.shapes)
+    stages = {}
+    for op in plan.graph.ops:
+        if op.mirror_stage and not op.is_backward:
+            stages.setdefault(op.mirror_stage, set()).add(plan.decisions[op.name])
+    assert stages and all(len(kinds) == 1 for kinds in stages.values())
+
+
+def test_measure_reports_bytes_and_time_of_both():
+    net = convolutions()
+    planned = memonger.plan(net, method="sublinear", **SHAPES).symbol
+    measured = memonger.measure(planned, steps=2, **SHAPES)
+    assert measured.allocated_bytes > 0 and measured.step_s > 0 and len(measured.steps_s) == 2
+    assert measured.original is not None and measured.overhead is not None
+
+
+def test_largest_batch_fits_and_the_next_does_not():
+    net = convolutions()
+    found = memonger.max_batch(net, "4MB", method="sublinear", data=(1, 3, 16, 16))
+    assert found.planned >= found.unplanned >= 1
+    with native.switched(False, False):
+        whole = memonger.estimate(net, data=(found.unplanned + 1, 3, 16, 16)).total_bytes
+    assert whole > 4 * 10**6
+    assert found.plan.total_bytes <= 4 * 10**6
+
+
+def test_a_sweep_is_monotone():
+    plans = memonger.sweep(convolutions(), ("100%", "80%", "60%", "40%"), method="sublinear",
+                           **SHAPES)
+    budgets = [plan.budget_bytes for plan in plans]
+    overheads = [plan.overhead for plan in plans]
+    assert budgets == sorted(budgets, reverse=True) and overheads == sorted(overheads)

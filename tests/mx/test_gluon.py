@@ -1,0 +1,137 @@
+"""Planned Gluon blocks: CachedOp obeys, bytes are predicted, training stays the same."""
+from __future__ import annotations
+
+import mxnet as mx
+import numpy as np
+import pytest
+from mxnet import autograd, gluon
+from mxnet.gluon import nn
+
+import memonger
+from memonger import native
+from memonger.errors import InputError
+
+SHAPE = (8, 3, 16, 16)
+
+
+class Net(gluon.HybridBlock):
+    """Convolutions, BatchNorm and ReLU; a second input scales the first."""
+
+    def __init__(self, two_inputs=False, **kwargs):
+        super().__init__(**kwargs)
+        self._two = two_inputs
+        with self.name_scope():
+            self.body = nn.HybridSequential()
+            for _ in range(5):
+                self.body.add(nn.Conv2D(8, 3, padding=1, use_bias=False), nn.BatchNorm(),
+                              nn.Activation("relu"))
+            self.out = nn.Dense(4)
+
+    def hybrid_forward(self, F, x, scale=None):
+        x = F.broadcast_mul(x, scale) if self._two else x
+        return self.out(self.body(x))
+
+
+def train(planned, flags, dtype="float32", two_inputs=False, batches=(8, 8)):
+    mx.random.seed(3)
+    np.random.seed(3)
+    net = Net(two_inputs, prefix="net_")
+    net.initialize(mx.init.Xavier())
+    net.cast(dtype)
+    net.hybridize(**flags)
+    extra = [(1, 3, 1, 1)] if two_inputs else []
+    plan = memonger.gluon.plan(net, SHAPE, *extra, method="sublinear", dtype=dtype) \
+        if planned else None
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+    loss = gluon.loss.SoftmaxCrossEntropyLoss()
+    random = np.random.RandomState(1)
+    with native.capture() as records:
+        for batch in batches:
+            data = mx.nd.array(random.standard_normal((batch,) + SHAPE[1:]), dtype=dtype)
+            inputs = [data] + [mx.nd.ones(shape, dtype=dtype) for shape in extra]
+            with autograd.record():
+                value = loss(net(*inputs), mx.nd.zeros((batch,)))
+            value.backward()
+            trainer.step(batch)
+    values = {name: p.data().asnumpy() for name, p in net.collect_params().items()}
+    return net, plan, values, [record["pool_bytes"] for record in records]
+
+
+def same(a, b):
+    return all(a[name].tobytes() == b[name].tobytes() for name in a)
+
+
+@pytest.mark.parametrize("flags", [{}, {"static_alloc": True},
+                                   {"static_alloc": True, "static_shape": True}], ids=str)
+@pytest.mark.parametrize("storage", [True, False])
+def test_pools_are_as_predicted_and_training_is_the_same(flags, storage):
+    with native.switched(True, storage):
+        _, _, plain, plain_pools = train(False, flags)
+        _, plan, planned, pools = train(True, flags)
+    assert same(plain, planned)
+    assert sum(pools) == plan.pool_bytes < sum(plain_pools)
+
+
+def test_float16_blocks():
+    class Pointwise(gluon.HybridBlock):
+        def hybrid_forward(self, F, x):
+            for _ in range(6):  # the CPU has no float16 matrix products
+                x = F.sqrt(F.sigmoid(x) * x * x + 1)
+            return x
+
+    results = []
+    for planned in (False, True):
+        net = Pointwise()
+        net.hybridize()
+        plan = memonger.gluon.plan(net, (64, 64), dtype="float16", method="sublinear") \
+            if planned else None
+        x = mx.nd.random.uniform(shape=(64, 64), dtype="float32").astype("float16") * 0 + 0.5
+        x.attach_grad()
+        with native.capture() as records:
+            with autograd.record():
+                y = net(x)
+            y.backward()
+        results.append(x.grad.asnumpy())
+    assert np.array_equal(*results)
+    assert plan.graph.tensors[plan.graph.ops[0].outputs[0]].size_bytes == 64 * 64 * 2
+    assert len(records) == 2
+
+
+def test_several_inputs():
+    _, _, plain, _ = train(False, {}, two_inputs=True)
+    _, plan, planned, pools = train(True, {}, two_inputs=True)
+    assert same(plain, planned) and sum(pools) == plan.pool_bytes
+
+
+def test_other_batch_sizes_than_the_planned_one():
+    batches = (8, 5, 8, 12)
+    assert same(train(False, {}, batches=batches)[2], train(True, {}, batches=batches)[2])
+
+
+def test_exported_blocks_carry_the_plan(tmp_path):
+    net, plan, _, _ = train(True, {})
+    net.export(str(tmp_path / "net"))
+    again = gluon.SymbolBlock.imports(str(tmp_path / "net-symbol.json"), ["data"],
+                                      str(tmp_path / "net-0000.params"))
+    data = mx.nd.ones(SHAPE)
+    assert np.array_equal(again(data).asnumpy(), net(data).asnumpy())
+    text = (tmp_path / "net-symbol.json").read_text()
+    assert text.count("__force_mirroring__") >= sum(d == "recompute"
+                                                    for d in plan.decisions.values())
+
+
+def test_hybridize_or_strip_takes_the_plan_off():
+    net, _, _, _ = train(True, {})
+    memonger.gluon.strip(net)
+    assert "memonger" not in net._cached_graph[1].tojson()
+
+
+def test_blocks_that_cannot_be_planned():
+    net = Net(prefix="other_")
+    with pytest.raises(InputError, match="hybridize"):
+        memonger.gluon.plan(net, SHAPE)
+    net.hybridize()
+    with pytest.raises(InputError, match="inputs"):
+        memonger.gluon.plan(net)
+    with pytest.raises(InputError, match="HybridBlock"):
+        memonger.gluon.plan(nn.Sequential(), SHAPE)

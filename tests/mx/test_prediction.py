@@ -1,0 +1,119 @@
+"""The pool predicted without allocating is the pool of the bound executor, to the byte."""
+from __future__ import annotations
+
+import mxnet as mx
+import pytest
+
+from memonger import native
+from memonger.bench import nets
+from memonger.mirroring import expand_mirrored, safe_to_mirror
+from memonger.mx.apply import apply_mirroring, apply_recompute
+from memonger.mx.read import read
+from memonger.mx.verify import verify
+from memonger.schedule import expand
+from memonger.storage import plan_storage
+
+from .random_symbols import random_recompute, random_symbol
+
+#: The networks of the foundation's list, at sizes that a test can bind and train.
+SMALL = {
+    "alexnet": {"batch": 2}, "vgg11_bn": {"batch": 2, "image": 64},
+    "vgg16_bn": {"batch": 2, "image": 64}, "resnet18": {"batch": 2, "image": 64},
+    "resnet50": {"batch": 2, "image": 64}, "resnet18_v2": {"batch": 2, "image": 64},
+    "resnet50_v2": {"batch": 2, "image": 64}, "densenet121": {"batch": 1},
+    "inception_v3": {"batch": 1}, "mobilenet": {"batch": 2, "image": 64},
+    "mobilenet_v2": {"batch": 2, "image": 64}, "squeezenet1_0": {"batch": 1},
+    "dmlc_resnet50": {"batch": 2, "image": 64}, "lstm_lm_35": {"batch": 2, "units": 32},
+    "attention_small": {"batch": 2},
+}
+
+
+def build(name):
+    options = dict(SMALL[name])
+    return nets.build(name, options.pop("batch"), **options)
+
+
+@pytest.fixture
+def stock():
+    with native.switched(False, False):
+        yield
+
+
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_unplanned_pool_of_known_networks(name):
+    net = build(name)
+    for world, model in ((False, "stock"), (True, "best")):
+        with native.switched(world, world):
+            captured = read(net.symbol, net.shapes)
+        graph = captured.graph
+        graph.check()
+        assert plan_storage(graph, expand(graph, {}), model).pool_bytes == captured.pool_bytes
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("storage", ["stock", "best"])
+def test_pool_of_random_networks_with_random_clones(seed, storage):
+    check_random_clones(seed, storage)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1000, 1200))
+def test_pool_of_many_random_networks_with_random_clones(seed):
+    check_random_clones(seed, "stock" if seed % 2 else "best")
+
+
+def check_random_clones(seed, storage):
+    symbol, shapes = random_symbol(seed)
+    with native.switched(True, storage == "best"):
+        graph = read(symbol, shapes).graph
+        for trial in range(3):
+            recompute = random_recompute(graph, 10 * seed + trial)
+            schedule = expand(graph, recompute)
+            planned = mx.sym.load_json(apply_recompute(symbol.tojson(), graph, recompute))
+            bound = read(planned, shapes)
+            assert [op.kind for op in bound.graph.ops] == \
+                [graph.ops[step.op].kind for step in schedule.steps]
+            assert plan_storage(graph, schedule, storage).pool_bytes == bound.pool_bytes
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_pool_of_random_networks_under_stock_mirroring(seed, stock):
+    symbol, shapes = random_symbol(seed)
+    captured = read(symbol, shapes)
+    graph = captured.graph
+    assert plan_storage(graph, expand(graph, {}), "stock").pool_bytes == captured.pool_bytes
+    for trial in range(2):
+        mirrored = set(random_recompute(graph, 10 * seed + trial))
+        planned = mx.sym.load_json(apply_mirroring(symbol.tojson(), graph, mirrored))
+        bound = read(planned, shapes)
+        predicted = plan_storage(graph, expand_mirrored(graph, mirrored), "stock")
+        assert predicted.pool_bytes == bound.pool_bytes
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_clones_give_the_same_gradients(seed):
+    check_gradients(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2000, 2500))
+def test_many_random_clones_give_the_same_gradients(seed):
+    check_gradients(seed)
+
+
+def check_gradients(seed):
+    symbol, shapes = random_symbol(seed)
+    graph = read(symbol, shapes).graph
+    for trial in range(2):
+        recompute = random_recompute(graph, 10 * seed + trial)
+        planned = mx.sym.load_json(apply_recompute(symbol.tojson(), graph, recompute))
+        assert verify(planned, symbol, shapes).identical
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_safe_mirroring_gives_the_same_gradients_on_stock_mxnet(seed, stock):
+    symbol, shapes = random_symbol(seed)
+    graph = read(symbol, shapes).graph
+    mirrored = safe_to_mirror(graph, set(random_recompute(graph, seed)))
+    planned = mx.sym.load_json(apply_mirroring(symbol.tojson(), graph, mirrored))
+    assert verify(planned, symbol, shapes).identical

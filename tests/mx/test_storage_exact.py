@@ -1,0 +1,131 @@
+"""The storage model against MXNet: predicted bytes are the bound executor's, to the byte."""
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+mx = pytest.importorskip("mxnet")
+
+import random_nets  # noqa: E402
+
+from memonger import native  # noqa: E402
+from memonger.blocks import StorageModel  # noqa: E402
+from memonger.mx.apply import apply_recompute  # noqa: E402
+from memonger.mx.read import read  # noqa: E402
+from memonger.schedule import expand  # noqa: E402
+from memonger.storage import plan_storage  # noqa: E402
+from memonger.validate import validate  # noqa: E402
+
+pytestmark = pytest.mark.skipif(not native.available(), reason="the plugin is not built")
+
+
+def compare(seed):
+    rng = random.Random(seed)
+    symbol, shapes = random_nets.random_net(rng, rng.randint(3, 25))
+    grad_req = rng.choice(("write", "write", "add"))
+    with native.switched(recompute=True, storage=False):
+        stock = read(symbol, shapes, grad_req=grad_req)
+    graph = stock.graph
+    unplanned = plan_storage(graph, expand(graph, {}), "stock", native=False)
+    assert (unplanned.printed_bytes, unplanned.pool_bytes) == (
+        stock.printed_bytes, stock.pool_bytes), seed
+    # The same network with some ops run again.
+    share = rng.random()
+    again = {i: {} for i, op in enumerate(graph.ops)
+             if not op.is_backward and op.recomputable and rng.random() < share}
+    for op in again:
+        for reader in sorted({r for t in graph.ops[op].outputs for r in graph.consumers[t]}):
+            if graph.ops[reader].is_backward and rng.random() < 0.3:
+                again[op][reader, 0] = rng.randint(0, 3)
+    planned = mx.sym.load_json(apply_recompute(symbol.tojson(), graph, again))
+    schedule = expand(graph, again)
+    for storage in (False, True):
+        with native.switched(recompute=True, storage=storage):
+            bound = read(planned, shapes, grad_req=grad_req)
+        model = "best" if storage else "stock"
+        found = plan_storage(graph, schedule, model, native=False)
+        assert found.pool_bytes == bound.pool_bytes, (seed, model)
+        if not storage:
+            assert found.printed_bytes == bound.printed_bytes, seed
+        assert [s.op for s in schedule.steps] == [s.op for s in found.program.steps]
+        assert len(bound.graph.ops) == len(schedule.steps)
+    assert [p for p in validate(graph, schedule, storage="best", pool_bytes=found.pool_bytes)
+            if "claims" in p.kind.value] == []
+
+
+def test_random_networks():
+    for seed in range(40):
+        compare(seed)
+
+
+@pytest.mark.slow
+def test_a_thousand_random_networks():
+    for seed in range(1000, 2000):
+        compare(seed)
+
+
+def compare_cached_op(seed):
+    from memonger.mx.gluon import as_cached_op
+    rng = random.Random(seed)
+    symbol, shapes = random_nets.random_net(rng, rng.randint(3, 20))
+    arguments = dict(zip(symbol.list_arguments(), symbol.infer_shape(**shapes)[0]))
+    inputs = [n for n in arguments if n == "data" or n.endswith("label")]
+    for storage in (False, True):
+        with native.switched(recompute=True, storage=storage):
+            graph = as_cached_op(read(symbol, shapes).graph)
+            share = rng.choice((0.0, 0.5))
+            again = {i: {} for i, op in enumerate(graph.ops)
+                     if not op.is_backward and op.recomputable and rng.random() < share}
+            planned = mx.sym.load_json(apply_recompute(symbol.tojson(), graph, again))
+            block = mx.gluon.SymbolBlock(planned, [mx.sym.var(n) for n in inputs])
+            block.initialize()
+            block.hybridize(static_alloc=True)
+            arrays = [mx.nd.zeros(arguments[n]) for n in inputs]
+            for array in arrays:
+                array.attach_grad()
+            with native.capture() as records:
+                with mx.autograd.record():
+                    outputs = block(*arrays)
+                mx.autograd.backward(list(outputs) if isinstance(outputs, (list, tuple))
+                                     else [outputs])
+                mx.nd.waitall()
+        found = plan_storage(graph, expand(graph, again), "best" if storage else "stock")
+        assert [r["part"] for r in records] == ["cached_forward", "cached_backward"]
+        assert found.pool_bytes == sum(r["pool_bytes"] for r in records), (seed, storage)
+
+
+@pytest.mark.filterwarnings("ignore:Cannot decide type:UserWarning")
+def test_cached_ops():
+    # All inputs need gradients: CachedOp keeps for backward what any gradient would read.
+    for seed in range(15):
+        compare_cached_op(seed)
+
+
+@pytest.mark.parametrize("setting, model", [
+    ({"NNVM_EXEC_MATCH_RANGE": "1"}, StorageModel("stock", match_range=1)),
+    ({"NNVM_EXEC_MATCH_RANGE": "0"}, StorageModel("stock", match_range=0)),
+    ({"NNVM_AUTO_SEARCH_MATCH_RANGE": "1"}, StorageModel("stock", search_match_range=True))])
+def test_the_allocator_obeys_its_switches(monkeypatch, setting, model):
+    for key, value in setting.items():
+        monkeypatch.setenv(key, value)
+    for seed in range(5):
+        symbol, shapes = random_nets.random_net(random.Random(seed), 20)
+        with native.switched(recompute=True, storage=False):
+            stock = read(symbol, shapes)
+        found = plan_storage(stock.graph, expand(stock.graph, {}), model)
+        assert (found.printed_bytes, found.pool_bytes) == (stock.printed_bytes, stock.pool_bytes)
+
+
+def test_debug_str_prints_the_printed_bytes():
+    symbol, shapes = random_nets.random_net(random.Random(3), 10)
+    shapes = {"data": (200000, shapes["data"][1])}
+    net = mx.sym.FullyConnected(mx.sym.exp(mx.sym.var("data")), num_hidden=9, name="fc")
+    with native.switched(recompute=True, storage=False):
+        captured = read(net, shapes)
+        executor = net.simple_bind(mx.cpu(), grad_req="write", **shapes)
+    found = plan_storage(captured.graph, expand(captured.graph, {}), "stock")
+    assert "Total %d MB allocated" % (found.printed_bytes >> 20) in executor.debug_str()
+    assert found.printed_bytes >> 20 >= 6
+    assert json.loads(net.tojson())["nodes"]

@@ -1,0 +1,69 @@
+"""Without the native plugin memonger still plans, and says what is missing."""
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = r"""
+import json, logging, sys
+logging.basicConfig(stream=sys.stderr)
+import memonger
+from memonger.bench import nets
+from memonger.errors import InfeasibleBudget, PluginMissing
+net = nets.build("resnet18", 4, image=64)
+plan = memonger.plan(net.symbol, **net.shapes)
+plan.save(sys.argv[1])
+hinted = nets.build("dmlc_resnet50", 8, image=112, hints=True)
+answer = {
+    "available": memonger.native.available(), "world": plan.world, "notes": plan.notes,
+    "before": memonger.get_cost(net.symbol, **net.shapes),
+    "after": memonger.get_cost(plan.symbol, **net.shapes),
+    "claimed": plan.pool_bytes >> 20,
+    "hinted": [memonger.get_cost(s, **hinted.shapes) for s in (
+        hinted.symbol, memonger.search_plan(hinted.symbol, **hinted.shapes))],
+    "strip": memonger.strip(plan.symbol).tojson() == net.symbol.tojson(),
+    "same": memonger.verify(plan.symbol, net.symbol, **net.shapes).identical,
+    "recomputed": sum(d == "recompute" for d in plan.decisions.values()),
+}
+for name, arguments, error in (("milp", {"method": "milp"}, PluginMissing),
+                               ("budget", {"budget": "1KB"}, InfeasibleBudget)):
+    try:
+        memonger.plan(net.symbol, **arguments, **net.shapes)
+    except error as caught:
+        answer[name] = str(caught)
+print(json.dumps(answer))
+"""
+
+
+@pytest.fixture(scope="module")
+def answer(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("empty")
+    child = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(folder / "plan.json")], stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, universal_newlines=True,
+        env={**os.environ, "MEMONGER_NATIVE_DIR": str(folder),
+             "PYTHONPATH": os.pathsep.join(sys.path)})
+    assert child.returncode == 0, child.stderr
+    return {**json.loads(child.stdout.splitlines()[-1]), "stderr": child.stderr}
+
+
+def test_it_plans_for_stock_mirroring_and_is_no_worse_than_no_plan(answer):
+    assert answer["available"] is False and answer["world"] == "stock"
+    assert answer["claimed"] == answer["after"] < answer["before"]
+    assert answer["recomputed"] > 0
+    assert answer["hinted"][1] < answer["hinted"][0]
+
+
+def test_training_is_the_same_and_the_plan_comes_off(answer):
+    assert answer["same"] and answer["strip"]
+
+
+def test_it_says_what_is_missing(answer):
+    assert "python plugins/build.py" in answer["stderr"]
+    assert "without the native plugin" in answer["notes"][0]
+    assert "needs the native plugin" in answer["milp"]
+    assert "smallest total found" in answer["budget"]

@@ -1,0 +1,328 @@
+"""Marked symbols through everything that makes executors out of them."""
+from __future__ import annotations
+
+import json
+import pickle
+
+import mxnet as mx
+import numpy as np
+import pytest
+
+from memonger import native
+from memonger.mx.apply import BY_NAME, FORCE_MIRRORING, RECOMPUTE
+from memonger.mx.verify import verify
+
+from .graphs import (
+    CONVOLUTIONS,
+    PERCEPTRON,
+    captured,
+    clones,
+    convolutions,
+    mark,
+    mark_by_name,
+    order,
+    perceptron,
+)
+
+CHEAP = {prefix + str(i): "1" for i in range(3) for prefix in ("bn", "relu")}
+
+
+class SquareMemory(mx.operator.CustomOp):
+    """Keeps what it saw as a member: its gradient is right only with the state of its own run."""
+
+    def forward(self, is_train, req, in_data, out_data, aux):
+        self.seen = in_data[0].copy()
+        self.assign(out_data[0], req[0], self.seen * self.seen)
+
+    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+        self.assign(in_grad[0], req[0], 2 * out_grad[0] * self.seen)
+
+
+@mx.operator.register("memonger_test_square")
+class SquareMemoryProp(mx.operator.CustomOpProp):
+    def __init__(self):
+        super().__init__(need_top_grad=True)
+
+    def create_operator(self, ctx, shapes, dtypes):
+        return SquareMemory()
+
+
+def stateful():
+    """Fully connected -> tanh -> LSTM -> Custom -> output; all but the output can run again."""
+    x = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=6, flatten=False, name="fc")
+    x = mx.sym.tanh(x, name="tanh")
+    x = mx.sym.RNN(x, mx.sym.var("packed"), mx.sym.var("state"), mx.sym.var("cell"), state_size=5,
+                   num_layers=2, mode="lstm", name="rnn")
+    x = mx.sym.Custom(x, op_type="memonger_test_square", name="custom")
+    return mx.sym.SoftmaxOutput(mx.sym.FullyConnected(x, num_hidden=3, name="out"), name="softmax")
+
+
+STATEFUL = {"data": (4, 2, 3), "state": (2, 2, 5), "cell": (2, 2, 5)}
+
+
+@pytest.mark.parametrize("texts", [
+    {"fc": "1", "tanh": "1", "rnn": "1", "custom": "1"},
+    {"rnn": "1"}, {"custom": "1"},
+    {"custom": '{"custom": 2}', "rnn": '{"custom": 2, "custom#2": 3, "rnn": 0}', "tanh": "1"}])
+def test_ops_with_state(texts):
+    marked = mark_by_name(stateful(), "softmax", texts)
+    record = captured(marked, STATEFUL)
+    names = [node["name"] for node in record["nodes"]]
+    for node in record["nodes"]:  # the state is that of the run whose values are read
+        if node["op"] == "_backward_RNN":
+            runs = {names[n] for n, _ in node["inputs"] if names[n].startswith("rnn")}
+            assert runs == {names[node["control_deps"][0]]}
+    assert clones(record)
+    assert verify(marked, stateful(), STATEFUL, steps=3).identical
+
+
+@pytest.mark.parametrize("kind", ["Crop", "SliceChannel", "SwapAxis", "L2Normalization"])
+def test_legacy_operators(kind):
+    x = mx.sym.Convolution(mx.sym.var("data"), num_filter=4, kernel=(1, 1), name="conv")
+    make = {"Crop": lambda: mx.sym.Crop(x, h_w=(4, 4), name="it"),
+            "SliceChannel": lambda: mx.sym.SliceChannel(x, num_outputs=2, name="it")[1],
+            "SwapAxis": lambda: mx.sym.SwapAxis(x, dim1=1, dim2=2, name="it"),
+            "L2Normalization": lambda: mx.sym.L2Normalization(x, name="it")}[kind]
+    net = mx.sym.MakeLoss(mx.sym.tanh(make(), name="tanh"), name="loss")
+    for chosen in (("it",), ("it", "tanh"), ("conv", "it", "tanh")):
+        marked = mark(net, dict.fromkeys(chosen, "1"))
+        assert verify(marked, net, {"data": (2, 3, 6, 6)}).identical
+
+
+@pytest.mark.parametrize("grad_req", ["write", "add", {"data": "write", "conv0_weight": "add",
+                                                       "bn1_gamma": "write"}])
+def test_gradient_requests(grad_req):
+    marked = mark(convolutions(), dict(CHEAP, conv1="1"))
+    assert verify(marked, convolutions(), CONVOLUTIONS, grad_req=grad_req, steps=3).identical
+
+
+def test_float64():
+    marked = mark(convolutions(), dict(CHEAP, conv1="1", relu1='{"relu1": 2}'))
+    types = {"data": "float64"}
+    assert verify(marked, convolutions(), CONVOLUTIONS, type_dict=types).identical
+
+
+def test_float16():  # on the CPU only ops like these know it
+    x = mx.sym.Cast(mx.sym.var("data"), dtype="float16", name="cast")
+    for index in range(3):
+        x = mx.sym.elemwise_mul(mx.sym.tanh(x, name="tanh%d" % index), x, name="mul%d" % index)
+    net = mx.sym.MakeLoss(x, name="loss")
+    marked = mark(net, {"tanh0": "1", "mul0": "1", "tanh1": '{"mul1": 2}', "cast": "1"})
+    assert captured(marked, {"data": (3, 4)})["pool_bytes"]
+    assert verify(marked, net, {"data": (3, 4)}).identical
+
+
+def test_no_gradient_flows_through_a_barrier():
+    x = mx.sym.tanh(mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=4, name="fc"), name="a")
+    net = mx.sym.Group([mx.sym.MakeLoss(mx.sym.square(mx.sym.BlockGrad(x, name="wall") * x),
+                                        name="loss"), mx.sym.identity(x, name="open")])
+    for texts in ({"wall": "1"}, {"a": "1", "wall": "1"}, {"fc": "1", "a": '{"a": 2}'}):
+        assert verify(mark(net, texts), net, {"data": (3, 5)}).identical
+
+
+def test_several_devices():
+    with mx.AttrScope(ctx_group="first"):
+        x = mx.sym.tanh(mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=4, name="fc1"),
+                        name="a1")
+    with mx.AttrScope(ctx_group="second"):
+        x = mx.sym.sigmoid(mx.sym.FullyConnected(x, num_hidden=4, name="fc2"), name="a2")
+        net = mx.sym.MakeLoss(mx.sym.square(x, name="square"), name="loss")
+    places = {"first": mx.cpu(0), "second": mx.cpu(1)}
+    marked = mark(net, dict.fromkeys(("fc1", "a1", "fc2", "a2"), "1"))
+    record = captured(marked, {"data": (3, 5)}, group2ctx=places)
+    found = {node["name"]: node["device"] for node in record["nodes"] if node["op"] != "null"}
+    assert found["a2_recompute1"] == found["a2"] != found["a1"]
+    results = []
+    for symbol in (net, marked):
+        executor = symbol.simple_bind(mx.cpu(0), group2ctx=places, data=(3, 5))
+        random = np.random.RandomState(0)
+        for name in sorted(executor.arg_dict):
+            executor.arg_dict[name][:] = random.standard_normal(executor.arg_dict[name].shape)
+        executor.forward(is_train=True)
+        executor.backward()
+        results.append({n: g.asnumpy() for n, g in executor.grad_dict.items()})
+    assert all(np.array_equal(results[0][n], results[1][n]) for n in results[0])
+
+
+def test_marks_survive_files_and_pickling(tmp_path):
+    marked = mark_by_name(mark(convolutions(), {"relu1": "1"}), "softmax", {"bn1": "1"})
+    expected = order(marked, CONVOLUTIONS)
+    assert expected != order(convolutions(), CONVOLUTIONS)
+    marked.save(str(tmp_path / "net.json"))
+    for again in (mx.sym.load(str(tmp_path / "net.json")), mx.sym.load_json(marked.tojson()),
+                  pickle.loads(pickle.dumps(marked)), marked.__copy__(),
+                  marked.get_internals()["softmax_output"]):
+        assert order(again, CONVOLUTIONS) == expected
+
+
+def module(symbol, **options):
+    options.setdefault("data_names", ["data"])
+    found = mx.mod.Module(symbol, label_names=["softmax_label"], **options)
+    found.bind([("data", (8, 3, 8, 8))], [("softmax_label", (8,))])
+    return found
+
+
+def fit(found, seed=0):
+    """Parameters after three batches, from the same start."""
+    random = np.random.RandomState(seed)
+    mx.random.seed(seed)
+    found.init_params(mx.init.Xavier())
+    found.init_optimizer(optimizer_params={"learning_rate": 0.1})
+    for _ in range(3):
+        batch = mx.io.DataBatch([mx.nd.array(random.standard_normal((8, 3, 8, 8)))],
+                                [mx.nd.array(random.randint(0, 3, (8,)))])
+        found.forward_backward(batch)
+        found.update()
+    arguments, aux = found.get_params()
+    return {name: value.asnumpy() for name, value in {**arguments, **aux}.items()}
+
+
+def test_module_trains_the_same_and_its_checkpoint_keeps_the_marks(tmp_path):
+    marked = mark(convolutions(), CHEAP)
+    plain, ours = fit(module(convolutions())), module(marked)
+    trained = fit(ours)
+    assert all(np.array_equal(plain[name], trained[name]) for name in plain)
+    ours.save_checkpoint(str(tmp_path / "net"), 3)
+    symbol, arguments, _ = mx.model.load_checkpoint(str(tmp_path / "net"), 3)
+    assert clones(captured(symbol, CONVOLUTIONS)) == clones(captured(marked, CONVOLUTIONS)) != []
+    assert np.array_equal(arguments["conv0_weight"].asnumpy(), plain["conv0_weight"])
+    data = mx.nd.ones((8, 3, 8, 8))
+    again = mx.mod.Module.load(str(tmp_path / "net"), 3)
+    again.bind([("data", (8, 3, 8, 8))], for_training=False)
+    again.forward(mx.io.DataBatch([data]), is_train=False)
+    ours.forward(mx.io.DataBatch([data], [mx.nd.zeros((8,))]), is_train=False)
+    assert np.array_equal(again.get_outputs()[0].asnumpy(), ours.get_outputs()[0].asnumpy())
+
+
+def test_several_devices_of_one_module():
+    contexts = [mx.cpu(0), mx.cpu(1)]
+    plain = fit(module(convolutions(), context=contexts))
+    ours = fit(module(mark(convolutions(), CHEAP), context=contexts))
+    assert all(np.array_equal(plain[name], ours[name]) for name in plain)
+
+
+def unrolled(length, marked):
+    state = mx.sym.zeros(shape=(0, 6))
+    steps = mx.sym.split(mx.sym.var("data"), num_outputs=length, axis=1, squeeze_axis=True)
+    weight, bias = mx.sym.var("h_weight"), mx.sym.var("h_bias")
+    texts = {}
+    for t in range(length):
+        joined = mx.sym.concat(steps[t] if length > 1 else steps, state, dim=1, name="in%d" % t)
+        state = mx.sym.tanh(mx.sym.FullyConnected(joined, weight, bias, num_hidden=6,
+                                                  name="fc%d" % t), name="tanh%d" % t)
+        if t % 3:
+            texts.update({"in%d" % t: "1", "fc%d" % t: "1", "tanh%d" % t: "1"})
+    net = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(state, num_hidden=3, name="out"),
+                               name="softmax")
+    return mark(net, texts) if marked else net
+
+
+def test_bucketing_module_shares_memory_between_buckets():
+    def train(marked):
+        found = mx.mod.BucketingModule(
+            lambda length: (unrolled(length, marked), ("data",), ("softmax_label",)),
+            default_bucket_key=9)
+
+        def shapes(length):
+            return [mx.io.DataDesc("data", (4, length, 5))], [mx.io.DataDesc("softmax_label", (4,))]
+
+        found.bind(*shapes(9))
+        mx.random.seed(1)
+        random = np.random.RandomState(1)
+        found.init_params(mx.init.Xavier())
+        found.init_optimizer(optimizer_params={"learning_rate": 0.1})
+        for length in (9, 4, 7, 2, 9, 4):
+            data, label = shapes(length)
+            found.forward_backward(mx.io.DataBatch(
+                [mx.nd.array(random.standard_normal((4, length, 5)))],
+                [mx.nd.array(random.randint(0, 3, (4,)))], bucket_key=length,
+                provide_data=data, provide_label=label))
+            found.update()
+        return {name: value.asnumpy() for name, value in found.get_params()[0].items()}
+
+    plain, ours = train(False), train(True)
+    assert all(np.array_equal(plain[name], ours[name]) for name in plain)
+
+
+def test_executors_of_another_shape():
+    marked = mark(convolutions(), CHEAP)
+    results = []
+    for symbol in (convolutions(), marked):
+        executor = symbol.simple_bind(mx.cpu(), data=(4, 3, 8, 8))
+        random = np.random.RandomState(3)
+        for name in sorted(executor.arg_dict):
+            executor.arg_dict[name][:] = random.standard_normal(executor.arg_dict[name].shape) * .2
+        found = []
+        for batch in (4, 2, 3, 4):
+            executor = executor.reshape(data=(batch, 3, 8, 8), partial_shaping=True,
+                                        allow_up_sizing=True)
+            executor.arg_dict["data"][:] = random.standard_normal((batch, 3, 8, 8))
+            executor.arg_dict["softmax_label"][:] = random.randint(0, 3, (batch,))
+            executor.forward(is_train=True)
+            executor.backward()
+            found += [g.asnumpy() for n, g in sorted(executor.grad_dict.items())
+                      if g is not None and n != "softmax_label"]  # which is never written
+        results.append(found)
+    assert len(results[0]) == len(results[1])
+    assert all(np.array_equal(a, b) for a, b in zip(*results))
+
+
+def test_force_mirroring_alone_and_the_way_back():
+    forced = mark(perceptron(), {"act1": "True"}, FORCE_MIRRORING)
+    exact = order(mark(perceptron(), {"act1": "1"}), PERCEPTRON)
+    native.enable()
+    assert order(forced, PERCEPTRON) == exact
+    native.disable()
+    stock = order(forced, PERCEPTRON)
+    assert "act1_mirror" in stock and "act1_recompute1" not in stock
+    native.enable()
+    assert order(forced, PERCEPTRON) == exact
+    assert verify(forced, perceptron(), PERCEPTRON).identical
+    assert order(mark(perceptron(), {"act1": "False"}, FORCE_MIRRORING), PERCEPTRON) == \
+        order(perceptron(), PERCEPTRON)
+
+
+def test_the_environment_of_stock_mirroring(monkeypatch):
+    """Without marks MXNET_BACKWARD_DO_MIRROR stays MXNet's own affair; with marks it is off."""
+    monkeypatch.setenv("MXNET_BACKWARD_DO_MIRROR", "1")
+    assert any(name.endswith("_mirror") for name in order(perceptron(), PERCEPTRON))
+    marked = order(mark(perceptron(), {"act1": "1"}), PERCEPTRON)
+    assert [n for n in marked if "_mirror" in n or "_recompute" in n] == ["act1_recompute1"]
+
+
+def test_storage_planning_alone_and_the_way_back():
+    symbol = mark(convolutions(), dict(CHEAP, conv0="1", conv1="1"))
+    pools = {}
+    for storage in (False, True, False):
+        with native.switched(True, storage):
+            assert native.storage_model() == ("best" if storage else "stock")
+            record = captured(symbol, {"data": (16, 3, 32, 32)})
+            assert record["replayed"]
+            pools.setdefault(storage, record["pool_bytes"])
+            assert pools[storage] == record["pool_bytes"]
+    assert pools[True] <= pools[False]
+
+
+def test_ids_below_zero_and_buffers_in_place_are_respected():
+    record = captured(mark(convolutions(), CHEAP), CONVOLUTIONS)
+    entries = record["entries"]
+    ids = entries["storage_id"]
+    of_variables = [node["op"] == "null" for node in record["nodes"]
+                    for _ in range(node["num_outputs"])]
+    for given, variable, found in zip(record["given_storage"], of_variables, ids):
+        assert found == given if given < -1 or variable else found >= 0
+    first = {}
+    for entry, found in enumerate(ids):
+        if found >= 0 and found not in first:
+            first[found] = entry
+            assert entries["inplace_index"][entry] < 0  # CachedOp checks this
+
+
+def test_a_conflict_of_marks_is_settled_by_the_more_precise_one():
+    both = mark(mark(perceptron(), {"act1": "True"}, FORCE_MIRRORING), {"act1": "0"}, RECOMPUTE)
+    assert clones(captured(both, PERCEPTRON)) == []
+
+
+def test_by_name_marks_that_name_nothing_are_harmless():
+    marked = mark(perceptron(), {"softmax": json.dumps({"gone": "1"})}, BY_NAME)
+    assert order(marked, PERCEPTRON) == order(perceptron(), PERCEPTRON)

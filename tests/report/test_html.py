@@ -1,0 +1,235 @@
+"""The HTML report: its content, its size, and its behaviour in a browser."""
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+from report.browser import CHROMIUM, Browser
+from report.graphs import lstm, plan_of, resnet
+
+from memonger.foreign import single_output_graph
+from memonger.plan import Plan, Status
+from memonger.report import html, page_data
+from memonger.report.facts import Facts
+from memonger.schedule import expand
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return plan_of(resnet((2, 3), 16, 64), budget_bytes=52 * 10**6, bound=0.05,
+                   minimum_total_bytes=40 * 10**6, notes=("a <note> & more",),
+                   options={"budget": "52MB", "shapes": {"data": (16, 3, 64, 64)},
+                            "keep": ("fc*",), "method": "auto"})
+
+
+@pytest.fixture(scope="module")
+def sweep(plan):
+    graph = plan.graph
+    cheap = sorted(set(plan.schedule.recomputed()))
+    return [plan_of(graph, {op: {} for op in cheap[:count]}, budget_bytes=10**8)
+            for count in (0, 8, 16, 24, len(cheap))]
+
+
+def data_of(text: str):
+    return json.loads(re.search(r'id="data">(.*?)</script>', text, re.S).group(1))
+
+
+class Balance(HTMLParser):
+    """Checks that tags close in order; collects ids."""
+
+    VOID = {"meta", "input", "br", "link"}
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.ids, self.links = [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        values = dict(attributes)
+        self.ids += [values["id"]] if "id" in values else []
+        self.links += [values[k] for k in ("src", "href") if values.get(k)]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        pass
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_one_sound_file(plan, tmp_path):
+    path = tmp_path / "plan.html"
+    plan.report(str(path))
+    text = path.read_text(encoding="utf-8")
+    parser = Balance()
+    parser.feed(text)
+    assert parser.open == []
+    assert {"summary", "timeline", "network", "table", "frontier", "about"} <= set(parser.ids)
+    assert all(link.startswith("#") for link in parser.links)
+    assert not re.search(r"<!--[A-Z]+-->", text)
+    assert "a &lt;note&gt; &amp; more" in text
+
+
+def test_the_same_plan_gives_the_same_page(plan):
+    assert html.page(plan) == html.page(plan)
+
+
+def test_the_data_agree_with_the_plan(plan, sweep):
+    data = data_of(html.page(plan, sweep))
+    facts = Facts(plan)
+    assert data["ops"]["name"] == list(plan.decisions)
+    decisions = data["ops"]["decision"]
+    assert [decisions["of"][i] for i in decisions["at"]] == list(plan.decisions.values())
+    assert max(data["planned"]["live"]) == facts.timeline.peak_live_bytes // 1024
+    assert len(data["planned"]["x"]) == len(plan.schedule.steps)
+    assert data["pool"]["unplanned"] == facts.baseline_timeline.pool_bytes // 1024
+    assert data["pool"]["budget"] == (plan.budget_bytes - sum(plan.fixed_bytes.values())) // 1024
+    totals = [point[0] for point in data["frontier"]["points"]]
+    assert totals == sorted(totals) and len(totals) >= 3
+    assert sum(point[3] for point in data["frontier"]["points"]) == 1
+
+
+def test_planned_and_unplanned_steps_share_an_axis(plan):
+    line = data_of(html.page(plan))["planned"]
+    assert line["x"] == sorted(line["x"])
+    base = [op.name for op in plan.graph.ops]
+    for x, name in zip(line["x"], line["names"]):
+        if "#" not in name:
+            assert base[int(x)] == name
+
+
+def test_the_command_line_is_spelled_out(plan):
+    assert html.command_line(plan) == (
+        "memonger plan resnet-17-symbol.json --shape data=16,3,64,64 --budget 52MB "
+        "--keep 'fc*' -o plan.json")
+    assert "memonger plan --my-own" in html.page(plan, command="memonger plan --my-own")
+
+
+def test_versions_name_what_is_installed():
+    names = dict(html.versions())
+    assert {"memonger", "Python", "numpy"} <= set(names)
+
+
+def test_data_cannot_end_the_script(plan):
+    ops = list(plan.graph.ops)
+    ops[0] = replace(ops[0], name="</script><!--DATA--><b>")
+    graph = replace(plan.graph, ops=tuple(ops), name="</title>", _cache={})
+    text = html.page(replace(plan, graph=graph))
+    assert data_of(text)["ops"]["name"][0] == "</script><!--DATA--><b>"
+    assert text.count("</script>") == 2
+
+
+def test_large_networks_stay_under_a_megabyte(tmp_path, monkeypatch):
+    # "live" needs no assignment of buffers, which is slow where the library is not built.
+    plan = plan_of(lstm(300, 1, 4, 16), {}, storage="live")
+    assert len(plan.graph.ops) > 8000
+    path = tmp_path / "plan.html"
+    plan.report(str(path))
+    assert path.stat().st_size < 1_000_000
+    data = data_of(path.read_text())
+    assert len(data["ops"]["name"]) <= page_data.MAX_OPS + 20
+    assert sum(data["ops"]["makes"]) >= 0.9 * sum(
+        f.size_bytes for f in Facts(plan).ops) / 1024 - len(plan.decisions)
+    assert max(data["planned"]["live"]) == plan.timeline().peak_live_bytes // 1024
+    assert data["planned"]["peak"] >= 0
+
+
+def test_a_huge_diagram_stays_out(plan, monkeypatch):
+    monkeypatch.setattr(html, "MAX_DIAGRAM_BYTES", 10)
+    assert "memonger report plan.json --graph" in html.page(plan)
+
+
+def test_foreign_plans_have_a_page():
+    graph = single_output_graph(["a", "b", "c"], [5, 6, 7], [1, 2, 3], [True, True, False],
+                                [(0, 1), (1, 2), (0, 2)], "toy")
+    plan = Plan(graph, expand(graph, {}), Status.OPTIMAL, "milp", 18, 18, storage="live")
+    assert data_of(html.page(plan))["plain"] is True
+
+
+def test_notebooks_get_a_table_and_a_picture(plan):
+    shown = plan._repr_html_()
+    assert shown.count("<table") == 1 and shown.count("<svg") == 1
+    assert "52MB" in shown and len(shown) < 20_000
+    parser = Balance()
+    parser.feed(shown)
+    assert parser.open == []
+
+
+# ---------------------------------------------------------------------- in a browser
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+def test_the_page_works_in_a_browser(plan, sweep, tmp_path):
+    measured = plan.with_measured({"allocated_bytes": plan.total_bytes + 10**6, "step_s": 0.1})
+    path = tmp_path / "plan.html"
+    html.write_html(measured, str(path), sweep)
+    with Browser(str(tmp_path / "profile")) as browser:
+        browser.open(os.path.abspath(str(path)))
+        _check_table(browser, plan)
+        _check_timeline(browser)
+        _check_diagram(browser)
+        assert "budgets were planned" in browser.run(
+            "document.getElementById('curve-words').textContent")
+        assert browser.run("performance.getEntriesByType('resource').length") == 0
+        assert browser.errors == []
+
+
+def _rows(browser):
+    return browser.run("[...document.querySelectorAll('#ops tbody tr')]"
+                       ".map(r => r.firstChild.textContent)")
+
+
+def _check_table(browser, plan):
+    assert browser.run("document.querySelector('h1').textContent") == plan.graph.name
+    assert _rows(browser) == list(plan.decisions)
+    browser.click("#ops th:nth-child(4)")
+    sizes = {fact.name: fact.size_bytes for fact in Facts(plan).ops}
+    shown = [sizes[name] for name in _rows(browser)]
+    assert shown == sorted(shown, reverse=True)
+    browser.click("#ops th:nth-child(1)")
+    assert _rows(browser) == sorted(plan.decisions)
+    browser.run("document.getElementById('filter').value = 'stage2_unit1_bn';"
+                "document.getElementById('filter').dispatchEvent(new Event('input'))")
+    assert _rows(browser) == sorted(f.name for f in Facts(plan).ops
+                                    if "stage2_unit1_bn" in f.name + f.why)
+    browser.run("document.getElementById('filter').value = '';"
+                "document.getElementById('decision').value = 'recompute';"
+                "document.getElementById('decision').dispatchEvent(new Event('change'))")
+    assert len(_rows(browser)) == len(set(plan.schedule.recomputed()))
+
+
+def _near(picture, colour):
+    """How many pixels have this colour, or nearly."""
+    return int((abs(picture - list(colour)).max(axis=2) < 12).sum())
+
+
+def _check_timeline(browser):
+    whole = browser.run("document.getElementById('range').textContent")
+    left, top, width, height = browser.place("#memory")
+    picture = browser.screenshot()
+    assert _near(picture, (0x9e, 0xca, 0xe1)) > 5000, "activations are drawn"
+    assert _near(picture, (0xfd, 0xae, 0x6b)) > 500, "recomputed values are drawn"
+    assert _near(picture, (0x23, 0x8b, 0x45)) > 200, "the budget line is drawn"
+    assert _near(picture, (0xe7, 0x29, 0x8a)) > 200, "the measured line is drawn"
+    browser.mouse("mouseMoved", left + width * 0.5, top + height * 0.5)
+    tip = browser.run("document.getElementById('tip').textContent")
+    assert "as it is:" in tip and "with this plan:" in tip and "MiB" in tip
+    browser.drag(left + width * 0.4, top + 50, left + width * 0.6, top + 60)
+    zoomed = browser.run("document.getElementById('range').textContent")
+    assert zoomed != whole
+    browser.click("#reset")
+    assert browser.run("document.getElementById('range').textContent") == whole
+    browser.click("#show-planned")
+    browser.place("#memory")
+    assert _near(browser.screenshot(), (0xfd, 0xae, 0x6b)) < 500
+    browser.click("#show-planned")
+
+
+def _check_diagram(browser):
+    before = browser.place("#diagram svg")
+    browser.click("#larger")
+    after = browser.place("#diagram svg")
+    assert after[2] == pytest.approx(before[2] * 1.25, rel=0.01)
+    assert browser.run("document.querySelector('#diagram svg').textContent").count("conv0") >= 1

@@ -1,0 +1,108 @@
+"""Reports of real networks through the commands, and MXNet's own drawing of planned symbols."""
+from __future__ import annotations
+
+import json
+import re
+import shutil
+
+import pytest
+from report.browser import CHROMIUM, Browser
+
+import memonger
+from memonger.cli import main
+from memonger.report.drawing import draw
+from memonger.report.explain import explain
+
+mx = pytest.importorskip("mxnet")
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """Folder with a small residual network and a plan of it."""
+    from memonger.bench import nets
+    folder = tmp_path_factory.mktemp("real")
+    net = nets.build("dmlc_resnet50", 2, image=64)
+    net.symbol.save(str(folder / "small-symbol.json"))
+    plan = memonger.plan(net.symbol, method="sublinear", shapes=net.shapes)
+    plan.save(str(folder / "plan.json"))
+    return folder
+
+
+def test_plot_network_draws_planned_symbols_as_before(small):
+    pytest.importorskip("graphviz")
+    plan = memonger.load_plan(str(small / "plan.json"))
+    assert "recompute" in plan.decisions.values()
+    shapes = dict(plan.options["shapes"])
+    before = mx.viz.plot_network(mx.sym.load_json(plan.original_json), shape=shapes)
+    assert mx.viz.plot_network(plan.symbol, shape=shapes).source == before.source
+
+
+def test_the_report_command_draws_everything(small, capsys):
+    names = ["report.html", "graph.svg", "memory.svg"]
+    html, graph, memory = (str(small / name) for name in names)
+    assert main(["report", str(small / "plan.json"), "-o", html, "--graph", graph, "--clones",
+                 "--timeline", memory]) == 0
+    assert capsys.readouterr().out == "wrote %s, %s, %s\n" % (html, graph, memory)
+    assert "leakyrelu0#1" in (small / "graph.svg").read_text()
+    assert (small / "memory.svg").read_text().startswith("<?xml")
+
+
+def test_every_op_is_explained(small):
+    plan = memonger.load_plan(str(small / "plan.json"))
+    for name in list(plan.decisions)[::9]:
+        assert explain(plan, name).startswith(name + " (")
+    again = next(n for n, d in plan.decisions.items() if n.startswith("batchnorm")
+                 and d == "recompute")
+    assert "updated once all the same" in plan.explain(again)
+
+
+@pytest.mark.slow
+def test_sweeps_are_drawn(small, capsys):
+    plot, html = str(small / "frontier.svg"), str(small / "sweep.html")
+    assert main(["plan", str(small / "small-symbol.json"), "--shape", "data=2,3,64,64",
+                 "--method", "sublinear", "--sweep", "--plot", plot]) == 0
+    assert "of unplanned" in capsys.readouterr().out
+    assert main(["report", str(small / "plan.json"), "--sweep", "-o", html]) == 0
+    data = re.search(r'id="data">(.*?)</script>', (small / "sweep.html").read_text(), re.S)
+    assert len(json.loads(data.group(1))["frontier"]["points"]) >= 2
+
+
+def test_plot_without_sweep_is_a_usage_error(small):
+    assert main(["plan", str(small / "small-symbol.json"), "--plot", "x.svg"]) == 2
+    assert main(["report", str(small / "plan.json"), "--sweep", "--graph", "x.svg"]) == 2
+
+
+#: Network, options of its builder, and the most nodes that its collapsed diagram may have.
+NETWORKS = [("dmlc_resnet50", {}, 80), ("resnet152", {}, 110), ("densenet121", {}, 80),
+            ("dmlc_lstm", {"steps": 200, "layers": 1}, 30), ("unet", {}, 35)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name, options, nodes", NETWORKS)
+def test_networks_of_every_kind_are_readable(name, options, nodes, tmp_path):
+    from memonger.bench import nets
+    net = nets.build(name, **options)
+    plan = memonger.plan(net.symbol, budget="60%", shapes=net.shapes, time_limit=10)
+    path = str(tmp_path / "plan.json")
+    plan.save(path)
+    loaded = memonger.load_plan(path)
+    assert loaded == plan
+    drawing = draw(loaded)
+    assert len(drawing.nodes) <= nodes
+    assert any(cluster.kind == "repeat" for cluster in drawing.clusters)
+    forward = [op for op in plan.graph.ops if not op.is_backward]
+    expanded = draw(loaded, collapse=False)
+    assert sum(node.key[0] == "forward" for node in expanded.nodes) == len(forward)
+    page = tmp_path / "plan.html"
+    endings = ["svg", "png", "pdf", "dot"] if shutil.which("dot") else ["svg", "dot"]
+    for ending in endings:
+        assert main(["report", path, "--graph", str(tmp_path / ("graph." + ending))]) == 0
+    assert main(["report", path, "-o", str(page), "--timeline", str(tmp_path / "m.png")]) == 0
+    assert main(["explain", path, forward[len(forward) // 2].name]) == 0
+    assert page.stat().st_size < 1_000_000
+    if CHROMIUM is not None:
+        with Browser(str(tmp_path / "profile")) as browser:
+            browser.open(str(page))
+            assert browser.run("document.querySelectorAll('#ops tbody tr').length") > 50
+            browser.click("#ops th:nth-child(4)")
+            assert browser.errors == []

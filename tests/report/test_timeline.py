@@ -1,0 +1,119 @@
+"""The timeline and the frontier as pictures."""
+from __future__ import annotations
+
+import subprocess
+import sys
+import xml.etree.ElementTree as xml
+
+import pytest
+from report.graphs import plan_of, resnet, tiny
+
+from memonger.errors import RenderError
+from memonger.report.facts import Facts
+from memonger.report.frontier import draw_frontier
+from memonger.report.timeline import (
+    BUDGET,
+    MEASURED,
+    common_steps,
+    draw_timeline,
+    measured_pool,
+    pool_budget,
+    timeline_figure,
+)
+
+pytest.importorskip("matplotlib")
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return plan_of(resnet((2, 2), 16, 64), budget_bytes=52 * 10**6)
+
+
+@pytest.mark.parametrize("ending, start", [("svg", b"<?xml"), ("png", b"\x89PNG"),
+                                           ("pdf", b"%PDF")])
+def test_files_of_every_kind(plan, tmp_path, ending, start):
+    path = tmp_path / ("memory." + ending)
+    draw_timeline(plan, str(path))
+    first = path.read_bytes()
+    assert first.startswith(start)
+    if ending == "svg":
+        xml.fromstring(first)
+        draw_timeline(plan, str(path))
+        assert path.read_bytes() == first
+
+
+def test_other_endings_are_refused(plan, tmp_path):
+    with pytest.raises(RenderError, match=r"\.svg, \.png, \.pdf"):
+        draw_timeline(plan, str(tmp_path / "memory.gif"))
+
+
+def lines_of(figure):
+    return {line.get_label().split(":")[0]: line for line in figure.axes[0].lines}
+
+
+def test_what_is_drawn(plan):
+    facts = Facts(plan)
+    lines = lines_of(timeline_figure(plan))
+    mib = 2.0 ** 20
+    assert max(lines["live, as it is"].get_ydata()) * mib \
+        == facts.baseline_timeline.peak_live_bytes
+    assert max(lines["live, planned"].get_ydata()) * mib == facts.timeline.peak_live_bytes
+    assert lines["budget for the pool"].get_color() == BUDGET
+    assert lines["budget for the pool"].get_ydata()[0] * mib == pool_budget(plan)
+    assert "measured, less what is not pool" not in lines
+
+
+def test_the_peak_names_its_tensors(plan):
+    words = timeline_figure(plan, top=2).axes[0].texts[0].get_text().splitlines()
+    alive = Facts(plan).timeline.at_peak
+    assert words[0].startswith("peak 34.5 MiB at ")
+    assert [piece.tensor in line for piece, line in zip(alive, words[1:3])] == [True, True]
+    assert words[3].endswith("in %d smaller" % (len(alive) - 2))
+
+
+def test_a_measured_line_is_drawn_where_there_is_one(plan):
+    measured = plan.with_measured({"allocated_bytes": plan.total_bytes + 5})
+    assert measured_pool(measured) == plan.pool_bytes + 5
+    assert lines_of(timeline_figure(measured))["measured, less what is not pool"].get_color() \
+        == MEASURED
+
+
+def test_the_axis_is_that_of_the_unplanned_step(plan):
+    facts = Facts(plan)
+    x = common_steps(facts)(facts.timeline)
+    assert len(x) == len(facts.timeline) and x == sorted(x)
+    assert [v for v in x if v == int(v)] == list(range(len(plan.graph.ops)))
+
+
+def test_plans_without_memory_are_drawn(tmp_path):
+    from memonger.foreign import single_output_graph
+    from memonger.plan import Plan, Status
+    from memonger.schedule import expand
+    graph = single_output_graph([], [], [], [], [])
+    draw_timeline(Plan(graph, expand(graph, {}), Status.NOT_NEEDED, "-", 0, 0, storage="live"),
+                  str(tmp_path / "memory.svg"))
+
+
+def test_frontier_pictures(plan, tmp_path):
+    graph = plan.graph
+    cheap = sorted(set(plan.schedule.recomputed()))
+    plans = [plan_of(graph, {op: {} for op in cheap[:count]}, budget_bytes=10**8)
+             for count in (0, 8, 16, 24, len(cheap))]
+    path = tmp_path / "frontier.svg"
+    draw_frontier(plans, str(path), chosen=plan)
+    assert {"knee", "this plan"} <= {word for word in ("knee", "this plan", "nothing")
+                                     if word in path.read_text()}
+    with pytest.raises(RenderError, match="no plan to draw"):
+        draw_frontier([], str(path))
+
+
+def test_matplotlib_is_named_when_missing(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(RenderError, match=r"pip install 'memonger\[plot\]'"):
+        draw_timeline(plan_of(tiny()), str(tmp_path / "memory.png"))
+
+
+def test_reports_load_matplotlib_only_when_they_draw():
+    code = ("import sys, memonger.report.html, memonger.report.timeline, memonger.report.text;"
+            "sys.exit('matplotlib' in sys.modules or 'mxnet' in sys.modules)")
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

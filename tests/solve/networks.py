@@ -1,0 +1,100 @@
+"""Training graphs of real shape, without MXNet: what planners are tried and timed on."""
+from __future__ import annotations
+
+from typing import List, Optional
+
+from memonger.graph import Graph, Inplace, Op, Tensor
+
+MB = 2 ** 20
+
+
+class _Net:
+    """Forward ops as they are added; the backward ops follow from them."""
+
+    def __init__(self) -> None:
+        self.tensors: List[Tensor] = []
+        self.ops: List[Op] = []
+        self.backward: List[tuple] = []  # (op, inputs whose gradients are wanted, values read)
+
+    def tensor(self, name: str, size_bytes: int, producer: int, pooled: bool = True) -> int:
+        category = "activation" if pooled else "gradient" if producer >= 0 else "input"
+        self.tensors.append(Tensor(name, size_bytes, producer, category, pooled,
+                                   (size_bytes // 4,)))
+        return len(self.tensors) - 1
+
+    def add(self, kind: str, inputs: List[int], size_bytes: int, time_s: float, reads: str,
+            inplace: bool = False, statistics_bytes: int = 0) -> int:
+        """One op; ``reads`` says what its backward needs: "i" the input, "o" the output."""
+        index = len(self.ops)
+        outputs = [self.tensor("%s%d" % (kind, index), size_bytes, index)]
+        if statistics_bytes:
+            outputs.append(self.tensor("%s%d_var" % (kind, index), statistics_bytes, index))
+        self.ops.append(Op(
+            "%s%d" % (kind, index), kind, tuple(inputs), tuple(outputs), time_s=time_s,
+            inplace=(Inplace(0, 0),) if inplace else (),
+            kept_outputs=(1,) if statistics_bytes else ()))
+        values = (inputs[:1] if "i" in reads else []) + (outputs[:1] if "o" in reads else [])
+        self.backward.append((index, inputs, values + outputs[1:]))
+        return outputs[0]
+
+    def graph(self, name: str) -> Graph:
+        gradient = {self.ops[-1].outputs[0]: self.tensor("head", 4, -1, False)}
+        for index, inputs, values in reversed(self.backward):
+            op = self.ops[index]
+            number = len(self.ops)
+            arrived = gradient[op.outputs[0]]
+            made = []
+            for tensor in inputs:
+                if self.tensors[tensor].producer < 0:
+                    continue
+                made.append((tensor, self.tensor("g_%s_%s" % (op.name, tensor),
+                                                 self.tensors[tensor].size_bytes, number)))
+            if op.kind == "conv":
+                made.append((-1, self.tensor("w_" + op.name, 4 * MB, number, False)))
+            if not made:
+                made.append((-1, self.tensor("w_" + op.name, 4, number, False)))
+            self.ops.append(Op(
+                "backward_" + op.name, "backward_" + op.kind, (arrived, *values),
+                tuple(t for _, t in made), is_backward=True, forward_op=index,
+                keep_reason="backward", time_s=2 * op.time_s,
+                inplace=() if op.kind == "conv" else (Inplace(0, 0),)))
+            for tensor, made_by in made:
+                if tensor < 0:
+                    continue
+                if tensor in gradient:
+                    add = len(self.ops)
+                    total = self.tensor("sum%d" % add, self.tensors[tensor].size_bytes, add)
+                    self.ops.append(Op(
+                        "sum%d" % add, "elemwise_add", (gradient[tensor], made_by), (total,),
+                        is_backward=True, keep_reason="backward", inplace=(Inplace(0, 0),),
+                        time_s=6e-12 * self.tensors[tensor].size_bytes))
+                    gradient[tensor] = total
+                else:
+                    gradient[tensor] = made_by
+        results = [self.backward[-1][0]]
+        outputs = [self.ops[results[0]].outputs[0]]
+        outputs += [i for i, t in enumerate(self.tensors) if t.category == "gradient"]
+        graph = Graph(tuple(self.tensors), tuple(self.ops), tuple(outputs), name=name)
+        graph.check()
+        return graph
+
+
+def residual_network(blocks: int, sizes_mb: Optional[List[int]] = None) -> Graph:
+    """Blocks of three conv-BatchNorm-ReLU with a sum, as in ResNet: 21 ops forward and back."""
+    net = _Net()
+    value = net.tensor("data", 18 * MB, -1, False)
+    stages = sizes_mb or [100, 50, 25, 12]
+    for block in range(blocks):
+        size = stages[block * len(stages) // blocks] * MB
+        shortcut = value
+        for part in range(3):
+            wide = size if part == 2 else size // 4
+            value = net.add("conv", [value], wide, 1e-3 if part == 1 else 6e-4, "i")
+            value = net.add("bn", [value], wide, 5e-12 * wide, "i", statistics_bytes=2048)
+            if part < 2:
+                value = net.add("relu", [value], wide, 4e-12 * wide, "o", inplace=True)
+        if net.tensors[shortcut].size_bytes == size and net.tensors[shortcut].producer >= 0:
+            value = net.add("plus", [value, shortcut], size, 6e-12 * size, "", inplace=True)
+        value = net.add("relu", [value], size, 4e-12 * size, "o", inplace=True)
+    net.add("loss", [value], MB, 1e-4, "o")
+    return net.graph("residual%d" % blocks)

@@ -1,0 +1,244 @@
+"""One table of cases for all solvers: same signature, same promises."""
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+
+import pytest
+import strategies
+
+from memonger.errors import InfeasibleBudget, InputError
+from memonger.foreign import single_output_graph
+from memonger.plan import Status
+from memonger.schedule import expand
+from memonger.solve import Options, methods, register, solve
+from memonger.solve.build import build_plan, unplanned
+from memonger.solve.ogc import best_cuts
+from memonger.storage import plan_storage
+from memonger.validate import validate
+
+SOLVERS = ("auto", "local", "brute", "chen", "ogc")
+EXACT = ("auto", "local", "brute")
+
+
+def chain(length, kept=1.0):
+    """Forward ops in a row, 10 units each, and backward ops that read them in reverse."""
+    edges = [(i, i + 1) for i in range(length - 1)]
+    for i in range(length):
+        edges += [(length - 1 - i, length + i), (length - 1 + i, length + i)]
+    return single_output_graph(
+        ["f%d" % i for i in range(length)] + ["b%d" % i for i in range(length)],
+        [10] * length + [1] * length, [kept] * length + [2.0] * length,
+        [True] * length + [False] * length, sorted(set(edges)), "chain")
+
+
+def mxnet_graph(seed, num_forward=5):
+    rng = random.Random(seed)
+    return strategies.training_graph(rng, num_forward, dtypes=False)
+
+
+def pool(graph, storage):
+    return plan_storage(graph, unplanned(graph), storage).pool_bytes
+
+
+GRAPHS = [("chain", chain(5), "live"), ("foreign", strategies.foreign_graph(
+    random.Random(7), 10), "live")] + [("mxnet%d" % s, mxnet_graph(s), "best") for s in range(6)]
+
+
+@pytest.mark.parametrize("share", [1.0, 0.9, 0.75, 0.6, 0.4])
+@pytest.mark.parametrize("name, graph, storage", GRAPHS, ids=[g[0] for g in GRAPHS])
+@pytest.mark.parametrize("method", SOLVERS)
+def test_budget_is_kept_or_refused(method, name, graph, storage, share):
+    options = Options(storage=storage, fixed_bytes={"parameters": 1000}, effort=0.1)
+    workspace = max(op.workspace_bytes for op in graph.ops)
+    budget = int(pool(graph, storage) * share)
+    try:
+        plan = solve(graph, budget, method, options)
+    except InfeasibleBudget as error:
+        assert share < 1 and error.budget_bytes == budget + 1000 + workspace
+        assert error.minimum_bytes > error.budget_bytes
+        assert error.best_plan.total_bytes == error.minimum_bytes
+        return
+    except InputError as error:
+        assert method == "brute" and "brute force" in str(error)
+        return
+    assert plan.pool_bytes <= budget
+    assert plan.total_bytes <= plan.budget_bytes
+    assert plan.method == method and plan.storage == storage
+    assert validate(plan) == []
+    if share == 1.0:
+        assert plan.status is Status.NOT_NEEDED and plan.overhead == 0
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_local_search_reaches_the_optimum_of_small_foreign_graphs(seed):
+    rng = random.Random(seed)
+    graph = strategies.foreign_graph(rng, rng.randint(4, 9))
+    base = pool(graph, "live")
+    for share in (0.9, 0.7):
+        answers = []
+        for method in ("brute", "local"):
+            try:
+                plan = solve(graph, int(base * share), method, Options(storage="live"))
+                answers.append(plan.schedule.time_s(graph))
+            except InfeasibleBudget:
+                answers.append(None)
+        assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_local_search_reaches_the_optimum_of_small_mxnet_graphs(seed):
+    graph = mxnet_graph(seed, 4)
+    options = Options(storage="best")
+    base = pool(graph, "best")
+    for share in (0.9, 0.7):
+        answers = []
+        for method in ("brute", "local"):
+            try:
+                answers.append(solve(graph, int(base * share), method, options)
+                               .schedule.time_s(graph))
+            except InfeasibleBudget as error:
+                answers.append(-error.minimum_bytes)
+            except InputError:
+                pytest.skip("too many decisions for brute force")
+        assert answers[0] == pytest.approx(answers[1])
+
+
+def test_long_chain_in_square_root_memory():
+    graph = chain(36)
+    plans = {m: solve(graph, None, m, Options(storage="live", objective="memory"))
+             for m in ("chen", "ogc")}
+    assert pool(graph, "live") > 350
+    for plan in plans.values():
+        assert plan.pool_bytes < 140
+        assert plan.schedule.time_s(graph) <= graph.time_s + 36
+
+
+def test_ogc_finds_the_optimum_of_a_chain():
+    # By hand: checkpoints of 1 and 2 bytes around segments of at most 10.
+    sizes = [4, 6, 1, 9, 1, 2, 8]
+    graph = single_output_graph(
+        ["f%d" % i for i in range(7)] + ["loss"], sizes + [0], [1.0] * 8, [True] * 7 + [False],
+        [(i, i + 1) for i in range(7)])
+    cuts, value = best_cuts(graph)
+    least = min(_objective(sizes, mask) for mask in range(2 ** 7))
+    assert value == least
+    assert _objective(sizes, sum(1 << i for i in cuts)) == least
+
+
+def _objective(sizes, mask):
+    kept, inside, largest = 0, 0, 0
+    for i, size in enumerate(sizes):
+        if mask >> i & 1:
+            kept, inside = kept + size, 0
+        else:
+            inside += size
+            largest = max(largest, inside)
+    return kept + largest
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_same_input_same_plan(seed):
+    graph = strategies.training_graph(random.Random(seed), 14)
+    budget = int(pool(graph, "best") * 0.8)
+
+    def run():
+        try:
+            return solve(graph, budget, "local", Options(effort=0.2))
+        except InfeasibleBudget as error:
+            return error.best_plan
+    assert run() == run()
+
+
+def test_least_memory_within_an_overhead():
+    graph = chain(30)
+    options = Options(storage="live", objective="memory", max_overhead=0.1)
+    plan = solve(graph, None, "local", options)
+    assert plan.overhead <= 0.1 + 1e-9
+    assert plan.pool_bytes < pool(graph, "live")
+    free = solve(graph, None, "local", Options(storage="live", objective="memory"))
+    assert free.pool_bytes <= plan.pool_bytes
+
+
+def test_pins_are_honoured():
+    graph = chain(12)
+    budget = int(pool(graph, "live") * 0.8)
+    plan = solve(graph, budget, "local", Options(storage="live", keep=(2, 3, 4)))
+    assert not {2, 3, 4} & set(plan.schedule.recomputed())
+    plan = solve(graph, budget * 2, "local", Options(storage="live", recompute=(6,)))
+    assert 6 in plan.schedule.recomputed()
+
+
+def test_a_warm_start_is_used():
+    graph = mxnet_graph(3, 8)
+    recompute = {i: {} for i, op in enumerate(graph.ops) if not op.is_backward}
+    schedule = expand(graph, recompute)
+    budget = plan_storage(graph, schedule, "best").pool_bytes
+    plan = solve(graph, budget, "local", Options(warm_start=recompute, effort=0.01))
+    assert plan.pool_bytes <= budget
+
+
+def test_interrupted_search_returns_the_best_so_far():
+    graph = chain(40)
+
+    def stop(progress):
+        if progress.overhead is not None:
+            raise KeyboardInterrupt
+    plan = solve(graph, int(pool(graph, "live") * 0.6), "local",
+                 Options(storage="live", progress=stop, effort=50, time_limit_s=60))
+    assert plan.status is Status.INTERRUPTED and plan.planning_s < 30
+    assert plan.total_bytes <= plan.budget_bytes
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_ctrl_c_ends_the_search_with_the_best_so_far(watched, capfd):
+    graph = chain(40)
+    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    plan = solve(graph, int(pool(graph, "live") * 0.6), "local", Options(
+        storage="live", effort=1000, time_limit_s=60,
+        progress=(lambda progress: None) if watched else None))
+    timer.join()
+    assert plan.status is Status.INTERRUPTED and plan.planning_s < 30
+    assert plan.total_bytes <= plan.budget_bytes
+    # A KeyboardInterrupt inside the callback would be printed and forgotten by ctypes.
+    assert capfd.readouterr().err == ""
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_time_limit_is_kept_and_said():
+    graph = chain(40)
+    plan = solve(graph, int(pool(graph, "live") * 0.6), "local",
+                 Options(storage="live", effort=1000, time_limit_s=0.5))
+    assert plan.status is Status.TIME_LIMIT and plan.planning_s < 5
+
+
+def test_errors_in_the_progress_callback_come_through():
+    def fail(_):
+        raise ZeroDivisionError
+    with pytest.raises(ZeroDivisionError):
+        solve(chain(20), 150, "local", Options(storage="live", progress=fail))
+
+
+def test_users_solver_is_called_by_name():
+    def keep_all(graph, budget_bytes, options):
+        return build_plan(graph, unplanned(graph), "mine", options, budget_bytes)
+    register("mine", keep_all)
+    assert "mine" in methods()
+    graph = chain(4)
+    assert solve(graph, None, "mine", Options(storage="live")).method == "mine"
+    with pytest.raises(InfeasibleBudget, match="f2"):
+        solve(graph, 20, "mine", Options(storage="live"))
+
+
+@pytest.mark.parametrize("options, method, message", [
+    (Options(storage="disk"), "local", "storage"), (Options(variants="some"), "local", "variants"),
+    (Options(), "magic", "unknown method"), (Options(time_limit_s=0), "local", "time_limit"),
+    (Options(keep=(1,), recompute=(1,)), "local", "both"), (Options(effort=-1), "local", "effort"),
+    (Options(objective="fun"), "local", "objective"), (Options(world="x"), "local", "world"),
+    (Options(max_overhead=-1), "local", "overhead")])
+def test_bad_options(options, method, message):
+    with pytest.raises(InputError, match=message):
+        solve(chain(3), 10, method, options)

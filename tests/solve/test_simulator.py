@@ -1,0 +1,111 @@
+"""The C++ simulator against expand(), the storage planner and itself."""
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+import strategies
+
+from memonger.decisions import graph_in_use
+from memonger.schedule import expand
+from memonger.solve.core import Core, Decisions
+from memonger.solve.options import Options
+from memonger.storage import plan_storage
+
+
+def some_decisions(rng, core, advance=False):
+    """Any choice in any gap, some variants, and some recomputation in advance."""
+    choices, places, share = [], [], rng.random()
+    for _, _, begin, end, trailing in core.gaps():
+        choices.append(rng.randint(0, 2) if rng.random() < share else 2 if trailing else 0)
+        early = advance and not trailing and end - begin > 1 and rng.random() < 0.3
+        places.append(rng.randint(begin + 1, end) if early else -1)
+    used, touched = [], set()
+    for index in core.allowed_variants:
+        ops = {op for op, _ in core.graph.variants[index].implementations}
+        used.append(rng.random() < 0.5 and not ops & touched)
+        touched |= ops if used[-1] else set()
+    return Decisions(tuple(choices), tuple(places), tuple(used))
+
+
+def found_of(seed, advance=False, **options):
+    rng = random.Random(seed)
+    pools = rng.choice(("executor", "executor", "cached_op"))
+    graph = strategies.variants(rng, strategies.training_graph(
+        rng, rng.randint(2, 14), pools=pools))
+    core = Core(graph, Options(variants="all", **options))
+    return graph, core.evaluate(some_decisions(rng, core))
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_schedules_are_those_of_expand(seed):
+    graph, found = found_of(seed)
+    used = graph_in_use(graph, found.schedule)
+    expanded = expand(used, found.recompute)
+    assert found.schedule.steps == expanded.steps
+    assert found.cost_s == pytest.approx(found.schedule.time_s(graph))
+
+
+@pytest.mark.parametrize("storage", ["best", "stock", "live"])
+@pytest.mark.parametrize("seed", range(40))
+def test_pools_are_those_of_the_storage_planner(seed, storage):
+    graph, found = found_of(seed, storage=storage)
+    assert found.pool_bytes == plan_storage(graph, found.schedule, storage).pool_bytes
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_foreign_schedules_run_and_peak_as_the_storage_planner_says(seed):
+    rng = random.Random(seed)
+    graph = strategies.foreign_graph(rng, rng.randint(2, 30))
+    core = Core(graph, Options(storage="live"))
+    found = core.evaluate(some_decisions(rng, core, advance=True))
+    if found is None:
+        pytest.skip("these decisions run something too often")
+    again = found.schedule.recomputed()
+    assert all(graph.ops[op].recomputable for op in again)
+    # plan_storage raises when a step reads what its source does not make.
+    assert found.peak_bytes == plan_storage(graph, found.schedule, "live").pool_bytes
+    assert found.cost_s == pytest.approx(found.schedule.time_s(graph))
+
+
+def test_keeping_everything_is_the_unplanned_step():
+    graph = strategies.training_graph(random.Random(3), 10)
+    core = Core(graph, Options())
+    assert core.evaluate(core.unplanned()).schedule == expand(graph, {})
+
+
+def test_ops_that_must_not_run_again_have_no_gaps():
+    graph = strategies.training_graph(random.Random(4), 12)
+    core = Core(graph, Options(keep=(1, 2)))
+    ops = {op for op, *_ in core.gaps()}
+    assert ops and not ops & {1, 2}
+    assert all(graph.ops[op].recomputable and not graph.ops[op].is_backward for op in ops)
+
+
+def test_pinned_recomputation_is_never_kept():
+    rng = random.Random(5)
+    graph = strategies.training_graph(rng, 10, dtypes=False)
+    free = Core(graph, Options())
+    pinned = next(op for op, _, begin, end, trailing in free.gaps() if not trailing
+                  and not graph.ops[begin].is_backward and graph.ops[end].is_backward
+                  and not graph.ops[op].kept_outputs)
+    found = Core(graph, Options(recompute=(pinned,))).search(2 ** 40, 10 ** 6, 10.0)
+    assert found.feasible and pinned in found.schedule.recomputed()
+
+
+def test_clones_are_limited():
+    graph = strategies.training_graph(random.Random(8), 14)
+    core = Core(graph, Options(max_clones=1))
+    found = core.search(0, 10 ** 6, 10.0)
+    again = found.schedule.recomputed()
+    assert again and len(again) == len(set(again))
+
+
+def test_damaged_graphs_are_refused():
+    from memonger.errors import SolverError
+    graph = strategies.training_graph(random.Random(1), 4)
+    broken = replace(graph, ops=graph.ops[:-1] + (replace(graph.ops[-1], inputs=(9999,)),),
+                     _cache={})
+    with pytest.raises(SolverError):
+        Core(broken, Options())
