@@ -231,6 +231,25 @@ class Profile:
                        tuple(estimated))
 
 
+def best_known(graph: Graph, attributes: Attributes, profile: Optional[Profile],
+               otherwise: Roofline) -> CostModel:
+    """The profile if it has measured nine tenths of the graph's expected time, else the model.
+
+    Parameters
+    ----------
+    profile : Profile or None
+        What is stored for the device, if anything.
+    otherwise : Roofline
+        What to use when there is no profile or it was made for other networks.
+    """
+    if profile is None:
+        return otherwise
+    expected = otherwise.op_times(graph, attributes).times_s
+    missing = profile.op_times(graph, attributes).estimated
+    unknown_s = sum(expected[index] for index in missing)
+    return profile if unknown_s <= 0.1 * sum(expected) else otherwise
+
+
 def with_costs(graph: Graph, model: CostModel, attributes: Attributes = ()) -> Graph:
     """The graph with this model's times and workspaces."""
     found = model.op_times(graph, attributes)

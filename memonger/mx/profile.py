@@ -37,6 +37,11 @@ def circumstances(ctx: Any = None) -> Dict[str, Any]:
             "engine": os.environ.get("MXNET_ENGINE_TYPE", "")}
 
 
+def stored_profile(ctx: Any = None) -> Optional[Profile]:
+    """What earlier calls of :func:`profile` measured on this device; None when nothing."""
+    return find_profile(circumstances(ctx))
+
+
 def profile(symbol: Any, shapes: Mapping[str, Sequence[int]],
             type_dict: Optional[Mapping[str, Any]] = None, grad_req: GradReq = "write",
             ctx: Any = None, time_limit: float = 60.0, path: Optional[str] = None,

@@ -12,6 +12,7 @@ from memonger.cost import (
     Device,
     Profile,
     Roofline,
+    best_known,
     distinct_ops,
     is_view,
     op_signature,
@@ -172,6 +173,16 @@ def test_a_profile_and_its_estimates():
     assert found.estimated == (2,)
     assert Profile("here", {}, unit).op_times(graph).times_s == (2.0, 0.0, 2.0)
     assert Profile("here", times, unit).source == "profile: here"
+
+
+def test_a_stored_profile_is_used_when_it_covers_the_network():
+    graph = net()
+    unit = Roofline(Device("unit", 1e30, MIB))
+    whole = Profile("here", {op_signature(graph, i, ()): 1.0 for i in (0, 2)}, unit)
+    half = Profile("here", {op_signature(graph, 0, ()): 1.0}, unit)
+    assert best_known(graph, (), whole, unit) is whole
+    assert best_known(graph, (), half, unit) is unit
+    assert best_known(graph, (), None, unit) is unit
 
 
 def test_signatures_ignore_hints_and_tell_all_else_apart():

@@ -12,7 +12,7 @@ from memonger import native  # noqa: E402
 from memonger.cost import is_view, op_signature  # noqa: E402
 from memonger.errors import InputError  # noqa: E402
 from memonger.mx import profile_in_place  # noqa: E402
-from memonger.mx.profile import circumstances, profile  # noqa: E402
+from memonger.mx.profile import circumstances, profile, stored_profile  # noqa: E402
 from memonger.mx.profile_in_place import measure_in_place  # noqa: E402
 from memonger.mx.read import read  # noqa: E402
 
@@ -59,6 +59,15 @@ def test_stored_times_are_not_measured_again(tmp_path):
     assert set(found.times_s.values()) == {0.25}
 
 
+def test_the_stored_profile_is_found(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert stored_profile() is None
+    made = profile(small_net(), SHAPES, repeats=1)
+    assert set(stored_profile().times_s) == set(made.times_s)
+    monkeypatch.setenv("OMP_NUM_THREADS", "63")
+    assert stored_profile() is None
+
+
 def test_only_wanted_gradients_are_measured(tmp_path):
     # The data needs no gradient: one product of matrices in place of two.
     data, weight = mx.sym.var("data"), mx.sym.var("weight")
@@ -67,7 +76,7 @@ def test_only_wanted_gradients_are_measured(tmp_path):
     keys = []
     for request in requests:
         captured = read(net, shapes, grad_req=request)
-        backward = next(i for i, op in enumerate(captured.graph.ops) if op.kind == "_backward_FullyConnected")
+        backward = [op.kind for op in captured.graph.ops].index("_backward_FullyConnected")
         keys.append(op_signature(captured.graph, backward, captured.attributes))
         found = profile(net, shapes, grad_req=request, repeats=1, method="alone",
                         path=str(tmp_path / ("%d.json" % len(keys))))
