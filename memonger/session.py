@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import native
-from .cost import CostModel, roofline
+from .cost import CostModel, best_known, roofline
 from .errors import InputError, UnknownOpError
 from .graph import Graph
 from .lifetime import Timeline, timeline
@@ -114,7 +114,13 @@ def open_session(symbol: Any, shapes: Shapes, type_dict: Optional[Mapping[str, A
     native.load()
     captured = read(symbol, shapes, type_dict, grad_req, ctx, group2ctx)
     model = cost_model(costs)
+    if isinstance(costs, str) and costs == "auto":
+        from .mx.profile import stored_profile
+        model = best_known(captured.graph, captured.attributes, stored_profile(ctx), roofline())
     found = model.op_times(captured.graph, captured.attributes)
+    source = model.source
+    if found.estimated:
+        source += " (%d of %d ops estimated)" % (len(found.estimated), len(found.times_s))
     graph = captured.graph.with_times(found.times_s, found.workspaces_bytes)
     if reshape is not None:
         graph = reshape(graph)
@@ -126,7 +132,7 @@ def open_session(symbol: Any, shapes: Shapes, type_dict: Optional[Mapping[str, A
                    if t.category == "parameter" and requests.get(t.name, "null") != "null"]
         fixed["optimizer"] = state_bytes(optimizer, trained, optimizer_params)
     unplanned = plan_storage(graph, expand(graph, {}), "stock").pool_bytes
-    return Session(symbol, dict(shapes), graph, fixed, model.source, unplanned, captured,
+    return Session(symbol, dict(shapes), graph, fixed, source, unplanned, captured,
                    (type_dict, grad_req, ctx, group2ctx))
 
 
@@ -136,8 +142,9 @@ def cost_model(costs: Any) -> CostModel:
     Parameters
     ----------
     costs : str or CostModel
-        "auto" (the reference device), the name of a device preset, the path of a profile file,
-        or an object with ``op_times`` and ``source``.
+        "auto" (the reference device; :func:`open_session` prefers what ``memonger profile``
+        measured on this device, where that covers the network), the name of a device preset, the
+        path of a profile file, or an object with ``op_times`` and ``source``.
 
     Raises
     ------

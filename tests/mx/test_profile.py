@@ -8,6 +8,7 @@ import pytest
 
 mx = pytest.importorskip("mxnet")
 
+import memonger  # noqa: E402
 from memonger import native  # noqa: E402
 from memonger.cost import is_view, op_signature  # noqa: E402
 from memonger.errors import InputError  # noqa: E402
@@ -66,6 +67,14 @@ def test_the_stored_profile_is_found(monkeypatch, tmp_path):
     assert set(stored_profile().times_s) == set(made.times_s)
     monkeypatch.setenv("OMP_NUM_THREADS", "63")
     assert stored_profile() is None
+
+
+def test_planning_prefers_measured_costs(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert memonger.plan(small_net(), method="sublinear", **SHAPES).costs == "roofline: reference"
+    profile(small_net(), SHAPES, repeats=1)
+    costs = memonger.plan(small_net(), method="sublinear", **SHAPES).costs
+    assert costs.startswith("profile: ")
 
 
 def test_only_wanted_gradients_are_measured(tmp_path):
