@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memonger import native
@@ -125,7 +125,6 @@ def pooling(draw):
             draw(st.sampled_from(["normal", "ties", "special"])))
 
 
-@settings(max_examples=60)
 @given(pooling())
 def test_max_pool_fuzzed(example):
     shape, attributes, dtype, grad_req, values = example
@@ -146,7 +145,6 @@ def test_max_pool_same_convention():
                        [("memonger_max_pool", attributes)], shape=(2, 3, width)) is None
 
 
-@settings(max_examples=40)
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=4), st.data())
 def test_dropout_axes_fuzzed(shape, drawn):
     axes = tuple(drawn.draw(st.lists(st.integers(0, len(shape) - 1), unique=True)))
