@@ -65,6 +65,8 @@ class Options:
         if self.variants not in VARIANTS:
             raise InputError("variants must be one of %s, not %r"
                              % (", ".join(VARIANTS), self.variants))
+        if self.world not in ("plugin", "stock"):
+            raise InputError("world must be plugin or stock, not %r" % self.world)
         if self.objective not in ("time", "memory"):
             raise InputError("objective must be time or memory, not %r" % self.objective)
         if not self.time_limit_s > 0:
