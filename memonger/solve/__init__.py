@@ -106,7 +106,25 @@ def solve(graph: Graph, budget_bytes: Optional[int], method: str = "auto",
             raise NoPlanInTime("interrupted before a plan that fits was found; the smallest "
                                "total so far is %s" % format_bytes(plan.total_bytes))
         raise_infeasible(plan, budget_bytes, options)
+    if options.bound and budget_bytes is not None:
+        plan = _with_bound(plan, budget_bytes, options)
     return replace(plan, planning_s=time.perf_counter() - started_s)
+
+
+def _with_bound(plan: Plan, budget_bytes: int, options: Options) -> Plan:
+    """The plan with its lower bound; where they meet, the plan is proven optimal."""
+    graph = plan.graph
+    if not graph.time_s > 0 or plan.world == "stock":
+        return plan
+    from .bound import overhead_bound
+    # A fixed number of linear programs, not a time, so that the same input gives the same bound.
+    rounds = 4 if len(graph.ops) <= 1000 else 2 if len(graph.ops) <= 4000 else 1
+    found = overhead_bound(graph, budget_bytes, options.variants, options.keep,
+                           max(1.0, options.time_limit_s / 2), rounds=rounds, integer=False)
+    bound = min(plan.overhead, max(plan.bound, found.extra_s / graph.time_s))
+    if plan.status is Status.INTERRUPTED or bound < plan.overhead - 1e-9:
+        return replace(plan, bound=bound)
+    return replace(plan, bound=plan.overhead, status=Status.OPTIMAL)
 
 
 def _fits(plan: Plan) -> bool:

@@ -88,6 +88,7 @@ def alive_at_peak(graph: Graph, schedule: Schedule) -> List[Tuple[str, int]]:
     for value, block in zip(storage.program.values, storage.blocks.block_of):
         if block >= 0 and value.step <= storage.step_of_peak:
             names[block] = graph.tensors[value.tensor].name
+    worst = storage.step_of_peak
     alive = [(names[number], block.bytes) for number, block in enumerate(storage.blocks.blocks)
-             if block.start <= storage.step_of_peak <= block.end and number in names and block.bytes]
+             if block.start <= worst <= block.end and number in names and block.bytes]
     return sorted(alive, key=lambda item: (-item[1], item[0]))

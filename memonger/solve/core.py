@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from .. import interrupts
 from ..blocks import DTYPES, number_of_elements
@@ -217,13 +217,13 @@ def _flatten(graph: Graph, options: Options,
         flag, item = DTYPES.get(tensor.dtype, (0, 4))
         integers += [tensor.size_bytes, number_of_elements(tensor.size_bytes, tensor.shape, item),
                      flag, not tensor.pooled, number in outputs, number in kept, number in made]
-    implementations: List[List[object]] = [[op] for op in graph.ops]
-    choices = []
+    implementations: List[List[Union[Op, Implementation]]] = [[op] for op in graph.ops]
+    choices: List[List[Tuple[int, int]]] = []
     for index in variants:
-        chosen = []
-        for op, how in graph.variants[index].implementations:
-            chosen.append((op, len(implementations[op])))
-            implementations[op].append(how)
+        chosen: List[Tuple[int, int]] = []
+        for changed, other in graph.variants[index].implementations:
+            chosen.append((changed, len(implementations[changed])))
+            implementations[changed].append(other)
         choices.append(chosen)
     pins = {**dict.fromkeys(options.keep, 1), **dict.fromkeys(options.recompute, 2)}
     for number, op in enumerate(graph.ops):
@@ -241,11 +241,11 @@ def _flatten(graph: Graph, options: Options,
     return [int(number) for number in integers] + [0], times
 
 
-def _flatten_implementation(how: object, uses_state: bool, integers: List[int],
+def _flatten_implementation(how: Union[Op, Implementation], uses_state: bool, integers: List[int],
                             times: List[float]) -> None:
-    assert isinstance(how, (Op, Implementation))
     runs = how.runs if isinstance(how, Implementation) else True
-    inputs, outputs = (how.inputs, how.outputs) if runs else ((), ())
+    inputs = how.inputs if runs else ()
+    outputs = how.outputs if runs else ()
     inplace = how.inplace if runs else ()
     integers += [runs, uses_state and runs, how.workspace_bytes if runs else 0, len(inputs)]
     ignored = set(how.ignored_inputs)

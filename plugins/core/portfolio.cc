@@ -26,27 +26,27 @@ void Search::SearchLive(int64_t work_end) {
     Load(options_.warm);
     Offer(Evaluate());
   }
-  TrySeeds(until(0.1));
   const bool many = num_gaps_ > kManyGaps;
+  TrySeeds(until(many ? 0.1 : 0.03));
   if (!many) {
     // Repair of the unplanned step, then of the best seed.
-    for (int start = 0; start < 2 && !OutOf(until(0.25)); ++start) {
+    for (int start = 0; start < 2 && !OutOf(until(0.15)); ++start) {
       if (start == 0) LoadDefaults(); else Load(best_);
-      if (Repair(&current, until(start ? 0.25 : 0.2))) Prune(&current, until(0.25));
+      if (Repair(&current, until(start ? 0.14 : 0.1))) Prune(&current, until(0.15));
       Offer(current);
     }
     Iterate(until(0.3));
   }
-  // Annealing from the best, hot and cold in turn; what it finds is pruned.
+  // Annealing from the best, warm and hot in turn; what it finds is pruned.
   const Temperature rounds[] = {{0.3, 0.01}, {1, 0.01}, {3, 0.01}, {0.3, 0.005}};
-  const double shares[] = {0.5, 0.7, 0.85, 0.95};
+  const double shares[] = {0.45, 0.6, 0.75, 0.85};
   for (int round = 0; round < 4 && !OutOf(work_end); ++round) {
     Load(best_);
     current = Evaluate();
-    Anneal(current, rounds[round], until(shares[round]));
+    Anneal(current, rounds[round], until(shares[round] - 0.01));
     Load(best_);
     current = Evaluate();
-    if (Feasible(current)) Prune(&current, std::min(work_end, until(shares[round] + 0.02)));
+    if (Feasible(current)) Prune(&current, until(shares[round]));
     Offer(current);
   }
   if (!many) Iterate(work_end);

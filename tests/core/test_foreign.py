@@ -7,7 +7,7 @@ import os
 import pytest
 
 from memonger.errors import InputError
-from memonger.foreign import parse_foreign_budget, parse_graph, read_graph
+from memonger.foreign import parse_foreign_budget, parse_graph, plan_foreign, read_graph
 from memonger.graph import Graph, Op, Tensor
 
 TEXT = "3 2\n10 1 1\n20 2 1\n5 3 0\n0 1\n1 2\n"
@@ -106,3 +106,16 @@ def test_published_graphs(file, ops, cost):
     graph = read_graph(os.path.join(PEERS, "graphs", file))
     graph.check()
     assert len(graph.ops) == ops and graph.time_s == cost
+
+
+def test_a_file_is_planned_in_its_own_units(tmp_path):
+    # Two long-lived values of 10 units; either can be made again for 1.
+    path = tmp_path / "graph.txt"
+    path.write_text("6 7\n10 1 1\n10 1 1\n10 1 1\n1 2 0\n1 2 0\n1 2 0\n"
+                    "0 1\n1 2\n2 3\n3 4\n1 4\n4 5\n0 5\n")
+    plan = plan_foreign(str(path), "70%")
+    assert plan.baseline_pool_bytes == 31 and plan.pool_bytes <= 22
+    assert plan.schedule.time_s(plan.graph) == plan.graph.time_s + 1
+    assert plan.bound <= plan.overhead
+    smallest = plan_foreign(str(path))
+    assert smallest.pool_bytes <= plan.pool_bytes

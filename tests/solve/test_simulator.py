@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import strategies
+from networks import residual_network
 
 from memonger.decisions import graph_in_use
 from memonger.schedule import expand
@@ -94,10 +95,12 @@ def test_pinned_recomputation_is_never_kept():
     assert found.feasible and pinned in found.schedule.recomputed()
 
 
-def test_clones_are_limited():
-    graph = strategies.training_graph(random.Random(8), 14)
-    core = Core(graph, Options(max_clones=1))
-    found = core.search(0, 10 ** 6, 10.0)
+@pytest.mark.parametrize("storage", ["live", "best"])
+def test_clones_are_limited(storage):
+    graph = residual_network(4)
+    core = Core(graph, Options(max_clones=1, storage=storage))
+    base = core.evaluate(core.unplanned())
+    found = core.search(int(base.pool_bytes * 0.6), 10 ** 6, 10.0)
     again = found.schedule.recomputed()
     assert again and len(again) == len(set(again))
 

@@ -1,0 +1,55 @@
+"""The comparison with the rivals' graphs: rows and table without them, optima with them."""
+from __future__ import annotations
+
+import pytest
+
+from memonger.bench import peers
+from memonger.errors import InputError
+
+
+def row(cost, percent, known=None, known_percent=None):
+    case = peers.Case("x.json", 0.9, known, known_percent, "somebody")
+    return peers.Row(case, cost, percent, 0.1, 1.0)
+
+
+@pytest.mark.parametrize("mine, reached", [
+    (row(105.0, 5.0, 105.0), True), (row(106.0, 6.0, 105.0), False),
+    (row(105.0, 1.1288, None, 1.129), True), (row(105.0, 1.13, None, 1.129), False),
+    (row(None, None, None, 1.0), False), (row(None, None), True), (row(1.0, 0.0), False)])
+def test_reached_means_at_least_as_good(mine, reached):
+    assert mine.reached is reached
+
+
+def test_table_has_a_line_for_each_row():
+    text = peers.table([row(105.0, 5.0, 105.0), row(None, None)])
+    assert text.count("\n") == 4
+    assert "| x.json | 0.9 | 105 | 5.000 | 0.100 | 1.0 | 105 | somebody | yes |" in text
+    assert "none found" in text and "infeasible" in text
+
+
+def test_missing_folder_says_what_to_set(monkeypatch, tmp_path):
+    monkeypatch.setenv("MEMONGER_PEERS", str(tmp_path))
+    with pytest.raises(InputError, match="MEMONGER_PEERS"):
+        peers.folder()
+
+
+def available():
+    try:
+        return bool(peers.folder())
+    except InputError:
+        return False
+
+
+@pytest.mark.skipif(not available(), reason="the rivals' graphs are not here")
+@pytest.mark.parametrize("case", [case for case in peers.CASES if case.file in (
+    "VGG16.json", "VGG19.json", "vgg_unet.json") and case.proven],
+    ids=lambda case: "%s-%g" % (case.file, case.budget))
+def test_proven_optima_are_reached(case):
+    assert peers.run(case).reached
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not available(), reason="the rivals' graphs are not here")
+@pytest.mark.parametrize("case", peers.CASES, ids=lambda case: "%s-%g" % (case.file, case.budget))
+def test_best_known_values_are_reached(case):
+    assert peers.run(case).reached
