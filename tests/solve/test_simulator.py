@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import strategies
-from networks import residual_network
+from training_nets import residual_network
 
 from memonger.decisions import graph_in_use
 from memonger.schedule import expand
