@@ -162,7 +162,7 @@ def build(reduced: Reduced, measured: Sequence[int], budget_bytes: float,
     """
     graph = reduced.graph
     late_only = not graph.recompute_in_forward
-    ends = set(int(k) for k in measured)
+    ends = {int(k) for k in measured}
     if late_only and 0 < reduced.first_backward < reduced.num_ops:
         ends.add(reduced.first_backward - 1)
     ends_at = np.array(sorted(ends), dtype=np.int64)
