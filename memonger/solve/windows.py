@@ -1,0 +1,140 @@
+"""Between schedules and points of the relaxation: both ways, and where to measure next."""
+from __future__ import annotations
+
+from typing import Dict, List, Sequence, Set, Tuple
+
+import numpy as np
+
+from ..decisions import graph_in_use
+from ..schedule import Schedule
+from .core import Decisions
+from .reduce import Reduced
+from .relaxation import Program
+
+#: A gap of the search: (op, number, begin, end, behind the last use).
+Gap = Tuple[int, int, int, int, bool]
+
+
+def base_positions(schedule: Schedule) -> List[int]:
+    """For each op the step of its first run."""
+    first: Dict[int, int] = {}
+    for index, step in enumerate(schedule.steps):
+        first.setdefault(step.op, index)
+    return [first.get(op, -1) for op in range(max(first, default=-1) + 1)]
+
+
+def lifetimes(reduced: Reduced, schedule: Schedule) -> Dict[int, List[Tuple[int, int]]]:
+    """For each item the steps (made, last read) of each of its values."""
+    used = graph_in_use(reduced.graph, schedule)
+    outputs = set(reduced.graph.outputs)
+    spans: Dict[int, List[Tuple[int, int]]] = {}
+    last_read: Dict[Tuple[int, int], int] = {}
+    for index, step in enumerate(schedule.steps):
+        op = used.ops[step.op]
+        for position, source in enumerate(step.sources):
+            if source >= 0 and position not in op.ignored_inputs:
+                last_read[source, op.inputs[position]] = index
+    seen: Set[int] = set()
+    for index, step in enumerate(schedule.steps):
+        for tensor in used.ops[step.op].outputs:
+            item = int(reduced.item_of[tensor])
+            if item < 0:
+                continue
+            end = last_read.get((index, tensor), index)
+            if tensor in outputs and tensor not in seen:
+                end = len(schedule.steps)
+            seen.add(tensor)
+            spans.setdefault(item, []).append((index, end))
+    return spans
+
+
+def point_of(program: Program, reduced: Reduced, schedule: Schedule) -> np.ndarray:
+    """The 0/1 point of the program that a schedule is.
+
+    It is feasible when the schedule's live bytes fit the budget, and its cost is at most the
+    schedule's extra time: that is why the program's optimum is a lower bound.
+    """
+    values = np.zeros(program.num_columns)
+    first = base_positions(schedule)
+    # An op that a variant leaves out happens right after the op before it.
+    for op in range(len(first)):
+        if first[op] < 0:
+            first[op] = first[op - 1] if op else 0
+    ends = [first[k] for k in program.measured]
+    for number in schedule.variants:
+        values[program.variant_column[number]] = 1.0
+    for item, spans in lifetimes(reduced, schedule).items():
+        for made, last in spans:
+            begin = int(np.searchsorted(ends, made, side="left"))
+            for window in range(begin, len(ends)):
+                if ends[window] > last:
+                    break
+                low, high = program.live.first[item], program.live.last[item]
+                if low <= window <= high:
+                    values[program.live.offset[item] + window - low] = 1.0
+    mode_of = {op: number for op, ways in enumerate(reduced.modes)
+               for number, mode in enumerate(ways)
+               if mode.variant in schedule.variants or (number == 0)}
+    runner_of = {way: index for index, way in enumerate(program.runners)}
+    seen: Set[int] = set()
+    for index, step in enumerate(schedule.steps):
+        if step.op in seen:
+            runner = runner_of[step.op, mode_of[step.op]]
+            window = int(np.searchsorted(ends, index, side="left"))
+            if program.rerun.first[runner] <= window <= program.rerun.last[runner]:
+                values[program.rerun.offset[runner] + window - program.rerun.first[runner]] = 1.0
+        seen.add(step.op)
+    return values
+
+
+def decisions_of_point(program: Program, reduced: Reduced, gaps: Sequence[Gap],
+                       values: np.ndarray, variants: Sequence[int]) -> Decisions:
+    """The decisions of the search that a (possibly fractional) point suggests.
+
+    A value is kept through a gap if it is live at every measured op inside.
+    """
+    measured = program.measured
+    items: Dict[int, List[int]] = {}
+    for item, ways in enumerate(reduced.makers):
+        for op in {op for op, _ in ways}:
+            items.setdefault(op, []).append(item)
+    choices = []
+    for op, _, begin, end, trailing in gaps:
+        inside = range(int(np.searchsorted(measured, begin, side="right")),
+                       int(np.searchsorted(measured, end, side="left")))
+        live = [values[program.live.offset[item] + window - program.live.first[item]]
+                for item in items.get(op, ()) for window in inside
+                if program.live.first[item] <= window <= program.live.last[item]]
+        if trailing:
+            choices.append(0 if live and max(live) >= 0.5 else 2)
+        else:
+            choices.append(0 if not live or min(live) >= 0.5 else 1)
+    chosen = tuple(bool(values[program.variant_column[number]] >= 0.5)
+                   if program.variant_column[number] >= 0 else False for number in variants)
+    return Decisions(tuple(choices), (-1,) * len(choices), chosen)
+
+
+def worst_op(reduced: Reduced, schedule: Schedule, budget_bytes: float,
+             taken: Sequence[int]) -> int:
+    """The base op, not yet measured, at or before which most bytes above the budget are alive.
+
+    -1 when the live bytes (without in-place sharing) fit everywhere else.
+    """
+    change = np.zeros(len(schedule.steps) + 2)
+    for item, spans in lifetimes(reduced, schedule).items():
+        for made, last in spans:
+            change[made] += reduced.size_bytes[item]
+            change[last + 1] -= reduced.size_bytes[item]
+    live = np.cumsum(change)[:len(schedule.steps)]
+    first = base_positions(schedule)
+    best, where = 0.0, -1
+    used = set(taken)
+    start = 0
+    for op, step in enumerate(first):
+        if step < 0:
+            continue
+        high = float(live[start:step + 1].max(initial=0.0)) + float(reduced.profile_bytes[op])
+        start = step + 1
+        if op not in used and high - budget_bytes > best:
+            best, where = high - budget_bytes, op
+    return where
