@@ -12,7 +12,7 @@ the best choice raises it further. Without HiGHS a knapsack bound takes its plac
 from __future__ import annotations
 
 import time
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -59,7 +59,7 @@ def needed_live(reduced: Reduced) -> np.ndarray:
     needed = reduced.profile_bytes.copy()
     for item, size in enumerate(reduced.size_bytes):
         ways = reduced.readers[item] + reduced.makers[item]
-        count = {}
+        count: Dict[int, Set[int]] = {}
         for op, number in ways:
             count.setdefault(op, set()).add(number)
         for op, numbers in count.items():
@@ -92,7 +92,7 @@ def knapsack_bound(reduced: Reduced, budget_bytes: float) -> Bound:
     excess = float(live[worst]) - budget_bytes
     if excess <= 0 or reduced.variants:
         return Bound(0.0, "knapsack", (worst,))
-    size_of = {}
+    size_of: Dict[int, float] = {}
     for item, size in enumerate(reduced.size_bytes):
         reads = [op for op, _ in reduced.readers[item]]
         if reduced.frozen_item[item] or reduced.birth[item] >= worst or worst in reads \
@@ -117,7 +117,7 @@ def knapsack_bound(reduced: Reduced, budget_bytes: float) -> Bound:
 def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none",
                    keep: Sequence[int] = (), time_limit_s: float = 1.0,
                    reduced: Optional[Reduced] = None, rounds: int = 8,
-                   integer: bool = True) -> Bound:
+                   integer: bool = True, layers: int = 0) -> Bound:
     """Smallest extra time that any plan of the class can have.
 
     Parameters
@@ -137,6 +137,9 @@ def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none
         Linear programs to try.
     integer : bool
         Raise the bound by 0/1 programs in the time that is left.
+    layers : int
+        0: the bound holds for every storage assignment. More: for assignments to whole buffers,
+        as MXNet's and the plugin's are; so many sizes of buffers are told apart.
 
     Returns
     -------
@@ -150,7 +153,8 @@ def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none
         return Bound(0.0, "none")
     if needed_live(reduced).max() > pool_budget_bytes:
         return Bound(float("inf"), "operands of one op", (int(needed_live(reduced).argmax()),))
-    if unplanned_live(reduced).max() <= pool_budget_bytes and not reduced.variants:
+    if unplanned_live(reduced).max() <= pool_budget_bytes and not reduced.variants \
+            and not layers:
         return Bound(0.0, "unplanned")
     if not highs.available():
         return knapsack_bound(reduced, pool_budget_bytes)
@@ -161,7 +165,7 @@ def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none
         left = time_limit_s - (time.perf_counter() - started)
         if number and left <= 0:
             break
-        program = build(reduced, measured, pool_budget_bytes)
+        program = build(reduced, measured, pool_budget_bytes, layers=layers)
         found = highs.solve_linear(program, max(left, 0.05))
         if found.bound > best.extra_s:
             best = Bound(found.bound, "linear, %d measured" % len(measured), tuple(measured))
@@ -169,11 +173,12 @@ def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none
             return best
     if integer:
         best = _integer_bound(reduced, pool_budget_bytes, best,
-                              time_limit_s - (time.perf_counter() - started))
+                              time_limit_s - (time.perf_counter() - started), layers)
     return best
 
 
-def _integer_bound(reduced: Reduced, budget_bytes: float, best: Bound, left_s: float) -> Bound:
+def _integer_bound(reduced: Reduced, budget_bytes: float, best: Bound, left_s: float,
+                   layers: int) -> Bound:
     """Solve the 0/1 program over the ops of the best linear bound, then over all ops."""
     started = time.perf_counter()
     sets: List[Sequence[int]] = [best.measured] if best.measured else []
@@ -183,7 +188,7 @@ def _integer_bound(reduced: Reduced, budget_bytes: float, best: Bound, left_s: f
         left = left_s - (time.perf_counter() - started)
         if left < 0.05:
             break
-        program = build(reduced, measured, budget_bytes)
+        program = build(reduced, measured, budget_bytes, layers=layers)
         found = highs.solve_integer(program, integer_columns(program), left)
         proven = found.bound - 1e-6 * abs(found.bound) if np.isfinite(found.bound) \
             else found.bound
@@ -219,13 +224,13 @@ def _candidates(reduced: Reduced, budget_bytes: float, rounds: int) -> List[List
 
 
 def minimum_peak_bound(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
-                       time_limit_s: float = 1.0,
-                       reduced: Optional[Reduced] = None) -> PeakBound:
+                       time_limit_s: float = 1.0, reduced: Optional[Reduced] = None,
+                       layers: int = 0) -> PeakBound:
     """Bytes of pooled tensors that no plan of the class can do without.
 
     Parameters
     ----------
-    graph, variants, keep, time_limit_s, reduced
+    graph, variants, keep, time_limit_s, reduced, layers
         As for :func:`overhead_bound`.
 
     Returns
@@ -243,7 +248,7 @@ def minimum_peak_bound(graph: Graph, variants: str = "none", keep: Sequence[int]
         return best
     order = np.argsort(-needed, kind="stable")
     measured = sorted(int(op) for op in order[:24])
-    program = build(reduced, measured, float("inf"))
+    program = build(reduced, measured, float("inf"), layers=layers)
     found = highs.solve_linear(program, time_limit_s)
     proven = found.bound * program.unit_bytes
     if np.isfinite(proven) and proven > best.bytes + 0.5:
@@ -252,8 +257,9 @@ def minimum_peak_bound(graph: Graph, variants: str = "none", keep: Sequence[int]
 
 
 def integer_columns(program: Program) -> np.ndarray:
-    """Columns that are 0 or 1 in a real plan: reruns, lives and variants."""
+    """Columns that are whole in a real plan: reruns, lives, variants and buffers."""
     chosen = program.variant_column[program.variant_column >= 0]
     return np.concatenate([np.arange(program.rerun.base, program.rerun.base + program.rerun.total),
                            np.arange(program.live.base, program.live.base + program.live.total),
-                           chosen]).astype(np.int64)
+                           chosen, program.layer_base + np.arange(len(program.layers))
+                           ]).astype(np.int64)

@@ -9,7 +9,7 @@ model to say. O(steps + windows x values) time.
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Dict, List, Optional, Sequence, Set, Tuple
+from typing import Dict, List, Optional, Sequence, Set
 
 import numpy as np
 
@@ -193,16 +193,3 @@ class _Decoder:
             self.version[tensor] = -1
         self.touched = left
 
-
-def place_of_ops(schedule: Schedule) -> Tuple[int, ...]:
-    """For each step the base op at or before which it runs."""
-    first: Dict[int, int] = {}
-    for number, step in enumerate(schedule.steps):
-        first.setdefault(step.op, number)
-    base = {number: op for op, number in first.items()}
-    places: List[int] = [0] * len(schedule.steps)
-    following = max(first) if first else 0
-    for number in reversed(range(len(schedule.steps))):
-        following = base.get(number, following)
-        places[number] = following
-    return tuple(places)

@@ -39,6 +39,11 @@ def available() -> bool:
     return True
 
 
+def require() -> None:
+    """Raise SolverUnavailable when highspy is missing."""
+    _highspy()
+
+
 def _highspy() -> Any:
     try:
         import highspy
@@ -147,7 +152,8 @@ def _linear_result(program: Program, solver: Any) -> Solution:
 
 def solve_integer(program: Program, integer_columns: np.ndarray, time_limit_s: float,
                   start: Optional[np.ndarray] = None, gap: float = 0.0,
-                  report: Optional[Callable[[float, float], None]] = None) -> Solution:
+                  report: Optional[Callable[[float, float], None]] = None,
+                  max_nodes: int = 0) -> Solution:
     """Solve the program with some columns 0 or 1.
 
     The solver runs in its own thread and is polled, so that Ctrl-C returns the best point found.
@@ -163,6 +169,8 @@ def solve_integer(program: Program, integer_columns: np.ndarray, time_limit_s: f
         Stop when the bound is within this share of the best point.
     report : callable, optional
         Called with the objective of the best point so far and the bound.
+    max_nodes : int
+        Stop after so many nodes of the search tree, for results that no clock decides; 0: never.
 
     Returns
     -------
@@ -177,37 +185,23 @@ def solve_integer(program: Program, integer_columns: np.ndarray, time_limit_s: f
     highspy = _highspy()
     solver = _load(program, np.asarray(integer_columns), time_limit_s)
     solver.setOptionValue("mip_rel_gap", gap)
+    if max_nodes:
+        solver.setOptionValue("mip_max_nodes", max_nodes)
     if start is not None:
         point = highspy.HighsSolution()
         point.col_value = [float(v) for v in start]
         point.value_valid = True
         solver.setSolution(point)
-    solver.HandleUserInterrupt = True
-    best = [float("inf"), float("-inf")]
-    news = [False]
-
-    def improved(event: Any) -> None:
-        best[0] = float(event.data_out.objective_function_value)
-        best[1] = float(event.data_out.mip_dual_bound)
-        news[0] = True
-
-    solver.cbMipImprovingSolution += improved
-    interrupted = False
-    solver.startSolve()
-    while True:
-        try:
-            done = solver.wait(0.05)[0]
-            if news[0] and report is not None:
-                news[0] = False
-                report(best[0], best[1])
-            if done:
-                break
-        except KeyboardInterrupt:
-            interrupted = True
-            solver.cancelSolve()
+    interrupted = _run_polled(solver, report)
     status = solver.getModelStatus()
     if status == highspy.HighsModelStatus.kInfeasible:
-        return Solution(None, float("inf"), float("inf"), "infeasible")
+        # Presolve has called feasible programs infeasible; what ends a search is asked twice.
+        solver.setOptionValue("presolve", "off")
+        solver.clearSolver()
+        interrupted = _run_polled(solver, report) or interrupted
+        status = solver.getModelStatus()
+        if status == highspy.HighsModelStatus.kInfeasible:
+            return Solution(None, float("inf"), float("inf"), "infeasible")
     info = solver.getInfo()
     values = np.array(solver.getSolution().col_value, dtype=np.float64)
     known = len(values) == program.num_columns and np.isfinite(info.objective_function_value) \
@@ -218,3 +212,33 @@ def solve_integer(program: Program, integer_columns: np.ndarray, time_limit_s: f
     return Solution(values if known else None,
                     float(info.objective_function_value) if known else float("inf"),
                     float(info.mip_dual_bound), name)
+
+
+def _run_polled(solver: Any, report: Optional[Callable[[float, float], None]]) -> bool:
+    """Run in the solver's own thread; True when Ctrl-C ended it."""
+    best = [float("inf"), float("-inf")]
+    news = [False]
+
+    def improved(event: Any) -> None:
+        best[0] = float(event.data_out.objective_function_value)
+        best[1] = float(event.data_out.mip_dual_bound)
+        news[0] = True
+
+    solver.HandleUserInterrupt = True
+    solver.cbMipImprovingSolution += improved
+    interrupted = False
+    try:
+        solver.startSolve()
+        while True:
+            try:
+                done = solver.wait(0.02)[0]
+                if news[0] and report is not None:
+                    news[0] = False
+                    report(best[0], best[1])
+                if done:
+                    return interrupted
+            except KeyboardInterrupt:
+                interrupted = True
+                solver.cancelSolve()
+    finally:
+        solver.cbMipImprovingSolution -= improved

@@ -63,13 +63,25 @@ class Reduced:
     lasting_item: np.ndarray
     #: Ops that may run again.
     again: np.ndarray
-    #: Bytes alive at each op that no decision changes, the op's own in-place savings taken off.
+    #: What no decision changes: (bytes, first op, op behind the last, sign) of each value that is
+    #: alive anyway; sign -1 for what in-place options save while an op runs.
+    fixed_spans: List[Tuple[int, int, int, int]]
+    #: The bytes of ``fixed_spans`` alive at each op.
     profile_bytes: np.ndarray
     first_backward: int
 
     @property
     def num_ops(self) -> int:
         return len(self.graph.ops)
+
+    def fixed_at_least(self, size_bytes: float) -> np.ndarray:
+        """At each op the number of fixed values of at least so many bytes."""
+        change = np.zeros(self.num_ops + 1)
+        for size, start, end, sign in self.fixed_spans:
+            if size >= size_bytes:
+                change[start] += sign
+                change[end] -= sign
+        return np.cumsum(change)[:-1]
 
 
 def allowed_variants(graph: Graph, which: str) -> Tuple[int, ...]:
@@ -151,15 +163,16 @@ def _planned(graph: Graph, tensor: int) -> bool:
     return item.pooled and item.producer >= 0
 
 
-def _saving(graph: Graph, mode: Mode, group: np.ndarray, lasting: FrozenSet[int]) -> int:
-    """Most bytes that in-place options can save while the op runs."""
+def _savings(graph: Graph, mode: Mode, group: np.ndarray,
+             lasting: FrozenSet[int]) -> List[int]:
+    """Bytes that in-place options can save at most while the op runs, by output."""
     best: Dict[int, int] = {}
     for option in mode.inplace:
         source, target = mode.inputs[option.input], mode.outputs[option.output]
         if (_may_share(graph, source, target) and group[source] != group[target]
                 and int(group[source]) not in lasting):
             best[target] = graph.tensors[target].size_bytes
-    return sum(best.values())
+    return sorted(best.values(), reverse=True)
 
 
 def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
@@ -247,23 +260,23 @@ def _finish(graph: Graph, modes: List[List[Mode]], chosen: Tuple[int, ...], grou
                 for op, _ in makers[root]:
                     latest_rerun[op] = max(latest_rerun[op], need)
 
-    profile = np.zeros(count + 1)
+    spans: List[Tuple[int, int, int, int]] = []
     for index, ways in enumerate(modes):
-        saved = max(_saving(graph, mode, group, frozenset(lasting)) for mode in ways)
-        profile[index] -= saved
-        profile[index + 1] += saved
+        by_mode = [_savings(graph, mode, group, frozenset(lasting)) for mode in ways]
+        # Place by place the largest saving of any mode.
+        for place in range(max(map(len, by_mode))):
+            saved = max(one[place] for one in by_mode if place < len(one))
+            spans.append((saved, index, index + 1, -1))
     item_of = np.full(len(graph.tensors), -1, dtype=np.int64)
     items: List[int] = []
     for root in sorted(sizes, key=lambda r: (birth[r], r)):
         modal = any(len(modes[op]) > 1 for op, _ in makers[root] + readers[root])
         if root in lasting and not modal:
-            profile[birth[root]] += sizes[root]
-            profile[count] -= sizes[root]
+            spans.append((sizes[root], birth[root], count, 1))
         elif sizes[root] <= negligible_bytes:
             continue
         elif root in frozen and not modal and last_need[root] <= last_read[root]:
-            profile[birth[root]] += sizes[root]
-            profile[last_read[root] + 1] -= sizes[root]
+            spans.append((sizes[root], birth[root], last_read[root] + 1, 1))
         else:
             items.append(root)
     index_of = {root: i for i, root in enumerate(items)}
@@ -274,6 +287,10 @@ def _finish(graph: Graph, modes: List[List[Mode]], chosen: Tuple[int, ...], grou
         if item >= 0:
             members[item].append(tensor)
     end = count - 1
+    profile = np.zeros(count + 1)
+    for size, start, stop, sign in spans:
+        profile[start] += sign * size
+        profile[stop] -= sign * size
     return Reduced(
         graph, modes, chosen, item_of,
         np.array([sizes[r] for r in items], dtype=np.float64),
@@ -282,4 +299,4 @@ def _finish(graph: Graph, modes: List[List[Mode]], chosen: Tuple[int, ...], grou
         [tuple(m) for m in members], [readers[r] for r in items], [makers[r] for r in items],
         np.array([r in frozen for r in items], dtype=bool),
         np.array([r in lasting for r in items], dtype=bool), again,
-        np.cumsum(profile)[:count], first_backward)
+        spans, np.cumsum(profile)[:count], first_backward)

@@ -55,6 +55,9 @@ class Program:
     #: Column of each variant that may be chosen.
     variant_column: np.ndarray
     measured: np.ndarray
+    #: Sizes of buffers that are counted, largest first, and the columns that count them.
+    layers: np.ndarray
+    layer_base: int
 
     @property
     def num_columns(self) -> int:
@@ -138,7 +141,7 @@ class _Rows:
 
 
 def build(reduced: Reduced, measured: Sequence[int], budget_bytes: float,
-          max_reruns: int = 0, forget: Sequence[int] = ()) -> Program:
+          max_reruns: int = 0, forget: Sequence[int] = (), layers: int = 0) -> Program:
     """Write the program for some measured ops.
 
     Parameters
@@ -154,6 +157,10 @@ def build(reduced: Reduced, measured: Sequence[int], budget_bytes: float,
         Largest number of reruns of an op; 0 is no limit.
     forget : sequence of int
         Ops whose values must not stay from forward to backward.
+    layers : int
+        Count whole buffers of so many sizes instead of bytes only: a buffer holds one value at a
+        time, from its start, so there must be as many buffers of at least ``s`` bytes as values
+        of at least ``s`` bytes are ever alive at once. 0 for memory that can be cut anywhere.
 
     Returns
     -------
@@ -197,7 +204,9 @@ def build(reduced: Reduced, measured: Sequence[int], budget_bytes: float,
     next_column += rerun.total
     variant_column = np.full(len(graph.variants), -1, dtype=np.int64)
     variant_column[list(reduced.variants)] = next_column + np.arange(len(reduced.variants))
-    columns = next_column + len(reduced.variants)
+    next_column += len(reduced.variants)
+    sizes = layer_sizes(reduced, layers)
+    columns = next_column + len(sizes)
 
     # ---- costs
     cost = np.zeros(columns)
@@ -220,10 +229,49 @@ def build(reduced: Reduced, measured: Sequence[int], budget_bytes: float,
     _forced_lives(reduced, rows, live, lower, upper, variant_column, ends_at, late_only, forget)
     memory = _memory_rows(reduced, rows, live, ends_at, budget_bytes, unit)
     _choice_rows(reduced, rows, rerun, runners, variant_column, max_reruns)
+    _layer_rows(reduced, rows, live, ends_at, sizes, next_column, upper, budget_bytes, unit)
     start, index, value = rows.matrix(columns)
     return Program(cost, lower, upper, np.concatenate(rows.lower), np.concatenate(rows.upper),
                    start, index, value, memory, unit, 0.0, live, rerun, runners,
-                   variant_column, ends_at)
+                   variant_column, ends_at, sizes, next_column)
+
+
+def layer_sizes(reduced: Reduced, most: int) -> np.ndarray:
+    """The buffer sizes that matter most, largest first; values in between count as smaller."""
+    sizes = np.concatenate([reduced.size_bytes,
+                            [span[0] for span in reduced.fixed_spans if span[3] > 0]])
+    sizes = sizes[sizes > 0]
+    if not most or not len(sizes):
+        return np.zeros(0)
+    distinct, counts = np.unique(sizes, return_counts=True)
+    weights = distinct * counts
+    chosen = np.argsort(-weights, kind="stable")[:most]
+    return np.sort(distinct[chosen])[::-1].astype(np.float64)
+
+
+def _layer_rows(reduced: Reduced, rows: _Rows, live: Ranges, ends_at: np.ndarray,
+                sizes: np.ndarray, base: int, upper: np.ndarray, budget_bytes: float,
+                unit: float) -> None:
+    """``values of at least s bytes alive <= buffers of at least s bytes``; buffers fit."""
+    if not len(sizes):
+        return
+    steps = sizes - np.append(sizes[1:], 0.0)
+    most = upper[0] * unit if not np.isfinite(budget_bytes) else budget_bytes
+    owner, window = live.pairs()
+    columns = live.base + np.arange(live.total)
+    for layer, size in enumerate(sizes):
+        # A whole number: HiGHS calls programs infeasible that bound integers by fractions.
+        upper[base + layer] = np.floor(most / size + 1e-9)
+        fixed = reduced.fixed_at_least(size)[ends_at]
+        numbers = rows.open(np.full(len(ends_at), -np.inf), -fixed)
+        rows.add(numbers, np.full(len(ends_at), base + layer), np.array(-1.0))
+        large = reduced.size_bytes[owner] >= size
+        rows.add(numbers[window[large]], columns[large], np.array(1.0))
+    total = rows.open(np.array([-np.inf]),
+                      np.array([budget_bytes / unit if np.isfinite(budget_bytes) else 0.0]))
+    rows.add(np.repeat(total, len(sizes)), base + np.arange(len(sizes)), steps / unit)
+    if not np.isfinite(budget_bytes):
+        rows.add(total, np.zeros(1, dtype=np.int64), np.array(-1.0))
 
 
 def _at_hand_rows(reduced: Reduced, rows: _Rows, live: Ranges, rerun: Ranges,

@@ -84,6 +84,13 @@ def point_of(program: Program, reduced: Reduced, schedule: Schedule) -> np.ndarr
             if program.rerun.first[runner] <= window <= program.rerun.last[runner]:
                 values[program.rerun.offset[runner] + window - program.rerun.first[runner]] = 1.0
         seen.add(step.op)
+    if len(program.layers):
+        rows = np.repeat(np.arange(program.num_rows), np.diff(program.start))
+        used = np.bincount(rows, weights=program.value * values[program.index],
+                           minlength=program.num_rows) - program.row_upper
+        counts = (program.index >= program.layer_base) & (program.value == -1.0)
+        for row, column in zip(rows[counts], program.index[counts]):
+            values[column] = max(values[column], np.ceil(used[row] - 1e-6))
     return values
 
 
@@ -114,27 +121,46 @@ def decisions_of_point(program: Program, reduced: Reduced, gaps: Sequence[Gap],
     return Decisions(tuple(choices), (-1,) * len(choices), chosen)
 
 
-def worst_op(reduced: Reduced, schedule: Schedule, budget_bytes: float,
-             taken: Sequence[int]) -> int:
-    """The base op, not yet measured, at or before which most bytes above the budget are alive.
+def worst_op(program: Program, reduced: Reduced, schedule: Schedule, values: np.ndarray,
+             budget_bytes: float) -> int:
+    """The base op, not yet measured, at or before which a schedule exceeds the budget most.
 
-    -1 when the live bytes (without in-place sharing) fit everywhere else.
+    With layers, what counts is the bytes of buffers beyond those that the point provides.
+    -1 when no op that is not measured exceeds it.
     """
-    change = np.zeros(len(schedule.steps) + 2)
-    for item, spans in lifetimes(reduced, schedule).items():
-        for made, last in spans:
-            change[made] += reduced.size_bytes[item]
-            change[last + 1] -= reduced.size_bytes[item]
-    live = np.cumsum(change)[:len(schedule.steps)]
-    first = base_positions(schedule)
-    best, where = 0.0, -1
-    used = set(taken)
-    start = 0
-    for op, step in enumerate(first):
-        if step < 0:
-            continue
-        high = float(live[start:step + 1].max(initial=0.0)) + float(reduced.profile_bytes[op])
-        start = step + 1
-        if op not in used and high - budget_bytes > best:
-            best, where = high - budget_bytes, op
-    return where
+    steps = len(schedule.steps)
+    places = np.array(place_of_ops(schedule), dtype=np.int64)
+    spans = [(reduced.size_bytes[item], made, last)
+             for item, one in lifetimes(reduced, schedule).items() for made, last in one]
+    sizes = program.layers
+    parts = [(0.0, 1.0, budget_bytes)] if not len(sizes) else [
+        (size, size - following, float(values[program.layer_base + layer]))
+        for layer, (size, following) in enumerate(zip(sizes, np.append(sizes[1:], 0.0)))]
+    excess = np.zeros(steps)
+    for least, weight, room in parts:
+        change = np.zeros(steps + 2)
+        for size, made, last in spans:
+            if size >= least:
+                amount = 1.0 if least else size
+                change[made] += amount
+                change[last + 1] -= amount
+        fixed = reduced.fixed_at_least(least) if least else reduced.profile_bytes
+        alive = np.cumsum(change)[:steps] + fixed[places]
+        excess += weight * np.maximum(alive - room - 1e-6 * max(room, 1.0), 0.0)
+    excess[np.isin(places, program.measured)] = 0.0
+    worst = int(np.argmax(excess)) if steps else 0
+    return int(places[worst]) if steps and excess[worst] > 0 else -1
+
+
+def place_of_ops(schedule: Schedule) -> Tuple[int, ...]:
+    """For each step the base op at or before which it runs."""
+    first: Dict[int, int] = {}
+    for number, step in enumerate(schedule.steps):
+        first.setdefault(step.op, number)
+    base = {number: op for op, number in first.items()}
+    places: List[int] = [0] * len(schedule.steps)
+    following = max(first) if first else 0
+    for number in reversed(range(len(schedule.steps))):
+        following = base.get(number, following)
+        places[number] = following
+    return tuple(places)

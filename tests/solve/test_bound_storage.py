@@ -28,6 +28,12 @@ def check(graph: Graph, schedule: Schedule, variants: str = "none") -> None:
         assert bound.extra_s <= extra + 1e-6, bound
     if variants == "none":
         assert knapsack_bound(reduced, peak).extra_s <= extra + 1e-6
+    pool = plan_storage(graph, schedule, "best", native=False).pool_bytes
+    if not graph.recompute_in_forward:
+        assert minimum_peak_bound(graph, reduced=reduced, layers=4).bytes <= pool
+        for layers in (2, 8):
+            bound = overhead_bound(graph, pool, time_limit_s=1.0, reduced=reduced, layers=layers)
+            assert bound.extra_s <= extra + 1e-6, bound
     tiny = reduce_graph(graph, variants, negligible_bytes=16)
     assert overhead_bound(graph, peak, reduced=tiny, integer=False).extra_s <= extra + 1e-6
 

@@ -1,0 +1,232 @@
+"""The exact method: 0/1 programs over few measured ops, refined until their plans fit.
+
+Each round solves the program of :mod:`.relaxation` over the measured ops (lives, reruns and
+variants 0 or 1, buffers whole), decodes the answer into a schedule and weighs that in exact
+integers. The program's bound holds for every plan; when a schedule fits and costs no more than
+the bound it is optimal, and when it does not fit, the op where it exceeds the budget most is
+measured as well. With all ops measured the program is MONeT's and Checkmate's, but it seldom
+comes to that: a handful of measured ops proves most optima.
+
+The local search, where the native library is there, gives the first plan and mends decoded
+schedules that do not fit. Cost: the worst case is exponential; ``time_limit_s`` ends it.
+"""
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any, List, Optional, Sequence
+
+import numpy as np
+
+from ..blocks import effective_ops
+from ..graph import Graph
+from ..plan import Plan, Progress, Status
+from ..schedule import Schedule, expand
+from ..storage import plan_storage
+from . import highs
+from .bound import Bound, integer_columns, minimum_peak_bound, overhead_bound
+from .decode import schedule_of_point
+from .options import Options
+from .reduce import Reduced, allowed_variants, reduce_graph
+from .relaxation import Program, build
+from .windows import decisions_of_point, point_of, worst_op
+
+#: Sizes of buffers told apart where storage is assigned to whole buffers.
+LAYERS = 10
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A schedule with what it takes: time beyond the unplanned step, pool and workspace."""
+
+    schedule: Schedule
+    extra_s: float
+    bytes: int
+
+
+@dataclass
+class Refinement:
+    """One search by refinement: the problem, the best plan, the bound."""
+
+    graph: Graph
+    options: Options
+    #: Bytes for pool and workspace.
+    room_bytes: int
+    reduced: Reduced
+    started_s: float
+    #: Nodes of the search tree a round may visit; 0: as many as time allows.
+    max_nodes: int = 0
+    best: Optional[Candidate] = None
+    smallest: Optional[Candidate] = None
+    bound: Bound = Bound(0.0, "none")
+    interrupted: bool = False
+    core: Any = None
+    rounds: int = 0
+    measured: List[int] = field(default_factory=list)
+
+    @classmethod
+    def start(cls, graph: Graph, budget_bytes: int, options: Options) -> "Refinement":
+        reduced = reduce_graph(graph, options.variants, options.keep)
+        room = budget_bytes + max([op.workspace_bytes for op in graph.ops] or [0])
+        return cls(graph, options, room, reduced, time.perf_counter())
+
+    # ------------------------------------------------------------------ facts
+    @property
+    def layers(self) -> int:
+        return 0 if self.options.storage == "live" else LAYERS
+
+    @property
+    def live_budget_bytes(self) -> int:
+        """What the pool may take at most, whatever variants are chosen."""
+        least = [min([op.workspace_bytes] + [how.workspace_bytes
+                                             for n in allowed_variants(self.graph,
+                                                                       self.options.variants)
+                                             for o, how in self.graph.variants[n].implementations
+                                             if o == index])
+                 for index, op in enumerate(self.graph.ops)]
+        return self.room_bytes - max(least or [0])
+
+    @property
+    def left_s(self) -> float:
+        return self.options.time_limit_s - (time.perf_counter() - self.started_s)
+
+    @property
+    def proven(self) -> bool:
+        """True when the best plan costs no more than the bound."""
+        if self.best is None:
+            return self.bound.extra_s == float("inf")
+        return self.best.extra_s <= self.bound.extra_s + 2e-6 * max(self.graph.time_s, 1e-300)
+
+    # ------------------------------------------------------------------ work
+    def weigh(self, schedule: Schedule) -> Candidate:
+        """Weigh a schedule exactly, and keep it if it is the best so far."""
+        pool = plan_storage(self.graph, schedule, self.options.storage).pool_bytes
+        space = max([op.workspace_bytes for op in effective_ops(self.graph, schedule.variants)]
+                    or [0])
+        found = Candidate(schedule, schedule.time_s(self.graph) - self.graph.time_s, pool + space)
+        if self.smallest is None or found.bytes < self.smallest.bytes:
+            self.smallest = found
+        if found.bytes <= self.room_bytes and (
+                self.best is None
+                or (found.extra_s, found.bytes) < (self.best.extra_s, self.best.bytes)):
+            self.best = found
+            self.report()
+        return found
+
+    def raise_bound(self, extra_s: float, how: str, measured: Sequence[int]) -> None:
+        if extra_s > self.bound.extra_s:
+            self.bound = Bound(extra_s, how, tuple(measured))
+
+    def report(self) -> None:
+        """Tell ``options.progress`` where the search stands."""
+        if self.options.progress is None:
+            return
+        scale = self.graph.time_s or 1.0
+        self.options.progress(Progress(
+            "exact", time.perf_counter() - self.started_s,
+            self.best.bytes if self.best else None,
+            self.best.extra_s / scale if self.best else None,
+            self.bound.extra_s / scale if self.bound.extra_s < float("inf") else None))
+
+    def first_bound(self, time_limit_s: float) -> None:
+        self.bound = overhead_bound(self.graph, self.live_budget_bytes, reduced=self.reduced,
+                                    time_limit_s=time_limit_s, integer=False, layers=self.layers)
+        self.measured = list(self.bound.measured)
+
+    def local_search(self, work: int, decisions: Any = None) -> None:
+        """Let the native search improve on decisions; nothing where there is no library."""
+        if self.core is None:
+            try:
+                from .core import Core
+                self.core = Core(self.graph, self.options)
+            except (ImportError, OSError):
+                self.core = False
+        if not self.core or self.left_s <= 0:
+            return
+        found = self.core.search(self.room_bytes, work, max(self.left_s, 0.01),
+                                 self.options.seed, decisions)
+        self.weigh(found.schedule)
+
+    def refine(self, rounds: int, share: float = 0.4, mend_work: int = 0) -> None:
+        """Solve, decode, weigh, measure one op more; until proven or out of time."""
+        for _ in range(rounds):
+            if self.proven or self.interrupted or self.left_s <= 0.05 or not self.measured:
+                return
+            self.rounds += 1
+            program = build(self.reduced, self.measured, self.live_budget_bytes,
+                            self.options.max_clones, self.options.recompute, self.layers)
+            solution = highs.solve_integer(
+                program, integer_columns(program), max(0.5, share * self.left_s),
+                self._start_point(program), 1e-6, max_nodes=self.max_nodes)
+            if not self.options.recompute:
+                self.raise_bound(solution.bound - 1e-6 * abs(solution.bound), "integer, %d measured"
+                                 % len(program.measured), self.measured)
+            self.interrupted |= solution.status == "interrupted"
+            self.report()
+            if solution.values is None:
+                return
+            schedule = schedule_of_point(program, self.reduced, solution.values)
+            if schedule is None:
+                return
+            found = self.weigh(schedule)
+            if found.bytes > self.room_bytes and mend_work and self.core:
+                self.local_search(mend_work, decisions_of_point(
+                    program, self.reduced, self.core.gaps(), solution.values,
+                    self.core.allowed_variants))
+            worst = worst_op(program, self.reduced, schedule, solution.values,
+                             self.live_budget_bytes)
+            if worst < 0:
+                return
+            self.measured = sorted(set(self.measured) | {worst})
+
+    def _start_point(self, program: Program) -> Optional[np.ndarray]:
+        return None if self.best is None else point_of(program, self.reduced, self.best.schedule)
+
+    # ------------------------------------------------------------------ result
+    def plan(self, method: str, budget_bytes: int) -> Plan:
+        """The best plan, else the smallest, with its bound and status."""
+        from .build import build_plan
+        chosen = self.best or self.smallest or self.weigh(expand(self.graph, {}))
+        status = Status.OPTIMAL if self.best is not None and self.proven else \
+            Status.INTERRUPTED if self.interrupted else \
+            Status.TIME_LIMIT if self.left_s <= 0.05 else Status.FEASIBLE
+        plan = build_plan(self.graph, chosen.schedule, method, self.options, budget_bytes, status)
+        return with_bound(plan, self.bound, self.reduced, self.layers)
+
+
+def with_bound(plan: Plan, bound: Bound, reduced: Reduced, layers: int) -> Plan:
+    """The plan with its bound and the smallest total that any plan can have."""
+    base_s = plan.graph.time_s
+    share = bound.extra_s / base_s if base_s > 0 and np.isfinite(bound.extra_s) else 0.0
+    smallest = minimum_peak_bound(plan.graph, reduced=reduced, layers=layers).bytes
+    fixed = sum(plan.fixed_bytes.values())
+    return replace(plan, bound=min(share, plan.overhead),
+                   minimum_total_bytes=min(smallest + fixed, plan.total_bytes),
+                   notes=plan.notes + ("bound: " + bound.how,))
+
+
+def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
+    """Method "milp"; the signature of all solvers.
+
+    Raises
+    ------
+    SolverUnavailable
+        If highspy is missing.
+    """
+    highs.require()
+    if budget_bytes is None or options.objective == "memory":
+        from .frontier import least_memory
+        return least_memory(graph, budget_bytes, options, solve, "milp")
+    search = Refinement.start(graph, budget_bytes, options)
+    try:
+        search.weigh(expand(graph, {}))
+        search.first_bound(min(2.0, options.time_limit_s / 4))
+        search.local_search(_work(graph) // 2)
+        search.refine(10 ** 6, mend_work=_work(graph) // 8)
+    except KeyboardInterrupt:
+        search.interrupted = True
+    return search.plan("milp", budget_bytes)
+
+
+def _work(graph: Graph) -> int:
+    return 20000 * max(len(graph.ops), 100)
