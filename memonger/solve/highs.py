@@ -25,7 +25,7 @@ class Solution:
     objective: float
     #: Proven lower bound of the objective; ``inf`` when the program has no feasible point.
     bound: float
-    #: "optimal", "infeasible", "time_limit", "interrupted" or "unknown".
+    #: "optimal", "infeasible", "time_limit", "iteration_limit", "interrupted" or "unknown".
     status: str
     multipliers: Optional[np.ndarray] = None
 
@@ -153,7 +153,7 @@ def _linear_result(program: Program, solver: Any) -> Solution:
 def solve_integer(program: Program, integer_columns: np.ndarray, time_limit_s: float,
                   start: Optional[np.ndarray] = None, gap: float = 0.0,
                   report: Optional[Callable[[float, float], None]] = None,
-                  max_nodes: int = 0) -> Solution:
+                  max_iterations: int = 0) -> Solution:
     """Solve the program with some columns 0 or 1.
 
     The solver runs in its own thread and is polled, so that Ctrl-C returns the best point found.
@@ -169,8 +169,8 @@ def solve_integer(program: Program, integer_columns: np.ndarray, time_limit_s: f
         Stop when the bound is within this share of the best point.
     report : callable, optional
         Called with the objective of the best point so far and the bound.
-    max_nodes : int
-        Stop after so many nodes of the search tree, for results that no clock decides; 0: never.
+    max_iterations : int
+        Stop after so many simplex iterations, for results that no clock decides; 0: never.
 
     Returns
     -------
@@ -185,20 +185,18 @@ def solve_integer(program: Program, integer_columns: np.ndarray, time_limit_s: f
     highspy = _highspy()
     solver = _load(program, np.asarray(integer_columns), time_limit_s)
     solver.setOptionValue("mip_rel_gap", gap)
-    if max_nodes:
-        solver.setOptionValue("mip_max_nodes", max_nodes)
     if start is not None:
         point = highspy.HighsSolution()
         point.col_value = [float(v) for v in start]
         point.value_valid = True
         solver.setSolution(point)
-    interrupted = _run_polled(solver, report)
+    interrupted = _run_polled(solver, report, max_iterations)
     status = solver.getModelStatus()
     if status == highspy.HighsModelStatus.kInfeasible:
         # Presolve has called feasible programs infeasible; what ends a search is asked twice.
         solver.setOptionValue("presolve", "off")
         solver.clearSolver()
-        interrupted = _run_polled(solver, report) or interrupted
+        interrupted = _run_polled(solver, report, max_iterations) or interrupted
         status = solver.getModelStatus()
         if status == highspy.HighsModelStatus.kInfeasible:
             return Solution(None, float("inf"), float("inf"), "infeasible")
@@ -208,13 +206,15 @@ def solve_integer(program: Program, integer_columns: np.ndarray, time_limit_s: f
         and info.primal_solution_status == 2
     name = "interrupted" if interrupted else "optimal" \
         if status == highspy.HighsModelStatus.kOptimal else "time_limit" \
-        if status == highspy.HighsModelStatus.kTimeLimit else "unknown"
+        if status == highspy.HighsModelStatus.kTimeLimit else "iteration_limit" \
+        if status == highspy.HighsModelStatus.kInterrupt else "unknown"
     return Solution(values if known else None,
                     float(info.objective_function_value) if known else float("inf"),
                     float(info.mip_dual_bound), name)
 
 
-def _run_polled(solver: Any, report: Optional[Callable[[float, float], None]]) -> bool:
+def _run_polled(solver: Any, report: Optional[Callable[[float, float], None]],
+                max_iterations: int) -> bool:
     """Run in the solver's own thread; True when Ctrl-C ended it."""
     best = [float("inf"), float("-inf")]
     news = [False]
@@ -224,7 +224,13 @@ def _run_polled(solver: Any, report: Optional[Callable[[float, float], None]]) -
         best[1] = float(event.data_out.mip_dual_bound)
         news[0] = True
 
+    def check(event: Any) -> None:
+        if event.data_out.mip_total_lp_iterations > max_iterations:
+            event.interrupt()
+
     solver.HandleUserInterrupt = True
+    if max_iterations:
+        solver.cbMipInterrupt += check
     solver.cbMipImprovingSolution += improved
     interrupted = False
     try:
@@ -242,3 +248,5 @@ def _run_polled(solver: Any, report: Optional[Callable[[float, float], None]]) -
                 solver.cancelSolve()
     finally:
         solver.cbMipImprovingSolution -= improved
+        if max_iterations:
+            solver.cbMipInterrupt -= check

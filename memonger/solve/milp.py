@@ -19,6 +19,7 @@ from typing import Any, List, Optional, Sequence
 import numpy as np
 
 from ..blocks import effective_ops
+from ..decisions import decisions_of
 from ..graph import Graph
 from ..plan import Plan, Progress, Status
 from ..schedule import Schedule, expand
@@ -54,8 +55,8 @@ class Refinement:
     room_bytes: int
     reduced: Reduced
     started_s: float
-    #: Nodes of the search tree a round may visit; 0: as many as time allows.
-    max_nodes: int = 0
+    #: Simplex iterations that a round may take; 0: as many as time allows.
+    max_iterations: int = 0
     best: Optional[Candidate] = None
     smallest: Optional[Candidate] = None
     bound: Bound = Bound(0.0, "none")
@@ -147,6 +148,13 @@ class Refinement:
                                  self.options.seed, decisions)
         self.weigh(found.schedule)
 
+    def warm(self) -> Any:
+        """Decisions of the search close to the best plan; None without one."""
+        if self.best is None or not self.core or self.graph.recompute_in_forward:
+            return None
+        schedule = self.best.schedule
+        return self.core.decisions_from(decisions_of(self.graph, schedule), schedule.variants)
+
     def refine(self, rounds: int, share: float = 0.4, mend_work: int = 0) -> None:
         """Solve, decode, weigh, measure one op more; until proven or out of time."""
         for _ in range(rounds):
@@ -157,7 +165,7 @@ class Refinement:
                             self.options.max_clones, self.options.recompute, self.layers)
             solution = highs.solve_integer(
                 program, integer_columns(program), max(0.5, share * self.left_s),
-                self._start_point(program), 1e-6, max_nodes=self.max_nodes)
+                self._start_point(program), 1e-6, max_iterations=self.max_iterations)
             if not self.options.recompute:
                 self.raise_bound(solution.bound - 1e-6 * abs(solution.bound), "integer, %d measured"
                                  % len(program.measured), self.measured)

@@ -1,0 +1,106 @@
+"""The default method: local search for the answer, the relaxation for the proof.
+
+1. What fits needs no plan.
+2. A few linear programs give a bound, and say which ops to measure (:mod:`.bound`).
+3. The native local search runs from its own seeds (:mod:`.local`).
+4. While the best plan is not proven, a small 0/1 program over the measured ops raises the bound
+   and suggests a plan, which the local search mends where it does not fit (:mod:`.milp`).
+
+Work is counted, not timed: simulated steps, simplex iterations, rounds. So the same input gives
+the same plan, unless the time limit strikes. Beyond a few thousand values step 4 works with
+linear programs alone, and the counts grow with n log n. Without HiGHS only step 3 is left, with
+the knapsack bound.
+"""
+from __future__ import annotations
+
+from typing import Optional
+
+import numpy as np
+
+from ..errors import SolverUnavailable
+from ..graph import Graph
+from ..plan import Plan
+from ..schedule import expand
+from . import highs
+from .bound import overhead_bound
+from .decode import schedule_of_point
+from .milp import Refinement
+from .options import Options
+from .relaxation import build
+from .windows import decisions_of_point
+
+#: Values up to which 0/1 programs are solved, and up to which buffers are counted as wholes.
+_INTEGER_ITEMS = 1500
+_LAYER_ITEMS = 2500
+
+
+def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
+    """Method "auto"; the signature of all solvers."""
+    if budget_bytes is None or options.objective == "memory":
+        from .frontier import least_memory_local
+        return least_memory_local(graph, budget_bytes, options)
+    search = Refinement.start(graph, budget_bytes, options)
+    try:
+        _search(search)
+    except KeyboardInterrupt:
+        search.interrupted = True
+    return search.plan("auto", budget_bytes)
+
+
+def _search(search: Refinement) -> None:
+    graph, items = search.graph, len(search.reduced.size_bytes)
+    if not search.options.recompute:
+        search.weigh(expand(graph, {}))
+    effort = search.options.effort
+    work = _work(graph) * effort
+    if search.options.bound:
+        _first_bound(search, items)
+    if search.proven:
+        return
+    search.local_search(int(0.4 * work))
+    if not search.options.bound or not highs.available():
+        search.local_search(int(0.6 * work), search.warm())
+        return
+    if items <= _INTEGER_ITEMS:
+        search.max_iterations = int(4000 * effort)
+        search.refine(3, mend_work=int(0.1 * work))
+    else:
+        _round_linear(search, int(0.3 * work))
+    if not search.proven and not search.interrupted:
+        search.local_search(int(0.3 * work), search.warm())
+
+
+def _first_bound(search: Refinement, items: int) -> None:
+    rounds = 7 if items <= 500 else 4 if items <= 2500 else 1
+    try:
+        search.bound = overhead_bound(
+            search.graph, search.live_budget_bytes, reduced=search.reduced, integer=False,
+            time_limit_s=search.left_s / 3, rounds=rounds,
+            layers=search.layers if items <= _LAYER_ITEMS else 0)
+    except SolverUnavailable:
+        return
+    search.measured = list(search.bound.measured)
+
+
+def _round_linear(search: Refinement, work: int) -> None:
+    """One linear program, rounded and mended; for graphs too large for 0/1 programs."""
+    if not search.measured or search.left_s < 1.0:
+        return
+    program = build(search.reduced, search.measured, search.live_budget_bytes)
+    solution = highs.solve_linear(program, search.left_s / 3)
+    if solution.values is None:
+        return
+    for threshold in (0.5, 0.9):
+        schedule = schedule_of_point(program, search.reduced, solution.values, threshold)
+        if schedule is not None:
+            search.weigh(schedule)
+    if search.core:
+        search.local_search(work, decisions_of_point(
+            program, search.reduced, search.core.gaps(), np.asarray(solution.values),
+            search.core.allowed_variants))
+
+
+def _work(graph: Graph) -> int:
+    """Steps to simulate, as for the local search alone."""
+    from .local import work_for
+    return work_for(graph)
