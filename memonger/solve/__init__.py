@@ -20,8 +20,9 @@ Solver = Callable[[Graph, Optional[int], Options], Plan]
 
 #: Built-in methods: module of this package and function in it, imported when asked for.
 _METHODS: Dict[str, Union[Solver, Tuple[str, str]]] = {
-    "auto": ("local", "solve"),
+    "auto": ("auto", "solve"),
     "local": ("local", "solve"),
+    "milp": ("milp", "solve"),
     "brute": ("brute", "solve"),
     "sublinear": ("sublinear", "solve"),
     "chen": ("chen", "solve"),

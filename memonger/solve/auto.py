@@ -6,8 +6,8 @@
 4. While the best plan is not proven, a small 0/1 program over the measured ops raises the bound
    and suggests a plan, which the local search mends where it does not fit (:mod:`.milp`).
 
-Work is counted, not timed: simulated steps, simplex iterations, rounds. So the same input gives
-the same plan, unless the time limit strikes. Beyond a few thousand values step 4 works with
+Work is counted, not timed: simulated steps, rounds, the solver's own checks. So the same input
+gives the same plan, unless the time limit strikes. Beyond a few thousand values step 4 works with
 linear programs alone, and the counts grow with n log n. Without HiGHS only step 3 is left, with
 the knapsack bound.
 """
@@ -62,8 +62,9 @@ def _search(search: Refinement) -> None:
         search.local_search(int(0.6 * work), search.warm())
         return
     if items <= _INTEGER_ITEMS:
-        search.max_iterations = int(4000 * effort)
-        search.refine(3, mend_work=int(0.1 * work))
+        search.max_checks = max(1, int(40 * effort))
+        search.gap = 1e-3
+        search.refine(5, share=0.2, mend_work=int(0.06 * work))
     else:
         _round_linear(search, int(0.3 * work))
     if not search.proven and not search.interrupted:

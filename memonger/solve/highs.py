@@ -25,7 +25,7 @@ class Solution:
     objective: float
     #: Proven lower bound of the objective; ``inf`` when the program has no feasible point.
     bound: float
-    #: "optimal", "infeasible", "time_limit", "iteration_limit", "interrupted" or "unknown".
+    #: "optimal", "infeasible", "time_limit", "work_limit", "interrupted" or "unknown".
     status: str
     multipliers: Optional[np.ndarray] = None
 
@@ -153,7 +153,7 @@ def _linear_result(program: Program, solver: Any) -> Solution:
 def solve_integer(program: Program, integer_columns: np.ndarray, time_limit_s: float,
                   start: Optional[np.ndarray] = None, gap: float = 0.0,
                   report: Optional[Callable[[float, float], None]] = None,
-                  max_iterations: int = 0) -> Solution:
+                  max_checks: int = 0) -> Solution:
     """Solve the program with some columns 0 or 1.
 
     The solver runs in its own thread and is polled, so that Ctrl-C returns the best point found.
@@ -169,8 +169,9 @@ def solve_integer(program: Program, integer_columns: np.ndarray, time_limit_s: f
         Stop when the bound is within this share of the best point.
     report : callable, optional
         Called with the objective of the best point so far and the bound.
-    max_iterations : int
-        Stop after so many simplex iterations, for results that no clock decides; 0: never.
+    max_checks : int
+        Stop the next time that HiGHS asks after so many times whether it should go on, so that
+        no clock decides the result; 0: never. Fifty checks take about a second.
 
     Returns
     -------
@@ -190,13 +191,13 @@ def solve_integer(program: Program, integer_columns: np.ndarray, time_limit_s: f
         point.col_value = [float(v) for v in start]
         point.value_valid = True
         solver.setSolution(point)
-    interrupted = _run_polled(solver, report, max_iterations)
+    interrupted = _run_polled(solver, report, max_checks)
     status = solver.getModelStatus()
     if status == highspy.HighsModelStatus.kInfeasible:
         # Presolve has called feasible programs infeasible; what ends a search is asked twice.
         solver.setOptionValue("presolve", "off")
         solver.clearSolver()
-        interrupted = _run_polled(solver, report, max_iterations) or interrupted
+        interrupted = _run_polled(solver, report, max_checks) or interrupted
         status = solver.getModelStatus()
         if status == highspy.HighsModelStatus.kInfeasible:
             return Solution(None, float("inf"), float("inf"), "infeasible")
@@ -206,7 +207,7 @@ def solve_integer(program: Program, integer_columns: np.ndarray, time_limit_s: f
         and info.primal_solution_status == 2
     name = "interrupted" if interrupted else "optimal" \
         if status == highspy.HighsModelStatus.kOptimal else "time_limit" \
-        if status == highspy.HighsModelStatus.kTimeLimit else "iteration_limit" \
+        if status == highspy.HighsModelStatus.kTimeLimit else "work_limit" \
         if status == highspy.HighsModelStatus.kInterrupt else "unknown"
     return Solution(values if known else None,
                     float(info.objective_function_value) if known else float("inf"),
@@ -214,7 +215,7 @@ def solve_integer(program: Program, integer_columns: np.ndarray, time_limit_s: f
 
 
 def _run_polled(solver: Any, report: Optional[Callable[[float, float], None]],
-                max_iterations: int) -> bool:
+                max_checks: int) -> bool:
     """Run in the solver's own thread; True when Ctrl-C ended it."""
     best = [float("inf"), float("-inf")]
     news = [False]
@@ -224,12 +225,15 @@ def _run_polled(solver: Any, report: Optional[Callable[[float, float], None]],
         best[1] = float(event.data_out.mip_dual_bound)
         news[0] = True
 
+    checks = [0]
+
     def check(event: Any) -> None:
-        if event.data_out.mip_total_lp_iterations > max_iterations:
+        checks[0] += 1
+        if checks[0] > max_checks:
             event.interrupt()
 
     solver.HandleUserInterrupt = True
-    if max_iterations:
+    if max_checks:
         solver.cbMipInterrupt += check
     solver.cbMipImprovingSolution += improved
     interrupted = False
@@ -248,5 +252,5 @@ def _run_polled(solver: Any, report: Optional[Callable[[float, float], None]],
                 solver.cancelSolve()
     finally:
         solver.cbMipImprovingSolution -= improved
-        if max_iterations:
+        if max_checks:
             solver.cbMipInterrupt -= check

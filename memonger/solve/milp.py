@@ -20,6 +20,7 @@ import numpy as np
 
 from ..blocks import effective_ops
 from ..decisions import decisions_of
+from ..errors import PluginMissing
 from ..graph import Graph
 from ..plan import Plan, Progress, Status
 from ..schedule import Schedule, expand
@@ -55,8 +56,10 @@ class Refinement:
     room_bytes: int
     reduced: Reduced
     started_s: float
-    #: Simplex iterations that a round may take; 0: as many as time allows.
-    max_iterations: int = 0
+    #: How often the solver may ask whether to go on in a round; 0: as long as time allows.
+    max_checks: int = 0
+    #: Share of the objective by which a round's answer may miss the program's optimum.
+    gap: float = 1e-6
     best: Optional[Candidate] = None
     smallest: Optional[Candidate] = None
     bound: Bound = Bound(0.0, "none")
@@ -140,7 +143,7 @@ class Refinement:
             try:
                 from .core import Core
                 self.core = Core(self.graph, self.options)
-            except (ImportError, OSError):
+            except (PluginMissing, OSError):
                 self.core = False
         if not self.core or self.left_s <= 0:
             return
@@ -165,7 +168,7 @@ class Refinement:
                             self.options.max_clones, self.options.recompute, self.layers)
             solution = highs.solve_integer(
                 program, integer_columns(program), max(0.5, share * self.left_s),
-                self._start_point(program), 1e-6, max_iterations=self.max_iterations)
+                self._start_point(program), self.gap, max_checks=self.max_checks)
             if not self.options.recompute:
                 self.raise_bound(solution.bound - 1e-6 * abs(solution.bound), "integer, %d measured"
                                  % len(program.measured), self.measured)

@@ -123,9 +123,11 @@ def _groups(graph: Graph, modes: List[List[Mode]]) -> np.ndarray:
     for ways in modes:
         for mode in ways:
             for option in mode.inplace:
-                if not option.identity:
-                    continue
                 source, target = mode.inputs[option.input], mode.outputs[option.output]
+                # MXNet does not count who holds an input that the op ignores: such an option
+                # may share memory with a value that lives on.
+                if not option.identity and source in mode.reads:
+                    continue
                 if _may_share(graph, source, target):
                     one, other = sorted((find(source), find(target)))
                     parent[other] = one

@@ -1,0 +1,149 @@
+"""The exact method against exhaustive search, on chains, random and variant graphs."""
+from __future__ import annotations
+
+import builtins
+import random
+
+import numpy as np
+import pytest
+import strategies
+from hypothesis import given
+from hypothesis import strategies as st
+from small_graphs import chain, optimum, random_graph, variant_graph
+
+from memonger.errors import SolverUnavailable
+from memonger.graph import Graph
+from memonger.plan import Status
+from memonger.schedule import Schedule, expand
+from memonger.solve import Options, highs, methods, milp
+from memonger.solve.bound import integer_columns
+from memonger.solve.decode import schedule_of_point
+from memonger.solve.milp import solve
+from memonger.solve.reduce import reduce_graph
+from memonger.solve.relaxation import Program, build
+from memonger.solve.windows import point_of
+from memonger.storage import plan_storage
+
+OPTIONS = Options(storage="live", time_limit_s=20.0)
+
+
+def violation(program: Program, values: np.ndarray) -> float:
+    """How far a point is from satisfying the program."""
+    rows = np.repeat(np.arange(program.num_rows), np.diff(program.start))
+    activity = np.bincount(rows, weights=program.value * values[program.index],
+                           minlength=program.num_rows)
+    return max(float(np.max(part, initial=0.0)) for part in (
+        program.row_lower - activity, activity - program.row_upper,
+        program.lower - values, values - program.upper))
+
+
+@given(strategies.planned_graphs(max_forward=9), st.integers(0, 2 ** 20), st.booleans())
+def test_every_schedule_is_a_point_of_the_program(planned, picks: int, whole: bool) -> None:
+    graph, schedule = planned
+    check_point(graph, schedule, picks, 6 if whole else 0)
+
+
+@given(strategies.foreign_graphs(), st.integers(0, 2 ** 12))
+def test_every_foreign_schedule_is_a_point_of_the_program(planned, picks: int) -> None:
+    check_point(*planned, picks, 0)
+
+
+def check_point(graph: Graph, schedule: Schedule, picks: int, layers: int) -> None:
+    model = "best" if layers else "live"
+    budget = plan_storage(graph, schedule, model, native=False).pool_bytes
+    if not budget:
+        return
+    reduced = reduce_graph(graph)
+    measured = [k for k in range(len(graph.ops)) if picks >> k & 1] or [0]
+    program = build(reduced, measured, budget, layers=layers)
+    values = point_of(program, reduced, schedule)
+    assert violation(program, values) <= 1e-6
+    extra = schedule.time_s(graph) - graph.time_s
+    assert float(program.cost @ values) <= extra + 1e-9
+
+
+@given(strategies.graphs(max_forward=8), st.integers(0, 2 ** 20))
+def test_decoded_points_run_and_cost_what_they_say(graph: Graph, picks: int) -> None:
+    reduced = reduce_graph(graph)
+    budget = 0.7 * plan_storage(graph, expand(graph, {}), "live", native=False).pool_bytes
+    if budget <= 0:
+        return
+    program = build(reduced, [k for k in range(len(graph.ops)) if picks >> k & 1] or [0], budget)
+    found = highs.solve_integer(program, integer_columns(program), 5.0)
+    if found.values is None:
+        return
+    schedule = schedule_of_point(program, reduced, found.values)
+    assert schedule is not None
+    plan_storage(graph, schedule, "live", native=False)
+    first_runs = [step.op for index, step in enumerate(schedule.steps)
+                  if step.op not in {s.op for s in schedule.steps[:index]}]
+    assert first_runs == list(range(len(graph.ops)))
+
+
+def test_milp_is_a_method() -> None:
+    assert "milp" in methods()
+
+
+def compare_with_exhaustive(graph: Graph, shares=(0.5, 0.7, 0.85)) -> int:
+    whole = plan_storage(graph, expand(graph, {}), "live").pool_bytes
+    proven = 0
+    for share in shares:
+        budget = int(whole * share)
+        exact = optimum(graph, budget)
+        plan = solve(graph, budget, OPTIONS)
+        extra = plan.overhead * graph.time_s
+        assert plan.bound * graph.time_s <= (exact if exact is not None else float("inf")) + 1e-5
+        if plan.pool_bytes > budget:
+            continue
+        assert exact is not None and extra >= exact - 1e-6
+        if plan.status is Status.OPTIMAL:
+            assert extra == pytest.approx(exact, abs=1e-4)
+            proven += 1
+    return proven
+
+
+def test_milp_proves_the_optima_of_chains() -> None:
+    rng = random.Random(5)
+    proven = 0
+    for _ in range(6):
+        sizes = tuple(rng.choice((256, 512, 1024)) for _ in range(4))
+        graph = chain(sizes, tuple(float(rng.randint(1, 5)) for _ in sizes))
+        proven += compare_with_exhaustive(graph)
+    assert proven >= 8
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_milp_agrees_with_exhaustive_search(seed: int) -> None:
+    compare_with_exhaustive(random_graph(seed, bool(seed % 2), 4))
+
+
+def test_milp_uses_variants() -> None:
+    graph = variant_graph(0.0)
+    plan = solve(graph, 800 * 2 + 50 + 100, OPTIONS)
+    assert plan.schedule.variants == (0,)
+    assert plan.status is Status.OPTIMAL
+    assert plan.overhead * graph.time_s == pytest.approx(0.5, abs=1e-6)
+
+
+def test_missing_solver_is_said(monkeypatch) -> None:
+    original = builtins.__import__
+
+    def refuse(name, *rest):
+        if name == "highspy":
+            raise ImportError(name)
+        return original(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(SolverUnavailable, match="highspy"):
+        solve(strategies.training_graph(random.Random(1)), 1000, OPTIONS)
+
+
+def test_interrupt_returns_the_best_so_far(monkeypatch) -> None:
+    def stop(self, *rest, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(milp.Refinement, "refine", stop)
+    graph = chain((400, 400, 400, 100), (3.0, 1.0, 2.0, 1.0))
+    plan = solve(graph, 1100, OPTIONS)
+    assert plan.status in (Status.INTERRUPTED, Status.OPTIMAL)
+    assert len(plan.schedule.steps) >= len(graph.ops)
