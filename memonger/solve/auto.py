@@ -55,6 +55,8 @@ def _search(search: Refinement) -> None:
     work = _work(graph) * effort
     if search.options.bound:
         _first_bound(search, items)
+    if search.bound.extra_s == float("inf"):
+        search.smallest_plan()
     if search.proven:
         return
     search.local_search(int(0.4 * work))
@@ -62,9 +64,9 @@ def _search(search: Refinement) -> None:
         search.local_search(int(0.6 * work), search.warm())
         return
     if items <= _INTEGER_ITEMS:
-        search.max_checks = max(1, int(40 * effort))
+        search.max_checks = max(1, int(60 * effort))
         search.gap = 1e-3
-        search.refine(5, share=0.2, mend_work=int(0.06 * work))
+        search.refine(6, share=0.2, mend_work=int(0.03 * work))
     else:
         _round_linear(search, int(0.3 * work))
     if not search.proven and not search.interrupted:

@@ -151,6 +151,17 @@ class Refinement:
                                  self.options.seed, decisions)
         self.weigh(found.schedule)
 
+    def smallest_plan(self) -> None:
+        """Where nothing fits: the plan with the least memory, for the error to name."""
+        from .local import solve as local_solve
+        try:
+            plan = local_solve(self.graph, None, replace(
+                self.options, objective="memory", max_overhead=None, bound=False,
+                time_limit_s=max(0.1, min(self.left_s / 2, 5.0))))
+        except (PluginMissing, OSError):
+            return
+        self.weigh(plan.schedule)
+
     def warm(self) -> Any:
         """Decisions of the search close to the best plan; None without one."""
         if self.best is None or not self.core or self.graph.recompute_in_forward:
@@ -232,6 +243,8 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
     try:
         search.weigh(expand(graph, {}))
         search.first_bound(min(2.0, options.time_limit_s / 4))
+        if search.bound.extra_s == float("inf"):
+            search.smallest_plan()
         search.local_search(_work(graph) // 2)
         search.refine(10 ** 6, mend_work=_work(graph) // 8)
     except KeyboardInterrupt:
