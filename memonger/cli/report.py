@@ -66,4 +66,5 @@ def _sweep(plan: Plan) -> List[Plan]:
         "shapes", "type_dict", "grad_req", "method", "variants", "keep", "recompute")
         if plan.options.get(name) is not None}
     with ProgressLine() as line:
-        return api.sweep(symbol_from_json(plan.original_json), progress=line.callback, **same)
+        return api.sweep(symbol_from_json(plan.original_json), time_limit=5.0,
+                         progress=line.callback, **same)

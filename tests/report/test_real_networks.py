@@ -21,7 +21,7 @@ def small(tmp_path_factory):
     """Folder with a small residual network and a plan of it."""
     from memonger.bench import nets
     folder = tmp_path_factory.mktemp("real")
-    net = nets.build("dmlc_resnet50", 2, image=64)
+    net = nets.build("dmlc_resnet50", 32, image=64)
     net.symbol.save(str(folder / "small-symbol.json"))
     plan = memonger.plan(net.symbol, method="sublinear", shapes=net.shapes)
     plan.save(str(folder / "plan.json"))
@@ -58,11 +58,13 @@ def test_every_op_is_explained(small):
 
 @pytest.mark.slow
 def test_sweeps_are_drawn(small, capsys):
-    plot, html = str(small / "frontier.svg"), str(small / "sweep.html")
-    assert main(["plan", str(small / "small-symbol.json"), "--shape", "data=2,3,64,64",
-                 "--method", "sublinear", "--sweep", "--plot", plot]) == 0
+    plot, html, plan = (str(small / name) for name in ("frontier.svg", "sweep.html", "auto.json"))
+    arguments = ["plan", str(small / "small-symbol.json"), "--shape", "data=32,3,64,64",
+                 "--time-limit", "2"]
+    assert main([*arguments, "--sweep", "--plot", plot]) == 0
     assert "of unplanned" in capsys.readouterr().out
-    assert main(["report", str(small / "plan.json"), "--sweep", "-o", html]) == 0
+    assert main([*arguments, "--budget", "80%", "-o", plan]) == 0
+    assert main(["report", plan, "--sweep", "-o", html]) == 0
     data = re.search(r'id="data">(.*?)</script>', (small / "sweep.html").read_text(), re.S)
     assert len(json.loads(data.group(1))["frontier"]["points"]) >= 2
 
@@ -82,7 +84,7 @@ NETWORKS = [("dmlc_resnet50", {}, 80), ("resnet152", {}, 110), ("densenet121", {
 def test_networks_of_every_kind_are_readable(name, options, nodes, tmp_path):
     from memonger.bench import nets
     net = nets.build(name, **options)
-    plan = memonger.plan(net.symbol, budget="60%", shapes=net.shapes, time_limit=10)
+    plan = memonger.plan(net.symbol, budget="80%", shapes=net.shapes, time_limit=10)
     path = str(tmp_path / "plan.json")
     plan.save(path)
     loaded = memonger.load_plan(path)
