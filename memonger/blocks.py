@@ -9,7 +9,7 @@ blocks are those of a bound executor. It is the readable reference of ``plugins/
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Dict, List, NamedTuple, Sequence, Set, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
 from .graph import Graph, Inplace, Op
 from .schedule import Schedule
@@ -190,6 +190,8 @@ def build_program(graph: Graph, schedule: Schedule) -> Program:
         maker = first[producer[tensor]] if tensor in producer else -1
         if maker >= 0:
             held[numbers[maker][tensor]] += 1
+    for tensor in _held_for_gradients(graph, ops, producer, runs):
+        held[numbers[first[producer[tensor]]][tensor]] += 1
     tensors = [graph.tensors[value.tensor] for value in values]
     for item in tensors:
         if item.dtype not in DTYPES:
@@ -202,6 +204,26 @@ def build_program(graph: Graph, schedule: Schedule) -> Program:
         tuple(item_bytes), tuple(not t.pooled for t in tensors), tuple(held),
         inplace=not graph.recompute_in_forward, count_ignored=cached,
         rounding=1 if cached or graph.recompute_in_forward else 4)
+
+
+def _held_for_gradients(graph: Graph, ops: Sequence[Op], producer: Mapping[int, int],
+                        runs: Sequence[int]) -> List[int]:
+    # Gradients that nobody asked for read clones where there are any; then it is what the clones
+    # would read that stays, and so on.
+    found: List[int] = []
+    seen: Set[int] = set()
+    stack = list(reversed(graph.held_for_gradients))
+    while stack:
+        tensor = stack.pop()
+        if tensor in seen or tensor not in producer or not runs[producer[tensor]]:
+            continue
+        seen.add(tensor)
+        op = ops[producer[tensor]]
+        if runs[producer[tensor]] > 1 and op.outputs.index(tensor) not in op.kept_outputs:
+            stack.extend(reversed(op.inputs))
+        else:
+            found.append(tensor)
+    return found
 
 
 def replay(program: Program) -> Blocks:

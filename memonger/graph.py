@@ -130,6 +130,9 @@ class Graph:
     recompute_in_forward: bool = False
     #: "executor": one pool for the step. "cached_op": forward and backward have a pool each.
     pools: str = "executor"
+    #: Forward tensors that a CachedOp keeps to the end of forward for gradients that it could
+    #: take but that nobody asked for (of the data, say), besides what ``ops`` read.
+    held_for_gradients: Tuple[int, ...] = ()
     _cache: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     # ------------------------------------------------------------------ derived facts
@@ -198,7 +201,8 @@ class Graph:
             ops = [(o.name, o.kind, o.inputs, o.outputs, o.is_backward, o.control_deps)
                    for o in self.ops]
             tensors = [(t.name, t.size_bytes, t.producer, t.pooled) for t in self.tensors]
-            text = json.dumps([ops, tensors, self.outputs, self.pools])
+            parts = [ops, tensors, self.outputs, self.pools]
+            text = json.dumps(parts + [self.held_for_gradients] * bool(self.held_for_gradients))
             self._cache["fingerprint"] = hashlib.sha256(text.encode()).hexdigest()[:16]
         return self._cache["fingerprint"]
 
@@ -208,7 +212,9 @@ class Graph:
             defaults = {k: f.default for k, f in type(item).__dataclass_fields__.items()}
             return {k: v for k, v in asdict(item).items()
                     if k != "_cache" and v != defaults[k]}
+        held = {"held_for_gradients": list(self.held_for_gradients)}
         return {"name": self.name, "outputs": list(self.outputs), "pools": self.pools,
+                **(held if self.held_for_gradients else {}),
                 "recompute_in_forward": self.recompute_in_forward,
                 "tensors": [lean(t) for t in self.tensors], "ops": [lean(o) for o in self.ops],
                 "variants": [lean(v) for v in self.variants]}
@@ -228,6 +234,7 @@ class Graph:
         return cls(
             name=data.get("name", ""), outputs=tuple(data["outputs"]),
             pools=data.get("pools", "executor"),
+            held_for_gradients=tuple(data.get("held_for_gradients", ())),
             recompute_in_forward=bool(data.get("recompute_in_forward", False)),
             tensors=tuple(Tensor(**tuples(t)) for t in data["tensors"]),
             ops=tuple(Op(**{**tuples(o), "inplace": inplace(o.get("inplace", ()))})

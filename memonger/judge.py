@@ -103,11 +103,28 @@ class _Reads:
                     value = (index, tensor)
                     self.forever[value] = self.forever.get(value, 0) + 1
                     self.everything[value] = self.everything.get(value, 0) + 1
+        for tensor in _unasked(graph, schedule, ops):
+            maker = next(i for i, op in enumerate(ops) if tensor in op.outputs)
+            self.forever[maker, tensor] = self.forever.get((maker, tensor), 0) + 1
 
     def pending(self, values: Sequence[Value], step: int) -> int:
         """Reads of these values from this step on."""
         return sum(self.forever.get(v, 0) + sum(s >= step for s in self.steps.get(v, ()))
                    for v in values)
+
+
+def _unasked(graph: Graph, schedule: Schedule, ops: Sequence[Op]) -> List[int]:
+    # Tensors whose first run stays for gradients that nobody asked for: those gradients read
+    # clones where there are any, and then the inputs of the clones stay.
+    queue = list(graph.held_for_gradients)
+    for tensor in queue:
+        made = [op for op in ops if tensor in op.outputs]
+        if len(made) > 1 and made[0].outputs.index(tensor) not in made[0].kept_outputs:
+            queue += [t for t in made[0].inputs if t not in queue]
+    return [tensor for tensor in queue if any(tensor in op.outputs for op in ops) and (
+        sum(tensor in op.outputs for op in ops) == 1
+        or next(op.outputs.index(tensor) in op.kept_outputs
+                for op in ops if tensor in op.outputs))]
 
 
 def examine(graph: Graph, schedule: Schedule) -> Memory:

@@ -59,7 +59,7 @@ class _Maker:
 
 
 def training_graph(rng: random.Random, num_forward: int = 8, dtypes: bool = True,
-                   devices: int = 1, pools: str = "executor") -> Graph:
+                   devices: int = 1, pools: str = "executor", unasked: bool = False) -> Graph:
     """A forward pass with branches, its gradients, and all that complicates storage.
 
     Ops with several outputs, values that nobody reads, shared parameters, in-place options (true
@@ -77,6 +77,8 @@ def training_graph(rng: random.Random, num_forward: int = 8, dtypes: bool = True
         Ops are spread over so many devices.
     pools : str
         As in ``Graph.pools``.
+    unasked : bool
+        Whether a CachedOp keeps tensors for gradients that nobody asked for.
     """
     make = _Maker(rng, dtypes, devices)
     sources = [make.tensor("data", -1, "input", False)]
@@ -109,8 +111,11 @@ def training_graph(rng: random.Random, num_forward: int = 8, dtypes: bool = True
         make.tensors[tensor] = replace(make.tensors[tensor], category="output",
                                        pooled=pools == "executor")
     gradients = _backward(make, num_forward, results, sources + params)
+    held = make.some([t for op in make.ops[:num_forward] for t in op.outputs],
+                     3) if unasked and pools == "cached_op" else []
     graph = Graph(tuple(make.tensors), tuple(make.ops), tuple(results + gradients),
-                  name="random", pools=pools)
+                  name="random", pools=pools,
+                  held_for_gradients=tuple(sorted(held)))
     graph.check()
     return graph
 

@@ -8,12 +8,12 @@ arrays of the caller.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
 from .. import native
-from ..errors import InputError, PluginError
+from ..errors import InputError, MemongerError, PluginError
 from ..graph import Graph, Op
 from ..plan import Budget, Plan
 from .environment import mxnet
@@ -79,7 +79,7 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
     optimizer = options.pop("optimizer", None)
     optimizer_params = options.pop("optimizer_params", None)
     session = open_session(original, shapes, types, requests, None, costs, optimizer,
-                           optimizer_params, None, as_cached_op)
+                           optimizer_params, None, cached_op_reader(original, shapes, types))
     made = plan_session(session, budget=budget, **options)
     block._cached_graph = (data, made.symbol)
     block._cached_op = None
@@ -116,12 +116,40 @@ def _traced(block: Any, arrays: Sequence[Any]) -> Tuple[List[Any], Any]:
     return list(data), out
 
 
-def as_cached_op(graph: Graph) -> Graph:
+def cached_op_reader(symbol: Any, shapes: Mapping[str, Sequence[int]],
+                     types: Mapping[str, Any]) -> Callable[[Graph], Graph]:
+    """:func:`as_cached_op` for a network: with what CachedOp keeps for any gradient."""
+    from .read import read
+
+    def convert(graph: Graph) -> Graph:
+        try:
+            every = read(symbol, shapes, types, "write").graph
+        except MemongerError:  # not all inputs have gradients: nothing more is known
+            return as_cached_op(graph)
+        return as_cached_op(graph, every)
+    return convert
+
+
+def as_cached_op(graph: Graph, every: Optional[Graph] = None) -> Graph:
     """The graph of an executor as CachedOp runs it.
 
     The nodes that give head gradients the shape of the outputs are gone, outputs are the
     caller's, and each half of the step has a pool of its own.
+
+    Parameters
+    ----------
+    graph : Graph
+        With the gradients that are asked for.
+    every : Graph, optional
+        With the gradients of all inputs. CachedOp keeps in forward what any of them would read.
     """
+    unasked: Tuple[int, ...] = ()
+    if every is not None:
+        # Forward comes first in both graphs, with the same numbers.
+        known = [(op.name, op.inputs, op.outputs) for op in graph.ops if not op.is_backward]
+        other = [(op.name, op.inputs, op.outputs) for op in every.ops if not op.is_backward]
+        if known == other:
+            unasked = tuple(sorted(_read_in_backward(every) - _read_in_backward(graph)))
     replaced: Dict[int, int] = {}
     dropped = set()
     for index, op in enumerate(graph.ops):
@@ -144,4 +172,10 @@ def as_cached_op(graph: Graph) -> Graph:
                 pooled=t.pooled and i not in held)
         for i, t in enumerate(graph.tensors))
     ops = tuple(renumbered(op) for i, op in enumerate(graph.ops) if i not in dropped)
-    return replace(graph, tensors=tensors, ops=ops, pools="cached_op", _cache={})
+    return replace(graph, tensors=tensors, ops=ops, pools="cached_op",
+                   held_for_gradients=unasked, _cache={})
+
+
+def _read_in_backward(graph: Graph) -> Set[int]:
+    made = {t for op in graph.ops if not op.is_backward for t in op.outputs}
+    return {t for op in graph.ops if op.is_backward for t in op.inputs if t in made}

@@ -208,7 +208,7 @@ def _flatten(graph: Graph, options: Options,
     integers: List[int] = [graph.recompute_in_forward, graph.pools == "cached_op",
                            options.max_clones, len(graph.tensors), len(graph.ops), len(variants)]
     times: List[float] = []
-    outputs = set(graph.outputs)
+    outputs = {*graph.outputs, *graph.held_for_gradients}
     kept = {op.outputs[position] for op in graph.ops for position in op.kept_outputs}
     made = {t for op in graph.ops for t in op.outputs}
     for index in variants:

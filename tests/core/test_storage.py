@@ -268,7 +268,7 @@ def compare(core, seed, largest):
     rng = random.Random(seed)
     graph = strategies.training_graph(
         rng, rng.randint(1, largest), devices=rng.choice((1, 1, 2)),
-        pools=rng.choice(("executor", "executor", "cached_op")))
+        pools=rng.choice(("executor", "executor", "cached_op")), unasked=True)
     schedule = expand(graph, strategies.decisions(rng, graph))
     foreign = strategies.foreign_graph(rng, rng.randint(1, largest))
     varied = strategies.variants(rng, graph)

@@ -169,7 +169,7 @@ def second_opinion(seed, largest):
     rng = random.Random(seed)
     graph = strategies.training_graph(
         rng, rng.randint(1, largest), devices=rng.choice((1, 1, 2)),
-        pools=rng.choice(("executor", "executor", "cached_op")))
+        pools=rng.choice(("executor", "executor", "cached_op")), unasked=True)
     schedule = expand(graph, strategies.decisions(rng, graph))
     memory = judge.examine(graph, schedule)
     planned = plan_storage(graph, schedule, StorageModel("stock"))

@@ -12,6 +12,7 @@ import random_nets  # noqa: E402
 
 from memonger import native  # noqa: E402
 from memonger.blocks import StorageModel  # noqa: E402
+from memonger.decisions import decisions_of  # noqa: E402
 from memonger.mx.apply import apply_recompute  # noqa: E402
 from memonger.mx.read import read  # noqa: E402
 from memonger.schedule import expand  # noqa: E402
@@ -66,7 +67,7 @@ def test_a_thousand_random_networks():
         compare(seed)
 
 
-def compare_cached_op(seed):
+def compare_cached_op(seed, grad_of_data):
     from memonger.mx.gluon import as_cached_op
     rng = random.Random(seed)
     symbol, shapes = random_nets.random_net(rng, rng.randint(3, 20))
@@ -74,16 +75,21 @@ def compare_cached_op(seed):
     inputs = [n for n in arguments if n == "data" or n.endswith("label")]
     for storage in (False, True):
         with native.switched(recompute=True, storage=storage):
-            graph = as_cached_op(read(symbol, shapes).graph)
+            requests = {n: "null" if n in inputs and not grad_of_data else "write"
+                        for n in arguments}
+            graph = as_cached_op(read(symbol, shapes, grad_req=requests).graph,
+                                 read(symbol, shapes).graph)
             share = rng.choice((0.0, 0.5))
             again = {i: {} for i, op in enumerate(graph.ops)
                      if not op.is_backward and op.recomputable and rng.random() < share}
-            planned = mx.sym.load_json(apply_recompute(symbol.tojson(), graph, again))
+            schedule = expand(graph, again)
+            planned = mx.sym.load_json(apply_recompute(symbol.tojson(), graph,
+                                                       decisions_of(graph, schedule)))
             block = mx.gluon.SymbolBlock(planned, [mx.sym.var(n) for n in inputs])
             block.initialize()
             block.hybridize(static_alloc=True)
             arrays = [mx.nd.zeros(arguments[n]) for n in inputs]
-            for array in arrays:
+            for array in arrays if grad_of_data else ():
                 array.attach_grad()
             with native.capture() as records:
                 with mx.autograd.record():
@@ -91,16 +97,17 @@ def compare_cached_op(seed):
                 mx.autograd.backward(list(outputs) if isinstance(outputs, (list, tuple))
                                      else [outputs])
                 mx.nd.waitall()
-        found = plan_storage(graph, expand(graph, again), "best" if storage else "stock")
+        found = plan_storage(graph, schedule, "best" if storage else "stock")
         assert [r["part"] for r in records] == ["cached_forward", "cached_backward"]
         assert found.pool_bytes == sum(r["pool_bytes"] for r in records), (seed, storage)
 
 
 @pytest.mark.filterwarnings("ignore:Cannot decide type:UserWarning")
-def test_cached_ops():
-    # All inputs need gradients: CachedOp keeps for backward what any gradient would read.
+@pytest.mark.parametrize("grad_of_data", [True, False])
+def test_cached_ops(grad_of_data):
+    # CachedOp keeps for backward what any gradient would read, asked for or not.
     for seed in range(15):
-        compare_cached_op(seed)
+        compare_cached_op(seed, grad_of_data)
 
 
 @pytest.mark.parametrize("setting, model", [
