@@ -75,8 +75,11 @@ def train(symbol: Any, epochs: int) -> Tuple[Dict[str, np.ndarray], float]:
     np.random.seed(SEED)
     train_iter, test_iter = digits()
     module = mx.mod.Module(symbol, context=mx.cpu())
+    # MXNet's BatchNorm moves its averages in backward without telling the engine, and fit() copies
+    # them after each epoch: without the wait, two runs of the same network may differ there.
     module.fit(train_iter, num_epoch=epochs, optimizer="sgd", initializer=mx.init.Xavier(),
-               optimizer_params={"learning_rate": 0.1, "momentum": 0.9, "wd": 1e-4})
+               optimizer_params={"learning_rate": 0.1, "momentum": 0.9, "wd": 1e-4},
+               batch_end_callback=lambda _: mx.nd.waitall())
     arguments, aux = module.get_params()
     values = {name: array.asnumpy() for name, array in {**arguments, **aux}.items()}
     return values, dict(module.score(test_iter, "acc"))["accuracy"]
