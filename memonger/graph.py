@@ -73,6 +73,8 @@ class Op:
     #: The user's hints: ``mirror_stage`` ("" without), ``force_mirroring`` ("", "True", "False").
     mirror_stage: str = ""
     force_mirroring: str = ""
+    #: Each run makes a state object (RNN, Custom, MXNet's old operators).
+    makes_state: bool = False
 
     @property
     def recomputable(self) -> bool:

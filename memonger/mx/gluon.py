@@ -134,7 +134,8 @@ def as_cached_op(graph: Graph, every: Optional[Graph] = None) -> Graph:
     """The graph of an executor as CachedOp runs it.
 
     The nodes that give head gradients the shape of the outputs are gone, outputs are the
-    caller's, and each half of the step has a pool of its own.
+    caller's, and each half of the step has a pool of its own. Ops with a state never run again:
+    CachedOp has no room for the states of clones (plugins/mxnet/op_facts.h).
 
     Parameters
     ----------
@@ -163,6 +164,9 @@ def as_cached_op(graph: Graph, every: Optional[Graph] = None) -> Graph:
     def renumbered(op: Op) -> Op:
         return replace(op, inputs=tuple(replaced.get(t, t) for t in op.inputs),
                        forward_op=number.get(op.forward_op, -1),
+                       keep_reason=op.keep_reason or
+                       ("it has a state of its own, which CachedOp cannot make twice"
+                        if op.makes_state else ""),
                        control_deps=tuple(number[d] for d in op.control_deps if d in number))
 
     held = set(graph.outputs)

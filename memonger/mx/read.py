@@ -126,7 +126,8 @@ def captured_from(record: Mapping[str, Any], arguments: Arguments, num_outputs: 
             keep_reason=_keep_reason(node, backward, names),
             kept_outputs=tuple(node.get("kept_outputs", ())), device=node.get("device", 0),
             mirror_stage=hints.get("__mirror_stage__", ""),
-            force_mirroring=_truth(hints.get("__force_mirroring__", ""))))
+            force_mirroring=_truth(hints.get("__force_mirroring__", "")),
+            makes_state=bool(node.get("makes_state"))))
         attributes.append(hints)
     graph = Graph(tuple(tensors), tuple(ops),
                   tuple(first_entry[n] + i for n, i in record["outputs"]))

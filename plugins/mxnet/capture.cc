@@ -88,7 +88,6 @@ void WriteOpFacts(const Node& node, Json* json) {
   static const auto& inplace = Op::GetAttr<nnvm::FInplaceOption>("FInplaceOption");
   static const auto& identity = Op::GetAttr<nnvm::FInplaceIdentity>("FInplaceIdentity");
   static const auto& ignored = Op::GetAttr<nnvm::FIgnoreInputs>("FIgnoreInputs");
-  static const auto& create_state = Op::GetAttr<mxnet::FCreateOpState>("FCreateOpState");
   static const auto& mutates = Op::GetAttr<nnvm::FMutateInputs>("FMutateInputs");
   static const auto& requests = Op::GetAttr<mxnet::FResourceRequest>("FResourceRequest");
   const Op* op = node.op();
@@ -111,7 +110,7 @@ void WriteOpFacts(const Node& node, Json* json) {
     json->Numbers(ignored[op](node.attrs));
   }
   if (NeedsStateOfItsRun(node)) json->Raw(",\"uses_state\":1");
-  if (create_state.contains(op)) json->Raw(",\"makes_state\":1");
+  if (MakesState(node)) json->Raw(",\"makes_state\":1");
   if (mutates.contains(op)) {
     json->Raw(",\"mutated_inputs\":");
     json->Numbers(mutates[op](node.attrs));

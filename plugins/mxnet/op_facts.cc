@@ -67,6 +67,11 @@ std::string KeepReason(const Node& node) {
   return std::string();
 }
 
+bool MakesState(const Node& node) {
+  static const auto& create_state = Op::GetAttr<mxnet::FCreateOpState>("FCreateOpState");
+  return !node.is_variable() && create_state.contains(node.op());
+}
+
 bool NeedsStateOfItsRun(const Node& backward) {
   static const std::set<std::string> names = {"_backward_Custom", "_backward_RNN"};
   return !backward.is_variable() && names.count(backward.op()->name) != 0 &&

@@ -23,6 +23,11 @@ std::vector<uint32_t> KeptOutputs(const nnvm::Node& node);
 // Why a user's wish to run the node again is an error; empty where the wish is only in vain.
 std::string RefusalReason(const nnvm::Node& node);
 
+// The op makes a state object at each run. CachedOp without static memory has no room for those of
+// clones (DynamicForward makes the vector of states as long as the forward graph; a clone's would
+// be written behind its end), and gradients do not know which CachedOp they are for.
+bool MakesState(const nnvm::Node& node);
+
 // The backward op needs the state object of the very run whose values it reads: what it holds is
 // more than a cache (the reserve of an RNN, the members of a Python operator).
 bool NeedsStateOfItsRun(const nnvm::Node& backward);

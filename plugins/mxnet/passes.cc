@@ -35,7 +35,9 @@ State& GetState() {
 Graph Gradient(Graph graph) {
   if (!GetSwitches().recompute) return GetState().gradient(std::move(graph));
   const std::vector<NodeEntry> outputs = graph.GetAttr<std::vector<NodeEntry>>("grad_ys");
-  const auto policies = ReadPolicies(outputs);
+  // Executors always say which nodes they would mirror; CachedOp never does.
+  const bool for_cached_op = !graph.HasAttr("grad_mirror_fun");
+  const auto policies = ReadPolicies(outputs, for_cached_op);
   // Without any mark the executor's own mirroring stays: MXNET_BACKWARD_DO_MIRROR=1 means stock.
   if (!policies.empty()) graph.attrs.erase("grad_mirror_fun");
   Graph gradients = GetState().gradient(std::move(graph));

@@ -257,7 +257,8 @@ class CloneInserter {
 
 }  // namespace
 
-std::map<const Node*, CloneNumbers> ReadPolicies(const std::vector<NodeEntry>& outputs) {
+std::map<const Node*, CloneNumbers> ReadPolicies(const std::vector<NodeEntry>& outputs,
+                                                 bool for_cached_op) {
   std::map<const Node*, CloneNumbers> policies;
   std::map<std::string, std::string> by_name;
   std::vector<const Node*> nodes;
@@ -281,7 +282,7 @@ std::map<const Node*, CloneNumbers> ReadPolicies(const std::vector<NodeEntry>& o
                  << ") a second time, but " << refusal << "; take the attribute off this op"
                  << (forced ? " (force_mirroring='False')" : "");
     // In vain: inputs, ops without inputs (an AttrScope marks them all), whole graphs.
-    if (!KeepReason(*n).empty()) continue;
+    if (!KeepReason(*n).empty() || (for_cached_op && MakesState(*n))) continue;
     policies[n] = ParseNumbers(text, n->attrs.name);
   }
   return policies;

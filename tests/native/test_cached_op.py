@@ -1,0 +1,167 @@
+"""Marked symbols through CachedOp, which is what hybridized Gluon blocks run."""
+from __future__ import annotations
+
+import mxnet as mx
+import numpy as np
+import pytest
+from mx.random_symbols import random_recompute, random_symbol
+
+from memonger import native
+from memonger.mx.apply import apply_recompute
+from memonger.mx.bind import infer_arguments
+from memonger.mx.gluon import as_cached_op
+from memonger.mx.read import read
+from memonger.mx.trial import random_values
+from memonger.schedule import expand
+from memonger.storage import plan_storage
+
+from .graphs import CONVOLUTIONS, clones, convolutions, mark, mark_by_name
+from .test_executors import CHEAP, STATEFUL, stateful
+
+FLAGS = {"dynamic": (), "static": (("static_alloc", True),),
+         "static shape": (("static_alloc", True), ("static_shape", True))}
+
+
+def train(symbol, shapes, flags, steps=2, batches=None, retain=False):
+    """Outputs, gradients and aux states of some steps, and what was captured meanwhile."""
+    mx.random.seed(0)
+    arguments = infer_arguments(symbol, shapes)
+    values = random_values(symbol, arguments)
+    arrays = {name: mx.nd.array(value, dtype=value.dtype) for name, value in values.items()}
+    for name in arguments.names:
+        arrays[name].attach_grad()
+    inputs = symbol.list_inputs()
+    flags = list(flags)
+    if flags:
+        flags += [("data_indices", [inputs.index(n) for n in shapes]),
+                  ("param_indices", [i for i, n in enumerate(inputs) if n not in shapes])]
+    cached = mx.nd.CachedOp(symbol, flags)
+    found = []
+    with native.capture() as records:
+        for batch in batches or [None] * steps:
+            for name in shapes if batch else ():
+                arrays[name] = mx.nd.array(values[name][:batch])
+                arrays[name].attach_grad()
+            label = arrays.get("softmax_label")
+            feed = [arrays[n] if n != "softmax_label" or not batch else label[:batch]
+                    for n in inputs]
+            with mx.autograd.record():
+                outputs = cached(*feed)
+            outputs = outputs if isinstance(outputs, list) else [outputs]
+            for again in (True, False) if retain else (False,):
+                mx.autograd.backward(outputs, retain_graph=again)
+                found += [arrays[n].grad.asnumpy() for n in arguments.names
+                          if n != "softmax_label"]
+            found += [o.asnumpy() for o in outputs]
+    found += [arrays[n].asnumpy() for n in arguments.aux_names]
+    return found, records
+
+
+def same(a, b):
+    return len(a) == len(b) and all(x.tobytes() == y.tobytes() for x, y in zip(a, b))
+
+
+@pytest.mark.parametrize("flags", list(FLAGS))
+@pytest.mark.parametrize("storage", [True, False], ids=["best", "stock"])
+def test_gradients_are_the_same_and_the_pools_shrink(flags, storage):
+    with native.switched(True, storage):
+        plain, before = train(convolutions(), CONVOLUTIONS, FLAGS[flags])
+        ours, after = train(mark(convolutions(), CHEAP), CONVOLUTIONS, FLAGS[flags])
+    assert same(plain, ours)
+    assert [r["part"] for r in after] == ["cached_forward", "cached_backward"]
+    assert clones(after[1]) and not clones(after[0])
+    assert sum(r["pool_bytes"] for r in after) < sum(r["pool_bytes"] for r in before)
+    assert all(r["replayed"] for r in before + after)
+
+
+@pytest.mark.parametrize("flags", list(FLAGS))
+def test_random_networks(flags):
+    for seed in range(100, 110):
+        compare(seed, flags)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flags", list(FLAGS))
+@pytest.mark.parametrize("first", range(3000, 3100, 20))
+def test_many_random_networks(flags, first):
+    for seed in range(first, first + 20):
+        compare(seed, flags)
+
+
+def compare(seed, flags):
+    symbol, shapes = random_symbol(seed)
+    graph = as_cached_op(read(symbol, shapes).graph)
+    recompute = random_recompute(graph, seed)
+    planned = mx.sym.load_json(apply_recompute(symbol.tojson(), graph, recompute))
+    plain, _ = train(symbol, shapes, FLAGS[flags])
+    ours, records = train(planned, shapes, FLAGS[flags])
+    assert same(plain, ours), seed
+    predicted = plan_storage(graph, expand(graph, recompute), "best").pool_bytes
+    assert predicted == sum(r["pool_bytes"] for r in records), seed
+    assert all(r["replayed"] for r in records), seed
+
+
+@pytest.mark.parametrize("flags", list(FLAGS))
+def test_ops_with_state_run_once(flags):
+    """Found by random networks: a clone's state was written behind the end of CachedOp's vector."""
+    texts = {"rnn": "1", "custom": "1", "tanh": "1"}
+    marked = mark_by_name(stateful(), "softmax", texts)
+    plain, _ = train(stateful(), STATEFUL, FLAGS[flags])
+    ours, records = train(marked, STATEFUL, FLAGS[flags])
+    assert same(plain, ours)
+    assert clones(records[1]) == ["tanh_recompute1"]
+    x = mx.sym.sigmoid(mx.sym.var("data"), name="x")
+    net = mx.sym.MakeLoss(mx.sym.tanh(mx.sym.split(x, num_outputs=2, name="split")[0], name="y"))
+    marked = mark(net, {"x": "1", "split": "1", "y": "1"})
+    plain, _ = train(net, {"data": (2, 4)}, FLAGS[flags])
+    ours, records = train(marked, {"data": (2, 4)}, FLAGS[flags])
+    assert same(plain, ours) and "split_recompute1" not in clones(records[1])
+
+
+def test_a_block_so_small_that_it_is_run_without_a_graph():
+    net = mx.sym.tanh(mx.sym.sigmoid(mx.sym.var("data"), name="a"), name="b")
+    plain, _ = train(net, {"data": (2, 4)}, ())
+    ours, _ = train(mark(net, {"a": "1", "b": "1"}), {"data": (2, 4)}, ())
+    assert same(plain, ours)
+
+
+@pytest.mark.parametrize("flags", list(FLAGS))
+@pytest.mark.parametrize("consumers", [3, 7, 8, 20])
+def test_sums_of_many_gradients(flags, consumers):
+    """From eight on MXNet adds gradients in place, in some of its executors."""
+    x = mx.sym.tanh(mx.sym.var("data"), name="x")
+    parts = [mx.sym.sigmoid(x * float(i + 1), name="part%d" % i) for i in range(consumers)]
+    net = mx.sym.MakeLoss(mx.sym.add_n(*parts, name="sum"), name="loss")
+    marked = mark(net, dict.fromkeys(["x"] + ["part%d" % i for i in range(consumers)], "1"))
+    plain, _ = train(net, {"data": (4, 5)}, FLAGS[flags])
+    for storage in (True, False):
+        with native.switched(True, storage):
+            ours, _ = train(marked, {"data": (4, 5)}, FLAGS[flags])
+        assert same(plain, ours)
+
+
+def test_other_batch_sizes():
+    for flags in ("dynamic", "static"):
+        batches = [2, 1, 2, 1]
+        plain, _ = train(convolutions(), CONVOLUTIONS, FLAGS[flags], batches=batches)
+        ours, _ = train(mark(convolutions(), CHEAP), CONVOLUTIONS, FLAGS[flags], batches=batches)
+        assert same(plain, ours)
+
+
+@pytest.mark.parametrize("flags", ["dynamic", "static"])
+def test_backward_twice(flags):
+    plain, _ = train(convolutions(), CONVOLUTIONS, FLAGS[flags], retain=True)
+    ours, _ = train(mark(convolutions(), CHEAP), CONVOLUTIONS, FLAGS[flags], retain=True)
+    assert same(plain, ours)
+
+
+def test_inference_runs_no_clones():
+    symbol = mark(convolutions(), CHEAP)
+    arguments = infer_arguments(symbol, CONVOLUTIONS)
+    values = random_values(symbol, arguments)
+    cached = mx.nd.CachedOp(symbol, [])
+    with native.capture() as records:
+        cached(*[mx.nd.array(values[n]) for n in symbol.list_inputs()]).asnumpy()
+    assert [r["part"] for r in records] == ["cached_forward"]
+    assert clones(records[0]) == []
+    assert np.isfinite(records[0]["pool_bytes"])
