@@ -81,7 +81,8 @@ def test_a_planned_network_loses_as_the_original_does(example, tmp_path, capsys)
                                  "--save-plan", str(tmp_path / "plan.json")]) == 0
     printed = capsys.readouterr().out
     assert "largest difference" in printed
-    rows = list(csv.DictReader(open(prefix + ".csv")))
+    with open(prefix + ".csv") as file:
+        rows = list(csv.DictReader(file))
     assert len(rows) == 3
     for row in rows:
         assert float(row["original"]) == pytest.approx(float(row["planned"]), rel=1e-3)
