@@ -70,7 +70,20 @@ def run(args: argparse.Namespace) -> int:
         settings = Settings(
             costs=args.costs, time_limit_s=args.time_limit, measure_steps=args.steps,
             measure_bytes=parse_bytes(args.measure_memory) if args.measure else 0)
-        rows = run_cases(cases, settings, args.jobs, _progress(len(cases)))
+        rows = []
+        show = _progress(len(cases))
+
+        def keep(row: Row) -> None:
+            rows.append(row)
+            if show:
+                show(row)
+
+        try:
+            rows = run_cases(cases, settings, args.jobs, keep)
+        except KeyboardInterrupt:
+            sys.stderr.write("interrupted: %d of %d rows\n" % (len(rows), len(cases)))
+            if not rows:
+                raise
     if args.output:
         write_results(rows, args.output, command_line(args))
     for path in args.update:

@@ -86,15 +86,9 @@ def run_cases(cases: Sequence[Case], settings: Settings, jobs: int = 1,
     groups = by_network(cases)
     rows: List[List[Row]] = [[] for _ in groups]
 
-    def keep(index: int, found: List[Row]) -> None:
-        rows[index] = found
-        for row in found:
-            if on_row:
-                on_row(row)
-
     if jobs <= 1:
         for index, group in enumerate(groups):
-            keep(index, run_network(group, settings))
+            rows[index] = run_network(group, settings, on_row)
     else:
         import multiprocessing
         from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -104,20 +98,29 @@ def run_cases(cases: Sequence[Case], settings: Settings, jobs: int = 1,
             waiting = {pool.submit(run_network, group, settings): index
                        for index, group in enumerate(groups)}
             for done in as_completed(waiting):
-                keep(waiting[done], done.result())
+                rows[waiting[done]] = done.result()
+                for row in done.result():
+                    if on_row:
+                        on_row(row)
     return [row for found in rows for row in found]
 
 
-def run_network(cases: Sequence[Case], settings: Settings) -> List[Row]:
+def run_network(cases: Sequence[Case], settings: Settings,
+                on_row: Optional[Callable[[Row], None]] = None) -> List[Row]:
     """Cases of one network and batch; an error becomes a row that says so."""
     first = cases[0]
+    rows: List[Row] = []
     try:
         net = nets.build(first.network, first.batch or None, **dict(first.options))
         bench = _Network(net, settings)
     except MemongerError as error:
         return [Row(case.network, case.batch, case.method, case.target, published=case.published,
                     error=_first_line(error)) for case in cases]
-    return [bench.run(case) for case in cases]
+    for case in cases:
+        rows.append(bench.run(case))
+        if on_row:
+            on_row(rows[-1])
+    return rows
 
 
 class _Network:

@@ -170,6 +170,22 @@ def test_measured_and_predicted_stand_side_by_side(tmp_path, capsys):
     assert "| attention_small |" in capsys.readouterr().out
 
 
+@needs_plugin
+def test_an_interrupted_run_keeps_its_rows(monkeypatch, capsys):
+    from memonger.bench import runner
+    whole = runner._Network.run
+
+    def run_one(self, case):
+        if case.method == "mirror":
+            raise KeyboardInterrupt
+        return whole(self, case)
+
+    monkeypatch.setattr(runner._Network, "run", run_one)
+    assert command.main(["attention_small", "--methods", "mxnet,mirror"]) == 0
+    printed = capsys.readouterr()
+    assert "1 rows" in printed.out and "interrupted: 1 of 2 rows" in printed.err
+
+
 @pytest.mark.slow
 @needs_plugin
 def test_two_processes_give_the_rows_of_one():
