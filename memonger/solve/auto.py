@@ -64,9 +64,11 @@ def _search(search: Refinement) -> None:
         search.local_search(int(0.6 * work), search.warm())
         return
     if items <= _INTEGER_ITEMS:
-        search.max_checks = max(1, int(60 * effort))
+        # Programs that count whole buffers are several times harder.
+        rounds, checks = (2, 15) if search.layers else (6, 60)
+        search.max_checks = max(1, int(checks * effort))
         search.gap = 1e-3
-        search.refine(6, share=0.2, mend_work=int(0.03 * work))
+        search.refine(rounds, share=0.2, mend_work=int(0.06 * work))
     else:
         _round_linear(search, int(0.3 * work))
     if not search.proven and not search.interrupted:
@@ -74,7 +76,7 @@ def _search(search: Refinement) -> None:
 
 
 def _first_bound(search: Refinement, items: int) -> None:
-    rounds = 7 if items <= 500 else 4 if items <= 2500 else 1
+    rounds = (5 if search.layers else 7) if items <= 500 else 3 if items <= 2500 else 1
     try:
         search.bound = overhead_bound(
             search.graph, search.live_budget_bytes, reduced=search.reduced, integer=False,

@@ -1,0 +1,80 @@
+"""Frontiers: monotone, with a knee; least memory within an overhead."""
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+import strategies
+from small_graphs import chain
+
+from memonger.schedule import expand
+from memonger.solve import Options, auto, solve
+from memonger.solve.frontier import envelope, knee, least_memory, pool_and_workspace, sweep
+from memonger.solve.milp import solve as milp
+from memonger.storage import plan_storage
+
+OPTIONS = Options(storage="live", time_limit_s=10.0)
+GRAPH = chain((400, 400, 400, 400, 400, 100), (3.0, 1.0, 2.0, 1.0, 2.0, 1.0))
+
+
+def test_a_frontier_is_monotone_and_undominated() -> None:
+    whole = plan_storage(GRAPH, expand(GRAPH, {}), "live").pool_bytes
+    budgets = [*range(whole // 3, whole, whole // 8), whole]
+    plans = sweep(GRAPH, budgets, OPTIONS, milp)
+    assert len(plans) >= 3
+    for small, large in zip(plans, plans[1:]):
+        assert pool_and_workspace(small) < pool_and_workspace(large)
+        assert small.overhead > large.overhead
+    assert plans[-1].overhead == pytest.approx(0.0, abs=1e-12)
+    assert -1 <= knee(plans) < len(plans)
+
+
+def test_the_envelope_drops_dominated_plans() -> None:
+    plans = [solve(GRAPH, b, "milp", OPTIONS) for b in (1100, 1500, 2200)]
+    worse = replace(plans[0], pool_bytes=plans[-1].pool_bytes + 1)
+    assert worse not in envelope([*plans, worse])
+    assert envelope(plans + plans) == envelope(plans)
+
+
+def test_the_knee_is_the_corner() -> None:
+    base = milp(GRAPH, 1500, OPTIONS)
+    unplanned = replace(base, schedule=expand(GRAPH, {}))
+    plans = [replace(base, pool_bytes=1000), replace(unplanned, pool_bytes=1100),
+             replace(unplanned, pool_bytes=2000)]
+    assert base.overhead > 0
+    assert knee(plans) == -1 or plans[knee(plans)].pool_bytes == 1100
+    assert knee(plans[:2]) == -1
+
+
+def test_least_memory_keeps_to_the_overhead() -> None:
+    tight = least_memory(GRAPH, None, replace(OPTIONS, max_overhead=0.1), milp, "milp")
+    loose = least_memory(GRAPH, None, replace(OPTIONS, max_overhead=0.5), milp, "milp")
+    assert tight.overhead <= 0.1 + 1e-9
+    assert loose.overhead <= 0.5 + 1e-9
+    assert loose.pool_bytes <= tight.pool_bytes < 2200
+    smaller = milp(GRAPH, loose.pool_bytes - 1, OPTIONS)
+    assert smaller.pool_bytes >= loose.pool_bytes or smaller.overhead > 0.5 - 1e-9 \
+        or loose.pool_bytes - smaller.pool_bytes <= loose.pool_bytes // 100
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_auto_is_deterministic_and_never_beats_its_bound(seed: int) -> None:
+    rng = random.Random(seed)
+    graph = strategies.training_graph(rng, 8)
+    for storage in ("live", "best"):
+        whole = plan_storage(graph, expand(graph, {}), storage).pool_bytes
+        options = replace(OPTIONS, storage=storage)
+        first = auto.solve(graph, int(0.8 * whole), options)
+        again = auto.solve(graph, int(0.8 * whole), options)
+        assert first.schedule == again.schedule
+        assert first.bound == again.bound <= first.overhead + 1e-9
+        assert first.minimum_total_bytes <= first.total_bytes
+
+
+def test_auto_without_a_solver_still_plans(monkeypatch) -> None:
+    from memonger.solve import highs
+    monkeypatch.setattr(highs, "available", lambda: False)
+    plan = auto.solve(GRAPH, 1500, OPTIONS)
+    assert plan.pool_bytes <= 1500
+    assert plan.bound <= plan.overhead + 1e-9
