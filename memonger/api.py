@@ -118,6 +118,11 @@ def plan_session(session: Session, budget: Budget = None, method: str = "auto",
     started_s = time.perf_counter() if started_s is None else started_s
     from .solve import solve
     from .solve.options import Options
+    if variants not in ("none", "exact", "all"):
+        raise InputError("variants must be none, exact or all, not %r" % (variants,))
+    if variants != "none" and native.world() == "plugin" and \
+            method not in ("sublinear", "chen", "ogc"):
+        session = session.with_variants(exact_only=variants == "exact")
     graph = session.graph
     fixed_bytes = sum(session.fixed_bytes.values())
     total_budget = pool_budget = None

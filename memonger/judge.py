@@ -69,7 +69,7 @@ def chosen_ops(graph: Graph, variants: Sequence[int]) -> List[Optional[Op]]:
             base = graph.ops[op]
             ops[op] = Op(base.name, base.kind, how.inputs, how.outputs, base.is_backward,
                          base.forward_op, base.uses_state, base.control_deps,
-                         how.ignored_inputs, how.inplace, base.keep_reason, base.kept_outputs,
+                         how.ignored_inputs, how.inplace, base.keep_reason, (),
                          how.time_s, how.workspace_bytes, base.device) if how.runs else None
     return ops
 

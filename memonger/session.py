@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import native
@@ -68,6 +68,8 @@ class Session:
     unplanned_pool_bytes: int
     captured: Any = field(repr=False)
     arguments: Tuple[Any, ...] = field(repr=False)
+    #: The cost model that priced the graph.
+    model: Any = field(default=None, repr=False)
 
     def read(self, symbol: Any) -> Any:
         """Another form of the same network, bound in the same way."""
@@ -90,6 +92,17 @@ class Session:
                               if name in types} or None,
                 "grad_req": arguments.grad_reqs[0] if len(set(requests.values())) == 1
                 else requests}
+
+    def with_variants(self, exact_only: bool) -> "Session":
+        """The same, its graph offering the operator variants that the symbol allows."""
+        from .mx.variant_graph import with_variants
+
+        def times(captured: Any) -> Tuple[Sequence[float], Sequence[int]]:
+            found = self.model.op_times(captured.graph, captured.attributes)
+            return found.times_s, found.workspaces_bytes
+
+        return replace(self, graph=with_variants(
+            self.graph, self.symbol.tojson(), exact_only, self.read, times))
 
     def apply(self, plan: Plan) -> Any:
         """The symbol with the plan's decisions on it."""
@@ -133,7 +146,7 @@ def open_session(symbol: Any, shapes: Shapes, type_dict: Optional[Mapping[str, A
         fixed["optimizer"] = state_bytes(optimizer, trained, optimizer_params)
     unplanned = plan_storage(graph, expand(graph, {}), "stock").pool_bytes
     return Session(symbol, dict(shapes), graph, fixed, source, unplanned, captured,
-                   (type_dict, grad_req, ctx, group2ctx))
+                   (type_dict, grad_req, ctx, group2ctx), model)
 
 
 def cost_model(costs: Any) -> CostModel:

@@ -7,12 +7,14 @@ The meaning of the attributes is told in DEVELOPERS.md, "The two worlds".
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import AbstractSet, Any, Callable, Dict, List, Mapping, Tuple
 
-from ..decisions import decisions_of
+from ..decisions import decisions_of, graph_in_use
 from ..graph import Graph
 from ..plan import Plan
-from ..schedule import Recompute
+from ..schedule import Recompute, Schedule
+from ..variants import swap_json, unswap_json
 from .environment import mxnet
 
 RECOMPUTE = "__memonger_recompute__"
@@ -115,17 +117,35 @@ def from_json(text: str) -> Any:
 
 def strip_symbol(symbol: Any) -> Any:
     """The symbol as it was before planning."""
-    return from_json(strip_json(symbol.tojson()))
+    return from_json(strip_json(unswap_json(symbol.tojson())))
 
 
 def apply_plan_to(symbol: Any, plan: Plan) -> Any:
-    """A copy of ``symbol`` that carries the plan's decisions."""
+    """A copy of ``symbol`` that carries the plan's decisions and variants."""
+    if plan.schedule.variants:
+        chosen = [plan.graph.variants[i] for i in plan.schedule.variants]
+        text = swap_json(symbol.tojson(), {plan.graph.ops[v.op].name: v.name for v in chosen})
+        return from_json(apply_recompute(text, _as_swapped(plan.graph, plan.schedule),
+                                         decisions_of(plan.graph, plan.schedule)))
     if plan.world == "stock" or plan.method == "sublinear":
         text = apply_mirroring(symbol.tojson(), plan.graph, set(plan.schedule.recomputed()))
     else:
         text = apply_recompute(symbol.tojson(), plan.graph,
                                decisions_of(plan.graph, plan.schedule))
     return from_json(text)
+
+
+def _as_swapped(graph: Graph, schedule: Schedule) -> Graph:
+    """The graph with variants in use, each gradient belonging to the op that was swapped in."""
+    in_use = graph_in_use(graph, schedule)
+    ops = list(in_use.ops)
+    for index in schedule.variants:
+        variant = graph.variants[index]
+        for op, how in variant.implementations:
+            if ops[op].is_backward:
+                ops[op] = replace(ops[op], forward_op=variant.op) if how.runs else \
+                    replace(ops[op], forward_op=-1, name="")
+    return replace(in_use, ops=tuple(ops), _cache={})
 
 
 def _first_markable(document: Mapping[str, Any]) -> Dict[str, Any]:

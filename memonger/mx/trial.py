@@ -17,14 +17,24 @@ _INDEX_INPUTS = {
 }
 
 
+#: Ops that pass such numbers on unchanged.
+_PASS_ON = frozenset({"Reshape", "reshape", "Flatten", "transpose", "expand_dims", "squeeze",
+                      "SwapAxis", "slice", "slice_axis", "Cast", "SliceChannel", "identity"})
+
+
 def index_inputs(symbol: Any) -> Set[str]:
-    """Names of the arguments that must hold small whole numbers."""
+    """Names of the arguments that must hold small whole numbers: labels, indices, lengths.
+
+    MXNet has no gradient for them: it refuses to make one, or leaves what was in memory.
+    """
     nodes = json.loads(symbol.tojson())["nodes"]
     found = set()
     for node in nodes:
         for position in _INDEX_INPUTS.get(node["op"], ()):
             if position < len(node["inputs"]):
                 source = nodes[node["inputs"][position][0]]
+                while source["op"] in _PASS_ON and source["inputs"]:
+                    source = nodes[source["inputs"][0][0]]
                 if source["op"] == "null":
                     found.add(source["name"])
     return found
@@ -58,12 +68,10 @@ def random_values(symbol: Any, arguments: Arguments, seed: int = 0,
 
 
 def without_index_gradients(symbol: Any, grad_req: GradReq) -> GradReq:
-    """One request for all arguments, but none for the indices of an Embedding: it has no such
-    gradient and refuses to run when asked for it."""
+    """One request for all arguments but those of :func:`index_inputs`, which have none."""
     if not isinstance(grad_req, str):
         return grad_req
-    nodes = json.loads(symbol.tojson())["nodes"]
-    indices = {nodes[node["inputs"][0][0]]["name"] for node in nodes if node["op"] == "Embedding"}
+    indices = index_inputs(symbol)
     return {name: "null" if name in indices else grad_req for name in symbol.list_arguments()}
 
 

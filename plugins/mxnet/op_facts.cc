@@ -80,7 +80,7 @@ bool NeedsStateOfItsRun(const Node& backward) {
 
 std::vector<uint32_t> KeptOutputs(const Node& node) {
   static const std::set<std::string> names = {"BatchNorm", "LayerNorm", "InstanceNorm",
-                                              "GroupNorm", "memonger_inplace_batch_norm"};
+                                              "GroupNorm"};
   if (node.is_variable() || !names.count(node.op()->name)) return {};
   std::vector<uint32_t> kept;
   for (uint32_t i = 1; i < node.num_outputs(); ++i) kept.push_back(i);

@@ -1,0 +1,141 @@
+"""The variants that a network offers, as part of its graph.
+
+For each kind of variant the network is bound once more with every op swapped that allows it, and
+what MXNet then says of the swapped ops becomes :class:`memonger.graph.Variant` entries of the base
+graph: which tensors forward makes and backward reads, in-place options, times. Planners choose
+among them without MXNet.
+"""
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+from ..graph import Graph, Implementation, Op, Tensor, Variant
+from ..variants import candidates, kind, members, swap_json
+from .apply import from_json
+from .read import Captured
+
+Read = Callable[[Any], Captured]
+Times = Callable[[Captured], Tuple[Sequence[float], Sequence[int]]]
+
+
+def with_variants(graph: Graph, symbol_json: str, exact_only: bool, read: Read,
+                  times: Times) -> Graph:
+    """The graph with every variant that the symbol allows.
+
+    Parameters
+    ----------
+    graph : Graph
+        Of the symbol as it is.
+    exact_only : bool
+        Leave variants out whose results differ in the last bits.
+    read : callable
+        Binds a symbol in the same way as ``graph`` was bound.
+    times : callable
+        Times (s) and workspaces (bytes) of the ops of a captured graph.
+    """
+    offered = candidates(symbol_json, exact_only)
+    by_kind: Dict[str, List[str]] = {}
+    for op in sorted(offered):
+        if op in graph.op_index:
+            for name in offered[op]:
+                by_kind.setdefault(name, []).append(op)
+    tensors, variants = list(graph.tensors), list(graph.variants)
+    for name in sorted(by_kind):
+        ops = _disjoint(symbol_json, by_kind[name], name)
+        swapped = read(from_json(swap_json(symbol_json, {op: name for op in ops})))
+        seconds, spaces = times(swapped)
+        priced = swapped.graph.with_times(seconds, spaces)
+        for op in ops:
+            made = _variant(graph, tensors, priced, op, name,
+                            members(symbol_json, op, name), kind(name).exact)
+            if made is not None:
+                variants.append(made)
+    return replace(graph, tensors=tuple(tensors), variants=tuple(variants), _cache={})
+
+
+def _disjoint(symbol_json: str, ops: Sequence[str], name: str) -> List[str]:
+    """Those of ``ops`` whose chains do not overlap."""
+    taken, chosen = set(), []
+    for op in ops:
+        chain = set(members(symbol_json, op, name))
+        if not chain & taken:
+            taken |= chain
+            chosen.append(op)
+    return chosen
+
+
+def _variant(graph: Graph, tensors: List[Tensor], swapped: Graph, name: str, variant: str,
+             chain: Sequence[str], exact: bool) -> Optional[Variant]:
+    """Translate one swapped op; adds the tensors that only it makes. None when shapes of the
+    gradient are too different to say which op does what."""
+    index = graph.op_index
+    if any(op not in index for op in chain) or name not in swapped.op_index:
+        return None
+    forward_ids = [index[op] for op in chain]
+    last, first = forward_ids[-1], forward_ids[0]
+    new_id = swapped.op_index[name]
+    new_forward = swapped.ops[new_id]
+    old_backward = {f: [i for i, op in enumerate(graph.ops) if op.is_backward
+                        and op.forward_op == f] for f in forward_ids}
+    new_backward = [op for op in swapped.ops if op.is_backward and op.forward_op == new_id]
+    if any(len(found) != 1 for found in old_backward.values()) or len(new_backward) != 1:
+        return None
+    behind, before = graph.ops[old_backward[last][0]], graph.ops[old_backward[first][0]]
+    known: Dict[int, int] = {}
+
+    def fresh(tensor: int, producer: int) -> int:
+        tensors.append(replace(swapped.tensors[tensor], producer=producer))
+        return len(tensors) - 1
+
+    for position, tensor in enumerate(new_forward.outputs):
+        known[tensor] = graph.ops[last].outputs[0] if position == 0 else fresh(tensor, last)
+    for position, tensor in enumerate(new_backward[0].outputs):
+        known[tensor] = before.outputs[position] if position < len(before.outputs) \
+            else fresh(tensor, old_backward[first][0])
+    gradients = [t for t in behind.inputs if _is_gradient(graph, t)]
+    variables = {t.name: i for i, t in enumerate(graph.tensors) if t.producer < 0}
+
+    def translate(op: Op) -> Optional[Tuple[int, ...]]:
+        result, used = [], 0
+        for tensor in op.inputs:
+            item = swapped.tensors[tensor]
+            if tensor in known:
+                result.append(known[tensor])
+            elif item.producer < 0 and item.name in variables:
+                result.append(variables[item.name])
+            elif _is_gradient(swapped, tensor):
+                if used >= len(gradients):
+                    return None
+                result.append(gradients[used])
+                used += 1
+            else:
+                maker = swapped.ops[item.producer]
+                if maker.name not in index:
+                    return None
+                outputs = graph.ops[index[maker.name]].outputs
+                position = maker.outputs.index(tensor)
+                if position >= len(outputs):
+                    return None
+                result.append(outputs[position])
+        return tuple(result)
+
+    implementations: List[Tuple[int, Implementation]] = []
+    for op, target in ((new_forward, last), (new_backward[0], old_backward[first][0])):
+        inputs = translate(op)
+        if inputs is None:
+            return None
+        implementations.append((target, Implementation(
+            inputs, tuple(known[t] for t in op.outputs), op.ignored_inputs, op.inplace,
+            op.time_s, op.workspace_bytes)))
+    idle = [f for f in forward_ids if f != last] + \
+        [old_backward[f][0] for f in forward_ids if f != first]
+    implementations += [(op, Implementation((), (), runs=False)) for op in idle]
+    return Variant(variant, last, tuple(sorted(implementations, key=lambda item: item[0])), exact)
+
+
+def _is_gradient(graph: Graph, tensor: int) -> bool:
+    producer = graph.tensors[tensor].producer
+    if producer < 0:
+        return graph.tensors[tensor].category == "head_gradient"
+    return graph.ops[producer].is_backward
