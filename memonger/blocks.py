@@ -120,7 +120,8 @@ def effective_ops(graph: Graph, variants: Sequence[int]) -> Tuple[Op, ...]:
             if how.runs:
                 ops[op] = replace(ops[op], inputs=how.inputs, outputs=how.outputs,
                                   ignored_inputs=how.ignored_inputs, inplace=how.inplace,
-                                  kept_outputs=(), time_s=how.time_s, workspace_bytes=how.workspace_bytes)
+                                  kept_outputs=(), time_s=how.time_s,
+                                  workspace_bytes=how.workspace_bytes)
             else:
                 ops[op] = replace(ops[op], inputs=(), outputs=(), ignored_inputs=(), inplace=(),
                                   time_s=0.0, workspace_bytes=0)

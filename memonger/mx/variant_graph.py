@@ -43,7 +43,7 @@ def with_variants(graph: Graph, symbol_json: str, exact_only: bool, read: Read,
     tensors, variants = list(graph.tensors), list(graph.variants)
     for name in sorted(by_kind):
         ops = _disjoint(symbol_json, by_kind[name], name)
-        swapped = read(from_json(swap_json(symbol_json, {op: name for op in ops})))
+        swapped = read(from_json(swap_json(symbol_json, dict.fromkeys(ops, name))))
         seconds, spaces = times(swapped)
         priced = swapped.graph.with_times(seconds, spaces)
         for op in ops:

@@ -1,0 +1,78 @@
+"""Operator variants in the planner's graph: bytes exact, gradients as stated, off again."""
+from __future__ import annotations
+
+import random
+
+import pytest
+
+import memonger
+from memonger.decisions import graph_in_use
+from memonger.mx.apply import apply_plan_to
+from memonger.plan import Status
+from memonger.schedule import Schedule, expand
+from memonger.session import open_session
+from memonger.solve.build import build_plan
+from memonger.solve.options import Options
+
+from .test_prediction import build
+
+
+def session(name):
+    net = build(name)
+    return net, open_session(net.symbol, net.shapes, None, "write", None, "reference", None, None,
+                             None)
+
+
+def choose(graph, draw, share):
+    """Random variants that do not overlap."""
+    taken, chosen = set(), []
+    for index in draw.sample(range(len(graph.variants)), len(graph.variants)):
+        ops = {op for op, _ in graph.variants[index].implementations}
+        if not ops & taken and draw.random() < share:
+            taken |= ops
+            chosen.append(index)
+    return tuple(sorted(chosen))
+
+
+@pytest.mark.parametrize("name", ["resnet18", "squeezenet1_0", "mobilenet_v2", "dmlc_resnet50",
+                                  "attention_small"])
+@pytest.mark.parametrize("exact", [True, False])
+def test_pool_with_random_variants_and_clones(name, exact):
+    net, opened = session(name)
+    graph = opened.with_variants(exact_only=exact).graph
+    assert graph.variants and graph.ops == opened.graph.ops
+    draw = random.Random(name)
+    for share in (0.5, 1.0):
+        chosen = choose(graph, draw, share)
+        in_use = graph_in_use(graph, Schedule((), chosen))
+        recompute = {i: {} for i, op in enumerate(in_use.ops)
+                     if op.recomputable and op.outputs and draw.random() < 0.4}
+        schedule = Schedule(expand(in_use, recompute).steps, chosen)
+        plan = build_plan(graph, schedule, "random", Options(), None, Status.FEASIBLE)
+        planned = apply_plan_to(net.symbol, plan)
+        assert opened.read(planned).pool_bytes == plan.pool_bytes
+        assert memonger.strip(planned).tojson() == net.symbol.tojson()
+        assert planned.list_arguments() == net.symbol.list_arguments()
+        assert planned.list_outputs() == net.symbol.list_outputs()
+
+
+@pytest.mark.parametrize("name", ["resnet18", "squeezenet1_0", "attention_small"])
+def test_exact_variants_give_the_same_gradients(name):
+    net, opened = session(name)
+    graph = opened.with_variants(exact_only=True).graph
+    schedule = Schedule((), choose(graph, random.Random(1), 1.0))
+    schedule = Schedule(expand(graph_in_use(graph, schedule), {}).steps, schedule.variants)
+    plan = build_plan(graph, schedule, "random", Options(), None, Status.FEASIBLE)
+    result = memonger.verify(apply_plan_to(net.symbol, plan), net.symbol, shapes=net.shapes)
+    assert result.identical
+
+
+def test_exact_variants_make_a_budget_cheaper():
+    net, opened = session("resnet18")
+    budget = sum(opened.fixed_bytes.values()) + int(0.6 * opened.unplanned_pool_bytes)
+    plain = memonger.plan(net.symbol, budget=budget, variants="none", **net.shapes)
+    plan = memonger.plan(net.symbol, budget=budget, variants="exact", **net.shapes)
+    assert plan.total_bytes <= plan.budget_bytes
+    assert plan.overhead <= plain.overhead + 1e-9
+    assert all(v.exact for v in plan.graph.variants)
+    assert memonger.verify(plan.symbol, net.symbol, shapes=net.shapes).identical
