@@ -6,7 +6,8 @@ Pisarchyk and Lee (2020, "Efficient memory management for deep neural net infere
 smallest pool is NP-hard, and :func:`lower_bound` is theirs. :func:`best` reaches the bound on
 nearly all training graphs, and then its answer is optimal for the given blocks.
 
-Readable reference of ``plugins/core/storage.cc``: same numbers, buffer by buffer.
+Readable reference of ``plugins/core/packer.cc`` and of ``Stock`` in ``storage.cc``: same numbers,
+buffer by buffer.
 """
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ def storage_core(tmp_path_factory):
         pytest.skip("no g++")
     library = tmp_path_factory.mktemp("core") / "libstorage.so"
     subprocess.run([compiler, "-O2", "-std=c++14", "-Wall", "-Wextra", "-Werror", "-fPIC",
-                    "-shared", str(CORE / "storage.cc"), str(CORE / "storage_c.cc"),
+                    "-shared", *(str(CORE / name) for name in
+                                 ("packer.cc", "storage.cc", "storage_c.cc")),
                     "-o", str(library)], check=True)
     return ctypes.CDLL(str(library))

@@ -96,6 +96,7 @@ struct Peak {
 };
 
 int32_t DTypeBytes(int32_t type_flag);
+inline int64_t RoundUp(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 // Time: linear in steps, inputs and outputs. `blocks` is overwritten; its memory is reused.
 void Replay(const Program& program, const Model& model, Blocks* blocks);
