@@ -6,6 +6,7 @@
  * input and the statistics, so the sign of the normalised value is computed again, bit for bit.
  */
 #include "./batch_norm.h"
+#include "./lanes.h"
 #include "./register.h"
 
 namespace memonger {
@@ -52,11 +53,27 @@ void NormReluBackward(const NodeAttrs& attrs, const OpContext& context, const Bl
   const A *gamma = in[2].dptr<A>(), *beta = in[3].dptr<A>();
   const A *mean = in[4].dptr<A>(), *invstd = in[5].dptr<A>();
   if (batch) norm.UpdateMoving(mean, invstd, in[6].dptr<A>(), in[7].dptr<A>());
-  const auto gradients = [&](int64_t c, int64_t offset, auto step, int64_t length, T* to) {
+  // Captured by value: what is reached through references could be what the loop writes.
+  const auto gradients = [=](int64_t c, int64_t offset, auto step, int64_t length,
+                             T* __restrict to) {
     const A m = mean[c], v = invstd[c], w = gamma[c], b = beta[c];
+    using L = Lanes<T>;
+    T z[Channels::kPiece];
+    bool known = true;
     for (int64_t i = 0; i < length; ++i) {
-      const T z = norm.Normalised(x[offset + i * step], m, v, w, b);
-      to[i] = g[offset + i * step] * (z != z ? z : z > T(0) ? T(1) : T(0));
+      z[i] = norm.Normalised(x[offset + i * step], m, v, w, b);
+      to[i] = g[offset + i * step];
+    }
+    int64_t i = 0;
+    const auto zero = L::All(T(0)), one = L::All(T(1));
+    for (; i + L::kWidth <= length; i += L::kWidth) {  // a branch on a sign is mispredicted
+      const auto open = L::Above(L::Load(z + i), zero);
+      L::Put(to + i, L::Mul(L::Load(to + i), L::Pick(open, one, zero)));
+    }
+    for (; i < length; ++i) to[i] = to[i] * (z[i] > T(0) ? T(1) : T(0));
+    for (i = 0; i < length; ++i) known &= z[i] == z[i];
+    for (i = 0; i < length && !known; ++i) {  // MXNet multiplies with NaN where z is NaN
+      if (z[i] != z[i]) to[i] = g[offset + i * step] * z[i];
     }
   };
   norm.Backward(batch, x, mean, invstd, gamma, request, gradients, out[0].dptr<T>(),

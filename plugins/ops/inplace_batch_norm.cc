@@ -11,6 +11,7 @@
  * Sums are made in double, so errors are smaller than those of MXNet's float32 operator.
  */
 #include "./batch_norm.h"
+#include "./lanes.h"
 #include "./register.h"
 
 namespace memonger {
@@ -156,15 +157,17 @@ void InplaceForward(const NodeAttrs& attrs, const OpContext& context, const Blob
     T* keep = place[c] >= 0 ? spare + place[c] * channels.Items() : nullptr;
     channels.Pieces(c, [&](int64_t offset, auto step, int64_t length) {
       A z[Channels::kPiece];
-      const double m = center;
+      const double m = center, scale_ = scale, shift_ = shift, below_ = below, inv_ = inv;
       if (keep) {
         for (int64_t i = 0; i < length; ++i) {
-          *keep++ = static_cast<T>(static_cast<A>((static_cast<A>(x[offset + i * step]) - m) * inv));
+          *keep++ = static_cast<T>(static_cast<A>((static_cast<A>(x[offset + i * step]) - m) * inv_));
         }
       }
       for (int64_t i = 0; i < length; ++i) {
-        const double value = (static_cast<A>(x[offset + i * step]) - m) * scale + shift;
-        z[i] = static_cast<A>(value > 0 ? value : value * below);
+        const double value = (static_cast<A>(x[offset + i * step]) - m) * scale_ + shift_;
+        // Selections that are max and min instructions; a branch on a sign is mostly mispredicted.
+        const double positive = value > 0.0 ? value : 0.0, negative = 0.0 < value ? 0.0 : value;
+        z[i] = static_cast<A>(positive + negative * below_);
       }
       if (act == kElu) {
         for (int64_t i = 0; i < length; ++i) {
@@ -203,8 +206,9 @@ void InplaceBackward(const NodeAttrs& attrs, const OpContext& context, const Blo
     const double scale = param.fix_gamma ? 1.0 : static_cast<double>(gamma[c]);
     const double shift = beta[c], inverse = place[c] >= 0 ? 0.0 : 1.0 / scale;
     // The gradient of the normalised value and x-hat of a piece; `kept` follows along.
-    const auto rebuild = [&](int64_t offset, auto step, int64_t length, const T** kept,
-                             double* dz, double* hat) {
+    // Captured by value: what is reached through references could be what the loops write.
+    const auto rebuild = [=](int64_t offset, auto step, int64_t length, const T** kept,
+                             double* __restrict dz, double* __restrict hat) {
       if (act == kElu) {
         for (int64_t i = 0; i < length; ++i) {
           const double value = static_cast<A>(y[offset + i * step]);
@@ -215,11 +219,22 @@ void InplaceBackward(const NodeAttrs& attrs, const OpContext& context, const Blo
           hat[i] = (z - shift) * inverse;
         }
       } else {
+        using L = Lanes<double>;
+        double value[Channels::kPiece];
         for (int64_t i = 0; i < length; ++i) {
-          const double value = static_cast<A>(y[offset + i * step]);
-          const double g = static_cast<A>(gradient[offset + i * step]);
-          dz[i] = g * (value > 0 ? 1.0 : below);
-          hat[i] = (value * (value > 0 ? 1.0 : above) - shift) * inverse;
+          value[i] = static_cast<A>(y[offset + i * step]);
+          dz[i] = static_cast<A>(gradient[offset + i * step]);
+        }
+        int64_t i = 0;
+        for (; i + L::kWidth <= length; i += L::kWidth) {
+          const auto open = L::Above(L::Load(value + i), L::All(0.0));
+          L::Put(dz + i, L::Mul(L::Load(dz + i), L::Pick(open, L::All(1.0), L::All(below))));
+        }
+        for (; i < length; ++i) dz[i] *= value[i] > 0.0 ? 1.0 : below;
+        for (i = 0; i < length; ++i) {
+          const double positive = value[i] > 0.0 ? value[i] : 0.0;
+          const double negative = 0.0 < value[i] ? 0.0 : value[i];
+          hat[i] = (positive + negative * above - shift) * inverse;
         }
       }
       if (*kept) {
@@ -248,8 +263,9 @@ void InplaceBackward(const NodeAttrs& attrs, const OpContext& context, const Blo
       channels.Pieces(c, [&](int64_t offset, auto step, int64_t length) {
         rebuild(offset, step, length, &next, dz, hat);
         A value[Channels::kPiece];
+        const double f = factor, p_ = p, q_ = q;
         for (int64_t i = 0; i < length; ++i) {
-          value[i] = static_cast<A>(factor * (dz[i] - p - hat[i] * q));
+          value[i] = static_cast<A>(f * (dz[i] - p_ - hat[i] * q_));
         }
         if (request[0] == mxnet::kAddTo) {
           for (int64_t i = 0; i < length; ++i) dx[offset + i * step] += static_cast<T>(value[i]);
