@@ -130,7 +130,15 @@ def main() -> int:
     plan.report(os.path.join(options.out, "plan.html"))
     from memonger.report.render import render
     render(plan, os.path.join(options.out, "plan.svg"))
-    print("left plan.json, plan.html and plan.svg in %s" % options.out)
+    left = ["plan.json", "plan.html", "plan.svg"]
+    from memonger.errors import RenderError
+    from memonger.report.timeline import draw_timeline
+    try:
+        draw_timeline(plan, os.path.join(options.out, "memory.svg"))
+        left.append("memory.svg")
+    except RenderError as error:
+        print("no timeline: %s" % error)
+    print("left %s in %s" % (", ".join(left), options.out))
     return 1 if different or min(r[1] for r in results.values()) < 0.97 else 0
 
 
