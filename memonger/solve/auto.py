@@ -65,10 +65,10 @@ def _search(search: Refinement) -> None:
         return
     if items <= _INTEGER_ITEMS:
         # Programs that count whole buffers are several times harder.
-        rounds, checks = (2, 15) if search.layers else (6, 60)
+        rounds, checks = (2, 15) if search.layers else (12, 200)
         search.max_checks = max(1, int(checks * effort))
         search.gap = 1e-3
-        search.refine(rounds, share=0.2, mend_work=int(0.06 * work))
+        search.refine(rounds, share=0.2, mend_work=int(0.03 * work))
     else:
         _round_linear(search, int(0.3 * work))
     if not search.proven and not search.interrupted:
