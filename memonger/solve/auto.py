@@ -69,6 +69,7 @@ def _search(search: Refinement) -> None:
         search.max_checks = max(1, int(checks * effort))
         search.gap = 1e-3
         search.refine(rounds, share=0.2, mend_work=int(0.03 * work))
+        search.squeeze(rounds)
     else:
         _round_linear(search, int(0.3 * work))
     if not search.proven and not search.interrupted:

@@ -169,18 +169,25 @@ class Refinement:
         schedule = self.best.schedule
         return self.core.decisions_from(decisions_of(self.graph, schedule), schedule.variants)
 
-    def refine(self, rounds: int, share: float = 0.4, mend_work: int = 0) -> None:
-        """Solve, decode, weigh, measure one op more; until proven or out of time."""
+    def refine(self, rounds: int, share: float = 0.4, mend_work: int = 0,
+               target: float = 1.0) -> None:
+        """Solve, decode, weigh, measure one op more; until proven or out of time.
+
+        ``target`` below 1 plans for that share of the budget: what a decoded schedule needs
+        between measured ops may then fit, but nothing is proven.
+        """
+        allowed = int(self.live_budget_bytes * target)
         for _ in range(rounds):
             if self.proven or self.interrupted or self.left_s <= 0.05 or not self.measured:
                 return
             self.rounds += 1
-            program = build(self.reduced, self.measured, self.live_budget_bytes,
+            program = build(self.reduced, self.measured, allowed,
                             self.options.max_clones, self.options.recompute, self.layers)
             solution = highs.solve_integer(
                 program, integer_columns(program), max(0.5, share * self.left_s),
-                self._start_point(program), self.gap, max_checks=self.max_checks)
-            if not self.options.recompute:
+                self._start_point(program) if target == 1.0 else None, self.gap,
+                max_checks=self.max_checks)
+            if not self.options.recompute and target == 1.0:
                 self.raise_bound(solution.bound - 1e-6 * abs(solution.bound), "integer, %d measured"
                                  % len(program.measured), self.measured)
             self.interrupted |= solution.status == "interrupted"
@@ -195,11 +202,19 @@ class Refinement:
                 self.local_search(mend_work, decisions_of_point(
                     program, self.reduced, self.core.gaps(), solution.values,
                     self.core.allowed_variants))
-            worst = worst_op(program, self.reduced, schedule, solution.values,
-                             self.live_budget_bytes)
+            worst = worst_op(program, self.reduced, schedule, solution.values, allowed)
             if worst < 0:
                 return
             self.measured = sorted(set(self.measured) | {worst})
+
+    def squeeze(self, rounds: int) -> None:
+        """Where no plan fits yet: plan for less and less memory until one does."""
+        first = list(self.bound.measured)
+        for target in (0.97, 0.93, 0.88, 0.8, 0.7):
+            if self.best is not None or self.interrupted or self.left_s <= 0.05:
+                return
+            self.measured = first
+            self.refine(rounds, share=0.2, target=target)
 
     def _start_point(self, program: Program) -> Optional[np.ndarray]:
         return None if self.best is None else point_of(program, self.reduced, self.best.schedule)
@@ -246,7 +261,11 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
         if search.bound.extra_s == float("inf"):
             search.smallest_plan()
         search.local_search(_work(graph) // 2)
-        search.refine(10 ** 6, mend_work=_work(graph) // 8)
+        search.refine(12, share=0.2, mend_work=_work(graph) // 8)
+        if search.best is None and search.bound.extra_s < float("inf"):
+            search.squeeze(12)
+            search.measured = list(search.bound.measured)
+        search.refine(10 ** 6)
     except KeyboardInterrupt:
         search.interrupted = True
     return search.plan("milp", budget_bytes)
