@@ -33,7 +33,7 @@ _ENDLESS = 2 ** 62
 
 #: What ``Options.time_limit_s`` is when nobody asks, and the steps that each second more buys.
 _USUAL_TIME_LIMIT_S = 10.0
-_WORK_PER_S = 12e6
+_WORK_PER_S = 40e6
 
 
 def work_for(graph: Graph, time_limit_s: float = _USUAL_TIME_LIMIT_S) -> int:

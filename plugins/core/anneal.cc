@@ -53,6 +53,13 @@ void Search::Anneal(Outcome current, Temperature temperature, int64_t work_end) 
   }
 }
 
+// Any item; gaps behind the last use, which seldom matter, seldom.
+int Search::PickItem() {
+  const int item = random_.Below(num_items());
+  if (!is_gap(item) || !simulator_->gaps()[item].trailing || random_.OneIn(8)) return item;
+  return random_.Below(num_items());
+}
+
 void Search::ProposeMove(const Outcome& current) {
   if (num_gaps_ > 0 && random_.OneIn(num_gaps_ > 2000 ? 4 : 24)) {
     ProposeBlock();
@@ -63,21 +70,21 @@ void Search::ProposeMove(const Outcome& current) {
   for (int i = 0; i < count; ++i) {
     int item;
     if (i == 0) {
-      item = random_.Below(num_items());
+      item = PickItem();
       if (current.overflow > 0 && random_.OneIn(2)) {
         // Something that is alive at the worst step.
         for (int tries = 0; tries < 30; ++tries) {
           if (!is_gap(item)) break;
           const Gap& gap = simulator_->gaps()[item];
           if (gap.begin < current.peak_op && gap.end >= current.peak_op) break;
-          item = random_.Below(num_items());
+          item = PickItem();
         }
       } else if (current.overflow <= 0 && !changed_.empty() && random_.OneIn(4)) {
         item = changed_[random_.Below(static_cast<int>(changed_.size()))];
       }
       first = item;
     } else if (random_.OneIn(2)) {
-      item = random_.Below(num_items());
+      item = PickItem();
     } else {
       item = std::max(0, std::min(num_items() - 1, first + random_.Below(21) - 10));
     }
@@ -87,7 +94,7 @@ void Search::ProposeMove(const Outcome& current) {
     } while (value == Get(item));
     Set(item, value);
   }
-  if (any_advance_ && is_gap(first) && random_.OneIn(3)) ProposeAdvance(first);
+  if (any_advance_ && is_gap(first) && random_.OneIn(advance_odds_)) ProposeAdvance(first);
 }
 
 // One decision for a run of like ops: repeated blocks change together.

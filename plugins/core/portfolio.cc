@@ -35,12 +35,12 @@ void Search::SearchLive(int64_t work_end) {
       if (Repair(&current, until(start ? 0.14 : 0.1))) Prune(&current, until(0.15));
       Offer(current);
     }
-    Iterate(until(0.3));
+    Iterate(until(0.4));
   }
   // Annealing from the best, warm and hot in turn; what it finds is pruned.
-  const Temperature rounds[] = {{0.3, 0.01}, {1, 0.01}, {3, 0.01}, {0.3, 0.005}};
-  const double shares[] = {0.45, 0.6, 0.75, 0.85};
-  for (int round = 0; round < 4 && !OutOf(work_end); ++round) {
+  const Temperature rounds[] = {{0.5, 0.01}, {2, 0.01}, {0.2, 0.005}};
+  const double shares[] = {0.7, 0.8, 0.87};
+  for (int round = 0; round < 3 && !OutOf(work_end); ++round) {
     Load(best_);
     current = Evaluate();
     Anneal(current, rounds[round], until(shares[round] - 0.01));

@@ -91,6 +91,7 @@ class Search {
   // anneal.cc
   double Unit() const;
   void Anneal(Outcome current, Temperature temperature, int64_t work_end);
+  int PickItem();
   void ProposeMove(const Outcome& current);
   void ProposeBlock();
   void ProposeAdvance(int gap);
@@ -110,6 +111,7 @@ class Search {
   Random random_;
   int num_gaps_, num_variants_;
   bool any_advance_;
+  int advance_odds_;  // one move in so many recomputes something in advance
   std::vector<std::pair<int, int>> undo_;          // item, value before
   std::vector<std::pair<int, int>> advance_undo_;  // gap, op before
   std::vector<int> changed_;        // items that are not at their default, in no order
