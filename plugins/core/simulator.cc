@@ -10,7 +10,8 @@ Simulator::Simulator(const Problem& problem)
       implementation_(problem.ops.size(), 0),
       hot_(problem.ops.size()),
       producer_(problem.tensor_bytes.size(), -1),
-      slot_(problem.tensor_bytes.size(), 0) {
+      slot_(problem.tensor_bytes.size(), 0),
+      kept_(problem.tensor_bytes.size(), 0) {
   const int n = num_ops();
   first_backward_ = n;
   for (int op = n - 1; op >= 0; --op) {
@@ -59,9 +60,11 @@ void Simulator::FindUses() {
     std::vector<int>& used = used_by_op_[op];
     for (const Implementation& impl : problem_.ops[op].implementations) {
       for (int tensor : impl.reads) {
-        if (problem_.tensor_is_kept[tensor]) continue;
         for (int maker : makers[tensor]) {
-          if (maker < op) used.push_back(maker);
+          // A value is read from the first run only as long as its maker has no variant.
+          const bool kept = problem_.tensor_is_kept[tensor] &&
+                            problem_.ops[maker].implementations.size() == 1;
+          if (maker < op && !kept) used.push_back(maker);
         }
       }
     }
@@ -124,6 +127,8 @@ void Simulator::Activate(int op, int implementation) {
   for (size_t slot = 0; slot < outputs.size(); ++slot) {
     producer_[outputs[slot]] = op;
     slot_[outputs[slot]] = static_cast<int>(slot);
+    // Another operator has no outputs that must stay with the first run.
+    kept_[outputs[slot]] = implementation == 0 && problem_.tensor_is_kept[outputs[slot]];
   }
 }
 
@@ -155,7 +160,7 @@ void Simulator::set_advance(int gap, int op) {
 
 bool Simulator::NeedInputs(const Hot& hot) {
   for (const int* tensor = hot.reads; tensor != hot.reads_end; ++tensor) {
-    if (hot.reads_kept && problem_.tensor_is_kept[*tensor]) continue;
+    if (hot.reads_kept && kept_[*tensor]) continue;
     if (!Need(producer_[*tensor])) return false;
   }
   return hot.state_of < 0 || Need(hot.state_of);
@@ -176,7 +181,7 @@ void Simulator::Run(int op) {
   const Hot& hot = hot_[op];
   for (const int* tensor = hot.reads; tensor != hot.reads_end; ++tensor) {
     const int maker = producer_[*tensor];
-    const bool kept = hot.reads_kept && problem_.tensor_is_kept[*tensor];
+    const bool kept = hot.reads_kept && kept_[*tensor];
     const int run = kept ? first_run_[maker] : instance_[maker];
     values_[first_value_[run] + slot_[*tensor]].last = step;
   }
@@ -205,7 +210,7 @@ void Simulator::AddShares(int op, int step, int base) {
     const int tensor = impl.inputs[option.input];
     const int maker = producer_[tensor];
     if (maker < 0 || impl.ignored[option.input]) continue;
-    const int run = problem_.tensor_is_kept[tensor] ? first_run_[maker] : instance_[maker];
+    const int run = kept_[tensor] ? first_run_[maker] : instance_[maker];
     shares_.push_back({step, first_value_[run] + slot_[tensor], base + option.output,
                        option.identity});
   }
@@ -349,7 +354,7 @@ void Simulator::RecordSources(int op) {
       trace_->sources.push_back(-1);
       continue;
     }
-    const bool from_clone = !impl.ignored[i] && !problem_.tensor_is_kept[tensor];
+    const bool from_clone = !impl.ignored[i] && !kept_[tensor];
     trace_->sources.push_back(from_clone ? instance_[maker] : first_run_[maker]);
     if (from_clone) makers.push_back(maker);
   }

@@ -150,6 +150,7 @@ class Simulator {
   std::vector<Hot> hot_;
   std::vector<int> producer_;  // of each tensor, under the variants in use
   std::vector<int> slot_;      // of each tensor, in its producer's outputs
+  std::vector<char> kept_;     // of each tensor: read from the first run only
   std::vector<char> can_rerun_;
   int64_t workspace_ = 0;  // largest of the ops that run
   int first_backward_ = 0;
