@@ -18,8 +18,9 @@ import numpy as np
 
 from ..graph import Graph
 from . import highs
+from .program import Program
 from .reduce import Reduced, reduce_graph
-from .relaxation import Program, build
+from .relaxation import build
 
 
 class Bound(NamedTuple):

@@ -16,8 +16,8 @@ import numpy as np
 from ..decisions import decisions_of, graph_in_use
 from ..graph import Graph
 from ..schedule import Schedule, Step, expand
+from .program import Program
 from .reduce import Reduced
-from .relaxation import Program
 
 
 def schedule_of_point(program: Program, reduced: Reduced, values: np.ndarray,

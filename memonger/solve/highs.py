@@ -14,7 +14,7 @@ from typing import Any, Callable, Optional
 import numpy as np
 
 from ..errors import SolverError, SolverUnavailable
-from .relaxation import Program
+from .program import Program
 
 
 @dataclass

@@ -29,8 +29,9 @@ from . import highs
 from .bound import Bound, integer_columns, minimum_peak_bound, overhead_bound
 from .decode import schedule_of_point
 from .options import Options
+from .program import Program
 from .reduce import Reduced, allowed_variants, reduce_graph
-from .relaxation import Program, build
+from .relaxation import build
 from .windows import decisions_of_point, point_of, worst_op
 
 #: Sizes of buffers told apart where storage is assigned to whole buffers.

@@ -8,8 +8,8 @@ import numpy as np
 from ..decisions import graph_in_use
 from ..schedule import Schedule
 from .core import Decisions
+from .program import Program
 from .reduce import Reduced
-from .relaxation import Program
 
 #: A gap of the search: (op, number, begin, end, behind the last use).
 Gap = Tuple[int, int, int, int, bool]

@@ -19,8 +19,9 @@ from memonger.solve import Options, highs, methods, milp
 from memonger.solve.bound import integer_columns
 from memonger.solve.decode import schedule_of_point
 from memonger.solve.milp import solve
+from memonger.solve.program import Program
 from memonger.solve.reduce import reduce_graph
-from memonger.solve.relaxation import Program, build
+from memonger.solve.relaxation import build
 from memonger.solve.windows import point_of
 from memonger.storage import plan_storage
 

@@ -1,0 +1,120 @@
+"""A sparse 0/1 program and the pieces that it is written from: families of columns, rows."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import List, Tuple
+
+import numpy as np
+
+
+@dataclass
+class Program:
+    """``minimise cost x`` with ``row_lower <= A x <= row_upper`` and ``lower <= x <= upper``.
+
+    ``A`` is stored by rows: ``start``, ``index``, ``value``.
+    """
+
+    cost: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    row_lower: np.ndarray
+    row_upper: np.ndarray
+    start: np.ndarray
+    index: np.ndarray
+    value: np.ndarray
+    #: Rows that hold the budget, one for each measured op.
+    memory_rows: np.ndarray
+    #: Bytes of one unit of the memory rows.
+    unit_bytes: float
+    #: Time that is spent whatever is decided (negative when a variant could save time).
+    constant: float
+    live: "Ranges"
+    rerun: "Ranges"
+    #: Runner number -> (op, mode).
+    runners: List[Tuple[int, int]]
+    #: Column of each variant that may be chosen.
+    variant_column: np.ndarray
+    measured: np.ndarray
+    #: Sizes of buffers that are counted, largest first, and the columns that count them.
+    layers: np.ndarray
+    layer_base: int
+
+    @property
+    def num_columns(self) -> int:
+        return len(self.cost)
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.row_lower)
+
+
+@dataclass
+class Ranges:
+    """Columns of a family of variables: owner ``o`` has windows ``first[o] .. last[o]``."""
+
+    first: np.ndarray
+    last: np.ndarray
+    offset: np.ndarray
+    #: Columns of the family are ``base`` to ``base + total``.
+    base: int
+    total: int
+
+    @classmethod
+    def make(cls, first: np.ndarray, last: np.ndarray, base: int) -> "Ranges":
+        ends = np.concatenate([[0], np.cumsum(np.maximum(last - first + 1, 0))]).astype(np.int64)
+        return cls(first, last, base + ends[:-1], base, int(ends[-1]))
+
+    @property
+    def slice(self) -> slice:
+        """All columns of the family."""
+        return slice(self.base, self.base + self.total)
+
+    def column(self, owner: np.ndarray, window: np.ndarray) -> np.ndarray:
+        """Columns, -1 where the owner has no variable in that window."""
+        inside = (window >= self.first[owner]) & (window <= self.last[owner])
+        return np.where(inside, self.offset[owner] + window - self.first[owner], -1)
+
+    def pairs(self) -> Tuple[np.ndarray, np.ndarray]:
+        """Owner and window of every column of the family, in column order."""
+        length = np.maximum(self.last - self.first + 1, 0)
+        owner = np.repeat(np.arange(len(length)), length)
+        window = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length) \
+            + np.repeat(self.first, length)
+        return owner, window
+
+
+class Rows:
+    """Rows collected as arrays of (row, column, value)."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.rows: List[np.ndarray] = []
+        self.columns: List[np.ndarray] = []
+        self.values: List[np.ndarray] = []
+        self.lower: List[np.ndarray] = []
+        self.upper: List[np.ndarray] = []
+
+    def open(self, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+        """New rows; returns their numbers."""
+        numbers = np.arange(self.count, self.count + len(lower))
+        self.count += len(lower)
+        self.lower.append(np.asarray(lower, dtype=np.float64))
+        self.upper.append(np.asarray(upper, dtype=np.float64))
+        return numbers
+
+    def add(self, rows: np.ndarray, columns: np.ndarray, values: np.ndarray) -> None:
+        """Entries; those with column -1 are left out."""
+        used = columns >= 0
+        self.rows.append(rows[used])
+        self.columns.append(columns[used])
+        self.values.append(np.broadcast_to(values, rows.shape)[used].astype(np.float64))
+
+    def matrix(self, columns: int) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Start of each row, columns and values; entries of the same place are added up."""
+        if not self.rows:
+            return np.zeros(self.count + 1, dtype=np.int32), np.zeros(0, np.int32), np.zeros(0)
+        place = np.concatenate(self.rows).astype(np.int64) * columns + np.concatenate(self.columns)
+        place, which = np.unique(place, return_inverse=True)
+        value = np.bincount(which, weights=np.concatenate(self.values), minlength=len(place))
+        start = np.searchsorted(place, np.arange(self.count + 1) * columns)
+        return start.astype(np.int32), (place % columns).astype(np.int32), value
