@@ -5,6 +5,7 @@ buckets that keep their largest step; small ops and small tensors are added up.
 """
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from typing import Any, Dict, List, Sequence
 
 from ..lifetime import CATEGORIES, Timeline
@@ -70,12 +71,11 @@ def _representatives(line: Timeline) -> List[int]:
 
 def _pieces(line: Timeline, steps: Sequence[int]) -> List[tuple]:
     """(first, last, bytes, tensor) of every block of memory, in numbers of drawn steps."""
-    from bisect import bisect_left, bisect_right
     storage, graph = line.storage, line.graph
     name = [""] * len(storage.blocks.blocks)
-    for value, block in zip(storage.program.values, storage.blocks.block_of):
-        if block >= 0 and not name[block]:
-            name[block] = graph.tensors[value.tensor].name
+    for value, number in zip(storage.program.values, storage.blocks.block_of):
+        if number >= 0 and not name[number]:
+            name[number] = graph.tensors[value.tensor].name
     found = []
     for block, label in zip(storage.blocks.blocks, name):
         first, last = bisect_left(steps, block.start), bisect_right(steps, block.end) - 1
