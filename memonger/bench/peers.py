@@ -8,8 +8,9 @@ or in the folder ``graphs`` of the environment variable ``MEMONGER_PEERS``.
 """
 from __future__ import annotations
 
+import json
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Iterator, List, Optional, Sequence
 
@@ -124,8 +125,9 @@ def run(case: Case, graphs: Optional[Path] = None) -> Row:
 
 def table(rows: Sequence[Row]) -> str:
     """The rows as Markdown."""
-    lines = ["| graph | budget | ours | overhead % | bound % | seconds | best known | by | reached |",
-             "|---|---|---|---|---|---|---|---|---|"]
+    titles = ("graph", "budget", "ours", "overhead %", "bound %", "seconds", "best known", "by",
+              "reached")
+    lines = ["| %s |" % " | ".join(titles), "|%s" % ("---|" * len(titles))]
     for row in rows:
         case = row.case
         theirs = "infeasible"
@@ -141,3 +143,12 @@ def table(rows: Sequence[Row]) -> str:
             case.file, case.budget, " | ".join(ours), row.seconds, theirs, case.source,
             "yes" if row.reached else "no"))
     return "\n".join(lines) + "\n"
+
+
+def compare(as_json: bool = False) -> str:
+    """Plan all cases and write the table, as Markdown or JSON."""
+    graphs = folder()
+    rows = [run(case, graphs) for case in CASES]
+    if as_json:
+        return json.dumps([{**asdict(row), "reached": row.reached} for row in rows], indent=1)
+    return table(rows)

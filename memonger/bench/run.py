@@ -5,6 +5,7 @@
     memonger bench resnet50 --budgets 75,50,35,25      every method on one network
     memonger bench --published                         ours beside the published tables
     memonger bench resnet18 --measure                  really train, planned and unplanned in turn
+    memonger bench peers                               the rivals' own graphs, where they are
     memonger bench --list                              the networks
 """
 from __future__ import annotations
@@ -60,6 +61,10 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
     if args.list:
         print(network_table())
+        return 0
+    if list(args.networks) == ["peers"]:
+        from .peers import compare
+        print(compare(getattr(args, "json", False)))
         return 0
     from . import tables
     started_s = time.perf_counter()

@@ -1,9 +1,12 @@
 """The comparison with the rivals' graphs: rows and table without them, optima with them."""
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from memonger.bench import peers
+from memonger.bench.run import main
 from memonger.errors import InputError
 
 
@@ -31,6 +34,20 @@ def test_missing_folder_says_what_to_set(monkeypatch, tmp_path):
     monkeypatch.setenv("MEMONGER_PEERS", str(tmp_path))
     with pytest.raises(InputError, match="MEMONGER_PEERS"):
         peers.folder()
+
+
+def test_the_command_compares_all_cases(monkeypatch, tmp_path, capsys):
+    (tmp_path / "graphs").mkdir()
+    (tmp_path / "graphs" / "x.txt").write_text(
+        "6 7\n10 1 1\n10 1 1\n10 1 1\n1 2 0\n1 2 0\n1 2 0\n"
+        "0 1\n1 2\n2 3\n3 4\n1 4\n4 5\n0 5\n")
+    monkeypatch.setenv("MEMONGER_PEERS", str(tmp_path))
+    monkeypatch.setattr(peers, "CASES", (peers.Case("x.txt", 0.7, 10.0, None, "by hand"),))
+    assert main(["peers"]) == 0
+    assert "| x.txt | 0.7 | 10 |" in capsys.readouterr().out
+    assert main(["peers", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer[0]["reached"] is True and answer[0]["cost"] == 10.0
 
 
 def available():
