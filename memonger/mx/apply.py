@@ -63,9 +63,7 @@ def apply_recompute(symbol_json: str, graph: Graph, recompute: Recompute) -> str
             node.setdefault("attrs", {})[RECOMPUTE] = text
 
     _mark_nodes(document, texts, {op.name for op in graph.ops}, mark)
-    if by_name:
-        head = _first_markable(document)
-        head.setdefault("attrs", {})[BY_NAME] = json.dumps(by_name, sort_keys=True)
+    _mark_by_name(document, by_name)
     return json.dumps(document, indent=2)
 
 
@@ -73,9 +71,11 @@ def apply_mirroring(symbol_json: str, graph: Graph, mirrored: AbstractSet[int]) 
     """The symbol with ``force_mirroring`` on exactly the ops in ``mirrored``, as JSON."""
     names = {graph.ops[index].name: "True" for index in mirrored}
     document = json.loads(symbol_json)
+    by_name: Dict[str, str] = {}
 
     def mark(node: Dict[str, Any], text: str) -> None:
-        if node["op"] == "Custom":
+        if node["op"] == "Custom":  # only the plugin can be told, by name
+            by_name[node["name"]] = "1"
             return
         attributes = node.setdefault("attrs", {})
         if attributes.get(FORCE_MIRRORING) != text:
@@ -88,6 +88,7 @@ def apply_mirroring(symbol_json: str, graph: Graph, mirrored: AbstractSet[int]) 
                 and node["op"] != "null" and node["name"] not in names:
             mark(node, "False")
     _mark_nodes(document, names, {op.name for op in graph.ops}, mark)
+    _mark_by_name(document, by_name)
     return json.dumps(document, indent=2)
 
 
@@ -146,6 +147,13 @@ def _as_swapped(graph: Graph, schedule: Schedule) -> Graph:
                 ops[op] = replace(ops[op], forward_op=variant.op) if how.runs else \
                     replace(ops[op], forward_op=-1, name="")
     return replace(in_use, ops=tuple(ops), _cache={})
+
+
+def _mark_by_name(document: Mapping[str, Any], by_name: Mapping[str, str]) -> None:
+    """Put what Custom nodes cannot carry on a node that can."""
+    if by_name:
+        head = _first_markable(document)
+        head.setdefault("attrs", {})[BY_NAME] = json.dumps(by_name, sort_keys=True)
 
 
 def _first_markable(document: Mapping[str, Any]) -> Dict[str, Any]:
