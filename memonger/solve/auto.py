@@ -67,7 +67,7 @@ def _search(search: Refinement) -> None:
         # Programs that count whole buffers are several times harder.
         rounds, checks = (2, 15) if search.layers else (12, 200)
         search.max_checks = max(1, int(checks * effort))
-        search.gap = 1e-3
+        search.gap = 1e-3 if search.layers else 1e-6
         search.refine(rounds, share=0.2, mend_work=int(0.03 * work))
         search.squeeze(rounds)
     else:
