@@ -1,0 +1,188 @@
+"""Frugal operators beside MXNet's own: bytes kept for backward, error, time.
+
+    python -m memonger.bench.operators [--repeat N] [--only NAME]
+
+For each variant and each of three shapes it prints what backward keeps (both counted from the
+bound graph), the largest error of outputs, gradients and states against the float64 run of MXNet's
+ops, relative to the largest value, and the time of forward and backward: the median of runs in
+which both take turns. A ratio below 1 means that ours is faster.
+"""
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from .. import native, variants
+from ..mx import swap
+from ..mx.environment import mxnet
+from ..units import format_bytes
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A variant on the chain of ops that it replaces."""
+
+    variant: str
+    #: Operator and attributes, first to last.
+    chain: Tuple[Tuple[str, Mapping[str, Any]], ...]
+    shapes: Tuple[Tuple[int, ...], ...]
+
+
+_MAPS = ((8, 64, 56, 56), (8, 256, 28, 28), (8, 512, 7, 7))
+_NORM = ("BatchNorm", {"fix_gamma": False})
+
+SUBJECTS = (
+    Subject("mask_relu", (("Activation", {"act_type": "relu"}),), _MAPS),
+    Subject("mask_leaky_relu", (("LeakyReLU", {"slope": 0.1}),), _MAPS),
+    Subject("mask_clip", (("clip", {"a_min": 0, "a_max": 6}),), _MAPS),
+    Subject("mask_dropout", (("Dropout", {"p": 0.5}),), ((64, 4096), (8, 128, 768), (512, 512))),
+    Subject("max_pool", (("Pooling", {"kernel": (3, 3), "stride": (2, 2), "pad": (1, 1),
+                                      "pool_type": "max"}),),
+            ((8, 64, 112, 112), (8, 192, 56, 56), (8, 480, 28, 28))),
+    Subject("batch_norm_relu", (_NORM, ("Activation", {"act_type": "relu"})), _MAPS),
+    Subject("inplace_batch_norm", (_NORM,), _MAPS),
+    Subject("inplace_batch_norm_leaky", (_NORM, ("LeakyReLU", {"slope": 0.1})), _MAPS),
+    Subject("inplace_batch_norm_elu", (_NORM, ("LeakyReLU", {"act_type": "elu", "slope": 1.0})),
+            _MAPS),
+    Subject("output_sigmoid", (("Activation", {"act_type": "sigmoid"}),), _MAPS),
+    Subject("output_tanh", (("Activation", {"act_type": "tanh"}),), _MAPS),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table; pairs are (MXNet's, ours)."""
+
+    variant: str
+    shape: Tuple[int, ...]
+    kept_bytes: Tuple[int, int]
+    errors: Tuple[float, float]
+    forward_s: Tuple[float, float]
+    backward_s: Tuple[float, float]
+
+
+def build(subject: Subject) -> Tuple[Any, Any]:
+    """MXNet's symbol and ours, on an input that both may overwrite."""
+    mx = mxnet()
+    symbol = mx.sym.Variable("data") * 1.0
+    for place, (kind, attributes) in enumerate(subject.chain):
+        symbol = getattr(mx.sym, kind)(symbol, name="op%d" % place, **attributes)
+    last = "op%d" % (len(subject.chain) - 1)
+    return symbol, swap.swap(symbol, {last: subject.variant})
+
+
+class _Bound:
+    """A training bind with fixed values."""
+
+    def __init__(self, symbol: Any, shape: Sequence[int], dtype: str):
+        import numpy as np
+        mx = mxnet()
+        self.executor = symbol.simple_bind(mx.cpu(), type_dict={"data": dtype}, data=tuple(shape))
+        random = np.random.RandomState(0)
+        for name, array in sorted(self.executor.arg_dict.items()):
+            value = (random.randn(*array.shape) * 2 if name == "data"
+                     else random.uniform(0.5, 1.5, array.shape))
+            array[:] = mx.nd.array(value.astype("float32"), dtype=array.dtype)
+        for name, array in self.executor.aux_dict.items():
+            array[:] = 1 if name.endswith("var") else 0
+        mx.random.seed(0)
+        output = self.executor.forward(is_train=True)[0]
+        head = np.random.RandomState(1).randn(*output.shape).astype("float32")
+        self.head = mx.nd.array(head, dtype=output.dtype)
+        self.executor.backward(self.head)
+        self.first = {"output": output.asnumpy()}
+        self.first.update({k: v.asnumpy() for k, v in self.executor.grad_dict.items()})
+        self.first.update({k: v.asnumpy() for k, v in self.executor.aux_dict.items()})
+
+    def step(self) -> Tuple[float, float]:
+        """Seconds of one forward and one backward."""
+        mx = mxnet()
+        mx.nd.waitall()
+        start = time.perf_counter()
+        self.executor.forward(is_train=True)
+        mx.nd.waitall()
+        middle = time.perf_counter()
+        self.executor.backward(self.head)
+        mx.nd.waitall()
+        return middle - start, time.perf_counter() - middle
+
+
+def kept_bytes(symbol: Any, shape: Sequence[int]) -> int:
+    """Bytes of what forward makes and backward reads; parameters, states and inputs apart.
+
+    Counted on the graph that MXNet binds, each tensor once.
+    """
+    from ..mx.read import read
+    graph = read(symbol, shapes={"data": tuple(shape)}).graph
+    kept = set()
+    for op in graph.ops:
+        if not op.is_backward:
+            continue
+        for position, tensor in enumerate(op.inputs):
+            producer = graph.tensors[tensor].producer
+            if position not in op.ignored_inputs and producer >= 0 and \
+                    not graph.ops[producer].is_backward:
+                kept.add(tensor)
+    return sum(graph.tensors[tensor].size_bytes for tensor in kept)
+
+
+def _error(found: Dict[str, Any], exact: Dict[str, Any]) -> float:
+    import numpy as np
+    return max(float(np.abs(found[name].astype("float64") - exact[name]).max() /
+                     (np.abs(exact[name]).max() + 1e-300)) for name in exact)
+
+
+def measure(subject: Subject, shape: Sequence[int], repeat: int) -> Row:
+    """One row of the table."""
+    stock, ours = build(subject)
+    exact = _Bound(stock, shape, "float64").first
+    pair = [_Bound(symbol, shape, "float32") for symbol in (stock, ours)]
+    # Random streams differ between dtypes: dropout is compared with MXNet's float32.
+    if subject.variant == "mask_dropout":
+        exact = {name: value.astype("float64") for name, value in pair[0].first.items()}
+    errors = (_error(pair[0].first, exact), _error(pair[1].first, exact))
+    times: List[List[Tuple[float, float]]] = [[], []]
+    for turn in range(repeat):
+        for which in ((0, 1) if turn % 2 == 0 else (1, 0)):
+            times[which].append(pair[which].step())
+    middle = [[statistics.median(t[part] for t in times[which]) for part in (0, 1)]
+              for which in (0, 1)]
+    return Row(subject.variant, tuple(shape), (kept_bytes(stock, shape), kept_bytes(ours, shape)),
+               errors, (middle[0][0], middle[1][0]), (middle[0][1], middle[1][1]))
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows as Markdown."""
+    lines = ["| variant (MONeT's) | shape | kept by MXNet | by ours | error of MXNet | of ours "
+             "| forward, ms | ratio | backward, ms | ratio |",
+             "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|"]
+    for row in rows:
+        monet = variants.kind(row.variant).monet
+        lines.append("| %s | %s | %s | %s | %.1e | %.1e | %.2f, %.2f | %.2f | %.2f, %.2f "
+                     "| %.2f |" % (
+            row.variant + (" (%s)" % monet if monet else ""), "x".join(map(str, row.shape)),
+            format_bytes(row.kept_bytes[0]), format_bytes(row.kept_bytes[1]), *row.errors,
+            row.forward_s[0] * 1e3, row.forward_s[1] * 1e3, row.forward_s[1] / row.forward_s[0],
+            row.backward_s[0] * 1e3, row.backward_s[1] * 1e3,
+            row.backward_s[1] / row.backward_s[0]))
+    return "\n".join(lines)
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    parser = argparse.ArgumentParser(description="Frugal operators beside MXNet's own.")
+    parser.add_argument("--repeat", type=int, default=9, help="timed runs of each")
+    parser.add_argument("--only", help="one variant")
+    options = parser.parse_args(arguments)
+    native.load()
+    chosen = [s for s in SUBJECTS if options.only in (None, s.variant)]
+    if not chosen:
+        variants.kind(options.only)  # raises with the list of names
+    print(table([measure(s, shape, options.repeat) for s in chosen for shape in s.shapes]))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

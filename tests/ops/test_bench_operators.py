@@ -1,0 +1,21 @@
+"""The table of operators: bytes kept are those of the bound graph, ours never more."""
+from __future__ import annotations
+
+import pytest
+
+from memonger import native
+
+pytest.importorskip("mxnet")
+pytestmark = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
+                                reason="the plugin is not built")
+
+
+def test_a_row_of_mask_relu_and_of_max_pool():
+    from memonger.bench.operators import SUBJECTS, measure, table
+    native.load()
+    relu = measure(next(s for s in SUBJECTS if s.variant == "mask_relu"), (2, 4, 16, 16), 1)
+    assert relu.kept_bytes == (2 * 4 * 16 * 16 * 4, 2 * 4 * 16 * 16 // 8)
+    assert relu.errors[1] <= relu.errors[0] + 1e-7
+    pool = measure(next(s for s in SUBJECTS if s.variant == "max_pool"), (2, 4, 16, 16), 1)
+    assert pool.kept_bytes[1] == 2 * 4 * 8 * 8 // 2
+    assert len(table([relu, pool]).splitlines()) == 4
