@@ -33,6 +33,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--list", action="store_true", help="name the networks and stop")
     add("--published", action="store_true",
         help="plan for the memory and the overhead of each published row")
+    add("--same-cut", action="store_true",
+        help="with --published: only at the published memory, not at the published overhead")
     add("--methods", default="", metavar="LIST",
         help="some of %s (default: all)" % ",".join(METHODS))
     add("--budgets", default="75,50,35,25", metavar="LIST",
@@ -120,7 +122,9 @@ def make_cases(args: argparse.Namespace) -> List[Case]:
         rows = [row for row in PUBLISHED if not args.networks or row.network in args.networks]
         if not rows:
             raise InputError("no published row is about %s" % ", ".join(args.networks))
-        return published_cases(rows, [m for m in methods if m in BUDGETED])
+        cases = published_cases(rows, [m for m in methods if m in BUDGETED])
+        return [case for case in cases
+                if not (args.same_cut and case.target.startswith("overhead"))]
     networks = args.networks or list(dict.fromkeys(row.network for row in PUBLISHED))
     try:
         budgets = [float(word.rstrip("%")) for word in _words(args.budgets)]
@@ -174,8 +178,8 @@ def write_results(rows: Sequence[Row], folder: str, command: str) -> None:
 def command_line(args: argparse.Namespace) -> str:
     """The command that gives the same rows."""
     words = ["memonger", "bench", *args.networks]
-    for flag in ("published", "measure"):
-        words += ["--" + flag] if getattr(args, flag) else []
+    for flag in ("published", "same_cut", "measure"):
+        words += ["--" + flag.replace("_", "-")] if getattr(args, flag) else []
     defaults: Mapping[str, Any] = {"methods": "", "budgets": "75,50,35,25", "batch": 0,
                                    "costs": "auto", "time_limit": 10.0}
     for name, default in defaults.items():

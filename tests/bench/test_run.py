@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -68,6 +69,19 @@ def test_published_cases_ask_for_the_published_memory_and_overhead():
     assert len(published_cases([faster], ["auto:exact"])) == 1
 
 
+def test_the_command_makes_the_cases_it_names():
+    import argparse
+    parser = argparse.ArgumentParser()
+    command.configure(parser)
+    words = ["unet", "--published", "--same-cut", "--methods", "auto:exact,chen"]
+    args = parser.parse_args(words)
+    assert {(c.network, c.method, c.target.split()[0]) for c in command.make_cases(args)} == {
+        ("unet", "auto:exact", "total")}
+    assert command.command_line(args) == "memonger bench " + " ".join(words)
+    with pytest.raises(InputError, match="no published row is about squeezenet1_0"):
+        command.make_cases(parser.parse_args(["squeezenet1_0", "--published"]))
+
+
 @pytest.mark.parametrize("overhead,at_overhead,verdict", [
     (0.05, 40, "at most half"), (0.09, 25, "larger cut at their overhead"),
     (0.09, 40, "less, not half"), (0.13, 40, "behind")])
@@ -116,6 +130,14 @@ def test_documents_get_their_tables_between_the_marks():
     assert tables.documented([row(published=THEIRS)], new) == new
     with pytest.raises(InputError, match="no table 'summery'"):
         tables.documented([], "<!-- memonger bench: summery -->\n<!-- end -->")
+
+
+def test_the_documented_tables_are_those_of_the_results():
+    docs = Path(__file__).resolve().parents[2] / "docs"
+    rows = tables.from_json((docs / "published.json").read_text())
+    text = (docs / "RESULTS.md").read_text()
+    assert tables.documented(rows, text) == text
+    assert len(tables.beside(rows)) == len(PUBLISHED)
 
 
 def test_measured_rows_keep_predicted_and_measured_apart():
