@@ -26,7 +26,7 @@ LOWEST = {"errors": set(), "units": {"errors"}, "native": {"errors"},
 #: its results; the plugin meets MXNet when it is loaded; memonger.gluon and
 #: stock mirroring are calls of the API.
 LATE = {("plan", "report"), ("plan", "mx"), ("mx", "report"), ("native", "mx"),
-        ("mx", "api"), ("mx", "compatible"), ("mx", "session")}
+        ("mx", "api"), ("mx", "compatible"), ("mx", "session"), ("foreign", "solve")}
 
 
 def room_of(path: Path) -> str:
