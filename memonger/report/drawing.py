@@ -112,10 +112,10 @@ class _Painter:
         self.graph = self.facts.graph
         self.units = Units.of(plan.graph)
         self.drawing = Drawing(_title(plan), units=self.units)
-        self.forward = [i for i, op in enumerate(self.graph.ops)
-                        if not op.is_backward and self.facts.runs[i]]
+        self.forward = [i for i, op in enumerate(self.graph.ops) if not op.is_backward]
         self.place = {op: position for position, op in enumerate(self.forward)}
-        self.repeats = find_repeats(self.graph, self.forward) if collapse else []
+        # Without variants: blocks are alike even where other variants run in them.
+        self.repeats = find_repeats(plan.graph, self.forward) if collapse else []
         self.repeat_at: Dict[int, Repeat] = {
             position: repeat for repeat in self.repeats
             for position in range(repeat.first, repeat.end)}
