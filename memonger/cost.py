@@ -35,6 +35,8 @@ class Device:
     memory_share: float = 1.0
     #: Whether a second pass over a tensor costs as much as the first.
     second_passes: bool = True
+    #: Whether arithmetic and memory traffic of one op hide each other.
+    overlaps: bool = True
 
     def time_s(self, flops: float, moved_bytes: float, dtype: str = "float32",
                is_matrix: bool = False) -> float:
@@ -44,8 +46,10 @@ class Device:
             peak = self.double_flops_per_s or peak / 2
         elif dtype in ("float16", "bfloat16") and is_matrix:
             peak = self.half_flops_per_s or peak
-        return self.launch_s + max(flops / (peak * self.compute_share),
-                                   moved_bytes / (self.bytes_per_s * self.memory_share))
+        compute_s = flops / (peak * self.compute_share)
+        memory_s = moved_bytes / (self.bytes_per_s * self.memory_share)
+        busy_s = max(compute_s, memory_s) if self.overlaps else compute_s + memory_s
+        return self.launch_s + busy_s
 
 
 def _gpu(name: str, tera: float, giga: float, half: float, double: float) -> Device:
@@ -53,10 +57,11 @@ def _gpu(name: str, tera: float, giga: float, half: float, double: float) -> Dev
 
 
 #: Peaks of the makers' data sheets. ``reference`` is the plain device of the literature and of
-#: memonger's own benchmarks, where each tensor is read or written once; ``cpu`` is two cores of
-#: the machine memonger was developed on.
+#: memonger's own benchmarks: each tensor is read or written once, and nothing overlaps (of the
+#: simple models it is the one that gives the reference bounds of DEVELOPERS.md); ``cpu`` is two
+#: cores of the machine memonger was developed on.
 DEVICES: Mapping[str, Device] = {device.name: device for device in (
-    Device("reference", 10e12, 600e9, second_passes=False),
+    Device("reference", 10e12, 600e9, second_passes=False, overlaps=False),
     _gpu("p100", 10.6, 732, 21.2, 5.3),
     _gpu("v100", 15.7, 900, 125, 7.8),
     _gpu("t4", 8.1, 320, 65, 0.25),
