@@ -20,7 +20,6 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple, Union
 
 from .errors import InputError
 from .graph import Graph, Op, Tensor
-from .plan import Plan
 
 
 def read_graph(path: str) -> Graph:
@@ -233,38 +232,3 @@ def parse_foreign_budget(budget: Union[str, int, float], baseline: int) -> int:
     if not value > 0:
         raise InputError("the budget must be positive, not %r" % (budget,))
     return -int(-value * baseline // 1) if share else int(value)
-
-
-def plan_foreign(path: str, budget: Union[None, str, int, float] = None, method: str = "auto",
-                 time_limit_s: float = 10.0, **options: Any) -> Plan:
-    """Plan the graph in a file; memory is the peak of live units.
-
-    Parameters
-    ----------
-    path : str
-        As for :func:`read_graph`.
-    budget : str, int or float, optional
-        As for :func:`parse_foreign_budget`; without one the least memory is looked for.
-    method : str
-        As for :func:`memonger.solve.solve`.
-    time_limit_s : float
-        More than the usual 10 s buys a longer search.
-    **options
-        Other fields of :class:`memonger.solve.Options`.
-
-    Returns
-    -------
-    Plan
-    """
-    from .schedule import expand
-    from .solve import Options, solve
-    from .storage import plan_storage
-    graph = read_graph(path)
-    units = None
-    if budget is not None:
-        units = parse_foreign_budget(
-            budget, plan_storage(graph, expand(graph, {}), "live").pool_bytes)
-    else:
-        options.setdefault("objective", "memory")
-    return solve(graph, units, method,
-                 Options(storage="live", time_limit_s=time_limit_s, **options))

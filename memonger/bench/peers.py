@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Iterator, List, Optional, Sequence
 
 from ..errors import InfeasibleBudget, InputError
-from ..foreign import plan_foreign
+from ..solve.foreign import plan_foreign
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ import os
 import pytest
 
 from memonger.errors import InputError
-from memonger.foreign import parse_foreign_budget, parse_graph, plan_foreign, read_graph
+from memonger.foreign import parse_foreign_budget, parse_graph, read_graph
 from memonger.graph import Graph, Op, Tensor
+from memonger.solve.foreign import plan_foreign
 
 TEXT = "3 2\n10 1 1\n20 2 1\n5 3 0\n0 1\n1 2\n"
 PEERS = os.environ.get("MEMONGER_PEERS") or os.path.join(
