@@ -78,8 +78,8 @@ def safe_to_mirror(graph: Graph, mirrored: AbstractSet[int],
     """The largest part of ``mirrored`` that stock MXNet runs with correct gradients.
 
     Random and state-changing ops are left out, Custom ops, which cannot carry the mark, and ops
-    of ``NEEDS_ITS_OUTPUT`` whose copy would run although nobody reads its first output. Taking an op out changes who reads the copies
-    before it, so this repeats until nothing changes.
+    of ``NEEDS_ITS_OUTPUT`` whose copy would run although nobody reads its first output. Taking an
+    op out changes who reads the copies before it, so this repeats until nothing changes.
     """
     fragile = NEEDS_ITS_OUTPUT_ON_GPU if on_gpu else NEEDS_ITS_OUTPUT
     allowed = {op for op in mirrored

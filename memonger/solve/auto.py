@@ -13,6 +13,7 @@ the knapsack bound.
 """
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Optional
 
 import numpy as np
@@ -27,11 +28,14 @@ from .decode import schedule_of_point
 from .milp import Refinement
 from .options import Options
 from .relaxation import build
+from .siblings import sibling_schedules
 from .windows import decisions_of_point
 
 #: Values up to which 0/1 programs are solved, and up to which buffers are counted as wholes.
 _INTEGER_ITEMS = 1500
 _LAYER_ITEMS = 2500
+#: How much more work a budget is worth before it is refused.
+_HARDER = 8
 
 
 def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
@@ -42,6 +46,8 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
     search = Refinement.start(graph, budget_bytes, options)
     try:
         _search(search)
+        if search.best is None and not search.interrupted:
+            _try_harder(search, budget_bytes)
     except KeyboardInterrupt:
         search.interrupted = True
     return search.plan("auto", budget_bytes)
@@ -60,6 +66,8 @@ def _search(search: Refinement) -> None:
     if search.proven:
         return
     search.local_search(int(0.4 * work))
+    if search.best is None:
+        _ask_siblings(search, int(0.4 * work))
     if not search.options.bound or not highs.available():
         search.local_search(int(0.6 * work), search.warm())
         return
@@ -74,6 +82,27 @@ def _search(search: Refinement) -> None:
         _round_linear(search, int(0.3 * work))
     if not search.proven and not search.interrupted:
         search.local_search(int(0.3 * work), search.warm())
+
+
+def _try_harder(search: Refinement, budget_bytes: int) -> None:
+    """Before a budget is refused: the local search with most of what is left of the time."""
+    from .local import solve as local_solve
+    if search.left_s < 0.5 or not search.core:
+        return
+    plan = local_solve(search.graph, budget_bytes, replace(
+        search.options, effort=_HARDER * search.options.effort, bound=False,
+        time_limit_s=search.left_s))
+    search.weigh(plan.schedule)
+
+
+def _ask_siblings(search: Refinement, work: int) -> None:
+    """Plans of the other methods; what fits is improved on."""
+    sets = {()} if search.smallest is None else {(), search.smallest.schedule.variants}
+    options = replace(search.options, time_limit_s=max(0.1, search.left_s / 2))
+    for schedule in sibling_schedules(search.graph, options, sorted(sets)):
+        search.weigh(schedule)
+    if search.best is not None:
+        search.local_search(work, search.warm())
 
 
 def _first_bound(search: Refinement, items: int) -> None:

@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 from typing import Callable, List, Optional, Sequence, Tuple
 
+from ..decisions import decisions_of
 from ..graph import Graph
 from ..plan import Plan, Status
 from ..schedule import expand
@@ -17,9 +18,12 @@ from .bound import minimum_peak_bound
 from .build import build_plan, workspace_bytes
 from .options import Options
 from .reduce import reduce_graph
+from .siblings import sibling_schedules
 
 Solver = Callable[[Graph, Optional[int], Options], Plan]
 
+#: How much more work than one budget the least memory is worth.
+_LEAST = 4
 #: Halvings of the interval between the smallest conceivable and the unplanned pool.
 _PROBES = 12
 
@@ -84,12 +88,33 @@ def least_memory(graph: Graph, budget_bytes: Optional[int], options: Options, so
 def least_memory_local(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
     """As :func:`least_memory`, by the local search, which does its own bisection."""
     from .local import solve
-    plan = solve(graph, budget_bytes, options)
+    plan = solve(graph, budget_bytes, replace(options, effort=_LEAST * options.effort))
+    plan = _smaller_sibling(plan, budget_bytes, options)
     reduced = reduce_graph(graph, options.variants, options.keep)
     smallest = minimum_peak_bound(graph, reduced=reduced,
                                   layers=0 if options.storage == "live" else 10).bytes
     total = smallest + sum(plan.fixed_bytes.values())
     return replace(plan, method="auto", minimum_total_bytes=min(total, plan.total_bytes))
+
+
+def _smaller_sibling(plan: Plan, budget_bytes: Optional[int], options: Options) -> Plan:
+    """The plan, or one that grew out of another method's smaller one within the overhead."""
+    from .local import solve
+    most = float("inf") if options.max_overhead is None else options.max_overhead + 1e-9
+    best = plan
+    for schedule in sibling_schedules(plan.graph, replace(
+            options, time_limit_s=options.time_limit_s / 2),
+            sorted({(), plan.schedule.variants})):
+        found = build_plan(plan.graph, schedule, plan.method, options, budget_bytes)
+        if found.overhead <= most and pool_and_workspace(found) < pool_and_workspace(best):
+            best = found
+    if best is plan:
+        return plan
+    warm = replace(options, warm_start=decisions_of(plan.graph, best.schedule),
+                   warm_variants=best.schedule.variants)
+    grown = solve(plan.graph, best.pool_bytes, warm)
+    inside = grown.overhead <= most and pool_and_workspace(grown) <= pool_and_workspace(best)
+    return grown if inside else best
 
 
 def sweep(graph: Graph, budgets_bytes: Sequence[int], options: Options,
