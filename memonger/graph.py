@@ -198,11 +198,13 @@ class Graph:
     # ------------------------------------------------------------------ files
     @property
     def fingerprint(self) -> str:
-        """Hash of structure, sizes and names; times do not enter it."""
+        """Hash of structure, sizes and names; times and offered variants do not enter it."""
         if "fingerprint" not in self._cache:
             ops = [(o.name, o.kind, o.inputs, o.outputs, o.is_backward, o.control_deps)
                    for o in self.ops]
-            tensors = [(t.name, t.size_bytes, t.producer, t.pooled) for t in self.tensors]
+            touched = {t for o in self.ops for t in o.inputs + o.outputs}
+            tensors = [(t.name, t.size_bytes, t.producer, t.pooled)
+                       for i, t in enumerate(self.tensors) if i in touched]
             parts = [ops, tensors, self.outputs, self.pools]
             text = json.dumps(parts + [self.held_for_gradients] * bool(self.held_for_gradients))
             self._cache["fingerprint"] = hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -88,6 +88,8 @@ def load(network: str, budget: Union[str, int, float] = "50%", symbol: Any = Non
             "no ready plan of %s fits %d bytes, the smallest takes %d; memonger.plan may find one"
             % (network, budget_bytes, smallest), budget_bytes, smallest)
     chosen = min(fitting, key=lambda item: (item["overhead"], item["total_bytes"]))
+    if chosen["variants"]:
+        session = session.with_variants(exact_only=True)
     plan = _restore(session, chosen, budget_bytes, data)
     return replace(plan, planning_s=time.perf_counter() - started_s)
 
