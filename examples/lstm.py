@@ -1,6 +1,6 @@
 """Plan an unrolled LSTM, as example_lstm.py of dmlc/mxnet-memonger does.
 
-    python examples/lstm.py [--steps 1000] [--layers 4] [--batch 64] [--budget 4GB]
+    python examples/lstm.py [--steps 40] [--layers 4] [--batch 64] [--budget 4GB]
 
 Every time step is a named stage: its results are kept, or run again, together.
 """
@@ -14,7 +14,8 @@ from memonger.bench import nets
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--steps", type=int, default=40,
+                        help="time steps; 1000 in dmlc/mxnet-memonger, which takes long to read")
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--budget", help="largest total; without one: the smallest pool")

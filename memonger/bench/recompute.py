@@ -1,4 +1,4 @@
-"""``memonger bench --table recompute``: what exact recomputation gives without any search.
+"""``memonger bench recompute``: what exact recomputation gives without any search.
 
 One rule for every network: BatchNorm, activations and element-wise ops run again, convolutions and
 dense layers are kept. The pool is that of the published batch, bound without allocation; gradients
@@ -7,6 +7,7 @@ of execution, per step.
 """
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -120,7 +121,13 @@ def render(rows: List[Row]) -> str:
     return table(lines, "lrrrrrrl")
 
 
-def environment() -> None:
-    """Bit for bit needs one implementation of each operator; set before MXNet is loaded."""
+def main(names: List[str], as_json: bool = False) -> int:
+    """Print the table; 1 when gradients differ or a convolution runs twice."""
+    # Bit for bit needs one implementation of each operator; read when MXNet is loaded.
     os.environ.setdefault("MXNET_MKLDNN_ENABLED", "0")
     os.environ.setdefault("MXNET_STORAGE_FALLBACK_LOG_VERBOSE", "0")
+    rows = run(names or None)
+    print(json.dumps([row.to_dict() for row in rows], indent=2) if as_json else render(rows))
+    return 0 if all(row.identical and row.convolutions == row.convolutions_planned and
+                    (row.planned_pool_bytes < row.unplanned_pool_bytes or not row.has_batch_norm)
+                    for row in rows) else 1

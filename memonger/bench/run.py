@@ -6,6 +6,8 @@
     memonger bench --published                         ours beside the published tables
     memonger bench resnet18 --measure                  really train, planned and unplanned in turn
     memonger bench peers                               the rivals' own graphs, where they are
+    memonger bench operators                           frugal operators beside MXNet's own
+    memonger bench recompute                           cheap ops run again, convolutions kept
     memonger bench --list                              the networks
 """
 from __future__ import annotations
@@ -68,6 +70,12 @@ def run(args: argparse.Namespace) -> int:
         from .peers import compare
         print(compare(getattr(args, "json", False)))
         return 0
+    if list(args.networks) == ["operators"]:
+        from .operators import main as operators
+        return operators([])
+    if args.networks[:1] == ["recompute"]:
+        from . import recompute
+        return recompute.main(args.networks[1:], getattr(args, "json", False))
     from . import tables
     started_s = time.perf_counter()
     if args.source:

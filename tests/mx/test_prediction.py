@@ -4,6 +4,7 @@ from __future__ import annotations
 import mxnet as mx
 import pytest
 
+import memonger
 from memonger import native
 from memonger.bench import nets
 from memonger.mirroring import expand_mirrored, safe_to_mirror
@@ -117,3 +118,27 @@ def test_safe_mirroring_gives_the_same_gradients_on_stock_mxnet(seed, stock):
     mirrored = safe_to_mirror(graph, set(random_recompute(graph, seed)))
     planned = mx.sym.load_json(apply_mirroring(symbol.tojson(), graph, mirrored))
     assert verify(planned, symbol, shapes).identical
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plugin", [True, False], ids=["plugin", "stock"])
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_sublinear_plans_of_known_networks(name, plugin):
+    """Exact bytes, never larger than no plan, and two steps bit for bit, in both worlds."""
+    net = build(name)
+    with native.switched(plugin, plugin):
+        plan = memonger.plan(net.symbol, method="sublinear", shapes=net.shapes)
+        assert plan.pool_bytes <= plan.baseline_pool_bytes
+        assert read(plan.symbol, net.shapes).pool_bytes == plan.pool_bytes
+        assert verify(plan.symbol, net.symbol, net.shapes, steps=2).identical
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_default_plans_of_known_networks(name):
+    """The same for method "auto" with exact variants."""
+    net = build(name)
+    plan = memonger.plan(net.symbol, variants="exact", time_limit=5.0, shapes=net.shapes)
+    assert plan.pool_bytes <= plan.baseline_pool_bytes
+    assert read(plan.symbol, net.shapes).pool_bytes == plan.pool_bytes
+    assert verify(plan.symbol, net.symbol, net.shapes, steps=2).identical
