@@ -12,6 +12,7 @@ from typing import AbstractSet, Any, Callable, Dict, List, Mapping, Tuple
 
 from ..decisions import decisions_of, graph_in_use
 from ..graph import Graph
+from ..mirroring import safe_to_mirror
 from ..plan import Plan
 from ..schedule import Recompute, Schedule
 from ..variants import swap_json, unswap_json
@@ -71,11 +72,9 @@ def apply_mirroring(symbol_json: str, graph: Graph, mirrored: AbstractSet[int]) 
     """The symbol with ``force_mirroring`` on exactly the ops in ``mirrored``, as JSON."""
     names = {graph.ops[index].name: "True" for index in mirrored}
     document = json.loads(symbol_json)
-    by_name: Dict[str, str] = {}
 
     def mark(node: Dict[str, Any], text: str) -> None:
-        if node["op"] == "Custom":  # only the plugin can be told, by name
-            by_name[node["name"]] = "1"
+        if node["op"] == "Custom":
             return
         attributes = node.setdefault("attrs", {})
         if attributes.get(FORCE_MIRRORING) != text:
@@ -88,7 +87,6 @@ def apply_mirroring(symbol_json: str, graph: Graph, mirrored: AbstractSet[int]) 
                 and node["op"] != "null" and node["name"] not in names:
             mark(node, "False")
     _mark_nodes(document, names, {op.name for op in graph.ops}, mark)
-    _mark_by_name(document, by_name)
     return json.dumps(document, indent=2)
 
 
@@ -128,11 +126,13 @@ def apply_plan_to(symbol: Any, plan: Plan) -> Any:
         text = swap_json(symbol.tojson(), {plan.graph.ops[v.op].name: v.name for v in chosen})
         return from_json(apply_recompute(text, _as_swapped(plan.graph, plan.schedule),
                                          decisions_of(plan.graph, plan.schedule)))
-    if plan.world == "stock" or plan.method == "sublinear":
-        text = apply_mirroring(symbol.tojson(), plan.graph, set(plan.schedule.recomputed()))
-    else:
-        text = apply_recompute(symbol.tojson(), plan.graph,
-                               decisions_of(plan.graph, plan.schedule))
+    recomputed = set(plan.schedule.recomputed())
+    if plan.world == "stock":
+        return from_json(apply_mirroring(symbol.tojson(), plan.graph, recomputed))
+    text = apply_recompute(symbol.tojson(), plan.graph, decisions_of(plan.graph, plan.schedule))
+    if plan.method == "sublinear":
+        # For a MXNet without the plugin: the part of the plan that stock mirroring runs safely.
+        text = apply_mirroring(text, plan.graph, safe_to_mirror(plan.graph, recomputed))
     return from_json(text)
 
 

@@ -106,7 +106,7 @@ def _child(specification: Mapping[str, Any],
         root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
         path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
         child = subprocess.run(
-            [sys.executable, "-m", "memonger.mx.measure_child", request, answer],
+            [sys.executable, "-m", "memonger.mx.measure_child", request, answer], cwd=folder,
             env={**os.environ, "PYTHONPATH": path, **(environment or {})},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
         if child.returncode != 0 or not os.path.exists(answer):

@@ -207,3 +207,14 @@ def test_a_sweep_is_monotone():
     budgets = [plan.budget_bytes for plan in plans]
     overheads = [plan.overhead for plan in plans]
     assert budgets == sorted(budgets, reverse=True) and overheads == sorted(overheads)
+
+
+@pytest.mark.parametrize("method", ["sublinear", "auto"])
+def test_plans_made_with_the_plugin_train_the_same_on_stock_mxnet(method):
+    with mx.name.NameManager():
+        x = mx.sym.LayerNorm(mx.sym.relu(convolutions(dropout=True).get_internals()["fc_output"]))
+        net = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(x, num_hidden=3), name="last")
+    plan = memonger.plan(net, method=method, variants="none", recompute=["*layernorm*"],
+                         **SHAPES)
+    with native.switched(False, False):
+        assert memonger.verify(plan.symbol, net, **SHAPES).identical

@@ -116,7 +116,7 @@ def test_exported_blocks_carry_the_plan(tmp_path):
     data = mx.nd.ones(SHAPE)
     assert np.array_equal(again(data).asnumpy(), net(data).asnumpy())
     text = (tmp_path / "net-symbol.json").read_text()
-    assert text.count("__force_mirroring__") >= sum(d == "recompute"
+    assert text.count("__memonger_recompute__") >= sum(d == "recompute"
                                                     for d in plan.decisions.values())
 
 

@@ -44,7 +44,7 @@ def answer(tmp_path_factory):
     folder = tmp_path_factory.mktemp("empty")
     child = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(folder / "plan.json")], stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, universal_newlines=True,
+        stderr=subprocess.PIPE, universal_newlines=True, cwd=str(folder),
         env={**os.environ, "MEMONGER_NATIVE_DIR": str(folder),
              "PYTHONPATH": os.pathsep.join(sys.path)})
     assert child.returncode == 0, child.stderr

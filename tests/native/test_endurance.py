@@ -54,7 +54,7 @@ print("grown by KiB:", resident_kib() - before)
 def grown_kib(cycles, *, enabled=True):
     path = os.pathsep.join([str(FOLDER), str(Path(__file__).resolve().parents[1])])
     done = subprocess.run([sys.executable, "-c", PROGRAM, str(cycles)], stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, universal_newlines=True,
+                          stderr=subprocess.PIPE, universal_newlines=True, cwd=os.sep,
                           env=dict(os.environ, PYTHONPATH=path,
                                    MEMONGER_DISABLE="" if enabled else "1"))
     assert done.returncode == 0, done.stderr[-2000:]

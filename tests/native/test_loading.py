@@ -35,6 +35,7 @@ def run(code, folder=None, **environment):
         environment["MEMONGER_NATIVE_DIR"] = str(folder)
     return subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, universal_newlines=True, timeout=300,
+                          cwd=os.sep,  # not the source tree, which would hide the package
                           env=dict(os.environ, PYTHONPATH=path, **environment))
 
 
