@@ -92,7 +92,8 @@ class Beside:
         if best is None:
             row = next(iter(self.at_cut.values()), None)
             return "not reached: %s" % (row.error if row else "not run")
-        if best.overhead <= self.their_overhead / 2:
+        # Half of a gain would be less than the gain: there, equal is the goal.
+        if best.overhead <= min(self.their_overhead / 2, self.their_overhead):
             return "at most half"
         if self.larger_cut:
             return "larger cut at their overhead"
