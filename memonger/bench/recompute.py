@@ -56,6 +56,12 @@ class Row:
         return dict(self.__dict__)
 
 
+def small_network(name: str) -> Any:
+    """A network of ``NETWORKS`` at the size that trains in seconds."""
+    options = dict(NETWORKS[name])
+    return nets.build(name, options.pop("batch"), **options)
+
+
 def plan_cheap(symbol: Any, shapes: Any) -> Tuple[Any, Any, Any]:
     """The planned symbol, and what MXNet binds without and with the plan."""
     from ..mx.apply import apply_recompute, from_json
@@ -94,8 +100,7 @@ def run(names: Optional[List[str]] = None, check_gradients: bool = True,
             _, plain, bound = plan_cheap(net.symbol, net.shapes)
             identical = None
             if check_gradients:
-                options = dict(NETWORKS[name])
-                small = nets.build(name, options.pop("batch"), **options)
+                small = small_network(name)
                 planned, _, _ = plan_cheap(small.symbol, small.shapes)
                 identical = verify(planned, small.symbol, small.shapes).identical
 

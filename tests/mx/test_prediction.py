@@ -6,7 +6,8 @@ import pytest
 
 import memonger
 from memonger import native
-from memonger.bench import nets
+from memonger.bench.recompute import NETWORKS
+from memonger.bench.recompute import small_network as build
 from memonger.mirroring import expand_mirrored, safe_to_mirror
 from memonger.mx.apply import apply_mirroring, apply_recompute
 from memonger.mx.read import read
@@ -16,23 +17,6 @@ from memonger.storage import plan_storage
 
 from .random_symbols import random_recompute, random_symbol
 
-#: The networks of the foundation's list, at sizes that a test can bind and train.
-SMALL = {
-    "alexnet": {"batch": 2}, "vgg11_bn": {"batch": 2, "image": 64},
-    "vgg16_bn": {"batch": 2, "image": 64}, "resnet18": {"batch": 2, "image": 64},
-    "resnet50": {"batch": 2, "image": 64}, "resnet18_v2": {"batch": 2, "image": 64},
-    "resnet50_v2": {"batch": 2, "image": 64}, "densenet121": {"batch": 1},
-    "inception_v3": {"batch": 1}, "mobilenet": {"batch": 2, "image": 64},
-    "mobilenet_v2": {"batch": 2, "image": 64}, "squeezenet1_0": {"batch": 1},
-    "dmlc_resnet50": {"batch": 2, "image": 64}, "lstm_lm_35": {"batch": 2, "units": 32},
-    "attention_small": {"batch": 2},
-}
-
-
-def build(name):
-    options = dict(SMALL[name])
-    return nets.build(name, options.pop("batch"), **options)
-
 
 @pytest.fixture
 def stock():
@@ -40,7 +24,7 @@ def stock():
         yield
 
 
-@pytest.mark.parametrize("name", sorted(SMALL))
+@pytest.mark.parametrize("name", sorted(NETWORKS))
 def test_unplanned_pool_of_known_networks(name):
     net = build(name)
     for world, model in ((False, "stock"), (True, "best")):
@@ -122,7 +106,7 @@ def test_safe_mirroring_gives_the_same_gradients_on_stock_mxnet(seed, stock):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("plugin", [True, False], ids=["plugin", "stock"])
-@pytest.mark.parametrize("name", sorted(SMALL))
+@pytest.mark.parametrize("name", sorted(NETWORKS))
 def test_sublinear_plans_of_known_networks(name, plugin):
     """Exact bytes, never larger than no plan, and two steps bit for bit, in both worlds."""
     net = build(name)
@@ -134,7 +118,7 @@ def test_sublinear_plans_of_known_networks(name, plugin):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(SMALL))
+@pytest.mark.parametrize("name", sorted(NETWORKS))
 def test_default_plans_of_known_networks(name):
     """The same for method "auto" with exact variants."""
     net = build(name)

@@ -6,6 +6,7 @@ import random
 import pytest
 
 import memonger
+from memonger.bench.recompute import small_network as build
 from memonger.decisions import graph_in_use
 from memonger.mx.apply import apply_plan_to
 from memonger.plan import Status
@@ -13,8 +14,6 @@ from memonger.schedule import Schedule, expand
 from memonger.session import open_session
 from memonger.solve.build import build_plan
 from memonger.solve.options import Options
-
-from .test_prediction import build
 
 
 def session(name):
