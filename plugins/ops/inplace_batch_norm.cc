@@ -12,47 +12,15 @@
  */
 #include "./batch_norm.h"
 #include "./lanes.h"
+#include "./params.h"
 #include "./register.h"
 
 namespace memonger {
 namespace ops {
-namespace {
 
-enum Activation { kIdentity, kLeaky, kElu };
-
-struct InplaceBatchNormParam : public dmlc::Parameter<InplaceBatchNormParam> {
-  double eps;
-  float momentum;
-  bool fix_gamma;
-  bool use_global_stats;
-  int axis;
-  bool cudnn_off;
-  int act_type;
-  float slope;
-  int spare_channels;
-  DMLC_DECLARE_PARAMETER(InplaceBatchNormParam) {
-    DMLC_DECLARE_FIELD(eps).set_default(1e-3f).describe("Added to the variance.");
-    DMLC_DECLARE_FIELD(momentum).set_default(0.9f).describe("Momentum of the moving averages.");
-    DMLC_DECLARE_FIELD(fix_gamma).set_default(true).describe(
-        "Keep gamma at 1 and its gradient at 0.");
-    DMLC_DECLARE_FIELD(use_global_stats).set_default(false).describe(
-        "Use the moving averages in training, too.");
-    DMLC_DECLARE_FIELD(axis).set_default(1).describe("Channel axis.");
-    DMLC_DECLARE_FIELD(cudnn_off).set_default(false).describe(
-        "Accepted for compatibility; cuDNN is never used.");
-    DMLC_DECLARE_FIELD(act_type).add_enum("identity", kIdentity).add_enum("leaky", kLeaky)
-        .add_enum("elu", kElu).set_default(kIdentity).describe("Activation behind.");
-    DMLC_DECLARE_FIELD(slope).set_default(0.25f).describe(
-        "Slope of leaky, scale of elu; above zero, so that the activation can be inverted.");
-    DMLC_DECLARE_FIELD(spare_channels).set_default(-1).describe(
-        "How many channels may have a gamma near zero; -1: one in sixteen.");
-  }
-};
 DMLC_REGISTER_PARAMETER(InplaceBatchNormParam);
 
-// gamma counts as near zero below this share of max(|beta|, |gamma|, tiny): z then holds x-hat
-// with ten bits less than it could.
-constexpr double kSmallGamma = 1e-3;
+namespace {
 
 const InplaceBatchNormParam& ParamOf(const NodeAttrs& attrs) {
   return nnvm::get<InplaceBatchNormParam>(attrs.parsed);
@@ -62,12 +30,6 @@ void Parse(NodeAttrs* attrs) {
   ParseParam<InplaceBatchNormParam>(attrs);
   CHECK(ParamOf(*attrs).act_type == kIdentity || ParamOf(*attrs).slope > 0)
       << "memonger_inplace_batch_norm: slope must be above zero, not " << ParamOf(*attrs).slope;
-}
-
-int64_t Spares(const InplaceBatchNormParam& param, int64_t channels) {
-  if (param.fix_gamma) return 0;
-  return param.spare_channels >= 0 ? std::min<int64_t>(param.spare_channels, channels)
-                                   : (channels + 15) / 16;
 }
 
 bool Shape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {

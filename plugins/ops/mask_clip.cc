@@ -5,20 +5,15 @@
  * not multiplied, as in MXNet; NaN counts as inside.
  */
 #include "./gate.h"
+#include "./params.h"
 #include "./register.h"
 
 namespace memonger {
 namespace ops {
-namespace {
 
-struct MaskClipParam : public dmlc::Parameter<MaskClipParam> {
-  float a_min, a_max;
-  DMLC_DECLARE_PARAMETER(MaskClipParam) {
-    DMLC_DECLARE_FIELD(a_min).describe("Smallest value of the output.");
-    DMLC_DECLARE_FIELD(a_max).describe("Largest value of the output.");
-  }
-};
 DMLC_REGISTER_PARAMETER(MaskClipParam);
+
+namespace {
 
 template <class L>
 struct Clip {

@@ -5,20 +5,15 @@
  * float32 whatever the dtype, as MXNet does.
  */
 #include "./gate.h"
+#include "./params.h"
 #include "./register.h"
 
 namespace memonger {
 namespace ops {
-namespace {
 
-struct MaskLeakyReluParam : public dmlc::Parameter<MaskLeakyReluParam> {
-  float slope;
-  DMLC_DECLARE_PARAMETER(MaskLeakyReluParam) {
-    DMLC_DECLARE_FIELD(slope).set_default(0.25f).set_lower_bound(0.0f).describe(
-        "Slope for negative inputs; not negative.");
-  }
-};
 DMLC_REGISTER_PARAMETER(MaskLeakyReluParam);
+
+namespace {
 
 // The product is made in float32 for every dtype, as in MXNet: visible in float64 only.
 template <class L>

@@ -7,45 +7,19 @@
  * MKLDNN: the first maximum of a window in row-major order gets the gradient; a window whose
  * elements are all NaN or -inf has none.
  */
-#include <dmlc/optional.h>
-
 #include <limits>
 
 #include "./common.h"
 #include "./lanes.h"
+#include "./params.h"
 #include "./register.h"
-#include "./windows.h"
 
 namespace memonger {
 namespace ops {
-namespace {
 
-struct MaxPoolParam : public dmlc::Parameter<MaxPoolParam> {
-  TShape kernel, stride, pad;
-  int pooling_convention;
-  bool global_pool;
-  bool cudnn_off;
-  dmlc::optional<int> layout;
-  DMLC_DECLARE_PARAMETER(MaxPoolParam) {
-    DMLC_DECLARE_FIELD(kernel).set_default(TShape(0, 0)).enforce_nonzero().describe(
-        "Window: (x), (y, x) or (d, y, x).");
-    DMLC_DECLARE_FIELD(global_pool).set_default(false).describe(
-        "Ignore the window and pool over the whole map.");
-    DMLC_DECLARE_FIELD(cudnn_off).set_default(false).describe(
-        "Accepted for compatibility; cuDNN is never used.");
-    DMLC_DECLARE_FIELD(pooling_convention).set_default(kValid).add_enum("full", kFull)
-        .add_enum("valid", kValid).add_enum("same", kSame).describe(
-        "How the output's size is rounded, as in Pooling.");
-    DMLC_DECLARE_FIELD(stride).set_default(TShape(0, 0)).enforce_nonzero().describe(
-        "Stride; 1 by default.");
-    DMLC_DECLARE_FIELD(pad).set_default(TShape(0, 0)).describe("Padding; 0 by default.");
-    DMLC_DECLARE_FIELD(layout).add_enum("NCW", mshadow::kNCW).add_enum("NCHW", mshadow::kNCHW)
-        .add_enum("NCDHW", mshadow::kNCDHW).add_enum("NWC", mshadow::kNWC)
-        .add_enum("NHWC", mshadow::kNHWC).add_enum("NDHWC", mshadow::kNDHWC)
-        .set_default(dmlc::optional<int>()).describe("Layout; channels first by default.");
-  }
-};
 DMLC_REGISTER_PARAMETER(MaxPoolParam);
+
+namespace {
 
 void Parse(NodeAttrs* attrs) {
   ParseParam<MaxPoolParam>(attrs);
@@ -53,22 +27,6 @@ void Parse(NodeAttrs* attrs) {
   const int axes = param.kernel.ndim();
   CHECK(param.global_pool || (axes >= 1 && axes <= 3))
       << "memonger_max_pool: " << axes << "D pooling not supported";
-}
-
-Windows WindowsOf(const NodeAttrs& attrs, const TShape& data) {
-  const auto& param = nnvm::get<MaxPoolParam>(attrs.parsed);
-  const int layout = param.layout.has_value() ? param.layout.value() : -1;
-  const bool last = layout == mshadow::kNWC || layout == mshadow::kNHWC ||
-                    layout == mshadow::kNDHWC;
-  return Windows(attrs.name, data, param.kernel, param.stride, param.pad,
-                 static_cast<Convention>(param.pooling_convention), param.global_pool, last);
-}
-
-// How the index of a maximum is kept.
-enum Width { kNibble, kByte, kWord };
-
-Width WidthOf(const Windows& windows) {
-  return windows.Volume() <= 15 ? kNibble : windows.Volume() <= 255 ? kByte : kWord;
 }
 
 bool Shape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {

@@ -94,6 +94,14 @@ class Windows {
     return int64_t{output_[0]} * output_[1] * output_[2] * (last_ ? channels_ : 1);
   }
 
+  // Sizes on three axes; absent axes, in front, have one element and a window of one.
+  const int* Size() const { return size_; }
+  const int* Kernel() const { return kernel_; }
+  const int* Stride() const { return stride_; }
+  const int* Pad() const { return pad_; }
+  const int* Output() const { return output_; }
+  int64_t ChannelsBehind() const { return last_ ? channels_ : 1; }
+
   int64_t LineLength() const { return last_ ? channels_ : output_[2]; }
 
   // visit(line) for each line of the row, in the order of the outputs.

@@ -1,0 +1,151 @@
+/*
+ * The parameters of the operators and what follows from them: read by the CPU code of each
+ * operator and by the code that launches its GPU kernels.
+ */
+#ifndef MEMONGER_OPS_PARAMS_H_
+#define MEMONGER_OPS_PARAMS_H_
+
+#include <dmlc/optional.h>
+
+#include "./common.h"
+#include "./windows.h"
+
+namespace memonger {
+namespace ops {
+
+struct MaskLeakyReluParam : public dmlc::Parameter<MaskLeakyReluParam> {
+  float slope;
+  DMLC_DECLARE_PARAMETER(MaskLeakyReluParam) {
+    DMLC_DECLARE_FIELD(slope).set_default(0.25f).set_lower_bound(0.0f).describe(
+        "Slope for negative inputs; not negative.");
+  }
+};
+
+struct MaskClipParam : public dmlc::Parameter<MaskClipParam> {
+  float a_min, a_max;
+  DMLC_DECLARE_PARAMETER(MaskClipParam) {
+    DMLC_DECLARE_FIELD(a_min).describe("Smallest value of the output.");
+    DMLC_DECLARE_FIELD(a_max).describe("Largest value of the output.");
+  }
+};
+
+// ------------------------------------------------------------------ dropout
+enum Mode { kTraining, kAlways };
+
+struct MaskDropoutParam : public dmlc::Parameter<MaskDropoutParam> {
+  float p;
+  int mode;
+  TShape axes;
+  dmlc::optional<bool> cudnn_off;
+  DMLC_DECLARE_PARAMETER(MaskDropoutParam) {
+    DMLC_DECLARE_FIELD(p).set_default(0.5f).set_range(0, 1).describe(
+        "Fraction of the input that is dropped.");
+    DMLC_DECLARE_FIELD(mode).add_enum("training", kTraining).add_enum("always", kAlways)
+        .set_default(kTraining).describe("Whether to drop in training only or also in inference.");
+    DMLC_DECLARE_FIELD(axes).set_default(TShape(0, 0)).describe(
+        "Axes along which one mask element serves all.");
+    DMLC_DECLARE_FIELD(cudnn_off).set_default(dmlc::optional<bool>(false)).describe(
+        "Accepted for compatibility; cuDNN is never used.");
+  }
+};
+
+inline TShape MaskShape(const TShape& data, const TShape& axes) {
+  TShape mask = data;
+  for (int i = 0; i < axes.ndim(); ++i) {
+    CHECK(axes[i] >= 0 && axes[i] < data.ndim())
+        << "memonger_mask_dropout: axis " << axes[i] << " is out of range for data of "
+        << data.ndim() << " dimensions";
+    mask[axes[i]] = 1;
+  }
+  return mask;
+}
+
+// ------------------------------------------------------------------ max pooling
+struct MaxPoolParam : public dmlc::Parameter<MaxPoolParam> {
+  TShape kernel, stride, pad;
+  int pooling_convention;
+  bool global_pool;
+  bool cudnn_off;
+  dmlc::optional<int> layout;
+  DMLC_DECLARE_PARAMETER(MaxPoolParam) {
+    DMLC_DECLARE_FIELD(kernel).set_default(TShape(0, 0)).enforce_nonzero().describe(
+        "Window: (x), (y, x) or (d, y, x).");
+    DMLC_DECLARE_FIELD(global_pool).set_default(false).describe(
+        "Ignore the window and pool over the whole map.");
+    DMLC_DECLARE_FIELD(cudnn_off).set_default(false).describe(
+        "Accepted for compatibility; cuDNN is never used.");
+    DMLC_DECLARE_FIELD(pooling_convention).set_default(kValid).add_enum("full", kFull)
+        .add_enum("valid", kValid).add_enum("same", kSame).describe(
+        "How the output's size is rounded, as in Pooling.");
+    DMLC_DECLARE_FIELD(stride).set_default(TShape(0, 0)).enforce_nonzero().describe(
+        "Stride; 1 by default.");
+    DMLC_DECLARE_FIELD(pad).set_default(TShape(0, 0)).describe("Padding; 0 by default.");
+    DMLC_DECLARE_FIELD(layout).add_enum("NCW", mshadow::kNCW).add_enum("NCHW", mshadow::kNCHW)
+        .add_enum("NCDHW", mshadow::kNCDHW).add_enum("NWC", mshadow::kNWC)
+        .add_enum("NHWC", mshadow::kNHWC).add_enum("NDHWC", mshadow::kNDHWC)
+        .set_default(dmlc::optional<int>()).describe("Layout; channels first by default.");
+  }
+};
+
+inline Windows WindowsOf(const NodeAttrs& attrs, const TShape& data) {
+  const auto& param = nnvm::get<MaxPoolParam>(attrs.parsed);
+  const int layout = param.layout.has_value() ? param.layout.value() : -1;
+  const bool last = layout == mshadow::kNWC || layout == mshadow::kNHWC ||
+                    layout == mshadow::kNDHWC;
+  return Windows(attrs.name, data, param.kernel, param.stride, param.pad,
+                 static_cast<Convention>(param.pooling_convention), param.global_pool, last);
+}
+
+// How the index of a maximum is kept.
+enum Width { kNibble, kByte, kWord };
+
+inline Width WidthOf(const Windows& windows) {
+  return windows.Volume() <= 15 ? kNibble : windows.Volume() <= 255 ? kByte : kWord;
+}
+
+// ------------------------------------------------------------------ in-place BatchNorm
+enum Activation { kIdentity, kLeaky, kElu };
+
+struct InplaceBatchNormParam : public dmlc::Parameter<InplaceBatchNormParam> {
+  double eps;
+  float momentum;
+  bool fix_gamma;
+  bool use_global_stats;
+  int axis;
+  bool cudnn_off;
+  int act_type;
+  float slope;
+  int spare_channels;
+  DMLC_DECLARE_PARAMETER(InplaceBatchNormParam) {
+    DMLC_DECLARE_FIELD(eps).set_default(1e-3f).describe("Added to the variance.");
+    DMLC_DECLARE_FIELD(momentum).set_default(0.9f).describe("Momentum of the moving averages.");
+    DMLC_DECLARE_FIELD(fix_gamma).set_default(true).describe(
+        "Keep gamma at 1 and its gradient at 0.");
+    DMLC_DECLARE_FIELD(use_global_stats).set_default(false).describe(
+        "Use the moving averages in training, too.");
+    DMLC_DECLARE_FIELD(axis).set_default(1).describe("Channel axis.");
+    DMLC_DECLARE_FIELD(cudnn_off).set_default(false).describe(
+        "Accepted for compatibility; cuDNN is never used.");
+    DMLC_DECLARE_FIELD(act_type).add_enum("identity", kIdentity).add_enum("leaky", kLeaky)
+        .add_enum("elu", kElu).set_default(kIdentity).describe("Activation behind.");
+    DMLC_DECLARE_FIELD(slope).set_default(0.25f).describe(
+        "Slope of leaky, scale of elu; above zero, so that the activation can be inverted.");
+    DMLC_DECLARE_FIELD(spare_channels).set_default(-1).describe(
+        "How many channels may have a gamma near zero; -1: one in sixteen.");
+  }
+};
+
+// gamma counts as near zero below this share of max(|beta|, |gamma|, tiny): z then holds x-hat
+// with ten bits less than it could.
+constexpr double kSmallGamma = 1e-3;
+
+inline int64_t Spares(const InplaceBatchNormParam& param, int64_t channels) {
+  if (param.fix_gamma) return 0;
+  return param.spare_channels >= 0 ? std::min<int64_t>(param.spare_channels, channels)
+                                   : (channels + 15) / 16;
+}
+
+}  // namespace ops
+}  // namespace memonger
+
+#endif  // MEMONGER_OPS_PARAMS_H_
