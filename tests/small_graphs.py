@@ -5,7 +5,10 @@ import heapq
 import random
 from typing import Dict, FrozenSet, Optional, Tuple
 
+import numpy as np
+
 from memonger.graph import Graph, Implementation, Inplace, Op, Tensor, Variant
+from memonger.solve.program import Program
 
 
 def random_graph(seed: int, mxnet: bool, forward: int = 5) -> Graph:
@@ -134,3 +137,13 @@ def variant_graph(saving_s: float) -> Graph:
         (3, Implementation((2, 5), (3,), time_s=1.5)),
         (4, Implementation((3, 5), (4,), time_s=1.0))))
     return Graph(tensors, ops, (), (variant,))
+
+
+def violation(program: Program, values: np.ndarray) -> float:
+    """How far a point is from satisfying the program."""
+    rows = np.repeat(np.arange(program.num_rows), np.diff(program.start))
+    activity = np.bincount(rows, weights=program.value * values[program.index],
+                           minlength=program.num_rows)
+    return max(float(np.max(part, initial=0.0)) for part in (
+        program.row_lower - activity, activity - program.row_upper,
+        program.lower - values, values - program.upper))

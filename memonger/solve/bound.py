@@ -43,13 +43,13 @@ class PeakBound(NamedTuple):
     op: int
 
 
-def unplanned_live(reduced: Reduced) -> np.ndarray:
-    """Live bytes at each op when everything is kept."""
+def unplanned_live(reduced: Reduced, certain: bool = False) -> np.ndarray:
+    """Live bytes at each op when everything is kept; ``certain``: at least so many."""
     change = np.zeros(reduced.num_ops + 1)
     for item, size in enumerate(reduced.size_bytes):
+        if certain and reduced.scattered_item[item]:
+            continue
         last = max([op for op, _ in reduced.readers[item]], default=int(reduced.birth[item]))
-        if reduced.lasting_item[item]:
-            last = reduced.num_ops - 1
         change[reduced.birth[item]] += size
         change[last + 1] -= size
     return reduced.profile_bytes + np.cumsum(change)[:-1]
@@ -58,25 +58,26 @@ def unplanned_live(reduced: Reduced) -> np.ndarray:
 def needed_live(reduced: Reduced) -> np.ndarray:
     """Bytes that must be alive at each op in every plan: its operands and the profile."""
     needed = reduced.profile_bytes.copy()
+    lives = np.zeros(reduced.num_ops + 1)
     for item, size in enumerate(reduced.size_bytes):
-        ways = reduced.readers[item] + reduced.makers[item]
         count: Dict[int, Set[int]] = {}
-        for op, number in ways:
+        for op, number in reduced.readers[item] + reduced.makers[item]:
             count.setdefault(op, set()).add(number)
-        for op, numbers in count.items():
-            if len(numbers) == len(reduced.modes[op]):
-                needed[op] += size
-        if not reduced.graph.recompute_in_forward:
-            # First lives in forward are no decision.
-            plain = [op for op, _ in reduced.readers[item]
-                     if op < reduced.first_backward and len(reduced.modes[op]) == 1]
-            last = max(plain, default=-1)
-            if last > reduced.birth[item] + 1 and \
-                    all(len(reduced.modes[op]) == 1 for op, _ in reduced.makers[item]):
-                inside = np.arange(reduced.birth[item] + 1, last)
-                taken = np.array([op in count for op in inside], dtype=bool)
-                needed[inside[~taken]] += size
-    return needed
+        sure = [op for op, numbers in count.items() if len(numbers) == len(reduced.modes[op])]
+        needed[sure] += size
+        if reduced.graph.recompute_in_forward:
+            continue
+        # First lives in forward are no decision.
+        plain = [op for op, _ in reduced.readers[item]
+                 if op < reduced.first_backward and len(reduced.modes[op]) == 1]
+        begin = end = -1
+        for op in plain if reduced.scattered_item[item] else plain[-1:]:
+            begin, end = max(reduced.first_life(item, op) + 1, end), op
+            if begin < end:
+                lives[begin] += size
+                lives[end] -= size
+                needed[[k for k in sure if begin <= k < end]] -= size
+    return needed + np.cumsum(lives)[:-1]
 
 
 def knapsack_bound(reduced: Reduced, budget_bytes: float) -> Bound:
@@ -86,7 +87,7 @@ def knapsack_bound(reduced: Reduced, budget_bytes: float) -> Bound:
     later, and so must be made again. A fractional knapsack over them is a lower bound.
     O(n log n) time.
     """
-    live = unplanned_live(reduced)
+    live = unplanned_live(reduced, certain=True)
     if not len(live):
         return Bound(0.0, "none")
     worst = int(np.argmax(live))
@@ -96,8 +97,8 @@ def knapsack_bound(reduced: Reduced, budget_bytes: float) -> Bound:
     size_of: Dict[int, float] = {}
     for item, size in enumerate(reduced.size_bytes):
         reads = [op for op, _ in reduced.readers[item]]
-        if reduced.frozen_item[item] or reduced.birth[item] >= worst or worst in reads \
-                or max(reads, default=-1) < worst or reduced.lasting_item[item]:
+        if reduced.frozen_item[item] or reduced.scattered_item[item] \
+                or reduced.birth[item] >= worst or worst in reads or max(reads, default=-1) < worst:
             continue
         if not reduced.graph.recompute_in_forward and \
                 max([r for r in reads if r < reduced.first_backward], default=-1) > worst:
@@ -107,11 +108,12 @@ def knapsack_bound(reduced: Reduced, budget_bytes: float) -> Bound:
     times = {op: reduced.graph.ops[op].time_s for op in size_of}
     spent = 0.0
     for op in sorted(size_of, key=lambda o: (times[o] / max(size_of[o], 1e-300), o)):
-        if excess <= 0:
+        if excess <= size_of[op]:
+            spent += excess / max(size_of[op], 1e-300) * times[op]
+            excess = 0.0
             break
-        share = min(1.0, excess / size_of[op]) if size_of[op] > 0 else 0.0
-        spent += share * times[op]
-        excess -= share * size_of[op]
+        spent += times[op]
+        excess -= size_of[op]
     return Bound(float("inf") if excess > 0 else spent, "knapsack", (worst,))
 
 

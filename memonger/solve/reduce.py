@@ -34,6 +34,7 @@ class Mode:
     inplace: Tuple[Inplace, ...]
     inputs: Tuple[int, ...]
     outputs: Tuple[int, ...]
+    ignored: Tuple[int, ...] = ()
     runs: bool = True
 
 
@@ -58,9 +59,11 @@ class Reduced:
     readers: List[List[Tuple[int, int]]]
     #: Per item: (op, mode index) pairs that make it.
     makers: List[List[Tuple[int, int]]]
-    #: Items that nothing makes again, and items that must exist when the step is over.
+    #: Items that nothing makes again.
     frozen_item: np.ndarray
-    lasting_item: np.ndarray
+    #: Items that several ops make, or one in some of its modes only: between ``birth`` and a read
+    #: there may be a time at which no member exists.
+    scattered_item: np.ndarray
     #: Ops that may run again.
     again: np.ndarray
     #: What no decision changes: (bytes, first op, op behind the last, sign) of each value that is
@@ -73,6 +76,15 @@ class Reduced:
     @property
     def num_ops(self) -> int:
         return len(self.graph.ops)
+
+    def first_life(self, item: int, op: int) -> int:
+        """The op from which on a value that forward op ``op`` reads is alive in any case.
+
+        Only for graphs that rerun in backward alone.
+        """
+        if not self.scattered_item[item]:
+            return int(self.birth[item])
+        return max([maker for maker, _ in self.makers[item] if maker < op], default=op)
 
     def fixed_at_least(self, size_bytes: float) -> np.ndarray:
         """At each op the number of fixed values of at least so many bytes."""
@@ -97,41 +109,62 @@ def _modes(graph: Graph, variants: Sequence[int]) -> List[List[Mode]]:
         ignored = set(op.ignored_inputs)
         reads = tuple(sorted({t for i, t in enumerate(op.inputs) if i not in ignored}))
         modes.append([Mode(index, -1, reads, op.outputs, op.time_s, op.inplace,
-                           op.inputs, op.outputs)])
+                           op.inputs, op.outputs, op.ignored_inputs)])
     for number in variants:
         for index, how in graph.variants[number].implementations:
             ignored = set(how.ignored_inputs)
             reads = tuple(sorted({t for i, t in enumerate(how.inputs) if i not in ignored}))
             if how.runs:
                 modes[index].append(Mode(index, number, reads, how.outputs, how.time_s,
-                                         how.inplace, how.inputs, how.outputs))
+                                         how.inplace, how.inputs, how.outputs,
+                                         how.ignored_inputs))
             else:
-                modes[index].append(Mode(index, number, (), (), 0.0, (), (), (), False))
+                modes[index].append(Mode(index, number, (), (), 0.0, (), (), (), (), False))
     return modes
 
 
 def _groups(graph: Graph, modes: List[List[Mode]]) -> np.ndarray:
     """Representative of each tensor's group of values that may share memory for life."""
-    parent = np.arange(len(graph.tensors))
-
-    def find(tensor: int) -> int:
-        while parent[tensor] != tensor:
-            parent[tensor] = parent[parent[tensor]]
-            tensor = int(parent[tensor])
-        return tensor
-
+    alike = _Union(len(graph.tensors))
+    in_place = _Union(len(graph.tensors))
+    loose: List[int] = []
     for ways in modes:
         for mode in ways:
             for option in mode.inplace:
                 source, target = mode.inputs[option.input], mode.outputs[option.output]
-                # MXNet does not count who holds an input that the op ignores: such an option
-                # may share memory with a value that lives on.
-                if not option.identity and source in mode.reads:
+                if not _may_share(graph, source, target):
                     continue
-                if _may_share(graph, source, target):
-                    one, other = sorted((find(source), find(target)))
-                    parent[other] = one
-    return np.array([find(t) for t in range(len(graph.tensors))], dtype=np.int64)
+                in_place.join(source, target)
+                if option.input in mode.ignored:
+                    loose.append(source)
+                elif option.identity:
+                    alike.join(source, target)
+    # MXNet does not count who holds an input that the op ignores: such an option may take memory
+    # in which something else lives on that took it in place.
+    shared = {in_place.find(source): source for source in loose}
+    for tensor in range(len(graph.tensors)) if shared else ():
+        root = in_place.find(tensor)
+        if root in shared:
+            alike.join(tensor, shared[root])
+    return np.array([alike.find(t) for t in range(len(graph.tensors))], dtype=np.int64)
+
+
+class _Union:
+    """Disjoint sets of numbers; the smallest stands for its set."""
+
+    def __init__(self, count: int):
+        self.parent = list(range(count))
+
+    def find(self, number: int) -> int:
+        parent = self.parent
+        while parent[number] != number:
+            parent[number] = parent[parent[number]]
+            number = parent[number]
+        return number
+
+    def join(self, one: int, other: int) -> None:
+        small, large = sorted((self.find(one), self.find(other)))
+        self.parent[large] = small
 
 
 def _may_share(graph: Graph, source: int, target: int) -> bool:
@@ -149,8 +182,10 @@ def _added_at_once(graph: Graph, modes: List[List[Mode]]) -> Set[int]:
     reads: Dict[int, int] = {}
     candidates = set()
     for index, ways in enumerate(modes):
-        for tensor in graph.ops[index].inputs:
-            reads[tensor] = reads.get(tensor, 0) + 1
+        # The fewest reads of any mode: a variant may leave one out.
+        for tensor in set(ways[0].inputs):
+            fewest = min(mode.inputs.count(tensor) for mode in ways)
+            reads[tensor] = reads.get(tensor, 0) + fewest
         for mode in ways:
             if graph.ops[index].kind == "_grad_add" and len(mode.inputs) == 2 \
                     and any(option.input == 0 for option in mode.inplace):
@@ -213,10 +248,11 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
             size = 0 if tensor in weightless else graph.tensors[tensor].size_bytes
             sizes[root] = min(sizes.get(root, size), size)
     lasting = {int(group[t]) for t in graph.outputs if int(group[t]) in sizes}
+    settled = _settled(graph, modes, group, lasting, again)
 
     readers: Dict[int, List[Tuple[int, int]]] = {root: [] for root in sizes}
     makers: Dict[int, List[Tuple[int, int]]] = {root: [] for root in sizes}
-    fixed_output: Set[int] = set()
+    remade: Set[int] = set()
     for index, ways in enumerate(modes):
         op = graph.ops[index]
         for number, mode in enumerate(ways):
@@ -228,35 +264,69 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
                 if root in sizes and root not in read_roots:
                     if (index, number) not in makers[root]:
                         makers[root].append((index, number))
-                    if position in op.kept_outputs:
-                        fixed_output.add(root)
-    return _finish(graph, modes, chosen, group, sizes, lasting, readers, makers, fixed_output,
-                   again, first_backward, negligible_bytes)
+                    # Variants have no outputs that stay with the first run.
+                    if again[index] and (number or position not in op.kept_outputs):
+                        remade.add(root)
+    return _finish(graph, modes, chosen, group, sizes, settled, readers, makers,
+                   sizes.keys() - remade, again, first_backward, negligible_bytes)
+
+
+def _settled(graph: Graph, modes: List[List[Mode]], group: np.ndarray, lasting: Set[int],
+             again: np.ndarray) -> Dict[int, int]:
+    """For each group with an output of the step, the op from which on it is alive to the end.
+
+    An output exists from the last op that may make it. It takes the memory of a member made
+    before only if that one was never away in between: when one op begins the group, and either
+    nothing repeats that op or the output is made before anything is repeated.
+    """
+    begins: Dict[int, Set[int]] = {root: set() for root in lasting}
+    made: Dict[int, int] = {}
+    for index, ways in enumerate(modes):
+        for mode in ways:
+            read = {int(group[t]) for t in mode.reads}
+            for tensor in mode.writes:
+                made[tensor] = max(made.get(tensor, index), index)
+                if int(group[tensor]) in lasting and int(group[tensor]) not in read:
+                    begins[int(group[tensor])].add(index)
+    settled: Dict[int, int] = {}
+    for tensor in graph.outputs:
+        root = int(group[tensor])
+        if root not in lasting:
+            continue
+        start = made.get(tensor, graph.tensors[tensor].producer)
+        if len(begins[root]) == 1:
+            first, = begins[root]
+            if len(modes[first]) == 1 and (
+                    not again[first] or (not graph.ops[start].is_backward
+                                         and not graph.recompute_in_forward)):
+                start = first
+        settled[root] = min(settled.get(root, start), start)
+    return settled
 
 
 def _finish(graph: Graph, modes: List[List[Mode]], chosen: Tuple[int, ...], group: np.ndarray,
-            sizes: Dict[int, int], lasting: Set[int],
+            sizes: Dict[int, int], settled: Dict[int, int],
             readers: Dict[int, List[Tuple[int, int]]], makers: Dict[int, List[Tuple[int, int]]],
-            fixed_output: Set[int], again: np.ndarray, first_backward: int,
+            frozen: Set[int], again: np.ndarray, first_backward: int,
             negligible_bytes: int) -> Reduced:
     count = len(graph.ops)
+    scattered = {root for root, ways in makers.items() if len({op for op, _ in ways}) > 1
+                 or any(len(modes[op]) > len(ways) for op, _ in ways)}
     birth = {root: min((op for op, _ in makers[root]), default=graph.tensors[root].producer)
              for root in sizes}
     last_read = {root: max((op for op, _ in readers[root]), default=birth[root])
                  for root in sizes}
-    frozen = {root for root in sizes if root in fixed_output or root in lasting
-              or not any(again[op] for op, _ in makers[root])}
     # The last moment a value can be needed: by its own readers, or to feed a later rerun of one.
     last_need: Dict[int, int] = {}
     latest_rerun = np.full(count, -1, dtype=np.int64)
     changed = True
-    # One pass settles a graph without variants; variants may make a value at an earlier op.
+    # One pass settles what only one op makes; else a value may be born before what it is made of.
     while changed:
         changed = False
         for root in sorted(sizes, key=lambda r: (birth[r], r), reverse=True):
             need = max([last_read[root]] + [int(latest_rerun[op]) for op, _ in readers[root]
                                             if again[op]])
-            changed |= last_need.get(root, -1) != need and bool(chosen)
+            changed |= last_need.get(root, -1) != need and bool(scattered)
             last_need[root] = need
             if root not in frozen:
                 for op, _ in makers[root]:
@@ -264,7 +334,7 @@ def _finish(graph: Graph, modes: List[List[Mode]], chosen: Tuple[int, ...], grou
 
     spans: List[Tuple[int, int, int, int]] = []
     for index, ways in enumerate(modes):
-        by_mode = [_savings(graph, mode, group, frozenset(lasting)) for mode in ways]
+        by_mode = [_savings(graph, mode, group, frozenset(settled)) for mode in ways]
         # Place by place the largest saving of any mode.
         for place in range(max(map(len, by_mode))):
             saved = max(one[place] for one in by_mode if place < len(one))
@@ -273,11 +343,13 @@ def _finish(graph: Graph, modes: List[List[Mode]], chosen: Tuple[int, ...], grou
     items: List[int] = []
     for root in sorted(sizes, key=lambda r: (birth[r], r)):
         modal = any(len(modes[op]) > 1 for op, _ in makers[root] + readers[root])
-        if root in lasting and not modal:
-            spans.append((sizes[root], birth[root], count, 1))
+        if root in settled:
+            # What members take before is left out.
+            spans.append((sizes[root], settled[root], count, 1))
         elif sizes[root] <= negligible_bytes:
             continue
-        elif root in frozen and not modal and last_need[root] <= last_read[root]:
+        elif root in frozen and not modal and root not in scattered \
+                and last_need[root] <= last_read[root]:
             spans.append((sizes[root], birth[root], last_read[root] + 1, 1))
         else:
             items.append(root)
@@ -288,7 +360,6 @@ def _finish(graph: Graph, modes: List[List[Mode]], chosen: Tuple[int, ...], grou
         item_of[tensor] = item
         if item >= 0:
             members[item].append(tensor)
-    end = count - 1
     profile = np.zeros(count + 1)
     for size, start, stop, sign in spans:
         profile[start] += sign * size
@@ -297,8 +368,8 @@ def _finish(graph: Graph, modes: List[List[Mode]], chosen: Tuple[int, ...], grou
         graph, modes, chosen, item_of,
         np.array([sizes[r] for r in items], dtype=np.float64),
         np.array([birth[r] for r in items], dtype=np.int64),
-        np.array([end if r in lasting else last_need[r] for r in items], dtype=np.int64),
+        np.array([last_need[r] for r in items], dtype=np.int64),
         [tuple(m) for m in members], [readers[r] for r in items], [makers[r] for r in items],
         np.array([r in frozen for r in items], dtype=bool),
-        np.array([r in lasting for r in items], dtype=bool), again,
+        np.array([r in scattered for r in items], dtype=bool), again,
         spans, np.cumsum(profile)[:count], first_backward)

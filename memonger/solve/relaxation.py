@@ -165,8 +165,7 @@ def _at_hand_rows(reduced: Reduced, rows: Rows, live: Ranges, rerun: Ranges,
                   runners: List[Tuple[int, int]], number_of: dict, variant_column: np.ndarray,
                   window_of: np.ndarray) -> None:
     """``at hand(item, window) >= target`` for reads, lives and reruns."""
-    modal = np.array([any(len(reduced.modes[op]) > 1 for op, _ in ways)
-                      for ways in reduced.makers], dtype=bool)
+    modal = reduced.scattered_item
     born = window_of[reduced.birth] if len(reduced.birth) else np.zeros(0, dtype=np.int64)
     # Targets: column, -1 for the constant 1 and -2 - op for "1 - sum of the op's variants".
     items: List[np.ndarray] = []
@@ -256,14 +255,11 @@ def _forced_lives(reduced: Reduced, rows: Rows, live: Ranges, lower: np.ndarray,
         for op, number in reduced.readers[item] + reduced.makers[item]:
             if op in place:
                 must.append((place[op], op, number))
-            if late_only and op < reduced.first_backward:
-                begin = int(live.first[item])
+        for op, number in reduced.readers[item] if late_only else ():
+            if op < reduced.first_backward:
+                begin = int(np.searchsorted(ends_at, reduced.first_life(item, op), side="left"))
                 end = int(np.searchsorted(ends_at, op, side="left"))
                 must.extend((j, op, number) for j in range(begin, end))
-        if reduced.lasting_item[item]:
-            begin = int(np.searchsorted(ends_at, max(op for op, _ in reduced.makers[item])))
-            lower[[c for j in range(begin, len(ends_at))
-                   for c in [_column(live, item, j)] if c >= 0]] = 1.0
         for window, op, number in must:
             column = _column(live, item, window)
             if column < 0:

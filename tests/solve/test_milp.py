@@ -4,12 +4,11 @@ from __future__ import annotations
 import builtins
 import random
 
-import numpy as np
 import pytest
 import strategies
 from hypothesis import given
 from hypothesis import strategies as st
-from small_graphs import chain, optimum, random_graph, variant_graph
+from small_graphs import chain, optimum, random_graph, variant_graph, violation
 
 from memonger.errors import SolverUnavailable
 from memonger.graph import Graph
@@ -19,23 +18,12 @@ from memonger.solve import Options, highs, methods, milp
 from memonger.solve.bound import integer_columns
 from memonger.solve.decode import schedule_of_point
 from memonger.solve.milp import solve
-from memonger.solve.program import Program
 from memonger.solve.reduce import reduce_graph
 from memonger.solve.relaxation import build
 from memonger.solve.windows import point_of
 from memonger.storage import plan_storage
 
 OPTIONS = Options(storage="live", time_limit_s=20.0)
-
-
-def violation(program: Program, values: np.ndarray) -> float:
-    """How far a point is from satisfying the program."""
-    rows = np.repeat(np.arange(program.num_rows), np.diff(program.start))
-    activity = np.bincount(rows, weights=program.value * values[program.index],
-                           minlength=program.num_rows)
-    return max(float(np.max(part, initial=0.0)) for part in (
-        program.row_lower - activity, activity - program.row_upper,
-        program.lower - values, values - program.upper))
 
 
 @given(strategies.planned_graphs(max_forward=9), st.integers(0, 2 ** 20), st.booleans())
