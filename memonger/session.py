@@ -3,11 +3,12 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import os
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import native
-from .cost import CostModel, best_known, roofline
+from .cost import CostModel, OpTimes, best_known, roofline
 from .errors import InputError, UnknownOpError
 from .graph import Graph
 from .lifetime import Timeline, timeline
@@ -15,6 +16,7 @@ from .optimizers import state_bytes
 from .plan import Plan
 from .schedule import expand
 from .storage import plan_storage
+from .workspace import native_workspaces
 
 Shapes = Mapping[str, Sequence[int]]
 
@@ -99,7 +101,7 @@ class Session:
 
         def times(captured: Any) -> Tuple[Sequence[float], Sequence[int]]:
             found = self.model.op_times(captured.graph, captured.attributes)
-            return found.times_s, found.workspaces_bytes
+            return found.times_s, _workspaces(captured, found, self.arguments[2])
 
         return replace(self, graph=with_variants(
             self.graph, self.symbol.tojson(), exact_only, self.read, times))
@@ -113,6 +115,15 @@ class Session:
         by_category = dict(self.fixed_bytes, pool=self.captured.pool_bytes)
         live = plan_storage(self.graph, expand(self.graph, {}), "live")
         return Estimate(by_category, self.captured.pool_bytes, live.pool_bytes, self.graph)
+
+
+def _workspaces(captured: Any, found: OpTimes, ctx: Any) -> Sequence[int]:
+    """What the cost model says; without MKLDNN on a CPU what the native code takes."""
+    native_code = (ctx is None or ctx.device_type == "cpu") and \
+        os.environ.get("MXNET_MKLDNN_ENABLED", "1") in ("0", "false", "False")
+    if not native_code:
+        return found.workspaces_bytes
+    return native_workspaces(captured.graph, captured.attributes)
 
 
 def open_session(symbol: Any, shapes: Shapes, type_dict: Optional[Mapping[str, Any]],
@@ -134,7 +145,7 @@ def open_session(symbol: Any, shapes: Shapes, type_dict: Optional[Mapping[str, A
     source = model.source
     if found.estimated:
         source += " (%d of %d ops estimated)" % (len(found.estimated), len(found.times_s))
-    graph = captured.graph.with_times(found.times_s, found.workspaces_bytes)
+    graph = captured.graph.with_times(found.times_s, _workspaces(captured, found, ctx))
     if reshape is not None:
         graph = reshape(graph)
     fixed = dict(captured.fixed_bytes)

@@ -47,6 +47,8 @@ class VariantKind:
     attributes: Callable[[Sequence[Attributes]], Dict[str, str]]
     #: False for swaps that stock MXNet can make.
     needs_plugin: bool = True
+    #: False for those that save nothing in the pool: they are swapped in by hand.
+    offered: bool = True
 
 
 # ---------------------------------------------------------------------- conditions
@@ -113,6 +115,8 @@ def _batch_norm_before(activation: str) -> Callable[[Sequence[Attributes]], str]
     return refusal
 
 
+_CONVOLUTION = ("kernel", "stride", "dilate", "pad", "num_filter", "num_group", "workspace",
+                "no_bias", "cudnn_tune", "cudnn_off", "layout")
 _NORM = ("eps", "momentum", "fix_gamma", "use_global_stats", "axis", "cudnn_off")
 
 
@@ -158,6 +162,9 @@ _CATALOGUE = (
                 "input and output", "OutputAct", _only_activation("sigmoid"), _copy(), False),
     VariantKind("output_tanh", (("Activation",),), "tanh", True, "output",
                 "input and output", "OutputAct", _only_activation("tanh"), _copy(), False),
+    VariantKind("micro_convolution", (("Convolution",),), "memonger_convolution", True,
+                "input (workspace of one sample)", "input", "convolution algorithms", _always,
+                _copy(*_CONVOLUTION, micro_batch="1"), offered=False),
 )
 
 
@@ -229,7 +236,7 @@ def candidates(symbol_json: str, exact_only: bool = False) -> Dict[str, List[str
     result: Dict[str, List[str]] = {}
     for name, last in nodes.by_name.items():
         for variant in _CATALOGUE:
-            ids = nodes.chain(last, variant)
+            ids = nodes.chain(last, variant) if variant.offered else []
             if ids and (variant.exact or not exact_only) and \
                     not variant.refusal(nodes.attributes(ids)):
                 result.setdefault(name, []).append(variant.name)

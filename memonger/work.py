@@ -202,6 +202,7 @@ def _sort(call: _Call) -> Work:
 
 _FORMULAS: Dict[str, Callable[[_Call], Work]] = {
     "Convolution": _convolution, "Convolution_v1": _convolution,
+    "memonger_convolution": _convolution,
     "Deconvolution": _deconvolution, "FullyConnected": _fully_connected, "dot": _product,
     "batch_dot": _batch_product, "_linalg_gemm2": _batch_product, "linalg_gemm2": _batch_product,
     "_linalg_gemm": _batch_product, "RNN": _recurrent, "Pooling": _pooling, "LRN": _local_response,

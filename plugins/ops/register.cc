@@ -11,6 +11,7 @@ void RegisterAll() {
   RegisterMaxPool();
   RegisterInplaceBatchNorm();
   RegisterBatchNormRelu();
+  RegisterConvolution();
 }
 
 }  // namespace ops

@@ -12,6 +12,7 @@ void RegisterMaskDropout();
 void RegisterMaxPool();
 void RegisterInplaceBatchNorm();
 void RegisterBatchNormRelu();
+void RegisterConvolution();
 
 void RegisterAll();
 

@@ -1,0 +1,244 @@
+/*
+ * memonger_convolution: Convolution with a chosen implementation.
+ *
+ * What computes is MXNet's own Convolution (delegate.h). `micro_batch` runs it on a few samples at
+ * a time, which bounds the workspace of implementations whose workspace grows with the batch
+ * (cuDNN, and MKLDNN's copies in other layouts; the native CPU code unrolls one sample at a time
+ * and needs no more for a larger batch). On a GPU the workspace limit and cudnn_tune can be set for
+ * each of the three directions. Native CPU results are bit for bit those of Convolution.
+ */
+#include "./convolution.h"
+
+#include "./register.h"
+
+namespace memonger {
+namespace ops {
+
+DMLC_REGISTER_PARAMETER(ConvolutionSettings);
+
+namespace {
+
+constexpr const char* kForward = "Convolution";
+constexpr const char* kBackward = "_backward_Convolution";
+
+Dictionary With(Dictionary attributes, const std::string& workspace, const std::string& tune) {
+  if (!workspace.empty()) attributes["workspace"] = workspace;
+  if (!tune.empty()) attributes["cudnn_tune"] = tune;
+  return attributes;
+}
+
+bool OnGpu(const OpContext& context) {
+  return context.run_ctx.ctx.dev_mask() == mshadow::gpu::kDevMask;
+}
+
+const Convolver& ConvolverOf(const NodeAttrs& attrs) {
+  return nnvm::get<Convolver>(attrs.parsed);
+}
+
+// Bias gradients of parts of a batch: the native code's sum must be made of the whole.
+OpReqType PartOfBias(const OpContext& context, const TBlob&, OpReqType request) {
+  return OnGpu(context) ? request : mxnet::kNullOp;
+}
+OpReqType PartOfBias(const OpContext&, const NDArray&, OpReqType request) { return request; }
+
+}  // namespace
+
+Convolver::Convolver(const std::string& name, const Dictionary& attributes) {
+  ConvolutionSettings settings;
+  const auto unknown = settings.InitAllowUnknown(attributes);
+  const Dictionary shared(unknown.begin(), unknown.end());
+  forward = Delegate(kForward, name, shared);
+  backward_data = Delegate(kBackward, name, With(shared, settings.backward_data_workspace,
+                                                 settings.backward_data_cudnn_tune));
+  backward_filter = Delegate(kBackward, name, With(shared, settings.backward_filter_workspace,
+                                                   settings.backward_filter_cudnn_tune));
+  micro_batch = settings.micro_batch;
+  one_backward = settings.backward_data_workspace == settings.backward_filter_workspace &&
+                 settings.backward_data_cudnn_tune == settings.backward_filter_cudnn_tune;
+  has_bias = forward.attrs().op->get_num_inputs(forward.attrs()) == 3;
+}
+
+int64_t Convolver::Step(int64_t batch) const {
+  return std::max<int64_t>(1, micro_batch > 0 ? std::min<int64_t>(micro_batch, batch) : batch);
+}
+
+template <class Array>
+void Convolver::Forward(const OpContext& context, const std::vector<Array>& in, OpReqType request,
+                        const Array& out) const {
+  const int64_t batch = ShapeOf(in[0])[0], step = Step(batch);
+  if (step >= batch) return forward.Run(context, in, {request}, {out});
+  std::vector<Array> part = in;
+  const Array data = InDefaultLayout(in[0]);
+  for (int64_t begin = 0; begin < batch; begin += step) {
+    const int64_t end = std::min(begin + step, batch);
+    part[0] = Samples(data, begin, end);
+    forward.Run(context, part, {request}, {Samples(out, begin, end)});
+  }
+}
+
+template <class Array>
+void Convolver::BackwardPart(const OpContext& context, const std::vector<Array>& in,
+                             const Requests& request, const std::vector<Array>& out) const {
+  if (one_backward || !OnGpu(context)) return backward_data.Run(context, in, request, out);
+  Requests data(request.size(), mxnet::kNullOp), rest = request;
+  data[0] = request[0];
+  rest[0] = mxnet::kNullOp;
+  backward_data.Run(context, in, data, out);
+  backward_filter.Run(context, in, rest, out);
+}
+
+template <class Array>
+void Convolver::Backward(const OpContext& context, const std::vector<Array>& in,
+                         const Requests& request, const std::vector<Array>& out) const {
+  const int64_t batch = ShapeOf(in[0])[0], step = Step(batch);
+  if (step >= batch || !IsInDefaultLayout(out[0])) {
+    return BackwardPart(context, in, request, out);
+  }
+  const Array gradient = InDefaultLayout(in[0]), data = InDefaultLayout(in[1]);
+  std::vector<Array> part_in = in, part_out = out;
+  Requests part_request = request;
+  if (has_bias) part_request[2] = PartOfBias(context, in[0], request[2]);
+  for (int64_t begin = 0; begin < batch; begin += step) {
+    const int64_t end = std::min(begin + step, batch);
+    part_in[0] = Samples(gradient, begin, end);
+    part_in[1] = Samples(data, begin, end);
+    part_out[0] = Samples(out[0], begin, end);
+    BackwardPart(context, part_in, part_request, part_out);
+    for (size_t i = 1; i < part_request.size(); ++i) part_request[i] = Later(part_request[i]);
+  }
+  if (has_bias && PartOfBias(context, in[0], request[2]) != request[2]) {
+    BiasGradient(BlobOf(in[0]), request[2], BlobOf(out[2]));
+  }
+}
+
+template void Convolver::Forward(const OpContext&, const Blobs&, OpReqType, const TBlob&) const;
+template void Convolver::Forward(const OpContext&, const NDArrays&, OpReqType,
+                                 const NDArray&) const;
+template void Convolver::Backward(const OpContext&, const Blobs&, const Requests&,
+                                  const Blobs&) const;
+template void Convolver::Backward(const OpContext&, const NDArrays&, const Requests&,
+                                  const NDArrays&) const;
+template void Convolver::BackwardPart(const OpContext&, const Blobs&, const Requests&,
+                                      const Blobs&) const;
+template void Convolver::BackwardPart(const OpContext&, const NDArrays&, const Requests&,
+                                      const NDArrays&) const;
+
+template <class T>
+static void SumSamples(const TBlob& gradient, OpReqType request, const TBlob& out) {
+  const int64_t samples = gradient.shape_[0], channels = gradient.shape_[1];
+  const int64_t inner = gradient.shape_.ProdShape(2, gradient.shape_.ndim());
+  const T* g = gradient.dptr<T>();
+  T* to = out.dptr<T>();
+#pragma omp parallel for if (samples * channels * inner >= kParallelFrom)
+  for (int64_t c = 0; c < channels; ++c) {
+    T sum = T(0);
+    for (int64_t n = 0; n < samples; ++n) {
+      const T* from = g + (n * channels + c) * inner;
+      T one = T(0);
+      for (int64_t i = 0; i < inner; ++i) one += from[i];
+      sum += one;
+    }
+    Store(to + c, request, sum);
+  }
+}
+
+void BiasGradient(const TBlob& gradient, OpReqType request, const TBlob& out) {
+  MEMONGER_REAL_SWITCH(gradient.type_flag_, kBackward, T, SumSamples<T>(gradient, request, out);)
+}
+
+std::vector<dmlc::ParamFieldInfo> ConvolutionFields() {
+  std::vector<dmlc::ParamFieldInfo> fields;
+  for (const auto& field : nnvm::Op::Get(kForward)->arguments) {
+    if (field.type.find("NDArray") == std::string::npos) fields.push_back(field);
+  }
+  for (const auto& field : ConvolutionSettings::__FIELDS__()) fields.push_back(field);
+  return fields;
+}
+
+namespace {
+
+void Parse(NodeAttrs* attrs) { attrs->parsed = Convolver(attrs->name, attrs->dict); }
+
+template <class Array>
+void Forward(const NodeAttrs& attrs, const OpContext& context, const std::vector<Array>& in,
+             const Requests& request, const std::vector<Array>& out) {
+  ConvolverOf(attrs).Forward(context, in, request[0], out[0]);
+}
+
+template <class Array>
+void Backward(const NodeAttrs& attrs, const OpContext& context, const std::vector<Array>& in,
+              const Requests& request, const std::vector<Array>& out) {
+  ConvolverOf(attrs).Backward(context, in, request, out);
+}
+
+uint32_t Inputs(const NodeAttrs& attrs) { return ConvolverOf(attrs).has_bias ? 3 : 2; }
+
+}  // namespace
+
+void RegisterConvolution() {
+  static const auto& infer_shape = nnvm::Op::GetAttr<mxnet::FInferShape>("FInferShape");
+  static const auto& infer_type = nnvm::Op::GetAttr<nnvm::FInferType>("FInferType");
+  MEMONGER_OP("memonger_convolution")
+      .describe("Convolution with a chosen implementation: on a few samples at a time, and on a "
+                "GPU with a workspace limit and a way of tuning for each direction.")
+      .set_num_inputs(Inputs)
+      .set_num_outputs(1)
+      .set_attr_parser(Parse)
+      .set_attr<nnvm::FListInputNames>("FListInputNames",
+          [](const NodeAttrs& attrs) {
+            Names names{"data", "weight", "bias"};
+            names.resize(Inputs(attrs));
+            return names;
+          })
+      .set_attr<nnvm::FListOutputNames>("FListOutputNames", NameList({"output"}))
+      .set_attr<mxnet::FInferShape>("FInferShape",
+          [](const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
+            const NodeAttrs& stock = ConvolverOf(attrs).forward.attrs();
+            return infer_shape[stock.op](stock, in, out);
+          })
+      .set_attr<nnvm::FInferType>("FInferType",
+          [](const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
+            const NodeAttrs& stock = ConvolverOf(attrs).forward.attrs();
+            return infer_type[stock.op](stock, in, out);
+          })
+      .set_attr<mxnet::FInferStorageType>("FInferStorageType",
+          [](const NodeAttrs& attrs, const int device, mxnet::DispatchMode* mode,
+             std::vector<int>* in, std::vector<int>* out) {
+            return ConvolverOf(attrs).forward.InferStorage(device, mode, in, out);
+          })
+      .set_attr<mxnet::FResourceRequest>("FResourceRequest", TempSpace())
+      .set_attr<bool>("TIsMKLDNN", true)
+      .set_attr<mxnet::FCompute>("FCompute<cpu>", Forward<TBlob>)
+      .set_attr<mxnet::FCompute>("FCompute<gpu>", Forward<TBlob>)
+      .set_attr<mxnet::FComputeEx>("FComputeEx<cpu>", Forward<NDArray>)
+      .set_attr<nnvm::FGradient>("FGradient",
+          [](const ObjectPtr& node, const std::vector<NodeEntry>& gradients) {
+            std::vector<NodeEntry> inputs{gradients[0]};
+            inputs.insert(inputs.end(), node->inputs.begin(), node->inputs.end());
+            return OutputsOf(BackwardNode(node, "_backward_memonger_convolution", inputs),
+                             Inputs(node->attrs));
+          })
+      .add_argument("data", "NDArray-or-Symbol", "Input.")
+      .add_argument("weight", "NDArray-or-Symbol", "Filters.")
+      .add_argument("bias", "NDArray-or-Symbol", "Bias.")
+      .add_arguments(ConvolutionFields());
+
+  MEMONGER_OP("_backward_memonger_convolution")
+      .set_num_inputs([](const NodeAttrs& attrs) { return Inputs(attrs) + 1; })
+      .set_num_outputs(Inputs)
+      .set_attr_parser(Parse)
+      .set_attr<nnvm::TIsBackward>("TIsBackward", true)
+      .set_attr<mxnet::FInferStorageType>("FInferStorageType",
+          [](const NodeAttrs& attrs, const int device, mxnet::DispatchMode* mode,
+             std::vector<int>* in, std::vector<int>* out) {
+            return ConvolverOf(attrs).backward_data.InferStorage(device, mode, in, out);
+          })
+      .set_attr<mxnet::FResourceRequest>("FResourceRequest", TempSpace())
+      .set_attr<bool>("TIsMKLDNN", true)
+      .set_attr<mxnet::FCompute>("FCompute<cpu>", Backward<TBlob>)
+      .set_attr<mxnet::FCompute>("FCompute<gpu>", Backward<TBlob>)
+      .set_attr<mxnet::FComputeEx>("FComputeEx<cpu>", Backward<NDArray>);
+}
+
+}  // namespace ops
+}  // namespace memonger

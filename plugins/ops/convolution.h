@@ -1,0 +1,71 @@
+/*
+ * MXNet's Convolution on parts of a batch, each direction with settings of its own.
+ */
+#ifndef MEMONGER_OPS_CONVOLUTION_H_
+#define MEMONGER_OPS_CONVOLUTION_H_
+
+#include <string>
+#include <vector>
+
+#include "./delegate.h"
+
+namespace memonger {
+namespace ops {
+
+struct ConvolutionSettings : public dmlc::Parameter<ConvolutionSettings> {
+  int micro_batch;
+  std::string backward_data_workspace, backward_data_cudnn_tune;
+  std::string backward_filter_workspace, backward_filter_cudnn_tune;
+  DMLC_DECLARE_PARAMETER(ConvolutionSettings) {
+    DMLC_DECLARE_FIELD(micro_batch).set_default(0).set_lower_bound(0).describe(
+        "Samples that the convolution works on at a time; 0: all.");
+    DMLC_DECLARE_FIELD(backward_data_workspace).set_default("").describe(
+        "MB of workspace for the gradient of the data; as forward by default.");
+    DMLC_DECLARE_FIELD(backward_data_cudnn_tune).set_default("").describe(
+        "cudnn_tune for the gradient of the data; as forward by default.");
+    DMLC_DECLARE_FIELD(backward_filter_workspace).set_default("").describe(
+        "MB of workspace for the gradient of the weight; as forward by default.");
+    DMLC_DECLARE_FIELD(backward_filter_cudnn_tune).set_default("").describe(
+        "cudnn_tune for the gradient of the weight; as forward by default.");
+  }
+};
+
+// A convolution as our operators run it; copies share nothing.
+struct Convolver {
+  Delegate forward, backward_data, backward_filter;
+  int micro_batch = 0;
+  bool has_bias = false;
+  bool one_backward = true;  // both gradients have the same settings
+
+  Convolver() = default;
+  // `attributes`: those of Convolution and of ConvolutionSettings; others are left out.
+  Convolver(const std::string& name, const Dictionary& attributes);
+
+  // Samples at a time for a batch of this size.
+  int64_t Step(int64_t batch) const;
+
+  // data weight [bias] -> output.
+  template <class Array>
+  void Forward(const OpContext& context, const std::vector<Array>& in, OpReqType request,
+               const Array& out) const;
+  // gradient data weight [bias] -> gradients of data, weight [and bias].
+  template <class Array>
+  void Backward(const OpContext& context, const std::vector<Array>& in, const Requests& request,
+                const std::vector<Array>& out) const;
+  // The same for one part of the batch: its data, its gradients, and the whole weight.
+  template <class Array>
+  void BackwardPart(const OpContext& context, const std::vector<Array>& in,
+                    const Requests& request, const std::vector<Array>& out) const;
+};
+
+// The sum of the gradient over all but the channels, in the order in which MXNet's native code
+// adds, which parts of the batch would not keep.
+void BiasGradient(const TBlob& gradient, OpReqType request, const TBlob& out);
+
+// Attributes of Convolution and of ConvolutionSettings, for documentation and generated functions.
+std::vector<dmlc::ParamFieldInfo> ConvolutionFields();
+
+}  // namespace ops
+}  // namespace memonger
+
+#endif  // MEMONGER_OPS_CONVOLUTION_H_

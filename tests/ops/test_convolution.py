@@ -1,0 +1,122 @@
+"""memonger_convolution: MXNet's own Convolution on parts of a batch, bit for bit."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memonger import native
+from ops.runner import Case, call, error_against, numeric_gradient, run, same_bits
+
+pytestmark = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
+                                reason="the plugin is not built")
+
+
+@st.composite
+def convolutions(draw):
+    axes = draw(st.integers(1, 3))
+
+    def each(low, high):
+        return tuple(draw(st.integers(low, high)) for _ in range(axes))
+    groups = draw(st.sampled_from([1, 1, 2]))
+    attributes = {"kernel": each(1, 3), "stride": each(1, 2), "pad": each(0, 2),
+                  "dilate": each(1, 2), "num_group": groups, "no_bias": draw(st.booleans()),
+                  "num_filter": groups * draw(st.integers(1, 4))}
+    if draw(st.booleans()):
+        attributes["layout"] = ("NCW", "NCHW", "NCDHW")[axes - 1]
+    shape = (draw(st.integers(1, 5)), groups * draw(st.integers(1, 3)), *each(5, 8))
+    return (shape, attributes, draw(st.integers(0, 6)),
+            draw(st.sampled_from(["float32", "float64"])),
+            draw(st.sampled_from(["write", "add", "null"])))
+
+
+@given(convolutions())
+def test_same_bits_fuzzed(example):
+    shape, attributes, micro_batch, dtype, grad_req = example
+    case = {"shape": shape, "dtype": dtype, "grad_req": grad_req, "steps": 2}
+    stock = call(run, Case([("Convolution", attributes)], **case))
+    ours = call(run, Case([("memonger_convolution", dict(attributes, micro_batch=micro_batch))],
+                          **case))
+    assert isinstance(stock, dict), stock
+    assert isinstance(ours, dict), ours
+    assert same_bits(stock, ours) is None
+
+
+def test_finite_differences():
+    for attributes in ({"micro_batch": 2, "kernel": (2, 2)},
+                       {"micro_batch": 1, "kernel": (1, 1), "no_bias": True}):
+        case = Case([("memonger_convolution", dict(attributes, num_filter=2))],
+                    shape=(3, 2, 3, 4), dtype="float64", inner=False)
+        found, expected = call(run, case)["gradient of x"], call(numeric_gradient, case)
+        assert np.abs(found - expected).max() < 1e-6
+
+
+def test_a_bias_gradient_of_parts_is_the_sum_of_the_whole():
+    """Sums of parts, added, would round elsewhere."""
+    attributes = {"kernel": (3, 3), "num_filter": 4}
+    case = {"shape": (7, 3, 20, 20)}
+    stock = call(run, Case([("Convolution", attributes)], **case))
+    ours = call(run, Case([("memonger_convolution", dict(attributes, micro_batch=3))], **case))
+    assert same_bits(stock, ours) is None
+
+
+def test_settings_of_each_direction_are_convolutions():
+    attributes = {"kernel": (3, 3), "num_filter": 4, "workspace": 64, "cudnn_tune": "off",
+                  "backward_data_workspace": 32, "backward_data_cudnn_tune": "fastest",
+                  "backward_filter_workspace": 16,
+                  "backward_filter_cudnn_tune": "limited_workspace"}
+    result = call(run, Case([("memonger_convolution", attributes)], shape=(2, 3, 6, 6)))
+    assert isinstance(result, dict), result
+
+
+@pytest.mark.parametrize("attributes, words", [
+    ({"num_filter": 4}, ["kernel"]),
+    ({"num_filter": 4, "kernel": (3, 3), "colour": "red"}, ["colour"]),
+    ({"num_filter": 4, "kernel": (3, 3), "micro_batch": -1}, ["micro_batch"]),
+    ({"num_filter": 4, "kernel": (3, 3), "backward_data_cudnn_tune": "slow"}, ["slow"]),
+    ({"num_filter": 4, "kernel": (9, 9)}, ["kernel size exceed input"]),
+], ids=str)
+def test_mistakes_are_named(attributes, words):
+    text = call(run, Case([("memonger_convolution", attributes)], shape=(2, 3, 6, 6)))
+    assert isinstance(text, str)
+    for word in words:
+        assert word in text
+
+
+def with_mkldnn():
+    import os
+    os.environ["MXNET_MKLDNN_ENABLED"] = "1"
+    os.environ["MXNET_SUBGRAPH_BACKEND"] = "NONE"
+    attributes = {"kernel": (3, 3), "pad": (1, 1), "num_filter": 16}
+    results = []
+    for op, more in (("Convolution", {}), ("memonger_convolution", {"micro_batch": 3}),
+                     ("memonger_convolution", {})):
+        chain = [("Convolution", attributes), (op, dict(attributes, **more)), ("relu", {})]
+        results.append(run(Case(chain, shape=(8, 16, 14, 14), grad_req="add", steps=2)))
+    return results
+
+
+def test_with_mkldnn_in_front_and_behind():
+    """MKLDNN's layouts come in and go out; sums of parts differ in the last bits there."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        stock, parts, whole = pool.submit(with_mkldnn).result()
+    exact = {name: value.astype("float64") for name, value in stock.items()}
+    assert max(error_against(parts, exact).values()) < 3e-6
+    assert max(error_against(whole, exact).values()) < 3e-6
+
+
+def test_native_workspace_is_one_sample_however_large_the_batch():
+    from memonger.graph import Graph, Op, Tensor
+    from memonger.workspace import native_workspaces
+
+    def workspace(batch, kernel, **attributes):
+        shapes = [(batch, 8, 10, 10), (16, 8, kernel, kernel), (batch, 16, 10, 10)]
+        graph = Graph(tuple(Tensor(str(i), 4 * int(np.prod(shape)), 0 if i == 2 else -1,
+                                   shape=shape) for i, shape in enumerate(shapes)),
+                      (Op("c", "Convolution", (0, 1), (2,)),), (2,))
+        return native_workspaces(graph, [{"kernel": str((kernel, kernel)), **attributes}])
+    assert workspace(1, 3) == workspace(64, 3) == (8 * 9 * 100 * 4,)
+    assert workspace(4, 1) == (0,) and workspace(4, 1, stride="(2, 2)") == (8 * 100 * 4,)
