@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 from .errors import InputError, UnknownOpError
@@ -223,6 +224,12 @@ class _Nodes:
         return [_attributes(self.nodes[i]) for i in ids]
 
 
+@lru_cache(maxsize=2)
+def _parsed(symbol_json: str) -> _Nodes:
+    """A symbol to look at, not to change: callers ask about one symbol op by op."""
+    return _Nodes(symbol_json)
+
+
 def _attributes(node: Mapping[str, Any]) -> Dict[str, str]:
     return node.get("attrs", node.get("attr", node.get("param", {})))
 
@@ -232,7 +239,7 @@ def candidates(symbol_json: str, exact_only: bool = False) -> Dict[str, List[str
 
     Ops without any are left out.
     """
-    nodes = _Nodes(symbol_json)
+    nodes = _parsed(symbol_json)
     result: Dict[str, List[str]] = {}
     for name, last in nodes.by_name.items():
         for variant in _CATALOGUE:
@@ -245,7 +252,7 @@ def candidates(symbol_json: str, exact_only: bool = False) -> Dict[str, List[str
 
 def refusals(symbol_json: str) -> Dict[str, Dict[str, str]]:
     """For each op the variants whose kinds fit and which are refused all the same, and why."""
-    nodes = _Nodes(symbol_json)
+    nodes = _parsed(symbol_json)
     result: Dict[str, Dict[str, str]] = {}
     for name, last in nodes.by_name.items():
         for variant in _CATALOGUE:
@@ -258,7 +265,7 @@ def refusals(symbol_json: str) -> Dict[str, Dict[str, str]]:
 
 def members(symbol_json: str, op: str, variant: str) -> Tuple[str, ...]:
     """Names of the ops that ``variant`` at ``op`` replaces, first to last."""
-    nodes = _Nodes(symbol_json)
+    nodes = _parsed(symbol_json)
     return tuple(nodes.nodes[i]["name"] for i in _checked(nodes, op, kind(variant)))
 
 

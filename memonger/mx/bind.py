@@ -113,14 +113,15 @@ def _infer_types(symbol: Any, type_dict: Mapping[str, Any],
     mx = mxnet()
     given = {name: np.dtype(dtype) for name, dtype in type_dict.items()}
     attributes = symbol.attr_dict()
-    free = [name for name in symbol.list_arguments()
+    names = symbol.list_arguments()
+    free = [(name, place) for place, name in enumerate(names)
             if name not in given and "__dtype__" not in attributes.get(name, {})]
     try:
         if not given:
-            given = {name: np.dtype(np.float32) for name in free}
+            given = {name: np.dtype(np.float32) for name, _ in free}
         types, _, aux_types = symbol.infer_type_partial(**given)
-        for name in free:  # one at a time: each may settle others
-            if types[symbol.list_arguments().index(name)] is None:
+        for name, place in free:  # one at a time: each may settle others
+            if types[place] is None:
                 given[name] = np.dtype(np.float32)
                 types, _, aux_types = symbol.infer_type_partial(**given)
     except (mx.MXNetError, TypeError) as error:

@@ -8,7 +8,7 @@ among them without MXNet.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..graph import Graph, Implementation, Op, Tensor, Variant
 from ..variants import candidates, kind, members, swap_json
@@ -41,13 +41,14 @@ def with_variants(graph: Graph, symbol_json: str, exact_only: bool, read: Read,
             for name in offered[op]:
                 by_kind.setdefault(name, []).append(op)
     tensors, variants = list(graph.tensors), list(graph.variants)
+    base = _Known.of(graph)
     for name in sorted(by_kind):
         ops = _disjoint(symbol_json, by_kind[name], name)
         swapped = read(from_json(swap_json(symbol_json, dict.fromkeys(ops, name))))
         seconds, spaces = times(swapped)
-        priced = swapped.graph.with_times(seconds, spaces)
+        priced = _Known.of(swapped.graph.with_times(seconds, spaces))
         for op in ops:
-            made = _variant(graph, tensors, priced, op, name,
+            made = _variant(base, tensors, priced, op, name,
                             members(symbol_json, op, name), kind(name).exact)
             if made is not None:
                 variants.append(made)
@@ -65,10 +66,30 @@ def _disjoint(symbol_json: str, ops: Sequence[str], name: str) -> List[str]:
     return chosen
 
 
-def _variant(graph: Graph, tensors: List[Tensor], swapped: Graph, name: str, variant: str,
+class _Known(NamedTuple):
+    """A graph with the look-ups that translating needs."""
+
+    graph: Graph
+    #: Gradient ops of each forward op.
+    backward: Dict[int, List[int]]
+    #: Tensors that exist before the step, by name.
+    variables: Dict[str, int]
+
+    @classmethod
+    def of(cls, graph: Graph) -> "_Known":
+        backward: Dict[int, List[int]] = {}
+        for index, op in enumerate(graph.ops):
+            if op.is_backward:
+                backward.setdefault(op.forward_op, []).append(index)
+        return cls(graph, backward,
+                   {t.name: i for i, t in enumerate(graph.tensors) if t.producer < 0})
+
+
+def _variant(base: _Known, tensors: List[Tensor], other: _Known, name: str, variant: str,
              chain: Sequence[str], exact: bool) -> Optional[Variant]:
     """Translate one swapped op; adds the tensors that only it makes. None when shapes of the
     gradient are too different to say which op does what."""
+    graph, swapped = base.graph, other.graph
     index = graph.op_index
     if any(op not in index for op in chain) or name not in swapped.op_index:
         return None
@@ -76,9 +97,8 @@ def _variant(graph: Graph, tensors: List[Tensor], swapped: Graph, name: str, var
     last, first = forward_ids[-1], forward_ids[0]
     new_id = swapped.op_index[name]
     new_forward = swapped.ops[new_id]
-    old_backward = {f: [i for i, op in enumerate(graph.ops) if op.is_backward
-                        and op.forward_op == f] for f in forward_ids}
-    new_backward = [op for op in swapped.ops if op.is_backward and op.forward_op == new_id]
+    old_backward = {f: base.backward.get(f, []) for f in forward_ids}
+    new_backward = [swapped.ops[i] for i in other.backward.get(new_id, [])]
     if any(len(found) != 1 for found in old_backward.values()) or len(new_backward) != 1:
         return None
     behind, before = graph.ops[old_backward[last][0]], graph.ops[old_backward[first][0]]
@@ -94,7 +114,6 @@ def _variant(graph: Graph, tensors: List[Tensor], swapped: Graph, name: str, var
         known[tensor] = before.outputs[position] if position < len(before.outputs) \
             else fresh(tensor, old_backward[first][0])
     gradients = [t for t in behind.inputs if _is_gradient(graph, t)]
-    variables = {t.name: i for i, t in enumerate(graph.tensors) if t.producer < 0}
 
     def translate(op: Op) -> Optional[Tuple[int, ...]]:
         result, used = [], 0
@@ -102,8 +121,8 @@ def _variant(graph: Graph, tensors: List[Tensor], swapped: Graph, name: str, var
             item = swapped.tensors[tensor]
             if tensor in known:
                 result.append(known[tensor])
-            elif item.producer < 0 and item.name in variables:
-                result.append(variables[item.name])
+            elif item.producer < 0 and item.name in base.variables:
+                result.append(base.variables[item.name])
             elif _is_gradient(swapped, tensor):
                 if used >= len(gradients):
                     return None

@@ -83,12 +83,10 @@ class Refinement:
     @property
     def live_budget_bytes(self) -> int:
         """What the pool may take at most, whatever variants are chosen."""
-        least = [min([op.workspace_bytes] + [how.workspace_bytes
-                                             for n in allowed_variants(self.graph,
-                                                                       self.options.variants)
-                                             for o, how in self.graph.variants[n].implementations
-                                             if o == index])
-                 for index, op in enumerate(self.graph.ops)]
+        least = [op.workspace_bytes for op in self.graph.ops]
+        for number in allowed_variants(self.graph, self.options.variants):
+            for op, how in self.graph.variants[number].implementations:
+                least[op] = min(least[op], how.workspace_bytes)
         return self.room_bytes - max(least or [0])
 
     @property
