@@ -133,7 +133,7 @@ def plan_session(session: Session, budget: Budget = None, method: str = "auto",
     if budget is None and overhead is None and graph.time_s > 0:
         max_overhead = graph.forward_time_s / graph.time_s  # one extra forward pass
     options = Options(
-        time_limit_s=time_limit, storage=native.storage_model(), world=native.world(),
+        time_limit_s=time_limit, storage=session.storage, world=native.world(),
         variants=variants, keep=pins(graph, keep, "keep"),
         recompute=pins(graph, recompute, "recompute"), progress=progress, costs=session.costs,
         objective="memory" if budget is None else "time", max_overhead=max_overhead,

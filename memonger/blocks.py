@@ -9,7 +9,7 @@ blocks are those of a bound executor. It is the readable reference of ``plugins/
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
+from typing import Dict, FrozenSet, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
 from .graph import Graph, Inplace, Op
 from .schedule import Schedule
@@ -28,13 +28,14 @@ class StorageModel:
     are not modelled.
     """
 
-    #: "best" (the plugin's assignment), "stock" (MXNet's), "live" (peak of live bytes).
+    #: "arena" (the plugin's, at offsets of one buffer), "best" (the plugin's, whole buffers),
+    #: "stock" (MXNet's), "live" (peak of live bytes).
     assignment: str = "best"
     #: The environment variable NNVM_EXEC_MATCH_RANGE.
     match_range: int = 16
     #: The environment variable NNVM_AUTO_SEARCH_MATCH_RANGE.
     search_match_range: bool = False
-    #: Most tries of the search for the best assignment.
+    #: Most tries of the search for the best assignment, or the smallest arena.
     effort: int = 400
 
 
@@ -76,6 +77,8 @@ class Program:
     external: Tuple[bool, ...]
     #: How often the value is an output of the whole graph.
     held: Tuple[int, ...]
+    #: The value must not lie in an arena.
+    apart: Tuple[bool, ...]
     #: MXNet's rules differ by who runs the step: an executor, a CachedOp, or not MXNet at all.
     inplace: bool = True
     count_ignored: bool = False
@@ -92,6 +95,8 @@ class Block(NamedTuple):
     elements: int
     device: int = 0
     pool: int = 0
+    #: It must not lie in an arena.
+    apart: bool = False
 
 
 @dataclass(frozen=True)
@@ -194,6 +199,7 @@ def build_program(graph: Graph, schedule: Schedule) -> Program:
     for tensor in _held_for_gradients(graph, ops, producer, runs):
         held[numbers[first[producer[tensor]]][tensor]] += 1
     tensors = [graph.tensors[value.tensor] for value in values]
+    apart = apart_tensors(graph)
     for item in tensors:
         if item.dtype not in DTYPES:
             raise ValueError("tensor %r has the unknown dtype %r" % (item.name, item.dtype))
@@ -203,8 +209,30 @@ def build_program(graph: Graph, schedule: Schedule) -> Program:
         tuple(number_of_elements(t.size_bytes, t.shape, b) for t, b in zip(tensors, item_bytes)),
         tuple(t.size_bytes for t in tensors), tuple(DTYPES[t.dtype][0] for t in tensors),
         tuple(item_bytes), tuple(not t.pooled for t in tensors), tuple(held),
+        tuple(value.tensor in apart for value in values),
         inplace=not graph.recompute_in_forward, count_ignored=cached,
         rounding=1 if cached or graph.recompute_in_forward else 4)
+
+
+#: Ops that the engine does not run in the order of pushes: asynchronous, nested, between devices.
+_RUN_BY_THEMSELVES = frozenset((
+    "Custom", "_backward_Custom", "_NDArray", "_backward__NDArray", "_CrossDeviceCopy", "_copyto",
+    "_foreach", "_backward_foreach", "_while_loop", "_backward_while_loop", "_cond",
+    "_backward_cond", "_CachedOp", "_backward_CachedOp"))
+#: For inference MKL-DNN rearranges the weights of these ops some time after the op ran.
+_REARRANGE_WEIGHT = frozenset(("Convolution", "Deconvolution", "FullyConnected",
+                               "memonger_convolution"))
+
+
+def apart_tensors(graph: Graph) -> FrozenSet[int]:
+    """Tensors that must not lie in an arena; the C++ side is ``plugins/mxnet/arena.cc``."""
+    found: Set[int] = set()
+    for op in graph.ops:
+        if op.kind in _RUN_BY_THEMSELVES:
+            found.update(op.inputs, op.outputs)
+        if op.kind in _REARRANGE_WEIGHT:
+            found.update(op.inputs[1:2])
+    return frozenset(found)
 
 
 def _held_for_gradients(graph: Graph, ops: Sequence[Op], producer: Mapping[int, int],
@@ -300,8 +328,10 @@ def replay(program: Program) -> Blocks:
     for value, block in enumerate(block_of):
         if block >= 0 and value not in added:
             sizes[block] = max(sizes[block], program.bytes[value])
+    apart = {block for block, away in zip(block_of, program.apart) if away}
     return Blocks(len(program.steps),
-                  tuple(b._replace(end=e, bytes=s) for b, e, s in zip(blocks, ends, sizes)),
+                  tuple(b._replace(end=e, bytes=s, apart=i in apart)
+                        for i, (b, e, s) in enumerate(zip(blocks, ends, sizes))),
                   tuple(released), tuple(block_of), tuple(inplace_index))
 
 

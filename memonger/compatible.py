@@ -55,7 +55,7 @@ def search_plan(symbol: Any, ntrial: int = 6, type_dict: Optional[Mapping[str, A
     from .solve.sublinear import solve
     session = open_session(symbol, given, type_dict, "write", None, "auto", None, None, None)
     found = solve(session.graph, None, Options(
-        ntrial=ntrial, storage=native.storage_model(), world=native.world()))
+        ntrial=ntrial, storage=session.storage, world=native.world()))
     return session.apply(found)
 
 

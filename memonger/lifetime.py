@@ -100,7 +100,7 @@ def timeline(graph: Graph, schedule: Schedule,
     graph : Graph
     schedule : Schedule
     storage_model : str or StorageModel
-        As in :func:`memonger.storage.plan_storage`. For ``"live"``, which assigns no buffers,
+        As in :func:`memonger.storage.plan_storage`. Without whole buffers (``"live"``, an arena)
         ``buffer_bytes`` equals ``live_bytes``.
 
     Returns
@@ -128,7 +128,7 @@ def timeline(graph: Graph, schedule: Schedule,
     by_category = {name: _running(column, count) for name, column in change.items()}
     live = tuple(sum(column) for column in zip(*by_category.values())) if count else ()
     buffers = live
-    if storage.buffer_of:
+    if storage.buffer_of and not storage.offset_of:
         column = [0] * (count + 2)
         for block, whole in zip(storage.buffer_of, blocks.blocks):
             column[whole.start] += storage.buffer_bytes[block]

@@ -25,7 +25,7 @@ from typing import Any, Dict, Iterator, List, Optional
 
 from .errors import MemongerError, PluginABIError, PluginError, PluginMissing
 
-_INTERFACE = 1
+_INTERFACE = 2
 _MXNET_VERSION = "1.9.1"
 _COMPILER = "GCC: (GNU) 4.8.5"
 #: ``plugins/build.py`` ends each library with this and the SHA-256 of everything before it.
@@ -34,7 +34,7 @@ _lock = threading.RLock()
 _core: Optional[ctypes.CDLL] = None
 _plugin: Optional[ctypes.CDLL] = None
 _refused: Optional[PluginError] = None
-_switches = {"recompute": False, "storage": False}
+_switches = {"recompute": False, "storage": False, "arena": False}
 
 
 def folder() -> Path:
@@ -153,6 +153,8 @@ def _guarded_load() -> ctypes.CDLL:
                              % message.value.decode(errors="replace"))
     library.memonger_capture_end.restype = ctypes.c_size_t
     _expose_operators()
+    from .mx.binds import watch
+    watch(library, lambda: _switches["arena"])
     return library
 
 
@@ -221,7 +223,7 @@ def status() -> str:
         folder(), *("on" if _switches[key] else "off" for key in ("recompute", "storage")))
 
 
-def enable(recompute: bool = True, storage: bool = True) -> None:
+def enable(recompute: bool = True, storage: bool = True, arena: bool = True) -> None:
     """Switch the passes of the plugin; holds for everything bound from now on.
 
     Parameters
@@ -230,25 +232,28 @@ def enable(recompute: bool = True, storage: bool = True) -> None:
         Exact recomputation for ``force_mirroring`` and memonger's own attributes.
     storage : bool
         The best assignment of storage ids instead of MXNet's.
+    arena : bool
+        Executors of planned symbols that ask for it get one piece of memory with their tensors at
+        offsets. Needs ``storage``.
     """
     load()
     assert _plugin is not None
     _plugin.memonger_enable(int(recompute), int(storage))
-    _switches.update(recompute=recompute, storage=storage)
+    _switches.update(recompute=recompute, storage=storage, arena=storage and arena)
 
 
 def disable() -> None:
     """Stock MXNet again, in everything bound from now on; frugal operators stay usable."""
     if _plugin is not None:
-        enable(False, False)
+        enable(False, False, False)
 
 
 @contextlib.contextmanager
-def switched(recompute: bool, storage: bool) -> Iterator[None]:
+def switched(recompute: bool, storage: bool, arena: bool = False) -> Iterator[None]:
     """:func:`enable` for a while."""
     load()
     before = dict(_switches)
-    enable(recompute, storage)
+    enable(recompute, storage, arena)
     try:
         yield
     finally:
@@ -261,8 +266,10 @@ def world() -> str:
 
 
 def storage_model() -> str:
-    """"best" or "stock": who assigns storage in this process."""
-    return "best" if _plugin is not None and _switches["storage"] else "stock"
+    """"arena", "best" or "stock": how storage is assigned in this process, at most."""
+    if _plugin is None or not _switches["storage"]:
+        return "stock"
+    return "arena" if _switches["arena"] else "best"
 
 
 @contextlib.contextmanager

@@ -25,8 +25,10 @@ class Assignment:
     buffer_of: Tuple[int, ...]
     #: Real bytes of each buffer, rounded up as the executor does.
     buffer_bytes: Tuple[int, ...]
-    #: What ``debug_str`` counts: 4 bytes an element, whatever the dtype.
+    #: What ``debug_str`` counts: 4 bytes an element, whatever the dtype; of an arena its bytes.
     printed_bytes: int
+    #: Where in its buffer each block begins; () when all begin at the first byte.
+    offset_of: Tuple[int, ...] = ()
 
     @property
     def pool_bytes(self) -> int:

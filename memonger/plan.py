@@ -77,7 +77,8 @@ class Plan:
     costs: str = "units"
     #: Which executor runs the plan: "plugin" (exact recomputation) or "stock" (mirroring).
     world: str = "plugin"
-    #: How storage is assigned: "best" (plugin), "stock" (MXNet), "live" (peak of live bytes).
+    #: How storage is assigned: "arena" or "best" (plugin), "stock" (MXNet), "live" (peak of live
+    #: bytes).
     storage: str = "best"
     #: What was asked for, for the record: keyword arguments of ``memonger.plan``.
     options: Mapping[str, Any] = field(default_factory=dict)

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
-from . import native
+from . import arena, native
 from .cost import CostModel, OpTimes, best_known, roofline
 from .errors import InputError, UnknownOpError
 from .graph import Graph
@@ -38,6 +38,8 @@ class Estimate:
     pool_bytes: int
     peak_live_bytes: int
     graph: Graph = field(repr=False)
+    #: How the symbol's executors assign storage.
+    storage: str = "best"
 
     @property
     def total_bytes(self) -> int:
@@ -45,7 +47,7 @@ class Estimate:
 
     def timeline(self) -> Timeline:
         """Live and pool bytes at each step, with the op that runs."""
-        return timeline(self.graph, expand(self.graph, {}), native.storage_model())
+        return timeline(self.graph, expand(self.graph, {}), self.storage)
 
     def to_dict(self) -> Dict[str, Any]:
         return {"by_category": dict(self.by_category), "total_bytes": self.total_bytes,
@@ -78,6 +80,12 @@ class Session:
         from .mx.read import read
         type_dict, grad_req, ctx, group2ctx = self.arguments
         return read(symbol, self.shapes, type_dict, grad_req, ctx, group2ctx)
+
+    @property
+    def storage(self) -> str:
+        """How the memory of a plan for this network is assigned; see :mod:`memonger.storage`."""
+        found = native.storage_model()
+        return "best" if found == "arena" and not arena.fits(self.graph) else found
 
     @property
     def on_gpu(self) -> bool:
@@ -114,7 +122,12 @@ class Session:
     def estimate(self) -> Estimate:
         by_category = dict(self.fixed_bytes, pool=self.captured.pool_bytes)
         live = plan_storage(self.graph, expand(self.graph, {}), "live")
-        return Estimate(by_category, self.captured.pool_bytes, live.pool_bytes, self.graph)
+        from .mx.apply import asks_for_arena
+        storage = native.storage_model()
+        if storage == "arena":  # only planned symbols have one
+            storage = self.storage if asks_for_arena(self.symbol) else "best"
+        return Estimate(by_category, self.captured.pool_bytes, live.pool_bytes, self.graph,
+                        storage)
 
 
 def _workspaces(captured: Any, found: OpTimes, ctx: Any) -> Sequence[int]:

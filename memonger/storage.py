@@ -1,9 +1,12 @@
 """How much memory a schedule takes, tensor by tensor and buffer by buffer.
 
-Three storage models, all exact for what they describe:
+Four storage models, all exact for what they describe:
 
+``"arena"``
+    The plugin's assignment for planned executors: MXNet's blocks at offsets of one buffer, or
+    ``"best"`` where that is no larger.
 ``"best"``
-    The plugin's assignment: MXNet's blocks, shared better.
+    The plugin's assignment to whole buffers: MXNet's blocks, shared better.
 ``"stock"``
     MXNet 1.9.1 without the plugin, byte for byte.
 ``"live"``
@@ -11,15 +14,15 @@ Three storage models, all exact for what they describe:
     (``graph.recompute_in_forward``) it is the model of Checkmate and Moccasin: all inputs and
     outputs of a step are alive while it runs, and nothing shares memory.
 
-:mod:`memonger.blocks` counts references, :mod:`memonger.packing` shares buffers; the C++ library
-does both faster and gives the same numbers.
+:mod:`memonger.blocks` counts references, :mod:`memonger.packing` shares buffers, and
+:mod:`memonger.arena` finds offsets; the C++ library does all of it faster and gives the same numbers.
 """
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Dict, Optional, Tuple, Union
 
-from . import packing
+from . import arena, packing
 from .blocks import Block, Blocks, Program, StorageModel, build_program, effective_ops, replay
 from .graph import Graph
 from .packing import Assignment
@@ -49,6 +52,8 @@ class StoragePlan:
     printed_bytes: int
     #: No assignment of these blocks to whole buffers takes less.
     lower_bound_bytes: int
+    #: Where in its buffer each block begins; () when all begin at the first byte.
+    offset_of: Tuple[int, ...] = ()
 
     @property
     def block_of(self) -> Dict[Tuple[int, int], int]:
@@ -73,7 +78,7 @@ def plan_storage(graph: Graph, schedule: Schedule,
     graph : Graph
     schedule : Schedule
     model : str or StorageModel
-        ``"best"``, ``"stock"`` or ``"live"``.
+        ``"arena"``, ``"best"``, ``"stock"`` or ``"live"``.
     native : bool, optional
         True insists on the C++ library, False on Python; None takes what is there. The result
         is the same.
@@ -89,8 +94,8 @@ def plan_storage(graph: Graph, schedule: Schedule,
     """
     if isinstance(model, str):
         model = StorageModel(assignment=model)
-    if model.assignment not in ("best", "stock", "quick", "live"):
-        raise ValueError("unknown storage model %r; one of best, stock, live" % model.assignment)
+    if model.assignment not in ("arena", "best", "stock", "quick", "live"):
+        raise ValueError("unknown storage model %r; one of arena, best, stock, live" % model.assignment)
     return plan_program(build_program(graph, schedule), model, native)
 
 
@@ -111,7 +116,9 @@ def plan_program(program: Program, model: StorageModel,
         found: Assignment = packing.stock(blocks, model, program.rounding)
     elif model.assignment == "quick":
         found = packing.quick(blocks, program.rounding)
+    elif model.assignment == "arena":
+        found = arena.smallest(blocks, model, program.rounding)
     else:
         found = packing.best(blocks, model, program.rounding)
     return StoragePlan(model, program, blocks, found.buffer_of, found.buffer_bytes,
-                       found.pool_bytes, peak, step, found.printed_bytes, bound)
+                       found.pool_bytes, peak, step, found.printed_bytes, bound, found.offset_of)

@@ -7,7 +7,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 from .blocks import Block, Blocks, Program, StorageModel
 from .storage import StoragePlan
 
-_ASSIGNMENTS = {"stock": 0, "quick": 1, "best": 2, "live": 3}
+_ASSIGNMENTS = {"stock": 0, "quick": 1, "best": 2, "live": 3, "arena": 4}
 
 
 def library(required: bool = False) -> Optional[Any]:
@@ -60,10 +60,12 @@ def plan(core: Any, program: Program, model: StorageModel) -> StoragePlan:
     options = (program.inplace, program.count_ignored, program.inplace, model.match_range,
                model.search_match_range, program.rounding, model.effort,
                _ASSIGNMENTS[model.assignment])
-    blocks = (int64 * max(1, 6 * entries))()
+    blocks = (int64 * max(1, 7 * entries))()
+    offset_of = (int64 * max(1, entries))()
+    buffer_bytes = (int64 * max(1, entries))()
     released, block_of, inplace_index, buffer_of = ((int32 * max(1, entries))() for _ in range(4))
     num_released = int32(0)
-    totals = (int64 * 5)()
+    totals = (int64 * 7)()
     count = core.memonger_storage_plan(
         int32(steps), int32(entries), _array(int32, output_begin), _array(int32, outputs),
         _array(int32, input_begin), _array(int32, inputs), _array(uint8, ignored),
@@ -73,18 +75,18 @@ def plan(core: Any, program: Program, model: StorageModel) -> StoragePlan:
         _array(uint8, [step.grad_add for step in program.steps]),
         _array(int64, program.elements), _array(int64, program.bytes),
         _array(int32, program.dtype), _array(uint8, program.external),
-        _array(int32, program.held), _array(int32, options), blocks, released,
-        ctypes.byref(num_released), block_of, inplace_index, buffer_of, totals)
-    made = Blocks(steps, tuple(Block(*blocks[6 * i:6 * i + 6]) for i in range(count)),
+        _array(int32, program.held), _array(uint8, program.apart), _array(int32, options), blocks,
+        released, ctypes.byref(num_released), block_of, inplace_index, buffer_of, offset_of,
+        buffer_bytes, totals)
+    made = Blocks(steps, tuple(Block(*blocks[7 * i:7 * i + 6], bool(blocks[7 * i + 6]))
+                               for i in range(count)),
                   tuple(released[:num_released.value]), tuple(block_of[:entries]),
                   tuple(inplace_index[:entries]))
-    pool_bytes, printed_bytes, peak_bytes, peak_step, bound_bytes = totals
+    pool_bytes, printed_bytes, peak_bytes, peak_step, bound_bytes, buffers, has_offsets = totals
     if model.assignment == "live":
         return StoragePlan(model, program, made, (), (), peak_bytes, peak_bytes, peak_step, 0,
                            bound_bytes)
-    sizes = [0] * (1 + max(buffer_of[:count], default=-1))
-    for block, buffer in zip(made.blocks, buffer_of[:count]):
-        rounded = -(-block.bytes // program.rounding) * program.rounding
-        sizes[buffer] = max(sizes[buffer], rounded)
-    return StoragePlan(model, program, made, tuple(buffer_of[:count]), tuple(sizes), pool_bytes,
-                       peak_bytes, peak_step, printed_bytes, bound_bytes)
+    return StoragePlan(model, program, made, tuple(buffer_of[:count]),
+                       tuple(buffer_bytes[:buffers]), pool_bytes, peak_bytes, peak_step,
+                       printed_bytes, bound_bytes,
+                       tuple(offset_of[:count]) if has_offsets else ())

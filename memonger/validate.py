@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Set, Tuple, Union
 
-from . import judge
+from . import arena, judge, packing
 from .graph import Graph, Op
 from .plan import Plan
 from .schedule import Schedule
@@ -278,7 +278,7 @@ def _totals(graph: Graph, schedule: Schedule, running: Sequence[Op],
 
 def _pool(graph: Graph, schedule: Schedule,
           storage: Union[str, StorageModel]) -> Tuple[List[Problem], int]:
-    """The pool by the naive way; for "best" the assignment is taken and checked."""
+    """The pool by the naive way; for "best" and "arena" the assignment is taken and checked."""
     model = StorageModel(storage) if isinstance(storage, str) else storage
     memory = judge.examine(graph, schedule)
     if model.assignment == "live":
@@ -293,6 +293,11 @@ def _pool(graph: Graph, schedule: Schedule,
         if block >= 0 and blocks.setdefault(block, life) != life or (block < 0) != (life < 0):
             return [Problem(Kind.BLOCKS_DIFFER, graph.tensors[value.tensor].name,
                             value.step)], planned.pool_bytes
+    # Where each life lies in its buffer.
+    places = {life: (planned.offset_of[block], planned.offset_of[block] + packing.round_up(
+        memory.rounded(life), arena.ALIGNMENT))
+        for block, life in blocks.items()
+        if planned.offset_of and not arena.outlives(planned.blocks.blocks[block], planned.blocks)}
     buffers: Dict[int, List[int]] = {}
     for block, life in blocks.items():
         buffers.setdefault(planned.buffer_of[block], []).append(life)
@@ -301,9 +306,13 @@ def _pool(graph: Graph, schedule: Schedule,
         for k, one in enumerate(lives):
             for other in lives[:k]:
                 a, b = memory.lives[one], memory.lives[other]
-                if (a.start <= b.end and b.start <= a.end) or (a.device, a.pool) != (
-                        b.device, b.pool):
+                together = a.start <= b.end and b.start <= a.end
+                if one in places and other in places:
+                    together = together and arena.overlap(places[one], places[other])
+                if together or (a.device, a.pool) != (b.device, b.pool):
                     found.append(Problem(Kind.BUFFERS_OVERLAP, "%s and %s" % (
                         graph.tensors[a.values[0][1]].name, graph.tensors[b.values[0][1]].name),
                         max(a.start, b.start)))
-    return found, sum(max(memory.rounded(life) for life in lives) for lives in buffers.values())
+    return found, sum(
+        max(places[life][1] if life in places else memory.rounded(life) for life in lives)
+        for lives in buffers.values())

@@ -131,7 +131,7 @@ def libraries(mxnet: Path, is_clang: bool) -> List[Library]:
     return [
         Library("libmemonger_core.so", core, COMMON + ["-O3"], ["-Wl,--no-undefined"]),
         Library("libmemonger_mxnet.so",
-                plugin + [ROOT / "core" / name for name in ("packer.cc", "storage.cc")],
+                plugin + [ROOT / "core" / name for name in ("arena.cc", "packer.cc", "storage.cc")],
                 COMMON + ["-O3"] + ([] if is_clang else GCC_ONLY) + MXNET + include,
                 ["-L" + str(mxnet), "-l:libmxnet.so", version_script, "-Wl,-z,now",
                  "-Wl,-z,nodelete", "-Wl,--no-undefined", "-Wl,--as-needed"])]

@@ -170,7 +170,7 @@ def _restore(session: Any, item: Mapping[str, Any], budget_bytes: int,
         op, served = (entry, []) if isinstance(entry, int) else entry
         recompute[op] = {(reader, number): clone for reader, number, clone in served}
     steps = expand(graph_in_use(graph, Schedule((), variants)), recompute).steps
-    options = Options(storage=native.storage_model(), world=native.world(), costs=session.costs,
+    options = Options(storage=session.storage, world=native.world(), costs=session.costs,
                       fixed_bytes=session.fixed_bytes)
     pool_budget = budget_bytes - sum(session.fixed_bytes.values())
     plan = build_plan(graph, Schedule(steps, variants), item["method"], options, pool_budget,

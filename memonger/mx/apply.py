@@ -20,6 +20,8 @@ from .environment import mxnet
 
 RECOMPUTE = "__memonger_recompute__"
 BY_NAME = "__memonger_recompute_by_name__"
+#: "arena": executors of the symbol have one piece of memory with their tensors at offsets.
+STORAGE = "__memonger_storage__"
 FORCE_MIRRORING = "__force_mirroring__"
 #: What ``force_mirroring`` was before a stock plan set it; "" when there was none.
 BEFORE = "__memonger_force_mirroring_before__"
@@ -99,6 +101,7 @@ def strip_json(symbol_json: str) -> str:
             continue
         attributes.pop(RECOMPUTE, None)
         attributes.pop(BY_NAME, None)
+        attributes.pop(STORAGE, None)
         if BEFORE in attributes:
             before = attributes.pop(BEFORE)
             if before:
@@ -108,6 +111,18 @@ def strip_json(symbol_json: str) -> str:
         if not attributes:
             del node["attrs"]
     return json.dumps(document, indent=2)
+
+
+def mark_storage(symbol_json: str) -> str:
+    """The symbol with the wish for an arena, as JSON."""
+    document = json.loads(symbol_json)
+    _first_markable(document).setdefault("attrs", {})[STORAGE] = "arena"
+    return json.dumps(document, indent=2)
+
+
+def asks_for_arena(symbol: Any) -> bool:
+    """Whether executors of the symbol will have an arena, where the plugin is on."""
+    return any(attributes.get(STORAGE) == "arena" for attributes in symbol.attr_dict().values())
 
 
 def from_json(text: str) -> Any:
@@ -121,19 +136,24 @@ def strip_symbol(symbol: Any) -> Any:
 
 def apply_plan_to(symbol: Any, plan: Plan) -> Any:
     """A copy of ``symbol`` that carries the plan's decisions and variants."""
+    text = _decisions_on(symbol.tojson(), plan)
+    return from_json(mark_storage(text) if plan.storage == "arena" else text)
+
+
+def _decisions_on(text: str, plan: Plan) -> str:
     if plan.schedule.variants:
         chosen = [plan.graph.variants[i] for i in plan.schedule.variants]
-        text = swap_json(symbol.tojson(), {plan.graph.ops[v.op].name: v.name for v in chosen})
-        return from_json(apply_recompute(text, _as_swapped(plan.graph, plan.schedule),
-                                         decisions_of(plan.graph, plan.schedule)))
+        text = swap_json(text, {plan.graph.ops[v.op].name: v.name for v in chosen})
+        return apply_recompute(text, _as_swapped(plan.graph, plan.schedule),
+                               decisions_of(plan.graph, plan.schedule))
     recomputed = set(plan.schedule.recomputed())
     if plan.world == "stock":
-        return from_json(apply_mirroring(symbol.tojson(), plan.graph, recomputed))
-    text = apply_recompute(symbol.tojson(), plan.graph, decisions_of(plan.graph, plan.schedule))
+        return apply_mirroring(text, plan.graph, recomputed)
+    text = apply_recompute(text, plan.graph, decisions_of(plan.graph, plan.schedule))
     if plan.method == "sublinear":
         # For a MXNet without the plugin: the part of the plan that stock mirroring runs safely.
         text = apply_mirroring(text, plan.graph, safe_to_mirror(plan.graph, recomputed))
-    return from_json(text)
+    return text
 
 
 def _as_swapped(graph: Graph, schedule: Schedule) -> Graph:

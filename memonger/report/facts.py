@@ -72,7 +72,7 @@ class Facts:
         MXNet's own assignment where the plan was compared with that, else the plan's.
         """
         def make() -> Timeline:
-            if self.plan.storage == "best":
+            if self.plan.storage in ("arena", "best"):
                 found = timeline(self.plan.graph, self.baseline, "stock")
                 if found.pool_bytes == self.plan.baseline_pool_bytes:
                     return found

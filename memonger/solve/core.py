@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from .. import interrupts
-from ..blocks import DTYPES, number_of_elements
+from ..blocks import DTYPES, apart_tensors, number_of_elements
 from ..errors import SolverError
 from ..graph import Graph, Implementation, Op
 from ..schedule import Consumer, Recompute, Schedule, Step
 from .options import Options
 
-_STORAGE = {"live": 0, "stock": 1, "best": 2}
+_STORAGE = {"live": 0, "stock": 1, "best": 2, "arena": 3}
 _POLL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_double, ctypes.c_double, ctypes.c_int64)
 #: How a search ended, by the library's number.
 FINISHED, TIME_LIMIT, INTERRUPTED = 0, 1, 2
@@ -210,13 +210,15 @@ def _flatten(graph: Graph, options: Options,
     times: List[float] = []
     outputs = {*graph.outputs, *graph.held_for_gradients}
     kept = {op.outputs[position] for op in graph.ops for position in op.kept_outputs}
+    apart = apart_tensors(graph)
     made = {t for op in graph.ops for t in op.outputs}
     for index in variants:
         made.update(t for _, how in graph.variants[index].implementations for t in how.outputs)
     for number, tensor in enumerate(graph.tensors):
         flag, item = DTYPES.get(tensor.dtype, (0, 4))
         integers += [tensor.size_bytes, number_of_elements(tensor.size_bytes, tensor.shape, item),
-                     flag, not tensor.pooled, number in outputs, number in kept, number in made]
+                     flag, not tensor.pooled, number in outputs, number in kept, number in apart,
+                     number in made]
     implementations: List[List[Union[Op, Implementation]]] = [[op] for op in graph.ops]
     choices: List[List[Tuple[int, int]]] = []
     for index in variants:

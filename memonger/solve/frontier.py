@@ -92,7 +92,7 @@ def least_memory_local(graph: Graph, budget_bytes: Optional[int], options: Optio
     plan = _smaller_sibling(plan, budget_bytes, options)
     reduced = reduce_graph(graph, options.variants, options.keep)
     smallest = minimum_peak_bound(graph, reduced=reduced,
-                                  layers=0 if options.storage == "live" else 10).bytes
+                                  layers=0 if options.storage in ("arena", "live") else 10).bytes
     total = smallest + sum(plan.fixed_bytes.values())
     return replace(plan, method="auto", minimum_total_bytes=min(total, plan.total_bytes))
 

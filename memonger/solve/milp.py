@@ -78,7 +78,7 @@ class Refinement:
     # ------------------------------------------------------------------ facts
     @property
     def layers(self) -> int:
-        return 0 if self.options.storage == "live" else LAYERS
+        return 0 if self.options.storage in ("arena", "live") else LAYERS
 
     @property
     def live_budget_bytes(self) -> int:

@@ -8,8 +8,9 @@ from ..errors import InputError
 from ..plan import Progress
 from ..schedule import Recompute
 
-#: Ways to count memory: MXNet's assignment, the plugin's, the peak of live bytes.
-STORAGES = ("best", "stock", "live")
+#: Ways to count memory: the plugin's arena and its assignment to whole buffers, MXNet's own, the
+#: peak of live bytes.
+STORAGES = ("arena", "best", "stock", "live")
 #: Which operator variants may be used.
 VARIANTS = ("none", "exact", "all")
 

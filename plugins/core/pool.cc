@@ -34,6 +34,7 @@ void PoolMeter::Fill(const Trace& trace) {
                                                                    : problem_.tensor_bytes[tensor]);
       program_.dtype.push_back(problem_.tensor_dtype[tensor]);
       program_.external.push_back(problem_.tensor_is_external[tensor]);
+      program_.apart.push_back(problem_.tensor_is_apart[tensor]);
       program_.held.push_back(trace.clones[step] == 0 && problem_.tensor_is_output[tensor]);
     }
     for (const InplaceOption& option : impl.inplace) {
@@ -55,6 +56,8 @@ int64_t PoolMeter::Exact(const Trace& trace) {
   if (kind_ == StorageKind::kLive) return storage::PeakLive(blocks_).bytes;
   if (kind_ == StorageKind::kStock) {
     storage::Stock(blocks_, model_, &assignment_);
+  } else if (kind_ == StorageKind::kArena) {
+    storage::Smallest(blocks_, model_, &assignment_);
   } else {
     packer_.Best(blocks_, model_, &assignment_);
   }

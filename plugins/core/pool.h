@@ -10,11 +10,12 @@
 
 namespace memonger {
 
-enum class StorageKind { kLive = 0, kStock = 1, kBest = 2 };
+enum class StorageKind { kLive = 0, kStock = 1, kBest = 2, kArena = 3 };
 
 class PoolMeter {
  public:
   PoolMeter(const Problem& problem, StorageKind kind);
+  StorageKind kind() const { return kind_; }
   // Bytes of the pool as memonger/storage.py says them.
   int64_t Exact(const Trace& trace);
 

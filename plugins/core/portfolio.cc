@@ -105,6 +105,34 @@ void Search::SearchPool(int64_t work_end) {
   }
 }
 
+// An arena takes little more than the live bytes: the live search, with a smaller budget as long as
+// its answer does not quite fit.
+void Search::SearchArena(int64_t work_end) {
+  const int64_t begin = simulator_->work(), budget = options_.budget_bytes;
+  const double shares[] = {0.6, 0.75, 0.9, 1.0};
+  Solution smallest;
+  int64_t target = budget;
+  for (int round = 0; round < 4 && !OutOf(work_end); ++round) {
+    simulator_->set_budget(target);
+    best_ = Solution();
+    SearchLive(begin + static_cast<int64_t>(shares[round] *
+                                            static_cast<double>(work_end - begin)));
+    Load(best_);
+    Trace trace;
+    if (!simulator_->EvaluateInto(&trace).valid) break;
+    best_.pool = meter_->Exact(trace) + simulator_->workspace_bytes();
+    simulator_->AddWork(kExactWork * simulator_->num_steps());
+    const bool was_feasible = best_.feasible;
+    best_.feasible = best_.pool <= budget;
+    if (smallest.choices.empty() || best_.feasible || best_.pool < smallest.pool) smallest = best_;
+    if (best_.feasible || !was_feasible) break;
+    target -= (best_.pool - budget) + budget / 2000;
+    options_.warm = best_;
+  }
+  simulator_->set_budget(budget);
+  if (!smallest.choices.empty()) best_ = smallest;
+}
+
 Solution Search::Run() {
   LoadDefaults();
   const Outcome unplanned = Evaluate();
@@ -117,8 +145,12 @@ Solution Search::Run() {
     Load(best_);
     return best_;
   }
-  SearchLive(begin + work / 3);
-  SearchPool(begin + work);
+  if (meter_->kind() == StorageKind::kArena) {
+    SearchArena(begin + work);
+  } else {
+    SearchLive(begin + work / 3);
+    SearchPool(begin + work);
+  }
   Load(best_);
   return best_;
 }

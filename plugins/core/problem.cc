@@ -59,6 +59,7 @@ bool Problem::Parse(const int64_t* data, int64_t size, const double* times, int6
     tensor_bytes.push_back(tensor_is_external.back() ? 0 : bytes);
     tensor_is_output.push_back(in.Next() != 0);
     tensor_is_kept.push_back(in.Next() != 0);
+    tensor_is_apart.push_back(in.Next() != 0);
     made[t] = in.Next() != 0;
   }
   int64_t time_at = 0;

@@ -56,6 +56,7 @@ struct Problem {
   std::vector<int> tensor_dtype;  // MXNet's type flag
   std::vector<char> tensor_is_external;
   std::vector<char> tensor_is_output;
+  std::vector<char> tensor_is_apart;  // must not lie in an arena
   std::vector<char> tensor_is_kept;  // never read from a clone: Op.kept_outputs
   std::vector<Variant> variants;
   bool recompute_in_forward = false;

@@ -101,6 +101,7 @@ class Search {
   // portfolio.cc
   void SearchLive(int64_t work_end);
   void SearchPool(int64_t work_end);
+  void SearchArena(int64_t work_end);
   void OfferPool(const Outcome& outcome);
 
   Simulator* simulator_;

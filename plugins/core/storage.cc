@@ -13,7 +13,7 @@ void Program::Clear() {
   inplace_begin.assign(1, 0);
   for (std::vector<int32_t>* v : {&outputs, &inputs, &device, &pool, &dtype, &held, &references})
     v->clear();
-  for (std::vector<uint8_t>* v : {&ignored, &grad_add, &external}) v->clear();
+  for (std::vector<uint8_t>* v : {&ignored, &grad_add, &external, &apart}) v->clear();
   for (std::vector<int64_t>* v : {&elements, &bytes}) v->clear();
   inplace.clear();
 }
@@ -91,7 +91,7 @@ void Replay(const Program& p, const Model& model, Blocks* out) {
     for (const auto& item : fresh) {
       const int32_t entry = p.outputs[ob + item.second];
       block_of[entry] = static_cast<int32_t>(blocks.size());
-      blocks.push_back(Block{s, steps, 0, p.elements[entry], p.device[s], p.pool[s]});
+      blocks.push_back(Block{s, steps, 0, p.elements[entry], p.device[s], p.pool[s], 0});
       left.push_back(references[entry]);
     }
     for (int32_t i = 0; i < num_inputs; ++i) {
@@ -128,6 +128,8 @@ void Replay(const Program& p, const Model& model, Blocks* out) {
   for (int32_t e = 0; e < entries; ++e)
     if (block_of[e] >= 0 && !added[e])
       blocks[block_of[e]].bytes = std::max(blocks[block_of[e]].bytes, p.bytes[e]);
+  for (size_t e = 0; e < p.apart.size(); ++e)
+    if (p.apart[e] && block_of[e] >= 0) blocks[block_of[e]].apart = 1;
 }
 
 // ---------------------------------------------------------------------------------- peak
@@ -227,6 +229,7 @@ void Stock(const Blocks& b, const Model& model, Assignment* result) {
 }
 
 void Measure(const Blocks& b, const Model& model, Assignment* result) {
+  result->offset_of.clear();
   int32_t buffers = 0;
   for (int32_t id : result->buffer_of) buffers = std::max(buffers, id + 1);
   std::vector<int64_t> printed(buffers, 0);

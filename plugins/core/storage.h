@@ -6,8 +6,9 @@
  *               counting of MXNet 1.9.1's MXPlanMemory.
  *   Stock       blocks -> buffers, as MXPlanMemory's allocator does it, byte for byte.
  *   Packer      blocks -> buffers, better: at once (Quick) or with a bounded search (Best).
- * A buffer ("storage id" in MXNet) is always used from its first byte, so a buffer is as large
- * as the largest block in it and the pool is the sum over all buffers.
+ *   Arena       blocks -> offsets in one buffer, which comes close to the peak of live bytes.
+ * For all but Arena a buffer ("storage id" in MXNet) is used from its first byte, so it is as
+ * large as the largest block in it and the pool is the sum over all buffers.
  *
  * memonger/storage.py is the readable reference; both give the same numbers, buffer by buffer.
  * Only the standard library is used, and only plain structs and vectors cross this header: it is
@@ -47,6 +48,7 @@ struct Program {
   std::vector<int32_t> dtype;     // MXNet's type flag
   std::vector<uint8_t> external;  // memory is the caller's: variables, gradient arrays
   std::vector<int32_t> held;      // how often it is an output of the whole graph
+  std::vector<uint8_t> apart;     // must have a buffer of its own in an arena; empty: none must
   // Empty: counted from inputs and held. Else MXNet's graph attribute "ref_count".
   std::vector<int32_t> references;
 
@@ -62,7 +64,8 @@ struct Model {
   int32_t match_range = 16;   // NNVM_EXEC_MATCH_RANGE
   uint8_t search_match_range = 0;  // NNVM_AUTO_SEARCH_MATCH_RANGE
   int32_t rounding = 4;       // buffers are multiples of this: executor 4, CachedOp 1
-  int32_t effort = 400;       // Best: most tries of the search
+  int32_t effort = 400;       // Best and Arena: most tries of the search
+  int32_t alignment = 64;     // Arena: offsets are multiples of this
 };
 
 struct Block {
@@ -72,6 +75,7 @@ struct Block {
   int64_t elements;
   int32_t device;
   int32_t pool;
+  uint8_t apart;  // some value in it must not lie in an arena
 };
 
 struct Blocks {
@@ -85,6 +89,7 @@ struct Blocks {
 
 struct Assignment {
   std::vector<int32_t> buffer_of;     // per block
+  std::vector<int64_t> offset_of;     // per block, from Arena only
   std::vector<int64_t> buffer_bytes;  // per buffer, real bytes, rounded up
   int64_t pool_bytes = 0;             // sum of buffer_bytes
   int64_t printed_bytes = 0;          // 4 bytes an element: debug_str, storage_allocated_bytes
@@ -110,6 +115,16 @@ int64_t LowerBound(const Blocks& blocks, const Model& model);
 
 // MXNet's own assignment (MXGraphAllocator). O(n log n).
 void Stock(const Blocks& blocks, const Model& model, Assignment* result);
+
+// One buffer for each device and pool, its blocks at offsets; values that outlive the step (outputs
+// of the network) and those marked `apart` get buffers of their own. O(tries * n^2).
+void Arena(const Blocks& blocks, const Model& model, Assignment* result);
+
+// The arena, or what Packer::Best finds where that is no larger (then offset_of is empty).
+void Smallest(const Blocks& blocks, const Model& model, Assignment* result);
+
+// No arena of these blocks is smaller: the peak of what lies in it, and what lies apart.
+int64_t ArenaBound(const Blocks& blocks, const Model& model);
 
 // Recomputes buffer_bytes, pool_bytes and printed_bytes from buffer_of.
 void Measure(const Blocks& blocks, const Model& model, Assignment* result);

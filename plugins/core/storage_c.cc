@@ -24,19 +24,21 @@ void Copy(const T* from, int64_t count, std::vector<T>* to) {
 // Plans the storage of one order of execution.
 //
 // options: inplace, count_ignored, detect_add, match_range, search_match_range, rounding, effort,
-//          assignment (0 stock, 1 quick, 2 best).
-// inplace: triples (input, output, identity). blocks: start, end, bytes, elements, device, pool
-// for each block; `released` and `buffer_of` have room for one number for each entry, `blocks` for
-// six. totals: pool bytes, printed bytes, peak live bytes, its step, lower bound.
+//          assignment (0 stock, 1 quick, 2 best, 4 arena or best).
+// inplace: triples (input, output, identity). blocks: start, end, bytes, elements, device, pool,
+// apart for each block; all other results have room for one number for each entry, `blocks` for
+// seven. totals: pool bytes, printed bytes, peak live bytes, its step, lower bound, number of
+// buffers, whether blocks have offsets.
 // Returns the number of blocks.
 MEMONGER_API int32_t memonger_storage_plan(
     int32_t steps, int32_t entries, const int32_t* output_begin, const int32_t* outputs,
     const int32_t* input_begin, const int32_t* inputs, const uint8_t* ignored,
     const int32_t* inplace_begin, const int32_t* inplace, const int32_t* device,
     const int32_t* pool, const uint8_t* grad_add, const int64_t* elements, const int64_t* bytes,
-    const int32_t* dtype, const uint8_t* external, const int32_t* held, const int32_t* options,
-    int64_t* blocks, int32_t* released, int32_t* num_released, int32_t* block_of,
-    int32_t* inplace_index, int32_t* buffer_of, int64_t* totals) {
+    const int32_t* dtype, const uint8_t* external, const int32_t* held, const uint8_t* apart,
+    const int32_t* options, int64_t* blocks, int32_t* released, int32_t* num_released,
+    int32_t* block_of, int32_t* inplace_index, int32_t* buffer_of, int64_t* offset_of,
+    int64_t* buffer_bytes, int64_t* totals) {
   Program p;
   Copy(output_begin, steps + 1, &p.output_begin);
   Copy(outputs, output_begin[steps], &p.outputs);
@@ -55,6 +57,7 @@ MEMONGER_API int32_t memonger_storage_plan(
   Copy(dtype, entries, &p.dtype);
   Copy(external, entries, &p.external);
   Copy(held, entries, &p.held);
+  Copy(apart, entries, &p.apart);
   Model model;
   model.inplace = options[0] != 0;
   model.count_ignored = options[1] != 0;
@@ -71,22 +74,27 @@ MEMONGER_API int32_t memonger_storage_plan(
   if (options[7] == 0) memonger::storage::Stock(b, model, &a);
   if (options[7] == 1) packer.Quick(b, model, &a);
   if (options[7] == 2) packer.Best(b, model, &a);
+  if (options[7] == 4) memonger::storage::Smallest(b, model, &a);
   for (size_t i = 0; i < b.blocks.size(); ++i) {
     const memonger::storage::Block& block = b.blocks[i];
-    const int64_t row[6] = {block.start, block.end, block.bytes, block.elements, block.device,
-                            block.pool};
-    std::copy(row, row + 6, blocks + 6 * i);
+    const int64_t row[7] = {block.start, block.end, block.bytes, block.elements, block.device,
+                            block.pool, block.apart};
+    std::copy(row, row + 7, blocks + 7 * i);
   }
   std::copy(b.released.begin(), b.released.end(), released);
   *num_released = static_cast<int32_t>(b.released.size());
   std::copy(b.block_of.begin(), b.block_of.end(), block_of);
   std::copy(b.inplace_index.begin(), b.inplace_index.end(), inplace_index);
   std::copy(a.buffer_of.begin(), a.buffer_of.end(), buffer_of);
+  std::copy(a.offset_of.begin(), a.offset_of.end(), offset_of);
+  std::copy(a.buffer_bytes.begin(), a.buffer_bytes.end(), buffer_bytes);
   const memonger::storage::Peak peak = memonger::storage::PeakLive(b);
   totals[0] = a.pool_bytes;
   totals[1] = a.printed_bytes;
   totals[2] = peak.bytes;
   totals[3] = peak.step;
   totals[4] = memonger::storage::LowerBound(b, model);
+  totals[5] = static_cast<int64_t>(a.buffer_bytes.size());
+  totals[6] = !a.offset_of.empty();
   return static_cast<int32_t>(b.blocks.size());
 }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "../ops/register.h"
+#include "./arena.h"
 #include "./capture.h"
 #include "./passes.h"
 #include "./self_check.h"
@@ -30,7 +31,7 @@ std::string& Captured() {
 }  // namespace
 
 // Changes with every change of this interface; native.py refuses another one.
-MEMONGER_API int memonger_interface_version() { return 1; }
+MEMONGER_API int memonger_interface_version() { return 2; }
 
 // Writes what failed; returns 0 when nothing did. Registers nothing.
 MEMONGER_API int memonger_self_check(char* message, size_t size) {
@@ -78,4 +79,21 @@ MEMONGER_API size_t memonger_capture_end() {
 MEMONGER_API void memonger_capture_read(char* buffer, size_t size) {
   CopyOut(Captured(), buffer, size);
   Captured().clear();
+}
+
+// A bind starts in this thread whose executor will be handed to memonger_bind_end.
+MEMONGER_API void memonger_bind_begin() { memonger::ExpectPlacement(); }
+
+// Gives an executor that was just made its arena; `executor` is null when the bind failed,
+// `shared` the executor whose memory it may share, or null. An executor that will never run (its
+// memory plan is being captured) gets none. Returns 0, or 1 with a message.
+MEMONGER_API int memonger_bind_end(void* executor, void* shared, char* message, size_t size) {
+  try {
+    memonger::Place(memonger::Capturing() ? nullptr : static_cast<mxnet::Executor*>(executor),
+                    static_cast<mxnet::Executor*>(shared));
+  } catch (const std::exception& error) {
+    CopyOut(error.what(), message, size);
+    return 1;
+  }
+  return 0;
 }

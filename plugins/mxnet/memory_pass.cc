@@ -1,7 +1,7 @@
 /* MXPlanMemory, then the better assignment of storage ids of plugins/core/storage.h.
  *
  * Order and in-place choices stay MXNet's; only which block lies in which buffer changes, so any
- * executor that runs MXNet's plan runs this one. The stock plan stays wherever our replay of
+ * executor that runs MXNet's plan runs this one. Executors of symbols that ask for it get an arena. The stock plan stays wherever our replay of
  * MXNet's reference counting does not arrive at MXNet's own in-place choices. */
 #include <mxnet/base.h>
 #include <nnvm/graph_attr_types.h>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "../core/storage.h"
+#include "./arena.h"
 #include "./capture.h"
 #include "./passes.h"
 
@@ -105,15 +106,28 @@ std::vector<int32_t> BuffersOf(const storage::Blocks& blocks, const std::vector<
   return buffers;
 }
 
+// An arena is for executors with one device and all shapes known.
+bool FitsArena(const Graph& graph, const PlanInput& input) {
+  if (!input.references.empty()) return false;  // CachedOp
+  for (const auto& shape : graph.GetAttr<mxnet::ShapeVector>("shape"))
+    if (!mxnet::shape_is_known(shape)) return false;
+  if (!graph.HasAttr("device")) return true;
+  const auto& devices = graph.GetAttr<nnvm::DeviceVector>("device");
+  return std::count(devices.begin(), devices.end(), devices.front()) ==
+         static_cast<std::ptrdiff_t>(devices.size());
+}
+
 }  // namespace
 
-Graph PlanMemory(Graph graph, const nnvm::PassFunction& plan, bool improve) {
+Graph PlanMemory(Graph graph, const nnvm::PassFunction& plan, bool improve, bool wants_arena) {
   if (!improve && !Capturing()) return plan(std::move(graph));
   const PlanInput input = TakeInput(graph);
   graph = plan(std::move(graph));
-  const storage::Program program = MakeProgram(graph, input);
+  storage::Program program = MakeProgram(graph, input);
   storage::Model model;
   if (!input.references.empty()) model.rounding = 1;  // CachedOp allocates exact bytes
+  wants_arena = improve && wants_arena && PlacementExpected() && FitsArena(graph, input);
+  if (wants_arena) MarkApart(graph, &program);
   storage::Blocks blocks;
   storage::Replay(program, model, &blocks);
   std::vector<int> ids = graph.GetAttr<nnvm::StorageVector>("storage_id");
@@ -126,10 +140,19 @@ Graph PlanMemory(Graph graph, const nnvm::PassFunction& plan, bool improve) {
   if (replayed) storage::Measure(blocks, model, &used);
   if (improve && replayed) {
     storage::Assignment best;
-    storage::Packer().Best(blocks, model, &best);
-    if (best.pool_bytes < used.pool_bytes) {
+    if (wants_arena) {
+      storage::Smallest(blocks, model, &best);
+    } else {
+      storage::Packer().Best(blocks, model, &best);
+    }
+    const bool in_arena = !best.offset_of.empty();
+    if (in_arena) {
+      PlanArena(blocks, best, model, &graph, &ids);
+    } else if (best.pool_bytes < used.pool_bytes) {
       for (size_t entry = 0; entry < ids.size(); ++entry)
         if (blocks.block_of[entry] >= 0) ids[entry] = best.buffer_of[blocks.block_of[entry]];
+    }
+    if (in_arena || best.pool_bytes < used.pool_bytes) {
       graph.attrs["storage_id"] = std::make_shared<nnvm::any>(std::move(ids));
       graph.attrs["storage_allocated_bytes"] =
           std::make_shared<nnvm::any>(static_cast<size_t>(best.printed_bytes));

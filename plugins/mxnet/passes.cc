@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "./arena.h"
 #include "./recompute.h"
 
 namespace memonger {
@@ -32,7 +33,12 @@ State& GetState() {
   return *state;
 }
 
+// Whether the forward graph of the gradients made last in this thread asked for an arena: fusion on
+// a GPU may rebuild the marked node before the memory is planned.
+thread_local bool gradient_asks_for_arena = false;
+
 Graph Gradient(Graph graph) {
+  gradient_asks_for_arena = AsksForArena(graph.GetAttr<std::vector<NodeEntry>>("grad_ys"));
   if (!GetSwitches().recompute) return GetState().gradient(std::move(graph));
   const std::vector<NodeEntry> outputs = graph.GetAttr<std::vector<NodeEntry>>("grad_ys");
   // Executors always say which nodes they would mirror; CachedOp never does.
@@ -46,7 +52,9 @@ Graph Gradient(Graph graph) {
 }
 
 Graph Plan(Graph graph) {
-  return PlanMemory(std::move(graph), GetState().plan, GetSwitches().storage);
+  const bool asks = gradient_asks_for_arena || AsksForArena(graph.outputs);
+  gradient_asks_for_arena = false;
+  return PlanMemory(std::move(graph), GetState().plan, GetSwitches().storage, asks);
 }
 
 nnvm::PassFunctionReg* FindPass(const char* name) {

@@ -26,8 +26,10 @@ void InstallPasses();
 void SetSwitches(const Switches& switches);
 Switches GetSwitches();
 
-// MXPlanMemory with better storage ids (memory_pass.cc). `plan` is the original body.
-nnvm::Graph PlanMemory(nnvm::Graph graph, const nnvm::PassFunction& plan, bool improve);
+// MXPlanMemory with better storage ids, or an arena for graphs that want one (memory_pass.cc).
+// `plan` is the original body.
+nnvm::Graph PlanMemory(nnvm::Graph graph, const nnvm::PassFunction& plan, bool improve,
+                       bool wants_arena);
 
 }  // namespace memonger
 

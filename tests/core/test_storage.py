@@ -9,12 +9,13 @@ import strategies
 from hypothesis import given
 from native_core import storage_core  # noqa: F401
 
-from memonger import packing, storage_native
+from memonger import arena, packing, storage_native
 from memonger.blocks import Block, Blocks, StorageModel
 from memonger.decisions import graph_in_use
 from memonger.graph import Graph, Inplace, Op, Tensor
 from memonger.schedule import expand
 from memonger.storage import build_program, plan_program, plan_storage
+from memonger.validate import validate
 
 
 def chain(*sizes, inplace=False, outputs=None, dtype="float32", **options):
@@ -263,6 +264,78 @@ def test_best_is_at_the_bound_for_most_graphs():
     assert excess / 60 < 0.01
 
 
+# --------------------------------------------------------------------------------- arena
+def arena_of(*lives, effort=400):
+    return arena.arena(blocks_of(*lives), StorageModel("arena", effort=effort), 4)
+
+
+def test_nested_lives_lie_on_top_of_each_other():
+    found = arena_of((0, 9, 16), (1, 8, 32), (2, 7, 16))
+    assert found.offset_of == (0, 64, 192)
+    assert (found.buffer_of, found.buffer_bytes) == ((0, 0, 0), (256,))
+
+
+def test_two_small_blocks_lie_where_one_large_was():
+    """Whole buffers would take 128 + 64 elements: a buffer serves one block at a time."""
+    lives = ((0, 1, 128), (2, 3, 64), (2, 3, 64), (4, 4, 16))
+    assert arena_of(*lives).pool_bytes == 512
+    assert packing.best(blocks_of(*lives), StorageModel(), 4).pool_bytes == 768
+
+
+def test_offsets_are_aligned_and_outputs_lie_apart():
+    steps = 3
+    lives = (Block(0, 1, 4, 1), Block(0, 1, 4, 1), Block(1, steps, 20, 5),
+             Block(0, 1, 12, 3, apart=True))
+    blocks = Blocks(steps, lives, (0, 1, 3), (0, 1, 2, 3), (-1,) * 4)
+    found = arena.arena(blocks, StorageModel("arena"), 4)
+    assert found.offset_of == (0, 64, 0, 0)
+    assert found.buffer_of == (0, 0, 1, 2)
+    assert found.buffer_bytes == (128, 20, 12)
+
+
+def test_devices_and_pools_have_arenas_of_their_own():
+    found = arena_of((0, 1, 16), (0, 1, 16, 1), (0, 1, 16, 0, 1))
+    assert found.buffer_bytes == (64, 64, 64)
+    assert len(set(found.buffer_of)) == 3
+
+
+@given(strategies.planned_graphs(devices=2))
+def test_nothing_in_an_arena_overlaps(case):
+    graph, schedule = case
+    found = plan_storage(graph, schedule, "arena", native=False)
+    best = plan_storage(graph, schedule, "best", native=False)
+    assert best.peak_live_bytes <= found.pool_bytes <= best.pool_bytes
+    assert found.pool_bytes == sum(found.buffer_bytes)
+    for i, one in enumerate(found.blocks.blocks if found.offset_of else ()):
+        start = found.offset_of[i]
+        assert start % arena.ALIGNMENT == 0
+        assert start + one.bytes <= found.buffer_bytes[found.buffer_of[i]]
+        for j, other in enumerate(found.blocks.blocks[:i]):
+            if found.buffer_of[i] != found.buffer_of[j]:
+                continue
+            assert (one.device, one.pool) == (other.device, other.pool)
+            assert not (arena.outlives(one, found.blocks) or arena.outlives(other, found.blocks))
+            if one.start <= other.end and other.start <= one.end:
+                assert not arena.overlap((start, start + one.bytes), (
+                    found.offset_of[j], found.offset_of[j] + other.bytes))
+    assert validate(graph, schedule, storage="arena", pool_bytes=found.pool_bytes) == []
+
+
+def test_arenas_come_close_to_the_peak():
+    worst, excess = 1.0, 0.0
+    for seed in range(60):
+        rng = random.Random(seed)
+        graph = strategies.training_graph(rng, 40)
+        program = build_program(graph, expand(graph, strategies.decisions(rng, graph)))
+        large = replace(program, bytes=tuple(1024 * b for b in program.bytes))
+        found = plan_program(large, StorageModel("arena"))
+        apart = sum(b.bytes for b in found.blocks.blocks if arena.outlives(b, found.blocks))
+        ratio = found.pool_bytes / (found.peak_live_bytes + apart)
+        worst, excess = max(worst, ratio), excess + ratio - 1
+    assert worst < 1.1
+    assert excess / 60 < 0.01
+
+
 # ------------------------------------------------------------------------- Python and C++
 def compare(core, seed, largest):
     rng = random.Random(seed)
@@ -275,7 +348,7 @@ def compare(core, seed, largest):
     for program in (build_program(graph, schedule),
                     build_program(varied, strategies.schedule_with_variants(rng, varied)),
                     build_program(foreign, strategies.foreign_schedule(rng, foreign))):
-        for assignment in ("stock", "quick", "best", "live"):
+        for assignment in ("stock", "quick", "best", "arena", "live"):
             model = StorageModel(assignment, rng.choice((16, 16, 0, 1, 4)), rng.random() < 0.3,
                                  rng.choice((10, 40)))
             assert plan_program(program, model, native=False) == storage_native.plan(

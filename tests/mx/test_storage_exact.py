@@ -13,7 +13,7 @@ import random_nets  # noqa: E402
 from memonger import native  # noqa: E402
 from memonger.blocks import StorageModel  # noqa: E402
 from memonger.decisions import decisions_of  # noqa: E402
-from memonger.mx.apply import apply_recompute  # noqa: E402
+from memonger.mx.apply import apply_recompute, mark_storage  # noqa: E402
 from memonger.mx.read import read  # noqa: E402
 from memonger.schedule import expand  # noqa: E402
 from memonger.storage import plan_storage  # noqa: E402
@@ -42,17 +42,17 @@ def compare(seed):
                 again[op][reader, 0] = rng.randint(0, 3)
     planned = mx.sym.load_json(apply_recompute(symbol.tojson(), graph, again))
     schedule = expand(graph, again)
-    for storage in (False, True):
-        with native.switched(recompute=True, storage=storage):
-            bound = read(planned, shapes, grad_req=grad_req)
-        model = "best" if storage else "stock"
+    for model in ("stock", "best", "arena"):
+        with native.switched(True, storage=model != "stock", arena=model == "arena"):
+            asked = mx.sym.load_json(mark_storage(planned.tojson()))
+            bound = read(asked, shapes, grad_req=grad_req)
         found = plan_storage(graph, schedule, model, native=False)
         assert found.pool_bytes == bound.pool_bytes, (seed, model)
-        if not storage:
+        if model == "stock":
             assert found.printed_bytes == bound.printed_bytes, seed
         assert [s.op for s in schedule.steps] == [s.op for s in found.program.steps]
         assert len(bound.graph.ops) == len(schedule.steps)
-    assert [p for p in validate(graph, schedule, storage="best", pool_bytes=found.pool_bytes)
+    assert [p for p in validate(graph, schedule, storage="arena", pool_bytes=found.pool_bytes)
             if "claims" in p.kind.value] == []
 
 

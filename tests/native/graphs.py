@@ -72,3 +72,18 @@ def convolutions(blocks: int = 3) -> Any:
 
 
 CONVOLUTIONS = {"data": (2, 3, 8, 8)}
+
+
+def pyramid() -> Any:
+    """Convolution, BatchNorm, ReLU and pooling over and over: buffers of many sizes."""
+    x = mx.sym.var("data")
+    for stage, channels in enumerate((8, 12, 24)):
+        x = mx.sym.Convolution(x, num_filter=channels, kernel=(3, 3), pad=(1, 1),
+                               name="conv%d" % stage)
+        x = mx.sym.Activation(mx.sym.BatchNorm(x, fix_gamma=False, name="bn%d" % stage),
+                              act_type="relu", name="relu%d" % stage)
+        x = mx.sym.Pooling(x, kernel=(2, 2), stride=(2, 2), pool_type="max", name="pool%d" % stage)
+    return mx.sym.SoftmaxOutput(mx.sym.FullyConnected(x, num_hidden=3, name="fc"), name="softmax")
+
+
+PYRAMID = {"data": (8, 3, 32, 32)}

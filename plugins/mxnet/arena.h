@@ -1,0 +1,56 @@
+/* Internal tensors of an executor at offsets of one piece of memory.
+ *
+ * MXNet gives each storage id a whole array, used from its first byte. Here the tensors lie where
+ * storage::Arena puts them, so that an executor takes little more than what is alive at its worst
+ * step. Three things make that work on an unchanged libmxnet:
+ *  1. the memory pass remembers the place of each tensor in an attribute of the graph (PlanArena);
+ *  2. tensors that share bytes have different engine variables, so the engine would run their ops
+ *     at once: every op of such an executor asks for the device's temporary space, and ops that
+ *     share it run in the order in which they were pushed (SerializeOps);
+ *  3. when the executor is made, the arrays that its ops read and write are replaced by arrays in
+ *     the arena (Place). The arrays that MXNet planned are never touched, so they take no memory.
+ * Without step 3 (a bind that memonger does not see) the executor is right, and takes more. */
+#ifndef MEMONGER_MXNET_ARENA_H_
+#define MEMONGER_MXNET_ARENA_H_
+
+#include <mxnet/base.h>
+#include <mxnet/executor.h>
+#include <nnvm/graph.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "../core/storage.h"
+
+namespace memonger {
+
+// Mark on some op of the symbol: its executors use an arena.
+const char kStorageMark[] = "__memonger_storage__";
+bool AsksForArena(const std::vector<nnvm::NodeEntry>& outputs);
+
+// A bind whose executor will be handed to Place starts in this thread. Between the two calls
+// PlanArena is told that placement follows.
+void ExpectPlacement();
+bool PlacementExpected();
+
+// Fills program->apart: tensors that must keep an array of their own, because an op reads or
+// writes them outside of the order of pushes, or may rearrange them later. The Python side of the
+// rule is memonger/blocks.py.
+void MarkApart(const nnvm::Graph& graph, storage::Program* program);
+
+// Remembers the places in the graph, and makes all of its ops run one after the other. `ids`
+// becomes an assignment of storage ids where each tensor outside of the arena has an id of its own
+// block.
+void PlanArena(const storage::Blocks& blocks, const storage::Assignment& arena,
+               const storage::Model& model, nnvm::Graph* graph, std::vector<int>* ids);
+
+// Ends what ExpectPlacement began. Gives the executor its arena, or that of `shared` when it is
+// large enough; does nothing for executors without places. Throws dmlc::Error when memory runs out,
+// std::runtime_error when the executor is not laid out as expected.
+void Place(mxnet::Executor* executor, mxnet::Executor* shared);
+
+}  // namespace memonger
+
+#endif  // MEMONGER_MXNET_ARENA_H_

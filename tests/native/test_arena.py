@@ -1,0 +1,293 @@
+"""Executors with their tensors at offsets of one piece of memory."""
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import mxnet as mx
+import numpy as np
+import pytest
+
+import memonger
+from memonger import native
+from memonger.mx.apply import mark_storage, strip_symbol
+from memonger.mx.verify import verify
+from memonger.storage import plan_storage
+
+from .graphs import (
+    CONVOLUTIONS,
+    PERCEPTRON,
+    PYRAMID,
+    captured,
+    convolutions,
+    mark,
+    perceptron,
+    pyramid,
+)
+from .test_executors import CHEAP, STATEFUL, fit, module, stateful, unrolled
+
+FOLDER = Path(memonger.__file__).resolve().parents[1]
+
+
+def with_arena(symbol):
+    return mx.sym.load_json(mark_storage(symbol.tojson()))
+
+
+def total_mb(executor):
+    line = next(line for line in executor.debug_str().splitlines() if "MB allocated" in line)
+    return int(line.split()[1])
+
+
+def child(code):
+    """Runs code in a process of its own; what it prints."""
+    path = os.pathsep.join(filter(None, [str(FOLDER), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, universal_newlines=True,
+                          env=dict(os.environ, PYTHONPATH=path))
+    assert done.returncode == 0, done.stdout[-2000:]
+    return done.stdout
+
+
+def test_the_pool_falls_and_nothing_else_changes():
+    for marks in ({}, CHEAP, dict(CHEAP, conv1="1")):
+        marked = mark(pyramid(), marks)
+        whole, arena = captured(marked, PYRAMID), captured(with_arena(marked), PYRAMID)
+        assert arena["pool_bytes"] < 0.9 * whole["pool_bytes"]
+        assert [n["name"] for n in arena["nodes"]] == [n["name"] for n in whole["nodes"]]
+        found = verify(with_arena(marked), pyramid(), PYRAMID, steps=3)
+        assert found.identical, found.worst
+
+
+def test_a_symbol_without_the_wish_and_a_switch_off():
+    with native.switched(True, True, arena=False):
+        off = captured(with_arena(pyramid()), PYRAMID)["pool_bytes"]
+    assert off == captured(pyramid(), PYRAMID)["pool_bytes"]
+    assert strip_symbol(with_arena(pyramid())).tojson() == pyramid().tojson()
+
+
+def test_only_the_arena_is_allocated():
+    """Resident memory grows by little more than the pool that debug_str prints."""
+    printed = child("""
+import resource
+import mxnet as mx
+from memonger import native
+from memonger.mx.apply import mark_storage
+native.load()
+x = mx.sym.var("data")
+for i in range(12):
+    x = mx.sym.tanh(mx.sym.exp(x) * 0.1)
+symbol = mx.sym.load_json(mark_storage(mx.sym.sum(x).tojson()))
+shape = (1024, 4096)
+executor = symbol.simple_bind(mx.cpu(), data=shape)
+executor.arg_dict["data"][:] = 0.5
+executor.grad_dict["data"][:] = 0.5
+mx.nd.waitall()
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+before = peak()
+executor.forward(is_train=True)
+executor.backward([mx.nd.ones((1,))])
+mx.nd.waitall()
+line = next(l for l in executor.debug_str().splitlines() if "MB allocated" in l)
+print("grown", peak() - before, "printed", line.split()[1])
+""").split()
+    grown, pool = float(printed[printed.index("grown") + 1]), int(printed[-1])
+    assert 100 < pool and pool - 3 < grown < pool + 20
+
+
+@pytest.mark.parametrize("mkldnn", ["0", "1"])
+def test_custom_and_stateful_ops_keep_arrays_of_their_own(mkldnn):
+    marked = with_arena(mark(stateful(), {"fc": "1", "tanh": "1"}))
+    found = verify(marked, stateful(), STATEFUL, steps=3)
+    assert found.identical, found.worst
+
+
+def test_a_custom_op_that_computes_does_not_wait_for_itself():
+    """Its Python code asks for temporary space, which all ops of the arena share."""
+    class Sorted(mx.operator.CustomOp):
+        def forward(self, is_train, req, in_data, out_data, aux):
+            self.assign(out_data[0], req[0], mx.nd.sort(in_data[0], axis=1))
+
+        def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+            order = mx.nd.argsort(mx.nd.argsort(in_data[0], axis=1), axis=1)
+            self.assign(in_grad[0], req[0], mx.nd.pick(out_grad[0].expand_dims(1), mx.nd.zeros(
+                (in_data[0].shape[0], 1)), axis=2).broadcast_to(order.shape) + order)
+
+    @mx.operator.register("memonger_test_sorted")
+    class SortedProp(mx.operator.CustomOpProp):
+        def create_operator(self, ctx, shapes, dtypes):
+            return Sorted()
+
+    x = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=8, name="fc")
+    x = mx.sym.Custom(mx.sym.tanh(x), op_type="memonger_test_sorted", name="custom")
+    net = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(mx.sym.exp(x), num_hidden=3), name="softmax")
+    found = verify(with_arena(net), net, {"data": (4, 5)}, steps=2)
+    assert found.identical, found.worst
+
+
+def test_weights_that_the_network_computes():
+    """For inference MKL-DNN rearranges weights behind the op; see RearrangesWeight."""
+    done = child("""
+import os
+os.environ["MXNET_MKLDNN_ENABLED"] = "1"
+import mxnet as mx, numpy as np
+from memonger import native
+from memonger.mx.apply import mark_storage
+native.load()
+x, steps = mx.sym.var("data"), 4
+for i in range(steps):
+    weight = mx.sym.tanh(mx.sym.var("w%d" % i, shape=(16, 16, 3, 3)))
+    x = mx.sym.Convolution(x, weight, num_filter=16, kernel=(3, 3), pad=(1, 1), no_bias=True)
+    x = mx.sym.Activation(x, act_type="relu")
+plain = mx.sym.sum(x)
+results = []
+for symbol in (plain, mx.sym.load_json(mark_storage(plain.tojson()))):
+    executor = symbol.simple_bind(mx.cpu(), data=(4, 16, 20, 20))
+    random = np.random.RandomState(0)
+    for name in sorted(executor.arg_dict):
+        executor.arg_dict[name][:] = random.standard_normal(executor.arg_dict[name].shape)
+    for is_train in (False, True, False, True, False):
+        results.append(executor.forward(is_train=is_train)[0].asnumpy())
+        if is_train:
+            executor.backward([mx.nd.ones((1,))])
+            results += [executor.grad_dict[name].asnumpy() for name in sorted(executor.grad_dict)]
+half = len(results) // 2
+worst = max(float(abs(a - b).max() / abs(a).max()) for a, b in zip(results[:half], results[half:]))
+print("worst", worst)
+""")
+    assert float(done.split()[-1]) < 1e-5
+
+
+def test_module_trains_the_same():
+    plain, ours = fit(module(convolutions())), fit(module(with_arena(mark(convolutions(), CHEAP))))
+    assert all(np.array_equal(plain[name], ours[name]) for name in plain)
+
+
+def test_outputs_outlive_their_executor():
+    results = []
+    for symbol in (perceptron(), with_arena(perceptron())):
+        executor = symbol.simple_bind(mx.cpu(), **PERCEPTRON)
+        for array in executor.arg_arrays:
+            array[:] = 0.25
+        output = executor.forward(is_train=True)[0]
+        executor.backward()
+        del executor
+        gc.collect()
+        junk = [mx.nd.ones((64,)) for _ in range(50)]
+        results.append(output.asnumpy())
+        assert len(junk) == 50
+    assert np.array_equal(*results)
+
+
+def test_an_executor_may_go_while_its_step_runs():
+    symbol = with_arena(mark(pyramid(), CHEAP))
+    for _ in range(20):
+        executor = symbol.simple_bind(mx.cpu(), **PYRAMID)
+        executor.forward(is_train=True)
+        executor.backward()
+        del executor
+    mx.nd.waitall()
+
+
+def test_buckets_share_the_largest_arena():
+    def train(marked):
+        shown = []
+
+        def symbol(length):
+            net = unrolled(length, marked)
+            return with_arena(net) if marked else net, ("data",), ("softmax_label",)
+
+        found = mx.mod.BucketingModule(symbol, default_bucket_key=9)
+
+        def shapes(length):
+            return [mx.io.DataDesc("data", (4, length, 5))], [mx.io.DataDesc("softmax_label", (4,))]
+
+        found.bind(*shapes(9))
+        mx.random.seed(1)
+        random = np.random.RandomState(1)
+        found.init_params(mx.init.Xavier())
+        found.init_optimizer(optimizer_params={"learning_rate": 0.1})
+        for length in (9, 4, 7, 2, 12, 9, 4):
+            data, label = shapes(length)
+            found.forward_backward(mx.io.DataBatch(
+                [mx.nd.array(random.standard_normal((4, length, 5)))],
+                [mx.nd.array(random.randint(0, 3, (4,)))], bucket_key=length,
+                provide_data=data, provide_label=label))
+            found.update()
+            shown.append(found.get_outputs()[0].asnumpy())
+        shown += [value.asnumpy() for _, value in sorted(found.get_params()[0].items())]
+        return shown
+
+    plain, ours = train(False), train(True)
+    assert len(plain) == len(ours) > 7
+    assert all(np.array_equal(a, b) for a, b in zip(plain, ours))
+
+
+def test_executors_of_another_shape():
+    results = []
+    for symbol in (pyramid(), with_arena(mark(pyramid(), CHEAP))):
+        executor = symbol.simple_bind(mx.cpu(), data=(4, 3, 8, 8))
+        random = np.random.RandomState(3)
+        for name in sorted(executor.arg_dict):
+            executor.arg_dict[name][:] = random.standard_normal(executor.arg_dict[name].shape) * .2
+        found = []
+        for batch in (4, 2, 6, 4):
+            executor = executor.reshape(data=(batch, 3, 8, 8), partial_shaping=True,
+                                        allow_up_sizing=True)
+            executor.arg_dict["data"][:] = random.standard_normal((batch, 3, 8, 8))
+            executor.arg_dict["softmax_label"][:] = random.randint(0, 3, (batch,))
+            executor.forward(is_train=True)
+            executor.backward()
+            found += [g.asnumpy() for n, g in sorted(executor.grad_dict.items())
+                      if g is not None and n != "softmax_label"]
+        results.append(found)
+    assert all(np.array_equal(a, b) for a, b in zip(*results))
+
+
+def test_the_total_of_debug_str_is_the_pool():
+    symbol, shapes = with_arena(mark(pyramid(), CHEAP)), {"data": (64, 3, 32, 32)}
+    executor = symbol.simple_bind(mx.cpu(), grad_req="write", **shapes)
+    assert total_mb(executor) == captured(symbol, shapes)["pool_bytes"] >> 20
+
+
+def as_array(handle):
+    from mxnet.base import NDArrayHandle
+    return mx.nd.NDArray(ctypes.cast(handle, NDArrayHandle), writable=False).asnumpy()
+
+
+def test_a_monitor_sees_the_same_values():
+    seen = []
+    for symbol in (perceptron(), with_arena(perceptron())):
+        executor = symbol.simple_bind(mx.cpu(), **PERCEPTRON)
+        for number, array in enumerate(executor.arg_arrays):
+            array[:] = 0.1 * number
+        values = []
+        executor.set_monitor_callback(lambda name, array, into=values: into.append(
+            (name, as_array(array))), monitor_all=True)
+        executor.forward(is_train=True)
+        executor.backward()
+        mx.nd.waitall()
+        seen.append(values)
+    assert [name for name, _ in seen[0]] == [name for name, _ in seen[1]]
+    assert all(np.array_equal(a, b) for (_, a), (_, b) in zip(*seen))
+
+
+@pytest.mark.parametrize("symbol, shapes", [(pyramid(), PYRAMID), (convolutions(), CONVOLUTIONS)])
+def test_plans_say_what_the_executor_takes(symbol, shapes):
+    plan = memonger.plan(symbol, shapes=shapes)
+    assert plan.storage == "arena"
+    assert plan_storage(plan.graph, plan.schedule, "arena").pool_bytes == plan.pool_bytes
+    assert captured(plan.symbol, shapes)["pool_bytes"] == plan.pool_bytes
+
+
+def test_every_op_that_runs_by_itself_is_known():
+    """The list of the rule, in C++ and in Python, against MXNet's own."""
+    from memonger.blocks import _RUN_BY_THEMSELVES
+    source = (Path(memonger.__file__).parents[1] / "plugins" / "mxnet" / "arena.cc")
+    if source.exists():
+        text = source.read_text()
+        assert all('"%s"' % name in text for name in _RUN_BY_THEMSELVES)
