@@ -34,6 +34,8 @@ from .windows import decisions_of_point
 #: Values up to which 0/1 programs are solved, and up to which buffers are counted as wholes.
 _INTEGER_ITEMS = 1500
 _LAYER_ITEMS = 2500
+#: A plan within so much of the step time of the bound is left to the 0/1 programs.
+_NEAR = 0.005
 #: How much more work a budget is worth before it is refused.
 _HARDER = 8
 
@@ -68,6 +70,7 @@ def _search(search: Refinement) -> None:
     search.local_search(int(0.4 * work))
     if search.best is None:
         _ask_siblings(search, int(0.4 * work))
+    _search_longer(search, 8 * work)
     if not search.options.bound or not highs.available():
         search.local_search(int(0.6 * work), search.warm())
         return
@@ -82,6 +85,18 @@ def _search(search: Refinement) -> None:
         _round_linear(search, int(0.3 * work))
     if not search.proven and not search.interrupted:
         search.local_search(int(0.3 * work), search.warm())
+
+
+def _search_longer(search: Refinement, work: float) -> None:
+    """Where the plan is far from the bound, the native search gains more than 0/1 programs.
+
+    It starts anew, which beats going on from the best; then it goes on from the best.
+    """
+    for from_best in (False, True):
+        if search.best is not None and \
+                search.best.extra_s - search.bound.extra_s <= _NEAR * search.graph.time_s:
+            return
+        search.local_search(int(work), search.warm() if from_best else None)
 
 
 def _try_harder(search: Refinement, budget_bytes: int) -> None:

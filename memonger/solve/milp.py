@@ -67,6 +67,10 @@ class Refinement:
     interrupted: bool = False
     core: Any = None
     rounds: int = 0
+    #: How often the native search ran; each run draws other random numbers.
+    searches: int = 0
+    #: Decisions of the search behind ``best``, when it comes from there.
+    best_decisions: Any = None
     measured: List[int] = field(default_factory=list)
 
     @classmethod
@@ -112,7 +116,7 @@ class Refinement:
         if found.bytes <= self.room_bytes and (
                 self.best is None
                 or (found.extra_s, found.bytes) < (self.best.extra_s, self.best.bytes)):
-            self.best = found
+            self.best, self.best_decisions = found, None
             self.report()
         return found
 
@@ -147,8 +151,11 @@ class Refinement:
         if not self.core or self.left_s <= 0:
             return
         found = self.core.search(self.room_bytes, work, max(self.left_s, 0.01),
-                                 self.options.seed, decisions)
-        self.weigh(found.schedule)
+                                 self.options.seed + self.searches, decisions)
+        self.searches += 1
+        candidate = self.weigh(found.schedule)
+        if candidate is self.best:
+            self.best_decisions = found.decisions
 
     def smallest_plan(self) -> None:
         """Where nothing fits: the plan with the least memory, for the error to name."""
@@ -163,7 +170,11 @@ class Refinement:
 
     def warm(self) -> Any:
         """Decisions of the search close to the best plan; None without one."""
-        if self.best is None or not self.core or self.graph.recompute_in_forward:
+        if self.best is None or not self.core:
+            return None
+        if self.best_decisions is not None:
+            return self.best_decisions
+        if self.graph.recompute_in_forward:
             return None
         schedule = self.best.schedule
         return self.core.decisions_from(decisions_of(self.graph, schedule), schedule.variants)

@@ -27,7 +27,7 @@ void Search::SearchLive(int64_t work_end) {
     Offer(Evaluate());
   }
   const bool many = num_gaps_ > kManyGaps;
-  TrySeeds(until(many ? 0.1 : 0.03));
+  TrySeeds(false, until(many ? 0.1 : 0.03));
   if (!many) {
     // Repair of the unplanned step, then of the best seed.
     for (int start = 0; start < 2 && !OutOf(until(0.15)); ++start) {
@@ -41,6 +41,7 @@ void Search::SearchLive(int64_t work_end) {
   const Temperature rounds[] = {{0.5, 0.01}, {2, 0.01}, {0.2, 0.005}};
   const double shares[] = {0.7, 0.8, 0.87};
   for (int round = 0; round < 3 && !OutOf(work_end); ++round) {
+    if (round == 1 && !best_.feasible) TrySeeds(true, until(0.75));
     Load(best_);
     current = Evaluate();
     Anneal(current, rounds[round], until(shares[round] - 0.01));

@@ -96,8 +96,9 @@ class Search {
   void ProposeBlock();
   void ProposeAdvance(int gap);
   // seeds.cc
-  void TrySeeds(int64_t work_end);
-  void LoadCheapSeed(double time_per_byte, int segments);
+  // `frugal`: those that take the least memory, and much time.
+  void TrySeeds(bool frugal, int64_t work_end);
+  void LoadCheapSeed(double time_per_byte, int segments, double transient);
   // portfolio.cc
   void SearchLive(int64_t work_end);
   void SearchPool(int64_t work_end);

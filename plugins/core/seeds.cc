@@ -3,7 +3,8 @@
 //
 // The first is the usual "keep the outputs of convolutions, recompute the rest"; the second is
 // the rule of Chen et al. 2016 for any number of segments. All are tried: a few hundred
-// evaluations at most.
+// evaluations at most. Where nothing fits, cheap values are not kept between their uses in backward
+// either: that takes the least memory, and a lot of time, which the search then removes.
 #include <algorithm>
 #include <cmath>
 
@@ -28,7 +29,7 @@ std::vector<double> ValuesPerByte(const Problem& problem) {
 
 // Decides every gap that a seed may drop: those that lead into the backward ops, or, in graphs
 // without backward ops, those longer than a tenth of the graph.
-void Search::LoadCheapSeed(double time_per_byte, int segments) {
+void Search::LoadCheapSeed(double time_per_byte, int segments, double transient) {
   const Problem& problem = simulator_->problem();
   const int first_backward = simulator_->first_backward();
   const bool has_backward = first_backward < simulator_->num_ops();
@@ -55,6 +56,10 @@ void Search::LoadCheapSeed(double time_per_byte, int segments) {
     const bool leads_back = has_backward
         ? gap.begin < first_backward && gap.end >= first_backward
         : gap.end - gap.begin > simulator_->num_ops() / 10;
+    const bool for_a_moment = values_per_byte_[gap.op] <= transient;
+    if (for_a_moment && has_backward && gap.begin >= first_backward && !gap.trailing) {
+      Set(item, kDropTransient);
+    }
     if (!leads_back || values_per_byte_[gap.op] > time_per_byte) continue;
     const bool crosses = segments > 0 && segment[gap.begin] != segment[gap.op];
     if (gap.trailing) {
@@ -62,12 +67,12 @@ void Search::LoadCheapSeed(double time_per_byte, int segments) {
       if (crosses) Set(item, kKeep);
       continue;
     }
-    if (!crosses) Set(item, kDropThenRetain);
+    if (!crosses) Set(item, for_a_moment ? kDropTransient : kDropThenRetain);
   }
   Commit();
 }
 
-void Search::TrySeeds(int64_t work_end) {
+void Search::TrySeeds(bool frugal, int64_t work_end) {
   if (values_per_byte_.empty()) values_per_byte_ = ValuesPerByte(simulator_->problem());
   std::vector<double> thresholds;
   for (const Gap& gap : simulator_->gaps()) thresholds.push_back(values_per_byte_[gap.op]);
@@ -80,12 +85,19 @@ void Search::TrySeeds(int64_t work_end) {
     tried.push_back(thresholds[(i + 1) * thresholds.size() / std::min(most, thresholds.size()) - 1]);
   }
   const int largest = std::max(2, 2 * static_cast<int>(std::sqrt(simulator_->first_backward())));
-  for (int segments = 0; segments <= largest; segments = segments ? 2 * segments : 2) {
-    for (double threshold : tried) {
-      if (OutOf(work_end)) return;
-      LoadCheapSeed(threshold, segments);
-      Offer(Evaluate(best_.feasible ? best_.cost : std::numeric_limits<double>::infinity()));
+  const double endless = std::numeric_limits<double>::infinity();
+  std::vector<double> transients;
+  if (!frugal) transients.push_back(-1);
+  for (size_t i = 0; frugal && i < tried.size(); i += 3) transients.push_back(tried[i]);
+  for (double transient : transients) {
+    for (int segments = 0; segments <= largest; segments = segments ? 2 * segments : 2) {
+      for (double threshold : tried) {
+        if (OutOf(work_end)) return;
+        LoadCheapSeed(threshold, segments, transient);
+        Offer(Evaluate(best_.feasible ? best_.cost : endless));
+      }
     }
+    if (best_.feasible) return;
   }
 }
 
