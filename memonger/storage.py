@@ -15,7 +15,8 @@ Four storage models, all exact for what they describe:
     outputs of a step are alive while it runs, and nothing shares memory.
 
 :mod:`memonger.blocks` counts references, :mod:`memonger.packing` shares buffers, and
-:mod:`memonger.arena` finds offsets; the C++ library does all of it faster and gives the same numbers.
+:mod:`memonger.arena` finds offsets; the C++ library does all of it faster and gives the same
+numbers.
 """
 from __future__ import annotations
 

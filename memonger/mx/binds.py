@@ -1,7 +1,7 @@
-"""Every executor that this process makes passes through here: an arena is given to those that ask.
+"""Every executor that this process makes passes here, and gets an arena if it asks for one.
 
-``Symbol.bind``, ``simple_bind``, ``Executor.reshape`` and so ``Module`` make executors through a few
-functions of MXNet's C interface. They are wrapped once, in the loaded library object of this
+``Symbol.bind``, ``simple_bind``, ``Executor.reshape`` and so ``Module`` make executors through a
+few functions of MXNet's C interface. They are wrapped once, in the loaded library object of this
 process; without an executor that asks for an arena they do what they did before.
 """
 from __future__ import annotations
