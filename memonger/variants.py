@@ -105,6 +105,12 @@ def _batch_norm_relu(chain: Sequence[Attributes]) -> str:
     return _batch_norm(chain) or ("" if _is_relu(chain[1]) else "the activation is not relu")
 
 
+def _batch_norm_relu_convolution(chain: Sequence[Attributes]) -> str:
+    if int(chain[0].get("axis", "1")) == 0:
+        return "the channel axis of BatchNorm is the batch"
+    return _batch_norm_relu(chain)
+
+
 def _batch_norm_before(activation: str) -> Callable[[Sequence[Attributes]], str]:
     def refusal(chain: Sequence[Attributes]) -> str:
         found = chain[1].get("act_type", "leaky")
@@ -128,6 +134,14 @@ def _norm_and(activation: str) -> Callable[[Sequence[Attributes]], Dict[str, str
     return make
 
 
+def _norm_and_convolution(chain: Sequence[Attributes]) -> Dict[str, str]:
+    norm = _copy(*_NORM)(chain)
+    if "cudnn_off" in norm:
+        norm["bn_cudnn_off"] = norm.pop("cudnn_off")
+    # Four samples at a time: a small buffer, and enough work for all threads.
+    return {**norm, **_copy(*_CONVOLUTION)(chain[2:]), "micro_batch": "4"}
+
+
 _CATALOGUE = (
     VariantKind("mask_relu", (("relu", "Activation"),), "memonger_mask_relu", True,
                 "1 bit an element", "output", "BinaryActReLU (intermediate-activated)",
@@ -148,6 +162,10 @@ _CATALOGUE = (
                 "memonger_batch_norm_relu", True, "input of BatchNorm",
                 "input of BatchNorm, output", "BatchNorm recomputed in backward",
                 _batch_norm_relu, _copy(*_NORM)),
+    VariantKind("bn_relu_convolution", (("BatchNorm",), ("relu", "Activation"), ("Convolution",)),
+                "memonger_bn_relu_convolution", True, "input of BatchNorm",
+                "input of BatchNorm, output of ReLU", "BatchNorm and ReLU recomputed in backward",
+                _batch_norm_relu_convolution, _norm_and_convolution),
     VariantKind("inplace_batch_norm", (("BatchNorm",),), "memonger_inplace_batch_norm", False,
                 "output", "input", "OutputAct batch_norm", _batch_norm,
                 _copy(*_NORM, act_type="identity")),

@@ -106,6 +106,18 @@ def _convolution(call: _Call) -> Work:
     return _matrix(result.elements * math.prod(weight.shape[1:]), call, (0, 1, 2))
 
 
+def _norm_relu_convolution(call: _Call) -> Work:
+    # Backward normalises once more, then takes the gradients of all three ops.
+    data, weight = (call.inputs[1], call.inputs[8]) if call.backward else \
+        (call.inputs[0], call.inputs[5])
+    result = call.inputs[0] if call.backward else call.outputs[0]
+    macs = result.elements * math.prod(weight.shape[1:])
+    passes = 2 + (3 if call.backward else 0)  # of the normalised values, and of their gradient
+    return Work((4 if call.backward else 2) * macs + (22 if call.backward else 8) * data.elements,
+                call.traffic() + passes * data.size_bytes + result.size_bytes * call.backward,
+                True, again_bytes=data.size_bytes * (2 if call.backward else 1))
+
+
 def _deconvolution(call: _Call) -> Work:
     data, weight = call.inputs[1:3] if call.backward else call.inputs[:2]
     return _matrix(data.elements * math.prod(weight.shape[1:]), call, (0, 1, 2))
@@ -203,6 +215,7 @@ def _sort(call: _Call) -> Work:
 _FORMULAS: Dict[str, Callable[[_Call], Work]] = {
     "Convolution": _convolution, "Convolution_v1": _convolution,
     "memonger_convolution": _convolution,
+    "memonger_bn_relu_convolution": _norm_relu_convolution,
     "Deconvolution": _deconvolution, "FullyConnected": _fully_connected, "dot": _product,
     "batch_dot": _batch_product, "_linalg_gemm2": _batch_product, "linalg_gemm2": _batch_product,
     "_linalg_gemm": _batch_product, "RNN": _recurrent, "Pooling": _pooling, "LRN": _local_response,

@@ -15,7 +15,7 @@ from .graph import Graph
 #: Position of the weight among the inputs, of the operator and of its gradient. The gradient's
 #: first input is that of the output.
 _WEIGHT = {"Convolution": (1, 2), "memonger_convolution": (1, 2),
-           "memonger_bn_relu_convolution": (5, 6)}
+           "memonger_bn_relu_convolution": (5, 8)}
 
 
 def native_workspaces(graph: Graph,

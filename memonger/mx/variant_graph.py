@@ -101,7 +101,10 @@ def _variant(base: _Known, tensors: List[Tensor], other: _Known, name: str, vari
     new_backward = [swapped.ops[i] for i in other.backward.get(new_id, [])]
     if any(len(found) != 1 for found in old_backward.values()) or len(new_backward) != 1:
         return None
-    behind, before = graph.ops[old_backward[last][0]], graph.ops[old_backward[first][0]]
+    behind = graph.ops[old_backward[last][0]]
+    made = _gradients_made(graph, [old_backward[f][0] for f in forward_ids])
+    if made is None:
+        return None
     known: Dict[int, int] = {}
 
     def fresh(tensor: int, producer: int) -> int:
@@ -111,7 +114,7 @@ def _variant(base: _Known, tensors: List[Tensor], other: _Known, name: str, vari
     for position, tensor in enumerate(new_forward.outputs):
         known[tensor] = graph.ops[last].outputs[0] if position == 0 else fresh(tensor, last)
     for position, tensor in enumerate(new_backward[0].outputs):
-        known[tensor] = before.outputs[position] if position < len(before.outputs) \
+        known[tensor] = made[position] if position < len(made) \
             else fresh(tensor, old_backward[first][0])
     gradients = [t for t in behind.inputs if _is_gradient(graph, t)]
 
@@ -151,6 +154,23 @@ def _variant(base: _Known, tensors: List[Tensor], other: _Known, name: str, vari
         [old_backward[f][0] for f in forward_ids if f != first]
     implementations += [(op, Implementation((), (), runs=False)) for op in idle]
     return Variant(variant, last, tuple(sorted(implementations, key=lambda item: item[0])), exact)
+
+
+def _gradients_made(graph: Graph, backward: Sequence[int]) -> Optional[List[int]]:
+    """The gradients that a chain's backward ops make for others, in the order of its inputs.
+
+    ``backward`` lists the ops by the order of the chain in forward; each reads the gradient that
+    the one behind it makes. The op that takes their place makes them all, where that of the
+    chain's first op is made. None when somebody wants one earlier.
+    """
+    made: List[int] = []
+    for place, op in enumerate(backward):
+        inside = graph.ops[backward[place - 1]].inputs if place else ()
+        outputs = [t for t in graph.ops[op].outputs if t not in inside]
+        if any(reader < backward[0] for t in outputs for reader in graph.consumers[t]):
+            return None
+        made += outputs
+    return made
 
 
 def _is_gradient(graph: Graph, tensor: int) -> bool:

@@ -64,14 +64,14 @@ int64_t Convolver::Step(int64_t batch) const {
 
 template <class Array>
 void Convolver::Forward(const OpContext& context, const std::vector<Array>& in, OpReqType request,
-                        const Array& out) const {
-  const int64_t batch = ShapeOf(in[0])[0], step = Step(batch);
-  if (step >= batch) return forward.Run(context, in, {request}, {out});
+                        const Array& out, const Maker<Array>& make) const {
+  const int64_t batch = ShapeOf(out)[0], step = Step(batch);
+  if (step >= batch && !make) return forward.Run(context, in, {request}, {out});
   std::vector<Array> part = in;
-  const Array data = InDefaultLayout(in[0]);
+  const Array data = make ? in[0] : InDefaultLayout(in[0]);
   for (int64_t begin = 0; begin < batch; begin += step) {
     const int64_t end = std::min(begin + step, batch);
-    part[0] = Samples(data, begin, end);
+    part[0] = make ? make(begin, end) : Samples(data, begin, end);
     forward.Run(context, part, {request}, {Samples(out, begin, end)});
   }
 }
@@ -89,19 +89,21 @@ void Convolver::BackwardPart(const OpContext& context, const std::vector<Array>&
 
 template <class Array>
 void Convolver::Backward(const OpContext& context, const std::vector<Array>& in,
-                         const Requests& request, const std::vector<Array>& out) const {
+                         const Requests& request, const std::vector<Array>& out,
+                         const Maker<Array>& make) const {
   const int64_t batch = ShapeOf(in[0])[0], step = Step(batch);
-  if (step >= batch || !IsInDefaultLayout(out[0])) {
-    return BackwardPart(context, in, request, out);
-  }
-  const Array gradient = InDefaultLayout(in[0]), data = InDefaultLayout(in[1]);
   std::vector<Array> part_in = in, part_out = out;
+  if (step >= batch || !IsInDefaultLayout(out[0])) {
+    if (make) part_in[1] = make(0, batch);
+    return BackwardPart(context, part_in, request, out);
+  }
+  const Array gradient = InDefaultLayout(in[0]), data = make ? in[1] : InDefaultLayout(in[1]);
   Requests part_request = request;
   if (has_bias) part_request[2] = PartOfBias(context, in[0], request[2]);
   for (int64_t begin = 0; begin < batch; begin += step) {
     const int64_t end = std::min(begin + step, batch);
     part_in[0] = Samples(gradient, begin, end);
-    part_in[1] = Samples(data, begin, end);
+    part_in[1] = make ? make(begin, end) : Samples(data, begin, end);
     part_out[0] = Samples(out[0], begin, end);
     BackwardPart(context, part_in, part_request, part_out);
     for (size_t i = 1; i < part_request.size(); ++i) part_request[i] = Later(part_request[i]);
@@ -111,17 +113,14 @@ void Convolver::Backward(const OpContext& context, const std::vector<Array>& in,
   }
 }
 
-template void Convolver::Forward(const OpContext&, const Blobs&, OpReqType, const TBlob&) const;
-template void Convolver::Forward(const OpContext&, const NDArrays&, OpReqType,
-                                 const NDArray&) const;
-template void Convolver::Backward(const OpContext&, const Blobs&, const Requests&,
-                                  const Blobs&) const;
+template void Convolver::Forward(const OpContext&, const Blobs&, OpReqType, const TBlob&,
+                                 const Maker<TBlob>&) const;
+template void Convolver::Forward(const OpContext&, const NDArrays&, OpReqType, const NDArray&,
+                                 const Maker<NDArray>&) const;
+template void Convolver::Backward(const OpContext&, const Blobs&, const Requests&, const Blobs&,
+                                  const Maker<TBlob>&) const;
 template void Convolver::Backward(const OpContext&, const NDArrays&, const Requests&,
-                                  const NDArrays&) const;
-template void Convolver::BackwardPart(const OpContext&, const Blobs&, const Requests&,
-                                      const Blobs&) const;
-template void Convolver::BackwardPart(const OpContext&, const NDArrays&, const Requests&,
-                                      const NDArrays&) const;
+                                  const NDArrays&, const Maker<NDArray>&) const;
 
 template <class T>
 static void SumSamples(const TBlob& gradient, OpReqType request, const TBlob& out) {

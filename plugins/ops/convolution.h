@@ -4,6 +4,7 @@
 #ifndef MEMONGER_OPS_CONVOLUTION_H_
 #define MEMONGER_OPS_CONVOLUTION_H_
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -44,14 +45,20 @@ struct Convolver {
   // Samples at a time for a batch of this size.
   int64_t Step(int64_t batch) const;
 
+  // Makes samples begin to end - 1 of the data. Without one the data are there.
+  template <class Array>
+  using Maker = std::function<Array(int64_t begin, int64_t end)>;
+
   // data weight [bias] -> output.
   template <class Array>
   void Forward(const OpContext& context, const std::vector<Array>& in, OpReqType request,
-               const Array& out) const;
+               const Array& out, const Maker<Array>& make = nullptr) const;
   // gradient data weight [bias] -> gradients of data, weight [and bias].
   template <class Array>
   void Backward(const OpContext& context, const std::vector<Array>& in, const Requests& request,
-                const std::vector<Array>& out) const;
+                const std::vector<Array>& out, const Maker<Array>& make = nullptr) const;
+
+ private:
   // The same for one part of the batch: its data, its gradients, and the whole weight.
   template <class Array>
   void BackwardPart(const OpContext& context, const std::vector<Array>& in,

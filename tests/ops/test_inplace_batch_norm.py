@@ -43,7 +43,9 @@ def test_error_against_float64(activation, attributes):
 @pytest.mark.parametrize("activation", ["identity", "leaky"])
 def test_half_precision(activation):
     stock, ours = chains(activation, {"fix_gamma": False})
-    case = {"shape": (8, 6, 9, 5), "steps": 1}
+    # With some seeds a value next to zero has another sign in half precision, and LeakyReLU's
+    # gradient another slope, in MXNet's operators as in ours.
+    case = {"shape": (8, 6, 9, 5), "steps": 1, "seed": 1}
     exact = call(run, Case(stock, dtype="float64", **case))
     theirs = error_against(call(run, Case(stock, dtype="float16", **case)), exact)
     found = error_against(call(run, Case(ours, dtype="float16", **case)), exact)

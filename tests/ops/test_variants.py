@@ -57,6 +57,7 @@ def test_candidates_of_the_convolution_net():
                                                              ["mask_dropout"])
     assert found["tanh"] == ["output_tanh"]
     assert "fc" not in found and "conv0" not in found
+    assert found["conv1"] == ["bn_relu_convolution"]
     exact = variants.candidates(conv_net().tojson(), exact_only=True)
     assert exact["act1"] == ["mask_leaky_relu"] and "bn0" not in exact
 
@@ -65,6 +66,7 @@ def test_members_are_the_ops_that_are_replaced():
     text = conv_net().tojson()
     assert variants.members(text, "act0", "batch_norm_relu") == ("bn0", "act0")
     assert variants.members(text, "act0", "mask_relu") == ("act0",)
+    assert variants.members(text, "conv1", "bn_relu_convolution") == ("bn0", "act0", "conv1")
 
 
 def test_refusals_give_reasons():

@@ -1,0 +1,334 @@
+/*
+ * memonger_bn_relu_convolution: BatchNorm, ReLU and Convolution in one, keeping BatchNorm's input.
+ *
+ * MXNet's three operators keep BatchNorm's input and ReLU's output. Here the convolution's input is
+ * made again in backward, a few samples at a time (`micro_batch`), in `buffer`: a hidden output of
+ * both directions that nobody reads, so that MXNet plans its memory and it is free again at once.
+ * The gradient of ReLU's output is written to where the gradient of the data goes.
+ *
+ * The convolution is MXNet's own (convolution.h), the rest is batch_norm_relu.h: without MKLDNN
+ * the results are bit for bit those of the three operators. BatchNorm's attributes keep their
+ * names, but for `bn_cudnn_off`; `cudnn_off` is the convolution's.
+ */
+#include "./batch_norm_relu.h"
+#include "./convolution.h"
+#include "./register.h"
+
+namespace memonger {
+namespace ops {
+namespace {
+
+constexpr const char* kName = "memonger_bn_relu_convolution";
+constexpr int kNormInputs = 5;
+
+struct Fused {
+  BatchNormParam norm;
+  Convolver convolver;
+  uint32_t Parameters() const { return convolver.has_bias ? 2 : 1; }  // of the convolution
+};
+
+const Fused& FusedOf(const NodeAttrs& attrs) { return nnvm::get<Fused>(attrs.parsed); }
+
+void Parse(NodeAttrs* attrs) {
+  Dictionary norm, rest;
+  for (const auto& item : attrs->dict) {
+    const auto& fields = BatchNormParam::__FIELDS__();
+    const bool is_norm = item.first != "cudnn_off" &&
+        std::any_of(fields.begin(), fields.end(),
+                    [&](const dmlc::ParamFieldInfo& field) { return field.name == item.first; });
+    if (item.first == "bn_cudnn_off") {
+      norm["cudnn_off"] = item.second;
+    } else {
+      (is_norm ? norm : rest)[item.first] = item.second;
+    }
+  }
+  Fused fused;
+  fused.norm.Init(norm);
+  CHECK_NE(fused.norm.axis, 0) << kName << ": the channel axis of BatchNorm cannot be the batch";
+  fused.convolver = Convolver(attrs->name, rest);
+  attrs->parsed = std::move(fused);
+}
+
+// ------------------------------------------------------------------ shapes and types
+// From [data gamma beta moving_mean moving_var | weight bias] to that of the convolution.
+template <class Values>
+Values ConvolutionInputs(const Values& in) {
+  Values result{in[0]};
+  result.insert(result.end(), in.begin() + kNormInputs, in.end());
+  return result;
+}
+
+bool Shape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
+  static const auto& infer = nnvm::Op::GetAttr<mxnet::FInferShape>("FInferShape");
+  const Fused& fused = FusedOf(attrs);
+  TShape& data = (*in)[0];
+  if (!mxnet::shape_is_known(data)) return false;
+  ShapeVector norm_in(in->begin(), in->begin() + kNormInputs), norm_out(3);
+  BatchNormShape(attrs, fused.norm.axis, &norm_in, &norm_out);
+  std::copy(norm_in.begin(), norm_in.end(), in->begin());
+  ShapeVector conv_in = ConvolutionInputs(*in), conv_out{(*out)[0]};
+  const NodeAttrs& stock = fused.convolver.forward.attrs();
+  const bool known = infer[stock.op](stock, &conv_in, &conv_out);
+  std::copy(conv_in.begin() + 1, conv_in.end(), in->begin() + kNormInputs);
+  (*out)[0] = conv_out[0];
+  (*out)[1] = norm_out[1];
+  (*out)[2] = norm_out[2];
+  (*out)[3] = data;
+  (*out)[3][0] = fused.convolver.Step(data[0]);
+  return known;
+}
+
+bool Type(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
+  TypeVector norm_in(in->begin(), in->begin() + kNormInputs), norm_out{(*out)[0], -1, -1};
+  if (!BatchNormType(attrs, &norm_in, &norm_out)) return false;
+  std::copy(norm_in.begin(), norm_in.end(), in->begin());
+  for (size_t i = kNormInputs; i < in->size(); ++i) {
+    CHECK((*in)[i] == -1 || (*in)[i] == (*in)[0])
+        << "Error in operator " << attrs.name << ": Type inconsistent, Provided = "
+        << TypeName((*in)[i]) << ", inferred type = " << TypeName((*in)[0]) << " for "
+        << (i == kNormInputs ? "weight" : "bias");
+    (*in)[i] = (*in)[0];
+  }
+  *out = {(*in)[0], norm_out[1], norm_out[2], (*in)[0]};
+  return true;
+}
+
+// Backward's inputs: gradient data gamma beta mean invstd moving_mean moving_var weight [bias]; its
+// outputs: the gradients of data, gamma, beta, weight [and bias], then the buffer. Nothing in
+// forward has the buffer's shape, so MXNet cannot infer it from there (and the op is not marked
+// TIsBackward, with which it would try).
+template <class Values, class Infer>
+bool InferBackward(const NodeAttrs& attrs, const typename Values::value_type& unknown, Values* in,
+                   Values* out, Infer infer) {
+  Values forward{(*in)[1], (*in)[2], (*in)[3], (*in)[6], (*in)[7]}, results(4, unknown);
+  forward.insert(forward.end(), in->begin() + 8, in->end());
+  results[0] = (*in)[0];
+  const bool known = infer(attrs, &forward, &results);
+  (*in)[0] = results[0];
+  (*in)[1] = forward[0];
+  (*in)[2] = forward[1];
+  (*in)[3] = forward[2];
+  (*in)[4] = results[1];
+  (*in)[5] = results[2];
+  (*in)[6] = forward[3];
+  (*in)[7] = forward[4];
+  std::copy(forward.begin() + kNormInputs, forward.end(), in->begin() + 8);
+  *out = Values(forward.begin(), forward.begin() + 3);
+  out->insert(out->end(), forward.begin() + kNormInputs, forward.end());
+  out->push_back(results[3]);
+  return known;
+}
+
+// MXNet's choice for the convolution; all arrays are dense.
+bool InferStorage(const Delegate& stock, int inputs, int outputs, int device,
+                  mxnet::DispatchMode* mode, std::vector<int>* in, std::vector<int>* out) {
+  std::fill(out->begin(), out->end(), mxnet::kDefaultStorage);
+  for (int& type : *in) {
+    if (type == mxnet::kUndefinedStorage) type = mxnet::kDefaultStorage;
+    if (type == mxnet::kDefaultStorage) continue;
+    *mode = mxnet::DispatchMode::kFComputeFallback;
+    return true;
+  }
+  std::vector<int> stock_in(inputs, mxnet::kDefaultStorage);
+  std::vector<int> stock_out(outputs, mxnet::kUndefinedStorage);
+  return stock.InferStorage(device, mode, &stock_in, &stock_out);
+}
+
+// ------------------------------------------------------------------ computing
+template <class Array>
+Blobs BlobsOf(const std::vector<Array>& arrays, size_t count) {
+  Blobs blobs;
+  for (size_t i = 0; i < count; ++i) blobs.push_back(BlobOf(arrays[i]));
+  return blobs;
+}
+
+// MKLDNN changes the layout of weights in inference, behind the back of other readers.
+OpContext AsTraining(const OpContext& context) {
+  OpContext result = context;
+  result.is_train = true;
+  return result;
+}
+
+// Makes the convolution's input in `buffer`. `data` is the first of `norm_in`.
+template <class T, class Array>
+Convolver::Maker<Array> MakerOf(const Fused& fused, const Blobs& norm_in, const Blobs& statistics,
+                                const Array& buffer) {
+  return [&fused, norm_in, statistics, buffer](int64_t begin, int64_t end) {
+    Blobs part = norm_in;
+    part[0] = Samples(norm_in[0], begin, end);
+    const Array result = Samples(buffer, 0, end - begin);
+    NormRelu<T>(fused.norm, part[0].shape_).Forward(part, statistics, mxnet::kWriteTo,
+                                                    BlobOf(result));
+    return result;
+  };
+}
+
+template <class T, class Array>
+void FusedForward(const Fused& fused, const OpContext& context, const std::vector<Array>& in,
+                  const Requests& request, const std::vector<Array>& out) {
+  const Blobs norm_in = BlobsOf(in, kNormInputs);
+  const Blobs statistics{TBlob(), BlobOf(out[1]), BlobOf(out[2])};
+  NormRelu<T>(fused.norm, norm_in[0].shape_)
+      .Prepare(context.is_train && !fused.norm.use_global_stats, norm_in, statistics);
+  if (request[0] == mxnet::kNullOp) return;
+  fused.convolver.Forward(AsTraining(context), ConvolutionInputs(in), request[0], out[0],
+                          MakerOf<T, Array>(fused, norm_in, statistics, out[3]));
+}
+
+// Where the gradient of ReLU's output goes: the gradient of the data, if that may be written.
+inline TBlob Place(const TBlob& data, OpReqType request, NDArray* temporary) {
+  if (request == mxnet::kWriteTo || request == mxnet::kWriteInplace) return data;
+  *temporary = NDArray(data.shape_, mxnet::Context::CPU(), false, data.type_flag_);
+  return temporary->data();
+}
+inline NDArray Place(const NDArray& data, OpReqType request, NDArray* temporary) {
+  if (request == mxnet::kWriteTo || request == mxnet::kWriteInplace) return data;
+  *temporary = NDArray(data.shape(), mxnet::Context::CPU(), false, data.dtype());
+  return *temporary;
+}
+
+// A whole array that MKLDNN has written in a layout of its own: its numbers, and the array emptied.
+inline TBlob Plain(const TBlob& array, NDArray*) { return array; }
+inline TBlob Plain(const NDArray& array, NDArray* temporary) {
+  if (!array.IsMKLDNNData()) return array.data();
+  *temporary = array.Reorder2Default();
+  const_cast<NDArray&>(array).InvalidateMKLDNNData();
+  return temporary->data();
+}
+
+template <class T, class Array>
+void FusedBackward(const Fused& fused, const OpContext& context, const std::vector<Array>& in,
+                   const Requests& request, const std::vector<Array>& out) {
+  const Blobs norm_in{BlobOf(in[1]), BlobOf(in[2]), BlobOf(in[3])};
+  const Blobs statistics{TBlob(), BlobOf(in[4]), BlobOf(in[5])};
+  NDArray temporary, plain;
+  const Array relu_gradient = Place(out[0], request[0], &temporary);
+  std::vector<Array> conv_in{in[0], in[1]}, conv_out{relu_gradient};
+  Requests conv_request{mxnet::kWriteTo};
+  for (uint32_t i = 0; i < fused.Parameters(); ++i) {
+    conv_in.push_back(in[8 + i]);
+    conv_out.push_back(out[3 + i]);
+    conv_request.push_back(request[3 + i]);
+  }
+  fused.convolver.Backward(AsTraining(context), conv_in, conv_request, conv_out,
+                           MakerOf<T, Array>(fused, norm_in, statistics, out.back()));
+  const TBlob gradient = Plain(relu_gradient, &plain);
+  Blobs blobs{TBlob()};
+  for (int i = 1; i < 8; ++i) blobs.push_back(BlobOf(in[i]));
+  NormRelu<T>(fused.norm, norm_in[0].shape_)
+      .Backward(context.is_train && !fused.norm.use_global_stats, blobs, gradient, request,
+                BlobsOf(out, 3));
+}
+
+template <class Array>
+void Forward(const NodeAttrs& attrs, const OpContext& context, const std::vector<Array>& in,
+             const Requests& request, const std::vector<Array>& out) {
+  MEMONGER_REAL_SWITCH(BlobOf(in[0]).type_flag_, attrs.name, T,
+                       (FusedForward<T, Array>(FusedOf(attrs), context, in, request, out));)
+}
+
+template <class Array>
+void Backward(const NodeAttrs& attrs, const OpContext& context, const std::vector<Array>& in,
+              const Requests& request, const std::vector<Array>& out) {
+  MEMONGER_REAL_SWITCH(BlobOf(in[1]).type_flag_, attrs.name, T,
+                       (FusedBackward<T, Array>(FusedOf(attrs), context, in, request, out));)
+}
+
+std::vector<dmlc::ParamFieldInfo> NormFields() {
+  auto fields = BatchNormParam::__FIELDS__();
+  for (auto& field : fields) {
+    if (field.name == "cudnn_off") field.name = "bn_cudnn_off";
+  }
+  return fields;
+}
+
+}  // namespace
+
+void RegisterBnReluConvolution() {
+  MEMONGER_OP(kName)
+      .describe("BatchNorm, ReLU and Convolution in one: keeps BatchNorm's input alone and makes "
+                "the convolution's input again in backward.")
+      .set_num_inputs([](const NodeAttrs& attrs) {
+        return kNormInputs + FusedOf(attrs).Parameters();
+      })
+      .set_num_outputs(4)
+      .set_attr_parser(Parse)
+      .set_attr<nnvm::FNumVisibleOutputs>("FNumVisibleOutputs", Constant<1>)
+      .set_attr<nnvm::FListInputNames>("FListInputNames",
+          [](const NodeAttrs& attrs) {
+            Names names{"data", "gamma", "beta", "moving_mean", "moving_var", "weight", "bias"};
+            names.resize(kNormInputs + FusedOf(attrs).Parameters());
+            return names;
+          })
+      .set_attr<nnvm::FListOutputNames>("FListOutputNames",
+          NameList({"output", "mean", "invstd", "buffer"}))
+      .set_attr<nnvm::FMutateInputs>("FMutateInputs",
+          [](const NodeAttrs&) { return std::vector<uint32_t>{3, 4}; })
+      .set_attr<mxnet::FInferShape>("FInferShape", Shape)
+      .set_attr<nnvm::FInferType>("FInferType", Type)
+      .set_attr<mxnet::FInferStorageType>("FInferStorageType",
+          [](const NodeAttrs& attrs, const int device, mxnet::DispatchMode* mode,
+             std::vector<int>* in, std::vector<int>* out) {
+            const Fused& fused = FusedOf(attrs);
+            return InferStorage(fused.convolver.forward, 1 + fused.Parameters(), 1, device, mode,
+                                in, out);
+          })
+      .set_attr<mxnet::FResourceRequest>("FResourceRequest", TempSpace())
+      .set_attr<mxnet::FCompute>("FCompute<cpu>", Forward<TBlob>)
+      .set_attr<mxnet::FComputeEx>("FComputeEx<cpu>", Forward<NDArray>)
+      .set_attr<nnvm::FSetInputVarAttrOnCompose>("FSetInputVarAttrOnCompose", BatchNormInitAux)
+      .set_attr<nnvm::FGradient>("FGradient",
+          [](const ObjectPtr& n, const std::vector<NodeEntry>& gradients) {
+            const auto& in = n->inputs;
+            std::vector<NodeEntry> inputs{gradients[0], in[0], in[1], in[2], NodeEntry{n, 1, 0},
+                                          NodeEntry{n, 2, 0}, in[3], in[4]};
+            inputs.insert(inputs.end(), in.begin() + kNormInputs, in.end());
+            const ObjectPtr node = BackwardNode(n, "_backward_memonger_bn_relu_convolution",
+                                                inputs);
+            auto result = OutputsOf(node, 3);
+            result.push_back(NoGradient());
+            result.push_back(NoGradient());
+            for (uint32_t i = 0; i < FusedOf(n->attrs).Parameters(); ++i) {
+              result.emplace_back(node, 3 + i, 0);
+            }
+            return result;
+          })
+      .add_argument("data", "NDArray-or-Symbol", "Input.")
+      .add_argument("gamma", "NDArray-or-Symbol", "Scale.")
+      .add_argument("beta", "NDArray-or-Symbol", "Shift.")
+      .add_argument("moving_mean", "NDArray-or-Symbol", "Running mean.")
+      .add_argument("moving_var", "NDArray-or-Symbol", "Running variance.")
+      .add_argument("weight", "NDArray-or-Symbol", "Filters.")
+      .add_argument("bias", "NDArray-or-Symbol", "Bias.")
+      .add_arguments(ConvolutionFields())
+      .add_arguments(NormFields());
+
+  MEMONGER_OP("_backward_memonger_bn_relu_convolution")
+      .set_num_inputs([](const NodeAttrs& attrs) { return 8 + FusedOf(attrs).Parameters(); })
+      .set_num_outputs([](const NodeAttrs& attrs) { return 4 + FusedOf(attrs).Parameters(); })
+      .set_attr_parser(Parse)
+      .set_attr<nnvm::FMutateInputs>("FMutateInputs",
+          [](const NodeAttrs&) { return std::vector<uint32_t>{6, 7}; })
+      .set_attr<mxnet::FInferShape>("FInferShape",
+          [](const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
+            return InferBackward(attrs, TShape(), in, out, Shape);
+          })
+      .set_attr<nnvm::FInferType>("FInferType",
+          [](const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
+            return InferBackward(attrs, -1, in, out, Type);
+          })
+      .set_attr<mxnet::FInferStorageType>("FInferStorageType",
+          [](const NodeAttrs& attrs, const int device, mxnet::DispatchMode* mode,
+             std::vector<int>* in, std::vector<int>* out) {
+            const Fused& fused = FusedOf(attrs);
+            const int parameters = fused.Parameters();
+            return InferStorage(fused.convolver.backward_data, 2 + parameters, 1 + parameters,
+                                device, mode, in, out);
+          })
+      .set_attr<mxnet::FResourceRequest>("FResourceRequest", TempSpace())
+      .set_attr<mxnet::FCompute>("FCompute<cpu>", Backward<TBlob>)
+      .set_attr<mxnet::FComputeEx>("FComputeEx<cpu>", Backward<NDArray>);
+}
+
+}  // namespace ops
+}  // namespace memonger
