@@ -27,7 +27,7 @@ from typing import List, NamedTuple, Optional, Sequence
 ROOT = Path(__file__).resolve().parent
 NATIVE = ROOT.parent / "memonger" / "_native"
 
-COMMON = ["-std=c++14", "-fPIC", "-fopenmp", "-fvisibility=hidden", "-Wall"]
+COMMON = ["-std=c++14", "-fPIC", "-fvisibility=hidden", "-Wall"]
 #: The macros with which the wheel was compiled, as far as they change layouts, and the shim that
 #: restores the libstdc++ ABI of GCC 4.8 (plugins/README.md).
 MXNET = ["-include", str(ROOT / "mxnet" / "abi_gcc48.h"), "-D_GLIBCXX_USE_CXX11_ABI=0",
@@ -35,16 +35,18 @@ MXNET = ["-include", str(ROOT / "mxnet" / "abi_gcc48.h"), "-D_GLIBCXX_USE_CXX11_
          "-DMSHADOW_STAND_ALONE=1", "-DMSHADOW_USE_CUDA=0", "-DMSHADOW_USE_CBLAS=0",
          "-DMSHADOW_USE_MKL=0", "-DMSHADOW_USE_SSE=0", "-DMSHADOW_USE_F16C=0",
          "-DMSHADOW_INT64_TENSOR_SIZE=0", "-DMXNET_USE_CUDA=0", "-DMXNET_USE_CUDNN=0",
-         "-DMXNET_USE_MKLDNN=1", "-DDMLC_LOG_FATAL_THROW=1", "-DDMLC_LOG_STACK_TRACE_SIZE=0",
+         "-DMXNET_USE_MKLDNN=1", "-DDMLC_LOG_FATAL_THROW=1", "-DDMLC_LOG_STACK_TRACE_SIZE=1",
          "-DDMLC_MODERN_THREAD_LOCAL=0"]
 #: Compilers with which the plugin was built and tested; older ones lack C++14, newer ones may have
 #: a C++ library that the shim does not fit.
-TESTED = "g++ 11 and 12"
+TESTED = "g++ 11 and 12, clang++ 14"
 OLDEST = {"g++": 7, "clang++": 6}
 #: Ends each library, followed by the SHA-256 of everything before it; memonger/native.py looks.
 SEAL = b"memonger sha256 "
 GCC_ONLY = ["-fabi-version=2", "-fno-gnu-unique"]
-SANITIZE = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer", "-g", "-O1"]
+#: Undefined behaviour ends the process: its report goes to standard error, where tests may hide it.
+SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined",
+            "-fno-omit-frame-pointer", "-g", "-O1"]
 
 
 class BuildError(Exception):
@@ -122,8 +124,26 @@ def examine_compiler() -> Compiler:
     return compiler
 
 
-def libraries(mxnet: Path, is_clang: bool) -> List[Library]:
+def openmp(compiler: Compiler) -> List[str]:
+    """Flags for operators on several threads; none where clang++ has no OpenMP runtime."""
+    if compiler.family == "g++":
+        return ["-fopenmp"]
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "empty.cc"
+        source.write_text("int nothing;\n")
+        found = subprocess.run([*compiler.command, "-fopenmp", "-fPIC", "-shared", str(source),
+                                "-o", str(source) + ".so"], stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL).returncode == 0
+    if not found:
+        sys.stderr.write("note: %s has no OpenMP runtime, so memonger's own operators will run on "
+                         "one thread; on Debian: apt install libomp-dev, or use g++\n"
+                         % str(compiler))
+    return ["-fopenmp"] * found
+
+
+def libraries(mxnet: Path, compiler: Compiler) -> List[Library]:
     """What to build."""
+    threads = openmp(compiler)
     core = sorted((ROOT / "core").glob("*.cc"))
     plugin = sorted((ROOT / "mxnet").glob("*.cc")) + sorted((ROOT / "ops").glob("*.cc"))
     include = ["-isystem", str(mxnet / "include"), "-isystem", str(mxnet / "include" / "mkldnn")]
@@ -132,8 +152,9 @@ def libraries(mxnet: Path, is_clang: bool) -> List[Library]:
         Library("libmemonger_core.so", core, COMMON + ["-O3"], ["-Wl,--no-undefined"]),
         Library("libmemonger_mxnet.so",
                 plugin + [ROOT / "core" / name for name in ("arena.cc", "packer.cc", "storage.cc")],
-                COMMON + ["-O3"] + ([] if is_clang else GCC_ONLY) + MXNET + include,
-                ["-L" + str(mxnet), "-l:libmxnet.so", version_script, "-Wl,-z,now",
+                COMMON + ["-O3"] + threads + (GCC_ONLY if compiler.family == "g++" else [])
+                + MXNET + include,
+                [*threads, "-L" + str(mxnet), "-l:libmxnet.so", version_script, "-Wl,-z,now",
                  "-Wl,-z,nodelete", "-Wl,--no-undefined", "-Wl,--as-needed"])]
 
 
@@ -186,20 +207,24 @@ def build(out: Optional[Path] = None, cache: Optional[Path] = None, sanitize: bo
     BuildError
         If compiler or headers are missing, or the compiler fails.
     """
+    try:
+        return _build(out, cache, sanitize, jobs)
+    except OSError as error:  # no room, no permission, no such file system
+        raise BuildError("cannot write the libraries: %s" % error) from error
+
+
+def _build(out: Optional[Path], cache: Optional[Path], sanitize: bool, jobs: int) -> List[Path]:
     out = Path(out or os.environ.get("MEMONGER_NATIVE_DIR") or NATIVE)
     cache = Path(cache or ROOT.parent / "build" / "native")
     compiler = examine_compiler()
     mxnet = find_mxnet()
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        cache.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BuildError("cannot make the folder for the libraries: %s" % error) from error
+    out.mkdir(parents=True, exist_ok=True)
+    cache.mkdir(parents=True, exist_ok=True)
     seed = str(compiler) + str(mxnet) + (ROOT / "mxnet" / "abi_gcc48.h").read_text()
     extra = SANITIZE if sanitize else []
     results = []
     with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
-        for library in libraries(mxnet, compiler.family == "clang++"):
+        for library in libraries(mxnet, compiler):
             flags = list(library.compile_flags) + extra
 
             def compile_one(source: Path, flags: List[str] = flags) -> Path:
@@ -216,11 +241,12 @@ def build(out: Optional[Path] = None, cache: Optional[Path] = None, sanitize: bo
                 return target
 
             objects = list(pool.map(compile_one, library.sources))
-            part = out / (library.name + ".part")
-            _run([*compiler.command, "-shared", "-fopenmp", *extra, *map(str, objects),
-                  "-o", str(part), *library.link_flags], "linking %s" % library.name)
-            _seal(part)
-            os.replace(str(part), str(out / library.name))
+            with tempfile.TemporaryDirectory(dir=str(out)) as folder:
+                part = Path(folder) / library.name
+                _run([*compiler.command, "-shared", *extra, *map(str, objects),
+                      "-o", str(part), *library.link_flags], "linking %s" % library.name)
+                _seal(part)
+                os.replace(str(part), str(out / library.name))
             results.append(out / library.name)
     return results
 

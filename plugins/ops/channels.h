@@ -35,14 +35,14 @@ struct Channels {
   void Pieces(int64_t first, Visit visit) const {
     if (inner == 1) {
       for (int64_t done = 0; done < outer; done += kPiece) {
-        visit(done * count + first, count, std::min(kPiece, outer - done));
+        visit(done * count + first, count, std::min<int64_t>(+kPiece, outer - done));
       }
       return;
     }
     for (int64_t o = 0; o < outer; ++o) {
       const int64_t base = (o * count + first) * inner;
       for (int64_t done = 0; done < inner; done += kPiece) {
-        visit(base + done, std::integral_constant<int64_t, 1>(), std::min(kPiece, inner - done));
+        visit(base + done, std::integral_constant<int64_t, 1>(), std::min<int64_t>(+kPiece, inner - done));
       }
     }
   }

@@ -78,6 +78,21 @@ def test_the_core_library_loads_in_every_python(wheel, tmp_path, version):
     assert done.stdout.strip().startswith(str(tmp_path))
 
 
+def test_the_plugin_of_the_wheel_loads_into_mxnet(wheel, tmp_path):
+    pytest.importorskip("mxnet")
+    zipfile.ZipFile(str(wheel)).extractall(str(tmp_path))
+    code = ("import memonger, mxnet as mx\n"
+            "from memonger import native\n"
+            "native.load()\n"
+            "print(native.folder(), native.world(), mx.sym.memonger_mask_relu.__name__)")
+    clean = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "MEMONGER_NATIVE_DIR")}
+    done = subprocess.run([sys.executable, "-c", code], cwd=str(tmp_path), env=clean,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [str(tmp_path / "memonger" / "_native"), "plugin",
+                                   "memonger_mask_relu"]
+
+
 def find_python(version: str):
     """A Python of that version that runs: on the PATH, or of pyenv."""
     pyenv = Path(os.environ.get("PYENV_ROOT", str(Path.home() / ".pyenv"))) / "versions"

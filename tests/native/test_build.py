@@ -1,0 +1,177 @@
+"""plugins/build.py: which compilers it takes, and one clear error for everything that can fail."""
+from __future__ import annotations
+
+import errno
+import importlib.util
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Stands for a compiler: says what it is, writes what it is asked to write.
+COMPILER = """#!/bin/sh
+case "$*" in
+  *-dM*) echo "#define __GNUC__ %(version)s"; echo "#define __GNUC_MINOR__ 3"; exit 0;;
+esac
+while [ $# -gt 0 ]; do
+  if [ "$1" = -o ]; then out=$2; fi
+  if [ "$1" = -c ]; then source=$2; fi
+  shift
+done
+%(work)s
+"""
+
+
+@pytest.fixture
+def build(monkeypatch):
+    spec = importlib.util.spec_from_file_location("memonger_build", str(ROOT / "plugins/build.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.delenv("CXX", raising=False)
+    return module
+
+
+@pytest.fixture
+def compiler(tmp_path, monkeypatch):
+    def make(work='echo made > "$out"', version="12"):
+        path = tmp_path / "bin" / "g++-like"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(COMPILER % {"work": work, "version": version})
+        path.chmod(path.stat().st_mode | stat.S_IEXEC)
+        monkeypatch.setenv("CXX", str(path))
+        return path
+    return make
+
+
+def refusal(build, tmp_path, capsys) -> str:
+    """The one error that the command prints; nothing half made is left."""
+    out = tmp_path / "out"
+    whole = build.build
+    build.build = lambda *_, **__: whole(out, tmp_path / "cache", jobs=1)
+    assert build.main(["--out", str(out)]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == "" and ("\n" + printed.err).count("\nerror: ") == 1, printed.err
+    assert "Traceback" not in printed.err
+    left = [str(p) for p in tmp_path.rglob("*") if p.suffix in (".part", ".so")]
+    assert left == []
+    return printed.err
+
+
+def test_no_compiler(build, tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "no C++ compiler; on Debian: apt install g++" in refusal(build, tmp_path, capsys)
+
+
+def test_a_compiler_that_is_not_there(build, tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler -m64")
+    assert "CXX=no-such-compiler -m64 is not on the PATH" in refusal(build, tmp_path, capsys)
+
+
+def test_a_program_that_is_no_compiler(build, tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("CXX", "false")
+    assert "false does not work" in refusal(build, tmp_path, capsys)
+
+
+def test_a_compiler_that_is_too_old(build, tmp_path, capsys, compiler) -> None:
+    compiler(version="4")
+    assert "too old for C++14" in refusal(build, tmp_path, capsys)
+
+
+def test_no_mxnet(build, tmp_path, capsys, compiler, monkeypatch) -> None:
+    compiler()
+    monkeypatch.setattr(build.importlib.util, "find_spec", lambda name: None)
+    assert "no MXNet is installed here: pip install mxnet==1.9.1" in refusal(build, tmp_path,
+                                                                             capsys)
+
+
+def test_mxnet_without_headers(build, tmp_path, capsys, compiler, monkeypatch) -> None:
+    compiler()
+
+    class Found:
+        origin = str(tmp_path / "mxnet" / "__init__.py")
+    monkeypatch.setattr(build.importlib.util, "find_spec", lambda name: Found)
+    assert "has no include/nnvm or no libmxnet.so" in refusal(build, tmp_path, capsys)
+
+
+def test_an_error_of_the_compiler_names_the_file_the_compiler_and_its_words(
+        build, tmp_path, capsys, compiler) -> None:
+    compiler('case "$source" in *search.cc) echo "search.cc:1: error: no such thing"; exit 1;; '
+             'esac; echo made > "$out"')
+    text = refusal(build, tmp_path, capsys)
+    assert "compiling search.cc with" in text and "g++ 12.3" in text
+    assert "search.cc:1: error: no such thing" in text
+
+
+def test_an_error_of_the_linker(build, tmp_path, capsys, compiler) -> None:
+    compiler('if [ -z "$source" ]; then echo "undefined reference to f"; exit 1; fi; '
+             'echo made > "$out"')
+    text = refusal(build, tmp_path, capsys)
+    assert "linking libmemonger_core.so failed" in text and "undefined reference to f" in text
+
+
+@pytest.mark.parametrize("call", ["replace", "seal", "mkdir", "temporary"])
+def test_no_room_on_the_disk(build, tmp_path, capsys, compiler, monkeypatch, call) -> None:
+    compiler()
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    owner, name = {"replace": (build.os, "replace"), "seal": (build, "_seal"),
+                   "mkdir": (Path, "mkdir"),
+                   "temporary": (build.tempfile, "TemporaryDirectory")}[call]
+    monkeypatch.setattr(owner, name, full)
+    text = refusal(build, tmp_path, capsys)
+    assert "No space left on device" in text and "cannot" in text
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+def test_a_compiler_that_finds_the_disk_full(build, tmp_path, capsys, compiler) -> None:
+    compiler("echo made > /dev/full || exit 1")
+    assert "compiling" in refusal(build, tmp_path, capsys)
+
+
+def test_what_is_up_to_date_is_not_compiled_again(build, tmp_path, compiler) -> None:
+    path = compiler('echo "$source" >> "%s/calls"; echo made > "$out"' % tmp_path)
+    made = build.build(tmp_path / "out", tmp_path / "cache", jobs=1)
+    assert [p.name for p in made] == ["libmemonger_core.so", "libmemonger_mxnet.so"]
+    first = (tmp_path / "calls").read_text().count(".cc")
+    build.build(tmp_path / "out", tmp_path / "cache", jobs=1)
+    assert (tmp_path / "calls").read_text().count(".cc") == first
+    assert path.exists()
+
+
+def test_the_seal_is_that_of_the_file(build, tmp_path) -> None:
+    import hashlib
+    library = tmp_path / "lib.so"
+    library.write_bytes(b"code")
+    build._seal(library)
+    assert library.read_bytes() == \
+        b"code" + build.SEAL + hashlib.sha256(b"code").hexdigest().encode()
+
+
+# ---------------------------------------------------------------------- real compilers
+def compilers():
+    return [name for name in ("g++", "clang++") if shutil.which(name)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["g++", "clang++"])
+def test_every_compiler_here_builds_what_passes_the_quick_tests(name, tmp_path) -> None:
+    if name not in compilers():
+        pytest.skip("no %s here" % name)
+    environment = dict(os.environ, CXX=name, MEMONGER_NATIVE_DIR=str(tmp_path))
+    cache = ROOT / "build" / ("native-" + name.strip("+"))
+    code = ("import sys; sys.path.insert(0, %r); import build; from pathlib import Path; "
+            "build.build(Path(%r), Path(%r))" % (str(ROOT / "plugins"), str(tmp_path), str(cache)))
+    for command in ([sys.executable, "-c", code],
+                    [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider",
+                     "tests/native/test_loading.py", "tests/native/test_recompute.py",
+                     "tests/native/test_executors.py", "tests/native/test_cached_op.py",
+                     "tests/ops/test_exact.py", "tests/solve/test_simulator.py"]):
+        done = subprocess.run(command, cwd=str(ROOT), env=environment, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, universal_newlines=True)
+        assert done.returncode == 0, done.stdout[-4000:]

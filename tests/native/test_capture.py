@@ -1,0 +1,146 @@
+"""native.capture: what MXNet's memory planner was given and decided, for each bind in the block."""
+from __future__ import annotations
+
+import threading
+
+import mxnet as mx
+import numpy as np
+import pytest
+
+from memonger import native
+from memonger.mx.bind import bind_delayed, infer_arguments
+
+from .graphs import CONVOLUTIONS, PERCEPTRON, captured, clones, convolutions, mark, perceptron
+
+
+def bind(symbol, shapes, **options):
+    return bind_delayed(symbol, infer_arguments(symbol, shapes), **options)
+
+
+def test_nothing_is_recorded_outside_and_nothing_is_seen_inside() -> None:
+    bind(perceptron(), PERCEPTRON)
+    with native.capture() as records:
+        bind(perceptron(), PERCEPTRON)
+        assert records == []
+    assert len(records) == 1
+    bind(perceptron(), PERCEPTRON)
+    assert len(records) == 1
+
+
+def test_one_record_for_each_bind_in_order() -> None:
+    with native.capture() as records:
+        bind(perceptron(), PERCEPTRON)
+        bind(convolutions(), CONVOLUTIONS)
+        bind(perceptron(), {"data": (8, 6)})
+    assert [len(r["nodes"]) for r in records] == [
+        len(captured(perceptron(), PERCEPTRON)["nodes"]),
+        len(captured(convolutions(), CONVOLUTIONS)["nodes"]),
+        len(captured(perceptron(), PERCEPTRON)["nodes"])]
+    with native.capture() as later:
+        pass
+    assert later == []
+
+
+def test_the_record_is_what_mxnet_says() -> None:
+    symbol = convolutions()
+    arguments = infer_arguments(symbol, CONVOLUTIONS)
+    with native.capture() as records:
+        executor = bind_delayed(symbol, arguments)
+    record, text = records[0], executor.debug_str()
+    assert record["part"] == "executor" and record["references"] == []
+    assert record["replayed"] is True
+    megabytes = int(text.split("Total ")[1].split(" MB")[0])
+    assert record["storage_allocated_bytes"] >> 20 == megabytes
+    names = [line.split("Name=")[1] for line in text.splitlines() if "Name=" in line]
+    assert [n["name"] for n in record["nodes"] if n["op"] != "null"] == names
+    count = sum(node["num_outputs"] for node in record["nodes"])
+    for key in ("shape", "dtype", "storage_id", "inplace_index", "storage_type"):
+        assert len(record["entries"][key]) == count
+    for index, node in enumerate(record["nodes"]):
+        assert all(0 <= source < index for source, _ in node["inputs"])
+
+
+def test_the_pool_is_the_largest_value_of_each_storage_id() -> None:
+    record = captured(convolutions(), CONVOLUTIONS)
+    largest = {}
+    entries = record["entries"]
+    for number, shape, dtype in zip(entries["storage_id"], entries["shape"], entries["dtype"]):
+        if number >= 0:
+            size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+            largest[number] = max(largest.get(number, 0), size)
+    assert record["pool_bytes"] == sum(-(-size // 4) * 4 for size in largest.values())
+
+
+def test_clones_are_named_with_their_op() -> None:
+    record = captured(mark(perceptron(), {"act1": '{"fc2": 1, "act1": 2}'}), PERCEPTRON)
+    names = [node["name"] for node in record["nodes"]]
+    found = {names[node["clone_of"]]: node["clone"] for node in record["nodes"]
+             if "clone_of" in node}
+    assert found and set(found) == {"act1"} and clones(record)
+
+
+def test_names_with_anything_in_them_survive() -> None:
+    name = 'a "quoted" \\ name\twith\ncontrols and üñí'
+    x = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=2, name=name)
+    record = captured(mx.sym.MakeLoss(x, name="loss"), {"data": (2, 3)})
+    assert name in [node["name"] for node in record["nodes"]]
+
+
+def test_an_error_in_the_block_ends_the_recording() -> None:
+    with pytest.raises(ZeroDivisionError), native.capture() as records:
+        bind(perceptron(), PERCEPTRON)
+        raise ZeroDivisionError
+    assert len(records) == 1
+    with native.capture() as later:
+        bind(perceptron(), PERCEPTRON)
+    assert len(later) == 1
+
+
+def test_a_bind_that_fails_leaves_no_record() -> None:
+    broken = mx.sym.Group([perceptron()])
+    arguments = infer_arguments(broken, PERCEPTRON)
+    wrong = arguments._replace(shapes=((4, 7),) + arguments.shapes[1:])
+    with native.capture() as records:
+        with pytest.raises(Exception, match="bind|shape"):
+            bind_delayed(broken, wrong)
+        bind(perceptron(), PERCEPTRON)
+    assert len(records) == 1
+
+
+def test_other_threads_are_not_recorded() -> None:
+    done = []
+
+    def elsewhere():
+        bind(perceptron(), PERCEPTRON)
+        done.append(True)
+    with native.capture() as records:
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+    assert done and records == []
+
+
+def test_it_works_while_the_plugin_is_off() -> None:
+    marked = mark(perceptron(), {"act1": "1"})
+    native.disable()
+    try:
+        record = captured(marked, PERCEPTRON)
+    finally:
+        native.enable()
+    assert not clones(record) and record["pool_bytes"] > 0
+    assert clones(captured(marked, PERCEPTRON))
+
+
+def test_cached_op_gives_forward_and_backward() -> None:
+    block = mx.gluon.nn.HybridSequential()
+    block.add(mx.gluon.nn.Dense(4, activation="relu"), mx.gluon.nn.Dense(2))
+    block.initialize()
+    block.hybridize(static_alloc=True)
+    with native.capture() as records:
+        with mx.autograd.record():
+            loss = block(mx.nd.ones((3, 5))).sum()
+        loss.backward()
+        mx.nd.waitall()
+    parts = [record["part"] for record in records]
+    assert "cached_forward" in parts and parts[-1] == "cached_backward"
+    assert records[-1]["node_range"][0] > 0 and records[-1]["references"]
