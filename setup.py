@@ -59,7 +59,8 @@ class BuildNative(build_ext):
                              % (" and no ".join(missing), folder))
 
     def get_outputs(self) -> list:
-        return [str(self.native_folder() / name) for name in LIBRARIES]
+        kernels = ["cuda/" + path.name for path in load_builder().kernel_sources()]
+        return [str(self.native_folder() / name) for name in (*LIBRARIES, *kernels)]
 
     def get_output_mapping(self) -> dict:
         return {}

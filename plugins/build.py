@@ -3,7 +3,8 @@
 ``libmemonger_core.so`` (plugins/core) is plain C++14 and knows nothing of MXNet.
 ``libmemonger_mxnet.so`` (plugins/mxnet, plugins/ops and the storage code of the core) is compiled
 against the headers inside the installed MXNet 1.9.1 wheel and linked to its ``libmxnet.so``; the
-CPU and the CUDA wheel have the same headers and take the same binary.
+CPU and the CUDA wheel have the same headers and take the same binary. The sources of the GPU
+kernels are laid beside them; they are compiled when a GPU first needs them.
 
     python plugins/build.py [--out FOLDER] [--sanitize]
 
@@ -248,7 +249,23 @@ def _build(out: Optional[Path], cache: Optional[Path], sanitize: bool, jobs: int
                 _seal(part)
                 os.replace(str(part), str(out / library.name))
             results.append(out / library.name)
+    _copy_kernels(out / "cuda")
     return results
+
+
+def _copy_kernels(target: Path) -> None:
+    """GPU kernels are compiled where they run: their sources lie beside the plugin."""
+    target.mkdir(exist_ok=True)
+    sources = kernel_sources()
+    for path in set(target.iterdir()) - {target / source.name for source in sources}:
+        path.unlink()
+    for source in sources:
+        shutil.copyfile(str(source), str(target / source.name))
+
+
+def kernel_sources() -> List[Path]:
+    """The CUDA files that belong beside the libraries."""
+    return sorted((ROOT / "ops" / "cuda").glob("*.cu*"))
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:

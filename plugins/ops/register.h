@@ -15,6 +15,13 @@ void RegisterBatchNormRelu();
 void RegisterConvolution();
 void RegisterBnReluConvolution();
 
+// The GPU implementations of all of them.
+void RegisterGpu();
+
+// For tests on machines without a GPU: data in CPU memory goes to the GPU implementations, whose
+// driver must then be a pretended one.
+void RegisterGpuAsCpu();
+
 void RegisterAll();
 
 }  // namespace ops

@@ -36,6 +36,7 @@ class Case:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     #: Whether the first operator may overwrite its input (a temporary in front of it).
     inner: bool = True
+    device: str = "cpu"
 
 
 def data(case: Case) -> np.ndarray:
@@ -73,14 +74,20 @@ def build(chain: Chain, inner: bool = False):
 def run(case: Case) -> Union[Arrays, str]:
     """Outputs, gradients, auxiliary states and the inference output; or MXNet's error text."""
     import mxnet as mx
-
-    from memonger import native
-    native.load()
+    load_plugin()
     try:
         return _train(build(case.chain, case.inner), case)
     except (mx.base.MXNetError, RuntimeError) as error:
         _forget_errors()
         return str(error)
+
+
+def load_plugin() -> None:
+    """Load memonger's operators; in tests of GPU code, data in CPU memory goes there, too."""
+    from memonger import native
+    native.load()
+    if os.environ.get("MEMONGER_TEST_GPU_CODE"):  # with the pretended driver of tests/gpu
+        native._plugin.memonger_gpu_stand_in()
 
 
 def _forget_errors() -> None:
@@ -96,24 +103,27 @@ def _forget_errors() -> None:
 
 def _train(symbol, case: Case) -> Arrays:
     import mxnet as mx
-    executor = symbol.simple_bind(mx.cpu(), grad_req=case.grad_req, type_dict={"x": case.dtype},
+    context = mx.Context(case.device)
+    executor = symbol.simple_bind(context, grad_req=case.grad_req, type_dict={"x": case.dtype},
                                   x=case.shape)
+
+    def fill(array, value) -> None:  # a copy: a pretended GPU cannot fill
+        mx.nd.array(np.broadcast_to(value, array.shape), dtype=array.dtype).copyto(array)
     for name, array in sorted(executor.arg_dict.items()):
         value = data(case) if name == "x" else parameter(case, name, array.shape)
-        value = case.arguments.get(name, value)
-        array[:] = mx.nd.array(np.broadcast_to(value, array.shape), dtype=array.dtype)
+        fill(array, case.arguments.get(name, value))
     for name, array in executor.aux_dict.items():
-        array[:] = 1 if name.endswith("var") else 0
+        fill(array, 1 if name.endswith("var") else 0)
     if case.grad_req == "add":
         for array in executor.grad_dict.values():
-            array[:] = 0.5
+            fill(array, 0.5)
     mx.random.seed(case.seed)
     result: Arrays = {}
     for step in range(case.steps):
         output = executor.forward(is_train=case.train)[0]
         head = np.random.RandomState(case.seed + 5 + step).randn(*output.shape)
         if case.grad_req != "null":
-            executor.backward(mx.nd.array(head, dtype=output.dtype))
+            executor.backward(mx.nd.array(head, dtype=output.dtype).as_in_context(context))
     result["output"] = output.asnumpy()
     for name, array in executor.grad_dict.items():
         if array is not None:
@@ -168,9 +178,7 @@ def error_against(result: Arrays, exact: Arrays) -> Dict[str, float]:
 def numeric_gradient(case: Case, step: float = 1e-6) -> np.ndarray:
     """The gradient of ``x`` by central differences, in float64."""
     import mxnet as mx
-
-    from memonger import native
-    native.load()
+    load_plugin()
     symbol = build(case.chain)
     executor = symbol.simple_bind(mx.cpu(), grad_req="null", type_dict={"x": "float64"},
                                   x=case.shape)

@@ -22,7 +22,7 @@ def source(tmp_path_factory):
     """A copy of the repository without anything built in it."""
     folder = tmp_path_factory.mktemp("source") / "memonger"
     shutil.copytree(str(ROOT), str(folder), ignore=shutil.ignore_patterns(
-        ".git", ".venv*", "build", "dist", "out", "*.so", "*.egg-info", "__pycache__", ".*_cache"))
+        ".git", ".venv*", "build", "dist", "out", "*.so", "*.egg-info", "__pycache__", ".*_cache", "_native"))
     return folder
 
 
@@ -49,9 +49,11 @@ def test_one_wheel_serves_every_python(wheel):
     assert "-py3-none-linux_" in wheel.name
 
 
-def test_the_wheel_carries_both_libraries_and_no_tests(wheel):
+def test_the_wheel_carries_libraries_and_kernels_and_no_tests(wheel):
     names = set(zipfile.ZipFile(str(wheel)).namelist())
     assert LIBRARIES <= names and "memonger/py.typed" in names
+    sources = (ROOT / "plugins" / "ops" / "cuda").iterdir()
+    assert {"memonger/_native/cuda/" + path.name for path in sources} <= names
     assert not [n for n in names if n.startswith(("tests/", "plugins/", "examples/"))]
 
 

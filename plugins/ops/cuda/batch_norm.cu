@@ -1,28 +1,8 @@
-// BatchNorm that keeps its output (InPlace-ABN, identity or leaky behind it) or its input
-// (BatchNorm+ReLU). One block a channel, any number of threads that is a power of two; data is
-// (outer, channels, inner). Parameters and statistics are float for half data, else Real.
+// BatchNorm that keeps its output (InPlace-ABN with identity, leaky ReLU or ELU behind) or its
+// input (BatchNorm+ReLU). One block a channel, any number of threads that is a power of two; data
+// is (outer, channels, inner). Sums are made in double in a fixed order: the same input gives the
+// same bits. Parameters and statistics are float for half data, else of the data's type.
 #include "real.cuh"
-
-#if REAL_BITS == 64
-typedef double Stat;
-#else
-typedef float Stat;
-#endif
-
-extern __shared__ char shared_bytes[];
-
-// Sum over the block, in a fixed order: the same input gives the same bits.
-__device__ Sum block_sum(Sum value) {
-  Sum* part = (Sum*)shared_bytes;
-  __syncthreads();
-  part[threadIdx.x] = value;
-  __syncthreads();
-  for (int half = blockDim.x / 2; half; half /= 2) {
-    if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
-    __syncthreads();
-  }
-  return part[0];
-}
 
 struct Place {
   Index outer, channels, inner;
@@ -32,73 +12,205 @@ struct Place {
   }
 };
 
-extern "C" __global__ void batch_statistics(const Real* x, Stat* mean, Stat* invstd, Place place,
-                                            double eps) {
-  Sum sum = 0, square = 0;
-  for (Index k = threadIdx.x; k < place.items(); k += blockDim.x) sum += load(x + place.offset(k));
-  const Sum center = block_sum(sum) / place.items();
-  for (Index k = threadIdx.x; k < place.items(); k += blockDim.x) {
-    const Sum distance = load(x + place.offset(k)) - center;
-    square += distance * distance;
+struct Norm {
+  double eps, slope;
+  float momentum;
+  int fix_gamma;
+  int batch;       // statistics are those of the batch
+  int activation;  // 0 none, 1 leaky ReLU, 2 ELU, 3 ReLU
+};
+
+enum Activation { kIdentity = 0, kLeaky = 1, kElu = 2, kRelu = 3 };
+
+// Room for the x-hat of channels whose gamma is near zero, where the output does not tell it.
+struct Spare {
+  Real* data;
+  int channels;      // how many have room
+  int searched;      // 0: no channel needs room
+  double smallest;   // share of |beta| below which |gamma| counts as near zero
+  int* error;        // receives error_number where there is no room
+  int error_number;
+};
+
+extern __shared__ double shared_sums[];
+
+__device__ Sum block_sum(Sum value) {
+  __syncthreads();
+  shared_sums[threadIdx.x] = value;
+  __syncthreads();
+  for (int half = blockDim.x / 2; half; half /= 2) {
+    if (threadIdx.x < half) shared_sums[threadIdx.x] += shared_sums[threadIdx.x + half];
+    __syncthreads();
   }
-  const Sum variance = block_sum(square) / place.items();
-  if (threadIdx.x == 0) {
-    mean[blockIdx.x] = (Stat)center;
-    invstd[blockIdx.x] = variance + eps > 0 ? (Stat)(1.0 / sqrt((double)variance + eps)) : Stat(0);
-  }
+  return shared_sums[0];
 }
 
-// y = act(x-hat * gamma + beta); the slope below zero is 1 (none), 0 (ReLU) or that of leaky ReLU.
-extern "C" __global__ void normalise(const Real* x, const Stat* gamma, const Stat* beta,
-                                     const Stat* mean, const Stat* invstd, Real* y, Place place,
-                                     int request, int fix_gamma, float slope) {
-  const int c = blockIdx.x;
-  const Stat scale = invstd[c] * (fix_gamma ? Stat(1) : gamma[c]);
+__device__ bool near_zero(const Stat* gamma, const Stat* beta, Index c, const Spare& spare) {
+  const double g = fabs((double)gamma[c]);
+  return !(g >= spare.smallest * fabs((double)beta[c]) && g >= 1e-6);
+}
+
+// Where this channel's x-hat is kept, or null. `lost` where it needs room and there is none.
+__device__ Real* spare_room(const Stat* gamma, const Stat* beta, const Place& place,
+                            const Spare& spare, bool* lost) {
+  *lost = false;
+  if (!spare.searched || !near_zero(gamma, beta, blockIdx.x, spare)) return 0;
+  Sum before = 0;
+  for (Index c = threadIdx.x; c < blockIdx.x; c += blockDim.x) {
+    before += near_zero(gamma, beta, c, spare);
+  }
+  const Index position = (Index)block_sum(before);
+  if (position < spare.channels) return spare.data + position * place.items();
+  if (threadIdx.x == 0) *spare.error = spare.error_number;
+  *lost = true;
+  return 0;
+}
+
+// Mean and variance of this channel, from distances to a first guess; double data is gone over
+// again with the mean as the guess.
+__device__ void batch_statistics(const Real* x, const Place& place, Sum* mean, Sum* variance) {
+  Sum guess = load(x + place.offset(0));
+  for (int round = 0; round < (REAL_BITS == 64 ? 2 : 1); ++round) {
+    Sum sum = 0, square = 0;
+    for (Index k = threadIdx.x; k < place.items(); k += blockDim.x) {
+      const Sum distance = (Sum)load(x + place.offset(k)) - guess;
+      sum += distance;
+      square += distance * distance;
+    }
+    const Sum shift = block_sum(sum) / place.items();
+    *variance = block_sum(square) / place.items() - shift * shift;
+    guess += shift;
+  }
+  if (*variance < 0) *variance = 0;
+  *mean = guess;
+}
+
+// For ReLU: the CPU's arithmetic to the bit, so that backward finds forward's signs.
+__device__ __forceinline__ Stat normalised(Value x, Stat mean, Stat invstd, Stat gamma, Stat beta,
+                                           int fix_gamma) {
+  const Stat hat = (x - mean) * invstd;
+  return fix_gamma ? hat + beta : hat * gamma + beta;
+}
+
+extern "C" __global__ void batch_norm_forward(const Real* x, Stat* gamma, const Stat* beta,
+                                              const Stat* moving_mean, const Stat* moving_var,
+                                              Real* y, Stat* mean, Stat* invstd, Place place,
+                                              Norm norm, Spare spare, int request) {
+  const Index c = blockIdx.x;
+  bool lost;
+  Real* kept = spare_room(gamma, beta, place, spare, &lost);
+  Sum center, variance;
+  if (norm.batch) {
+    batch_statistics(x, place, &center, &variance);
+  } else {
+    center = moving_mean[c];
+    variance = moving_var[c];
+  }
+  const Sum inverse = variance + norm.eps > 0 ? 1.0 / sqrt(variance + norm.eps) : 0.0;
+  const Sum scale = inverse * (norm.fix_gamma ? Sum(1) : Sum(gamma[c])), shift = beta[c];
+  const Stat m = (Stat)center, s = (Stat)inverse;
+  if (threadIdx.x == 0) {
+    mean[c] = m;
+    invstd[c] = s;
+    if (norm.fix_gamma) gamma[c] = 1;  // as MXNet does
+  }
   for (Index k = threadIdx.x; k < place.items(); k += blockDim.x) {
     const Index i = place.offset(k);
-    const Value z = (load(x + i) - mean[c]) * scale + beta[c];
-    put(y + i, request, z > 0 ? z : z * Value(slope));
+    const Value value = load(x + i);
+    if (kept) store(kept + k, (Value)(((Sum)value - center) * inverse));
+    if (norm.activation == kRelu) {
+      const Stat z = normalised(value, m, s, gamma[c], beta[c], norm.fix_gamma);
+      put(y + i, request, rounded(z) <= 0 ? Value(0) : z);
+      continue;
+    }
+    Sum z = ((Sum)value - center) * scale + shift;
+    if (norm.activation == kLeaky && z < 0) z *= norm.slope;
+    if (norm.activation == kElu && (Stat)z <= 0) z = norm.slope * expm1((Stat)z);
+    put(y + i, request, (Value)z);
   }
 }
 
-// Gradients from the kept tensor: the output (from_output, slope above zero) or the input.
-extern "C" __global__ void normalise_backward(const Real* dy, const Real* kept, const Stat* gamma,
-                                              const Stat* beta, const Stat* mean,
-                                              const Stat* invstd, Real* dx, Stat* dgamma,
-                                              Stat* dbeta, Place place, int request, int fix_gamma,
-                                              float slope, int from_output, int batch) {
-  const int c = blockIdx.x;
-  const Sum scale = fix_gamma ? Sum(1) : Sum(gamma[c]), shift = beta[c];
-  Sum sum = 0, dot = 0, p = 0, q = 0;
-  for (int pass = 0; pass < 2; ++pass) {
-    for (Index k = threadIdx.x; k < place.items(); k += blockDim.x) {
-      const Index i = place.offset(k);
-      const Sum value = load(kept + i);
-      Sum hat, z;
-      if (from_output) {
-        z = value > 0 ? value : value / slope;
-        hat = (z - shift) / scale;
-      } else {
-        hat = (value - mean[c]) * invstd[c];
-        z = hat * scale + shift;
-      }
-      const Sum dz = Sum(load(dy + i)) * (z > 0 ? Sum(1) : Sum(slope));
-      if (pass == 0) {
-        sum += dz;
-        dot += dz * hat;
-      } else {
-        put(dx + i, request, Value(scale * invstd[c] * (dz - p - hat * q)));
-      }
+// The gradient behind the activation, and x-hat, of element k of this channel. `kept` is the
+// output, or for ReLU the input.
+struct Rebuilt {
+  Sum gradient, hat;
+};
+
+__device__ Rebuilt rebuild(const Real* dy, const Real* kept, const Real* spare, bool lost, Index k,
+                           Index i, const Norm& norm, Stat gamma, Stat beta, Stat mean,
+                           Stat invstd) {
+  const Value value = load(kept + i);
+  const Sum g = load(dy + i);
+  Rebuilt r;
+  if (norm.activation == kRelu) {
+    const Value z = rounded(normalised(value, mean, invstd, gamma, beta, norm.fix_gamma));
+    r.gradient = z > 0 ? g : g * (z == z ? Sum(0) : Sum(z));  // NaN stays, as in MXNet
+    r.hat = ((Sum)value - mean) * invstd;
+    return r;
+  }
+  Sum z = value;
+  r.gradient = g;
+  if (norm.activation == kLeaky && !(z > 0)) {
+    r.gradient = g * norm.slope;
+    z *= 1.0 / norm.slope;
+  }
+  if (norm.activation == kElu && !(z > 0)) {
+    r.gradient = g * (z + norm.slope);
+    z = fmax(log1p(z / norm.slope), -40.0);  // below, the output has lost what it was made from
+  }
+  if (spare) {
+    r.hat = load(spare + k);
+  } else {
+    r.hat = lost ? z + __longlong_as_double(0x7ff8000000000000ll)
+                 : (z - beta) * (1.0 / (norm.fix_gamma ? Sum(1) : Sum(gamma)));
+  }
+  return r;
+}
+
+__device__ void put_statistic(Stat* p, int request, Sum value) {
+  if (request == kAdd) value = *p + (Stat)value;
+  if (request != kNull) *p = (Stat)value;
+}
+
+extern "C" __global__ void batch_norm_backward(const Real* dy, const Real* kept, const Stat* gamma,
+                                               const Stat* beta, const Stat* mean,
+                                               const Stat* invstd, Stat* moving_mean,
+                                               Stat* moving_var, Real* dx, Stat* dgamma,
+                                               Stat* dbeta, Place place, Norm norm, Spare spare,
+                                               int dx_request, int dgamma_request,
+                                               int dbeta_request) {
+  const Index c = blockIdx.x;
+  bool lost;
+  const Real* room = spare_room(gamma, beta, place, spare, &lost);
+  const Stat m = mean[c], s = invstd[c], w = gamma[c], b = beta[c];
+  Sum sum = 0, dot = 0;
+  for (Index k = threadIdx.x; k < place.items(); k += blockDim.x) {
+    const Rebuilt r = rebuild(dy, kept, room, lost, k, place.offset(k), norm, w, b, m, s);
+    sum += r.gradient;
+    dot += r.gradient * r.hat;
+  }
+  sum = block_sum(sum);
+  dot = block_sum(dot);
+  if (threadIdx.x == 0) {
+    if (!norm.fix_gamma) {
+      put_statistic(dgamma + c, dgamma_request, dot);
+    } else if (dgamma_request != kAdd) {
+      put_statistic(dgamma + c, dgamma_request, 0);
     }
-    if (pass == 0) {
-      sum = block_sum(sum);
-      dot = block_sum(dot);
-      p = batch ? sum / place.items() : Sum(0);
-      q = batch ? dot / place.items() : Sum(0);
+    put_statistic(dbeta + c, dbeta_request, sum);
+    if (norm.batch) {  // once a step, like MXNet on a CPU
+      const Sum variance = s > 0 ? 1.0 / ((Sum)s * s) - norm.eps : 0.0;
+      moving_mean[c] = moving_mean[c] * norm.momentum + m * (Stat(1) - norm.momentum);
+      moving_var[c] = (Stat)(moving_var[c] * norm.momentum + variance * (Stat(1) - norm.momentum));
     }
   }
-  if (threadIdx.x == 0) {
-    dgamma[c] = fix_gamma ? Stat(0) : Stat(dot);
-    dbeta[c] = Stat(sum);
+  if (dx_request == kNull) return;
+  const Sum p = norm.batch ? sum / place.items() : Sum(0);
+  const Sum q = norm.batch ? dot / place.items() : Sum(0);
+  const Sum scale = (norm.fix_gamma ? Sum(1) : Sum(w)) * s;
+  for (Index k = threadIdx.x; k < place.items(); k += blockDim.x) {
+    const Index i = place.offset(k);
+    const Rebuilt r = rebuild(dy, kept, room, lost, k, i, norm, w, b, m, s);
+    put(dx + i, dx_request, (Value)(scale * (r.gradient - p - r.hat * q)));
   }
 }

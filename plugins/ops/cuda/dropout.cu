@@ -1,46 +1,107 @@
-// Dropout that keeps one bit an element. Random numbers are Philox 4x32-10 (Salmon et al., 2011)
-// of a key and a counter: the same key and offset give the same mask, whatever the launch.
+// Dropout that keeps one bit a mask element, behind a first byte that says whether anything was
+// dropped. Numbers are those of MXNet's own GPU generator: cuRAND's Philox 4x32-10 (Salmon et al.,
+// 2011), whose states MXNet seeds; each state serves a contiguous stretch of the mask.
 #include "real.cuh"
 
-struct Four {
-  unsigned v[4];
+// The layout of curandStatePhilox4_32_10_t.
+struct State {
+  unsigned counter[4], output[4], key[2], used;
+  int flags[2];
+  float spare_float;
+  double spare_double;
 };
 
-__device__ Four philox(unsigned long long key, unsigned long long low, unsigned long long high) {
-  Four c = {{(unsigned)low, (unsigned)(low >> 32), (unsigned)high, (unsigned)(high >> 32)}};
-  unsigned k0 = (unsigned)key, k1 = (unsigned)(key >> 32);
+__device__ void philox(State* s) {
+  unsigned c[4], k0 = s->key[0], k1 = s->key[1];
+  for (int i = 0; i < 4; ++i) c[i] = s->counter[i];
   for (int round = 0; round < 10; ++round) {
-    const unsigned h0 = __umulhi(0xD2511F53u, c.v[0]), l0 = 0xD2511F53u * c.v[0];
-    const unsigned h1 = __umulhi(0xCD9E8D57u, c.v[2]), l1 = 0xCD9E8D57u * c.v[2];
-    const Four next = {{h1 ^ c.v[1] ^ k0, l1, h0 ^ c.v[3] ^ k1, l0}};
-    c = next;
+    const unsigned h0 = __umulhi(0xD2511F53u, c[0]), l0 = 0xD2511F53u * c[0];
+    const unsigned h1 = __umulhi(0xCD9E8D57u, c[2]), l1 = 0xCD9E8D57u * c[2];
+    c[0] = h1 ^ c[1] ^ k0;
+    c[1] = l1;
+    c[2] = h0 ^ c[3] ^ k1;
+    c[3] = l0;
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }
-  return c;
+  for (int i = 0; i < 4; ++i) s->output[i] = c[i];
 }
 
-// One thread a byte of the mask: eight elements, kept with probability keep.
-extern "C" __global__ void dropout_mask(Byte* mask, Index count, float keep,
-                                        unsigned long long key, unsigned long long offset) {
-  const Index byte = thread_index();
-  if (byte * 8 >= count) return;
-  unsigned bits = 0;
-  for (int half = 0; half < 2; ++half) {
-    const Four random = philox(key, 2 * byte + half, offset);
-    for (int i = 0; i < 4; ++i) {
-      const float uniform = (random.v[i] >> 8) * (1.0f / 16777216.0f);  // in [0, 1)
-      bits |= (unsigned)(uniform < keep) << (4 * half + i);
+// The next 32 bits; every fourth call makes four of them from the next counter.
+__device__ unsigned next_bits(State* s) {
+  const unsigned result = s->output[s->used++ & 3];
+  if (s->used == 4) {
+    for (int i = 0; i < 4 && ++s->counter[i] == 0; ++i) {
+    }
+    philox(s);
+    s->used = 0;
+  }
+  return result;
+}
+
+// In [0, 1): one minus cuRAND's number, as MXNet takes it, compiled with fused multiply-add.
+__device__ float uniform(State* s) {
+#if REAL_BITS == 64
+  return (float)(1.0 - fma((double)next_bits(s), 2.3283064365386963e-10, 2.3283064365386963e-10));
+#else
+  return 1.0f - fmaf((float)next_bits(s), 2.3283064e-10f, 2.3283064e-10f / 2.0f);
+#endif
+}
+
+extern "C" __global__ void dropout_clear(Byte* mask, Index bytes) {
+  const Index i = thread_index();
+  if (i < bytes) mask[i] = i == 0;
+}
+
+// One thread a state: elements [k * step, (k + 1) * step) of the mask. Bytes on the border belong
+// to two threads, so bits are set atomically, in aligned words; dropout_clear comes first.
+extern "C" __global__ void dropout_draw(Byte* mask, Index count, Index step, State* states,
+                                        int threads, float keep, int inclusive) {
+  const Index k = thread_index();
+  if (k >= threads) return;
+  State state = states[k];
+  const Index begin = k * step, end = min(begin + step, count);
+  Byte* const bits = mask + 1;
+  unsigned word = 0;
+  for (Index i = begin; i < end; ++i) {
+    const float number = uniform(&state);
+    word |= (unsigned)(inclusive ? number <= keep : number < keep) << (i & 7);
+    if ((i & 7) == 7 || i + 1 == end) {
+      const unsigned long long place = (unsigned long long)(bits + (i >> 3));
+      atomicOr((unsigned*)(place & ~3ull), word << 8 * (place & 3));
+      word = 0;
     }
   }
-  mask[byte] = (Byte)bits;
+  states[k] = state;
 }
 
-// Forward and backward alike: to = from * (bit ? 1 / keep : 0).
+// Where an element's mask bit is. Axes that share mask elements have stride 0; the last is fastest.
+struct Axes {
+  int count;
+  Index size[8], stride[8];
+};
+
+// Forward and backward alike: to = from * (bit ? open : closed), or a copy.
 extern "C" __global__ void dropout_apply(const Real* from, const Byte* mask, Real* to, Index count,
-                                         int request, float keep) {
+                                         int request, float open, float closed, Axes axes) {
   const Index i = thread_index();
   if (i >= count) return;
-  const bool bit = mask[i >> 3] >> (i & 7) & 1;
-  put(to + i, request, load(from + i) * (bit ? Value(1.0f / keep) : Value(0)));
+  Value value = load(from + i);
+  if (mask[0]) {
+    Index place = 0, rest = i;
+    for (int axis = axes.count - 1; axis >= 0; --axis) {
+      place += rest % axes.size[axis] * axes.stride[axis];
+      rest /= axes.size[axis];
+    }
+    value *= Value(mask[1 + (place >> 3)] >> (place & 7) & 1 ? open : closed);
+  }
+  put(to + i, request, value);
+}
+
+// Nothing is dropped: inference, or p = 0.
+extern "C" __global__ void dropout_pass(const Real* from, Byte* mask, Real* to, Index count,
+                                        int request) {
+  const Index i = thread_index();
+  if (i == 0) mask[0] = 0;
+  if (i < count) put(to + i, request, load(from + i));
 }

@@ -44,10 +44,12 @@ def architectures(nvrtc: ctypes.CDLL) -> Sequence[int]:
 def compile_kernels(nvrtc: ctypes.CDLL, source: Path, bits: int, architecture: int) -> bytes:
     """Machine code; an AssertionError carries the compiler's log."""
     program = ctypes.c_void_p()
+    header = (ctypes.c_char_p * 1)((SOURCES / "real.cuh").read_bytes())
     assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.read_bytes(),
-                                    source.name.encode(), 0, None, None) == 0
+                                    source.name.encode(), 1, header,
+                                    (ctypes.c_char_p * 1)(b"real.cuh")) == 0
     options = [b"--gpu-architecture=sm_%d" % architecture, b"-DREAL_BITS=%d" % bits,
-               b"-I" + str(SOURCES).encode(), b"-fmad=false"]
+               b"--std=c++14", b"--fmad=false"]
     result = nvrtc.nvrtcCompileProgram(program, len(options),
                                        (ctypes.c_char_p * len(options))(*options))
     size = ctypes.c_size_t()
@@ -65,8 +67,10 @@ def compile_kernels(nvrtc: ctypes.CDLL, source: Path, bits: int, architecture: i
 class Device:
     """The first GPU: memory, modules, launches."""
 
-    def __init__(self) -> None:
-        self.cuda = ctypes.CDLL("libcuda.so.1")
+    def __init__(self, driver: str = "libcuda.so.1", nvrtc: Optional[ctypes.CDLL] = None) -> None:
+        self.cuda = ctypes.CDLL(driver)
+        self.nvrtc = nvrtc or find_nvrtc()
+        assert self.nvrtc is not None, "no NVRTC"
         self.check(self.cuda.cuInit(0))
         device = ctypes.c_int()
         self.check(self.cuda.cuDeviceGet(ctypes.byref(device), 0))
@@ -83,9 +87,9 @@ class Device:
     def check(code: int) -> None:
         assert code == 0, "CUDA driver error %d" % code
 
-    def kernel(self, nvrtc: ctypes.CDLL, file: str, name: str, bits: int) -> ctypes.c_void_p:
+    def kernel(self, file: str, name: str, bits: int) -> ctypes.c_void_p:
         if (file, bits) not in self.modules:
-            code = compile_kernels(nvrtc, SOURCES / file, bits, self.architecture)
+            code = compile_kernels(self.nvrtc, SOURCES / file, bits, self.architecture)
             module = ctypes.c_void_p()
             self.check(self.cuda.cuModuleLoadData(ctypes.byref(module), code))
             self.modules[file, bits] = module

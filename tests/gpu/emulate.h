@@ -1,0 +1,206 @@
+/*
+ * CUDA kernels on a CPU: included before a kernel source, it makes a C++ file of it.
+ *
+ * The threads of a block are fibers that take turns at __syncthreads() and at votes. A barrier that
+ * some threads of a block reach and others do not ends the process, as does shared memory beyond
+ * what the launch asked for (it is filled with NaN before each block). Blocks run one by one.
+ */
+#include <ucontext.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#define __global__
+#define __device__
+#define __shared__
+#define __forceinline__ inline
+#define HOST_EMULATION 1
+
+using std::expm1;
+using std::fabs;
+using std::fmax;
+using std::log1p;
+using std::sqrt;
+
+struct Dimensions {
+  unsigned x, y, z;
+};
+static Dimensions gridDim, blockDim, blockIdx, threadIdx;
+
+template <class A, class B>
+inline auto min(A a, B b) -> decltype(a + b) { return b < a ? b : a; }
+template <class A, class B>
+inline auto max(A a, B b) -> decltype(a + b) { return a < b ? b : a; }
+
+inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uint64_t(a) * b) >> 32); }
+
+inline double __longlong_as_double(long long bits) {
+  double value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+inline unsigned atomicOr(unsigned* p, unsigned bits) {
+  const unsigned before = *p;
+  *p = before | bits;
+  return before;
+}
+
+// ------------------------------------------------------------------ half precision
+inline float float_of_half(unsigned short bits) {
+  const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+  const float sign = bits >> 15 ? -1.0f : 1.0f;
+  if (exponent == 31) return fraction ? std::numeric_limits<float>::quiet_NaN() : sign * INFINITY;
+  return sign * (exponent ? std::ldexp(1024.0f + fraction, exponent - 25)
+                          : std::ldexp(float(fraction), -24));
+}
+
+inline unsigned short half_of_float(float value) {  // to nearest, ties to even
+  const unsigned short sign = std::signbit(value) ? 0x8000 : 0;
+  const float size = std::fabs(value);
+  if (size != size) return 0x7fff;
+  if (size >= 65520.0f) return sign | 0x7c00;
+  if (size < 6.103515625e-05f) {
+    return sign | (unsigned short)std::nearbyint(std::ldexp(size, 24));
+  }
+  int exponent;
+  const float fraction = std::frexp(size, &exponent);  // in [1/2, 1)
+  const int rounded = (int)std::nearbyint(std::ldexp(fraction, 11));  // 1024 to 2048
+  return sign | (unsigned short)(((exponent + 14) << 10) + (rounded - 1024));
+}
+
+// ------------------------------------------------------------------ threads of a block
+extern double shared_sums[];  // all shared memory of our kernels
+namespace emulation {
+
+constexpr size_t kStack = 64 << 10;
+
+struct Fiber {
+  ucontext_t context;
+  std::vector<char> stack;
+  bool done;
+};
+
+static std::vector<Fiber> fibers(1024);
+static ucontext_t scheduler;
+static int running = -1;  // a fiber, or -1: no barrier may come
+static void (*body)(void*);
+static void* body_arguments;
+static bool votes[1024];
+
+inline void fail(const char* what) {
+  std::fprintf(stderr, "emulated kernel: %s (block %u, thread %u)\n", what, blockIdx.x,
+               threadIdx.x);
+  std::abort();
+}
+
+inline void barrier() {
+  if (running < 0) fail("a barrier that the first thread did not reach");
+  const int me = running;
+  swapcontext(&fibers[me].context, &scheduler);
+}
+
+static void start() {
+  body(body_arguments);
+  fibers[running].done = true;
+  swapcontext(&fibers[running].context, &scheduler);
+}
+
+inline void resume(int i) {
+  running = i;
+  threadIdx.x = i;
+  swapcontext(&scheduler, &fibers[i].context);
+  running = -1;
+}
+
+inline void prepare(int i) {
+  Fiber& fiber = fibers[i];
+  fiber.stack.resize(kStack);
+  fiber.done = false;
+  getcontext(&fiber.context);
+  fiber.context.uc_stack.ss_sp = fiber.stack.data();
+  fiber.context.uc_stack.ss_size = kStack;
+  fiber.context.uc_link = nullptr;
+  makecontext(&fiber.context, start, 0);
+}
+
+inline void run_block() {
+  const int threads = blockDim.x;
+  prepare(0);
+  resume(0);
+  if (fibers[0].done) {  // no barrier: the other threads need no fibers
+    for (int i = 1; i < threads; ++i) {
+      threadIdx.x = i;
+      body(body_arguments);
+    }
+    return;
+  }
+  for (int i = 1; i < threads; ++i) {
+    prepare(i);
+    resume(i);
+  }
+  while (true) {
+    int done = 0;
+    for (int i = 0; i < threads; ++i) done += fibers[i].done;
+    if (done == threads) return;
+    if (done) fail("a barrier that only some threads reach");
+    for (int i = 0; i < threads; ++i) resume(i);
+  }
+}
+
+template <class... P>
+struct Call {
+  void (*kernel)(P...);
+  void** arguments;
+  template <size_t... I>
+  void make(std::index_sequence<I...>) {
+    kernel(*static_cast<typename std::decay<P>::type*>(arguments[I])...);
+  }
+  static void run(void* self) {
+    static_cast<Call*>(self)->make(std::index_sequence_for<P...>());
+  }
+};
+
+// Arguments as the driver takes them: a pointer to each. Returns how many the kernel has.
+template <class... P>
+inline void launch(void (*kernel)(P...), void** arguments, unsigned blocks, unsigned threads,
+                   unsigned shared_bytes) {
+  Call<P...> call{kernel, arguments};
+  body = &Call<P...>::run;
+  body_arguments = &call;
+  gridDim = {blocks, 1, 1};
+  blockDim = {threads, 1, 1};
+  for (unsigned b = 0; b < blocks; ++b) {
+    blockIdx = {b, 0, 0};
+    for (unsigned i = 0; i < 1024; ++i) {
+      shared_sums[i] = std::numeric_limits<double>::quiet_NaN();
+    }
+    run_block();
+    for (unsigned i = shared_bytes / 8; i < 1024; ++i) {
+      if (shared_sums[i] == shared_sums[i]) fail("more shared memory than asked for");
+    }
+  }
+}
+
+}  // namespace emulation
+
+inline void __syncthreads() { emulation::barrier(); }
+
+inline unsigned __ballot_sync(unsigned, bool vote) {
+  emulation::votes[threadIdx.x] = vote;
+  __syncthreads();
+  unsigned result = 0;
+  const unsigned first = threadIdx.x & ~31u;
+  for (unsigned lane = 0; lane < 32 && first + lane < blockDim.x; ++lane) {
+    result |= unsigned(emulation::votes[first + lane]) << lane;
+  }
+  __syncthreads();
+  return result;
+}

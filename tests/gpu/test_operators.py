@@ -1,0 +1,177 @@
+"""The operators' GPU code against their CPU code and against MXNet, operator by operator.
+
+Three times: with kernels emulated on the CPU (always), on a pretended GPU under mxnet-cu112
+(``-m slow``), on a device (``-m gpu``).
+"""
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from ops.runner import Case, call, data, error_against, run, same_bits
+from ops.test_exact import BATCH_NORM, PAIRS, SHAPES, pooling, renamed
+
+EXACT = [name for name in PAIRS if "norm" not in name and name != "dropout"
+         and "along" not in name]
+fuzzed = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+
+
+def on_gpu(place, case):
+    """The case with our GPU code; a pretended GPU cannot run an op in front of ours."""
+    return place.call(run, replace(case, device=place.device, inner=False))
+
+
+def on_cpu(case):
+    return call(run, replace(case, inner=False))
+
+
+@pytest.mark.parametrize("grad_req", ["write", "add"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("pair", EXACT)
+def test_same_bits_as_on_the_cpu(place, pair, dtype, grad_req):
+    for shape in SHAPES:
+        case = Case(PAIRS[pair][1], shape=shape, dtype=dtype, grad_req=grad_req)
+        assert same_bits(on_gpu(place, case), on_cpu(case)) is None, shape
+
+
+@pytest.mark.parametrize("pair", ["leaky relu", "relu", "relu6", "hardtanh"])
+def test_infinite_and_nan_values(place, pair):
+    for dtype in ("float32", "float16"):
+        case = Case(PAIRS[pair][1], shape=(6, 50), values="special", dtype=dtype)
+        assert same_bits(on_gpu(place, case), on_cpu(case)) is None
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_null_gradient(place, pair):
+    found = on_gpu(place, Case(PAIRS[pair][1], shape=(3, 4, 5), grad_req="null"))
+    assert isinstance(found, dict) and not [name for name in found if "gradient" in name]
+
+
+@fuzzed
+@given(pooling())
+def test_max_pool_fuzzed(place, example):
+    shape, attributes, dtype, grad_req, values = example
+    case = Case([("memonger_max_pool", attributes)], shape=shape, dtype=dtype, grad_req=grad_req,
+                values=values)
+    found, expected = on_gpu(place, case), on_cpu(case)
+    if isinstance(expected, str):
+        assert isinstance(found, str)
+        return
+    assert isinstance(found, dict), found
+    assert same_bits(found, expected) is None
+
+
+@pytest.mark.parametrize("kernel,bytes_per_number", [((3, 5), "nibbles"), ((4, 4), "bytes"),
+                                                     ((16, 16), "words")])
+def test_max_pool_formats(place, kernel, bytes_per_number):
+    for attributes in ({"kernel": kernel, "stride": (1, 2)},
+                       {"kernel": (1, 1), "global_pool": True}):
+        for layout in ("NCHW", "NHWC"):
+            case = Case([("memonger_max_pool", dict(attributes, layout=layout))],
+                        shape=(2, 18, 17, 18), values="ties")
+            assert same_bits(on_gpu(place, case), on_cpu(case)) is None
+
+
+# ---------------------------------------------------------------------- sums in another order
+NORMS = [{"fix_gamma": False}, {"fix_gamma": True},
+         {"fix_gamma": False, "eps": 2e-5, "momentum": 0.7},
+         {"fix_gamma": False, "use_global_stats": True}, {"fix_gamma": False, "axis": 3}]
+
+
+def check_against_float64(place, stock, ours, **fields):
+    exact = on_cpu(Case(stock, dtype="float64", **fields))
+    for dtype, limit in (("float32", 3e-7), ("float64", 1e-12)):
+        theirs = on_cpu(Case(stock, dtype=dtype, **fields))
+        found = on_gpu(place, Case(ours, dtype=dtype, **fields))
+        assert isinstance(found, dict), found
+        errors = error_against(renamed(found), renamed(exact))
+        allowed = max(error_against(renamed(theirs), renamed(exact)).values())
+        leaky = any(attributes.get("act_type") == "leaky" for _, attributes in stock)
+        # MXNet's LeakyReLU rounds its negative side to float32 in float64, too.
+        assert max(errors.values()) <= max(allowed, 1e-7 if leaky else limit), (dtype, errors)
+
+
+@pytest.mark.parametrize("attributes", NORMS, ids=str)
+@pytest.mark.parametrize("activation", ["relu", "identity", "leaky", "elu"])
+def test_batch_norm_error_against_float64(place, activation, attributes):
+    if activation == "relu":
+        stock = [("BatchNorm", attributes), ("relu", {})]
+        ours = [("memonger_batch_norm_relu", attributes)]
+    else:
+        stock = [("BatchNorm", attributes)]
+        if activation != "identity":
+            stock.append(("LeakyReLU", {"act_type": activation, "slope": 0.25}))
+        ours = [("memonger_inplace_batch_norm",
+                 dict(attributes, act_type=activation, slope=0.25))]
+    for grad_req, shape in (("write", (8, 6, 9, 5)), ("add", (4, 3, 5, 33))):
+        check_against_float64(place, stock, ours, shape=shape, steps=2, grad_req=grad_req)
+
+
+@pytest.mark.parametrize("op", ["memonger_batch_norm_relu", "memonger_inplace_batch_norm"])
+def test_batch_norm_in_half_precision(place, op):
+    stock = [("BatchNorm", BATCH_NORM)] + ([("relu", {})] if "relu" in op else [])
+    case = {"shape": (8, 6, 9, 5)}
+    exact = renamed(on_cpu(Case(stock, dtype="float64", **case)))
+    theirs = error_against(renamed(on_cpu(Case(stock, dtype="float16", **case))), exact)
+    found = error_against(renamed(on_gpu(place, Case([(op, BATCH_NORM)], dtype="float16",
+                                                     **case))), exact)
+    assert max(found.values()) <= 2 * max(theirs.values())
+
+
+def test_gamma_near_zero_is_kept_apart(place):
+    attributes = {"fix_gamma": False}
+    gamma = np.ones(16)
+    gamma[3] = 1e-9
+    case = {"shape": (8, 16, 7, 7), "arguments": {"op0_gamma": gamma}}
+    exact = on_cpu(Case([("BatchNorm", attributes)], dtype="float64", **case))
+    found = error_against(on_gpu(place, Case([("memonger_inplace_batch_norm", attributes)],
+                                             **case)), exact)
+    assert max(found.values()) < 1e-6
+
+
+def test_gamma_near_zero_everywhere_is_refused_with_the_reason(place):
+    text = on_gpu(place, Case([("memonger_inplace_batch_norm", {"fix_gamma": False})],
+                              shape=(4, 16, 5, 5), arguments={"op0_gamma": np.zeros(16)}))
+    assert isinstance(text, str)
+    for word in ("gamma is near zero in more than 1 of 16 channels", "op0", "spare_channels"):
+        assert word in text
+
+
+# ---------------------------------------------------------------------- random numbers
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("axes", [(), (0,), (1,), (0, 2), (2, 3), (0, 1, 2, 3)])
+def test_dropout_uses_one_mask_both_ways(place, axes, dtype):
+    shape = (5, 3, 6, 7)
+    case = Case([("memonger_mask_dropout", {"p": 0.4, "axes": axes})], shape=shape, dtype=dtype,
+                values="positive")
+    found = on_gpu(place, case)
+    factor = np.asarray(np.float32(1) / (np.float32(1) - np.float32(0.4))).astype(dtype)
+    kept = found["output"] != 0
+    for axis in axes:
+        assert np.unique(kept, axis=axis).shape[axis] == 1
+    head = np.random.RandomState(case.seed + 5).randn(*shape).astype(dtype)
+    assert np.array_equal(found["output"],
+                          data(case).astype(dtype) * np.where(kept, factor, 0).astype(dtype))
+    assert np.array_equal(found["gradient of x"],
+                          head * np.where(kept, factor, 0).astype(dtype))
+
+
+def test_dropout_passes_in_inference(place):
+    case = Case([("memonger_mask_dropout", {"p": 0.4})], shape=(5, 40), train=False,
+                grad_req="null")
+    assert same_bits(on_gpu(place, case), on_cpu(case)) is None
+
+
+def test_kernels_are_launched_over_all_elements(place):
+    if place.device == "gpu" and not place.launches.parent.exists():
+        pytest.skip("launches are recorded by the pretended driver")
+    place.launched()
+    on_gpu(place, Case([("memonger_mask_relu", {})], shape=(3, 1000)))
+    # forward, gradient, forward in inference: 3000 elements in blocks of 256
+    assert place.launched() == [[name, "12", "256", "0"] for name in
+                                ("relu_forward", "gate_backward", "relu_forward")]
+    on_gpu(place, Case([("memonger_batch_norm_relu", {})], shape=(3, 7, 10, 10), steps=2))
+    names = [launch[0] for launch in place.launched()]
+    assert names == ["batch_norm_forward", "batch_norm_backward"] * 2 + ["batch_norm_forward"]
