@@ -415,4 +415,4 @@ def _write(graph: Dict[str, Any]) -> str:
     result["nodes"] = written
     result["arg_nodes"] = [i for i, node in enumerate(written) if node["op"] == "null"]
     result["heads"] = [[place[head[0]]] + list(head[1:]) for head in graph["heads"]]
-    return json.dumps(result, indent=2)
+    return json.dumps(result)

@@ -67,7 +67,7 @@ def apply_recompute(symbol_json: str, graph: Graph, recompute: Recompute) -> str
 
     _mark_nodes(document, texts, {op.name for op in graph.ops}, mark)
     _mark_by_name(document, by_name)
-    return json.dumps(document, indent=2)
+    return json.dumps(document)
 
 
 def apply_mirroring(symbol_json: str, graph: Graph, mirrored: AbstractSet[int]) -> str:
@@ -89,7 +89,7 @@ def apply_mirroring(symbol_json: str, graph: Graph, mirrored: AbstractSet[int]) 
                 and node["op"] != "null" and node["name"] not in names:
             mark(node, "False")
     _mark_nodes(document, names, {op.name for op in graph.ops}, mark)
-    return json.dumps(document, indent=2)
+    return json.dumps(document)
 
 
 def strip_json(symbol_json: str) -> str:
@@ -110,14 +110,14 @@ def strip_json(symbol_json: str) -> str:
                 attributes.pop(FORCE_MIRRORING, None)
         if not attributes:
             del node["attrs"]
-    return json.dumps(document, indent=2)
+    return json.dumps(document)
 
 
 def mark_storage(symbol_json: str) -> str:
     """The symbol with the wish for an arena, as JSON."""
     document = json.loads(symbol_json)
     _first_markable(document).setdefault("attrs", {})[STORAGE] = "arena"
-    return json.dumps(document, indent=2)
+    return json.dumps(document)
 
 
 def asks_for_arena(symbol: Any) -> bool:

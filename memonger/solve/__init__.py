@@ -115,17 +115,25 @@ def solve(graph: Graph, budget_bytes: Optional[int], method: str = "auto",
 def _with_bound(plan: Plan, budget_bytes: int, options: Options) -> Plan:
     """The plan with its lower bound; where they meet, the plan is proven optimal."""
     graph = plan.graph
-    if not graph.time_s > 0 or plan.world == "stock":
+    if not graph.time_s > 0 or plan.world == "stock" or _proved(plan):
         return plan
-    from .bound import overhead_bound
+    from .bound import overhead_bound, pool_room
+    from .build import workspace_bytes
     # A fixed number of linear programs, not a time, so that the same input gives the same bound.
     rounds = 4 if len(graph.ops) <= 1000 else 2 if len(graph.ops) <= 4000 else 1
-    found = overhead_bound(graph, budget_bytes, options.variants, options.keep,
+    # A plan whose variants need less workspace may have a larger pool.
+    room = pool_room(graph, budget_bytes + workspace_bytes(graph), options.variants)
+    found = overhead_bound(graph, room, options.variants, options.keep,
                            max(1.0, options.time_limit_s / 2), rounds=rounds, integer=False)
     bound = min(plan.overhead, max(plan.bound, found.extra_s / graph.time_s))
     if plan.status is Status.INTERRUPTED or bound < plan.overhead - 1e-9:
         return replace(plan, bound=bound)
     return replace(plan, bound=plan.overhead, status=Status.OPTIMAL)
+
+
+def _proved(plan: Plan) -> bool:
+    """Whether the method has a bound of its own."""
+    return any(note.startswith("bound: ") for note in plan.notes)
 
 
 def _fits(plan: Plan) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 from ..graph import Graph
 from . import highs
 from .program import Program
-from .reduce import Reduced, reduce_graph
+from .reduce import Reduced, allowed_variants, reduce_graph
 from .relaxation import build
 
 
@@ -115,6 +115,15 @@ def knapsack_bound(reduced: Reduced, budget_bytes: float) -> Bound:
         spent += times[op]
         excess -= size_of[op]
     return Bound(float("inf") if excess > 0 else spent, "knapsack", (worst,))
+
+
+def pool_room(graph: Graph, room_bytes: int, variants: str) -> int:
+    """What of the bytes for pool and workspace the pool of any plan may take at most."""
+    least = [op.workspace_bytes for op in graph.ops]
+    for number in allowed_variants(graph, variants):
+        for op, how in graph.variants[number].implementations:
+            least[op] = min(least[op], how.workspace_bytes if how.runs else 0)
+    return room_bytes - max(least or [0])
 
 
 def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none",
@@ -248,7 +257,7 @@ def minimum_peak_bound(graph: Graph, variants: str = "none", keep: Sequence[int]
     where = int(np.argmax(needed))
     best = PeakBound(int(np.ceil(needed[where] - 1e-6)), "operands of one op", where)
     # The linear program seldom adds anything, and never in time on graphs of this size.
-    if not highs.available() or not 0 < len(reduced.size_bytes) <= 3000:
+    if not highs.available() or not 0 < len(reduced.size_bytes) <= 800:
         return best
     order = np.argsort(-needed, kind="stable")
     measured = sorted(int(op) for op in order[:24])

@@ -26,11 +26,11 @@ from ..plan import Plan, Progress, Status
 from ..schedule import Schedule, expand
 from ..storage import plan_storage
 from . import highs
-from .bound import Bound, integer_columns, minimum_peak_bound, overhead_bound
+from .bound import Bound, integer_columns, minimum_peak_bound, overhead_bound, pool_room
 from .decode import schedule_of_point
 from .options import Options
 from .program import Program
-from .reduce import Reduced, allowed_variants, reduce_graph
+from .reduce import Reduced, reduce_graph
 from .relaxation import build
 from .windows import decisions_of_point, point_of, worst_op
 
@@ -87,11 +87,7 @@ class Refinement:
     @property
     def live_budget_bytes(self) -> int:
         """What the pool may take at most, whatever variants are chosen."""
-        least = [op.workspace_bytes for op in self.graph.ops]
-        for number in allowed_variants(self.graph, self.options.variants):
-            for op, how in self.graph.variants[number].implementations:
-                least[op] = min(least[op], how.workspace_bytes)
-        return self.room_bytes - max(least or [0])
+        return pool_room(self.graph, self.room_bytes, self.options.variants)
 
     @property
     def left_s(self) -> float:

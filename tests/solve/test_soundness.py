@@ -7,13 +7,15 @@ make twice, statistics that stay with the first run, two devices, CachedOp's two
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import List, Tuple
 
 import numpy as np
 import pytest
 import strategies
-from small_graphs import random_graph, violation
+from small_graphs import random_graph, variant_graph, violation
 
+from memonger.decisions import graph_in_use
 from memonger.errors import InfeasibleBudget, InputError
 from memonger.graph import Graph, Inplace, Op, Tensor
 from memonger.plan import Status
@@ -56,6 +58,7 @@ def check(seed: int, solve_programs: bool = False) -> None:
         extra_s = schedule.time_s(graph) - graph.time_s
         peak = plan_storage(graph, schedule, "live").peak_live_bytes
         pool = plan_storage(graph, schedule, "best").pool_bytes
+        assert plan_storage(graph, schedule, "arena").pool_bytes >= peak
         assert needed_live(reduced).max(initial=0) <= peak
         assert knapsack_bound(reduced, peak).extra_s <= extra_s + 1e-6
         for layers in (0,) if graph.recompute_in_forward else (0, 3, 8):
@@ -173,6 +176,20 @@ def test_an_output_that_renames_an_ignored_input_is_alive_from_its_own_op_on() -
     peak = plan_storage(graph, expand(graph, {}), "live").peak_live_bytes
     assert peak == 8192
     assert minimum_peak_bound(graph).bytes <= peak
+
+
+@pytest.mark.parametrize("method", ["local", "auto", "milp"])
+def test_workspace_that_a_variant_saves_is_room_for_the_pool(method: str) -> None:
+    # The mask variant of f1 needs no workspace: the pool may take what it took.
+    base = variant_graph(0.0)
+    ops = tuple(replace(op, workspace_bytes=1000) if op.name == "f1" else op for op in base.ops)
+    graph = replace(base, ops=ops, _cache={})
+    pool = plan_storage(graph, Schedule(tuple(
+        step for step in expand(graph_in_use(graph, Schedule((), (0,))), {}).steps), (0,)),
+        "live").pool_bytes
+    plan = solve(graph, pool - 900, method, Options(storage="live"))
+    assert plan.schedule.variants == (0,) and plan.overhead * graph.time_s == pytest.approx(0.5)
+    assert plan.bound <= plan.overhead and plan.pool_bytes == pool
 
 
 def test_rounding_does_not_make_a_budget_impossible() -> None:
