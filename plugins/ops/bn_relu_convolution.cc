@@ -10,8 +10,9 @@
  * the results are bit for bit those of the three operators. BatchNorm's attributes keep their
  * names, but for `bn_cudnn_off`; `cudnn_off` is the convolution's.
  */
+#include "./bn_relu_convolution.h"
+
 #include "./batch_norm_relu.h"
-#include "./convolution.h"
 #include "./register.h"
 
 namespace memonger {
@@ -19,16 +20,6 @@ namespace ops {
 namespace {
 
 constexpr const char* kName = "memonger_bn_relu_convolution";
-constexpr int kNormInputs = 5;
-
-struct Fused {
-  BatchNormParam norm;
-  Convolver convolver;
-  uint32_t Parameters() const { return convolver.has_bias ? 2 : 1; }  // of the convolution
-};
-
-const Fused& FusedOf(const NodeAttrs& attrs) { return nnvm::get<Fused>(attrs.parsed); }
-
 void Parse(NodeAttrs* attrs) {
   Dictionary norm, rest;
   for (const auto& item : attrs->dict) {
@@ -50,14 +41,6 @@ void Parse(NodeAttrs* attrs) {
 }
 
 // ------------------------------------------------------------------ shapes and types
-// From [data gamma beta moving_mean moving_var | weight bias] to that of the convolution.
-template <class Values>
-Values ConvolutionInputs(const Values& in) {
-  Values result{in[0]};
-  result.insert(result.end(), in.begin() + kNormInputs, in.end());
-  return result;
-}
-
 bool Shape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
   static const auto& infer = nnvm::Op::GetAttr<mxnet::FInferShape>("FInferShape");
   const Fused& fused = FusedOf(attrs);
@@ -140,13 +123,6 @@ Blobs BlobsOf(const std::vector<Array>& arrays, size_t count) {
   Blobs blobs;
   for (size_t i = 0; i < count; ++i) blobs.push_back(BlobOf(arrays[i]));
   return blobs;
-}
-
-// MKLDNN changes the layout of weights in inference, behind the back of other readers.
-OpContext AsTraining(const OpContext& context) {
-  OpContext result = context;
-  result.is_train = true;
-  return result;
 }
 
 // Makes the convolution's input in `buffer`. `data` is the first of `norm_in`.

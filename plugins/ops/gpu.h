@@ -47,6 +47,9 @@ void Launch(const OpContext& context, const Kernel& kernel, int type, const Grid
   LaunchPointers(context, kernel, type, grid, pointers);
 }
 
+// Until all that was launched on the operator's stream is done.
+void Wait(const OpContext& context);
+
 // A scalar attribute as the CPU operator uses it: rounded to the dtype of the data.
 inline float Rounded(int type, float value) {
   return type == mshadow::kFloat16 ? static_cast<float>(ops::half_t(value)) : value;

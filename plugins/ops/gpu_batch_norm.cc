@@ -1,5 +1,6 @@
-/* Both BatchNorms on a GPU: cuda/batch_norm.cu. */
+/* Operators with BatchNorm on a GPU: cuda/batch_norm.cu. */
 #include "./batch_norm.h"
+#include "./bn_relu_convolution.h"
 #include "./gpu_operators.h"
 #include "./params.h"
 
@@ -88,6 +89,26 @@ void LaunchBackward(const OpContext& context, const Blobs& in, Averages averages
               static_cast<int>(request[1]), static_cast<int>(request[2]));
 }
 
+// BatchNorm and ReLU of data gamma beta, from statistics that are there.
+void NormaliseRelu(const OpContext& context, const BatchNormParam& param, const Blobs& in,
+                   const TBlob& mean, const TBlob& invstd, const TBlob& out) {
+  const int64_t count = out.Size();
+  gpu::Launch(context, {"batch_norm.cu", "normalise_relu"}, in[0].type_flag_, gpu::Threads(count),
+              in[0].dptr_, in[1].dptr_, in[2].dptr_, mean.dptr_, invstd.dptr_, out.dptr_, count,
+              PlaceOf(out.shape_, param.axis), static_cast<int>(param.fix_gamma));
+}
+
+// Makes the input of the convolution in `buffer`, of samples of the data.
+Convolver::Maker<TBlob> MakerOf(const OpContext& context, const BatchNormParam& param,
+                                const Blobs& in, const TBlob& mean, const TBlob& invstd,
+                                const TBlob& buffer) {
+  return [&context, &param, in, mean, invstd, buffer](int64_t begin, int64_t end) {
+    const TBlob result = Samples(buffer, 0, end - begin);
+    NormaliseRelu(context, param, {Samples(in[0], begin, end), in[1], in[2]}, mean, invstd, result);
+    return result;
+  };
+}
+
 }  // namespace
 
 void GpuBatchNormReluForward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
@@ -121,6 +142,47 @@ void GpuInplaceBatchNormBackward(const NodeAttrs& attrs, const OpContext& contex
   LaunchBackward(context, in, {in[7].dptr_, in[8].dptr_}, request, out, place,
                  NormOf(param, context, param.act_type, param.slope),
                  SpareOf(attrs, context, in[6], place.channels));
+}
+
+
+void GpuBnReluConvolutionForward(const NodeAttrs& attrs, const OpContext& context,
+                                 const Blobs& in, const Requests& request, const Blobs& out) {
+  const Fused& fused = FusedOf(attrs);
+  LaunchForward(context, in, {mxnet::kNullOp}, {TBlob(), out[1], out[2]},
+                PlaceOf(in[0].shape_, fused.norm.axis), NormOf(fused.norm, context, kRelu, 0),
+                NoSpare());
+  if (request[0] == mxnet::kNullOp) return;
+  fused.convolver.Forward(AsTraining(context), ConvolutionInputs(in), request[0], out[0],
+                          MakerOf(context, fused.norm, in, out[1], out[2], out[3]));
+}
+
+// in: gradient data gamma beta mean invstd moving_mean moving_var weight [bias]
+void GpuBnReluConvolutionBackward(const NodeAttrs& attrs, const OpContext& context,
+                                  const Blobs& in, const Requests& request, const Blobs& out) {
+  const Fused& fused = FusedOf(attrs);
+  // The gradient of ReLU's output goes where that of the data goes, if that may be written.
+  mxnet::NDArray temporary;
+  TBlob gradient = out[0];
+  if (request[0] != mxnet::kWriteTo && request[0] != mxnet::kWriteInplace) {
+    temporary = mxnet::NDArray(in[1].shape_, context.run_ctx.ctx, false, in[1].type_flag_);
+    gradient = temporary.data();
+  }
+  Blobs conv_in{in[0], in[1]}, conv_out{gradient};
+  Requests conv_request{mxnet::kWriteTo};
+  for (uint32_t i = 0; i < fused.Parameters(); ++i) {
+    conv_in.push_back(in[8 + i]);
+    conv_out.push_back(out[3 + i]);
+    conv_request.push_back(request[3 + i]);
+  }
+  const Blobs norm_in{in[1], in[2], in[3]};
+  fused.convolver.Backward(AsTraining(context), conv_in, conv_request, conv_out,
+                           MakerOf(context, fused.norm, norm_in, in[4], in[5], out.back()));
+  Blobs blobs = in;
+  blobs[0] = gradient;
+  LaunchBackward(context, blobs, {in[6].dptr_, in[7].dptr_}, request, out,
+                 PlaceOf(in[1].shape_, fused.norm.axis), NormOf(fused.norm, context, kRelu, 0),
+                 NoSpare());
+  if (!temporary.is_none()) gpu::Wait(context);  // before its memory goes to somebody else
 }
 
 }  // namespace ops

@@ -121,7 +121,17 @@ void RaiseError(Device* device) {
   LOG(FATAL) << messages->texts[number - 1];
 }
 
+// The first member of mshadow's GPU stream is the CUDA stream.
+Handle StreamOf(const OpContext& context) {
+  void* stream = context.run_ctx.stream;
+  return stream == nullptr ? nullptr : *static_cast<Handle*>(stream);
+}
+
 }  // namespace
+
+void Wait(const OpContext& context) {
+  Check(GetDriver().wait(StreamOf(context)), "waiting for kernels");
+}
 
 int* ErrorWord(const OpContext& context) { return DeviceOf(context)->Word(); }
 
@@ -142,12 +152,9 @@ void LaunchPointers(const OpContext& context, const Kernel& kernel, int type, co
   device->MakeCurrent();
   RaiseError(device);
   Handle function = device->FindFunction(kernel, BitsOf(type));
-  // The first member of mshadow's GPU stream is the CUDA stream.
-  Handle stream = context.run_ctx.stream == nullptr
-                      ? nullptr : *static_cast<Handle*>(context.run_ctx.stream);
   CHECK_LE(grid.blocks, 0x7fffffff) << "memonger: " << kernel.name << " over too many elements";
   Check(GetDriver().launch(function, static_cast<unsigned>(grid.blocks), 1, 1, grid.threads, 1, 1,
-                           grid.shared_bytes, stream, arguments, nullptr),
+                           grid.shared_bytes, StreamOf(context), arguments, nullptr),
         std::string("launch of ") + kernel.name + " with " + std::to_string(grid.blocks) +
             " blocks of " + std::to_string(grid.threads) + " threads");
   RaiseError(device);

@@ -34,6 +34,7 @@ Driver LoadDriver() {
   Find(library, name, "cuModuleLoadData", &d.load_module);
   Find(library, name, "cuModuleGetFunction", &d.get_function);
   Find(library, name, "cuLaunchKernel", &d.launch);
+  Find(library, name, "cuStreamSynchronize", &d.wait);
   Find(library, name, "cuMemHostAlloc", &d.allocate_host);
   Find(library, name, "cuGetErrorString", &d.error_text);
   return d;

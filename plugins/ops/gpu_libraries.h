@@ -25,6 +25,7 @@ struct Driver {
   Code (*get_function)(Handle*, Handle, const char*);
   Code (*launch)(Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                  Handle, void**, void**);
+  Code (*wait)(Handle);
   Code (*allocate_host)(void**, size_t, unsigned);
   Code (*error_text)(Code, const char**);
 

@@ -25,6 +25,8 @@ MEMONGER_GPU_COMPUTE(GpuInplaceBatchNormForward);
 MEMONGER_GPU_COMPUTE(GpuInplaceBatchNormBackward);
 MEMONGER_GPU_COMPUTE(GpuBatchNormReluForward);
 MEMONGER_GPU_COMPUTE(GpuBatchNormReluBackward);
+MEMONGER_GPU_COMPUTE(GpuBnReluConvolutionForward);
+MEMONGER_GPU_COMPUTE(GpuBnReluConvolutionBackward);
 
 #undef MEMONGER_GPU_COMPUTE
 

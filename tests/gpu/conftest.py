@@ -18,10 +18,13 @@ from memonger import native
 class Place:
     """A process in which our operators run their GPU code."""
 
-    def __init__(self, device: str, variables: Dict[str, str], paths: List[str]) -> None:
+    def __init__(self, device: str, variables: Dict[str, str], paths: List[str],
+                 runs_mxnet: bool = True) -> None:
         self.device = device
+        #: Whether MXNet's own operators compute there, too.
+        self.runs_mxnet = runs_mxnet
         #: One line for each launch: kernel, blocks, threads, bytes of shared memory.
-        self.launches = Path(variables.get("PRETEND_LAUNCHES", os.devnull))
+        self.launches = Path(variables.get("PRETEND_LAUNCHES", "nowhere/launches"))
         before = dict(os.environ)
         os.environ.update(variables)  # what a process finds when it starts
         try:
@@ -80,7 +83,7 @@ def _emulated(request) -> Place:
 def _cu112(request) -> Place:
     folder = request.getfixturevalue("cuda_folder")
     return Place("gpu", pretend.environment(folder, PRETEND_LAUNCHES=str(folder / "launches")),
-                 [str(pretend.find_cu112())])
+                 [str(pretend.find_cu112())], runs_mxnet=False)
 
 
 def _device(request) -> Place:

@@ -92,6 +92,8 @@ __device__ __forceinline__ Stat normalised(Value x, Stat mean, Stat invstd, Stat
   return fix_gamma ? hat + beta : hat * gamma + beta;
 }
 
+__device__ __forceinline__ Value relu_of(Stat z) { return rounded(z) <= 0 ? Value(0) : z; }
+
 extern "C" __global__ void batch_norm_forward(const Real* x, Stat* gamma, const Stat* beta,
                                               const Stat* moving_mean, const Stat* moving_var,
                                               Real* y, Stat* mean, Stat* invstd, Place place,
@@ -114,13 +116,13 @@ extern "C" __global__ void batch_norm_forward(const Real* x, Stat* gamma, const 
     invstd[c] = s;
     if (norm.fix_gamma) gamma[c] = 1;  // as MXNet does
   }
+  if (request == kNull && !kept) return;
   for (Index k = threadIdx.x; k < place.items(); k += blockDim.x) {
     const Index i = place.offset(k);
     const Value value = load(x + i);
     if (kept) store(kept + k, (Value)(((Sum)value - center) * inverse));
     if (norm.activation == kRelu) {
-      const Stat z = normalised(value, m, s, gamma[c], beta[c], norm.fix_gamma);
-      put(y + i, request, rounded(z) <= 0 ? Value(0) : z);
+      put(y + i, request, relu_of(normalised(value, m, s, gamma[c], beta[c], norm.fix_gamma)));
       continue;
     }
     Sum z = ((Sum)value - center) * scale + shift;
@@ -128,6 +130,16 @@ extern "C" __global__ void batch_norm_forward(const Real* x, Stat* gamma, const 
     if (norm.activation == kElu && (Stat)z <= 0) z = norm.slope * expm1((Stat)z);
     put(y + i, request, (Value)z);
   }
+}
+
+// BatchNorm and ReLU from known statistics, of samples that may be few. One thread an element.
+extern "C" __global__ void normalise_relu(const Real* x, const Stat* gamma, const Stat* beta,
+                                          const Stat* mean, const Stat* invstd, Real* y,
+                                          Index count, Place place, int fix_gamma) {
+  const Index i = thread_index();
+  if (i >= count) return;
+  const Index c = i / place.inner % place.channels;
+  store(y + i, relu_of(normalised(load(x + i), mean[c], invstd[c], gamma[c], beta[c], fix_gamma)));
 }
 
 // The gradient behind the activation, and x-hat, of element k of this channel. `kept` is the
