@@ -8,6 +8,7 @@
     memonger bench peers                               the rivals' own graphs, where they are
     memonger bench operators                           frugal operators beside MXNet's own
     memonger bench recompute                           cheap ops run again, convolutions kept
+    memonger bench times                               how long planning takes, small to large
     memonger bench --list                              the networks
 """
 from __future__ import annotations
@@ -76,6 +77,9 @@ def run(args: argparse.Namespace) -> int:
     if args.networks[:1] == ["recompute"]:
         from . import recompute
         return recompute.main(args.networks[1:], getattr(args, "json", False))
+    if args.networks[:1] == ["times"]:
+        from . import times
+        return times.main(args.networks[1:], getattr(args, "json", False))
     from . import tables
     started_s = time.perf_counter()
     if args.source:
