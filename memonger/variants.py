@@ -46,8 +46,6 @@ class VariantKind:
     refusal: Callable[[Sequence[Attributes]], str]
     #: Attributes of the new op.
     attributes: Callable[[Sequence[Attributes]], Dict[str, str]]
-    #: False for swaps that stock MXNet can make.
-    needs_plugin: bool = True
     #: False for those that save nothing in the pool: they are swapped in by hand.
     offered: bool = True
 
@@ -91,6 +89,11 @@ def _leaky(chain: Sequence[Attributes]) -> str:
 def _max_pooling(chain: Sequence[Attributes]) -> str:
     kind = chain[0].get("pool_type", "max")
     return "" if kind == "max" else "%s pooling needs no maxima" % kind
+
+
+def _average_pooling(chain: Sequence[Attributes]) -> str:
+    kind = chain[0].get("pool_type", "max")
+    return "" if kind in ("avg", "sum") else "the gradient of %s pooling reads its input" % kind
 
 
 def _batch_norm(chain: Sequence[Attributes]) -> str:
@@ -177,10 +180,22 @@ _CATALOGUE = (
                 "memonger_inplace_batch_norm", False, "output",
                 "input of BatchNorm, input and output of LeakyReLU", "OutputAct batch_norm",
                 _batch_norm_before("elu"), _norm_and("elu")),
-    VariantKind("output_sigmoid", (("Activation",),), "sigmoid", True, "output",
-                "input and output", "OutputAct", _only_activation("sigmoid"), _copy(), False),
-    VariantKind("output_tanh", (("Activation",),), "tanh", True, "output",
-                "input and output", "OutputAct", _only_activation("tanh"), _copy(), False),
+    *(VariantKind("output_" + name, (("Activation",),), "memonger_activation", True, "output",
+                  "input and output", "OutputAct", _only_activation(name), _copy("act_type"))
+      for name in ("sigmoid", "tanh", "softrelu")),
+    VariantKind("input_softsign", (("Activation",),), "memonger_activation", True, "input",
+                "input and output", "", _only_activation("softsign"), _copy("act_type")),
+    *(VariantKind("output_" + name, (("LeakyReLU",),), "memonger_leaky_relu", True, "output",
+                  "input and output", "OutputAct", _only_activation(name),
+                  _copy("act_type", "slope")) for name in ("elu", "selu")),
+    VariantKind("input_prelu", (("LeakyReLU",),), "memonger_leaky_relu", True, "input",
+                "input and output", "", _only_activation("prelu"), _copy("act_type")),
+    VariantKind("concat", (("Concat", "concat"),), "memonger_concat", True, "nothing",
+                "all inputs", "", _always, _copy("num_args", "dim")),
+    VariantKind("avg_pool", (("Pooling",),), "memonger_avg_pool", True, "nothing",
+                "input and output", "", _average_pooling,
+                _copy("kernel", "stride", "pad", "pooling_convention", "global_pool", "layout",
+                      "cudnn_off", "pool_type", "count_include_pad", "p_value")),
     VariantKind("micro_convolution", (("Convolution",),), "memonger_convolution", True,
                 "input (workspace of one sample)", "input", "convolution algorithms", _always,
                 _copy(*_CONVOLUTION, micro_batch="1"), offered=False),

@@ -214,7 +214,7 @@ def _sort(call: _Call) -> Work:
 
 _FORMULAS: Dict[str, Callable[[_Call], Work]] = {
     "Convolution": _convolution, "Convolution_v1": _convolution,
-    "memonger_convolution": _convolution,
+    "memonger_convolution": _convolution, "memonger_avg_pool": _pooling,
     "memonger_bn_relu_convolution": _norm_relu_convolution,
     "Deconvolution": _deconvolution, "FullyConnected": _fully_connected, "dot": _product,
     "batch_dot": _batch_product, "_linalg_gemm2": _batch_product, "linalg_gemm2": _batch_product,
@@ -268,7 +268,7 @@ def work(kind: str, attributes: Mapping[str, str], inputs: Sequence[TensorType],
             pass  # not the tensors that the formula expects: bound by memory, as below
     elements = max((t.elements for t in (*inputs, *outputs)), default=0)
     each = _ELEMENT_FLOPS.get(base, 1)
-    if base in ("Activation", "LeakyReLU"):
+    if base in ("Activation", "LeakyReLU", "memonger_activation", "memonger_leaky_relu"):
         each = _ACTIVATIONS.get(str(attributes.get("act_type", "relu")), 1)
     again = 0
     if base in ("softmax", "log_softmax", "SoftmaxOutput", "SoftmaxActivation", "softmin"):

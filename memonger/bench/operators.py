@@ -56,8 +56,15 @@ SUBJECTS = (
     Subject("inplace_batch_norm_leaky", (_NORM, ("LeakyReLU", {"slope": 0.1})), _MAPS),
     Subject("inplace_batch_norm_elu", (_NORM, ("LeakyReLU", {"act_type": "elu", "slope": 1.0})),
             _MAPS),
-    Subject("output_sigmoid", (("Activation", {"act_type": "sigmoid"}),), _MAPS),
-    Subject("output_tanh", (("Activation", {"act_type": "tanh"}),), _MAPS),
+    *(Subject("output_" + name, (("Activation", {"act_type": name}),), _MAPS)
+      for name in ("sigmoid", "tanh", "softrelu")),
+    Subject("input_softsign", (("Activation", {"act_type": "softsign"}),), _MAPS),
+    *(Subject("output_" + name, (("LeakyReLU", {"act_type": name}),), _MAPS)
+      for name in ("elu", "selu")),
+    Subject("input_prelu", (("LeakyReLU", {"act_type": "prelu"}),), _MAPS),
+    Subject("concat", (("Concat", {"dim": 1}),), _MAPS),
+    Subject("avg_pool", (("Pooling", {"kernel": (2, 2), "stride": (2, 2), "pool_type": "avg"}),),
+            _MAPS[:2] + ((8, 1024, 14, 14),)),
 )
 
 
@@ -78,7 +85,8 @@ def build(subject: Subject) -> Tuple[Any, Any]:
     mx = mxnet()
     symbol = mx.sym.Variable("data") * 1.0
     for place, (kind, attributes) in enumerate(subject.chain):
-        symbol = getattr(mx.sym, kind)(symbol, name="op%d" % place, **attributes)
+        inputs = [symbol, symbol + 1.0] if kind == "Concat" else [symbol]
+        symbol = getattr(mx.sym, kind)(*inputs, name="op%d" % place, **attributes)
     last = "op%d" % (len(subject.chain) - 1)
     return symbol, swap.swap(symbol, {last: subject.variant})
 

@@ -11,14 +11,9 @@ from .environment import mxnet
 def candidates(symbol: Any, exact_only: bool = False) -> Dict[str, List[str]]:
     """For each op of the symbol the variants that fit; see :func:`memonger.variants.candidates`.
 
-    Without the plugin only the swaps that stock MXNet can make are offered.
+    Without the plugin nothing is offered.
     """
-    found = variants.candidates(symbol.tojson(), exact_only)
-    if native.available():
-        return found
-    stock = {op: [name for name in names if not variants.kind(name).needs_plugin]
-             for op, names in found.items()}
-    return {op: names for op, names in stock.items() if names}
+    return variants.candidates(symbol.tojson(), exact_only) if native.available() else {}
 
 
 def swap(symbol: Any, choice: Mapping[str, str]) -> Any:
@@ -33,13 +28,12 @@ def swap(symbol: Any, choice: Mapping[str, str]) -> Any:
     Raises
     ------
     PluginMissing
-        If a variant needs the plugin and it cannot be loaded.
+        If the plugin cannot be loaded.
     InputError
         If a variant does not fit.
     """
-    if any(variants.kind(name).needs_plugin for name in choice.values()):
-        if not native.available():
-            raise PluginMissing("these variants need the plugin, which is %s" % native.status())
+    if choice and not native.available():
+        raise PluginMissing("variants need the plugin, which is %s" % native.status())
     return mxnet().sym.load_json(variants.swap_json(symbol.tojson(), choice))
 
 

@@ -13,6 +13,7 @@ void RegisterAll() {
   RegisterBatchNormRelu();
   RegisterConvolution();
   RegisterBnReluConvolution();
+  RegisterKeepLess();
   RegisterGpu();
 }
 

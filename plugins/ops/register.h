@@ -14,6 +14,7 @@ void RegisterInplaceBatchNorm();
 void RegisterBatchNormRelu();
 void RegisterConvolution();
 void RegisterBnReluConvolution();
+void RegisterKeepLess();
 
 // The GPU implementations of all of them.
 void RegisterGpu();

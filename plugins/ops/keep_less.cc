@@ -1,0 +1,228 @@
+/*
+ * MXNet's operators with gradients that read less than MXNet hands them.
+ *
+ * Concat keeps all its inputs and average pooling its input and output, and their gradients read
+ * none of it; the sigmoid's gradient is made of its output, yet the input is kept, too, and so on.
+ * Forward and backward are MXNet's own code (delegate.h); what is not kept is replaced by another
+ * array of the same shape, whose values are not read. Bit for bit as MXNet without MKLDNN.
+ */
+#include "./delegate.h"
+#include "./register.h"
+
+namespace memonger {
+namespace ops {
+namespace {
+
+// A place in backward's inputs (>= 0), or ~j: its j-th output stands in.
+using Places = std::vector<int>;
+
+struct Frugal {
+  Delegate forward, backward;
+  std::vector<int> kept;  // what backward reads besides the gradient: input i, or ~i for output i
+  Places stand_ins;       // where the inputs of MXNet's backward come from
+  bool mkldnn;            // MKLDNN's gradient reads no more than that
+  uint32_t inputs;
+};
+
+struct Kind {
+  const char *name, *stock, *text;
+  bool elementwise;
+  bool has_inputs_by_number;
+  // Checks the attributes and fills all but the delegates.
+  void (*plan)(const Dictionary& attributes, Frugal* frugal);
+};
+
+std::string Get(const Dictionary& attributes, const char* key, const char* otherwise) {
+  const auto found = attributes.find(key);
+  return found == attributes.end() ? otherwise : found->second;
+}
+
+// gradient, inputs ...: all of them.
+void PlanConcat(const Dictionary&, Frugal* frugal) {
+  frugal->stand_ins = {0};
+  for (uint32_t i = 0; i < frugal->inputs; ++i) frugal->stand_ins.push_back(~static_cast<int>(i));
+  frugal->mkldnn = true;
+}
+
+// gradient, input, output
+void PlanPooling(const Dictionary& attributes, Frugal* frugal) {
+  const std::string type = Get(attributes, "pool_type", "max");
+  CHECK(type == "avg" || type == "sum")
+      << "memonger_avg_pool: pool_type must be avg or sum, not " << type;
+  frugal->stand_ins = {0, ~0, 0};
+  frugal->mkldnn = true;
+}
+
+// gradient, output, input
+void PlanActivation(const Dictionary& attributes, Frugal* frugal) {
+  const std::string type = Get(attributes, "act_type", "");
+  CHECK(type == "sigmoid" || type == "tanh" || type == "softrelu" || type == "softsign")
+      << "memonger_activation: act_type must be sigmoid, tanh, softrelu or softsign, not " << type
+      << "; memonger_mask_relu keeps the least for relu";
+  frugal->kept = {type == "softsign" ? 0 : ~0};
+  frugal->stand_ins = {0, 1, 1};
+}
+
+// gradient, input, [gamma,] output
+void PlanLeakyRelu(const Dictionary& attributes, Frugal* frugal) {
+  const std::string type = Get(attributes, "act_type", "leaky");
+  CHECK(type == "elu" || type == "selu" || type == "prelu")
+      << "memonger_leaky_relu: act_type must be elu, selu or prelu, not " << type
+      << "; memonger_mask_leaky_relu keeps the least for leaky";
+  if (type == "prelu") {
+    frugal->kept = {0, 1};
+    frugal->stand_ins = {0, 1, 2, 1};
+  } else {
+    frugal->kept = {~0};
+    frugal->stand_ins = {0, 1, 1};
+  }
+}
+
+const Kind kKinds[] = {
+    {"memonger_concat", "Concat",
+     "Concat whose gradient keeps nothing, where Concat keeps all inputs.", false, true,
+     PlanConcat},
+    {"memonger_avg_pool", "Pooling",
+     "Average or sum pooling whose gradient keeps nothing, where Pooling keeps input and output.",
+     false, false, PlanPooling},
+    {"memonger_activation", "Activation",
+     "sigmoid, tanh and softrelu that keep their output, softsign that keeps its input, where "
+     "Activation keeps both.", true, false, PlanActivation},
+    {"memonger_leaky_relu", "LeakyReLU",
+     "elu and selu that keep their output, prelu that keeps its input, where LeakyReLU keeps both.",
+     true, false, PlanLeakyRelu},
+};
+
+const Frugal& FrugalOf(const NodeAttrs& attrs) { return nnvm::get<Frugal>(attrs.parsed); }
+
+void Parse(const Kind& kind, NodeAttrs* attrs) {
+  Frugal frugal;
+  frugal.mkldnn = false;
+  frugal.forward = Delegate(kind.stock, attrs->name, attrs->dict);
+  frugal.backward = Delegate((std::string("_backward_") + kind.stock).c_str(), attrs->name,
+                             attrs->dict);
+  const NodeAttrs& stock = frugal.forward.attrs();
+  frugal.inputs = stock.op->get_num_inputs ? stock.op->get_num_inputs(stock)
+                                           : stock.op->num_inputs;
+  kind.plan(attrs->dict, &frugal);
+  attrs->parsed = std::move(frugal);
+}
+
+template <class Array>
+void Forward(const NodeAttrs& attrs, const OpContext& context, const std::vector<Array>& in,
+             const Requests& request, const std::vector<Array>& out) {
+  FrugalOf(attrs).forward.Run(context, in, request, out);
+}
+
+template <class Array>
+void Backward(const NodeAttrs& attrs, const OpContext& context, const std::vector<Array>& in,
+              const Requests& request, const std::vector<Array>& out) {
+  const Frugal& frugal = FrugalOf(attrs);
+  std::vector<Array> stock_in;
+  for (int place : frugal.stand_ins) stock_in.push_back(place >= 0 ? in[place] : out[~place]);
+  frugal.backward.Run(context, stock_in, request, out);
+}
+
+bool BackwardStorage(const NodeAttrs& attrs, const int device, mxnet::DispatchMode* mode,
+                     std::vector<int>* in, std::vector<int>* out) {
+  const Frugal& frugal = FrugalOf(attrs);
+  std::fill(out->begin(), out->end(), mxnet::kDefaultStorage);
+  const bool dense = std::all_of(in->begin(), in->end(), [](int type) {
+    return type == mxnet::kUndefinedStorage || type == mxnet::kDefaultStorage;
+  });
+  std::replace(in->begin(), in->end(), static_cast<int>(mxnet::kUndefinedStorage),
+               static_cast<int>(mxnet::kDefaultStorage));
+  if (!dense || !frugal.mkldnn) {
+    *mode = dense ? mxnet::DispatchMode::kFCompute : mxnet::DispatchMode::kFComputeFallback;
+    return true;
+  }
+  std::vector<int> stock_in(frugal.stand_ins.size(), mxnet::kDefaultStorage);
+  std::vector<int> stock_out(out->size(), mxnet::kUndefinedStorage);
+  return frugal.backward.InferStorage(device, mode, &stock_in, &stock_out);
+}
+
+// An attribute function of the operator that we stand for, called with its own attributes.
+template <class Function, class... Arguments>
+auto Ask(const char* key, const NodeAttrs& attrs, Arguments... arguments) {
+  const NodeAttrs& stock = FrugalOf(attrs).forward.attrs();
+  return nnvm::Op::GetAttr<Function>(key)[stock.op](stock, arguments...);
+}
+
+std::vector<NodeEntry> Gradient(const std::string& backward, const ObjectPtr& node,
+                                const std::vector<NodeEntry>& gradients) {
+  std::vector<NodeEntry> inputs{gradients[0]};
+  for (int kept : FrugalOf(node->attrs).kept) {
+    inputs.push_back(kept >= 0 ? node->inputs[kept]
+                               : NodeEntry{node, static_cast<uint32_t>(~kept), 0});
+  }
+  return OutputsOf(BackwardNode(node, backward.c_str(), inputs), FrugalOf(node->attrs).inputs);
+}
+
+void Register(const Kind& kind) {
+  const std::string backward = std::string("_backward_") + kind.name;
+  const nnvm::Op* stock = nnvm::Op::Get(kind.stock);
+  const auto parse = [&kind](NodeAttrs* attrs) { Parse(kind, attrs); };
+  nnvm::Op& op = MEMONGER_OP(kind.name);
+  op.describe(kind.text)
+      .set_num_inputs([](const NodeAttrs& attrs) { return FrugalOf(attrs).inputs; })
+      .set_num_outputs(1)
+      .set_attr_parser(parse)
+      .set_attr<nnvm::FListOutputNames>("FListOutputNames", NameList({"output"}))
+      .set_attr<mxnet::FInferShape>("FInferShape",
+          [](const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
+            return Ask<mxnet::FInferShape>("FInferShape", attrs, in, out);
+          })
+      .set_attr<nnvm::FInferType>("FInferType",
+          [](const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
+            return Ask<nnvm::FInferType>("FInferType", attrs, in, out);
+          })
+      .set_attr<mxnet::FInferStorageType>("FInferStorageType",
+          [](const NodeAttrs& attrs, const int device, mxnet::DispatchMode* mode,
+             std::vector<int>* in, std::vector<int>* out) {
+            return FrugalOf(attrs).forward.InferStorage(device, mode, in, out);
+          })
+      .set_attr<bool>("TIsMKLDNN", true)
+      .set_attr<mxnet::FResourceRequest>("FResourceRequest", TempSpace())
+      .set_attr<mxnet::FCompute>("FCompute<cpu>", Forward<TBlob>)
+      .set_attr<mxnet::FCompute>("FCompute<gpu>", Forward<TBlob>)
+      .set_attr<mxnet::FComputeEx>("FComputeEx<cpu>", Forward<NDArray>)
+      .set_attr<nnvm::FGradient>("FGradient",
+          [backward](const ObjectPtr& node, const std::vector<NodeEntry>& gradients) {
+            return Gradient(backward, node, gradients);
+          })
+      .add_arguments(stock->arguments);
+  static const auto& names = nnvm::Op::GetAttr<nnvm::FListInputNames>("FListInputNames");
+  if (names.contains(stock)) {
+    op.set_attr<nnvm::FListInputNames>("FListInputNames", [](const NodeAttrs& attrs) {
+      return Ask<nnvm::FListInputNames>("FListInputNames", attrs);
+    });
+  }
+  if (kind.has_inputs_by_number) op.set_attr<std::string>("key_var_num_args", "num_args");
+
+  nnvm::Op& gradient = MEMONGER_OP(backward);
+  gradient.set_num_inputs([](const NodeAttrs& attrs) {
+        return static_cast<uint32_t>(1 + FrugalOf(attrs).kept.size());
+      })
+      .set_num_outputs([](const NodeAttrs& attrs) { return FrugalOf(attrs).inputs; })
+      .set_attr_parser(parse)
+      .set_attr<nnvm::TIsBackward>("TIsBackward", true)
+      .set_attr<mxnet::FInferStorageType>("FInferStorageType", BackwardStorage)
+      .set_attr<bool>("TIsMKLDNN", true)
+      .set_attr<mxnet::FResourceRequest>("FResourceRequest", TempSpace())
+      .set_attr<mxnet::FCompute>("FCompute<cpu>", Backward<TBlob>)
+      .set_attr<mxnet::FCompute>("FCompute<gpu>", Backward<TBlob>)
+      .set_attr<mxnet::FComputeEx>("FComputeEx<cpu>", Backward<NDArray>);
+  if (kind.elementwise) {
+    op.set_attr<nnvm::FInplaceOption>("FInplaceOption", InplaceFirst());
+    gradient.set_attr<nnvm::FInplaceOption>("FInplaceOption", InplaceFirst());
+  }
+}
+
+}  // namespace
+
+void RegisterKeepLess() {
+  for (const Kind& kind : kKinds) Register(kind);
+}
+
+}  // namespace ops
+}  // namespace memonger
