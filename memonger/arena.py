@@ -98,7 +98,7 @@ class _Placer:
             if least is None or reached < least:
                 least, order, offsets = reached, candidate, placed
         assert least is not None
-        tries = 0 if n < 3 else min(effort, 400000000 // (n * n))
+        tries = 0 if n < 3 else min(10 * effort, 1200000000 // (n * n))
         random, current, now = Random(), least, offsets
         while tries > 0 and least > enough:
             tries -= 1

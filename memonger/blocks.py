@@ -35,7 +35,7 @@ class StorageModel:
     match_range: int = 16
     #: The environment variable NNVM_AUTO_SEARCH_MATCH_RANGE.
     search_match_range: bool = False
-    #: Most tries of the search for the best assignment, or the smallest arena.
+    #: Most tries of the search for the best assignment; ten times as many for an arena.
     effort: int = 400
 
 

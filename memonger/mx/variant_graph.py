@@ -8,7 +8,7 @@ among them without MXNet.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import AbstractSet, Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..graph import Graph, Implementation, Op, Tensor, Variant
 from ..variants import candidates, kind, members, swap_json
@@ -152,8 +152,27 @@ def _variant(base: _Known, tensors: List[Tensor], other: _Known, name: str, vari
             op.time_s, op.workspace_bytes)))
     idle = [f for f in forward_ids if f != last] + \
         [old_backward[f][0] for f in forward_ids if f != first]
+    read = {t for _, how in implementations for t in how.inputs}
+    idle += _for_nobody_else(graph, [old_backward[f][0] for f in forward_ids], read)
     implementations += [(op, Implementation((), (), runs=False)) for op in idle]
     return Variant(variant, last, tuple(sorted(implementations, key=lambda item: item[0])), exact)
+
+
+def _for_nobody_else(graph: Graph, backward: Sequence[int], read: AbstractSet[int]) -> List[int]:
+    """Backward ops that work for ``backward`` alone, and for nobody once only ``read`` is read.
+
+    Such are the zeros that stand for the gradients of hidden outputs.
+    """
+    found = []
+    for tensor in sorted({t for op in backward for t in graph.ops[op].inputs}):
+        maker = graph.tensors[tensor].producer
+        if maker in backward or maker < 0 or not graph.ops[maker].is_backward:
+            continue
+        outputs = graph.ops[maker].outputs
+        if not read & set(outputs) and not set(outputs) & set(graph.outputs) and all(
+                reader in backward for t in outputs for reader in graph.consumers[t]):
+            found.append(maker)
+    return sorted(set(found))
 
 
 def _gradients_made(graph: Graph, backward: Sequence[int]) -> Optional[List[int]]:

@@ -71,7 +71,7 @@ class Placer {
       *offsets = offset_;
     }
     const int64_t work = std::max<int64_t>(1, static_cast<int64_t>(n) * n);
-    int64_t tries = n < 3 ? 0 : std::min<int64_t>(effort, 400000000 / work);
+    int64_t tries = n < 3 ? 0 : std::min<int64_t>(10 * int64_t{effort}, 1200000000 / work);
     Random random;
     std::vector<int32_t> trial;
     int64_t current = least;

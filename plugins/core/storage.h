@@ -64,7 +64,7 @@ struct Model {
   int32_t match_range = 16;   // NNVM_EXEC_MATCH_RANGE
   uint8_t search_match_range = 0;  // NNVM_AUTO_SEARCH_MATCH_RANGE
   int32_t rounding = 4;       // buffers are multiples of this: executor 4, CachedOp 1
-  int32_t effort = 400;       // Best and Arena: most tries of the search
+  int32_t effort = 400;       // most tries of Best's search; ten times as many of Arena's
   int32_t alignment = 64;     // Arena: offsets are multiples of this
 };
 

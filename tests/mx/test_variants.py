@@ -6,6 +6,7 @@ import random
 import pytest
 
 import memonger
+from memonger.bench import nets
 from memonger.bench.recompute import small_network as build
 from memonger.decisions import graph_in_use
 from memonger.mx.apply import apply_plan_to
@@ -17,7 +18,7 @@ from memonger.solve.options import Options
 
 
 def session(name):
-    net = build(name)
+    net = nets.build(name, 1, height=64, width=64, filters=8) if name == "unet" else build(name)
     return net, open_session(net.symbol, net.shapes, None, "write", None, "reference", None, None,
                              None)
 
@@ -33,7 +34,7 @@ def choose(graph, draw, share):
     return tuple(sorted(chosen))
 
 
-@pytest.mark.parametrize("name", ["resnet18", "squeezenet1_0", "mobilenet_v2", "dmlc_resnet50",
+@pytest.mark.parametrize("name", ["resnet18", "squeezenet1_0", "mobilenet_v2", "dmlc_resnet50", "unet",
                                   "attention_small"])
 @pytest.mark.parametrize("exact", [True, False])
 def test_pool_with_random_variants_and_clones(name, exact):
@@ -47,7 +48,8 @@ def test_pool_with_random_variants_and_clones(name, exact):
         recompute = {i: {} for i, op in enumerate(in_use.ops)
                      if op.recomputable and op.outputs and draw.random() < 0.4}
         schedule = Schedule(expand(in_use, recompute).steps, chosen)
-        plan = build_plan(graph, schedule, "random", Options(), None, Status.FEASIBLE)
+        plan = build_plan(graph, schedule, "random", Options(storage="arena"), None,
+                          Status.FEASIBLE)
         planned = apply_plan_to(net.symbol, plan)
         assert opened.read(planned).pool_bytes == plan.pool_bytes
         assert memonger.strip(planned).tojson() == net.symbol.tojson()
