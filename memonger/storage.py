@@ -96,7 +96,8 @@ def plan_storage(graph: Graph, schedule: Schedule,
     if isinstance(model, str):
         model = StorageModel(assignment=model)
     if model.assignment not in ("arena", "best", "stock", "quick", "live"):
-        raise ValueError("unknown storage model %r; one of arena, best, stock, live" % model.assignment)
+        raise ValueError("unknown storage model %r; one of arena, best, stock, live"
+                         % model.assignment)
     return plan_program(build_program(graph, schedule), model, native)
 
 

@@ -253,8 +253,33 @@ class _Nodes:
                 found.insert(0, source)
         return found
 
+    def twins(self) -> Dict[int, List[int]]:
+        """For each node that computes what others do: all of these nodes, itself included.
+
+        MXNet merges them before it takes gradients, as long as their attributes are the same; ops
+        that draw random numbers or change a state are never merged.
+        """
+        number_of: Dict[Tuple[Any, ...], int] = {}
+        groups: List[List[int]] = []
+        number: List[int] = []
+        for i, node in enumerate(self.nodes):
+            key: Tuple[Any, ...] = (i,)
+            if node["op"] not in _NEVER_MERGED:
+                key = (node["op"], tuple(sorted(_attributes(node).items())),
+                       tuple((number[source], output) for source, output, _ in node["inputs"]))
+            if key not in number_of:
+                number_of[key] = len(groups)
+                groups.append([])
+            number.append(number_of[key])
+            groups[number[i]].append(i)
+        return {i: group for group in groups if len(group) > 1 for i in group}
+
     def attributes(self, ids: Sequence[int]) -> List[Attributes]:
         return [_attributes(self.nodes[i]) for i in ids]
+
+
+#: Ops of the catalogue (and variables) that are not merged with others that do the same.
+_NEVER_MERGED = frozenset(("null", "Dropout", "BatchNorm", "Custom"))
 
 
 @lru_cache(maxsize=2)
@@ -320,6 +345,8 @@ def _checked(nodes: _Nodes, op: str, variant: VariantKind) -> List[int]:
 def swap_json(symbol_json: str, choice: Mapping[str, str]) -> str:
     """The symbol with the chosen variants.
 
+    Ops that compute the same as a chosen one are swapped along, so that MXNet still merges them.
+
     Parameters
     ----------
     symbol_json : str
@@ -343,9 +370,13 @@ def swap_json(symbol_json: str, choice: Mapping[str, str]) -> str:
                                  % (nodes.nodes[i]["name"], taken[i], op))
             taken[i] = op
         replaced[ids[-1]] = ids
+    twins = nodes.twins()
     for last, ids in replaced.items():
         variant = kind(choice[nodes.nodes[last]["name"]])
-        nodes.nodes[last] = _fused(nodes.nodes, ids, variant)
+        alike = [i for i in twins.get(last, ()) if i not in taken] if len(ids) == 1 else []
+        for i in [last] + alike:
+            nodes.nodes[i] = _fused(nodes.nodes, ids if i == last else [i], variant)
+            taken[i] = nodes.nodes[last]["name"]
     return _write(nodes.graph)
 
 
@@ -363,6 +394,7 @@ def _fused(nodes: Sequence[Dict[str, Any]], ids: Sequence[int],
                 inputs.append([source, output, version])
                 wires.append([len(inputs) - 1, output, version])
         stored.append({**nodes[i], "inputs": wires})
+    del stored[-1]["name"]  # the new op's; so equal ops stay equal
     last = _attributes(nodes[ids[-1]])
     attributes = {k: v for k, v in last.items() if k.startswith("__") and k.endswith("__")}
     attributes.update(variant.attributes([_attributes(nodes[i]) for i in ids]))
@@ -390,7 +422,7 @@ def unswap_json(symbol_json: str) -> str:
             node["inputs"] = [[before, output, version] if source == -1 else outer[source]
                               for source, output, version in node["inputs"]]
             if place == len(chain) - 1:
-                nodes[i] = node
+                nodes[i] = {"name": nodes[i]["name"], **node}
             else:
                 nodes.append(node)
                 before = len(nodes) - 1

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import random
 
+import mxnet as mx
 import pytest
 
 import memonger
@@ -34,8 +35,13 @@ def choose(graph, draw, share):
     return tuple(sorted(chosen))
 
 
-@pytest.mark.parametrize("name", ["resnet18", "squeezenet1_0", "mobilenet_v2", "dmlc_resnet50", "unet",
-                                  "attention_small"])
+def running(graph, schedule):
+    """Steps that are left: ops that became part of another one have no outputs."""
+    return sum(bool(graph.ops[step.op].outputs) for step in schedule.steps)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "squeezenet1_0", "mobilenet_v2", "dmlc_resnet50",
+                                  "attention_small", "unet"])
 @pytest.mark.parametrize("exact", [True, False])
 def test_pool_with_random_variants_and_clones(name, exact):
     net, opened = session(name)
@@ -51,7 +57,9 @@ def test_pool_with_random_variants_and_clones(name, exact):
         plan = build_plan(graph, schedule, "random", Options(storage="arena"), None,
                           Status.FEASIBLE)
         planned = apply_plan_to(net.symbol, plan)
-        assert opened.read(planned).pool_bytes == plan.pool_bytes
+        bound = opened.read(planned)
+        assert bound.pool_bytes == plan.pool_bytes
+        assert len(bound.graph.ops) == running(in_use, schedule)
         assert memonger.strip(planned).tojson() == net.symbol.tojson()
         assert planned.list_arguments() == net.symbol.list_arguments()
         assert planned.list_outputs() == net.symbol.list_outputs()
@@ -77,3 +85,25 @@ def test_exact_variants_make_a_budget_cheaper():
     assert plan.overhead <= plain.overhead + 1e-9
     assert all(v.exact for v in plan.graph.variants)
     assert memonger.verify(plan.symbol, net.symbol, shapes=net.shapes).identical
+
+
+def test_ops_that_mxnet_merges_are_swapped_together():
+    """Three readers of one value, each behind a ReLU of its own, are one op for MXNet."""
+    x = mx.sym.Convolution(mx.sym.var("data"), num_filter=4, kernel=(3, 3), name="conv")
+    heads = [mx.sym.mean(mx.sym.exp(mx.sym.Activation(x, act_type="relu", name="relu%d" % i)))
+             for i in range(3)]
+    symbol, shapes = mx.sym.add_n(*heads), {"data": (2, 3, 9, 9)}
+    opened = open_session(symbol, shapes, None, "write", None, "reference", None, None, None)
+    graph = opened.with_variants(exact_only=True).graph
+    assert [op.kind for op in graph.ops].count("Activation") == 1
+    chosen = tuple(i for i, v in enumerate(graph.variants) if v.name == "mask_relu")
+    assert len(chosen) == 1
+    schedule = Schedule(expand(graph_in_use(graph, Schedule((), chosen)), {}).steps, chosen)
+    plan = build_plan(graph, schedule, "random", Options(storage="arena"), None, Status.FEASIBLE)
+    planned = apply_plan_to(symbol, plan)
+    bound = opened.read(planned)
+    assert [op.kind for op in bound.graph.ops].count("memonger_mask_relu") == 1
+    assert len(bound.graph.ops) == running(graph_in_use(graph, schedule), schedule)
+    assert bound.pool_bytes == plan.pool_bytes
+    assert memonger.strip(planned).tojson() == symbol.tojson()
+    assert memonger.verify(planned, symbol, shapes=shapes).identical
