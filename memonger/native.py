@@ -223,6 +223,53 @@ def status() -> str:
         folder(), *("on" if _switches[key] else "off" for key in ("recompute", "storage")))
 
 
+def gpu_compiler() -> str:
+    """Version and library of the NVRTC that compiles our operators' kernels on a GPU.
+
+    Raises
+    ------
+    PluginError
+        If the plugin is not loaded, or there is no NVRTC.
+    """
+    load()
+    assert _plugin is not None
+    text = ctypes.create_string_buffer(4096)
+    if _plugin.memonger_gpu_compiler(text, ctypes.c_size_t(4096)):
+        raise PluginError(text.value.decode(errors="replace"))
+    return text.value.decode()
+
+
+def compile_kernels(file: str, bits: int, architecture: int) -> int:
+    """Compile one kernel source as a GPU would need it; needs no device.
+
+    Parameters
+    ----------
+    file : str
+        A file of ``_native/cuda``.
+    bits : {16, 32, 64}
+        Of the data's floating-point type.
+    architecture : int
+        Compute capability times ten.
+
+    Returns
+    -------
+    int
+        Bytes of machine code.
+
+    Raises
+    ------
+    PluginError
+        With the compiler's log.
+    """
+    load()
+    assert _plugin is not None
+    text = ctypes.create_string_buffer(16384)
+    if _plugin.memonger_gpu_compile(file.encode(), bits, architecture, text,
+                                    ctypes.c_size_t(16384)):
+        raise PluginError(text.value.decode(errors="replace"))
+    return int(text.value)
+
+
 def enable(recompute: bool = True, storage: bool = True, arena: bool = True) -> None:
     """Switch the passes of the plugin; holds for everything bound from now on.
 

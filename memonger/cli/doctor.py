@@ -13,6 +13,8 @@ from importlib import metadata
 from typing import Callable, Iterator, List, Optional, Tuple
 
 from .. import __version__
+from ..errors import PluginError
+from ..mx import cuda_libraries
 from .command import EXIT_ERROR, EXIT_OK, Command, answer
 
 OK, NOTE, WARNING, PROBLEM = "ok", "note", "warning", "problem"
@@ -63,7 +65,8 @@ class Doctor(Command):
 def examine() -> List[Finding]:
     """All findings, in the order of the report."""
     checks: Tuple[Callable[[], Iterator[Finding]], ...] = (
-        _system, _distributions, _mxnet, _plugin, _libraries, _programs, _devices, _variables)
+        _system, _distributions, _mxnet, _plugin, _gpu_kernels, _libraries, _programs, _devices,
+        _variables)
     return [finding for check in checks for finding in check()]
 
 
@@ -144,7 +147,8 @@ def _mxnet() -> Iterator[Finding]:
     except ImportError as error:
         yield Finding("mxnet", _first_line(error), PROBLEM, _MXNET_NEEDED)
     except Exception as error:  # OSError: a CUDA library is missing; AttributeError: numpy
-        yield Finding("mxnet", "does not import: " + _first_line(error), PROBLEM)
+        yield Finding("mxnet", "does not import: " + _first_line(error), PROBLEM,
+                      cuda_libraries.advice(_first_line(error)))
     else:
         folder = os.path.dirname(str(mxnet.__file__))
         yield Finding("mxnet", "%s in %s" % (mxnet.__version__, folder))
@@ -160,6 +164,23 @@ def _plugin() -> Iterator[Finding]:
                           if subject == "plugin" else "")
         else:
             yield Finding(subject, "loaded")
+
+
+def _gpu_kernels() -> Iterator[Finding]:
+    """Operators run on a GPU when NVRTC can compile their kernels there."""
+    try:
+        features = importlib.import_module("mxnet.runtime").Features()
+        if not features.is_enabled("CUDA"):
+            yield Finding("gpu kernels", "not needed: this MXNet is for CPUs")
+            return
+        compiler = importlib.import_module("memonger.native").gpu_compiler()
+    except PluginError as error:
+        yield Finding("gpu kernels", _first_line(error), WARNING,
+                      "plans for a GPU must do without variants of operators")
+    except Exception:  # the findings above said why
+        return
+    else:
+        yield Finding("gpu kernels", "compiled by " + compiler)
 
 
 def _libraries() -> Iterator[Finding]:

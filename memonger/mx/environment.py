@@ -5,6 +5,7 @@ import logging
 from typing import Any
 
 from ..errors import MemongerError
+from .cuda_libraries import advice
 
 logger = logging.getLogger("memonger")
 
@@ -23,6 +24,9 @@ def mxnet() -> Any:
         raise MemongerError("memonger needs MXNet 1.9.1: pip install mxnet==1.9.1, or "
                             "mxnet-cu112==1.9.1 for a GPU (one of them, not both); it said: %s"
                             % error) from error
+    except OSError as error:  # mxnet-cu112 without one of the CUDA libraries
+        raise MemongerError("MXNet does not import (%s); %s" % (
+            error, advice(str(error)) or "memonger doctor says what is there")) from error
     except AttributeError as error:  # numpy >= 1.24 has no numpy.bool
         raise MemongerError("MXNet 1.9.1 does not import (%s); it needs numpy < 1.24: "
                             "pip install 'numpy<1.24'" % error) from error

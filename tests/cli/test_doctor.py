@@ -28,7 +28,10 @@ def test_doctor_answers_in_text_and_json(capsys):
     (ModuleNotFoundError("No module named 'mxnet'"), "No module named 'mxnet'",
      "mxnet==1.9.1"),
     (OSError("libcudnn.so.8: cannot open shared object file"),
-     "does not import: libcudnn.so.8: cannot open shared object file", ""),
+     "does not import: libcudnn.so.8: cannot open shared object file",
+     "nvidia-cudnn-cu11==8.9.6.50"),
+    (OSError("libcuda.so.1: cannot open shared object file"),
+     "does not import: libcuda.so.1: cannot open shared object file", "NVIDIA driver"),
 ])
 def test_a_missing_mxnet_is_a_problem_not_a_crash(monkeypatch, error, value, advice):
     real = importlib.import_module
@@ -42,6 +45,25 @@ def test_a_missing_mxnet_is_a_problem_not_a_crash(monkeypatch, error, value, adv
     assert (finding.state, finding.value) == ("problem", value)
     assert advice in finding.advice
     assert main(["doctor"]) == 1
+
+
+def test_gpu_kernels_need_nvrtc_where_mxnet_is_for_gpus(monkeypatch):
+    class Features:
+        def is_enabled(self, name):
+            return name == "CUDA"
+    import mxnet
+
+    from memonger import native
+    from memonger.errors import PluginError
+    assert [f.value for f in doctor._gpu_kernels()] == ["not needed: this MXNet is for CPUs"]
+    monkeypatch.setattr(mxnet.runtime, "Features", Features)
+    monkeypatch.setattr(native, "gpu_compiler", lambda: "NVRTC 11.8")
+    assert [f.value for f in doctor._gpu_kernels()] == ["compiled by NVRTC 11.8"]
+
+    def missing():
+        raise PluginError("there is none")
+    monkeypatch.setattr(native, "gpu_compiler", missing)
+    assert [(f.state, f.value) for f in doctor._gpu_kernels()] == [("warning", "there is none")]
 
 
 def test_two_distributions_of_mxnet_are_a_warning(monkeypatch):

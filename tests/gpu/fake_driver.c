@@ -4,6 +4,7 @@
  * Modules made by the pretended NVRTC really run, on the CPU; real machine code is accepted, and
  * its launches are recorded only. PRETEND_LAUNCHES: a file that gets one line for each launch:
  * kernel, blocks, threads, bytes of shared memory. PRETEND_CAPABILITY: 90 by default.
+ * PRETEND_DEVICES: how many there are. PRETEND_LAUNCH_CODE: the error of every launch.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -26,7 +27,10 @@ static const char machine_code[] = "machine code";
 int cuInit(unsigned flags) { return flags ? 1 : 0; }
 int cuDriverGetVersion(int* version) { return *version = 11080, 0; }
 int cuDeviceGetCount(int* count) { return *count = 1, 0; }
-int cuDeviceGet(int* device, int number) { return *device = number, number ? 101 : 0; }
+int cuDeviceGet(int* device, int number) {
+  const char* count = getenv("PRETEND_DEVICES");
+  return *device = number, number < (count ? atoi(count) : 1) ? 0 : 101;
+}
 int cuDevicePrimaryCtxRetain(void** result, int device) { return *result = context, device; }
 int cuCtxGetCurrent(void** result) { return *result = current, 0; }
 int cuCtxSetCurrent(void* wanted) { return current = wanted, 0; }
@@ -89,6 +93,8 @@ int cuLaunchKernel(Function* f, unsigned gx, unsigned gy, unsigned gz, unsigned 
   (void)stream, (void)extra;
   if (current != context && f->launcher) return 201;
   if (gy != 1 || gz != 1 || by != 1 || bz != 1 || bx > 1024 || bx == 0 || gx == 0) return 1;
+  const char* code = getenv("PRETEND_LAUNCH_CODE");
+  if (code) return atoi(code);
   pthread_mutex_lock(&one_at_a_time);
   const char* path = getenv("PRETEND_LAUNCHES");
   FILE* log = path ? fopen(path, "a") : NULL;

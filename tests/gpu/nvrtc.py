@@ -8,7 +8,7 @@ import os
 import site
 import sys
 from pathlib import Path
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import numpy as np
 
@@ -18,18 +18,23 @@ TYPES = {"float16": 16, "float32": 32, "float64": 64}
 
 def find_nvrtc() -> Optional[ctypes.CDLL]:
     """libnvrtc from MEMONGER_NVRTC, NVIDIA's wheels, a toolkit, or the system; None without."""
-    places = [os.environ.get("MEMONGER_NVRTC", "")]
-    for folder in site.getsitepackages() + sys.path:
-        places += sorted(glob.glob(os.path.join(folder, "nvidia", "cuda_nvrtc", "lib",
-                                                "libnvrtc.so.*")))
-    places += sorted(glob.glob("/usr/local/cuda*/lib64/libnvrtc.so"))
-    places.append(ctypes.util.find_library("nvrtc") or "")
-    for place in filter(None, places):
+    for place in places():
         try:
             return ctypes.CDLL(place)
         except OSError:
             continue
     return None
+
+
+def places() -> List[str]:
+    """Where a libnvrtc may be."""
+    found = [os.environ.get("MEMONGER_NVRTC", "")]
+    for folder in site.getsitepackages() + sys.path:
+        found += sorted(glob.glob(os.path.join(folder, "nvidia", "cuda_nvrtc", "lib",
+                                                "libnvrtc.so.*")))
+    found += sorted(glob.glob("/usr/local/cuda*/lib64/libnvrtc.so"))
+    found.append(ctypes.util.find_library("nvrtc") or "")
+    return [place for place in found if place]
 
 
 def architectures(nvrtc: ctypes.CDLL) -> Sequence[int]:

@@ -1,0 +1,150 @@
+"""From kernel sources to machine code: the cache, and what is said when something is missing."""
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpu import pretend
+from gpu.nvrtc import SOURCES, architectures, find_nvrtc
+from memonger import native
+
+pytestmark = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
+                                reason="the plugin is not built")
+
+TRAIN = """
+import mxnet as mx, numpy as np
+from memonger import native
+native.load()
+native._plugin.memonger_gpu_stand_in()
+try:
+    x = mx.nd.array(np.arange(-3.0, 3.0))
+    print(mx.nd.memonger_mask_relu(x).asnumpy().tolist())
+except mx.MXNetError as error:
+    print("MXNetError:", error)
+"""
+ANSWER = "[0.0, 0.0, 0.0, 0.0, 1.0, 2.0]"
+
+
+def run(code, folder, **variables):
+    environment = pretend.environment(folder, **variables)
+    environment["PYTHONPATH"] = str(Path(native.__file__).resolve().parents[1])
+    done = subprocess.run([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, universal_newlines=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return tmp_path / "somewhere" / "cache"
+
+
+def test_what_was_compiled_once_is_found_again(driver_folder, cache):
+    assert run(TRAIN, driver_folder, MEMONGER_CACHE_DIR=str(cache)) == ANSWER
+    files = list(cache.iterdir())
+    assert len(files) == 1 and files[0].name.startswith("gate.cu-32-sm90-")
+    # A compiler that fails is not asked.
+    assert run(TRAIN, driver_folder, MEMONGER_CACHE_DIR=str(cache),
+               PRETEND_EMULATE="false") == ANSWER
+
+
+def test_a_damaged_cache_is_compiled_again(driver_folder, cache):
+    run(TRAIN, driver_folder, MEMONGER_CACHE_DIR=str(cache))
+    file, = cache.iterdir()
+    whole = file.read_bytes()
+    for damaged in (whole[:-3], b"", whole[:40] + b"?" + whole[41:]):
+        file.write_bytes(damaged)
+        assert run(TRAIN, driver_folder, MEMONGER_CACHE_DIR=str(cache)) == ANSWER
+    assert len(list(cache.iterdir())) == 1
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(driver_folder, tmp_path):
+    (tmp_path / "file").write_text("")
+    assert run(TRAIN, driver_folder, MEMONGER_CACHE_DIR=str(tmp_path / "file" / "x")) == ANSWER
+
+
+def test_another_device_gets_other_code(driver_folder, cache):
+    for capability in ("70", "80"):
+        assert run(TRAIN, driver_folder, MEMONGER_CACHE_DIR=str(cache),
+                   PRETEND_CAPABILITY=capability) == ANSWER
+    assert sorted(path.name.split("-")[2] for path in cache.iterdir()) == ["sm70", "sm80"]
+    # Newer than the compiler: code that the driver finishes.
+    assert run(TRAIN, driver_folder, MEMONGER_CACHE_DIR=str(cache),
+               PRETEND_CAPABILITY="120") == ANSWER
+
+
+@pytest.mark.parametrize("variables, words", [
+    ({"MEMONGER_NVRTC": "/nowhere/libnvrtc.so"},
+     ["there is none", "nvidia-cuda-nvrtc-cu11==11.8.89", "/nowhere/libnvrtc.so"]),
+    ({"LD_LIBRARY_PATH": ""}, ["need the CUDA driver", "libcuda.so.1"]),
+    ({"PRETEND_CAPABILITY": "35"}, ["does not compile for this device, sm_35"]),
+    ({"PRETEND_LAUNCH_CODE": "719"},
+     ["launch of relu_forward with 1 blocks of 256 threads", "CUDA driver error 719"]),
+    ({"PRETEND_DEVICES": "0"}, ["no GPU 0", "CUDA driver error 101"]),
+])
+def test_what_is_missing_is_said(driver_folder, cache, variables, words):
+    if "LD_LIBRARY_PATH" in variables and has_driver():
+        pytest.skip("this machine has a driver")
+    text = run(TRAIN, driver_folder, MEMONGER_CACHE_DIR=str(cache), **variables)
+    assert text.startswith("MXNetError:")
+    for word in words:
+        assert word in text
+
+
+def has_driver():
+    listing = subprocess.run(["ldconfig", "-p"], stdout=subprocess.PIPE, universal_newlines=True,
+                             env={**os.environ, "PATH": os.environ["PATH"] + ":/sbin"})
+    return "libcuda.so.1" in listing.stdout
+
+
+@pytest.fixture
+def other_sources(tmp_path, monkeypatch):
+    """A copy of the plugin whose kernels may be changed."""
+    folder = tmp_path / "native"
+    shutil.copytree(str(native.folder()), str(folder))
+    monkeypatch.setenv("MEMONGER_NATIVE_DIR", str(folder))
+    return folder / "cuda"
+
+
+def test_an_error_in_a_kernel_comes_with_the_compilers_log(driver_folder, cache, other_sources):
+    with (other_sources / "gate.cu").open("a") as file:
+        file.write("int x = undeclared;\n")
+    text = run(TRAIN, driver_folder, MEMONGER_CACHE_DIR=str(cache))
+    for word in ("do not compile", "gate.cu", "sm_90", "undeclared", "error:"):
+        assert word in text
+
+
+def test_a_missing_source_is_named(driver_folder, cache, other_sources):
+    (other_sources / "gate.cu").unlink()
+    text = run(TRAIN, driver_folder, MEMONGER_CACHE_DIR=str(cache))
+    assert "gate.cu cannot be read; reinstall memonger" in text
+
+
+# ---------------------------------------------------------------------- the real compiler
+COMPILE = """
+from memonger import native, errors
+print(native.gpu_compiler())
+for file in {files}:
+    for bits in (16, 32, 64):
+        for architecture in {architectures}:
+            assert native.compile_kernels(file, bits, architecture) > 2000
+try:
+    native.compile_kernels("broken.cu", 32, {architectures}[0])
+except errors.PluginError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(find_nvrtc() is None, reason="no NVRTC; pip install nvidia-cuda-nvrtc-cu11")
+def test_the_plugin_compiles_with_nvrtc(other_sources, tmp_path):
+    (other_sources / "broken.cu").write_text('#include "real.cuh"\nint x = undeclared;\n')
+    code = COMPILE.format(files=[path.name for path in SOURCES.glob("*.cu")],
+                          architectures=[architectures(find_nvrtc())[-1]])
+    text = run(code, tmp_path, MEMONGER_NVRTC=find_nvrtc()._name)
+    assert text.startswith("NVRTC ")
+    assert "broken.cu" in text and 'identifier "undeclared" is undefined' in text
