@@ -103,6 +103,7 @@ def captured_from(record: Mapping[str, Any], arguments: Arguments, num_outputs: 
                 pooled=entries["storage_id"][entry] >= 0, shape=shape, dtype=dtype.name))
     ops, attributes = [], []
     names: Dict[str, int] = {}
+    refused = _refused(nodes[:num_forward_nodes], nodes)
     for index, node in enumerate(nodes):
         if node["op"] == "null":
             continue
@@ -123,7 +124,8 @@ def captured_from(record: Mapping[str, Any], arguments: Arguments, num_outputs: 
             control_deps=tuple(op_of_node[n] for n in node["control_deps"] if n in op_of_node),
             ignored_inputs=tuple(node.get("ignored_inputs", ())),
             inplace=tuple(Inplace(i, o, bool(same)) for i, o, same in node.get("inplace", ())),
-            keep_reason=_keep_reason(node, backward, names),
+            keep_reason="it is a gradient" if backward else
+            refused.get(index, node.get("keep_reason", "")),
             kept_outputs=tuple(node.get("kept_outputs", ())), device=node.get("device", 0),
             mirror_stage=hints.get("__mirror_stage__", ""),
             force_mirroring=_truth(hints.get("__force_mirroring__", "")),
@@ -145,12 +147,20 @@ def _forward_op(node: Mapping[str, Any], num_forward_nodes: int,
     return -1
 
 
-def _keep_reason(node: Mapping[str, Any], backward: bool, names: Mapping[str, int]) -> str:
-    if backward:
-        return "it is a gradient"
-    if names[node["name"]] > 1:
-        return "another op has the same name"
-    return node.get("keep_reason", "")
+def _refused(forward: Sequence[Mapping[str, Any]],
+             nodes: Sequence[Mapping[str, Any]]) -> Dict[int, str]:
+    """Nodes that run once for reasons that only the whole graph shows."""
+    count: Dict[str, int] = {}
+    for node in forward:
+        if node["op"] != "null":
+            count[node["name"]] = count.get(node["name"], 0) + 1
+    found = {index: "another op has the same name" for index, node in enumerate(forward)
+             if count.get(node["name"], 0) > 1}
+    for node in nodes:
+        # MXNet copies what it finds after the gradients are made: a clone's value once more.
+        if node["op"] == "_CrossDeviceCopy":
+            found.update((source, "another device reads it") for source, _ in node["inputs"])
+    return found
 
 
 def _truth(text: str) -> str:

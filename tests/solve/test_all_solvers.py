@@ -19,8 +19,8 @@ from memonger.solve.ogc import best_cuts
 from memonger.storage import plan_storage
 from memonger.validate import validate
 
-SOLVERS = ("auto", "local", "brute", "chen", "ogc")
-EXACT = ("auto", "local", "brute")
+SOLVERS = ("auto", "local", "milp", "brute", "chen", "ogc")
+EXACT = ("auto", "local", "milp", "brute")
 
 
 def chain(length, kept=1.0):
@@ -242,3 +242,12 @@ def test_users_solver_is_called_by_name():
 def test_bad_options(options, method, message):
     with pytest.raises(InputError, match=message):
         solve(chain(3), 10, method, options)
+
+
+@pytest.mark.parametrize("method", EXACT)
+def test_methods_that_can_find_the_optimum_of_a_short_chain(method):
+    graph = chain(6)
+    options = Options(storage="live")
+    budget = int(pool(graph, "live") * 0.8)
+    best = solve(graph, budget, "brute", options)
+    assert solve(graph, budget, method, options).overhead == pytest.approx(best.overhead)
