@@ -1,0 +1,75 @@
+"""Random networks at random budgets: kept to the byte, or refused with the right minimum."""
+from __future__ import annotations
+
+import random
+
+import pytest
+
+import memonger
+from memonger import native
+from memonger.errors import InfeasibleBudget, InputError
+from memonger.mx.read import read
+from memonger.mx.verify import verify
+from memonger.session import open_session
+from memonger.solve import Options, solve
+
+from .random_symbols import random_symbol
+
+
+def check(seed: int) -> str:
+    rng = random.Random(seed)
+    symbol, shapes = random_symbol(seed, rng.choice((2, 4, 8, 14)))
+    whole = memonger.estimate(symbol, shapes=shapes).total_bytes
+    budget = int(whole * rng.uniform(0.55, 1.0))
+    variants = rng.choice(("none", "exact"))
+
+    def planned(bytes_wanted: int) -> memonger.Plan:
+        return memonger.plan(symbol, bytes_wanted, variants=variants, time_limit=2.0,
+                             shapes=shapes)
+    try:
+        plan = planned(budget)
+    except InfeasibleBudget as error:
+        check_refusal(symbol, shapes, budget, error, variants)
+        # What the error calls possible is possible, and not a byte less was claimed to be.
+        plan = planned(error.minimum_bytes)
+        assert plan.total_bytes <= error.minimum_bytes
+        budget = error.minimum_bytes
+    assert plan.total_bytes <= budget and plan.bound <= plan.overhead + 1e-12
+    bound = read(plan.symbol, shapes)
+    assert bound.pool_bytes == plan.pool_bytes
+    assert sum(plan.fixed_bytes.values()) + bound.pool_bytes == plan.total_bytes
+    assert verify(plan.symbol, symbol, shapes).identical
+    return plan.status.value
+
+
+def check_refusal(symbol, shapes, budget: int, error: InfeasibleBudget, variants: str) -> None:
+    assert error.budget_bytes == budget < error.minimum_bytes
+    proven = error.best_plan.minimum_total_bytes
+    assert proven is None or proven <= error.minimum_bytes
+    if variants != "none":
+        return
+    session = open_session(symbol, shapes, None, "write", None, "auto", None, None, None)
+    fixed = sum(session.fixed_bytes.values())
+    options = Options(storage=native.storage_model(), variants="none",
+                      fixed_bytes=session.fixed_bytes)
+    try:
+        solve(session.graph, budget - fixed, "brute", options)
+    except InputError:
+        return  # too many plans to try them all
+    except InfeasibleBudget as exhaustive:
+        assert error.minimum_bytes <= exhaustive.minimum_bytes
+        assert proven is None or proven <= exhaustive.minimum_bytes
+        return
+    pytest.fail("refused %d bytes, which exhaustive search fits" % budget)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_budgets_are_kept_or_refused(seed: int) -> None:
+    check(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1000, 2000, 50))
+def test_budgets_of_a_thousand_networks_are_kept_or_refused(first: int) -> None:
+    for seed in range(first, first + 50):
+        check(seed)
