@@ -1,0 +1,56 @@
+"""The storage plan of whole buffers reaches the bound that no assignment of them can beat."""
+from __future__ import annotations
+
+import pytest
+
+import memonger
+from memonger import native
+from memonger.bench import nets
+from memonger.bench.recompute import CHEAP
+from memonger.mx.apply import apply_recompute, from_json
+from memonger.mx.read import read
+from memonger.schedule import expand
+from memonger.storage import plan_storage
+
+pytestmark = pytest.mark.slow
+
+#: Kept by "all but the heavy ones": what only convolutions and dense layers make.
+HEAVY = frozenset({"Convolution", "FullyConnected"})
+UNPLANNED = ("dmlc_resnet50", "resnet50", "resnet50_v2", "vgg16_bn", "densenet121", "inception_v3",
+             "mobilenet")
+SCHEDULED = ("dmlc_resnet50", "resnet50", "resnet50_v2")
+
+
+def decisions(graph, rule: str):
+    return {index: {} for index, op in enumerate(graph.ops) if op.recomputable
+            and (op.kind in CHEAP if rule == "cheap" else op.kind not in HEAVY)}
+
+
+def check(symbol, shapes, graph, recompute) -> None:
+    schedule = expand(graph, recompute)
+    best = plan_storage(graph, schedule, "best")
+    stock = plan_storage(graph, schedule, "stock")
+    assert best.peak_live_bytes <= best.lower_bound_bytes
+    assert best.pool_bytes == best.lower_bound_bytes <= stock.pool_bytes
+    planned = from_json(apply_recompute(symbol.tojson(), graph, recompute)) if recompute \
+        else symbol
+    assert read(planned, shapes).pool_bytes == best.pool_bytes
+
+
+@pytest.mark.parametrize("name, rule", [(name, "unplanned") for name in UNPLANNED] + [
+    (name, rule) for name in SCHEDULED for rule in ("cheap", "all but heavy")])
+def test_whole_buffers_reach_their_lower_bound(name: str, rule: str) -> None:
+    net = nets.build(name, 32)
+    with native.switched(True, True):
+        graph = read(net.symbol, net.shapes).graph
+        check(net.symbol, net.shapes, graph,
+              {} if rule == "unplanned" else decisions(graph, rule))
+
+
+@pytest.mark.parametrize("name", SCHEDULED)
+def test_a_plan_by_the_square_root_rule_reaches_it(name: str) -> None:
+    net = nets.build(name, 32)
+    with native.switched(True, True):
+        plan = memonger.plan(net.symbol, method="sublinear", shapes=net.shapes)
+        best = plan_storage(plan.graph, plan.schedule, "best")
+        assert best.pool_bytes == best.lower_bound_bytes
