@@ -104,6 +104,12 @@ def _batch_norm(chain: Sequence[Attributes]) -> str:
     return ""
 
 
+def _layer_norm(chain: Sequence[Attributes]) -> str:
+    if _true(chain[0].get("output_mean_var", "False")):
+        return "mean and variance are outputs of this op"
+    return ""
+
+
 def _batch_norm_relu(chain: Sequence[Attributes]) -> str:
     return _batch_norm(chain) or ("" if _is_relu(chain[1]) else "the activation is not relu")
 
@@ -180,6 +186,8 @@ _CATALOGUE = (
                 "memonger_inplace_batch_norm", False, "output",
                 "input of BatchNorm, input and output of LeakyReLU", "OutputAct batch_norm",
                 _batch_norm_before("elu"), _norm_and("elu")),
+    VariantKind("layer_norm", (("LayerNorm",),), "memonger_layer_norm", False, "output", "input",
+                "OutputAct", _layer_norm, _copy("axis", "eps")),
     *(VariantKind("output_" + name, (("Activation",),), "memonger_activation", True, "output",
                   "input and output", "OutputAct", _only_activation(name), _copy("act_type"))
       for name in ("sigmoid", "tanh", "softrelu")),

@@ -5,15 +5,14 @@
  * Backward rebuilds x-hat from the output: through the activation's inverse (identity, leaky ReLU
  * or ELU), then (z - beta) / gamma. The input is not kept, and the output may take its memory.
  *
- * Where |gamma| is small against |beta|, the division would magnify the rounding of z. Such
- * channels keep their x-hat in `spare`, a hidden output with room for a few of them (attribute
- * spare_channels); if there is none left, forward stops with an error rather than train badly.
+ * Channels with a gamma near zero keep x-hat in `spare` (spare.h, attribute spare_channels).
  * Sums are made in double, so errors are smaller than those of MXNet's float32 operator.
  */
 #include "./batch_norm.h"
+#include "./exponentials.h"
 #include "./lanes.h"
-#include "./params.h"
 #include "./register.h"
+#include "./spare.h"
 
 namespace memonger {
 namespace ops {
@@ -46,25 +45,12 @@ bool Type(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
   return true;
 }
 
-// Channels whose x-hat is kept in `spare`: place[c], or -1.
 template <class A>
-std::vector<int64_t> SparePlaces(const std::string& name, const InplaceBatchNormParam& param,
-                                 int64_t count, const A* gamma, const A* beta) {
-  std::vector<int64_t> place(count, -1);
-  if (param.fix_gamma) return place;
-  const int64_t room = Spares(param, count);
-  int64_t used = 0;
-  for (int64_t c = 0; c < count; ++c) {
-    const double g = std::abs(static_cast<double>(gamma[c]));
-    if (g >= kSmallGamma * std::abs(static_cast<double>(beta[c])) && g >= 1e-6) continue;
-    CHECK_LT(used, room)
-        << "Error in operator " << name << ": gamma is near zero in more than " << room << " of "
-        << count << " channels (channel " << c << ": gamma " << gamma[c] << ", beta " << beta[c]
-        << "), so the input cannot be rebuilt from the output; plan without this variant, or set "
-        << "spare_channels";
-    place[c] = used++;
-  }
-  return place;
+std::vector<int64_t> PlacesOf(const NodeAttrs& attrs, int64_t count, const A* gamma,
+                              const A* beta) {
+  const auto& param = ParamOf(attrs);
+  if (param.fix_gamma) return std::vector<int64_t>(count, -1);
+  return SparePlaces(attrs.name, Spares(param, count), count, gamma, beta);
 }
 
 template <class T>
@@ -80,7 +66,7 @@ void InplaceForward(const NodeAttrs& attrs, const OpContext& context, const Blob
   T *y = out[0].dptr<T>(), *spare = out[3].dptr<T>();
   if (param.fix_gamma) std::fill(gamma, gamma + channels.count, A(1));  // as MXNet does
   const auto place = context.is_train || context.need_grad
-      ? SparePlaces(attrs.name, param, channels.count, gamma, beta)
+      ? PlacesOf(attrs, channels.count, gamma, beta)
       : std::vector<int64_t>(channels.count, -1);
   const double items = static_cast<double>(channels.Items());
   const int act = param.act_type;
@@ -133,7 +119,8 @@ void InplaceForward(const NodeAttrs& attrs, const OpContext& context, const Blob
       }
       if (act == kElu) {
         for (int64_t i = 0; i < length; ++i) {
-          if (z[i] <= 0) z[i] = static_cast<A>(slope * std::expm1(z[i]));
+          const A below_zero = static_cast<A>(slope * ExpM1(z[i] > 0 ? 0.0 : z[i]));
+          z[i] = z[i] > 0 ? z[i] : below_zero;
         }
       }
       if (how == mxnet::kAddTo) {
@@ -159,7 +146,7 @@ void InplaceBackward(const NodeAttrs& attrs, const OpContext& context, const Blo
   A *moving_mean = in[7].dptr<A>(), *moving_var = in[8].dptr<A>();
   T* dx = out[0].dptr<T>();
   A *dgamma = out[1].dptr<A>(), *dbeta = out[2].dptr<A>();
-  const auto place = SparePlaces(attrs.name, param, channels.count, gamma, beta);
+  const auto place = PlacesOf(attrs, channels.count, gamma, beta);
   const double items = static_cast<double>(channels.Items());
   const int act = param.act_type;
   const double slope = param.slope, below = act == kLeaky ? slope : 1.0, above = 1.0 / below;
@@ -172,12 +159,14 @@ void InplaceBackward(const NodeAttrs& attrs, const OpContext& context, const Blo
     const auto rebuild = [=](int64_t offset, auto step, int64_t length, const T** kept,
                              double* __restrict dz, double* __restrict hat) {
       if (act == kElu) {
+        const double scale_of_input = 1.0 / slope;
         for (int64_t i = 0; i < length; ++i) {
           const double value = static_cast<A>(y[offset + i * step]);
           const double g = static_cast<A>(gradient[offset + i * step]);
-          // below -40 the output has lost what it was made from
-          const double z = value > 0 ? value : std::max(std::log1p(value / slope), -40.0);
-          dz[i] = value > 0 ? g : g * (value + slope);
+          const double log = Log1P((value > 0.0 ? 0.0 : value) * scale_of_input);
+          const double low = log < -40.0 ? -40.0 : log;  // below, the output has lost its input
+          const double z = value > 0.0 ? value : low;
+          dz[i] = g * (value > 0.0 ? 1.0 : value + slope);
           hat[i] = (z - shift) * inverse;
         }
       } else {

@@ -7,6 +7,10 @@
  * MKLDNN: the first maximum of a window in row-major order gets the gradient; a window whose
  * elements are all NaN or -inf has none.
  */
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+#endif
+
 #include <limits>
 
 #include "./common.h"
@@ -114,19 +118,96 @@ int64_t TakeMany(const T*, int64_t, int64_t first, int64_t, int32_t, T*, Index<T
 }
 #endif
 
+// An element of the windows of a line: its number in the window, where that of output 0 is, and
+// the outputs that have it inside the map.
+template <class T>
+struct Tap {
+  int32_t number;
+  const T* from;
+  int64_t step, first, last;
+};
+
+// Takes an element for outputs begin to end - 1.
+template <class T>
+inline void Take(const Tap<T>& tap, int64_t begin, int64_t end, T* best, Index<T>* where) {
+  begin = std::max(begin, tap.first);
+  end = std::min(end, tap.last);
+  int64_t i = TakeMany<T>(tap.from, tap.step, begin, end, tap.number, best, where);
+  for (; i < end; ++i) TakeOne<T>(tap.from[i * tap.step], tap.number, best + i, where + i);
+}
+
+// All elements for outputs first to last - 1, which have them all inside the map; eight outputs
+// at a time, maxima and numbers in registers. Returns the first output that was left out.
+template <class T>
+int64_t TakeAll(const Tap<T>*, int, int64_t first, int64_t, T*, Index<T>*) { return first; }
+
+#if defined(__x86_64__) && defined(__GNUC__)
+__attribute__((target("avx2")))
+int64_t TakeAllWide(const Tap<float>* taps, int count, int64_t first, int64_t last, float* best,
+                    int32_t* where) {
+  const bool even = taps[0].step == 2;  // pairs reach one number beyond the last output
+  int64_t i = first;
+  for (; even ? i + 8 < last : i + 8 <= last; i += 8) {
+    __m256 value = _mm256_set1_ps(Smallest<float>());
+    __m256 number = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
+    for (int t = 0; t < count; ++t) {
+      __m256 item;
+      if (even) {
+        const float* from = taps[t].from + 2 * i;
+        const __m256 pairs = _mm256_shuffle_ps(_mm256_loadu_ps(from), _mm256_loadu_ps(from + 8),
+                                               _MM_SHUFFLE(2, 0, 2, 0));
+        item = _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(pairs),
+                                                      _MM_SHUFFLE(3, 1, 2, 0)));
+      } else {
+        item = _mm256_loadu_ps(taps[t].from + i);
+      }
+      const __m256 above = _mm256_cmp_ps(item, value, _CMP_GT_OQ);
+      value = _mm256_blendv_ps(value, item, above);
+      number = _mm256_blendv_ps(number, _mm256_castsi256_ps(_mm256_set1_epi32(taps[t].number)),
+                                above);
+    }
+    _mm256_storeu_ps(best + i, value);
+    _mm256_storeu_ps(reinterpret_cast<float*>(where + i), number);
+  }
+  return i;
+}
+
+template <>
+int64_t TakeAll<float>(const Tap<float>* taps, int count, int64_t first, int64_t last,
+                       float* best, int32_t* where) {
+  static const bool has_avx2 = __builtin_cpu_supports("avx2");
+  return has_avx2 && taps[0].step <= 2 ? TakeAllWide(taps, count, first, last, best, where)
+                                       : first;
+}
+#endif
+
 // The maxima of a line and the numbers of their elements in the windows (row-major, padding
 // included), -1 where nothing is above the smallest number.
 template <class T>
 void FindMaxima(const Windows& windows, const T* x, const Line& line, T* best, Index<T>* where) {
+  constexpr int kMost = 64;
   const int64_t length = windows.LineLength();
+  Tap<T> taps[kMost];
+  int count = 0;
+  int64_t first_inside = 0, last_inside = length;
   std::fill(best, best + length, Smallest<T>());
   std::fill(where, where + length, -1);
+  const bool few = windows.Volume() <= kMost;
   windows.ForEachElement(line, [&](int32_t number, int64_t offset, int64_t step, int64_t first,
                                    int64_t last) {
-    const T* from = x + offset;
-    int64_t i = TakeMany<T>(from, step, first, last, number, best, where);
-    for (; i < last; ++i) TakeOne<T>(from[i * step], number, best + i, where + i);
+    const Tap<T> tap{number, x + offset, step, first, last};
+    if (!few) return Take(tap, 0, length, best, where);
+    taps[count++] = tap;
+    first_inside = std::max(first_inside, first);
+    last_inside = std::min(last_inside, last);
   });
+  if (count) {
+    const int64_t end = TakeAll<T>(taps, count, first_inside, last_inside, best, where);
+    for (int t = 0; t < count; ++t) {
+      if (end > first_inside) Take(taps[t], 0, first_inside, best, where);
+      Take(taps[t], end > first_inside ? end : 0, length, best, where);
+    }
+  }
   if (std::find(where, where + length, -1) == where + length) return;
   // The smallest number itself may be there: MXNet's backward would find it.
   windows.ForEachElement(line, [&](int32_t number, int64_t offset, int64_t step, int64_t first,

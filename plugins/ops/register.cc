@@ -14,6 +14,7 @@ void RegisterAll() {
   RegisterConvolution();
   RegisterBnReluConvolution();
   RegisterKeepLess();
+  RegisterLayerNorm();
   RegisterGpu();
 }
 

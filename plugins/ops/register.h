@@ -15,6 +15,7 @@ void RegisterBatchNormRelu();
 void RegisterConvolution();
 void RegisterBnReluConvolution();
 void RegisterKeepLess();
+void RegisterLayerNorm();
 
 // The GPU implementations of all of them.
 void RegisterGpu();

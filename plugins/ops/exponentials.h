@@ -1,0 +1,77 @@
+/*
+ * exp(x) - 1 and log(1 + u) in double without branches, so that loops over them become SIMD.
+ *
+ * Argument reduction to a power of two and a polynomial, as in the classic libm of Sun (fdlibm);
+ * relative errors are below 1e-15.
+ */
+#ifndef MEMONGER_OPS_EXPONENTIALS_H_
+#define MEMONGER_OPS_EXPONENTIALS_H_
+
+#include <cstdint>
+#include <cstring>
+
+namespace memonger {
+namespace ops {
+
+inline double FromBits(uint64_t bits) {
+  double value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+inline uint64_t ToBits(double value) {
+  uint64_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+// For x <= 0.
+inline double ExpM1(double x) {
+  constexpr double kRound = 6755399441055744.0;  // 1.5 * 2^52: adding it rounds to an integer
+  const double bounded = x < -60.0 ? -60.0 : x;
+  const double shifted = bounded * 1.4426950408889634 + kRound;
+  const double k = shifted - kRound;
+  const double power = FromBits((ToBits(shifted) + 1023) << 52);  // 2^k
+  const double r = (bounded - k * 6.93147180369123816490e-01) - k * 1.90821492927058770002e-10;
+  double p = 1.0 / 6227020800.0;  // Taylor: |r| < 0.35
+  p = p * r + 1.0 / 479001600.0;
+  p = p * r + 1.0 / 39916800.0;
+  p = p * r + 1.0 / 3628800.0;
+  p = p * r + 1.0 / 362880.0;
+  p = p * r + 1.0 / 40320.0;
+  p = p * r + 1.0 / 5040.0;
+  p = p * r + 1.0 / 720.0;
+  p = p * r + 1.0 / 120.0;
+  p = p * r + 1.0 / 24.0;
+  p = p * r + 1.0 / 6.0;
+  p = p * r + 0.5;
+  p = p * (r * r) + r;
+  return power * p + (power - 1.0);
+}
+
+// For -1 <= u <= 0; far below zero where 1 + u is nothing.
+inline double Log1P(double u) {
+  constexpr uint64_t kOne = 0x3ff0000000000000ull, kHalfRoot = 0x3fe6a09e667f3bcdull;
+  const double sum = 1.0 + u, w = sum < 1e-300 ? 1e-300 : sum;
+  const double lost = (u - (w - 1.0)) / w;
+  const uint64_t bits = ToBits(w) + (kOne - kHalfRoot);
+  // The exponent as a double: behind the bits of 2^52.
+  const double k = FromBits((bits >> 52) | 0x4330000000000000ull) - (4503599627370496.0 + 1023.0);
+  const double f = FromBits((bits & 0x000fffffffffffffull) + kHalfRoot) - 1.0;
+  const double s = f / (2.0 + f), z = s * s, half = 0.5 * f * f;
+  double r = 1.479819860511658591e-01;
+  r = r * z + 1.531383769920937332e-01;
+  r = r * z + 1.818357216161805012e-01;
+  r = r * z + 2.222219843214978396e-01;
+  r = r * z + 2.857142874366239149e-01;
+  r = r * z + 3.999999999940941908e-01;
+  r = r * z + 6.666666666666735130e-01;
+  r = r * z;
+  return k * 6.93147180369123816490e-01 -
+         ((half - (s * (half + r) + (k * 1.90821492927058770002e-10 + lost))) - f);
+}
+
+}  // namespace ops
+}  // namespace memonger
+
+#endif  // MEMONGER_OPS_EXPONENTIALS_H_

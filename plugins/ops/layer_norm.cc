@@ -1,0 +1,258 @@
+/*
+ * memonger_layer_norm: LayerNorm that keeps its output, where MXNet's keeps its input.
+ *
+ * The output is mostly kept anyway, by the dense layer that reads it. Backward rebuilds x-hat as
+ * (y - beta) / gamma; channels with a gamma near zero keep it in `spare` (spare.h). Sums are made
+ * in double, so errors are smaller than those of MXNet's float32 operator.
+ */
+#include "./channels.h"
+#include "./register.h"
+#include "./spare.h"
+
+namespace memonger {
+namespace ops {
+namespace {
+
+struct LayerNormParam : public dmlc::Parameter<LayerNormParam> {
+  int axis;
+  float eps;
+  bool output_mean_var;
+  int spare_channels;
+  DMLC_DECLARE_PARAMETER(LayerNormParam) {
+    DMLC_DECLARE_FIELD(axis).set_default(-1).describe("Axis to normalise over.");
+    DMLC_DECLARE_FIELD(eps).set_default(1e-5f).describe("Added to the variance.");
+    DMLC_DECLARE_FIELD(output_mean_var).set_default(false).describe("Must be false.");
+    DMLC_DECLARE_FIELD(spare_channels).set_default(-1).describe(
+        "How many channels may have a gamma near zero; -1: one in sixteen.");
+  }
+};
+
+const LayerNormParam& ParamOf(const NodeAttrs& attrs) {
+  return nnvm::get<LayerNormParam>(attrs.parsed);
+}
+
+void Parse(NodeAttrs* attrs) {
+  ParseParam<LayerNormParam>(attrs);
+  CHECK(!ParamOf(*attrs).output_mean_var)
+      << "memonger_layer_norm: mean and variance are not among its outputs";
+}
+
+// Inputs: data gamma beta. Outputs: output, invstd (one a row), spare.
+bool Shape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
+  const TShape& data = (*in)[0];
+  if (!mxnet::shape_is_known(data)) return false;
+  const Channels channels(data, ChannelAxis(attrs.name, data, ParamOf(attrs).axis));
+  for (int i = 1; i < 3; ++i) {
+    CHECK(!mxnet::shape_is_known((*in)[i]) || (*in)[i] == Flat(channels.count))
+        << "Error in operator " << attrs.name << ": Shape inconsistent, Provided = " << (*in)[i]
+        << ", inferred shape=" << Flat(channels.count) << " for " << (i == 1 ? "gamma" : "beta");
+    (*in)[i] = Flat(channels.count);
+  }
+  (*out)[0] = data;
+  (*out)[1] = Flat(channels.Items());
+  (*out)[2] = Flat(std::max<int64_t>(
+      1, SpareRoom(ParamOf(attrs).spare_channels, channels.count) * channels.Items()));
+  return true;
+}
+
+bool Type(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
+  if (!SameRealType(attrs, in, out)) return false;
+  for (int i = 1; i < 3; ++i) {
+    CHECK((*in)[i] == -1 || (*in)[i] == (*in)[0])
+        << "Error in operator " << attrs.name << ": Type inconsistent, Provided = "
+        << TypeName((*in)[i]) << ", inferred type = " << TypeName((*in)[0]);
+    (*in)[i] = (*in)[0];
+  }
+  (*out)[1] = (*in)[0] == mshadow::kFloat16 ? mshadow::kFloat32 : (*in)[0];
+  (*out)[2] = (*in)[0];
+  return true;
+}
+
+// work(row, offset) for rows begin to end - 1: the row's channels are at offset + c * inner.
+template <class Work>
+void Rows(const Channels& channels, int64_t begin, int64_t end, Work work) {
+  for (int64_t row = begin; row < end; ++row) {
+    work(row, row / channels.inner * channels.count * channels.inner + row % channels.inner);
+  }
+}
+
+// A constant step where there is one, so that loops become SIMD.
+template <class Work>
+void WithStep(const Channels& channels, Work work) {
+  if (channels.inner == 1) {
+    work(std::integral_constant<int64_t, 1>());
+  } else {
+    work(channels.inner);
+  }
+}
+
+template <class T>
+void NormForward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
+                 const Requests& request, const Blobs& out) {
+  using A = Acc<T>;
+  const Channels channels(in[0].shape_, ChannelAxis(attrs.name, in[0].shape_, ParamOf(attrs).axis));
+  const int64_t count = channels.count, rows = channels.Items();
+  const T *x = in[0].dptr<T>(), *gamma = in[1].dptr<T>(), *beta = in[2].dptr<T>();
+  T *y = out[0].dptr<T>(), *spare = out[2].dptr<T>();
+  A* invstd = out[1].dptr<A>();
+  const double eps = ParamOf(attrs).eps;
+  std::vector<int64_t> place(count, -1);
+  if (context.is_train || context.need_grad) {
+    place = SparePlaces(attrs.name, SpareRoom(ParamOf(attrs).spare_channels, count), count, gamma,
+                        beta);
+  }
+  WithStep(channels, [&](auto step) {
+#pragma omp parallel for if (channels.Size() >= kParallelFrom)
+    for (int64_t r = 0; r < rows; ++r) {
+      Rows(channels, r, r + 1, [&](int64_t row, int64_t offset) {
+        const T* from = x + offset;
+        double sum = 0, square = 0;
+#pragma omp simd reduction(+ : sum)
+        for (int64_t c = 0; c < count; ++c) sum += static_cast<A>(from[c * step]);
+        const double mean = sum / count;
+#pragma omp simd reduction(+ : square)
+        for (int64_t c = 0; c < count; ++c) {
+          const double d = static_cast<A>(from[c * step]) - mean;
+          square += d * d;
+        }
+        const double inv = 1.0 / std::sqrt(square / count + eps);
+        invstd[row] = static_cast<A>(inv);
+        for (int64_t c = 0; c < count; ++c) {
+          if (place[c] < 0) continue;
+          const double hat = (static_cast<A>(from[c * step]) - mean) * inv;
+          spare[place[c] * rows + row] = static_cast<T>(static_cast<A>(hat));
+        }
+        if (request[0] == mxnet::kNullOp) return;
+        T* to = y + offset;
+        const bool add = request[0] == mxnet::kAddTo;
+        for (int64_t c = 0; c < count; ++c) {
+          const double hat = (static_cast<A>(from[c * step]) - mean) * inv;
+          const T z = static_cast<T>(static_cast<A>(hat * static_cast<A>(gamma[c]) +
+                                                    static_cast<A>(beta[c])));
+          to[c * step] = add ? T(to[c * step] + z) : z;
+        }
+      });
+    }
+  });
+}
+
+// in: gradient output gamma beta invstd spare
+template <class T>
+void NormBackward(const NodeAttrs& attrs, const Blobs& in, const Requests& request,
+                  const Blobs& out) {
+  using A = Acc<T>;
+  constexpr int64_t kShares = 16;  // of the rows; sums do not depend on the number of threads
+  const Channels channels(in[1].shape_, ChannelAxis(attrs.name, in[1].shape_, ParamOf(attrs).axis));
+  const int64_t count = channels.count, rows = channels.Items();
+  const T *g = in[0].dptr<T>(), *y = in[1].dptr<T>(), *spare = in[5].dptr<T>();
+  const T *gamma = in[2].dptr<T>(), *beta = in[3].dptr<T>();
+  const A* invstd = in[4].dptr<A>();
+  T* dx = out[0].dptr<T>();
+  const auto place = SparePlaces(attrs.name, SpareRoom(ParamOf(attrs).spare_channels, count),
+                                 count, gamma, beta);
+  std::vector<double> scale(count), shift(count), inverse(count), sums(2 * kShares * count, 0.0);
+  std::vector<int64_t> kept;
+  for (int64_t c = 0; c < count; ++c) {
+    scale[c] = static_cast<A>(gamma[c]);
+    shift[c] = static_cast<A>(beta[c]);
+    inverse[c] = place[c] < 0 ? 1.0 / scale[c] : 0.0;
+    if (place[c] >= 0) kept.push_back(c);
+  }
+  WithStep(channels, [&](auto step) {
+#pragma omp parallel for if (channels.Size() >= kParallelFrom)
+    for (int64_t share = 0; share < kShares; ++share) {
+      double* __restrict of_gamma = sums.data() + 2 * share * count;
+      double* __restrict of_beta = of_gamma + count;
+      std::vector<double> hats(count), gradients(count);
+      double *__restrict hat = hats.data(), *__restrict dz = gradients.data();
+      Rows(channels, rows * share / kShares, rows * (share + 1) / kShares,
+           [&](int64_t row, int64_t offset) {
+        for (int64_t c = 0; c < count; ++c) {
+          dz[c] = static_cast<A>(g[offset + c * step]);
+          hat[c] = (static_cast<A>(y[offset + c * step]) - shift[c]) * inverse[c];
+        }
+        for (int64_t c : kept) hat[c] = static_cast<A>(spare[place[c] * rows + row]);
+        double sum = 0, dot = 0;
+#pragma omp simd reduction(+ : sum, dot)
+        for (int64_t c = 0; c < count; ++c) {
+          of_gamma[c] += dz[c] * hat[c];
+          of_beta[c] += dz[c];
+          dz[c] *= scale[c];
+          sum += dz[c];
+          dot += dz[c] * hat[c];
+        }
+        if (request[0] == mxnet::kNullOp) return;
+        const double p = sum / count, q = dot / count, inv = invstd[row];
+        const bool add = request[0] == mxnet::kAddTo;
+        for (int64_t c = 0; c < count; ++c) {
+          const T value = static_cast<T>(static_cast<A>((dz[c] - p - hat[c] * q) * inv));
+          T* to = dx + offset + c * step;
+          *to = add ? T(*to + value) : value;
+        }
+      });
+    }
+  });
+  for (int64_t c = 0; c < count; ++c) {
+    double of_gamma = 0, of_beta = 0;
+    for (int64_t share = 0; share < kShares; ++share) {
+      of_gamma += sums[2 * share * count + c];
+      of_beta += sums[(2 * share + 1) * count + c];
+    }
+    Store(out[1].dptr<T>() + c, request[1], static_cast<A>(of_gamma));
+    Store(out[2].dptr<T>() + c, request[2], static_cast<A>(of_beta));
+  }
+}
+
+void Forward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
+             const Requests& request, const Blobs& out) {
+  MEMONGER_REAL_SWITCH(in[0].type_flag_, attrs.name, T,
+                       NormForward<T>(attrs, context, in, request, out);)
+}
+
+void Backward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Requests& request,
+              const Blobs& out) {
+  MEMONGER_REAL_SWITCH(in[1].type_flag_, attrs.name, T,
+                       NormBackward<T>(attrs, in, request, out);)
+}
+
+}  // namespace
+
+DMLC_REGISTER_PARAMETER(LayerNormParam);
+
+void RegisterLayerNorm() {
+  MEMONGER_OP("memonger_layer_norm")
+      .describe("LayerNorm that keeps its output, where LayerNorm keeps its input.")
+      .set_num_inputs(3)
+      .set_num_outputs(3)
+      .set_attr_parser(Parse)
+      .set_attr<nnvm::FNumVisibleOutputs>("FNumVisibleOutputs", Constant<1>)
+      .set_attr<nnvm::FListInputNames>("FListInputNames", NameList({"data", "gamma", "beta"}))
+      .set_attr<nnvm::FListOutputNames>("FListOutputNames",
+          NameList({"output", "invstd", "spare"}))
+      .set_attr<mxnet::FInferShape>("FInferShape", Shape)
+      .set_attr<nnvm::FInferType>("FInferType", Type)
+      .set_attr<nnvm::FInplaceOption>("FInplaceOption", InplaceFirst())
+      .set_attr<mxnet::FCompute>("FCompute<cpu>", Forward)
+      .set_attr<nnvm::FGradient>("FGradient",
+          [](const ObjectPtr& n, const std::vector<NodeEntry>& gradients) {
+            return OutputsOf(BackwardNode(n, "_backward_memonger_layer_norm",
+                                          {gradients[0], NodeEntry{n, 0, 0}, n->inputs[1],
+                                           n->inputs[2], NodeEntry{n, 1, 0}, NodeEntry{n, 2, 0}}),
+                             3);
+          })
+      .add_argument("data", "NDArray-or-Symbol", "Input.")
+      .add_argument("gamma", "NDArray-or-Symbol", "Scale.")
+      .add_argument("beta", "NDArray-or-Symbol", "Shift.")
+      .add_arguments(LayerNormParam::__FIELDS__());
+
+  MEMONGER_OP("_backward_memonger_layer_norm")
+      .set_num_inputs(6)
+      .set_num_outputs(3)
+      .set_attr_parser(Parse)
+      .set_attr<nnvm::TIsBackward>("TIsBackward", true)
+      .set_attr<nnvm::FInplaceOption>("FInplaceOption", InplaceFirst())
+      .set_attr<mxnet::FCompute>("FCompute<cpu>", Backward);
+}
+
+}  // namespace ops
+}  // namespace memonger

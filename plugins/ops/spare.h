@@ -1,0 +1,47 @@
+/*
+ * Channels whose normalised value cannot be rebuilt from the output, because gamma is near zero.
+ *
+ * From z = gamma * x-hat + beta, (z - beta) / gamma magnifies the rounding of z where |gamma| is
+ * small against |beta|. Such channels keep x-hat in `spare`, a hidden output with room for a few
+ * of them; if none is left, forward stops with an error rather than train badly.
+ */
+#ifndef MEMONGER_OPS_SPARE_H_
+#define MEMONGER_OPS_SPARE_H_
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "./params.h"
+
+namespace memonger {
+namespace ops {
+
+// Room for `wanted` channels; by default (-1) for one in sixteen.
+inline int64_t SpareRoom(int wanted, int64_t channels) {
+  return wanted >= 0 ? std::min<int64_t>(wanted, channels) : (channels + 15) / 16;
+}
+
+// place[c] in `spare`, or -1 for channels that can be rebuilt.
+template <class A>
+std::vector<int64_t> SparePlaces(const std::string& name, int64_t room, int64_t count,
+                                 const A* gamma, const A* beta) {
+  std::vector<int64_t> place(count, -1);
+  int64_t used = 0;
+  for (int64_t c = 0; c < count; ++c) {
+    const double g = std::abs(static_cast<double>(gamma[c]));
+    if (g >= kSmallGamma * std::abs(static_cast<double>(beta[c])) && g >= 1e-6) continue;
+    CHECK_LT(used, room)
+        << "Error in operator " << name << ": gamma is near zero in more than " << room << " of "
+        << count << " channels (channel " << c << ": gamma " << gamma[c] << ", beta " << beta[c]
+        << "), so the input cannot be rebuilt from the output; plan without this variant, or set "
+        << "spare_channels";
+    place[c] = used++;
+  }
+  return place;
+}
+
+}  // namespace ops
+}  // namespace memonger
+
+#endif  // MEMONGER_OPS_SPARE_H_
