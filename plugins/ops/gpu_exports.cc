@@ -4,6 +4,7 @@
 #include <exception>
 #include <string>
 
+#include "./common.h"
 #include "./gpu_compile.h"
 #include "./gpu_libraries.h"
 #include "./register.h"
@@ -50,6 +51,12 @@ MEMONGER_API int memonger_gpu_compiler(char* message, size_t size) {
     nvrtc.version(&major, &minor);
     return "NVRTC " + std::to_string(major) + "." + std::to_string(minor) + " (" + nvrtc.name + ")";
   }, message, size);
+}
+
+// Whether the operator can run on a GPU: 1, or 0.
+MEMONGER_API int memonger_gpu_serves(const char* name) {
+  static const auto& computes = nnvm::Op::GetAttr<mxnet::FCompute>("FCompute<gpu>");
+  return computes.count(nnvm::Op::Get(name)) ? 1 : 0;
 }
 
 // For tests with a pretended driver: from now on the operators' GPU code serves the CPU, too.

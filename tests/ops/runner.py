@@ -10,7 +10,7 @@ import zlib
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -88,6 +88,22 @@ def load_plugin() -> None:
     native.load()
     if os.environ.get("MEMONGER_TEST_GPU_CODE"):  # with the pretended driver of tests/gpu
         native._plugin.memonger_gpu_stand_in()
+
+
+def gpu_gaps() -> List[str]:
+    """Operators of ours, and gradients, that cannot run on a GPU."""
+    import ctypes
+
+    from mxnet.base import _LIB, py_str
+
+    from memonger import native
+    native.load()
+    count, names = ctypes.c_uint(), ctypes.POINTER(ctypes.c_char_p)()
+    _LIB.MXListAllOpNames(ctypes.byref(count), ctypes.byref(names))
+    ours = [name for name in map(py_str, names[:count.value])
+            if name.startswith(("memonger_", "_backward_memonger_"))]
+    assert len(ours) > 20
+    return [name for name in ours if not native._plugin.memonger_gpu_serves(name.encode())]
 
 
 def _forget_errors() -> None:

@@ -1,0 +1,63 @@
+"""Planned networks on a GPU: what runs in the processes of ``conftest.Place``."""
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+SHAPES = {"data": (8, 3, 32, 32), "softmax_label": (8,)}
+
+
+def network(blocks: int = 3, width: int = 16) -> Any:
+    """Pre-activation blocks, max pooling, dropout, a dense layer: something for each variant."""
+    import mxnet as mx
+    x = mx.sym.Convolution(mx.sym.Variable("data"), kernel=(3, 3), pad=(1, 1), num_filter=width,
+                           no_bias=True, name="stem")
+    for block in range(blocks):
+        y = mx.sym.BatchNorm(x, fix_gamma=False, eps=2e-5, momentum=0.875, name="norm%d" % block)
+        y = mx.sym.Activation(y, act_type="relu", name="relu%d" % block)
+        y = mx.sym.Convolution(y, kernel=(3, 3), pad=(1, 1), num_filter=width, no_bias=True,
+                               name="conv%d" % block)
+        x = x + y
+    x = mx.sym.Pooling(x, kernel=(2, 2), stride=(2, 2), pool_type="max", name="pool")
+    x = mx.sym.Activation(x, act_type="relu", name="last")
+    x = mx.sym.Dropout(mx.sym.Flatten(x), p=0.5, name="drop")
+    x = mx.sym.FullyConnected(x, num_hidden=10, name="dense")
+    return mx.sym.SoftmaxOutput(x, name="softmax")
+
+
+def train(budget: Optional[str], variants: str, arena: bool = True,
+          recompute: List[str] = ()) -> Dict[str, Any]:
+    """Plan, bind and train for one step on the GPU, and tell what happened."""
+    import mxnet as mx
+
+    import memonger
+    from memonger import native
+    from memonger.mx.read import read
+    from memonger.mx.trial import Trial
+    context = mx.gpu(0)
+    native.load()
+    with native.switched(recompute=True, storage=True, arena=arena):
+        plan = memonger.plan(network(), budget, variants=variants, ctx=context, time_limit=2,
+                             recompute=recompute, **SHAPES)
+        captured = read(plan.symbol, SHAPES, ctx=context)
+        mx.nd.waitall()
+        logs = {name: Path(os.environ[name]) for name in
+                ("PRETEND_ALLOCATIONS", "PRETEND_LAUNCHES", "PRETEND_NORMS")}
+        Trial(plan.symbol, SHAPES, context).step()  # libraries take workspaces once
+        for log in logs.values():
+            log.write_text("")
+        trial = Trial(plan.symbol, SHAPES, context)
+        bound = len(logs["PRETEND_ALLOCATIONS"].read_text().splitlines())
+        trial.step()
+        allocations = [(line[0], int(line[2:])) for line in
+                       logs["PRETEND_ALLOCATIONS"].read_text().splitlines()]
+        result = {
+            "pool_bytes": plan.pool_bytes,
+            "ops": [(op.kind, op.name) for op in captured.graph.ops],
+            "bind": allocations[:bound], "step": allocations[bound:],
+            "launches": [line.split() for line in
+                         logs["PRETEND_LAUNCHES"].read_text().splitlines()],
+            "norms": logs["PRETEND_NORMS"].read_text().split()}
+        del trial
+    return result

@@ -1,0 +1,138 @@
+"""mxnet-cu112 on a machine without a GPU: the same plugin, and planned networks on a pretended one.
+
+Needs the wheel: ``pip install --no-deps --target FOLDER mxnet-cu112==1.9.1``, and
+``MEMONGER_TEST_CU112=FOLDER``.
+"""
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+
+from gpu import networks, pretend
+from gpu.conftest import Place
+from memonger import native
+
+pytestmark = [pytest.mark.slow,
+              pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
+                                 reason="the plugin is not built")]
+ROOT = Path(__file__).resolve().parents[2]
+
+#: What each of our operators launches.
+KERNELS = {
+    "memonger_mask_relu": ["relu_forward"],
+    "_backward_memonger_mask_relu": ["gate_backward"],
+    "memonger_mask_dropout": ["dropout_clear", "dropout_draw", "dropout_apply"],
+    "_backward_memonger_mask_dropout": ["dropout_apply"],
+    "memonger_max_pool": ["max_pool_forward"],
+    "_backward_memonger_max_pool": ["max_pool_backward"],
+    "memonger_batch_norm_relu": ["batch_norm_forward"],
+    "_backward_memonger_batch_norm_relu": ["batch_norm_backward"],
+    "memonger_bn_relu_convolution": ["batch_norm_forward", "normalise_relu"],
+    "_backward_memonger_bn_relu_convolution": ["normalise_relu", "batch_norm_backward"],
+    "memonger_inplace_batch_norm": ["batch_norm_forward"],
+    "_backward_memonger_inplace_batch_norm": ["batch_norm_backward"],
+}
+
+
+def python(folder, *arguments, **variables):
+    """Run Python with mxnet-cu112 and the pretended libraries; returns the process."""
+    environment = pretend.environment(folder, **variables)
+    paths = [str(pretend.find_cu112()), str(Path(native.__file__).resolve().parents[1])]
+    environment["PYTHONPATH"] = os.pathsep.join(paths)
+    return subprocess.run([sys.executable, *arguments], env=environment, cwd=str(ROOT),
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          universal_newlines=True)
+
+
+def test_the_binary_built_for_one_wheel_serves_the_other(cuda_folder):
+    """The quick tests of recomputation and storage, and of the operators, on ``mx.cpu()``."""
+    done = python(cuda_folder, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/native",
+                  "tests/ops/test_exact.py", "--ignore", "tests/native/test_build.py")
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_doctor_says_what_is_loaded(cuda_folder):
+    done = python(cuda_folder, "-m", "memonger", "doctor")
+    lines = dict(re.split(" {2,}", line, 1) for line in done.stdout.splitlines()
+                 if re.match(r"\S.* {2,}\S", line))
+    assert str(pretend.find_cu112()) in lines["mxnet"]
+    assert lines["plugin"] == lines["core library"] == "loaded"
+    assert lines["gpu kernels"].startswith("compiled by NVRTC")
+
+
+def test_a_missing_library_is_named_with_its_package(cuda_folder, tmp_path):
+    for path in cuda_folder.iterdir():
+        if path.is_file() and path.name != "libcudnn.so.8":
+            (tmp_path / path.name).symlink_to(path)
+    done = python(cuda_folder, "-m", "memonger", "doctor", LD_LIBRARY_PATH=str(tmp_path))
+    assert done.returncode == 1
+    assert "libcudnn.so.8: cannot open" in done.stdout
+    assert "pip install nvidia-cudnn-cu11==8.9.6.50" in done.stdout
+
+
+def test_every_operator_runs_on_a_gpu():
+    code = "from ops.runner import gpu_gaps; print(gpu_gaps())"
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE,
+                          universal_newlines=True, check=True,
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(
+                              [str(ROOT / "tests"), str(Path(native.__file__).parents[1])])})
+    assert done.stdout.strip() == "[]"
+
+
+# ---------------------------------------------------------------------- planned networks
+@pytest.fixture(scope="module")
+def gpu(cuda_folder):
+    """Memory straight from the pretended runtime, so that its log has the sizes asked for."""
+    logs = {name: str(cuda_folder / name.lower()) for name in
+            ("PRETEND_ALLOCATIONS", "PRETEND_LAUNCHES", "PRETEND_NORMS")}
+    place = Place("gpu", pretend.environment(cuda_folder, MXNET_GPU_MEM_POOL_TYPE="Unpooled",
+                                             MXNET_CUDNN_AUTOTUNE_DEFAULT="0",
+                                             MXNET_USE_FUSION="0", **logs),
+                  [str(pretend.find_cu112())])
+    yield place
+    place.close()
+
+
+OUTPUT = 8 * 10 * 4  # bytes of the network's output, which MXNet allocates by itself
+
+
+@pytest.mark.parametrize("budget, variants", [(None, "exact"), (None, "all"), ("60%", "exact"),
+                                              ("60%", "none")])
+def test_the_pool_is_what_was_predicted(gpu, budget, variants):
+    found = gpu.call(networks.train, budget, variants)
+    assert ("+", found["pool_bytes"] - OUTPUT) in found["bind"]
+    # In the step: the output, the gradient given for it, temporary space.
+    assert found["step"].count(("+", OUTPUT)) == 2
+
+
+@pytest.mark.parametrize("variants", ["exact", "all"])
+def test_our_kernels_are_launched_in_the_order_of_the_ops(gpu, variants):
+    found = gpu.call(networks.train, None, variants)
+    expected = [kernel for kind, _ in found["ops"] for kernel in KERNELS.get(kind, ())]
+    assert len(expected) > 8
+    # An op that works on a few samples at a time launches its kernel as often.
+    launched = [name for name, _ in groupby(found["launches"], key=lambda launch: launch[0])]
+    assert launched == [name for name, _ in groupby(expected)]
+    blocks = {launch[0]: int(launch[1]) for launch in found["launches"]}
+    if "relu_forward" in blocks:
+        assert blocks["relu_forward"] == 8 * 16 * 16 * 16 // 256
+    assert blocks["batch_norm_forward"] == 16  # one a channel
+
+
+def test_clones_of_batch_norm_do_not_move_the_averages(gpu):
+    found = gpu.call(networks.train, None, "none", True, ["norm*", "relu*"])
+    clones = [name for kind, name in found["ops"] if kind == "BatchNorm" and "_recompute" in name]
+    assert len(clones) >= 2
+    assert sorted(found["norms"]) == ["0.0000"] * len(clones) + ["0.1250"] * 3
+
+
+def test_without_an_arena_every_buffer_is_one_allocation(gpu):
+    found = gpu.call(networks.train, None, "exact", False)
+    taken = sum(size if sign == "+" else -size for sign, size in found["step"])
+    assert found["pool_bytes"] <= taken - OUTPUT <= found["pool_bytes"] + 64
