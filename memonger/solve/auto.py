@@ -48,6 +48,9 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
     search = Refinement.start(graph, budget_bytes, options)
     try:
         _search(search)
+        if search.best is None and not search.interrupted and search.bound.extra_s < float("inf"):
+            # No budget is refused that the plan with the least memory fits.
+            search.smallest_plan()
         if search.best is None and not search.interrupted:
             _try_harder(search, budget_bytes)
     except KeyboardInterrupt:
