@@ -175,7 +175,10 @@ def _normalisation(call: _Call) -> Work:
     largest = max((t.size_bytes for t in call.inputs), default=0)
     again = sum(t.size_bytes for t in call.inputs if t.size_bytes == largest)
     elements = max((t.elements for t in call.inputs), default=0)
-    return Work((14 if call.backward else 8) * elements, call.traffic(), again_bytes=again)
+    each = 14 if call.backward else 8
+    if call.attributes.get("act_type") == "elu":  # an exponential; its logarithm in both passes
+        each += 100 if call.backward else 30
+    return Work(each * elements, call.traffic(), again_bytes=again)
 
 
 def _pooling(call: _Call) -> Work:

@@ -1,3 +1,5 @@
+// Selections between numbers become SIMD only where comparisons may not trap; results are the same.
+#pragma GCC optimize("no-trapping-math")
 /*
  * memonger_inplace_batch_norm: BatchNorm with an invertible activation behind it, keeping its
  * output alone (In-Place Activated BatchNorm, Rota Bulo et al., CVPR 2018).

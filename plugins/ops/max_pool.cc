@@ -137,47 +137,62 @@ inline void Take(const Tap<T>& tap, int64_t begin, int64_t end, T* best, Index<T
 }
 
 // All elements for outputs first to last - 1, which have them all inside the map; eight outputs
-// at a time, maxima and numbers in registers. Returns the first output that was left out.
+// at a time, maxima and numbers in registers. False: nothing was done.
 template <class T>
-int64_t TakeAll(const Tap<T>*, int, int64_t first, int64_t, T*, Index<T>*) { return first; }
+bool TakeAll(const Tap<T>*, int, int64_t, int64_t, T*, Index<T>*) { return false; }
 
 #if defined(__x86_64__) && defined(__GNUC__)
+enum Load { kNext, kEven, kOdd };  // eight numbers; every second of sixteen, the first or not
+
+template <Load kHow>
 __attribute__((target("avx2")))
-int64_t TakeAllWide(const Tap<float>* taps, int count, int64_t first, int64_t last, float* best,
-                    int32_t* where) {
-  const bool even = taps[0].step == 2;  // pairs reach one number beyond the last output
-  int64_t i = first;
-  for (; even ? i + 8 < last : i + 8 <= last; i += 8) {
-    __m256 value = _mm256_set1_ps(Smallest<float>());
-    __m256 number = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
-    for (int t = 0; t < count; ++t) {
-      __m256 item;
-      if (even) {
-        const float* from = taps[t].from + 2 * i;
-        const __m256 pairs = _mm256_shuffle_ps(_mm256_loadu_ps(from), _mm256_loadu_ps(from + 8),
-                                               _MM_SHUFFLE(2, 0, 2, 0));
-        item = _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(pairs),
-                                                      _MM_SHUFFLE(3, 1, 2, 0)));
-      } else {
-        item = _mm256_loadu_ps(taps[t].from + i);
-      }
-      const __m256 above = _mm256_cmp_ps(item, value, _CMP_GT_OQ);
-      value = _mm256_blendv_ps(value, item, above);
-      number = _mm256_blendv_ps(number, _mm256_castsi256_ps(_mm256_set1_epi32(taps[t].number)),
-                                above);
+inline void TakeEight(const Tap<float>* taps, int count, int64_t i, float* best, int32_t* where) {
+  __m256 value = _mm256_set1_ps(Smallest<float>());
+  __m256 number = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
+  for (int t = 0; t < count; ++t) {
+    __m256 item;
+    if (kHow == kNext) {
+      item = _mm256_loadu_ps(taps[t].from + i);
+    } else {
+      const float* from = taps[t].from + 2 * i - (kHow == kOdd);
+      constexpr int kWhich = kHow == kOdd ? _MM_SHUFFLE(3, 1, 3, 1) : _MM_SHUFFLE(2, 0, 2, 0);
+      const __m256 pairs = _mm256_shuffle_ps(_mm256_loadu_ps(from), _mm256_loadu_ps(from + 8),
+                                             kWhich);
+      item = _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(pairs),
+                                                    _MM_SHUFFLE(3, 1, 2, 0)));
     }
-    _mm256_storeu_ps(best + i, value);
-    _mm256_storeu_ps(reinterpret_cast<float*>(where + i), number);
+    const __m256 above = _mm256_cmp_ps(item, value, _CMP_GT_OQ);
+    value = _mm256_blendv_ps(value, item, above);
+    number = _mm256_blendv_ps(number, _mm256_castsi256_ps(_mm256_set1_epi32(taps[t].number)),
+                              above);
   }
-  return i;
+  _mm256_storeu_ps(best + i, value);
+  _mm256_storeu_ps(reinterpret_cast<float*>(where + i), number);
+}
+
+__attribute__((target("avx2")))
+void TakeAllWide(const Tap<float>* taps, int count, int64_t first, int64_t last, float* best,
+                 int32_t* where) {
+  int64_t i = first;
+  // The last eight overlap the ones before. Of pairs they are the second halves: they end with
+  // the last element that is used, and do not begin before the first.
+  if (taps[0].step == 2) {
+    for (; i + 8 < last; i += 8) TakeEight<kEven>(taps, count, i, best, where);
+    TakeEight<kOdd>(taps, count, last - 8, best, where);
+  } else {
+    for (; i + 8 < last; i += 8) TakeEight<kNext>(taps, count, i, best, where);
+    TakeEight<kNext>(taps, count, last - 8, best, where);
+  }
 }
 
 template <>
-int64_t TakeAll<float>(const Tap<float>* taps, int count, int64_t first, int64_t last,
-                       float* best, int32_t* where) {
+bool TakeAll<float>(const Tap<float>* taps, int count, int64_t first, int64_t last, float* best,
+                    int32_t* where) {
   static const bool has_avx2 = __builtin_cpu_supports("avx2");
-  return has_avx2 && taps[0].step <= 2 ? TakeAllWide(taps, count, first, last, best, where)
-                                       : first;
+  // With pairs the output before the last eight is inside, too, so that reading may begin there.
+  if (!has_avx2 || taps[0].step > 2 || last - first < 8 + (taps[0].step == 2)) return false;
+  TakeAllWide(taps, count, first, last, best, where);
+  return true;
 }
 #endif
 
@@ -202,10 +217,10 @@ void FindMaxima(const Windows& windows, const T* x, const Line& line, T* best, I
     last_inside = std::min(last_inside, last);
   });
   if (count) {
-    const int64_t end = TakeAll<T>(taps, count, first_inside, last_inside, best, where);
+    const bool done = TakeAll<T>(taps, count, first_inside, last_inside, best, where);
     for (int t = 0; t < count; ++t) {
-      if (end > first_inside) Take(taps[t], 0, first_inside, best, where);
-      Take(taps[t], end > first_inside ? end : 0, length, best, where);
+      if (done) Take(taps[t], 0, first_inside, best, where);
+      Take(taps[t], done ? last_inside : 0, length, best, where);
     }
   }
   if (std::find(where, where + length, -1) == where + length) return;

@@ -10,6 +10,7 @@
 
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "./common.h"
 
@@ -77,6 +78,12 @@ class Windows {
           : convention == kFull ? 1 + static_cast<int>(std::ceil((padded - kernel_[axis]) / step))
                                 : static_cast<int>(std::ceil(padded / step));
     }
+    for (int k = 0; k < (last_ ? 0 : kernel_[2]); ++k) {
+      const int stride = stride_[2], shift = k - pad_[2];  // output i is at i * stride + shift
+      first_.push_back(shift >= 0 ? 0 : (-shift + stride - 1) / stride);
+      last_inside_.push_back(std::min(
+          output_[2], shift >= size_[2] ? 0 : (size_[2] - 1 - shift) / stride + 1));
+    }
   }
 
   TShape OutputShape() const {
@@ -142,11 +149,8 @@ class Windows {
         }
         const int64_t stride = stride_[2];
         for (int k = 0; k < kernel_[2]; ++k) {
-          const int64_t shift = k - pad_[2];  // position of output i: i * stride + shift
-          const int64_t first = shift >= 0 ? 0 : (-shift + stride - 1) / stride;
-          const int64_t last = shift >= size_[2] ? 0 : (size_[2] - 1 - shift) / stride + 1;
-          visit(number + k, line.base + offset + shift, stride, first,
-                std::min<int64_t>(last, output_[2]));
+          visit(number + k, line.base + offset + k - pad_[2], stride, first_[k],
+                last_inside_[k]);
         }
       }
     }
@@ -183,6 +187,8 @@ class Windows {
   bool last_;
   int64_t batch_, channels_;
   int size_[3], kernel_[3], stride_[3], pad_[3], output_[3];
+  // Outputs of a line that have element k of the last axis inside the map: first to last - 1.
+  std::vector<int> first_, last_inside_;
 };
 
 }  // namespace ops
