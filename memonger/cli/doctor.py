@@ -24,7 +24,7 @@ _VARIABLES = (
     ("MXNET_BACKWARD_DO_MIRROR", WARNING, "MXNet mirrors ops on its own; plans assume it is unset"),
     ("MXNET_EXEC_ENABLE_INPLACE", WARNING, "changes in-place choices; plans assume it is unset"),
     ("MXNET_EXEC_NUM_TEMP", NOTE, "number of workspaces; more of them take more memory"),
-    ("MXNET_USE_FUSION", NOTE, "fusion of point-wise ops on a GPU runs after the plan"),
+    ("MXNET_USE_FUSION", NOTE, "1: point-wise ops are fused after the plan, pools may be larger"),
     ("MXNET_MKLDNN_ENABLED", NOTE, "1 (the default) allows differences up to 1e-5 on a CPU"),
     ("MXNET_SUBGRAPH_BACKEND", NOTE, "training binds are the same with and without it"),
     ("MXNET_ENGINE_TYPE", NOTE, "the engine that runs the ops"),

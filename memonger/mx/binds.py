@@ -9,6 +9,9 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Callable
 
+from .. import native
+from . import fusion
+
 #: Functions that end with (..., executor to share memory with, where the new one goes).
 _MAKERS = ("MXExecutorBindEX", "MXExecutorSimpleBindEx", "MXExecutorSimpleBindEx64",
            "MXExecutorReshapeEx")
@@ -31,6 +34,14 @@ def watch(plugin: Any, active: Callable[[], bool]) -> None:
 
 def _wrapped(original: Any, free: Any, plugin: Any, active: Callable[[], bool]) -> Any:
     def make(*arguments: Any) -> int:
+        if native.world() != "plugin" or not fusion.unwanted(original.__name__, arguments):
+            return place(*arguments)
+        with fusion.off():
+            failed = place(*arguments)
+        fusion.remember(arguments[-1]._obj)
+        return failed
+
+    def place(*arguments: Any) -> int:
         if not active():
             return int(original(*arguments))
         plugin.memonger_bind_begin()

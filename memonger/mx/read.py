@@ -14,6 +14,7 @@ import numpy as np
 from .. import native
 from ..errors import PluginMissing
 from ..graph import Graph, Inplace, Op, Tensor
+from . import fusion
 from .bind import Arguments, GradReq, bind_delayed, infer_arguments
 
 _LABEL_READERS = ("SoftmaxOutput", "LinearRegressionOutput", "LogisticRegressionOutput",
@@ -61,7 +62,7 @@ def read(symbol: Any, shapes: Mapping[str, Sequence[int]],
         raise PluginMissing("reading a network needs the native plugin, which is not there: %s"
                             % native.status())
     arguments = infer_arguments(symbol, shapes, type_dict, grad_req)
-    with native.capture() as records:
+    with native.capture() as records, fusion.off():
         executor = bind_delayed(symbol, arguments, ctx, group2ctx)
     del executor
     return captured_from(records[-1], arguments, len(symbol.list_outputs()))

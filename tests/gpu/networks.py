@@ -61,3 +61,40 @@ def train(budget: Optional[str], variants: str, arena: bool = True,
             "norms": logs["PRETEND_NORMS"].read_text().split()}
         del trial
     return result
+
+
+def fusion() -> Dict[str, Any]:
+    """How point-wise fusion meets plans: unfused while planning and in planned executors."""
+    import mxnet as mx
+
+    import memonger
+    from memonger import native
+    native.load()
+    x = mx.sym.Variable("data")
+    for layer in range(4):
+        y = mx.sym.Convolution(x, kernel=(3, 3), pad=(1, 1), num_filter=8, no_bias=True,
+                               name="conv%d" % layer)
+        y = mx.sym.elemwise_mul(y, mx.sym.sigmoid(y, name="sigmoid%d" % layer),
+                                name="product%d" % layer)
+        x = mx.sym.tanh(mx.sym.relu(y + 1.0, name="relu%d" % layer), name="tanh%d" % layer)
+    loss, shapes = mx.sym.sum(x), {"data": (4, 8, 16, 16)}
+
+    def bound(symbol: Any) -> Dict[str, Any]:
+        with native.capture() as records:
+            executor = symbol.simple_bind(mx.gpu(0), **shapes)
+            executor.reshape(data=(2, 8, 16, 16), allow_up_sizing=True)
+        first, reshaped = records[0], records[-1]
+        return {"pool_bytes": first["pool_bytes"],
+                "fused": sum(node["op"] == "_FusedOp" for node in first["nodes"]),
+                "fused again": sum(node["op"] == "_FusedOp" for node in reshaped["nodes"]),
+                "names": [node["name"] for node in first["nodes"] if node["op"] != "null"]}
+
+    plan = memonger.plan(loss, "60%", variants="none", ctx=mx.gpu(0), time_limit=1,
+                         recompute=["product*"], **shapes)
+    result = {"predicted": plan.pool_bytes, "stock": bound(loss), "planned": bound(plan.symbol)}
+    os.environ["MXNET_USE_FUSION"] = "1"  # the user insists
+    try:
+        result["insisted"] = bound(plan.symbol)
+    finally:
+        del os.environ["MXNET_USE_FUSION"]
+    return result

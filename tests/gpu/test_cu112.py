@@ -59,7 +59,7 @@ def test_the_binary_built_for_one_wheel_serves_the_other(cuda_folder):
 
 def test_doctor_says_what_is_loaded(cuda_folder):
     done = python(cuda_folder, "-m", "memonger", "doctor")
-    lines = dict(re.split(" {2,}", line, 1) for line in done.stdout.splitlines()
+    lines = dict(re.split(" {2,}", line, maxsplit=1) for line in done.stdout.splitlines()
                  if re.match(r"\S.* {2,}\S", line))
     assert str(pretend.find_cu112()) in lines["mxnet"]
     assert lines["plugin"] == lines["core library"] == "loaded"
@@ -92,8 +92,7 @@ def gpu(cuda_folder):
     logs = {name: str(cuda_folder / name.lower()) for name in
             ("PRETEND_ALLOCATIONS", "PRETEND_LAUNCHES", "PRETEND_NORMS")}
     place = Place("gpu", pretend.environment(cuda_folder, MXNET_GPU_MEM_POOL_TYPE="Unpooled",
-                                             MXNET_CUDNN_AUTOTUNE_DEFAULT="0",
-                                             MXNET_USE_FUSION="0", **logs),
+                                             MXNET_CUDNN_AUTOTUNE_DEFAULT="0", **logs),
                   [str(pretend.find_cu112())])
     yield place
     place.close()
@@ -136,3 +135,16 @@ def test_without_an_arena_every_buffer_is_one_allocation(gpu):
     found = gpu.call(networks.train, None, "exact", False)
     taken = sum(size if sign == "+" else -size for sign, size in found["step"])
     assert found["pool_bytes"] <= taken - OUTPUT <= found["pool_bytes"] + 64
+
+
+def test_pointwise_fusion_leaves_planned_networks_alone(gpu):
+    found = gpu.call(networks.fusion)
+    assert found["stock"]["fused"] > 4 and found["stock"]["fused again"] > 4
+    planned = found["planned"]
+    assert planned["fused"] == planned["fused again"] == 0
+    assert planned["pool_bytes"] == found["predicted"] < 0.65 * found["stock"]["pool_bytes"]
+    # Fusion with clones, where the user asks for it: clones stay behind all of forward.
+    names = found["insisted"]["names"]
+    assert found["insisted"]["fused"] > 4
+    clones = [place for place, name in enumerate(names) if "_recompute" in name]
+    assert clones and min(clones) > names.index("sum0")

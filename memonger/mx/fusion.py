@@ -1,0 +1,66 @@
+"""MXNet's fusion of point-wise ops on a GPU, which happens after gradients and plans were made.
+
+It merges ops of the network into others that no plan knows, and may lengthen the lives of their
+inputs. So networks are read without it, and planned symbols are bound without it, unless
+``MXNET_USE_FUSION`` is set in the environment: then the user has decided, and the pool of a planned
+symbol may differ from what was predicted.
+"""
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from typing import Any, Iterator, Set
+
+_VARIABLE = "MXNET_USE_FUSION"  # MXNet reads it at every bind
+_GPU = 2
+#: Executors bound without fusion: what is reshaped from them is, too.
+_unfused: Set[int] = set()
+
+
+@contextlib.contextmanager
+def off() -> Iterator[None]:
+    """Binds inside the block are made without fusion."""
+    before = os.environ.get(_VARIABLE)
+    os.environ[_VARIABLE] = "0"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_VARIABLE]
+        else:
+            os.environ[_VARIABLE] = before
+
+
+def unwanted(name: str, arguments: Any) -> bool:
+    """Whether a call of a maker of executors in MXNet's C interface must go without fusion.
+
+    Parameters
+    ----------
+    name : str
+        Of the function.
+    arguments : sequence
+        Of the call.
+    """
+    if _VARIABLE in os.environ:
+        return False
+    if name.startswith("MXExecutorReshape"):
+        return _number(arguments[-2]) in _unfused
+    return _number(arguments[1]) == _GPU and _is_planned(arguments[0])
+
+
+def remember(executor: Any) -> None:
+    """``executor`` was bound without fusion."""
+    _unfused.add(_number(executor))
+
+
+def _number(value: Any) -> int:
+    found = getattr(value, "value", value)
+    return int(found or 0)
+
+
+def _is_planned(symbol: Any) -> bool:
+    from mxnet.base import _LIB, check_call
+    text = ctypes.c_char_p()
+    check_call(_LIB.MXSymbolSaveToJSON(symbol, ctypes.byref(text)))
+    return b'"__memonger_' in (text.value or b"")
