@@ -3,8 +3,9 @@
 Model: fixed order, peak of live bytes, any number of recomputations. The figures beside ours are
 those published or proven elsewhere for the same graph and budget: optima of Checkmate's program
 (proven by a 0/1 solver), of Moccasin, MONeT's commercial solver after 24 hours on 12 threads. The
-graphs are not part of this repository; they are looked for in ``../shared/peers/graphs`` beside it
-or in the folder ``graphs`` of the environment variable ``MEMONGER_PEERS``.
+graphs are not part of this repository: they are in the folder ``graphs``, and MONeT's joint
+instances (:mod:`.joint`) in the folder ``monet``, of the folder given, of the environment variable
+``MEMONGER_PEERS``, or of ``../shared/peers`` beside the repository.
 """
 from __future__ import annotations
 
@@ -12,10 +13,11 @@ import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Iterator, List, Optional, Sequence
+from typing import Iterator, List, Optional, Sequence, Union
 
 from ..errors import InfeasibleBudget, InputError
 from ..solve.foreign import plan_foreign
+from .joint_peers import JOINT_CASES, JointRow, joint_table, run_joint
 
 
 @dataclass(frozen=True)
@@ -95,20 +97,21 @@ def _cases() -> Iterator[Case]:
 CASES = tuple(_cases())
 
 
-def folder() -> Path:
-    """Where the rivals' graphs are.
+def folder(given: Optional[str] = None, kind: str = "graphs") -> Path:
+    """Where the rivals' graphs are, or with kind "monet" MONeT's joint instances.
 
     Raises
     ------
     InputError
         If they are not there.
     """
-    given = os.environ.get("MEMONGER_PEERS")
+    given = given or os.environ.get("MEMONGER_PEERS")
     root = Path(given) if given else Path(__file__).resolve().parents[3] / "shared" / "peers"
-    if not (root / "graphs").is_dir():
+    if not (root / kind).is_dir():
         raise InputError("the rivals' graphs are not in %s; set MEMONGER_PEERS to the folder "
-                         "that has them in 'graphs'" % root)
-    return root / "graphs"
+                         "that has them in '%s', or name it: memonger bench peers FOLDER"
+                         % (root, kind))
+    return root / kind
 
 
 def run(case: Case, graphs: Optional[Path] = None) -> Row:
@@ -145,10 +148,27 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def compare(as_json: bool = False) -> str:
-    """Plan all cases and write the table, as Markdown or JSON."""
-    graphs = folder()
-    rows = [run(case, graphs) for case in CASES]
+def compare(as_json: bool = False, given: Optional[str] = None) -> str:
+    """Plan all cases and write the tables, as Markdown or JSON.
+
+    The graphs or the joint instances may be missing, not both.
+    """
+    rows: List[Row] = []
+    joint: List[JointRow] = []
+    missing: List[InputError] = []
+    try:
+        graphs = folder(given)
+        rows = [run(case, graphs) for case in CASES]
+    except InputError as error:
+        missing.append(error)
+    try:
+        instances = folder(given, "monet")
+        joint = [run_joint(case, instances) for case in JOINT_CASES]
+    except InputError as error:
+        missing.append(error)
+    if len(missing) == 2:
+        raise missing[0]
     if as_json:
-        return json.dumps([{**asdict(row), "reached": row.reached} for row in rows], indent=1)
-    return table(rows)
+        found: List[Union[Row, JointRow]] = [*rows, *joint]
+        return json.dumps([{**asdict(row), "reached": row.reached} for row in found], indent=1)
+    return "\n".join(([table(rows)] if rows else []) + ([joint_table(joint)] if joint else []))

@@ -5,7 +5,7 @@
     memonger bench resnet50 --budgets 75,50,35,25      every method on one network
     memonger bench --published                         ours beside the published tables
     memonger bench resnet18 --measure                  really train, planned and unplanned in turn
-    memonger bench peers                               the rivals' own graphs, where they are
+    memonger bench peers [FOLDER]                      the rivals' own graphs, where they are
     memonger bench operators                           frugal operators beside MXNet's own
     memonger bench recompute                           cheap ops run again, convolutions kept
     memonger bench times                               how long planning takes, small to large
@@ -67,9 +67,9 @@ def run(args: argparse.Namespace) -> int:
     if args.list:
         print(network_table())
         return 0
-    if list(args.networks) == ["peers"]:
+    if args.networks[:1] == ["peers"] and len(args.networks) <= 2:
         from .peers import compare
-        print(compare(getattr(args, "json", False)))
+        print(compare(getattr(args, "json", False), (args.networks[1:] or [None])[0]))
         return 0
     if list(args.networks) == ["operators"]:
         from .operators import main as operators
