@@ -86,6 +86,62 @@ def test_batch_norm_relu_attributes():
             assert compare(stock, ours, shape=shape, steps=2) is None, (attributes, shape)
 
 
+def numbers(low, high):
+    """MXNet reads no number that float32 does not hold."""
+    return st.integers(0, 1000).map(lambda step: low + (high - low) * step / 1000)
+
+
+@given(st.sampled_from(["relu", "activation relu", "leaky relu", "clip"]),
+       st.lists(st.integers(1, 20), min_size=1, max_size=5), numbers(0, 2), numbers(-3, 3),
+       numbers(0, 4), st.fixed_dictionaries({
+           "dtype": st.sampled_from(["float32", "float64", "float16"]),
+           "grad_req": st.sampled_from(["write", "add", "null"]), "inner": st.booleans(),
+           "values": st.sampled_from(["normal", "ties", "positive"])}))
+def test_gates_fuzzed(pair, shape, slope, low, width, case):
+    stock, ours = PAIRS["relu6" if pair == "clip" else pair]
+    attributes = {"leaky relu": {"slope": slope}, "clip": {"a_min": low, "a_max": low + width}}
+    if pair in attributes:
+        stock, ours = ([(chain[0][0], dict(chain[0][1], **attributes[pair]))]
+                       for chain in (stock, ours))
+    if pair == "clip":  # MXNet's clip writes its gradient even when asked to add it
+        case["inner"] = True
+    assert compare(stock, ours, shape=tuple(shape), **case) is None
+
+
+def test_clip_adds_where_mxnet_forgets_to():
+    stock, ours = PAIRS["relu6"]
+    case = {"shape": (4, 5), "inner": False}
+    written = call(run, Case(ours, grad_req="write", **case))["gradient of x"]
+    added = call(run, Case(ours, grad_req="add", **case))["gradient of x"]
+    assert np.array_equal(added, written + np.float32(0.5))
+    theirs = call(run, Case(stock, grad_req="add", **case))["gradient of x"]
+    assert np.array_equal(theirs, written)
+
+
+@given(st.lists(st.integers(1, 7), min_size=2, max_size=4), st.integers(0, 3),
+       st.fixed_dictionaries({"fix_gamma": st.booleans(), "use_global_stats": st.booleans(),
+                              "eps": st.sampled_from([1e-3, 2e-5, 0.1]),
+                              "momentum": st.sampled_from([0.0, 0.5, 0.9])}),
+       st.fixed_dictionaries({
+           "dtype": st.sampled_from(["float32", "float64", "float16"]),
+           "grad_req": st.sampled_from(["write", "add", "null"]), "inner": st.booleans(),
+           "steps": st.integers(1, 2)}))
+def test_batch_norm_relu_fuzzed(shape, axis, attributes, case):
+    attributes["axis"] = axis % len(shape)
+    assert compare([("BatchNorm", attributes), ("relu", {})],
+                   [("memonger_batch_norm_relu", attributes)], shape=tuple(shape),
+                   **case) is None
+
+
+@given(numbers(0, 0.95), st.sampled_from(["training", "always"]),
+       st.lists(st.integers(1, 30), min_size=1, max_size=3),
+       st.sampled_from(["float32", "float64", "float16"]), st.sampled_from(["write", "add"]))
+def test_dropout_fuzzed(p, mode, shape, dtype, grad_req):
+    attributes = {"p": p, "mode": mode}
+    assert compare([("Dropout", attributes)], [("memonger_mask_dropout", attributes)],
+                   shape=tuple(shape), dtype=dtype, grad_req=grad_req) is None
+
+
 def test_dropout_in_inference_and_always():
     for attributes, train in (({"p": 0.4}, False), ({"p": 0.4, "mode": "always"}, False)):
         stock, ours = [("Dropout", attributes)], [("memonger_mask_dropout", attributes)]
@@ -153,20 +209,33 @@ def test_dropout_axes_fuzzed(shape, drawn):
                    shape=tuple(shape)) is None
 
 
-FINITE = {
-    "memonger_mask_relu": {}, "memonger_mask_leaky_relu": {"slope": 0.3},
-    "memonger_mask_clip": {"a_min": -1, "a_max": 1.5}, "memonger_mask_dropout": {"p": 0.4},
-    "memonger_max_pool": {"kernel": (2, 2), "stride": (2, 2), "pad": (1, 1)},
-    "memonger_batch_norm_relu": {"fix_gamma": False},
-    "memonger_inplace_batch_norm": {"fix_gamma": False, "act_type": "elu", "slope": 0.8},
-}
+FINITE = [
+    ("memonger_mask_relu", {}),
+    *(("memonger_mask_leaky_relu", {"slope": slope}) for slope in (0, 0.3, 1)),
+    *(("memonger_mask_clip", {"a_min": low, "a_max": high})
+      for low, high in ((-1, 1.5), (0, 6), (-1, 1))),
+    *(("memonger_mask_dropout", attributes)
+      for attributes in ({"p": 0.4}, {"p": 0.4, "axes": (0,)}, {"p": 0.4, "axes": (1, 3)},
+                         {"p": 0})),
+    *(("memonger_max_pool", attributes) for attributes in (
+        {"kernel": (2, 2), "stride": (2, 2), "pad": (1, 1)}, {"kernel": (3, 2)},
+        {"kernel": (2, 2), "stride": (2, 2), "pooling_convention": "full"},
+        {"kernel": (1, 1), "global_pool": True}, {"kernel": (2, 2), "layout": "NHWC"})),
+    *((op, dict(attributes, **more))
+      for op, more in [("memonger_batch_norm_relu", {}),
+                       *(("memonger_inplace_batch_norm", {"act_type": act, "slope": 0.8})
+                         for act in ("identity", "leaky", "elu"))]
+      for attributes in ({"fix_gamma": False}, {"fix_gamma": True},
+                         {"fix_gamma": False, "use_global_stats": True},
+                         {"fix_gamma": False, "axis": 3}, {"fix_gamma": False, "eps": 0.1})),
+]
 
 
-@pytest.mark.parametrize("op", FINITE)
-def test_finite_differences(op):
-    case = Case([(op, FINITE[op])], shape=(2, 3, 4, 3), dtype="float64", inner=False)
+@pytest.mark.parametrize("op, attributes", FINITE, ids=str)
+def test_finite_differences(op, attributes):
+    case = Case([(op, attributes)], shape=(2, 3, 4, 3), dtype="float64", inner=False)
     # The leaky ReLU rounds to float32 whatever the dtype, as MXNet's does.
-    step, limit = (1e-3, 1e-3) if "leaky" in op else (1e-6, 1e-5)
+    step, limit = (1e-3, 1e-3) if "mask_leaky" in op else (1e-6, 1e-5)
     expected = call(numeric_gradient, case, step)
     found = call(run, case)["gradient of x"]
     assert np.abs(found - expected).max() < limit * max(1.0, np.abs(expected).max())
