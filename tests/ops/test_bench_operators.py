@@ -19,3 +19,16 @@ def test_a_row_of_mask_relu_and_of_max_pool():
     pool = measure(next(s for s in SUBJECTS if s.variant == "max_pool"), (2, 4, 16, 16), 1)
     assert pool.kept_bytes[1] == 2 * 4 * 8 * 8 // 2
     assert len(table([relu, pool]).splitlines()) == 4
+
+
+def test_what_kinds_save_in_a_network():
+    from memonger.bench.savings import savings, table
+    found = savings("attention_small", 4)
+    assert found["pool"] > 0 and found["mask_dropout"] > 0.05
+    text = table([("attention_small", 4)])
+    assert "| mask_dropout | " in text and "| Embedding | " in text
+
+
+def test_bn_relu_convolution_alone_makes_a_third_of_resnet50_v2_free():
+    from memonger.bench.savings import savings
+    assert savings("resnet50_v2", 2)["bn_relu_convolution"] > 0.3
