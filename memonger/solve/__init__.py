@@ -100,7 +100,10 @@ def solve(graph: Graph, budget_bytes: Optional[int], method: str = "auto",
         plan = build_plan(graph, unplanned(graph), method, options, budget_bytes,
                           Status.NOT_NEEDED)
         if _fits(plan):
-            return replace(plan, planning_s=time.perf_counter() - started_s)
+            # A plan could still be faster than none, with variants.
+            from .bound import free_bound
+            bound = free_bound(graph, options.variants) / graph.time_s if graph.time_s > 0 else 0.0
+            return replace(plan, bound=bound, planning_s=time.perf_counter() - started_s)
     plan = replace(solver(graph, budget_bytes, options), method=method)
     if budget_bytes is not None and not _fits(plan):
         if plan.status is Status.INTERRUPTED:

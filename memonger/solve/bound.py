@@ -126,6 +126,16 @@ def pool_room(graph: Graph, room_bytes: int, variants: str) -> int:
     return room_bytes - max(least or [0])
 
 
+def free_bound(graph: Graph, variants: str) -> float:
+    """Bound of the extra time without any budget: what the fastest variant of each op saves."""
+    least = {}
+    for number in allowed_variants(graph, variants):
+        for op, how in graph.variants[number].implementations:
+            saved = (how.time_s if how.runs else 0.0) - graph.ops[op].time_s
+            least[op] = min(least.get(op, 0.0), saved)
+    return float(sum(least.values()))
+
+
 def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none",
                    keep: Sequence[int] = (), time_limit_s: float = 1.0,
                    reduced: Optional[Reduced] = None, rounds: int = 8,

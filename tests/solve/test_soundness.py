@@ -192,6 +192,30 @@ def test_workspace_that_a_variant_saves_is_room_for_the_pool(method: str) -> Non
     assert plan.bound <= plan.overhead and plan.pool_bytes == pool
 
 
+def test_what_fits_unplanned_may_still_be_slower_than_a_plan() -> None:
+    graph = variant_graph(1.5)  # the variant is faster: its backward op takes half a second more
+    whole = plan_storage(graph, expand(graph, {}), "live").pool_bytes
+    none = solve(graph, whole, "auto", Options(storage="live"))
+    least = solve(graph, whole - 1, "auto", Options(storage="live"))
+    assert none.status is Status.NOT_NEEDED and none.overhead == 0
+    assert least.overhead < 0 and none.bound <= least.overhead
+    assert solve(graph, whole, "auto", Options(storage="live", variants="none")).bound == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_larger_budget_never_costs_more(seed: int) -> None:
+    graph = strategies.training_graph(random.Random(seed), 12, dtypes=False)
+    whole = plan_storage(graph, expand(graph, {}), "best").pool_bytes
+    costs = []
+    for share in (0.5, 0.6, 0.7, 0.8, 0.9, 1.0):
+        try:
+            costs.append(solve(graph, int(share * whole), "auto", Options(variants="none",
+                                                                          effort=0.05)).overhead)
+        except InfeasibleBudget:
+            costs.append(float("inf"))
+    assert costs == sorted(costs, reverse=True)
+
+
 def test_rounding_does_not_make_a_budget_impossible() -> None:
     # Seed 2505: a tenth of a value must go; what was left of the excess was 1e-12 bytes.
     tensors = (Tensor("a", 18176, 0), Tensor("b", 51200, 1), Tensor("g", 4, 2))
