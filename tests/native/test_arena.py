@@ -167,6 +167,33 @@ def test_module_trains_the_same():
     assert all(np.array_equal(plain[name], ours[name]) for name in plain)
 
 
+def test_several_devices_of_one_module():
+    contexts = [mx.cpu(0), mx.cpu(1)]
+    plain = fit(module(convolutions(), context=contexts))
+    ours = fit(module(with_arena(mark(convolutions(), CHEAP)), context=contexts))
+    assert all(np.array_equal(plain[name], ours[name]) for name in plain)
+
+
+def test_a_network_on_several_devices_has_whole_buffers():
+    with mx.AttrScope(ctx_group="first"):
+        x = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=64, name="fc1")
+    with mx.AttrScope(ctx_group="second"):
+        x = mx.sym.FullyConnected(mx.sym.tanh(x), num_hidden=64, name="fc2")
+        net = mx.sym.SoftmaxOutput(x, name="softmax")
+    groups = {"first": mx.cpu(0), "second": mx.cpu(1)}
+    plan = memonger.plan(net, group2ctx=groups, data=(8, 32))
+    assert plan.storage == "best"
+    outputs = []
+    for symbol in (net, with_arena(net), plan.symbol):
+        executor = symbol.simple_bind(mx.cpu(), group2ctx=groups, data=(8, 32))
+        for number, name in enumerate(sorted(executor.arg_dict)):
+            executor.arg_dict[name][:] = 0.01 * number
+        executor.forward(is_train=True)
+        executor.backward()
+        outputs.append([executor.outputs[0].asnumpy(), executor.grad_dict["fc1_weight"].asnumpy()])
+    assert all(np.array_equal(a, b) for other in outputs[1:] for a, b in zip(outputs[0], other))
+
+
 def test_outputs_outlive_their_executor():
     results = []
     for symbol in (perceptron(), with_arena(perceptron())):
