@@ -34,8 +34,11 @@ from .windows import decisions_of_point
 #: Values up to which 0/1 programs are solved, and up to which buffers are counted as wholes.
 _INTEGER_ITEMS = 1500
 _LAYER_ITEMS = 2500
-#: A plan within so much of the step time of the bound is left to the 0/1 programs.
-_NEAR = 0.005
+#: Programs whose answers do not come near the budget after so many rounds wait for the search.
+_FIRST_ROUNDS = 2
+#: Longer searches: from the best or anew, and how far from the bound, as a share of the step time,
+#: the best must be to be worth one.
+_RUNS = ((False, 0.005), (True, 0.005), (False, 0.01), (False, 0.01))
 #: How much more work a budget is worth before it is refused.
 _HARDER = 8
 
@@ -73,7 +76,6 @@ def _search(search: Refinement) -> None:
     search.local_search(int(0.4 * work))
     if search.best is None:
         _ask_siblings(search, int(0.4 * work))
-    _search_longer(search, 8 * work)
     if not search.options.bound or not highs.available():
         search.local_search(int(0.6 * work), search.warm())
         return
@@ -82,24 +84,33 @@ def _search(search: Refinement) -> None:
         rounds, checks = (2, 15) if search.layers else (12, 200)
         search.max_checks = max(1, int(checks * effort))
         search.gap = 1e-3 if search.layers else 1e-6
-        search.refine(rounds, share=0.2, mend_work=int(0.03 * work))
+        mend_work = int(0.03 * work)
+        search.refine(min(rounds, _FIRST_ROUNDS), share=0.2, mend_work=mend_work)
+        if not search.close:
+            _search_longer(search, 8 * work)
+        search.refine(max(0, rounds - _FIRST_ROUNDS), share=0.2, mend_work=mend_work)
         search.squeeze(rounds)
     else:
         _round_linear(search, int(0.3 * work))
     if not search.proven and not search.interrupted:
         search.local_search(int(0.3 * work), search.warm())
+        _search_longer(search, 8 * work)
 
 
 def _search_longer(search: Refinement, work: float) -> None:
     """Where the plan is far from the bound, the native search gains more than 0/1 programs.
 
-    It starts anew, which beats going on from the best; then it goes on from the best.
+    It starts anew, which beats going on from the best; then it goes on from the best; and where
+    that is still far away it starts anew with other random numbers.
     """
-    for from_best in (False, True):
+    for from_best, near in _RUNS:
         if search.best is not None and \
-                search.best.extra_s - search.bound.extra_s <= _NEAR * search.graph.time_s:
+                search.best.extra_s - search.bound.extra_s <= near * search.graph.time_s:
             return
-        search.local_search(int(work), search.warm() if from_best else None)
+        start = search.warm() if from_best else None
+        if search.promising is not None:
+            start, search.promising = search.promising[1], None
+        search.local_search(int(work), start)
 
 
 def _try_harder(search: Refinement, budget_bytes: int) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
-from typing import Any, List, Optional, Sequence
+from typing import Any, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -34,6 +34,8 @@ from .reduce import Reduced, reduce_graph
 from .relaxation import build
 from .windows import decisions_of_point, point_of, worst_op
 
+#: A decoded plan that takes no more than this share of the budget is worth more mending.
+_NEAR_MISS, _MEND_NEAR = 1.06, 16
 #: Sizes of buffers told apart where storage is assigned to whole buffers.
 LAYERS = 10
 
@@ -67,6 +69,10 @@ class Refinement:
     interrupted: bool = False
     core: Any = None
     rounds: int = 0
+    #: Whether a decoded plan ever took little more than the budget.
+    close: bool = False
+    #: Cost and decisions of the cheapest plan that hardly missed the budget.
+    promising: Optional[Tuple[float, Any]] = None
     #: How often the native search ran; each run draws other random numbers.
     searches: int = 0
     #: Decisions of the search behind ``best``, when it comes from there.
@@ -204,10 +210,14 @@ class Refinement:
             if schedule is None:
                 return
             found = self.weigh(schedule)
+            self.close = self.close or found.bytes <= _NEAR_MISS * self.room_bytes
             if found.bytes > self.room_bytes and mend_work and self.core:
-                self.local_search(mend_work, decisions_of_point(
-                    program, self.reduced, self.core.gaps(), solution.values,
-                    self.core.allowed_variants))
+                near = found.bytes <= _NEAR_MISS * self.room_bytes
+                decisions = decisions_of_point(program, self.reduced, self.core.gaps(),
+                                               solution.values, self.core.allowed_variants)
+                if near and (self.promising is None or found.extra_s < self.promising[0]):
+                    self.promising = found.extra_s, decisions
+                self.local_search(mend_work * (_MEND_NEAR if near else 1), decisions)
             worst = worst_op(program, self.reduced, schedule, solution.values, allowed)
             if worst < 0:
                 return

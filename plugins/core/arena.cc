@@ -54,10 +54,11 @@ class Placer {
     return most;
   }
 
-  // Greedy orders, then changes of the best one, until it is within a thousandth of the bound.
-  int64_t Search(int64_t bound, int32_t effort, std::vector<int64_t>* offsets) {
+  // Greedy orders, then changes of the best one, until it is within a thousandth of the bound or
+  // takes no more than `wanted` bytes.
+  int64_t Search(int64_t bound, int32_t effort, int64_t wanted, std::vector<int64_t>* offsets) {
     const int32_t n = static_cast<int32_t>(bytes_.size());
-    const int64_t enough = bound + bound / 1024;
+    const int64_t enough = std::max(bound + bound / 1024, wanted);
     std::vector<int32_t> order(n), best;
     int64_t least = -1;
     for (int kind = 0; kind < 4 && (least < 0 || least > enough); ++kind) {
@@ -160,7 +161,7 @@ class Placer {
 
 }  // namespace
 
-void Arena(const Blocks& b, const Model& model, Assignment* result) {
+void Arena(const Blocks& b, const Model& model, Assignment* result, int64_t wanted) {
   const size_t count = b.blocks.size();
   std::map<std::pair<int32_t, int32_t>, std::vector<int32_t>> groups;
   for (size_t i = 0; i < count; ++i) {
@@ -171,6 +172,8 @@ void Arena(const Blocks& b, const Model& model, Assignment* result) {
   result->buffer_bytes.clear();
   std::vector<int32_t> inside;
   std::vector<int64_t> offsets;
+  for (const Block& block : b.blocks)
+    if (block.apart || block.end >= b.num_steps) wanted -= RoundUp(block.bytes, model.rounding);
   for (const auto& group : groups) {
     inside.clear();
     for (int32_t id : group.second) {
@@ -179,7 +182,8 @@ void Arena(const Blocks& b, const Model& model, Assignment* result) {
     }
     if (!inside.empty()) {
       Placer placer(b, inside, model.alignment);
-      const int64_t bytes = placer.Search(placer.Bound(b.num_steps), model.effort, &offsets);
+      const int64_t bytes = placer.Search(placer.Bound(b.num_steps), model.effort,
+                                          groups.size() == 1 ? wanted : 0, &offsets);
       for (size_t k = 0; k < inside.size(); ++k) {
         result->buffer_of[inside[k]] = static_cast<int32_t>(result->buffer_bytes.size());
         result->offset_of[inside[k]] = offsets[k];
@@ -197,9 +201,9 @@ void Arena(const Blocks& b, const Model& model, Assignment* result) {
   result->printed_bytes = result->pool_bytes;
 }
 
-void Smallest(const Blocks& b, const Model& model, Assignment* result) {
-  Arena(b, model, result);
-  if (result->pool_bytes < LowerBound(b, model)) return;
+void Smallest(const Blocks& b, const Model& model, Assignment* result, int64_t wanted) {
+  Arena(b, model, result, wanted);
+  if (result->pool_bytes < LowerBound(b, model) || result->pool_bytes <= wanted) return;
   Assignment whole;
   Packer().Best(b, model, &whole);
   if (whole.pool_bytes <= result->pool_bytes) *result = whole;

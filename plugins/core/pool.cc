@@ -51,13 +51,13 @@ void PoolMeter::Fill(const Trace& trace) {
   storage::Replay(program_, model_, &blocks_);
 }
 
-int64_t PoolMeter::Exact(const Trace& trace) {
+int64_t PoolMeter::Exact(const Trace& trace, int64_t wanted) {
   Fill(trace);
   if (kind_ == StorageKind::kLive) return storage::PeakLive(blocks_).bytes;
   if (kind_ == StorageKind::kStock) {
     storage::Stock(blocks_, model_, &assignment_);
   } else if (kind_ == StorageKind::kArena) {
-    storage::Smallest(blocks_, model_, &assignment_);
+    storage::Smallest(blocks_, model_, &assignment_, wanted);
   } else {
     packer_.Best(blocks_, model_, &assignment_);
   }

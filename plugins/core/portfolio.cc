@@ -24,7 +24,13 @@ void Search::SearchLive(int64_t work_end) {
   Offer(current);
   if (!options_.warm.choices.empty()) {
     Load(options_.warm);
-    Offer(Evaluate());
+    current = Evaluate();
+    Offer(current);
+    // What hardly misses the budget is mended before seeds that fit, at any price, take its place.
+    if (current.valid && !Feasible(current) && Repair(&current, until(0.1))) {
+      Prune(&current, until(0.15));
+      Offer(current);
+    }
   }
   const bool many = num_gaps_ > kManyGaps;
   TrySeeds(false, until(many ? 0.1 : 0.03));
@@ -41,6 +47,7 @@ void Search::SearchLive(int64_t work_end) {
   const Temperature rounds[] = {{0.5, 0.01}, {2, 0.01}, {0.2, 0.005}};
   const double shares[] = {0.7, 0.8, 0.87};
   for (int round = 0; round < 3 && !OutOf(work_end); ++round) {
+    if (round == 2 && best_.feasible) FlipVariants(until(0.84));
     if (round == 1 && !best_.feasible) TrySeeds(true, until(0.75));
     Load(best_);
     current = Evaluate();
@@ -116,12 +123,15 @@ void Search::SearchArena(int64_t work_end) {
   for (int round = 0; round < 4 && !OutOf(work_end); ++round) {
     simulator_->set_budget(target);
     best_ = Solution();
+    pause_at_s_ = shares[round] * options_.time_limit_s;
     SearchLive(begin + static_cast<int64_t>(shares[round] *
                                             static_cast<double>(work_end - begin)));
+    paused_ = false;
     Load(best_);
     Trace trace;
     if (!simulator_->EvaluateInto(&trace).valid) break;
-    best_.pool = meter_->Exact(trace) + simulator_->workspace_bytes();
+    best_.pool = meter_->Exact(trace, budget - simulator_->workspace_bytes()) +
+                 simulator_->workspace_bytes();
     simulator_->AddWork(kExactWork * simulator_->num_steps());
     const bool was_feasible = best_.feasible;
     best_.feasible = best_.pool <= budget;

@@ -166,6 +166,26 @@ void Search::Swap(Outcome* current, int64_t work_end) {
   }
 }
 
+// Each variant the other way round, with everything else decided anew around it: a variant pays
+// only together with the decisions that it allows.
+void Search::FlipVariants(int64_t work_end) {
+  std::vector<int> order;
+  for (int v = 0; v < num_variants_; ++v) order.push_back(num_gaps_ + v);
+  for (size_t i = order.size(); i > 1; --i) {
+    std::swap(order[i - 1], order[random_.Below(static_cast<int>(i))]);
+  }
+  for (size_t i = 0; i < order.size() && !OutOf(work_end); ++i) {
+    Load(best_);
+    Set(order[i], 1 - Get(order[i]));
+    Commit();
+    Outcome current = Evaluate();
+    if (!current.valid) continue;
+    if (!Feasible(current) && !Repair(&current, work_end)) continue;
+    Prune(&current, work_end);
+    Offer(current);
+  }
+}
+
 // A few changes of the best solution: some taken back, neighbours or any, some made at random.
 void Search::Perturb() {
   const int taken_back = 1 + random_.Below(6);

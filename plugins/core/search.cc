@@ -171,7 +171,7 @@ int Search::WorstOp(const Outcome& outcome) {
 Outcome Search::Evaluate() { return Evaluate(std::numeric_limits<double>::infinity()); }
 
 bool Search::Stopped() {
-  if (stop_ != StopReason::kFinished) return true;
+  if (stop_ != StopReason::kFinished || paused_) return true;
   // Look at the clock about every hundred thousand simulated steps: every millisecond or so.
   if (simulator_->work() < next_poll_) return false;
   next_poll_ = simulator_->work() + 100000;
@@ -184,7 +184,8 @@ bool Search::Stopped() {
   } else if (elapsed > options_.time_limit_s) {
     stop_ = StopReason::kTimeLimit;
   }
-  return stop_ != StopReason::kFinished;
+  paused_ = elapsed > pause_at_s_;
+  return stop_ != StopReason::kFinished || paused_;
 }
 
 void Search::Offer(const Outcome& outcome) {

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -76,6 +77,7 @@ class Search {
   Outcome Evaluate();
   // Where something must be dropped; of the last evaluation.
   int WorstOp(const Outcome& outcome);
+  // The clock, the caller, or the end of a phase's share of the time says stop.
   bool Stopped();
   bool OutOf(int64_t work_end) { return simulator_->work() >= work_end || Stopped(); }
   bool Feasible(const Outcome& o) const { return o.valid && o.overflow <= 0; }
@@ -86,6 +88,7 @@ class Search {
   bool Repair(Outcome* current, int64_t work_end);
   void Prune(Outcome* current, int64_t work_end);
   void Swap(Outcome* current, int64_t work_end);
+  void FlipVariants(int64_t work_end);
   void Perturb();
   void Iterate(int64_t work_end);
   // anneal.cc
@@ -131,6 +134,8 @@ class Search {
   int best_steps_ = 0; // of best_
   double least_overflow_ = 0;
   StopReason stop_ = StopReason::kFinished;
+  bool paused_ = false;
+  double pause_at_s_ = std::numeric_limits<double>::infinity();
   int64_t evaluations_ = 0, next_poll_ = 0;
   std::chrono::steady_clock::time_point start_;
 };

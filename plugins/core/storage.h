@@ -117,11 +117,12 @@ int64_t LowerBound(const Blocks& blocks, const Model& model);
 void Stock(const Blocks& blocks, const Model& model, Assignment* result);
 
 // One buffer for each device and pool, its blocks at offsets; values that outlive the step (outputs
-// of the network) and those marked `apart` get buffers of their own. O(tries * n^2).
-void Arena(const Blocks& blocks, const Model& model, Assignment* result);
+// of the network) and those marked `apart` get buffers of their own. Ends early once the pool is no
+// larger than `wanted`. O(tries * n^2).
+void Arena(const Blocks& blocks, const Model& model, Assignment* result, int64_t wanted = 0);
 
 // The arena, or what Packer::Best finds where that is no larger (then offset_of is empty).
-void Smallest(const Blocks& blocks, const Model& model, Assignment* result);
+void Smallest(const Blocks& blocks, const Model& model, Assignment* result, int64_t wanted = 0);
 
 // No arena of these blocks is smaller: the peak of what lies in it, and what lies apart.
 int64_t ArenaBound(const Blocks& blocks, const Model& model);
