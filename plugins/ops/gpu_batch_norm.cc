@@ -2,13 +2,14 @@
 #include "./batch_norm.h"
 #include "./bn_relu_convolution.h"
 #include "./gpu_operators.h"
+#include "./gpu_spare.h"
 #include "./params.h"
 
 namespace memonger {
 namespace ops {
 namespace {
 
-struct Place {  // these three as in the kernel
+struct Place {  // both as in the kernel
   int64_t outer, channels, inner;
 };
 
@@ -16,14 +17,6 @@ struct Norm {
   double eps, slope;
   float momentum;
   int fix_gamma, batch, activation;
-};
-
-struct Spare {
-  void* data;
-  int channels, searched;
-  double smallest;
-  int* error;
-  int error_number;
 };
 
 constexpr int kRelu = 3;  // after identity, leaky and ELU
@@ -46,26 +39,15 @@ Norm NormOf(const Param& param, const OpContext& context, int activation, double
               context.is_train && !param.use_global_stats, activation};
 }
 
-Spare NoSpare() { return Spare{nullptr, 0, 0, 0.0, nullptr, 0}; }
-
-// A GPU tells of channels without room after the fact: the error comes with one of the next
-// operators, and the gradients of such channels are NaN meanwhile.
-Spare SpareOf(const NodeAttrs& attrs, const OpContext& context, const TBlob& spare,
-              int64_t channels) {
+GpuSpare SpareOf(const NodeAttrs& attrs, const OpContext& context, const TBlob& spare,
+                 int64_t channels) {
   const auto& param = nnvm::get<InplaceBatchNormParam>(attrs.parsed);
-  if (param.fix_gamma || !(context.is_train || context.need_grad)) return NoSpare();
-  const int64_t room = Spares(param, channels);
-  const int number = gpu::ErrorNumber(
-      "Error in operator " + attrs.name + ": gamma is near zero in more than " +
-      std::to_string(room) + " of " + std::to_string(channels) +
-      " channels, so the input cannot be rebuilt from the output; plan without this variant, or "
-      "set spare_channels");
-  return Spare{spare.dptr_, static_cast<int>(room), 1, kSmallGamma, gpu::ErrorWord(context),
-               number};
+  if (param.fix_gamma) return GpuSpare{};
+  return MakeGpuSpare(attrs, context, spare, Spares(param, channels), channels);
 }
 
 void LaunchForward(const OpContext& context, const Blobs& in, const Requests& request,
-                   const Blobs& out, const Place& place, const Norm& norm, const Spare& spare) {
+                   const Blobs& out, const Place& place, const Norm& norm, const GpuSpare& spare) {
   if (place.outer * place.inner == 0) return;
   gpu::Launch(context, {"batch_norm.cu", "batch_norm_forward"}, in[0].type_flag_,
               BlockPerChannel(place), in[0].dptr_, in[1].dptr_, in[2].dptr_, in[3].dptr_,
@@ -80,7 +62,7 @@ struct Averages {
 // in: gradient, kept tensor, gamma, beta, mean, invstd, ...
 void LaunchBackward(const OpContext& context, const Blobs& in, Averages averages,
                     const Requests& request, const Blobs& out, const Place& place,
-                    const Norm& norm, const Spare& spare) {
+                    const Norm& norm, const GpuSpare& spare) {
   if (place.outer * place.inner == 0) return;
   gpu::Launch(context, {"batch_norm.cu", "batch_norm_backward"}, in[1].type_flag_,
               BlockPerChannel(place), in[0].dptr_, in[1].dptr_, in[2].dptr_, in[3].dptr_,
@@ -115,14 +97,14 @@ void GpuBatchNormReluForward(const NodeAttrs& attrs, const OpContext& context, c
                              const Requests& request, const Blobs& out) {
   const auto& param = nnvm::get<BatchNormParam>(attrs.parsed);
   LaunchForward(context, in, request, out, PlaceOf(in[0].shape_, param.axis),
-                NormOf(param, context, kRelu, 0), NoSpare());
+                NormOf(param, context, kRelu, 0), GpuSpare{});
 }
 
 void GpuBatchNormReluBackward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
                               const Requests& request, const Blobs& out) {
   const auto& param = nnvm::get<BatchNormParam>(attrs.parsed);
   LaunchBackward(context, in, {in[6].dptr_, in[7].dptr_}, request, out,
-                 PlaceOf(in[1].shape_, param.axis), NormOf(param, context, kRelu, 0), NoSpare());
+                 PlaceOf(in[1].shape_, param.axis), NormOf(param, context, kRelu, 0), GpuSpare{});
 }
 
 void GpuInplaceBatchNormForward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
@@ -144,13 +126,12 @@ void GpuInplaceBatchNormBackward(const NodeAttrs& attrs, const OpContext& contex
                  SpareOf(attrs, context, in[6], place.channels));
 }
 
-
 void GpuBnReluConvolutionForward(const NodeAttrs& attrs, const OpContext& context,
                                  const Blobs& in, const Requests& request, const Blobs& out) {
   const Fused& fused = FusedOf(attrs);
   LaunchForward(context, in, {mxnet::kNullOp}, {TBlob(), out[1], out[2]},
                 PlaceOf(in[0].shape_, fused.norm.axis), NormOf(fused.norm, context, kRelu, 0),
-                NoSpare());
+                GpuSpare{});
   if (request[0] == mxnet::kNullOp) return;
   fused.convolver.Forward(AsTraining(context), ConvolutionInputs(in), request[0], out[0],
                           MakerOf(context, fused.norm, in, out[1], out[2], out[3]));
@@ -181,7 +162,7 @@ void GpuBnReluConvolutionBackward(const NodeAttrs& attrs, const OpContext& conte
   blobs[0] = gradient;
   LaunchBackward(context, blobs, {in[6].dptr_, in[7].dptr_}, request, out,
                  PlaceOf(in[1].shape_, fused.norm.axis), NormOf(fused.norm, context, kRelu, 0),
-                 NoSpare());
+                 GpuSpare{});
   if (!temporary.is_none()) gpu::Wait(context);  // before its memory goes to somebody else
 }
 

@@ -27,6 +27,8 @@ MEMONGER_GPU_COMPUTE(GpuBatchNormReluForward);
 MEMONGER_GPU_COMPUTE(GpuBatchNormReluBackward);
 MEMONGER_GPU_COMPUTE(GpuBnReluConvolutionForward);
 MEMONGER_GPU_COMPUTE(GpuBnReluConvolutionBackward);
+MEMONGER_GPU_COMPUTE(GpuLayerNormForward);
+MEMONGER_GPU_COMPUTE(GpuLayerNormBackward);
 
 #undef MEMONGER_GPU_COMPUTE
 

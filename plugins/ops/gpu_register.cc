@@ -20,6 +20,7 @@ void Register(const char* attribute, int priority) {
       {"memonger_inplace_batch_norm", GpuInplaceBatchNormForward, GpuInplaceBatchNormBackward},
       {"memonger_batch_norm_relu", GpuBatchNormReluForward, GpuBatchNormReluBackward},
       {"memonger_bn_relu_convolution", GpuBnReluConvolutionForward, GpuBnReluConvolutionBackward},
+      {"memonger_layer_norm", GpuLayerNormForward, GpuLayerNormBackward},
   };
   for (const GpuOperator& op : operators) {
     MEMONGER_OP(op.name).set_attr<mxnet::FCompute>(attribute, op.forward, priority);

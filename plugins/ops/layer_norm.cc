@@ -13,20 +13,6 @@ namespace memonger {
 namespace ops {
 namespace {
 
-struct LayerNormParam : public dmlc::Parameter<LayerNormParam> {
-  int axis;
-  float eps;
-  bool output_mean_var;
-  int spare_channels;
-  DMLC_DECLARE_PARAMETER(LayerNormParam) {
-    DMLC_DECLARE_FIELD(axis).set_default(-1).describe("Axis to normalise over.");
-    DMLC_DECLARE_FIELD(eps).set_default(1e-5f).describe("Added to the variance.");
-    DMLC_DECLARE_FIELD(output_mean_var).set_default(false).describe("Must be false.");
-    DMLC_DECLARE_FIELD(spare_channels).set_default(-1).describe(
-        "How many channels may have a gamma near zero; -1: one in sixteen.");
-  }
-};
-
 const LayerNormParam& ParamOf(const NodeAttrs& attrs) {
   return nnvm::get<LayerNormParam>(attrs.parsed);
 }

@@ -145,6 +145,21 @@ inline int64_t Spares(const InplaceBatchNormParam& param, int64_t channels) {
                                    : (channels + 15) / 16;
 }
 
+// ------------------------------------------------------------------ LayerNorm
+struct LayerNormParam : public dmlc::Parameter<LayerNormParam> {
+  int axis;
+  float eps;
+  bool output_mean_var;
+  int spare_channels;
+  DMLC_DECLARE_PARAMETER(LayerNormParam) {
+    DMLC_DECLARE_FIELD(axis).set_default(-1).describe("Axis to normalise over.");
+    DMLC_DECLARE_FIELD(eps).set_default(1e-5f).describe("Added to the variance.");
+    DMLC_DECLARE_FIELD(output_mean_var).set_default(false).describe("Must be false.");
+    DMLC_DECLARE_FIELD(spare_channels).set_default(-1).describe(
+        "How many channels may have a gamma near zero; -1: one in sixteen.");
+  }
+};
+
 }  // namespace ops
 }  // namespace memonger
 

@@ -22,42 +22,14 @@ struct Norm {
 
 enum Activation { kIdentity = 0, kLeaky = 1, kElu = 2, kRelu = 3 };
 
-// Room for the x-hat of channels whose gamma is near zero, where the output does not tell it.
-struct Spare {
-  Real* data;
-  int channels;      // how many have room
-  int searched;      // 0: no channel needs room
-  double smallest;   // share of |beta| below which |gamma| counts as near zero
-  int* error;        // receives error_number where there is no room
-  int error_number;
-};
-
-extern __shared__ double shared_sums[];
-
-__device__ Sum block_sum(Sum value) {
-  __syncthreads();
-  shared_sums[threadIdx.x] = value;
-  __syncthreads();
-  for (int half = blockDim.x / 2; half; half /= 2) {
-    if (threadIdx.x < half) shared_sums[threadIdx.x] += shared_sums[threadIdx.x + half];
-    __syncthreads();
-  }
-  return shared_sums[0];
-}
-
-__device__ bool near_zero(const Stat* gamma, const Stat* beta, Index c, const Spare& spare) {
-  const double g = fabs((double)gamma[c]);
-  return !(g >= spare.smallest * fabs((double)beta[c]) && g >= 1e-6);
-}
-
 // Where this channel's x-hat is kept, or null. `lost` where it needs room and there is none.
 __device__ Real* spare_room(const Stat* gamma, const Stat* beta, const Place& place,
                             const Spare& spare, bool* lost) {
   *lost = false;
-  if (!spare.searched || !near_zero(gamma, beta, blockIdx.x, spare)) return 0;
+  if (!spare.searched || !near_zero(gamma[blockIdx.x], beta[blockIdx.x], spare)) return 0;
   Sum before = 0;
   for (Index c = threadIdx.x; c < blockIdx.x; c += blockDim.x) {
-    before += near_zero(gamma, beta, c, spare);
+    before += near_zero(gamma[c], beta[c], spare);
   }
   const Index position = (Index)block_sum(before);
   if (position < spare.channels) return spare.data + position * place.items();
@@ -173,7 +145,7 @@ __device__ Rebuilt rebuild(const Real* dy, const Real* kept, const Real* spare, 
   if (spare) {
     r.hat = load(spare + k);
   } else {
-    r.hat = lost ? z + __longlong_as_double(0x7ff8000000000000ll)
+    r.hat = lost ? z + not_a_number()
                  : (z - beta) * (1.0 / (norm.fix_gamma ? Sum(1) : Sum(gamma)));
   }
   return r;

@@ -58,3 +58,37 @@ __device__ __forceinline__ void put(Real* p, int request, Value value) {
 __device__ __forceinline__ Index thread_index() {
   return (Index)blockIdx.x * blockDim.x + threadIdx.x;
 }
+
+// ------------------------------------------------------------------ normalisation
+extern __shared__ double shared_sums[];
+
+// Sum over the block, whose threads are a power of two, in a fixed order: the same input gives the
+// same bits.
+__device__ __forceinline__ Sum block_sum(Sum value) {
+  __syncthreads();
+  shared_sums[threadIdx.x] = value;
+  __syncthreads();
+  for (int half = blockDim.x / 2; half; half /= 2) {
+    if (threadIdx.x < half) shared_sums[threadIdx.x] += shared_sums[threadIdx.x + half];
+    __syncthreads();
+  }
+  return shared_sums[0];
+}
+
+// Room for the x-hat of channels whose gamma is near zero, where the output does not tell it.
+struct Spare {
+  Real* data;
+  int channels;     // how many have room
+  int searched;     // 0: no channel needs room
+  double smallest;  // share of |beta| below which |gamma| counts as near zero
+  int* error;       // receives error_number where there is no room
+  int error_number;
+};
+
+__device__ __forceinline__ bool near_zero(double gamma, double beta, const Spare& spare) {
+  return !(fabs(gamma) >= spare.smallest * fabs(beta) && fabs(gamma) >= 1e-6);
+}
+
+__device__ __forceinline__ double not_a_number() {
+  return __longlong_as_double(0x7ff8000000000000ll);
+}
