@@ -47,6 +47,47 @@ bool Type(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
   return true;
 }
 
+// ------------------------------------------------------------------ ELU on pieces of a channel
+// The same code for processors with AVX2 and without.
+#if defined(__x86_64__) && defined(__GNUC__)
+#define MEMONGER_INLINE inline __attribute__((always_inline))
+#define MEMONGER_WITH_AVX2(NAME, PARAMETERS, ARGUMENTS)                                      \
+  __attribute__((target("avx2"))) void NAME##Wide PARAMETERS { NAME##Body ARGUMENTS; }       \
+  void NAME PARAMETERS {                                                                     \
+    static const bool has_avx2 = __builtin_cpu_supports("avx2");                             \
+    if (has_avx2) {                                                                          \
+      NAME##Wide ARGUMENTS;                                                                  \
+    } else {                                                                                 \
+      NAME##Body ARGUMENTS;                                                                  \
+    }                                                                                        \
+  }
+#else
+#define MEMONGER_INLINE inline
+#define MEMONGER_WITH_AVX2(NAME, PARAMETERS, ARGUMENTS) \
+  void NAME PARAMETERS { NAME##Body ARGUMENTS; }
+#endif
+
+MEMONGER_INLINE void EluBody(double* __restrict z, int64_t length, double slope) {
+  for (int64_t i = 0; i < length; ++i) {
+    const double below = slope * ExpM1(z[i] > 0.0 ? 0.0 : z[i]);
+    z[i] = z[i] > 0.0 ? z[i] : below;
+  }
+}
+MEMONGER_WITH_AVX2(Elu, (double* __restrict z, int64_t length, double slope), (z, length, slope))
+
+// What was behind the outputs `value`.
+MEMONGER_INLINE void UndoEluBody(const double* __restrict value, int64_t length, double slope,
+                                 double* __restrict z) {
+  const double inverse = 1.0 / slope;
+  for (int64_t i = 0; i < length; ++i) {
+    const double log = Log1P((value[i] > 0.0 ? 0.0 : value[i]) * inverse);
+    const double low = log < -40.0 ? -40.0 : log;  // below, the output has lost its input
+    z[i] = value[i] > 0.0 ? value[i] : low;
+  }
+}
+MEMONGER_WITH_AVX2(UndoElu, (const double* __restrict value, int64_t length, double slope,
+                             double* __restrict z), (value, length, slope, z))
+
 template <class A>
 std::vector<int64_t> PlacesOf(const NodeAttrs& attrs, int64_t count, const A* gamma,
                               const A* beta) {
@@ -120,10 +161,10 @@ void InplaceForward(const NodeAttrs& attrs, const OpContext& context, const Blob
         z[i] = static_cast<A>(positive + negative * below_);
       }
       if (act == kElu) {
-        for (int64_t i = 0; i < length; ++i) {
-          const A below_zero = static_cast<A>(slope * ExpM1(z[i] > 0 ? 0.0 : z[i]));
-          z[i] = z[i] > 0 ? z[i] : below_zero;
-        }
+        double wide[Channels::kPiece];
+        for (int64_t i = 0; i < length; ++i) wide[i] = z[i];
+        Elu(wide, length, slope);
+        for (int64_t i = 0; i < length; ++i) z[i] = static_cast<A>(wide[i]);
       }
       if (how == mxnet::kAddTo) {
         for (int64_t i = 0; i < length; ++i) y[offset + i * step] += static_cast<T>(z[i]);
@@ -159,17 +200,17 @@ void InplaceBackward(const NodeAttrs& attrs, const OpContext& context, const Blo
     // The gradient of the normalised value and x-hat of a piece; `kept` follows along.
     // Captured by value: what is reached through references could be what the loops write.
     const auto rebuild = [=](int64_t offset, auto step, int64_t length, const T** kept,
-                             double* __restrict dz, double* __restrict hat) {
+                             const A** cached, double* __restrict dz, double* __restrict hat) {
       if (act == kElu) {
-        const double scale_of_input = 1.0 / slope;
+        double value[Channels::kPiece];
         for (int64_t i = 0; i < length; ++i) {
-          const double value = static_cast<A>(y[offset + i * step]);
-          const double g = static_cast<A>(gradient[offset + i * step]);
-          const double log = Log1P((value > 0.0 ? 0.0 : value) * scale_of_input);
-          const double low = log < -40.0 ? -40.0 : log;  // below, the output has lost its input
-          const double z = value > 0.0 ? value : low;
-          dz[i] = g * (value > 0.0 ? 1.0 : value + slope);
-          hat[i] = (z - shift) * inverse;
+          value[i] = static_cast<A>(y[offset + i * step]);
+          dz[i] = static_cast<A>(gradient[offset + i * step]);
+          dz[i] *= value[i] > 0.0 ? 1.0 : value[i] + slope;
+        }
+        if (*kept == nullptr && *cached == nullptr) {
+          UndoElu(value, length, slope, hat);
+          for (int64_t i = 0; i < length; ++i) hat[i] = (hat[i] - shift) * inverse;
         }
       } else {
         using L = Lanes<double>;
@@ -193,13 +234,25 @@ void InplaceBackward(const NodeAttrs& attrs, const OpContext& context, const Blo
       if (*kept) {
         for (int64_t i = 0; i < length; ++i) hat[i] = static_cast<A>((*kept)[i]);
         *kept += length;
+      } else if (*cached) {
+        for (int64_t i = 0; i < length; ++i) hat[i] = (*cached)[i];
+        *cached += length;
       }
     };
     const T* const kept = place[c] >= 0 ? spare + place[c] * channels.Items() : nullptr;
     double dz[Channels::kPiece], hat[Channels::kPiece], sum = 0, dot = 0;
     const T* next = kept;
+    const A* from_cache = nullptr;
+    // Logarithms are taken once: the second walk over the channel finds x-hat here.
+    static thread_local std::vector<A> cache;
+    if (act == kElu) cache.resize(channels.Items());
+    A* to_cache = act == kElu ? cache.data() : nullptr;
     channels.Pieces(c, [&](int64_t offset, auto step, int64_t length) {
-      rebuild(offset, step, length, &next, dz, hat);
+      rebuild(offset, step, length, &next, &from_cache, dz, hat);
+      if (to_cache) {
+        for (int64_t i = 0; i < length; ++i) to_cache[i] = static_cast<A>(hat[i]);
+        to_cache += length;
+      }
       double s = 0, d = 0;
 #pragma omp simd reduction(+ : s, d)
       for (int64_t i = 0; i < length; ++i) {
@@ -212,9 +265,10 @@ void InplaceBackward(const NodeAttrs& attrs, const OpContext& context, const Blo
     const double factor = scale * invstd[c];
     const double p = batch ? sum / items : 0, q = batch ? dot / items : 0;
     next = kept;
+    if (act == kElu) from_cache = cache.data();
     if (request[0] != mxnet::kNullOp) {
       channels.Pieces(c, [&](int64_t offset, auto step, int64_t length) {
-        rebuild(offset, step, length, &next, dz, hat);
+        rebuild(offset, step, length, &next, &from_cache, dz, hat);
         A value[Channels::kPiece];
         const double f = factor, p_ = p, q_ = q;
         for (int64_t i = 0; i < length; ++i) {
