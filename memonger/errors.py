@@ -77,15 +77,20 @@ class InfeasibleBudget(BudgetError):
         Tensors alive at the peak of that smallest plan, with their bytes, largest first.
     best_plan : memonger.Plan or None
         The plan with the smallest total.
+    bound_bytes : int
+        No plan of the class takes less in total; 0 where nothing was proven. A budget below it is
+        impossible, one above it only was not reached.
     """
 
     def __init__(self, message: str, budget_bytes: int, minimum_bytes: int,
-                 pinned: Sequence[Tuple[str, int]] = (), best_plan: Optional[object] = None):
+                 pinned: Sequence[Tuple[str, int]] = (), best_plan: Optional[object] = None,
+                 bound_bytes: int = 0):
         super().__init__(message)
         self.budget_bytes = budget_bytes
         self.minimum_bytes = minimum_bytes
         self.pinned = tuple(pinned)
         self.best_plan = best_plan
+        self.bound_bytes = bound_bytes
 
 
 class SolverError(MemongerError):

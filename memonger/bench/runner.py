@@ -148,8 +148,13 @@ class _Network:
             return row
         except InfeasibleBudget as error:
             from ..units import format_bytes
-            return dataclasses.replace(row, status="infeasible", error="smallest total %s"
-                                       % format_bytes(error.minimum_bytes))
+            reason = "the smallest total found is %s" % format_bytes(error.minimum_bytes)
+            if error.bound_bytes:
+                proven = error.bound_bytes > error.budget_bytes
+                reason = "%severy plan takes at least %s%s" % (
+                    "impossible, " if proven else reason + ", ", format_bytes(error.bound_bytes),
+                    " of %s" % format_bytes(error.budget_bytes) if proven else "")
+            return dataclasses.replace(row, status="infeasible", error=reason)
         except MemongerError as error:
             return dataclasses.replace(row, status="failed", error=_first_line(error))
 

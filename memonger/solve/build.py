@@ -73,12 +73,15 @@ def raise_infeasible(best: Plan, budget_bytes: int, options: Options) -> None:
     total = budget_bytes + sum(fixed_bytes(best.graph, options).values())
     pinned = alive_at_peak(best.graph, best.schedule)
     minimum = best.total_bytes
+    bound = best.minimum_total_bytes or 0
     named = ", ".join("%s (%s)" % (name, format_bytes(size)) for name, size in pinned[:3])
+    proof = ", and none takes less than %s" % format_bytes(bound) if bound else ""
     raise InfeasibleBudget(
-        "no plan fits %s; the smallest total found is %s. At its worst step these are alive: %s. "
+        "no plan fits %s; the smallest total found is %s%s. At its worst step these are alive: %s. "
         "Ask for at least that much, or make the batch smaller"
-        % (format_bytes(total), format_bytes(minimum), named or "nothing"),
-        budget_bytes=total, minimum_bytes=minimum, pinned=pinned, best_plan=best)
+        % (format_bytes(total), format_bytes(minimum), proof, named or "nothing"),
+        budget_bytes=total, minimum_bytes=minimum, pinned=pinned, best_plan=best,
+        bound_bytes=bound)
 
 
 def alive_at_peak(graph: Graph, schedule: Schedule) -> List[Tuple[str, int]]:
