@@ -4,9 +4,8 @@
  * The threads of a block are fibers that take turns at __syncthreads() and at votes. A barrier that
  * some threads of a block reach and others do not ends the process, as does shared memory beyond
  * what the launch asked for (it is filled with NaN before each block). Blocks run one by one.
+ * Fibers are switched for x86-64, the only processor that MXNet's wheel is for.
  */
-#include <ucontext.h>
-
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -83,13 +82,27 @@ namespace emulation {
 constexpr size_t kStack = 64 << 10;
 
 struct Fiber {
-  ucontext_t context;
+  void* top;  // of its stack, while it waits
   std::vector<char> stack;
   bool done;
 };
 
+// Saves the registers that calls keep on the stack, leaves its top in *from and goes on at `to`.
+extern "C" void emulation_switch(void** from, void* to);
+asm(R"(
+  .text
+  .type emulation_switch, @function
+emulation_switch:
+  push %rbp; push %rbx; push %r12; push %r13; push %r14; push %r15
+  mov %rsp, (%rdi)
+  mov %rsi, %rsp
+  pop %r15; pop %r14; pop %r13; pop %r12; pop %rbx; pop %rbp
+  ret
+  .size emulation_switch, . - emulation_switch
+)");
+
 static std::vector<Fiber> fibers(1024);
-static ucontext_t scheduler;
+static void* scheduler;
 static int running = -1;  // a fiber, or -1: no barrier may come
 static void (*body)(void*);
 static void* body_arguments;
@@ -104,19 +117,19 @@ inline void fail(const char* what) {
 inline void barrier() {
   if (running < 0) fail("a barrier that the first thread did not reach");
   const int me = running;
-  swapcontext(&fibers[me].context, &scheduler);
+  emulation_switch(&fibers[me].top, scheduler);
 }
 
 static void start() {
   body(body_arguments);
   fibers[running].done = true;
-  swapcontext(&fibers[running].context, &scheduler);
+  emulation_switch(&fibers[running].top, scheduler);
 }
 
 inline void resume(int i) {
   running = i;
   threadIdx.x = i;
-  swapcontext(&scheduler, &fibers[i].context);
+  emulation_switch(&scheduler, fibers[i].top);
   running = -1;
 }
 
@@ -124,11 +137,13 @@ inline void prepare(int i) {
   Fiber& fiber = fibers[i];
   fiber.stack.resize(kStack);
   fiber.done = false;
-  getcontext(&fiber.context);
-  fiber.context.uc_stack.ss_sp = fiber.stack.data();
-  fiber.context.uc_stack.ss_size = kStack;
-  fiber.context.uc_link = nullptr;
-  makecontext(&fiber.context, start, 0);
+  // As if emulation_switch had been called by `start` at its beginning, on an aligned stack.
+  uintptr_t* top = reinterpret_cast<uintptr_t*>(
+      reinterpret_cast<uintptr_t>(fiber.stack.data() + kStack) / 16 * 16);
+  *--top = 0;  // start never returns
+  *--top = reinterpret_cast<uintptr_t>(&start);
+  for (int i = 0; i < 6; ++i) *--top = 0;
+  fiber.top = top;
 }
 
 inline void run_block() {
