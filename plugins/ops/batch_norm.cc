@@ -36,10 +36,35 @@ bool BatchNormType(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
   return true;
 }
 
-void BatchNormInitAux(const NodeAttrs&, ObjectPtr variable, const int index) {
+namespace {
+
+void InitAverages(const NodeAttrs&, ObjectPtr variable, const int index) {
   if (variable->attrs.dict.count("__init__")) return;
   if (index == 3) variable->attrs.dict["__init__"] = "[\"zero\", {}]";
   if (index == 4) variable->attrs.dict["__init__"] = "[\"one\", {}]";
+}
+
+}  // namespace
+
+nnvm::Op& RegisterNorm(const char* name, const char* text) {
+  return MEMONGER_OP(name)
+      .describe(text)
+      .set_num_inputs(5)
+      .set_attr<nnvm::FNumVisibleOutputs>("FNumVisibleOutputs", Constant<1>)
+      .set_attr<nnvm::FMutateInputs>("FMutateInputs",
+          [](const NodeAttrs&) { return std::vector<uint32_t>{3, 4}; })
+      .set_attr<nnvm::FSetInputVarAttrOnCompose>("FSetInputVarAttrOnCompose", InitAverages)
+      .add_argument("data", "NDArray-or-Symbol", "Input.")
+      .add_argument("gamma", "NDArray-or-Symbol", "Scale.")
+      .add_argument("beta", "NDArray-or-Symbol", "Shift.")
+      .add_argument("moving_mean", "NDArray-or-Symbol", "Running mean.")
+      .add_argument("moving_var", "NDArray-or-Symbol", "Running variance.");
+}
+
+std::vector<NodeEntry> NormGradients(const ObjectPtr& backward, uint32_t count) {
+  auto gradients = OutputsOf(backward, count);
+  gradients.insert(gradients.begin() + 3, {NoGradient(), NoGradient()});
+  return gradients;
 }
 
 }  // namespace ops

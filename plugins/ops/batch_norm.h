@@ -41,7 +41,14 @@ struct BatchNormParam : public dmlc::Parameter<BatchNormParam> {
 // Inputs: data gamma beta moving_mean moving_var. Outputs: output, mean, invstd, ...
 bool BatchNormShape(const NodeAttrs& attrs, int axis, ShapeVector* in, ShapeVector* out);
 bool BatchNormType(const NodeAttrs& attrs, TypeVector* in, TypeVector* out);
-void BatchNormInitAux(const NodeAttrs&, ObjectPtr variable, const int index);
+
+// What operators with a BatchNorm in front have in common: their first five inputs, the moving
+// averages, which they change, and one visible output.
+nnvm::Op& RegisterNorm(const char* name, const char* text);
+
+// The gradients that a backward node with this many outputs makes: of data, gamma and beta, then
+// none for the moving averages, then the others.
+std::vector<NodeEntry> NormGradients(const ObjectPtr& backward, uint32_t count);
 
 template <class T>
 struct BatchNorm {

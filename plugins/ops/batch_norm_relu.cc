@@ -33,56 +33,34 @@ void NormReluBackward(const NodeAttrs& attrs, const OpContext& context, const Bl
   NormRelu<T>(param, in[1].shape_).Backward(batch, in, in[0], request, out);
 }
 
-void Forward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
-             const Requests& request, const Blobs& out) {
-  MEMONGER_REAL_SWITCH(in[0].type_flag_, attrs.name, T,
-                       NormReluForward<T>(attrs, context, in, request, out);)
-}
-
-void Backward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
-              const Requests& request, const Blobs& out) {
-  MEMONGER_REAL_SWITCH(in[0].type_flag_, attrs.name, T,
-                       NormReluBackward<T>(attrs, context, in, request, out);)
-}
+MEMONGER_REAL_COMPUTE(Forward, NormReluForward, 0)
+MEMONGER_REAL_COMPUTE(Backward, NormReluBackward, 1)
 
 }  // namespace
 
 void RegisterBatchNormRelu() {
-  MEMONGER_OP("memonger_batch_norm_relu")
-      .describe("BatchNorm followed by ReLU, keeping BatchNorm's input and no output.")
-      .set_num_inputs(5)
+  RegisterNorm("memonger_batch_norm_relu",
+               "BatchNorm followed by ReLU, keeping BatchNorm's input and no output.")
       .set_num_outputs(3)
       .set_attr_parser(ParseParam<BatchNormParam>)
-      .set_attr<nnvm::FNumVisibleOutputs>("FNumVisibleOutputs", Constant<1>)
       .set_attr<nnvm::FListInputNames>("FListInputNames",
           NameList({"data", "gamma", "beta", "moving_mean", "moving_var"}))
       .set_attr<nnvm::FListOutputNames>("FListOutputNames",
           NameList({"output", "mean", "invstd"}))
-      .set_attr<nnvm::FMutateInputs>("FMutateInputs",
-          [](const NodeAttrs&) { return std::vector<uint32_t>{3, 4}; })
       .set_attr<mxnet::FInferShape>("FInferShape",
           [](const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
             return BatchNormShape(attrs, ParamOf(attrs).axis, in, out);
           })
       .set_attr<nnvm::FInferType>("FInferType", BatchNormType)
       .set_attr<mxnet::FCompute>("FCompute<cpu>", Forward)
-      .set_attr<nnvm::FSetInputVarAttrOnCompose>("FSetInputVarAttrOnCompose", BatchNormInitAux)
       .set_attr<nnvm::FGradient>("FGradient",
           [](const ObjectPtr& n, const std::vector<NodeEntry>& gradients) {
             const auto& in = n->inputs;
-            auto result = OutputsOf(
+            return NormGradients(
                 BackwardNode(n, "_backward_memonger_batch_norm_relu",
                              {gradients[0], in[0], in[1], in[2], NodeEntry{n, 1, 0},
                               NodeEntry{n, 2, 0}, in[3], in[4]}), 3);
-            result.push_back(NoGradient());
-            result.push_back(NoGradient());
-            return result;
           })
-      .add_argument("data", "NDArray-or-Symbol", "Input.")
-      .add_argument("gamma", "NDArray-or-Symbol", "Scale.")
-      .add_argument("beta", "NDArray-or-Symbol", "Shift.")
-      .add_argument("moving_mean", "NDArray-or-Symbol", "Running mean.")
-      .add_argument("moving_var", "NDArray-or-Symbol", "Running variance.")
       .add_arguments(BatchNormParam::__FIELDS__());
 
   MEMONGER_OP("_backward_memonger_batch_norm_relu")

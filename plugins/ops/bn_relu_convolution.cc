@@ -221,15 +221,14 @@ std::vector<dmlc::ParamFieldInfo> NormFields() {
 }  // namespace
 
 void RegisterBnReluConvolution() {
-  MEMONGER_OP(kName)
-      .describe("BatchNorm, ReLU and Convolution in one: keeps BatchNorm's input alone and makes "
-                "the convolution's input again in backward.")
+  RegisterNorm(kName,
+               "BatchNorm, ReLU and Convolution in one: keeps BatchNorm's input alone and makes "
+               "the convolution's input again in backward.")
       .set_num_inputs([](const NodeAttrs& attrs) {
         return kNormInputs + FusedOf(attrs).Parameters();
       })
       .set_num_outputs(4)
       .set_attr_parser(Parse)
-      .set_attr<nnvm::FNumVisibleOutputs>("FNumVisibleOutputs", Constant<1>)
       .set_attr<nnvm::FListInputNames>("FListInputNames",
           [](const NodeAttrs& attrs) {
             Names names{"data", "gamma", "beta", "moving_mean", "moving_var", "weight", "bias"};
@@ -238,8 +237,6 @@ void RegisterBnReluConvolution() {
           })
       .set_attr<nnvm::FListOutputNames>("FListOutputNames",
           NameList({"output", "mean", "invstd", "buffer"}))
-      .set_attr<nnvm::FMutateInputs>("FMutateInputs",
-          [](const NodeAttrs&) { return std::vector<uint32_t>{3, 4}; })
       .set_attr<mxnet::FInferShape>("FInferShape", Shape)
       .set_attr<nnvm::FInferType>("FInferType", Type)
       .set_attr<mxnet::FInferStorageType>("FInferStorageType",
@@ -252,7 +249,6 @@ void RegisterBnReluConvolution() {
       .set_attr<mxnet::FResourceRequest>("FResourceRequest", TempSpace())
       .set_attr<mxnet::FCompute>("FCompute<cpu>", Forward<TBlob>)
       .set_attr<mxnet::FComputeEx>("FComputeEx<cpu>", Forward<NDArray>)
-      .set_attr<nnvm::FSetInputVarAttrOnCompose>("FSetInputVarAttrOnCompose", BatchNormInitAux)
       .set_attr<nnvm::FGradient>("FGradient",
           [](const ObjectPtr& n, const std::vector<NodeEntry>& gradients) {
             const auto& in = n->inputs;
@@ -261,19 +257,8 @@ void RegisterBnReluConvolution() {
             inputs.insert(inputs.end(), in.begin() + kNormInputs, in.end());
             const ObjectPtr node = BackwardNode(n, "_backward_memonger_bn_relu_convolution",
                                                 inputs);
-            auto result = OutputsOf(node, 3);
-            result.push_back(NoGradient());
-            result.push_back(NoGradient());
-            for (uint32_t i = 0; i < FusedOf(n->attrs).Parameters(); ++i) {
-              result.emplace_back(node, 3 + i, 0);
-            }
-            return result;
+            return NormGradients(node, 3 + FusedOf(n->attrs).Parameters());
           })
-      .add_argument("data", "NDArray-or-Symbol", "Input.")
-      .add_argument("gamma", "NDArray-or-Symbol", "Scale.")
-      .add_argument("beta", "NDArray-or-Symbol", "Shift.")
-      .add_argument("moving_mean", "NDArray-or-Symbol", "Running mean.")
-      .add_argument("moving_var", "NDArray-or-Symbol", "Running variance.")
       .add_argument("weight", "NDArray-or-Symbol", "Filters.")
       .add_argument("bias", "NDArray-or-Symbol", "Bias.")
       .add_arguments(ConvolutionFields())

@@ -33,6 +33,14 @@
                         << " is not supported; use float16, float32 or float64";           \
   }
 
+// Defines NAME as the FCompute that runs FUNCTION<T> for the dtype T of an input.
+#define MEMONGER_REAL_COMPUTE(NAME, FUNCTION, INPUT)                                       \
+  void NAME(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,             \
+            const Requests& request, const Blobs& out) {                                   \
+    MEMONGER_REAL_SWITCH(in[INPUT].type_flag_, attrs.name, T,                              \
+                         FUNCTION<T>(attrs, context, in, request, out);)                   \
+  }
+
 namespace memonger {
 namespace ops {
 

@@ -61,10 +61,10 @@ void GateForward(const TBlob& data, const Requests& request, const Blobs& out, P
   if (whole * 8 < count) mask[whole] = static_cast<uint8_t>(bits);
 }
 
-// d = g where the bit is set, else g * closed (a product even for 0, see lanes.h).
-template <class T>
-void GateBackward(const TBlob& gradient, const TBlob& mask, T closed, OpReqType request,
-                  const TBlob& result) {
+// d = eight(g, bits) eight elements at a time; one(g, bit) for the rest.
+template <class T, class Eight, class One>
+void ForEachGate(const TBlob& gradient, const TBlob& mask, OpReqType request, const TBlob& result,
+                 Eight eight, One one) {
   if (request == mxnet::kNullOp) return;
   const T* g = gradient.dptr<T>();
   const uint8_t* bits = mask.dptr<uint8_t>();
@@ -72,12 +72,19 @@ void GateBackward(const TBlob& gradient, const TBlob& mask, T closed, OpReqType 
   const int64_t count = result.Size(), whole = count / 8;
   const bool add = request == mxnet::kAddTo;
 #pragma omp parallel for if (count >= kParallelFrom)
-  for (int64_t b = 0; b < whole; ++b) {
-    Gate8<T>(g + 8 * b, bits[b], T(1), closed, add, d + 8 * b);
-  }
-  for (int64_t i = whole * 8; i < count; ++i) {
-    Store(d + i, request, T(g[i] * (Bit(bits, i) ? T(1) : closed)));
-  }
+  for (int64_t b = 0; b < whole; ++b) eight(g + 8 * b, bits[b], add, d + 8 * b);
+  for (int64_t i = whole * 8; i < count; ++i) Store(d + i, request, one(g[i], Bit(bits, i)));
+}
+
+// d = g where the bit is set, else g * closed (a product even for 0, see lanes.h).
+template <class T>
+void GateBackward(const TBlob& gradient, const TBlob& mask, T closed, OpReqType request,
+                  const TBlob& result) {
+  ForEachGate<T>(gradient, mask, request, result,
+                 [closed](const T* g, unsigned bits, bool add, T* d) {
+                   Gate8<T>(g, bits, T(1), closed, add, d);
+                 },
+                 [closed](T g, bool open) { return T(g * (open ? T(1) : closed)); });
 }
 
 // Everything of a gate's two operators that does not depend on what it computes.

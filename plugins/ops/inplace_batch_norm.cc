@@ -296,55 +296,33 @@ void InplaceBackward(const NodeAttrs& attrs, const OpContext& context, const Blo
   }
 }
 
-void Forward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
-             const Requests& request, const Blobs& out) {
-  MEMONGER_REAL_SWITCH(in[0].type_flag_, attrs.name, T,
-                       InplaceForward<T>(attrs, context, in, request, out);)
-}
-
-void Backward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
-              const Requests& request, const Blobs& out) {
-  MEMONGER_REAL_SWITCH(in[1].type_flag_, attrs.name, T,
-                       InplaceBackward<T>(attrs, context, in, request, out);)
-}
+MEMONGER_REAL_COMPUTE(Forward, InplaceForward, 0)
+MEMONGER_REAL_COMPUTE(Backward, InplaceBackward, 1)
 
 }  // namespace
 
 void RegisterInplaceBatchNorm() {
-  MEMONGER_OP("memonger_inplace_batch_norm")
-      .describe("BatchNorm with an invertible activation behind it (identity, leaky ReLU, ELU) "
-                "that keeps its output alone: In-Place Activated BatchNorm.")
-      .set_num_inputs(5)
+  RegisterNorm("memonger_inplace_batch_norm",
+               "BatchNorm with an invertible activation behind it (identity, leaky ReLU, ELU) "
+               "that keeps its output alone: In-Place Activated BatchNorm.")
       .set_num_outputs(4)
       .set_attr_parser(Parse)
-      .set_attr<nnvm::FNumVisibleOutputs>("FNumVisibleOutputs", Constant<1>)
       .set_attr<nnvm::FListInputNames>("FListInputNames",
           NameList({"data", "gamma", "beta", "moving_mean", "moving_var"}))
       .set_attr<nnvm::FListOutputNames>("FListOutputNames",
           NameList({"output", "mean", "invstd", "spare"}))
-      .set_attr<nnvm::FMutateInputs>("FMutateInputs",
-          [](const NodeAttrs&) { return std::vector<uint32_t>{3, 4}; })
       .set_attr<mxnet::FInferShape>("FInferShape", Shape)
       .set_attr<nnvm::FInferType>("FInferType", Type)
       .set_attr<nnvm::FInplaceOption>("FInplaceOption", InplaceFirst())
       .set_attr<mxnet::FCompute>("FCompute<cpu>", Forward)
-      .set_attr<nnvm::FSetInputVarAttrOnCompose>("FSetInputVarAttrOnCompose", BatchNormInitAux)
       .set_attr<nnvm::FGradient>("FGradient",
           [](const ObjectPtr& n, const std::vector<NodeEntry>& gradients) {
             const auto& in = n->inputs;
-            auto result = OutputsOf(
+            return NormGradients(
                 BackwardNode(n, "_backward_memonger_inplace_batch_norm",
                              {gradients[0], NodeEntry{n, 0, 0}, in[1], in[2], NodeEntry{n, 1, 0},
                               NodeEntry{n, 2, 0}, NodeEntry{n, 3, 0}, in[3], in[4]}), 3);
-            result.push_back(NoGradient());
-            result.push_back(NoGradient());
-            return result;
           })
-      .add_argument("data", "NDArray-or-Symbol", "Input.")
-      .add_argument("gamma", "NDArray-or-Symbol", "Scale.")
-      .add_argument("beta", "NDArray-or-Symbol", "Shift.")
-      .add_argument("moving_mean", "NDArray-or-Symbol", "Running mean.")
-      .add_argument("moving_var", "NDArray-or-Symbol", "Running variance.")
       .add_arguments(InplaceBatchNormParam::__FIELDS__());
 
   MEMONGER_OP("_backward_memonger_inplace_batch_norm")

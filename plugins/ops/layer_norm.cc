@@ -124,8 +124,8 @@ void NormForward(const NodeAttrs& attrs, const OpContext& context, const Blobs& 
 
 // in: gradient output gamma beta invstd spare
 template <class T>
-void NormBackward(const NodeAttrs& attrs, const Blobs& in, const Requests& request,
-                  const Blobs& out) {
+void NormBackward(const NodeAttrs& attrs, const OpContext&, const Blobs& in,
+                  const Requests& request, const Blobs& out) {
   using A = Acc<T>;
   constexpr int64_t kShares = 16;  // of the rows; sums do not depend on the number of threads
   const Channels channels(in[1].shape_, ChannelAxis(attrs.name, in[1].shape_, ParamOf(attrs).axis));
@@ -189,17 +189,8 @@ void NormBackward(const NodeAttrs& attrs, const Blobs& in, const Requests& reque
   }
 }
 
-void Forward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
-             const Requests& request, const Blobs& out) {
-  MEMONGER_REAL_SWITCH(in[0].type_flag_, attrs.name, T,
-                       NormForward<T>(attrs, context, in, request, out);)
-}
-
-void Backward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Requests& request,
-              const Blobs& out) {
-  MEMONGER_REAL_SWITCH(in[1].type_flag_, attrs.name, T,
-                       NormBackward<T>(attrs, in, request, out);)
-}
+MEMONGER_REAL_COMPUTE(Forward, NormForward, 0)
+MEMONGER_REAL_COMPUTE(Backward, NormBackward, 1)
 
 }  // namespace
 

@@ -2,7 +2,8 @@
  * memonger_mask_clip: clip (relu6, hardtanh) that keeps one bit an element: inside the bounds or not.
  *
  * MXNet's clip keeps its input. Where an element was clipped the gradient is zero, selected and
- * not multiplied, as in MXNet; NaN counts as inside.
+ * not multiplied, as in MXNet; NaN counts as inside. (MXNet's clip writes its gradient even when
+ * asked to add it; this one adds.)
  */
 #include "./gate.h"
 #include "./params.h"
@@ -30,22 +31,16 @@ struct Clip {
 template <class T>
 void ClipBackward(const TBlob& gradient, const TBlob& mask, OpReqType request,
                   const TBlob& result) {
-  if (request == mxnet::kNullOp) return;
-  const T* g = gradient.dptr<T>();
-  const uint8_t* bits = mask.dptr<uint8_t>();
-  T* d = result.dptr<T>();
-  const int64_t count = result.Size(), whole = count / 8;
-  const bool add = request == mxnet::kAddTo;
   using L = Lanes<T>;
-#pragma omp parallel for if (count >= kParallelFrom)
-  for (int64_t b = 0; b < whole; ++b) {
-    for (int lane = 0; lane < 8; lane += L::kWidth) {
-      const auto value = L::Pick(L::Expand(bits[b] >> lane), L::Load(g + 8 * b + lane), L::All(0));
-      T* to = d + 8 * b + lane;
-      L::Put(to, add ? L::Add(L::Load(to), value) : value);
-    }
-  }
-  for (int64_t i = whole * 8; i < count; ++i) Store(d + i, request, Bit(bits, i) ? g[i] : T(0));
+  ForEachGate<T>(gradient, mask, request, result,
+                 [](const T* g, unsigned bits, bool add, T* d) {
+                   for (int lane = 0; lane < 8; lane += L::kWidth) {
+                     const auto value = L::Pick(L::Expand(bits >> lane), L::Load(g + lane),
+                                                L::All(0));
+                     L::Put(d + lane, add ? L::Add(L::Load(d + lane), value) : value);
+                   }
+                 },
+                 [](T g, bool open) { return open ? g : T(0); });
 }
 
 void Forward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Requests& request,
