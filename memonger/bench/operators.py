@@ -5,8 +5,8 @@
 For each variant and each of three shapes it prints what backward keeps (both counted from the
 bound graph), the largest error of outputs, gradients and states against the float64 run of MXNet's
 ops, relative to the largest value, and the time of forward and backward: the median of runs in
-which both take turns. A ratio below 1 means that ours is faster. Errors of a percent behind a ReLU are
-single values next to zero that have another sign in float32 than in float64, in both operators.
+which both take turns. A ratio below 1 means that ours is faster. Errors of a percent behind a ReLU
+are single values next to zero that have another sign in float32 than in float64, in both operators.
 Threads that wait for each other blur the times on a busy machine; ``OMP_NUM_THREADS=1`` helps.
 A second table shows what each kind saves in whole networks (:mod:`memonger.bench.savings`).
 """
