@@ -22,7 +22,8 @@ def source(tmp_path_factory):
     """A copy of the repository without anything built in it."""
     folder = tmp_path_factory.mktemp("source") / "memonger"
     shutil.copytree(str(ROOT), str(folder), ignore=shutil.ignore_patterns(
-        ".git", ".venv*", "build", "dist", "out", "*.so", "*.egg-info", "__pycache__", ".*_cache", "_native"))
+        ".git", ".venv*", "build", "dist", "out", "*.so", "*.egg-info", "__pycache__", ".*_cache",
+        "_native"))
     return folder
 
 
