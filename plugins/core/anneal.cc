@@ -18,7 +18,7 @@ double Search::Unit() const {
 
 void Search::Anneal(Outcome current, Temperature temperature, int64_t work_end) {
   if (!current.valid || num_items() == 0) return;
-  const int64_t work_begin = simulator_->work();
+  const int64_t work_begin = Spent();
   if (work_end <= work_begin) return;
   const double hot = temperature.start * Unit(), cold = temperature.end * Unit();
   if (!(hot > 0) || !(cold > 0)) return;
@@ -26,7 +26,7 @@ void Search::Anneal(Outcome current, Temperature temperature, int64_t work_end) 
   double heat = hot;
   for (int64_t move = 1; !OutOf(work_end); ++move) {
     if (move % 64 == 1) {
-      const double done = static_cast<double>(simulator_->work() - work_begin) /
+      const double done = static_cast<double>(Spent() - work_begin) /
                           static_cast<double>(work_end - work_begin);
       heat = hot * std::pow(cold / hot, done);
     }

@@ -15,7 +15,7 @@ const int kExactWork = 100;
 }  // namespace
 
 void Search::SearchLive(int64_t work_end) {
-  const int64_t begin = simulator_->work();
+  const int64_t begin = Spent();
   const auto until = [&](double share) {
     return begin + static_cast<int64_t>(share * static_cast<double>(work_end - begin));
   };
@@ -82,7 +82,7 @@ void Search::OfferPool(const Outcome& outcome) {
 
 // Goes on from the best for the live budget, with the pool as what has to fit.
 void Search::SearchPool(int64_t work_end) {
-  const int64_t begin = simulator_->work();
+  const int64_t begin = Spent();
   const auto until = [&](double share) {
     return begin + static_cast<int64_t>(share * static_cast<double>(work_end - begin));
   };
@@ -116,7 +116,7 @@ void Search::SearchPool(int64_t work_end) {
 // An arena takes little more than the live bytes: the live search, with a smaller budget as long as
 // its answer does not quite fit.
 void Search::SearchArena(int64_t work_end) {
-  const int64_t begin = simulator_->work(), budget = options_.budget_bytes;
+  const int64_t begin = Spent(), budget = options_.budget_bytes;
   const double shares[] = {0.6, 0.75, 0.9, 1.0};
   Solution smallest;
   int64_t target = budget;
@@ -151,6 +151,7 @@ Solution Search::Run() {
   base_peak_ = std::max<int64_t>(1, unplanned.peak);
   weight_ = 0.05 * base_cost_ / static_cast<double>(base_peak_);
   const int64_t begin = simulator_->work(), work = options_.work_limit;
+  work_begin_ = begin;
   if (!meter_) {
     SearchLive(begin + work);
     Load(best_);

@@ -229,7 +229,7 @@ void Search::Iterate(int64_t work_end) {
     Offer(current);
     Prune(&current, work_end);
     if (round % 16 == 5) {
-      Swap(&current, std::min(work_end, simulator_->work() + (work_end - simulator_->work()) / 8));
+      Swap(&current, std::min(work_end, Spent() + (work_end - Spent()) / 8));
     }
     Offer(current);
   }

@@ -6,6 +6,12 @@
 
 namespace memonger {
 
+namespace {
+
+// Share of the time limit in which the clock decides nothing.
+const double kFreeOfClock = 0.2;
+
+}  // namespace
 
 Search::Search(Simulator* simulator, const SearchOptions& options, PoolMeter* meter,
                PollFunction poll)
@@ -183,6 +189,13 @@ bool Search::Stopped() {
     stop_ = StopReason::kInterrupted;
   } else if (elapsed > options_.time_limit_s) {
     stop_ = StopReason::kTimeLimit;
+  }
+  // All phases are cut short alike, rather than the last ones left out.
+  const double late = (elapsed / options_.time_limit_s - kFreeOfClock) / (1 - kFreeOfClock);
+  const double due = std::min(late, 1.0) * static_cast<double>(options_.work_limit);
+  if (late > 0 && work_begin_ + due > static_cast<double>(simulator_->work())) {
+    due_by_clock_ = std::max(due_by_clock_, work_begin_ + static_cast<int64_t>(due));
+    hurried_ = true;
   }
   paused_ = elapsed > pause_at_s_;
   return stop_ != StopReason::kFinished || paused_;

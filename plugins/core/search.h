@@ -2,10 +2,12 @@
 // swaps, iterated local search and simulated annealing, all on exact evaluations.
 //
 // Work is counted in simulated steps, not in seconds, so that a result depends on the problem,
-// the seed and the work limit alone, unless the wall-clock guard stops the search first.
+// the seed and the work limit alone, unless the wall clock is behind: once a fifth of the time limit
+// is over, the work due is at least that of a machine which needs all of the time.
 #ifndef MEMONGER_CORE_SEARCH_H_
 #define MEMONGER_CORE_SEARCH_H_
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -51,7 +53,9 @@ class Search {
 
   // Runs the whole portfolio. The result is feasible, or the one with the least overflow.
   Solution Run();
-  StopReason stop_reason() const { return stop_; }
+  StopReason stop_reason() const {
+    return stop_ == StopReason::kFinished && hurried_ ? StopReason::kTimeLimit : stop_;
+  }
   int64_t evaluations() const { return evaluations_; }
 
  private:
@@ -79,7 +83,9 @@ class Search {
   int WorstOp(const Outcome& outcome);
   // The clock, the caller, or the end of a phase's share of the time says stop.
   bool Stopped();
-  bool OutOf(int64_t work_end) { return simulator_->work() >= work_end || Stopped(); }
+  // Work so far, or what would be due by the clock on a machine too slow for the work limit.
+  int64_t Spent() const { return std::max(simulator_->work(), due_by_clock_); }
+  bool OutOf(int64_t work_end) { return Stopped() || Spent() >= work_end; }
   bool Feasible(const Outcome& o) const { return o.valid && o.overflow <= 0; }
   // Keeps the current decisions when they are the best so far for the live budget.
   void Offer(const Outcome& outcome);
@@ -136,7 +142,9 @@ class Search {
   StopReason stop_ = StopReason::kFinished;
   bool paused_ = false;
   double pause_at_s_ = std::numeric_limits<double>::infinity();
+  bool hurried_ = false;  // the clock, not the work, decided when a search ended
   int64_t evaluations_ = 0, next_poll_ = 0;
+  int64_t work_begin_ = 0, due_by_clock_ = 0;
   std::chrono::steady_clock::time_point start_;
 };
 

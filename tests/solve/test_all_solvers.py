@@ -215,6 +215,17 @@ def test_time_limit_is_kept_and_said():
     assert plan.status is Status.TIME_LIMIT and plan.planning_s < 5
 
 
+def test_too_little_time_shortens_every_phase():
+    """A search with a thousand times the work that fits its time still ends with cold annealing."""
+    graph = chain(40)
+    budget = int(pool(graph, "live") * 0.5)
+    usual = solve(graph, budget, "local", Options(storage="live", time_limit_s=60.0))
+    hurried = solve(graph, budget, "local",
+                    Options(storage="live", effort=1000, time_limit_s=2.0))
+    assert usual.status is not Status.TIME_LIMIT
+    assert hurried.overhead <= usual.overhead * (1 + 1e-9)
+
+
 def test_errors_in_the_progress_callback_come_through():
     def fail(_):
         raise ZeroDivisionError
