@@ -14,7 +14,7 @@ the knapsack bound.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Optional
+from typing import Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -36,6 +36,11 @@ _INTEGER_ITEMS = 1500
 _LAYER_ITEMS = 2500
 #: Programs whose answers do not come near the budget after so many rounds wait for the search.
 _FIRST_ROUNDS = 2
+#: Up to so many ops the longer searches may take many times the work of the first, or several.
+_TINY_OPS, _SMALL_OPS, _LARGE_OPS = 250, 500, 1500
+#: A plan within so much of the step time of the bound needs no more programs; a few times that in
+#: graphs that are not small.
+_ENOUGH = 0.001
 #: Longer searches: from the best or anew, and how far from the bound, as a share of the step time,
 #: the best must be to be worth one.
 _RUNS = ((False, 0.005), (True, 0.005), (False, 0.01), (False, 0.01))
@@ -67,6 +72,8 @@ def _search(search: Refinement) -> None:
         search.weigh(expand(graph, {}))
     effort = search.options.effort
     work = _work(graph) * effort
+    small = len(graph.ops) <= _SMALL_OPS
+    longer = (8 if small else 3 if len(graph.ops) <= _LARGE_OPS else 1) * work
     if search.options.bound:
         _first_bound(search, items)
     if search.bound.extra_s == float("inf"):
@@ -81,31 +88,41 @@ def _search(search: Refinement) -> None:
         return
     if items <= _INTEGER_ITEMS:
         # Programs that count whole buffers are several times harder.
-        rounds, checks = (2, 15) if search.layers else (12, 200)
+        rounds, checks = (2, 15) if search.layers else (12 if small else 4, 200)
         search.max_checks = max(1, int(checks * effort))
         search.gap = 1e-3 if search.layers else 1e-6
+        search.enough = _enough(graph)
         mend_work = int(0.03 * work)
         search.refine(min(rounds, _FIRST_ROUNDS), share=0.2, mend_work=mend_work)
         if not search.close:
-            _search_longer(search, 8 * work)
+            _search_longer(search, longer, _RUNS if small else _RUNS[:2])
         search.refine(max(0, rounds - _FIRST_ROUNDS), share=0.2, mend_work=mend_work)
         search.squeeze(rounds)
     else:
         _round_linear(search, int(0.3 * work))
-    if not search.proven and not search.interrupted:
+    if not search.within(search.enough) and not search.interrupted:
         search.local_search(int(0.3 * work), search.warm())
-        _search_longer(search, 8 * work)
+        _search_longer(search, longer, _RUNS if small else _RUNS[:2])
 
 
-def _search_longer(search: Refinement, work: float) -> None:
+def _enough(graph: Graph) -> float:
+    """How near to the bound is near enough, as a share of the step time."""
+    if graph.recompute_in_forward or len(graph.ops) <= _TINY_OPS:
+        return 0.0  # quickly proven to the last digit
+    if len(graph.ops) <= _SMALL_OPS:
+        return _ENOUGH
+    return (2.5 if len(graph.ops) <= _LARGE_OPS else 7.5) * _ENOUGH
+
+
+def _search_longer(search: Refinement, work: float,
+                   runs: Sequence[Tuple[bool, float]]) -> None:
     """Where the plan is far from the bound, the native search gains more than 0/1 programs.
 
     It starts anew, which beats going on from the best; then it goes on from the best; and where
     that is still far away it starts anew with other random numbers.
     """
-    for from_best, near in _RUNS:
-        if search.best is not None and \
-                search.best.extra_s - search.bound.extra_s <= near * search.graph.time_s:
+    for from_best, near in runs:
+        if search.within(near):
             return
         start = search.warm() if from_best else None
         if search.promising is not None:

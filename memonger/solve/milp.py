@@ -63,6 +63,8 @@ class Refinement:
     max_checks: int = 0
     #: Share of the objective by which a round's answer may miss the program's optimum.
     gap: float = 1e-6
+    #: A plan within this share of the step time of the bound needs no more programs.
+    enough: float = 0.0
     best: Optional[Candidate] = None
     smallest: Optional[Candidate] = None
     bound: Bound = Bound(0.0, "none")
@@ -105,6 +107,12 @@ class Refinement:
         if self.best is None:
             return self.bound.extra_s == float("inf")
         return self.best.extra_s <= self.bound.extra_s + 2e-6 * max(self.graph.time_s, 1e-300)
+
+    def within(self, share: float) -> bool:
+        """True when the best plan costs no more than the bound and this share of the step."""
+        return self.proven or (
+            self.best is not None
+            and self.best.extra_s - self.bound.extra_s <= share * self.graph.time_s)
 
     # ------------------------------------------------------------------ work
     def weigh(self, schedule: Schedule) -> Candidate:
@@ -190,7 +198,8 @@ class Refinement:
         """
         allowed = int(self.live_budget_bytes * target)
         for _ in range(rounds):
-            if self.proven or self.interrupted or self.left_s <= 0.05 or not self.measured:
+            if self.within(self.enough) or self.interrupted or self.left_s <= 0.05 \
+                    or not self.measured:
                 return
             self.rounds += 1
             program = build(self.reduced, self.measured, allowed,
