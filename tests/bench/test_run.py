@@ -135,8 +135,10 @@ def test_documents_get_their_tables_between_the_marks():
 def test_the_documented_tables_are_those_of_the_results():
     docs = Path(__file__).resolve().parents[2] / "docs"
     rows = tables.from_json((docs / "published.json").read_text())
-    text = (docs / "RESULTS.md").read_text()
-    assert tables.documented(rows, text) == text
+    for document in (docs / "RESULTS.md", docs.parent / "README.md"):
+        text = document.read_text()
+        assert "<!-- memonger bench: " in text
+        assert tables.documented(rows, text) == text
     assert len(tables.beside(rows)) == len(PUBLISHED)
 
 
