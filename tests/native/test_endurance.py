@@ -16,11 +16,13 @@ PROGRAM = """
 import sys
 import mxnet as mx
 from memonger import native
-from native.graphs import convolutions, mark
+from memonger.mx.apply import mark_storage
+from native.graphs import convolutions, mark, pyramid
 from native.test_executors import CHEAP
 
 native.load()
-symbol = mark(convolutions(), dict(CHEAP, relu1='{"relu1": 2}'))
+symbols = [mark(convolutions(), dict(CHEAP, relu1='{"relu1": 2}')),
+           mx.sym.load_json(mark_storage(mark(pyramid(), CHEAP).tojson()))]  # in an arena
 cycles = int(sys.argv[1])
 
 
@@ -30,6 +32,7 @@ def resident_kib():
 
 
 def cycle(number):
+    symbol = symbols[number % 2]
     executor = symbol.simple_bind(mx.cpu(), data=(2, 3, 8, 8))
     executor.forward(is_train=True)
     executor.backward()
