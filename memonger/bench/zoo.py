@@ -121,7 +121,19 @@ def make(network: str, shares: Sequence[float] = SHARES, time_limit: float = 10.
     if found is None:
         raise InputError("no budget of %s is possible" % network)
     return {"format": _FORMAT, "network": network, "batch": net.batch, "costs": costs,
-            "fingerprint": found.graph.fingerprint, "plans": plans}
+            "fingerprint": found.graph.fingerprint, "plans": undominated(plans)}
+
+
+def undominated(plans: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
+    """The plans, largest share first, each replaced by a smaller one that costs no more."""
+    result: List[Dict[str, Any]] = []
+    for item in reversed(plans):
+        if result and (result[-1]["overhead"] <= item["overhead"]
+                       or result[-1]["total_bytes"] > item["total_bytes"]):
+            better = min(result[-1], dict(item), key=lambda one: one["overhead"])
+            item = {**better, "share": item["share"]}
+        result.append(dict(item))
+    return result[::-1]
 
 
 def write(network: str, content: Mapping[str, Any], folder: str = FOLDER) -> str:
