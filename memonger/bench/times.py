@@ -15,6 +15,8 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..report.words import table
 
+#: This package's folder: children run beside it, so that they import the same one.
+_PACKAGE = os.path.dirname(os.path.abspath(__file__))
 #: Name in the table -> network, options, budget, and the seconds and bytes it may take.
 NETWORKS: Dict[str, Tuple[str, Mapping[str, Any], str, float, int]] = {
     "resnet50": ("dmlc_resnet50", {}, "50%", 2.0, 0),
@@ -84,6 +86,7 @@ def run(names: Sequence[str] = (),
             progress(name)
         done = subprocess.run([sys.executable, "-m", __name__, name], stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, universal_newlines=True,
+                              cwd=os.path.dirname(os.path.dirname(_PACKAGE)),
                               env={**os.environ, "MXNET_STORAGE_FALLBACK_LOG_VERBOSE": "0"})
         if done.returncode:
             rows.append(Timing(name, error=(done.stderr.strip().splitlines() or ["it died"])[-1],

@@ -33,7 +33,8 @@ ANSWER = "[0.0, 0.0, 0.0, 0.0, 1.0, 2.0]"
 def run(code, folder, **variables):
     environment = pretend.environment(folder, **variables)
     environment["PYTHONPATH"] = str(Path(native.__file__).resolve().parents[1])
-    done = subprocess.run([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE,
+    done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=os.sep,
+                          stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, universal_newlines=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

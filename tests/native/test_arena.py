@@ -46,7 +46,7 @@ def child(code):
     """Runs code in a process of its own; what it prints."""
     path = os.pathsep.join(filter(None, [str(FOLDER), os.environ.get("PYTHONPATH")]))
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, universal_newlines=True,
+                          stderr=subprocess.STDOUT, universal_newlines=True, cwd=os.sep,
                           env=dict(os.environ, PYTHONPATH=path))
     assert done.returncode == 0, done.stdout[-2000:]
     return done.stdout
