@@ -3,9 +3,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from ..errors import InfeasibleBudget, MemongerError
 from . import nets
@@ -162,7 +161,8 @@ class _Network:
         if case.method in ("mxnet", "mirror"):
             found = self.unplanned
             if case.method == "mirror":
-                with _variable("MXNET_BACKWARD_DO_MIRROR", "1"):
+                from ..mx.environment import variable
+                with variable("MXNET_BACKWARD_DO_MIRROR", "1"):
                     found = stock_estimate(self.net, self.settings.costs)
             base_s = self.unplanned.graph.time_s
             return dataclasses.replace(
@@ -217,19 +217,6 @@ def _options(net: nets.Net) -> Mapping[str, Any]:
     import importlib
     module = importlib.import_module("." + net.spec.family, nets.__name__)
     return getattr(module, net.spec.builder).__kwdefaults__ or {}
-
-
-@contextlib.contextmanager
-def _variable(name: str, value: str) -> Iterator[None]:
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
 
 
 def _first_line(error: BaseException) -> str:

@@ -1,13 +1,29 @@
 """Finding MXNet, with a message that helps when it is not there."""
 from __future__ import annotations
 
+import contextlib
 import logging
-from typing import Any
+import os
+from typing import Any, Iterator
 
 from ..errors import MemongerError
 from .cuda_libraries import advice
 
 logger = logging.getLogger("memonger")
+
+
+@contextlib.contextmanager
+def variable(name: str, value: str) -> Iterator[None]:
+    """An environment variable set for a while; MXNet reads many of them at every bind."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
 
 
 def mxnet() -> Any:

@@ -7,10 +7,11 @@ symbol may differ from what was predicted.
 """
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
-from typing import Any, Iterator, Set
+from typing import Any, ContextManager, Set
+
+from .environment import variable
 
 _VARIABLE = "MXNET_USE_FUSION"  # MXNet reads it at every bind
 _GPU = 2
@@ -18,18 +19,9 @@ _GPU = 2
 _unfused: Set[int] = set()
 
 
-@contextlib.contextmanager
-def off() -> Iterator[None]:
+def off() -> ContextManager[None]:
     """Binds inside the block are made without fusion."""
-    before = os.environ.get(_VARIABLE)
-    os.environ[_VARIABLE] = "0"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[_VARIABLE]
-        else:
-            os.environ[_VARIABLE] = before
+    return variable(_VARIABLE, "0")
 
 
 def unwanted(name: str, arguments: Any) -> bool:

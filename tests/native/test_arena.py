@@ -28,7 +28,16 @@ from .graphs import (
     perceptron,
     pyramid,
 )
-from .test_executors import CHEAP, STATEFUL, fit, module, stateful, unrolled
+from .test_executors import (
+    CHEAP,
+    STATEFUL,
+    fit,
+    gradients_of_batches,
+    module,
+    stateful,
+    train_buckets,
+    unrolled,
+)
 
 FOLDER = Path(memonger.__file__).resolve().parents[1]
 
@@ -221,57 +230,17 @@ def test_an_executor_may_go_while_its_step_runs():
 
 
 def test_buckets_share_the_largest_arena():
-    def train(marked):
-        shown = []
-
-        def symbol(length):
-            net = unrolled(length, marked)
-            return with_arena(net) if marked else net, ("data",), ("softmax_label",)
-
-        found = mx.mod.BucketingModule(symbol, default_bucket_key=9)
-
-        def shapes(length):
-            return [mx.io.DataDesc("data", (4, length, 5))], [mx.io.DataDesc("softmax_label", (4,))]
-
-        found.bind(*shapes(9))
-        mx.random.seed(1)
-        random = np.random.RandomState(1)
-        found.init_params(mx.init.Xavier())
-        found.init_optimizer(optimizer_params={"learning_rate": 0.1})
-        for length in (9, 4, 7, 2, 12, 9, 4):
-            data, label = shapes(length)
-            found.forward_backward(mx.io.DataBatch(
-                [mx.nd.array(random.standard_normal((4, length, 5)))],
-                [mx.nd.array(random.randint(0, 3, (4,)))], bucket_key=length,
-                provide_data=data, provide_label=label))
-            found.update()
-            shown.append(found.get_outputs()[0].asnumpy())
-        shown += [value.asnumpy() for _, value in sorted(found.get_params()[0].items())]
-        return shown
-
-    plain, ours = train(False), train(True)
-    assert len(plain) == len(ours) > 7
-    assert all(np.array_equal(a, b) for a, b in zip(plain, ours))
+    lengths = (9, 4, 7, 2, 12, 9, 4)
+    plain = train_buckets(lambda length: unrolled(length, False), lengths)
+    ours = train_buckets(lambda length: with_arena(unrolled(length, True)), lengths)
+    assert len(plain[0]) == len(ours[0]) == 7 and plain[1].keys() == ours[1].keys()
+    assert all(np.array_equal(a, b) for a, b in zip(plain[0], ours[0]))
+    assert all(np.array_equal(plain[1][name], ours[1][name]) for name in plain[1])
 
 
 def test_executors_of_another_shape():
-    results = []
-    for symbol in (pyramid(), with_arena(mark(pyramid(), CHEAP))):
-        executor = symbol.simple_bind(mx.cpu(), data=(4, 3, 8, 8))
-        random = np.random.RandomState(3)
-        for name in sorted(executor.arg_dict):
-            executor.arg_dict[name][:] = random.standard_normal(executor.arg_dict[name].shape) * .2
-        found = []
-        for batch in (4, 2, 6, 4):
-            executor = executor.reshape(data=(batch, 3, 8, 8), partial_shaping=True,
-                                        allow_up_sizing=True)
-            executor.arg_dict["data"][:] = random.standard_normal((batch, 3, 8, 8))
-            executor.arg_dict["softmax_label"][:] = random.randint(0, 3, (batch,))
-            executor.forward(is_train=True)
-            executor.backward()
-            found += [g.asnumpy() for n, g in sorted(executor.grad_dict.items())
-                      if g is not None and n != "softmax_label"]
-        results.append(found)
+    results = [gradients_of_batches(symbol, (4, 2, 6, 4))
+               for symbol in (pyramid(), with_arena(mark(pyramid(), CHEAP)))]
     assert all(np.array_equal(a, b) for a, b in zip(*results))
 
 

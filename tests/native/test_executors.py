@@ -218,52 +218,60 @@ def unrolled(length, marked):
     return mark(net, texts) if marked else net
 
 
+def train_buckets(symbol, lengths):
+    """Outputs of each step, and the parameters after all of them; buckets are bound as needed."""
+    found = mx.mod.BucketingModule(
+        lambda length: (symbol(length), ("data",), ("softmax_label",)), default_bucket_key=9)
+
+    def shapes(length):
+        return [mx.io.DataDesc("data", (4, length, 5))], [mx.io.DataDesc("softmax_label", (4,))]
+
+    found.bind(*shapes(9))
+    mx.random.seed(1)
+    random = np.random.RandomState(1)
+    found.init_params(mx.init.Xavier())
+    found.init_optimizer(optimizer_params={"learning_rate": 0.1})
+    outputs = []
+    for length in lengths:
+        data, label = shapes(length)
+        found.forward_backward(mx.io.DataBatch(
+            [mx.nd.array(random.standard_normal((4, length, 5)))],
+            [mx.nd.array(random.randint(0, 3, (4,)))], bucket_key=length,
+            provide_data=data, provide_label=label))
+        found.update()
+        outputs.append(found.get_outputs()[0].asnumpy())
+    return outputs, {name: value.asnumpy() for name, value in found.get_params()[0].items()}
+
+
 def test_bucketing_module_shares_memory_between_buckets():
-    def train(marked):
-        found = mx.mod.BucketingModule(
-            lambda length: (unrolled(length, marked), ("data",), ("softmax_label",)),
-            default_bucket_key=9)
-
-        def shapes(length):
-            return [mx.io.DataDesc("data", (4, length, 5))], [mx.io.DataDesc("softmax_label", (4,))]
-
-        found.bind(*shapes(9))
-        mx.random.seed(1)
-        random = np.random.RandomState(1)
-        found.init_params(mx.init.Xavier())
-        found.init_optimizer(optimizer_params={"learning_rate": 0.1})
-        for length in (9, 4, 7, 2, 9, 4):
-            data, label = shapes(length)
-            found.forward_backward(mx.io.DataBatch(
-                [mx.nd.array(random.standard_normal((4, length, 5)))],
-                [mx.nd.array(random.randint(0, 3, (4,)))], bucket_key=length,
-                provide_data=data, provide_label=label))
-            found.update()
-        return {name: value.asnumpy() for name, value in found.get_params()[0].items()}
-
-    plain, ours = train(False), train(True)
+    (_, plain), (_, ours) = (
+        train_buckets(lambda length, marked=marked: unrolled(length, marked), (9, 4, 7, 2, 9, 4))
+        for marked in (False, True))
     assert all(np.array_equal(plain[name], ours[name]) for name in plain)
 
 
+def gradients_of_batches(symbol, batches):
+    """Gradients of one step in each of the executors that are reshaped one from the other."""
+    executor = symbol.simple_bind(mx.cpu(), data=(4, 3, 8, 8))
+    random = np.random.RandomState(3)
+    for name in sorted(executor.arg_dict):
+        executor.arg_dict[name][:] = random.standard_normal(executor.arg_dict[name].shape) * .2
+    found = []
+    for batch in batches:
+        executor = executor.reshape(data=(batch, 3, 8, 8), partial_shaping=True,
+                                    allow_up_sizing=True)
+        executor.arg_dict["data"][:] = random.standard_normal((batch, 3, 8, 8))
+        executor.arg_dict["softmax_label"][:] = random.randint(0, 3, (batch,))
+        executor.forward(is_train=True)
+        executor.backward()
+        found += [g.asnumpy() for n, g in sorted(executor.grad_dict.items())
+                  if g is not None and n != "softmax_label"]  # which is never written
+    return found
+
+
 def test_executors_of_another_shape():
-    marked = mark(convolutions(), CHEAP)
-    results = []
-    for symbol in (convolutions(), marked):
-        executor = symbol.simple_bind(mx.cpu(), data=(4, 3, 8, 8))
-        random = np.random.RandomState(3)
-        for name in sorted(executor.arg_dict):
-            executor.arg_dict[name][:] = random.standard_normal(executor.arg_dict[name].shape) * .2
-        found = []
-        for batch in (4, 2, 3, 4):
-            executor = executor.reshape(data=(batch, 3, 8, 8), partial_shaping=True,
-                                        allow_up_sizing=True)
-            executor.arg_dict["data"][:] = random.standard_normal((batch, 3, 8, 8))
-            executor.arg_dict["softmax_label"][:] = random.randint(0, 3, (batch,))
-            executor.forward(is_train=True)
-            executor.backward()
-            found += [g.asnumpy() for n, g in sorted(executor.grad_dict.items())
-                      if g is not None and n != "softmax_label"]  # which is never written
-        results.append(found)
+    results = [gradients_of_batches(symbol, (4, 2, 3, 4))
+               for symbol in (convolutions(), mark(convolutions(), CHEAP))]
     assert len(results[0]) == len(results[1])
     assert all(np.array_equal(a, b) for a, b in zip(*results))
 
