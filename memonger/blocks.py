@@ -169,6 +169,8 @@ def build_program(graph: Graph, schedule: Schedule) -> Program:
     first = [-1] * len(ops)
     runs = [0] * len(ops)
     cached = graph.pools == "cached_op"
+    lie_apart = apart_tensors(graph)
+    apart: Set[int] = set()
     for index, step in enumerate(schedule.steps):
         op = ops[step.op]
         inputs = []
@@ -182,6 +184,9 @@ def build_program(graph: Graph, schedule: Schedule) -> Program:
             made[tensor] = len(values)
             values.append(Value(tensor, index, position))
         numbers.append(made)
+        away = lie_apart.get(step.op, ())
+        apart.update(value for tensor, value in [*zip(op.inputs, inputs), *made.items()]
+                     if tensor in away)
         if not runs[step.op]:
             first[step.op] = index
         steps.append(ProgramStep(
@@ -199,7 +204,6 @@ def build_program(graph: Graph, schedule: Schedule) -> Program:
     for tensor in _held_for_gradients(graph, ops, producer, runs):
         held[numbers[first[producer[tensor]]][tensor]] += 1
     tensors = [graph.tensors[value.tensor] for value in values]
-    apart = apart_tensors(graph)
     for item in tensors:
         if item.dtype not in DTYPES:
             raise ValueError("tensor %r has the unknown dtype %r" % (item.name, item.dtype))
@@ -209,7 +213,7 @@ def build_program(graph: Graph, schedule: Schedule) -> Program:
         tuple(number_of_elements(t.size_bytes, t.shape, b) for t, b in zip(tensors, item_bytes)),
         tuple(t.size_bytes for t in tensors), tuple(DTYPES[t.dtype][0] for t in tensors),
         tuple(item_bytes), tuple(not t.pooled for t in tensors), tuple(held),
-        tuple(value.tensor in apart for value in values),
+        tuple(value in apart for value in range(len(values))),
         inplace=not graph.recompute_in_forward, count_ignored=cached,
         rounding=1 if cached or graph.recompute_in_forward else 4)
 
@@ -219,20 +223,26 @@ _RUN_BY_THEMSELVES = frozenset((
     "Custom", "_backward_Custom", "_NDArray", "_backward__NDArray", "_CrossDeviceCopy", "_copyto",
     "_foreach", "_backward_foreach", "_while_loop", "_backward_while_loop", "_cond",
     "_backward_cond", "_CachedOp", "_backward_CachedOp"))
-#: For inference MKL-DNN rearranges the weights of these ops some time after the op ran.
-_REARRANGE_WEIGHT = frozenset(("Convolution", "Deconvolution", "FullyConnected",
-                               "memonger_convolution"))
+#: Position of the weight that MKL-DNN rearranges for inference, some time after the op ran.
+#: (memonger_bn_relu_convolution does not; it is listed so that the same tensors lie apart with
+#: that variant and without.)
+_REARRANGED_WEIGHT = {"Convolution": 1, "Deconvolution": 1, "FullyConnected": 1,
+                      "memonger_convolution": 1, "memonger_bn_relu_convolution": 5}
 
 
-def apart_tensors(graph: Graph) -> FrozenSet[int]:
-    """Tensors that must not lie in an arena; the C++ side is ``plugins/mxnet/arena.cc``."""
-    found: Set[int] = set()
-    for op in graph.ops:
+def apart_tensors(graph: Graph) -> Dict[int, FrozenSet[int]]:
+    """For each op the tensors whose values must not lie in an arena where it reads or makes them.
+
+    Ops without such are left out. The C++ side is ``plugins/mxnet/arena.cc``.
+    """
+    found: Dict[int, FrozenSet[int]] = {}
+    for index, op in enumerate(graph.ops):
+        weight = _REARRANGED_WEIGHT.get(op.kind)
         if op.kind in _RUN_BY_THEMSELVES:
-            found.update(op.inputs, op.outputs)
-        if op.kind in _REARRANGE_WEIGHT:
-            found.update(op.inputs[1:2])
-    return frozenset(found)
+            found[index] = frozenset(op.inputs + op.outputs)
+        elif weight and len(op.inputs) > weight:
+            found[index] = frozenset((op.inputs[weight],))
+    return found
 
 
 def _held_for_gradients(graph: Graph, ops: Sequence[Op], producer: Mapping[int, int],

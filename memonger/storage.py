@@ -20,8 +20,8 @@ numbers.
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Dict, Optional, Tuple, Union
+from dataclasses import dataclass, replace
+from typing import Dict, Optional, Sequence, Tuple, Union
 
 from . import arena, packing
 from .blocks import Block, Blocks, Program, StorageModel, build_program, effective_ops, replay
@@ -104,6 +104,12 @@ def plan_storage(graph: Graph, schedule: Schedule,
 def plan_program(program: Program, model: StorageModel,
                  native: Optional[bool] = None) -> StoragePlan:
     """Plan the storage of a numbered program; see :func:`plan_storage`."""
+    running = [i for i, step in enumerate(program.steps) if step.inputs or step.outputs]
+    if len(running) < len(program.steps):
+        # What became part of another op is not there when MXNet counts steps.
+        steps = tuple(program.steps[i] for i in running)
+        return _at_steps(plan_program(replace(program, steps=steps), model, native), program,
+                         running)
     if native is not False:
         from . import storage_native
         library = storage_native.library(required=bool(native))
@@ -124,3 +130,13 @@ def plan_program(program: Program, model: StorageModel,
         found = packing.best(blocks, model, program.rounding)
     return StoragePlan(model, program, blocks, found.buffer_of, found.buffer_bytes,
                        found.pool_bytes, peak, step, found.printed_bytes, bound, found.offset_of)
+
+
+def _at_steps(plan: StoragePlan, program: Program, running: Sequence[int]) -> StoragePlan:
+    """The plan of some steps of a program, told by the numbers that they have in it."""
+    number = [*running, len(program.steps)]
+    blocks = tuple(block._replace(start=number[block.start], end=number[block.end])
+                   for block in plan.blocks.blocks)
+    peak = number[plan.step_of_peak] if plan.step_of_peak >= 0 else -1
+    return replace(plan, program=program, step_of_peak=peak, blocks=replace(
+        plan.blocks, num_steps=len(program.steps), blocks=blocks))

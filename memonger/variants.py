@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from functools import lru_cache
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
 
 from .errors import InputError, UnknownOpError
 from .variant_kinds import Attributes, VariantKind, catalogue, kind
@@ -37,8 +37,12 @@ class _Nodes:
                 self.uses[source] += 1
         for head in self.graph["heads"]:
             self.uses[head[0]] += 1
-        self.by_name = {node["name"]: i for i, node in enumerate(self.nodes)
-                        if node["op"] != "null"}
+        self.by_name: Dict[str, int] = {}
+        #: Names of several ops: plans cannot say which they mean.
+        self.ambiguous: Set[str] = set()
+        for i, node in enumerate(self.nodes):
+            if node["op"] != "null" and self.by_name.setdefault(node["name"], i) != i:
+                self.ambiguous.add(node["name"])
 
     def chain(self, last: int, variant: VariantKind) -> List[int]:
         """Node ids of the chain that ends at ``last``; empty when the kinds do not fit."""
@@ -76,6 +80,13 @@ class _Nodes:
             groups[number[i]].append(i)
         return {i: group for group in groups if len(group) > 1 for i in group}
 
+    def refusal(self, ids: Sequence[int], variant: VariantKind) -> str:
+        """"" or why the chain ``ids`` must stay as it is."""
+        for i in ids:
+            if self.nodes[i]["name"] in self.ambiguous:
+                return "several ops are called %r" % self.nodes[i]["name"]
+        return variant.refusal(self.attributes(ids))
+
     def attributes(self, ids: Sequence[int]) -> List[Attributes]:
         return [_attributes(self.nodes[i]) for i in ids]
 
@@ -105,7 +116,7 @@ def candidates(symbol_json: str, exact_only: bool = False) -> Dict[str, List[str
         for variant in catalogue():
             ids = nodes.chain(last, variant) if variant.offered else []
             if ids and (variant.exact or not exact_only) and \
-                    not variant.refusal(nodes.attributes(ids)):
+                    not nodes.refusal(ids, variant):
                 result.setdefault(name, []).append(variant.name)
     return result
 
@@ -117,7 +128,7 @@ def refusals(symbol_json: str) -> Dict[str, Dict[str, str]]:
     for name, last in nodes.by_name.items():
         for variant in catalogue():
             ids = nodes.chain(last, variant)
-            reason = variant.refusal(nodes.attributes(ids)) if ids else ""
+            reason = nodes.refusal(ids, variant) if ids else ""
             if reason:
                 result.setdefault(name, {})[variant.name] = reason
     return result
@@ -137,7 +148,7 @@ def _checked(nodes: _Nodes, op: str, variant: VariantKind) -> List[int]:
         raise InputError("variant %s does not fit op %r: it replaces %s, each value in between "
                          "used only once" % (variant.name, op, " then ".join(
                              " or ".join(kinds) for kinds in variant.chain)))
-    reason = variant.refusal(nodes.attributes(ids))
+    reason = nodes.refusal(ids, variant)
     if reason:
         raise InputError("variant %s does not fit op %r: %s" % (variant.name, op, reason))
     return ids

@@ -6,6 +6,7 @@ it. Everything that leaves here is in the terms of :mod:`memonger.schedule`.
 from __future__ import annotations
 
 import ctypes
+import itertools
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
@@ -210,7 +211,8 @@ def _flatten(graph: Graph, options: Options,
     times: List[float] = []
     outputs = {*graph.outputs, *graph.held_for_gradients}
     kept = {op.outputs[position] for op in graph.ops for position in op.kept_outputs}
-    apart = apart_tensors(graph)
+    # Whichever run of its op made the value: a little more than :func:`build_program` counts.
+    apart = frozenset(itertools.chain.from_iterable(apart_tensors(graph).values()))
     made = {t for op in graph.ops for t in op.outputs}
     for index in variants:
         made.update(t for _, how in graph.variants[index].implementations for t in how.outputs)

@@ -126,7 +126,9 @@ class CloneInserter {
       const int count = ++seen[label];
       if (count > 1) label += "@" + std::to_string(count);
       Redirect(node.get(), label);
+      sequence_.push_back(node);
     }
+    KeepOrder();
     return clones_.size();
   }
 
@@ -168,8 +170,7 @@ class CloneInserter {
   }
 
   void Redirect(Node* node, const std::string& label) {
-    // A clone waits for what its first consumer waits for; so it does not run earlier, and the
-    // depth-first order of the gradients stays as it was.
+    // A clone waits for what its first consumer waits for; so it does not run earlier.
     late_.clear();
     for (const NodeEntry& e : node->inputs) Wait(e.node);
     for (const ObjectPtr& n : node->control_deps) Wait(n);
@@ -230,9 +231,24 @@ class CloneInserter {
       top.clone->control_deps = late_;
       last = top.clone;
       clones_[Key(top.original.get(), top.number)] = last;
+      sequence_.push_back(last);
       stack.pop_back();
     }
     return last;
+  }
+
+  // MXNet runs nodes in depth-first order. A gradient that reads a clone before another gradient
+  // (batch_dot's) would visit what that clone waits for first. Then each node waits for the one
+  // before it: control dependencies order nodes and nothing else, engines do not see them.
+  void KeepOrder() {
+    size_t place = 0;
+    bool kept = true;
+    nnvm::DFSVisit(gradients_->outputs, [&](const ObjectPtr& n) {
+      if (forward_.count(n.get()) || n->is_variable()) return;
+      kept = kept && place < sequence_.size() && sequence_[place++] == n;
+    });
+    for (size_t i = 1; !kept && i < sequence_.size(); ++i)
+      sequence_[i]->control_deps.push_back(sequence_[i - 1]);
   }
 
   static ObjectPtr Copy(const Node& original, int number) {
@@ -252,6 +268,7 @@ class CloneInserter {
   std::set<const Node*> forward_;
   std::map<const Node*, std::string> second_name_;
   std::vector<ObjectPtr> late_;
+  std::vector<ObjectPtr> sequence_;  // gradients and clones in the order in which they are to run
   std::map<Key, ObjectPtr> clones_;
 };
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from native_core import storage_core  # noqa: F401
 
 from memonger import arena, packing, storage_native
-from memonger.blocks import Block, Blocks, StorageModel
+from memonger.blocks import Block, Blocks, ProgramStep, StorageModel
 from memonger.decisions import graph_in_use
 from memonger.graph import Graph, Inplace, Op, Tensor
 from memonger.schedule import expand
@@ -334,6 +334,42 @@ def test_arenas_come_close_to_the_peak():
         worst, excess = max(worst, ratio), excess + ratio - 1
     assert worst < 1.1
     assert excess / 60 < 0.01
+
+
+def test_ops_that_became_part_of_others_change_no_arena():
+    """MXNet counts steps without them; the order in which blocks are placed depends on lengths."""
+    idle = ProgramStep(0, 0, (), (), (), (), 0, 0, False)
+    for seed in range(40):
+        rng = random.Random(seed)
+        graph = strategies.training_graph(rng, 25)
+        program = build_program(graph, expand(graph, strategies.decisions(rng, graph)))
+        program = replace(program, bytes=tuple(1024 * b for b in program.bytes))
+        steps, running = [], []
+        for step in program.steps:
+            steps += [idle] * rng.choice((0, 0, 1, 7))
+            running.append(len(steps))
+            steps.append(step)
+        longer = replace(program, steps=tuple(steps))
+        for model in ("arena", "best", "stock"):
+            found = plan_program(longer, StorageModel(model))
+            same = plan_program(program, StorageModel(model))
+            assert (found.pool_bytes, found.offset_of) == (same.pool_bytes, same.offset_of)
+            assert found.peak_live_bytes == same.peak_live_bytes
+            assert found.step_of_peak == running[same.step_of_peak]
+            assert [(b.start, b.end) for b in found.blocks.blocks] == [
+                (running[b.start], [*running, len(steps)][b.end]) for b in same.blocks.blocks]
+
+
+def test_only_the_run_whose_value_is_a_weight_lies_apart():
+    tensors = (Tensor("data", 64, -1, "input", shape=(16,)), Tensor("w", 64, 0, shape=(16,)),
+               Tensor("y", 64, 1, shape=(16,)), Tensor("g", 64, 2, shape=(16,)))
+    ops = (Op("make", "Op", (0,), (1,)), Op("conv", "Convolution", (0, 1), (2,)),
+           Op("conv_backward", "_backward_Convolution", (2, 1), (3,), is_backward=True,
+              forward_op=1))
+    graph = Graph(tensors, ops, (3,))
+    program = build_program(graph, expand(graph, {0: {}}))
+    assert [(value.tensor, away) for value, away in zip(program.values, program.apart)] == [
+        (1, True), (2, False), (1, False), (3, False)]
 
 
 # ------------------------------------------------------------------------- Python and C++

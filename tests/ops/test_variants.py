@@ -84,6 +84,18 @@ def test_refusals_give_reasons():
     assert variants.candidates(net.tojson()) == {"average": ["avg_pool"]}
 
 
+def test_two_ops_of_one_name_stay_as_they_are():
+    """A plan names ops; what it says of one must not be done to the other."""
+    net = mx.sym.Variable("data")
+    for _ in range(2):
+        net = mx.sym.Activation(mx.sym.sin(net), act_type="relu", name="relu")
+    last = mx.sym.Activation(mx.sym.sin(net), act_type="relu", name="last")
+    assert set(variants.candidates(last.tojson())) == {"last"}
+    assert "several ops" in variants.refusals(last.tojson())["relu"]["mask_relu"]
+    with pytest.raises(InputError, match="several ops are called 'relu'"):
+        variants.swap_json(last.tojson(), {"relu": "mask_relu"})
+
+
 def test_a_value_that_others_read_ends_no_chain():
     norm = mx.sym.BatchNorm(mx.sym.Variable("data"), name="norm")
     act = mx.sym.relu(norm, name="act")
