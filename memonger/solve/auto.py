@@ -32,7 +32,7 @@ from .siblings import sibling_schedules
 from .windows import decisions_of_point
 
 #: Values up to which 0/1 programs are solved, and up to which buffers are counted as wholes.
-_INTEGER_ITEMS = 1500
+_INTEGER_ITEMS = 6000
 _LAYER_ITEMS = 2500
 #: Programs whose answers do not come near the budget after so many rounds wait for the search.
 _FIRST_ROUNDS = 2
@@ -93,10 +93,10 @@ def _search(search: Refinement) -> None:
         search.gap = 1e-3 if search.layers else 1e-6
         search.enough = _enough(graph)
         mend_work = int(0.03 * work)
-        search.refine(min(rounds, _FIRST_ROUNDS), share=0.2, mend_work=mend_work)
+        search.refine(min(rounds, _FIRST_ROUNDS), share=0.3, mend_work=mend_work)
         if not search.close:
             _search_longer(search, longer, _RUNS if small else _RUNS[:2])
-        search.refine(max(0, rounds - _FIRST_ROUNDS), share=0.2, mend_work=mend_work)
+        search.refine(max(0, rounds - _FIRST_ROUNDS), share=0.3, mend_work=mend_work)
         search.squeeze(rounds)
     else:
         _round_linear(search, int(0.3 * work))

@@ -35,10 +35,14 @@ void Search::SearchLive(int64_t work_end) {
   const bool many = num_gaps_ > kManyGaps;
   TrySeeds(false, until(many ? 0.1 : 0.03));
   if (!many) {
-    // Repair of the unplanned step, then of the best seed.
-    for (int start = 0; start < 2 && !OutOf(until(0.15)); ++start) {
-      if (start == 0) LoadDefaults(); else Load(best_);
-      if (Repair(&current, until(start ? 0.14 : 0.1))) Prune(&current, until(0.15));
+    // Repair of the unplanned step, of it with all variants, then of the best seed.
+    const double ends[] = {0.05, 0.1, 0.14};
+    for (int start = 0; start < 3 && !OutOf(until(0.15)); ++start) {
+      if (start == 1 && num_variants_ == 0) continue;
+      if (start < 2) LoadDefaults(); else Load(best_);
+      if (start == 1) SetAllVariants();
+      Commit();
+      if (Repair(&current, until(ends[start]))) Prune(&current, until(0.15));
       Offer(current);
     }
     Iterate(until(0.4));

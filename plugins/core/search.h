@@ -107,7 +107,8 @@ class Search {
   // seeds.cc
   // `frugal`: those that take the least memory, and much time.
   void TrySeeds(bool frugal, int64_t work_end);
-  void LoadCheapSeed(double time_per_byte, int segments, double transient);
+  void SetAllVariants();
+  void LoadCheapSeed(double time_per_byte, int segments, double transient, bool all_variants);
   // portfolio.cc
   void SearchLive(int64_t work_end);
   void SearchPool(int64_t work_end);
@@ -132,6 +133,7 @@ class Search {
   std::vector<int> place_in_family_;
   double base_cost_ = 0;
   int64_t base_peak_ = 0;
+  std::vector<int> friendly_variants_;  // those of SetAllVariants()
   std::vector<double> values_per_byte_;  // of each op: time to make a byte
   bool pool_mode_ = false;  // what has to fit is the pool, not the live bytes
   double slack_ = 1;        // of the exact pool to the estimated one

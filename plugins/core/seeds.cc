@@ -25,11 +25,42 @@ std::vector<double> ValuesPerByte(const Problem& problem) {
   return result;
 }
 
+// What a variant adds to the time of the step.
+double TimeAdded(const Problem& problem, const Variant& variant) {
+  double added = 0;
+  for (const auto& choice : variant.choices) {
+    const std::vector<Implementation>& ways = problem.ops[choice.first].implementations;
+    added += (ways[choice.second].runs ? ways[choice.second].time : 0) - ways[0].time;
+  }
+  return added;
+}
+
 }  // namespace
+
+// All variants that do not shut each other out, those that save the most time first: most save
+// memory as well, and single moves would take long to find them all.
+void Search::SetAllVariants() {
+  if (friendly_variants_.empty()) {
+    const Problem& problem = simulator_->problem();
+    std::vector<std::pair<double, int>> order;
+    for (int v = 0; v < num_variants_; ++v) {
+      order.emplace_back(TimeAdded(problem, problem.variants[v]), v);
+    }
+    std::sort(order.begin(), order.end());
+    std::vector<char> shut_out(num_variants_, 0);
+    for (const auto& next : order) {
+      if (shut_out[next.second]) continue;
+      friendly_variants_.push_back(next.second);
+      for (int other : problem.variants[next.second].conflicts) shut_out[other] = 1;
+    }
+  }
+  for (int variant : friendly_variants_) Set(num_gaps_ + variant, 1);
+}
 
 // Decides every gap that a seed may drop: those that lead into the backward ops, or, in graphs
 // without backward ops, those longer than a tenth of the graph.
-void Search::LoadCheapSeed(double time_per_byte, int segments, double transient) {
+void Search::LoadCheapSeed(double time_per_byte, int segments, double transient,
+                           bool all_variants) {
   const Problem& problem = simulator_->problem();
   const int first_backward = simulator_->first_backward();
   const bool has_backward = first_backward < simulator_->num_ops();
@@ -51,6 +82,7 @@ void Search::LoadCheapSeed(double time_per_byte, int segments, double transient)
     }
   }
   LoadDefaults();
+  if (all_variants) SetAllVariants();
   for (int item = 0; item < num_gaps_; ++item) {
     const Gap& gap = simulator_->gaps()[item];
     const bool leads_back = has_backward
@@ -93,8 +125,10 @@ void Search::TrySeeds(bool frugal, int64_t work_end) {
     for (int segments = 0; segments <= largest; segments = segments ? 2 * segments : 2) {
       for (double threshold : tried) {
         if (OutOf(work_end)) return;
-        LoadCheapSeed(threshold, segments, transient);
-        Offer(Evaluate(best_.feasible ? best_.cost : endless));
+        for (int variants = 0; variants < (num_variants_ ? 2 : 1); ++variants) {
+          LoadCheapSeed(threshold, segments, transient, variants != 0);
+          Offer(Evaluate(best_.feasible ? best_.cost : endless));
+        }
       }
     }
     if (best_.feasible) return;
