@@ -16,8 +16,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Optional, Sequence, Tuple
 
-import numpy as np
-
 from ..errors import SolverUnavailable
 from ..graph import Graph
 from ..plan import Plan
@@ -29,7 +27,6 @@ from .milp import Refinement
 from .options import Options
 from .relaxation import build
 from .siblings import sibling_schedules
-from .windows import decisions_of_point
 
 #: Values up to which 0/1 programs are solved, and up to which buffers are counted as wholes.
 _INTEGER_ITEMS = 6000
@@ -171,14 +168,12 @@ def _round_linear(search: Refinement, work: int) -> None:
     solution = highs.solve_linear(program, search.left_s / 3)
     if solution.values is None:
         return
-    for threshold in (0.5, 0.9):
+    for threshold in (0.9, 0.5):
         schedule = schedule_of_point(program, search.reduced, solution.values, threshold)
         if schedule is not None:
             search.weigh(schedule)
-    if search.core:
-        search.local_search(work, decisions_of_point(
-            program, search.reduced, search.core.gaps(), np.asarray(solution.values),
-            search.core.allowed_variants))
+    if search.core and schedule is not None:
+        search.local_search(work, search.core.decisions_of(schedule))
 
 
 def _work(graph: Graph) -> int:

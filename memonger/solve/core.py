@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from .. import interrupts
 from ..blocks import DTYPES, apart_tensors, number_of_elements
+from ..decisions import graph_in_use
 from ..errors import SolverError
 from ..graph import Graph, Implementation, Op
 from ..schedule import Consumer, Recompute, Schedule, Step
@@ -106,18 +108,54 @@ class Core:
         return Decisions(tuple(2 if trailing else 0 for *_, trailing in gaps),
                          (-1,) * len(gaps), (False,) * len(self.allowed_variants))
 
-    def decisions_from(self, recompute: Recompute, variants: Sequence[int] = ()) -> Decisions:
-        """Decisions close to those that expand() takes: what is recomputed is dropped."""
-        first_backward = next((i for i, op in enumerate(self.graph.ops) if op.is_backward),
-                              len(self.graph.ops))
+    def decisions_of(self, schedule: Schedule) -> Decisions:
+        """The decisions that come closest to a schedule.
+
+        A value is kept through a gap if whoever ends the gap reads the run that was at hand where
+        the gap begins. Values recomputed in advance are recomputed on demand.
+        O(size of the schedule) time.
+        """
+        steps = schedule.steps
+        used = graph_in_use(self.graph, schedule)
+        runs: List[List[int]] = [[] for _ in used.ops]
+        last_read = list(range(len(steps)))
+        read_run: Dict[Tuple[int, int], int] = {}
+        kept = {tensor for op in used.ops for slot, tensor in enumerate(op.outputs)
+                if slot in op.kept_outputs}
+        for index, step in enumerate(steps):
+            runs[step.op].append(index)
+            op = used.ops[step.op]
+            read = {source for position, source in enumerate(step.sources)
+                    if source >= 0 and position not in op.ignored_inputs
+                    and op.inputs[position] not in kept}
+            if op.uses_state:
+                read.add(runs[op.forward_op][-1])
+            for source in sorted(read):
+                last_read[source] = index
+                read_run[index, steps[source].op] = source
+        # What another op of a variant does happens right after the op before it.
+        first = [0] * (len(used.ops) + 1)
+        for number, own in enumerate(runs):
+            first[number] = own[0] if own else first[number - 1]
+        first[-1] = len(steps)
         choices = []
-        for op, _, begin, end, trailing in self.gaps():
-            first_run = op in recompute and recompute[op].get((end, 0), 1) == 0
-            leads_back = begin < first_backward <= end
-            dropped = op in recompute and leads_back and not trailing and not first_run
-            choices.append(1 if dropped else 2 if trailing else 0)
+        for maker, _, begin, end, trailing in self.gaps():
+            at_hand = bisect_right(runs[maker], first[begin])
+            again = bisect_right(runs[maker], first[end]) - at_hand
+            run = runs[maker][at_hand - 1] if at_hand else -1
+            read_until = last_read[run] if at_hand else -1
+            if trailing:
+                stays = read_until > first[begin]
+            elif (first[end], maker) in read_run:
+                stays = read_run[first[end], maker] == run
+            else:
+                stays = read_until >= first[end]
+            if stays:
+                choices.append(0)
+            else:
+                choices.append(1 if again == 1 or not trailing and not again else 2)
         return Decisions(tuple(choices), (-1,) * len(choices),
-                         tuple(i in set(variants) for i in self.allowed_variants))
+                         tuple(i in schedule.variants for i in self.allowed_variants))
 
     def evaluate(self, decisions: Decisions) -> Optional[Found]:
         """The schedule of given decisions; None when they need what must not run again."""

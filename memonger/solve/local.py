@@ -19,8 +19,10 @@ import time
 from dataclasses import dataclass
 from typing import Optional
 
+from ..decisions import graph_in_use
 from ..graph import Graph
 from ..plan import Plan, Progress, Status
+from ..schedule import Schedule, expand
 from .build import build_plan, workspace_bytes
 from .core import INTERRUPTED, TIME_LIMIT, Core, Decisions, Found, Poll
 from .options import Options
@@ -105,7 +107,9 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
     search = _Search(graph, options, Core(graph, options), time.perf_counter())
     warm = None
     if options.warm_start is not None:
-        warm = search.core.decisions_from(options.warm_start, options.warm_variants)
+        in_use = graph_in_use(graph, Schedule((), options.warm_variants))
+        warm = search.core.decisions_of(
+            Schedule(expand(in_use, options.warm_start).steps, options.warm_variants))
     if budget_bytes is None or options.objective == "memory":
         found = _least_memory(search, budget_bytes, warm)
     else:

@@ -19,7 +19,6 @@ from typing import Any, List, Optional, Sequence, Tuple
 import numpy as np
 
 from ..blocks import effective_ops
-from ..decisions import decisions_of
 from ..errors import PluginMissing
 from ..graph import Graph
 from ..plan import Plan, Progress, Status
@@ -32,7 +31,7 @@ from .options import Options
 from .program import Program
 from .reduce import Reduced, reduce_graph
 from .relaxation import build
-from .windows import decisions_of_point, point_of, worst_op
+from .windows import point_of, worst_op
 
 #: A decoded plan that takes no more than this share of the budget is worth more mending.
 _NEAR_MISS, _MEND_NEAR = 1.06, 16
@@ -184,10 +183,7 @@ class Refinement:
             return None
         if self.best_decisions is not None:
             return self.best_decisions
-        if self.graph.recompute_in_forward:
-            return None
-        schedule = self.best.schedule
-        return self.core.decisions_from(decisions_of(self.graph, schedule), schedule.variants)
+        return self.core.decisions_of(self.best.schedule)
 
     def refine(self, rounds: int, share: float = 0.4, mend_work: int = 0,
                target: float = 1.0) -> None:
@@ -222,8 +218,7 @@ class Refinement:
             self.close = self.close or found.bytes <= _NEAR_MISS * self.room_bytes
             if found.bytes > self.room_bytes and mend_work and self.core:
                 near = found.bytes <= _NEAR_MISS * self.room_bytes
-                decisions = decisions_of_point(program, self.reduced, self.core.gaps(),
-                                               solution.values, self.core.allowed_variants)
+                decisions = self.core.decisions_of(schedule)
                 if near and (self.promising is None or found.extra_s < self.promising[0]):
                     self.promising = found.extra_s, decisions
                 self.local_search(mend_work * (_MEND_NEAR if near else 1), decisions)

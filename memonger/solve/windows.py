@@ -1,18 +1,14 @@
 """Between schedules and points of the relaxation: both ways, and where to measure next."""
 from __future__ import annotations
 
-from typing import Dict, List, Sequence, Set, Tuple
+from typing import Dict, List, Set, Tuple
 
 import numpy as np
 
 from ..decisions import graph_in_use
 from ..schedule import Schedule
-from .core import Decisions
 from .program import Program
 from .reduce import Reduced
-
-#: A gap of the search: (op, number, begin, end, behind the last use).
-Gap = Tuple[int, int, int, int, bool]
 
 
 def base_positions(schedule: Schedule) -> List[int]:
@@ -92,33 +88,6 @@ def point_of(program: Program, reduced: Reduced, schedule: Schedule) -> np.ndarr
         for row, column in zip(rows[counts], program.index[counts]):
             values[column] = max(values[column], np.ceil(used[row] - 1e-6))
     return values
-
-
-def decisions_of_point(program: Program, reduced: Reduced, gaps: Sequence[Gap],
-                       values: np.ndarray, variants: Sequence[int]) -> Decisions:
-    """The decisions of the search that a (possibly fractional) point suggests.
-
-    A value is kept through a gap if it is live at every measured op inside.
-    """
-    measured = program.measured
-    items: Dict[int, List[int]] = {}
-    for item, ways in enumerate(reduced.makers):
-        for op in {op for op, _ in ways}:
-            items.setdefault(op, []).append(item)
-    choices = []
-    for op, _, begin, end, trailing in gaps:
-        inside = range(int(np.searchsorted(measured, begin, side="right")),
-                       int(np.searchsorted(measured, end, side="left")))
-        live = [values[program.live.offset[item] + window - program.live.first[item]]
-                for item in items.get(op, ()) for window in inside
-                if program.live.first[item] <= window <= program.live.last[item]]
-        if trailing:
-            choices.append(0 if live and max(live) >= 0.5 else 2)
-        else:
-            choices.append(0 if not live or min(live) >= 0.5 else 1)
-    chosen = tuple(bool(values[program.variant_column[number]] >= 0.5)
-                   if program.variant_column[number] >= 0 else False for number in variants)
-    return Decisions(tuple(choices), (-1,) * len(choices), chosen)
 
 
 def worst_op(program: Program, reduced: Reduced, schedule: Schedule, values: np.ndarray,

@@ -48,6 +48,26 @@ def test_schedules_are_those_of_expand(seed):
     assert found.cost_s == pytest.approx(found.schedule.time_s(graph))
 
 
+@pytest.mark.parametrize("seed", range(100))
+def test_decisions_of_a_schedule_make_it_again(seed):
+    rng = random.Random(seed)
+    graph = strategies.training_graph(rng, rng.randint(2, 14))
+    core = Core(graph, Options())
+    share = rng.random()
+    choices = tuple(2 if trailing else int(rng.random() < share) for *_, trailing in core.gaps())
+    found = core.evaluate(Decisions(choices, (-1,) * len(choices), ()))
+    assert core.evaluate(core.decisions_of(found.schedule)).schedule == found.schedule
+
+
+def test_decisions_of_a_schedule_with_variants_cost_the_same():
+    same = 0
+    for seed in range(100):
+        graph, found = found_of(seed)
+        core = Core(graph, Options(variants="all"))
+        same += core.evaluate(core.decisions_of(found.schedule)).cost_s <= found.cost_s * (1 + 1e-9)
+    assert same >= 95  # values that are read from two runs at a time are no decision of the search
+
+
 @pytest.mark.parametrize("storage", ["best", "stock", "live"])
 @pytest.mark.parametrize("seed", range(40))
 def test_pools_are_those_of_the_storage_planner(seed, storage):
