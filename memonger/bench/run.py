@@ -85,6 +85,8 @@ def run(args: argparse.Namespace) -> int:
     if args.source:
         rows = [row for path in args.source for row in read_results(path)]
     else:
+        if args.measure and args.jobs > 1:
+            raise InputError("--measure needs the machine for itself: leave out --jobs")
         cases = make_cases(args)
         settings = Settings(
             costs=args.costs, time_limit_s=args.time_limit, measure_steps=args.steps,

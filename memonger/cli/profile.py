@@ -19,7 +19,8 @@ from .progress import ProgressLine
 class Profile(Command):
     """Measure how long each op of a network takes on this device, for better plans.
 
-    Each distinct op, with its attributes, shapes and types, runs alone; medians are kept.
+    The network trains for a few steps, as it is and with each operator variant swapped in, while
+    every op is timed; medians are kept. Where it does not fit into memory each op runs alone.
 
       memonger profile net-symbol.json --shape data=32,3,224,224
       memonger plan net-symbol.json --shape data=32,3,224,224 --budget 60%

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 from ..cost import Profile, roofline
 from ..errors import InputError
@@ -12,7 +12,8 @@ from ..profiles import find_profile, save_profile
 from .bind import GradReq
 from .environment import logger, mxnet
 from .profile_alone import measure_alone
-from .profile_in_place import measure_in_place
+from .profile_in_place import by_signature, step_seconds
+from .profile_variants import SwappedNetwork, seconds_with_neighbours, swapped_networks
 from .read import Captured, read
 
 
@@ -47,7 +48,7 @@ def profile(symbol: Any, shapes: Mapping[str, Sequence[int]],
             ctx: Any = None, time_limit: float = 60.0, path: Optional[str] = None,
             repeats: int = 5, method: str = "auto",
             progress: Optional[Callable[[Progress], None]] = None) -> Profile:
-    """Measure the ops of a network and store the times.
+    """Measure the ops of a network, and of the variants it offers, and store the times.
 
     Parameters
     ----------
@@ -93,21 +94,59 @@ def profile(symbol: Any, shapes: Mapping[str, Sequence[int]],
 
     result = Profile(facts["device"], times, fallback, facts)
     missing = result.op_times(captured.graph, captured.attributes).estimated
-    if missing and (method == "in place" or (method == "auto" and _fits(captured, ctx))):
+    binding = (type_dict, grad_req, ctx)
+    swapped = [found for found in swapped_networks(
+        symbol, captured.graph, lambda other: read(other, shapes, *binding))
+        if not found.signatures() <= set(times)]
+    if (missing or swapped) and (method == "in place" or (method == "auto"
+                                                          and _fits(captured, ctx))):
         try:
-            if not measure_in_place(captured.graph, captured.attributes, symbol, shapes,
-                                    type_dict, grad_req, ctx, times, time_limit, repeats, tell):
+            if not _measure_in_place(captured, symbol, shapes, binding, swapped, times,
+                                     time_limit, repeats, tell):
                 logger.info("the network runs other ops than it was read with")
         except mx.base.MXNetError as error:
             if method == "in place":
                 raise InputError("the network cannot be run unplanned: %s" % error) from error
             logger.info("the network cannot be run unplanned: %s", error)
-    if missing and method != "in place":
-        left_s = max(1.0, time_limit - (time.perf_counter() - started_s))
-        measure_alone(captured.graph, captured.attributes, ctx, times, fallback, left_s, repeats,
-                      tell)
+    if method != "in place":
+        networks = [captured, *(found.captured for found in swapped)]
+        for number, network in enumerate(networks):
+            left_s = max(1.0, time_limit - (time.perf_counter() - started_s))
+            measure_alone(network.graph, network.attributes, ctx, times, fallback, left_s,
+                          repeats, _part_of(tell, number, len(networks)))
     save_profile(result, path)
     return result
+
+
+def _measure_in_place(captured: Captured, symbol: Any, shapes: Mapping[str, Sequence[int]],
+                      binding: Tuple[Any, Any, Any], swapped: Sequence[SwappedNetwork],
+                      times: Dict[str, float], time_limit_s: float, repeats: int,
+                      tell: Callable[[float], None]) -> bool:
+    """Add the times of the network and of its variants; False when other ops ran than read."""
+    started_s = time.perf_counter()
+    parts = 1 + len(swapped)
+    graph = captured.graph
+    base_s = step_seconds(graph, symbol, shapes, *binding, time_limit_s / parts, repeats,
+                          _part_of(tell, 0, parts))
+    if base_s is None:
+        return False
+    times.update(by_signature(graph, captured.attributes, base_s))
+    for number, network in enumerate(swapped, 1):
+        left_s = time_limit_s - (time.perf_counter() - started_s)
+        if left_s <= 0:
+            break
+        found_s = step_seconds(network.captured.graph, network.symbol, shapes, *binding,
+                               left_s / (parts - number), repeats, _part_of(tell, number, parts))
+        if found_s is not None:
+            variants_s = seconds_with_neighbours(graph, base_s, network, found_s)
+            times.update(by_signature(network.captured.graph, network.captured.attributes,
+                                      variants_s))
+    return True
+
+
+def _part_of(tell: Callable[[float], None], number: int, parts: int) -> Callable[[float], None]:
+    """Progress of one part of several."""
+    return lambda fraction: tell((number + fraction) / parts)
 
 
 def _fits(captured: Captured, ctx: Any) -> bool:

@@ -17,6 +17,9 @@ from .bind import GradReq
 from .environment import mxnet
 from .trial import Trial
 
+#: Seconds of ops by their place in ``graph.ops``.
+OpSeconds = Dict[int, float]
+
 
 class _Clock:
     """Collects the name and the time of each op's last output during a step."""
@@ -37,18 +40,26 @@ class _Clock:
         self.events = [("", time.perf_counter())]
 
 
-def measure_in_place(graph: Graph, attributes: Attributes, symbol: Any,
-                     shapes: Mapping[str, Sequence[int]], type_dict: Optional[Mapping[str, Any]],
-                     grad_req: GradReq, ctx: Any, times: Dict[str, float], time_limit_s: float,
-                     repeats: int = 5, done: Optional[Callable[[float], None]] = None) -> bool:
-    """Add the times of all ops of a network by training it for a few steps.
+def by_signature(graph: Graph, attributes: Attributes, seconds: OpSeconds) -> Dict[str, float]:
+    """Seconds of a step by the signatures of its ops."""
+    found: Dict[str, List[float]] = {}
+    for index, second in seconds.items():
+        if not is_view(graph, graph.ops[index]):
+            found.setdefault(op_signature(graph, index, attributes), []).append(second)
+    # Equal ops in different places: what matters is their sum.
+    return {key: statistics.mean(values) for key, values in found.items()}
+
+
+def step_seconds(graph: Graph, symbol: Any, shapes: Mapping[str, Sequence[int]],
+                 type_dict: Optional[Mapping[str, Any]], grad_req: GradReq, ctx: Any,
+                 time_limit_s: float, repeats: int = 5,
+                 done: Optional[Callable[[float], None]] = None) -> Optional[OpSeconds]:
+    """Median seconds of each op in some steps of training.
 
     Parameters
     ----------
-    graph, attributes
-        As ``mx.read`` gives them for ``symbol``.
-    times : dict
-        Seconds by signature; replaced by what is measured here.
+    graph : Graph
+        As ``mx.read`` gives it for ``symbol``.
     repeats : int
         Steps of which the median counts, after one that warms up.
     done : callable, optional
@@ -56,34 +67,28 @@ def measure_in_place(graph: Graph, attributes: Attributes, symbol: Any,
 
     Returns
     -------
-    bool
-        False when the ops that ran were not those of the graph; nothing is added then.
+    dict or None
+        Seconds of each op that ran, by its place in the graph; None when the ops that ran were not
+        those of the graph.
     """
     started_s = time.perf_counter()
     start_s = _start_time_s(ctx)
     trial = Trial(symbol, shapes, ctx, type_dict, grad_req)
     trial.step()
     clock = _Clock(trial.executor)
-    samples: List[List[float]] = [[] for _ in graph.ops]
+    samples: Dict[int, List[float]] = {}
     for step in range(repeats + 1):
         taken = _one_step(trial, clock, graph)
         if taken is None:
-            return False
+            return None
         if step:  # the first warms up
             for index, seconds in taken.items():
-                samples[index].append(max(seconds - start_s, seconds / 10))
+                samples.setdefault(index, []).append(max(seconds - start_s, seconds / 10))
         if done is not None:
             done((step + 1) / (repeats + 1))
         if step and time.perf_counter() - started_s > time_limit_s:
             break
-    by_signature: Dict[str, List[float]] = {}
-    for index, op in enumerate(graph.ops):
-        if samples[index] and not is_view(graph, op):
-            by_signature.setdefault(op_signature(graph, index, attributes), []).append(
-                statistics.median(samples[index]))
-    # Equal ops in different places: what matters is their sum.
-    times.update((key, statistics.mean(values)) for key, values in by_signature.items())
-    return True
+    return {index: statistics.median(values) for index, values in sorted(samples.items())}
 
 
 def _one_step(trial: Trial, clock: _Clock, graph: Graph) -> Optional[Dict[int, float]]:

@@ -9,12 +9,17 @@ import pytest
 mx = pytest.importorskip("mxnet")
 
 import memonger  # noqa: E402
-from memonger import native  # noqa: E402
+from memonger import native, variants  # noqa: E402
 from memonger.cost import is_view, op_signature  # noqa: E402
 from memonger.errors import InputError  # noqa: E402
 from memonger.mx import profile_in_place  # noqa: E402
 from memonger.mx.profile import circumstances, profile, stored_profile  # noqa: E402
-from memonger.mx.profile_in_place import measure_in_place  # noqa: E402
+from memonger.mx.profile_in_place import by_signature, step_seconds  # noqa: E402
+from memonger.mx.profile_variants import (  # noqa: E402
+    SwappedNetwork,
+    seconds_with_neighbours,
+    swapped_networks,
+)
 from memonger.mx.read import read  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="the plugin is not built")
@@ -100,9 +105,9 @@ def test_sums_that_mxnet_folds_away_do_not_shift_the_times(tmp_path):
     total = mx.sym.Group([mx.sym.sin(shared * float(i + 2), name="s%d" % i) for i in range(10)])
     captured = read(total, {"data": (64, 64)})
     assert any(op.kind == "_grad_add" for op in captured.graph.ops)
-    times = {}
-    assert measure_in_place(captured.graph, captured.attributes, total, {"data": (64, 64)}, None,
-                            "write", mx.cpu(), times, 10.0, repeats=1)
+    seconds = step_seconds(captured.graph, total, {"data": (64, 64)}, None, "write", mx.cpu(), 10.0,
+                           repeats=1)
+    times = by_signature(captured.graph, captured.attributes, seconds)
     kinds = {json.loads(key)[0] for key in times}
     assert {"exp", "sin", "_mul_scalar"} <= kinds
     # Sums that ran in place have no time of their own.
@@ -112,14 +117,55 @@ def test_sums_that_mxnet_folds_away_do_not_shift_the_times(tmp_path):
 
 def test_another_graph_is_noticed(monkeypatch):
     captured = read(small_net(), SHAPES)
-    times = {}
     other = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=3))
-    assert not measure_in_place(captured.graph, captured.attributes, other, SHAPES, None, "write",
-                                mx.cpu(), times, 10.0, repeats=1)
-    assert times == {}
+    assert step_seconds(captured.graph, other, SHAPES, None, "write", mx.cpu(), 10.0,
+                        repeats=1) is None
     assert profile_in_place._node_name(captured.graph, 0) == "conv1"
 
 
 def test_a_wrong_method_is_refused():
     with pytest.raises(InputError, match="'in place'"):
         profile(small_net(), SHAPES, method="by feel")
+
+
+def test_each_variant_is_swapped_in_once():
+    net = small_net()
+    networks = list(swapped_networks(net, read(net, SHAPES).graph,
+                                     lambda symbol: read(symbol, SHAPES)))
+    offered = variants.candidates(net.tojson())
+    ran = [(op, kind) for network in networks
+           for op, kind in variants.swapped(network.symbol.tojson()).items()]
+    assert len(ran) == len(set(ran)) == sum(len(kinds) for kinds in offered.values())
+    for network in networks:
+        names = {network.captured.graph.ops[i].name for i in network.ops}
+        assert network.chosen <= names
+
+
+@pytest.mark.parametrize("method", ["in place", "alone"])
+def test_variants_are_measured_too(tmp_path, method):
+    found = profile(small_net(), SHAPES, path=str(tmp_path / "p.json"), repeats=1, method=method)
+    net = small_net()
+    for network in swapped_networks(net, read(net, SHAPES).graph,
+                                    lambda symbol: read(symbol, SHAPES)):
+        assert network.signatures() <= set(found.times_s)
+
+
+def test_what_a_variant_changes_in_its_readers_is_its_own():
+    data = mx.sym.var("data")
+    net = mx.sym.FullyConnected(mx.sym.Activation(data, act_type="relu", name="act"), num_hidden=3,
+                                name="fc")
+    shapes = {"data": (4, 8)}
+    graph = read(net, shapes).graph
+    swapped, = swapped_networks(net, graph, lambda symbol: read(symbol, shapes))
+    assert isinstance(swapped, SwappedNetwork) and swapped.chosen == {"act"}
+    before = dict.fromkeys(range(len(graph.ops)), 1.0)
+    after = dict.fromkeys(range(len(swapped.captured.graph.ops)), 1.0)
+    names = [op.name for op in swapped.captured.graph.ops]
+    after[names.index("act")] = 2.0
+    after[names.index("fc")] = 1.5
+    found = seconds_with_neighbours(graph, before, swapped, after)
+    assert found[names.index("act")] == 2.5
+    assert sum(found.values()) == 3.5
+    after[names.index("fc")] = 0.0  # never less than nothing
+    assert seconds_with_neighbours(graph, before, swapped, {**after, names.index("act"): 0.5})[
+        names.index("act")] == 0.05
