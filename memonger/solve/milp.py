@@ -35,6 +35,8 @@ from .windows import point_of, worst_op
 
 #: A decoded plan that takes no more than this share of the budget is worth more mending.
 _NEAR_MISS, _MEND_NEAR = 1.06, 16
+#: A plan within this share of the step time of the bound is mended, not planned anew.
+_FAR = 0.005
 #: Sizes of buffers told apart where storage is assigned to whole buffers.
 LAYERS = 10
 
@@ -198,34 +200,50 @@ class Refinement:
                     or not self.measured:
                 return
             self.rounds += 1
-            program = build(self.reduced, self.measured, allowed,
-                            self.options.max_clones, self.options.recompute, self.layers)
-            solution = highs.solve_integer(
-                program, integer_columns(program), max(0.5, share * self.left_s),
-                self._start_point(program) if target == 1.0 else None, self.gap,
-                max_checks=self.max_checks)
-            if not self.options.recompute and target == 1.0:
-                self.raise_bound(solution.bound - 1e-6 * abs(solution.bound), "integer, %d measured"
-                                 % len(program.measured), self.measured)
-            self.interrupted |= solution.status == "interrupted"
-            self.report()
-            if solution.values is None:
-                return
-            schedule = schedule_of_point(program, self.reduced, solution.values)
+            program, values, schedule = self._ask(allowed, share, proof=target == 1.0)
             if schedule is None:
                 return
             found = self.weigh(schedule)
-            self.close = self.close or found.bytes <= _NEAR_MISS * self.room_bytes
-            if found.bytes > self.room_bytes and mend_work and self.core:
-                near = found.bytes <= _NEAR_MISS * self.room_bytes
-                decisions = self.core.decisions_of(schedule)
-                if near and (self.promising is None or found.extra_s < self.promising[0]):
-                    self.promising = found.extra_s, decisions
-                self.local_search(mend_work * (_MEND_NEAR if near else 1), decisions)
-            worst = worst_op(program, self.reduced, schedule, solution.values, allowed)
+            if found.bytes > self.room_bytes:
+                self._bring_within(found, allowed, share, mend_work)
+            worst = worst_op(program, self.reduced, schedule, values, allowed)
             if worst < 0:
                 return
             self.measured = sorted(set(self.measured) | {worst})
+
+    def _ask(self, allowed_bytes: int, share: float, proof: bool
+             ) -> Tuple[Program, Any, Optional[Schedule]]:
+        """Solve one 0/1 program over the measured ops and decode it; None without an answer."""
+        program = build(self.reduced, self.measured, allowed_bytes,
+                        self.options.max_clones, self.options.recompute, self.layers)
+        solution = highs.solve_integer(
+            program, integer_columns(program), max(0.5, share * self.left_s),
+            self._start_point(program) if proof else None, self.gap, max_checks=self.max_checks)
+        if proof and not self.options.recompute:
+            self.raise_bound(solution.bound - 1e-6 * abs(solution.bound), "integer, %d measured"
+                             % len(program.measured), self.measured)
+        self.interrupted |= solution.status == "interrupted"
+        self.report()
+        return program, solution.values, None if solution.values is None else \
+            schedule_of_point(program, self.reduced, solution.values)
+
+    def _bring_within(self, found: Candidate, allowed_bytes: int, share: float,
+                      mend_work: int) -> None:
+        """A decoded plan takes too much: plan for a little less, and mend what hardly misses."""
+        near = found.bytes <= _NEAR_MISS * self.room_bytes
+        self.close = self.close or near
+        if near and not self.within(_FAR) and self.left_s > 0.05:
+            less = int(0.999 * allowed_bytes * self.room_bytes / found.bytes)
+            schedule = self._ask(less, share, proof=False)[2]
+            if schedule is not None:
+                other = self.weigh(schedule)
+                found = other if other.bytes < found.bytes else found
+        if not mend_work or not self.core or found.bytes <= self.room_bytes:
+            return
+        decisions = self.core.decisions_of(found.schedule)
+        if near and (self.promising is None or found.extra_s < self.promising[0]):
+            self.promising = found.extra_s, decisions
+        self.local_search(mend_work * (_MEND_NEAR if near else 1), decisions)
 
     def squeeze(self, rounds: int) -> None:
         """Where no plan fits yet: plan for less and less memory until one does."""
