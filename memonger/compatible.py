@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
+from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Optional, Tuple
 
 from . import native
 from .graph import Graph
@@ -117,7 +117,8 @@ def thresholds(graph: Graph, ntrial: int) -> Iterator[Tuple[int, ...]]:
     from .solve.sublinear import cut_points, divide
     seen = set()
     hinted = any(op.mirror_stage for op in graph.ops)
-    for candidates in [None] if hinted else [cut_points(graph), None]:
+    choices: List[Optional[FrozenSet[int]]] = [None] if hinted else [cut_points(graph), None]
+    for candidates in choices:
         whole = sum(t.size_bytes for t in graph.tensors if t.pooled)
         for number in range(3 + 2 * ntrial):
             segments = divide(graph, int(whole * math.sqrt(0.5) ** (number + 2)), candidates)

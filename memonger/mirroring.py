@@ -8,7 +8,7 @@ order of the resulting graph, so that memory under stock mirroring is predicted 
 """
 from __future__ import annotations
 
-from typing import AbstractSet, Dict, FrozenSet, List, Tuple
+from typing import AbstractSet, Dict, FrozenSet, List, Set, Tuple
 
 from .graph import Graph
 from .schedule import Schedule, Step
@@ -87,7 +87,7 @@ def safe_to_mirror(graph: Graph, mirrored: AbstractSet[int],
                and graph.ops[op].kind != "Custom"}
     while True:
         schedule = expand_mirrored(graph, allowed)
-        read = set()
+        read: Set[Tuple[int, int]] = set()
         first_run: Dict[int, int] = {}
         for index, step in enumerate(schedule.steps):
             first_run.setdefault(step.op, index)

@@ -33,6 +33,11 @@ def library(required: bool = False) -> Optional[Any]:
         return None
 
 
+def _block(start: int, end: int, size_bytes: int, elements: int, device: int, pool: int,
+           apart: int) -> Block:
+    return Block(start, end, size_bytes, elements, device, pool, bool(apart))
+
+
 def _array(kind: Any, values: Sequence[int]) -> Any:
     return (kind * max(1, len(values)))(*values)
 
@@ -78,8 +83,7 @@ def plan(core: Any, program: Program, model: StorageModel) -> StoragePlan:
         _array(int32, program.held), _array(uint8, program.apart), _array(int32, options), blocks,
         released, ctypes.byref(num_released), block_of, inplace_index, buffer_of, offset_of,
         buffer_bytes, totals)
-    made = Blocks(steps, tuple(Block(*blocks[7 * i:7 * i + 6], bool(blocks[7 * i + 6]))
-                               for i in range(count)),
+    made = Blocks(steps, tuple(_block(*blocks[7 * i:7 * i + 7]) for i in range(count)),
                   tuple(released[:num_released.value]), tuple(block_of[:entries]),
                   tuple(inplace_index[:entries]))
     pool_bytes, printed_bytes, peak_bytes, peak_step, bound_bytes, buffers, has_offsets = totals

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, Mapping, Optional, Sequence, Set
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set
 
 import numpy as np
 
@@ -99,7 +99,7 @@ class Trial:
             ctx, args=[self.arrays[n] for n in a.names], args_grad=self.gradients,
             grad_req=dict(zip(a.names, a.grad_reqs)),
             aux_states=[self.aux[n] for n in a.aux_names])
-        self.head_gradients = None
+        self.head_gradients: Optional[List[Any]] = None
         self.seed = seed
         self.output_names = symbol.list_outputs()
 

@@ -8,7 +8,18 @@ among them without MXNet.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import AbstractSet, Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import (
+    AbstractSet,
+    Any,
+    Callable,
+    Dict,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 from ..graph import Graph, Implementation, Op, Tensor, Variant
 from ..variants import candidates, kind, members, swap_json
@@ -57,7 +68,8 @@ def with_variants(graph: Graph, symbol_json: str, exact_only: bool, read: Read,
 
 def _disjoint(symbol_json: str, ops: Sequence[str], name: str) -> List[str]:
     """Those of ``ops`` whose chains do not overlap."""
-    taken, chosen = set(), []
+    taken: Set[str] = set()
+    chosen = []
     for op in ops:
         chain = set(members(symbol_json, op, name))
         if not chain & taken:

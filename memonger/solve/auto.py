@@ -14,7 +14,7 @@ the knapsack bound.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Optional, Sequence, Tuple
+from typing import Optional, Sequence, Set, Tuple
 
 from ..errors import SolverUnavailable
 from ..graph import Graph
@@ -140,7 +140,9 @@ def _try_harder(search: Refinement, budget_bytes: int) -> None:
 
 def _ask_siblings(search: Refinement, work: int) -> None:
     """Plans of the other methods; what fits is improved on."""
-    sets = {()} if search.smallest is None else {(), search.smallest.schedule.variants}
+    sets: Set[Tuple[int, ...]] = {()}
+    if search.smallest is not None:
+        sets.add(search.smallest.schedule.variants)
     options = replace(search.options, time_limit_s=max(0.1, search.left_s / 2))
     for schedule in sibling_schedules(search.graph, options, sorted(sets)):
         search.weigh(schedule)

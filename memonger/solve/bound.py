@@ -128,7 +128,7 @@ def pool_room(graph: Graph, room_bytes: int, variants: str) -> int:
 
 def free_bound(graph: Graph, variants: str) -> float:
     """Bound of the extra time without any budget: what the fastest variant of each op saves."""
-    least = {}
+    least: Dict[int, float] = {}
     for number in allowed_variants(graph, variants):
         for op, how in graph.variants[number].implementations:
             saved = (how.time_s if how.runs else 0.0) - graph.ops[op].time_s
