@@ -21,30 +21,36 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import List, NamedTuple, Optional, Sequence
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 ROOT = Path(__file__).resolve().parent
 NATIVE = ROOT.parent / "memonger" / "_native"
 
 COMMON = ["-std=c++14", "-fPIC", "-fvisibility=hidden", "-Wall"]
-#: The macros with which the wheel was compiled, as far as they change layouts, and the shim that
-#: restores the libstdc++ ABI of GCC 4.8 (plugins/README.md).
-MXNET = ["-include", str(ROOT / "mxnet" / "abi_gcc48.h"), "-D_GLIBCXX_USE_CXX11_ABI=0",
+#: The macros with which the wheel was compiled, as far as they change layouts.
+MXNET = ["-D_GLIBCXX_USE_CXX11_ABI=0",
          "-Wno-unknown-pragmas",
          "-DMSHADOW_STAND_ALONE=1", "-DMSHADOW_USE_CUDA=0", "-DMSHADOW_USE_CBLAS=0",
          "-DMSHADOW_USE_MKL=0", "-DMSHADOW_USE_SSE=0", "-DMSHADOW_USE_F16C=0",
          "-DMSHADOW_INT64_TENSOR_SIZE=0", "-DMXNET_USE_CUDA=0", "-DMXNET_USE_CUDNN=0",
          "-DMXNET_USE_MKLDNN=1", "-DDMLC_LOG_FATAL_THROW=1", "-DDMLC_LOG_STACK_TRACE_SIZE=1",
          "-DDMLC_MODERN_THREAD_LOCAL=0"]
+#: The shim that restores the libstdc++ ABI of GCC 4.8 (plugins/README.md), before all others.
+SHIM = ROOT / "mxnet" / "abi_gcc48.h"
+#: The shim and MXNet's headers, read once for all sources where many are to be compiled.
+HEADERS = ROOT / "mxnet" / "headers.h"
+#: So many sources, or more, make up for the reading.
+MANY = 6
 #: Compilers with which the plugin was built and tested; older ones lack C++14, newer ones may have
 #: a C++ library that the shim does not fit.
 TESTED = "g++ 11 and 12, clang++ 14"
 OLDEST = {"g++": 7, "clang++": 6}
 #: Ends each library, followed by the SHA-256 of everything before it; memonger/native.py looks.
 SEAL = b"memonger sha256 "
-GCC_ONLY = ["-fabi-version=2", "-fno-gnu-unique"]
+#: The last: newer versions complain about MXNet's headers.
+GCC_ONLY = ["-fabi-version=2", "-fno-gnu-unique", "-Wno-maybe-uninitialized"]
 #: Undefined behaviour ends the process: its report goes to standard error, where tests may hide it.
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined",
             "-fno-omit-frame-pointer", "-g", "-O1"]
@@ -59,6 +65,7 @@ class Library(NamedTuple):
     sources: Sequence[Path]
     compile_flags: Sequence[str]
     link_flags: Sequence[str]
+    has_mxnet: bool
 
 
 def find_mxnet() -> Path:
@@ -150,13 +157,13 @@ def libraries(mxnet: Path, compiler: Compiler) -> List[Library]:
     include = ["-isystem", str(mxnet / "include"), "-isystem", str(mxnet / "include" / "mkldnn")]
     version_script = "-Wl,--version-script=" + str(ROOT / "mxnet" / "exports.map")
     return [
-        Library("libmemonger_core.so", core, COMMON + ["-O3"], ["-Wl,--no-undefined"]),
+        Library("libmemonger_core.so", core, COMMON + ["-O3"], ["-Wl,--no-undefined"], False),
         Library("libmemonger_mxnet.so",
                 plugin + [ROOT / "core" / name for name in ("arena.cc", "packer.cc", "storage.cc")],
                 COMMON + ["-O3"] + threads + (GCC_ONLY if compiler.family == "g++" else [])
                 + MXNET + include,
                 [*threads, "-L" + str(mxnet), "-l:libmxnet.so", version_script, "-Wl,-z,now",
-                 "-Wl,-z,nodelete", "-Wl,--no-undefined", "-Wl,--as-needed"])]
+                 "-Wl,-z,nodelete", "-Wl,--no-undefined", "-Wl,--as-needed"], True)]
 
 
 def _included_bytes(source: Path) -> bytes:
@@ -221,36 +228,100 @@ def _build(out: Optional[Path], cache: Optional[Path], sanitize: bool, jobs: int
     mxnet = find_mxnet()
     out.mkdir(parents=True, exist_ok=True)
     cache.mkdir(parents=True, exist_ok=True)
-    seed = str(compiler) + str(mxnet) + (ROOT / "mxnet" / "abi_gcc48.h").read_text()
     extra = SANITIZE if sanitize else []
-    results = []
-    with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
-        for library in libraries(mxnet, compiler):
-            flags = list(library.compile_flags) + extra
-
-            def compile_one(source: Path, flags: List[str] = flags) -> Path:
-                text = seed + " ".join(flags) + source.name
-                key = hashlib.sha256(text.encode() + _included_bytes(source)).hexdigest()[:20]
-                target = cache / ("%s-%s.o" % (source.stem, key))
-                if not target.exists():
-                    with tempfile.TemporaryDirectory(dir=str(cache)) as folder:
-                        part = Path(folder) / "part.o"
-                        _run([*compiler.command, *flags, "-c", str(source), "-o", str(part)],
-                             "compiling %s with %s, where %s were tested (set CXX to choose)"
-                             % (source.name, compiler, TESTED))
-                        os.replace(str(part), str(target))
-                return target
-
-            objects = list(pool.map(compile_one, library.sources))
-            with tempfile.TemporaryDirectory(dir=str(out)) as folder:
-                part = Path(folder) / library.name
-                _run([*compiler.command, "-shared", *extra, *map(str, objects),
-                      "-o", str(part), *library.link_flags], "linking %s" % library.name)
-                _seal(part)
-                os.replace(str(part), str(out / library.name))
-            results.append(out / library.name)
+    wanted = libraries(mxnet, compiler)
+    seed = str(compiler) + str(mxnet) + SHIM.read_text()
+    objects = {library.name: _objects(library, cache, seed + " ".join(extra))
+               for library in wanted}
+    with tempfile.TemporaryDirectory(dir=str(cache)) as folder, \
+            ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
+        compilation = _Compilation(compiler, extra, Path(folder), pool)
+        for library in wanted:  # read while the library without them is compiled
+            compilation.read_headers(library, objects[library.name])
+        try:
+            for future in [compilation.start(library, source, target) for library in wanted
+                           for source, target in _missing(objects[library.name])]:
+                future.result()
+        finally:  # after an error
+            compilation.stop()
+    for library in wanted:
+        _link(library, objects[library.name].values(), compiler, extra, out)
     _copy_kernels(out / "cuda")
-    return results
+    return [out / library.name for library in wanted]
+
+
+def _objects(library: Library, cache: Path, seed: str) -> Dict[Path, Path]:
+    """The object file of each source, named by the hash of all that enters it."""
+    objects = {}
+    for source in library.sources:
+        text = seed + " ".join(library.compile_flags) + source.name
+        key = hashlib.sha256(text.encode() + _included_bytes(source)).hexdigest()[:20]
+        objects[source] = cache / ("%s-%s.o" % (source.stem, key))
+    return objects
+
+
+def _missing(objects: Dict[Path, Path]) -> List[Tuple[Path, Path]]:
+    """Largest sources first, so that none is left to be compiled alone at the end."""
+    return sorted(((source, target) for source, target in objects.items() if not target.exists()),
+                  key=lambda pair: -pair[0].stat().st_size)
+
+
+class _Compilation:
+    """Compilers at work."""
+
+    def __init__(self, compiler: Compiler, extra: Sequence[str], folder: Path,
+                 pool: ThreadPoolExecutor) -> None:
+        self._compiler, self._extra, self._folder, self._pool = compiler, extra, folder, pool
+        self._headers: Optional[Future[Path]] = None
+        self._running: List[Future[None]] = []
+
+    def read_headers(self, library: Library, objects: Dict[Path, Path]) -> None:
+        """Precompile MXNet's headers where enough sources are to be compiled with them."""
+        if library.has_mxnet and len(_missing(objects)) >= MANY:
+            self._headers = self._pool.submit(self._precompile, library.compile_flags)
+
+    def start(self, library: Library, source: Path, target: Path) -> Future[None]:
+        """Compile one source as soon as there is room."""
+        self._running.append(self._pool.submit(self._compile, library, source, target))
+        return self._running[-1]
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        for future in self._running:
+            future.cancel()
+
+    def _precompile(self, flags: Sequence[str]) -> Path:
+        """What to include before all others: MXNet's headers beside their precompiled form.
+
+        The shim alone where that fails: each source then says what is wrong, if anything is.
+        """
+        header = self._folder / "headers.h"
+        header.write_text('#include "%s"\n' % HEADERS)
+        done = subprocess.run([*self._compiler.command, *flags, *self._extra, "-x", "c++-header",
+                               str(header), "-o", str(header) + ".gch"],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return header if done.returncode == 0 else SHIM
+
+    def _compile(self, library: Library, source: Path, target: Path) -> None:
+        include = []
+        if library.has_mxnet:
+            include = ["-include", str(self._headers.result() if self._headers else SHIM)]
+        part = self._folder / target.name
+        _run([*self._compiler.command, *library.compile_flags, *self._extra, *include,
+              "-c", str(source), "-o", str(part)],
+             "compiling %s with %s, where %s were tested (set CXX to choose)"
+             % (source.name, self._compiler, TESTED))
+        os.replace(str(part), str(target))
+
+
+def _link(library: Library, objects: Iterable[Path], compiler: Compiler, extra: Sequence[str],
+          out: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=str(out)) as folder:
+        part = Path(folder) / library.name
+        _run([*compiler.command, "-shared", *extra, *map(str, objects), "-o", str(part),
+              *library.link_flags], "linking %s" % library.name)
+        _seal(part)
+        os.replace(str(part), str(out / library.name))
 
 
 def _copy_kernels(target: Path) -> None:

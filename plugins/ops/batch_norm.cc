@@ -3,8 +3,6 @@
 namespace memonger {
 namespace ops {
 
-DMLC_REGISTER_PARAMETER(BatchNormParam);
-
 bool BatchNormShape(const NodeAttrs& attrs, int axis, ShapeVector* in, ShapeVector* out) {
   TShape& data = (*in)[0];
   if (!mxnet::shape_is_known(data)) return false;
@@ -46,25 +44,18 @@ void InitAverages(const NodeAttrs&, ObjectPtr variable, const int index) {
 
 }  // namespace
 
-nnvm::Op& RegisterNorm(const char* name, const char* text) {
-  return MEMONGER_OP(name)
-      .describe(text)
-      .set_num_inputs(5)
-      .set_attr<nnvm::FNumVisibleOutputs>("FNumVisibleOutputs", Constant<1>)
-      .set_attr<nnvm::FMutateInputs>("FMutateInputs",
-          [](const NodeAttrs&) { return std::vector<uint32_t>{3, 4}; })
-      .set_attr<nnvm::FSetInputVarAttrOnCompose>("FSetInputVarAttrOnCompose", InitAverages)
-      .add_argument("data", "NDArray-or-Symbol", "Input.")
-      .add_argument("gamma", "NDArray-or-Symbol", "Scale.")
-      .add_argument("beta", "NDArray-or-Symbol", "Shift.")
-      .add_argument("moving_mean", "NDArray-or-Symbol", "Running mean.")
-      .add_argument("moving_var", "NDArray-or-Symbol", "Running variance.");
-}
-
-std::vector<NodeEntry> NormGradients(const ObjectPtr& backward, uint32_t count) {
-  auto gradients = OutputsOf(backward, count);
-  gradients.insert(gradients.begin() + 3, {NoGradient(), NoGradient()});
-  return gradients;
+Operator RegisterNorm(const char* name, const char* text) {
+  return Operator(name)
+      .Text(text)
+      .Inputs(5)
+      .VisibleOutputs(1)
+      .Changes(MovingAverages())
+      .OnCompose(InitAverages)
+      .Argument("data", "Input.")
+      .Argument("gamma", "Scale.")
+      .Argument("beta", "Shift.")
+      .Argument("moving_mean", "Running mean.")
+      .Argument("moving_var", "Running variance.");
 }
 
 }  // namespace ops

@@ -13,30 +13,14 @@
 #include <vector>
 
 #include "./channels.h"
-#include "./common.h"
+#include "./operator.h"
+#include "./params.h"
 
 namespace memonger {
 namespace ops {
 
-struct BatchNormParam : public dmlc::Parameter<BatchNormParam> {
-  double eps;
-  float momentum;
-  bool fix_gamma;
-  bool use_global_stats;
-  int axis;
-  bool cudnn_off;
-  DMLC_DECLARE_PARAMETER(BatchNormParam) {
-    DMLC_DECLARE_FIELD(eps).set_default(1e-3f).describe("Added to the variance.");
-    DMLC_DECLARE_FIELD(momentum).set_default(0.9f).describe("Momentum of the moving averages.");
-    DMLC_DECLARE_FIELD(fix_gamma).set_default(true).describe(
-        "Keep gamma at 1 and its gradient at 0.");
-    DMLC_DECLARE_FIELD(use_global_stats).set_default(false).describe(
-        "Use the moving averages in training, too.");
-    DMLC_DECLARE_FIELD(axis).set_default(1).describe("Channel axis.");
-    DMLC_DECLARE_FIELD(cudnn_off).set_default(false).describe(
-        "Accepted for compatibility; cuDNN is never used.");
-  }
-};
+// Places of the moving averages among the inputs.
+inline std::vector<uint32_t> MovingAverages() { return {3, 4}; }
 
 // Inputs: data gamma beta moving_mean moving_var. Outputs: output, mean, invstd, ...
 bool BatchNormShape(const NodeAttrs& attrs, int axis, ShapeVector* in, ShapeVector* out);
@@ -44,11 +28,7 @@ bool BatchNormType(const NodeAttrs& attrs, TypeVector* in, TypeVector* out);
 
 // What operators with a BatchNorm in front have in common: their first five inputs, the moving
 // averages, which they change, and one visible output.
-nnvm::Op& RegisterNorm(const char* name, const char* text);
-
-// The gradients that a backward node with this many outputs makes: of data, gamma and beta, then
-// none for the moving averages, then the others.
-std::vector<NodeEntry> NormGradients(const ObjectPtr& backward, uint32_t count);
+Operator RegisterNorm(const char* name, const char* text);
 
 template <class T>
 struct BatchNorm {

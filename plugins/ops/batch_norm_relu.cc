@@ -6,6 +6,11 @@
  * input and the statistics, so the sign of the normalised value is computed again, bit for bit.
  */
 #include "./batch_norm_relu.h"
+
+#include <algorithm>
+
+#include "./batch_norm.h"
+#include "./lanes.h"
 #include "./register.h"
 
 namespace memonger {
@@ -17,61 +22,127 @@ const BatchNormParam& ParamOf(const NodeAttrs& attrs) {
 }
 
 template <class T>
-void NormReluForward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
-                     const Requests& request, const Blobs& out) {
+struct NormRelu : BatchNorm<T> {
+  using A = Acc<T>;
+  using BatchNorm<T>::channels;
+  using BatchNorm<T>::fix_gamma;
+
+  NormRelu(const BatchNormParam& param, const TShape& shape)
+      : BatchNorm<T>(shape, param.axis, param.eps, param.momentum, param.fix_gamma) {}
+
+  void Prepare(bool batch, const Blobs& in, const Blobs& statistics) const {
+    this->Statistics(batch, in[0].dptr<T>(), in[3].dptr<A>(), in[4].dptr<A>(),
+                     statistics[1].dptr<A>(), statistics[2].dptr<A>());
+    A* gamma = in[1].dptr<A>();
+    if (fix_gamma) std::fill(gamma, gamma + channels.count, A(1));  // as MXNet does
+  }
+
+  void Forward(const Blobs& in, const Blobs& statistics, OpReqType request,
+               const TBlob& out) const {
+    if (request == mxnet::kNullOp) return;
+    T* y = out.dptr<T>();
+    const bool add = request == mxnet::kAddTo;
+    this->Normalise(in[0].dptr<T>(), statistics[1].dptr<A>(), statistics[2].dptr<A>(),
+                    in[1].dptr<A>(), in[2].dptr<A>(), [y, add](int64_t i, T z) {
+                      const T value = z <= T(0) ? T(0) : z;
+                      y[i] = add ? T(y[i] + value) : value;
+                    });
+  }
+
+  void Backward(bool batch, const Blobs& in, const TBlob& gradient, const Requests& request,
+                const Blobs& out) const {
+    const T *g = gradient.dptr<T>(), *x = in[1].dptr<T>();
+    const A *gamma = in[2].dptr<A>(), *beta = in[3].dptr<A>();
+    const A *mean = in[4].dptr<A>(), *invstd = in[5].dptr<A>();
+    if (batch) this->UpdateMoving(mean, invstd, in[6].dptr<A>(), in[7].dptr<A>());
+    const BatchNorm<T>& norm = *this;
+    // Captured by value: what is reached through references could be what the loop writes.
+    const auto gradients = [=](int64_t c, int64_t offset, auto step, int64_t length,
+                               T* __restrict to) {
+      const A m = mean[c], v = invstd[c], w = gamma[c], b = beta[c];
+      using L = Lanes<T>;
+      T z[Channels::kPiece];
+      bool known = true;
+      for (int64_t i = 0; i < length; ++i) {
+        z[i] = norm.Normalised(x[offset + i * step], m, v, w, b);
+        to[i] = g[offset + i * step];
+      }
+      int64_t i = 0;
+      const auto zero = L::All(T(0)), one = L::All(T(1));
+      for (; i + L::kWidth <= length; i += L::kWidth) {  // a branch on a sign is mispredicted
+        const auto open = L::Above(L::Load(z + i), zero);
+        L::Put(to + i, L::Mul(L::Load(to + i), L::Pick(open, one, zero)));
+      }
+      for (; i < length; ++i) to[i] = to[i] * (z[i] > T(0) ? T(1) : T(0));
+      for (i = 0; i < length; ++i) known &= z[i] == z[i];
+      for (i = 0; i < length && !known; ++i) {  // MXNet multiplies with NaN where z is NaN
+        if (z[i] != z[i]) to[i] = g[offset + i * step] * z[i];
+      }
+    };
+    BatchNorm<T>::Backward(batch, x, mean, invstd, gamma, request, gradients, out[0].dptr<T>(),
+                           out[1].dptr<A>(), out[2].dptr<A>());
+  }
+};
+
+constexpr const char* kName = "memonger_batch_norm_relu";
+
+void Forward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
+             const Requests& request, const Blobs& out) {
   const BatchNormParam& param = ParamOf(attrs);
-  const NormRelu<T> norm(param, in[0].shape_);
-  norm.Prepare(context.is_train && !param.use_global_stats, in, out);
-  norm.Forward(in, out, request[0], out[0]);
+  NormReluStatistics(param, context.is_train && !param.use_global_stats, in, out);
+  NormReluForward(param, in, out, request[0], out[0]);
 }
 
-template <class T>
-void NormReluBackward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
-                      const Requests& request, const Blobs& out) {
+void Backward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
+              const Requests& request, const Blobs& out) {
   const BatchNormParam& param = ParamOf(attrs);
-  const bool batch = context.is_train && !param.use_global_stats;
-  NormRelu<T>(param, in[1].shape_).Backward(batch, in, in[0], request, out);
+  NormReluBackward(param, context.is_train && !param.use_global_stats, in, in[0], request, out);
 }
-
-MEMONGER_REAL_COMPUTE(Forward, NormReluForward, 0)
-MEMONGER_REAL_COMPUTE(Backward, NormReluBackward, 1)
 
 }  // namespace
 
-void RegisterBatchNormRelu() {
-  RegisterNorm("memonger_batch_norm_relu",
-               "BatchNorm followed by ReLU, keeping BatchNorm's input and no output.")
-      .set_num_outputs(3)
-      .set_attr_parser(ParseParam<BatchNormParam>)
-      .set_attr<nnvm::FListInputNames>("FListInputNames",
-          NameList({"data", "gamma", "beta", "moving_mean", "moving_var"}))
-      .set_attr<nnvm::FListOutputNames>("FListOutputNames",
-          NameList({"output", "mean", "invstd"}))
-      .set_attr<mxnet::FInferShape>("FInferShape",
-          [](const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
-            return BatchNormShape(attrs, ParamOf(attrs).axis, in, out);
-          })
-      .set_attr<nnvm::FInferType>("FInferType", BatchNormType)
-      .set_attr<mxnet::FCompute>("FCompute<cpu>", Forward)
-      .set_attr<nnvm::FGradient>("FGradient",
-          [](const ObjectPtr& n, const std::vector<NodeEntry>& gradients) {
-            const auto& in = n->inputs;
-            return NormGradients(
-                BackwardNode(n, "_backward_memonger_batch_norm_relu",
-                             {gradients[0], in[0], in[1], in[2], NodeEntry{n, 1, 0},
-                              NodeEntry{n, 2, 0}, in[3], in[4]}), 3);
-          })
-      .add_arguments(BatchNormParam::__FIELDS__());
+void NormReluStatistics(const BatchNormParam& param, bool batch, const Blobs& in,
+                        const Blobs& statistics) {
+  MEMONGER_REAL_SWITCH(in[0].type_flag_, kName, T,
+                       NormRelu<T>(param, in[0].shape_).Prepare(batch, in, statistics);)
+}
 
-  MEMONGER_OP("_backward_memonger_batch_norm_relu")
-      .set_num_inputs(8)
-      .set_num_outputs(3)
-      .set_attr_parser(ParseParam<BatchNormParam>)
-      .set_attr<nnvm::TIsBackward>("TIsBackward", true)
-      .set_attr<nnvm::FMutateInputs>("FMutateInputs",
-          [](const NodeAttrs&) { return std::vector<uint32_t>{6, 7}; })
-      .set_attr<nnvm::FInplaceOption>("FInplaceOption", InplaceFirst())
-      .set_attr<mxnet::FCompute>("FCompute<cpu>", Backward);
+void NormReluForward(const BatchNormParam& param, const Blobs& in, const Blobs& statistics,
+                     OpReqType request, const TBlob& out) {
+  MEMONGER_REAL_SWITCH(in[0].type_flag_, kName, T,
+                       NormRelu<T>(param, in[0].shape_).Forward(in, statistics, request, out);)
+}
+
+void NormReluBackward(const BatchNormParam& param, bool batch, const Blobs& in,
+                      const TBlob& gradient, const Requests& request, const Blobs& out) {
+  MEMONGER_REAL_SWITCH(in[1].type_flag_, kName, T,
+                       NormRelu<T>(param, in[1].shape_).Backward(batch, in, gradient, request,
+                                                                 out);)
+}
+
+void RegisterBatchNormRelu() {
+  RegisterNorm(kName,
+               "BatchNorm followed by ReLU, keeping BatchNorm's input and no output.")
+      .Outputs(3)
+      .Parser(ParseParam<BatchNormParam>)
+      .InputNames({"data", "gamma", "beta", "moving_mean", "moving_var"})
+      .OutputNames({"output", "mean", "invstd"})
+      .InferShape([](const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
+        return BatchNormShape(attrs, ParamOf(attrs).axis, in, out);
+      })
+      .InferType(BatchNormType)
+      .Compute(Forward)
+      .Gradient({Input(0), Input(1), Input(2), Output(1), Output(2), Input(3), Input(4)}, 3)
+      .Arguments(FieldsOf<BatchNormParam>());
+
+  Operator("_backward_memonger_batch_norm_relu")
+      .Inputs(8)
+      .Outputs(3)
+      .Parser(ParseParam<BatchNormParam>)
+      .IsBackward()
+      .Changes({6, 7})
+      .InplaceFirst()
+      .Compute(Backward);
 }
 
 }  // namespace ops

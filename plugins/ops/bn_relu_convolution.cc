@@ -13,6 +13,8 @@
 #include "./bn_relu_convolution.h"
 
 #include "./batch_norm_relu.h"
+#include "./operator.h"
+#include "./params.h"
 #include "./register.h"
 
 namespace memonger {
@@ -23,7 +25,7 @@ constexpr const char* kName = "memonger_bn_relu_convolution";
 void Parse(NodeAttrs* attrs) {
   Dictionary norm, rest;
   for (const auto& item : attrs->dict) {
-    const auto& fields = BatchNormParam::__FIELDS__();
+    const auto fields = FieldsOf<BatchNormParam>();
     const bool is_norm = item.first != "cudnn_off" &&
         std::any_of(fields.begin(), fields.end(),
                     [&](const dmlc::ParamFieldInfo& field) { return field.name == item.first; });
@@ -126,29 +128,29 @@ Blobs BlobsOf(const std::vector<Array>& arrays, size_t count) {
 }
 
 // Makes the convolution's input in `buffer`. `data` is the first of `norm_in`.
-template <class T, class Array>
+template <class Array>
 Convolver::Maker<Array> MakerOf(const Fused& fused, const Blobs& norm_in, const Blobs& statistics,
                                 const Array& buffer) {
   return [&fused, norm_in, statistics, buffer](int64_t begin, int64_t end) {
     Blobs part = norm_in;
     part[0] = Samples(norm_in[0], begin, end);
     const Array result = Samples(buffer, 0, end - begin);
-    NormRelu<T>(fused.norm, part[0].shape_).Forward(part, statistics, mxnet::kWriteTo,
-                                                    BlobOf(result));
+    NormReluForward(fused.norm, part, statistics, mxnet::kWriteTo, BlobOf(result));
     return result;
   };
 }
 
-template <class T, class Array>
-void FusedForward(const Fused& fused, const OpContext& context, const std::vector<Array>& in,
-                  const Requests& request, const std::vector<Array>& out) {
+template <class Array>
+void Forward(const NodeAttrs& attrs, const OpContext& context, const std::vector<Array>& in,
+             const Requests& request, const std::vector<Array>& out) {
+  const Fused& fused = FusedOf(attrs);
   const Blobs norm_in = BlobsOf(in, kNormInputs);
   const Blobs statistics{TBlob(), BlobOf(out[1]), BlobOf(out[2])};
-  NormRelu<T>(fused.norm, norm_in[0].shape_)
-      .Prepare(context.is_train && !fused.norm.use_global_stats, norm_in, statistics);
+  NormReluStatistics(fused.norm, context.is_train && !fused.norm.use_global_stats, norm_in,
+                     statistics);
   if (request[0] == mxnet::kNullOp) return;
   fused.convolver.Forward(AsTraining(context), ConvolutionInputs(in), request[0], out[0],
-                          MakerOf<T, Array>(fused, norm_in, statistics, out[3]));
+                          MakerOf(fused, norm_in, statistics, out[3]));
 }
 
 // Where the gradient of ReLU's output goes: the gradient of the data, if that may be written.
@@ -172,9 +174,10 @@ inline TBlob Plain(const NDArray& array, NDArray* temporary) {
   return temporary->data();
 }
 
-template <class T, class Array>
-void FusedBackward(const Fused& fused, const OpContext& context, const std::vector<Array>& in,
-                   const Requests& request, const std::vector<Array>& out) {
+template <class Array>
+void Backward(const NodeAttrs& attrs, const OpContext& context, const std::vector<Array>& in,
+              const Requests& request, const std::vector<Array>& out) {
+  const Fused& fused = FusedOf(attrs);
   const Blobs norm_in{BlobOf(in[1]), BlobOf(in[2]), BlobOf(in[3])};
   const Blobs statistics{TBlob(), BlobOf(in[4]), BlobOf(in[5])};
   NDArray temporary, plain;
@@ -187,31 +190,16 @@ void FusedBackward(const Fused& fused, const OpContext& context, const std::vect
     conv_request.push_back(request[3 + i]);
   }
   fused.convolver.Backward(AsTraining(context), conv_in, conv_request, conv_out,
-                           MakerOf<T, Array>(fused, norm_in, statistics, out.back()));
+                           MakerOf(fused, norm_in, statistics, out.back()));
   const TBlob gradient = Plain(relu_gradient, &plain);
   Blobs blobs{TBlob()};
   for (int i = 1; i < 8; ++i) blobs.push_back(BlobOf(in[i]));
-  NormRelu<T>(fused.norm, norm_in[0].shape_)
-      .Backward(context.is_train && !fused.norm.use_global_stats, blobs, gradient, request,
-                BlobsOf(out, 3));
-}
-
-template <class Array>
-void Forward(const NodeAttrs& attrs, const OpContext& context, const std::vector<Array>& in,
-             const Requests& request, const std::vector<Array>& out) {
-  MEMONGER_REAL_SWITCH(BlobOf(in[0]).type_flag_, attrs.name, T,
-                       (FusedForward<T, Array>(FusedOf(attrs), context, in, request, out));)
-}
-
-template <class Array>
-void Backward(const NodeAttrs& attrs, const OpContext& context, const std::vector<Array>& in,
-              const Requests& request, const std::vector<Array>& out) {
-  MEMONGER_REAL_SWITCH(BlobOf(in[1]).type_flag_, attrs.name, T,
-                       (FusedBackward<T, Array>(FusedOf(attrs), context, in, request, out));)
+  NormReluBackward(fused.norm, context.is_train && !fused.norm.use_global_stats, blobs, gradient,
+                   request, BlobsOf(out, 3));
 }
 
 std::vector<dmlc::ParamFieldInfo> NormFields() {
-  auto fields = BatchNormParam::__FIELDS__();
+  auto fields = FieldsOf<BatchNormParam>();
   for (auto& field : fields) {
     if (field.name == "cudnn_off") field.name = "bn_cudnn_off";
   }
@@ -224,71 +212,60 @@ void RegisterBnReluConvolution() {
   RegisterNorm(kName,
                "BatchNorm, ReLU and Convolution in one: keeps BatchNorm's input alone and makes "
                "the convolution's input again in backward.")
-      .set_num_inputs([](const NodeAttrs& attrs) {
-        return kNormInputs + FusedOf(attrs).Parameters();
+      .Inputs([](const NodeAttrs& attrs) { return kNormInputs + FusedOf(attrs).Parameters(); })
+      .Outputs(4)
+      .Parser(Parse)
+      .InputNames([](const NodeAttrs& attrs) {
+        Names names{"data", "gamma", "beta", "moving_mean", "moving_var", "weight", "bias"};
+        names.resize(kNormInputs + FusedOf(attrs).Parameters());
+        return names;
       })
-      .set_num_outputs(4)
-      .set_attr_parser(Parse)
-      .set_attr<nnvm::FListInputNames>("FListInputNames",
-          [](const NodeAttrs& attrs) {
-            Names names{"data", "gamma", "beta", "moving_mean", "moving_var", "weight", "bias"};
-            names.resize(kNormInputs + FusedOf(attrs).Parameters());
-            return names;
-          })
-      .set_attr<nnvm::FListOutputNames>("FListOutputNames",
-          NameList({"output", "mean", "invstd", "buffer"}))
-      .set_attr<mxnet::FInferShape>("FInferShape", Shape)
-      .set_attr<nnvm::FInferType>("FInferType", Type)
-      .set_attr<mxnet::FInferStorageType>("FInferStorageType",
-          [](const NodeAttrs& attrs, const int device, mxnet::DispatchMode* mode,
-             std::vector<int>* in, std::vector<int>* out) {
-            const Fused& fused = FusedOf(attrs);
-            return InferStorage(fused.convolver.forward, 1 + fused.Parameters(), 1, device, mode,
-                                in, out);
-          })
-      .set_attr<mxnet::FResourceRequest>("FResourceRequest", TempSpace())
-      .set_attr<mxnet::FCompute>("FCompute<cpu>", Forward<TBlob>)
-      .set_attr<mxnet::FComputeEx>("FComputeEx<cpu>", Forward<NDArray>)
-      .set_attr<nnvm::FGradient>("FGradient",
-          [](const ObjectPtr& n, const std::vector<NodeEntry>& gradients) {
-            const auto& in = n->inputs;
-            std::vector<NodeEntry> inputs{gradients[0], in[0], in[1], in[2], NodeEntry{n, 1, 0},
-                                          NodeEntry{n, 2, 0}, in[3], in[4]};
-            inputs.insert(inputs.end(), in.begin() + kNormInputs, in.end());
-            const ObjectPtr node = BackwardNode(n, "_backward_memonger_bn_relu_convolution",
-                                                inputs);
-            return NormGradients(node, 3 + FusedOf(n->attrs).Parameters());
-          })
-      .add_argument("weight", "NDArray-or-Symbol", "Filters.")
-      .add_argument("bias", "NDArray-or-Symbol", "Bias.")
-      .add_arguments(ConvolutionFields())
-      .add_arguments(NormFields());
+      .OutputNames({"output", "mean", "invstd", "buffer"})
+      .InferShape(Shape)
+      .InferType(Type)
+      .InferStorage([](const NodeAttrs& attrs, const int device, mxnet::DispatchMode* mode,
+                       std::vector<int>* in, std::vector<int>* out) {
+        const Fused& fused = FusedOf(attrs);
+        return InferStorage(fused.convolver.forward, 1 + fused.Parameters(), 1, device, mode,
+                            in, out);
+      })
+      .TempSpace()
+      .Compute(Forward<TBlob>)
+      .ComputeArrays(Forward<NDArray>)
+      .Gradient([](const ObjectPtr& n, const std::vector<NodeEntry>& gradients) {
+        const auto& in = n->inputs;
+        std::vector<NodeEntry> inputs{gradients[0], in[0], in[1], in[2], NodeEntry{n, 1, 0},
+                                      NodeEntry{n, 2, 0}, in[3], in[4]};
+        inputs.insert(inputs.end(), in.begin() + kNormInputs, in.end());
+        return GradientsOf(BackwardNode(n, "_backward_memonger_bn_relu_convolution", inputs),
+                           3 + FusedOf(n->attrs).Parameters(), MovingAverages());
+      })
+      .Argument("weight", "Filters.")
+      .Argument("bias", "Bias.")
+      .Arguments(ConvolutionFields())
+      .Arguments(NormFields());
 
-  MEMONGER_OP("_backward_memonger_bn_relu_convolution")
-      .set_num_inputs([](const NodeAttrs& attrs) { return 8 + FusedOf(attrs).Parameters(); })
-      .set_num_outputs([](const NodeAttrs& attrs) { return 4 + FusedOf(attrs).Parameters(); })
-      .set_attr_parser(Parse)
-      .set_attr<nnvm::FMutateInputs>("FMutateInputs",
-          [](const NodeAttrs&) { return std::vector<uint32_t>{6, 7}; })
-      .set_attr<mxnet::FInferShape>("FInferShape",
-          [](const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
-            return InferBackward(attrs, TShape(), in, out, Shape);
-          })
-      .set_attr<nnvm::FInferType>("FInferType",
-          [](const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
-            return InferBackward(attrs, -1, in, out, Type);
-          })
-      .set_attr<mxnet::FInferStorageType>("FInferStorageType",
-          [](const NodeAttrs& attrs, const int device, mxnet::DispatchMode* mode,
-             std::vector<int>* in, std::vector<int>* out) {
-            const Fused& fused = FusedOf(attrs);
-            const int parameters = fused.Parameters();
-            return InferStorage(fused.convolver.backward_data, 2 + parameters, 1 + parameters,
-                                device, mode, in, out);
-          })
-      .set_attr<mxnet::FResourceRequest>("FResourceRequest", TempSpace())
-      .set_attr<mxnet::FCompute>("FCompute<cpu>", Backward<TBlob>)
-      .set_attr<mxnet::FComputeEx>("FComputeEx<cpu>", Backward<NDArray>);
+  Operator("_backward_memonger_bn_relu_convolution")
+      .Inputs([](const NodeAttrs& attrs) { return 8 + FusedOf(attrs).Parameters(); })
+      .Outputs([](const NodeAttrs& attrs) { return 4 + FusedOf(attrs).Parameters(); })
+      .Parser(Parse)
+      .Changes({6, 7})
+      .InferShape([](const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
+        return InferBackward(attrs, TShape(), in, out, Shape);
+      })
+      .InferType([](const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
+        return InferBackward(attrs, -1, in, out, Type);
+      })
+      .InferStorage([](const NodeAttrs& attrs, const int device, mxnet::DispatchMode* mode,
+                       std::vector<int>* in, std::vector<int>* out) {
+        const Fused& fused = FusedOf(attrs);
+        const int parameters = fused.Parameters();
+        return InferStorage(fused.convolver.backward_data, 2 + parameters, 1 + parameters,
+                            device, mode, in, out);
+      })
+      .TempSpace()
+      .Compute(Backward<TBlob>)
+      .ComputeArrays(Backward<NDArray>);
 }
 
 }  // namespace ops

@@ -9,12 +9,11 @@
  */
 #include "./convolution.h"
 
+#include "./operator.h"
 #include "./register.h"
 
 namespace memonger {
 namespace ops {
-
-DMLC_REGISTER_PARAMETER(ConvolutionSettings);
 
 namespace {
 
@@ -150,7 +149,7 @@ std::vector<dmlc::ParamFieldInfo> ConvolutionFields() {
   for (const auto& field : nnvm::Op::Get(kForward)->arguments) {
     if (field.type.find("NDArray") == std::string::npos) fields.push_back(field);
   }
-  for (const auto& field : ConvolutionSettings::__FIELDS__()) fields.push_back(field);
+  for (const auto& field : FieldsOf<ConvolutionSettings>()) fields.push_back(field);
   return fields;
 }
 
@@ -177,66 +176,60 @@ uint32_t Inputs(const NodeAttrs& attrs) { return ConvolverOf(attrs).has_bias ? 3
 void RegisterConvolution() {
   static const auto& infer_shape = nnvm::Op::GetAttr<mxnet::FInferShape>("FInferShape");
   static const auto& infer_type = nnvm::Op::GetAttr<nnvm::FInferType>("FInferType");
-  MEMONGER_OP("memonger_convolution")
-      .describe("Convolution with a chosen implementation: on a few samples at a time, and on a "
+  Operator("memonger_convolution")
+      .Text("Convolution with a chosen implementation: on a few samples at a time, and on a "
                 "GPU with a workspace limit and a way of tuning for each direction.")
-      .set_num_inputs(Inputs)
-      .set_num_outputs(1)
-      .set_attr_parser(Parse)
-      .set_attr<nnvm::FListInputNames>("FListInputNames",
-          [](const NodeAttrs& attrs) {
-            Names names{"data", "weight", "bias"};
-            names.resize(Inputs(attrs));
-            return names;
-          })
-      .set_attr<nnvm::FListOutputNames>("FListOutputNames", NameList({"output"}))
-      .set_attr<mxnet::FInferShape>("FInferShape",
-          [](const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
-            const NodeAttrs& stock = ConvolverOf(attrs).forward.attrs();
-            return infer_shape[stock.op](stock, in, out);
-          })
-      .set_attr<nnvm::FInferType>("FInferType",
-          [](const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
-            const NodeAttrs& stock = ConvolverOf(attrs).forward.attrs();
-            return infer_type[stock.op](stock, in, out);
-          })
-      .set_attr<mxnet::FInferStorageType>("FInferStorageType",
-          [](const NodeAttrs& attrs, const int device, mxnet::DispatchMode* mode,
-             std::vector<int>* in, std::vector<int>* out) {
-            return ConvolverOf(attrs).forward.InferStorage(device, mode, in, out);
-          })
-      .set_attr<mxnet::FResourceRequest>("FResourceRequest", TempSpace())
-      .set_attr<bool>("TIsMKLDNN", true)
-      .set_attr<mxnet::FCompute>("FCompute<cpu>", Forward<TBlob>)
-      .set_attr<mxnet::FCompute>("FCompute<gpu>", Forward<TBlob>)
-      .set_attr<mxnet::FComputeEx>("FComputeEx<cpu>", Forward<NDArray>)
-      .set_attr<nnvm::FGradient>("FGradient",
-          [](const ObjectPtr& node, const std::vector<NodeEntry>& gradients) {
-            std::vector<NodeEntry> inputs{gradients[0]};
-            inputs.insert(inputs.end(), node->inputs.begin(), node->inputs.end());
-            return OutputsOf(BackwardNode(node, "_backward_memonger_convolution", inputs),
-                             Inputs(node->attrs));
-          })
-      .add_argument("data", "NDArray-or-Symbol", "Input.")
-      .add_argument("weight", "NDArray-or-Symbol", "Filters.")
-      .add_argument("bias", "NDArray-or-Symbol", "Bias.")
-      .add_arguments(ConvolutionFields());
+      .Inputs(Inputs)
+      .Outputs(1)
+      .Parser(Parse)
+      .InputNames([](const NodeAttrs& attrs) {
+        Names names{"data", "weight", "bias"};
+        names.resize(Inputs(attrs));
+        return names;
+      })
+      .OutputNames({"output"})
+      .InferShape([](const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
+        const NodeAttrs& stock = ConvolverOf(attrs).forward.attrs();
+        return infer_shape[stock.op](stock, in, out);
+      })
+      .InferType([](const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
+        const NodeAttrs& stock = ConvolverOf(attrs).forward.attrs();
+        return infer_type[stock.op](stock, in, out);
+      })
+      .InferStorage([](const NodeAttrs& attrs, const int device, mxnet::DispatchMode* mode,
+                       std::vector<int>* in, std::vector<int>* out) {
+        return ConvolverOf(attrs).forward.InferStorage(device, mode, in, out);
+      })
+      .TempSpace()
+      .UsesMkldnn()
+      .Compute(Forward<TBlob>)
+      .ComputeOnGpu(Forward<TBlob>)
+      .ComputeArrays(Forward<NDArray>)
+      .Gradient([](const ObjectPtr& node, const std::vector<NodeEntry>& gradients) {
+        std::vector<NodeEntry> inputs{gradients[0]};
+        inputs.insert(inputs.end(), node->inputs.begin(), node->inputs.end());
+        return GradientsOf(BackwardNode(node, "_backward_memonger_convolution", inputs),
+                           Inputs(node->attrs));
+      })
+      .Argument("data", "Input.")
+      .Argument("weight", "Filters.")
+      .Argument("bias", "Bias.")
+      .Arguments(ConvolutionFields());
 
-  MEMONGER_OP("_backward_memonger_convolution")
-      .set_num_inputs([](const NodeAttrs& attrs) { return Inputs(attrs) + 1; })
-      .set_num_outputs(Inputs)
-      .set_attr_parser(Parse)
-      .set_attr<nnvm::TIsBackward>("TIsBackward", true)
-      .set_attr<mxnet::FInferStorageType>("FInferStorageType",
-          [](const NodeAttrs& attrs, const int device, mxnet::DispatchMode* mode,
-             std::vector<int>* in, std::vector<int>* out) {
-            return ConvolverOf(attrs).backward_data.InferStorage(device, mode, in, out);
-          })
-      .set_attr<mxnet::FResourceRequest>("FResourceRequest", TempSpace())
-      .set_attr<bool>("TIsMKLDNN", true)
-      .set_attr<mxnet::FCompute>("FCompute<cpu>", Backward<TBlob>)
-      .set_attr<mxnet::FCompute>("FCompute<gpu>", Backward<TBlob>)
-      .set_attr<mxnet::FComputeEx>("FComputeEx<cpu>", Backward<NDArray>);
+  Operator("_backward_memonger_convolution")
+      .Inputs([](const NodeAttrs& attrs) { return Inputs(attrs) + 1; })
+      .Outputs(Inputs)
+      .Parser(Parse)
+      .IsBackward()
+      .InferStorage([](const NodeAttrs& attrs, const int device, mxnet::DispatchMode* mode,
+                       std::vector<int>* in, std::vector<int>* out) {
+        return ConvolverOf(attrs).backward_data.InferStorage(device, mode, in, out);
+      })
+      .TempSpace()
+      .UsesMkldnn()
+      .Compute(Backward<TBlob>)
+      .ComputeOnGpu(Backward<TBlob>)
+      .ComputeArrays(Backward<NDArray>);
 }
 
 }  // namespace ops

@@ -9,27 +9,10 @@
 #include <vector>
 
 #include "./delegate.h"
+#include "./params.h"
 
 namespace memonger {
 namespace ops {
-
-struct ConvolutionSettings : public dmlc::Parameter<ConvolutionSettings> {
-  int micro_batch;
-  std::string backward_data_workspace, backward_data_cudnn_tune;
-  std::string backward_filter_workspace, backward_filter_cudnn_tune;
-  DMLC_DECLARE_PARAMETER(ConvolutionSettings) {
-    DMLC_DECLARE_FIELD(micro_batch).set_default(0).set_lower_bound(0).describe(
-        "Samples that the convolution works on at a time; 0: all.");
-    DMLC_DECLARE_FIELD(backward_data_workspace).set_default("").describe(
-        "MB of workspace for the gradient of the data; as forward by default.");
-    DMLC_DECLARE_FIELD(backward_data_cudnn_tune).set_default("").describe(
-        "cudnn_tune for the gradient of the data; as forward by default.");
-    DMLC_DECLARE_FIELD(backward_filter_workspace).set_default("").describe(
-        "MB of workspace for the gradient of the weight; as forward by default.");
-    DMLC_DECLARE_FIELD(backward_filter_cudnn_tune).set_default("").describe(
-        "cudnn_tune for the gradient of the weight; as forward by default.");
-  }
-};
 
 // A convolution as our operators run it; copies share nothing.
 struct Convolver {

@@ -10,8 +10,8 @@
 #ifndef MEMONGER_OPS_GATE_H_
 #define MEMONGER_OPS_GATE_H_
 
-#include "./common.h"
 #include "./lanes.h"
+#include "./operator.h"
 
 namespace memonger {
 namespace ops {
@@ -88,32 +88,28 @@ void GateBackward(const TBlob& gradient, const TBlob& mask, T closed, OpReqType 
 }
 
 // Everything of a gate's two operators that does not depend on what it computes.
-inline nnvm::Op& RegisterGate(const std::string& name, const std::string& text,
+inline Operator RegisterGate(const std::string& name, const std::string& text,
                               mxnet::FCompute forward, mxnet::FCompute backward) {
   const std::string backward_name = "_backward_" + name;
-  MEMONGER_OP(backward_name)
-      .set_num_inputs(2)
-      .set_num_outputs(1)
-      .set_attr<nnvm::TIsBackward>("TIsBackward", true)
-      .set_attr<nnvm::FInplaceOption>("FInplaceOption", InplaceFirst())
-      .set_attr<mxnet::FCompute>("FCompute<cpu>", backward);
-  return MEMONGER_OP(name)
-      .describe(text)
-      .set_num_inputs(1)
-      .set_num_outputs(2)
-      .set_attr<nnvm::FNumVisibleOutputs>("FNumVisibleOutputs", Constant<1>)
-      .set_attr<nnvm::FListInputNames>("FListInputNames", NameList({"data"}))
-      .set_attr<nnvm::FListOutputNames>("FListOutputNames", NameList({"output", "mask"}))
-      .set_attr<mxnet::FInferShape>("FInferShape", GateShape)
-      .set_attr<nnvm::FInferType>("FInferType", GateType)
-      .set_attr<nnvm::FInplaceOption>("FInplaceOption", InplaceFirst())
-      .set_attr<mxnet::FCompute>("FCompute<cpu>", forward)
-      .set_attr<nnvm::FGradient>("FGradient",
-          [backward_name](const ObjectPtr& node, const std::vector<NodeEntry>& gradients) {
-            return OutputsOf(BackwardNode(node, backward_name.c_str(),
-                                          {gradients[0], NodeEntry{node, 1, 0}}), 1);
-          })
-      .add_argument("data", "NDArray-or-Symbol", "Input.");
+  Operator(backward_name)
+      .Inputs(2)
+      .Outputs(1)
+      .IsBackward()
+      .InplaceFirst()
+      .Compute(backward);
+  return Operator(name)
+      .Text(text)
+      .Inputs(1)
+      .Outputs(2)
+      .VisibleOutputs(1)
+      .InputNames({"data"})
+      .OutputNames({"output", "mask"})
+      .InferShape(GateShape)
+      .InferType(GateType)
+      .InplaceFirst()
+      .Compute(forward)
+      .Gradient({Output(1)}, 1)
+      .Argument("data", "Input.");
 }
 
 }  // namespace ops

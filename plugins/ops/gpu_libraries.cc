@@ -14,29 +14,36 @@ namespace {
 const char* const kNvrtcNames[] = {"libnvrtc.so.11.2", "libnvrtc.so.12", "libnvrtc.so.13",
                                    "libnvrtc.so"};
 
-template <class Function>
-void Find(void* library, const char* library_name, const char* symbol, Function* function) {
-  *function = reinterpret_cast<Function>(dlsym(library, symbol));
-  CHECK(*function != nullptr) << library_name << " has no " << symbol
-                              << "; it is too old or no CUDA library";
-}
+struct Library {
+  void* handle;
+  const char* name;
+
+  template <class Function>
+  const Library& Find(const char* symbol, Function* function) const {
+    *function = reinterpret_cast<Function>(dlsym(handle, symbol));
+    CHECK(*function != nullptr) << name << " has no " << symbol
+                                << "; it is too old or no CUDA library";
+    return *this;
+  }
+};
 
 Driver LoadDriver() {
   const char* const name = "libcuda.so.1";
   void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
   CHECK(library != nullptr) << "memonger's GPU kernels need the CUDA driver: " << dlerror();
   Driver d;
-  Find(library, name, "cuDeviceGet", &d.get_device);
-  Find(library, name, "cuDeviceGetAttribute", &d.get_attribute);
-  Find(library, name, "cuDevicePrimaryCtxRetain", &d.retain_context);
-  Find(library, name, "cuCtxGetCurrent", &d.get_current);
-  Find(library, name, "cuCtxSetCurrent", &d.set_current);
-  Find(library, name, "cuModuleLoadData", &d.load_module);
-  Find(library, name, "cuModuleGetFunction", &d.get_function);
-  Find(library, name, "cuLaunchKernel", &d.launch);
-  Find(library, name, "cuStreamSynchronize", &d.wait);
-  Find(library, name, "cuMemHostAlloc", &d.allocate_host);
-  Find(library, name, "cuGetErrorString", &d.error_text);
+  Library{library, name}
+      .Find("cuDeviceGet", &d.get_device)
+      .Find("cuDeviceGetAttribute", &d.get_attribute)
+      .Find("cuDevicePrimaryCtxRetain", &d.retain_context)
+      .Find("cuCtxGetCurrent", &d.get_current)
+      .Find("cuCtxSetCurrent", &d.set_current)
+      .Find("cuModuleLoadData", &d.load_module)
+      .Find("cuModuleGetFunction", &d.get_function)
+      .Find("cuLaunchKernel", &d.launch)
+      .Find("cuStreamSynchronize", &d.wait)
+      .Find("cuMemHostAlloc", &d.allocate_host)
+      .Find("cuGetErrorString", &d.error_text);
   return d;
 }
 
@@ -61,19 +68,19 @@ Nvrtc LoadNvrtc() {
       << "memonger compiles its GPU kernels with NVRTC, and there is none: pip install "
       << "nvidia-cuda-nvrtc-cu11==11.8.89, and set MEMONGER_NVRTC to the path of its libnvrtc.so "
       << "(tried: " << errors << ")";
-  const char* const name = n.name.c_str();
-  Find(library, name, "nvrtcVersion", &n.version);
-  Find(library, name, "nvrtcGetNumSupportedArchs", &n.count_architectures);
-  Find(library, name, "nvrtcGetSupportedArchs", &n.architectures);
-  Find(library, name, "nvrtcCreateProgram", &n.create);
-  Find(library, name, "nvrtcDestroyProgram", &n.destroy);
-  Find(library, name, "nvrtcCompileProgram", &n.compile);
-  Find(library, name, "nvrtcGetProgramLogSize", &n.log_size);
-  Find(library, name, "nvrtcGetProgramLog", &n.log);
-  Find(library, name, "nvrtcGetCUBINSize", &n.cubin_size);
-  Find(library, name, "nvrtcGetCUBIN", &n.cubin);
-  Find(library, name, "nvrtcGetPTXSize", &n.ptx_size);
-  Find(library, name, "nvrtcGetPTX", &n.ptx);
+  Library{library, n.name.c_str()}
+      .Find("nvrtcVersion", &n.version)
+      .Find("nvrtcGetNumSupportedArchs", &n.count_architectures)
+      .Find("nvrtcGetSupportedArchs", &n.architectures)
+      .Find("nvrtcCreateProgram", &n.create)
+      .Find("nvrtcDestroyProgram", &n.destroy)
+      .Find("nvrtcCompileProgram", &n.compile)
+      .Find("nvrtcGetProgramLogSize", &n.log_size)
+      .Find("nvrtcGetProgramLog", &n.log)
+      .Find("nvrtcGetCUBINSize", &n.cubin_size)
+      .Find("nvrtcGetCUBIN", &n.cubin)
+      .Find("nvrtcGetPTXSize", &n.ptx_size)
+      .Find("nvrtcGetPTX", &n.ptx);
   return n;
 }
 

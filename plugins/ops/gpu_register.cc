@@ -1,4 +1,5 @@
 #include "./gpu_operators.h"
+#include "./operator.h"
 #include "./register.h"
 
 namespace memonger {
@@ -23,9 +24,9 @@ void Register(const char* attribute, int priority) {
       {"memonger_layer_norm", GpuLayerNormForward, GpuLayerNormBackward},
   };
   for (const GpuOperator& op : operators) {
-    MEMONGER_OP(op.name).set_attr<mxnet::FCompute>(attribute, op.forward, priority);
-    MEMONGER_OP(std::string("_backward_") + op.name)
-        .set_attr<mxnet::FCompute>(attribute, op.backward, priority);
+    Operator(op.name).ComputeAs(attribute, op.forward, priority);
+    Operator(std::string("_backward_") + op.name)
+        .ComputeAs(attribute, op.backward, priority);
   }
 }
 

@@ -19,8 +19,6 @@
 namespace memonger {
 namespace ops {
 
-DMLC_REGISTER_PARAMETER(InplaceBatchNormParam);
-
 namespace {
 
 const InplaceBatchNormParam& ParamOf(const NodeAttrs& attrs) {
@@ -305,35 +303,26 @@ void RegisterInplaceBatchNorm() {
   RegisterNorm("memonger_inplace_batch_norm",
                "BatchNorm with an invertible activation behind it (identity, leaky ReLU, ELU) "
                "that keeps its output alone: In-Place Activated BatchNorm.")
-      .set_num_outputs(4)
-      .set_attr_parser(Parse)
-      .set_attr<nnvm::FListInputNames>("FListInputNames",
-          NameList({"data", "gamma", "beta", "moving_mean", "moving_var"}))
-      .set_attr<nnvm::FListOutputNames>("FListOutputNames",
-          NameList({"output", "mean", "invstd", "spare"}))
-      .set_attr<mxnet::FInferShape>("FInferShape", Shape)
-      .set_attr<nnvm::FInferType>("FInferType", Type)
-      .set_attr<nnvm::FInplaceOption>("FInplaceOption", InplaceFirst())
-      .set_attr<mxnet::FCompute>("FCompute<cpu>", Forward)
-      .set_attr<nnvm::FGradient>("FGradient",
-          [](const ObjectPtr& n, const std::vector<NodeEntry>& gradients) {
-            const auto& in = n->inputs;
-            return NormGradients(
-                BackwardNode(n, "_backward_memonger_inplace_batch_norm",
-                             {gradients[0], NodeEntry{n, 0, 0}, in[1], in[2], NodeEntry{n, 1, 0},
-                              NodeEntry{n, 2, 0}, NodeEntry{n, 3, 0}, in[3], in[4]}), 3);
-          })
-      .add_arguments(InplaceBatchNormParam::__FIELDS__());
+      .Outputs(4)
+      .Parser(Parse)
+      .InputNames({"data", "gamma", "beta", "moving_mean", "moving_var"})
+      .OutputNames({"output", "mean", "invstd", "spare"})
+      .InferShape(Shape)
+      .InferType(Type)
+      .InplaceFirst()
+      .Compute(Forward)
+      .Gradient({Output(0), Input(1), Input(2), Output(1), Output(2), Output(3), Input(3),
+                 Input(4)}, 3)
+      .Arguments(FieldsOf<InplaceBatchNormParam>());
 
-  MEMONGER_OP("_backward_memonger_inplace_batch_norm")
-      .set_num_inputs(9)
-      .set_num_outputs(3)
-      .set_attr_parser(Parse)
-      .set_attr<nnvm::TIsBackward>("TIsBackward", true)
-      .set_attr<nnvm::FMutateInputs>("FMutateInputs",
-          [](const NodeAttrs&) { return std::vector<uint32_t>{7, 8}; })
-      .set_attr<nnvm::FInplaceOption>("FInplaceOption", InplaceFirst())
-      .set_attr<mxnet::FCompute>("FCompute<cpu>", Backward);
+  Operator("_backward_memonger_inplace_batch_norm")
+      .Inputs(9)
+      .Outputs(3)
+      .Parser(Parse)
+      .IsBackward()
+      .Changes({7, 8})
+      .InplaceFirst()
+      .Compute(Backward);
 }
 
 }  // namespace ops

@@ -8,6 +8,7 @@
  */
 #include "./delegate.h"
 #include "./lanes.h"
+#include "./operator.h"
 #include "./register.h"
 
 namespace memonger {
@@ -197,66 +198,62 @@ std::vector<NodeEntry> Gradient(const std::string& backward, const ObjectPtr& no
     inputs.push_back(kept >= 0 ? node->inputs[kept]
                                : NodeEntry{node, static_cast<uint32_t>(~kept), 0});
   }
-  return OutputsOf(BackwardNode(node, backward.c_str(), inputs), FrugalOf(node->attrs).inputs);
+  return GradientsOf(BackwardNode(node, backward, inputs), FrugalOf(node->attrs).inputs);
 }
 
 void Register(const Kind& kind) {
   const std::string backward = std::string("_backward_") + kind.name;
   const nnvm::Op* stock = nnvm::Op::Get(kind.stock);
   const auto parse = [&kind](NodeAttrs* attrs) { Parse(kind, attrs); };
-  nnvm::Op& op = MEMONGER_OP(kind.name);
-  op.describe(kind.text)
-      .set_num_inputs([](const NodeAttrs& attrs) { return FrugalOf(attrs).inputs; })
-      .set_num_outputs(1)
-      .set_attr_parser(parse)
-      .set_attr<nnvm::FListOutputNames>("FListOutputNames", NameList({"output"}))
-      .set_attr<mxnet::FInferShape>("FInferShape",
-          [](const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
-            return Ask<mxnet::FInferShape>("FInferShape", attrs, in, out);
-          })
-      .set_attr<nnvm::FInferType>("FInferType",
-          [](const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
-            return Ask<nnvm::FInferType>("FInferType", attrs, in, out);
-          })
-      .set_attr<mxnet::FInferStorageType>("FInferStorageType",
-          [](const NodeAttrs& attrs, const int device, mxnet::DispatchMode* mode,
-             std::vector<int>* in, std::vector<int>* out) {
-            return FrugalOf(attrs).forward.InferStorage(device, mode, in, out);
-          })
-      .set_attr<bool>("TIsMKLDNN", true)
-      .set_attr<mxnet::FResourceRequest>("FResourceRequest", TempSpace())
-      .set_attr<mxnet::FCompute>("FCompute<cpu>", Forward<TBlob>)
-      .set_attr<mxnet::FCompute>("FCompute<gpu>", Forward<TBlob>)
-      .set_attr<mxnet::FComputeEx>("FComputeEx<cpu>", Forward<NDArray>)
-      .set_attr<nnvm::FGradient>("FGradient",
-          [backward](const ObjectPtr& node, const std::vector<NodeEntry>& gradients) {
-            return Gradient(backward, node, gradients);
-          })
-      .add_arguments(stock->arguments);
+  Operator op(kind.name);
+  op.Text(kind.text)
+      .Inputs([](const NodeAttrs& attrs) { return FrugalOf(attrs).inputs; })
+      .Outputs(1)
+      .Parser(parse)
+      .OutputNames({"output"})
+      .InferShape([](const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
+        return Ask<mxnet::FInferShape>("FInferShape", attrs, in, out);
+      })
+      .InferType([](const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
+        return Ask<nnvm::FInferType>("FInferType", attrs, in, out);
+      })
+      .InferStorage([](const NodeAttrs& attrs, const int device, mxnet::DispatchMode* mode,
+                       std::vector<int>* in, std::vector<int>* out) {
+        return FrugalOf(attrs).forward.InferStorage(device, mode, in, out);
+      })
+      .UsesMkldnn()
+      .TempSpace()
+      .Compute(Forward<TBlob>)
+      .ComputeOnGpu(Forward<TBlob>)
+      .ComputeArrays(Forward<NDArray>)
+      .Gradient([backward](const ObjectPtr& node, const std::vector<NodeEntry>& gradients) {
+        return Gradient(backward, node, gradients);
+      })
+      .Arguments(stock->arguments);
   static const auto& names = nnvm::Op::GetAttr<nnvm::FListInputNames>("FListInputNames");
   if (names.contains(stock)) {
-    op.set_attr<nnvm::FListInputNames>("FListInputNames", [](const NodeAttrs& attrs) {
+    op.InputNames([](const NodeAttrs& attrs) {
       return Ask<nnvm::FListInputNames>("FListInputNames", attrs);
     });
   }
-  if (kind.has_inputs_by_number) op.set_attr<std::string>("key_var_num_args", "num_args");
+  if (kind.has_inputs_by_number) op.InputsByNumber("num_args");
 
-  nnvm::Op& gradient = MEMONGER_OP(backward);
-  gradient.set_num_inputs([](const NodeAttrs& attrs) {
+  Operator gradient(backward);
+  gradient.Inputs([](const NodeAttrs& attrs) {
         return static_cast<uint32_t>(1 + FrugalOf(attrs).kept.size());
       })
-      .set_num_outputs([](const NodeAttrs& attrs) { return FrugalOf(attrs).inputs; })
-      .set_attr_parser(parse)
-      .set_attr<nnvm::TIsBackward>("TIsBackward", true)
-      .set_attr<mxnet::FInferStorageType>("FInferStorageType", BackwardStorage)
-      .set_attr<bool>("TIsMKLDNN", true)
-      .set_attr<mxnet::FResourceRequest>("FResourceRequest", TempSpace())
-      .set_attr<mxnet::FCompute>("FCompute<cpu>", Backward<TBlob>)
-      .set_attr<mxnet::FCompute>("FCompute<gpu>", Backward<TBlob>)
-      .set_attr<mxnet::FComputeEx>("FComputeEx<cpu>", Backward<NDArray>);
+      .Outputs([](const NodeAttrs& attrs) { return FrugalOf(attrs).inputs; })
+      .Parser(parse)
+      .IsBackward()
+      .InferStorage(BackwardStorage)
+      .UsesMkldnn()
+      .TempSpace()
+      .Compute(Backward<TBlob>)
+      .ComputeOnGpu(Backward<TBlob>)
+      .ComputeArrays(Backward<NDArray>);
   if (kind.elementwise) {
-    op.set_attr<nnvm::FInplaceOption>("FInplaceOption", InplaceFirst());
-    gradient.set_attr<nnvm::FInplaceOption>("FInplaceOption", InplaceFirst());
+    op.InplaceFirst();
+    gradient.InplaceFirst();
   }
 }
 

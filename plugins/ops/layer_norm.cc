@@ -6,6 +6,7 @@
  * in double, so errors are smaller than those of MXNet's float32 operator.
  */
 #include "./channels.h"
+#include "./operator.h"
 #include "./register.h"
 #include "./spare.h"
 
@@ -194,41 +195,32 @@ MEMONGER_REAL_COMPUTE(Backward, NormBackward, 1)
 
 }  // namespace
 
-DMLC_REGISTER_PARAMETER(LayerNormParam);
-
 void RegisterLayerNorm() {
-  MEMONGER_OP("memonger_layer_norm")
-      .describe("LayerNorm that keeps its output, where LayerNorm keeps its input.")
-      .set_num_inputs(3)
-      .set_num_outputs(3)
-      .set_attr_parser(Parse)
-      .set_attr<nnvm::FNumVisibleOutputs>("FNumVisibleOutputs", Constant<1>)
-      .set_attr<nnvm::FListInputNames>("FListInputNames", NameList({"data", "gamma", "beta"}))
-      .set_attr<nnvm::FListOutputNames>("FListOutputNames",
-          NameList({"output", "invstd", "spare"}))
-      .set_attr<mxnet::FInferShape>("FInferShape", Shape)
-      .set_attr<nnvm::FInferType>("FInferType", Type)
-      .set_attr<nnvm::FInplaceOption>("FInplaceOption", InplaceFirst())
-      .set_attr<mxnet::FCompute>("FCompute<cpu>", Forward)
-      .set_attr<nnvm::FGradient>("FGradient",
-          [](const ObjectPtr& n, const std::vector<NodeEntry>& gradients) {
-            return OutputsOf(BackwardNode(n, "_backward_memonger_layer_norm",
-                                          {gradients[0], NodeEntry{n, 0, 0}, n->inputs[1],
-                                           n->inputs[2], NodeEntry{n, 1, 0}, NodeEntry{n, 2, 0}}),
-                             3);
-          })
-      .add_argument("data", "NDArray-or-Symbol", "Input.")
-      .add_argument("gamma", "NDArray-or-Symbol", "Scale.")
-      .add_argument("beta", "NDArray-or-Symbol", "Shift.")
-      .add_arguments(LayerNormParam::__FIELDS__());
+  Operator("memonger_layer_norm")
+      .Text("LayerNorm that keeps its output, where LayerNorm keeps its input.")
+      .Inputs(3)
+      .Outputs(3)
+      .Parser(Parse)
+      .VisibleOutputs(1)
+      .InputNames({"data", "gamma", "beta"})
+      .OutputNames({"output", "invstd", "spare"})
+      .InferShape(Shape)
+      .InferType(Type)
+      .InplaceFirst()
+      .Compute(Forward)
+      .Gradient({Output(0), Input(1), Input(2), Output(1), Output(2)}, 3)
+      .Argument("data", "Input.")
+      .Argument("gamma", "Scale.")
+      .Argument("beta", "Shift.")
+      .Arguments(FieldsOf<LayerNormParam>());
 
-  MEMONGER_OP("_backward_memonger_layer_norm")
-      .set_num_inputs(6)
-      .set_num_outputs(3)
-      .set_attr_parser(Parse)
-      .set_attr<nnvm::TIsBackward>("TIsBackward", true)
-      .set_attr<nnvm::FInplaceOption>("FInplaceOption", InplaceFirst())
-      .set_attr<mxnet::FCompute>("FCompute<cpu>", Backward);
+  Operator("_backward_memonger_layer_norm")
+      .Inputs(6)
+      .Outputs(3)
+      .Parser(Parse)
+      .IsBackward()
+      .InplaceFirst()
+      .Compute(Backward);
 }
 
 }  // namespace ops

@@ -12,8 +12,6 @@
 namespace memonger {
 namespace ops {
 
-DMLC_REGISTER_PARAMETER(MaskClipParam);
-
 namespace {
 
 template <class L>
@@ -63,9 +61,9 @@ void RegisterMaskClip() {
                "Limits values to [a_min, a_max] and keeps one bit an element for backward, where "
                "clip keeps its input. relu6 is a_min=0, a_max=6.",
                Forward, Backward)
-      .set_attr_parser(ParseParam<MaskClipParam>)
-      .add_arguments(MaskClipParam::__FIELDS__());
-  MEMONGER_OP("_backward_memonger_mask_clip").set_attr_parser(ParseParam<MaskClipParam>);
+      .Parser(ParseParam<MaskClipParam>)
+      .Arguments(FieldsOf<MaskClipParam>());
+  Operator("_backward_memonger_mask_clip").Parser(ParseParam<MaskClipParam>);
 }
 
 }  // namespace ops

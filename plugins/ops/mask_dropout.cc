@@ -10,13 +10,12 @@
 
 #include "./common.h"
 #include "./lanes.h"
+#include "./operator.h"
 #include "./params.h"
 #include "./register.h"
 
 namespace memonger {
 namespace ops {
-
-DMLC_REGISTER_PARAMETER(MaskDropoutParam);
 
 namespace {
 
@@ -174,42 +173,37 @@ void Backward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const R
 }  // namespace
 
 void RegisterMaskDropout() {
-  MEMONGER_OP("memonger_mask_dropout")
-      .describe("Dropout that keeps one bit an element for backward, where Dropout keeps a mask "
+  Operator("memonger_mask_dropout")
+      .Text("Dropout that keeps one bit an element for backward, where Dropout keeps a mask "
                 "as large as its input. Draws the numbers that Dropout draws.")
-      .set_num_inputs(1)
-      .set_num_outputs(2)
-      .set_attr_parser(ParseParam<MaskDropoutParam>)
-      .set_attr<nnvm::FNumVisibleOutputs>("FNumVisibleOutputs", Constant<1>)
-      .set_attr<nnvm::FListInputNames>("FListInputNames", NameList({"data"}))
-      .set_attr<nnvm::FListOutputNames>("FListOutputNames", NameList({"output", "mask"}))
-      .set_attr<mxnet::FInferShape>("FInferShape", Shape)
-      .set_attr<nnvm::FInferType>("FInferType", Type)
-      .set_attr<nnvm::FInplaceOption>("FInplaceOption", InplaceFirst())
-      .set_attr<mxnet::FResourceRequest>("FResourceRequest",
-          [](const NodeAttrs& attrs) {
-            std::vector<ResourceRequest> wanted;
-            if (nnvm::get<MaskDropoutParam>(attrs.parsed).p != 0) {
-              wanted.emplace_back(ResourceRequest::kParallelRandom);
-            }
-            return wanted;
-          })
-      .set_attr<mxnet::FCompute>("FCompute<cpu>", Forward)
-      .set_attr<nnvm::FGradient>("FGradient",
-          [](const ObjectPtr& node, const std::vector<NodeEntry>& gradients) {
-            return OutputsOf(BackwardNode(node, "_backward_memonger_mask_dropout",
-                                          {gradients[0], NodeEntry{node, 1, 0}}), 1);
-          })
-      .add_argument("data", "NDArray-or-Symbol", "Input.")
-      .add_arguments(MaskDropoutParam::__FIELDS__());
+      .Inputs(1)
+      .Outputs(2)
+      .Parser(ParseParam<MaskDropoutParam>)
+      .VisibleOutputs(1)
+      .InputNames({"data"})
+      .OutputNames({"output", "mask"})
+      .InferShape(Shape)
+      .InferType(Type)
+      .InplaceFirst()
+      .Resources([](const NodeAttrs& attrs) {
+        std::vector<ResourceRequest> wanted;
+        if (nnvm::get<MaskDropoutParam>(attrs.parsed).p != 0) {
+          wanted.emplace_back(ResourceRequest::kParallelRandom);
+        }
+        return wanted;
+      })
+      .Compute(Forward)
+      .Gradient({Output(1)}, 1)
+      .Argument("data", "Input.")
+      .Arguments(FieldsOf<MaskDropoutParam>());
 
-  MEMONGER_OP("_backward_memonger_mask_dropout")
-      .set_num_inputs(2)
-      .set_num_outputs(1)
-      .set_attr_parser(ParseParam<MaskDropoutParam>)
-      .set_attr<nnvm::TIsBackward>("TIsBackward", true)
-      .set_attr<nnvm::FInplaceOption>("FInplaceOption", InplaceFirst())
-      .set_attr<mxnet::FCompute>("FCompute<cpu>", Backward);
+  Operator("_backward_memonger_mask_dropout")
+      .Inputs(2)
+      .Outputs(1)
+      .Parser(ParseParam<MaskDropoutParam>)
+      .IsBackward()
+      .InplaceFirst()
+      .Compute(Backward);
 }
 
 }  // namespace ops

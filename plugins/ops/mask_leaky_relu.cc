@@ -11,8 +11,6 @@
 namespace memonger {
 namespace ops {
 
-DMLC_REGISTER_PARAMETER(MaskLeakyReluParam);
-
 namespace {
 
 // The product is made in float32 for every dtype, as in MXNet: visible in float64 only.
@@ -47,10 +45,10 @@ void RegisterMaskLeakyRelu() {
                "Leaky rectified linear unit that keeps one bit an element for backward, where "
                "LeakyReLU keeps its input and its output.",
                Forward, Backward)
-      .set_attr_parser(ParseParam<MaskLeakyReluParam>)
-      .add_arguments(MaskLeakyReluParam::__FIELDS__());
-  MEMONGER_OP("_backward_memonger_mask_leaky_relu")
-      .set_attr_parser(ParseParam<MaskLeakyReluParam>);
+      .Parser(ParseParam<MaskLeakyReluParam>)
+      .Arguments(FieldsOf<MaskLeakyReluParam>());
+  Operator("_backward_memonger_mask_leaky_relu")
+      .Parser(ParseParam<MaskLeakyReluParam>);
 }
 
 }  // namespace ops

@@ -15,13 +15,12 @@
 
 #include "./common.h"
 #include "./lanes.h"
+#include "./operator.h"
 #include "./params.h"
 #include "./register.h"
 
 namespace memonger {
 namespace ops {
-
-DMLC_REGISTER_PARAMETER(MaxPoolParam);
 
 namespace {
 
@@ -344,32 +343,28 @@ void Backward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const R
 }  // namespace
 
 void RegisterMaxPool() {
-  MEMONGER_OP("memonger_max_pool")
-      .describe("Max pooling that keeps four bits, a byte or four bytes an output for backward, "
+  Operator("memonger_max_pool")
+      .Text("Max pooling that keeps four bits, a byte or four bytes an output for backward, "
                 "where Pooling keeps its input and its output.")
-      .set_num_inputs(1)
-      .set_num_outputs(2)
-      .set_attr_parser(Parse)
-      .set_attr<nnvm::FNumVisibleOutputs>("FNumVisibleOutputs", Constant<1>)
-      .set_attr<nnvm::FListInputNames>("FListInputNames", NameList({"data"}))
-      .set_attr<nnvm::FListOutputNames>("FListOutputNames", NameList({"output", "indices"}))
-      .set_attr<mxnet::FInferShape>("FInferShape", Shape)
-      .set_attr<nnvm::FInferType>("FInferType", Type)
-      .set_attr<mxnet::FCompute>("FCompute<cpu>", Forward)
-      .set_attr<nnvm::FGradient>("FGradient",
-          [](const ObjectPtr& node, const std::vector<NodeEntry>& gradients) {
-            return OutputsOf(BackwardNode(node, "_backward_memonger_max_pool",
-                                          {gradients[0], NodeEntry{node, 1, 0}}), 1);
-          })
-      .add_argument("data", "NDArray-or-Symbol", "Input.")
-      .add_arguments(MaxPoolParam::__FIELDS__());
+      .Inputs(1)
+      .Outputs(2)
+      .Parser(Parse)
+      .VisibleOutputs(1)
+      .InputNames({"data"})
+      .OutputNames({"output", "indices"})
+      .InferShape(Shape)
+      .InferType(Type)
+      .Compute(Forward)
+      .Gradient({Output(1)}, 1)
+      .Argument("data", "Input.")
+      .Arguments(FieldsOf<MaxPoolParam>());
 
-  MEMONGER_OP("_backward_memonger_max_pool")
-      .set_num_inputs(2)
-      .set_num_outputs(1)
-      .set_attr_parser(Parse)
-      .set_attr<nnvm::TIsBackward>("TIsBackward", true)
-      .set_attr<mxnet::FCompute>("FCompute<cpu>", Backward);
+  Operator("_backward_memonger_max_pool")
+      .Inputs(2)
+      .Outputs(1)
+      .Parser(Parse)
+      .IsBackward()
+      .Compute(Backward);
 }
 
 }  // namespace ops

@@ -7,11 +7,22 @@
 
 #include <dmlc/optional.h>
 
+#include <string>
+#include <vector>
+
 #include "./common.h"
 #include "./windows.h"
 
 namespace memonger {
 namespace ops {
+
+// Reads a node's attributes; errors name the node. Defined in params.cc for the structs below.
+template <class Param>
+void ParseParam(NodeAttrs* attrs);
+
+// For documentation and generated functions.
+template <class Param>
+std::vector<dmlc::ParamFieldInfo> FieldsOf();
 
 struct MaskLeakyReluParam : public dmlc::Parameter<MaskLeakyReluParam> {
   float slope;
@@ -103,20 +114,20 @@ inline Width WidthOf(const Windows& windows) {
   return windows.Volume() <= 15 ? kNibble : windows.Volume() <= 255 ? kByte : kWord;
 }
 
-// ------------------------------------------------------------------ in-place BatchNorm
-enum Activation { kIdentity, kLeaky, kElu };
-
-struct InplaceBatchNormParam : public dmlc::Parameter<InplaceBatchNormParam> {
+// ------------------------------------------------------------------ BatchNorm
+// The attributes of MXNet's BatchNorm, for the parameters of an operator that begins with one.
+template <class Param>
+struct BatchNormFields : public dmlc::Parameter<Param> {
   double eps;
   float momentum;
   bool fix_gamma;
   bool use_global_stats;
   int axis;
   bool cudnn_off;
-  int act_type;
-  float slope;
-  int spare_channels;
-  DMLC_DECLARE_PARAMETER(InplaceBatchNormParam) {
+
+ protected:
+  template <class Manager>
+  void DeclareNorm(Manager* manager) {
     DMLC_DECLARE_FIELD(eps).set_default(1e-3f).describe("Added to the variance.");
     DMLC_DECLARE_FIELD(momentum).set_default(0.9f).describe("Momentum of the moving averages.");
     DMLC_DECLARE_FIELD(fix_gamma).set_default(true).describe(
@@ -126,6 +137,21 @@ struct InplaceBatchNormParam : public dmlc::Parameter<InplaceBatchNormParam> {
     DMLC_DECLARE_FIELD(axis).set_default(1).describe("Channel axis.");
     DMLC_DECLARE_FIELD(cudnn_off).set_default(false).describe(
         "Accepted for compatibility; cuDNN is never used.");
+  }
+};
+
+struct BatchNormParam : public BatchNormFields<BatchNormParam> {
+  DMLC_DECLARE_PARAMETER(BatchNormParam) { DeclareNorm(manager); }
+};
+
+enum Activation { kIdentity, kLeaky, kElu };
+
+struct InplaceBatchNormParam : public BatchNormFields<InplaceBatchNormParam> {
+  int act_type;
+  float slope;
+  int spare_channels;
+  DMLC_DECLARE_PARAMETER(InplaceBatchNormParam) {
+    DeclareNorm(manager);
     DMLC_DECLARE_FIELD(act_type).add_enum("identity", kIdentity).add_enum("leaky", kLeaky)
         .add_enum("elu", kElu).set_default(kIdentity).describe("Activation behind.");
     DMLC_DECLARE_FIELD(slope).set_default(0.25f).describe(
@@ -157,6 +183,25 @@ struct LayerNormParam : public dmlc::Parameter<LayerNormParam> {
     DMLC_DECLARE_FIELD(output_mean_var).set_default(false).describe("Must be false.");
     DMLC_DECLARE_FIELD(spare_channels).set_default(-1).describe(
         "How many channels may have a gamma near zero; -1: one in sixteen.");
+  }
+};
+
+// ------------------------------------------------------------------ convolution
+struct ConvolutionSettings : public dmlc::Parameter<ConvolutionSettings> {
+  int micro_batch;
+  std::string backward_data_workspace, backward_data_cudnn_tune;
+  std::string backward_filter_workspace, backward_filter_cudnn_tune;
+  DMLC_DECLARE_PARAMETER(ConvolutionSettings) {
+    DMLC_DECLARE_FIELD(micro_batch).set_default(0).set_lower_bound(0).describe(
+        "Samples that the convolution works on at a time; 0: all.");
+    DMLC_DECLARE_FIELD(backward_data_workspace).set_default("").describe(
+        "MB of workspace for the gradient of the data; as forward by default.");
+    DMLC_DECLARE_FIELD(backward_data_cudnn_tune).set_default("").describe(
+        "cudnn_tune for the gradient of the data; as forward by default.");
+    DMLC_DECLARE_FIELD(backward_filter_workspace).set_default("").describe(
+        "MB of workspace for the gradient of the weight; as forward by default.");
+    DMLC_DECLARE_FIELD(backward_filter_cudnn_tune).set_default("").describe(
+        "cudnn_tune for the gradient of the weight; as forward by default.");
   }
 };
 

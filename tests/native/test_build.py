@@ -18,6 +18,7 @@ COMPILER = """#!/bin/sh
 case "$*" in
   *-dM*) echo "#define __GNUC__ %(version)s"; echo "#define __GNUC_MINOR__ 3"; exit 0;;
 esac
+all=$*
 while [ $# -gt 0 ]; do
   if [ "$1" = -o ]; then out=$2; fi
   if [ "$1" = -c ]; then source=$2; fi
@@ -142,6 +143,30 @@ def test_what_is_up_to_date_is_not_compiled_again(build, tmp_path, compiler) -> 
     build.build(tmp_path / "out", tmp_path / "cache", jobs=1)
     assert (tmp_path / "calls").read_text().count(".cc") == first
     assert path.exists()
+
+
+def test_headers_are_precompiled_where_many_sources_need_them(build, tmp_path, compiler) -> None:
+    calls = tmp_path / "calls"
+    compiler('echo "$all" >> "%s"; echo made > "$out"' % calls)
+    build.build(tmp_path / "out", tmp_path / "cache", jobs=1)
+    lines = calls.read_text().splitlines()
+    assert sum("c++-header" in line for line in lines) == 1
+    sources = [line for line in lines if "/plugins/ops/" in line and line.count(".cc") == 1]
+    assert sources and all("/headers.h -c" in line for line in sources)
+    assert not any("-include" in line for line in lines if "memonger_core" in line)
+    next((tmp_path / "cache").glob("mask_relu-*.o")).unlink()
+    calls.unlink()
+    build.build(tmp_path / "out", tmp_path / "cache", jobs=1)
+    again = [line for line in calls.read_text().splitlines() if " -c " in line]
+    assert len(again) == 1 and "/abi_gcc48.h -c" in again[0] and "mask_relu.cc" in again[0]
+
+
+def test_a_compiler_that_cannot_precompile(build, tmp_path, compiler) -> None:
+    calls = tmp_path / "calls"
+    compiler('case "$all" in *c++-header*) exit 1;; esac; echo "$all" >> "%s"; echo made > "$out"'
+             % calls)
+    assert len(build.build(tmp_path / "out", tmp_path / "cache", jobs=2)) == 2
+    assert "/headers.h" not in calls.read_text() and "/abi_gcc48.h -c" in calls.read_text()
 
 
 def test_the_seal_is_that_of_the_file(build, tmp_path) -> None:

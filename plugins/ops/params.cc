@@ -1,0 +1,41 @@
+// The parameters' tables and parsers, compiled once for all operators.
+#include "./params.h"
+
+namespace memonger {
+namespace ops {
+
+template <class Param>
+void ParseParam(NodeAttrs* attrs) {
+  Param param;
+  try {
+    param.Init(attrs->dict, dmlc::parameter::kAllowHidden);
+  } catch (const dmlc::ParamError& error) {
+    std::string text = error.what();
+    text += ", in operator " + attrs->op->name + "(name=\"" + attrs->name + "\"";
+    for (const auto& item : attrs->dict) text += ", " + item.first + "=\"" + item.second + "\"";
+    throw dmlc::ParamError(text + ")");
+  }
+  attrs->parsed = std::move(param);
+}
+
+template <class Param>
+std::vector<dmlc::ParamFieldInfo> FieldsOf() {
+  return Param::__FIELDS__();
+}
+
+#define MEMONGER_PARAMETERS(PARAM)              \
+  DMLC_REGISTER_PARAMETER(PARAM);               \
+  template void ParseParam<PARAM>(NodeAttrs*);  \
+  template std::vector<dmlc::ParamFieldInfo> FieldsOf<PARAM>()
+
+MEMONGER_PARAMETERS(MaskLeakyReluParam);
+MEMONGER_PARAMETERS(MaskClipParam);
+MEMONGER_PARAMETERS(MaskDropoutParam);
+MEMONGER_PARAMETERS(MaxPoolParam);
+MEMONGER_PARAMETERS(BatchNormParam);
+MEMONGER_PARAMETERS(InplaceBatchNormParam);
+MEMONGER_PARAMETERS(LayerNormParam);
+MEMONGER_PARAMETERS(ConvolutionSettings);
+
+}  // namespace ops
+}  // namespace memonger
