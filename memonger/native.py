@@ -26,6 +26,7 @@ from typing import Any, Dict, Iterator, List, Optional
 from .errors import MemongerError, PluginABIError, PluginError, PluginMissing
 
 _INTERFACE = 2
+_CORE_INTERFACE = 1
 _MXNET_VERSION = "1.9.1"
 _COMPILER = "GCC: (GNU) 4.8.5"
 #: ``plugins/build.py`` ends each library with this and the SHA-256 of everything before it.
@@ -83,18 +84,29 @@ def core() -> ctypes.CDLL:
     PluginMissing
         If it was not built.
     PluginABIError
-        If it is damaged or made for another machine.
+        If it is damaged, of another memonger, or made for another machine.
     """
     global _core
     with _lock:
         if _core is None:
             path = _library("libmemonger_core.so")
             try:
-                _core = ctypes.CDLL(str(path))
+                library = ctypes.CDLL(str(path))
             except OSError as error:
                 raise PluginABIError("%s cannot be loaded (%s); reinstall memonger"
                                      % (path, error)) from error
+            _check_interface(library, "memonger_core_interface_version", _CORE_INTERFACE, path)
+            _core = library
         return _core
+
+
+def _check_interface(library: ctypes.CDLL, function: str, expected: int, path: Path) -> None:
+    """Raise PluginABIError when a library was built from other sources than this package."""
+    found = getattr(library, function)() if hasattr(library, function) else 0
+    if found != expected:
+        raise PluginABIError("%s was built by another memonger (interface %d, expected %d); "
+                             "reinstall memonger, or in a source tree run: "
+                             "python plugins/build.py" % (path, found, expected))
 
 
 def load() -> None:
@@ -140,10 +152,7 @@ def _guarded_load() -> ctypes.CDLL:
         if not hasattr(library, name):
             raise PluginABIError("%s is not memonger's plugin: it has no %s; reinstall memonger"
                                  % (path, name))
-    if library.memonger_interface_version() != _INTERFACE:
-        raise PluginABIError("%s was built by another memonger (interface %d, expected %d); "
-                             "reinstall memonger" % (path, library.memonger_interface_version(),
-                                                     _INTERFACE))
+    _check_interface(library, "memonger_interface_version", _INTERFACE, path)
     message = ctypes.create_string_buffer(1024)
     if library.memonger_self_check(message, ctypes.c_size_t(1024)):
         raise PluginABIError("the libmxnet.so in this process is not the one of the MXNet %s "

@@ -10,26 +10,13 @@
 #include <map>
 #include <utility>
 
+#include "random.h"
 #include "storage.h"
 
 namespace memonger {
 namespace storage {
 
 namespace {
-
-// As in packer.cc: Marsaglia's xorshift with 32 bits.
-class Random {
- public:
-  int32_t Below(int32_t limit) {
-    state_ ^= state_ << 13;
-    state_ ^= state_ >> 17;
-    state_ ^= state_ << 5;
-    return static_cast<int32_t>((static_cast<uint64_t>(state_) * limit) >> 32);
-  }
-
- private:
-  uint32_t state_ = 2463534242u;
-};
 
 class Placer {
  public:
@@ -73,7 +60,7 @@ class Placer {
     }
     const int64_t work = std::max<int64_t>(1, static_cast<int64_t>(n) * n);
     int64_t tries = n < 3 ? 0 : std::min<int64_t>(10 * int64_t{effort}, 1200000000 / work);
-    Random random;
+    Xorshift32 random;
     std::vector<int32_t> trial;
     int64_t current = least;
     if (tries > 0 && least > enough) Place(best, -1);
@@ -81,10 +68,10 @@ class Placer {
       // Something that stands below the highest block in memory comes earlier in the order, or the
       // highest block itself.
       FindPile(current);
-      const int32_t moved = pile_[random.Below(static_cast<int32_t>(pile_.size()))];
+      const int32_t moved = pile_[random.Below(static_cast<uint32_t>(pile_.size()))];
       trial = best;
       const auto at = std::find(trial.begin(), trial.end(), moved);
-      const auto to = trial.begin() + random.Below(static_cast<int32_t>(at - trial.begin()) + 1);
+      const auto to = trial.begin() + random.Below(static_cast<uint32_t>(at - trial.begin()) + 1);
       std::rotate(to, at, at + 1);
       kept_ = offset_;
       const int64_t reached = Place(trial, current);

@@ -3,6 +3,7 @@
 #include <limits>
 #include <utility>
 
+#include "random.h"
 #include "storage.h"
 
 namespace memonger {
@@ -60,24 +61,6 @@ int64_t LowerBound(const Blocks& blocks, const Model& model) {
 }
 
 // -------------------------------------------------------------------------------- Packer
-
-namespace {
-
-// Marsaglia's xorshift, 32 bits; the same numbers as in memonger/storage.py.
-class Random {
- public:
-  uint32_t Below(uint32_t limit) {
-    state_ ^= state_ << 13;
-    state_ ^= state_ >> 17;
-    state_ ^= state_ << 5;
-    return static_cast<uint32_t>((static_cast<uint64_t>(state_) * limit) >> 32);
-  }
-
- private:
-  uint32_t state_ = 2463534242u;
-};
-
-}  // namespace
 
 // A segment tree over instants; each node has a word with one bit for each of 64 buffers. `any`:
 // the buffer is in use somewhere below the node; `all`: in use throughout, marked where a life
@@ -268,7 +251,7 @@ void Packer::ImproveGroup(const Model& model, int64_t bound) {
   // Small changes of the order are kept while they do no harm.
   const int64_t cap = 400000000 / (static_cast<int64_t>(n) * static_cast<int64_t>(n));
   const int64_t tries = n < 3 ? 0 : std::min<int64_t>(model.effort, cap);
-  Random random;
+  Xorshift32 random;
   current = Greedy(order_, std::numeric_limits<int64_t>::max(), false);
   for (int64_t t = 0; t < tries && best_ > bound; ++t) {
     trial_ = order_;

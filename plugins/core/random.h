@@ -5,7 +5,22 @@
 
 namespace memonger {
 
-// Small, fast and the same everywhere (xorshift64*, Vigna 2016).
+// For storage planning: Marsaglia's xorshift with 32 bits, the same numbers as in
+// memonger/packing.py, whose results storage.cc must give byte for byte.
+class Xorshift32 {
+ public:
+  uint32_t Below(uint32_t limit) {
+    state_ ^= state_ << 13;
+    state_ ^= state_ >> 17;
+    state_ ^= state_ << 5;
+    return static_cast<uint32_t>((static_cast<uint64_t>(state_) * limit) >> 32);
+  }
+
+ private:
+  uint32_t state_ = 2463534242u;
+};
+
+// For searches: small, fast and the same everywhere (xorshift64*, Vigna 2016).
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15ull + 0x1234567ull) {

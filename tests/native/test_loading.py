@@ -240,6 +240,17 @@ def test_a_damaged_core_is_refused(copies):
     assert done.returncode == 0 and "refused" in done.stdout and "damaged" in done.stdout
 
 
+@pytest.mark.parametrize("source, interface", [
+    ("int other() { return 1; }", "interface 0"),  # from before it had a number
+    ("extern \"C\" int memonger_core_interface_version() { return 999; }", "interface 999")])
+def test_a_core_of_another_memonger(copies, source, interface):
+    compiled(source, copies / CORE)
+    done = run("from memonger import native, errors\ntry: native.core()\n"
+               "except errors.PluginABIError as error: print('refused', error)", copies)
+    assert done.returncode == 0 and "refused" in done.stdout, done.stdout
+    assert interface in done.stdout and "python plugins/build.py" in done.stdout, done.stdout
+
+
 def test_memonger_disable_loads_but_stays_off():
     done = run("from memonger import native; native.load(); print(native.status())",
                MEMONGER_DISABLE="1")
