@@ -57,7 +57,8 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
     costs : "auto", a device preset, or a cost model
         Where op times come from; see :mod:`memonger.cost`.
     time_limit : float
-        Seconds for the search.
+        Seconds for the search. More than the usual ten buy further searches where the plan is not
+        near its bound.
     progress : callable, optional
         Called with :class:`memonger.plan.Progress` now and then.
     overhead : float or str, optional

@@ -5,6 +5,8 @@
 3. The native local search runs from its own seeds (:mod:`.local`).
 4. While the best plan is not proven, a small 0/1 program over the measured ops raises the bound
    and suggests a plan, which the local search mends where it does not fit (:mod:`.milp`).
+5. A time limit above the usual one buys further searches, each anew with other random numbers,
+   until the plan is within a thousandth of the bound.
 
 Work is counted, not timed: simulated steps, rounds, the solver's own checks. So the same input
 gives the same plan, unless the time limit strikes. Beyond a few thousand values step 4 works with
@@ -43,6 +45,10 @@ _ENOUGH = 0.001
 _RUNS = ((False, 0.005), (True, 0.005), (False, 0.01), (False, 0.01))
 #: How much more work a budget is worth before it is refused.
 _HARDER = 8
+#: Steps to simulate in each search that a longer time limit buys.
+_ANEW_WORK = 300e6
+#: Share of the time limit in which none of them starts: the 0/1 programs come after them.
+_FOR_PROOF = 0.25
 
 
 def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
@@ -93,6 +99,7 @@ def _search(search: Refinement) -> None:
         search.refine(min(rounds, _FIRST_ROUNDS), share=0.3, mend_work=mend_work)
         if not search.close:
             _search_longer(search, longer, _RUNS if small else _RUNS[:2])
+        _search_anew(search)
         search.refine(max(0, rounds - _FIRST_ROUNDS), share=0.3, mend_work=mend_work)
         search.squeeze(rounds)
     else:
@@ -100,6 +107,8 @@ def _search(search: Refinement) -> None:
     if not search.within(search.enough) and not search.interrupted:
         search.local_search(int(0.3 * work), search.warm())
         _search_longer(search, longer, _RUNS if small else _RUNS[:2])
+        if items > _INTEGER_ITEMS:
+            _search_anew(search)
 
 
 def _enough(graph: Graph) -> float:
@@ -125,6 +134,20 @@ def _search_longer(search: Refinement, work: float,
         if search.promising is not None:
             start, search.promising = search.promising[1], None
         search.local_search(int(work), start)
+
+
+def _search_anew(search: Refinement) -> None:
+    """What a time limit above the usual one buys, counted in steps."""
+    from .local import work_for
+    options, usual = search.options, _work(search.graph)
+    if search.best is None:
+        return
+    left = options.effort * (work_for(search.graph, options.time_limit_s) - usual)
+    each = options.effort * max(usual, _ANEW_WORK)
+    while left >= each and not search.within(_ENOUGH) and not search.interrupted \
+            and search.core and search.left_s > _FOR_PROOF * options.time_limit_s:
+        search.local_search(int(each))
+        left -= each
 
 
 def _try_harder(search: Refinement, budget_bytes: int) -> None:

@@ -23,7 +23,8 @@ class Options:
     """
 
     #: Wall-clock guard. Work is limited by ``effort`` first, so that results do not depend on
-    #: the machine's load; a search that the clock stops says ``Status.TIME_LIMIT``.
+    #: the machine's load; a search that the clock stops says ``Status.TIME_LIMIT``. Above the
+    #: default, method "auto" searches on, by counted work, where the plan is not near its bound.
     time_limit_s: float = 10.0
     seed: int = 1
     #: Multiplies the number of evaluations, which otherwise follows from the graph's size.

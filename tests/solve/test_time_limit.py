@@ -1,0 +1,31 @@
+"""What a time limit above the usual one buys."""
+from types import SimpleNamespace
+
+import pytest
+
+from memonger.graph import Graph, Op, Tensor
+from memonger.solve import Options, auto
+
+
+def _searches(options, within=False, best="a plan", left_s=1e9):
+    graph = Graph((Tensor("a", 4, 0),), (Op("a", "op", (), (0,)),), ())
+    done = []
+    auto._search_anew(SimpleNamespace(
+        graph=graph, options=options, best=best, interrupted=False, core=True, left_s=left_s,
+        within=lambda share: within, local_search=done.append))
+    return len(done), sum(done)
+
+
+def test_the_usual_limit_buys_nothing():
+    assert _searches(Options()) == (0, 0)
+
+
+def test_more_time_buys_more_searches():
+    few, work = _searches(Options(time_limit_s=20))
+    many, more = _searches(Options(time_limit_s=40))
+    assert 0 < few < many and work < more <= 30 * 40e6
+
+
+@pytest.mark.parametrize("stop", [{"within": True}, {"best": None}, {"left_s": 5.0}])
+def test_no_search_where_it_is_not_worth_one(stop):
+    assert _searches(Options(time_limit_s=40), **stop) == (0, 0)
