@@ -6,6 +6,7 @@
     memonger bench --published                         ours beside the published tables
     memonger bench resnet18 --measure                  really train, planned and unplanned in turn
     memonger bench peers [FOLDER]                      the rivals' own graphs, where they are
+    memonger bench chains                              Revolve of checkpoint-schedules beside ours
     memonger bench operators                           frugal operators beside MXNet's own
     memonger bench recompute                           cheap ops run again, convolutions kept
     memonger bench times                               how long planning takes, small to large
@@ -74,6 +75,9 @@ def run(args: argparse.Namespace) -> int:
     if list(args.networks) == ["operators"]:
         from .operators import main as operators
         return operators([])
+    if args.networks[:1] == ["chains"]:
+        from . import chains
+        return chains.main(args.networks[1:], getattr(args, "json", False))
     if args.networks[:1] == ["recompute"]:
         from . import recompute
         return recompute.main(args.networks[1:], getattr(args, "json", False))

@@ -2,9 +2,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 from typing import Any, Dict
 
 from .. import api
+from ..files import write_whole
+from ..foreign import to_node_link
 from ..report.text import estimate_table
 from ..units import parse_budget
 from .arguments import (
@@ -31,11 +34,16 @@ class Estimate(Command):
         add_shapes(parser)
         add_budget(parser)
         add_optimizer(parser)
+        parser.add_argument("--graph", metavar="FILE",
+                            help="write the step's ops, bytes and times as node-link JSON, which "
+                                 "other planners and memonger plan read")
 
     def run(self, args: argparse.Namespace) -> int:
         symbol = load_symbol(args.network)
         estimate = api.estimate(symbol, **optimizer_arguments(args), **shape_arguments(args))
         total = estimate.total_bytes
+        if args.graph:
+            write_whole(args.graph, json.dumps(to_node_link(estimate.graph)) + "\n")
         record: Dict[str, Any] = {
             "bytes": dict(estimate.by_category), "total_bytes": total,
             "pool_bytes": estimate.pool_bytes, "peak_live_bytes": estimate.peak_live_bytes}
