@@ -20,8 +20,9 @@ _PUBLISHED = (("published", "network", "batch", "of", "their cut", "their overhe
                "same overhead: our cut", "verdict"), "<<><>>>>>>>><")
 _SUMMARY = (("network (batch)", "published by", "memory cut", "their overhead", "ours", "bound",
              "planned in"), "<<>>>>>")
-_MEASURED = (("network", "method", "target", "batch", "unplanned", "predicted", "planned",
-              "predicted", "step time", "predicted", "planned step"), "<<<>>>>>>>>")
+_MEASURED = (("network", "method", "target", "batch", "unplanned: measured", "predicted",
+              "planned: measured", "predicted", "step time: measured", "predicted",
+              "planned step"), "<<<>>>>>>>>")
 
 Cells = List[Tuple[str, ...]]
 
@@ -265,9 +266,13 @@ def plot(rows: Sequence[Row], path: str) -> None:
         panel.set_xlabel("memory, % of unplanned total")
         panel.set_ylabel("extra step time, %")
         panel.grid(alpha=0.3)
-    if names:
-        panels.flat[0].legend(fontsize="small")
-    figure.tight_layout()
+    shown = {label: handle for panel in panels.flat
+             for handle, label in zip(*panel.get_legend_handles_labels())}
+    figure.tight_layout(rect=(0, 0, 1, 1 - 0.5 / (3.6 * lines)))
+    if shown:  # no panel has all methods
+        figure.legend([shown[label] for label in [*methods, "published"] if label in shown],
+                      [label for label in [*methods, "published"] if label in shown],
+                      loc="upper center", ncol=5, fontsize="small")
     figure.savefig(path, metadata=_no_date(path))
     pyplot.close(figure)
 

@@ -22,6 +22,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ..errors import InfeasibleBudget, InputError, PlanMismatch, PlanSchemaError
 from ..plan import Plan, Status
+from ..report.words import format_extra
 from . import nets
 
 #: Budgets of the ready plans, as shares of the unplanned total.
@@ -124,6 +125,18 @@ def make(network: str, shares: Sequence[float] = SHARES, time_limit: float = 10.
             "fingerprint": found.graph.fingerprint, "plans": undominated(plans)}
 
 
+def table() -> str:
+    """Markdown: the overhead of every ready plan, and where there is none."""
+    lines = ["| network (batch) | %s |" % " | ".join("%g %%" % (100 * share) for share in SHARES),
+             "|---|%s" % ("---:|" * len(SHARES))]
+    for network in names():
+        data = _read(network)
+        found = {item["share"]: format_extra(item["overhead"]) for item in data["plans"]}
+        lines.append("| %s (%d) | %s |" % (network, data["batch"],
+                                           " | ".join(found.get(share, "-") for share in SHARES)))
+    return "\n".join(lines)
+
+
 def undominated(plans: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
     """The plans, largest share first, each replaced by a smaller one that costs no more."""
     result: List[Dict[str, Any]] = []
@@ -207,7 +220,11 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("networks", nargs="*", help="default: those of the published tables")
     parser.add_argument("--time-limit", type=float, default=10.0, help="seconds for each plan")
     parser.add_argument("--folder", default=FOLDER, help="default: %(default)s")
+    parser.add_argument("--table", action="store_true", help="print what there is and stop")
     args = parser.parse_args(argv)
+    if args.table:
+        print(table())
+        return 0
     from .published import PUBLISHED
     for network in args.networks or dict.fromkeys(row.network for row in PUBLISHED):
         content = make(network, time_limit=args.time_limit)

@@ -132,14 +132,31 @@ def test_documents_get_their_tables_between_the_marks():
         tables.documented([], "<!-- memonger bench: summery -->\n<!-- end -->")
 
 
-def test_the_documented_tables_are_those_of_the_results():
-    docs = Path(__file__).resolve().parents[2] / "docs"
-    rows = tables.from_json((docs / "published.json").read_text())
-    for document in (docs / "RESULTS.md", docs.parent / "README.md"):
-        text = document.read_text()
-        assert "<!-- memonger bench: " in text
-        assert tables.documented(rows, text) == text
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+@pytest.mark.parametrize("document,results", [
+    ("RESULTS.md", ("published", "measured")), ("../README.md", ("published", "measured")),
+    ("METHODS.md", ("methods",))])
+def test_the_documented_tables_are_those_of_the_results(document, results):
+    rows = [row for name in results
+            for row in tables.from_json((DOCS / (name + ".json")).read_text())]
+    text = (DOCS / document).read_text()
+    assert "<!-- memonger bench: " in text
+    assert tables.documented(rows, text) == text
+
+
+def test_each_published_row_has_its_result():
+    rows = tables.from_json((DOCS / "published.json").read_text())
     assert len(tables.beside(rows)) == len(PUBLISHED)
+
+
+def test_measured_step_times_are_as_predicted():
+    rows = tables.from_json((DOCS / "measured.json").read_text())
+    assert {"resnet50", "mobilenet_v2"} <= {row.network for row in rows}
+    for row in rows:
+        apart = row.measured["overhead"] - row.measured["predicted_overhead"]
+        assert abs(apart) <= 0.03, (row.network, row.method, row.target)
 
 
 def test_measured_rows_keep_predicted_and_measured_apart():
