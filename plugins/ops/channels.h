@@ -47,6 +47,28 @@ struct Channels {
     }
   }
 
+  // visit(offset, step, done, length): elements begin to begin + length - 1 of channel c in runs
+  // of one step; `done` of them came before.
+  template <class Visit>
+  void Runs(int64_t c, int64_t begin, int64_t length, Visit visit) const {
+    if (inner == 1) {
+      visit(begin * count + c, count, int64_t{0}, length);
+      return;
+    }
+    for (int64_t done = 0; done < length;) {
+      const int64_t o = (begin + done) / inner, i = (begin + done) % inner;
+      const int64_t run = std::min(inner - i, length - done);
+      visit((o * count + c) * inner + i, std::integral_constant<int64_t, 1>(), done, run);
+      done += run;
+    }
+  }
+
+  // Where these elements lie side by side: of the first one; else -1.
+  int64_t OffsetOfRun(int64_t c, int64_t begin, int64_t length) const {
+    const int64_t o = begin / inner, i = begin % inner;
+    return length == 1 || (inner > 1 && i + length <= inner) ? (o * count + c) * inner + i : -1;
+  }
+
   // work(std::integral_constant<int, G>, first) for all channels in groups of G = 4, then 1.
   template <class Work>
   void ForEachGroup(Work work) const {

@@ -11,8 +11,7 @@
  * Sums are made in double, so errors are smaller than those of MXNet's float32 operator.
  */
 #include "./batch_norm.h"
-#include "./exponentials.h"
-#include "./lanes.h"
+#include "./pieces.h"
 #include "./register.h"
 #include "./spare.h"
 
@@ -44,47 +43,6 @@ bool Type(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
   (*out)[3] = (*out)[0];
   return true;
 }
-
-// ------------------------------------------------------------------ ELU on pieces of a channel
-// The same code for processors with AVX2 and without.
-#if defined(__x86_64__) && defined(__GNUC__)
-#define MEMONGER_INLINE inline __attribute__((always_inline))
-#define MEMONGER_WITH_AVX2(NAME, PARAMETERS, ARGUMENTS)                                      \
-  __attribute__((target("avx2"))) void NAME##Wide PARAMETERS { NAME##Body ARGUMENTS; }       \
-  void NAME PARAMETERS {                                                                     \
-    static const bool has_avx2 = __builtin_cpu_supports("avx2");                             \
-    if (has_avx2) {                                                                          \
-      NAME##Wide ARGUMENTS;                                                                  \
-    } else {                                                                                 \
-      NAME##Body ARGUMENTS;                                                                  \
-    }                                                                                        \
-  }
-#else
-#define MEMONGER_INLINE inline
-#define MEMONGER_WITH_AVX2(NAME, PARAMETERS, ARGUMENTS) \
-  void NAME PARAMETERS { NAME##Body ARGUMENTS; }
-#endif
-
-MEMONGER_INLINE void EluBody(double* __restrict z, int64_t length, double slope) {
-  for (int64_t i = 0; i < length; ++i) {
-    const double below = slope * ExpM1(z[i] > 0.0 ? 0.0 : z[i]);
-    z[i] = z[i] > 0.0 ? z[i] : below;
-  }
-}
-MEMONGER_WITH_AVX2(Elu, (double* __restrict z, int64_t length, double slope), (z, length, slope))
-
-// What was behind the outputs `value`.
-MEMONGER_INLINE void UndoEluBody(const double* __restrict value, int64_t length, double slope,
-                                 double* __restrict z) {
-  const double inverse = 1.0 / slope;
-  for (int64_t i = 0; i < length; ++i) {
-    const double log = Log1P((value[i] > 0.0 ? 0.0 : value[i]) * inverse);
-    const double low = log < -40.0 ? -40.0 : log;  // below, the output has lost its input
-    z[i] = value[i] > 0.0 ? value[i] : low;
-  }
-}
-MEMONGER_WITH_AVX2(UndoElu, (const double* __restrict value, int64_t length, double slope,
-                             double* __restrict z), (value, length, slope, z))
 
 template <class A>
 std::vector<int64_t> PlacesOf(const NodeAttrs& attrs, int64_t count, const A* gamma,
@@ -158,12 +116,7 @@ void InplaceForward(const NodeAttrs& attrs, const OpContext& context, const Blob
         const double positive = value > 0.0 ? value : 0.0, negative = 0.0 < value ? 0.0 : value;
         z[i] = static_cast<A>(positive + negative * below_);
       }
-      if (act == kElu) {
-        double wide[Channels::kPiece];
-        for (int64_t i = 0; i < length; ++i) wide[i] = z[i];
-        Elu(wide, length, slope);
-        for (int64_t i = 0; i < length; ++i) z[i] = static_cast<A>(wide[i]);
-      }
+      if (act == kElu) Elu(z, length, static_cast<A>(slope));
       if (how == mxnet::kAddTo) {
         for (int64_t i = 0; i < length; ++i) y[offset + i * step] += static_cast<T>(z[i]);
       } else if (how != mxnet::kNullOp) {
@@ -173,11 +126,28 @@ void InplaceForward(const NodeAttrs& attrs, const OpContext& context, const Blob
   }
 }
 
+// Elements begin to begin + length - 1 of channel c: where they are, or copied into `room`.
+template <class T, class A>
+const A* Read(const Channels& channels, int64_t c, int64_t begin, int64_t length, const T* array,
+              A* room) {
+  channels.Runs(c, begin, length, [&](int64_t offset, auto step, int64_t done, int64_t run) {
+    for (int64_t i = 0; i < run; ++i) room[done + i] = static_cast<A>(array[offset + i * step]);
+  });
+  return room;
+}
+template <class A>
+const A* Read(const Channels& channels, int64_t c, int64_t begin, int64_t length, const A* array,
+              A* room) {
+  const int64_t offset = channels.OffsetOfRun(c, begin, length);
+  return offset >= 0 ? array + offset : Read<A, A>(channels, c, begin, length, array, room);
+}
+
 // in: gradient output gamma beta mean invstd spare moving_mean moving_var
 template <class T>
 void InplaceBackward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
                      const Requests& request, const Blobs& out) {
   using A = Acc<T>;
+  constexpr int64_t kPiece = Channels::kPiece;
   const auto& param = ParamOf(attrs);
   const Channels channels(in[1].shape_, param.axis);
   const bool batch = context.is_train && !param.use_global_stats;
@@ -188,103 +158,67 @@ void InplaceBackward(const NodeAttrs& attrs, const OpContext& context, const Blo
   T* dx = out[0].dptr<T>();
   A *dgamma = out[1].dptr<A>(), *dbeta = out[2].dptr<A>();
   const auto place = PlacesOf(attrs, channels.count, gamma, beta);
-  const double items = static_cast<double>(channels.Items());
-  const int act = param.act_type;
-  const double slope = param.slope, below = act == kLeaky ? slope : 1.0, above = 1.0 / below;
+  const int64_t items = channels.Items();
+  const bool elu = param.act_type == kElu;
+  const A slope = param.act_type == kIdentity ? A(1) : static_cast<A>(param.slope);
 #pragma omp parallel for if (channels.Size() >= kParallelFrom)
   for (int64_t c = 0; c < channels.count; ++c) {
     const double scale = param.fix_gamma ? 1.0 : static_cast<double>(gamma[c]);
-    const double shift = beta[c], inverse = place[c] >= 0 ? 0.0 : 1.0 / scale;
-    // The gradient of the normalised value and x-hat of a piece; `kept` follows along.
-    // Captured by value: what is reached through references could be what the loops write.
-    const auto rebuild = [=](int64_t offset, auto step, int64_t length, const T** kept,
-                             const A** cached, double* __restrict dz, double* __restrict hat) {
-      if (act == kElu) {
-        double value[Channels::kPiece];
-        for (int64_t i = 0; i < length; ++i) {
-          value[i] = static_cast<A>(y[offset + i * step]);
-          dz[i] = static_cast<A>(gradient[offset + i * step]);
-          dz[i] *= value[i] > 0.0 ? 1.0 : value[i] + slope;
-        }
-        if (*kept == nullptr && *cached == nullptr) {
-          UndoElu(value, length, slope, hat);
-          for (int64_t i = 0; i < length; ++i) hat[i] = (hat[i] - shift) * inverse;
-        }
-      } else {
-        using L = Lanes<double>;
-        double value[Channels::kPiece];
-        for (int64_t i = 0; i < length; ++i) {
-          value[i] = static_cast<A>(y[offset + i * step]);
-          dz[i] = static_cast<A>(gradient[offset + i * step]);
-        }
-        int64_t i = 0;
-        for (; i + L::kWidth <= length; i += L::kWidth) {
-          const auto open = L::Above(L::Load(value + i), L::All(0.0));
-          L::Put(dz + i, L::Mul(L::Load(dz + i), L::Pick(open, L::All(1.0), L::All(below))));
-        }
-        for (; i < length; ++i) dz[i] *= value[i] > 0.0 ? 1.0 : below;
-        for (i = 0; i < length; ++i) {
-          const double positive = value[i] > 0.0 ? value[i] : 0.0;
-          const double negative = 0.0 < value[i] ? 0.0 : value[i];
-          hat[i] = (positive + negative * above - shift) * inverse;
-        }
-      }
-      if (*kept) {
-        for (int64_t i = 0; i < length; ++i) hat[i] = static_cast<A>((*kept)[i]);
-        *kept += length;
-      } else if (*cached) {
-        for (int64_t i = 0; i < length; ++i) hat[i] = (*cached)[i];
-        *cached += length;
-      }
-    };
-    const T* const kept = place[c] >= 0 ? spare + place[c] * channels.Items() : nullptr;
-    double dz[Channels::kPiece], hat[Channels::kPiece], sum = 0, dot = 0;
-    const T* next = kept;
-    const A* from_cache = nullptr;
+    const T* const kept = place[c] >= 0 ? spare + place[c] * items : nullptr;
+    const Inverse<A> how{slope, beta[c], kept ? A(0) : static_cast<A>(1.0 / scale)};
     // Logarithms are taken once: the second walk over the channel finds x-hat here.
     static thread_local std::vector<A> cache;
-    if (act == kElu) cache.resize(channels.Items());
-    A* to_cache = act == kElu ? cache.data() : nullptr;
-    channels.Pieces(c, [&](int64_t offset, auto step, int64_t length) {
-      rebuild(offset, step, length, &next, &from_cache, dz, hat);
-      if (to_cache) {
-        for (int64_t i = 0; i < length; ++i) to_cache[i] = static_cast<A>(hat[i]);
-        to_cache += length;
+    if (elu && !kept) cache.resize(items);
+    A dz[kPiece], hats[kPiece], room[2][kPiece];
+    // The gradient of the normalised value goes to `dz`; returns x-hat.
+    const auto rebuild = [&](int64_t begin, int64_t length, bool again) -> const A* {
+      const A* value = Read(channels, c, begin, length, y, room[0]);
+      const A* g = Read(channels, c, begin, length, gradient, room[1]);
+      if (!elu && !kept) {
+        UndoLeaky(value, g, length, how, dz, hats);
+        return hats;
       }
-      double s = 0, d = 0;
-#pragma omp simd reduction(+ : s, d)
-      for (int64_t i = 0; i < length; ++i) {
-        s += dz[i];
-        d += dz[i] * hat[i];
+      A* hat = kept ? hats : cache.data() + begin;
+      if (elu && !kept && !again) {
+        UndoElu(value, g, length, how, dz, hat);
+        return hat;
       }
-      sum += s;
-      dot += d;
-    });
-    const double factor = scale * invstd[c];
-    const double p = batch ? sum / items : 0, q = batch ? dot / items : 0;
-    next = kept;
-    if (act == kElu) from_cache = cache.data();
-    if (request[0] != mxnet::kNullOp) {
-      channels.Pieces(c, [&](int64_t offset, auto step, int64_t length) {
-        rebuild(offset, step, length, &next, &from_cache, dz, hat);
-        A value[Channels::kPiece];
-        const double f = factor, p_ = p, q_ = q;
-        for (int64_t i = 0; i < length; ++i) {
-          value[i] = static_cast<A>(f * (dz[i] - p_ - hat[i] * q_));
-        }
+      elu ? GateElu(value, g, length, slope, dz) : GateLeaky(value, g, length, slope, dz);
+      for (int64_t i = 0; kept && i < length; ++i) hat[i] = static_cast<A>(kept[begin + i]);
+      return hat;
+    };
+    double sums[2] = {0, 0};
+    for (int64_t begin = 0; begin < items; begin += kPiece) {
+      const int64_t length = std::min(kPiece, items - begin);
+      const A* hat = rebuild(begin, length, false);
+      AddSums(dz, hat, length, sums);
+    }
+    const A factor = static_cast<A>(scale * invstd[c]);
+    const A p = static_cast<A>(batch ? sums[0] / items : 0);
+    const A q = static_cast<A>(batch ? sums[1] / items : 0);
+    for (int64_t begin = 0; begin < items && request[0] != mxnet::kNullOp; begin += kPiece) {
+      const int64_t length = std::min(kPiece, items - begin);
+      const A* hat = rebuild(begin, length, true);
+      A* value = room[0];
+      Combine(dz, hat, length, factor, p, q, value);
+      channels.Runs(c, begin, length, [&](int64_t offset, auto step, int64_t done, int64_t run) {
         if (request[0] == mxnet::kAddTo) {
-          for (int64_t i = 0; i < length; ++i) dx[offset + i * step] += static_cast<T>(value[i]);
+          for (int64_t i = 0; i < run; ++i) {
+            dx[offset + i * step] += static_cast<T>(value[done + i]);
+          }
         } else {
-          for (int64_t i = 0; i < length; ++i) dx[offset + i * step] = static_cast<T>(value[i]);
+          for (int64_t i = 0; i < run; ++i) {
+            dx[offset + i * step] = static_cast<T>(value[done + i]);
+          }
         }
       });
     }
     if (!param.fix_gamma) {
-      Store(dgamma + c, request[1], static_cast<A>(dot));
+      Store(dgamma + c, request[1], static_cast<A>(sums[1]));
     } else if (request[1] != mxnet::kAddTo && request[1] != mxnet::kNullOp) {
       dgamma[c] = 0;
     }
-    Store(dbeta + c, request[2], static_cast<A>(sum));
+    Store(dbeta + c, request[2], static_cast<A>(sums[0]));
     if (batch) {
       const double s = invstd[c], variance = s > 0 ? 1.0 / (s * s) - param.eps : 0.0;
       moving_mean[c] = moving_mean[c] * param.momentum + mean[c] * (A(1) - param.momentum);

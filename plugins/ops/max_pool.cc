@@ -7,15 +7,10 @@
  * MKLDNN: the first maximum of a window in row-major order gets the gradient; a window whose
  * elements are all NaN or -inf has none.
  */
-#if defined(__x86_64__) && defined(__GNUC__)
-#include <immintrin.h>
-#endif
-
-#include <limits>
-
 #include "./common.h"
 #include "./lanes.h"
 #include "./operator.h"
+#include "./padded_rows.h"
 #include "./params.h"
 #include "./register.h"
 
@@ -55,14 +50,6 @@ bool Type(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
   (*out)[1] = param.global_pool || volume > 255 ? mshadow::kInt32 : mshadow::kUint8;
   return true;
 }
-
-template <class T> T Smallest() { return -std::numeric_limits<T>::max(); }
-template <> half_t Smallest<half_t>() { return half_t::Binary(0xfbff); }
-
-// Integers as wide as the numbers, so that a comparison's lanes select both.
-template <class T> struct IndexFor { using type = int32_t; };
-template <> struct IndexFor<double> { using type = int64_t; };
-template <class T> using Index = typename IndexFor<T>::type;
 
 template <class T>
 inline void TakeOne(T value, int32_t number, T* best, Index<T>* where) {
@@ -126,103 +113,29 @@ struct Tap {
   int64_t step, first, last;
 };
 
-// Takes an element for outputs begin to end - 1.
 template <class T>
-inline void Take(const Tap<T>& tap, int64_t begin, int64_t end, T* best, Index<T>* where) {
-  begin = std::max(begin, tap.first);
-  end = std::min(end, tap.last);
-  int64_t i = TakeMany<T>(tap.from, tap.step, begin, end, tap.number, best, where);
-  for (; i < end; ++i) TakeOne<T>(tap.from[i * tap.step], tap.number, best + i, where + i);
+inline void Take(const Tap<T>& tap, T* best, Index<T>* where) {
+  int64_t i = TakeMany<T>(tap.from, tap.step, tap.first, tap.last, tap.number, best, where);
+  for (; i < tap.last; ++i) TakeOne<T>(tap.from[i * tap.step], tap.number, best + i, where + i);
 }
-
-// All elements for outputs first to last - 1, which have them all inside the map; eight outputs
-// at a time, maxima and numbers in registers. False: nothing was done.
-template <class T>
-bool TakeAll(const Tap<T>*, int, int64_t, int64_t, T*, Index<T>*) { return false; }
-
-#if defined(__x86_64__) && defined(__GNUC__)
-enum Load { kNext, kEven, kOdd };  // eight numbers; every second of sixteen, the first or not
-
-template <Load kHow>
-__attribute__((target("avx2")))
-inline void TakeEight(const Tap<float>* taps, int count, int64_t i, float* best, int32_t* where) {
-  __m256 value = _mm256_set1_ps(Smallest<float>());
-  __m256 number = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
-  for (int t = 0; t < count; ++t) {
-    __m256 item;
-    if (kHow == kNext) {
-      item = _mm256_loadu_ps(taps[t].from + i);
-    } else {
-      const float* from = taps[t].from + 2 * i - (kHow == kOdd);
-      constexpr int kWhich = kHow == kOdd ? _MM_SHUFFLE(3, 1, 3, 1) : _MM_SHUFFLE(2, 0, 2, 0);
-      const __m256 pairs = _mm256_shuffle_ps(_mm256_loadu_ps(from), _mm256_loadu_ps(from + 8),
-                                             kWhich);
-      item = _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(pairs),
-                                                    _MM_SHUFFLE(3, 1, 2, 0)));
-    }
-    const __m256 above = _mm256_cmp_ps(item, value, _CMP_GT_OQ);
-    value = _mm256_blendv_ps(value, item, above);
-    number = _mm256_blendv_ps(number, _mm256_castsi256_ps(_mm256_set1_epi32(taps[t].number)),
-                              above);
-  }
-  _mm256_storeu_ps(best + i, value);
-  _mm256_storeu_ps(reinterpret_cast<float*>(where + i), number);
-}
-
-__attribute__((target("avx2")))
-void TakeAllWide(const Tap<float>* taps, int count, int64_t first, int64_t last, float* best,
-                 int32_t* where) {
-  int64_t i = first;
-  // The last eight overlap the ones before. Of pairs they are the second halves: they end with
-  // the last element that is used, and do not begin before the first.
-  if (taps[0].step == 2) {
-    for (; i + 8 < last; i += 8) TakeEight<kEven>(taps, count, i, best, where);
-    TakeEight<kOdd>(taps, count, last - 8, best, where);
-  } else {
-    for (; i + 8 < last; i += 8) TakeEight<kNext>(taps, count, i, best, where);
-    TakeEight<kNext>(taps, count, last - 8, best, where);
-  }
-}
-
-template <>
-bool TakeAll<float>(const Tap<float>* taps, int count, int64_t first, int64_t last, float* best,
-                    int32_t* where) {
-  static const bool has_avx2 = __builtin_cpu_supports("avx2");
-  // With pairs the output before the last eight is inside, too, so that reading may begin there.
-  if (!has_avx2 || taps[0].step > 2 || last - first < 8 + (taps[0].step == 2)) return false;
-  TakeAllWide(taps, count, first, last, best, where);
-  return true;
-}
-#endif
 
 // The maxima of a line and the numbers of their elements in the windows (row-major, padding
 // included), -1 where nothing is above the smallest number.
 template <class T>
-void FindMaxima(const Windows& windows, const T* x, const Line& line, T* best, Index<T>* where) {
-  constexpr int kMost = 64;
+void FindMaxima(const Windows& windows, PaddedRows<T>* rows, const T* x, const Line& line, T* best,
+                Index<T>* where) {
   const int64_t length = windows.LineLength();
-  Tap<T> taps[kMost];
-  int count = 0;
-  int64_t first_inside = 0, last_inside = length;
-  std::fill(best, best + length, Smallest<T>());
-  std::fill(where, where + length, -1);
-  const bool few = windows.Volume() <= kMost;
-  windows.ForEachElement(line, [&](int32_t number, int64_t offset, int64_t step, int64_t first,
-                                   int64_t last) {
-    const Tap<T> tap{number, x + offset, step, first, last};
-    if (!few) return Take(tap, 0, length, best, where);
-    taps[count++] = tap;
-    first_inside = std::max(first_inside, first);
-    last_inside = std::min(last_inside, last);
-  });
-  if (count) {
-    const bool done = TakeAll<T>(taps, count, first_inside, last_inside, best, where);
-    for (int t = 0; t < count; ++t) {
-      if (done) Take(taps[t], 0, first_inside, best, where);
-      Take(taps[t], done ? last_inside : 0, length, best, where);
-    }
+  bool missing = false;
+  if (!rows->FindMaxima(windows, x, line, best, where, &missing)) {
+    std::fill(best, best + length, Smallest<T>());
+    std::fill(where, where + length, -1);
+    windows.ForEachElement(line, [&](int32_t number, int64_t offset, int64_t step, int64_t first,
+                                     int64_t last) {
+      Take(Tap<T>{number, x + offset, step, first, last}, best, where);
+    });
+    missing = std::find(where, where + length, -1) != where + length;
   }
-  if (std::find(where, where + length, -1) == where + length) return;
+  if (!missing) return;
   // The smallest number itself may be there: MXNet's backward would find it.
   windows.ForEachElement(line, [&](int32_t number, int64_t offset, int64_t step, int64_t first,
                                    int64_t last) {
@@ -281,16 +194,21 @@ void PoolForward(const Windows& windows, const TBlob& data, const Requests& requ
   T* y = out[0].dptr<T>();
   const Width width = WidthOf(windows);
   const int64_t length = windows.LineLength();
-#pragma omp parallel for if (data.Size() >= static_cast<size_t>(kParallelFrom))
-  for (int64_t row = 0; row < windows.Rows(); ++row) {
-    Indices<I> indices(out[1].dptr<I>(), row, windows, width);
-    std::vector<T> best(length);
-    std::vector<Index<T>> where(length);
-    windows.ForEachLine(row, [&](const Line& line) {
-      FindMaxima(windows, x, line, best.data(), where.data());
-      indices.PutLine(line.row_position, where.data(), length);
-      for (int64_t i = 0; i < length; ++i) Store(y + line.output + i, request[0], best[i]);
-    });
+#pragma omp parallel if (data.Size() >= static_cast<size_t>(kParallelFrom))
+  {
+    PaddedRows<T> rows(windows);
+    std::vector<T> best(InGroups(length));
+    std::vector<Index<T>> where(InGroups(length));
+#pragma omp for
+    for (int64_t row = 0; row < windows.Rows(); ++row) {
+      Indices<I> indices(out[1].dptr<I>(), row, windows, width);
+      rows.NextMap();
+      windows.ForEachLine(row, [&](const Line& line) {
+        FindMaxima(windows, &rows, x, line, best.data(), where.data());
+        indices.PutLine(line.row_position, where.data(), length);
+        for (int64_t i = 0; i < length; ++i) Store(y + line.output + i, request[0], best[i]);
+      });
+    }
   }
 }
 

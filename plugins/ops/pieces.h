@@ -1,0 +1,48 @@
+/*
+ * Loops over short pieces of data, for float and double, with AVX2 where there is.
+ *
+ * Without MXNet's headers: compiled once for all operators.
+ */
+#ifndef MEMONGER_OPS_PIECES_H_
+#define MEMONGER_OPS_PIECES_H_
+
+#include <cstdint>
+
+namespace memonger {
+namespace ops {
+
+// BatchNorm's backward: how x-hat comes from an output y = activation(gamma * x-hat + beta).
+template <class A>
+struct Inverse {
+  A slope;    // of leaky or elu
+  A beta;
+  A inverse;  // 1 / gamma
+};
+
+#define MEMONGER_FOR_REALS(DECLARE) DECLARE(float) DECLARE(double)
+#define MEMONGER_PIECES(A)                                                                     \
+  /* z = elu(z) */                                                                             \
+  void Elu(A* __restrict z, int64_t length, A slope);                                          \
+  /* dz = g * activation'(.), hat = x-hat, for the leaky ReLU (slope 1: identity) and ELU */   \
+  void UndoLeaky(const A* y, const A* g, int64_t length, const Inverse<A>& how,                \
+                 A* __restrict dz, A* __restrict hat);                                         \
+  void UndoElu(const A* y, const A* g, int64_t length, const Inverse<A>& how,                  \
+               A* __restrict dz, A* __restrict hat);                                           \
+  /* dz alone */                                                                               \
+  void GateLeaky(const A* y, const A* g, int64_t length, A slope, A* __restrict dz);           \
+  void GateElu(const A* y, const A* g, int64_t length, A slope, A* __restrict dz);             \
+  /* sums[0] += sum of dz, sums[1] += sum of dz * hat */                                       \
+  void AddSums(const A* dz, const A* hat, int64_t length, double* __restrict sums);            \
+  /* to = factor * (dz - mean - hat * slope) */                                                \
+  void Combine(const A* dz, const A* hat, int64_t length, A factor, A mean, A slope,           \
+               A* __restrict to);
+MEMONGER_FOR_REALS(MEMONGER_PIECES)
+#undef MEMONGER_PIECES
+
+// to = g * (1 - exp(-y)), or that is added: the gradient of y = log(1 + exp(x)).
+void SoftReluGradient(const float* g, const float* y, int64_t length, bool add, float* to);
+
+}  // namespace ops
+}  // namespace memonger
+
+#endif  // MEMONGER_OPS_PIECES_H_
