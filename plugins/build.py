@@ -49,8 +49,9 @@ TESTED = "g++ 11 and 12, clang++ 14"
 OLDEST = {"g++": 7, "clang++": 6}
 #: Ends each library, followed by the SHA-256 of everything before it; memonger/native.py looks.
 SEAL = b"memonger sha256 "
-#: The last: newer versions complain about MXNet's headers.
-GCC_ONLY = ["-fabi-version=2", "-fno-gnu-unique", "-Wno-maybe-uninitialized"]
+#: The last two: newer versions complain about MXNet's headers.
+GCC_ONLY = ["-fabi-version=2", "-fno-gnu-unique", "-Wno-maybe-uninitialized",
+            "-Wno-uninitialized"]
 #: Undefined behaviour ends the process: its report goes to standard error, where tests may hide it.
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined",
             "-fno-omit-frame-pointer", "-g", "-O1"]

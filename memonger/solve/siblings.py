@@ -42,8 +42,11 @@ def sibling_schedules(graph: Graph, options: Options,
     for chosen in variants:
         in_use = graph_in_use(graph, Schedule((), chosen))
         small = len(graph.ops) <= _LARGE
+        left_s = end_s - time.perf_counter()
+        if left_s <= 0:
+            return
         plain = replace(options, variants="none", progress=None, bound=False,
-                        ntrial=options.ntrial if small else 2)
+                        ntrial=options.ntrial if small else 2, time_limit_s=left_s)
         for trial in sublinear.search(in_use, plain)[:_THRESHOLDS]:
             yield Schedule(expand(in_use, {op: {} for op in trial.recomputed}).steps, chosen)
         for method in (chen, ogc) if small else (chen,):

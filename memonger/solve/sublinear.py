@@ -38,6 +38,10 @@ from .build import build_plan, unplanned
 from .options import Options
 
 
+class _OutOfTime(Exception):
+    """The time limit is over, between two trials."""
+
+
 class Segments(NamedTuple):
     """Outcome of one threshold."""
 
@@ -138,19 +142,25 @@ def search(graph: Graph, options: Options,
     Parameters
     ----------
     options : Options
-        ``world``, ``storage``, ``on_gpu``, ``ntrial``, ``keep`` and ``recompute`` matter.
+        ``world``, ``storage``, ``on_gpu``, ``ntrial``, ``keep``, ``recompute`` and
+        ``time_limit_s`` matter; when the time is over, the trials so far are returned.
     on_trial : callable, optional
         Called after each trial with the best so far and the share of the work done.
     """
     hinted = any(op.mirror_stage for op in graph.ops)
     families: List[Optional[FrozenSet[int]]] = [None] if hinted else [cut_points(graph), None]
     tried: List[Trial] = []
+    end_s = time.perf_counter() + options.time_limit_s
     try:
         for number, candidates in enumerate(families):
             def on_each(fraction: float, done: int = number) -> None:
                 if on_trial:
                     on_trial(min(tried), (done + fraction) / len(families))
+                if time.perf_counter() > end_s:
+                    raise _OutOfTime
             _search_family(graph, options, candidates, tried, on_each)
+    except _OutOfTime:
+        pass
     except KeyboardInterrupt:
         if not tried:
             raise

@@ -2,9 +2,10 @@
 from types import SimpleNamespace
 
 import pytest
+from training_nets import residual_network
 
 from memonger.graph import Graph, Op, Tensor
-from memonger.solve import Options, auto
+from memonger.solve import Options, auto, sublinear
 
 
 def _searches(options, within=False, best="a plan", left_s=1e9):
@@ -29,3 +30,9 @@ def test_more_time_buys_more_searches():
 @pytest.mark.parametrize("stop", [{"within": True}, {"best": None}, {"left_s": 5.0}])
 def test_no_search_where_it_is_not_worth_one(stop):
     assert _searches(Options(time_limit_s=40), **stop) == (0, 0)
+
+
+def test_sublinear_stops_between_two_trials():
+    graph = residual_network(4)
+    assert len(sublinear.search(graph, Options(time_limit_s=1e-9))) == 1
+    assert len(sublinear.search(graph, Options())) > 5
