@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Mapping, Set, Tuple
 
 from ..cost import op_signature
-from ..graph import Graph
+from ..graph import Graph, Op
 from ..variants import candidates, members, swap_json
 from .apply import from_json
 from .profile_in_place import OpSeconds
@@ -30,10 +30,9 @@ class SwappedNetwork:
     @property
     def ops(self) -> List[int]:
         """Places of the variants and of their gradients in the graph."""
-        ops = self.captured.graph.ops
-        return [i for i, op in enumerate(ops)
-                if (ops[op.forward_op] if op.is_backward and op.forward_op >= 0 else op).name
-                in self.chosen]
+        graph = self.captured.graph
+        return [i for i, op in enumerate(graph.ops)
+                if (_forward_name(graph, op) or op.name) in self.chosen]
 
     def signatures(self) -> Set[str]:
         """Of the variants and their gradients."""
@@ -115,5 +114,9 @@ def seconds_with_neighbours(graph: Graph, base_s: OpSeconds, swapped: SwappedNet
 def _key(graph: Graph, index: int) -> Tuple[str, str, int]:
     """What tells an op from all others, in the swapped network too."""
     op = graph.ops[index]
-    same = graph.ops[op.forward_op].name if op.is_backward and op.forward_op >= 0 else ""
-    return op.name, same, len(op.outputs)
+    return op.name, _forward_name(graph, op), len(op.outputs)
+
+
+def _forward_name(graph: Graph, op: Op) -> str:
+    """The name of the op whose gradient this is; empty for others."""
+    return graph.ops[op.forward_op].name if op.is_backward and op.forward_op >= 0 else ""

@@ -77,6 +77,7 @@ def _search(search: Refinement) -> None:
     work = _work(graph) * effort
     small = len(graph.ops) <= _SMALL_OPS
     longer = (8 if small else 3 if len(graph.ops) <= _LARGE_OPS else 1) * work
+    runs = _RUNS if small else _RUNS[:2]
     if search.options.bound:
         _first_bound(search, items)
     if search.bound.extra_s == float("inf"):
@@ -98,7 +99,7 @@ def _search(search: Refinement) -> None:
         mend_work = int(0.03 * work)
         search.refine(min(rounds, _FIRST_ROUNDS), share=0.3, mend_work=mend_work)
         if not search.close:
-            _search_longer(search, longer, _RUNS if small else _RUNS[:2])
+            _search_longer(search, longer, runs)
         _search_anew(search)
         search.refine(max(0, rounds - _FIRST_ROUNDS), share=0.3, mend_work=mend_work)
         search.squeeze(rounds)
@@ -106,7 +107,7 @@ def _search(search: Refinement) -> None:
         _round_linear(search, int(0.3 * work))
     if not search.within(search.enough) and not search.interrupted:
         search.local_search(int(0.3 * work), search.warm())
-        _search_longer(search, longer, _RUNS if small else _RUNS[:2])
+        _search_longer(search, longer, runs)
         if items > _INTEGER_ITEMS:
             _search_anew(search)
 
