@@ -118,6 +118,11 @@ def _batch_norm_before(activation: str) -> Callable[[Sequence[Attributes]], str]
     return refusal
 
 
+def _relu(attributes: Attributes) -> Dict[str, str]:
+    """Activation and relu treat NaN differently; of the two, Activation alone has a type."""
+    return {"stands_for": "Activation"} if "act_type" in attributes else {}
+
+
 _CONVOLUTION = ("kernel", "stride", "dilate", "pad", "num_filter", "num_group", "workspace",
                 "no_bias", "cudnn_tune", "cudnn_off", "layout")
 _NORM = ("eps", "momentum", "fix_gamma", "use_global_stats", "axis", "cudnn_off")
@@ -135,13 +140,13 @@ def _norm_and_convolution(chain: Sequence[Attributes]) -> Dict[str, str]:
     if "cudnn_off" in norm:
         norm["bn_cudnn_off"] = norm.pop("cudnn_off")
     # Four samples at a time: a small buffer, and enough work for all threads.
-    return {**norm, **_copy(*_CONVOLUTION)(chain[2:]), "micro_batch": "4"}
+    return {**norm, **_relu(chain[1]), **_copy(*_CONVOLUTION)(chain[2:]), "micro_batch": "4"}
 
 
 _CATALOGUE = (
     VariantKind("mask_relu", (("relu", "Activation"),), "memonger_mask_relu", True,
                 "1 bit an element", "output", "BinaryActReLU (intermediate-activated)",
-                _only_activation("relu"), _copy()),
+                _only_activation("relu"), lambda chain: _relu(chain[0])),
     VariantKind("mask_leaky_relu", (("LeakyReLU",),), "memonger_mask_leaky_relu", True,
                 "1 bit an element", "input and output", "", _leaky, _copy("slope")),
     VariantKind("mask_clip", (("clip",),), "memonger_mask_clip", True,
@@ -157,7 +162,7 @@ _CATALOGUE = (
     VariantKind("batch_norm_relu", (("BatchNorm",), ("relu", "Activation")),
                 "memonger_batch_norm_relu", True, "input of BatchNorm",
                 "input of BatchNorm, output", "BatchNorm recomputed in backward",
-                _batch_norm_relu, _copy(*_NORM)),
+                _batch_norm_relu, lambda chain: {**_copy(*_NORM)(chain), **_relu(chain[1])}),
     VariantKind("bn_relu_convolution", (("BatchNorm",), ("relu", "Activation"), ("Convolution",)),
                 "memonger_bn_relu_convolution", True, "input of BatchNorm",
                 "input of BatchNorm, output of ReLU", "BatchNorm and ReLU recomputed in backward",

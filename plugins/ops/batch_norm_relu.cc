@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "./batch_norm.h"
+#include "./beside_mkldnn.h"
 #include "./lanes.h"
 #include "./register.h"
 
@@ -26,9 +27,11 @@ struct NormRelu : BatchNorm<T> {
   using A = Acc<T>;
   using BatchNorm<T>::channels;
   using BatchNorm<T>::fix_gamma;
+  const bool nan_becomes_zero;
 
-  NormRelu(const BatchNormParam& param, const TShape& shape)
-      : BatchNorm<T>(shape, param.axis, param.eps, param.momentum, param.fix_gamma) {}
+  NormRelu(const BatchNormParam& param, const TBlob& data)
+      : BatchNorm<T>(data.shape_, param.axis, param.eps, param.momentum, param.fix_gamma),
+        nan_becomes_zero(NanBecomesZero(param.stands_for, data)) {}
 
   void Prepare(bool batch, const Blobs& in, const Blobs& statistics) const {
     this->Statistics(batch, in[0].dptr<T>(), in[3].dptr<A>(), in[4].dptr<A>(),
@@ -42,11 +45,18 @@ struct NormRelu : BatchNorm<T> {
     if (request == mxnet::kNullOp) return;
     T* y = out.dptr<T>();
     const bool add = request == mxnet::kAddTo;
-    this->Normalise(in[0].dptr<T>(), statistics[1].dptr<A>(), statistics[2].dptr<A>(),
-                    in[1].dptr<A>(), in[2].dptr<A>(), [y, add](int64_t i, T z) {
-                      const T value = z <= T(0) ? T(0) : z;
-                      y[i] = add ? T(y[i] + value) : value;
-                    });
+    const auto normalise = [&](auto relu) {
+      this->Normalise(in[0].dptr<T>(), statistics[1].dptr<A>(), statistics[2].dptr<A>(),
+                      in[1].dptr<A>(), in[2].dptr<A>(), [y, add, relu](int64_t i, T z) {
+                        const T value = relu(z);
+                        y[i] = add ? T(y[i] + value) : value;
+                      });
+    };
+    if (nan_becomes_zero) {
+      normalise([](T z) { return z > T(0) ? z : T(0); });
+    } else {
+      normalise([](T z) { return z <= T(0) ? T(0) : z; });
+    }
   }
 
   void Backward(bool batch, const Blobs& in, const TBlob& gradient, const Requests& request,
@@ -56,6 +66,7 @@ struct NormRelu : BatchNorm<T> {
     const A *mean = in[4].dptr<A>(), *invstd = in[5].dptr<A>();
     if (batch) this->UpdateMoving(mean, invstd, in[6].dptr<A>(), in[7].dptr<A>());
     const BatchNorm<T>& norm = *this;
+    const bool nan_matters = !nan_becomes_zero;
     // Captured by value: what is reached through references could be what the loop writes.
     const auto gradients = [=](int64_t c, int64_t offset, auto step, int64_t length,
                                T* __restrict to) {
@@ -74,8 +85,8 @@ struct NormRelu : BatchNorm<T> {
         L::Put(to + i, L::Mul(L::Load(to + i), L::Pick(open, one, zero)));
       }
       for (; i < length; ++i) to[i] = to[i] * (z[i] > T(0) ? T(1) : T(0));
-      for (i = 0; i < length; ++i) known &= z[i] == z[i];
-      for (i = 0; i < length && !known; ++i) {  // MXNet multiplies with NaN where z is NaN
+      for (i = 0; i < length && nan_matters; ++i) known &= z[i] == z[i];
+      for (i = 0; i < length && !known; ++i) {  // relu's gradient is the product with NaN there
         if (z[i] != z[i]) to[i] = g[offset + i * step] * z[i];
       }
     };
@@ -104,19 +115,19 @@ void Backward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
 void NormReluStatistics(const BatchNormParam& param, bool batch, const Blobs& in,
                         const Blobs& statistics) {
   MEMONGER_REAL_SWITCH(in[0].type_flag_, kName, T,
-                       NormRelu<T>(param, in[0].shape_).Prepare(batch, in, statistics);)
+                       NormRelu<T>(param, in[0]).Prepare(batch, in, statistics);)
 }
 
 void NormReluForward(const BatchNormParam& param, const Blobs& in, const Blobs& statistics,
                      OpReqType request, const TBlob& out) {
   MEMONGER_REAL_SWITCH(in[0].type_flag_, kName, T,
-                       NormRelu<T>(param, in[0].shape_).Forward(in, statistics, request, out);)
+                       NormRelu<T>(param, in[0]).Forward(in, statistics, request, out);)
 }
 
 void NormReluBackward(const BatchNormParam& param, bool batch, const Blobs& in,
                       const TBlob& gradient, const Requests& request, const Blobs& out) {
   MEMONGER_REAL_SWITCH(in[1].type_flag_, kName, T,
-                       NormRelu<T>(param, in[1].shape_).Backward(batch, in, gradient, request,
+                       NormRelu<T>(param, in[1]).Backward(batch, in, gradient, request,
                                                                  out);)
 }
 

@@ -5,7 +5,8 @@
  * A gate G gives, for a type T and the operator's parameters,
  *   M Passes(V x)             which elements pass,
  *   V Value(V x, M passes)    the output,
- * on Lanes<T>; One is the same gate on single elements.
+ *   M Noticed(V x)            which elements are to be reported; none unless it says so,
+ * on Lanes<T>; G<Single<T>> is the same gate on single elements.
  */
 #ifndef MEMONGER_OPS_GATE_H_
 #define MEMONGER_OPS_GATE_H_
@@ -28,8 +29,14 @@ inline bool GateType(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
   return true;
 }
 
+template <class L>
+struct Gate {
+  typename L::M Noticed(typename L::V) const { return L::None(); }
+};
+
+// Whether an element was noticed.
 template <class T, template <class> class G, class... Params>
-void GateForward(const TBlob& data, const Requests& request, const Blobs& out, Params... params) {
+bool GateForward(const TBlob& data, const Requests& request, const Blobs& out, Params... params) {
   using L = Lanes<T>;
   const G<L> gate(params...);
   const G<Single<T>> single(params...);
@@ -38,27 +45,36 @@ void GateForward(const TBlob& data, const Requests& request, const Blobs& out, P
   uint8_t* mask = out[1].dptr<uint8_t>();  // written even on kNullOp: backward may still come
   const int64_t count = data.Size(), whole = count / 8;
   const bool add = request[0] == mxnet::kAddTo, write = request[0] != mxnet::kNullOp;
-#pragma omp parallel for if (count >= kParallelFrom)
-  for (int64_t b = 0; b < whole; ++b) {
-    unsigned bits = 0;
-    for (int lane = 0; lane < 8; lane += L::kWidth) {
-      const auto value = L::Load(x + 8 * b + lane);
-      const auto passes = gate.Passes(value);
-      bits |= L::Bits(passes) << lane;
-      if (!write) continue;
-      const auto result = gate.Value(value, passes);
-      T* to = y + 8 * b + lane;
-      L::Put(to, add ? L::Add(L::Load(to), result) : result);
+  constexpr int64_t kStretch = 64;  // bytes of the mask
+  bool noticed = false;
+#pragma omp parallel for if (count >= kParallelFrom) reduction(|| : noticed)
+  for (int64_t begin = 0; begin < whole; begin += kStretch) {
+    auto any = L::None();
+    for (int64_t b = begin; b < std::min(begin + kStretch, whole); ++b) {
+      unsigned bits = 0;
+      for (int lane = 0; lane < 8; lane += L::kWidth) {
+        const auto value = L::Load(x + 8 * b + lane);
+        const auto passes = gate.Passes(value);
+        any = L::Either(any, gate.Noticed(value));
+        bits |= L::Bits(passes) << lane;
+        if (!write) continue;
+        const auto result = gate.Value(value, passes);
+        T* to = y + 8 * b + lane;
+        L::Put(to, add ? L::Add(L::Load(to), result) : result);
+      }
+      mask[b] = static_cast<uint8_t>(bits);
     }
-    mask[b] = static_cast<uint8_t>(bits);
+    noticed = noticed || L::Bits(any) != 0;
   }
   unsigned bits = 0;
   for (int64_t i = whole * 8; i < count; ++i) {
     const bool passes = single.Passes(x[i]);
+    noticed |= single.Noticed(x[i]);
     bits |= static_cast<unsigned>(passes) << (i & 7);
     Store(y + i, request[0], single.Value(x[i], passes));
   }
   if (whole * 8 < count) mask[whole] = static_cast<uint8_t>(bits);
+  return noticed;
 }
 
 // d = eight(g, bits) eight elements at a time; one(g, bit) for the rest.

@@ -6,8 +6,7 @@
  * Forward and backward are MXNet's own code (delegate.h); what is not kept is replaced by another
  * array of the same shape, whose values are not read. Bit for bit as MXNet without MKLDNN.
  */
-#include <dmlc/parameter.h>
-
+#include "./beside_mkldnn.h"
 #include "./delegate.h"
 #include "./lanes.h"
 #include "./operator.h"
@@ -125,7 +124,8 @@ void Forward(const NodeAttrs& attrs, const OpContext& context, const std::vector
 }
 
 // d = g * (y > 0 ? 1 : slope + y). MXNet's loop takes a branch on each sign, mostly mispredicted.
-template <class T>
+// MKLDNN's lets the gradient of NaN through.
+template <class T, bool kNanPasses>
 void EluBackward(const TBlob& gradient, const TBlob& output, T slope, OpReqType request,
                  const TBlob& out) {
   using L = Lanes<T>;
@@ -138,12 +138,14 @@ void EluBackward(const TBlob& gradient, const TBlob& output, T slope, OpReqType 
   for (int64_t group = 0; group < groups; ++group) {
     const int64_t i = group * L::kWidth;
     const auto value = L::Load(y + i);
-    const auto factor = L::Pick(L::Above(value, zero), one, L::Add(slopes, value));
+    const auto open = kNanPasses ? L::NotAtMost(value, zero) : L::Above(value, zero);
+    const auto factor = L::Pick(open, one, L::Add(slopes, value));
     const auto result = L::Mul(L::Load(g + i), factor);
     L::Put(d + i, add ? L::Add(L::Load(d + i), result) : result);
   }
   for (int64_t i = groups * L::kWidth; i < count; ++i) {
-    Store(d + i, request, T(g[i] * (y[i] > T(0) ? T(1) : T(slope + y[i]))));
+    const bool open = y[i] > T(0) || (kNanPasses && y[i] != y[i]);
+    Store(d + i, request, T(g[i] * (open ? T(1) : T(slope + y[i]))));
   }
 }
 
@@ -162,24 +164,23 @@ void SoftReluBackward(const TBlob& gradient, const TBlob& output, OpReqType requ
   }
 }
 
-inline bool BesideMkldnn() {
-  static const bool enabled = dmlc::GetEnv("MXNET_MKLDNN_ENABLED", true);
-  return enabled;
-}
-
 inline bool RunsOwnCode(const Frugal& frugal, const OpContext& context, const Blobs& in,
                         const Requests& request, const Blobs& out) {
   if (context.run_ctx.ctx.dev_mask() != mshadow::cpu::kDevMask) return false;
-  const bool softrelu = frugal.is_softrelu && BesideMkldnn() &&
-                        in[0].type_flag_ == mshadow::kFloat32;
+  const bool softrelu = frugal.is_softrelu && MkldnnActivates(in[0]);
   if (!frugal.is_elu && !softrelu) return false;
   if (request[0] == mxnet::kNullOp) return true;
   if (softrelu) {
     SoftReluBackward(in[0], in[1], request[0], out[0]);
     return true;
   }
+  if (MkldnnActivates(in[0])) {
+    EluBackward<float, true>(in[0], in[1], frugal.slope, request[0], out[0]);
+    return true;
+  }
   MEMONGER_REAL_SWITCH(in[0].type_flag_, "memonger_leaky_relu", T,
-                       EluBackward<T>(in[0], in[1], T(frugal.slope), request[0], out[0]);)
+                       (EluBackward<T, false>(in[0], in[1], T(frugal.slope), request[0],
+                                              out[0]));)
   return true;
 }
 inline bool RunsOwnCode(const Frugal&, const OpContext&, const NDArrays&, const Requests&,

@@ -32,6 +32,8 @@ struct Single {
   static V MulAsFloat(V a, float b) { return V(static_cast<float>(a) * b); }
   static M Above(V a, V b) { return a > b; }
   static M NotAtMost(V a, V b) { return !(a <= b); }
+  static M Nan(V a) { return a != a; }
+  static M None() { return false; }
   static M Either(M a, M b) { return a || b; }
   static M Not(M a) { return !a; }
   static V Pick(M m, V yes, V no) { return m ? yes : no; }
@@ -59,6 +61,8 @@ struct Lanes<float> {
   static V MulAsFloat(V a, float b) { return _mm_mul_ps(a, _mm_set1_ps(b)); }
   static M Above(V a, V b) { return _mm_cmpgt_ps(a, b); }
   static M NotAtMost(V a, V b) { return _mm_cmpnle_ps(a, b); }
+  static M Nan(V a) { return _mm_cmpunord_ps(a, a); }
+  static M None() { return _mm_setzero_ps(); }
   static M Either(M a, M b) { return _mm_or_ps(a, b); }
   static M Not(M a) { return _mm_xor_ps(a, _mm_castsi128_ps(_mm_set1_epi32(-1))); }
   static V Pick(M m, V yes, V no) { return _mm_or_ps(_mm_and_ps(m, yes), _mm_andnot_ps(m, no)); }
@@ -88,6 +92,8 @@ struct Lanes<double> {
   }
   static M Above(V a, V b) { return _mm_cmpgt_pd(a, b); }
   static M NotAtMost(V a, V b) { return _mm_cmpnle_pd(a, b); }
+  static M Nan(V a) { return _mm_cmpunord_pd(a, a); }
+  static M None() { return _mm_setzero_pd(); }
   static M Either(M a, M b) { return _mm_or_pd(a, b); }
   static M Not(M a) { return _mm_xor_pd(a, _mm_castsi128_pd(_mm_set1_epi32(-1))); }
   static V Pick(M m, V yes, V no) { return _mm_or_pd(_mm_and_pd(m, yes), _mm_andnot_pd(m, no)); }

@@ -15,7 +15,7 @@ namespace ops {
 namespace {
 
 template <class L>
-struct Clip {
+struct Clip : Gate<L> {
   using V = typename L::V;
   using M = typename L::M;
   V low, high;

@@ -4,6 +4,7 @@
  * LeakyReLU(act_type='leaky') keeps its input and its output. The negative side is rounded through
  * float32 whatever the dtype, as MXNet does.
  */
+#include "./beside_mkldnn.h"
 #include "./gate.h"
 #include "./params.h"
 #include "./register.h"
@@ -15,7 +16,7 @@ namespace {
 
 // The product is made in float32 for every dtype, as in MXNet: visible in float64 only.
 template <class L>
-struct LeakyRelu {
+struct LeakyRelu : Gate<L> {
   using V = typename L::V;
   using M = typename L::M;
   float slope;
@@ -24,9 +25,20 @@ struct LeakyRelu {
   V Value(V x, M passes) const { return L::Pick(passes, x, L::MulAsFloat(x, slope)); }
 };
 
+// MKLDNN's lets the gradient of NaN through.
+template <class L>
+struct MkldnnLeakyRelu : LeakyRelu<L> {
+  using LeakyRelu<L>::LeakyRelu;
+  typename L::M Passes(typename L::V x) const { return L::NotAtMost(x, L::All(0)); }
+};
+
 void Forward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Requests& request,
              const Blobs& out) {
   const float slope = nnvm::get<MaskLeakyReluParam>(attrs.parsed).slope;
+  if (MkldnnActivates(in[0])) {
+    GateForward<float, MkldnnLeakyRelu>(in[0], request, out, slope);
+    return;
+  }
   MEMONGER_REAL_SWITCH(in[0].type_flag_, attrs.name, T,
                        (GateForward<T, LeakyRelu>(in[0], request, out, static_cast<float>(T(slope))));)
 }

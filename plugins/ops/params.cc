@@ -28,6 +28,7 @@ std::vector<dmlc::ParamFieldInfo> FieldsOf() {
   template void ParseParam<PARAM>(NodeAttrs*);  \
   template std::vector<dmlc::ParamFieldInfo> FieldsOf<PARAM>()
 
+MEMONGER_PARAMETERS(MaskReluParam);
 MEMONGER_PARAMETERS(MaskLeakyReluParam);
 MEMONGER_PARAMETERS(MaskClipParam);
 MEMONGER_PARAMETERS(MaskDropoutParam);

@@ -24,6 +24,21 @@ void ParseParam(NodeAttrs* attrs);
 template <class Param>
 std::vector<dmlc::ParamFieldInfo> FieldsOf();
 
+// ------------------------------------------------------------------ gates
+// Which ReLU of MXNet's an operator takes the place of: they differ at NaN.
+enum StandsFor { kForRelu, kForActivation };
+
+#define MEMONGER_DECLARE_STANDS_FOR                                                          \
+  DMLC_DECLARE_FIELD(stands_for).add_enum("relu", kForRelu)                                  \
+      .add_enum("Activation", kForActivation).set_default(kForRelu).describe(                \
+      "Treat NaN as this operator of MXNet: relu passes it on, Activation makes it 0 where " \
+      "MKLDNN computes it.")
+
+struct MaskReluParam : public dmlc::Parameter<MaskReluParam> {
+  int stands_for;
+  DMLC_DECLARE_PARAMETER(MaskReluParam) { MEMONGER_DECLARE_STANDS_FOR; }
+};
+
 struct MaskLeakyReluParam : public dmlc::Parameter<MaskLeakyReluParam> {
   float slope;
   DMLC_DECLARE_PARAMETER(MaskLeakyReluParam) {
@@ -141,7 +156,11 @@ struct BatchNormFields : public dmlc::Parameter<Param> {
 };
 
 struct BatchNormParam : public BatchNormFields<BatchNormParam> {
-  DMLC_DECLARE_PARAMETER(BatchNormParam) { DeclareNorm(manager); }
+  int stands_for;
+  DMLC_DECLARE_PARAMETER(BatchNormParam) {
+    DeclareNorm(manager);
+    MEMONGER_DECLARE_STANDS_FOR;
+  }
 };
 
 enum Activation { kIdentity, kLeaky, kElu };
