@@ -1,11 +1,12 @@
 """Frugal operators beside MXNet's own: bytes kept for backward, error, time.
 
-    python -m memonger.bench.operators [--repeat N] [--only NAME]
+    python -m memonger.bench.operators [--repeat N] [--seconds S] [--only NAME ...]
 
 For each variant and each of three shapes it prints what backward keeps (both counted from the
 bound graph), the largest error of outputs, gradients and states against the float64 run of MXNet's
 ops, relative to the largest value, and the time of forward and backward: the median of runs in
-which both take turns. A ratio below 1 means that ours is faster. Errors of a percent behind a ReLU
+which both take turns, at least ``--repeat`` of them and for ``--seconds``, so that short ones are
+run often. A ratio below 1 means that ours is faster. Errors of a percent behind a ReLU
 are single values next to zero that have another sign in float32 than in float64, in both operators.
 Threads that wait for each other blur the times on a busy machine; ``OMP_NUM_THREADS=1`` helps.
 A second table shows what each kind saves in whole networks (:mod:`memonger.bench.savings`).
@@ -156,7 +157,7 @@ def _error(found: Dict[str, Any], exact: Dict[str, Any]) -> float:
                      (np.abs(exact[name]).max() + 1e-300)) for name in exact)
 
 
-def measure(subject: Subject, shape: Sequence[int], repeat: int) -> Row:
+def measure(subject: Subject, shape: Sequence[int], repeat: int, seconds: float = 0.0) -> Row:
     """One row of the table."""
     stock, ours = build(subject)
     exact = _Bound(stock, shape, "float64").first
@@ -166,8 +167,9 @@ def measure(subject: Subject, shape: Sequence[int], repeat: int) -> Row:
         exact = {name: value.astype("float64") for name, value in pair[0].first.items()}
     errors = (_error(pair[0].first, exact), _error(pair[1].first, exact))
     times: List[List[Tuple[float, float]]] = [[], []]
-    for turn in range(repeat):
-        for which in ((0, 1) if turn % 2 == 0 else (1, 0)):
+    end = time.perf_counter() + seconds
+    while len(times[0]) < repeat or time.perf_counter() < end:
+        for which in ((0, 1) if len(times[0]) % 2 == 0 else (1, 0)):
             times[which].append(pair[which].step())
     middle = [[statistics.median(t[part] for t in times[which]) for part in (0, 1)]
               for which in (0, 1)]
@@ -195,13 +197,15 @@ def table(rows: Sequence[Row]) -> str:
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser = argparse.ArgumentParser(description="Frugal operators beside MXNet's own.")
     parser.add_argument("--repeat", type=int, default=9, help="timed runs of each")
-    parser.add_argument("--only", help="one variant")
+    parser.add_argument("--seconds", type=float, default=0.6, help="time for each row, at least")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="these variants, no networks")
     options = parser.parse_args(arguments)
     native.load()
-    chosen = [s for s in SUBJECTS if options.only in (None, s.variant)]
-    if not chosen:
-        variants.kind(options.only)  # raises with the list of names
-    print(table([measure(s, shape, options.repeat) for s in chosen for shape in s.shapes]))
+    for name in options.only or ():
+        variants.kind(name)  # raises with the list of names
+    chosen = [s for s in SUBJECTS if s.variant in (options.only or [s.variant])]
+    print(table([measure(s, shape, options.repeat, options.seconds)
+                 for s in chosen for shape in s.shapes]))
     if not options.only:
         from .savings import table as savings
         print("\n" + savings())

@@ -126,6 +126,15 @@ struct BatchNorm {
     }
   }
 
+  void StoreParameters(const Requests& request, A of_beta, A of_gamma, A* dgamma, A* dbeta) const {
+    if (!fix_gamma) {
+      Store(dgamma, request[1], of_gamma);
+    } else if (request[1] != mxnet::kNullOp && request[1] != mxnet::kAddTo) {
+      *dgamma = 0;
+    }
+    Store(dbeta, request[2], of_beta);
+  }
+
   // Gradients of data, gamma and beta. gradients(channel, offset, step, length, to) writes those
   // of normalised values; dx may be the memory that it reads.
   template <class Gradients>
@@ -151,12 +160,7 @@ struct BatchNorm {
       });
       for (int g = 0; g < G; ++g) {
         const int64_t c = first + g;
-        if (fix_gamma) {
-          if (request[1] != mxnet::kNullOp && request[1] != mxnet::kAddTo) dgamma[c] = 0;
-        } else {
-          Store(dgamma + c, request[1], A(1.0f) * dot[g] * invstd[c]);
-        }
-        Store(dbeta + c, request[2], A(1.0f) * sum[g]);
+        StoreParameters(request, sum[g], dot[g] * invstd[c], dgamma + c, dbeta + c);
         if (request[0] == mxnet::kNullOp) continue;
         const A s = invstd[c], scale = s * (fix_gamma ? A(1) : gamma[c]), m = mean[c];
         const A k = dot[g] * s * s / items, shift = sum[g] / items;

@@ -12,6 +12,7 @@
 #include "./batch_norm.h"
 #include "./beside_mkldnn.h"
 #include "./lanes.h"
+#include "./pieces.h"
 #include "./register.h"
 
 namespace memonger {
@@ -95,6 +96,38 @@ struct NormRelu : BatchNorm<T> {
   }
 };
 
+// Beside MKLDNN, whose BatchNorm is not MXNet's own to the last bit either: sums in double, and wide
+// loops, which want `inner` not to be short.
+void BackwardInPieces(const NormRelu<float>& norm, bool batch, const Blobs& in,
+                      const TBlob& gradient, const Requests& request, const Blobs& out) {
+  const Channels& channels = norm.channels;
+  const float *g = gradient.dptr<float>(), *x = in[1].dptr<float>();
+  const float *gamma = in[2].dptr<float>(), *beta = in[3].dptr<float>();
+  const float *mean = in[4].dptr<float>(), *invstd = in[5].dptr<float>();
+  float *dx = out[0].dptr<float>(), *dgamma = out[1].dptr<float>(), *dbeta = out[2].dptr<float>();
+  if (batch) norm.UpdateMoving(mean, invstd, in[6].dptr<float>(), in[7].dptr<float>());
+  const double items = static_cast<double>(channels.Items());
+#pragma omp parallel for if (channels.Size() >= kParallelFrom)
+  for (int64_t c = 0; c < channels.count; ++c) {
+    const float s = invstd[c], w = norm.fix_gamma ? 1.0f : gamma[c];
+    const NormThenRelu<float> how{mean[c], s, w, beta[c], !norm.nan_becomes_zero};
+    double sums[2] = {0, 0};
+    channels.Pieces(c, [&](int64_t offset, auto, int64_t length) {
+      AddReluSums(x + offset, g + offset, length, how, sums);
+    });
+    norm.StoreParameters(request, sums[0], sums[1] * s, dgamma + c, dbeta + c);
+    if (request[0] == mxnet::kNullOp) continue;
+    const double shift = batch ? sums[0] / items : 0, slope = batch ? sums[1] * s * s / items : 0;
+    channels.Pieces(c, [&](int64_t offset, auto, int64_t length) {
+      float sum[Channels::kPiece];
+      const bool add = request[0] == mxnet::kAddTo;
+      ReluGradient(x + offset, g + offset, length, how, static_cast<float>(shift),
+                   static_cast<float>(slope), s * w, add ? sum : dx + offset);
+      for (int64_t i = 0; i < length && add; ++i) dx[offset + i] += sum[i];
+    });
+  }
+}
+
 constexpr const char* kName = "memonger_batch_norm_relu";
 
 void Forward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
@@ -126,6 +159,10 @@ void NormReluForward(const BatchNormParam& param, const Blobs& in, const Blobs& 
 
 void NormReluBackward(const BatchNormParam& param, bool batch, const Blobs& in,
                       const TBlob& gradient, const Requests& request, const Blobs& out) {
+  if (MkldnnActivates(in[1])) {
+    const NormRelu<float> norm(param, in[1]);
+    if (norm.channels.inner >= 16) return BackwardInPieces(norm, batch, in, gradient, request, out);
+  }
   MEMONGER_REAL_SWITCH(in[1].type_flag_, kName, T,
                        NormRelu<T>(param, in[1]).Backward(batch, in, gradient, request,
                                                                  out);)

@@ -52,80 +52,6 @@ std::vector<int64_t> PlacesOf(const NodeAttrs& attrs, int64_t count, const A* ga
   return SparePlaces(attrs.name, Spares(param, count), count, gamma, beta);
 }
 
-template <class T>
-void InplaceForward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
-                    const Requests& request, const Blobs& out) {
-  using A = Acc<T>;
-  const auto& param = ParamOf(attrs);
-  const Channels channels(in[0].shape_, param.axis);
-  const bool batch = context.is_train && !param.use_global_stats;
-  const T* x = in[0].dptr<T>();
-  A *gamma = in[1].dptr<A>(), *mean = out[1].dptr<A>(), *invstd = out[2].dptr<A>();
-  const A *beta = in[2].dptr<A>(), *moving_mean = in[3].dptr<A>(), *moving_var = in[4].dptr<A>();
-  T *y = out[0].dptr<T>(), *spare = out[3].dptr<T>();
-  if (param.fix_gamma) std::fill(gamma, gamma + channels.count, A(1));  // as MXNet does
-  const auto place = context.is_train || context.need_grad
-      ? PlacesOf(attrs, channels.count, gamma, beta)
-      : std::vector<int64_t>(channels.count, -1);
-  const double items = static_cast<double>(channels.Items());
-  const int act = param.act_type;
-  const double slope = param.slope, below = act == kLeaky ? slope : 1.0;
-  const OpReqType how = request[0];
-#pragma omp parallel for if (channels.Size() >= kParallelFrom)
-  for (int64_t c = 0; c < channels.count; ++c) {
-    double center = 0, spread = 0;
-    if (batch) {
-      channels.Pieces(c, [&](int64_t offset, auto step, int64_t length) {
-        double sum = 0;
-#pragma omp simd reduction(+ : sum)
-        for (int64_t i = 0; i < length; ++i) sum += static_cast<A>(x[offset + i * step]);
-        center += sum;
-      });
-      center /= items;
-      channels.Pieces(c, [&](int64_t offset, auto step, int64_t length) {
-        double sum = 0;
-        const double m = center;
-#pragma omp simd reduction(+ : sum)
-        for (int64_t i = 0; i < length; ++i) {
-          const double d = static_cast<A>(x[offset + i * step]) - m;
-          sum += d * d;
-        }
-        spread += sum;
-      });
-      spread /= items;
-    } else {
-      center = moving_mean[c];
-      spread = moving_var[c];
-    }
-    const double inv = spread + param.eps > 0 ? 1.0 / std::sqrt(spread + param.eps) : 0.0;
-    mean[c] = static_cast<A>(center);
-    invstd[c] = static_cast<A>(inv);
-    const double scale = inv * gamma[c], shift = beta[c];
-    T* keep = place[c] >= 0 ? spare + place[c] * channels.Items() : nullptr;
-    channels.Pieces(c, [&](int64_t offset, auto step, int64_t length) {
-      A z[Channels::kPiece];
-      const double m = center, scale_ = scale, shift_ = shift, below_ = below, inv_ = inv;
-      if (keep) {
-        for (int64_t i = 0; i < length; ++i) {
-          *keep++ = static_cast<T>(static_cast<A>((static_cast<A>(x[offset + i * step]) - m) * inv_));
-        }
-      }
-      for (int64_t i = 0; i < length; ++i) {
-        const double value = (static_cast<A>(x[offset + i * step]) - m) * scale_ + shift_;
-        // Selections that are max and min instructions; a branch on a sign is mostly mispredicted.
-        const double positive = value > 0.0 ? value : 0.0, negative = 0.0 < value ? 0.0 : value;
-        z[i] = static_cast<A>(positive + negative * below_);
-      }
-      if (act == kElu) Elu(z, length, static_cast<A>(slope));
-      if (how == mxnet::kAddTo) {
-        for (int64_t i = 0; i < length; ++i) y[offset + i * step] += static_cast<T>(z[i]);
-      } else if (how != mxnet::kNullOp) {
-        for (int64_t i = 0; i < length; ++i) y[offset + i * step] = static_cast<T>(z[i]);
-      }
-    });
-  }
-}
-
 // Elements begin to begin + length - 1 of channel c: where they are, or copied into `room`.
 template <class T, class A>
 const A* Read(const Channels& channels, int64_t c, int64_t begin, int64_t length, const T* array,
@@ -140,6 +66,73 @@ const A* Read(const Channels& channels, int64_t c, int64_t begin, int64_t length
               A* room) {
   const int64_t offset = channels.OffsetOfRun(c, begin, length);
   return offset >= 0 ? array + offset : Read<A, A>(channels, c, begin, length, array, room);
+}
+
+// Writes them as the request says.
+template <class T, class A>
+void Write(const Channels& channels, int64_t c, int64_t begin, int64_t length, const A* value,
+           OpReqType request, T* array) {
+  channels.Runs(c, begin, length, [&](int64_t offset, auto step, int64_t done, int64_t run) {
+    if (request == mxnet::kAddTo) {
+      for (int64_t i = 0; i < run; ++i) array[offset + i * step] += static_cast<T>(value[done + i]);
+    } else if (request != mxnet::kNullOp) {
+      for (int64_t i = 0; i < run; ++i) array[offset + i * step] = static_cast<T>(value[done + i]);
+    }
+  });
+}
+
+template <class T>
+void InplaceForward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
+                    const Requests& request, const Blobs& out) {
+  using A = Acc<T>;
+  constexpr int64_t kPiece = Channels::kPiece;
+  const auto& param = ParamOf(attrs);
+  const Channels channels(in[0].shape_, param.axis);
+  const bool batch = context.is_train && !param.use_global_stats;
+  const T* x = in[0].dptr<T>();
+  A *gamma = in[1].dptr<A>(), *mean = out[1].dptr<A>(), *invstd = out[2].dptr<A>();
+  const A *beta = in[2].dptr<A>(), *moving_mean = in[3].dptr<A>(), *moving_var = in[4].dptr<A>();
+  T *y = out[0].dptr<T>(), *spare = out[3].dptr<T>();
+  if (param.fix_gamma) std::fill(gamma, gamma + channels.count, A(1));  // as MXNet does
+  const auto place = context.is_train || context.need_grad
+      ? PlacesOf(attrs, channels.count, gamma, beta)
+      : std::vector<int64_t>(channels.count, -1);
+  const int64_t items = channels.Items();
+  const double below = param.act_type == kLeaky ? param.slope : 1.0;
+#pragma omp parallel for if (channels.Size() >= kParallelFrom)
+  for (int64_t c = 0; c < channels.count; ++c) {
+    A room[kPiece], z[kPiece];
+    const auto pieces = [&](auto visit) {  // visit(begin, length, values)
+      for (int64_t begin = 0; begin < items; begin += kPiece) {
+        const int64_t length = std::min(kPiece, items - begin);
+        visit(begin, length, Read(channels, c, begin, length, x, room));
+      }
+    };
+    double center = 0, spread = 0;
+    if (batch) {
+      pieces([&](int64_t, int64_t length, const A* value) { AddValues(value, length, &center); });
+      center /= items;
+      pieces([&](int64_t, int64_t length, const A* value) {
+        AddSquares(value, length, center, &spread);
+      });
+      spread /= items;
+    } else {
+      center = moving_mean[c];
+      spread = moving_var[c];
+    }
+    const double inv = spread + param.eps > 0 ? 1.0 / std::sqrt(spread + param.eps) : 0.0;
+    mean[c] = static_cast<A>(center);
+    invstd[c] = static_cast<A>(inv);
+    T* const keep = place[c] >= 0 ? spare + place[c] * items : nullptr;
+    pieces([&](int64_t begin, int64_t length, const A* value) {
+      for (int64_t i = 0; keep && i < length; ++i) {
+        keep[begin + i] = static_cast<T>(static_cast<A>((value[i] - center) * inv));
+      }
+      ScaleLeaky(value, length, center, inv * gamma[c], beta[c], below, z);
+      if (param.act_type == kElu) Elu(z, length, static_cast<A>(param.slope));
+      Write(channels, c, begin, length, z, request[0], y);
+    });
+  }
 }
 
 // in: gradient output gamma beta mean invstd spare moving_mean moving_var
@@ -201,17 +194,7 @@ void InplaceBackward(const NodeAttrs& attrs, const OpContext& context, const Blo
       const A* hat = rebuild(begin, length, true);
       A* value = room[0];
       Combine(dz, hat, length, factor, p, q, value);
-      channels.Runs(c, begin, length, [&](int64_t offset, auto step, int64_t done, int64_t run) {
-        if (request[0] == mxnet::kAddTo) {
-          for (int64_t i = 0; i < run; ++i) {
-            dx[offset + i * step] += static_cast<T>(value[done + i]);
-          }
-        } else {
-          for (int64_t i = 0; i < run; ++i) {
-            dx[offset + i * step] = static_cast<T>(value[done + i]);
-          }
-        }
-      });
+      Write(channels, c, begin, length, value, request[0], dx);
     }
     if (!param.fix_gamma) {
       Store(dgamma + c, request[1], static_cast<A>(sums[1]));

@@ -5,9 +5,10 @@
  * to 15 elements costs four bits an output (MONeT's "intermediate-activated" max-pool), up to 255
  * one byte, larger ones four bytes. Attributes, shapes and ties are those of Pooling without
  * MKLDNN: the first maximum of a window in row-major order gets the gradient; a window whose
- * elements are all NaN or -inf has none.
+ * elements are all NaN or -inf has none. Where no gradient can follow, Pooling itself runs.
  */
 #include "./common.h"
+#include "./delegate.h"
 #include "./lanes.h"
 #include "./operator.h"
 #include "./padded_rows.h"
@@ -234,14 +235,29 @@ void PoolBackward(const Windows& windows, const Blobs& in, OpReqType request, co
   }
 }
 
-void Forward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Requests& request,
-             const Blobs& out) {
-  const Windows windows = WindowsOf(attrs, in[0].shape_);
-  MEMONGER_REAL_SWITCH(in[0].type_flag_, attrs.name, T, {
-    if (out[1].type_flag_ == mshadow::kInt32) {
-      PoolForward<T, int32_t>(windows, in[0], request, out);
+// MXNet's operator, which has two outputs, too.
+Delegate Stock(const NodeAttrs& attrs) {
+  Dictionary attributes = attrs.dict;
+  attributes["pool_type"] = "max";
+  return Delegate("Pooling", attrs.name, attributes);
+}
+
+template <class Array>
+void Forward(const NodeAttrs& attrs, const OpContext& context, const std::vector<Array>& in,
+             const Requests& request, const std::vector<Array>& out) {
+  if (!context.is_train && !context.need_grad) {  // nobody will ask where the maxima were
+    Stock(attrs).Run(context, in, request, out);
+    return;
+  }
+  const Array plain = InDefaultLayout(in[0]);
+  const TBlob data = BlobOf(plain);
+  const Blobs results{BlobOf(out[0]), BlobOf(out[1])};
+  const Windows windows = WindowsOf(attrs, data.shape_);
+  MEMONGER_REAL_SWITCH(data.type_flag_, attrs.name, T, {
+    if (results[1].type_flag_ == mshadow::kInt32) {
+      PoolForward<T, int32_t>(windows, data, request, results);
     } else {
-      PoolForward<T, uint8_t>(windows, in[0], request, out);
+      PoolForward<T, uint8_t>(windows, data, request, results);
     }
   })
 }
@@ -272,7 +288,13 @@ void RegisterMaxPool() {
       .OutputNames({"output", "indices"})
       .InferShape(Shape)
       .InferType(Type)
-      .Compute(Forward)
+      .InferStorage([](const NodeAttrs& attrs, const int device, mxnet::DispatchMode* mode,
+                       std::vector<int>* in, std::vector<int>* out) {
+        return Stock(attrs).InferStorage(device, mode, in, out);
+      })
+      .UsesMkldnn()
+      .Compute(Forward<TBlob>)
+      .ComputeArrays(Forward<NDArray>)
       .Gradient({Output(1)}, 1)
       .Argument("data", "Input.")
       .Arguments(FieldsOf<MaxPoolParam>());

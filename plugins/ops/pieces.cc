@@ -2,6 +2,8 @@
 #pragma GCC optimize("no-trapping-math")
 #include "./pieces.h"
 
+#include <limits>
+
 #include "./exponentials.h"
 #include "./wide.h"
 
@@ -70,6 +72,82 @@ MEMONGER_INLINE void CombineBody(const A* dz, const A* hat, int64_t length, A fa
   for (int64_t i = 0; i < length; ++i) to[i] = factor * (dz[i] - mean - hat[i] * slope);
 }
 
+template <class A>
+MEMONGER_INLINE void AddValuesBody(const A* x, int64_t length, double* sum) {
+  double total = 0;
+#pragma omp simd reduction(+ : total)
+  for (int64_t i = 0; i < length; ++i) total += x[i];
+  *sum += total;
+}
+
+template <class A>
+MEMONGER_INLINE void AddSquaresBody(const A* x, int64_t length, double mean, double* sum) {
+  double total = 0;
+#pragma omp simd reduction(+ : total)
+  for (int64_t i = 0; i < length; ++i) total += (x[i] - mean) * (x[i] - mean);
+  *sum += total;
+}
+
+template <class A>
+MEMONGER_INLINE void ScaleLeakyBody(const A* x, int64_t length, double mean, double scale,
+                                    double shift, double slope, A* __restrict z) {
+  for (int64_t i = 0; i < length; ++i) {
+    const double value = (x[i] - mean) * scale + shift;
+    // Selections that are max and min instructions; a branch on a sign is mostly mispredicted.
+    const double positive = value > 0.0 ? value : 0.0, negative = 0.0 < value ? 0.0 : value;
+    z[i] = static_cast<A>(positive + negative * slope);
+  }
+}
+
+// What ReLU's gradient multiplies with.
+template <class A>
+MEMONGER_INLINE A Gate(A x, const NormThenRelu<A>& how, A at_nan) {
+  const A z = ((x - how.mean) * how.invstd) * how.gamma + how.beta;
+  const A closed = z == z ? A(0) : at_nan;
+  return z > A(0) ? A(1) : closed;
+}
+
+template <class A>
+MEMONGER_INLINE A AtNan(const NormThenRelu<A>& how) {
+  return how.nan_matters ? std::numeric_limits<A>::quiet_NaN() : A(0);
+}
+
+template <class A>
+MEMONGER_INLINE void AddReluSumsBody(const A* x, const A* g, int64_t length,
+                                     const NormThenRelu<A>& how, double* __restrict sums) {
+  const NormThenRelu<A> same = how;
+  const A at_nan = AtNan(how);
+  double sum = 0, dot = 0;
+#pragma omp simd reduction(+ : sum, dot)
+  for (int64_t i = 0; i < length; ++i) {
+    const A dz = g[i] * Gate(x[i], same, at_nan);
+    sum += dz;
+    dot += static_cast<double>(x[i] - same.mean) * dz;
+  }
+  sums[0] += sum;
+  sums[1] += dot;
+}
+
+template <class A>
+MEMONGER_INLINE void ReluGradientBody(const A* x, const A* g, int64_t length,
+                                      const NormThenRelu<A>& how, A shift, A slope, A scale,
+                                      A* to) {
+  const NormThenRelu<A> same = how;
+  const A at_nan = AtNan(how);
+  if (slope == A(0)) {  // x may be infinite or NaN
+#pragma omp simd
+    for (int64_t i = 0; i < length; ++i) {
+      to[i] = (g[i] * Gate(x[i], same, at_nan) - shift) * scale;
+    }
+    return;
+  }
+#pragma omp simd
+  for (int64_t i = 0; i < length; ++i) {
+    const A dz = g[i] * Gate(x[i], same, at_nan);
+    to[i] = (dz - shift - (x[i] - same.mean) * slope) * scale;
+  }
+}
+
 MEMONGER_INLINE void SoftReluGradientBody(const float* g, const float* y, int64_t length, bool add,
                                           float* to) {
   if (add) {
@@ -97,7 +175,19 @@ MEMONGER_INLINE void SoftReluGradientBody(const float* g, const float* y, int64_
                                double* __restrict sums), (dz, hat, length, sums))              \
   MEMONGER_WITH_AVX2(Combine, (const A* dz, const A* hat, int64_t length, A factor, A mean,    \
                                A slope, A* __restrict to),                                     \
-                     (dz, hat, length, factor, mean, slope, to))
+                     (dz, hat, length, factor, mean, slope, to))                               \
+  MEMONGER_WITH_AVX2(AddValues, (const A* x, int64_t length, double* sum), (x, length, sum))   \
+  MEMONGER_WITH_AVX2(AddSquares, (const A* x, int64_t length, double mean, double* sum),       \
+                     (x, length, mean, sum))                                                   \
+  MEMONGER_WITH_AVX2(ScaleLeaky, (const A* x, int64_t length, double mean, double scale,       \
+                                  double shift, double slope, A* __restrict z),                \
+                     (x, length, mean, scale, shift, slope, z))                                \
+  MEMONGER_WITH_AVX2(AddReluSums, (const A* x, const A* g, int64_t length,                     \
+                                   const NormThenRelu<A>& how, double* __restrict sums),       \
+                     (x, g, length, how, sums))                                                \
+  MEMONGER_WITH_AVX2(ReluGradient, (const A* x, const A* g, int64_t length,                    \
+                                    const NormThenRelu<A>& how, A shift, A slope, A scale,     \
+                                    A* to), (x, g, length, how, shift, slope, scale, to))
 MEMONGER_FOR_REALS(MEMONGER_PIECES)
 
 MEMONGER_WITH_AVX2(SoftReluGradient, (const float* g, const float* y, int64_t length, bool add,

@@ -19,6 +19,13 @@ struct Inverse {
   A inverse;  // 1 / gamma
 };
 
+// How BatchNorm and ReLU make an output of an input x.
+template <class A>
+struct NormThenRelu {
+  A mean, invstd, gamma, beta;
+  bool nan_matters;  // ReLU's gradient is NaN at NaN
+};
+
 #define MEMONGER_FOR_REALS(DECLARE) DECLARE(float) DECLARE(double)
 #define MEMONGER_PIECES(A)                                                                     \
   /* z = elu(z) */                                                                             \
@@ -35,7 +42,19 @@ struct Inverse {
   void AddSums(const A* dz, const A* hat, int64_t length, double* __restrict sums);            \
   /* to = factor * (dz - mean - hat * slope) */                                                \
   void Combine(const A* dz, const A* hat, int64_t length, A factor, A mean, A slope,           \
-               A* __restrict to);
+               A* __restrict to);                                                              \
+  /* *sum += sum of x; *sum += sum of (x - mean)^2 */                                          \
+  void AddValues(const A* x, int64_t length, double* sum);                                     \
+  void AddSquares(const A* x, int64_t length, double mean, double* sum);                       \
+  /* z = leaky((x - mean) * scale + shift), which is the identity for a slope of 1 */          \
+  void ScaleLeaky(const A* x, int64_t length, double mean, double scale, double shift,         \
+                  double slope, A* __restrict z);                                              \
+  /* With dz the gradient g behind ReLU: sums[0] += sum of dz, sums[1] += of dz * (x - mean) */ \
+  void AddReluSums(const A* x, const A* g, int64_t length, const NormThenRelu<A>& how,         \
+                   double* __restrict sums);                                                   \
+  /* to = (dz - shift - (x - mean) * slope) * scale; `to` may be g */                          \
+  void ReluGradient(const A* x, const A* g, int64_t length, const NormThenRelu<A>& how,        \
+                    A shift, A slope, A scale, A* to);
 MEMONGER_FOR_REALS(MEMONGER_PIECES)
 #undef MEMONGER_PIECES
 
