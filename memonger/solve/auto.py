@@ -1,22 +1,24 @@
 """The default method: local search for the answer, the relaxation for the proof.
 
 1. What fits needs no plan.
-2. A few linear programs give a bound, and say which ops to measure (:mod:`.bound`).
-3. The native local search runs from its own seeds (:mod:`.local`).
-4. While the best plan is not proven, a small 0/1 program over the measured ops raises the bound
-   and suggests a plan, which the local search mends where it does not fit (:mod:`.milp`).
-5. A time limit above the usual one buys further searches, each anew with other random numbers,
+2. A few linear programs give a bound, and say which ops to measure (:mod:`.bound`), while the
+   native local search runs from its own seeds on another core (:mod:`.local`, :mod:`.beside`).
+3. While the best plan is not near the bound, turns follow. In each, a small 0/1 program over the
+   measured ops raises the bound and suggests a plan, which the local search mends where it does
+   not fit (:mod:`.milp`); beside it runs a longer native search. Once programs change nothing any
+   more, two native searches run in a turn, on from the best plan and anew.
+4. A time limit above the usual one buys further searches, each anew with other random numbers,
    until the plan is within a thousandth of the bound.
 
-Work is counted, not timed: simulated steps, rounds, the solver's own checks. So the same input
-gives the same plan, unless the time limit strikes. Beyond a few thousand values step 4 works with
-linear programs alone, and the counts grow with n log n. Without HiGHS only step 3 is left, with
-the knapsack bound.
+Work is counted, not timed: simulated steps, rounds, the solver's own checks; and whoever works
+beside somebody else is waited for. So the same input gives the same plan, unless the time limit
+strikes. Beyond a few thousand values step 3 works with one linear program, and the counts grow
+with n log n. Without HiGHS only the local search is left, with the knapsack bound.
 """
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Optional, Sequence, Set, Tuple
+from typing import Optional, Set, Tuple
 
 from ..errors import SolverUnavailable
 from ..graph import Graph
@@ -26,23 +28,28 @@ from . import highs
 from .bound import overhead_bound
 from .decode import schedule_of_point
 from .milp import Refinement
-from .options import Options
+from .options import USUAL_TIME_LIMIT_S, Options
 from .relaxation import build
 from .siblings import sibling_schedules
 
 #: Values up to which 0/1 programs are solved, and up to which buffers are counted as wholes.
 _INTEGER_ITEMS = 6000
 _LAYER_ITEMS = 2500
-#: Programs whose answers do not come near the budget after so many rounds wait for the search.
-_FIRST_ROUNDS = 2
 #: Up to so many ops the longer searches may take many times the work of the first, or several.
 _TINY_OPS, _SMALL_OPS, _LARGE_OPS = 250, 500, 1500
 #: A plan within so much of the step time of the bound needs no more programs; a few times that in
 #: graphs that are not small.
 _ENOUGH = 0.001
-#: Longer searches: from the best or anew, and how far from the bound, as a share of the step time,
-#: the best must be to be worth one.
-_RUNS = ((False, 0.005), (True, 0.005), (False, 0.01), (False, 0.01))
+#: Turns: the native search's work as a multiple of the usual, whether it goes on from the best
+#: plan or starts anew, and how far from the bound, as a share of the step time, the best plan
+#: must be for the turn to be worth its time.
+_TURNS = ((2, False, 0.001), (4, True, 0.002), (4, True, 0.005), (8, True, 0.005),
+          (8, True, 0.01), (8, True, 0.01))
+#: Programs in a row that change nothing before no more are solved, in tiny graphs, and what they
+#: must change, as a share of the step time.
+_PATIENCE, _WORTH = 3, 0.0003
+#: A plan within so much of the bound is good enough in the usual time.
+_FAR = 0.005
 #: How much more work a budget is worth before it is refused.
 _HARDER = 8
 #: Steps to simulate in each search that a longer time limit buys.
@@ -73,43 +80,72 @@ def _search(search: Refinement) -> None:
     graph, items = search.graph, len(search.reduced.size_bytes)
     if not search.options.recompute:
         search.weigh(expand(graph, {}))
-    effort = search.options.effort
-    work = _work(graph) * effort
-    small = len(graph.ops) <= _SMALL_OPS
-    longer = (8 if small else 3 if len(graph.ops) <= _LARGE_OPS else 1) * work
-    runs = _RUNS if small else _RUNS[:2]
-    if search.options.bound:
-        _first_bound(search, items)
+    work = _work(graph) * search.options.effort
+    with search.searching(int(0.4 * work)):
+        if search.options.bound:
+            _first_bound(search, items)
     if search.bound.extra_s == float("inf"):
         search.smallest_plan()
     if search.proven:
         return
-    search.local_search(int(0.4 * work))
     if search.best is None:
         _ask_siblings(search, int(0.4 * work))
     if not search.options.bound or not highs.available():
         search.local_search(int(0.6 * work), search.warm())
         return
     if items <= _INTEGER_ITEMS:
-        # Programs that count whole buffers are several times harder.
-        rounds, checks = (2, 15) if search.layers else (12 if small else 4, 200)
-        search.max_checks = max(1, int(checks * effort))
-        search.gap = 1e-3 if search.layers else 1e-6
-        search.enough = _enough(graph)
-        mend_work = int(0.03 * work)
-        search.refine(min(rounds, _FIRST_ROUNDS), share=0.3, mend_work=mend_work)
-        if not search.close:
-            _search_longer(search, longer, runs)
-        _search_anew(search)
-        search.refine(max(0, rounds - _FIRST_ROUNDS), share=0.3, mend_work=mend_work)
-        search.squeeze(rounds)
+        _take_turns(search, work)
     else:
-        _round_linear(search, int(0.3 * work))
-    if not search.within(search.enough) and not search.interrupted:
-        search.local_search(int(0.3 * work), search.warm())
-        _search_longer(search, longer, runs)
-        if items > _INTEGER_ITEMS:
-            _search_anew(search)
+        with search.searching(int(work)):
+            _round_linear(search, int(0.3 * work))
+        if not search.within(_FAR):
+            search.local_search(int(work), search.warm())
+        _search_anew(search)
+
+
+def _take_turns(search: Refinement, work: float) -> None:
+    """Each turn solves a 0/1 program, while the native search runs beside it.
+
+    Where programs no longer help, the native search runs twice: on from the best, and anew.
+    """
+    num_ops, options = len(search.graph.ops), search.options
+    small = num_ops <= _SMALL_OPS
+    # Programs that count whole buffers are several times harder.
+    rounds, checks = (2, 15) if search.layers else (12, 200) if small else (4, 60)
+    search.max_checks = max(1, int(checks * options.effort))
+    search.gap = 1e-3 if search.layers else 1e-6
+    search.enough = _enough(search.graph)
+    patience = _PATIENCE if num_ops <= _TINY_OPS else 1
+    factor = 1.0 if small else 0.4 if num_ops <= _LARGE_OPS else 0.125
+    idle = 0
+    for times, from_best, near in _TURNS:
+        if search.within(max(near, search.enough)) or search.interrupted:
+            break
+        turn_work, start = int(factor * times * work), search.warm() if from_best else None
+        if search.promising is not None and idle:
+            start, search.promising = search.promising[1], None
+        with search.searching(turn_work, start):
+            if search.rounds < rounds and idle < patience and not search.settled:
+                idle = 0 if _prove(search, work) else idle + 1
+            if (idle or search.settled) and search.best is not None and not search.within(near):
+                search.local_search(turn_work, None if from_best else search.warm())
+    search.squeeze(rounds)
+    _search_anew(search)
+    near = search.enough
+    if num_ops > _TINY_OPS and options.time_limit_s <= USUAL_TIME_LIMIT_S:
+        near = _FAR
+    while search.rounds < rounds and idle < patience and not search.within(near) \
+            and not search.settled and not search.interrupted:
+        idle = 0 if _prove(search, work) else idle + 1
+
+
+def _prove(search: Refinement, work: float) -> bool:
+    """One 0/1 program; True when it changed the bound or the best plan by what is worth it."""
+    bound_s, best = search.bound.extra_s, search.best
+    search.refine(1, share=0.3, mend_work=int(0.03 * work))
+    least_s = _WORTH * search.graph.time_s
+    return search.bound.extra_s - bound_s > least_s or search.best is not None and (
+        best is None or best.extra_s - search.best.extra_s > least_s)
 
 
 def _enough(graph: Graph) -> float:
@@ -119,22 +155,6 @@ def _enough(graph: Graph) -> float:
     if len(graph.ops) <= _SMALL_OPS:
         return _ENOUGH
     return (2.5 if len(graph.ops) <= _LARGE_OPS else 7.5) * _ENOUGH
-
-
-def _search_longer(search: Refinement, work: float,
-                   runs: Sequence[Tuple[bool, float]]) -> None:
-    """Where the plan is far from the bound, the native search gains more than 0/1 programs.
-
-    It starts anew, which beats going on from the best; then it goes on from the best; and where
-    that is still far away it starts anew with other random numbers.
-    """
-    for from_best, near in runs:
-        if search.within(near):
-            return
-        start = search.warm() if from_best else None
-        if search.promising is not None:
-            start, search.promising = search.promising[1], None
-        search.local_search(int(work), start)
 
 
 def _search_anew(search: Refinement) -> None:
@@ -147,7 +167,8 @@ def _search_anew(search: Refinement) -> None:
     each = options.effort * max(usual, _ANEW_WORK)
     while left >= each and not search.within(_ENOUGH) and not search.interrupted \
             and search.core and search.left_s > _FOR_PROOF * options.time_limit_s:
-        search.local_search(int(each))
+        with search.searching(int(each)):
+            search.local_search(int(each), search.warm())
         left -= each
 
 

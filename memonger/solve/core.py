@@ -167,7 +167,8 @@ class Core:
 
     # ------------------------------------------------------------------ search
     def search(self, budget_bytes: int, work: int, time_limit_s: float, seed: int = 1,
-               warm: Optional[Decisions] = None, poll: Optional[Poll] = None) -> Found:
+               warm: Optional[Decisions] = None, poll: Optional[Poll] = None,
+               stop: Optional[ctypes.c_int32] = None) -> Found:
         """The cheapest schedule found whose pool and workspace fit ``budget_bytes``.
 
         Parameters
@@ -183,6 +184,9 @@ class Core:
         poll : callable, optional
             Called about every millisecond. An exception in it, KeyboardInterrupt included, ends
             the search; it is raised again unless it is KeyboardInterrupt.
+        stop : ctypes.c_int32, optional
+            Not 0 ends the search. With it there is no poll, and so no waiting for Python's lock:
+            for searches in other threads.
 
         Returns
         -------
@@ -203,15 +207,17 @@ class Core:
         evaluations, feasible = ctypes.c_int64(), ctypes.c_int32()
         integers = (budget_bytes, seed, work, bool(self.allowed_variants), True)
         with interrupts.collected(raised):
-            stop = self._library.memonger_search_run(
+            ended = self._library.memonger_search_run(
                 self._handle, _array(ctypes.c_int64, integers), ctypes.c_double(time_limit_s),
                 _array(ctypes.c_int8, warm.choices), _array(ctypes.c_int8, warm.variants),
-                _POLL(call), ctypes.byref(evaluations), ctypes.byref(feasible))
+                _POLL(call) if stop is None else _POLL(),
+                None if stop is None else ctypes.byref(stop),
+                ctypes.byref(evaluations), ctypes.byref(feasible))
         if raised and not isinstance(raised[0], KeyboardInterrupt):
             raise raised[0]
-        if stop < 0:
+        if ended < 0:
             raise SolverError("the planner ran out of memory")
-        return self._result(bool(feasible.value), stop, evaluations.value)
+        return self._result(bool(feasible.value), ended, evaluations.value)
 
     def _result(self, feasible: bool, stop: int, evaluations: int) -> Found:
         sizes, cost = (ctypes.c_int64 * 6)(), ctypes.c_double()
@@ -320,7 +326,7 @@ def _load() -> Any:
     library.memonger_search_evaluate.argtypes = [ctypes.c_void_p] * 4
     library.memonger_search_run.argtypes = [
         ctypes.c_void_p, ctypes.c_void_p, ctypes.c_double, ctypes.c_void_p, ctypes.c_void_p, _POLL,
-        ctypes.c_void_p, ctypes.c_void_p]
+        ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
     library.memonger_search_sizes.argtypes = [ctypes.c_void_p] * 3
     library.memonger_search_sizes.restype = None
     library.memonger_search_result.argtypes = [ctypes.c_void_p] * 8

@@ -25,7 +25,7 @@ from ..plan import Plan, Progress, Status
 from ..schedule import Schedule, expand
 from .build import build_plan, workspace_bytes
 from .core import INTERRUPTED, TIME_LIMIT, Core, Decisions, Found, Poll
-from .options import Options
+from .options import USUAL_TIME_LIMIT_S, Options
 
 #: Probes of the search for the least memory.
 _PROBES = 14
@@ -33,12 +33,11 @@ _PROBES = 14
 _ENDLESS = 2 ** 62
 
 
-#: What ``Options.time_limit_s`` is when nobody asks, and the steps that each second more buys.
-_USUAL_TIME_LIMIT_S = 10.0
+#: Steps that each second above the usual time limit buys.
 _WORK_PER_S = 40e6
 
 
-def work_for(graph: Graph, time_limit_s: float = _USUAL_TIME_LIMIT_S) -> int:
+def work_for(graph: Graph, time_limit_s: float = USUAL_TIME_LIMIT_S) -> int:
     """Steps to simulate for a graph: about a second for 700 ops, n log n beyond 3,000.
 
     A time limit above the usual one is taken as leave to search for longer.
@@ -50,7 +49,7 @@ def work_for(graph: Graph, time_limit_s: float = _USUAL_TIME_LIMIT_S) -> int:
     work = 35e6 * smaller / 700
     if count > 3000:
         work *= count * math.log(count) / (3000 * math.log(3000))
-    return int(work + _WORK_PER_S * max(0.0, time_limit_s - _USUAL_TIME_LIMIT_S))
+    return int(work + _WORK_PER_S * max(0.0, time_limit_s - USUAL_TIME_LIMIT_S))
 
 
 @dataclass

@@ -13,8 +13,10 @@ schedules that do not fit. Cost: the worst case is exponential; ``time_limit_s``
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, List, Optional, Sequence, Tuple
+from functools import cached_property
+from typing import Any, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -25,7 +27,9 @@ from ..plan import Plan, Progress, Status
 from ..schedule import Schedule, expand
 from ..storage import plan_storage
 from . import highs
+from .beside import SearchBeside
 from .bound import Bound, integer_columns, minimum_peak_bound, overhead_bound, pool_room
+from .core import INTERRUPTED, Core, Found
 from .decode import schedule_of_point
 from .options import Options
 from .program import Program
@@ -70,8 +74,9 @@ class Refinement:
     smallest: Optional[Candidate] = None
     bound: Bound = Bound(0.0, "none")
     interrupted: bool = False
-    core: Any = None
     rounds: int = 0
+    #: No op is left that is worth measuring: the next program would be the last one again.
+    settled: bool = False
     #: Whether a decoded plan ever took little more than the budget.
     close: bool = False
     #: Cost and decisions of the cheapest plan that hardly missed the budget.
@@ -153,19 +158,56 @@ class Refinement:
 
     def local_search(self, work: int, decisions: Any = None) -> None:
         """Let the native search improve on decisions; nothing where there is no library."""
-        if self.core is None:
-            try:
-                from .core import Core
-                self.core = Core(self.graph, self.options)
-            except (PluginMissing, OSError):
-                self.core = False
         if not self.core or self.left_s <= 0:
             return
-        found = self.core.search(self.room_bytes, work, max(self.left_s, 0.01),
-                                 self.options.seed + self.searches, decisions)
+        self._take(self.core.search(*self._request(work), decisions))
+
+    @contextmanager
+    def searching(self, work: int, decisions: Any = None) -> Iterator[None]:
+        """The same beside what the block does, on another core.
+
+        What it finds is forgotten where the block's own plan is near enough to the bound.
+        """
+        if not self.core_beside or self.left_s <= 0:
+            yield
+            return
+        beside = SearchBeside(self.core_beside, self._request(work), decisions)
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.interrupted = True
+        except BaseException:
+            beside.stop()
+            raise
+        if self.interrupted:
+            self._take(beside.stop())
+        elif self.within(self.enough):
+            beside.stop()
+        else:
+            self._take(beside.result())
+
+    @cached_property
+    def core(self) -> Optional[Core]:
+        """The native search; None where there is no library."""
+        try:
+            return Core(self.graph, self.options)
+        except (PluginMissing, OSError):
+            return None
+
+    @cached_property
+    def core_beside(self) -> Optional[Core]:
+        """A second one, for searches beside."""
+        return self.core and Core(self.graph, self.options)
+
+    def _request(self, work: int) -> Tuple[int, int, float, int]:
+        """Budget, work, time and seed of the next native search."""
         self.searches += 1
-        candidate = self.weigh(found.schedule)
-        if candidate is self.best:
+        return (self.room_bytes, work, max(self.left_s, 0.01),
+                self.options.seed + self.searches - 1)
+
+    def _take(self, found: Found) -> None:
+        self.interrupted |= found.stop == INTERRUPTED
+        if self.weigh(found.schedule) is self.best:
             self.best_decisions = found.decisions
 
     def smallest_plan(self) -> None:
@@ -197,7 +239,7 @@ class Refinement:
         allowed = int(self.live_budget_bytes * target)
         for _ in range(rounds):
             if self.within(self.enough) or self.interrupted or self.left_s <= 0.05 \
-                    or not self.measured:
+                    or not self.measured or self.settled:
                 return
             self.rounds += 1
             program, values, schedule = self._ask(allowed, share, proof=target == 1.0)
@@ -207,7 +249,8 @@ class Refinement:
             if found.bytes > self.room_bytes:
                 self._bring_within(found, allowed, share, mend_work)
             worst = worst_op(program, self.reduced, schedule, values, allowed)
-            if worst < 0:
+            if worst < 0 or worst in self.measured:
+                self.settled = True
                 return
             self.measured = sorted(set(self.measured) | {worst})
 
@@ -251,7 +294,7 @@ class Refinement:
         for target in (0.97, 0.93, 0.88, 0.8, 0.7):
             if self.best is not None or self.interrupted or self.left_s <= 0.05:
                 return
-            self.measured = first
+            self.measured, self.settled = first, False
             self.refine(rounds, share=0.2, target=target)
 
     def _start_point(self, program: Program) -> Optional[np.ndarray]:
@@ -302,7 +345,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
         search.refine(12, share=0.2, mend_work=_work(graph) // 8)
         if search.best is None and search.bound.extra_s < float("inf"):
             search.squeeze(12)
-            search.measured = list(search.bound.measured)
+            search.measured, search.settled = list(search.bound.measured), False
         search.refine(10 ** 6)
     except KeyboardInterrupt:
         search.interrupted = True

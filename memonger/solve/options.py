@@ -11,6 +11,8 @@ from ..schedule import Recompute
 #: Ways to count memory: the plugin's arena and its assignment to whole buffers, MXNet's own, the
 #: peak of live bytes.
 STORAGES = ("arena", "best", "stock", "live")
+#: What the time limit is when nobody asks.
+USUAL_TIME_LIMIT_S = 10.0
 #: Which operator variants may be used.
 VARIANTS = ("none", "exact", "all")
 
@@ -25,7 +27,7 @@ class Options:
     #: Wall-clock guard. Work is limited by ``effort`` first, so that results do not depend on
     #: the machine's load; a search that the clock stops says ``Status.TIME_LIMIT``. Above the
     #: default, method "auto" searches on, by counted work, where the plan is not near its bound.
-    time_limit_s: float = 10.0
+    time_limit_s: float = USUAL_TIME_LIMIT_S
     seed: int = 1
     #: Multiplies the number of evaluations, which otherwise follows from the graph's size.
     effort: float = 1.0

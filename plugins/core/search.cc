@@ -137,6 +137,7 @@ Solution Search::Snapshot(const Outcome& outcome) {
 }
 
 void Search::Load(const Solution& solution) {
+  if (solution.choices.empty()) return LoadDefaults();  // stopped before there was any
   for (int v = 0; v < num_variants_; ++v) {
     if (!solution.variants[v]) Set(num_gaps_ + v, 0);
   }

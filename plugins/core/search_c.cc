@@ -82,12 +82,16 @@ MEMONGER_API int32_t memonger_search_evaluate(void* pointer, const int8_t* choic
 }
 
 // integers: budget of pool and workspace, seed, work limit, allow variants, warm start or not.
+// The search ends when `poll` returns something else than 0 or `stop` no longer points at 0; both
+// may be null. Another thread may write `stop`: a caller whose poll would have to wait for a lock
+// of its own (Python's) has no other way that costs nothing.
 // Returns 0 finished, 1 time limit, 2 interrupted, -1 out of memory.
 MEMONGER_API int32_t memonger_search_run(void* pointer, const int64_t* integers,
                                          double time_limit_s, const int8_t* warm_choices,
                                          const int8_t* warm_variants,
                                          int32_t (*poll)(double, double, int64_t),
-                                         int64_t* evaluations, int32_t* feasible) {
+                                         const int32_t* stop, int64_t* evaluations,
+                                         int32_t* feasible) {
   try {
     Handle* handle = static_cast<Handle*>(pointer);
     memonger::SearchOptions options;
@@ -104,8 +108,9 @@ MEMONGER_API int32_t memonger_search_run(void* pointer, const int64_t* integers,
                                    warm_variants + handle->problem.variants.size());
     }
     memonger::Search search(handle->simulator.get(), options, handle->meter.get(),
-                            [poll](double seconds, double cost, int64_t bytes) {
-                              return poll && poll(seconds, cost, bytes) != 0;
+                            [poll, stop](double seconds, double cost, int64_t bytes) {
+                              return (stop && __atomic_load_n(stop, __ATOMIC_RELAXED) != 0) ||
+                                     (poll && poll(seconds, cost, bytes) != 0);
                             });
     const memonger::Solution best = search.Run();
     handle->Finish();

@@ -1,4 +1,5 @@
 """What a time limit above the usual one buys."""
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -11,9 +12,16 @@ from memonger.solve import Options, auto, sublinear
 def _searches(options, within=False, best="a plan", left_s=1e9):
     graph = Graph((Tensor("a", 4, 0),), (Op("a", "op", (), (0,)),), ())
     done = []
+
+    @contextmanager
+    def searching(work):
+        done.append(work)
+        yield
+
     auto._search_anew(SimpleNamespace(
         graph=graph, options=options, best=best, interrupted=False, core=True, left_s=left_s,
-        within=lambda share: within, local_search=done.append))
+        within=lambda share: within, warm=lambda: None, searching=searching,
+        local_search=lambda work, start: None))
     return len(done), sum(done)
 
 
