@@ -28,8 +28,8 @@ inline GpuSpare MakeGpuSpare(const NodeAttrs& attrs, const OpContext& context, c
       std::to_string(room) + " of " + std::to_string(channels) +
       " channels, so the input cannot be rebuilt from the output; plan without this variant, or "
       "set spare_channels");
-  return GpuSpare{spare.dptr_, static_cast<int>(room), 1, kSmallGamma, gpu::ErrorWord(context),
-                  number};
+  return GpuSpare{spare.dptr_, static_cast<int>(room), 1, SmallGamma(spare.type_flag_),
+                  gpu::ErrorWord(context), number};
 }
 
 }  // namespace ops

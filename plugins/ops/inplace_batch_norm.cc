@@ -45,11 +45,11 @@ bool Type(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
 }
 
 template <class A>
-std::vector<int64_t> PlacesOf(const NodeAttrs& attrs, int64_t count, const A* gamma,
-                              const A* beta) {
+std::vector<int64_t> PlacesOf(const NodeAttrs& attrs, const TBlob& spare, int64_t count,
+                              const A* gamma, const A* beta) {
   const auto& param = ParamOf(attrs);
   if (param.fix_gamma) return std::vector<int64_t>(count, -1);
-  return SparePlaces(attrs.name, Spares(param, count), count, gamma, beta);
+  return SparePlaces(attrs.name, spare, Spares(param, count), count, gamma, beta);
 }
 
 // Elements begin to begin + length - 1 of channel c: where they are, or copied into `room`.
@@ -95,7 +95,7 @@ void InplaceForward(const NodeAttrs& attrs, const OpContext& context, const Blob
   T *y = out[0].dptr<T>(), *spare = out[3].dptr<T>();
   if (param.fix_gamma) std::fill(gamma, gamma + channels.count, A(1));  // as MXNet does
   const auto place = context.is_train || context.need_grad
-      ? PlacesOf(attrs, channels.count, gamma, beta)
+      ? PlacesOf(attrs, out[3], channels.count, gamma, beta)
       : std::vector<int64_t>(channels.count, -1);
   const int64_t items = channels.Items();
   const double below = param.act_type == kLeaky ? param.slope : 1.0;
@@ -150,7 +150,7 @@ void InplaceBackward(const NodeAttrs& attrs, const OpContext& context, const Blo
   A *moving_mean = in[7].dptr<A>(), *moving_var = in[8].dptr<A>();
   T* dx = out[0].dptr<T>();
   A *dgamma = out[1].dptr<A>(), *dbeta = out[2].dptr<A>();
-  const auto place = PlacesOf(attrs, channels.count, gamma, beta);
+  const auto place = PlacesOf(attrs, in[6], channels.count, gamma, beta);
   const int64_t items = channels.Items();
   const bool elu = param.act_type == kElu;
   const A slope = param.act_type == kIdentity ? A(1) : static_cast<A>(param.slope);

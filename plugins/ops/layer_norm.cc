@@ -85,8 +85,8 @@ void NormForward(const NodeAttrs& attrs, const OpContext& context, const Blobs& 
   const double eps = ParamOf(attrs).eps;
   std::vector<int64_t> place(count, -1);
   if (context.is_train || context.need_grad) {
-    place = SparePlaces(attrs.name, SpareRoom(ParamOf(attrs).spare_channels, count), count, gamma,
-                        beta);
+    place = SparePlaces(attrs.name, out[2], SpareRoom(ParamOf(attrs).spare_channels, count), count,
+                        gamma, beta);
   }
   WithStep(channels, [&](auto step) {
 #pragma omp parallel for if (channels.Size() >= kParallelFrom)
@@ -135,8 +135,9 @@ void NormBackward(const NodeAttrs& attrs, const OpContext&, const Blobs& in,
   const T *gamma = in[2].dptr<T>(), *beta = in[3].dptr<T>();
   const A* invstd = in[4].dptr<A>();
   T* dx = out[0].dptr<T>();
-  const auto place = SparePlaces(attrs.name, SpareRoom(ParamOf(attrs).spare_channels, count),
-                                 count, gamma, beta);
+  const auto place = SparePlaces(attrs.name, in[5],
+                                 SpareRoom(ParamOf(attrs).spare_channels, count), count, gamma,
+                                 beta);
   std::vector<double> scale(count), shift(count), inverse(count), sums(2 * kShares * count, 0.0);
   std::vector<int64_t> kept;
   for (int64_t c = 0; c < count; ++c) {

@@ -180,14 +180,17 @@ struct InplaceBatchNormParam : public BatchNormFields<InplaceBatchNormParam> {
   }
 };
 
-// gamma counts as near zero below this share of max(|beta|, |gamma|, tiny): z then holds x-hat
-// with ten bits less than it could.
-constexpr double kSmallGamma = 1e-3;
+// gamma counts as near zero below this share of |beta|: z = gamma * x-hat + beta has lost so many
+// digits of x-hat that gamma's gradient has more than about twice the error of MXNet's operator.
+inline double SmallGamma(int type) { return type == mshadow::kFloat16 ? 0.2 : 0.02; }
+
+// Room for `wanted` such channels; by default (-1) for one in sixteen.
+inline int64_t SpareRoom(int wanted, int64_t channels) {
+  return wanted >= 0 ? std::min<int64_t>(wanted, channels) : (channels + 15) / 16;
+}
 
 inline int64_t Spares(const InplaceBatchNormParam& param, int64_t channels) {
-  if (param.fix_gamma) return 0;
-  return param.spare_channels >= 0 ? std::min<int64_t>(param.spare_channels, channels)
-                                   : (channels + 15) / 16;
+  return param.fix_gamma ? 0 : SpareRoom(param.spare_channels, channels);
 }
 
 // ------------------------------------------------------------------ LayerNorm

@@ -17,20 +17,16 @@
 namespace memonger {
 namespace ops {
 
-// Room for `wanted` channels; by default (-1) for one in sixteen.
-inline int64_t SpareRoom(int wanted, int64_t channels) {
-  return wanted >= 0 ? std::min<int64_t>(wanted, channels) : (channels + 15) / 16;
-}
-
-// place[c] in `spare`, or -1 for channels that can be rebuilt.
+// Where in the `spare` of so many channels each one is kept, or -1 if it can be rebuilt.
 template <class A>
-std::vector<int64_t> SparePlaces(const std::string& name, int64_t room, int64_t count,
-                                 const A* gamma, const A* beta) {
+std::vector<int64_t> SparePlaces(const std::string& name, const TBlob& spare, int64_t room,
+                                 int64_t count, const A* gamma, const A* beta) {
+  const double small = SmallGamma(spare.type_flag_);
   std::vector<int64_t> place(count, -1);
   int64_t used = 0;
   for (int64_t c = 0; c < count; ++c) {
     const double g = std::abs(static_cast<double>(gamma[c]));
-    if (g >= kSmallGamma * std::abs(static_cast<double>(beta[c])) && g >= 1e-6) continue;
+    if (g >= small * std::abs(static_cast<double>(beta[c])) && g >= 1e-6) continue;
     CHECK_LT(used, room)
         << "Error in operator " << name << ": gamma is near zero in more than " << room << " of "
         << count << " channels (channel " << c << ": gamma " << gamma[c] << ", beta " << beta[c]

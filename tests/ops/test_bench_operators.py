@@ -29,6 +29,32 @@ def test_what_kinds_save_in_a_network():
     assert "| mask_dropout | " in text and "| Embedding | " in text
 
 
+def test_what_operators_that_were_not_built_could_save_at_most():
+    """Bounds: no less than what operators of the catalogue save, and zero for views."""
+    from memonger.bench.savings import NOT_BUILT, at_most
+    found = at_most("attention_small", 4)
+    views = next(item for item in NOT_BUILT if "transpose" in item.kinds)
+    softmax = next(item for item in NOT_BUILT if "softmax" in item.kinds)
+    assert found[views] == 0.0 and 0.01 < found[softmax] < 0.5
+
+
+def test_a_gradient_that_keeps_nothing_frees_what_it_alone_keeps():
+    import mxnet as mx
+
+    from memonger.bench.savings import keeping_nothing
+    from memonger.mx.read import read
+    from memonger.schedule import expand
+    from memonger.storage import plan_storage
+    value = mx.sym.Variable("data") * 1.0
+    for _ in range(6):  # adding keeps nothing, so tanh alone keeps its input and output
+        value = mx.sym.tanh(value + 1.0)
+    graph = read(value, shapes={"data": (256, 256)}).graph
+    ops = {i for i, op in enumerate(graph.ops) if op.kind == "tanh"}
+    pools = [plan_storage(one, expand(one, {}), "stock").pool_bytes
+             for one in (graph, keeping_nothing(graph, ops))]
+    assert pools[0] >= 6 * 256 * 256 * 4 and pools[1] <= 3 * 256 * 256 * 4
+
+
 def test_bn_relu_convolution_alone_makes_a_third_of_resnet50_v2_free():
     from memonger.bench.savings import savings
     assert savings("resnet50_v2", 2)["bn_relu_convolution"] > 0.3
