@@ -1,0 +1,169 @@
+"""Every operator called by hand: ``mx.sym``, ``mx.nd`` with autograd, Gluon; and its errors."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from memonger import native, variants
+from ops.runner import _forget_errors, call, load_plugin, same_bits
+
+pytestmark = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
+                                reason="the plugin is not built")
+
+NORM = {"fix_gamma": False}
+CONVOLUTION = {"kernel": (3, 3), "num_filter": 2}
+#: Operator: attributes, and those of its inputs (behind the first) that are not learned.
+CALLS = {
+    "memonger_mask_relu": ({}, 0), "memonger_mask_leaky_relu": ({"slope": 0.2}, 0),
+    "memonger_mask_clip": ({"a_min": -1, "a_max": 1}, 0),
+    "memonger_mask_dropout": ({"p": 0.3}, 0), "memonger_max_pool": ({"kernel": (2, 2)}, 0),
+    "memonger_avg_pool": ({"kernel": (2, 2), "pool_type": "avg"}, 0),
+    "memonger_batch_norm_relu": (NORM, 2), "memonger_inplace_batch_norm": (NORM, 2),
+    "memonger_bn_relu_convolution": ({**NORM, **CONVOLUTION, "micro_batch": 2}, 2),
+    "memonger_convolution": ({**CONVOLUTION, "micro_batch": 1}, 0),
+    "memonger_layer_norm": ({}, 0), "memonger_activation": ({"act_type": "tanh"}, 0),
+    "memonger_leaky_relu": ({"act_type": "prelu"}, 0), "memonger_concat": ({"dim": 1}, 0),
+}
+SHAPE = (3, 4, 5, 6)
+
+
+def applied(F, op, x, parameters):
+    inputs = [x, x + 1] if op == "memonger_concat" else [x, *parameters]
+    return getattr(F, op)(*inputs, **CALLS[op][0])
+
+
+def shapes_of(op):
+    """Shapes of the inputs behind the data, each with whether it is a state."""
+    import mxnet as mx
+    symbol = getattr(mx.sym, op)(mx.sym.Variable("x"), name="op0", **CALLS[op][0])
+    if op == "memonger_concat":
+        return {}
+    arguments, _, states = symbol.infer_shape(x=SHAPE)
+    learned = dict(zip(symbol.list_arguments()[1:], arguments[1:]))
+    states = dict(zip(symbol.list_auxiliary_states(), states))
+    assert len(states) == CALLS[op][1]
+    names = [name for name in symbol.list_inputs() if name != "x"]
+    return {name: ({**learned, **states}[name], name in states) for name in names}
+
+
+def everywhere(op):
+    """Output and gradients of one step by each way of calling."""
+    import mxnet as mx
+    load_plugin()
+    shapes = shapes_of(op)
+    random = np.random.RandomState(0)
+    x = random.randn(*SHAPE).astype("float32")
+    values = {name: random.uniform(0.5, 1.5, shape).astype("float32")
+              for name, (shape, _) in shapes.items()}
+
+    class Block(mx.gluon.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            for name, (shape, is_state) in shapes.items():
+                setattr(self, name, self.params.get(name, shape=shape,
+                                                    grad_req="null" if is_state else "write"))
+
+        def hybrid_forward(self, F, x, **parameters):
+            return applied(F, op, x, [parameters[name] for name in shapes])
+
+    def recorded(run, arrays):
+        data = mx.nd.array(x)
+        data.attach_grad()
+        mx.random.seed(0)
+        with mx.autograd.record():
+            output = run(data)
+        output.backward()
+        return {"output": output.asnumpy(), "x": data.grad.asnumpy(),
+                **{name: gradient().asnumpy() for name, gradient in arrays.items()}}
+
+    def eager():
+        arrays = {name: mx.nd.array(value) for name, value in values.items()}
+        learned = [name for name in shapes if not shapes[name][1]]
+        for name in learned:
+            arrays[name].attach_grad()
+        return recorded(lambda data: applied(mx.nd, op, data, list(arrays.values())),
+                        {name: (lambda name=name: arrays[name].grad) for name in learned})
+
+    def gluon(**how):
+        block = Block()
+        block.initialize()
+        for name, value in values.items():
+            getattr(block, name).set_data(mx.nd.array(value))
+        if how:
+            block.hybridize(**how)
+        return recorded(block, {name: getattr(block, name).grad for name in shapes
+                                if not shapes[name][1]})
+
+    def symbolic():
+        data = mx.sym.Variable("x")
+        net = applied(mx.sym, op, data, [mx.sym.Variable(name) for name in shapes])
+        executor = net.simple_bind(mx.cpu(), x=SHAPE)
+        executor.copy_params_from({"x": mx.nd.array(x), **{
+            n: mx.nd.array(v) for n, v in values.items() if not shapes[n][1]}},
+            {n: mx.nd.array(v) for n, v in values.items() if shapes[n][1]})
+        mx.random.seed(0)
+        output = executor.forward(is_train=True)[0]
+        executor.backward(mx.nd.ones_like(output))
+        return {"output": output.asnumpy(), **{name: gradient.asnumpy() for name, gradient
+                                               in executor.grad_dict.items()}}
+    return {"nd": eager(), "sym": symbolic(), "gluon": gluon(),
+            "hybrid": gluon(static_alloc=False),
+            "static": gluon(static_alloc=True, static_shape=True)}
+
+
+def test_no_operator_is_left_out():
+    assert set(CALLS) == {kind.op for kind in variants.catalogue()} == set(call(our_operators))
+
+
+def our_operators():
+    import mxnet as mx
+    load_plugin()
+    return [name for name in mx.operator.get_all_registered_operators()
+            if name.startswith("memonger_")]
+
+
+@pytest.mark.parametrize("op", CALLS)
+def test_all_ways_of_calling_give_the_same(op):
+    found = call(everywhere, op)
+    assert np.abs(found["nd"]["x"]).max() > 0
+    for way in found:
+        assert same_bits(found["nd"], found[way]) is None, way
+
+
+def error_of(op, shape, dtype, others):
+    """What binding says, with inputs of these shapes behind the first."""
+    import mxnet as mx
+    load_plugin()
+    try:
+        symbol = getattr(mx.sym, op)(mx.sym.Variable("x"), name="op0", **CALLS[op][0])
+        symbol.simple_bind(mx.cpu(), type_dict={"x": dtype}, x=shape, **others).forward()
+        mx.nd.waitall()
+    except (mx.base.MXNetError, RuntimeError) as error:
+        _forget_errors()
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("op", [op for op in CALLS if op != "memonger_concat"])
+def test_a_wrong_dtype_is_named(op):
+    text = call(error_of, op, SHAPE, "int32", {})
+    assert "int32" in text or "type" in text.lower(), text
+
+
+@pytest.mark.parametrize("op, name", [
+    ("memonger_batch_norm_relu", "op0_gamma"), ("memonger_inplace_batch_norm", "op0_beta"),
+    ("memonger_bn_relu_convolution", "op0_gamma"), ("memonger_bn_relu_convolution", "op0_weight"),
+    ("memonger_convolution", "op0_weight"), ("memonger_layer_norm", "op0_gamma"),
+    ("memonger_leaky_relu", "op0_gamma")])
+def test_a_wrong_shape_is_named(op, name):
+    text = call(error_of, op, SHAPE, "float32", {name: (7,)})
+    # What MXNet's LeakyReLU says does not name the op.
+    assert ("op0" in text or "gamma" in text) and "[7]" in text, text
+
+
+@pytest.mark.parametrize("op, shape, words", [
+    ("memonger_max_pool", (2, 3), "op0"), ("memonger_max_pool", (2, 3, 1, 1), "exceeds"),
+    ("memonger_avg_pool", (2, 3, 1, 1), "kernel size"), ("memonger_convolution", (2, 3), "op0"),
+    ("memonger_batch_norm_relu", (3,), "axis out of range")])
+def test_data_of_a_wrong_shape(op, shape, words):
+    assert words in call(error_of, op, shape, "float32", {})
