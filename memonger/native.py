@@ -26,7 +26,7 @@ from typing import Any, Dict, Iterator, List, Optional
 from .errors import MemongerError, PluginABIError, PluginError, PluginMissing
 
 _INTERFACE = 2
-_CORE_INTERFACE = 2
+_CORE_INTERFACE = 3
 _MXNET_VERSION = "1.9.1"
 _COMPILER = "GCC: (GNU) 4.8.5"
 #: ``plugins/build.py`` ends each library with this and the SHA-256 of everything before it.

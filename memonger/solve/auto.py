@@ -165,7 +165,9 @@ def _search_anew(search: Refinement) -> None:
         return
     left = options.effort * (work_for(search.graph, options.time_limit_s) - usual)
     each = options.effort * max(usual, _ANEW_WORK)
-    while left >= each and not search.within(_ENOUGH) and not search.interrupted \
+    # Graphs from elsewhere are compared with proven optima, to the last digit.
+    enough = 0.0 if search.graph.recompute_in_forward else _ENOUGH
+    while left >= each and not search.within(enough) and not search.interrupted \
             and search.core and search.left_s > _FOR_PROOF * options.time_limit_s:
         with search.searching(int(each)):
             search.local_search(int(each), search.warm())

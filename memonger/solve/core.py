@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
@@ -112,12 +112,14 @@ class Core:
         """The decisions that come closest to a schedule.
 
         A value is kept through a gap if whoever ends the gap reads the run that was at hand where
-        the gap begins. Values recomputed in advance are recomputed on demand.
+        the gap begins. Where the graph allows recomputation anywhere, a run that nobody reads
+        until later ops are done is one in advance.
         O(size of the schedule) time.
         """
         steps = schedule.steps
         used = graph_in_use(self.graph, schedule)
         runs: List[List[int]] = [[] for _ in used.ops]
+        first_read: Dict[int, int] = {}
         last_read = list(range(len(steps)))
         read_run: Dict[Tuple[int, int], int] = {}
         kept = {tensor for op in used.ops for slot, tensor in enumerate(op.outputs)
@@ -131,6 +133,7 @@ class Core:
             if op.uses_state:
                 read.add(runs[op.forward_op][-1])
             for source in sorted(read):
+                first_read.setdefault(source, index)
                 last_read[source] = index
                 read_run[index, steps[source].op] = source
         # What another op of a variant does happens right after the op before it.
@@ -138,7 +141,8 @@ class Core:
         for number, own in enumerate(runs):
             first[number] = own[0] if own else first[number - 1]
         first[-1] = len(steps)
-        choices = []
+        choices: List[int] = []
+        advance: List[int] = []
         for maker, _, begin, end, trailing in self.gaps():
             at_hand = bisect_right(runs[maker], first[begin])
             again = bisect_right(runs[maker], first[end]) - at_hand
@@ -154,7 +158,15 @@ class Core:
                 choices.append(0)
             else:
                 choices.append(1 if again == 1 or not trailing and not again else 2)
-        return Decisions(tuple(choices), (-1,) * len(choices),
+            early = -1
+            if self.graph.recompute_in_forward and not stays and not trailing:
+                # The op that runs next after the run which the end of the gap reads.
+                source = read_run.get((first[end], maker), -1)
+                stage = bisect_left(first, source)
+                if begin < stage < end and first_read[source] > first[stage]:
+                    early = stage
+            advance.append(early)
+        return Decisions(tuple(choices), tuple(advance),
                          tuple(i in schedule.variants for i in self.allowed_variants))
 
     def evaluate(self, decisions: Decisions) -> Optional[Found]:
@@ -209,7 +221,8 @@ class Core:
         with interrupts.collected(raised):
             ended = self._library.memonger_search_run(
                 self._handle, _array(ctypes.c_int64, integers), ctypes.c_double(time_limit_s),
-                _array(ctypes.c_int8, warm.choices), _array(ctypes.c_int8, warm.variants),
+                _array(ctypes.c_int8, warm.choices), _array(ctypes.c_int32, warm.advance),
+                _array(ctypes.c_int8, warm.variants),
                 _POLL(call) if stop is None else _POLL(),
                 None if stop is None else ctypes.byref(stop),
                 ctypes.byref(evaluations), ctypes.byref(feasible))
@@ -325,8 +338,8 @@ def _load() -> Any:
     library.memonger_search_gaps.restype = ctypes.c_int64
     library.memonger_search_evaluate.argtypes = [ctypes.c_void_p] * 4
     library.memonger_search_run.argtypes = [
-        ctypes.c_void_p, ctypes.c_void_p, ctypes.c_double, ctypes.c_void_p, ctypes.c_void_p, _POLL,
-        ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+        ctypes.c_void_p, ctypes.c_void_p, ctypes.c_double, ctypes.c_void_p, ctypes.c_void_p,
+        ctypes.c_void_p, _POLL, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
     library.memonger_search_sizes.argtypes = [ctypes.c_void_p] * 3
     library.memonger_search_sizes.restype = None
     library.memonger_search_result.argtypes = [ctypes.c_void_p] * 8

@@ -94,7 +94,7 @@ void Search::ProposeMove(const Outcome& current) {
     } while (value == Get(item));
     Set(item, value);
   }
-  if (any_advance_ && is_gap(first) && random_.OneIn(advance_odds_)) ProposeAdvance(first);
+  if (any_advance_ && is_gap(first) && TryAdvance()) ProposeAdvance(first);
 }
 
 // One decision for a run of like ops: repeated blocks change together.

@@ -1,4 +1,4 @@
 // Changes with every change of a C call of this library: memonger/native.py refuses another one.
 extern "C" __attribute__((visibility("default"))) int memonger_core_interface_version() {
-  return 2;
+  return 3;
 }

@@ -27,9 +27,18 @@ void Search::SearchLive(int64_t work_end) {
     current = Evaluate();
     Offer(current);
     // What hardly misses the budget is mended before seeds that fit, at any price, take its place.
-    if (current.valid && !Feasible(current) && Repair(&current, until(0.1))) {
+    const bool misses = current.valid && !Feasible(current);
+    if (misses && Repair(&current, until(0.1))) {
       Prune(&current, until(0.15));
       Offer(current);
+    }
+    if (misses && any_advance_) {
+      // Often all it lacks is that something is recomputed earlier or later.
+      Load(options_.warm);
+      current = Evaluate();
+      Reschedule(&current, until(0.2));
+      Offer(current);
+      Anneal(current, {0.2, 0.01}, until(0.3));
     }
   }
   const bool many = num_gaps_ > kManyGaps;
@@ -47,8 +56,10 @@ void Search::SearchLive(int64_t work_end) {
     }
     Iterate(until(0.4));
   }
-  // Annealing from the best, warm and hot in turn; what it finds is pruned.
-  const Temperature rounds[] = {{0.5, 0.01}, {2, 0.01}, {0.2, 0.005}};
+  // Annealing from the best, warm and hot in turn; what it finds is pruned. Where values may be
+  // recomputed in advance, good plans lie further apart: half of all searches start hot.
+  const double first = any_advance_ && random_.OneIn(2) ? 3 : 0.5;
+  const Temperature rounds[] = {{first, 0.01}, {2, 0.01}, {0.2, 0.005}};
   const double shares[] = {0.7, 0.8, 0.87};
   for (int round = 0; round < 3 && !OutOf(work_end); ++round) {
     if (round == 2 && best_.feasible) FlipVariants(until(0.84));

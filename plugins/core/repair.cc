@@ -19,9 +19,11 @@ bool Search::Repair(Outcome* current, int64_t work_end) {
     const Outcome start = *current;
     double best_score = 0;
     int best_item = -1, best_value = 0;
-    const auto attempt = [&](int item, int value, bool by_peak) {
-      if (value == Get(item) || !Allowed(item, value)) return;
+    int best_advance = -1;
+    const auto attempt = [&](int item, int value, bool by_peak, int advance = -1) {
+      if ((value == Get(item) && advance < 0) || !Allowed(item, value)) return;
       Set(item, value);
+      if (advance >= 0) SetAdvance(item, advance);
       const Outcome o = Evaluate();
       if (o.valid) {
         const double gain = by_peak ? static_cast<double>(start.peak - o.peak)
@@ -33,6 +35,7 @@ bool Search::Repair(Outcome* current, int64_t work_end) {
           best_score = score;
           best_item = item;
           best_value = value;
+          best_advance = advance;
         }
       }
       Undo();
@@ -55,6 +58,11 @@ bool Search::Repair(Outcome* current, int64_t work_end) {
     for (int item : candidates) {
       attempt(item, kDropThenRetain, false);
       attempt(item, kDropTransient, false);
+      const Gap& gap = simulator_->gaps()[item];
+      // Recomputed once the worst step is over, while what it is made from may still be there.
+      if (any_advance_ && !gap.trailing && gap.end > worst + 1 && TryAdvance()) {
+        attempt(item, kDropThenRetain, false, worst + 1);
+      }
     }
     for (int v = 0; v < num_variants_; ++v) {
       if (num_variants_ <= static_cast<int>(most) || random_.Below(num_variants_) <
@@ -73,6 +81,7 @@ bool Search::Repair(Outcome* current, int64_t work_end) {
     }
     if (best_item < 0) return false;
     Set(best_item, best_value);
+    if (best_advance >= 0) SetAdvance(best_item, best_advance);
     Commit();
     *current = Evaluate();
   }
@@ -105,7 +114,60 @@ void Search::Prune(Outcome* current, int64_t work_end) {
         }
         Undo();
       }
+      PruneAdvance(item, current);
     }
+  }
+}
+
+// Another op before which a dropped value is recomputed in advance, or none, where that is cheaper
+// (or, for none, as cheap).
+void Search::PruneAdvance(int item, Outcome* current) {
+  if (!any_advance_ || !is_gap(item) || simulator_->choice(item) == kKeep ||
+      simulator_->gaps()[item].trailing) {
+    return;
+  }
+  const auto attempt = [&](int op) {
+    if (op == simulator_->advance(item)) return;
+    SetAdvance(item, op);
+    const Outcome o = Evaluate(current->cost);
+    if (Feasible(o) && (o.cost < current->cost || (op < 0 && o.cost <= current->cost))) {
+      *current = o;
+      Commit();
+    } else {
+      Undo();
+    }
+  };
+  attempt(-1);
+  const Gap& gap = simulator_->gaps()[item];
+  if (gap.end - gap.begin > 1 && TryAdvance()) {
+    attempt(gap.begin + 1 + random_.Below(gap.end - gap.begin - 1));
+  }
+}
+
+// Makes the decisions fit, or overflow less, at no cost: of all dropped values and all ops before
+// which they may be recomputed in advance, the best, until there is none.
+void Search::Reschedule(Outcome* current, int64_t work_end) {
+  for (bool again = true; again && current->overflow > 0 && !OutOf(work_end);) {
+    Outcome best = *current;
+    int best_gap = -1, best_op = -1;
+    for (int gap = 0; gap < num_gaps_; ++gap) {
+      const Gap& g = simulator_->gaps()[gap];
+      if (simulator_->choice(gap) == kKeep || g.trailing) continue;
+      for (int op = g.begin; op < g.end && !OutOf(work_end); ++op) {
+        SetAdvance(gap, op == g.begin ? -1 : op);  // the first: on demand
+        const Outcome o = Evaluate(current->cost);
+        if (o.valid && o.overflow < best.overflow) {
+          best = o;
+          best_gap = gap;
+          best_op = simulator_->advance(gap);
+        }
+        Undo();
+      }
+    }
+    again = best_gap >= 0;
+    if (again) SetAdvance(best_gap, best_op);
+    Commit();
+    if (again) *current = Evaluate();
   }
 }
 
@@ -206,6 +268,7 @@ void Search::Perturb() {
   for (int i = random_.Below(4); i > 0; --i) {
     const int item = random_.Below(num_items());
     Set(item, is_gap(item) ? 1 + random_.Below(2) : random_.Below(2));
+    if (any_advance_ && is_gap(item) && TryAdvance()) ProposeAdvance(item);
   }
   Commit();
 }

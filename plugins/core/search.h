@@ -93,6 +93,8 @@ class Search {
   // repair.cc
   bool Repair(Outcome* current, int64_t work_end);
   void Prune(Outcome* current, int64_t work_end);
+  void PruneAdvance(int item, Outcome* current);
+  void Reschedule(Outcome* current, int64_t work_end);
   void Swap(Outcome* current, int64_t work_end);
   void FlipVariants(int64_t work_end);
   void Perturb();
@@ -104,6 +106,7 @@ class Search {
   void ProposeMove(const Outcome& current);
   void ProposeBlock();
   void ProposeAdvance(int gap);
+  bool TryAdvance() { return random_.OneIn(advance_odds_); }
   // seeds.cc
   // `frugal`: those that take the least memory, and much time.
   void TrySeeds(bool frugal, int64_t work_end);

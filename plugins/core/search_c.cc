@@ -88,6 +88,7 @@ MEMONGER_API int32_t memonger_search_evaluate(void* pointer, const int8_t* choic
 // Returns 0 finished, 1 time limit, 2 interrupted, -1 out of memory.
 MEMONGER_API int32_t memonger_search_run(void* pointer, const int64_t* integers,
                                          double time_limit_s, const int8_t* warm_choices,
+                                         const int32_t* warm_advance,
                                          const int8_t* warm_variants,
                                          int32_t (*poll)(double, double, int64_t),
                                          const int32_t* stop, int64_t* evaluations,
@@ -103,7 +104,7 @@ MEMONGER_API int32_t memonger_search_run(void* pointer, const int64_t* integers,
     if (integers[4]) {
       const size_t gaps = handle->simulator->gaps().size();
       options.warm.choices.assign(warm_choices, warm_choices + gaps);
-      options.warm.advance.assign(gaps, -1);
+      options.warm.advance.assign(warm_advance, warm_advance + gaps);
       options.warm.variants.assign(warm_variants,
                                    warm_variants + handle->problem.variants.size());
     }
