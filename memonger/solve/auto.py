@@ -179,8 +179,10 @@ def _try_harder(search: Refinement, budget_bytes: int) -> None:
     from .local import solve as local_solve
     if search.left_s < 0.5 or not search.core:
         return
+    # Tiny graphs have been searched through and through.
+    harder = _HARDER * min(1.0, len(search.graph.ops) / _SMALL_OPS)
     plan = local_solve(search.graph, budget_bytes, replace(
-        search.options, effort=_HARDER * search.options.effort, bound=False,
+        search.options, effort=harder * search.options.effort, bound=False,
         time_limit_s=search.left_s))
     search.weigh(plan.schedule)
 
