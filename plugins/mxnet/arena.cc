@@ -86,7 +86,7 @@ bool RunsByItself(const std::string& name) {
 size_t RearrangedWeight(const std::string& name) {
   if (name == "memonger_bn_relu_convolution") return 5;
   return name == "Convolution" || name == "Deconvolution" || name == "FullyConnected" ||
-         name == "memonger_convolution";
+         name == "memonger_convolution" || name == "memonger_split_convolution";
 }
 
 // From now on `op` asks for temporary space whenever `serializing` is set, besides what it asks

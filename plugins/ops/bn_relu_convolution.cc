@@ -104,21 +104,6 @@ bool InferBackward(const NodeAttrs& attrs, const typename Values::value_type& un
   return known;
 }
 
-// MXNet's choice for the convolution; all arrays are dense.
-bool InferStorage(const Delegate& stock, int inputs, int outputs, int device,
-                  mxnet::DispatchMode* mode, std::vector<int>* in, std::vector<int>* out) {
-  std::fill(out->begin(), out->end(), mxnet::kDefaultStorage);
-  for (int& type : *in) {
-    if (type == mxnet::kUndefinedStorage) type = mxnet::kDefaultStorage;
-    if (type == mxnet::kDefaultStorage) continue;
-    *mode = mxnet::DispatchMode::kFComputeFallback;
-    return true;
-  }
-  std::vector<int> stock_in(inputs, mxnet::kDefaultStorage);
-  std::vector<int> stock_out(outputs, mxnet::kUndefinedStorage);
-  return stock.InferStorage(device, mode, &stock_in, &stock_out);
-}
-
 // ------------------------------------------------------------------ computing
 template <class Array>
 Blobs BlobsOf(const std::vector<Array>& arrays, size_t count) {
@@ -226,8 +211,7 @@ void RegisterBnReluConvolution() {
       .InferStorage([](const NodeAttrs& attrs, const int device, mxnet::DispatchMode* mode,
                        std::vector<int>* in, std::vector<int>* out) {
         const Fused& fused = FusedOf(attrs);
-        return InferStorage(fused.convolver.forward, 1 + fused.Parameters(), 1, device, mode,
-                            in, out);
+        return fused.convolver.forward.InferDense(1 + fused.Parameters(), 1, device, mode, in, out);
       })
       .TempSpace()
       .Compute(Forward<TBlob>)
@@ -260,8 +244,8 @@ void RegisterBnReluConvolution() {
                        std::vector<int>* in, std::vector<int>* out) {
         const Fused& fused = FusedOf(attrs);
         const int parameters = fused.Parameters();
-        return InferStorage(fused.convolver.backward_data, 2 + parameters, 1 + parameters,
-                            device, mode, in, out);
+        return fused.convolver.backward_data.InferDense(2 + parameters, 1 + parameters, device,
+                                                        mode, in, out);
       })
       .TempSpace()
       .Compute(Backward<TBlob>)

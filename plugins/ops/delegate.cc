@@ -1,5 +1,7 @@
 #include "./delegate.h"
 
+#include <algorithm>
+
 namespace memonger {
 namespace ops {
 
@@ -30,6 +32,20 @@ bool Delegate::InferStorage(int device, mxnet::DispatchMode* mode, std::vector<i
                             std::vector<int>* out) const {
   static const auto& infer = nnvm::Op::GetAttr<mxnet::FInferStorageType>("FInferStorageType");
   return infer[attrs_.op](attrs_, device, mode, in, out);
+}
+
+bool Delegate::InferDense(int inputs, int outputs, int device, mxnet::DispatchMode* mode,
+                          std::vector<int>* in, std::vector<int>* out) const {
+  std::fill(out->begin(), out->end(), mxnet::kDefaultStorage);
+  for (int& type : *in) {
+    if (type == mxnet::kUndefinedStorage) type = mxnet::kDefaultStorage;
+    if (type == mxnet::kDefaultStorage) continue;
+    *mode = mxnet::DispatchMode::kFComputeFallback;
+    return true;
+  }
+  std::vector<int> stock_in(inputs, mxnet::kDefaultStorage);
+  std::vector<int> stock_out(outputs, mxnet::kUndefinedStorage);
+  return InferStorage(device, mode, &stock_in, &stock_out);
 }
 
 TBlob Samples(const TBlob& array, int64_t begin, int64_t end) {

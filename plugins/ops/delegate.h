@@ -40,6 +40,9 @@ class Delegate {
   // MXNet's choice among the two for these storage types.
   bool InferStorage(int device, mxnet::DispatchMode* mode, std::vector<int>* in,
                     std::vector<int>* out) const;
+  // The same for an operator of ours with other arrays, all dense, where MXNet's has so many.
+  bool InferDense(int inputs, int outputs, int device, mxnet::DispatchMode* mode,
+                  std::vector<int>* in, std::vector<int>* out) const;
 
  private:
   NodeAttrs attrs_;

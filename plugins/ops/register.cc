@@ -12,6 +12,7 @@ void RegisterAll() {
   RegisterInplaceBatchNorm();
   RegisterBatchNormRelu();
   RegisterConvolution();
+  RegisterSplitConvolution();
   RegisterBnReluConvolution();
   RegisterKeepLess();
   RegisterLayerNorm();

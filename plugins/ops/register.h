@@ -13,6 +13,7 @@ void RegisterMaxPool();
 void RegisterInplaceBatchNorm();
 void RegisterBatchNormRelu();
 void RegisterConvolution();
+void RegisterSplitConvolution();
 void RegisterBnReluConvolution();
 void RegisterKeepLess();
 void RegisterLayerNorm();

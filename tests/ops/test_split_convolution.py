@@ -1,0 +1,86 @@
+"""memonger_split_convolution: MXNet's own Convolution with its gradient in two steps."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from memonger import native
+from ops.runner import Case, call, error_against, numeric_gradient, run, same_bits
+from ops.test_convolution import convolutions
+
+pytestmark = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
+                                reason="the plugin is not built")
+OURS = "memonger_split_convolution"
+
+
+@given(convolutions())
+def test_same_bits_fuzzed(example):
+    shape, attributes, _, dtype, grad_req = example
+    case = {"shape": shape, "dtype": dtype, "grad_req": grad_req, "steps": 2}
+    stock = call(run, Case([("Convolution", attributes)], **case))
+    ours = call(run, Case([(OURS, attributes)], **case))
+    assert isinstance(stock, dict), stock
+    assert isinstance(ours, dict), ours
+    assert same_bits(stock, ours) is None
+
+
+def test_finite_differences():
+    for attributes in ({"kernel": (2, 2)}, {"kernel": (1, 1), "no_bias": True},
+                       {"kernel": (3,), "dilate": (2,), "pad": (2,)},
+                       {"kernel": (2, 1, 2), "num_group": 2, "stride": (2, 1, 1)}):
+        extents = (5, 4, 3)[:len(attributes["kernel"])]
+        case = Case([(OURS, dict(attributes, num_filter=2))], shape=(3, 2, *extents),
+                    dtype="float64", inner=False)
+        found, expected = call(run, case)["gradient of x"], call(numeric_gradient, case)
+        assert np.abs(found - expected).max() < 1e-6
+
+
+def test_half_precision_is_mxnets():
+    attributes = {"kernel": (3, 3), "num_filter": 4, "pad": (1, 1)}
+    case = {"shape": (3, 3, 6, 7), "dtype": "float16"}
+    stock, ours = (call(run, Case([(op, attributes)], **case)) for op in ("Convolution", OURS))
+    assert isinstance(stock, str) == isinstance(ours, str), (stock, ours)
+    assert isinstance(stock, str) or same_bits(stock, ours) is None
+
+
+@pytest.mark.parametrize("attributes, words", [
+    ({"num_filter": 4}, ["kernel"]),
+    ({"num_filter": 4, "kernel": (3, 3), "colour": "red"}, ["colour"]),
+    ({"num_filter": 4, "kernel": (9, 9)}, ["kernel size exceed input"]),
+], ids=str)
+def test_mistakes_are_named(attributes, words):
+    text = call(run, Case([(OURS, attributes)], shape=(2, 3, 6, 6)))
+    assert isinstance(text, str)
+    for word in words:
+        assert word in text
+
+
+def with_mkldnn():
+    import os
+    os.environ["MXNET_MKLDNN_ENABLED"] = "1"
+    os.environ["MXNET_SUBGRAPH_BACKEND"] = "NONE"
+    found = []
+    for attributes in ({"kernel": (3, 3), "pad": (1, 1), "num_filter": 16},
+                       {"kernel": (3, 3), "num_filter": 16, "num_group": 4, "no_bias": True,
+                        "dilate": (2, 2)},
+                       {"kernel": (1, 1), "num_filter": 24, "stride": (2, 2)}):
+        for dtype in ("float32", "float64"):
+            for grad_req in ("write", "add"):
+                found.append([run(Case([("Convolution", attributes), (op, attributes), ("relu", {})],
+                                       shape=(8, 16, 14, 14), grad_req=grad_req, dtype=dtype,
+                                       steps=2)) for op in ("Convolution", OURS)])
+    return found
+
+
+def test_with_mkldnn_in_front_and_behind():
+    """MKLDNN's layouts come in and go out; it leaves out the part that is not asked for."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        for stock, ours in pool.submit(with_mkldnn).result():
+            assert isinstance(stock, dict), stock
+            assert isinstance(ours, dict), ours
+            exact = {name: value.astype("float64") for name, value in stock.items()}
+            assert max(error_against(ours, exact).values()) < 3e-6
+            assert same_bits(stock, ours) is None
