@@ -117,7 +117,7 @@ class Blocks:
 def effective_ops(graph: Graph, variants: Sequence[int]) -> Tuple[Op, ...]:
     """The ops of the graph with these variants in use.
 
-    An op that does not run in a variant has neither inputs nor outputs and takes no time.
+    An op that does not run in a variant is idle: it has neither inputs nor outputs.
     """
     ops: List[Op] = list(graph.ops)
     for index in variants:
@@ -126,10 +126,10 @@ def effective_ops(graph: Graph, variants: Sequence[int]) -> Tuple[Op, ...]:
                 ops[op] = replace(ops[op], inputs=how.inputs, outputs=how.outputs,
                                   ignored_inputs=how.ignored_inputs, inplace=how.inplace,
                                   kept_outputs=(), time_s=how.time_s,
-                                  workspace_bytes=how.workspace_bytes)
+                                  workspace_bytes=how.workspace_bytes, idle=False)
             else:
                 ops[op] = replace(ops[op], inputs=(), outputs=(), ignored_inputs=(), inplace=(),
-                                  time_s=0.0, workspace_bytes=0)
+                                  time_s=0.0, workspace_bytes=0, idle=True)
     return tuple(ops)
 
 
@@ -227,7 +227,8 @@ _RUN_BY_THEMSELVES = frozenset((
 #: (memonger_bn_relu_convolution does not; it is listed so that the same tensors lie apart with
 #: that variant and without.)
 _REARRANGED_WEIGHT = {"Convolution": 1, "Deconvolution": 1, "FullyConnected": 1,
-                      "memonger_convolution": 1, "memonger_bn_relu_convolution": 5}
+                      "memonger_convolution": 1, "memonger_split_convolution": 1,
+                      "memonger_bn_relu_convolution": 5}
 
 
 def apart_tensors(graph: Graph) -> Dict[int, FrozenSet[int]]:

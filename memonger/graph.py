@@ -75,6 +75,8 @@ class Op:
     force_mirroring: str = ""
     #: Each run makes a state object (RNN, Custom, MXNet's old operators).
     makes_state: bool = False
+    #: Never runs, and touches nothing: a place in the order that only variants give work to.
+    idle: bool = False
 
     @property
     def recomputable(self) -> bool:
@@ -200,10 +202,12 @@ class Graph:
     def fingerprint(self) -> str:
         """Hash of structure, sizes and names; times and offered variants do not enter it."""
         if "fingerprint" not in self._cache:
-            ops = [(o.name, o.kind, o.inputs, o.outputs, o.is_backward, o.control_deps)
-                   for o in self.ops]
+            place = {i: n for n, i in enumerate(i for i, o in enumerate(self.ops) if not o.idle)}
+            ops = [(o.name, o.kind, o.inputs, o.outputs, o.is_backward,
+                    tuple(place[dep] for dep in o.control_deps))
+                   for o in self.ops if not o.idle]
             touched = {t for o in self.ops for t in o.inputs + o.outputs}
-            tensors = [(t.name, t.size_bytes, t.producer, t.pooled)
+            tensors = [(t.name, t.size_bytes, place.get(t.producer, t.producer), t.pooled)
                        for i, t in enumerate(self.tensors) if i in touched]
             parts = [ops, tensors, self.outputs, self.pools]
             text = json.dumps(parts + [self.held_for_gradients] * bool(self.held_for_gradients))

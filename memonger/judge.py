@@ -63,7 +63,7 @@ class Memory:
 
 def chosen_ops(graph: Graph, variants: Sequence[int]) -> List[Optional[Op]]:
     """The ops as they run under these variants; None for one that does not run."""
-    ops: List[Optional[Op]] = list(graph.ops)
+    ops: List[Optional[Op]] = [None if op.idle else op for op in graph.ops]
     for index in variants:
         for op, how in graph.variants[index].implementations:
             base = graph.ops[op]

@@ -112,6 +112,7 @@ def expand(graph: Graph, recompute: Recompute) -> Schedule:
             made[index, clone] = len(steps)
             steps.append(Step(index, tuple(sources)))
 
-    for index in range(len(graph.ops)):
-        run(index, 0)
+    for index, op in enumerate(graph.ops):
+        if not op.idle:
+            run(index, 0)
     return Schedule(tuple(steps))

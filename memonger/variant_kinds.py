@@ -35,6 +35,8 @@ class VariantKind:
     attributes: Callable[[Sequence[Attributes]], Dict[str, str]]
     #: False for those that save nothing in the pool: they are swapped in by hand.
     offered: bool = True
+    #: Ops that make its gradient. Of several the last makes that of the first input.
+    gradient_ops: int = 1
 
 
 # ---------------------------------------------------------------------- conditions
@@ -143,6 +145,12 @@ def _norm_and_convolution(chain: Sequence[Attributes]) -> Dict[str, str]:
     return {**norm, **_relu(chain[1]), **_copy(*_CONVOLUTION)(chain[2:]), "micro_batch": "4"}
 
 
+def _separate_gradients(chain: Sequence[Attributes]) -> str:
+    if _true(chain[0].get("cudnn_off", "False")):
+        return "without cuDNN a GPU makes both gradients at once"
+    return ""
+
+
 _CATALOGUE = (
     VariantKind("mask_relu", (("relu", "Activation"),), "memonger_mask_relu", True,
                 "1 bit an element", "output", "BinaryActReLU (intermediate-activated)",
@@ -196,6 +204,10 @@ _CATALOGUE = (
                 "input and output", "", _average_pooling,
                 _copy("kernel", "stride", "pad", "pooling_convention", "global_pool", "layout",
                       "cudnn_off", "pool_type", "count_include_pad", "p_value")),
+    VariantKind("split_convolution", (("Convolution",),), "memonger_split_convolution", True,
+                "input, until the weight's gradient is made", "input",
+                "convolution with separate gradients of parameters and data",
+                _separate_gradients, _copy(*_CONVOLUTION), gradient_ops=2),
     VariantKind("micro_convolution", (("Convolution",),), "memonger_convolution", True,
                 "input (workspace of one sample)", "input", "convolution algorithms", _always,
                 _copy(*_CONVOLUTION, micro_batch="1"), offered=False),

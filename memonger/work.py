@@ -106,6 +106,24 @@ def _convolution(call: _Call) -> Work:
     return _matrix(result.elements * math.prod(weight.shape[1:]), call, (0, 1, 2))
 
 
+def _weight_gradient(call: _Call) -> Work:
+    # Inputs are (gradient, data, weight); outputs the gradients of weight and bias.
+    gradient, data, weight = call.inputs[:3]
+    flops, moved = 0.0, 0.0
+    if call.wants(0):
+        flops += 2 * gradient.elements * math.prod(weight.shape[1:])
+        moved += gradient.size_bytes + data.size_bytes + call.outputs[0].size_bytes
+    if call.wants(1):
+        flops += gradient.elements
+        moved += gradient.size_bytes
+    return Work(flops, moved, True)
+
+
+def _data_gradient(call: _Call) -> Work:
+    gradient, weight = call.inputs
+    return Work(2 * gradient.elements * math.prod(weight.shape[1:]), call.traffic(), True)
+
+
 def _norm_relu_convolution(call: _Call) -> Work:
     # Backward normalises once more, then takes the gradients of all three ops.
     data, weight = (call.inputs[1], call.inputs[8]) if call.backward else \
@@ -218,6 +236,9 @@ def _sort(call: _Call) -> Work:
 _FORMULAS: Dict[str, Callable[[_Call], Work]] = {
     "Convolution": _convolution, "Convolution_v1": _convolution,
     "memonger_convolution": _convolution, "memonger_avg_pool": _pooling,
+    "memonger_split_convolution": _convolution,
+    "memonger_split_convolution_weight": _weight_gradient,
+    "memonger_split_convolution_data": _data_gradient,
     "memonger_bn_relu_convolution": _norm_relu_convolution,
     "Deconvolution": _deconvolution, "FullyConnected": _fully_connected, "dot": _product,
     "batch_dot": _batch_product, "_linalg_gemm2": _batch_product, "linalg_gemm2": _batch_product,

@@ -10,12 +10,13 @@ import math
 from typing import Mapping, Sequence, Tuple
 
 from .blocks import DTYPES
-from .graph import Graph
+from .graph import Graph, Op
 
 #: Position of the weight among the inputs, of the operator and of its gradient. The gradient's
 #: first input is that of the output.
 _WEIGHT = {"Convolution": (1, 2), "memonger_convolution": (1, 2),
-           "memonger_bn_relu_convolution": (5, 8)}
+           "memonger_split_convolution": (1, 2), "memonger_split_convolution_weight": (1, 2),
+           "memonger_split_convolution_data": (1, 1), "memonger_bn_relu_convolution": (5, 8)}
 
 
 def native_workspaces(graph: Graph,
@@ -38,15 +39,27 @@ def _native_bytes(graph: Graph, index: int, attributes: Mapping[str, str]) -> in
     place = _WEIGHT.get(op.kind[len("_backward_"):] if backward else op.kind)
     if place is None:
         return 0
+    scratch = _unwanted_bytes(graph, op)
     weight = graph.tensors[op.inputs[place[backward]]]
     result = graph.tensors[op.inputs[0] if backward else op.outputs[0]]
     axes = len(weight.shape) - 2
     if all(extent == default for name, default in (("kernel", 1), ("stride", 1), ("pad", 0))
            for extent in _extents(attributes, name, axes, default)):
-        return 0  # a sample is its own matrix
+        return scratch  # a sample is its own matrix
     groups = int(attributes.get("num_group", 1))
     elements = math.prod(weight.shape[1:]) * groups * math.prod(result.shape[2:])
-    return elements * DTYPES[result.dtype][1]
+    return elements * DTYPES[result.dtype][1] + scratch
+
+
+def _unwanted_bytes(graph: Graph, op: Op) -> int:
+    """What the parts of a split gradient take for what they do not want, one sample at a time."""
+    if op.kind == "_backward_memonger_split_convolution_weight":
+        data, other_bytes = graph.tensors[op.inputs[1]], 0
+    elif op.kind == "_backward_memonger_split_convolution_data":
+        data, other_bytes = graph.tensors[op.outputs[0]], graph.tensors[op.inputs[1]].size_bytes
+    else:
+        return 0
+    return data.size_bytes // max(1, data.shape[0]) + other_bytes
 
 
 def _extents(attributes: Mapping[str, str], name: str, axes: int,

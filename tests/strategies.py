@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from memonger.blocks import DTYPES
 from memonger.decisions import graph_in_use
 from memonger.graph import Graph, Implementation, Inplace, Op, Tensor, Variant
+from memonger.splitting import with_idle_ops
 from memonger.schedule import Consumer, Schedule, Step, expand
 
 SIZES = (1, 1, 2, 3, 4, 4, 4, 7, 8, 16, 64)
@@ -211,6 +212,34 @@ def variants(rng: random.Random, graph: Graph) -> Graph:
                 tuple(mask if t == dropped else t for t in op.inputs), op.outputs,
                 op.ignored_inputs, op.inplace, op.time_s)))))
     return replace(graph, tensors=tuple(tensors), variants=tuple(found), _cache={})
+
+
+def split_gradients(rng: random.Random, graph: Graph) -> Graph:
+    """The same graph with more variants: backward ops whose outputs two ops make, one by one."""
+    split = [i for i, op in enumerate(graph.ops) if op.kind == "_backward_Op"
+             and op.forward_op >= 0 and not op.uses_state and len(op.outputs) > 1
+             and rng.random() < 0.7]
+    idle = with_idle_ops(replace(graph, variants=()), set(split))
+    place = [i for i, op in enumerate(idle.ops) if not op.idle]
+
+    def moved(variant: Variant) -> Variant:
+        return replace(variant, op=place[variant.op], implementations=tuple(
+            (place[op], how) for op, how in variant.implementations))
+
+    found = [moved(variant) for variant in graph.variants]
+    tensors = idle.tensors + tuple(replace(t, producer=place[t.producer])
+                                   for t in graph.tensors[len(idle.tensors):])
+    for index in split:
+        op = idle.ops[place[index]]
+        forward = idle.ops[op.forward_op]
+        later = tuple(t for t in op.inputs if t not in forward.inputs or rng.random() < 0.5)
+        found.append(Variant("split", op.forward_op, (
+            (op.forward_op, Implementation(forward.inputs, forward.outputs,
+                                           forward.ignored_inputs, forward.inplace,
+                                           forward.time_s)),
+            (place[index] - 1, Implementation(op.inputs, op.outputs[1:], time_s=op.time_s / 2)),
+            (place[index], Implementation(later, op.outputs[:1], time_s=op.time_s / 2)))))
+    return replace(idle, tensors=tensors, variants=tuple(found), _cache={})
 
 
 def schedule_with_variants(rng: random.Random, graph: Graph) -> Schedule:

@@ -35,7 +35,7 @@ def gradient_labels(graph: Graph) -> Dict[int, str]:
     seen: Dict[str, int] = {}
     labels = {}
     for index, op in enumerate(graph.ops):
-        if op.is_backward:
+        if op.is_backward and not op.idle:
             label = graph.ops[op.forward_op].name if op.forward_op >= 0 else op.name
             seen[label] = seen.get(label, 0) + 1
             labels[index] = label if seen[label] == 1 else "%s@%d" % (label, seen[label])
@@ -163,9 +163,8 @@ def _as_swapped(graph: Graph, schedule: Schedule) -> Graph:
     for index in schedule.variants:
         variant = graph.variants[index]
         for op, how in variant.implementations:
-            if ops[op].is_backward:
-                ops[op] = replace(ops[op], forward_op=variant.op) if how.runs else \
-                    replace(ops[op], forward_op=-1, name="")
+            if ops[op].is_backward and how.runs:
+                ops[op] = replace(ops[op], forward_op=variant.op)
     return replace(in_use, ops=tuple(ops), _cache={})
 
 

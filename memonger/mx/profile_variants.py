@@ -12,10 +12,11 @@ from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Mapping, Set,
 
 from ..cost import op_signature
 from ..graph import Graph, Op
-from ..variants import candidates, members, swap_json
+from ..variants import members, swap_json
 from .apply import from_json
 from .profile_in_place import OpSeconds
 from .read import Captured
+from .variant_graph import offers
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,8 @@ def swapped_networks(symbol: Any, graph: Graph,
     """
     text = symbol.tojson()
     near = _neighbours(graph)
-    waiting = sorted(((op, name) for op, kinds in candidates(text).items() if op in graph.op_index
-                      for name in kinds), key=lambda item: item[1])
+    waiting = sorted(((op, name) for op, kinds in offers(graph, text).items() for name in kinds),
+                     key=lambda item: item[1])
     while waiting:
         taken: Dict[str, str] = {}
         choice: Dict[str, str] = {}

@@ -22,6 +22,8 @@ from typing import (
 )
 
 from ..graph import Graph, Implementation, Op, Tensor, Variant
+from ..splitting import with_idle_ops, worth_splitting
+from ..variant_kinds import VariantKind
 from ..variants import candidates, kind, members, swap_json
 from .apply import from_json
 from .read import Captured
@@ -34,6 +36,8 @@ def with_variants(graph: Graph, symbol_json: str, exact_only: bool, read: Read,
                   times: Times) -> Graph:
     """The graph with every variant that the symbol allows.
 
+    It has idle ops where a variant has more gradient ops than what it replaces.
+
     Parameters
     ----------
     graph : Graph
@@ -45,12 +49,12 @@ def with_variants(graph: Graph, symbol_json: str, exact_only: bool, read: Read,
     times : callable
         Times (s) and workspaces (bytes) of the ops of a captured graph.
     """
-    offered = candidates(symbol_json, exact_only)
     by_kind: Dict[str, List[str]] = {}
-    for op in sorted(offered):
-        if op in graph.op_index:
-            for name in offered[op]:
-                by_kind.setdefault(name, []).append(op)
+    for op, names in sorted(offers(graph, symbol_json, exact_only).items()):
+        for name in names:
+            by_kind.setdefault(name, []).append(op)
+    gradients = worth_splitting(graph)
+    graph = with_idle_ops(graph, {gradients[op] for op in by_kind.get("split_convolution", ())})
     tensors, variants = list(graph.tensors), list(graph.variants)
     base = _Known.of(graph)
     for name in sorted(by_kind):
@@ -59,11 +63,19 @@ def with_variants(graph: Graph, symbol_json: str, exact_only: bool, read: Read,
         seconds, spaces = times(swapped)
         priced = _Known.of(swapped.graph.with_times(seconds, spaces))
         for op in ops:
-            made = _variant(base, tensors, priced, op, name,
-                            members(symbol_json, op, name), kind(name).exact)
+            made = _variant(base, tensors, priced, op,
+                            members(symbol_json, op, name), kind(name))
             if made is not None:
                 variants.append(made)
     return replace(graph, tensors=tuple(tensors), variants=tuple(variants), _cache={})
+
+
+def offers(graph: Graph, symbol_json: str, exact_only: bool = False) -> Dict[str, List[str]]:
+    """For each op of the graph the variants that are worth a look there."""
+    split = worth_splitting(graph)
+    found = {op: [name for name in names if name != "split_convolution" or op in split]
+             for op, names in candidates(symbol_json, exact_only).items() if op in graph.op_index}
+    return {op: names for op, names in found.items() if names}
 
 
 def _disjoint(symbol_json: str, ops: Sequence[str], name: str) -> List[str]:
@@ -97,8 +109,8 @@ class _Known(NamedTuple):
                    {t.name: i for i, t in enumerate(graph.tensors) if t.producer < 0})
 
 
-def _variant(base: _Known, tensors: List[Tensor], other: _Known, name: str, variant: str,
-             chain: Sequence[str], exact: bool) -> Optional[Variant]:
+def _variant(base: _Known, tensors: List[Tensor], other: _Known, name: str,
+             chain: Sequence[str], variant: VariantKind) -> Optional[Variant]:
     """Translate one swapped op; adds the tensors that only it makes. None when shapes of the
     gradient are too different to say which op does what."""
     graph, swapped = base.graph, other.graph
@@ -110,8 +122,12 @@ def _variant(base: _Known, tensors: List[Tensor], other: _Known, name: str, vari
     new_id = swapped.op_index[name]
     new_forward = swapped.ops[new_id]
     old_backward = {f: base.backward.get(f, []) for f in forward_ids}
-    new_backward = [swapped.ops[i] for i in other.backward.get(new_id, [])]
-    if any(len(found) != 1 for found in old_backward.values()) or len(new_backward) != 1:
+    new_backward = _gradient_ops(other, new_id, variant)
+    if any(len(found) != 1 for found in old_backward.values()) or not new_backward:
+        return None
+    # Where they run: idle ops in front of the gradient of the chain's first op, and that one.
+    targets = range(old_backward[first][0] + 1 - len(new_backward), old_backward[first][0] + 1)
+    if not all(graph.ops[target].idle for target in targets[:-1]):
         return None
     behind = graph.ops[old_backward[last][0]]
     made = _gradients_made(graph, [old_backward[f][0] for f in forward_ids])
@@ -125,9 +141,10 @@ def _variant(base: _Known, tensors: List[Tensor], other: _Known, name: str, vari
 
     for position, tensor in enumerate(new_forward.outputs):
         known[tensor] = graph.ops[last].outputs[0] if position == 0 else fresh(tensor, last)
-    for position, tensor in enumerate(new_backward[0].outputs):
-        known[tensor] = made[position] if position < len(made) \
-            else fresh(tensor, old_backward[first][0])
+    waiting = list(made)
+    for op, target in zip(reversed(new_backward), reversed(targets)):
+        for tensor in op.outputs:
+            known[tensor] = waiting.pop(0) if waiting else fresh(tensor, target)
     gradients = [t for t in behind.inputs if _is_gradient(graph, t)]
 
     def translate(op: Op) -> Optional[Tuple[int, ...]]:
@@ -155,7 +172,7 @@ def _variant(base: _Known, tensors: List[Tensor], other: _Known, name: str, vari
         return tuple(result)
 
     implementations: List[Tuple[int, Implementation]] = []
-    for op, target in ((new_forward, last), (new_backward[0], old_backward[first][0])):
+    for op, target in zip([new_forward, *new_backward], [last, *targets]):
         inputs = translate(op)
         if inputs is None:
             return None
@@ -167,7 +184,16 @@ def _variant(base: _Known, tensors: List[Tensor], other: _Known, name: str, vari
     read = {t for _, how in implementations for t in how.inputs}
     idle += _for_nobody_else(graph, [old_backward[f][0] for f in forward_ids], read)
     implementations += [(op, Implementation((), (), runs=False)) for op in idle]
-    return Variant(variant, last, tuple(sorted(implementations, key=lambda item: item[0])), exact)
+    return Variant(variant.name, last,
+                   tuple(sorted(implementations, key=lambda item: item[0])), variant.exact)
+
+
+def _gradient_ops(swapped: _Known, forward: int, variant: VariantKind) -> List[Op]:
+    """The ops that make a variant's gradient; none where they do not run one after the other."""
+    found = swapped.backward.get(forward, [])
+    if len(found) != variant.gradient_ops or found[-1] - found[0] != len(found) - 1:
+        return []
+    return [swapped.graph.ops[index] for index in found]
 
 
 def _for_nobody_else(graph: Graph, backward: Sequence[int], read: AbstractSet[int]) -> List[int]:

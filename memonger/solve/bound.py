@@ -128,11 +128,21 @@ def pool_room(graph: Graph, room_bytes: int, variants: str) -> int:
 
 def free_bound(graph: Graph, variants: str) -> float:
     """Bound of the extra time without any budget: what the fastest variant of each op saves."""
+    return _most_saved(graph, allowed_variants(graph, variants))
+
+
+def _most_saved(graph: Graph, variants: Sequence[int]) -> float:
+    """Time, at most zero, that variants which do not touch the same ops can add at least.
+
+    What a variant saves is shared out among those of its ops that get faster.
+    """
     least: Dict[int, float] = {}
-    for number in allowed_variants(graph, variants):
-        for op, how in graph.variants[number].implementations:
-            saved = (how.time_s if how.runs else 0.0) - graph.ops[op].time_s
-            least[op] = min(least.get(op, 0.0), saved)
+    for number in variants:
+        added = [((how.time_s if how.runs else 0.0) - graph.ops[op].time_s, op)
+                 for op, how in graph.variants[number].implementations]
+        total, saved = sum(one for one, _ in added), sum(min(one, 0.0) for one, _ in added)
+        for one, op in added if total < 0 else ():
+            least[op] = min(least.get(op, 0.0), one * total / saved)
     return float(sum(least.values()))
 
 
@@ -182,7 +192,7 @@ def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none
         return knapsack_bound(reduced, pool_budget_bytes)
     best = knapsack_bound(reduced, pool_budget_bytes)
     if reduced.variants:
-        best = Bound(_fastest_modes(reduced), "none")
+        best = Bound(_most_saved(reduced.graph, reduced.variants), "none")
     for number, measured in enumerate(_candidates(reduced, pool_budget_bytes, rounds)):
         left = time_limit_s - (time.perf_counter() - started)
         if number and left <= 0:
@@ -217,12 +227,6 @@ def _integer_bound(reduced: Reduced, budget_bytes: float, best: Bound, left_s: f
         if proven > best.extra_s:
             best = Bound(proven, "integer, %d measured" % len(measured), tuple(measured))
     return best
-
-
-def _fastest_modes(reduced: Reduced) -> float:
-    """Time that variants could save at most."""
-    return sum(min(mode.time_s for mode in ways) - ways[0].time_s
-               for ways in reduced.modes if len(ways) > 1)
 
 
 def _candidates(reduced: Reduced, budget_bytes: float, rounds: int) -> List[List[int]]:

@@ -304,7 +304,7 @@ def _flatten(graph: Graph, options: Options,
 
 def _flatten_implementation(how: Union[Op, Implementation], uses_state: bool, integers: List[int],
                             times: List[float]) -> None:
-    runs = how.runs if isinstance(how, Implementation) else True
+    runs = how.runs if isinstance(how, Implementation) else not how.idle
     inputs = how.inputs if runs else ()
     outputs = how.outputs if runs else ()
     inplace = how.inplace if runs else ()

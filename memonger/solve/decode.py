@@ -34,13 +34,11 @@ def schedule_of_point(program: Program, reduced: Reduced, values: np.ndarray,
     variants = tuple(number for number in reduced.variants
                      if values[program.variant_column[number]] >= 0.5)
     used = graph_in_use(graph, Schedule((), variants))
-    skipped = {op for number in variants
-               for op, how in graph.variants[number].implementations if not how.runs}
-    steps = _Decoder(program, reduced, used, skipped, values, threshold).run()
+    steps = _Decoder(program, reduced, used, values, threshold).run()
     if steps is None:
         return None
     schedule = Schedule(tuple(steps), variants)
-    if graph.recompute_in_forward or skipped:
+    if graph.recompute_in_forward:
         return schedule
     again = expand(used, decisions_of(graph, schedule))
     return Schedule(again.steps, variants)
@@ -49,9 +47,9 @@ def schedule_of_point(program: Program, reduced: Reduced, values: np.ndarray,
 class _Decoder:
     """The state of one run: which step made the value in memory of each tensor."""
 
-    def __init__(self, program: Program, reduced: Reduced, graph: Graph, skipped: Set[int],
-                 values: np.ndarray, threshold: float):
-        self.reduced, self.graph, self.skipped = reduced, graph, skipped
+    def __init__(self, program: Program, reduced: Reduced, graph: Graph, values: np.ndarray,
+                 threshold: float):
+        self.reduced, self.graph = reduced, graph
         self.ends = [int(k) for k in program.measured]
         self.version: List[int] = [-1] * len(graph.tensors)
         self.steps: List[Step] = []
@@ -71,10 +69,9 @@ class _Decoder:
             self.planned[spot].add(program.runners[runner][0])
         self.reads: List[List[int]] = [[] for _ in graph.tensors]
         for index, op in enumerate(graph.ops):
-            if index not in skipped:
-                ignored = set(op.ignored_inputs)
-                for tensor in {t for i, t in enumerate(op.inputs) if i not in ignored}:
-                    self.reads[tensor].append(index)
+            ignored = set(op.ignored_inputs)
+            for tensor in {t for i, t in enumerate(op.inputs) if i not in ignored}:
+                self.reads[tensor].append(index)
         late = not graph.recompute_in_forward
         made_in = {t: op for op, item in enumerate(graph.ops) for t in item.outputs}
         outputs = set(graph.outputs)
@@ -94,8 +91,8 @@ class _Decoder:
             self.stays.append(last)
 
     def run(self) -> Optional[List[Step]]:
-        for index in range(len(self.graph.ops)):
-            if index in self.skipped:
+        for index, op in enumerate(self.graph.ops):
+            if op.idle:
                 continue
             window = bisect_left(self.ends, index)
             if self.graph.recompute_in_forward and window < len(self.ends) \

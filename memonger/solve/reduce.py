@@ -109,7 +109,7 @@ def _modes(graph: Graph, variants: Sequence[int]) -> List[List[Mode]]:
         ignored = set(op.ignored_inputs)
         reads = tuple(sorted({t for i, t in enumerate(op.inputs) if i not in ignored}))
         modes.append([Mode(index, -1, reads, op.outputs, op.time_s, op.inplace,
-                           op.inputs, op.outputs, op.ignored_inputs)])
+                           op.inputs, op.outputs, op.ignored_inputs, not op.idle)])
     for number in variants:
         for index, how in graph.variants[number].implementations:
             ignored = set(how.ignored_inputs)

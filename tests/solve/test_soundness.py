@@ -36,7 +36,7 @@ from memonger.storage import plan_storage
 KNOWN = (21, 26, 162, 236, 513, 621, 1049, 2505, 7890)
 
 
-def random_case(seed: int) -> Tuple[Graph, List[Schedule]]:
+def random_case(seed: int, split: bool = False) -> Tuple[Graph, List[Schedule]]:
     """A graph of any kind and some of its schedules."""
     rng = random.Random(seed)
     pools = rng.choice(("executor", "executor", "cached_op"))
@@ -47,11 +47,13 @@ def random_case(seed: int) -> Tuple[Graph, List[Schedule]]:
                                       rng.choice((1, 1, 2)), pools, rng.random() < 0.3)
     if rng.random() < 0.5:
         graph = strategies.variants(rng, graph)
+    if split:
+        graph = strategies.split_gradients(rng, graph)
     return graph, [strategies.schedule_with_variants(rng, graph) for _ in range(4)]
 
 
-def check(seed: int, solve_programs: bool = False) -> None:
-    graph, schedules = random_case(seed)
+def check(seed: int, solve_programs: bool = False, split: bool = False) -> None:
+    graph, schedules = random_case(seed, split)
     rng = random.Random(seed)
     reduced = reduce_graph(graph, "exact" if graph.variants else "none")
     for schedule in schedules:
@@ -86,6 +88,12 @@ def test_what_was_wrong_once(seed: int) -> None:
 def test_schedules_are_points_and_bounds_hold(first: int) -> None:
     for seed in range(first, first + 100):
         check(seed, solve_programs=seed % 10 == 0)
+
+
+@pytest.mark.parametrize("first", range(0, 200, 100))
+def test_bounds_hold_with_gradients_in_two_steps(first: int) -> None:
+    for seed in range(first, first + 100):
+        check(seed, solve_programs=seed % 5 == 0, split=True)
 
 
 @pytest.mark.slow

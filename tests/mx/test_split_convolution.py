@@ -1,0 +1,123 @@
+"""Convolutions with their gradient in two steps, in networks: bytes, order, gradients, plans."""
+from __future__ import annotations
+
+import random
+
+import mxnet as mx
+import pytest
+
+import memonger
+from memonger.decisions import graph_in_use
+from memonger.errors import InfeasibleBudget
+from memonger.mx.apply import apply_plan_to
+from memonger.plan import Status
+from memonger.schedule import Schedule, expand
+from memonger.session import open_session
+from memonger.solve.build import build_plan
+from memonger.solve.options import Options
+from memonger.validate import validate
+
+from .test_variants import check_prediction
+
+SHAPES = {"data": (2, 3, 16, 16)}
+
+
+class Network:
+    """Large convolutions, of which all but the first are worth it."""
+
+    def __init__(self, no_bias=False, groups=1):
+        x = mx.sym.var("data")
+        for i in range(3):
+            x = mx.sym.Convolution(x, kernel=(3, 3), pad=(1, 1), num_filter=12, no_bias=no_bias,
+                                   num_group=groups if i else 1, name="conv%d" % i)
+            if i < 2:
+                x = mx.sym.Activation(x, act_type="relu", name="act%d" % i)
+        x = mx.sym.Pooling(x, kernel=(4, 4), stride=(4, 4), pool_type="avg", name="pool")
+        x = mx.sym.FullyConnected(x, num_hidden=3, name="dense")
+        self.symbol, self.shapes = mx.sym.SoftmaxOutput(x, name="softmax"), dict(SHAPES)
+
+
+def opened(net, grad_req="write"):
+    return open_session(net.symbol, net.shapes, None, grad_req, None, "reference", None, None, None)
+
+
+def split_everywhere(net, grad_req="write", again=()):
+    session = opened(net, grad_req)
+    graph = session.with_variants(exact_only=True).graph
+    chosen = tuple(i for i, v in enumerate(graph.variants) if v.name == "split_convolution")
+    in_use = graph_in_use(graph, Schedule((), chosen))
+    steps = expand(in_use, {in_use.op_index[name]: {} for name in again}).steps
+    return session, build_plan(graph, Schedule(steps, chosen), "test", Options(storage="arena"),
+                               None, Status.FEASIBLE)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"no_bias": True}, {"groups": 2}], ids=str)
+@pytest.mark.parametrize("grad_req", ["write", "add"])
+def test_bytes_order_and_gradients(arguments, grad_req):
+    net = Network(**arguments)
+    session, plan = split_everywhere(net, grad_req, again=["act0", "act1"])
+    assert [plan.decisions["conv%d" % i] for i in range(3)] == \
+        ["keep"] + 2 * ["split_convolution"]
+    planned = apply_plan_to(net.symbol, plan)
+    bound = session.read(planned)
+    assert bound.pool_bytes == plan.pool_bytes
+    assert memonger.strip(planned).tojson() == net.symbol.tojson()
+    assert memonger.verify(planned, net.symbol, shapes=net.shapes, grad_req=grad_req).identical
+
+
+@pytest.mark.parametrize("grad_req", ["write", "add"])
+def test_predictions_with_random_variants_and_clones(grad_req):
+    for seed, arguments in enumerate(({}, {"no_bias": True}, {"groups": 2})):
+        net = Network(**arguments)
+        check_prediction(net, opened(net, grad_req), False, random.Random(seed), (0.6, 1.0))
+
+
+def test_data_made_again_for_the_weights_gradient_alone():
+    """The gradient of the data comes right behind, without the data."""
+    net = Network()
+    session, plan = split_everywhere(net, again=["act0"])
+    bound = session.read(apply_plan_to(net.symbol, plan)).graph
+    at = [op.name for op in bound.ops].index("act0_recompute1")
+    readers = [i for t in bound.ops[at].outputs for i in bound.consumers[t]]
+    assert bound.ops[at + 1].kind == "_backward_memonger_split_convolution_weight"
+    assert bound.ops[at + 2].kind == "_backward_memonger_split_convolution_data"
+    assert at + 1 in readers and at + 2 not in readers
+
+
+def test_plans_in_less_memory_than_one_gradient_op_needs(tmp_path):
+    net = Network()
+    net.shapes = {"data": (8, 3, 64, 64)}
+    least = {}
+    for variants in ("none", "exact"):
+        with pytest.raises(InfeasibleBudget) as error:
+            memonger.plan(net.symbol, budget=1, variants=variants, **net.shapes)
+        least[variants] = error.value.minimum_bytes
+    assert least["exact"] < 0.85 * least["none"]
+    plan = memonger.plan(net.symbol, budget=least["exact"], variants="exact", **net.shapes)
+    assert "split_convolution" in set(plan.decisions.values())
+    assert validate(plan) == []
+    path = str(tmp_path / "plan.json")
+    plan.save(path)
+    loaded = memonger.load_plan(path)
+    assert loaded.schedule == plan.schedule and loaded.graph == plan.graph
+    assert plan.explain("conv1") and str(plan)
+    assert memonger.verify(loaded.symbol, net.symbol, shapes=SHAPES).identical
+
+
+def test_frozen_weights_are_harmless():
+    net = Network()
+    request = {name: "null" if name.startswith("conv1") else "write"
+               for name in net.symbol.list_arguments()}
+    session, plan = split_everywhere(net, request)
+    assert plan.decisions["conv1"] == "split_convolution"
+    planned = apply_plan_to(net.symbol, plan)
+    assert session.read(planned).pool_bytes == plan.pool_bytes
+    assert memonger.verify(planned, net.symbol, shapes=net.shapes, grad_req=request).identical
+
+
+def test_cudnn_off_is_refused_with_a_reason():
+    x = mx.sym.Convolution(mx.sym.var("data"), kernel=(3, 3), num_filter=2, cudnn_off=True,
+                           name="conv")
+    from memonger.variants import candidates, refusals
+    assert candidates(x.tojson()) == {}
+    assert "cuDNN" in refusals(x.tojson())["conv"]["split_convolution"]
