@@ -189,6 +189,17 @@ def test_bn_relu_convolution(place, micro_batch, grad_req):
         check_against_float64(place, stock, ours, shape=(8, 6, 9, 5), grad_req=grad_req, steps=2)
 
 
+@pytest.mark.parametrize("grad_req", ["write", "add", "null"])
+def test_split_convolution(place, grad_req):
+    if not place.runs_mxnet:
+        pytest.skip("the convolution is MXNet's own")
+    for more in ({}, {"no_bias": True, "num_group": 2}, {"dilate": (2, 2)}):
+        attributes = dict(CONVOLUTION, **more)
+        check_against_float64(place, [("Convolution", attributes)],
+                              [("memonger_split_convolution", attributes)], shape=(8, 6, 9, 7),
+                              grad_req=grad_req, steps=2)
+
+
 def test_bn_relu_convolution_makes_its_input_in_parts(place):
     if not place.launches.parent.is_dir():
         pytest.skip("launches are recorded by the pretended driver")

@@ -22,6 +22,7 @@ from memonger.mx.profile_variants import (  # noqa: E402
     swapped_networks,
 )
 from memonger.mx.read import read  # noqa: E402
+from memonger.mx.variant_graph import offers  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="the plugin is not built")
 
@@ -133,7 +134,7 @@ def test_each_variant_is_swapped_in_once():
     net = small_net()
     networks = list(swapped_networks(net, read(net, SHAPES).graph,
                                      lambda symbol: read(symbol, SHAPES)))
-    offered = variants.candidates(net.tojson())
+    offered = offers(read(net, SHAPES).graph, net.tojson())
     ran = [(op, kind) for network in networks
            for op, kind in variants.swapped(network.symbol.tojson()).items()]
     assert len(ran) == len(set(ran)) == sum(len(kinds) for kinds in offered.values())

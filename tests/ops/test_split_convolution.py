@@ -67,9 +67,9 @@ def with_mkldnn():
                        {"kernel": (1, 1), "num_filter": 24, "stride": (2, 2)}):
         for dtype in ("float32", "float64"):
             for grad_req in ("write", "add"):
-                found.append([run(Case([("Convolution", attributes), (op, attributes), ("relu", {})],
-                                       shape=(8, 16, 14, 14), grad_req=grad_req, dtype=dtype,
-                                       steps=2)) for op in ("Convolution", OURS)])
+                case = {"shape": (8, 16, 14, 14), "grad_req": grad_req, "dtype": dtype, "steps": 2}
+                found.append([run(Case([("Convolution", attributes), (op, attributes),
+                                        ("relu", {})], **case)) for op in ("Convolution", OURS)])
     return found
 
 

@@ -56,7 +56,7 @@ def test_candidates_of_the_convolution_net():
     assert (found["pool"], found["clip"], found["drop"]) == (["max_pool"], ["mask_clip"],
                                                              ["mask_dropout"])
     assert found["tanh"] == ["output_tanh"]
-    assert "fc" not in found and "conv0" not in found
+    assert "fc" not in found and found["conv0"] == ["split_convolution"]
     assert found["conv1"] == ["bn_relu_convolution"]
     exact = variants.candidates(conv_net().tojson(), exact_only=True)
     assert exact["act1"] == ["mask_leaky_relu"] and "bn0" not in exact
