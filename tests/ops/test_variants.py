@@ -57,7 +57,7 @@ def test_candidates_of_the_convolution_net():
                                                              ["mask_dropout"])
     assert found["tanh"] == ["output_tanh"]
     assert "fc" not in found and found["conv0"] == ["split_convolution"]
-    assert found["conv1"] == ["bn_relu_convolution"]
+    assert found["conv1"] == ["bn_relu_convolution", "split_convolution"]
     exact = variants.candidates(conv_net().tojson(), exact_only=True)
     assert exact["act1"] == ["mask_leaky_relu"] and "bn0" not in exact
 
