@@ -115,11 +115,11 @@ def folder(given: Optional[str] = None, kind: str = "graphs") -> Path:
 
 
 def run(case: Case, graphs: Optional[Path] = None) -> Row:
-    """Plan one case within its time."""
+    """Plan one case within its time, as ``memonger plan`` does when nobody asks for a method."""
     path = str((graphs or folder()) / case.file)
     budget = case.budget if case.budget < 1 else int(case.budget)
     try:
-        plan = plan_foreign(path, budget, "local", case.time_limit_s)
+        plan = plan_foreign(path, budget, "auto", case.time_limit_s)
     except InfeasibleBudget as error:
         return Row(case, None, None, None, getattr(error.best_plan, "planning_s", 0.0))
     return Row(case, plan.schedule.time_s(plan.graph), 100 * plan.overhead, 100 * plan.bound,

@@ -130,13 +130,19 @@ def _take_turns(search: Refinement, work: float) -> None:
             if (idle or search.settled) and search.best is not None and not search.within(near):
                 search.local_search(turn_work, None if from_best else search.warm())
     search.squeeze(rounds)
-    _search_anew(search)
     near = search.enough
     if num_ops > _TINY_OPS and options.time_limit_s <= USUAL_TIME_LIMIT_S:
         near = _FAR
-    while search.rounds < rounds and idle < patience and not search.within(near) \
-            and not search.settled and not search.interrupted:
-        idle = 0 if _prove(search, work) else idle + 1
+
+    def prove_on() -> None:
+        nonlocal idle
+        while search.rounds < rounds and idle < patience and not search.within(near) \
+                and not search.settled and not search.interrupted:
+            idle = 0 if _prove(search, work) else idle + 1
+    if search.within(_ENOUGH):
+        prove_on()  # likely to be over at once
+    _search_anew(search)
+    prove_on()
 
 
 def _prove(search: Refinement, work: float) -> bool:
