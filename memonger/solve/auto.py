@@ -45,7 +45,8 @@ _ENOUGH = 0.001
 #: must be for the turn to be worth its time.
 _TURNS = ((2, False, 0.001), (4, True, 0.002), (4, True, 0.005), (8, True, 0.005),
           (8, True, 0.01), (8, True, 0.01))
-#: Programs in a row that change nothing before no more are solved, in tiny graphs, and what they
+#: Programs in a row that change nothing before no more are solved, in tiny graphs and those from
+#: elsewhere, and what they
 #: must change, as a share of the step time.
 _PATIENCE, _WORTH = 3, 0.0003
 #: A plan within so much of the bound is good enough in the usual time.
@@ -115,7 +116,7 @@ def _take_turns(search: Refinement, work: float) -> None:
     search.max_checks = max(1, int(checks * options.effort))
     search.gap = 1e-3 if search.layers else 1e-6
     search.enough = _enough(search.graph)
-    patience = _PATIENCE if num_ops <= _TINY_OPS else 1
+    patience = _PATIENCE if num_ops <= _TINY_OPS or search.graph.recompute_in_forward else 1
     factor = 1.0 if small else 0.4 if num_ops <= _LARGE_OPS else 0.125
     idle = 0
     for times, from_best, near in _TURNS:
