@@ -21,6 +21,7 @@ CALLS = {
     "memonger_batch_norm_relu": (NORM, 2), "memonger_inplace_batch_norm": (NORM, 2),
     "memonger_bn_relu_convolution": ({**NORM, **CONVOLUTION, "micro_batch": 2}, 2),
     "memonger_convolution": ({**CONVOLUTION, "micro_batch": 1}, 0),
+    "memonger_split_convolution": (CONVOLUTION, 0),
     "memonger_layer_norm": ({}, 0), "memonger_activation": ({"act_type": "tanh"}, 0),
     "memonger_leaky_relu": ({"act_type": "prelu"}, 0), "memonger_concat": ({"dim": 1}, 0),
 }
@@ -153,7 +154,8 @@ def test_a_wrong_dtype_is_named(op):
 @pytest.mark.parametrize("op, name", [
     ("memonger_batch_norm_relu", "op0_gamma"), ("memonger_inplace_batch_norm", "op0_beta"),
     ("memonger_bn_relu_convolution", "op0_gamma"), ("memonger_bn_relu_convolution", "op0_weight"),
-    ("memonger_convolution", "op0_weight"), ("memonger_layer_norm", "op0_gamma"),
+    ("memonger_convolution", "op0_weight"), ("memonger_split_convolution", "op0_weight"),
+    ("memonger_layer_norm", "op0_gamma"),
     ("memonger_leaky_relu", "op0_gamma")])
 def test_a_wrong_shape_is_named(op, name):
     text = call(error_of, op, SHAPE, "float32", {name: (7,)})
