@@ -160,6 +160,7 @@ def _quiet(mkldnn: bool = False) -> None:
     os.environ["MXNET_STORAGE_FALLBACK_LOG_VERBOSE"] = "0"
     os.environ["MXNET_SUBGRAPH_BACKEND"] = "NONE"
     os.environ.setdefault("OMP_NUM_THREADS", "2")
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # others use the machine, too
 
 
 _pools: Dict[bool, ProcessPoolExecutor] = {}
