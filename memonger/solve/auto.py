@@ -46,8 +46,7 @@ _ENOUGH = 0.001
 _TURNS = ((2, False, 0.001), (4, True, 0.002), (4, True, 0.005), (8, True, 0.005),
           (8, True, 0.01), (8, True, 0.01))
 #: Programs in a row that change nothing before no more are solved, in tiny graphs and those from
-#: elsewhere, and what they
-#: must change, as a share of the step time.
+#: elsewhere, and what they must change, as a share of the step time.
 _PATIENCE, _WORTH = 3, 0.0003
 #: A plan within so much of the bound is good enough in the usual time.
 _FAR = 0.005
