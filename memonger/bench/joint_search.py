@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import ctypes
 import time
-from dataclasses import dataclass
-from typing import Any, List, Optional
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, List, Optional, Sequence
 
 from .. import interrupts
 from ..errors import SolverError
@@ -30,7 +31,7 @@ class JointFound:
 
 
 def search_joint(instance: JointInstance, budget_kb: int, time_limit_s: float = 40.0,
-                 work: int = _WORK, seed: int = 1) -> JointFound:
+                 work: int = _WORK, seed: int = 1, threads: int = 2) -> JointFound:
     """The cheapest plan found whose memory fits.
 
     Parameters
@@ -38,11 +39,13 @@ def search_joint(instance: JointInstance, budget_kb: int, time_limit_s: float = 
     instance : JointInstance
     budget_kb : int
     time_limit_s : float
-        Wall-clock time; one thread.
+        Wall-clock time.
     work : int
-        Stages to evaluate. Where this ends the search and not the clock, the same input gives
-        the same plan.
+        Stages to evaluate in each thread. Where this ends the search and not the clock, the same
+        input gives the same plan.
     seed : int
+    threads : int
+        Searches with random numbers of their own, side by side; the best counts.
 
     Returns
     -------
@@ -55,6 +58,24 @@ def search_joint(instance: JointInstance, budget_kb: int, time_limit_s: float = 
     SolverError
         If the library refuses the instance, or its cost differs from the check's.
     """
+    started_s = time.perf_counter()
+    raised: List[BaseException] = []
+
+    def search(number: int) -> JointFound:
+        return _search(instance, budget_kb, time_limit_s, work, seed + number, raised)
+
+    with interrupts.collected(raised), ThreadPoolExecutor(threads) as pool:
+        found = list(pool.map(search, range(threads)))
+    if raised:
+        raise raised[0]
+    best = min(found, key=lambda one: (one.overflow_kb, one.cost or 0))
+    return replace(best, evaluations=sum(one.evaluations for one in found),
+                   seconds=time.perf_counter() - started_s)
+
+
+def _search(instance: JointInstance, budget_kb: int, time_limit_s: float, work: int, seed: int,
+            raised: Sequence[BaseException]) -> JointFound:
+    """One search in one thread; it ends when something is in ``raised``."""
     library = _load()
     integers = flatten(instance)
     started_s = time.perf_counter()
@@ -62,15 +83,11 @@ def search_joint(instance: JointInstance, budget_kb: int, time_limit_s: float = 
                                            len(integers))
     if not handle:
         raise SolverError("the instance %r contradicts itself" % instance.name)
-    raised: List[BaseException] = []
     try:
         results = (ctypes.c_int64 * 4)()
-        with interrupts.collected(raised):
-            code = library.memonger_joint_run(
-                handle, (ctypes.c_int64 * 3)(budget_kb, seed, work),
-                ctypes.c_double(time_limit_s), _STOP(lambda: 1 if raised else 0), results)
-        if raised:
-            raise raised[0]
+        code = library.memonger_joint_run(
+            handle, (ctypes.c_int64 * 3)(budget_kb, seed, work),
+            ctypes.c_double(time_limit_s), _STOP(lambda: 1 if raised else 0), results)
         if code < 0:
             raise SolverError("the planner ran out of memory")
         seconds = time.perf_counter() - started_s
