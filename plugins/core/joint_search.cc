@@ -304,7 +304,8 @@ JointPlan JointSearch::Run() {
   // Small problems are solved from several starts, and what is held is annealed hotter.
   const double size =
       static_cast<double>(model_.num_forward()) * static_cast<double>(model_.num_stages());
-  const int starts = std::max(1, std::min(6, static_cast<int>(40000 / size)));
+  // Many short starts find more there than few long ones do.
+  const int starts = size <= 10000 ? 10 : std::max(1, static_cast<int>(40000 / size));
   const double polish_heat = std::min(0.2, 0.2 * std::pow(8000 / size, 1.5));
   Iterate(0.05);
   for (int start = 0; start < starts; ++start) {
