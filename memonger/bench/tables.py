@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Callable, Dict, List, Mapping, Match, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, Match, Optional, Sequence, Tuple
 
 from .. import __version__
 from ..errors import InputError
@@ -203,25 +203,25 @@ def documented(rows: Sequence[Row], text: str) -> str:
     """A document with its tables made anew.
 
     A table stands between ``<!-- memonger bench: NAME -->`` and ``<!-- end -->``; NAME is
-    methods, published, measured or summary.
+    methods, published, measured or summary. Tables for which there are no rows stay.
 
     Raises
     ------
     InputError
         If a NAME is unknown.
     """
-    own = [row for row in rows if row.published is None]
-    makers: Dict[str, Callable[[], str]] = {
-        "methods": lambda: _markdown(*_COMPARISON, comparison_cells(
-            [row for row in own if not row.measured])),
-        "published": lambda: _markdown(*_PUBLISHED, published_cells(rows)),
-        "measured": lambda: _markdown(*_MEASURED, measured_cells(rows)),
-        "summary": lambda: _markdown(*_SUMMARY, summary_cells(rows))}
+    planned = [row for row in rows if row.published is None and not row.measured]
+    parts = {"methods": (_COMPARISON, comparison_cells(planned)),
+             "published": (_PUBLISHED, published_cells(rows)),
+             "measured": (_MEASURED, measured_cells(rows)),
+             "summary": (_SUMMARY, summary_cells(rows))}
 
     def fill(found: Match[str]) -> str:
-        if found.group(2) not in makers:
-            raise InputError("no table %r; there are %s" % (found.group(2), ", ".join(makers)))
-        return "%s\n%s\n%s" % (found.group(1), makers[found.group(2)](), found.group(3))
+        start, name, end = found.groups()
+        if name not in parts:
+            raise InputError("no table %r; there are %s" % (name, ", ".join(parts)))
+        columns, cells = parts[name]
+        return "%s\n%s\n%s" % (start, _markdown(*columns, cells), end) if cells else found.group(0)
 
     return re.sub(r"(<!-- memonger bench: (\w+) -->)\n.*?(<!-- end -->)", fill, text,
                   flags=re.DOTALL)

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 from ..cost import Profile, roofline
 from ..errors import InputError
-from ..plan import Plan, Progress
+from ..plan import Progress
 from ..profiles import find_profile, save_profile
 from .bind import GradReq
 from .environment import logger, mxnet
@@ -16,7 +16,6 @@ from .profile_in_place import by_signature, step_seconds
 from .profile_variants import (
     SwappedNetwork,
     seconds_with_neighbours,
-    swapped_network,
     swapped_networks,
 )
 from .read import Captured, read
@@ -52,7 +51,6 @@ def profile(symbol: Any, shapes: Mapping[str, Sequence[int]],
             type_dict: Optional[Mapping[str, Any]] = None, grad_req: GradReq = "write",
             ctx: Any = None, time_limit: float = 60.0, path: Optional[str] = None,
             repeats: int = 5, method: str = "auto",
-            chosen: Optional[Mapping[str, str]] = None,
             progress: Optional[Callable[[Progress], None]] = None) -> Profile:
     """Measure the ops of a network, and of the variants it offers, and store the times.
 
@@ -70,9 +68,6 @@ def profile(symbol: Any, shapes: Mapping[str, Sequence[int]],
     method : str
         "in place": in the network itself, which must fit unplanned. "alone": each op by itself.
         "auto": in place where the memory suffices, then alone for what is missing.
-    chosen : mapping, optional
-        Variants by op name, as a plan has them (:func:`variants_of`): they alone are measured,
-        again and beside each other, for a variant takes other times beside other variants.
     progress : callable, optional
         Called with a :class:`memonger.plan.Progress`.
 
@@ -108,7 +103,7 @@ def profile(symbol: Any, shapes: Mapping[str, Sequence[int]],
     def read_again(other: Any) -> Captured:
         return read(other, shapes, *binding)
 
-    swapped = [swapped_network(symbol, chosen, read_again)] if chosen else [
+    swapped = [
         found for found in swapped_networks(symbol, captured.graph, read_again)
         if not found.signatures() <= set(times)]
     if (missing or swapped) and (method == "in place" or (method == "auto"
@@ -129,12 +124,6 @@ def profile(symbol: Any, shapes: Mapping[str, Sequence[int]],
                           repeats, _part_of(tell, number, len(networks)))
     save_profile(result, path)
     return result
-
-
-def variants_of(plan: Plan) -> Dict[str, str]:
-    """The variants of a plan by op name."""
-    found = (plan.graph.variants[i] for i in plan.schedule.variants)
-    return {plan.graph.ops[variant.op].name: variant.name for variant in found}
 
 
 def _measure_in_place(captured: Captured, symbol: Any, shapes: Mapping[str, Sequence[int]],

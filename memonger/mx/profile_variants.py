@@ -8,7 +8,7 @@ own, and the next one may have to put it into another, or run much slower on it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Mapping, Set, Tuple
+from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Set, Tuple
 
 from ..cost import op_signature
 from ..graph import Graph, Op
@@ -65,14 +65,8 @@ def swapped_networks(symbol: Any, graph: Graph,
                 taken.update(dict.fromkeys(chain, name))
                 choice[op] = name
         waiting = [(op, name) for op, name in waiting if choice.get(op) != name]
-        yield swapped_network(symbol, choice, read)
-
-
-def swapped_network(symbol: Any, choice: Mapping[str, str],
-                    read: Callable[[Any], Captured]) -> SwappedNetwork:
-    """The network with just these variants: op name to variant name."""
-    swapped = from_json(swap_json(symbol.tojson(), choice))
-    return SwappedNetwork(swapped, read(swapped), frozenset(choice))
+        swapped = from_json(swap_json(text, choice))
+        yield SwappedNetwork(swapped, read(swapped), frozenset(choice))
 
 
 def _neighbours(graph: Graph) -> Dict[str, Set[str]]:

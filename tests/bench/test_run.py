@@ -128,6 +128,7 @@ def test_documents_get_their_tables_between_the_marks():
     assert new.endswith("|\n<!-- end -->\nafter\n") and "old" not in new
     assert "| resnet50 (184) | MONeT | 66.9 % of total | +11.9 % | +5.0 % |" in new
     assert tables.documented([row(published=THEIRS)], new) == new
+    assert tables.documented([], new) == new  # nothing to say about it
     with pytest.raises(InputError, match="no table 'summery'"):
         tables.documented([], "<!-- memonger bench: summery -->\n<!-- end -->")
 

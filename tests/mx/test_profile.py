@@ -18,7 +18,6 @@ from memonger.mx.profile_in_place import by_signature, step_seconds  # noqa: E40
 from memonger.mx.profile_variants import (  # noqa: E402
     SwappedNetwork,
     seconds_with_neighbours,
-    swapped_network,
     swapped_networks,
 )
 from memonger.mx.read import read  # noqa: E402
@@ -150,21 +149,6 @@ def test_variants_are_measured_too(tmp_path, method):
     for network in swapped_networks(net, read(net, SHAPES).graph,
                                     lambda symbol: read(symbol, SHAPES)):
         assert network.signatures() <= set(found.times_s)
-
-
-def test_chosen_variants_are_measured_again(tmp_path):
-    net, path = small_net(), str(tmp_path / "p.json")
-    before = profile(net, SHAPES, path=path, repeats=1).times_s
-    graph = read(net, SHAPES).graph
-    chosen = swapped_network(net, {"act1": "mask_relu"}, lambda symbol: read(symbol, SHAPES))
-    other = swapped_network(net, {"act1": "batch_norm_relu"}, lambda symbol: read(symbol, SHAPES))
-    data = json.loads(Path(path).read_text())
-    data["times_s"] = dict.fromkeys(before, 0.25)
-    Path(path).write_text(json.dumps(data))
-    after = profile(net, SHAPES, path=path, repeats=1, chosen={"act1": "mask_relu"}).times_s
-    assert all(after[key] < 0.25 for key in chosen.signatures())
-    assert all(after[key] == 0.25 for key in other.signatures())
-    assert after[op_signature(graph, 0, read(net, SHAPES).attributes)] < 0.25
 
 
 def test_what_a_variant_changes_in_its_readers_is_its_own():
