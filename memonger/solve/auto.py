@@ -208,10 +208,10 @@ def _ask_siblings(search: Refinement, work: int) -> None:
 def _first_bound(search: Refinement, items: int) -> None:
     rounds = (5 if search.layers else 7) if items <= 500 else 3 if items <= 2500 else 1
     try:
-        search.bound = overhead_bound(
+        search.bound = search.valid(overhead_bound(
             search.graph, search.live_budget_bytes, reduced=search.reduced, integer=False,
             time_limit_s=search.left_s / 3, rounds=rounds,
-            layers=search.layers if items <= _LAYER_ITEMS else 0)
+            layers=search.layers if items <= _LAYER_ITEMS else 0))
     except SolverUnavailable:
         return
     search.measured = list(search.bound.measured)

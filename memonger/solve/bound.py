@@ -2,7 +2,9 @@
 
 Both hold for every schedule of the class (forward ops may run again any number of times, forward
 and backward order fixed) and for every storage assignment, because they count nothing but live
-bytes, and let whatever may share memory share it.
+bytes, and let whatever may share memory share it. Where some values must lie beside an arena, the
+graph reduced for arenas counts them from the first op to the last; a plan may then take whole
+buffers instead, so the bound is the smaller one of both kinds (:func:`whole_buffers_bound`).
 
 Method: the program of :mod:`.relaxation` over a few measured ops, chosen where the unplanned step
 or the last solution is worst. Few windows give the best bounds (see there), so a handful of tiny
@@ -18,9 +20,15 @@ import numpy as np
 
 from ..graph import Graph
 from . import highs
+from .modes import allowed_variants
 from .program import Program
-from .reduce import Reduced, allowed_variants, reduce_graph
+from .reduce import Reduced, reduce_graph
 from .relaxation import build
+
+#: Linear programs and sizes of buffers for the bound of plans in whole buffers.
+_WHOLE_ROUNDS, _WHOLE_LAYERS = 9, 6
+#: With more items such bounds count live bytes only, in one linear program.
+_WHOLE_ITEMS = 1500
 
 
 class Bound(NamedTuple):
@@ -188,11 +196,11 @@ def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none
     if unplanned_live(reduced).max() <= pool_budget_bytes and not reduced.variants \
             and not layers:
         return Bound(0.0, "unplanned")
-    if not highs.available():
-        return knapsack_bound(reduced, pool_budget_bytes)
     best = knapsack_bound(reduced, pool_budget_bytes)
     if reduced.variants:
         best = Bound(_most_saved(reduced.graph, reduced.variants), "none")
+    if not highs.available():
+        return best
     for number, measured in enumerate(_candidates(reduced, pool_budget_bytes, rounds)):
         left = time_limit_s - (time.perf_counter() - started)
         if number and left <= 0:
@@ -207,6 +215,30 @@ def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none
         best = _integer_bound(reduced, pool_budget_bytes, best,
                               time_limit_s - (time.perf_counter() - started), layers)
     return best
+
+
+def whole_buffers_bound(graph: Graph, pool_budget_bytes: float, variants: str,
+                        keep: Sequence[int], time_limit_s: float, max_checks: int) -> float:
+    """Smallest extra time of plans whose values lie in whole buffers: one 0/1 program.
+
+    What a bound for arenas must not exceed, for a plan takes whole buffers where those are
+    smaller. ``max_checks`` limits the solver's work, as in :func:`.highs.solve_integer`.
+    """
+    started = time.perf_counter()
+    reduced = reduce_graph(graph, variants, keep)
+    large = len(reduced.size_bytes) > _WHOLE_ITEMS
+    best = overhead_bound(graph, pool_budget_bytes, time_limit_s=time_limit_s / 2,
+                          reduced=reduced, rounds=1 if large else _WHOLE_ROUNDS, integer=False,
+                          layers=0 if large else _WHOLE_LAYERS)
+    left = time_limit_s - (time.perf_counter() - started)
+    if large or not best.measured or not np.isfinite(best.extra_s) or left < 0.05 \
+            or not highs.available():
+        return best.extra_s
+    program = build(reduced, best.measured, pool_budget_bytes, layers=_WHOLE_LAYERS)
+    found = highs.solve_integer(program, integer_columns(program), left, gap=1e-3,
+                                max_checks=max_checks)
+    return max(best.extra_s, found.bound - 1e-6 * abs(found.bound)
+               if np.isfinite(found.bound) else found.bound)
 
 
 def _integer_bound(reduced: Reduced, budget_bytes: float, best: Bound, left_s: float,

@@ -28,7 +28,14 @@ from ..schedule import Schedule, expand
 from ..storage import plan_storage
 from . import highs
 from .beside import SearchBeside
-from .bound import Bound, integer_columns, minimum_peak_bound, overhead_bound, pool_room
+from .bound import (
+    Bound,
+    integer_columns,
+    minimum_peak_bound,
+    overhead_bound,
+    pool_room,
+    whole_buffers_bound,
+)
 from .core import INTERRUPTED, Core, Found
 from .decode import schedule_of_point
 from .options import Options
@@ -43,6 +50,8 @@ _NEAR_MISS, _MEND_NEAR = 1.06, 16
 _FAR = 0.005
 #: Sizes of buffers told apart where storage is assigned to whole buffers.
 LAYERS = 10
+#: How often the solver may ask whether to go on for the bound of whole buffers beside an arena's.
+_WHOLE_CHECKS = 200
 
 
 @dataclass(frozen=True)
@@ -89,7 +98,8 @@ class Refinement:
 
     @classmethod
     def start(cls, graph: Graph, budget_bytes: int, options: Options) -> "Refinement":
-        reduced = reduce_graph(graph, options.variants, options.keep)
+        reduced = reduce_graph(graph, options.variants, options.keep,
+                               arena=options.storage == "arena")
         room = budget_bytes + max([op.workspace_bytes for op in graph.ops] or [0])
         return cls(graph, options, room, reduced, time.perf_counter())
 
@@ -136,9 +146,25 @@ class Refinement:
             self.report()
         return found
 
+    @cached_property
+    def most_bound_s(self) -> float:
+        """No bound is above this: what a plan costs at least that takes whole buffers instead.
+
+        No limit where nothing lies beside the arena: then a bound counts live bytes only.
+        """
+        if not self.reduced.apart_bytes:
+            return float("inf")
+        return whole_buffers_bound(self.graph, self.live_budget_bytes, self.options.variants,
+                                   self.options.keep, max(0.5, self.left_s / 3), _WHOLE_CHECKS)
+
+    def valid(self, found: Bound) -> Bound:
+        """A bound of the reduced graph as one for every plan, also those in whole buffers."""
+        return found._replace(extra_s=min(found.extra_s, self.most_bound_s))
+
     def raise_bound(self, extra_s: float, how: str, measured: Sequence[int]) -> None:
         if extra_s > self.bound.extra_s:
-            self.bound = Bound(extra_s, how, tuple(measured))
+            found = self.valid(Bound(extra_s, how, tuple(measured)))
+            self.bound = max(self.bound, found, key=lambda bound: bound.extra_s)
 
     def report(self) -> None:
         """Tell ``options.progress`` where the search stands."""
@@ -152,8 +178,9 @@ class Refinement:
             self.bound.extra_s / scale if self.bound.extra_s < float("inf") else None))
 
     def first_bound(self, time_limit_s: float) -> None:
-        self.bound = overhead_bound(self.graph, self.live_budget_bytes, reduced=self.reduced,
-                                    time_limit_s=time_limit_s, integer=False, layers=self.layers)
+        self.bound = self.valid(overhead_bound(
+            self.graph, self.live_budget_bytes, reduced=self.reduced,
+            time_limit_s=time_limit_s, integer=False, layers=self.layers))
         self.measured = list(self.bound.measured)
 
     def local_search(self, work: int, decisions: Any = None) -> None:
@@ -309,7 +336,10 @@ class Refinement:
             Status.INTERRUPTED if self.interrupted else \
             Status.TIME_LIMIT if self.left_s <= 0.05 else Status.FEASIBLE
         plan = build_plan(self.graph, chosen.schedule, method, self.options, budget_bytes, status)
-        return with_bound(plan, self.bound, self.reduced, self.layers)
+        # Whole buffers may need less than an arena with what lies beside it.
+        reduced = self.reduced if not self.reduced.apart_bytes else reduce_graph(
+            self.graph, self.options.variants, self.options.keep)
+        return with_bound(plan, self.bound, reduced, self.layers)
 
 
 def with_bound(plan: Plan, bound: Bound, reduced: Reduced, layers: int) -> Plan:

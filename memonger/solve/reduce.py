@@ -14,28 +14,13 @@ at the measured ops, so a lower bound for the reduced problem holds for the grap
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, FrozenSet, List, Sequence, Set, Tuple
+from typing import Container, Dict, List, Sequence, Set, Tuple
 
 import numpy as np
 
-from ..graph import Graph, Inplace
-
-
-@dataclass(frozen=True)
-class Mode:
-    """One way an op runs: as in the graph (``variant`` -1), or as a variant runs it."""
-
-    op: int
-    variant: int
-    #: Tensors that are really read; ignored inputs are left out.
-    reads: Tuple[int, ...]
-    writes: Tuple[int, ...]
-    time_s: float
-    inplace: Tuple[Inplace, ...]
-    inputs: Tuple[int, ...]
-    outputs: Tuple[int, ...]
-    ignored: Tuple[int, ...] = ()
-    runs: bool = True
+from ..graph import Graph
+from .modes import Mode, allowed_variants, modes_of
+from .sharing import Sharing, added_at_once, may_share, planned
 
 
 @dataclass
@@ -72,6 +57,8 @@ class Reduced:
     #: The bytes of ``fixed_spans`` alive at each op.
     profile_bytes: np.ndarray
     first_backward: int
+    #: Bytes among these in buffers of their own beside an arena.
+    apart_bytes: int = 0
 
     @property
     def num_ops(self) -> int:
@@ -96,124 +83,20 @@ class Reduced:
         return np.cumsum(change)[:-1]
 
 
-def allowed_variants(graph: Graph, which: str) -> Tuple[int, ...]:
-    """Variants that ``Options.variants`` lets a plan use."""
-    if which == "none":
-        return ()
-    return tuple(i for i, v in enumerate(graph.variants) if which == "all" or v.exact)
-
-
-def _modes(graph: Graph, variants: Sequence[int]) -> List[List[Mode]]:
-    modes: List[List[Mode]] = []
-    for index, op in enumerate(graph.ops):
-        ignored = set(op.ignored_inputs)
-        reads = tuple(sorted({t for i, t in enumerate(op.inputs) if i not in ignored}))
-        modes.append([Mode(index, -1, reads, op.outputs, op.time_s, op.inplace,
-                           op.inputs, op.outputs, op.ignored_inputs, not op.idle)])
-    for number in variants:
-        for index, how in graph.variants[number].implementations:
-            ignored = set(how.ignored_inputs)
-            reads = tuple(sorted({t for i, t in enumerate(how.inputs) if i not in ignored}))
-            if how.runs:
-                modes[index].append(Mode(index, number, reads, how.outputs, how.time_s,
-                                         how.inplace, how.inputs, how.outputs,
-                                         how.ignored_inputs))
-            else:
-                modes[index].append(Mode(index, number, (), (), 0.0, (), (), (), (), False))
-    return modes
-
-
-def _groups(graph: Graph, modes: List[List[Mode]]) -> np.ndarray:
-    """Representative of each tensor's group of values that may share memory for life."""
-    alike = _Union(len(graph.tensors))
-    in_place = _Union(len(graph.tensors))
-    loose: List[int] = []
-    for ways in modes:
-        for mode in ways:
-            for option in mode.inplace:
-                source, target = mode.inputs[option.input], mode.outputs[option.output]
-                if not _may_share(graph, source, target):
-                    continue
-                in_place.join(source, target)
-                if option.input in mode.ignored:
-                    loose.append(source)
-                elif option.identity:
-                    alike.join(source, target)
-    # MXNet does not count who holds an input that the op ignores: such an option may take memory
-    # in which something else lives on that took it in place.
-    shared = {in_place.find(source): source for source in loose}
-    for tensor in range(len(graph.tensors)) if shared else ():
-        root = in_place.find(tensor)
-        if root in shared:
-            alike.join(tensor, shared[root])
-    return np.array([alike.find(t) for t in range(len(graph.tensors))], dtype=np.int64)
-
-
-class _Union:
-    """Disjoint sets of numbers; the smallest stands for its set."""
-
-    def __init__(self, count: int):
-        self.parent = list(range(count))
-
-    def find(self, number: int) -> int:
-        parent = self.parent
-        while parent[number] != number:
-            parent[number] = parent[parent[number]]
-            number = parent[number]
-        return number
-
-    def join(self, one: int, other: int) -> None:
-        small, large = sorted((self.find(one), self.find(other)))
-        self.parent[large] = small
-
-
-def _may_share(graph: Graph, source: int, target: int) -> bool:
-    """MXNet's necessary conditions; graphs that are not MXNet's never work in place."""
-    return (not graph.recompute_in_forward
-            and _planned(graph, source) and _planned(graph, target)
-            and graph.tensors[source].size_bytes == graph.tensors[target].size_bytes)
-
-
-def _added_at_once(graph: Graph, modes: List[List[Mode]]) -> Set[int]:
-    """Tensors that may take no memory: right operands of sums of gradients.
-
-    MXNet's DetectInplaceAddTo lets the op that makes such an operand add to the left one.
-    """
-    reads: Dict[int, int] = {}
-    candidates = set()
-    for index, ways in enumerate(modes):
-        # The fewest reads of any mode: a variant may leave one out.
-        for tensor in set(ways[0].inputs):
-            fewest = min(mode.inputs.count(tensor) for mode in ways)
-            reads[tensor] = reads.get(tensor, 0) + fewest
-        for mode in ways:
-            if graph.ops[index].kind == "_grad_add" and len(mode.inputs) == 2 \
-                    and any(option.input == 0 for option in mode.inplace):
-                candidates.add(mode.inputs[1])
-    if graph.recompute_in_forward:
-        return set()
-    return {t for t in candidates if reads.get(t, 0) <= 1 and t not in graph.outputs}
-
-
-def _planned(graph: Graph, tensor: int) -> bool:
-    item = graph.tensors[tensor]
-    return item.pooled and item.producer >= 0
-
-
-def _savings(graph: Graph, mode: Mode, group: np.ndarray,
-             lasting: FrozenSet[int]) -> List[int]:
+def _savings(graph: Graph, mode: Mode, group: np.ndarray, sizes: Dict[int, int],
+             lasting: Container[int]) -> List[int]:
     """Bytes that in-place options can save at most while the op runs, by output."""
     best: Dict[int, int] = {}
     for option in mode.inplace:
         source, target = mode.inputs[option.input], mode.outputs[option.output]
-        if (_may_share(graph, source, target) and group[source] != group[target]
-                and int(group[source]) not in lasting):
-            best[target] = graph.tensors[target].size_bytes
+        one, other = int(group[source]), int(group[target])
+        if may_share(graph, source, target) and one != other and one not in lasting:
+            best[target] = max(best.get(target, 0), min(sizes[one], sizes[other]))
     return sorted(best.values(), reverse=True)
 
 
 def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
-                 negligible_bytes: int = 0) -> Reduced:
+                 negligible_bytes: int = 0, arena: bool = False) -> Reduced:
     """Reduce a graph.
 
     Parameters
@@ -225,6 +108,9 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
         Ops that must not run again, besides those with a ``keep_reason``.
     negligible_bytes : int
         Tensors up to this size count nothing and are always at hand (a relaxation).
+    arena : bool
+        The memory is an arena, with buffers beside it for values that must not lie in it: those
+        count from the first op to the last. Bounds then hold for arenas, not for whole buffers.
 
     Returns
     -------
@@ -232,8 +118,9 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
         O(number of edges) time.
     """
     chosen = allowed_variants(graph, variants)
-    modes = _modes(graph, chosen)
-    group = _groups(graph, modes)
+    modes = modes_of(graph, chosen)
+    sharing = Sharing.of(graph, modes)
+    group = sharing.alike
     pinned = set(keep)
     count = len(graph.ops)
     again = np.array([op.recomputable and not op.is_backward and i not in pinned
@@ -241,11 +128,13 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
     first_backward = next((i for i, op in enumerate(graph.ops) if op.is_backward), count)
 
     sizes: Dict[int, int] = {}
-    weightless = _added_at_once(graph, modes)
+    weightless = added_at_once(graph, modes)
+    apart = sharing.apart(graph, modes, weightless) if arena else {}
     for tensor in range(len(graph.tensors)):
-        if _planned(graph, tensor):
+        if planned(graph, tensor):
             root = int(group[tensor])
-            size = 0 if tensor in weightless else graph.tensors[tensor].size_bytes
+            beside = tensor in weightless or int(sharing.together[tensor]) in apart
+            size = 0 if beside else graph.tensors[tensor].size_bytes
             sizes[root] = min(sizes.get(root, size), size)
     lasting = {int(group[t]) for t in graph.outputs if int(group[t]) in sizes}
     settled = _settled(graph, modes, group, lasting, again)
@@ -268,7 +157,8 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
                     if again[index] and (number or position not in op.kept_outputs):
                         remade.add(root)
     return _finish(graph, modes, chosen, group, sizes, settled, readers, makers,
-                   sizes.keys() - remade, again, first_backward, negligible_bytes)
+                   sizes.keys() - remade, again, first_backward, negligible_bytes,
+                   sorted(apart.values()))
 
 
 def _settled(graph: Graph, modes: List[List[Mode]], group: np.ndarray, lasting: Set[int],
@@ -308,7 +198,7 @@ def _finish(graph: Graph, modes: List[List[Mode]], chosen: Tuple[int, ...], grou
             sizes: Dict[int, int], settled: Dict[int, int],
             readers: Dict[int, List[Tuple[int, int]]], makers: Dict[int, List[Tuple[int, int]]],
             frozen: Set[int], again: np.ndarray, first_backward: int,
-            negligible_bytes: int) -> Reduced:
+            negligible_bytes: int, apart: Sequence[int]) -> Reduced:
     count = len(graph.ops)
     scattered = {root for root, ways in makers.items() if len({op for op, _ in ways}) > 1
                  or any(len(modes[op]) > len(ways) for op, _ in ways)}
@@ -332,9 +222,9 @@ def _finish(graph: Graph, modes: List[List[Mode]], chosen: Tuple[int, ...], grou
                 for op, _ in makers[root]:
                     latest_rerun[op] = max(latest_rerun[op], need)
 
-    spans: List[Tuple[int, int, int, int]] = []
+    spans = [(size, 0, count, 1) for size in apart]
     for index, ways in enumerate(modes):
-        by_mode = [_savings(graph, mode, group, frozenset(settled)) for mode in ways]
+        by_mode = [_savings(graph, mode, group, sizes, settled) for mode in ways]
         # Place by place the largest saving of any mode.
         for place in range(max(map(len, by_mode))):
             saved = max(one[place] for one in by_mode if place < len(one))
@@ -372,4 +262,4 @@ def _finish(graph: Graph, modes: List[List[Mode]], chosen: Tuple[int, ...], grou
         [tuple(m) for m in members], [readers[r] for r in items], [makers[r] for r in items],
         np.array([r in frozen for r in items], dtype=bool),
         np.array([r in scattered for r in items], dtype=bool), again,
-        spans, np.cumsum(profile)[:count], first_backward)
+        spans, np.cumsum(profile)[:count], first_backward, sum(apart))

@@ -15,6 +15,8 @@ import pytest
 import strategies
 from small_graphs import random_graph, variant_graph, violation
 
+from memonger import arena
+from memonger.blocks import StorageModel, build_program, replay
 from memonger.decisions import graph_in_use
 from memonger.errors import InfeasibleBudget, InputError
 from memonger.graph import Graph, Inplace, Op, Tensor
@@ -27,6 +29,7 @@ from memonger.solve.bound import (
     needed_live,
     overhead_bound,
 )
+from memonger.solve.milp import Refinement
 from memonger.solve.reduce import reduce_graph
 from memonger.solve.relaxation import build
 from memonger.solve.windows import point_of
@@ -101,6 +104,56 @@ def test_bounds_hold_with_gradients_in_two_steps(first: int) -> None:
 def test_schedules_are_points_and_bounds_hold_for_many(first: int) -> None:
     for seed in range(first, first + 500):
         check(seed, solve_programs=seed % 5 == 0)
+
+
+# ---------------------------------------------------------------------- arenas
+def with_values_apart(rng: random.Random, graph: Graph) -> Graph:
+    """The graph with ops of which arenas must not hold the operands."""
+    ops = tuple(replace(op, kind=rng.choice(("Custom", "Convolution")))
+                if rng.random() < 0.3 and op.kind != "_grad_add" and len(op.inputs) < 5 else op
+                for op in graph.ops)
+    return replace(graph, ops=ops, _cache={})
+
+
+def check_arenas(seed: int) -> bool:
+    """Bounds for arenas against arenas, and those of plans; True where what is beside counted."""
+    rng = random.Random(seed)
+    graph = strategies.training_graph(rng, rng.randint(1, 12), rng.random() < 0.5)
+    if rng.random() < 0.5:
+        graph = strategies.variants(rng, graph)
+    graph = with_values_apart(rng, graph)
+    which = "exact" if graph.variants else "none"
+    reduced = reduce_graph(graph, which, arena=True)
+    for _ in range(3):
+        schedule = strategies.schedule_with_variants(rng, graph)
+        extra_s = schedule.time_s(graph) - graph.time_s
+        program = build_program(graph, schedule)
+        budget = arena.arena(replay(program), StorageModel("arena"), program.rounding).pool_bytes
+        assert needed_live(reduced).max(initial=0) <= budget
+        assert knapsack_bound(reduced, budget).extra_s <= extra_s + 1e-6
+        measured = sorted(rng.sample(range(len(graph.ops)), rng.randint(1, len(graph.ops))))
+        linear = build(reduced, measured, budget or 1)
+        point = point_of(linear, reduced, schedule)
+        assert violation(linear, point) <= 1e-6
+        assert float(linear.cost @ point) <= extra_s + 1e-9
+        pool = plan_storage(graph, schedule, "arena").pool_bytes
+        search = Refinement.start(graph, pool, Options(storage="arena", variants=which))
+        search.first_bound(1.0)
+        assert search.bound.extra_s <= extra_s + 1e-6
+        plan = search.plan("milp", pool)
+        assert plan.minimum_total_bytes <= pool + sum(plan.fixed_bytes.values())
+    return bool(needed_live(reduced).max() > needed_live(reduce_graph(graph, which)).max())
+
+
+def test_bounds_hold_for_arenas_with_values_beside_them() -> None:
+    assert sum(map(check_arenas, range(40))) > 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1000, 3000, 250))
+def test_bounds_hold_for_arenas_with_values_beside_them_in_many_graphs(first: int) -> None:
+    for seed in range(first, first + 250):
+        check_arenas(seed)
 
 
 # ---------------------------------------------------------------------- exhaustive search
