@@ -37,6 +37,7 @@ from .bound import (
     whole_buffers_bound,
 )
 from .core import INTERRUPTED, Core, Found
+from .cores import Cores
 from .decode import schedule_of_point
 from .options import Options
 from .program import Program
@@ -187,7 +188,8 @@ class Refinement:
         """Let the native search improve on decisions; nothing where there is no library."""
         if not self.core or self.left_s <= 0:
             return
-        self._take(self.core.search(*self._request(work), decisions))
+        core = self._chosen(self.core, decisions)
+        self._take(core.search(*self._request(work), decisions), core)
 
     @contextmanager
     def searching(self, work: int, decisions: Any = None) -> Iterator[None]:
@@ -195,10 +197,11 @@ class Refinement:
 
         What it finds is forgotten where the block's own plan is near enough to the bound.
         """
-        if not self.core_beside or self.left_s <= 0:
+        if not self.cores.beside or self.left_s <= 0:
             yield
             return
-        beside = SearchBeside(self.core_beside, self._request(work), decisions)
+        core = self._chosen(self.cores.beside, decisions)
+        beside = SearchBeside(core, self._request(work), decisions)
         try:
             yield
         except KeyboardInterrupt:
@@ -207,24 +210,29 @@ class Refinement:
             beside.stop()
             raise
         if self.interrupted:
-            self._take(beside.stop())
+            self._take(beside.stop(), core)
         elif self.within(self.enough):
             beside.stop()
         else:
-            self._take(beside.result())
+            self._take(beside.result(), core)
 
     @cached_property
+    def cores(self) -> Cores:
+        """The native searches."""
+        return Cores(self.graph, self.options)
+
+    @property
     def core(self) -> Optional[Core]:
         """The native search; None where there is no library."""
-        try:
-            return Core(self.graph, self.options)
-        except (PluginMissing, OSError):
-            return None
+        return self.cores.main
 
-    @cached_property
-    def core_beside(self) -> Optional[Core]:
-        """A second one, for searches beside."""
-        return self.core and Core(self.graph, self.options)
+    def _chosen(self, core: Core, decisions: Any) -> Core:
+        """The search for these decisions, or from nothing.
+
+        Where the first search found no plan, the next may use all variants.
+        """
+        anew = decisions is None and (self.best is not None or not self.searches)
+        return self.cores.exact(core) if anew else core
 
     def _request(self, work: int) -> Tuple[int, int, float, int]:
         """Budget, work, time and seed of the next native search."""
@@ -232,9 +240,9 @@ class Refinement:
         return (self.room_bytes, work, max(self.left_s, 0.01),
                 self.options.seed + self.searches - 1)
 
-    def _take(self, found: Found) -> None:
+    def _take(self, found: Found, core: Core) -> None:
         self.interrupted |= found.stop == INTERRUPTED
-        if self.weigh(found.schedule) is self.best:
+        if self.weigh(found.schedule) is self.best and self.cores.same_decisions(core):
             self.best_decisions = found.decisions
 
     def smallest_plan(self) -> None:

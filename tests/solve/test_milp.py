@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import builtins
 import random
+from dataclasses import replace
 
 import pytest
 import strategies
@@ -15,7 +16,7 @@ from memonger.graph import Graph
 from memonger.plan import Status
 from memonger.schedule import Schedule, expand
 from memonger.solve import Options, highs, methods, milp
-from memonger.solve.bound import integer_columns
+from memonger.solve.bound import Bound, integer_columns
 from memonger.solve.decode import schedule_of_point
 from memonger.solve.milp import solve
 from memonger.solve.reduce import reduce_graph
@@ -112,6 +113,26 @@ def test_milp_uses_variants() -> None:
     assert plan.schedule.variants == (0,)
     assert plan.status is Status.OPTIMAL
     assert plan.overhead * graph.time_s == pytest.approx(0.5, abs=1e-6)
+
+
+def test_searches_from_nothing_leave_out_variants_that_are_not_exact() -> None:
+    graph = variant_graph(0.0)
+    inexact = replace(graph.variants[0], exact=False)
+    search = milp.Refinement.start(replace(graph, variants=(inexact,), _cache={}), 10000,
+                                   Options(storage="live", variants="all"))
+    assert search.core is not None and search.core.allowed_variants == (0,)
+    search.bound = Bound(-10.0, "none")  # or the search beside would be forgotten
+    used = []
+    take = search._take
+    search._take = lambda found, core: (used.append(core.allowed_variants), take(found, core))
+    search.local_search(1000)
+    with search.searching(1000):
+        pass
+    assert search.best is not None and search.best_decisions is None
+    search.local_search(1000, search.warm())
+    search.best = None
+    search.local_search(1000)
+    assert used == [(), (), (0,), (0,)]
 
 
 def test_missing_solver_is_said(monkeypatch) -> None:
