@@ -55,4 +55,6 @@ def verification_record(result: Verification) -> Dict[str, Any]:
     """The verdict, and the tensors that are not bit for bit the same."""
     return {"ok": result.ok, "identical": result.identical, "steps": result.steps,
             "tolerance": result.tolerance, "tensors": len(result.differences),
-            "different": [asdict(d) for d in result.differences if not d.identical]}
+            "different": [asdict(d) for d in result.differences if not d.identical],
+            "rounding": list(result.rounding),
+            "different_in_float64": [asdict(d) for d in result.in_double if not d.identical]}

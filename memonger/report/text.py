@@ -216,15 +216,42 @@ def verification_table(verification: Any) -> str:
     if same == len(differences):
         return "%s: planned and original train the same network" % head
     rows = [["step", "tensor", "largest difference", "relative", ""]]
-    worst = sorted((d for d in differences if not d.identical), key=lambda d: -d.max_rel)
+    worst = sorted((d for d in differences if not d.identical),
+                   key=lambda d: (d.within(verification.limit(d.step)), -d.max_rel))
     for d in worst[:10]:
         rows.append([str(d.step), d.tensor, "%.3g" % d.max_abs, "%.3g" % d.max_rel,
-                     "" if d.max_rel <= verification.tolerance else "TOO LARGE"])
+                     "" if d.within(verification.limit(d.step)) else "TOO LARGE"])
     if worst[10:]:
         rows.append(["and %d more" % (len(worst) - 10)])
-    verdict = "within the tolerance of %.0e" % verification.tolerance if verification.ok else \
-        "more than the tolerance of %.0e: do not train with this plan" % verification.tolerance
-    return "\n".join([head, table(rows, "><>><"), verdict])
+    return "\n".join([head, table(rows, "><>><"), *_rounding_words(verification),
+                      _verdict(verification)])
+
+
+def _rounding_words(verification: Any) -> List[str]:
+    """What was seen where differences are above the tolerance."""
+    if not verification.rounding:
+        return []
+    words = ["moving each input and parameter by its last bit changes the original by %s of a "
+             "tensor's largest value"
+             % ", ".join("%.2g (step %d)" % (largest, step)
+                         for step, largest in enumerate(verification.rounding, 1))]
+    double = verification.in_double
+    if double:
+        same = sum(d.identical for d in double)
+        worst = max(d.max_rel for d in double)
+        words.append("in float64 %d of %s identical, bit for bit%s"
+                     % (same, counted(len(double), "tensor"), "" if same == len(double) else
+                        "; the largest relative difference is %.2g" % worst))
+    return words
+
+
+def _verdict(verification: Any) -> str:
+    if verification.ok and not verification.rounding:
+        return "within the tolerance of %.0e" % verification.tolerance
+    if verification.ok:
+        return "planned and original train the same network; it enlarges what rounding decides"
+    return "more than the tolerance of %.0e%s: do not train with this plan" % (
+        verification.tolerance, " and than rounding does" if verification.rounding else "")
 
 
 def measurement_table(measurement: Any) -> str:

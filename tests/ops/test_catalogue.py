@@ -70,8 +70,6 @@ CHAINS: Dict[str, List] = {
     "input_prelu": [[("LeakyReLU", {"act_type": "prelu"})]],
     "concat": [[(op, attributes)] for op in ("Concat", "concat")
                for attributes in ({}, {"dim": 0}, {"dim": -1})],
-    "split_convolution": [[("Convolution", dict(attributes, cudnn_off=False))]
-                          for attributes in CONVOLUTIONS],
     "micro_convolution": [[("Convolution", attributes)] for attributes in CONVOLUTIONS],
     "split_convolution": [[("Convolution", {name: value for name, value in attributes.items()
                                             if name != "cudnn_off"})]

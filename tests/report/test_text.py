@@ -9,6 +9,7 @@ from report.graphs import plan_of, resnet, tiny
 
 from memonger.foreign import single_output_graph
 from memonger.graph import Implementation, Variant
+from memonger.mx.verify import Difference, Verification
 from memonger.plan import Plan, Status
 from memonger.report import text, words
 from memonger.report.facts import Facts
@@ -103,8 +104,6 @@ def test_estimate_table(golden):
     assert "fits" in text.estimate_table(sizes, 2 * 10**8)
 
 
-Difference = namedtuple("Difference", "step tensor identical max_abs max_rel")
-Verification = namedtuple("Verification", "differences steps tolerance ok")
 Measurement = namedtuple("Measurement", "allocated_bytes step_s steps_s device original overhead")
 
 
@@ -112,8 +111,12 @@ def test_verification_table(golden):
     same = Difference(1, "gradient fc1_weight", True, 0.0, 0.0)
     close = Difference(1, "gradient conv0_weight", False, 1e-9, 2e-8)
     far = Difference(2, "aux bn0_moving_mean", False, 0.5, 0.25)
-    tables = [text.verification_table(Verification(rows, 2, 1e-5, ok)) for rows, ok in (
-        ([same, same], True), ([same, close], True), ([same, close, far], False))]
+    double = Difference(1, "gradient conv0_weight", False, 1e-16, 2e-15)
+    tables = [text.verification_table(found) for found in (
+        Verification((same, same), 2), Verification((same, close), 2),
+        Verification((same, close, far), 2), Verification((same, far), 2, 1e-5, (0.01, 0.02)),
+        Verification((same, far), 2, 1e-5, (0.03, 0.04), (same, double)),
+        Verification((same, far), 2, 1e-5, (0.03, 0.04), (same, far)))]
     golden("verification.txt", "\n\n".join(tables) + "\n")
 
 

@@ -1,0 +1,100 @@
+"""memonger.verify: what it lets pass, and what not."""
+from __future__ import annotations
+
+import mxnet as mx
+import numpy as np
+import pytest
+
+from memonger.errors import VerificationError
+from memonger.mx.verify import ROUNDINGS, TOLERANCE, verify
+
+SHAPES = {"data": (4, 6)}
+
+
+def chaotic(start):
+    """The logistic map, which doubles a small difference in each of its turns."""
+    value = mx.sym.sigmoid(mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=6, name="fc"))
+    value = start(value)
+    for _ in range(16):
+        value = 4.0 * value * (1.0 - value)
+    return mx.sym.MakeLoss(value, name="loss")
+
+
+def rounded_otherwise(value):
+    return (value * 0.7) / 0.7
+
+
+def wrong_gradient(value):
+    """The right value with a hundredth of the gradient missing."""
+    return 0.99 * value + 0.01 * mx.sym.BlockGrad(value)
+
+
+def test_rounding_passes_that_a_network_enlarges():
+    found = verify(chaotic(rounded_otherwise), chaotic(lambda value: value), SHAPES,
+                   learning_rate=1e-7)
+    assert max(d.max_rel for d in found.differences) > 100 * TOLERANCE
+    assert found.ok and not found.identical and found.check() is found
+    assert len(found.rounding) == found.steps == 2 and min(found.rounding) > 10 * TOLERANCE
+    assert found.limit(1) == ROUNDINGS * found.rounding[0]
+    assert 0 < max(d.max_rel for d in found.in_double) < TOLERANCE
+    assert "it enlarges what rounding decides" in str(found)
+
+
+def test_a_small_error_does_not_pass_as_rounding():
+    found = verify(chaotic(wrong_gradient), chaotic(lambda value: value), SHAPES)
+    assert not found.ok and found.rounding and "do not train with this plan" in str(found)
+    assert max(d.max_rel for d in found.in_double) > 0.005
+    with pytest.raises(VerificationError, match="more than rounding explains"):
+        found.check()
+
+
+def test_a_large_error_is_seen_where_float64_cannot_be_had():
+    def narrow(value):
+        """Half of it: no network in float64, whose types contradict each other."""
+        return mx.sym.Custom(value, op_type="half_of_float32") + 0.5 * value
+
+    class Half(mx.operator.CustomOp):
+        factor = 0.5
+
+        def forward(self, is_train, req, in_data, out_data, aux):
+            self.assign(out_data[0], req[0], in_data[0] * 0.5)
+
+        def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+            self.assign(in_grad[0], req[0], out_grad[0] * Half.factor)
+
+    @mx.operator.register("half_of_float32")
+    class HalfProp(mx.operator.CustomOpProp):
+        def infer_shape(self, in_shape):
+            return in_shape, [in_shape[0]], []
+
+        def infer_type(self, in_type):
+            if in_type[0] is not np.float32:
+                raise TypeError("only float32")
+            return in_type, in_type, []
+
+        def create_operator(self, ctx, shapes, types):
+            return Half()
+
+    original = chaotic(lambda value: value)
+    assert verify(chaotic(narrow), original, SHAPES).ok
+    Half.factor = -500.0
+    found = verify(chaotic(narrow), original, SHAPES)
+    assert not found.ok and not found.in_double
+
+
+def test_what_is_within_the_tolerance_is_not_asked_twice():
+    data = mx.sym.var("data")
+    found = verify(mx.sym.MakeLoss(rounded_otherwise(data), name="loss"),
+                   mx.sym.MakeLoss(data, name="loss"), SHAPES)
+    assert found.ok and not found.rounding and not found.in_double
+    assert "within the tolerance" in str(found)
+
+
+def test_whole_numbers_are_not_moved():
+    words = mx.sym.Embedding(mx.sym.var("data"), input_dim=2, output_dim=3, name="words")
+    gentle = mx.sym.LeakyReLU(words * 1e3, act_type="elu")
+    found = verify(mx.sym.MakeLoss(gentle * 1.1, name="loss"),
+                   mx.sym.MakeLoss(gentle, name="loss"), SHAPES)
+    assert not found.ok
+    assert max(found.rounding) < 1e-4  # another row of the table would be far more
+    assert found.in_double and max(d.max_rel for d in found.in_double) > 0.05
