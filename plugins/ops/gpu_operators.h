@@ -29,6 +29,8 @@ MEMONGER_GPU_COMPUTE(GpuBnReluConvolutionForward);
 MEMONGER_GPU_COMPUTE(GpuBnReluConvolutionBackward);
 MEMONGER_GPU_COMPUTE(GpuLayerNormForward);
 MEMONGER_GPU_COMPUTE(GpuLayerNormBackward);
+MEMONGER_GPU_COMPUTE(GpuGeluForward);
+MEMONGER_GPU_COMPUTE(GpuGeluBackward);
 
 #undef MEMONGER_GPU_COMPUTE
 

@@ -22,6 +22,7 @@ void Register(const char* attribute, int priority) {
       {"memonger_batch_norm_relu", GpuBatchNormReluForward, GpuBatchNormReluBackward},
       {"memonger_bn_relu_convolution", GpuBnReluConvolutionForward, GpuBnReluConvolutionBackward},
       {"memonger_layer_norm", GpuLayerNormForward, GpuLayerNormBackward},
+      {"memonger_gelu", GpuGeluForward, GpuGeluBackward},
   };
   for (const GpuOperator& op : operators) {
     Operator(op.name).ComputeAs(attribute, op.forward, priority);

@@ -55,6 +55,10 @@ struct MaskClipParam : public dmlc::Parameter<MaskClipParam> {
   }
 };
 
+// ------------------------------------------------------------------ gelu
+constexpr char kGeluCannotBeAdded[] =
+    "memonger_gelu: backward reads the output, so it cannot be added to what is there";
+
 // ------------------------------------------------------------------ dropout
 enum Mode { kTraining, kAlways };
 

@@ -16,6 +16,7 @@ void RegisterAll() {
   RegisterBnReluConvolution();
   RegisterKeepLess();
   RegisterLayerNorm();
+  RegisterOutputGelu();
   RegisterGpu();
 }
 

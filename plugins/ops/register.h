@@ -17,6 +17,7 @@ void RegisterSplitConvolution();
 void RegisterBnReluConvolution();
 void RegisterKeepLess();
 void RegisterLayerNorm();
+void RegisterOutputGelu();
 
 // The GPU implementations of all of them.
 void RegisterGpu();

@@ -85,6 +85,19 @@ def test_max_pool_formats(place, kernel, bytes_per_number):
             assert same_bits(on_gpu(place, case), on_cpu(case)) is None
 
 
+@pytest.mark.parametrize("grad_req", ["write", "add"])
+@pytest.mark.parametrize("dtype, limit", [("float32", 4e-7), ("float64", 5e-8), ("float16", 4e-3)])
+def test_gelu(place, dtype, limit, grad_req):
+    """Close to the CPU's, whose exponential is another; NaN and infinities in the same places."""
+    x = np.concatenate([[np.nan, np.inf, -np.inf, 0], np.linspace(-9, 5, 1001),
+                        -0.7517915 + np.linspace(-1e-3, 1e-3, 1001)])
+    case = Case([("memonger_gelu", {})], shape=x.shape, dtype=dtype, grad_req=grad_req,
+                arguments={"x": x}, head=np.ones(x.shape))
+    found, expected = on_gpu(place, case), on_cpu(case)
+    for name in expected:
+        assert np.allclose(found[name], expected[name], rtol=0, atol=limit, equal_nan=True), name
+
+
 # ---------------------------------------------------------------------- sums in another order
 NORMS = [{"fix_gamma": False}, {"fix_gamma": True},
          {"fix_gamma": False, "eps": 2e-5, "momentum": 0.7},

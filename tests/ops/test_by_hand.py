@@ -22,7 +22,8 @@ CALLS = {
     "memonger_bn_relu_convolution": ({**NORM, **CONVOLUTION, "micro_batch": 2}, 2),
     "memonger_convolution": ({**CONVOLUTION, "micro_batch": 1}, 0),
     "memonger_split_convolution": (CONVOLUTION, 0),
-    "memonger_layer_norm": ({}, 0), "memonger_activation": ({"act_type": "tanh"}, 0),
+    "memonger_layer_norm": ({}, 0), "memonger_gelu": ({}, 0),
+    "memonger_activation": ({"act_type": "tanh"}, 0),
     "memonger_leaky_relu": ({"act_type": "prelu"}, 0), "memonger_concat": ({"dim": 1}, 0),
 }
 SHAPE = (3, 4, 5, 6)

@@ -67,6 +67,7 @@ CHAINS: Dict[str, List] = {
         ("input_", "softsign"))},
     "output_elu": [[("LeakyReLU", {"act_type": "elu", "slope": slope})] for slope in (0.3, 1.0)],
     "output_selu": [[("LeakyReLU", {"act_type": "selu", "slope": slope})] for slope in (0.3, 1)],
+    "output_gelu": [[("LeakyReLU", {"act_type": "gelu"})]],
     "input_prelu": [[("LeakyReLU", {"act_type": "prelu"})]],
     "concat": [[(op, attributes)] for op in ("Concat", "concat")
                for attributes in ({}, {"dim": 0}, {"dim": -1})],

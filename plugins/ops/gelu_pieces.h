@@ -1,0 +1,34 @@
+/*
+ * Gelu over pieces of data (cuda/gelu.cu has the mathematics), with AVX-512 or AVX2 where there is.
+ *
+ * Without MXNet's headers: compiled once.
+ */
+#ifndef MEMONGER_OPS_GELU_PIECES_H_
+#define MEMONGER_OPS_GELU_PIECES_H_
+
+#include <cstdint>
+
+namespace memonger {
+namespace ops {
+
+// y = gelu(x) with the bytes that the derivative needs; y may be x.
+void GeluForward(const float* x, int64_t length, float* y, uint8_t* bytes);
+void GeluForward(const double* x, int64_t length, double* y, uint8_t* bytes);
+
+// g times the derivative where the output was y, or that is added; `to` may be g.
+void GeluBackward(const float* g, const float* y, const uint8_t* bytes, int64_t length, bool add,
+                  float* to);
+void GeluBackward(const double* g, const double* y, const uint8_t* bytes, int64_t length, bool add,
+                  double* to);
+
+// For outputs that are stored in float16. Values: y before rounding, and what GeluHalfBytes needs.
+void GeluHalfValues(const float* x, int64_t length, float* y, float* s, float* above);
+void GeluHalfBytes(const float* rounded, const float* s, const float* above, int64_t length,
+                   uint8_t* bytes);
+void GeluHalfBackward(const float* g, const float* y, const uint8_t* bytes, int64_t length,
+                      float* to);
+
+}  // namespace ops
+}  // namespace memonger
+
+#endif  // MEMONGER_OPS_GELU_PIECES_H_
