@@ -6,6 +6,7 @@
  *   M Passes(V x)             which elements pass,
  *   V Value(V x, M passes)    the output,
  *   M Noticed(V x)            which elements are to be reported; none unless it says so,
+ *   const WideGate* Wide()    the same in wide_gates.h; null unless it says so,
  * on Lanes<T>; G<Single<T>> is the same gate on single elements.
  */
 #ifndef MEMONGER_OPS_GATE_H_
@@ -13,6 +14,7 @@
 
 #include "./lanes.h"
 #include "./operator.h"
+#include "./wide_gates.h"
 
 namespace memonger {
 namespace ops {
@@ -32,7 +34,27 @@ inline bool GateType(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
 template <class L>
 struct Gate {
   typename L::M Noticed(typename L::V) const { return L::None(); }
+  const WideGate* Wide() const { return nullptr; }
 };
+
+// For float32 alone; false: run the loop that serves all.
+template <class T>
+bool RunWide(const WideGate*, const T*, int64_t, T*, uint8_t*, bool*) { return false; }
+
+inline bool RunWide(const WideGate* gate, const float* x, int64_t bytes, float* y, uint8_t* mask,
+                    bool* noticed) {
+  if (gate == nullptr || !HasWideGates()) return false;
+  constexpr int64_t kStretch = 2048;
+  bool nan = false;
+#pragma omp parallel for if (8 * bytes >= kParallelFrom) reduction(|| : nan)
+  for (int64_t b = 0; b < bytes; b += kStretch) {
+    const bool found = WideStretch(*gate, x + 8 * b, std::min(kStretch, bytes - b), y + 8 * b,
+                                   mask + b);
+    nan = nan || found;
+  }
+  *noticed = nan;
+  return true;
+}
 
 // Whether an element was noticed.
 template <class T, template <class> class G, class... Params>
@@ -47,8 +69,9 @@ bool GateForward(const TBlob& data, const Requests& request, const Blobs& out, P
   const bool add = request[0] == mxnet::kAddTo, write = request[0] != mxnet::kNullOp;
   constexpr int64_t kStretch = 64;  // bytes of the mask
   bool noticed = false;
-#pragma omp parallel for if (count >= kParallelFrom) reduction(|| : noticed)
-  for (int64_t begin = 0; begin < whole; begin += kStretch) {
+  const bool done = write && !add && RunWide(gate.Wide(), x, whole, y, mask, &noticed);
+#pragma omp parallel for if (!done && count >= kParallelFrom) reduction(|| : noticed)
+  for (int64_t begin = done ? whole : 0; begin < whole; begin += kStretch) {
     auto any = L::None();
     for (int64_t b = begin; b < std::min(begin + kStretch, whole); ++b) {
       unsigned bits = 0;

@@ -20,7 +20,9 @@ struct LeakyRelu : Gate<L> {
   using V = typename L::V;
   using M = typename L::M;
   float slope;
-  explicit LeakyRelu(float s) : slope(s) {}
+  WideGate wide;
+  explicit LeakyRelu(float s) : slope(s), wide{false, true, s} {}
+  const WideGate* Wide() const { return &wide; }
   M Passes(V x) const { return L::Above(x, L::All(0)); }
   V Value(V x, M passes) const { return L::Pick(passes, x, L::MulAsFloat(x, slope)); }
 };
@@ -28,7 +30,7 @@ struct LeakyRelu : Gate<L> {
 // MKLDNN's lets the gradient of NaN through.
 template <class L>
 struct MkldnnLeakyRelu : LeakyRelu<L> {
-  using LeakyRelu<L>::LeakyRelu;
+  explicit MkldnnLeakyRelu(float s) : LeakyRelu<L>(s) { this->wide.nan_passes = true; }
   typename L::M Passes(typename L::V x) const { return L::NotAtMost(x, L::All(0)); }
 };
 

@@ -22,6 +22,10 @@ struct Relu : Gate<L> {
   M Passes(V x) const { return L::NotAtMost(x, L::All(0)); }
   V Value(V x, M passes) const { return L::Pick(passes, x, L::All(0)); }
   M Noticed(V x) const { return L::Nan(x); }
+  const WideGate* Wide() const {
+    static const WideGate gate = {true, false, 0.0f};
+    return &gate;
+  }
 };
 
 template <class L>
@@ -30,6 +34,10 @@ struct MkldnnRelu : Relu<L> {
   using M = typename L::M;
   M Passes(V x) const { return L::Above(x, L::All(0)); }
   M Noticed(V) const { return L::None(); }
+  const WideGate* Wide() const {
+    static const WideGate gate = {false, false, 0.0f};
+    return &gate;
+  }
 };
 
 void Forward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Requests& request,
