@@ -24,7 +24,7 @@ from ..errors import InputError
 from ..files import write_whole
 from ..units import parse_bytes
 from . import nets
-from .cases import BUDGETED, METHODS, Case, comparison, published_cases
+from .cases import BUDGETED, COMPARED, METHODS, Case, comparison, published_cases
 from .published import PUBLISHED
 from .runner import Row, Settings, run_cases
 
@@ -33,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add = parser.add_argument
     add("networks", nargs="*", metavar="NETWORK",
-        help="networks of the zoo (default: those of the published tables)")
+        help="networks of the zoo (default: %s)" % ", ".join(COMPARED))
     add("--list", action="store_true", help="name the networks and stop")
     add("--published", action="store_true",
         help="plan for the memory and the overhead of each published row")
@@ -143,7 +143,7 @@ def make_cases(args: argparse.Namespace) -> List[Case]:
         cases = published_cases(rows, [m for m in methods if m in BUDGETED])
         return [case for case in cases
                 if not (args.same_cut and case.target.startswith("overhead"))]
-    networks = args.networks or list(dict.fromkeys(row.network for row in PUBLISHED))
+    networks = args.networks or COMPARED
     try:
         budgets = [float(word.rstrip("%")) for word in _words(args.budgets)]
     except ValueError:

@@ -6,7 +6,8 @@
     mx.mod.Module(plan.symbol).fit(...)
 
 The plans lie in ``plans/`` beside this file, one JSON file a network, for 75, 50, 35 and 25 % of
-the unplanned total at the published batch size; ``python -m memonger.bench.zoo`` makes them anew.
+the unplanned total at the published batch size; ``python -m memonger.bench.zoo`` searches again and
+keeps what is better.
 A file holds decisions only. Loading builds the network, checks that it is the one planned for,
 and predicts its memory again.
 """
@@ -24,6 +25,7 @@ from ..errors import InfeasibleBudget, InputError, PlanMismatch, PlanSchemaError
 from ..plan import Plan, Status
 from ..report.words import format_extra
 from . import nets
+from .cases import COMPARED
 
 #: Budgets of the ready plans, as shares of the unplanned total.
 SHARES = (0.75, 0.50, 0.35, 0.25)
@@ -67,14 +69,11 @@ def load(network: str, budget: Union[str, int, float] = "50%", symbol: Any = Non
     PlanMismatch
         If ``symbol`` with ``shapes`` is not the graph that was planned.
     """
-    from ..session import open_session
     from ..units import parse_budget
     started_s = time.perf_counter()
     data = _read(network)
     net = nets.build(network)
-    session = open_session(net.symbol if symbol is None else symbol,
-                           net.shapes if shapes is None else shapes, None, "write", None,
-                           data["costs"], None, None, None)
+    session = _open(net, data, symbol, shapes)
     if session.graph.fingerprint != data["fingerprint"]:
         raise PlanMismatch(
             "the ready plans of %s are for the zoo's own network at batch %d, and this is another "
@@ -89,25 +88,31 @@ def load(network: str, budget: Union[str, int, float] = "50%", symbol: Any = Non
             "no ready plan of %s fits %d bytes, the smallest takes %d; memonger.plan may find one"
             % (network, budget_bytes, smallest), budget_bytes, smallest)
     chosen = min(fitting, key=lambda item: (item["overhead"], item["total_bytes"]))
-    if chosen["variants"]:
-        session = session.with_variants(exact_only=True)
     plan = _restore(session, chosen, budget_bytes, data)
     return replace(plan, planning_s=time.perf_counter() - started_s)
 
 
 def make(network: str, shares: Sequence[float] = SHARES, time_limit: float = 10.0,
          costs: str = "auto") -> Dict[str, Any]:
-    """Search the ready plans of a network; the content of its file."""
+    """Search the ready plans of a network; the content of its file.
+
+    Raises
+    ------
+    InfeasibleBudget
+        If no share is possible; as for the first of them.
+    """
     from ..api import plan
     from ..decisions import decisions_of
     net = nets.build(network)
     plans: List[Dict[str, Any]] = []
     found: Optional[Plan] = None
+    refused: Optional[InfeasibleBudget] = None
     for share in shares:
         try:
             found = plan(net.symbol, budget=share, costs=costs, time_limit=time_limit,
                          shapes=net.shapes)
-        except InfeasibleBudget:
+        except InfeasibleBudget as error:
+            refused = refused or error
             continue
         graph = found.graph
         recompute = decisions_of(graph, found.schedule)
@@ -120,9 +125,35 @@ def make(network: str, shares: Sequence[float] = SHARES, time_limit: float = 10.
             "variants": sorted([graph.ops[v.op].name, v.name] for v in
                                (graph.variants[i] for i in found.schedule.variants))})
     if found is None:
-        raise InputError("no budget of %s is possible" % network)
+        assert refused is not None
+        raise refused
     return {"format": _FORMAT, "network": network, "batch": net.batch, "costs": costs,
             "fingerprint": found.graph.fingerprint, "plans": undominated(plans)}
+
+
+def keep_better(content: Mapping[str, Any]) -> Dict[str, Any]:
+    """What :func:`make` found, with the plans of the shipped file where those cost less.
+
+    Plans of the file that are for another graph or other costs, or that take other bytes than when
+    they were made, are left out.
+    """
+    network = content["network"]
+    if network not in names():
+        return dict(content)
+    older = _read(network)
+    if any(older[key] != content[key] for key in ("fingerprint", "costs")):
+        return dict(content)
+    session = _open(nets.build(network), older)
+    plans = {item["share"]: item for item in content["plans"]}
+    for item in older["plans"]:
+        rival = plans.get(item["share"])
+        if rival is None or item["overhead"] < rival["overhead"]:
+            try:
+                _restore(session, item, item["total_bytes"], older)
+            except PlanMismatch:
+                continue
+            plans[item["share"]] = item
+    return {**content, "plans": undominated([plans[share] for share in sorted(plans)[::-1]])}
 
 
 def table() -> str:
@@ -178,6 +209,14 @@ def _read(network: str) -> Dict[str, Any]:
     return data
 
 
+def _open(net: nets.Net, data: Mapping[str, Any], symbol: Any = None,
+          shapes: Optional[Mapping[str, Sequence[int]]] = None) -> Any:
+    from ..session import open_session
+    return open_session(net.symbol if symbol is None else symbol,
+                        net.shapes if shapes is None else shapes, None, "write", None,
+                        data["costs"], None, None, None)
+
+
 def _restore(session: Any, item: Mapping[str, Any], budget_bytes: int,
              data: Mapping[str, Any]) -> Plan:
     """The plan of one entry, with its memory predicted again and its symbol bound once."""
@@ -186,6 +225,8 @@ def _restore(session: Any, item: Mapping[str, Any], budget_bytes: int,
     from ..schedule import Schedule, expand
     from ..solve.build import build_plan
     from ..solve.options import Options
+    if item["variants"]:
+        session = session.with_variants(exact_only=True)
     graph = session.graph
     wanted = {tuple(pair) for pair in item["variants"]}
     variants = tuple(i for i, v in enumerate(graph.variants)
@@ -217,18 +258,23 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     """Make the ready plans anew."""
     parser = argparse.ArgumentParser(prog="python -m memonger.bench.zoo", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("networks", nargs="*", help="default: those of the published tables")
+    parser.add_argument("networks", nargs="*", help="default: %s" % ", ".join(COMPARED))
     parser.add_argument("--time-limit", type=float, default=10.0, help="seconds for each plan")
     parser.add_argument("--folder", default=FOLDER, help="default: %(default)s")
+    parser.add_argument("--anew", action="store_true",
+                        help="forget shipped plans that cost less than those found now")
     parser.add_argument("--table", action="store_true", help="print what there is and stop")
     args = parser.parse_args(argv)
     if args.table:
         print(table())
         return 0
-    from .published import PUBLISHED
-    for network in args.networks or dict.fromkeys(row.network for row in PUBLISHED):
-        content = make(network, time_limit=args.time_limit)
-        path = write(network, content, args.folder)
+    for network in args.networks or COMPARED:
+        try:
+            content = make(network, time_limit=args.time_limit)
+        except InfeasibleBudget as error:
+            print("%s: %s" % (network, error), flush=True)
+            continue
+        path = write(network, content if args.anew else keep_better(content), args.folder)
         print("%s: %s" % (os.path.relpath(path), ", ".join(
             "%g %% %+.1f %%" % (100 * item["share"], 100 * item["overhead"])
             for item in content["plans"])), flush=True)

@@ -56,6 +56,18 @@ def test_the_file_is_the_same_each_time(folder, made):
     assert (folder / "attention_small.json").read_bytes() == before
 
 
+def test_better_plans_of_the_file_are_kept(folder, made):
+    worse = [dict(item, overhead=item["overhead"] + 0.1, recompute=[], variants=[])
+             for item in made["plans"]]
+    assert zoo.keep_better({**made, "plans": worse}) == made
+    better = [dict(item, overhead=item["overhead"] - 0.1) for item in made["plans"]]
+    assert zoo.keep_better({**made, "plans": better})["plans"] == better
+    assert zoo.keep_better({**made, "plans": worse, "fingerprint": "other"})["plans"] == worse
+    damaged = [dict(item, pool_bytes=item["pool_bytes"] + 1) for item in made["plans"]]
+    zoo.write("attention_small", {**made, "plans": damaged}, str(folder))
+    assert zoo.keep_better({**made, "plans": worse})["plans"] == worse
+
+
 def test_other_graphs_are_refused(folder):
     net = nets.build("attention_small")
     wider, larger = (nets.build("attention_small", **other)
@@ -88,6 +100,11 @@ def test_networks_without_plans_and_damaged_files_are_told_apart(folder):
     path.write_text(path.read_text()[:100])
     with pytest.raises(PlanSchemaError, match="damaged"):
         zoo.load("attention_small", "95%")
+
+
+def test_networks_that_no_budget_fits_say_what_does():
+    with pytest.raises(InfeasibleBudget, match="none takes less than"):
+        zoo.make("attention_small", (0.05, 0.01), time_limit=1.0)
 
 
 @pytest.mark.parametrize("network", zoo.names())
