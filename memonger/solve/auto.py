@@ -44,7 +44,7 @@ _ENOUGH = 0.001
 #: Turns: the native search's work as a multiple of the usual, whether it goes on from the best
 #: plan or starts anew, and how far from the bound, as a share of the step time, the best plan
 #: must be for the turn to be worth its time.
-_TURNS = ((2, False, 0.001), (4, True, 0.002), (4, True, 0.005), (8, True, 0.005),
+_TURNS = ((2, False, 0.001), (4, True, 0.003), (4, True, 0.005), (8, True, 0.005),
           (8, True, 0.01), (8, True, 0.01))
 #: Programs in a row that change nothing before no more are solved, in tiny graphs and those from
 #: elsewhere, and what they must change, as a share of the step time.
