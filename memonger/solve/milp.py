@@ -93,6 +93,8 @@ class Refinement:
     promising: Optional[Tuple[float, Any]] = None
     #: How often the native search ran; each run draws other random numbers.
     searches: int = 0
+    #: How often it started from nothing.
+    starts: int = 0
     #: Decisions of the search behind ``best``, when it comes from there.
     best_decisions: Any = None
     measured: List[int] = field(default_factory=list)
@@ -229,10 +231,12 @@ class Refinement:
     def _chosen(self, core: Core, decisions: Any) -> Core:
         """The search for these decisions, or from nothing.
 
-        Where the first search found no plan, the next may use all variants.
+        Of those from nothing every second one is a narrower one.
         """
-        anew = decisions is None and (self.best is not None or not self.searches)
-        return self.cores.exact(core) if anew else core
+        if decisions is not None:
+            return core
+        self.starts += 1
+        return core if self.starts % 2 else self.cores.exact(core)
 
     def _request(self, work: int) -> Tuple[int, int, float, int]:
         """Budget, work, time and seed of the next native search."""
