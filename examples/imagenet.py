@@ -12,7 +12,8 @@ Record files (made by MXNet's im2rec), two GPUs, checkpoints after each epoch:
 Does the plan change the numbers, and what does it cost?
 
     python examples/imagenet.py --network resnet18 --batch 8 --budget 70% --check-diff
-    python examples/imagenet.py --network resnet18 --batch 8 --budget 70% --check-runtime
+    python examples/imagenet.py --network resnet18 --batch 8 --budget 70% --variants none \
+        --check-runtime
     python examples/imagenet.py --network resnet18 --batch 8 --budget 70% --compare-loss out/loss
 
 ``--batch`` is the sum over all devices; ``--budget`` is for each device.

@@ -27,6 +27,12 @@ ProgressCallback = Callable[[Progress], None]
 #: How often a plan is searched that the bound executor must confirm.
 _ATTEMPTS = 3
 
+#: MXNet keeps a copy in its own layout of whatever an operator that is not MKLDNN's reads from one
+#: that is (StorageFallbackOpExecutor), outside the pool and as long as the executor lives.
+_MKLDNN_NOTE = ("on a CPU MXNet keeps copies, beside what is counted, of what variants read from "
+                "MKLDNN's operators, and the process may take more than without a plan (memonger "
+                "measure tells); MXNET_MKLDNN_ENABLED=0 avoids them, and so does variants none")
+
 
 def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str = "exact",
          ctx: Any = None, type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = "write",
@@ -181,9 +187,12 @@ def _finish(session: Session, found: Plan, budget_bytes: Optional[int],
 def _with_symbol(session: Session, found: Plan, planned: Any, pool_bytes: int,
                  budget_bytes: Optional[int], record: Mapping[str, Any],
                  started_s: float) -> Plan:
+    notes = found.notes
+    if found.schedule.variants and session.uses_mkldnn:
+        notes += (_MKLDNN_NOTE,)
     return replace(
         found, original_json=session.symbol.tojson(), symbol_json=planned.tojson(),
-        pool_bytes=pool_bytes, budget_bytes=budget_bytes, costs=session.costs,
+        pool_bytes=pool_bytes, budget_bytes=budget_bytes, costs=session.costs, notes=notes,
         options=dict(record), planning_s=time.perf_counter() - started_s)
 
 

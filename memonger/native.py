@@ -25,7 +25,7 @@ from typing import Any, Dict, Iterator, List, Optional
 
 from .errors import MemongerError, PluginABIError, PluginError, PluginMissing
 
-_INTERFACE = 2
+_INTERFACE = 3
 _CORE_INTERFACE = 3
 _MXNET_VERSION = "1.9.1"
 _COMPILER = "GCC: (GNU) 4.8.5"

@@ -103,6 +103,11 @@ class Session:
                 "grad_req": arguments.grad_reqs[0] if len(set(requests.values())) == 1
                 else requests}
 
+    @property
+    def uses_mkldnn(self) -> bool:
+        """On a CPU, with MKLDNN's operators where there are any."""
+        return not self.on_gpu and _mkldnn_is_on()
+
     def with_variants(self, exact_only: bool) -> "Session":
         """The same, its graph offering the operator variants that the symbol allows."""
         from .mx.variant_graph import with_variants
@@ -130,11 +135,13 @@ class Session:
                         storage)
 
 
+def _mkldnn_is_on() -> bool:
+    return os.environ.get("MXNET_MKLDNN_ENABLED", "1") not in ("0", "false", "False")
+
+
 def _workspaces(captured: Any, found: OpTimes, ctx: Any) -> Sequence[int]:
     """What the cost model says; without MKLDNN on a CPU what the native code takes."""
-    native_code = (ctx is None or ctx.device_type == "cpu") and \
-        os.environ.get("MXNET_MKLDNN_ENABLED", "1") in ("0", "false", "False")
-    if not native_code:
+    if ctx is not None and ctx.device_type != "cpu" or _mkldnn_is_on():
         return found.workspaces_bytes
     return native_workspaces(captured.graph, captured.attributes)
 
