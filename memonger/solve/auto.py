@@ -8,8 +8,9 @@
    not fit (:mod:`.milp`); beside it runs a longer native search. Once programs change nothing any
    more, two native searches run in a turn, on from the best plan and anew. Half of the searches
    anew leave out variants that are not exact (:mod:`.cores`).
-4. A time limit above the usual one buys further searches, each anew with other random numbers,
-   until the plan is within a thousandth of the bound.
+4. A time limit above the usual one buys further searches with other random numbers, until the
+   plan is within a thousandth of the bound: anew, and by crossing a population of plans in
+   which the best is one (``plugins/core/breed.cc``).
 
 Work is counted, not timed: simulated steps, rounds, the solver's own checks; and whoever works
 beside somebody else is waited for. So the same input gives the same plan, unless the time limit
@@ -174,11 +175,13 @@ def _search_anew(search: Refinement) -> None:
     each = options.effort * max(usual, _ANEW_WORK)
     # Graphs from elsewhere are compared with proven optima, to the last digit.
     enough = 0.0 if search.graph.recompute_in_forward else _ENOUGH
+    turn = 0  # in every other one both searches cross plans
     while left >= each and not search.within(enough) and not search.interrupted \
             and search.core and search.left_s > _FOR_PROOF * options.time_limit_s:
-        with search.searching(int(each)):
-            search.local_search(int(each), search.warm())
+        with search.searching(int(each), breed=turn % 2 == 1):
+            search.local_search(int(each), search.warm(), breed=True)
         left -= each
+        turn += 1
 
 
 def _try_harder(search: Refinement, budget_bytes: int) -> None:

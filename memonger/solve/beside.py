@@ -23,17 +23,19 @@ class SearchBeside:
         Budget, work, time and seed, as :meth:`.core.Core.search` takes them.
     warm : Decisions, optional
         Where to start.
+    breed : bool
+        As :meth:`.core.Core.search` takes it.
     """
 
     def __init__(self, core: Core, request: Tuple[int, int, float, int],
-                 warm: Optional[Decisions]) -> None:
+                 warm: Optional[Decisions], breed: bool = False) -> None:
         self._stop = ctypes.c_int32(0)
         self._found: List[Found] = []
         self._raised: List[BaseException] = []
 
         def run() -> None:
             try:
-                self._found.append(core.search(*request, warm, stop=self._stop))
+                self._found.append(core.search(*request, warm, stop=self._stop, breed=breed))
             except BaseException as error:  # noqa: B036 - raised again where it is waited for
                 self._raised.append(error)
 

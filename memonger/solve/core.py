@@ -180,7 +180,7 @@ class Core:
     # ------------------------------------------------------------------ search
     def search(self, budget_bytes: int, work: int, time_limit_s: float, seed: int = 1,
                warm: Optional[Decisions] = None, poll: Optional[Poll] = None,
-               stop: Optional[ctypes.c_int32] = None) -> Found:
+               stop: Optional[ctypes.c_int32] = None, breed: bool = False) -> Found:
         """The cheapest schedule found whose pool and workspace fit ``budget_bytes``.
 
         Parameters
@@ -199,6 +199,8 @@ class Core:
         stop : ctypes.c_int32, optional
             Not 0 ends the search. With it there is no poll, and so no waiting for Python's lock:
             for searches in other threads.
+        breed : bool
+            Cross a population of plans, in place of annealing one.
 
         Returns
         -------
@@ -217,7 +219,7 @@ class Core:
 
         warm = warm or self.unplanned()
         evaluations, feasible = ctypes.c_int64(), ctypes.c_int32()
-        integers = (budget_bytes, seed, work, bool(self.allowed_variants), True)
+        integers = (budget_bytes, seed, work, bool(self.allowed_variants), True, breed)
         with interrupts.collected(raised):
             ended = self._library.memonger_search_run(
                 self._handle, _array(ctypes.c_int64, integers), ctypes.c_double(time_limit_s),

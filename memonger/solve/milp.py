@@ -186,15 +186,16 @@ class Refinement:
             time_limit_s=time_limit_s, integer=False, layers=self.layers))
         self.measured = list(self.bound.measured)
 
-    def local_search(self, work: int, decisions: Any = None) -> None:
+    def local_search(self, work: int, decisions: Any = None, breed: bool = False) -> None:
         """Let the native search improve on decisions; nothing where there is no library."""
         if not self.core or self.left_s <= 0:
             return
         core = self._chosen(self.core, decisions)
-        self._take(core.search(*self._request(work), decisions), core)
+        self._take(core.search(*self._request(work), decisions, breed=breed), core)
 
     @contextmanager
-    def searching(self, work: int, decisions: Any = None) -> Iterator[None]:
+    def searching(self, work: int, decisions: Any = None, breed: bool = False
+                  ) -> Iterator[None]:
         """The same beside what the block does, on another core.
 
         What it finds is forgotten where the block's own plan is near enough to the bound.
@@ -203,7 +204,7 @@ class Refinement:
             yield
             return
         core = self._chosen(self.cores.beside, decisions)
-        beside = SearchBeside(core, self._request(work), decisions)
+        beside = SearchBeside(core, self._request(work), decisions, breed)
         try:
             yield
         except KeyboardInterrupt:

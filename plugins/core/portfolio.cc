@@ -54,6 +54,15 @@ void Search::SearchLive(int64_t work_end) {
       if (Repair(&current, until(ends[start]))) Prune(&current, until(0.15));
       Offer(current);
     }
+    if (options_.breed) {
+      Breed(until(0.95));
+      Load(best_);
+      current = Evaluate();
+      if (Feasible(current)) Exchange(&current, work_end);
+      if (Feasible(current)) Prune(&current, work_end);
+      Offer(current);
+      return;
+    }
     Iterate(until(0.4));
   }
   // Annealing from the best, warm and hot in turn; what it finds is pruned. Where values may be

@@ -1,4 +1,4 @@
-// Greedy repair, pruning, swaps, and the iterated local search made of them.
+// Greedy repair, pruning, and the iterated local search made of them and of exchanges.
 #include <algorithm>
 
 #include "search.h"
@@ -168,63 +168,6 @@ void Search::Reschedule(Outcome* current, int64_t work_end) {
     if (again) SetAdvance(best_gap, best_op);
     Commit();
     if (again) *current = Evaluate();
-  }
-}
-
-// Takes back one change and makes another instead, where that is cheaper.
-void Search::Swap(Outcome* current, int64_t work_end) {
-  bool again = true;
-  while (again && !OutOf(work_end)) {
-    again = false;
-    std::vector<int> on = changed_, off;
-    std::sort(on.begin(), on.end());
-    for (int item = 0; item < num_items(); ++item) {
-      if (changed_place_[item] < 0) off.push_back(item);
-    }
-    for (size_t i = on.size(); i > 1; --i) {
-      std::swap(on[i - 1], on[random_.Below(static_cast<int>(i))]);
-    }
-    for (size_t i = off.size(); i > 1; --i) {
-      std::swap(off[i - 1], off[random_.Below(static_cast<int>(i))]);
-    }
-    for (int back : on) {
-      if (OutOf(work_end)) return;
-      const int before = Get(back);
-      if (before == Default(back)) continue;
-      Set(back, Default(back));
-      const Outcome without = Evaluate(current->cost);
-      if (!without.valid || without.cost >= current->cost) {
-        Undo();
-        continue;
-      }
-      Commit();
-      if (Feasible(without)) {
-        *current = without;
-        again = true;
-        continue;
-      }
-      bool found = false;
-      for (size_t i = 0; i < off.size() && !found && !OutOf(work_end); ++i) {
-        const int item = off[i];
-        if (item == back || changed_place_[item] >= 0) continue;
-        for (int value = 0; value < num_values(item) && !found; ++value) {
-          if (value == Default(item) || !Allowed(item, value)) continue;
-          Set(item, value);
-          const Outcome o = Evaluate(current->cost);
-          if (Feasible(o) && o.cost < current->cost) {
-            *current = o;
-            found = again = true;
-            Commit();
-          } else {
-            Undo();
-          }
-        }
-      }
-      if (!found) {
-        Set(back, before);
-        Commit();
-      }
-    }
   }
 }
 

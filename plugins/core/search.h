@@ -41,6 +41,7 @@ struct SearchOptions {
   int64_t work_limit = 0;  // simulated steps
   double time_limit_s = 10;
   bool allow_variants = true;
+  bool breed = false;  // a population of plans, in place of one that is annealed
   Solution warm;  // decisions to start from; empty without
 };
 
@@ -95,10 +96,16 @@ class Search {
   void Prune(Outcome* current, int64_t work_end);
   void PruneAdvance(int item, Outcome* current);
   void Reschedule(Outcome* current, int64_t work_end);
-  void Swap(Outcome* current, int64_t work_end);
   void FlipVariants(int64_t work_end);
   void Perturb();
   void Iterate(int64_t work_end);
+  // exchange.cc
+  void Swap(Outcome* current, int64_t work_end);
+  void Exchange(Outcome* current, int64_t work_end);
+  bool TakeBackTwo(int gap, Outcome* current, int64_t work_end);
+  // breed.cc
+  void TakeStretch(const Solution& giver);
+  void Breed(int64_t work_end);
   // anneal.cc
   double Unit() const;
   void Anneal(Outcome current, Temperature temperature, int64_t work_end);

@@ -1,0 +1,127 @@
+// Exchanges: one change for another, or two for one.
+#include <algorithm>
+
+#include "search.h"
+
+namespace memonger {
+
+// Takes back one change and makes another instead, where that is cheaper.
+void Search::Swap(Outcome* current, int64_t work_end) {
+  bool again = true;
+  while (again && !OutOf(work_end)) {
+    again = false;
+    std::vector<int> on = changed_, off;
+    std::sort(on.begin(), on.end());
+    for (int item = 0; item < num_items(); ++item) {
+      if (changed_place_[item] < 0) off.push_back(item);
+    }
+    for (size_t i = on.size(); i > 1; --i) {
+      std::swap(on[i - 1], on[random_.Below(static_cast<int>(i))]);
+    }
+    for (size_t i = off.size(); i > 1; --i) {
+      std::swap(off[i - 1], off[random_.Below(static_cast<int>(i))]);
+    }
+    for (int back : on) {
+      if (OutOf(work_end)) return;
+      const int before = Get(back);
+      if (before == Default(back)) continue;
+      Set(back, Default(back));
+      const Outcome without = Evaluate(current->cost);
+      if (!without.valid || without.cost >= current->cost) {
+        Undo();
+        continue;
+      }
+      Commit();
+      if (Feasible(without)) {
+        *current = without;
+        again = true;
+        continue;
+      }
+      bool found = false;
+      for (size_t i = 0; i < off.size() && !found && !OutOf(work_end); ++i) {
+        const int item = off[i];
+        if (item == back || changed_place_[item] >= 0) continue;
+        for (int value = 0; value < num_values(item) && !found; ++value) {
+          if (value == Default(item) || !Allowed(item, value)) continue;
+          Set(item, value);
+          const Outcome o = Evaluate(current->cost);
+          if (Feasible(o) && o.cost < current->cost) {
+            *current = o;
+            found = again = true;
+            Commit();
+          } else {
+            Undo();
+          }
+        }
+      }
+      if (!found) {
+        Set(back, before);
+        Commit();
+      }
+    }
+  }
+}
+
+// Drops one more value and takes two changes back instead, where that is cheaper: two small values
+// may be kept in the room of a large one that takes less time to make again.
+void Search::Exchange(Outcome* current, int64_t work_end) {
+  for (bool again = true; again && !OutOf(work_end);) {
+    again = false;
+    std::vector<int> order;
+    for (int gap = 0; gap < num_gaps_; ++gap) {
+      if (changed_place_[gap] < 0 && !simulator_->gaps()[gap].trailing) order.push_back(gap);
+    }
+    for (size_t i = order.size(); i > 1; --i) {
+      std::swap(order[i - 1], order[random_.Below(static_cast<int>(i))]);
+    }
+    for (int gap : order) {
+      if (OutOf(work_end)) return;
+      again = (changed_place_[gap] < 0 && TakeBackTwo(gap, current, work_end)) || again;
+    }
+  }
+}
+
+// Drops the value of a gap; true when two other changes could be taken back and all is cheaper.
+bool Search::TakeBackTwo(int gap, Outcome* current, int64_t work_end) {
+  std::vector<int> on = changed_;
+  std::sort(on.begin(), on.end());
+  const int before = Get(gap);
+  const auto give_up = [&] {
+    Set(gap, before);
+    Commit();
+    return false;
+  };
+  Set(gap, kDropThenRetain);
+  Commit();
+  const Outcome with = Evaluate();
+  if (!Feasible(with)) return give_up();
+  std::vector<std::pair<double, int>> gains;  // time saved by what can be taken back alone
+  for (int item : on) {
+    if (OutOf(work_end)) return give_up();
+    Set(item, Default(item));
+    const Outcome without = Evaluate(with.cost);
+    if (Feasible(without) && without.cost < with.cost) {
+      gains.emplace_back(with.cost - without.cost, item);
+    }
+    Undo();
+  }
+  std::sort(gains.rbegin(), gains.rend());
+  for (size_t i = 0; i < gains.size(); ++i) {
+    for (size_t j = i + 1; j < gains.size(); ++j) {
+      if (OutOf(work_end)) return give_up();
+      if (with.cost - gains[i].first - gains[j].first >= current->cost) break;
+      Set(gains[i].second, Default(gains[i].second));
+      Set(gains[j].second, Default(gains[j].second));
+      const Outcome without = Evaluate(current->cost);
+      if (Feasible(without) && without.cost < current->cost) {
+        *current = without;
+        Commit();
+        return true;
+      }
+      Undo();
+    }
+  }
+  return give_up();
+}
+
+}  // namespace memonger
