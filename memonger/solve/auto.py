@@ -175,11 +175,13 @@ def _search_anew(search: Refinement) -> None:
     each = options.effort * max(usual, _ANEW_WORK)
     # Graphs from elsewhere are compared with proven optima, to the last digit.
     enough = 0.0 if search.graph.recompute_in_forward else _ENOUGH
+    # Where anything may run at any time, stretches do not fit each other: annealing does better.
+    breeds = any(op.is_backward for op in search.graph.ops)
     turn = 0  # in every other one both searches cross plans
     while left >= each and not search.within(enough) and not search.interrupted \
             and search.core and search.left_s > _FOR_PROOF * options.time_limit_s:
-        with search.searching(int(each), breed=turn % 2 == 1):
-            search.local_search(int(each), search.warm(), breed=True)
+        with search.searching(int(each), breed=breeds and turn % 2 == 1):
+            search.local_search(int(each), search.warm(), breed=breeds)
         left -= each
         turn += 1
 
