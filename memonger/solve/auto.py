@@ -15,7 +15,7 @@
 Work is counted, not timed: simulated steps, rounds, the solver's own checks; and whoever works
 beside somebody else is waited for. So the same input gives the same plan, unless the time limit
 strikes. Beyond a few thousand values step 3 works with one linear program, and the counts grow
-with n log n. Without HiGHS only the local search is left, with the knapsack bound.
+with n log n. Without HiGHS only the local search is left, with the knapsack bound and step 4.
 """
 from __future__ import annotations
 
@@ -94,6 +94,7 @@ def _search(search: Refinement) -> None:
         _ask_siblings(search, int(0.4 * work))
     if not search.options.bound or not highs.available():
         search.local_search(int(0.6 * work), search.warm())
+        _search_anew(search)
         return
     if items <= _INTEGER_ITEMS:
         _take_turns(search, work)

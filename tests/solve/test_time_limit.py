@@ -6,22 +6,25 @@ import pytest
 from training_nets import residual_network
 
 from memonger.graph import Graph, Op, Tensor
-from memonger.solve import Options, auto, sublinear
+from memonger.schedule import expand
+from memonger.solve import Options, auto, solve, sublinear
+from memonger.storage import plan_storage
 
 
-def _searches(options, within=False, best="a plan", left_s=1e9):
-    graph = Graph((Tensor("a", 4, 0),), (Op("a", "op", (), (0,)),), ())
-    done = []
+def _searches(options, within=False, best="a plan", left_s=1e9, is_backward=False, bred=None):
+    graph = Graph((Tensor("a", 4, 0),), (Op("a", "op", (), (0,), is_backward=is_backward),), ())
+    done, bred = [], [] if bred is None else bred
 
     @contextmanager
-    def searching(work):
+    def searching(work, breed):
         done.append(work)
+        bred.append(breed)
         yield
 
     auto._search_anew(SimpleNamespace(
         graph=graph, options=options, best=best, interrupted=False, core=True, left_s=left_s,
         within=lambda share: within, warm=lambda: None, searching=searching,
-        local_search=lambda work, start: None))
+        local_search=lambda work, start, breed: bred.append(breed)))
     return len(done), sum(done)
 
 
@@ -38,6 +41,25 @@ def test_more_time_buys_more_searches():
 @pytest.mark.parametrize("stop", [{"within": True}, {"best": None}, {"left_s": 5.0}])
 def test_no_search_where_it_is_not_worth_one(stop):
     assert _searches(Options(time_limit_s=40), **stop) == (0, 0)
+
+
+def test_plans_are_crossed_in_training_graphs():
+    bred = []
+    _searches(Options(time_limit_s=40), is_backward=True, bred=bred)
+    assert bred[:4] == [False, True, True, True]
+    bred = []
+    _searches(Options(time_limit_s=40), bred=bred)
+    assert bred and not any(bred)
+
+
+def test_more_time_is_used_without_highs_too(monkeypatch):
+    asked = []
+    monkeypatch.setattr(auto.highs, "available", lambda: False)
+    monkeypatch.setattr(auto, "_search_anew", lambda search: asked.append(search.best))
+    graph = residual_network(6)
+    unplanned = plan_storage(graph, expand(graph, {}), "arena").pool_bytes
+    solve(graph, int(0.8 * unplanned), "auto", Options(storage="arena", time_limit_s=40))
+    assert len(asked) == 1 and asked[0] is not None
 
 
 def test_sublinear_stops_between_two_trials():
