@@ -131,7 +131,8 @@ def _take_turns(search: Refinement, work: float) -> None:
             if search.rounds < rounds and idle < patience and not search.settled:
                 idle = 0 if _prove(search, work) else idle + 1
             if (idle or search.settled) and search.best is not None and not search.within(near):
-                search.local_search(turn_work, None if from_best else search.warm())
+                search.local_search(turn_work, None if from_best else search.warm(),
+                                    breed=_breeds(search) and search.graph.recompute_in_forward)
     search.squeeze(rounds)
     near = search.enough
     if num_ops > _TINY_OPS and options.time_limit_s <= USUAL_TIME_LIMIT_S:
@@ -166,6 +167,14 @@ def _enough(graph: Graph) -> float:
     return (2.5 if len(graph.ops) <= _LARGE_OPS else 7.5) * _ENOUGH
 
 
+def _breeds(search: Refinement) -> bool:
+    """Whether searches may cross plans.
+
+    Where anything may run at any time, stretches do not fit each other: annealing does better.
+    """
+    return any(op.is_backward for op in search.graph.ops)
+
+
 def _search_anew(search: Refinement) -> None:
     """What a time limit above the usual one buys, counted in steps."""
     from .local import work_for
@@ -176,13 +185,12 @@ def _search_anew(search: Refinement) -> None:
     each = options.effort * max(usual, _ANEW_WORK)
     # Graphs from elsewhere are compared with proven optima, to the last digit.
     enough = 0.0 if search.graph.recompute_in_forward else _ENOUGH
-    # Where anything may run at any time, stretches do not fit each other: annealing does better.
-    breeds = any(op.is_backward for op in search.graph.ops)
-    turn = 0  # in every other one both searches cross plans
+    breeds = _breeds(search)
+    turn = 0  # the search that goes on from the best anneals it in every other one
     while left >= each and not search.within(enough) and not search.interrupted \
             and search.core and search.left_s > _FOR_PROOF * options.time_limit_s:
-        with search.searching(int(each), breed=breeds and turn % 2 == 1):
-            search.local_search(int(each), search.warm(), breed=breeds)
+        with search.searching(int(each), breed=breeds):
+            search.local_search(int(each), search.warm(), breed=breeds and turn % 2 == 0)
         left -= each
         turn += 1
 

@@ -46,7 +46,7 @@ def test_no_search_where_it_is_not_worth_one(stop):
 def test_plans_are_crossed_in_training_graphs():
     bred = []
     _searches(Options(time_limit_s=40), is_backward=True, bred=bred)
-    assert bred[:4] == [False, True, True, True]
+    assert bred[:4] == [True, True, True, False]
     bred = []
     _searches(Options(time_limit_s=40), bred=bred)
     assert bred and not any(bred)
