@@ -47,6 +47,8 @@ _ENOUGH = 0.001
 #: must be for the turn to be worth its time.
 _TURNS = ((2, False, 0.001), (4, True, 0.003), (4, True, 0.005), (8, True, 0.005),
           (8, True, 0.01), (8, True, 0.01))
+#: The same in graphs from elsewhere, which are compared with the best values known.
+_TURNS_ELSEWHERE = (_TURNS[0], (4, True, 0.002), *_TURNS[2:])
 #: Programs in a row that change nothing before no more are solved, in tiny graphs and those from
 #: elsewhere, and what they must change, as a share of the step time.
 _PATIENCE, _WORTH = 3, 0.0003
@@ -121,7 +123,8 @@ def _take_turns(search: Refinement, work: float) -> None:
     patience = _PATIENCE if num_ops <= _TINY_OPS or search.graph.recompute_in_forward else 1
     factor = 1.0 if small else 0.4 if num_ops <= _LARGE_OPS else 0.125
     idle = 0
-    for times, from_best, near in _TURNS:
+    for times, from_best, near in _TURNS_ELSEWHERE if search.graph.recompute_in_forward \
+            else _TURNS:
         if search.within(max(near, search.enough)) or search.interrupted:
             break
         turn_work, start = int(factor * times * work), search.warm() if from_best else None
