@@ -5,18 +5,22 @@ HiGHS computes in floating point, so nothing it says of a linear program is take
 (every variable lies in a box, so the reduced costs can be minimised one by one),
 :func:`proves_infeasible` does the same for "no point at all", and whoever uses a primal solution
 checks it in exact integers. For a 0/1 program its word is all there is: its bound is lowered by a
-millionth where it is used, and "infeasible" must be said twice.
+millionth where it is used, and "infeasible" must be said twice. Its tolerances are absolute (1e-7
+of a reduced cost), so costs far below one, such as the seconds of small ops, are scaled up.
 """
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Tuple
 
 import numpy as np
 
 from ..errors import SolverError, SolverUnavailable
 from .program import Program
+
+#: Programs whose largest cost is below this are scaled.
+_SMALL_COST = 1e-3
 
 
 @dataclass
@@ -30,6 +34,12 @@ class Solution:
     #: "optimal", "infeasible", "time_limit", "work_limit", "interrupted" or "unknown".
     status: str
     multipliers: Optional[np.ndarray] = None
+
+    def divided(self, factor: float) -> "Solution":
+        """The same for a program whose costs are ``factor`` times smaller."""
+        return replace(self, objective=self.objective / factor, bound=self.bound / factor,
+                       multipliers=None if self.multipliers is None
+                       else self.multipliers / factor)
 
 
 def available() -> bool:
@@ -82,6 +92,15 @@ def _load(program: Program, integer_columns: Optional[np.ndarray], time_limit_s:
     return solver
 
 
+def _scaled(program: Program) -> Tuple[Program, float]:
+    """The program with costs of a size that HiGHS can tell apart, and the factor."""
+    largest = float(np.abs(program.cost).max(initial=0.0))
+    if not 0.0 < largest < _SMALL_COST:
+        return program, 1.0
+    factor = 2.0 ** -np.floor(np.log2(largest))  # a power of two: bits stay what they are
+    return replace(program, cost=program.cost * factor), factor
+
+
 def dual_bound(program: Program, multipliers: np.ndarray) -> float:
     """Lower bound of the program that these row multipliers prove.
 
@@ -119,6 +138,7 @@ def solve_linear(program: Program, time_limit_s: float = 10.0) -> Solution:
         If highspy is missing.
     """
     started = time.perf_counter()
+    program, factor = _scaled(program)
     solver = _load(program, None, time_limit_s)
     solver.setOptionValue("solver", "ipm")
     solver.setOptionValue("run_crossover", "off")
@@ -132,7 +152,7 @@ def solve_linear(program: Program, time_limit_s: float = 10.0) -> Solution:
         solver.run()
         found = _linear_result(program, solver,
                                time_limit_s - (time.perf_counter() - started))
-    return found
+    return found.divided(factor)
 
 
 def proves_infeasible(program: Program, time_limit_s: float) -> bool:
@@ -222,6 +242,7 @@ def solve_integer(program: Program, integer_columns: np.ndarray, time_limit_s: f
         If highspy is missing.
     """
     highspy = _highspy()
+    program, factor = _scaled(program)
     solver = _load(program, np.asarray(integer_columns), time_limit_s)
     solver.setOptionValue("mip_rel_gap", gap)
     if start is not None:
@@ -229,13 +250,14 @@ def solve_integer(program: Program, integer_columns: np.ndarray, time_limit_s: f
         point.col_value = [float(v) for v in start]
         point.value_valid = True
         solver.setSolution(point)
-    interrupted = _run_polled(solver, report, max_checks)
+    tell = report and (lambda objective, bound: report(objective / factor, bound / factor))
+    interrupted = _run_polled(solver, tell, max_checks)
     status = solver.getModelStatus()
     if status == highspy.HighsModelStatus.kInfeasible:
         # Presolve has called feasible programs infeasible; what ends a search is asked twice.
         solver.setOptionValue("presolve", "off")
         solver.clearSolver()
-        interrupted = _run_polled(solver, report, max_checks) or interrupted
+        interrupted = _run_polled(solver, tell, max_checks) or interrupted
         status = solver.getModelStatus()
         if status == highspy.HighsModelStatus.kInfeasible:
             return Solution(None, float("inf"), float("inf"), "infeasible")
@@ -249,7 +271,7 @@ def solve_integer(program: Program, integer_columns: np.ndarray, time_limit_s: f
         if status == highspy.HighsModelStatus.kInterrupt else "unknown"
     return Solution(values if known else None,
                     float(info.objective_function_value) if known else float("inf"),
-                    float(info.mip_dual_bound), name)
+                    float(info.mip_dual_bound), name).divided(factor)
 
 
 def _run_polled(solver: Any, report: Optional[Callable[[float, float], None]],

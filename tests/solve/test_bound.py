@@ -46,6 +46,18 @@ def test_bound_is_the_optimum_of_a_chain(budget: int) -> None:
     assert overhead_bound(graph, budget).extra_s == pytest.approx(optimum(graph, budget), abs=1e-4)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_bounds_of_tiny_times_are_as_good(seed: int) -> None:
+    """Costs of nanoseconds are below the solver's tolerances: bounds came out above the optimum."""
+    graph = random_graph(seed, True, 12)
+    unit = 2.0 ** -30
+    tiny = replace(graph, ops=tuple(replace(op, time_s=op.time_s * unit) for op in graph.ops))
+    budget = int(sum(t.size_bytes for t in graph.tensors) * 0.4)
+    expected = overhead_bound(graph, budget, time_limit_s=5.0).extra_s
+    assert overhead_bound(tiny, budget, time_limit_s=5.0).extra_s == pytest.approx(
+        expected * unit, rel=1e-4)
+
+
 def test_bound_counts_what_variants_cost_and_save() -> None:
     graph = variant_graph(0.0)
     tight = 800 * 2 + 50 + 100
