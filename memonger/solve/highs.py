@@ -20,7 +20,7 @@ from ..errors import SolverError, SolverUnavailable
 from .program import Program
 
 #: Programs whose largest cost is below this are scaled.
-_SMALL_COST = 1e-3
+_SMALL_COST = 1e-4
 
 
 @dataclass
