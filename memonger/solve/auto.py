@@ -27,7 +27,6 @@ from ..graph import Graph
 from ..plan import Plan
 from ..schedule import expand
 from . import highs
-from .bound import overhead_bound
 from .decode import schedule_of_point
 from .milp import Refinement
 from .options import USUAL_TIME_LIMIT_S, Options
@@ -226,13 +225,9 @@ def _ask_siblings(search: Refinement, work: int) -> None:
 def _first_bound(search: Refinement, items: int) -> None:
     rounds = (5 if search.layers else 7) if items <= 500 else 3 if items <= 2500 else 1
     try:
-        search.bound = search.valid(overhead_bound(
-            search.graph, search.live_budget_bytes, reduced=search.reduced, integer=False,
-            time_limit_s=search.left_s / 3, rounds=rounds,
-            layers=search.layers if items <= _LAYER_ITEMS else 0))
+        search.first_bound(search.left_s / 3, rounds, None if items <= _LAYER_ITEMS else 0)
     except SolverUnavailable:
         return
-    search.measured = list(search.bound.measured)
 
 
 def _round_linear(search: Refinement, work: int) -> None:

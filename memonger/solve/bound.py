@@ -217,17 +217,16 @@ def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none
     return best
 
 
-def whole_buffers_bound(graph: Graph, pool_budget_bytes: float, variants: str,
-                        keep: Sequence[int], time_limit_s: float, max_checks: int) -> float:
+def whole_buffers_bound(reduced: Reduced, pool_budget_bytes: float, time_limit_s: float,
+                        max_checks: int) -> float:
     """Smallest extra time of plans whose values lie in whole buffers: one 0/1 program.
 
     What a bound for arenas must not exceed, for a plan takes whole buffers where those are
     smaller. ``max_checks`` limits the solver's work, as in :func:`.highs.solve_integer`.
     """
     started = time.perf_counter()
-    reduced = reduce_graph(graph, variants, keep)
     large = len(reduced.size_bytes) > _WHOLE_ITEMS
-    best = overhead_bound(graph, pool_budget_bytes, time_limit_s=time_limit_s / 2,
+    best = overhead_bound(reduced.graph, pool_budget_bytes, time_limit_s=time_limit_s / 2,
                           reduced=reduced, rounds=1 if large else _WHOLE_ROUNDS, integer=False,
                           layers=0 if large else _WHOLE_LAYERS)
     left = time_limit_s - (time.perf_counter() - started)

@@ -150,6 +150,13 @@ class Refinement:
         return found
 
     @cached_property
+    def reduced_whole(self) -> Reduced:
+        """For whole buffers, which may need less than an arena with what lies beside it."""
+        if not self.reduced.apart_bytes:
+            return self.reduced
+        return reduce_graph(self.graph, self.options.variants, self.options.keep)
+
+    @cached_property
     def most_bound_s(self) -> float:
         """No bound is above this: what a plan costs at least that takes whole buffers instead.
 
@@ -157,8 +164,8 @@ class Refinement:
         """
         if not self.reduced.apart_bytes:
             return float("inf")
-        return whole_buffers_bound(self.graph, self.live_budget_bytes, self.options.variants,
-                                   self.options.keep, max(0.5, self.left_s / 3), _WHOLE_CHECKS)
+        return whole_buffers_bound(self.reduced_whole, self.live_budget_bytes,
+                                   max(0.5, self.left_s / 3), _WHOLE_CHECKS)
 
     def valid(self, found: Bound) -> Bound:
         """A bound of the reduced graph as one for every plan, also those in whole buffers."""
@@ -180,10 +187,11 @@ class Refinement:
             self.best.extra_s / scale if self.best else None,
             self.bound.extra_s / scale if self.bound.extra_s < float("inf") else None))
 
-    def first_bound(self, time_limit_s: float) -> None:
+    def first_bound(self, time_limit_s: float, rounds: int = 8,
+                    layers: Optional[int] = None) -> None:
         self.bound = self.valid(overhead_bound(
-            self.graph, self.live_budget_bytes, reduced=self.reduced,
-            time_limit_s=time_limit_s, integer=False, layers=self.layers))
+            self.graph, self.live_budget_bytes, reduced=self.reduced, time_limit_s=time_limit_s,
+            rounds=rounds, integer=False, layers=self.layers if layers is None else layers))
         self.measured = list(self.bound.measured)
 
     def local_search(self, work: int, decisions: Any = None, breed: bool = False) -> None:
@@ -194,8 +202,7 @@ class Refinement:
         self._take(core.search(*self._request(work), decisions, breed=breed), core)
 
     @contextmanager
-    def searching(self, work: int, decisions: Any = None, breed: bool = False
-                  ) -> Iterator[None]:
+    def searching(self, work: int, decisions: Any = None, breed: bool = False) -> Iterator[None]:
         """The same beside what the block does, on another core.
 
         What it finds is forgotten where the block's own plan is near enough to the bound.
@@ -230,10 +237,7 @@ class Refinement:
         return self.cores.main
 
     def _chosen(self, core: Core, decisions: Any) -> Core:
-        """The search for these decisions, or from nothing.
-
-        Of those from nothing every second one is a narrower one.
-        """
+        """The search for these decisions; every second one from nothing is a narrower one."""
         if decisions is not None:
             return core
         self.starts += 1
@@ -349,10 +353,7 @@ class Refinement:
             Status.INTERRUPTED if self.interrupted else \
             Status.TIME_LIMIT if self.left_s <= 0.05 else Status.FEASIBLE
         plan = build_plan(self.graph, chosen.schedule, method, self.options, budget_bytes, status)
-        # Whole buffers may need less than an arena with what lies beside it.
-        reduced = self.reduced if not self.reduced.apart_bytes else reduce_graph(
-            self.graph, self.options.variants, self.options.keep)
-        return with_bound(plan, self.bound, reduced, self.layers)
+        return with_bound(plan, self.bound, self.reduced_whole, self.layers)
 
 
 def with_bound(plan: Plan, bound: Bound, reduced: Reduced, layers: int) -> Plan:
