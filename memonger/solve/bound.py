@@ -54,13 +54,18 @@ class PeakBound(NamedTuple):
 def unplanned_live(reduced: Reduced, certain: bool = False) -> np.ndarray:
     """Live bytes at each op when everything is kept; ``certain``: at least so many."""
     change = np.zeros(reduced.num_ops + 1)
+    ends = [max([op for op, _ in readers], default=int(birth))
+            for readers, birth in zip(reduced.readers, reduced.birth)]
     for item, size in enumerate(reduced.size_bytes):
         if certain and reduced.scattered_item[item]:
             continue
-        last = max([op for op, _ in reduced.readers[item]], default=int(reduced.birth[item]))
         change[reduced.birth[item]] += size
-        change[last + 1] -= size
-    return reduced.profile_bytes + np.cumsum(change)[:-1]
+        change[ends[item] + 1] -= size
+    live = reduced.profile_bytes + np.cumsum(change)[:-1]
+    for one in () if certain else reduced.takings:
+        gone = sorted((saved for item, saved in one.sources if ends[item] <= one.op), reverse=True)
+        live[one.op] += sum(one.places) - sum(gone[:len(one.places)])
+    return live
 
 
 def needed_live(reduced: Reduced) -> np.ndarray:

@@ -62,6 +62,10 @@ class _Decoder:
         alive = values[program.live.slice] >= threshold
         for item, spot in zip(owner[alive].tolist(), window[alive].tolist()):
             self.kept_items[spot].add(item)
+        taken = values[program.taken.base + np.arange(len(program.taken.owner))] >= threshold
+        for item, spot in zip(program.taken.owner[taken].tolist(),
+                              program.taken.window[taken].tolist()):
+            self.kept_items[spot].discard(item)
         self.planned = [set() for _ in range(len(self.ends) + 1)]  # type: List[Set[int]]
         owner, window = program.rerun.pairs()
         chosen = values[program.rerun.slice] >= threshold

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import List, Tuple
+from typing import List, Sequence, Tuple
 
 import numpy as np
 
@@ -30,6 +30,8 @@ class Program:
     constant: float
     live: "Ranges"
     rerun: "Ranges"
+    #: Item ``o``'s memory is taken in place by the op that ends window ``w``.
+    taken: "Spots"
     #: Runner number -> (op, mode).
     runners: List[Tuple[int, int]]
     #: Column of each variant that may be chosen.
@@ -81,6 +83,32 @@ class Ranges:
         window = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length) \
             + np.repeat(self.first, length)
         return owner, window
+
+
+@dataclass
+class Spots:
+    """Columns of a family that has a variable at some pairs of owner and window only."""
+
+    owner: np.ndarray
+    window: np.ndarray
+    #: The column of the first pair; the others follow in order.
+    base: int
+
+    @classmethod
+    def make(cls, pairs: Sequence[Tuple[int, int]], base: int) -> "Spots":
+        """Pairs of owner and window, each once."""
+        owner, window = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2).T
+        return cls(owner, window, base)
+
+    def column(self, owner: np.ndarray, window: np.ndarray) -> np.ndarray:
+        """Columns, -1 where there is no variable."""
+        if not len(self.owner):
+            return np.full(len(owner), -1, dtype=np.int64)
+        stride = int(max(self.window.max(), np.max(window, initial=0))) + 2
+        keys = self.owner * stride + self.window + 1
+        wanted = np.asarray(owner) * stride + np.asarray(window) + 1
+        place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        return np.where(keys[place] == wanted, self.base + place, -1)
 
 
 class Rows:

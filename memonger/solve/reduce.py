@@ -14,13 +14,14 @@ at the measured ops, so a lower bound for the reduced problem holds for the grap
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Container, Dict, List, Sequence, Set, Tuple
+from typing import Dict, List, Sequence, Set, Tuple
 
 import numpy as np
 
 from ..graph import Graph
+from .in_place import Taking, savings, takings
 from .modes import Mode, allowed_variants, modes_of
-from .sharing import Sharing, added_at_once, may_share, planned
+from .sharing import Sharing, added_at_once, planned
 
 
 @dataclass
@@ -57,6 +58,8 @@ class Reduced:
     #: The bytes of ``fixed_spans`` alive at each op.
     profile_bytes: np.ndarray
     first_backward: int
+    #: Ops whose savings in ``fixed_spans`` need an item to go: (see :mod:`.in_place`).
+    takings: List[Taking]
     #: Bytes among these in buffers of their own beside an arena.
     apart_bytes: int = 0
 
@@ -81,18 +84,6 @@ class Reduced:
                 change[start] += sign
                 change[end] -= sign
         return np.cumsum(change)[:-1]
-
-
-def _savings(graph: Graph, mode: Mode, group: np.ndarray, sizes: Dict[int, int],
-             lasting: Container[int]) -> List[int]:
-    """Bytes that in-place options can save at most while the op runs, by output."""
-    best: Dict[int, int] = {}
-    for option in mode.inplace:
-        source, target = mode.inputs[option.input], mode.outputs[option.output]
-        one, other = int(group[source]), int(group[target])
-        if may_share(graph, source, target) and one != other and one not in lasting:
-            best[target] = max(best.get(target, 0), min(sizes[one], sizes[other]))
-    return sorted(best.values(), reverse=True)
 
 
 def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
@@ -223,12 +214,9 @@ def _finish(graph: Graph, modes: List[List[Mode]], chosen: Tuple[int, ...], grou
                     latest_rerun[op] = max(latest_rerun[op], need)
 
     spans = [(size, 0, count, 1) for size in apart]
-    for index, ways in enumerate(modes):
-        by_mode = [_savings(graph, mode, group, sizes, settled) for mode in ways]
-        # Place by place the largest saving of any mode.
-        for place in range(max(map(len, by_mode))):
-            saved = max(one[place] for one in by_mode if place < len(one))
-            spans.append((saved, index, index + 1, -1))
+    saved = [savings(graph, ways, group, sizes, settled) for ways in modes]
+    for index, one in enumerate(saved):
+        spans.extend((size, index, index + 1, -1) for size in one.places)
     item_of = np.full(len(graph.tensors), -1, dtype=np.int64)
     items: List[int] = []
     for root in sorted(sizes, key=lambda r: (birth[r], r)):
@@ -262,4 +250,5 @@ def _finish(graph: Graph, modes: List[List[Mode]], chosen: Tuple[int, ...], grou
         [tuple(m) for m in members], [readers[r] for r in items], [makers[r] for r in items],
         np.array([r in frozen for r in items], dtype=bool),
         np.array([r in scattered for r in items], dtype=bool), again,
-        spans, np.cumsum(profile)[:count], first_backward, sum(apart))
+        spans, np.cumsum(profile)[:count], first_backward,
+        takings(saved, index_of, last_need), sum(apart))

@@ -6,7 +6,9 @@ ending at a measured op. For item ``t`` and window ``j``
 
 * ``live[t, j]``: the value is in memory at the measured op that ends window ``j``;
 * ``rerun[r, j]``: runner ``r`` runs again inside window ``j``;
-* ``mode[i, m]``: op ``i`` runs as variant ``m`` (only for ops that have variants).
+* ``mode[i, m]``: op ``i`` runs as variant ``m`` (only for ops that have variants);
+* ``taken[t, j]``: the measured op that ends window ``j`` works in the value's memory, and the
+  value is gone (only for ops that save memory in no other way).
 
 A value is *at hand* in a window if it was live at the window's start, is made in the window, or
 is rerun in it. Reads, reruns and lives all need values at hand; the live bytes at each measured op
@@ -23,7 +25,8 @@ from typing import List, Sequence, Tuple
 
 import numpy as np
 
-from .program import Program, Ranges, Rows
+from .in_place import Taking
+from .program import Program, Ranges, Rows, Spots
 from .reduce import Reduced
 
 
@@ -92,6 +95,11 @@ def build(reduced: Reduced, measured: Sequence[int], budget_bytes: float,
     variant_column = np.full(len(graph.variants), -1, dtype=np.int64)
     variant_column[list(reduced.variants)] = next_column + np.arange(len(reduced.variants))
     next_column += len(reduced.variants)
+    place = {int(k): j for j, k in enumerate(ends_at)}
+    takings = [(place[one.op], one) for one in reduced.takings if one.op in place]
+    taken = Spots.make([(item, window) for window, one in takings for item, _ in one.sources],
+                       next_column)
+    next_column += len(taken.owner)
     sizes = layer_sizes(reduced, layers)
     columns = next_column + len(sizes)
 
@@ -112,14 +120,16 @@ def build(reduced: Reduced, measured: Sequence[int], budget_bytes: float,
     if minimise_peak:
         upper[0] = float(reduced.size_bytes.sum() + reduced.profile_bytes.max(initial=0.0)) / unit
     rows = Rows()
-    _at_hand_rows(reduced, rows, live, rerun, runners, number_of, variant_column, window_of)
+    _at_hand_rows(reduced, rows, live, rerun, taken, runners, number_of, variant_column, window_of)
     _forced_lives(reduced, rows, live, lower, upper, variant_column, ends_at, late_only, forget)
     memory = _memory_rows(reduced, rows, live, ends_at, budget_bytes, unit)
+    _taking_rows(rows, live, taken, takings, memory, unit)
     _choice_rows(reduced, rows, rerun, runners, variant_column, max_reruns)
-    _layer_rows(reduced, rows, live, ends_at, sizes, next_column, upper, budget_bytes, unit)
+    _layer_rows(reduced, rows, live, taken, takings, ends_at, sizes, next_column, upper,
+                budget_bytes, unit)
     start, index, value = rows.matrix(columns)
     return Program(cost, lower, upper, np.concatenate(rows.lower), np.concatenate(rows.upper),
-                   start, index, value, memory, unit, 0.0, live, rerun, runners,
+                   start, index, value, memory, unit, 0.0, live, rerun, taken, runners,
                    variant_column, ends_at, sizes, next_column)
 
 
@@ -136,9 +146,9 @@ def layer_sizes(reduced: Reduced, most: int) -> np.ndarray:
     return np.sort(distinct[chosen])[::-1].astype(np.float64)
 
 
-def _layer_rows(reduced: Reduced, rows: Rows, live: Ranges, ends_at: np.ndarray,
-                sizes: np.ndarray, base: int, upper: np.ndarray, budget_bytes: float,
-                unit: float) -> None:
+def _layer_rows(reduced: Reduced, rows: Rows, live: Ranges, taken: Spots,
+                takings: Sequence[Tuple[int, Taking]], ends_at: np.ndarray, sizes: np.ndarray,
+                base: int, upper: np.ndarray, budget_bytes: float, unit: float) -> None:
     """``values of at least s bytes alive <= buffers of at least s bytes``; buffers fit."""
     if not len(sizes):
         return
@@ -154,6 +164,11 @@ def _layer_rows(reduced: Reduced, rows: Rows, live: Ranges, ends_at: np.ndarray,
         rows.add(numbers, np.full(len(ends_at), base + layer), np.array(-1.0))
         large = reduced.size_bytes[owner] >= size
         rows.add(numbers[window[large]], columns[large], np.array(1.0))
+        for spot, one in takings:
+            rows.upper[-1][spot] -= sum(saved >= size for saved in one.places)
+            items = np.array([item for item, saved in one.sources if saved >= size], dtype=int)
+            rows.add(np.full(len(items), numbers[spot]),
+                     taken.column(items, np.full(len(items), spot)), np.array(-1.0))
     total = rows.open(np.array([-np.inf]),
                       np.array([budget_bytes / unit if np.isfinite(budget_bytes) else 0.0]))
     rows.add(np.repeat(total, len(sizes)), base + np.arange(len(sizes)), steps / unit)
@@ -161,7 +176,7 @@ def _layer_rows(reduced: Reduced, rows: Rows, live: Ranges, ends_at: np.ndarray,
         rows.add(total, np.zeros(1, dtype=np.int64), np.array(-1.0))
 
 
-def _at_hand_rows(reduced: Reduced, rows: Rows, live: Ranges, rerun: Ranges,
+def _at_hand_rows(reduced: Reduced, rows: Rows, live: Ranges, rerun: Ranges, taken: Spots,
                   runners: List[Tuple[int, int]], number_of: dict, variant_column: np.ndarray,
                   window_of: np.ndarray) -> None:
     """``at hand(item, window) >= target`` for reads, lives and reruns."""
@@ -203,6 +218,7 @@ def _at_hand_rows(reduced: Reduced, rows: Rows, live: Ranges, rerun: Ranges,
     numbers = rows.open(np.where(target == -1, 1.0, np.where(target < -1, 1.0, 0.0)),
                         np.full(len(target), np.inf))
     rows.add(numbers, live.column(item_of, spot - 1), np.array(1.0))
+    rows.add(numbers, taken.column(item_of, spot - 1), np.array(-1.0))
     most = max((len(ways) for ways in reduced.makers), default=0)
     for position in range(most):
         maker = np.array([number_of.get(ways[position], -1)
@@ -299,6 +315,27 @@ def _memory_rows(reduced: Reduced, rows: Rows, live: Ranges, ends_at: np.ndarray
         rows.add(numbers, np.zeros(len(ends_at), dtype=np.int64), np.array(-1.0))
     rows.add(numbers[window], live.base + np.arange(live.total), reduced.size_bytes[owner] / unit)
     return numbers
+
+
+def _taking_rows(rows: Rows, live: Ranges, taken: Spots, takings: Sequence[Tuple[int, Taking]],
+                 memory: np.ndarray, unit: float) -> None:
+    """What an op saves in place: only what it takes, from what is live, once an output."""
+    for spot, one in takings:
+        rows.upper[-1][spot] -= sum(one.places) / unit
+        items = np.array([item for item, _ in one.sources], dtype=np.int64)
+        columns = taken.column(items, np.full(len(items), spot))
+        rows.add(np.full(len(items), memory[spot]), columns,
+                 -np.array([saved for _, saved in one.sources]) / unit)
+    if not takings:
+        return
+    numbers = rows.open(np.full(len(takings), -np.inf),
+                        np.array([float(len(one.places)) for _, one in takings]))
+    number_of = dict(zip((spot for spot, _ in takings), numbers))
+    columns = taken.base + np.arange(len(taken.owner))
+    rows.add(np.array([number_of[int(spot)] for spot in taken.window]), columns, np.array(1.0))
+    numbers = rows.open(np.full(len(columns), -np.inf), np.zeros(len(columns)))
+    rows.add(numbers, columns, np.array(1.0))
+    rows.add(numbers, live.column(taken.owner, taken.window), np.array(-1.0))
 
 
 def _choice_rows(reduced: Reduced, rows: Rows, rerun: Ranges, runners: List[Tuple[int, int]],

@@ -52,22 +52,28 @@ def point_of(program: Program, reduced: Reduced, schedule: Schedule) -> np.ndarr
     """
     values = np.zeros(program.num_columns)
     first = base_positions(schedule)
-    # An op that a variant leaves out happens right after the op before it.
+    # An op that a variant leaves out happens right after the op before it, which took what it took.
+    left_out = [step < 0 for step in first]
     for op in range(len(first)):
         if first[op] < 0:
             first[op] = first[op - 1] if op else 0
     ends = [first[k] for k in program.measured]
+    after = [left_out[k] for k in program.measured]
     for number in schedule.variants:
         values[program.variant_column[number]] = 1.0
     for item, spans in lifetimes(reduced, schedule).items():
         for made, last in spans:
             begin = int(np.searchsorted(ends, made, side="left"))
             for window in range(begin, len(ends)):
-                if ends[window] > last:
+                if ends[window] + after[window] > last:
                     break
                 low, high = program.live.first[item], program.live.last[item]
                 if low <= window <= high:
                     values[program.live.offset[item] + window - low] = 1.0
+    taken = taken_items(reduced, schedule)
+    for number, (item, window) in enumerate(zip(program.taken.owner, program.taken.window)):
+        if int(item) in taken[int(program.measured[window])]:
+            values[program.taken.base + number] = 1.0
     mode_of = {op: number for op, ways in enumerate(reduced.modes)
                for number, mode in enumerate(ways)
                if mode.variant in schedule.variants or (number == 0)}
@@ -90,6 +96,24 @@ def point_of(program: Program, reduced: Reduced, schedule: Schedule) -> np.ndarr
     return values
 
 
+def taken_items(reduced: Reduced, schedule: Schedule) -> Dict[int, Dict[int, int]]:
+    """By op of ``reduced.takings``: the items it can take, as their last value ends there.
+
+    No more than the op has outputs for, those that save most; with the bytes.
+    """
+    first = base_positions(schedule)
+    spans = lifetimes(reduced, schedule) if reduced.takings else {}
+    found: Dict[int, Dict[int, int]] = {}
+    for one in reduced.takings:
+        step = first[one.op] if one.op < len(first) else -1
+        gone = [(item, saved) for item, saved in one.sources
+                if any(last == step for _, last in spans.get(item, ()))
+                and not any(made <= step < last for made, last in spans[item])]
+        gone.sort(key=lambda pair: (-pair[1], pair[0]))
+        found[one.op] = dict(gone[:len(one.places)])
+    return found
+
+
 def worst_op(program: Program, reduced: Reduced, schedule: Schedule, values: np.ndarray,
              budget_bytes: float) -> int:
     """The base op, not yet measured, at or before which a schedule exceeds the budget most.
@@ -101,6 +125,7 @@ def worst_op(program: Program, reduced: Reduced, schedule: Schedule, values: np.
     places = np.array(place_of_ops(schedule), dtype=np.int64)
     spans = [(reduced.size_bytes[item], made, last)
              for item, one in lifetimes(reduced, schedule).items() for made, last in one]
+    first, taken = base_positions(schedule), taken_items(reduced, schedule)
     sizes = program.layers
     parts = [(0.0, 1.0, budget_bytes)] if not len(sizes) else [
         (size, size - following, float(values[program.layer_base + layer]))
@@ -115,6 +140,11 @@ def worst_op(program: Program, reduced: Reduced, schedule: Schedule, values: np.
                 change[last + 1] -= amount
         fixed = reduced.fixed_at_least(least) if least else reduced.profile_bytes
         alive = np.cumsum(change)[:steps] + fixed[places]
+        for one in reduced.takings:
+            if one.op < len(first) and first[one.op] >= 0:
+                falsely = [*one.places, *(-saved for saved in taken[one.op].values())]
+                alive[first[one.op]] += sum(np.sign(size) if least else size
+                                            for size in falsely if abs(size) >= least)
         excess += weight * np.maximum(alive - room - 1e-6 * max(room, 1.0), 0.0)
     excess[np.isin(places, program.measured)] = 0.0
     worst = int(np.argmax(excess)) if steps else 0
