@@ -25,8 +25,8 @@ from typing import Any, Dict, Iterator, List, Optional
 
 from .errors import MemongerError, PluginABIError, PluginError, PluginMissing
 
-_INTERFACE = 3
-_CORE_INTERFACE = 3
+_INTERFACE = 4
+_CORE_INTERFACE = 4
 _MXNET_VERSION = "1.9.1"
 _COMPILER = "GCC: (GNU) 4.8.5"
 #: ``plugins/build.py`` ends each library with this and the SHA-256 of everything before it.

@@ -161,7 +161,8 @@ def libraries(mxnet: Path, compiler: Compiler) -> List[Library]:
     return [
         Library("libmemonger_core.so", core, COMMON + ["-O3"], ["-Wl,--no-undefined"], False),
         Library("libmemonger_mxnet.so",
-                plugin + [ROOT / "core" / name for name in ("arena.cc", "packer.cc", "storage.cc")],
+                plugin + [ROOT / "core" / name
+                          for name in ("arena.cc", "packer.cc", "skyline.cc", "storage.cc")],
                 COMMON + ["-O3"] + threads + (GCC_ONLY if compiler.family == "g++" else [])
                 + MXNET + include,
                 [*threads, "-L" + str(mxnet), "-l:libmxnet.so", version_script, "-Wl,-z,now",

@@ -20,6 +20,7 @@ def storage_core(tmp_path_factory):
     library = tmp_path_factory.mktemp("core") / "libstorage.so"
     subprocess.run([compiler, "-O2", "-std=c++14", "-Wall", "-Wextra", "-Werror", "-fPIC",
                     "-shared", *(str(CORE / name) for name in
-                                 ("arena.cc", "packer.cc", "storage.cc", "storage_c.cc")),
+                                 ("arena.cc", "packer.cc", "skyline.cc", "storage.cc",
+                                  "storage_c.cc")),
                     "-o", str(library)], check=True)
     return ctypes.CDLL(str(library))

@@ -30,8 +30,9 @@ std::string& Captured() {
 
 }  // namespace
 
-// Changes with every change of this interface or of the operators; native.py refuses another one.
-MEMONGER_API int memonger_interface_version() { return 3; }
+// Changes with every change of this interface, of the operators or of where memory lies; native.py
+// refuses another one.
+MEMONGER_API int memonger_interface_version() { return 4; }
 
 // Writes what failed; returns 0 when nothing did. Registers nothing.
 MEMONGER_API int memonger_self_check(char* message, size_t size) {
