@@ -1,9 +1,10 @@
 """Training graphs of real shape, without MXNet: what planners are tried and timed on."""
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import List, Optional
 
-from memonger.graph import Graph, Inplace, Op, Tensor
+from memonger.graph import Graph, Implementation, Inplace, Op, Tensor, Variant
 
 MB = 2 ** 20
 
@@ -98,3 +99,25 @@ def residual_network(blocks: int, sizes_mb: Optional[List[int]] = None) -> Graph
         value = net.add("relu", [value], size, 4e-12 * size, "o", inplace=True)
     net.add("loss", [value], MB, 1e-4, "o")
     return net.graph("residual%d" % blocks)
+
+
+def attention(steps: int) -> Graph:
+    """Steps of a recurrent network that look at all of a text, one after the other.
+
+    Each makes two wide values from a narrow one: a sum that no gradient reads for itself, and its
+    tanh. The one variant of a step is a gradient of tanh that does without the sum.
+    """
+    net = _Net()
+    state = net.add("embed", [net.tensor("data", 4096, -1, False)], 4096, 1e-5, "i")
+    for _ in range(steps):
+        query = net.add("fc", [state], 4096, 2e-5, "i")
+        wide = net.add("plus", [query], MB, 1e-6, "")
+        wide = net.add("tanh", [wide], MB, 1e-6, "io")
+        state = net.add("fc", [wide], 4096, 1e-5, "i")
+    graph = net.graph("attention%d" % steps)
+    variants = []
+    for number, op in enumerate(graph.ops):
+        if op.kind == "backward_tanh":
+            frugal = Implementation(op.inputs[:1] + op.inputs[2:], op.outputs, time_s=op.time_s)
+            variants.append(Variant("output", op.forward_op, ((number, frugal),)))
+    return replace(graph, variants=tuple(variants))

@@ -19,6 +19,7 @@ void Search::SearchLive(int64_t work_end) {
   const auto until = [&](double share) {
     return begin + static_cast<int64_t>(share * static_cast<double>(work_end - begin));
   };
+  const bool many = num_gaps_ > kManyGaps;
   LoadDefaults();
   Outcome current = Evaluate();
   Offer(current);
@@ -28,7 +29,9 @@ void Search::SearchLive(int64_t work_end) {
     Offer(current);
     // What hardly misses the budget is mended before seeds that fit, at any price, take its place.
     const bool misses = current.valid && !Feasible(current);
-    if (misses && Repair(&current, until(0.1))) {
+    if (misses && many) {
+      FitGroups(&current, until(0.3), until(0.5));
+    } else if (misses && Repair(&current, until(0.1))) {
       Prune(&current, until(0.15));
       Offer(current);
     }
@@ -41,8 +44,13 @@ void Search::SearchLive(int64_t work_end) {
       Anneal(current, {0.2, 0.01}, until(0.3));
     }
   }
-  const bool many = num_gaps_ > kManyGaps;
   TrySeeds(false, until(many ? 0.1 : 0.03));
+  if (many && num_variants_ > 0) {
+    LoadDefaults();
+    SetAllVariants();
+    Commit();
+    FitGroups(&current, until(0.6), until(0.65));
+  }
   if (!many) {
     // Repair of the unplanned step, of it with all variants, then of the best seed.
     const double ends[] = {0.05, 0.1, 0.14};

@@ -119,6 +119,19 @@ class Search {
   void TrySeeds(bool frugal, int64_t work_end);
   void SetAllVariants();
   void LoadCheapSeed(double time_per_byte, int segments, double transient, bool all_variants);
+  // repeated.cc
+  void FindGroups();
+  // What to keep for making a dropped value again.
+  enum Basis { kNothing, kInputs, kLittleInputs };
+  struct Way {
+    int value;  // a Choice, or whether a variant is in use
+    Basis basis;
+  };
+  void DropItem(int item, Way way);
+  void KeepBasis(int op, int value, int64_t most_bytes, int depth);
+  bool RepairGroups(Outcome* current, int64_t work_end);
+  void PruneGroups(Outcome* current, int64_t work_end);
+  void FitGroups(Outcome* current, int64_t repair_end, int64_t work_end);
   // portfolio.cc
   void SearchLive(int64_t work_end);
   void SearchPool(int64_t work_end);
@@ -141,6 +154,10 @@ class Search {
   std::vector<std::vector<int>> families_;  // gaps of like ops, in order
   std::vector<int> family_of_;              // of each gap
   std::vector<int> place_in_family_;
+  std::vector<std::vector<int>> groups_;  // items at the same place of repeated blocks
+  // Of each op: the gap behind its last use, the one into the backward ops (-1: none), its bytes.
+  std::vector<int> trailing_gap_, crossing_gap_;
+  std::vector<int64_t> bytes_made_;
   double base_cost_ = 0;
   int64_t base_peak_ = 0;
   std::vector<int> friendly_variants_;  // those of SetAllVariants()

@@ -72,6 +72,12 @@ class Simulator {
   bool variant_on(int variant) const { return variant_on_[variant]; }
   void set_variant(int variant, bool on);
 
+  // How an op runs, and who makes a tensor (-1: no op), under the variants in use.
+  const Implementation& active(int op) const {
+    return problem_.ops[op].implementations[implementation_[op]];
+  }
+  int producer(int tensor) const { return producer_[tensor]; }
+
   void set_budget(int64_t bytes) { budget_ = bytes; }
   int64_t budget() const { return budget_; }
 
@@ -103,9 +109,6 @@ class Simulator {
   void AddWork(int64_t steps) { work_ += steps; }
 
  private:
-  const Implementation& active(int op) const {
-    return problem_.ops[op].implementations[implementation_[op]];
-  }
   // What Run needs of the active implementation, close together in memory.
   struct Hot {
     const int* reads;
