@@ -166,7 +166,7 @@ def _enough(graph: Graph) -> float:
         return 0.0  # quickly proven to the last digit
     if len(graph.ops) <= _SMALL_OPS:
         return _ENOUGH
-    return (2.5 if len(graph.ops) <= _LARGE_OPS else 7.5) * _ENOUGH
+    return 2.5 * _ENOUGH
 
 
 def _breeds(search: Refinement) -> bool:

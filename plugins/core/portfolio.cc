@@ -19,7 +19,7 @@ void Search::SearchLive(int64_t work_end) {
   const auto until = [&](double share) {
     return begin + static_cast<int64_t>(share * static_cast<double>(work_end - begin));
   };
-  const bool many = num_gaps_ > kManyGaps;
+  const bool many = num_gaps_ > kManyGaps, repeated = many && FindGroups();
   LoadDefaults();
   Outcome current = Evaluate();
   Offer(current);
@@ -29,7 +29,7 @@ void Search::SearchLive(int64_t work_end) {
     Offer(current);
     // What hardly misses the budget is mended before seeds that fit, at any price, take its place.
     const bool misses = current.valid && !Feasible(current);
-    if (misses && many) {
+    if (misses && repeated) {
       FitGroups(&current, until(0.3), until(0.5));
     } else if (misses && Repair(&current, until(0.1))) {
       Prune(&current, until(0.15));
@@ -45,7 +45,7 @@ void Search::SearchLive(int64_t work_end) {
     }
   }
   TrySeeds(false, until(many ? 0.1 : 0.03));
-  if (many && num_variants_ > 0) {
+  if (repeated && num_variants_ > 0) {
     LoadDefaults();
     SetAllVariants();
     Commit();

@@ -18,6 +18,8 @@ namespace {
 
 // How far from an op its neighbours tell it apart from others, in reads.
 const int kNear = 2;
+// Members that a group has on average where blocks are repeated.
+const int kOften = 8;
 // Parts of a group that are dropped at once: one in so many, from the first.
 const int kParts[] = {1, 16};
 // Groups that are decided as such; those left out have the fewest bytes.
@@ -71,7 +73,9 @@ std::vector<uint64_t> Roles(const Problem& problem) {
 }  // namespace
 
 // Items that stand in the same place of repeated blocks, the groups with the most bytes first.
-void Search::FindGroups() {
+// Returns whether there are such blocks.
+bool Search::FindGroups() {
+  if (!groups_.empty()) return repeated_;
   const Problem& problem = simulator_->problem();
   const std::vector<uint64_t> roles = Roles(problem);
   std::map<std::pair<uint64_t, int>, std::vector<int>> groups;
@@ -99,6 +103,7 @@ void Search::FindGroups() {
     }
     groups[{role, 2}].push_back(num_gaps_ + v);
   }
+  repeated_ = num_items() >= kOften * static_cast<int>(groups.size());
   for (auto& group : groups) groups_.push_back(std::move(group.second));
   const auto weight = [&](const std::vector<int>& group) {
     const int op = is_gap(group[0]) ? simulator_->gaps()[group[0]].op
@@ -110,6 +115,7 @@ void Search::FindGroups() {
                      return weight(a) > weight(b);
                    });
   if (groups_.size() > kMostGroups) groups_.resize(kMostGroups);
+  return repeated_;
 }
 
 // Drops the value of a gap, and what is needed to make it again at little cost.
@@ -153,7 +159,6 @@ bool Search::RepairGroups(Outcome* current, int64_t work_end) {
   };
   const Way kWays[] = {{1, kNothing}, {1, kInputs}, {1, kLittleInputs}, {2, kNothing}};
   const double endless = std::numeric_limits<double>::infinity();
-  if (groups_.empty()) FindGroups();
   std::priority_queue<Part> queue;
   std::vector<Part> useless;
   for (size_t group = 0; group < groups_.size(); ++group) {

@@ -120,7 +120,7 @@ class Search {
   void SetAllVariants();
   void LoadCheapSeed(double time_per_byte, int segments, double transient, bool all_variants);
   // repeated.cc
-  void FindGroups();
+  bool FindGroups();
   // What to keep for making a dropped value again.
   enum Basis { kNothing, kInputs, kLittleInputs };
   struct Way {
@@ -155,6 +155,7 @@ class Search {
   std::vector<int> family_of_;              // of each gap
   std::vector<int> place_in_family_;
   std::vector<std::vector<int>> groups_;  // items at the same place of repeated blocks
+  bool repeated_ = false;
   // Of each op: the gap behind its last use, the one into the backward ops (-1: none), its bytes.
   std::vector<int> trailing_gap_, crossing_gap_;
   std::vector<int64_t> bytes_made_;
