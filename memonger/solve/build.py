@@ -77,11 +77,23 @@ def raise_infeasible(best: Plan, budget_bytes: int, options: Options) -> None:
     named = ", ".join("%s (%s)" % (name, format_bytes(size)) for name, size in pinned[:3])
     proof = ", and none takes less than %s" % format_bytes(bound) if bound else ""
     raise InfeasibleBudget(
-        "no plan fits %s; the smallest total found is %s%s. At its worst step these are alive: %s. "
-        "Ask for at least that much, or make the batch smaller"
-        % (format_bytes(total), format_bytes(minimum), proof, named or "nothing"),
+        "no plan fits %s; the smallest total found is %s%s%s. At its worst step these are alive: "
+        "%s. Ask for at least that much, or make the batch smaller"
+        % (format_bytes(total), format_bytes(minimum), _no_choice(best.fixed_bytes), proof,
+           named or "nothing"),
         budget_bytes=total, minimum_bytes=minimum, pinned=pinned, best_plan=best,
         bound_bytes=bound)
+
+
+def _no_choice(fixed: Dict[str, int]) -> str:
+    """What of a total is the same in every plan, with the two largest categories."""
+    same = {name: size for name, size in fixed.items() if size and name != "workspace"}
+    if not same:
+        return ""
+    largest = sorted(same.items(), key=lambda item: (-item[1], item[0]))[:2]
+    return ", of which %s are the same in every plan (%s)" % (
+        format_bytes(sum(same.values())),
+        ", ".join("%s %s" % (name, format_bytes(size)) for name, size in largest))
 
 
 def alive_at_peak(graph: Graph, schedule: Schedule) -> List[Tuple[str, int]]:

@@ -17,6 +17,7 @@ from memonger.errors import (
     UnknownOpError,
 )
 from memonger.mx.read import read
+from memonger.units import format_bytes
 
 SHAPES = {"data": (4, 3, 16, 16)}
 
@@ -130,6 +131,10 @@ def test_an_impossible_budget_says_what_is_possible():
         memonger.plan(convolutions(), budget=1000, method="sublinear", **SHAPES)
     assert error.value.minimum_bytes > error.value.budget_bytes == 1000
     assert error.value.pinned and error.value.best_plan is not None
+    fixed = dict(error.value.best_plan.fixed_bytes)
+    fixed.pop("workspace")  # variants change it
+    assert ", of which %s are the same in every plan (gradients %s, " % (
+        format_bytes(sum(fixed.values())), format_bytes(fixed["gradients"])) in str(error.value)
 
 
 def test_float16_and_float64_count_their_real_bytes():
