@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import arena, native
+from .collection import paused
 from .cost import CostModel, OpTimes, best_known, roofline
 from .errors import InputError, UnknownOpError
 from .graph import Graph
@@ -75,6 +76,7 @@ class Session:
     #: The cost model that priced the graph.
     model: Any = field(default=None, repr=False)
 
+    @paused()
     def read(self, symbol: Any) -> Any:
         """Another form of the same network, bound in the same way."""
         from .mx.read import read
@@ -108,6 +110,7 @@ class Session:
         """On a CPU, with MKLDNN's operators where there are any."""
         return not self.on_gpu and _mkldnn_is_on()
 
+    @paused()
     def with_variants(self, exact_only: bool) -> "Session":
         """The same, its graph offering the operator variants that the symbol allows."""
         from .mx.variant_graph import with_variants
@@ -146,6 +149,7 @@ def _workspaces(captured: Any, found: OpTimes, ctx: Any) -> Sequence[int]:
     return native_workspaces(captured.graph, captured.attributes)
 
 
+@paused()
 def open_session(symbol: Any, shapes: Shapes, type_dict: Optional[Mapping[str, Any]],
                  grad_req: Any, ctx: Any, costs: Any, optimizer: Optional[str],
                  optimizer_params: Optional[Mapping[str, Any]], group2ctx: Any,

@@ -69,37 +69,42 @@ def show(name: str, error: float, coefficients: Sequence[float], is_chebyshev: b
 
 
 def main() -> None:
-    k = 1 / (1 + 0.35 * 13.2)
-    k = (1 + k) / 2 + (1 - k) / 2 * np.cos(np.pi * (np.arange(800) + 0.5) / 800)
-    t = (1 / k - 1) / 0.35
-    mills = tail(t) * np.exp(t * t / 2)
-    show("tail(t) * exp(t^2 / 2) = k * P(k), k = 1 / (1 + 0.35 t)",
-         *minimax(np.stack([k ** i for i in range(1, 10)], 1), mills, 1 / mills), False)
+    points = np.cos(np.pi * (np.arange(1000) + 0.5) / 1000)
+    t = 3.3 * (1 - points)
+    root = tail(t) ** -0.125
+    # What counts is the error of t * tail(t); far out, where it is small, a little of the relative.
+    weight = 8 * np.maximum(np.maximum(t, 0.25) * tail(t), 3e-3 * np.exp(-1.2 * t)) / root
+    error, found = minimax(chebyshev(t / 3.3 - 1, 12), root, weight)
+    powers = sum((c * np.poly1d([1 / 3.3, -1]) ** i for i, c in
+                  enumerate(np.polynomial.chebyshev.cheb2poly(found))), np.poly1d([0.0]))
+    show("tail(t) = P(t)^-8", error, powers.coeffs[::-1], False)
 
-    u = 0.25 * np.cos(np.pi * (np.arange(500) + 0.5) / 500)
+    u = 0.5 * points
     slope = np.sign(u) * np.sqrt(above_minimum(MINIMUM + u)) / u
-    show("s = u * P(u)", *minimax(np.stack([u ** i for i in range(8)], 1), slope, 1 / slope), False)
+    show("s = u * P(u)", *minimax(np.stack([u ** i for i in range(6)], 1), slope,
+                                  (0.3 + 2 * abs(u)) / slope), False)
 
-    x = np.concatenate([MINIMUM + np.linspace(1e-4, 0.3, 100), np.linspace(MINIMUM + 0.3, 7, 6000)])
+    x = np.concatenate([MINIMUM + np.linspace(1e-4, 0.07, 60),
+                        np.linspace(MINIMUM + 0.07, 7, 6000)])
     y, s, d = gelu(x), np.sqrt(above_minimum(x)), derivative(x)
     one = np.ones_like(d)
-    low, middle, high = s <= 1, (s >= 1) & (y <= 2.4), (y >= 2.4) & (y < 6.5)
-    show("d = s * P(2 s - 1)", *minimax(s[low, None] * chebyshev(2 * s[low] - 1, 10), d[low],
-                                        one[low]))
-    show("d = P((y - 1.61475) / 0.78525)",
-         *minimax(chebyshev((y[middle] - 1.61475) / 0.78525, 10), d[middle], one[middle]))
-    columns = ((8.25 - y[high]) / 5.85)[:, None] ** 16 * chebyshev((y[high] - 2.4) / 2.05 - 1, 8)
-    show("d = 1 + ((8.25 - y) / 5.85)^16 * P((y - 2.4) / 2.05 - 1)",
+    show("next to the minimum, d = s * P(s)", *minimax(
+        np.stack([s[:60] ** i for i in (1, 2, 3)], 1), d[:60], 1 / s[:60]), False)
+    low, high = y <= 2.2, (y >= 2.2) & (y < 6.5)
+    show("d = P(1.299 s - 1)", *minimax(chebyshev(1.299 * s[low] - 1, 15), d[low], one[low]))
+    columns = ((8.25 - y[high]) / 6.05)[:, None] ** 16 * chebyshev((y[high] - 2.2) / 2.15 - 1, 8)
+    show("d = 1 + ((8.25 - y) / 6.05)^16 * P((y - 2.2) / 2.15 - 1)",
          *minimax(columns, d[high] - 1, one[high]))
 
     x = MINIMUM - np.concatenate([np.geomspace(1e-5, 0.3, 300), np.linspace(0.3, 6.8, 2500)])
     s, d, q = np.sqrt(above_minimum(x)), derivative(x), (-gelu(x)) ** 0.25
-    m, weight = q / 0.3211 - 1, -(q * s)[:, None]
-    error, found = minimax(np.concatenate([weight * chebyshev(m, 6),
-                                           weight * s[:, None] * chebyshev(m, 7)], 1),
+    m, weight = chebyshev(q / 0.3211 - 1, 4), -(q * s)[:, None]
+    error, found = minimax(np.concatenate([weight * m, weight * s[:, None] * m,
+                                           weight * (s * s)[:, None] * m], 1),
                            d, np.ones_like(d))
-    show("d = -q * s * (P(q / 0.3211 - 1) + s * R(...)), P", error, found[:6])
-    show("R", error, found[6:])
+    for power, part in enumerate(np.split(found, 3)):
+        show("d = -q * s * (P0 + s * P1 + s^2 * P2), all of q / 0.3211 - 1; P%d" % power, error,
+             part)
 
 
 if __name__ == "__main__":

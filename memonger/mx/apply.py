@@ -10,6 +10,7 @@ import json
 from dataclasses import replace
 from typing import AbstractSet, Any, Callable, Dict, List, Mapping, Tuple
 
+from ..collection import paused
 from ..decisions import decisions_of, graph_in_use
 from ..graph import Graph
 from ..mirroring import safe_to_mirror
@@ -129,11 +130,13 @@ def from_json(text: str) -> Any:
     return mxnet().sym.load_json(text)
 
 
+@paused()
 def strip_symbol(symbol: Any) -> Any:
     """The symbol as it was before planning."""
     return from_json(strip_json(unswap_json(symbol.tojson())))
 
 
+@paused()
 def apply_plan_to(symbol: Any, plan: Plan) -> Any:
     """A copy of ``symbol`` that carries the plan's decisions and variants."""
     text = _decisions_on(symbol.tojson(), plan)

@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Dict, List, Optional, Tuple
 
 from ..blocks import effective_ops
+from ..collection import paused
 from ..errors import InfeasibleBudget
 from ..graph import Graph
 from ..plan import Plan, Status
@@ -13,6 +14,7 @@ from ..units import format_bytes
 from .options import Options
 
 
+@paused()
 def build_plan(graph: Graph, schedule: Schedule, method: str, options: Options,
                budget_bytes: Optional[int], status: Status = Status.FEASIBLE,
                notes: Tuple[str, ...] = ()) -> Plan:

@@ -11,22 +11,16 @@
 namespace memonger {
 namespace ops {
 
-// y = gelu(x) with the bytes that the derivative needs; y may be x.
-void GeluForward(const float* x, int64_t length, float* y, uint8_t* bytes);
-void GeluForward(const double* x, int64_t length, double* y, uint8_t* bytes);
+// y = gelu(x) with the bytes that the derivative needs, for outputs that are stored in numbers of so
+// many bits (16, 32 or 64); y may be x.
+void GeluForward(const float* x, int64_t length, int bits, float* y, uint8_t* bytes);
+void GeluForward(const double* x, int64_t length, int bits, double* y, uint8_t* bytes);
 
 // g times the derivative where the output was y, or that is added; `to` may be g.
-void GeluBackward(const float* g, const float* y, const uint8_t* bytes, int64_t length, bool add,
-                  float* to);
-void GeluBackward(const double* g, const double* y, const uint8_t* bytes, int64_t length, bool add,
-                  double* to);
-
-// For outputs that are stored in float16. Values: y before rounding, and what GeluHalfBytes needs.
-void GeluHalfValues(const float* x, int64_t length, float* y, float* s, float* above);
-void GeluHalfBytes(const float* rounded, const float* s, const float* above, int64_t length,
-                   uint8_t* bytes);
-void GeluHalfBackward(const float* g, const float* y, const uint8_t* bytes, int64_t length,
-                      float* to);
+void GeluBackward(const float* g, const float* y, const uint8_t* bytes, int64_t length, int bits,
+                  bool add, float* to);
+void GeluBackward(const double* g, const double* y, const uint8_t* bytes, int64_t length, int bits,
+                  bool add, double* to);
 
 }  // namespace ops
 }  // namespace memonger

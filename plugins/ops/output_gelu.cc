@@ -39,20 +39,19 @@ void ForEachPiece(int64_t count, Work work) {
 
 template <class A>
 void ForwardPiece(const A* x, int64_t length, A* y, uint8_t* bytes) {
-  GeluForward(x, length, y, bytes);
+  GeluForward(x, length, 8 * sizeof(A), y, bytes);
 }
 
 void ForwardPiece(const half_t* x, int64_t length, half_t* y, uint8_t* bytes) {
-  float value[kPiece], s[kPiece], above[kPiece];
+  float value[kPiece];
   for (int64_t i = 0; i < length; ++i) value[i] = x[i];
-  GeluHalfValues(value, length, value, s, above);
-  for (int64_t i = 0; i < length; ++i) value[i] = y[i] = half_t(value[i]);
-  GeluHalfBytes(value, s, above, length, bytes);
+  GeluForward(value, length, 16, value, bytes);
+  for (int64_t i = 0; i < length; ++i) y[i] = half_t(value[i]);
 }
 
 template <class A>
 void BackwardPiece(const A* g, const A* y, const uint8_t* bytes, int64_t length, bool add, A* d) {
-  GeluBackward(g, y, bytes, length, add, d);
+  GeluBackward(g, y, bytes, length, 8 * sizeof(A), add, d);
 }
 
 void BackwardPiece(const half_t* g, const half_t* y, const uint8_t* bytes, int64_t length,
@@ -60,7 +59,7 @@ void BackwardPiece(const half_t* g, const half_t* y, const uint8_t* bytes, int64
   float gradient[kPiece], output[kPiece];
   for (int64_t i = 0; i < length; ++i) gradient[i] = g[i];
   for (int64_t i = 0; i < length; ++i) output[i] = y[i];
-  GeluHalfBackward(gradient, output, bytes, length, gradient);
+  GeluBackward(gradient, output, bytes, length, 16, false, gradient);
   for (int64_t i = 0; i < length; ++i) {
     Store(d + i, add ? mxnet::kAddTo : mxnet::kWriteTo, gradient[i]);
   }

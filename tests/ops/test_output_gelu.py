@@ -41,7 +41,7 @@ def results(chain, x, dtype, mkldnn=False, grad_req="write", inner=True):
 
 # MXNet computes in float32 whatever the dtype, and so exact is our float64.
 @pytest.mark.parametrize("dtype, value, slope", [("float32", 3e-7, 3.5e-7),
-                                                 ("float64", 1e-8, 5e-8),
+                                                 ("float64", 1e-8, 6e-8),
                                                  ("float16", 4e-3, 6e-4)])
 def test_error_against_float64(dtype, value, slope):
     x = inputs().astype(dtype)
@@ -54,7 +54,7 @@ def test_error_against_float64(dtype, value, slope):
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 @pytest.mark.parametrize("mkldnn", [False, True])
 def test_error_is_about_mxnets(dtype, mkldnn):
-    """A float32 derivative is wrong by 3.1e-7 next to the minimum, MKLDNN's by 2.4e-7, MXNet's by
+    """A float32 derivative is wrong by 3.2e-7 next to the minimum, MKLDNN's by 2.4e-7, MXNet's by
     1.4e-7; the output is never further away than MXNet's."""
     x = inputs().astype(dtype)
     y, derivative = exact(x)
