@@ -1,4 +1,4 @@
-"""Temporary memory of operators while they run, outside the pool, in MXNet's native CPU code.
+"""MXNet's native CPU code: time, and memory of operators while they run, outside the pool.
 
 Only convolutions take much: ``Convolution`` unrolls one sample to a matrix (im2col), however
 large the batch is. Formulas exist for the native code alone: MKLDNN's copies in other layouts
@@ -7,7 +7,7 @@ and cuDNN's workspaces depend on the machine.
 from __future__ import annotations
 
 import math
-from typing import Mapping, Sequence, Tuple
+from typing import Collection, Mapping, Optional, Sequence, Tuple
 
 from .blocks import DTYPES
 from .graph import Graph, Op
@@ -17,6 +17,8 @@ from .graph import Graph, Op
 _WEIGHT = {"Convolution": (1, 2), "memonger_convolution": (1, 2),
            "memonger_split_convolution": (1, 2), "memonger_split_convolution_weight": (1, 2),
            "memonger_split_convolution_data": (1, 1), "memonger_bn_relu_convolution": (5, 8)}
+_PARTS = ("_backward_memonger_split_convolution_weight",
+          "_backward_memonger_split_convolution_data")
 
 
 def native_workspaces(graph: Graph,
@@ -31,6 +33,24 @@ def native_workspaces(graph: Graph,
     """
     return tuple(max(op.workspace_bytes, _native_bytes(graph, index, attributes[index]))
                  for index, op in enumerate(graph.ops))
+
+
+def native_times(graph: Graph, times_s: Sequence[float],
+                 estimated: Optional[Collection[int]] = None) -> Tuple[float, ...]:
+    """Seconds for each op of the graph without MKLDNN on a CPU.
+
+    Each part of a split gradient makes the other part as well, which is thrown away.
+
+    Parameters
+    ----------
+    graph : Graph
+    times_s : sequence of float
+        With libraries that make the wanted part alone; or measured.
+    estimated : collection of int, optional
+        The ops whose times were not measured; default: all.
+    """
+    return tuple(2 * seconds if op.kind in _PARTS and (estimated is None or index in estimated)
+                 else seconds for index, (op, seconds) in enumerate(zip(graph.ops, times_s)))
 
 
 def _native_bytes(graph: Graph, index: int, attributes: Mapping[str, str]) -> int:
@@ -53,9 +73,9 @@ def _native_bytes(graph: Graph, index: int, attributes: Mapping[str, str]) -> in
 
 def _unwanted_bytes(graph: Graph, op: Op) -> int:
     """What the parts of a split gradient take for what they do not want, one sample at a time."""
-    if op.kind == "_backward_memonger_split_convolution_weight":
+    if op.kind == _PARTS[0]:
         data, other_bytes = graph.tensors[op.inputs[1]], 0
-    elif op.kind == "_backward_memonger_split_convolution_data":
+    elif op.kind == _PARTS[1]:
         data, other_bytes = graph.tensors[op.outputs[0]], graph.tensors[op.inputs[1]].size_bytes
     else:
         return 0

@@ -16,6 +16,7 @@ from memonger.session import open_session
 from memonger.solve.build import build_plan
 from memonger.solve.options import Options
 from memonger.validate import validate
+from memonger.workspace import native_times
 
 from .test_variants import check_prediction
 
@@ -63,6 +64,25 @@ def test_bytes_order_and_gradients(arguments, grad_req):
     assert bound.pool_bytes == plan.pool_bytes
     assert memonger.strip(planned).tojson() == net.symbol.tojson()
     assert memonger.verify(planned, net.symbol, shapes=net.shapes, grad_req=grad_req).identical
+
+
+def test_native_code_makes_each_part_with_the_other(monkeypatch):
+    """Estimates without MKLDNN count both; measured times stay as they are."""
+    def seconds():
+        graph = opened(Network()).with_variants(exact_only=True).graph
+        return [(how.time_s, graph.ops[op].is_backward) for variant in graph.variants
+                if variant.name == "split_convolution" for op, how in variant.implementations]
+
+    monkeypatch.setenv("MXNET_MKLDNN_ENABLED", "1")
+    libraries = seconds()
+    monkeypatch.setenv("MXNET_MKLDNN_ENABLED", "0")
+    assert seconds() == [(s * (2 if backward else 1), backward) for s, backward in libraries]
+    assert any(backward and s for s, backward in libraries)
+    session, plan = split_everywhere(Network())
+    graph = session.read(apply_plan_to(session.symbol, plan)).graph
+    ones = [1.0] * len(graph.ops)
+    assert native_times(graph, ones, ()) == tuple(ones)
+    assert sorted(set(native_times(graph, ones))) == [1.0, 2.0]
 
 
 @pytest.mark.parametrize("grad_req", ["write", "add"])
