@@ -5,8 +5,8 @@ something recomputes it, drop after every op) and for each variant. ``plugins/co
 schedule that they give and searches: seeds (cheap ops by a threshold on time per byte, and the
 segments of Chen et al. 2016), greedy repair, pruning, swaps, iterated local search (Lourenco,
 Martin and Stuetzle 2003) and simulated annealing whose penalty for bytes above the budget adjusts
-itself; longer searches of :mod:`.auto` also cross plans of a population. Large graphs of repeated
-blocks start with groups of like values and variants (``repeated.cc``). Where the pool of a
+itself; longer searches of :mod:`.auto` also cross plans of a population. Groups of like values and
+variants of repeated blocks are decided together first (``repeated.cc``). Where the pool of a
 storage assignment has to fit, not only the peak of live bytes, the live budget is lowered until it
 does, and single changes are checked against the pool itself.
 

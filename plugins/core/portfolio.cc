@@ -19,7 +19,9 @@ void Search::SearchLive(int64_t work_end) {
   const auto until = [&](double share) {
     return begin + static_cast<int64_t>(share * static_cast<double>(work_end - begin));
   };
-  const bool many = num_gaps_ > kManyGaps, repeated = many && FindGroups();
+  const bool many = num_gaps_ > kManyGaps;
+  // Where anything may run at any time, other decisions matter more.
+  const bool grouped = !any_advance_ && simulator_->first_backward() < simulator_->num_ops();
   LoadDefaults();
   Outcome current = Evaluate();
   Offer(current);
@@ -29,8 +31,8 @@ void Search::SearchLive(int64_t work_end) {
     Offer(current);
     // What hardly misses the budget is mended before seeds that fit, at any price, take its place.
     const bool misses = current.valid && !Feasible(current);
-    if (misses && repeated) {
-      FitGroups(&current, until(0.3), until(0.5));
+    if (misses && grouped && many) {
+      FitGroups(&current, true, until(0.3), until(0.5));
     } else if (misses && Repair(&current, until(0.1))) {
       Prune(&current, until(0.15));
       Offer(current);
@@ -45,21 +47,26 @@ void Search::SearchLive(int64_t work_end) {
     }
   }
   TrySeeds(false, until(many ? 0.1 : 0.03));
-  if (repeated && num_variants_ > 0) {
-    LoadDefaults();
-    SetAllVariants();
-    Commit();
-    FitGroups(&current, until(0.6), until(0.65));
+  if (grouped) {
+    // Groups of values, with the variants that cost no time; then of variants as well.
+    for (int start = 0; start < (many || num_variants_ == 0 ? 1 : 2); ++start) {
+      LoadDefaults();
+      SetAllVariants(0);
+      Commit();
+      const int64_t share = (work_end - begin) / 8;
+      FitGroups(&current, start == 1, Spent() + share, Spent() + share + share / 4);
+    }
   }
   if (!many) {
     // Repair of the unplanned step, of it with all variants, then of the best seed.
     const double ends[] = {0.05, 0.1, 0.14};
-    for (int start = 0; start < 3 && !OutOf(until(0.15)); ++start) {
+    const double late = best_.feasible ? 0 : 0.2;  // for who has nothing yet
+    for (int start = 0; start < 3 && !OutOf(until(0.15 + late)); ++start) {
       if (start == 1 && num_variants_ == 0) continue;
       if (start < 2) LoadDefaults(); else Load(best_);
       if (start == 1) SetAllVariants();
       Commit();
-      if (Repair(&current, until(ends[start]))) Prune(&current, until(0.15));
+      if (Repair(&current, until(ends[start] + late))) Prune(&current, until(0.15 + late));
       Offer(current);
     }
     if (options_.breed) {

@@ -2,7 +2,8 @@
 // or run as another variant, together, a whole group or the first part of it.
 //
 // Networks of thousands of ops mostly repeat a block. One decision at a time they take longer to
-// bring within a budget than there is time for; by groups it takes a few hundred evaluations.
+// bring within a budget than there is time for; by groups it takes a few hundred evaluations. In
+// smaller networks it is the start of searches that end nearer to the bound.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -18,12 +19,10 @@ namespace {
 
 // How far from an op its neighbours tell it apart from others, in reads.
 const int kNear = 2;
-// Members that a group has on average where blocks are repeated.
-const int kOften = 8;
 // Parts of a group that are dropped at once: one in so many, from the first.
 const int kParts[] = {1, 16};
 // Groups that are decided as such; those left out have the fewest bytes.
-const size_t kMostGroups = 250;
+const size_t kMostGroups = 1000;
 // Where values are dropped down to little inputs: a little one has one so many-th of the bytes, is
 // at most so many ops away, and what takes so many times as long to make is kept like one.
 const int64_t kLittle = 8;
@@ -73,9 +72,7 @@ std::vector<uint64_t> Roles(const Problem& problem) {
 }  // namespace
 
 // Items that stand in the same place of repeated blocks, the groups with the most bytes first.
-// Returns whether there are such blocks.
-bool Search::FindGroups() {
-  if (!groups_.empty()) return repeated_;
+void Search::FindGroups() {
   const Problem& problem = simulator_->problem();
   const std::vector<uint64_t> roles = Roles(problem);
   std::map<std::pair<uint64_t, int>, std::vector<int>> groups;
@@ -96,6 +93,7 @@ bool Search::FindGroups() {
     if (place == 1) crossing_gap_[g.op] = gap;
   }
   for (int v = 0; v < num_variants_; ++v) {
+    if (problem.variants[v].choices.empty()) continue;
     uint64_t role = 0;
     for (const auto& choice : problem.variants[v].choices) {
       const Implementation& how = problem.ops[choice.first].implementations[choice.second];
@@ -103,7 +101,6 @@ bool Search::FindGroups() {
     }
     groups[{role, 2}].push_back(num_gaps_ + v);
   }
-  repeated_ = num_items() >= kOften * static_cast<int>(groups.size());
   for (auto& group : groups) groups_.push_back(std::move(group.second));
   const auto weight = [&](const std::vector<int>& group) {
     const int op = is_gap(group[0]) ? simulator_->gaps()[group[0]].op
@@ -115,7 +112,6 @@ bool Search::FindGroups() {
                      return weight(a) > weight(b);
                    });
   if (groups_.size() > kMostGroups) groups_.resize(kMostGroups);
-  return repeated_;
 }
 
 // Drops the value of a gap, and what is needed to make it again at little cost.
@@ -144,8 +140,8 @@ void Search::KeepBasis(int op, int value, int64_t most_bytes, int depth) {
 }
 
 // Makes the decisions fit by groups: the part of one with the most overflow removed per cost added,
-// until nothing overflows. What a part removes is worked out anew only when it comes first.
-bool Search::RepairGroups(Outcome* current, int64_t work_end) {
+// until nothing overflows; variants too, where that is asked for. What a part removes is worked out anew only when it comes first.
+bool Search::RepairGroups(Outcome* current, bool variants, int64_t work_end) {
   struct Part {
     double score;
     int round;  // of the last evaluation
@@ -159,11 +155,12 @@ bool Search::RepairGroups(Outcome* current, int64_t work_end) {
   };
   const Way kWays[] = {{1, kNothing}, {1, kInputs}, {1, kLittleInputs}, {2, kNothing}};
   const double endless = std::numeric_limits<double>::infinity();
+  if (groups_.empty()) FindGroups();
   std::priority_queue<Part> queue;
   std::vector<Part> useless;
   for (size_t group = 0; group < groups_.size(); ++group) {
     const int first = groups_[group][0];
-    if (is_gap(first) && simulator_->gaps()[first].trailing) continue;
+    if (is_gap(first) ? simulator_->gaps()[first].trailing : !variants) continue;
     for (int parts : kParts) {
       if (parts > static_cast<int>(groups_[group].size())) break;
       for (const Way& way : kWays) {
@@ -244,10 +241,10 @@ void Search::PruneGroups(Outcome* current, int64_t work_end) {
 
 // Makes the decisions fit by groups, one by one where that does not do, and takes back what need
 // not be.
-void Search::FitGroups(Outcome* current, int64_t repair_end, int64_t work_end) {
+void Search::FitGroups(Outcome* current, bool variants, int64_t repair_end, int64_t work_end) {
   *current = Evaluate();
   if (!current->valid) return;
-  if (RepairGroups(current, repair_end) || Repair(current, repair_end)) {
+  if (RepairGroups(current, variants, repair_end) || Repair(current, repair_end)) {
     PruneGroups(current, work_end);
   }
   Offer(*current);

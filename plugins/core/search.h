@@ -117,10 +117,10 @@ class Search {
   // seeds.cc
   // `frugal`: those that take the least memory, and much time.
   void TrySeeds(bool frugal, int64_t work_end);
-  void SetAllVariants();
+  void SetAllVariants(double most_added = std::numeric_limits<double>::infinity());
   void LoadCheapSeed(double time_per_byte, int segments, double transient, bool all_variants);
   // repeated.cc
-  bool FindGroups();
+  void FindGroups();
   // What to keep for making a dropped value again.
   enum Basis { kNothing, kInputs, kLittleInputs };
   struct Way {
@@ -129,9 +129,9 @@ class Search {
   };
   void DropItem(int item, Way way);
   void KeepBasis(int op, int value, int64_t most_bytes, int depth);
-  bool RepairGroups(Outcome* current, int64_t work_end);
+  bool RepairGroups(Outcome* current, bool variants, int64_t work_end);
   void PruneGroups(Outcome* current, int64_t work_end);
-  void FitGroups(Outcome* current, int64_t repair_end, int64_t work_end);
+  void FitGroups(Outcome* current, bool variants, int64_t repair_end, int64_t work_end);
   // portfolio.cc
   void SearchLive(int64_t work_end);
   void SearchPool(int64_t work_end);
@@ -155,7 +155,6 @@ class Search {
   std::vector<int> family_of_;              // of each gap
   std::vector<int> place_in_family_;
   std::vector<std::vector<int>> groups_;  // items at the same place of repeated blocks
-  bool repeated_ = false;
   // Of each op: the gap behind its last use, the one into the backward ops (-1: none), its bytes.
   std::vector<int> trailing_gap_, crossing_gap_;
   std::vector<int64_t> bytes_made_;

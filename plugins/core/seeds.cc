@@ -38,10 +38,11 @@ double TimeAdded(const Problem& problem, const Variant& variant) {
 }  // namespace
 
 // All variants that do not shut each other out, those that save the most time first: most save
-// memory as well, and single moves would take long to find them all.
-void Search::SetAllVariants() {
+// memory as well, and single moves would take long to find them all. Not those that add more than
+// so much time.
+void Search::SetAllVariants(double most_added) {
+  const Problem& problem = simulator_->problem();
   if (friendly_variants_.empty()) {
-    const Problem& problem = simulator_->problem();
     std::vector<std::pair<double, int>> order;
     for (int v = 0; v < num_variants_; ++v) {
       order.emplace_back(TimeAdded(problem, problem.variants[v]), v);
@@ -54,7 +55,9 @@ void Search::SetAllVariants() {
       for (int other : problem.variants[next.second].conflicts) shut_out[other] = 1;
     }
   }
-  for (int variant : friendly_variants_) Set(num_gaps_ + variant, 1);
+  for (int variant : friendly_variants_) {
+    if (TimeAdded(problem, problem.variants[variant]) <= most_added) Set(num_gaps_ + variant, 1);
+  }
 }
 
 // Decides every gap that a seed may drop: those that lead into the backward ops, or, in graphs

@@ -31,5 +31,11 @@ def test_a_wide_value_is_made_again_from_the_narrow_one(graph, variants, share):
     assert found.cost_s - graph.time_s <= 1e-6 * (1.1 * again * 2 * STEPS + 8)
 
 
+def test_smaller_graphs_start_with_groups_as_well():
+    small = attention(100)
+    found = searched(small, 0.5, work=7 * 10 ** 6)
+    assert found.feasible and found.cost_s - small.time_s <= 2e-5
+
+
 def test_the_same_work_finds_the_same_plan(graph):
     assert searched(graph, 0.3, work=5 * 10 ** 6) == searched(graph, 0.3, work=5 * 10 ** 6)
