@@ -60,7 +60,7 @@ void Search::SearchLive(int64_t work_end) {
   if (!many) {
     // Repair of the unplanned step, of it with all variants, then of the best seed.
     const double ends[] = {0.05, 0.1, 0.14};
-    const double late = best_.feasible ? 0 : 0.2;  // for who has nothing yet
+    const double late = grouped && !best_.feasible ? 0.2 : 0;  // groups were not enough
     for (int start = 0; start < 3 && !OutOf(until(0.15 + late)); ++start) {
       if (start == 1 && num_variants_ == 0) continue;
       if (start < 2) LoadDefaults(); else Load(best_);
