@@ -15,6 +15,12 @@ void JointSearch::Fill(int node, int from, int to, bool held) {
   }
 }
 
+// Whether the stage's backward node reads a value, or it is held after the stage.
+bool JointSearch::KeptOn(int node, int stage) const {
+  return state_.held(stage + 1, node) ||
+         model_.backward(stage).variants[state_.plan().variants[stage]].needs_set.Has(node);
+}
+
 // A node that runs in a stage: its value is held instead, from where it was at hand before, or
 // made in some stage between.
 void JointSearch::ProposeEarlier(int node, int stage) {
@@ -23,10 +29,22 @@ void JointSearch::ProposeEarlier(int node, int stage) {
     --available;
   }
   if (random_.OneIn(3)) available += random_.Below(stage - available);
-  const bool kept_on = state_.held(stage + 1, node) ||
-                       model_.backward(stage).variants[state_.plan().variants[stage]]
-                           .needs_set.Has(node);
-  Fill(node, available + 1, stage + (kept_on ? 1 : 0), true);
+  Fill(node, available + 1, stage + (KeptOn(node, stage) ? 1 : 0), true);
+}
+
+// A node that runs in a stage: made in an earlier stage and held from there, where what it is made
+// from is held until then. (A skip connection, say, that only serves to make a smaller value.)
+void JointSearch::ProposeCarried(int node, int stage) {
+  if (stage < 2) return;
+  const int made = 1 + random_.Below(stage - 1);
+  for (int input : model_.node(node).variants[0].needs) {
+    int available = made;
+    while (available > 0 && !state_.held(available, input) && !state_.runs(available).Has(input)) {
+      --available;
+    }
+    Fill(input, available + 1, made, true);
+  }
+  Fill(node, made + 1, stage + (KeptOn(node, stage) ? 1 : 0), true);
 }
 
 // A value held when a stage begins: dropped between the reads around it.
@@ -160,7 +178,9 @@ void JointSearch::ProposeHeld() {
   // Any node at random whose state in this stage leaves something to propose.
   for (int tries = 0; tries < 40; ++tries) {
     const int node = random_.Below(model_.num_forward());
-    if (state_.runs(stage).Has(node)) return ProposeEarlier(node, stage);
+    if (state_.runs(stage).Has(node)) {
+      return random_.OneIn(2) ? ProposeCarried(node, stage) : ProposeEarlier(node, stage);
+    }
     if (random_.OneIn(12) && state_.held(stage, node)) return ProposeExchange(node, stage);
     if (random_.OneIn(3) && state_.held(stage, node)) return ProposeDrop(node, stage);
     if (random_.OneIn(200)) {

@@ -272,6 +272,11 @@ void JointSearch::Anneal(double hot, double cold, double until) {
   }
 }
 
+double JointSearch::FirstWeight() const {
+  return 0.2 * static_cast<double>(base_cost_) /
+         static_cast<double>(std::max<int64_t>(1, model_.budget()));
+}
+
 // Greedy repair and annealing of decisions from the unplanned step, then annealing of what is
 // held; `heat` of the latter is for the largest time of an op.
 void JointSearch::Start(double polish_heat, double until) {
@@ -279,8 +284,7 @@ void JointSearch::Start(double polish_heat, double until) {
   const auto share = [&](double part) { return from + part * (until - from); };
   const double largest = static_cast<double>(model_.largest_time());
   have_decided_ = have_run_ = false;
-  weight_ = 0.2 * static_cast<double>(base_cost_) /
-            static_cast<double>(std::max<int64_t>(1, model_.budget()));
+  weight_ = FirstWeight();
   Load(decisions_.Defaults());
   Offer(true);
   const bool many = polish_heat < 0.1;  // too many decisions to anneal what is held for long
@@ -296,21 +300,46 @@ void JointSearch::Start(double polish_heat, double until) {
   Polish(0.5 * polish_heat * largest, 0.0005 * largest, until);
 }
 
+// Anneals what is held again, from the better half of some plans, twice each: warm enough to leave
+// a local optimum, too cold to forget what is good about it.
+void JointSearch::Improve(std::vector<Found> found) {
+  const auto cheaper = [](const Found& one, const Found& other) {
+    return std::make_pair(one.outcome.overflow, one.outcome.cost) <
+           std::make_pair(other.outcome.overflow, other.outcome.cost);
+  };
+  std::stable_sort(found.begin(), found.end(), cheaper);
+  found.resize((found.size() + 1) / 2);
+  const double from = Progress(), largest = static_cast<double>(model_.largest_time());
+  const size_t rounds = 2 * found.size();
+  for (size_t round = 0; round < rounds; ++round) {
+    Found& chosen = found[round % found.size()];
+    best_of_run_ = chosen.outcome;
+    plan_of_run_ = chosen.plan;
+    weight_ = FirstWeight();
+    Polish(0.02 * largest, 0.0005 * largest,
+           from + (1 - from) * static_cast<double>(round + 1) / static_cast<double>(rounds));
+    chosen = {best_of_run_, plan_of_run_};
+  }
+}
+
 JointPlan JointSearch::Run() {
   decisions_.Load(decisions_.Defaults());
   base_cost_ = Try().cost;
   Take();
   Offer(true);
-  // Small problems are solved from several starts, and what is held is annealed hotter.
+  // Small problems: many short starts, annealed hotter, and most of the time for the better half.
   const double size =
       static_cast<double>(model_.num_forward()) * static_cast<double>(model_.num_stages());
-  // Many short starts find more there than few long ones do.
-  const int starts = size <= 10000 ? 10 : std::max(1, static_cast<int>(40000 / size));
+  const bool small = size <= 10000;
+  const int starts = small ? 14 : std::max(1, static_cast<int>(40000 / size));
   const double polish_heat = std::min(0.2, 0.2 * std::pow(8000 / size, 1.5));
   Iterate(0.05);
+  std::vector<Found> found;
   for (int start = 0; start < starts; ++start) {
-    Start(polish_heat, 0.05 + 0.95 * (start + 1) / starts);
+    Start(polish_heat, 0.05 + (small ? 0.25 : 0.95) * (start + 1) / starts);
+    found.push_back({best_of_run_, plan_of_run_});
   }
+  if (small) Improve(found);
   return best_plan_;
 }
 

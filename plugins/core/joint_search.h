@@ -5,7 +5,8 @@
 // it, or drop it after every run; nodes run on demand (JointDecisions). A portfolio of greedy
 // repair, pruning, iterated local search and simulated annealing works on these. Then S itself,
 // where a value may also be made before it is needed and be held for part of a gap; annealing at
-// low temperature works on that, and evaluates the stages that a move touches.
+// low temperature works on that, and evaluates the stages that a move touches. Small problems are
+// solved from many short starts; the time left goes to long warm annealing of the better half.
 //
 // Work is counted in stages evaluated: without the time limit a result depends on problem, seed and
 // work alone.
@@ -134,6 +135,8 @@ class JointSearch {
   bool out_of_time() const { return out_of_time_; }
 
  private:
+  struct Found { JointOutcome outcome; JointPlan plan; };
+  double FirstWeight() const;
   double Progress();  // 0 to 1, the larger of work and time
   bool Past(double progress) { return Progress() >= progress; }
   JointOutcome Try();  // of decisions_
@@ -147,10 +150,13 @@ class JointSearch {
   void ExchangeVariant(const std::function<void(int, int)>& change);
   void ExchangeNeighbours(const std::function<void(int, int)>& change);
   void Start(double polish_heat, double until);
+  void Improve(std::vector<Found> found);
   void Anneal(double hot, double cold, double until);
   void Polish(double hot, double cold, double until);
   void ProposeHeld();
+  bool KeptOn(int node, int stage) const;
   void ProposeEarlier(int node, int stage);
+  void ProposeCarried(int node, int stage);
   void ProposeVariant(int stage);
   void ProposeExchange(int node, int stage);
   void ProposeShift(int stage);
