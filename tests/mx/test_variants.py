@@ -66,8 +66,8 @@ def test_pool_and_order_of_the_zoo(name):
         check_network(name, seed)
 
 
-#: The example's 1000 steps are 130 000 ops, which MXNet alone takes a minute to bind, four times a
-#: check; steps are alike, so a fifth of them has every kind of op, variant and neighbour.
+#: The example's 1000 steps are 130 000 ops: reading them once took a minute, and each check reads
+#: them four times. Steps are alike: a fifth of them has every kind of op, variant and neighbour.
 SHORTER = {"dmlc_lstm": {"steps": 200}}
 
 
