@@ -27,6 +27,9 @@ from .relaxation import build
 
 #: Linear programs and sizes of buffers for the bound of plans in whole buffers.
 _WHOLE_ROUNDS, _WHOLE_LAYERS = 9, 6
+#: Ops measured for the smallest peak, how often the solver may ask whether to go on (half a
+#: second), and with how many items there is nothing to be had in that time.
+_PEAK_OPS, _PEAK_CHECKS, _PEAK_ITEMS = 8, 25, 1500
 #: With more items such bounds count live bytes only, in one linear program.
 _WHOLE_ITEMS = 1500
 
@@ -306,16 +309,17 @@ def minimum_peak_bound(graph: Graph, variants: str = "none", keep: Sequence[int]
     needed = needed_live(reduced)
     where = int(np.argmax(needed))
     best = PeakBound(int(np.ceil(needed[where] - 1e-6)), "operands of one op", where)
-    # The linear program seldom adds anything, and never in time on graphs of this size.
-    if not highs.available() or not 0 < len(reduced.size_bytes) <= 800:
+    # Variants make the difference: few of them can serve all the worst ops at once.
+    if not highs.available() or not reduced.variants \
+            or not 0 < len(reduced.size_bytes) <= _PEAK_ITEMS:
         return best
-    order = np.argsort(-needed, kind="stable")
-    measured = sorted(int(op) for op in order[:24])
+    measured = sorted(int(op) for op in np.argsort(-needed, kind="stable")[:_PEAK_OPS])
     program = build(reduced, measured, float("inf"), layers=layers)
-    found = highs.solve_linear(program, time_limit_s)
-    proven = found.bound * program.unit_bytes
+    found = highs.solve_integer(program, integer_columns(program), time_limit_s, gap=1e-4,
+                                max_checks=_PEAK_CHECKS)
+    proven = found.bound * program.unit_bytes * (1 - 1e-6)
     if np.isfinite(proven) and proven > best.bytes + 0.5:
-        best = PeakBound(int(np.ceil(proven - 0.5)), "linear, %d measured" % len(measured), where)
+        best = PeakBound(int(np.ceil(proven - 0.5)), "integer, %d measured" % len(measured), where)
     return best
 
 

@@ -1,7 +1,7 @@
 """From a schedule to a Plan: the last step of every solver."""
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Mapping, Optional, Tuple
 
 from ..blocks import effective_ops
 from ..collection import paused
@@ -87,7 +87,7 @@ def raise_infeasible(best: Plan, budget_bytes: int, options: Options) -> None:
         bound_bytes=bound)
 
 
-def _no_choice(fixed: Dict[str, int]) -> str:
+def _no_choice(fixed: Mapping[str, int]) -> str:
     """What of a total is the same in every plan, with the two largest categories."""
     same = {name: size for name, size in fixed.items() if size and name != "workspace"}
     if not same:

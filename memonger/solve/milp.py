@@ -157,6 +157,11 @@ class Refinement:
         return reduce_graph(self.graph, self.options.variants, self.options.keep)
 
     @cached_property
+    def smallest_peak_bytes(self) -> int:
+        """No plan's pool is smaller than this."""
+        return minimum_peak_bound(self.graph, reduced=self.reduced_whole, layers=self.layers).bytes
+
+    @cached_property
     def most_bound_s(self) -> float:
         """No bound is above this: what a plan costs at least that takes whole buffers instead.
 
@@ -192,6 +197,8 @@ class Refinement:
         self.bound = self.valid(overhead_bound(
             self.graph, self.live_budget_bytes, reduced=self.reduced, time_limit_s=time_limit_s,
             rounds=rounds, integer=False, layers=self.layers if layers is None else layers))
+        if self.smallest_peak_bytes > self.live_budget_bytes:
+            self.bound = Bound(float("inf"), "smallest peak")
         self.measured = list(self.bound.measured)
 
     def local_search(self, work: int, decisions: Any = None, breed: bool = False) -> None:
@@ -353,18 +360,11 @@ class Refinement:
             Status.INTERRUPTED if self.interrupted else \
             Status.TIME_LIMIT if self.left_s <= 0.05 else Status.FEASIBLE
         plan = build_plan(self.graph, chosen.schedule, method, self.options, budget_bytes, status)
-        return with_bound(plan, self.bound, self.reduced_whole, self.layers)
-
-
-def with_bound(plan: Plan, bound: Bound, reduced: Reduced, layers: int) -> Plan:
-    """The plan with its bound and the smallest total that any plan can have."""
-    base_s = plan.graph.time_s
-    share = bound.extra_s / base_s if base_s > 0 and np.isfinite(bound.extra_s) else 0.0
-    smallest = minimum_peak_bound(plan.graph, reduced=reduced, layers=layers).bytes
-    fixed = sum(plan.fixed_bytes.values())
-    return replace(plan, bound=min(share, plan.overhead),
-                   minimum_total_bytes=min(smallest + fixed, plan.total_bytes),
-                   notes=plan.notes + ("bound: " + bound.how,))
+        share = self.bound.extra_s / (self.graph.time_s or float("inf"))
+        smallest = self.smallest_peak_bytes + sum(plan.fixed_bytes.values())
+        return replace(plan, bound=min(share, plan.overhead) if np.isfinite(share) else 0.0,
+                       minimum_total_bytes=min(smallest, plan.total_bytes),
+                       notes=plan.notes + ("bound: " + self.bound.how,))
 
 
 def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:

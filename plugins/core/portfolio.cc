@@ -25,7 +25,7 @@ void Search::SearchLive(int64_t work_end) {
   LoadDefaults();
   Outcome current = Evaluate();
   Offer(current);
-  if (!options_.warm.choices.empty()) {
+  if (options_.warm.known) {
     Load(options_.warm);
     current = Evaluate();
     Offer(current);
@@ -110,7 +110,7 @@ void Search::OfferPool(const Outcome& outcome) {
   if (estimate > 0) slack_ += 0.25 * (static_cast<double>(exact) / estimate - slack_);
   const int64_t pool = exact + simulator_->workspace_bytes();
   const bool feasible = pool <= options_.budget_bytes;
-  const bool better = best_.choices.empty() || feasible || (!best_.feasible && pool < best_.pool);
+  const bool better = !best_.known || feasible || (!best_.feasible && pool < best_.pool);
   if (!better) return;
   best_ = Snapshot(written);
   best_steps_ = simulator_->num_steps();
@@ -174,13 +174,13 @@ void Search::SearchArena(int64_t work_end) {
     simulator_->AddWork(kExactWork * simulator_->num_steps());
     const bool was_feasible = best_.feasible;
     best_.feasible = best_.pool <= budget;
-    if (smallest.choices.empty() || best_.feasible || best_.pool < smallest.pool) smallest = best_;
+    if (!smallest.known || best_.feasible || best_.pool < smallest.pool) smallest = best_;
     if (best_.feasible || !was_feasible) break;
     target -= (best_.pool - budget) + budget / 2000;
     options_.warm = best_;
   }
   simulator_->set_budget(budget);
-  if (!smallest.choices.empty()) best_ = smallest;
+  if (smallest.known) best_ = smallest;
 }
 
 Solution Search::Run() {

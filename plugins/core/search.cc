@@ -123,6 +123,7 @@ void Search::Undo() {
 
 Solution Search::Snapshot(const Outcome& outcome) {
   Solution s;
+  s.known = true;
   for (int gap = 0; gap < num_gaps_; ++gap) {
     s.choices.push_back(simulator_->choice(gap));
     s.advance.push_back(simulator_->advance(gap));
@@ -137,7 +138,7 @@ Solution Search::Snapshot(const Outcome& outcome) {
 }
 
 void Search::Load(const Solution& solution) {
-  if (solution.choices.empty()) return LoadDefaults();  // stopped before there was any
+  if (!solution.known) return LoadDefaults();  // stopped before there was any
   for (int v = 0; v < num_variants_; ++v) {
     if (!solution.variants[v]) Set(num_gaps_ + v, 0);
   }
@@ -210,7 +211,7 @@ void Search::Offer(const Outcome& outcome) {
   }
   const bool feasible = outcome.overflow <= 0;
   bool better;
-  if (best_.choices.empty()) {
+  if (!best_.known) {
     better = true;
   } else if (feasible != best_.feasible) {
     better = feasible;

@@ -26,6 +26,7 @@ namespace memonger {
 using PollFunction = std::function<bool(double, double, int64_t)>;
 
 struct Solution {
+  bool known = false;         // false: nothing yet; a graph may have no gaps at all
   std::vector<char> choices;  // of each gap
   std::vector<int> advance;   // of each gap
   std::vector<char> variants;

@@ -105,6 +105,7 @@ MEMONGER_API int32_t memonger_search_run(void* pointer, const int64_t* integers,
     options.breed = integers[5] != 0;
     if (integers[4]) {
       const size_t gaps = handle->simulator->gaps().size();
+      options.warm.known = true;
       options.warm.choices.assign(warm_choices, warm_choices + gaps);
       options.warm.advance.assign(warm_advance, warm_advance + gaps);
       options.warm.variants.assign(warm_variants,

@@ -90,9 +90,9 @@ void Simulator::FindGaps() {
       gap.begin = k ? uses[k - 1] : op;
       gap.end = gap.trailing ? n : uses[k];
       const bool forward_only = !problem_.recompute_in_forward && gap.end < first_backward_;
-      // In a gap between neighbours nothing can be gained.
-      const bool free = can_rerun_[op] && !forward_only && gap.end - gap.begin > 1 &&
-                        !(gap.trailing && uses.empty());
+      // In a gap between neighbours nothing can be gained but what the first one takes in place.
+      const bool free = can_rerun_[op] && !forward_only && !(gap.trailing && uses.empty()) &&
+                        (gap.end - gap.begin > 1 || MayTake(gap.begin, op));
       // What must not run again is kept for clones that may read it; unread, that costs nothing.
       char choice = gap.trailing && can_rerun_[op] ? kDropTransient : kKeep;
       if (free && problem_.pins[op] == 2 && gap.begin < first_backward_ &&
@@ -107,6 +107,22 @@ void Simulator::FindGaps() {
       choices_.push_back(choice);
     }
   }
+}
+
+// Whether an op may work in the memory of what another one made.
+bool Simulator::MayTake(int op, int maker) const {
+  for (const Implementation& impl : problem_.ops[op].implementations) {
+    for (const InplaceOption& option : impl.shares) {
+      if (option.identity) continue;
+      for (const Implementation& made : problem_.ops[maker].implementations) {
+        if (std::find(made.outputs.begin(), made.outputs.end(), impl.inputs[option.input]) !=
+            made.outputs.end()) {
+          return true;
+        }
+      }
+    }
+  }
+  return false;
 }
 
 void Simulator::Activate(int op, int implementation) {

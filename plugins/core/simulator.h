@@ -123,6 +123,7 @@ class Simulator {
   };
   void FindUses();
   void FindGaps();
+  bool MayTake(int op, int maker) const;
   void Activate(int op, int implementation);
   bool Need(int op) { return instance_[op] >= 0 || Rerun(op); }
   bool Rerun(int op);

@@ -218,6 +218,12 @@ def test_proofs_agree_with_exhaustive_search() -> None:
     assert sum(compare_with_exhaustive_search(seed) for seed in range(80)) > 20
 
 
+@pytest.mark.parametrize("seed", [1846, 2461, 2496, 2697])
+def test_what_was_refused_or_missed_once(seed: int) -> None:
+    """A value that one gradient takes in place and the next one needs; variants but no gaps."""
+    compare_with_exhaustive_search(seed)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(1000, 4000, 250))
 def test_proofs_agree_with_exhaustive_search_on_thousands_of_graphs(first: int) -> None:
