@@ -107,6 +107,16 @@ def test_networks_that_no_budget_fits_say_what_does():
         zoo.make("attention_small", (0.05, 0.01), time_limit=1.0)
 
 
+def test_variants_cannot_serve_all_of_the_worst_ops_at_once():
+    """No linear program sees it: each of ResNet-18's worst ops alone would fit 25 % of the total."""
+    net = nets.build("resnet18")
+    with pytest.raises(InfeasibleBudget) as caught:
+        memonger.plan(net.symbol, "25%", shapes=net.shapes, time_limit=4.0)
+    error = caught.value
+    assert error.budget_bytes < error.bound_bytes <= error.minimum_bytes
+    assert error.bound_bytes > 0.9999 * error.minimum_bytes
+
+
 @pytest.mark.parametrize("network", zoo.names())
 def test_shipped_plans_are_for_the_networks_of_the_zoo(network):
     with open(zoo.FOLDER + "/%s.json" % network) as file:
