@@ -24,6 +24,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 from ..errors import InfeasibleBudget, InputError, PlanMismatch, PlanSchemaError
 from ..plan import Plan, Status
 from ..report.words import format_extra
+from ..units import parse_budget
 from . import nets
 from .cases import COMPARED
 
@@ -69,7 +70,6 @@ def load(network: str, budget: Union[str, int, float] = "50%", symbol: Any = Non
     PlanMismatch
         If ``symbol`` with ``shapes`` is not the graph that was planned.
     """
-    from ..units import parse_budget
     started_s = time.perf_counter()
     data = _read(network)
     net = nets.build(network)
@@ -134,8 +134,8 @@ def make(network: str, shares: Sequence[float] = SHARES, time_limit: float = 10.
 def keep_better(content: Mapping[str, Any]) -> Dict[str, Any]:
     """What :func:`make` found, with the plans of the shipped file where those cost less.
 
-    Plans of the file that are for another graph or other costs, or that take other bytes than when
-    they were made, are left out.
+    Plans of the file that are for another graph or other costs are left out, and those that no
+    longer fit; what the others take and cost is worked out again.
     """
     network = content["network"]
     if network not in names():
@@ -144,15 +144,19 @@ def keep_better(content: Mapping[str, Any]) -> Dict[str, Any]:
     if any(older[key] != content[key] for key in ("fingerprint", "costs")):
         return dict(content)
     session = _open(nets.build(network), older)
+    unplanned_bytes = session.unplanned_pool_bytes + sum(session.fixed_bytes.values())
     plans = {item["share"]: item for item in content["plans"]}
     for item in older["plans"]:
+        try:
+            plan, _, pool_bytes = _rebuild(session, item, item["total_bytes"], older)
+        except PlanMismatch:
+            continue
+        total_bytes = item["total_bytes"] + pool_bytes - item["pool_bytes"]
         rival = plans.get(item["share"])
-        if rival is None or item["overhead"] < rival["overhead"]:
-            try:
-                _restore(session, item, item["total_bytes"], older)
-            except PlanMismatch:
-                continue
-            plans[item["share"]] = item
+        if total_bytes <= parse_budget(item["share"], unplanned_bytes) and (
+                rival is None or plan.overhead < rival["overhead"]):
+            plans[item["share"]] = {**item, "pool_bytes": pool_bytes, "total_bytes": total_bytes,
+                                    "overhead": round(plan.overhead, 6)}
     return {**content, "plans": undominated([plans[share] for share in sorted(plans)[::-1]])}
 
 
@@ -217,9 +221,9 @@ def _open(net: nets.Net, data: Mapping[str, Any], symbol: Any = None,
                         data["costs"], None, None, None)
 
 
-def _restore(session: Any, item: Mapping[str, Any], budget_bytes: int,
-             data: Mapping[str, Any]) -> Plan:
-    """The plan of one entry, with its memory predicted again and its symbol bound once."""
+def _rebuild(session: Any, item: Mapping[str, Any], budget_bytes: int,
+             data: Mapping[str, Any]) -> Tuple[Plan, Any, int]:
+    """The plan of one entry, its symbol, and the bytes of the pool when that is bound here."""
     from .. import native
     from ..decisions import graph_in_use
     from ..schedule import Schedule, expand
@@ -241,9 +245,19 @@ def _restore(session: Any, item: Mapping[str, Any], budget_bytes: int,
     pool_budget = budget_bytes - sum(session.fixed_bytes.values())
     plan = build_plan(graph, Schedule(steps, variants), item["method"], options, pool_budget,
                       Status(item["status"]))
+    if len(variants) != len(wanted):
+        raise PlanMismatch("the ready plan of %s has variants that are not known here; %s"
+                           % (data["network"], _AGAIN))
     planned = session.apply(plan)
-    found_bytes = session.read(planned).pool_bytes
-    if len(variants) != len(wanted) or found_bytes != item["pool_bytes"]:
+    return plan, planned, session.read(planned).pool_bytes
+
+
+def _restore(session: Any, item: Mapping[str, Any], budget_bytes: int,
+             data: Mapping[str, Any]) -> Plan:
+    """The plan of one entry, with its memory predicted again and its symbol bound once."""
+    from .. import native
+    plan, planned, found_bytes = _rebuild(session, item, budget_bytes, data)
+    if found_bytes != item["pool_bytes"]:
         raise PlanMismatch(
             "the ready plan of %s takes %d bytes in the pool here, not the %d it was made for; %s"
             % (data["network"], found_bytes, item["pool_bytes"], _AGAIN))
