@@ -1,7 +1,7 @@
 """Between schedules and points of the relaxation: both ways, and where to measure next."""
 from __future__ import annotations
 
-from typing import Dict, List, Set, Tuple
+from typing import Dict, List, Mapping, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -51,7 +51,8 @@ def point_of(program: Program, reduced: Reduced, schedule: Schedule) -> np.ndarr
     schedule's extra time: that is why the program's optimum is a lower bound.
     """
     values = np.zeros(program.num_columns)
-    first = base_positions(schedule)
+    first, lives = base_positions(schedule), lifetimes(reduced, schedule)
+    taken = taken_items(reduced, first, lives)
     # An op that a variant leaves out happens right after the op before it, which took what it took.
     left_out = [step < 0 for step in first]
     for op in range(len(first)):
@@ -61,7 +62,7 @@ def point_of(program: Program, reduced: Reduced, schedule: Schedule) -> np.ndarr
     after = [left_out[k] for k in program.measured]
     for number in schedule.variants:
         values[program.variant_column[number]] = 1.0
-    for item, spans in lifetimes(reduced, schedule).items():
+    for item, spans in lives.items():
         for made, last in spans:
             begin = int(np.searchsorted(ends, made, side="left"))
             for window in range(begin, len(ends)):
@@ -70,7 +71,6 @@ def point_of(program: Program, reduced: Reduced, schedule: Schedule) -> np.ndarr
                 low, high = program.live.first[item], program.live.last[item]
                 if low <= window <= high:
                     values[program.live.offset[item] + window - low] = 1.0
-    taken = taken_items(reduced, schedule)
     for number, (item, window) in enumerate(zip(program.taken.owner, program.taken.window)):
         if int(item) in taken[int(program.measured[window])]:
             values[program.taken.base + number] = 1.0
@@ -96,19 +96,19 @@ def point_of(program: Program, reduced: Reduced, schedule: Schedule) -> np.ndarr
     return values
 
 
-def taken_items(reduced: Reduced, schedule: Schedule) -> Dict[int, Dict[int, int]]:
+def taken_items(reduced: Reduced, first: Sequence[int],
+                lives: Mapping[int, Sequence[Tuple[int, int]]]) -> Dict[int, Dict[int, int]]:
     """By op of ``reduced.takings``: the items it can take, as their last value ends there.
 
-    No more than the op has outputs for, those that save most; with the bytes.
+    No more than the op has outputs for, those that save most; with the bytes. ``first`` and
+    ``lives`` are :func:`base_positions` and :func:`lifetimes` of a schedule.
     """
-    first = base_positions(schedule)
-    spans = lifetimes(reduced, schedule) if reduced.takings else {}
     found: Dict[int, Dict[int, int]] = {}
     for one in reduced.takings:
         step = first[one.op] if one.op < len(first) else -1
         gone = [(item, saved) for item, saved in one.sources
-                if any(last == step for _, last in spans.get(item, ()))
-                and not any(made <= step < last for made, last in spans[item])]
+                if any(last == step for _, last in lives.get(item, ()))
+                and not any(made <= step < last for made, last in lives[item])]
         gone.sort(key=lambda pair: (-pair[1], pair[0]))
         found[one.op] = dict(gone[:len(one.places)])
     return found
@@ -123,9 +123,10 @@ def worst_op(program: Program, reduced: Reduced, schedule: Schedule, values: np.
     """
     steps = len(schedule.steps)
     places = np.array(place_of_ops(schedule), dtype=np.int64)
+    first, lives = base_positions(schedule), lifetimes(reduced, schedule)
     spans = [(reduced.size_bytes[item], made, last)
-             for item, one in lifetimes(reduced, schedule).items() for made, last in one]
-    first, taken = base_positions(schedule), taken_items(reduced, schedule)
+             for item, one in lives.items() for made, last in one]
+    taken = taken_items(reduced, first, lives)
     sizes = program.layers
     parts = [(0.0, 1.0, budget_bytes)] if not len(sizes) else [
         (size, size - following, float(values[program.layer_base + layer]))
