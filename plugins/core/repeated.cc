@@ -79,6 +79,7 @@ void Search::FindGroups() {
   const int first_backward = simulator_->first_backward();
   trailing_gap_.assign(problem.ops.size(), -1);
   crossing_gap_.assign(problem.ops.size(), -1);
+  bytes_made_.clear();  // where there are no groups this is called again
   for (const Op& op : problem.ops) {
     bytes_made_.push_back(0);
     for (int tensor : op.implementations[0].outputs) {
@@ -140,7 +141,8 @@ void Search::KeepBasis(int op, int value, int64_t most_bytes, int depth) {
 }
 
 // Makes the decisions fit by groups: the part of one with the most overflow removed per cost added,
-// until nothing overflows; variants too, where that is asked for. What a part removes is worked out anew only when it comes first.
+// until nothing overflows; variants too, where that is asked for. What a part removes is worked out
+// anew only when it comes first.
 bool Search::RepairGroups(Outcome* current, bool variants, int64_t work_end) {
   struct Part {
     double score;
