@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from . import arena, native
 from .collection import paused
-from .cost import CostModel, OpTimes, Roofline, best_known, roofline
+from .cost import CostModel, OpTimes, best_known, roofline
 from .errors import InputError, UnknownOpError
 from .graph import Graph
 from .lifetime import Timeline, timeline
@@ -17,7 +17,7 @@ from .optimizers import state_bytes
 from .plan import Plan
 from .schedule import expand
 from .storage import plan_storage
-from .workspace import native_times, native_workspaces
+from .workspace import native_workspaces
 
 Shapes = Mapping[str, Sequence[int]]
 
@@ -117,9 +117,7 @@ class Session:
 
         def times(captured: Any) -> Tuple[Sequence[float], Sequence[int]]:
             found = self.model.op_times(captured.graph, captured.attributes)
-            context = self.arguments[2]
-            return (_times(captured, found, self.model, context),
-                    _workspaces(captured, found, context))
+            return found.times_s, _workspaces(captured, found, self.arguments[2])
 
         return replace(self, graph=with_variants(
             self.graph, self.symbol.tojson(), exact_only, self.read, times))
@@ -146,14 +144,6 @@ def _mkldnn_is_on() -> bool:
 
 def _runs_native_code(ctx: Any) -> bool:
     return (ctx is None or ctx.device_type == "cpu") and not _mkldnn_is_on()
-
-
-def _times(captured: Any, found: OpTimes, model: CostModel, ctx: Any) -> Sequence[float]:
-    """What the cost model says; without MKLDNN on a CPU, what was not measured as native code."""
-    if not _runs_native_code(ctx):
-        return found.times_s
-    everything = isinstance(model, Roofline)
-    return native_times(captured.graph, found.times_s, None if everything else found.estimated)
 
 
 def _workspaces(captured: Any, found: OpTimes, ctx: Any) -> Sequence[int]:
@@ -183,8 +173,7 @@ def open_session(symbol: Any, shapes: Shapes, type_dict: Optional[Mapping[str, A
     source = model.source
     if found.estimated:
         source += " (%d of %d ops estimated)" % (len(found.estimated), len(found.times_s))
-    graph = captured.graph.with_times(_times(captured, found, model, ctx),
-                                      _workspaces(captured, found, ctx))
+    graph = captured.graph.with_times(found.times_s, _workspaces(captured, found, ctx))
     if reshape is not None:
         graph = reshape(graph)
     fixed = dict(captured.fixed_bytes)

@@ -1,4 +1,4 @@
-"""MXNet's native CPU code: time, and memory of operators while they run, outside the pool.
+"""MXNet's native CPU code: memory of operators while they run, outside the pool.
 
 Only convolutions take much: ``Convolution`` unrolls one sample to a matrix (im2col), however
 large the batch is. Formulas exist for the native code alone: MKLDNN's copies in other layouts
@@ -7,18 +7,16 @@ and cuDNN's workspaces depend on the machine.
 from __future__ import annotations
 
 import math
-from typing import Collection, Mapping, Optional, Sequence, Tuple
+from typing import Mapping, Sequence, Tuple
 
 from .blocks import DTYPES
-from .graph import Graph, Op
+from .graph import Graph
 
 #: Position of the weight among the inputs, of the operator and of its gradient. The gradient's
 #: first input is that of the output.
 _WEIGHT = {"Convolution": (1, 2), "memonger_convolution": (1, 2),
            "memonger_split_convolution": (1, 2), "memonger_split_convolution_weight": (1, 2),
            "memonger_split_convolution_data": (1, 1), "memonger_bn_relu_convolution": (5, 8)}
-_PARTS = ("_backward_memonger_split_convolution_weight",
-          "_backward_memonger_split_convolution_data")
 
 
 def native_workspaces(graph: Graph,
@@ -35,51 +33,21 @@ def native_workspaces(graph: Graph,
                  for index, op in enumerate(graph.ops))
 
 
-def native_times(graph: Graph, times_s: Sequence[float],
-                 estimated: Optional[Collection[int]] = None) -> Tuple[float, ...]:
-    """Seconds for each op of the graph without MKLDNN on a CPU.
-
-    Each part of a split gradient makes the other part as well, which is thrown away.
-
-    Parameters
-    ----------
-    graph : Graph
-    times_s : sequence of float
-        With libraries that make the wanted part alone; or measured.
-    estimated : collection of int, optional
-        The ops whose times were not measured; default: all.
-    """
-    return tuple(2 * seconds if op.kind in _PARTS and (estimated is None or index in estimated)
-                 else seconds for index, (op, seconds) in enumerate(zip(graph.ops, times_s)))
-
-
 def _native_bytes(graph: Graph, index: int, attributes: Mapping[str, str]) -> int:
     op = graph.ops[index]
     backward = op.kind.startswith("_backward_")
     place = _WEIGHT.get(op.kind[len("_backward_"):] if backward else op.kind)
     if place is None:
         return 0
-    scratch = _unwanted_bytes(graph, op)
     weight = graph.tensors[op.inputs[place[backward]]]
     result = graph.tensors[op.inputs[0] if backward else op.outputs[0]]
     axes = len(weight.shape) - 2
     if all(extent == default for name, default in (("kernel", 1), ("stride", 1), ("pad", 0))
            for extent in _extents(attributes, name, axes, default)):
-        return scratch  # a sample is its own matrix
+        return 0  # a sample is its own matrix
     groups = int(attributes.get("num_group", 1))
     elements = math.prod(weight.shape[1:]) * groups * math.prod(result.shape[2:])
-    return elements * DTYPES[result.dtype][1] + scratch
-
-
-def _unwanted_bytes(graph: Graph, op: Op) -> int:
-    """What the parts of a split gradient take for what they do not want, one sample at a time."""
-    if op.kind == _PARTS[0]:
-        data, other_bytes = graph.tensors[op.inputs[1]], 0
-    elif op.kind == _PARTS[1]:
-        data, other_bytes = graph.tensors[op.outputs[0]], graph.tensors[op.inputs[1]].size_bytes
-    else:
-        return 0
-    return data.size_bytes // max(1, data.shape[0]) + other_bytes
+    return elements * DTYPES[result.dtype][1]
 
 
 def _extents(attributes: Mapping[str, str], name: str, axes: int,

@@ -36,6 +36,7 @@ MEMONGER_PARAMETERS(MaxPoolParam);
 MEMONGER_PARAMETERS(BatchNormParam);
 MEMONGER_PARAMETERS(InplaceBatchNormParam);
 MEMONGER_PARAMETERS(LayerNormParam);
+MEMONGER_PARAMETERS(ConvolutionWindow);
 MEMONGER_PARAMETERS(ConvolutionSettings);
 
 }  // namespace ops

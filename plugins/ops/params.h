@@ -213,6 +213,16 @@ struct LayerNormParam : public dmlc::Parameter<LayerNormParam> {
 };
 
 // ------------------------------------------------------------------ convolution
+struct ConvolutionWindow : public dmlc::Parameter<ConvolutionWindow> {
+  TShape kernel, stride, dilate, pad;
+  DMLC_DECLARE_PARAMETER(ConvolutionWindow) {
+    DMLC_DECLARE_FIELD(kernel).describe("Window: (w,), (h, w) or (d, h, w).");
+    DMLC_DECLARE_FIELD(stride).set_default(TShape(0, 0)).describe("Stride; 1 by default.");
+    DMLC_DECLARE_FIELD(dilate).set_default(TShape(0, 0)).describe("Dilation; 1 by default.");
+    DMLC_DECLARE_FIELD(pad).set_default(TShape(0, 0)).describe("Padding; 0 by default.");
+  }
+};
+
 struct ConvolutionSettings : public dmlc::Parameter<ConvolutionSettings> {
   int micro_batch;
   std::string backward_data_workspace, backward_data_cudnn_tune;

@@ -16,7 +16,7 @@ from memonger.session import open_session
 from memonger.solve.build import build_plan
 from memonger.solve.options import Options
 from memonger.validate import validate
-from memonger.workspace import native_times
+from memonger.workspace import native_workspaces
 
 from .test_variants import check_prediction
 
@@ -66,23 +66,18 @@ def test_bytes_order_and_gradients(arguments, grad_req):
     assert memonger.verify(planned, net.symbol, shapes=net.shapes, grad_req=grad_req).identical
 
 
-def test_native_code_makes_each_part_with_the_other(monkeypatch):
-    """Estimates without MKLDNN count both; measured times stay as they are."""
-    def seconds():
-        graph = opened(Network()).with_variants(exact_only=True).graph
-        return [(how.time_s, graph.ops[op].is_backward) for variant in graph.variants
-                if variant.name == "split_convolution" for op, how in variant.implementations]
-
-    monkeypatch.setenv("MXNET_MKLDNN_ENABLED", "1")
-    libraries = seconds()
+def test_the_two_parts_take_the_time_and_the_workspace_of_the_whole(monkeypatch):
     monkeypatch.setenv("MXNET_MKLDNN_ENABLED", "0")
-    assert seconds() == [(s * (2 if backward else 1), backward) for s, backward in libraries]
-    assert any(backward and s for s, backward in libraries)
     session, plan = split_everywhere(Network())
-    graph = session.read(apply_plan_to(session.symbol, plan)).graph
-    ones = [1.0] * len(graph.ops)
-    assert native_times(graph, ones, ()) == tuple(ones)
-    assert sorted(set(native_times(graph, ones))) == [1.0, 2.0]
+    parts = session.read(apply_plan_to(session.symbol, plan))
+    whole = session.captured
+    times = {name: sum(seconds for op, seconds in zip(
+        found.graph.ops, session.model.op_times(found.graph, found.attributes).times_s)
+        if "onvolution" in op.kind and op.is_backward)
+        for name, found in (("parts", parts), ("whole", whole))}
+    assert times["parts"] == pytest.approx(times["whole"], rel=0.1)
+    spaces = [max(native_workspaces(found.graph, found.attributes)) for found in (parts, whole)]
+    assert spaces[0] == spaces[1] == 12 * 9 * 16 * 16 * 4
 
 
 @pytest.mark.parametrize("grad_req", ["write", "add"])
