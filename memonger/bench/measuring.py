@@ -8,20 +8,23 @@ import tempfile
 from typing import Any, Dict, Optional
 
 from ..cost import Profile
+from ..errors import InfeasibleBudget
+from ..units import format_bytes
 from . import nets
 from .cases import Case
-from .runner import Settings, make_plan, stock_estimate
+from .runner import Row, Settings, make_plan, stock_estimate
 
 
 class Trainer:
     """One network at a batch that fits this machine, with the times of its ops measured here.
 
-    The batch is the largest power of two, at most the published batch, whose unplanned total is
-    at most ``settings.measure_bytes``.
+    The batch is the largest power of two, at most the published batch and
+    ``settings.measure_batch``, whose unplanned total is at most ``settings.measure_bytes``.
     """
 
     def __init__(self, case: Case, settings: Settings) -> None:
         batch = case.batch or nets.spec(case.network).batch
+        batch = min(batch, settings.measure_batch or batch)
         batch = 1 << (batch.bit_length() - 1)
         while True:
             self.net = nets.build(case.network, batch, **dict(case.options))
@@ -31,20 +34,33 @@ class Trainer:
             batch //= 2
         self.settings = dataclasses.replace(settings, costs=_profile(self.net, settings))
 
-    def measure(self, case: Case) -> Optional[Dict[str, Any]]:
+    def measure(self, case: Case, row: Row) -> Optional[Dict[str, Any]]:
         """Train without and with the case's plan, in turn; medians.
 
-        The plan is made for the network at this batch, with the measured times of its ops.
+        The plan is made for the network at this batch, with the measured times of its ops; beside
+        a published row, for the share of the pool that is the published memory at the published
+        batch: less of the total can be saved at a smaller batch, where parameters weigh more.
         """
         from ..api import measure
         if case.method in ("mxnet", "mirror"):
             return None
-        plan = make_plan(case, self.net, self.estimate.pool_bytes,
-                         self.estimate.total_bytes - self.estimate.pool_bytes, self.settings)
+        if case.published:
+            share = case.published.share
+            if case.published.scope == "total":
+                saved_bytes = (1.0 - share) * row.unplanned_total_bytes
+                share = 1.0 - saved_bytes / row.unplanned_pool_bytes
+            case = dataclasses.replace(case, target="pool %.4f%%" % (100 * share))
+        try:
+            plan = make_plan(case, self.net, self.estimate.pool_bytes,
+                             self.estimate.total_bytes - self.estimate.pool_bytes, self.settings)
+        except InfeasibleBudget as error:
+            return {"batch": self.net.batch, "error": "%s at this batch: the smallest total found "
+                    "is %s" % (case.target, format_bytes(error.minimum_bytes))}
         found = measure(plan.symbol, original=self.net.symbol, steps=self.settings.measure_steps,
                         shapes=self.net.shapes)
         before = found.original
         return {"batch": self.net.batch, "device": found.device, "costs": plan.costs,
+                "pool_cut": 1.0 - plan.pool_bytes / self.estimate.pool_bytes,
                 "bytes": found.allocated_bytes, "unplanned_bytes": before.allocated_bytes,
                 "predicted_bytes": plan.total_bytes,
                 "predicted_unplanned_bytes": self.estimate.total_bytes,

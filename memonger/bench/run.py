@@ -53,6 +53,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="train at a batch that fits and report measured bytes and step times")
     add("--measure-memory", default="2GB", metavar="SIZE",
         help="largest unplanned network to train (default: %(default)s)")
+    add("--measure-batch", type=int, default=0, metavar="N",
+        help="largest batch to train (default: what --measure-memory holds)")
     add("--steps", type=int, default=5, help="measured steps (default: %(default)s)")
     add("-o", "--output", metavar="FOLDER",
         help="write results.json, results.md and results.svg there")
@@ -94,7 +96,8 @@ def run(args: argparse.Namespace) -> int:
         cases = make_cases(args)
         settings = Settings(
             costs=args.costs, time_limit_s=args.time_limit, measure_steps=args.steps,
-            measure_bytes=parse_bytes(args.measure_memory) if args.measure else 0)
+            measure_bytes=parse_bytes(args.measure_memory) if args.measure else 0,
+            measure_batch=args.measure_batch)
         rows = []
         show = _progress(len(cases))
 
@@ -199,7 +202,8 @@ def command_line(args: argparse.Namespace) -> str:
     for flag in ("published", "same_cut", "measure"):
         words += ["--" + flag.replace("_", "-")] if getattr(args, flag) else []
     defaults: Mapping[str, Any] = {"methods": "", "budgets": "75,50,35,25", "batch": 0,
-                                   "costs": "auto", "time_limit": 10.0}
+                                   "costs": "auto", "time_limit": 10.0, "measure_memory": "2GB",
+                                   "measure_batch": 0, "steps": 5}
     for name, default in defaults.items():
         value = getattr(args, name)
         words += ["--" + name.replace("_", "-"), str(value)] if value != default else []

@@ -68,6 +68,8 @@ class Settings:
     time_limit_s: float = 10.0
     #: Measure too, with networks no larger than this in all.
     measure_bytes: int = 0
+    #: And at no larger batch than this; 0: no such limit.
+    measure_batch: int = 0
     measure_steps: int = 5
     #: Seconds for measuring the ops of a network.
     profile_limit_s: float = 60.0
@@ -143,7 +145,7 @@ class _Network:
                 from .measuring import Trainer
                 if self.trainer is None:
                     self.trainer = Trainer(case, self.settings)
-                row = dataclasses.replace(row, measured=self.trainer.measure(case))
+                row = dataclasses.replace(row, measured=self.trainer.measure(case, row))
             return row
         except InfeasibleBudget as error:
             from ..units import format_bytes

@@ -23,6 +23,9 @@ _SUMMARY = (("network (batch)", "published by", "memory cut", "their overhead", 
 _MEASURED = (("network", "method", "target", "batch", "unplanned: measured", "predicted",
               "planned: measured", "predicted", "step time: measured", "predicted",
               "planned step"), "<<<>>>>>>>>")
+_PUBLISHED_MEASURED = (("published", "network", "batch", "of", "their cut", "their overhead",
+                        "measured at batch", "pool cut", "step time: measured", "predicted",
+                        "planned step"), "<<><>>>>>>>")
 
 Cells = List[Tuple[str, ...]]
 
@@ -161,14 +164,37 @@ def measured_cells(rows: Sequence[Row]) -> Cells:
     cells: Cells = []
     for row in rows:
         found = row.measured
-        if not found:
+        if not found or row.published:
+            continue
+        head = (row.network, row.method, row.target, str(found["batch"]))
+        if "error" in found:
+            cells.append((*head, "", "", "", "", "", "", found["error"]))
             continue
         cells.append((
-            row.network, row.method, row.target, str(found["batch"]),
+            *head,
             format_bytes(found["unplanned_bytes"]),
             format_bytes(found["predicted_unplanned_bytes"]), format_bytes(found["bytes"]),
             format_bytes(found["predicted_bytes"]), format_extra(found["overhead"]),
             format_extra(found["predicted_overhead"]), "%.3g s" % found["step_s"]))
+    return cells
+
+
+def published_measured_cells(rows: Sequence[Row]) -> Cells:
+    """Measured step times beside the published rows."""
+    cells: Cells = []
+    for group in beside([row for row in rows if row.measured]):
+        theirs = group.published
+        for row in group.at_cut.values():
+            found = row.measured or {}
+            head = (theirs.system, theirs.network, str(theirs.batch), theirs.scope,
+                    format_percent(theirs.cut), format_extra(group.their_overhead),
+                    str(found["batch"]))
+            if "error" in found:
+                cells.append((*head, "", "", "", found["error"]))
+                continue
+            cells.append((*head, format_percent(found["pool_cut"]),
+                          format_extra(found["overhead"]),
+                          format_extra(found["predicted_overhead"]), "%.3g s" % found["step_s"]))
     return cells
 
 
@@ -177,7 +203,9 @@ def sections(rows: Sequence[Row]) -> List[Tuple[str, Tuple[str, ...], str, Cells
     own = [row for row in rows if row.published is None]
     found = [("Methods", *_COMPARISON, comparison_cells(own)),
              ("Beside the published tables", *_PUBLISHED, published_cells(rows)),
-             ("Measured", *_MEASURED, measured_cells(rows))]
+             ("Measured", *_MEASURED, measured_cells(rows)),
+             ("Measured beside the published tables", *_PUBLISHED_MEASURED,
+              published_measured_cells(rows))]
     return [section for section in found if section[-1]]
 
 
@@ -203,7 +231,8 @@ def documented(rows: Sequence[Row], text: str) -> str:
     """A document with its tables made anew.
 
     A table stands between ``<!-- memonger bench: NAME -->`` and ``<!-- end -->``; NAME is
-    methods, published, measured or summary. Tables for which there are no rows stay.
+    methods, published, measured, published_measured or summary. Tables for which there are no
+    rows stay.
 
     Raises
     ------
@@ -211,10 +240,12 @@ def documented(rows: Sequence[Row], text: str) -> str:
         If a NAME is unknown.
     """
     planned = [row for row in rows if row.published is None and not row.measured]
+    published = [row for row in rows if not row.measured]
     parts = {"methods": (_COMPARISON, comparison_cells(planned)),
-             "published": (_PUBLISHED, published_cells(rows)),
+             "published": (_PUBLISHED, published_cells(published)),
              "measured": (_MEASURED, measured_cells(rows)),
-             "summary": (_SUMMARY, summary_cells(rows))}
+             "published_measured": (_PUBLISHED_MEASURED, published_measured_cells(rows)),
+             "summary": (_SUMMARY, summary_cells(published))}
 
     def fill(found: Match[str]) -> str:
         start, name, end = found.groups()

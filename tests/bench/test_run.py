@@ -13,7 +13,7 @@ from memonger.bench import tables
 from memonger.bench.cases import Case, by_network, comparison, published_cases
 from memonger.bench.published import PUBLISHED, Published
 from memonger.bench.runner import Row, Settings, run_cases
-from memonger.errors import InputError
+from memonger.errors import InfeasibleBudget, InputError
 
 SMALL = {"image": 64, "classes": 10}
 needs_plugin = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
@@ -168,6 +168,54 @@ def test_measured_rows_keep_predicted_and_measured_apart():
              "step_s": 0.5, "unplanned_step_s": 0.4, "device": "cpu"}
     line, = tables.measured_cells([row(measured=found), row()])
     assert line[3:] == ("4", "120 B", "110 B", "60 B", "50 B", "+20.0 %", "+10.0 %", "0.5 s")
+
+
+MEASURED = {"batch": 4, "pool_cut": 0.689, "overhead": 0.2, "predicted_overhead": 0.1,
+            "step_s": 0.5}
+
+
+def test_what_was_measured_beside_a_published_row_has_a_table_of_its_own():
+    rows = [row(published=THEIRS, measured=MEASURED),
+            row("auto:all", published=THEIRS, measured={"batch": 4, "error": "too small"})]
+    measured, failed = tables.published_measured_cells(rows)
+    assert measured == ("MONeT", "resnet50", "184", "total", "66.9 %", "+11.9 %", "4", "68.9 %",
+                        "+20.0 %", "+10.0 %", "0.5 s")
+    assert failed[6:] == ("4", "", "", "", "too small")
+    assert tables.measured_cells(rows) == []
+    text = "<!-- memonger bench: published -->\nkept\n<!-- end -->"
+    assert tables.documented(rows, text) == text, "rows that were measured are of another run"
+
+
+def test_a_network_too_small_for_the_target_is_a_measured_row_that_says_so():
+    line, = tables.measured_cells([row(measured={"batch": 4, "error": "pool 5% is too small"})])
+    assert line[3:] == ("4", "", "", "", "", "", "", "pool 5% is too small")
+
+
+@needs_plugin
+def test_the_measured_plan_has_the_published_share_of_the_pool(monkeypatch):
+    """Of a total the pool's share is less than the total's: the rest cannot be saved."""
+    from memonger import api
+    from memonger.bench import measuring, runner
+    asked = []
+
+    def refuse(case, net, pool_bytes, fixed_bytes, settings):
+        asked.append((case.target, net.batch))
+        raise InfeasibleBudget("no plan", budget_bytes=1, minimum_bytes=2 ** 20)
+
+    monkeypatch.setattr(measuring, "make_plan", refuse)
+    monkeypatch.setattr(measuring, "_profile", lambda net, settings: "auto")
+    monkeypatch.setattr(api, "measure", None)
+    total = Published("MONeT", "attention_small", 64, "total", 100, 70, 0.1)
+    pool = Published("OGC", "attention_small", 64, "pool", 100, 70, 0.1)
+    trainer = measuring.Trainer(Case("attention_small", "auto:exact", "total 70%", 64),
+                                runner.Settings(measure_bytes=10 ** 9, measure_batch=8))
+    assert trainer.net.batch == 8
+    for theirs in (total, pool):
+        found = trainer.measure(Case("attention_small", "auto:exact", "total 70%", 64,
+                                     published=theirs), row(published=theirs))
+        assert found["error"].endswith("the smallest total found is 1.00 MiB")
+    # 30 of 100 bytes are to be saved, of which 90 are the pool.
+    assert asked == [("pool 66.6667%", 8), ("pool 70.0000%", 8)]
 
 
 def test_the_list_of_networks_needs_no_mxnet(capsys):
