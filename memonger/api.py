@@ -301,6 +301,8 @@ def sweep(symbol: Any, budgets: Sequence[Budget] = ("100%", "90%", "80%", "70%",
           keep: Sequence[str] = (), recompute: Sequence[str] = (), costs: Any = "auto",
           time_limit: float = 10.0, progress: Optional[ProgressCallback] = None,
           data_iter: Any = None, shapes: Optional[Shapes] = None,
+          optimizer: Optional[str] = None,
+          optimizer_params: Optional[Mapping[str, Any]] = None,
           **named_shapes: Any) -> List[Plan]:
     """Plans for a list of budgets: the frontier of memory and time.
 
@@ -313,7 +315,8 @@ def sweep(symbol: Any, budgets: Sequence[Budget] = ("100%", "90%", "80%", "70%",
         From the largest budget to the smallest.
     """
     given = gather_shapes(symbol, shapes, named_shapes, data_iter)
-    session = open_session(symbol, given, type_dict, grad_req, ctx, costs, None, None, None)
+    session = open_session(symbol, given, type_dict, grad_req, ctx, costs, optimizer,
+                           optimizer_params, None)
     whole = session.unplanned_pool_bytes + sum(session.fixed_bytes.values())
     found: List[Plan] = []
     for budget in sorted({parse_budget(b, whole) for b in budgets if b is not None}):

@@ -75,6 +75,8 @@ class Session:
     arguments: Tuple[Any, ...] = field(repr=False)
     #: The cost model that priced the graph.
     model: Any = field(default=None, repr=False)
+    #: Costs and optimizer as they were asked for, where a name tells them.
+    asked: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @paused()
     def read(self, symbol: Any) -> Any:
@@ -96,14 +98,14 @@ class Session:
 
     @property
     def binding(self) -> Dict[str, Any]:
-        """Types and gradient requests as names in words, to be saved with a plan."""
+        """Types, gradient requests, costs and optimizer in words, to be saved with a plan."""
         arguments = self.captured.arguments
         types = dict(zip(arguments.names, arguments.dtypes))
         requests = dict(zip(arguments.names, arguments.grad_reqs))
         return {"type_dict": {name: types[name] for name in sorted(self.arguments[0] or {})
                               if name in types} or None,
                 "grad_req": arguments.grad_reqs[0] if len(set(requests.values())) == 1
-                else requests}
+                else requests, **self.asked}
 
     @property
     def uses_mkldnn(self) -> bool:
@@ -184,8 +186,13 @@ def open_session(symbol: Any, shapes: Shapes, type_dict: Optional[Mapping[str, A
                    if t.category == "parameter" and requests.get(t.name, "null") != "null"]
         fixed["optimizer"] = state_bytes(optimizer, trained, optimizer_params)
     unplanned = plan_storage(graph, expand(graph, {}), "stock").pool_bytes
+    asked = {"costs": costs if isinstance(costs, str) and costs != "auto" else None,
+             "optimizer": optimizer, "optimizer_params": {
+                 name: value for name, value in (optimizer_params or {}).items()
+                 if isinstance(value, (int, float, str))} or None}
     return Session(symbol, dict(shapes), graph, fixed, source, unplanned, captured,
-                   (type_dict, grad_req, ctx, group2ctx), model)
+                   (type_dict, grad_req, ctx, group2ctx), model,
+                   {name: value for name, value in asked.items() if value is not None})
 
 
 def cost_model(costs: Any) -> CostModel:

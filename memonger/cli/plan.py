@@ -82,7 +82,7 @@ class MakePlan(Command):
         symbol = load_symbol(args.network)
         options: Dict[str, Any] = dict(
             ctx=context(args.ctx), keep=args.keep, recompute=args.recompute,
-            **search_arguments(args), **shape_arguments(args))
+            **search_arguments(args), **shape_arguments(args), **optimizer_arguments(args))
         with ProgressLine() as line:
             options["progress"] = line.callback
             if args.sweep:
@@ -90,8 +90,7 @@ class MakePlan(Command):
             else:
                 if args.overhead is not None:
                     options["overhead"] = args.overhead
-                plan = api.plan(symbol, budget=args.budget, **optimizer_arguments(args),
-                                **options)
+                plan = api.plan(symbol, budget=args.budget, **options)
         if args.sweep:
             if args.plot:
                 draw_frontier([named(p, args.network) for p in frontier], args.plot)

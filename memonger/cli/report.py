@@ -63,7 +63,8 @@ def _sweep(plan: Plan) -> List[Plan]:
         raise InputError("the plan is not of an MXNet network; there is nothing to sweep")
     from ..mx import symbol_from_json
     same = {name: plan.options[name] for name in (
-        "shapes", "type_dict", "grad_req", "method", "variants", "keep", "recompute")
+        "shapes", "type_dict", "grad_req", "method", "variants", "keep", "recompute", "costs",
+        "optimizer", "optimizer_params")
         if plan.options.get(name) is not None}
     with ProgressLine() as line:
         return api.sweep(symbol_from_json(plan.original_json), time_limit=5.0,

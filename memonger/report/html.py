@@ -150,6 +150,10 @@ def command_line(plan: Plan) -> str:
     for key in ("budget", "overhead", "method", "variants", "costs"):
         if options.get(key) not in (None, "auto"):
             words += ["--" + key, str(options[key])]
+    if options.get("optimizer"):
+        parameters = sorted((options.get("optimizer_params") or {}).items())
+        words += ["--optimizer", ",".join([options["optimizer"],
+                                           *("%s=%s" % pair for pair in parameters)])]
     for key in ("keep", "recompute"):
         asked = options.get(key) or ()
         for pattern in [asked] if isinstance(asked, str) else asked:

@@ -86,6 +86,15 @@ def test_plan_passes_on_everything_that_was_said(symbol_file, fake, capsys):
     assert record["decisions"] == {"keep": 1, "recompute": 1}
 
 
+def test_a_sweep_is_asked_for_with_the_same_words(symbol_file, fake, capsys):
+    call = fake("sweep", [small_plan()])
+    assert main(["plan", symbol_file, "--sweep", "--optimizer", "sgd,momentum=0.9", "--variants",
+                 "none", "--json"]) == 0
+    options = call.calls[0][1]
+    assert (options["optimizer"], options["optimizer_params"]) == ("sgd", {"momentum": 0.9})
+    assert options["variants"] == "none"
+
+
 def test_an_overhead_instead_of_a_budget(symbol_file, fake, capsys):
     call = fake("plan", small_plan())
     assert main(["plan", symbol_file, "--overhead", "10%", "--json"]) == 0

@@ -161,6 +161,21 @@ def test_optimizer_state_counts_in_the_total():
     assert adam.by_category["optimizer"] == 2 * plain.by_category["parameters"]
 
 
+def test_plans_and_sweeps_count_the_optimizer_and_remember_it(tmp_path):
+    """A report with --sweep left it out, and its points lay beside the plan."""
+    state = {"optimizer": "sgd", "optimizer_params": {"momentum": 0.9, "lr_scheduler": object()}}
+    found, = memonger.sweep(convolutions(), ["100%"], method="sublinear", costs="v100", **state,
+                            **SHAPES)
+    plain, = memonger.sweep(convolutions(), ["100%"], method="sublinear", **SHAPES)
+    assert found.fixed_bytes["optimizer"] == found.fixed_bytes["parameters"]
+    assert "optimizer" not in plain.fixed_bytes
+    found.save(str(tmp_path / "plan.json"))  # what is no number or word cannot be saved
+    options = memonger.load_plan(str(tmp_path / "plan.json")).options
+    assert (options["optimizer"], options["optimizer_params"], options["costs"]) == (
+        "sgd", {"momentum": 0.9}, "v100")
+    assert not {"optimizer", "optimizer_params", "costs"} & set(plain.options)
+
+
 def test_get_cost_counts_megabytes_of_the_pool():
     net = nets.build("dmlc_resnet50", 32)
     with native.switched(False, False):
