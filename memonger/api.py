@@ -40,7 +40,8 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
          time_limit: float = 10.0, progress: Optional[ProgressCallback] = None,
          overhead: Union[None, str, float] = None, optimizer: Optional[str] = None,
          optimizer_params: Optional[Mapping[str, Any]] = None, data_iter: Any = None,
-         group2ctx: Any = None, shapes: Optional[Shapes] = None, **named_shapes: Any) -> Plan:
+         group2ctx: Any = None, shapes: Optional[Shapes] = None, max_clones: int = 0,
+         **named_shapes: Any) -> Plan:
     """Plan the memory of a training step.
 
     Parameters
@@ -75,6 +76,8 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
         Gives the shapes of data and labels.
     shapes, **named_shapes
         Shapes of inputs by name, as for ``infer_shape``.
+    max_clones : int
+        How often one op may run again in a step, 1 for at most once; 0: as often as it pays.
 
     Returns
     -------
@@ -98,7 +101,7 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
     session = open_session(symbol, given, type_dict, grad_req, ctx, costs, optimizer,
                            optimizer_params, group2ctx)
     return plan_session(session, budget, method, variants, keep, recompute, time_limit, progress,
-                        overhead, started_s)
+                        overhead, started_s, max_clones)
 
 
 def _plan_without_plugin(symbol: Any, shapes: Shapes, budget: Budget, method: str,
@@ -122,7 +125,7 @@ def plan_session(session: Session, budget: Budget = None, method: str = "auto",
                  variants: str = "exact", keep: Sequence[str] = (), recompute: Sequence[str] = (),
                  time_limit: float = 10.0, progress: Optional[ProgressCallback] = None,
                  overhead: Union[None, str, float] = None,
-                 started_s: Optional[float] = None) -> Plan:
+                 started_s: Optional[float] = None, max_clones: int = 0) -> Plan:
     """:func:`plan` for a network that was read already."""
     started_s = time.perf_counter() if started_s is None else started_s
     from .solve import solve
@@ -146,13 +149,13 @@ def plan_session(session: Session, budget: Budget = None, method: str = "auto",
         variants=variants, keep=pins(graph, keep, "keep"),
         recompute=pins(graph, recompute, "recompute"), progress=progress, costs=session.costs,
         objective="memory" if budget is None else "time", max_overhead=max_overhead,
-        fixed_bytes=session.fixed_bytes, on_gpu=session.on_gpu)
+        fixed_bytes=session.fixed_bytes, on_gpu=session.on_gpu, max_clones=max_clones)
     if native.world() == "stock" and method == "auto":
         method = "sublinear"
     record = {"budget": budget, "method": method, "variants": variants, "overhead": overhead,
               "keep": tuple(keep), "recompute": tuple(recompute),
               "shapes": {name: tuple(shape) for name, shape in sorted(session.shapes.items())},
-              **session.binding}
+              **({"max_clones": max_clones} if max_clones else {}), **session.binding}
     # Where MXNet runs a network with variants in another order than predicted, its pool may come
     # out a little larger; then the search has a little less.
     for _ in range(_ATTEMPTS):

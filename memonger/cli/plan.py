@@ -60,6 +60,8 @@ class MakePlan(Command):
                             help="keep what this op makes (wildcards work); repeat for more")
         parser.add_argument("--recompute", action="append", default=[], metavar="OP",
                             help="compute this op again; repeat for more")
+        parser.add_argument("--max-clones", type=int, default=0, metavar="N",
+                            help="run no op again more often than this; default: as it pays")
         parser.add_argument("--sweep", action="store_true",
                             help="plan for a range of budgets and print the frontier")
         parser.add_argument("--plot", metavar="FILE",
@@ -71,9 +73,10 @@ class MakePlan(Command):
             raise UsageError("--budget and --overhead exclude each other")
         if args.plot and not args.sweep:
             raise UsageError("--plot draws the frontier of --sweep")
-        if args.sweep and (args.output or args.budget is not None or args.overhead is not None):
+        if args.sweep and (args.output or args.budget is not None or args.overhead is not None
+                           or args.max_clones):
             raise UsageError("--sweep plans for many budgets; "
-                             "it takes no --budget, --overhead or --output")
+                             "it takes no --budget, --overhead, --max-clones or --output")
         if is_symbol(read_text(args.network)):
             return self._plan_symbol(args)
         return self._plan_foreign(args)
@@ -90,6 +93,8 @@ class MakePlan(Command):
             else:
                 if args.overhead is not None:
                     options["overhead"] = args.overhead
+                if args.max_clones:
+                    options["max_clones"] = args.max_clones
                 plan = api.plan(symbol, budget=args.budget, **options)
         if args.sweep:
             if args.plot:
@@ -118,7 +123,7 @@ class MakePlan(Command):
             plan = solve(graph, budget, args.method, Options(
                 storage="live", time_limit_s=args.time_limit, variants=args.variants,
                 keep=pins(graph, args.keep, "keep"), progress=line.callback,
-                recompute=pins(graph, args.recompute, "recompute"),
+                recompute=pins(graph, args.recompute, "recompute"), max_clones=args.max_clones,
                 objective="memory" if budget is None else "time", max_overhead=args.overhead))
         finish(args, plan, foreign_record(plan))
         return EXIT_OK

@@ -150,6 +150,8 @@ def command_line(plan: Plan) -> str:
     for key in ("budget", "overhead", "method", "variants", "costs"):
         if options.get(key) not in (None, "auto"):
             words += ["--" + key, str(options[key])]
+    if options.get("max_clones"):
+        words += ["--max-clones", str(options["max_clones"])]
     if options.get("optimizer"):
         parameters = sorted((options.get("optimizer_params") or {}).items())
         words += ["--optimizer", ",".join([options["optimizer"],

@@ -75,6 +75,8 @@ class Options:
             raise InputError("objective must be time or memory, not %r" % self.objective)
         if not self.time_limit_s > 0:
             raise InputError("time_limit must be positive, not %r" % self.time_limit_s)
+        if self.max_clones < 0:
+            raise InputError("max_clones must not be negative: %r" % self.max_clones)
         if not self.effort > 0:
             raise InputError("effort must be positive, not %r" % self.effort)
         if self.max_overhead is not None and not self.max_overhead >= 0:

@@ -68,7 +68,7 @@ def test_plan_passes_on_everything_that_was_said(symbol_file, fake, capsys):
                  "--grad-req", "fc_bias=null", "--budget", "60%", "--method", "milp",
                  "--variants", "none", "--keep", "fc*", "--recompute", "a", "--recompute", "b",
                  "--costs", "v100", "--time-limit", "3", "--optimizer", "sgd,momentum=0.9",
-                 "--json"])
+                 "--max-clones", "1", "--json"])
     out, err = capsys.readouterr()
     assert (code, err) == (0, "")
     (symbol,), options = call.calls[0]
@@ -78,7 +78,7 @@ def test_plan_passes_on_everything_that_was_said(symbol_file, fake, capsys):
         "grad_req": {"fc_bias": "null"}, "budget": "60%", "method": "milp", "variants": "none",
         "keep": ["fc*"], "recompute": ["a", "b"], "costs": "v100", "time_limit": 3.0,
         "optimizer": "sgd", "optimizer_params": {"momentum": 0.9}, "ctx": mx.cpu(0),
-        "progress": None}
+        "progress": None, "max_clones": 1}
     record = json.loads(out)
     assert record["status"] == "optimal" and record["pool_bytes"] == 2**20
     assert record["overhead"] == pytest.approx(0.25)

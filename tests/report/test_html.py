@@ -106,10 +106,11 @@ def test_the_command_line_is_spelled_out(plan):
     assert html.command_line(plan) == (
         "memonger plan resnet-17-symbol.json --shape data=16,3,64,64 --budget 52MB "
         "--keep 'fc*' -o plan.json")
-    options = {"optimizer": "sgd", "optimizer_params": {"momentum": 0.9}, "costs": "v100"}
+    options = {"optimizer": "sgd", "optimizer_params": {"momentum": 0.9}, "costs": "v100",
+               "max_clones": 1}
     assert html.command_line(replace(plan, options=options)) == (
-        "memonger plan %s-symbol.json --costs v100 --optimizer sgd,momentum=0.9 -o plan.json"
-        % plan.graph.name)
+        "memonger plan %s-symbol.json --costs v100 --max-clones 1 --optimizer sgd,momentum=0.9 "
+        "-o plan.json" % plan.graph.name)
     assert "memonger plan --my-own" in html.page(plan, command="memonger plan --my-own")
 
 

@@ -163,7 +163,7 @@ def test_least_memory_within_an_overhead():
 
 
 def test_pins_are_honoured():
-    graph = chain(12)
+    graph = chain(7)
     budget = int(pool(graph, "live") * 0.8)
     plan = solve(graph, budget, "local", Options(storage="live", keep=(2, 3, 4)))
     assert not {2, 3, 4} & set(plan.schedule.recomputed())
@@ -262,3 +262,19 @@ def test_methods_that_can_find_the_optimum_of_a_short_chain(method):
     budget = int(pool(graph, "live") * 0.8)
     best = solve(graph, budget, "brute", options)
     assert solve(graph, budget, method, options).overhead == pytest.approx(best.overhead)
+
+
+@pytest.mark.parametrize("method", ("auto", "local", "milp"))
+def test_ops_run_again_once_only_where_that_is_asked(method):
+    """A long chain in the least memory runs its first ops many times, unless told not to."""
+    graph = chain(7)
+    runs = {}
+    for limit in (0, 1, 2):
+        plan = solve(graph, None, method, Options(storage="live", objective="memory", effort=0.1,
+                                                  max_clones=limit))
+        again = plan.schedule.recomputed()
+        runs[limit] = max(again.count(op) for op in again)
+        validate(graph, plan.schedule)
+    assert runs[1] == 1 and runs[2] <= 2 < runs[0]
+    with pytest.raises(InputError, match="max_clones must not be negative"):
+        solve(graph, None, method, Options(max_clones=-1))
