@@ -19,7 +19,13 @@ SCHEMA = 1
 
 
 def cache_folder() -> str:
-    """Where profiles are kept: ``$XDG_CACHE_HOME/memonger/profiles``, by default in ~/.cache."""
+    """Where profiles are kept: ``profiles`` in the folder of the plugin's compiled kernels.
+
+    That is ``$MEMONGER_CACHE_DIR``, else ``$XDG_CACHE_HOME/memonger``, else ``~/.cache/memonger``.
+    """
+    own = os.environ.get("MEMONGER_CACHE_DIR")
+    if own:
+        return os.path.join(own, "profiles")
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(base, "memonger", "profiles")
 

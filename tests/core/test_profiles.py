@@ -19,9 +19,12 @@ def some_profile(**facts):
                    {**FACTS, **facts})
 
 
-def test_the_cache_folder_follows_xdg(monkeypatch, tmp_path):
+def test_the_cache_folder_follows_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache_folder() == os.path.join(str(tmp_path), "memonger", "profiles")
+    monkeypatch.setenv("MEMONGER_CACHE_DIR", str(tmp_path / "own"))
+    assert cache_folder() == str(tmp_path / "own" / "profiles")
+    monkeypatch.delenv("MEMONGER_CACHE_DIR")
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/nowhere")
     assert cache_folder() == "/nowhere/.cache/memonger/profiles"
