@@ -1,4 +1,4 @@
-"""Train any image network of the zoo on ImageNet-style data in the memory you have.
+r"""Train any image network of the zoo on ImageNet-style data in the memory you have.
 
 Synthetic pictures, half of the unplanned memory:
 
@@ -24,6 +24,7 @@ import argparse
 import csv
 import logging
 import os
+import re
 import sys
 from typing import Any, List, Optional, Sequence, Tuple
 
@@ -108,13 +109,21 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
         parser.error("there is nothing to compare without --budget")
     if arguments.resume is not None and not arguments.checkpoint:
         parser.error("--resume needs --checkpoint")
+    needed = [arguments.records, arguments.validation]
+    if arguments.resume is not None:
+        needed += [arguments.checkpoint + end for end in (
+            "-symbol.json", "-%04d.params" % arguments.resume)]
+    for path in needed:
+        if path and not os.path.exists(path):
+            parser.error("there is no file %s" % path)
+    if not re.fullmatch(r"(cpu|gpu)\d*(,(cpu|gpu)\d*)*", arguments.devices):
+        parser.error("cannot read the devices %r; write cpu0 or gpu0,gpu1" % arguments.devices)
     return arguments
 
 
 def contexts(names: str) -> List[mx.Context]:
     """``"gpu0,gpu1"`` to MXNet's contexts."""
-    return [mx.Context(name.strip().rstrip("0123456789"),
-                       int(name.strip().lstrip("cpgu") or 0)) for name in names.split(",")]
+    return [mx.Context(name[:3], int(name[3:] or 0)) for name in names.split(",")]
 
 
 def build(arguments: argparse.Namespace, devices: int) -> Tuple[nets.Net, nets.Net]:
@@ -220,6 +229,9 @@ def write_curves(prefix: str, original: List[float], planned: List[float]) -> No
 def main(argv: Optional[Sequence[str]] = None) -> int:
     try:
         return run(parse_arguments(argv))
+    except mx.base.MXNetError as error:  # no such device, a damaged record file, ...
+        sys.stderr.write("error: MXNet: %s\n" % str(error).strip().splitlines()[-1])
+        return 1
     except memonger.errors.MemongerError as error:
         sys.stderr.write("error: %s\n" % error)
         return 3 if isinstance(error, memonger.errors.InfeasibleBudget) else 1

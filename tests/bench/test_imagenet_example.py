@@ -66,6 +66,22 @@ def test_two_devices_share_a_batch(example, capsys):
         example.main(["--network", "resnet18", "--batch", "3", "--devices", "cpu0,cpu1"])
 
 
+@pytest.mark.parametrize("words, message", [
+    (["--records", "none.rec"], "there is no file none.rec"),
+    (["--checkpoint", "none", "--resume", "2"], "there is no file none-symbol.json"),
+    (["--devices", "tpu0"], "cannot read the devices 'tpu0'")])
+def test_what_is_not_there_is_named_before_anything_runs(example, words, message, capsys):
+    with pytest.raises(SystemExit) as caught:
+        example.main(SMALL + words)
+    assert caught.value.code == 2 and message in capsys.readouterr().err
+
+
+def test_errors_of_mxnet_are_one_line(example, tmp_path, capsys):
+    (tmp_path / "damaged.rec").write_bytes(b"no pictures")
+    assert example.main(SMALL + ["--records", str(tmp_path / "damaged.rec")]) == 1
+    assert capsys.readouterr().err.startswith("error: MXNet: ")
+
+
 def test_record_files_are_read(example, tmp_path, capsys):
     for name in ("train.rec", "val.rec"):
         write_records(tmp_path / name, 8)
