@@ -6,6 +6,7 @@
     memonger bench --published                         ours beside the published tables
     memonger bench resnet18 --measure                  really train, planned and unplanned in turn
     memonger bench peers [FOLDER]                      the rivals' own graphs, where they are
+    memonger bench dmlc                                dmlc's ResNet-50 in less and less memory
     memonger bench chains                              Revolve of checkpoint-schedules beside ours
     memonger bench operators                           frugal operators beside MXNet's own
     memonger bench recompute                           cheap ops run again, convolutions kept
@@ -15,6 +16,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 import time
@@ -27,6 +29,9 @@ from . import nets
 from .cases import BUDGETED, COMPARED, METHODS, Case, comparison, published_cases
 from .published import PUBLISHED
 from .runner import Row, Settings, run_cases
+
+#: Modules of this package that make a table of their own: ``main(words, as_json)``.
+OWN_TABLES = ("chains", "dmlc", "recompute", "times")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -77,15 +82,9 @@ def run(args: argparse.Namespace) -> int:
     if list(args.networks) == ["operators"]:
         from .operators import main as operators
         return operators([])
-    if args.networks[:1] == ["chains"]:
-        from . import chains
-        return chains.main(args.networks[1:], getattr(args, "json", False))
-    if args.networks[:1] == ["recompute"]:
-        from . import recompute
-        return recompute.main(args.networks[1:], getattr(args, "json", False))
-    if args.networks[:1] == ["times"]:
-        from . import times
-        return times.main(args.networks[1:], getattr(args, "json", False))
+    if args.networks and args.networks[0] in OWN_TABLES:
+        module = importlib.import_module("." + args.networks[0], __package__)
+        return int(module.main(args.networks[1:], getattr(args, "json", False)))
     from . import tables
     started_s = time.perf_counter()
     if args.source:

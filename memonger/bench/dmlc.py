@@ -1,0 +1,112 @@
+"""``memonger bench dmlc``: the ResNet-50 of dmlc/mxnet-memonger at smaller and smaller pools.
+
+Batch 32, units 3-4-6-3, op times of a device with 10 TFLOP/s and 600 GB/s. dmlc's own plan takes
+1658 MB instead of 4899 and runs 93 % of the forward pass again (README of dmlc/mxnet-memonger and
+its example; Chen et al., 2016). The limits are what this project set itself before it was written.
+Megabytes are MXNet's, 2^20 bytes of the pool.
+"""
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass
+from typing import Any, List, Optional, Sequence
+
+from ..errors import InfeasibleBudget, InputError
+from ..report.words import format_extra, format_percent, table
+
+
+@dataclass(frozen=True)
+class Target:
+    """A pool, and how much time may be paid for it."""
+
+    pool_mb: int
+    variants: str
+    #: Largest extra time as a share of the forward pass, or of the whole step; None: any.
+    of_forward: Optional[float] = None
+    of_step: Optional[float] = None
+
+
+#: 1633 and 980 MB are a third and a fifth of the unplanned 4899.
+TARGETS = (Target(2000, "none", of_forward=0.24), Target(1658, "none", of_forward=0.29),
+           Target(1000, "none", of_forward=0.40), Target(600, "none"),
+           Target(1633, "all", of_step=0.03), Target(980, "all", of_step=0.09))
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was found for a target; times are shares of the unplanned step."""
+
+    target: Target
+    pool_bytes: int = 0
+    overhead: float = 0.0
+    #: No plan of the class has less overhead at this budget.
+    bound: float = 0.0
+    #: The unplanned forward pass as a share of the step.
+    forward: float = 1.0
+    planning_s: float = 0.0
+    error: str = ""
+
+    @property
+    def of_forward(self) -> float:
+        return self.overhead / self.forward
+
+    @property
+    def kept(self) -> bool:
+        """Whether there is a plan and it takes no more time than the target allows."""
+        if self.error or self.pool_bytes > self.target.pool_mb << 20:
+            return False
+        if self.target.of_forward is not None:
+            return self.of_forward <= self.target.of_forward
+        return self.target.of_step is None or self.overhead <= self.target.of_step
+
+
+def run(targets: Sequence[Target] = TARGETS) -> List[Row]:
+    """Plan for each target, one after the other, as ``memonger.plan`` does."""
+    from ..api import plan_session
+    from ..session import open_session
+    from . import nets
+    net = nets.build("dmlc_resnet50", 32)
+    session = open_session(net.symbol, net.shapes, None, "write", None, "reference", None, None,
+                           None)
+    fixed_bytes = sum(session.fixed_bytes.values())
+    forward = session.graph.forward_time_s / session.graph.time_s
+    rows = []
+    for target in targets:
+        started_s = time.perf_counter()
+        try:
+            plan = plan_session(session, fixed_bytes + (target.pool_mb << 20),
+                                variants=target.variants)
+        except InfeasibleBudget as error:
+            rows.append(Row(target, error=str(error).splitlines()[0]))
+            continue
+        rows.append(Row(target, plan.pool_bytes, plan.overhead, plan.bound, forward,
+                        time.perf_counter() - started_s))
+    return rows
+
+
+def render(rows: Sequence[Row]) -> str:
+    """The table as text."""
+    lines = [["pool at most", "variants", "pool", "of the forward pass", "of the step", "bound",
+              "limit", "planned in", "kept"]]
+    for row in rows:
+        target = row.target
+        limit = "a plan" if target.of_forward is target.of_step is None else \
+            "%s of the %s" % (format_percent(target.of_forward or target.of_step or 0.0),
+                              "step" if target.of_forward is None else "forward pass")
+        found = [row.error, "", "", "", ""] if row.error else [
+            "%.1f MB" % (row.pool_bytes / 2 ** 20), format_extra(row.of_forward),
+            format_extra(row.overhead), format_extra(row.bound), "%.1f s" % row.planning_s]
+        lines.append(["%d MB" % target.pool_mb, target.variants, *found[:4], limit, found[4],
+                      "yes" if row.kept else "no"])
+    return table(lines, "><>>>>>><")
+
+
+def main(names: Sequence[str], as_json: bool = False) -> int:
+    """Print the table; 1 when a limit is not kept."""
+    if names:
+        raise InputError("memonger bench dmlc takes no networks, not %s" % names[0])
+    rows = run()
+    found: List[Any] = [{**asdict(row), "kept": row.kept} for row in rows]
+    print(json.dumps(found, indent=2) if as_json else render(rows))
+    return 0 if all(row.kept for row in rows) else 1

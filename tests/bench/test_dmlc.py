@@ -1,0 +1,56 @@
+"""memonger bench dmlc: limits are limits, and the first of them is kept."""
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("mxnet")
+from memonger import native
+from memonger.bench import dmlc
+from memonger.bench import run as command
+from memonger.bench.dmlc import TARGETS, Row, Target
+from memonger.errors import InputError
+
+needs_plugin = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
+                                  reason="the native libraries are not built")
+HALF = Target(1000, "none", of_forward=0.4)
+
+
+def test_limits_are_of_bytes_and_of_time():
+    assert Row(HALF, 1000 << 20, overhead=0.19, forward=0.5).kept
+    assert not Row(HALF, (1000 << 20) + 1, overhead=0.19, forward=0.5).kept
+    assert not Row(HALF, 1, overhead=0.21, forward=0.5).kept
+    assert Row(Target(1, "all", of_step=0.03), 1, overhead=0.03).kept
+    assert not Row(Target(1, "all", of_step=0.03), 1, overhead=0.031).kept
+    assert Row(Target(600, "none"), 1, overhead=9.0).kept
+    assert not Row(Target(600, "none"), error="no plan fits").kept
+
+
+def test_the_table_names_the_limit_and_errors():
+    text = dmlc.render([Row(HALF, 998 << 20, 0.13, 0.12, 0.34, 5.0),
+                        Row(Target(600, "none"), error="no plan fits 600 MiB")])
+    assert "40.0 % of the forward pass" in text and "+38.2 %" in text
+    assert "no plan fits 600 MiB" in text and text.rstrip().endswith("no")
+
+
+def test_it_takes_no_networks():
+    with pytest.raises(InputError, match="takes no networks"):
+        command.main(["dmlc", "vgg16"])
+
+
+@needs_plugin
+def test_the_loosest_pool_costs_less_than_its_limit(monkeypatch, capsys):
+    monkeypatch.setattr(dmlc.run, "__defaults__", (TARGETS[:1],))
+    assert command.main(["dmlc", "--json"]) == 0
+    row, = json.loads(capsys.readouterr().out)
+    assert row["kept"] and row["pool_bytes"] <= 2000 << 20
+    assert 0 < row["bound"] <= row["overhead"] <= 0.24 * row["forward"]
+
+
+@pytest.mark.slow
+@needs_plugin
+def test_all_limits_are_kept():
+    rows = dmlc.run()
+    assert [row.target for row in rows] == list(TARGETS)
+    assert all(row.kept for row in rows), dmlc.render(rows)
