@@ -11,7 +11,7 @@
 #include "./delegate.h"
 #include "./lanes.h"
 #include "./operator.h"
-#include "./padded_rows.h"
+#include "./padded_maps.h"
 #include "./params.h"
 #include "./register.h"
 
@@ -51,6 +51,11 @@ bool Type(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
   (*out)[1] = param.global_pool || volume > 255 ? mshadow::kInt32 : mshadow::kUint8;
   return true;
 }
+
+// Integers as wide as the numbers, so that a comparison's lanes select both.
+template <class T> struct IndexFor { using type = int32_t; };
+template <> struct IndexFor<double> { using type = int64_t; };
+template <class T> using Index = typename IndexFor<T>::type;
 
 template <class T>
 inline void TakeOne(T value, int32_t number, T* best, Index<T>* where) {
@@ -123,20 +128,15 @@ inline void Take(const Tap<T>& tap, T* best, Index<T>* where) {
 // The maxima of a line and the numbers of their elements in the windows (row-major, padding
 // included), -1 where nothing is above the smallest number.
 template <class T>
-void FindMaxima(const Windows& windows, PaddedRows<T>* rows, const T* x, const Line& line, T* best,
-                Index<T>* where) {
+void FindMaxima(const Windows& windows, const T* x, const Line& line, T* best, Index<T>* where) {
   const int64_t length = windows.LineLength();
-  bool missing = false;
-  if (!rows->FindMaxima(windows, x, line, best, where, &missing)) {
-    std::fill(best, best + length, Smallest<T>());
-    std::fill(where, where + length, -1);
-    windows.ForEachElement(line, [&](int32_t number, int64_t offset, int64_t step, int64_t first,
-                                     int64_t last) {
-      Take(Tap<T>{number, x + offset, step, first, last}, best, where);
-    });
-    missing = std::find(where, where + length, -1) != where + length;
-  }
-  if (!missing) return;
+  std::fill(best, best + length, Smallest<T>());
+  std::fill(where, where + length, -1);
+  windows.ForEachElement(line, [&](int32_t number, int64_t offset, int64_t step, int64_t first,
+                                   int64_t last) {
+    Take(Tap<T>{number, x + offset, step, first, last}, best, where);
+  });
+  if (std::find(where, where + length, -1) == where + length) return;
   // The smallest number itself may be there: MXNet's backward would find it.
   windows.ForEachElement(line, [&](int32_t number, int64_t offset, int64_t step, int64_t first,
                                    int64_t last) {
@@ -144,6 +144,27 @@ void FindMaxima(const Windows& windows, PaddedRows<T>* rows, const T* x, const L
       if (where[i] < 0 && x[offset + i * step] == best[i]) where[i] = number;
     }
   });
+}
+
+// The same for a window that is a whole map: the maximum, then where it is first.
+template <class T>
+void FindMaximum(const T* x, int64_t length, T* best, Index<T>* where) {
+  constexpr int64_t kLanes = 64 / sizeof(T);
+  T lanes[kLanes];
+  std::fill(lanes, lanes + kLanes, Smallest<T>());
+  int64_t i = 0;
+  for (; i + kLanes <= length; i += kLanes) {
+    for (int64_t k = 0; k < kLanes; ++k) lanes[k] = x[i + k] > lanes[k] ? x[i + k] : lanes[k];
+  }
+  for (; i < length; ++i) lanes[0] = x[i] > lanes[0] ? x[i] : lanes[0];
+  for (int64_t half = kLanes / 2; half > 0; half /= 2) {
+    for (int64_t k = 0; k < half; ++k) {
+      lanes[k] = lanes[k + half] > lanes[k] ? lanes[k + half] : lanes[k];
+    }
+  }
+  const T* const first = std::find(x, x + length, lanes[0]);
+  *best = first == x + length ? lanes[0] : *first;  // of zeros with signs the first
+  *where = static_cast<Index<T>>(first == x + length ? -1 : first - x);
 }
 
 template <class I>
@@ -195,17 +216,30 @@ void PoolForward(const Windows& windows, const TBlob& data, const Requests& requ
   T* y = out[0].dptr<T>();
   const Width width = WidthOf(windows);
   const int64_t length = windows.LineLength();
+  const bool whole = windows.IsWholeMap();
+  const int64_t map = data.Size() / std::max<int64_t>(windows.Rows(), 1);
 #pragma omp parallel if (data.Size() >= static_cast<size_t>(kParallelFrom))
   {
-    PaddedRows<T> rows(windows);
-    std::vector<T> best(InGroups(length));
-    std::vector<Index<T>> where(InGroups(length));
+    PaddedMaps<T> maps(windows);
+    std::vector<uint8_t> numbers(whole || request[0] == mxnet::kAddTo ? 0 : windows.RowSize());
+    std::vector<T> best(length);
+    std::vector<Index<T>> where(length);
 #pragma omp for
     for (int64_t row = 0; row < windows.Rows(); ++row) {
       Indices<I> indices(out[1].dptr<I>(), row, windows, width);
-      rows.NextMap();
+      if (!numbers.empty() && maps.Pool(x + row * map, y + row * windows.RowSize(),
+                                        numbers.data())) {
+        indices.PutLine(0, numbers.data(), windows.RowSize());
+        continue;
+      }
+      if (whole) {
+        FindMaximum(x + row * map, map, best.data(), where.data());
+        indices.Put(0, static_cast<int32_t>(where[0]));
+        Store(y + row, request[0], best[0]);
+        continue;
+      }
       windows.ForEachLine(row, [&](const Line& line) {
-        FindMaxima(windows, &rows, x, line, best.data(), where.data());
+        FindMaxima(windows, x, line, best.data(), where.data());
         indices.PutLine(line.row_position, where.data(), length);
         for (int64_t i = 0; i < length; ++i) Store(y + line.output + i, request[0], best[i]);
       });

@@ -95,6 +95,15 @@ class Windows {
 
   int64_t Volume() const { return int64_t{kernel_[0]} * kernel_[1] * kernel_[2]; }
 
+  // Whether one window is the whole map, whose numbers lie behind each other.
+  bool IsWholeMap() const {
+    bool whole = !last_ || channels_ == 1;
+    for (int axis = 0; axis < 3; ++axis) {
+      whole = whole && output_[axis] == 1 && pad_[axis] == 0 && kernel_[axis] == size_[axis];
+    }
+    return whole;
+  }
+
   // Rows are independent of each other: a map of one channel, or with the channels last one image.
   int64_t Rows() const { return last_ ? batch_ : batch_ * channels_; }
   int64_t RowSize() const {

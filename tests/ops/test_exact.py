@@ -185,6 +185,26 @@ def test_max_pool_fuzzed(example):
     assert same_bits(stock, ours) is None
 
 
+@pytest.mark.parametrize("shape, attributes", [
+    ((2, 3, 120, 97), {"kernel": (3, 3), "stride": (2, 2), "pad": (1, 1)}),
+    ((2, 3, 90, 70), {"kernel": (3, 3), "pad": (1, 1)}),
+    ((1, 2, 61, 260), {"kernel": (5, 4), "stride": (3, 2), "pad": (2, 2),
+                       "pooling_convention": "full"}),
+    ((1, 2, 50, 301), {"kernel": (11, 11), "stride": (1, 3), "pad": (5, 9)}),
+    ((1, 2, 5, 60, 80), {"kernel": (3, 3, 3), "stride": (2, 1, 1), "pad": (1, 1, 1)}),
+    ((2, 3, 5000), {"kernel": (4,), "stride": (2,), "pad": (1,)}),
+    ((2, 3, 40, 41), {"kernel": (40, 41)}),
+    ((2, 3, 300, 300), {"kernel": (1, 1), "global_pool": True}),
+], ids=str)
+@pytest.mark.parametrize("values", ["normal", "ties", "special"])
+def test_max_pool_of_large_maps(shape, attributes, values):
+    """Maps in bands of lines, windows as large as the map."""
+    for dtype in ("float32", "float64"):
+        assert compare([("Pooling", dict(attributes, pool_type="max"))],
+                       [("memonger_max_pool", attributes)], shape=shape, values=values,
+                       dtype=dtype) is None
+
+
 def test_max_pool_same_convention():
     attributes = {"kernel": (3,), "stride": (2,), "pad": (0, 0, 0), "pooling_convention": "same"}
     for width in (3, 4, 9):
