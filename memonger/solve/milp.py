@@ -331,8 +331,12 @@ class Refinement:
             schedule = self._ask(less, share, proof=False)[2]
             if schedule is not None:
                 other = self.weigh(schedule)
-                found = other if other.bytes < found.bytes else found
-        if not mend_work or not self.core or found.bytes <= self.room_bytes:
+                if other is self.best:
+                    return
+                # One that fits, but costs more than the best, is not what to go on from.
+                found = min((one for one in (found, other) if one.bytes > self.room_bytes),
+                            key=lambda one: one.bytes)
+        if not mend_work or not self.core:
             return
         decisions = self.core.decisions_of(found.schedule)
         if near and (self.promising is None or found.extra_s < self.promising[0]):
