@@ -6,8 +6,8 @@
 3. While the best plan is not near the bound, turns follow. In each, a small 0/1 program over the
    measured ops raises the bound and suggests a plan, which the local search mends where it does
    not fit (:mod:`.milp`); beside it runs a longer native search. Once programs change nothing any
-   more, two native searches run in a turn, on from the best plan and anew. Half of the searches
-   anew leave out variants that are not exact (:mod:`.cores`).
+   more, two native searches run in a turn, on from the best plan and anew. Two in three of the
+   searches anew leave out variants that are not exact (:mod:`.cores`).
 4. A time limit above the usual one buys further searches with other random numbers, until the
    plan is within a thousandth of the bound: anew, and by crossing a population of plans in
    which the best is one (``plugins/core/breed.cc``).

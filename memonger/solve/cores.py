@@ -1,8 +1,9 @@
 """The native searches that one refinement has: one to run, one to run beside, and narrower ones.
 
 Variants that are not exact seldom save much time, and with them a search from nothing finds worse
-plans with the same work. Searches on from the best plan have them all; of those that start anew
-every second one leaves them out, not each, for in some networks they matter.
+plans with the same work; but they improve on the best plan found without. So searches on from the
+best plan have them all; of those that start anew two in three leave them out, not each, for in
+some networks they matter.
 """
 from __future__ import annotations
 

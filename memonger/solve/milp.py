@@ -244,11 +244,11 @@ class Refinement:
         return self.cores.main
 
     def _chosen(self, core: Core, decisions: Any) -> Core:
-        """The search for these decisions; every second one from nothing is a narrower one."""
+        """The search for these decisions; two in three from nothing are narrower ones."""
         if decisions is not None:
             return core
         self.starts += 1
-        return core if self.starts % 2 else self.cores.exact(core)
+        return self.cores.exact(core) if self.starts % 3 else core
 
     def _request(self, work: int) -> Tuple[int, int, float, int]:
         """Budget, work, time and seed of the next native search."""
@@ -384,13 +384,14 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
         from .frontier import least_memory
         return least_memory(graph, budget_bytes, options, solve, "milp")
     search = Refinement.start(graph, budget_bytes, options)
+    work = 20000 * max(len(graph.ops), 100)
     try:
         search.weigh(expand(graph, {}))
         search.first_bound(min(2.0, options.time_limit_s / 4))
         if search.bound.extra_s == float("inf"):
             search.smallest_plan()
-        search.local_search(_work(graph) // 2)
-        search.refine(12, share=0.2, mend_work=_work(graph) // 8)
+        search.local_search(work // 2)
+        search.refine(12, share=0.2, mend_work=work // 8)
         if search.best is None and search.bound.extra_s < float("inf"):
             search.squeeze(12)
             search.measured, search.settled = list(search.bound.measured), False
@@ -398,7 +399,3 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
     except KeyboardInterrupt:
         search.interrupted = True
     return search.plan("milp", budget_bytes)
-
-
-def _work(graph: Graph) -> int:
-    return 20000 * max(len(graph.ops), 100)
