@@ -87,8 +87,6 @@ class Refinement:
     rounds: int = 0
     #: No op is left that is worth measuring: the next program would be the last one again.
     settled: bool = False
-    #: Whether a decoded plan ever took little more than the budget.
-    close: bool = False
     #: Cost and decisions of the cheapest plan that hardly missed the budget.
     promising: Optional[Tuple[float, Any]] = None
     #: How often the native search ran; each run draws other random numbers.
@@ -325,7 +323,6 @@ class Refinement:
                       mend_work: int) -> None:
         """A decoded plan takes too much: plan for a little less, and mend what hardly misses."""
         near = found.bytes <= _NEAR_MISS * self.room_bytes
-        self.close = self.close or near
         if near and not self.within(_FAR) and self.left_s > 0.05:
             less = int(0.999 * allowed_bytes * self.room_bytes / found.bytes)
             schedule = self._ask(less, share, proof=False)[2]

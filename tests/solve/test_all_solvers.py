@@ -163,7 +163,7 @@ def test_least_memory_within_an_overhead():
 
 
 def test_pins_are_honoured():
-    graph = chain(7)
+    graph = chain(12)
     budget = int(pool(graph, "live") * 0.8)
     plan = solve(graph, budget, "local", Options(storage="live", keep=(2, 3, 4)))
     assert not {2, 3, 4} & set(plan.schedule.recomputed())
