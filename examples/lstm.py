@@ -15,7 +15,7 @@ from memonger.bench import nets
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=40,
-                        help="time steps; 1000 in dmlc/mxnet-memonger, which takes long to read")
+                        help="time steps; 1000 in dmlc/mxnet-memonger, which takes some minutes")
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--budget", help="largest total; without one: the smallest pool")
