@@ -26,6 +26,8 @@ _MEASURED = (("network", "method", "target", "batch", "unplanned: measured", "pr
 _PUBLISHED_MEASURED = (("published", "network", "batch", "of", "their cut", "their overhead",
                         "measured at batch", "pool cut", "step time: measured", "predicted",
                         "planned step"), "<<><>>>>>>>")
+_GAPS = (("target", "variants", "plans", "refused", "within 1 % of the bound", "others"),
+         "<<>>><")
 
 Cells = List[Tuple[str, ...]]
 
@@ -198,10 +200,28 @@ def published_measured_cells(rows: Sequence[Row]) -> Cells:
     return cells
 
 
+def gap_cells(rows: Sequence[Row], near: float = 0.01) -> Cells:
+    """How far plans are from their bounds, as shares of the step; a line a target and variants."""
+    groups: Dict[Tuple[str, str], List[Row]] = {}
+    for row in rows:
+        if row.method.startswith("auto:") and row.target.startswith("total"):
+            groups.setdefault((row.target, row.method.partition(":")[2]), []).append(row)
+    cells: Cells = []
+    for (target, variants), found in groups.items():
+        plans = [row for row in found if not row.error]
+        far = sorted(((row.overhead - row.bound, row.network) for row in plans
+                      if row.overhead - row.bound > near), reverse=True)
+        cells.append((target, variants, str(len(plans)), str(len(found) - len(plans)),
+                      str(len(plans) - len(far)),
+                      ", ".join("%s %.1f" % (name, 100 * gap) for gap, name in far)))
+    return cells
+
+
 def sections(rows: Sequence[Row]) -> List[Tuple[str, Tuple[str, ...], str, Cells]]:
     """Title, header, alignment and cells of each table that the rows fill."""
     own = [row for row in rows if row.published is None]
     found = [("Methods", *_COMPARISON, comparison_cells(own)),
+             ("From plans to bounds, % of the step", *_GAPS, gap_cells(own)),
              ("Beside the published tables", *_PUBLISHED, published_cells(rows)),
              ("Measured", *_MEASURED, measured_cells(rows)),
              ("Measured beside the published tables", *_PUBLISHED_MEASURED,
@@ -231,8 +251,8 @@ def documented(rows: Sequence[Row], text: str) -> str:
     """A document with its tables made anew.
 
     A table stands between ``<!-- memonger bench: NAME -->`` and ``<!-- end -->``; NAME is
-    methods, published, measured, published_measured or summary. Tables for which there are no
-    rows stay.
+    methods, gaps, published, measured, published_measured or summary. Tables for which there are
+    no rows stay.
 
     Raises
     ------
@@ -242,6 +262,7 @@ def documented(rows: Sequence[Row], text: str) -> str:
     planned = [row for row in rows if row.published is None and not row.measured]
     published = [row for row in rows if not row.measured]
     parts = {"methods": (_COMPARISON, comparison_cells(planned)),
+             "gaps": (_GAPS, gap_cells(planned)),
              "published": (_PUBLISHED, published_cells(published)),
              "measured": (_MEASURED, measured_cells(rows)),
              "published_measured": (_PUBLISHED_MEASURED, published_measured_cells(rows)),

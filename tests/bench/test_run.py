@@ -114,10 +114,10 @@ def test_rows_survive_json():
 
 def test_markdown_tables_are_complete():
     text = tables.as_markdown([row(), row(published=THEIRS)])
-    lines = [line for line in text.splitlines() if line.startswith("|")]
-    first, second = lines[:3], lines[3:]
-    assert len({line.count("|") for line in first}) == 1
-    assert len({line.count("|") for line in second}) == 1
+    found = [[line.count("|") for line in part.splitlines() if line.startswith("|")]
+             for part in text.split("### ")[1:]]
+    assert [len(lines) for lines in found] == [3, 3, 3]
+    assert all(len(set(lines)) == 1 for lines in found)
     assert "+5.0 %" in text and "67.0 %" in text
 
 
@@ -168,6 +168,17 @@ def test_measured_rows_keep_predicted_and_measured_apart():
              "step_s": 0.5, "unplanned_step_s": 0.4, "device": "cpu"}
     line, = tables.measured_cells([row(measured=found), row()])
     assert line[3:] == ("4", "120 B", "110 B", "60 B", "50 B", "+20.0 %", "+10.0 %", "0.5 s")
+
+
+def test_gaps_to_the_bound_are_counted_by_target_and_variants():
+    rows = [row(target="total 35%", overhead=0.05, bound=0.042),
+            row(target="total 35%", overhead=0.05, bound=0.02),
+            row(target="total 35%", error="impossible"),
+            row("auto:none", "total 35%", overhead=0.05, bound=0.05),
+            row("chen", "", overhead=0.3), row(target="pool 35%", overhead=0.3)]
+    assert tables.gap_cells(rows) == [
+        ("total 35%", "exact", "2", "1", "1", "resnet50 3.0"),
+        ("total 35%", "none", "1", "0", "1", "")]
 
 
 MEASURED = {"batch": 4, "pool_cut": 0.689, "overhead": 0.2, "predicted_overhead": 0.1,
