@@ -45,7 +45,7 @@ SUBJECTS = (
     Subject("mask_dropout", (("Dropout", {"p": 0.5}),), ((64, 4096), (8, 128, 768), (512, 512))),
     Subject("max_pool", (("Pooling", {"kernel": (3, 3), "stride": (2, 2), "pad": (1, 1),
                                       "pool_type": "max"}),),
-            ((8, 64, 112, 112), (8, 192, 56, 56), (8, 480, 28, 28))),
+            ((8, 64, 112, 112), (8, 192, 56, 56), (8, 480, 28, 28), (8, 832, 14, 14))),
     Subject("batch_norm_relu", (_NORM, ("Activation", {"act_type": "relu"})), _MAPS),
     Subject("bn_relu_convolution",
             (_NORM, ("Activation", {"act_type": "relu"}),
