@@ -34,8 +34,8 @@ def outlives(block: Block, blocks: Blocks) -> bool:
 def smallest(blocks: Blocks, model: StorageModel, rounding: int) -> Assignment:
     """The arena, or :func:`memonger.packing.best` where that is no larger."""
     found = arena(blocks, model, rounding)
-    if found.pool_bytes < lower_bound(blocks, rounding):
-        return found
+    if not found.pool_bytes or found.pool_bytes < lower_bound(blocks, rounding):
+        return found  # nothing is smaller
     whole = best(blocks, model, rounding)
     return whole if whole.pool_bytes <= found.pool_bytes else found
 

@@ -398,6 +398,10 @@ def test_cpp_equals_python(storage_core):  # noqa: F811
         compare(storage_core, seed, 20)
 
 
+def test_cpp_equals_python_where_no_block_has_bytes(storage_core):  # noqa: F811
+    compare(storage_core, 3342, 40)
+
+
 @pytest.mark.slow
 def test_cpp_equals_python_on_thousands(storage_core):  # noqa: F811
     for seed in range(1000, 5000):
