@@ -34,8 +34,8 @@ def run(code, folder, **variables):
     environment = pretend.environment(folder, **variables)
     environment["PYTHONPATH"] = str(Path(native.__file__).resolve().parents[1])
     done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=os.sep,
-                          stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, universal_newlines=True)
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
+                          errors="replace")  # compilers quote as the locale bids
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
