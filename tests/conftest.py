@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 # Bit for bit needs one implementation of each operator. MXNet reads these when it is loaded, so
 # they stand before every other import.
@@ -20,6 +21,13 @@ GOLDEN = Path(__file__).parent / "golden"
 settings.register_profile("ci", deadline=None, derandomize=True, max_examples=25)
 settings.register_profile("nightly", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def interruptible():
+    """A shell's background jobs are born deaf to Ctrl-C, which some tests send to themselves."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")
