@@ -26,6 +26,13 @@ class Target:
     of_forward: Optional[float] = None
     of_step: Optional[float] = None
 
+    @property
+    def limit(self) -> str:
+        """The limit of time in words."""
+        if self.of_forward is not None:
+            return format_percent(self.of_forward) + " of the forward pass"
+        return "a plan" if self.of_step is None else format_percent(self.of_step) + " of the step"
+
 
 #: 1633 and 980 MB are a third and a fifth of the unplanned 4899.
 TARGETS = (Target(2000, "none", of_forward=0.24), Target(1658, "none", of_forward=0.29),
@@ -91,13 +98,11 @@ def render(rows: Sequence[Row]) -> str:
               "limit", "planned in", "kept"]]
     for row in rows:
         target = row.target
-        limit = "a plan" if target.of_forward is target.of_step is None else \
-            "%s of the %s" % (format_percent(target.of_forward or target.of_step or 0.0),
-                              "step" if target.of_forward is None else "forward pass")
         found = [row.error, "", "", "", ""] if row.error else [
             "%.1f MB" % (row.pool_bytes / 2 ** 20), format_extra(row.of_forward),
             format_extra(row.overhead), format_extra(row.bound), "%.1f s" % row.planning_s]
-        lines.append(["%d MB" % target.pool_mb, target.variants, *found[:4], limit, found[4],
+        lines.append(["%d MB" % target.pool_mb, target.variants, *found[:4], target.limit,
+                      found[4],
                       "yes" if row.kept else "no"])
     return table(lines, "><>>>>>><")
 
