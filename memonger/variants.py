@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import json
 from functools import lru_cache
-from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
+from typing import AbstractSet, Any, Dict, List, Mapping, Sequence, Set, Tuple
 
 from .errors import InputError, UnknownOpError
+from .merging import merged_into
 from .variant_kinds import Attributes, VariantKind, catalogue, kind
 
 #: Attribute of a swapped-in op that holds what it stands for.
@@ -59,27 +60,6 @@ class _Nodes:
                 found.insert(0, source)
         return found
 
-    def twins(self) -> Dict[int, List[int]]:
-        """For each node that computes what others do: all of these nodes, itself included.
-
-        MXNet merges them before it takes gradients, as long as their attributes are the same; ops
-        that draw random numbers or change a state are never merged.
-        """
-        number_of: Dict[Tuple[Any, ...], int] = {}
-        groups: List[List[int]] = []
-        number: List[int] = []
-        for i, node in enumerate(self.nodes):
-            key: Tuple[Any, ...] = (i,)
-            if node["op"] not in _NEVER_MERGED:
-                key = (node["op"], tuple(sorted(_attributes(node).items())),
-                       tuple((number[source], output) for source, output, _ in node["inputs"]))
-            if key not in number_of:
-                number_of[key] = len(groups)
-                groups.append([])
-            number.append(number_of[key])
-            groups[number[i]].append(i)
-        return {i: group for group in groups if len(group) > 1 for i in group}
-
     def refusal(self, ids: Sequence[int], variant: VariantKind) -> str:
         """"" or why the chain ``ids`` must stay as it is."""
         for i in ids:
@@ -89,10 +69,6 @@ class _Nodes:
 
     def attributes(self, ids: Sequence[int]) -> List[Attributes]:
         return [_attributes(self.nodes[i]) for i in ids]
-
-
-#: Ops of the catalogue (and variables) that are not merged with others that do the same.
-_NEVER_MERGED = frozenset(("null", "Dropout", "BatchNorm", "Custom"))
 
 
 @lru_cache(maxsize=2)
@@ -155,10 +131,9 @@ def _checked(nodes: _Nodes, op: str, variant: VariantKind) -> List[int]:
 
 
 # ---------------------------------------------------------------------- rewriting
-def swap_json(symbol_json: str, choice: Mapping[str, str]) -> str:
+def swap_json(symbol_json: str, choice: Mapping[str, str],
+              in_graph: AbstractSet[str] = frozenset()) -> str:
     """The symbol with the chosen variants.
-
-    Ops that compute the same as a chosen one are swapped along, so that MXNet still merges them.
 
     Parameters
     ----------
@@ -166,6 +141,9 @@ def swap_json(symbol_json: str, choice: Mapping[str, str]) -> str:
         ``symbol.tojson()``.
     choice : mapping
         Op name (the last of its chain) to variant name.
+    in_graph : set of str
+        Names of the ops that MXNet binds: what it merges into a chosen one is swapped along, so
+        that it still is. Without them only what is chosen is swapped.
 
     Raises
     ------
@@ -183,13 +161,15 @@ def swap_json(symbol_json: str, choice: Mapping[str, str]) -> str:
                                  % (nodes.nodes[i]["name"], taken[i], op))
             taken[i] = op
         replaced[ids[-1]] = ids
-    twins = nodes.twins()
+    merged = merged_into(nodes.nodes, in_graph)
     for last, ids in replaced.items():
-        variant = kind(choice[nodes.nodes[last]["name"]])
-        alike = [i for i in twins.get(last, ()) if i not in taken] if len(ids) == 1 else []
+        name = nodes.nodes[last]["name"]
+        variant = kind(choice[name])
+        alike = [i for i, into in enumerate(merged) if into == name and i not in taken] \
+            if len(ids) == 1 else []
         for i in [last] + alike:
             nodes.nodes[i] = _fused(nodes.nodes, ids if i == last else [i], variant)
-            taken[i] = nodes.nodes[last]["name"]
+            taken[i] = name
     return _write(nodes.graph)
 
 

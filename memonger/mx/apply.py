@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import AbstractSet, Any, Callable, Dict, List, Mapping, Tuple
+from typing import AbstractSet, Any, Callable, Dict, Mapping
 
 from ..collection import paused
 from ..decisions import decisions_of, graph_in_use
 from ..graph import Graph
+from ..merging import merged_into
 from ..mirroring import safe_to_mirror
 from ..plan import Plan
 from ..schedule import Recompute, Schedule
@@ -66,7 +67,7 @@ def apply_recompute(symbol_json: str, graph: Graph, recompute: Recompute) -> str
         else:
             node.setdefault("attrs", {})[RECOMPUTE] = text
 
-    _mark_nodes(document, texts, {op.name for op in graph.ops}, mark)
+    _mark_nodes(document, texts, graph.op_index.keys(), mark)
     _mark_by_name(document, by_name)
     return json.dumps(document)
 
@@ -89,7 +90,7 @@ def apply_mirroring(symbol_json: str, graph: Graph, mirrored: AbstractSet[int]) 
         if attributes.get(FORCE_MIRRORING, "").lower() in ("true", "1") \
                 and node["op"] != "null" and node["name"] not in names:
             mark(node, "False")
-    _mark_nodes(document, names, {op.name for op in graph.ops}, mark)
+    _mark_nodes(document, names, graph.op_index.keys(), mark)
     return json.dumps(document)
 
 
@@ -146,7 +147,8 @@ def apply_plan_to(symbol: Any, plan: Plan) -> Any:
 def _decisions_on(text: str, plan: Plan) -> str:
     if plan.schedule.variants:
         chosen = [plan.graph.variants[i] for i in plan.schedule.variants]
-        text = swap_json(text, {plan.graph.ops[v.op].name: v.name for v in chosen})
+        text = swap_json(text, {plan.graph.ops[v.op].name: v.name for v in chosen},
+                         plan.graph.op_index.keys())
         return apply_recompute(text, _as_swapped(plan.graph, plan.schedule),
                                decisions_of(plan.graph, plan.schedule))
     recomputed = set(plan.schedule.recomputed())
@@ -193,25 +195,11 @@ def _mark_nodes(document: Mapping[str, Any], texts: Mapping[str, str],
                 mark: Callable[[Dict[str, Any], str], None]) -> None:
     """Call ``mark`` on every node named in ``texts``.
 
-    MXNet merges nodes that compute the same before it takes gradients. The graph knows only the
-    node that stays; the merged ones must carry the same attributes or they would differ now and
-    no longer be merged.
+    The graph knows only the ops that MXNet left when it merged those that compute the same; the
+    merged ones must carry the same attributes or they would differ now and no longer be merged.
     """
-    number_of: Dict[Tuple[Any, ...], int] = {}
-    kept_name: Dict[int, str] = {}
-    classes: List[Tuple[str, int]] = []
-    for index, node in enumerate(document["nodes"]):
-        if node["op"] == "null":
-            classes.append(("variable", index))
-            continue
-        key = (node["op"], tuple(sorted(node.get("attrs", {}).items())),
-               tuple((classes[i[0]], i[1]) for i in node["inputs"]))
-        number = number_of.setdefault(key, len(number_of))
-        classes.append(("op", number))
-        name = node["name"]
-        if name in in_graph:
-            kept_name.setdefault(number, name)
-        else:
-            name = kept_name.get(number, name)
-        if name in texts:
+    nodes = document["nodes"]
+    for node, merged in zip(nodes, merged_into(nodes, in_graph)):
+        name = node["name"] if node["name"] in in_graph else merged
+        if name is not None and node["op"] != "null" and name in texts:
             mark(node, texts[name])

@@ -65,7 +65,7 @@ def swapped_networks(symbol: Any, graph: Graph,
                 taken.update(dict.fromkeys(chain, name))
                 choice[op] = name
         waiting = [(op, name) for op, name in waiting if choice.get(op) != name]
-        swapped = from_json(swap_json(text, choice))
+        swapped = from_json(swap_json(text, choice, graph.op_index.keys()))
         yield SwappedNetwork(swapped, read(swapped), frozenset(choice))
 
 

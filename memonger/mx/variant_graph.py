@@ -59,7 +59,8 @@ def with_variants(graph: Graph, symbol_json: str, exact_only: bool, read: Read,
     base = _Known.of(graph)
     for name in sorted(by_kind):
         ops = _disjoint(symbol_json, by_kind[name], name)
-        swapped = read(from_json(swap_json(symbol_json, dict.fromkeys(ops, name))))
+        swapped = read(from_json(swap_json(symbol_json, dict.fromkeys(ops, name),
+                                           graph.op_index.keys())))
         seconds, spaces = times(swapped)
         priced = _Known.of(swapped.graph.with_times(seconds, spaces))
         for op in ops:

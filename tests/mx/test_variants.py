@@ -163,3 +163,27 @@ def test_ops_that_mxnet_merges_are_swapped_together():
     assert bound.pool_bytes == plan.pool_bytes
     assert memonger.strip(planned).tojson() == symbol.tojson()
     assert memonger.verify(planned, symbol, shapes=shapes).identical
+
+
+def test_ops_behind_two_that_mxnet_does_not_merge():
+    """SliceChannel has a state: two of the same values stay two, and so do the ops behind them."""
+    x = mx.sym.FullyConnected(mx.sym.Flatten(mx.sym.var("data")), num_hidden=8, name="fc")
+    parts = [mx.sym.SliceChannel(x, num_outputs=2, name="slice%d" % i) for i in range(2)]
+    # MXNet merges the third tanh into the second, not into the first.
+    bent = [mx.sym.tanh(parts[i][0], name="tanh%d" % j) for j, i in enumerate((0, 1, 1))]
+    joined = [mx.sym.Concat(bent[i], parts[i][1], name="concat%d" % i) for i in range(2)]
+    symbol, shapes = mx.sym.add_n(*joined, *[mx.sym.Concat(b, b) for b in bent]), {"data": (2, 8)}
+    opened = open_session(symbol, shapes, None, "write", None, "reference", None, None, None)
+    graph = opened.with_variants(exact_only=True).graph
+    assert {"tanh0", "tanh1", "concat0", "concat1"} < set(graph.op_index)
+    assert "tanh2" not in graph.op_index
+    for chosen in [(), *((i,) for i in range(len(graph.variants)))]:
+        in_use = graph_in_use(graph, Schedule((), chosen))
+        for again in ("tanh0", "tanh1"):
+            recompute = {graph.op_index[again]: {}}
+            schedule = Schedule(expand(in_use, recompute).steps, chosen)
+            plan = build_plan(graph, schedule, "one", Options(storage="arena"), None,
+                              Status.FEASIBLE)
+            bound = opened.read(apply_plan_to(symbol, plan))
+            same_order(graph, schedule, bound.graph)
+            assert bound.pool_bytes == plan.pool_bytes

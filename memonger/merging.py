@@ -1,0 +1,47 @@
+"""Which ops of a symbol MXNet merges: those that compute the same of the same values."""
+from __future__ import annotations
+
+from collections import Counter
+from typing import AbstractSet, Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+
+def merged_into(nodes: Sequence[Mapping[str, Any]],
+                in_graph: AbstractSet[str]) -> List[Optional[str]]:
+    """For each node of a symbol the op of the bound graph that computes it.
+
+    Before MXNet takes gradients it merges ops with the same attributes and inputs, as long as they
+    have no state and draw no random numbers. What it left is in the graph under its own name; what
+    is missing there was merged into an op with the same attributes and inputs.
+
+    Parameters
+    ----------
+    nodes : sequence of mapping
+        ``"nodes"`` of the symbol's JSON.
+    in_graph : set of str
+        Names of the bound graph's ops.
+
+    Returns
+    -------
+    list of str or None
+        None for variables, and for ops that stand for none of the graph's.
+    """
+    uses = Counter(node["name"] for node in nodes if node["op"] != "null")
+    class_of_key: Dict[Tuple[Any, ...], int] = {}
+    classes: List[int] = []
+    name_of: Dict[int, str] = {}
+    for i, node in enumerate(nodes):
+        classes.append(i)
+        if node["op"] == "null":
+            continue
+        name = node["name"]
+        attributes = node.get("attrs", node.get("attr", node.get("param", {})))
+        key = (node["op"], tuple(sorted(attributes.items())),
+               tuple((classes[source], output) for source, output, _ in node["inputs"]))
+        found = class_of_key.setdefault(key, i)
+        # Of several ops with one name nobody can tell which one is in the graph.
+        if name not in in_graph or uses[name] > 1 or found not in name_of:
+            classes[i] = found
+        if name in in_graph:
+            name_of.setdefault(classes[i], name)
+    return [name_of.get(found) if node["op"] != "null" else None
+            for found, node in zip(classes, nodes)]
