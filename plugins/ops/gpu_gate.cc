@@ -57,9 +57,10 @@ void GpuClipForward(const NodeAttrs& attrs, const OpContext& context, const Blob
           gpu::Rounded(type, param.a_max));
 }
 
-void GpuClipBackward(const NodeAttrs&, const OpContext& context, const Blobs& in,
+void GpuClipBackward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
                      const Requests& request, const Blobs& out) {
-  Backward("clip_backward", context, in, request, out);
+  const auto& param = nnvm::get<MaskClipParam>(attrs.parsed);
+  Backward("clip_backward", context, in, {param.GradientRequest(request[0])}, out);
 }
 
 }  // namespace ops

@@ -2,8 +2,8 @@
  * memonger_mask_clip: clip (relu6, hardtanh) that keeps one bit an element: inside the bounds or not.
  *
  * MXNet's clip keeps its input. Where an element was clipped the gradient is zero, selected and
- * not multiplied, as in MXNet; NaN counts as inside. (MXNet's clip writes its gradient even when
- * asked to add it; this one adds.)
+ * not multiplied, as in MXNet; NaN counts as inside. MXNet's clip writes its gradient even when
+ * asked to add it; this one adds, unless `adds` says that it takes the place of MXNet's.
  */
 #include "./gate.h"
 #include "./params.h"
@@ -50,8 +50,9 @@ void Forward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Re
 
 void Backward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Requests& request,
               const Blobs& out) {
+  const auto asked = nnvm::get<MaskClipParam>(attrs.parsed).GradientRequest(request[0]);
   MEMONGER_REAL_SWITCH(in[0].type_flag_, attrs.name, T,
-                       ClipBackward<T>(in[0], in[1], request[0], out[0]);)
+                       ClipBackward<T>(in[0], in[1], asked, out[0]);)
 }
 
 }  // namespace

@@ -49,9 +49,16 @@ struct MaskLeakyReluParam : public dmlc::Parameter<MaskLeakyReluParam> {
 
 struct MaskClipParam : public dmlc::Parameter<MaskClipParam> {
   float a_min, a_max;
+  bool adds;
   DMLC_DECLARE_PARAMETER(MaskClipParam) {
     DMLC_DECLARE_FIELD(a_min).describe("Smallest value of the output.");
     DMLC_DECLARE_FIELD(a_max).describe("Largest value of the output.");
+    DMLC_DECLARE_FIELD(adds).set_default(true).describe(
+        "Add the gradient to what is there where that is asked for. MXNet's clip writes it even "
+        "then, and so does this operator with False.");
+  }
+  OpReqType GradientRequest(OpReqType asked) const {
+    return asked == mxnet::kAddTo && !adds ? mxnet::kWriteTo : asked;
   }
 };
 

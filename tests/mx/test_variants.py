@@ -132,6 +132,20 @@ def test_exact_variants_give_the_same_gradients(name):
     assert result.identical
 
 
+def test_the_clip_of_an_input_whose_gradient_is_added_to():
+    """MXNet's clip forgets to add; so does what takes its place."""
+    symbol = mx.sym.sum(mx.sym.clip(mx.sym.var("data"), a_min=0, a_max=1, name="clip"))
+    shapes = {"data": (2, 8)}
+    opened = open_session(symbol, shapes, None, "add", None, "reference", None, None, None)
+    graph = opened.with_variants(exact_only=True).graph
+    [chosen] = [i for i, variant in enumerate(graph.variants) if variant.name == "mask_clip"]
+    schedule = Schedule(expand(graph_in_use(graph, Schedule((), (chosen,))), {}).steps, (chosen,))
+    plan = build_plan(graph, schedule, "one", Options(), None, Status.FEASIBLE)
+    planned = apply_plan_to(symbol, plan)
+    assert "mask_clip" in planned.tojson()
+    assert memonger.verify(planned, symbol, shapes=shapes, grad_req="add").identical
+
+
 def test_exact_variants_make_a_budget_cheaper():
     net, opened = session("resnet18")
     budget = sum(opened.fixed_bytes.values()) + int(0.6 * opened.unplanned_pool_bytes)
