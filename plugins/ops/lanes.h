@@ -30,7 +30,9 @@ struct Single {
   static V Mul(V a, V b) { return a * b; }
   static V Add(V a, V b) { return a + b; }
   static V MulAsFloat(V a, float b) { return V(static_cast<float>(a) * b); }
+  static V Max(V a, V b) { return a > b ? a : b; }  // b where one is NaN
   static M Above(V a, V b) { return a > b; }
+  static M Equal(V a, V b) { return a == b; }
   static M NotAtMost(V a, V b) { return !(a <= b); }
   static M Nan(V a) { return a != a; }
   static M None() { return false; }
@@ -59,7 +61,9 @@ struct Lanes<float> {
   static V Mul(V a, V b) { return _mm_mul_ps(a, b); }
   static V Add(V a, V b) { return _mm_add_ps(a, b); }
   static V MulAsFloat(V a, float b) { return _mm_mul_ps(a, _mm_set1_ps(b)); }
+  static V Max(V a, V b) { return _mm_max_ps(a, b); }
   static M Above(V a, V b) { return _mm_cmpgt_ps(a, b); }
+  static M Equal(V a, V b) { return _mm_cmpeq_ps(a, b); }
   static M NotAtMost(V a, V b) { return _mm_cmpnle_ps(a, b); }
   static M Nan(V a) { return _mm_cmpunord_ps(a, a); }
   static M None() { return _mm_setzero_ps(); }
@@ -90,7 +94,9 @@ struct Lanes<double> {
   static V MulAsFloat(V a, float b) {
     return _mm_cvtps_pd(_mm_mul_ps(_mm_cvtpd_ps(a), _mm_set1_ps(b)));
   }
+  static V Max(V a, V b) { return _mm_max_pd(a, b); }
   static M Above(V a, V b) { return _mm_cmpgt_pd(a, b); }
+  static M Equal(V a, V b) { return _mm_cmpeq_pd(a, b); }
   static M NotAtMost(V a, V b) { return _mm_cmpnle_pd(a, b); }
   static M Nan(V a) { return _mm_cmpunord_pd(a, a); }
   static M None() { return _mm_setzero_pd(); }

@@ -14,6 +14,7 @@
 #include "./padded_maps.h"
 #include "./params.h"
 #include "./register.h"
+#include "./small_maps.h"
 
 namespace memonger {
 namespace ops {
@@ -51,11 +52,6 @@ bool Type(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
   (*out)[1] = param.global_pool || volume > 255 ? mshadow::kInt32 : mshadow::kUint8;
   return true;
 }
-
-// Integers as wide as the numbers, so that a comparison's lanes select both.
-template <class T> struct IndexFor { using type = int32_t; };
-template <> struct IndexFor<double> { using type = int64_t; };
-template <class T> using Index = typename IndexFor<T>::type;
 
 template <class T>
 inline void TakeOne(T value, int32_t number, T* best, Index<T>* where) {
@@ -110,6 +106,16 @@ int64_t TakeMany(const T*, int64_t, int64_t first, int64_t, int32_t, T*, Index<T
 }
 #endif
 
+inline int LowestBit(uint64_t bits) {
+#if defined(__GNUC__)
+  return __builtin_ctzll(bits);
+#else
+  int place = 0;
+  while (!(bits >> place & 1)) ++place;
+  return place;
+#endif
+}
+
 // An element of the windows of a line: its number in the window, where that of output 0 is, and
 // the outputs that have it inside the map.
 template <class T>
@@ -149,22 +155,39 @@ void FindMaxima(const Windows& windows, const T* x, const Line& line, T* best, I
 // The same for a window that is a whole map: the maximum, then where it is first.
 template <class T>
 void FindMaximum(const T* x, int64_t length, T* best, Index<T>* where) {
-  constexpr int64_t kLanes = 64 / sizeof(T);
-  T lanes[kLanes];
-  std::fill(lanes, lanes + kLanes, Smallest<T>());
+  using L = Lanes<T>;
+  constexpr int kWidth = L::kWidth, kChains = 4;
+  constexpr int64_t kStretch = 16 * kWidth;  // no more than 64 bits
+  typename L::V top[kChains];
+  std::fill(top, top + kChains, L::All(Smallest<T>()));
   int64_t i = 0;
-  for (; i + kLanes <= length; i += kLanes) {
-    for (int64_t k = 0; k < kLanes; ++k) lanes[k] = x[i + k] > lanes[k] ? x[i + k] : lanes[k];
+  for (; i + kChains * kWidth <= length; i += kChains * kWidth) {
+    for (int k = 0; k < kChains; ++k) top[k] = L::Max(L::Load(x + i + k * kWidth), top[k]);
   }
-  for (; i < length; ++i) lanes[0] = x[i] > lanes[0] ? x[i] : lanes[0];
-  for (int64_t half = kLanes / 2; half > 0; half /= 2) {
-    for (int64_t k = 0; k < half; ++k) {
-      lanes[k] = lanes[k + half] > lanes[k] ? lanes[k + half] : lanes[k];
+  for (; i + kWidth <= length; i += kWidth) top[0] = L::Max(L::Load(x + i), top[0]);
+  T lanes[kWidth];
+  L::Put(lanes, L::Max(L::Max(top[0], top[1]), L::Max(top[2], top[3])));
+  T maximum = lanes[0];
+  for (int k = 1; k < kWidth; ++k) maximum = Single<T>::Max(lanes[k], maximum);
+  for (; i < length; ++i) maximum = Single<T>::Max(x[i], maximum);
+
+  const auto all = L::All(maximum);
+  for (int64_t begin = 0; begin < length; begin += kStretch) {
+    const int64_t end = std::min(begin + kStretch, length);
+    uint64_t found = 0;
+    int64_t at = begin;
+    for (; at + kWidth <= end; at += kWidth) {
+      found |= uint64_t{L::Bits(L::Equal(L::Load(x + at), all))} << (at - begin);
     }
+    for (; at < end; ++at) found |= uint64_t{x[at] == maximum} << (at - begin);
+    if (found == 0) continue;
+    const int64_t first = begin + LowestBit(found);
+    *best = x[first];  // of zeros with signs the first
+    *where = static_cast<Index<T>>(first);
+    return;
   }
-  const T* const first = std::find(x, x + length, lanes[0]);
-  *best = first == x + length ? lanes[0] : *first;  // of zeros with signs the first
-  *where = static_cast<Index<T>>(first == x + length ? -1 : first - x);
+  *best = maximum;
+  *where = -1;
 }
 
 template <class I>
@@ -209,40 +232,110 @@ class Indices {  // of one row; `kNone` for a window without a maximum
   I* const row_;
 };
 
+// What one thread needs for forward.
+template <class T, class I>
+class ForwardRows {
+ public:
+  ForwardRows(const Windows& windows, const TBlob& data, const Requests& request, const Blobs& out)
+      : windows_(windows),
+        width_(WidthOf(windows)),
+        request_(request[0]),
+        plain_(request_ == mxnet::kWriteTo || request_ == mxnet::kWriteInplace),
+        x_(data.dptr<T>()),
+        y_(out[0].dptr<T>()),
+        indices_(out[1].dptr<I>()),
+        map_(data.Size() / std::max<int64_t>(windows.Rows(), 1)),
+        small_(windows),
+        padded_(windows),
+        best_(windows.LineLength()),
+        where_(std::max<int64_t>(windows.LineLength(), small_.Together() * windows.RowSize())) {
+    if (windows.IsWholeMap() || !plain_) return;
+    if (windows.Volume() <= 127) {
+      bytes_.resize(windows.RowSize() + kRoom);
+    } else {
+      words_.resize(windows.RowSize() + kRoom);
+    }
+  }
+
+  int Together() const { return std::max(small_.Together(), 1); }
+
+  void Pool(int64_t begin, int64_t end) {
+    const int64_t size = windows_.RowSize();
+    if (plain_ && end - begin == small_.Together() &&
+        small_.Pool(x_ + begin * map_, y_ + begin * size, where_.data())) {
+      for (int64_t row = begin; row < end; ++row) {
+        IndicesOf(row).PutLine(0, where_.data() + (row - begin) * size, size);
+      }
+      return;
+    }
+    for (int64_t row = begin; row < end; ++row) {
+      if (PoolMap(row, &bytes_) || PoolMap(row, &words_)) continue;
+      if (windows_.IsWholeMap()) {
+        PoolWhole(row);
+      } else {
+        PoolLines(row);
+      }
+    }
+  }
+
+ private:
+  Indices<I> IndicesOf(int64_t row) const {
+    return Indices<I>(indices_, row, windows_, width_);
+  }
+
+  // False: nothing of use was done.
+  template <class N>
+  bool PoolMap(int64_t row, std::vector<N>* numbers) {
+    const int64_t size = windows_.RowSize();
+    if (numbers->empty() || !padded_.Pool(x_ + row * map_, y_ + row * size, numbers->data())) {
+      return false;
+    }
+    IndicesOf(row).PutLine(0, numbers->data(), size);
+    return true;
+  }
+
+  void PoolWhole(int64_t row) {
+    FindMaximum(x_ + row * map_, map_, best_.data(), where_.data());
+    IndicesOf(row).Put(0, static_cast<int32_t>(where_[0]));
+    Store(y_ + row, request_, best_[0]);
+  }
+
+  void PoolLines(int64_t row) {
+    const int64_t length = windows_.LineLength();
+    Indices<I> indices = IndicesOf(row);
+    windows_.ForEachLine(row, [&](const Line& line) {
+      FindMaxima(windows_, x_, line, best_.data(), where_.data());
+      indices.PutLine(line.row_position, where_.data(), length);
+      for (int64_t i = 0; i < length; ++i) Store(y_ + line.output + i, request_, best_[i]);
+    });
+  }
+
+  const Windows& windows_;
+  const Width width_;
+  const OpReqType request_;
+  const bool plain_;
+  const T* const x_;
+  T* const y_;
+  I* const indices_;
+  const int64_t map_;
+  SmallMaps<T> small_;
+  PaddedMaps<T> padded_;
+  std::vector<T> best_;
+  std::vector<Index<T>> where_;
+  std::vector<int8_t> bytes_;
+  std::vector<int32_t> words_;
+};
+
 template <class T, class I>
 void PoolForward(const Windows& windows, const TBlob& data, const Requests& request,
                  const Blobs& out) {
-  const T* x = data.dptr<T>();
-  T* y = out[0].dptr<T>();
-  const Width width = WidthOf(windows);
-  const int64_t length = windows.LineLength();
-  const bool whole = windows.IsWholeMap();
-  const int64_t map = data.Size() / std::max<int64_t>(windows.Rows(), 1);
 #pragma omp parallel if (data.Size() >= static_cast<size_t>(kParallelFrom))
   {
-    PaddedMaps<T> maps(windows);
-    std::vector<uint8_t> numbers(whole || request[0] == mxnet::kAddTo ? 0 : windows.RowSize());
-    std::vector<T> best(length);
-    std::vector<Index<T>> where(length);
+    ForwardRows<T, I> rows(windows, data, request, out);
+    const int64_t count = windows.Rows(), together = rows.Together();
 #pragma omp for
-    for (int64_t row = 0; row < windows.Rows(); ++row) {
-      Indices<I> indices(out[1].dptr<I>(), row, windows, width);
-      if (!numbers.empty() && maps.Pool(x + row * map, y + row * windows.RowSize(),
-                                        numbers.data())) {
-        indices.PutLine(0, numbers.data(), windows.RowSize());
-        continue;
-      }
-      if (whole) {
-        FindMaximum(x + row * map, map, best.data(), where.data());
-        indices.Put(0, static_cast<int32_t>(where[0]));
-        Store(y + row, request[0], best[0]);
-        continue;
-      }
-      windows.ForEachLine(row, [&](const Line& line) {
-        FindMaxima(windows, x, line, best.data(), where.data());
-        indices.PutLine(line.row_position, where.data(), length);
-        for (int64_t i = 0; i < length; ++i) Store(y + line.output + i, request[0], best[i]);
-      });
+    for (int64_t begin = 0; begin < count; begin += together) {
+      rows.Pool(begin, std::min(begin + together, count));
     }
   }
 }

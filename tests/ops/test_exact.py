@@ -189,6 +189,56 @@ def test_max_pool_fuzzed(example):
     assert same_bits(stock, ours) is None
 
 
+@st.composite
+def large_windows(draw):
+    """Windows and steps of all sizes: indices of four bits, a byte and four bytes."""
+    axes = draw(st.integers(1, 2))
+    space = tuple(draw(st.integers(1, 45)) for _ in range(axes))
+    kernel = tuple(draw(st.integers(1, min(size, 21))) for size in space)
+    attributes = {"kernel": kernel,
+                  "stride": tuple(draw(st.integers(1, 11)) for _ in range(axes)),
+                  "pad": tuple(draw(st.integers(0, size // 2)) for size in kernel),
+                  "pooling_convention": draw(st.sampled_from(["valid", "full"]))}
+    return ((draw(st.integers(1, 2)), draw(st.integers(1, 9))) + space, attributes,
+            draw(st.sampled_from(["float32", "float64"])),
+            draw(st.sampled_from(["normal", "ties", "special"])))
+
+
+@given(large_windows())
+def test_max_pool_of_large_windows_fuzzed(example):
+    shape, attributes, dtype, values = example
+    assert compare([("Pooling", dict(attributes, pool_type="max"))],
+                   [("memonger_max_pool", attributes)], shape=shape, dtype=dtype,
+                   values=values) is None
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("count", [1, 4, 7, 8, 17])
+def test_max_pool_of_many_small_maps(count, dtype):
+    """Several maps are pooled at once; some of them have windows without a maximum."""
+    for attributes in ({"kernel": (2, 2), "stride": (2, 2)},
+                       {"kernel": (3, 3), "stride": (3, 3), "pad": (1, 1)},
+                       {"kernel": (3, 2), "pad": (1, 0)},
+                       {"kernel": (1, 1), "global_pool": True}):
+        for size in (3, 4, 7, 8, 16, 17):
+            for values in ("normal", "ties", "special"):
+                assert compare([("Pooling", dict(attributes, pool_type="max"))],
+                               [("memonger_max_pool", attributes)], shape=(1, count, size, size),
+                               dtype=dtype, values=values) is None, (attributes, size, values)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("size", [4, 20])
+def test_max_pool_of_zeros_with_signs(size, dtype):
+    """The first of equal numbers wins, and -0 equals 0: small maps, others, one window."""
+    zeros = np.where(np.random.RandomState(0).rand(2, 9, size, size) < 0.5, -0.0, 0.0)
+    for attributes in ({"kernel": (2, 2), "stride": (2, 2)}, {"kernel": (4, 4), "stride": (1, 3)},
+                       {"kernel": (1, 1), "global_pool": True}):
+        assert compare([("Pooling", dict(attributes, pool_type="max"))],
+                       [("memonger_max_pool", attributes)], shape=zeros.shape, dtype=dtype,
+                       arguments={"x": zeros}, inner=False) is None
+
+
 @pytest.mark.parametrize("shape, attributes", [
     ((2, 3, 120, 97), {"kernel": (3, 3), "stride": (2, 2), "pad": (1, 1)}),
     ((2, 3, 90, 70), {"kernel": (3, 3), "pad": (1, 1)}),
@@ -197,6 +247,11 @@ def test_max_pool_fuzzed(example):
     ((1, 2, 50, 301), {"kernel": (11, 11), "stride": (1, 3), "pad": (5, 9)}),
     ((1, 2, 5, 60, 80), {"kernel": (3, 3, 3), "stride": (2, 1, 1), "pad": (1, 1, 1)}),
     ((2, 3, 5000), {"kernel": (4,), "stride": (2,), "pad": (1,)}),
+    ((1, 9, 100, 130), {"kernel": (13, 13), "pad": (6, 6)}),
+    ((1, 2, 100, 130), {"kernel": (20, 14), "stride": (2, 2)}),
+    ((1, 2, 100, 131), {"kernel": (5, 6), "stride": (4, 5), "pad": (2, 3)}),
+    ((1, 2, 7, 30, 40), {"kernel": (5, 5, 7), "pad": (2, 2, 3)}),
+    ((2, 3, 5000), {"kernel": (300,), "stride": (9,), "pad": (50,)}),
     ((2, 3, 40, 41), {"kernel": (40, 41)}),
     ((2, 3, 300, 300), {"kernel": (1, 1), "global_pool": True}),
 ], ids=str)
