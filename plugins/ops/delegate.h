@@ -63,6 +63,13 @@ inline NDArray InDefaultLayout(const NDArray& array) {
 inline bool IsInDefaultLayout(const TBlob&) { return true; }
 inline bool IsInDefaultLayout(const NDArray& array) { return !array.IsMKLDNNData(); }
 
+// Where a whole result is written; what MKLDNN has there in a layout of its own is given up.
+inline TBlob BlobToWrite(const TBlob& array) { return array; }
+inline TBlob BlobToWrite(const NDArray& array) {
+  if (array.IsMKLDNNData()) const_cast<NDArray&>(array).InvalidateMKLDNNData();
+  return array.data();
+}
+
 inline const TShape& ShapeOf(const TBlob& array) { return array.shape_; }
 inline const TShape& ShapeOf(const NDArray& array) { return array.shape(); }
 

@@ -309,7 +309,7 @@ class AvxMaps {
   MEMONGER_AVX2
   static void CopyExactly(const T* from, int64_t length, T* to) {
     for (; length > 0; length -= kVector, from += kVector, to += kVector) {
-      L::PutSome(to, static_cast<int>(std::min(length, kVector)), L::Load(from));
+      L::PutSome(to, static_cast<int>(std::min(length, int64_t{kVector})), L::Load(from));
     }
   }
   template <class N>

@@ -148,6 +148,15 @@ MEMONGER_INLINE void ReluGradientBody(const A* x, const A* g, int64_t length,
   }
 }
 
+MEMONGER_INLINE void SoftReluOutputBody(const float* x, int64_t length, bool add, float* y) {
+  if (add) {
+    for (int64_t i = 0; i < length; ++i) y[i] += SoftRelu(x[i]);
+    return;
+  }
+#pragma omp simd
+  for (int64_t i = 0; i < length; ++i) y[i] = SoftRelu(x[i]);
+}
+
 MEMONGER_INLINE void SoftReluGradientBody(const float* g, const float* y, int64_t length, bool add,
                                           float* to) {
   if (add) {
@@ -190,8 +199,10 @@ MEMONGER_INLINE void SoftReluGradientBody(const float* g, const float* y, int64_
                                     A* to), (x, g, length, how, shift, slope, scale, to))
 MEMONGER_FOR_REALS(MEMONGER_PIECES)
 
-MEMONGER_WITH_AVX2(SoftReluGradient, (const float* g, const float* y, int64_t length, bool add,
-                                      float* to), (g, y, length, add, to))
+MEMONGER_WITH_WIDEST(SoftReluOutput, (const float* x, int64_t length, bool add, float* y),
+                     (x, length, add, y))
+MEMONGER_WITH_WIDEST(SoftReluGradient, (const float* g, const float* y, int64_t length, bool add,
+                                        float* to), (g, y, length, add, to))
 
 }  // namespace ops
 }  // namespace memonger

@@ -58,6 +58,9 @@ struct NormThenRelu {
 MEMONGER_FOR_REALS(MEMONGER_PIECES)
 #undef MEMONGER_PIECES
 
+// y = log(1 + exp(x)), or that is added; y may be x.
+void SoftReluOutput(const float* x, int64_t length, bool add, float* y);
+
 // to = g * (1 - exp(-y)), or that is added: the gradient of y = log(1 + exp(x)).
 void SoftReluGradient(const float* g, const float* y, int64_t length, bool add, float* to);
 
