@@ -7,7 +7,11 @@
    measured ops raises the bound and suggests a plan, which the local search mends where it does
    not fit (:mod:`.milp`); beside it runs a longer native search. Once programs change nothing any
    more, two native searches run in a turn, on from the best plan and anew. Two in three of the
-   searches anew leave out variants that are not exact (:mod:`.cores`).
+   searches anew leave out variants that are not exact (:mod:`.cores`); so does the very first
+   program, which is several times easier then, and whose plan the one with them improves on.
+   Programs count no bytes between the measured ops. At deep cuts of networks that are not small
+   their plans therefore miss the budget by far. The linear program, rounded, tells that in
+   advance; then there is one program, for the bound, and the turns are for the native search.
 4. A time limit above the usual one buys further searches with other random numbers, until the
    plan is within a thousandth of the bound: anew, and by crossing a population of plans in
    which the best is one (``plugins/core/breed.cc``).
@@ -48,11 +52,19 @@ _TURNS = ((2, False, 0.001), (4, True, 0.003), (4, True, 0.005), (8, True, 0.005
           (8, True, 0.01), (8, True, 0.01))
 #: The same in graphs from elsewhere, which are compared with the best values known.
 _TURNS_ELSEWHERE = (_TURNS[0], (4, True, 0.002), *_TURNS[2:])
+#: The same in graphs that are not small where programs are no guide to plans that fit: after the
+#: first turn's program, which is for the bound, both searches start anew before one goes on.
+_TURNS_UNGUIDED = ((4, False, 0.003), (4, False, 0.003), (12, True, 0.005), (12, True, 0.01))
 #: Programs in a row that change nothing before no more are solved, in tiny graphs and those from
 #: elsewhere, and what they must change, as a share of the step time.
 _PATIENCE, _WORTH = 3, 0.0003
+#: Share of the time that is left for a program, and for one where programs are known to be good
+#: guides; work of mending a plan that misses the budget by far, as a share of the usual.
+_SHARE, _SHARE_GUIDED, _MEND = 0.3, 0.6, 0.03
 #: A plan within so much of the bound is good enough in the usual time.
 _FAR = 0.005
+#: By how much of the step time a program's answer may miss its optimum in small graphs.
+_SMALL_GAP = 0.0004
 #: How much more work a budget is worth before it is refused.
 _HARDER = 8
 #: Steps to simulate in each search that a longer time limit buys.
@@ -113,17 +125,21 @@ def _take_turns(search: Refinement, work: float) -> None:
     Where programs no longer help, the native search runs twice: on from the best, and anew.
     """
     num_ops, options = len(search.graph.ops), search.options
-    small = num_ops <= _SMALL_OPS
+    small, elsewhere = num_ops <= _SMALL_OPS, search.graph.recompute_in_forward
     # Programs that count whole buffers are several times harder.
     rounds, checks = (2, 15) if search.layers else (12, 200) if small else (4, 60)
     search.max_checks = max(1, int(checks * options.effort))
     search.gap = 1e-3 if search.layers else 1e-6
     search.enough = _enough(search.graph)
-    patience = _PATIENCE if num_ops <= _TINY_OPS or search.graph.recompute_in_forward else 1
+    search.step_gap = 0.0 if not search.enough else _SMALL_GAP if small else search.enough
+    patience = _PATIENCE if num_ops <= _TINY_OPS or elsewhere else 1
     factor = 1.0 if small else 0.4 if num_ops <= _LARGE_OPS else 0.125
-    idle = 0
-    for times, from_best, near in _TURNS_ELSEWHERE if search.graph.recompute_in_forward \
-            else _TURNS:
+    idle, turns = 0, list(_TURNS_ELSEWHERE if elsewhere else _TURNS)
+    guided = small or elsewhere or search.guided()
+    if not guided:
+        turns = list(_TURNS_UNGUIDED)
+    while turns:
+        times, from_best, near = turns.pop(0)
         if search.within(max(near, search.enough)) or search.interrupted:
             break
         turn_work, start = int(factor * times * work), search.warm() if from_best else None
@@ -131,10 +147,15 @@ def _take_turns(search: Refinement, work: float) -> None:
             start, search.promising = search.promising[1], None
         with search.searching(turn_work, start):
             if search.rounds < rounds and idle < patience and not search.settled:
-                idle = 0 if _prove(search, work) else idle + 1
+                idle = 0 if _prove_first(search, work) else idle + 1
+                if search.missed_far and not (small or elsewhere):
+                    if guided:
+                        guided, turns = False, list(_TURNS_UNGUIDED[1:])
+                    idle = patience
+                    continue
             if (idle or search.settled) and search.best is not None and not search.within(near):
-                search.local_search(turn_work, None if from_best else search.warm(),
-                                    breed=_breeds(search) and search.graph.recompute_in_forward)
+                search.local_search(turn_work, search.warm() if guided and not from_best else None,
+                                    breed=_breeds(search) and elsewhere)
     search.squeeze(rounds)
     near = search.enough
     if num_ops > _TINY_OPS and options.time_limit_s <= USUAL_TIME_LIMIT_S:
@@ -151,10 +172,19 @@ def _take_turns(search: Refinement, work: float) -> None:
     prove_on()
 
 
-def _prove(search: Refinement, work: float) -> bool:
+def _prove_first(search: Refinement, work: float) -> bool:
+    """As :func:`_prove`; before the first program, one without variants that are not exact."""
+    share = _SHARE
+    if not search.rounds and not search.missed_far \
+            and search.refine_exact(share, int(_MEND * work)):
+        share = _SHARE_GUIDED
+    return _prove(search, work, share)
+
+
+def _prove(search: Refinement, work: float, share: float = _SHARE) -> bool:
     """One 0/1 program; True when it changed the bound or the best plan by what is worth it."""
     bound_s, best = search.bound.extra_s, search.best
-    search.refine(1, share=0.3, mend_work=int(0.03 * work))
+    search.refine(1, share=share, mend_work=int(_MEND * work))
     least_s = _WORTH * search.graph.time_s
     return search.bound.extra_s - bound_s > least_s or search.best is not None and (
         best is None or best.extra_s - search.best.extra_s > least_s)
@@ -223,7 +253,7 @@ def _ask_siblings(search: Refinement, work: int) -> None:
 
 
 def _first_bound(search: Refinement, items: int) -> None:
-    rounds = (5 if search.layers else 7) if items <= 500 else 3 if items <= 2500 else 1
+    rounds = (5 if search.layers else 7) if items <= 500 else 3 if items <= 1500 else 1
     try:
         search.first_bound(search.left_s / 3, rounds, None if items <= _LAYER_ITEMS else 0)
     except SolverUnavailable:

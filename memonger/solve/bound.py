@@ -43,6 +43,8 @@ class Bound(NamedTuple):
     how: str
     #: The measured ops that gave it.
     measured: Tuple[int, ...] = ()
+    #: The point of the linear program over them, where that gave it and nothing more is known.
+    point: Optional[np.ndarray] = None
 
 
 class PeakBound(NamedTuple):
@@ -216,7 +218,8 @@ def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none
         program = build(reduced, measured, pool_budget_bytes, layers=layers)
         found = highs.solve_linear(program, max(left, 0.05))
         if found.bound > best.extra_s:
-            best = Bound(found.bound, "linear, %d measured" % len(measured), tuple(measured))
+            best = Bound(found.bound, "linear, %d measured" % len(measured), tuple(measured),
+                         found.values)
         if best.extra_s == float("inf"):
             return best
     if integer:

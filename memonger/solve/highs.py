@@ -211,7 +211,7 @@ def _linear_result(program: Program, solver: Any, left_s: float) -> Solution:
 def solve_integer(program: Program, integer_columns: np.ndarray, time_limit_s: float,
                   start: Optional[np.ndarray] = None, gap: float = 0.0,
                   report: Optional[Callable[[float, float], None]] = None,
-                  max_checks: int = 0) -> Solution:
+                  max_checks: int = 0, absolute_gap: float = 0.0) -> Solution:
     """Solve the program with some columns 0 or 1.
 
     The solver runs in its own thread and is polled, so that Ctrl-C returns the best point found.
@@ -230,6 +230,8 @@ def solve_integer(program: Program, integer_columns: np.ndarray, time_limit_s: f
     max_checks : int
         Stop the next time that HiGHS asks after so many times whether it should go on, so that
         no clock decides the result; 0: never. Fifty checks take about a second.
+    absolute_gap : float
+        Stop when the bound is within so much of the best point, in units of the costs.
 
     Returns
     -------
@@ -245,6 +247,8 @@ def solve_integer(program: Program, integer_columns: np.ndarray, time_limit_s: f
     program, factor = _scaled(program)
     solver = _load(program, np.asarray(integer_columns), time_limit_s)
     solver.setOptionValue("mip_rel_gap", gap)
+    if absolute_gap > 0:
+        solver.setOptionValue("mip_abs_gap", absolute_gap * factor)
     if start is not None:
         point = highspy.HighsSolution()
         point.col_value = [float(v) for v in start]

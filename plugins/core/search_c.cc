@@ -20,11 +20,12 @@ struct Handle {
   memonger::Outcome outcome;
   int64_t pool = -1;
 
-  // Writes the steps of the decisions in the simulator down, and measures them.
-  void Finish() {
+  // Writes the steps of the decisions in the simulator down, and measures them where their pool is
+  // not known (negative): packing may take as long as a short search.
+  void Finish(int64_t known_pool = -1) {
     outcome = simulator->EvaluateInto(&trace);
-    pool = -1;
-    if (meter && outcome.valid) pool = meter->Exact(trace);
+    pool = meter && outcome.valid ? known_pool : -1;
+    if (meter && outcome.valid && pool < 0) pool = meter->Exact(trace);
   }
 };
 
@@ -117,7 +118,7 @@ MEMONGER_API int32_t memonger_search_run(void* pointer, const int64_t* integers,
                                      (poll && poll(seconds, cost, bytes) != 0);
                             });
     const memonger::Solution best = search.Run();
-    handle->Finish();
+    handle->Finish(best.pool < 0 ? -1 : best.pool - handle->simulator->workspace_bytes());
     *evaluations = search.evaluations();
     *feasible = best.feasible;
     return static_cast<int32_t>(search.stop_reason());

@@ -1,0 +1,256 @@
+"""What every search knows: the problem, the best plan so far, the bound, and the native searches.
+
+:class:`.milp.Refinement` adds 0/1 programs to it.
+"""
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Iterator, Optional, Sequence, Tuple, Type, TypeVar
+
+import numpy as np
+
+from ..blocks import effective_ops
+from ..errors import PluginMissing
+from ..graph import Graph
+from ..plan import Plan, Progress, Status
+from ..schedule import Schedule, expand
+from ..storage import plan_storage
+from .beside import SearchBeside
+from .bound import Bound, minimum_peak_bound, pool_room, whole_buffers_bound
+from .core import INTERRUPTED, Core, Found
+from .cores import Cores
+from .options import Options
+from .reduce import Reduced, reduce_graph
+
+#: Sizes of buffers told apart where storage is assigned to whole buffers.
+LAYERS = 10
+#: How often the solver may ask whether to go on for the bound of whole buffers beside an arena's.
+_WHOLE_CHECKS = 200
+
+_Search = TypeVar("_Search", bound="Incumbent")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A schedule with what it takes: time beyond the unplanned step, pool and workspace."""
+
+    schedule: Schedule
+    extra_s: float
+    bytes: int
+
+
+@dataclass
+class Incumbent:
+    """One search: the problem, the best plan, the bound."""
+
+    graph: Graph
+    options: Options
+    #: Bytes for pool and workspace.
+    room_bytes: int
+    reduced: Reduced
+    started_s: float
+    #: A plan within this share of the step time of the bound needs no more work.
+    enough: float = 0.0
+    best: Optional[Candidate] = None
+    smallest: Optional[Candidate] = None
+    bound: Bound = Bound(0.0, "none")
+    interrupted: bool = False
+    #: How often the native search ran; each run draws other random numbers.
+    searches: int = 0
+    #: How often it started from nothing.
+    starts: int = 0
+    #: Decisions of the search behind ``best``, when it comes from there.
+    best_decisions: Any = None
+
+    @classmethod
+    def start(cls: Type[_Search], graph: Graph, budget_bytes: int,
+              options: Options) -> _Search:
+        reduced = reduce_graph(graph, options.variants, options.keep,
+                               arena=options.storage == "arena")
+        room = budget_bytes + max([op.workspace_bytes for op in graph.ops] or [0])
+        return cls(graph, options, room, reduced, time.perf_counter())
+
+    # ------------------------------------------------------------------ facts
+    @property
+    def layers(self) -> int:
+        return 0 if self.options.storage in ("arena", "live") else LAYERS
+
+    @property
+    def live_budget_bytes(self) -> int:
+        """What the pool may take at most, whatever variants are chosen."""
+        return pool_room(self.graph, self.room_bytes, self.options.variants)
+
+    @property
+    def left_s(self) -> float:
+        return self.options.time_limit_s - (time.perf_counter() - self.started_s)
+
+    @property
+    def proven(self) -> bool:
+        """True when the best plan costs no more than the bound."""
+        if self.best is None:
+            return self.bound.extra_s == float("inf")
+        return self.best.extra_s <= self.bound.extra_s + 2e-6 * max(self.graph.time_s, 1e-300)
+
+    def within(self, share: float) -> bool:
+        """True when the best plan costs no more than the bound and this share of the step."""
+        return self.proven or (
+            self.best is not None
+            and self.best.extra_s - self.bound.extra_s <= share * self.graph.time_s)
+
+    # ------------------------------------------------------------------ plans
+    def weigh(self, schedule: Schedule) -> Candidate:
+        """Weigh a schedule exactly, and keep it if it is the best so far."""
+        pool = plan_storage(self.graph, schedule, self.options.storage).pool_bytes
+        space = max([op.workspace_bytes for op in effective_ops(self.graph, schedule.variants)]
+                    or [0])
+        found = Candidate(schedule, schedule.time_s(self.graph) - self.graph.time_s, pool + space)
+        if self.smallest is None or found.bytes < self.smallest.bytes:
+            self.smallest = found
+        if found.bytes <= self.room_bytes and (
+                self.best is None
+                or (found.extra_s, found.bytes) < (self.best.extra_s, self.best.bytes)):
+            self.best, self.best_decisions = found, None
+            self.report()
+        return found
+
+    def report(self) -> None:
+        """Tell ``options.progress`` where the search stands."""
+        if self.options.progress is None:
+            return
+        scale = self.graph.time_s or 1.0
+        self.options.progress(Progress(
+            "exact", time.perf_counter() - self.started_s,
+            self.best.bytes if self.best else None,
+            self.best.extra_s / scale if self.best else None,
+            self.bound.extra_s / scale if self.bound.extra_s < float("inf") else None))
+
+    # ------------------------------------------------------------------ bounds
+    @cached_property
+    def reduced_whole(self) -> Reduced:
+        """For whole buffers, which may need less than an arena with what lies beside it."""
+        if not self.reduced.apart_bytes:
+            return self.reduced
+        return reduce_graph(self.graph, self.options.variants, self.options.keep)
+
+    @cached_property
+    def smallest_peak_bytes(self) -> int:
+        """No plan's pool is smaller than this."""
+        return minimum_peak_bound(self.graph, reduced=self.reduced_whole, layers=self.layers).bytes
+
+    @cached_property
+    def most_bound_s(self) -> float:
+        """No bound is above this: what a plan costs at least that takes whole buffers instead.
+
+        No limit where nothing lies beside the arena: then a bound counts live bytes only.
+        """
+        if not self.reduced.apart_bytes:
+            return float("inf")
+        return whole_buffers_bound(self.reduced_whole, self.live_budget_bytes,
+                                   max(0.5, self.left_s / 3), _WHOLE_CHECKS)
+
+    def valid(self, found: Bound) -> Bound:
+        """A bound of the reduced graph as one for every plan, also those in whole buffers."""
+        return found._replace(extra_s=min(found.extra_s, self.most_bound_s))
+
+    def raise_bound(self, extra_s: float, how: str, measured: Sequence[int]) -> None:
+        if extra_s > self.bound.extra_s:
+            found = self.valid(Bound(extra_s, how, tuple(measured)))
+            self.bound = max(self.bound, found, key=lambda bound: bound.extra_s)
+
+    # ------------------------------------------------------------------ native searches
+    def local_search(self, work: int, decisions: Any = None, breed: bool = False) -> None:
+        """Let the native search improve on decisions; nothing where there is no library."""
+        if not self.core or self.left_s <= 0:
+            return
+        core = self._chosen(self.core, decisions)
+        self._take(core.search(*self._request(work), decisions, breed=breed), core)
+
+    @contextmanager
+    def searching(self, work: int, decisions: Any = None, breed: bool = False) -> Iterator[None]:
+        """The same beside what the block does, on another core.
+
+        What it finds is forgotten where the block's own plan is near enough to the bound.
+        """
+        if not self.cores.beside or self.left_s <= 0:
+            yield
+            return
+        core = self._chosen(self.cores.beside, decisions)
+        beside = SearchBeside(core, self._request(work), decisions, breed)
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.interrupted = True
+        except BaseException:
+            beside.stop()
+            raise
+        if self.interrupted:
+            self._take(beside.stop(), core)
+        elif self.within(self.enough):
+            beside.stop()
+        else:
+            self._take(beside.result(), core)
+
+    @cached_property
+    def cores(self) -> Cores:
+        """The native searches."""
+        return Cores(self.graph, self.options)
+
+    @property
+    def core(self) -> Optional[Core]:
+        """The native search; None where there is no library."""
+        return self.cores.main
+
+    def _chosen(self, core: Core, decisions: Any) -> Core:
+        """The search for these decisions; two in three from nothing are narrower ones."""
+        if decisions is not None:
+            return core
+        self.starts += 1
+        return self.cores.exact(core) if self.starts % 3 else core
+
+    def _request(self, work: int) -> Tuple[int, int, float, int]:
+        """Budget, work, time and seed of the next native search."""
+        self.searches += 1
+        return (self.room_bytes, work, max(self.left_s, 0.01),
+                self.options.seed + self.searches - 1)
+
+    def _take(self, found: Found, core: Core) -> None:
+        self.interrupted |= found.stop == INTERRUPTED
+        if self.weigh(found.schedule) is self.best and self.cores.same_decisions(core):
+            self.best_decisions = found.decisions
+
+    def smallest_plan(self) -> None:
+        """Where nothing fits: the plan with the least memory, for the error to name."""
+        from .local import solve as local_solve
+        try:
+            plan = local_solve(self.graph, None, replace(
+                self.options, objective="memory", max_overhead=None, bound=False,
+                time_limit_s=max(0.1, min(self.left_s / 2, 5.0))))
+        except (PluginMissing, OSError):
+            return
+        self.weigh(plan.schedule)
+
+    def warm(self) -> Any:
+        """Decisions of the search close to the best plan; None without one."""
+        if self.best is None or not self.core:
+            return None
+        if self.best_decisions is not None:
+            return self.best_decisions
+        return self.core.decisions_of(self.best.schedule)
+
+    # ------------------------------------------------------------------ result
+    def plan(self, method: str, budget_bytes: int) -> Plan:
+        """The best plan, else the smallest, with its bound and status."""
+        from .build import build_plan
+        chosen = self.best or self.smallest or self.weigh(expand(self.graph, {}))
+        status = Status.OPTIMAL if self.best is not None and self.proven else \
+            Status.INTERRUPTED if self.interrupted else \
+            Status.TIME_LIMIT if self.left_s <= 0.05 else Status.FEASIBLE
+        plan = build_plan(self.graph, chosen.schedule, method, self.options, budget_bytes, status)
+        share = self.bound.extra_s / (self.graph.time_s or float("inf"))
+        smallest = self.smallest_peak_bytes + sum(plan.fixed_bytes.values())
+        return replace(plan, bound=min(share, plan.overhead) if np.isfinite(share) else 0.0,
+                       minimum_total_bytes=min(smallest, plan.total_bytes),
+                       notes=plan.notes + ("bound: " + self.bound.how,))
