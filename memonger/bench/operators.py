@@ -33,6 +33,8 @@ class Subject:
     #: Operator and attributes, first to last.
     chain: Tuple[Tuple[str, Mapping[str, Any]], ...]
     shapes: Tuple[Tuple[int, ...], ...]
+    #: What tells it from other subjects of the variant.
+    note: str = ""
 
 
 _MAPS = ((8, 64, 56, 56), (8, 256, 28, 28), (8, 512, 7, 7))
@@ -46,6 +48,13 @@ SUBJECTS = (
     Subject("max_pool", (("Pooling", {"kernel": (3, 3), "stride": (2, 2), "pad": (1, 1),
                                       "pool_type": "max"}),),
             ((8, 64, 112, 112), (8, 192, 56, 56), (8, 480, 28, 28), (8, 832, 14, 14))),
+    Subject("max_pool", (("Pooling", {"kernel": (2, 2), "stride": (2, 2), "pool_type": "max"}),),
+            ((8, 512, 4, 4), (8, 512, 8, 8), (8, 256, 28, 28)), "2x2"),
+    Subject("max_pool", (("Pooling", {"kernel": (13, 13), "pad": (6, 6), "pool_type": "max"}),),
+            ((8, 512, 13, 13), (4, 64, 28, 28), (1, 64, 56, 56)), "13x13"),
+    Subject("max_pool", (("Pooling", {"global_pool": True, "kernel": (1, 1),
+                                      "pool_type": "max"}),),
+            ((8, 512, 7, 7), (8, 512, 14, 14), (8, 64, 56, 56)), "global"),
     Subject("batch_norm_relu", (_NORM, ("Activation", {"act_type": "relu"})), _MAPS),
     Subject("bn_relu_convolution",
             (_NORM, ("Activation", {"act_type": "relu"}),
@@ -84,6 +93,7 @@ class Row:
     errors: Tuple[float, float]
     forward_s: Tuple[float, float]
     backward_s: Tuple[float, float]
+    note: str = ""
 
 
 def build(subject: Subject) -> Tuple[Any, Any]:
@@ -175,7 +185,7 @@ def measure(subject: Subject, shape: Sequence[int], repeat: int, seconds: float 
     middle = [[statistics.median(t[part] for t in times[which]) for part in (0, 1)]
               for which in (0, 1)]
     return Row(subject.variant, tuple(shape), (kept_bytes(stock, shape), kept_bytes(ours, shape)),
-               errors, (middle[0][0], middle[1][0]), (middle[0][1], middle[1][1]))
+               errors, (middle[0][0], middle[1][0]), (middle[0][1], middle[1][1]), subject.note)
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -187,7 +197,8 @@ def table(rows: Sequence[Row]) -> str:
         monet = variants.kind(row.variant).monet
         lines.append("| %s | %s | %s | %s | %.1e | %.1e | %.2f, %.2f | %.2f | %.2f, %.2f "
                      "| %.2f |" % (
-            row.variant + (" (%s)" % monet if monet else ""), "x".join(map(str, row.shape)),
+            row.variant + (" " + row.note if row.note else "") + (" (%s)" % monet if monet else ""),
+            "x".join(map(str, row.shape)),
             format_bytes(row.kept_bytes[0]), format_bytes(row.kept_bytes[1]), *row.errors,
             row.forward_s[0] * 1e3, row.forward_s[1] * 1e3, row.forward_s[1] / row.forward_s[0],
             row.backward_s[0] * 1e3, row.backward_s[1] * 1e3,
