@@ -58,9 +58,10 @@ _TURNS_UNGUIDED = ((4, False, 0.003), (4, False, 0.003), (12, True, 0.005), (12,
 #: Programs in a row that change nothing before no more are solved, in tiny graphs and those from
 #: elsewhere, and what they must change, as a share of the step time.
 _PATIENCE, _WORTH = 3, 0.0003
-#: Share of the time that is left for a program, and for one where programs are known to be good
-#: guides; work of mending a plan that misses the budget by far, as a share of the usual.
-_SHARE, _SHARE_GUIDED, _MEND = 0.3, 0.6, 0.03
+#: Share of the time that is left for a program, in small graphs, where it is soon solved, and where
+#: programs are known to be good guides; work of mending a plan that misses the budget by far, as a
+#: share of the usual.
+_SHARE, _SHARE_SMALL, _SHARE_GUIDED, _MEND = 0.3, 0.5, 0.6, 0.03
 #: A plan within so much of the bound is good enough in the usual time.
 _FAR = 0.005
 #: By how much of the step time a program's answer may miss its optimum in small graphs.
@@ -127,7 +128,9 @@ def _take_turns(search: Refinement, work: float) -> None:
     num_ops, options = len(search.graph.ops), search.options
     small, elsewhere = num_ops <= _SMALL_OPS, search.graph.recompute_in_forward
     # Programs that count whole buffers are several times harder.
-    rounds, checks = (2, 15) if search.layers else (12, 200) if small else (4, 60)
+    rounds, checks = (2, 15) if search.layers else (4, 60) if not small else \
+        (12, 200) if elsewhere else (12, 400)
+    share = _SHARE_SMALL if small and not elsewhere else _SHARE
     search.max_checks = max(1, int(checks * options.effort))
     search.gap = 1e-3 if search.layers else 1e-6
     search.enough = _enough(search.graph)
@@ -147,7 +150,7 @@ def _take_turns(search: Refinement, work: float) -> None:
             start, search.promising = search.promising[1], None
         with search.searching(turn_work, start):
             if search.rounds < rounds and idle < patience and not search.settled:
-                idle = 0 if _prove_first(search, work) else idle + 1
+                idle = 0 if _prove_first(search, work, share) else idle + 1
                 if search.missed_far and not (small or elsewhere):
                     if guided:
                         guided, turns = False, list(_TURNS_UNGUIDED[1:])
@@ -165,23 +168,22 @@ def _take_turns(search: Refinement, work: float) -> None:
         nonlocal idle
         while search.rounds < rounds and idle < patience and not search.within(near) \
                 and not search.settled and not search.interrupted:
-            idle = 0 if _prove(search, work) else idle + 1
+            idle = 0 if _prove(search, work, share) else idle + 1
     if search.within(_ENOUGH):
         prove_on()  # likely to be over at once
     _search_anew(search)
     prove_on()
 
 
-def _prove_first(search: Refinement, work: float) -> bool:
+def _prove_first(search: Refinement, work: float, share: float) -> bool:
     """As :func:`_prove`; before the first program, one without variants that are not exact."""
-    share = _SHARE
     if not search.rounds and not search.missed_far \
             and search.refine_exact(share, int(_MEND * work)):
         share = _SHARE_GUIDED
     return _prove(search, work, share)
 
 
-def _prove(search: Refinement, work: float, share: float = _SHARE) -> bool:
+def _prove(search: Refinement, work: float, share: float) -> bool:
     """One 0/1 program; True when it changed the bound or the best plan by what is worth it."""
     bound_s, best = search.bound.extra_s, search.best
     search.refine(1, share=share, mend_work=int(_MEND * work))

@@ -57,8 +57,8 @@ def test_the_program_with_all_variants_gets_more_time_after_a_good_plan(monkeypa
     for good in (True, False):
         monkeypatch.setattr(search, "refine_exact", lambda *_, good=good: good)
         monkeypatch.setattr(search, "refine", lambda *_, share, mend_work: shares.append(share))
-        auto._prove_first(search, 0.0)
-    assert shares == [auto._SHARE_GUIDED, auto._SHARE]
+        auto._prove_first(search, 0.0, 0.25)
+    assert shares == [auto._SHARE_GUIDED, 0.25]
 
 
 def test_programs_that_miss_by_far_are_no_guide() -> None:
