@@ -9,14 +9,19 @@ import mxnet as mx
 BATCH, CHANNELS, SIZE = 2, 4, 6
 
 
-def random_symbol(seed: int, ops: int = 14) -> Tuple[Any, Dict[str, Tuple[int, ...]]]:
-    """A network with random branches and its input shapes; the same for the same seed."""
+def random_symbol(seed: int, ops: int = 14,
+                  chains: bool = False) -> Tuple[Any, Dict[str, Tuple[int, ...]]]:
+    """A network with random branches and its input shapes; the same for the same seed.
+
+    With ``chains`` it also has the sequences that variants replace, and more kinds of ops.
+    """
     draw = random.Random(seed)
     with mx.name.NameManager():
-        return _build(draw, ops)
+        return _build(draw, ops, chains)
 
 
-def _build(draw: random.Random, ops: int) -> Tuple[Any, Dict[str, Tuple[int, ...]]]:
+def _build(draw: random.Random, ops: int,
+           chains: bool) -> Tuple[Any, Dict[str, Tuple[int, ...]]]:
     values: List[Any] = [mx.sym.var("data")]  # all of shape (batch, CHANNELS, SIZE, SIZE)
     shared = mx.sym.var("shared_weight")
 
@@ -59,6 +64,16 @@ def _build(draw: random.Random, ops: int) -> Tuple[Any, Dict[str, Tuple[int, ...
         lambda x: mx.sym.transpose(x, axes=(0, 1, 3, 2)), lambda x: mx.sym.clip(x, -1, 1),
         lambda x: mx.sym.broadcast_mul(x, mx.sym.mean(x, axis=(2, 3), keepdims=True)),
     ]
+    if chains:
+        single += [
+            lambda x: mx.sym.relu(norm(x)), lambda x: convolution(mx.sym.relu(norm(x))),
+            lambda x: mx.sym.LeakyReLU(norm(x), act_type=draw.choice(["leaky", "elu"])),
+            lambda x: mx.sym.LeakyReLU(x, act_type=draw.choice(["elu", "selu", "gelu", "prelu"])),
+            lambda x: mx.sym.Activation(x, act_type="softsign"),
+            lambda x: mx.sym.Pooling(x, kernel=(3, 1), pad=(1, 0), pool_type="sum"),
+            lambda x: mx.sym.Dropout(x, p=0.5, axes=(0,)),
+            lambda x: mx.sym.slice_axis(mx.sym.concat(x, x, mx.sym.tanh(x), dim=1), axis=1,
+                                        begin=1, end=1 + CHANNELS)]
     double = [mx.sym.elemwise_add, mx.sym.elemwise_mul, mx.sym.elemwise_sub, mx.sym.maximum,
               lambda x, y: mx.sym.add_n(x, y, x)]
     for _ in range(ops):
