@@ -106,10 +106,14 @@ def solve(graph: Graph, budget_bytes: Optional[int], method: str = "auto",
             return replace(plan, bound=bound, planning_s=time.perf_counter() - started_s)
     plan = replace(solver(graph, budget_bytes, options), method=method)
     if budget_bytes is not None and not _fits(plan):
-        if plan.status is Status.INTERRUPTED:
-            raise NoPlanInTime("interrupted before a plan that fits was found; the smallest "
-                               "total so far is %s" % format_bytes(plan.total_bytes))
-        raise_infeasible(plan, budget_bytes, options)
+        from .recall import remember, smaller
+        plan = smaller(plan, budget_bytes, method, options)
+        if not _fits(plan):
+            if plan.status is Status.INTERRUPTED:
+                raise NoPlanInTime("interrupted before a plan that fits was found; the smallest "
+                                   "total so far is %s" % format_bytes(plan.total_bytes))
+            remember(plan, method, options)
+            raise_infeasible(plan, budget_bytes, options)
     if options.bound and budget_bytes is not None:
         plan = _with_bound(plan, budget_bytes, options)
     return replace(plan, planning_s=time.perf_counter() - started_s)

@@ -82,9 +82,6 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
     search = Refinement.start(graph, budget_bytes, options)
     try:
         _search(search)
-        if search.best is None and not search.interrupted and search.bound.extra_s < float("inf"):
-            # No budget is refused that the plan with the least memory fits.
-            search.smallest_plan()
         if search.best is None and not search.interrupted:
             _try_harder(search, budget_bytes)
     except KeyboardInterrupt:
@@ -106,6 +103,9 @@ def _search(search: Refinement) -> None:
         return
     if search.best is None:
         _ask_siblings(search, int(0.4 * work))
+    if search.best is None:
+        # No budget is refused that the plan with the least memory fits.
+        search.smallest_plan()
     if not search.options.bound or not highs.available():
         search.local_search(int(0.6 * work), search.warm())
         _search_anew(search)

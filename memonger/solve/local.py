@@ -25,12 +25,16 @@ from ..decisions import graph_in_use
 from ..graph import Graph
 from ..plan import Plan, Progress, Status
 from ..schedule import Schedule, expand
+from ..splitting import working_bytes
 from .build import build_plan, workspace_bytes
 from .core import INTERRUPTED, TIME_LIMIT, Core, Decisions, Found, Poll
 from .options import USUAL_TIME_LIMIT_S, Options
 
-#: Probes of the search for the least memory.
+#: Probes of the search for the least memory within an overhead.
 _PROBES = 14
+#: Probes of the search for the least memory at any cost, the share of the work that each gets, by
+#: how much the first ask for less than is known to be possible, and what is not worth asking for.
+_DESCENTS, _DESCENT_WORK, _STEEPEST, _FLATTEST = 24, 0.5, 0.08, 0.002
 #: A budget above everything.
 _ENDLESS = 2 ** 62
 
@@ -112,14 +116,15 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
         warm = search.core.decisions_of(
             Schedule(expand(in_use, options.warm_start).steps, options.warm_variants))
     if budget_bytes is None or options.objective == "memory":
-        found = _least_memory(search, budget_bytes, warm)
+        found = _least_memory(search, budget_bytes, warm) if options.max_overhead is not None \
+            else _descend(search, warm)
     else:
         # The pool was allotted beside the workspace of the unplanned step.
         room = budget_bytes + workspace_bytes(graph)
         found = search.run(room, 1.0, warm)
         if not found.feasible and not search.stopped:
             search.phase = "least memory"
-            found = _least_memory(search, budget_bytes, found.decisions, stop_below=room)
+            found = _descend(search, found.decisions, stop_below=room)
             if found.feasible and not search.stopped:
                 search.phase = "search"
                 better = search.run(room, 1.0, found.decisions)
@@ -131,16 +136,32 @@ def _size(found: Found) -> int:
     return found.pool_bytes + found.workspace_bytes
 
 
-def _least_memory(search: _Search, budget_bytes: Optional[int], warm: Optional[Decisions],
-                  stop_below: int = 0) -> Found:
-    """Bisection on the budget: the smallest at which a plan within the overhead is found.
+def _descend(search: _Search, warm: Optional[Decisions], stop_below: int = 0) -> Found:
+    """The least memory at any cost: ask for less and less, each time from the smallest plan.
 
-    ``stop_below`` ends it at the first plan of at most so many bytes.
+    The first plan is asked for what the largest op works on. Asking for far less than is possible
+    leads nowhere from there: steps are small, and smaller where one fails. ``stop_below`` ends it
+    at the first plan of at most so many bytes.
     """
+    aim = max(working_bytes(search.graph, op) for op in search.graph.ops)
+    best = search.run(max(aim, stop_below), 2 * _DESCENT_WORK, warm)
+    step = _STEEPEST
+    for _ in range(_DESCENTS):
+        if search.stopped or step < _FLATTEST or _size(best) <= max(stop_below, 1):
+            break
+        found = search.run(int(_size(best) * (1 - step)), _DESCENT_WORK, best.decisions)
+        if _size(found) < _size(best):
+            best = found
+        else:
+            step /= 2
+    return _same_bytes_in_less_time(search, best)
+
+
+def _least_memory(search: _Search, budget_bytes: Optional[int],
+                  warm: Optional[Decisions]) -> Found:
+    """Bisection on the budget: the smallest at which a plan within the overhead is found."""
     options = search.options
-    most_s = math.inf
-    if options.max_overhead is not None:
-        most_s = search.graph.time_s * (1 + options.max_overhead) * (1 + 1e-12)
+    most_s = search.graph.time_s * (1 + (options.max_overhead or 0.0)) * (1 + 1e-12)
     start = search.core.evaluate(search.core.unplanned())
     if options.recompute or start is None:
         start = search.run(_ENDLESS, 1.0 / _PROBES, None)
@@ -157,12 +178,12 @@ def _least_memory(search: _Search, budget_bytes: Optional[int], warm: Optional[D
             best, high = found, _size(found)
         if not (found.feasible and within):
             low = max(low, target)
-        if _size(best) <= stop_below:
-            break
         target = (low + high) // 2
-    if best is not start and not search.stopped:
-        # The same bytes in less time.
-        found = search.run(_size(best), 0.3, best.decisions)
-        if found.feasible and found.cost_s < best.cost_s:
-            best = found
-    return best
+    return best if best is start else _same_bytes_in_less_time(search, best)
+
+
+def _same_bytes_in_less_time(search: _Search, best: Found) -> Found:
+    if search.stopped:
+        return best
+    found = search.run(_size(best), 0.3, best.decisions)
+    return found if found.feasible and found.cost_s < best.cost_s else best
