@@ -2,8 +2,8 @@
 
 Variants that are not exact seldom save much time, and with them a search from nothing finds worse
 plans with the same work; but they improve on the best plan found without. So searches on from the
-best plan have them all; of those that start anew two in three leave them out, not each, for in
-some networks they matter.
+best plan have them all, and take it over as it is (:meth:`.core.Core.adopt`); of those that start
+anew two in three leave them out, not each, for in some networks they matter.
 """
 from __future__ import annotations
 

@@ -218,8 +218,9 @@ class Incumbent:
 
     def _take(self, found: Found, core: Core) -> None:
         self.interrupted |= found.stop == INTERRUPTED
-        if self.weigh(found.schedule) is self.best and self.cores.same_decisions(core):
-            self.best_decisions = found.decisions
+        if self.weigh(found.schedule) is self.best and self.core:
+            self.best_decisions = found.decisions if self.cores.same_decisions(core) \
+                else self.core.adopt(core, found.decisions)
 
     def smallest_plan(self) -> None:
         """Where nothing fits: the plan with the least memory, for the error to name."""

@@ -2,17 +2,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from small_graphs import chain, variant_graph
-from training_nets import residual_network
+from training_nets import attention, residual_network
 
 from memonger.graph import Graph
 from memonger.schedule import expand
 from memonger.solve import Options, auto, highs, milp
 from memonger.solve.bound import Bound, integer_columns
-from memonger.solve.core import Core
+from memonger.solve.core import Core, Decisions
 from memonger.solve.reduce import reduce_graph
 from memonger.solve.relaxation import build
 from memonger.storage import plan_storage
@@ -156,3 +157,30 @@ def test_a_search_gives_its_pool_as_it_was_packed() -> None:
         assert found.feasible
         least = plan_storage(graph, found.schedule, storage).pool_bytes
         assert least <= found.pool_bytes <= room - found.workspace_bytes
+
+
+def test_plans_found_with_fewer_variants_are_gone_on_from_as_they_are() -> None:
+    for graph in (attention(12), variant_graph(2.0)):
+        narrow, wide = (Core(graph, replace(OPTIONS, storage="arena", variants=which))
+                        for which in ("none", "exact"))
+        assert wide.allowed_variants and not narrow.allowed_variants
+        room = narrow.evaluate(narrow.unplanned()).pool_bytes
+        for share in (0.5, 0.7, 0.9):
+            found = narrow.search(int(share * room), 10 ** 5, 60.0, 1)
+            adopted = wide.evaluate(wide.adopt(narrow, found.decisions))
+            assert adopted is not None and adopted.schedule == found.schedule
+
+
+@pytest.mark.parametrize("choices, expected", [
+    ((1, 2), (1, 0, 2)),  # made again before op 5, it stays
+    ((2, 2), (2, 2, 2)),
+    ((0, 1), (0, 0, 1)),
+])
+def test_a_gap_that_a_variant_reads_in_decides_as_the_whole(choices, expected) -> None:
+    whole = [(0, 0, 1, 9, False), (0, 1, 9, 12, True)]
+    parts = [(0, 0, 1, 5, False), (0, 1, 5, 9, False), (0, 2, 9, 12, True)]
+    narrow, wide = (SimpleNamespace(gaps=lambda gaps=gaps: gaps, allowed_variants=allowed,
+                                    graph=SimpleNamespace(ops=[None] * 12))
+                    for gaps, allowed in ((whole, (3,)), (parts, (1, 3))))
+    adopted = Core.adopt(wide, narrow, Decisions(choices, (-1, -1), (True,)))
+    assert adopted == Decisions(expected, (-1, -1, -1), (False, True))
