@@ -145,12 +145,15 @@ def as_cached_op(graph: Graph, every: Optional[Graph] = None) -> Graph:
         With the gradients of all inputs. CachedOp keeps in forward what any of them would read.
     """
     unasked: Tuple[int, ...] = ()
+    #: What is read for its shape alone stays even where it is made again: nobody waits for clones.
+    stays: Set[int] = set()
     if every is not None:
         # Forward comes first in both graphs, with the same numbers.
         known = [(op.name, op.inputs, op.outputs) for op in graph.ops if not op.is_backward]
         other = [(op.name, op.inputs, op.outputs) for op in every.ops if not op.is_backward]
         if known == other:
-            unasked = tuple(sorted(_read_in_backward(every) - _read_in_backward(graph)))
+            stays = _read_for_its_shape(every) - set(graph.outputs)
+            unasked = tuple(sorted(_read_in_backward(every) - _read_in_backward(graph) - stays))
     replaced: Dict[int, int] = {}
     dropped = set()
     for index, op in enumerate(graph.ops):
@@ -176,10 +179,20 @@ def as_cached_op(graph: Graph, every: Optional[Graph] = None) -> Graph:
                 pooled=t.pooled and i not in held)
         for i, t in enumerate(graph.tensors))
     ops = tuple(renumbered(op) for i, op in enumerate(graph.ops) if i not in dropped)
-    return replace(graph, tensors=tensors, ops=ops, pools="cached_op",
-                   held_for_gradients=unasked, _cache={})
+    return replace(graph, tensors=tensors, ops=ops, outputs=graph.outputs + tuple(sorted(stays)),
+                   pools="cached_op", held_for_gradients=unasked, _cache={})
+
+
+def _made_in_forward(graph: Graph) -> Set[int]:
+    return {t for op in graph.ops if not op.is_backward for t in op.outputs}
 
 
 def _read_in_backward(graph: Graph) -> Set[int]:
-    made = {t for op in graph.ops if not op.is_backward for t in op.outputs}
+    made = _made_in_forward(graph)
     return {t for op in graph.ops if op.is_backward for t in op.inputs if t in made}
+
+
+def _read_for_its_shape(graph: Graph) -> Set[int]:
+    made = _made_in_forward(graph)
+    return {op.inputs[i] for op in graph.ops if op.is_backward for i in op.ignored_inputs
+            if op.inputs[i] in made}

@@ -108,6 +108,30 @@ def test_other_batch_sizes_than_the_planned_one():
     assert same(train(False, {}, batches=batches)[2], train(True, {}, batches=batches)[2])
 
 
+def test_values_that_gradients_read_for_their_shape_alone_stay():
+    """Behind BlockGrad the gradient of the data is made by zeros_like, of the value's first run."""
+    class Blocked(gluon.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            self.out = nn.Dense(3)
+
+        def hybrid_forward(self, F, x):
+            twice = F.sin(x) + x
+            return F.tanh(self.out(F.BlockGrad(F.tanh(twice - F.exp(twice)))))
+
+    net = Blocked()
+    net.initialize()
+    net.hybridize()
+    plan = memonger.gluon.plan(net, (4, 8), recompute=["*blocked*"])
+    x = mx.nd.random.uniform(shape=(4, 8))
+    with native.capture() as records:
+        with autograd.record():
+            y = net(x)
+        y.backward()
+    assert "recompute" in plan.decisions.values()
+    assert sum(record["pool_bytes"] for record in records) == plan.pool_bytes
+
+
 def test_exported_blocks_carry_the_plan(tmp_path):
     net, plan, _, _ = train(True, {})
     net.export(str(tmp_path / "net"))
