@@ -61,7 +61,8 @@ def _is_relu(attributes: Attributes) -> bool:
 
 def _only_activation(kind: str) -> Callable[[Sequence[Attributes]], str]:
     def refusal(chain: Sequence[Attributes]) -> str:
-        found = chain[-1].get("act_type", kind if kind == "relu" else "")
+        # The default of LeakyReLU; Activation has none, and relu has no type.
+        found = chain[-1].get("act_type", "relu" if kind == "relu" else "leaky")
         return "" if found == kind else "the activation is %s, not %s" % (found, kind)
     return refusal
 

@@ -10,6 +10,8 @@ from ..errors import UnknownOpError
 from ..plan import Plan
 from ..schedule import Consumer, Schedule, expand
 from ..storage import plan_storage
+from ..variant_kinds import kind
+from ..variants import candidates, refusals
 from .facts import Facts, OpFacts
 from .words import Units, counted, format_percent, ordinal
 
@@ -39,7 +41,7 @@ def explain(plan: Plan, op: str) -> str:
         raise UnknownOpError(unknown_op(plan, op))
     lines = [_headline(facts, fact)]
     lines += ["  " + line for line in _memory(facts, fact) + _cost(facts, fact)
-              + _dependencies(facts, fact) + _remarks(facts, fact)]
+              + _dependencies(facts, fact) + _remarks(facts, fact) + _variants(facts, fact)]
     return "\n".join(lines)
 
 
@@ -222,6 +224,28 @@ def _remarks(facts: Facts, fact: OpFacts) -> List[str]:
     if not fact.again and fact.group == "keep" and not fact.held_bytes:
         lines.append("nothing of it waits in memory for backward, so there is nothing to save")
     return lines
+
+
+def _variants(facts: Facts, fact: OpFacts) -> List[str]:
+    """What else could stand in the op's place, or why nothing can."""
+    plan = facts.plan
+    asked = plan.options.get("variants", "none")
+    if asked == "none" or plan.world == "stock" or not plan.original_json \
+            or fact.decision.split("+")[0] not in ("keep", "recompute"):
+        return []
+    offered = [variant.name for variant in plan.graph.variants if variant.op == fact.op]
+    if offered:
+        return ["could run as the variant %s" % " or ".join(offered)]
+    inexact = [name for name in candidates(plan.original_json).get(fact.name, ())
+               if not kind(name).exact]
+    if inexact and asked != "all":
+        return ["with variants all it could run as %s" % " or ".join(inexact)]
+    reasons = [reason.split(", not ")[0]
+               for reason in refusals(plan.original_json).get(fact.name, {}).values()]
+    # Each kind of activation is a reason against the variants of all others.
+    telling = [reason for reason in reasons if not reason.startswith("the activation is ")]
+    found = dict.fromkeys(telling or reasons)
+    return ["no variant fits: " + "; ".join(found)] if found else []
 
 
 def _listed(names: List[str], most: int = 3) -> str:

@@ -1,6 +1,7 @@
 """Explanations: golden texts, and numbers that equal an independent calculation."""
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -92,3 +93,35 @@ def test_every_op_can_be_explained():
     plan = plan_of(resnet((1, 1), 2, 32, 8))
     for name in plan.decisions:
         assert explain(plan, name).startswith(name + " (")
+
+
+@pytest.mark.parametrize("op, attributes, asked, words", [
+    ("LeakyReLU", {"act_type": "rrelu"}, "exact", "no variant fits: the activation is rrelu"),
+    ("LeakyReLU", {"slope": "-1"}, "exact",
+     "no variant fits: a negative slope makes the output's sign useless"),
+    ("Pooling", {"pool_type": "lp"}, "all", "no variant fits: lp pooling needs no maxima; the "
+     "gradient of lp pooling reads its input"),
+    ("LayerNorm", {}, "exact", "with variants all it could run as layer_norm"),
+    ("LayerNorm", {"output_mean_var": "True"}, "exact",
+     "no variant fits: mean and variance are outputs of this op"),
+    ("LayerNorm", {}, "none", None), ("exp", {}, "exact", None)])
+def test_why_no_variant_stands_in_an_ops_place(plan, op, attributes, asked, words):
+    nodes = [{"op": "null", "name": "data", "inputs": []},
+             {"op": op, "name": "relu0", "attrs": attributes, "inputs": [[0, 0, 0]]}]
+    symbol = {"nodes": nodes, "arg_nodes": [0], "heads": [[1, 0, 0]]}
+    other = replace(plan, original_json=json.dumps(symbol), options={"variants": asked})
+    last = explain(other, "relu0").splitlines()[-1].strip()
+    if words is None:
+        assert "variant" not in last
+    else:
+        assert last == words
+
+
+def test_variants_that_were_offered_are_named(plan):
+    index = plan.graph.op_index["relu0"]
+    offered = tuple(Variant(name, index, ((index, Implementation((), ())),))
+                    for name in ("mask_relu", "batch_norm_relu"))
+    other = replace(plan, graph=replace(plan.graph, variants=offered, _cache={}),
+                    original_json="{}", options={"variants": "exact"})
+    assert explain(other, "relu0").splitlines()[-1].strip() == \
+        "could run as the variant mask_relu or batch_norm_relu"
