@@ -5,9 +5,8 @@ at the budget that the error then names; so the latest few are kept, for this pr
 """
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, replace
-from typing import Deque, Hashable, Optional
+from typing import Hashable, List, Optional
 
 from ..graph import Graph
 from ..plan import Plan
@@ -24,7 +23,9 @@ class _Refused:
     schedule: Schedule
 
 
-_latest: Deque[_Refused] = deque(maxlen=8)
+#: Replaced as a whole, never iterated over: other threads may plan, too.
+_latest: List[_Refused] = []
+_MOST = 8
 
 
 def _question(method: str, options: Options) -> Hashable:
@@ -36,10 +37,9 @@ def _question(method: str, options: Options) -> Hashable:
 def remember(plan: Plan, method: str, options: Options) -> None:
     """Keep the smallest plan for a budget that is refused."""
     question = _question(method, options)
-    for item in [item for item in _latest if item.question == question
-                 and item.graph == plan.graph]:
-        _latest.remove(item)
-    _latest.append(_Refused(question, plan.graph, plan.schedule))
+    others = [item for item in tuple(_latest)
+              if item.question != question or item.graph != plan.graph]
+    _latest[:] = others[1 - _MOST:] + [_Refused(question, plan.graph, plan.schedule)]
 
 
 def smaller(plan: Plan, budget_bytes: int, method: str, options: Options) -> Plan:
@@ -59,7 +59,7 @@ def smaller(plan: Plan, budget_bytes: int, method: str, options: Options) -> Pla
 
 
 def _recall(graph: Graph, question: Hashable) -> Optional[Schedule]:
-    for item in reversed(_latest):
+    for item in tuple(_latest):
         if item.question == question and item.graph == graph:
             return item.schedule
     return None

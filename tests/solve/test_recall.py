@@ -22,7 +22,7 @@ def chain(length):
 @pytest.fixture
 def lucky_once(monkeypatch):
     """A method that finds a small plan at the first call and none at all at later ones."""
-    monkeypatch.setattr(recall, "_latest", type(recall._latest)(maxlen=8))
+    monkeypatch.setattr(recall, "_latest", [])
     monkeypatch.setattr(memonger.solve, "_METHODS", dict(memonger.solve._METHODS))
     calls = []
 
