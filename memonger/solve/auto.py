@@ -83,6 +83,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
     try:
         _search(search)
         if search.best is None and not search.interrupted:
+            search.smallest_plan()
             _try_harder(search, budget_bytes)
     except KeyboardInterrupt:
         search.interrupted = True
@@ -103,9 +104,6 @@ def _search(search: Refinement) -> None:
         return
     if search.best is None:
         _ask_siblings(search, int(0.4 * work))
-    if search.best is None:
-        # No budget is refused that the plan with the least memory fits.
-        search.smallest_plan()
     if not search.options.bound or not highs.available():
         search.local_search(int(0.6 * work), search.warm())
         _search_anew(search)
@@ -141,7 +139,12 @@ def _take_turns(search: Refinement, work: float) -> None:
     guided = small or elsewhere or search.guided()
     if not guided:
         turns = list(_TURNS_UNGUIDED)
+    begun = False
     while turns:
+        if begun and search.best is None and not search.interrupted:
+            # No budget is refused that the plan with the least memory fits.
+            search.smallest_plan()
+        begun = True
         times, from_best, near = turns.pop(0)
         if search.within(max(near, search.enough)) or search.interrupted:
             break

@@ -29,6 +29,8 @@ from .reduce import Reduced, reduce_graph
 LAYERS = 10
 #: How often the solver may ask whether to go on for the bound of whole buffers beside an arena's.
 _WHOLE_CHECKS = 200
+#: Time for the plan with the least memory; no more than half of what is left.
+_LEAST_MEMORY_S = 4.0
 
 _Search = TypeVar("_Search", bound="Incumbent")
 
@@ -64,6 +66,8 @@ class Incumbent:
     starts: int = 0
     #: Decisions of the search behind ``best``, when it comes from there.
     best_decisions: Any = None
+    #: Whether the plan with the least memory was looked for.
+    asked_for_least: bool = False
 
     @classmethod
     def start(cls: Type[_Search], graph: Graph, budget_bytes: int,
@@ -223,12 +227,15 @@ class Incumbent:
                 else self.core.adopt(core, found.decisions)
 
     def smallest_plan(self) -> None:
-        """Where nothing fits: the plan with the least memory, for the error to name."""
+        """Where nothing fits: the plan with the least memory, for the error to name. Once."""
         from .local import solve as local_solve
+        if self.asked_for_least:
+            return
+        self.asked_for_least = True
         try:
             plan = local_solve(self.graph, None, replace(
                 self.options, objective="memory", max_overhead=None, bound=False,
-                time_limit_s=max(0.1, min(self.left_s / 2, 5.0))))
+                time_limit_s=max(0.1, min(self.left_s / 2, _LEAST_MEMORY_S))))
         except (PluginMissing, OSError):
             return
         self.weigh(plan.schedule)
