@@ -5,6 +5,11 @@ from collections import Counter
 from typing import AbstractSet, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 
+def attributes_of(node: Mapping[str, Any]) -> Dict[str, str]:
+    """A node's attributes, under whichever name its MXNet wrote them."""
+    return node.get("attrs", node.get("attr", node.get("param", {})))
+
+
 def merged_into(nodes: Sequence[Mapping[str, Any]],
                 in_graph: AbstractSet[str]) -> List[Optional[str]]:
     """For each node of a symbol the op of the bound graph that computes it.
@@ -34,8 +39,7 @@ def merged_into(nodes: Sequence[Mapping[str, Any]],
         if node["op"] == "null":
             continue
         name = node["name"]
-        attributes = node.get("attrs", node.get("attr", node.get("param", {})))
-        key = (node["op"], tuple(sorted(attributes.items())),
+        key = (node["op"], tuple(sorted(attributes_of(node).items())),
                tuple((classes[source], output) for source, output, _ in node["inputs"]))
         found = class_of_key.setdefault(key, i)
         # Of several ops with one name nobody can tell which one is in the graph.
@@ -43,5 +47,6 @@ def merged_into(nodes: Sequence[Mapping[str, Any]],
             classes[i] = found
         if name in in_graph:
             name_of.setdefault(classes[i], name)
-    return [name_of.get(found) if node["op"] != "null" else None
+    return [None if node["op"] == "null" else
+            node["name"] if node["name"] in in_graph else name_of.get(found)
             for found, node in zip(classes, nodes)]

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import AbstractSet, Any, Dict, List, Mapping, Sequence, Set, Tuple
 
 from .errors import InputError, UnknownOpError
-from .merging import merged_into
+from .merging import attributes_of, merged_into
 from .variant_kinds import Attributes, VariantKind, catalogue, kind
 
 #: Attribute of a swapped-in op that holds what it stands for.
@@ -68,17 +68,13 @@ class _Nodes:
         return variant.refusal(self.attributes(ids))
 
     def attributes(self, ids: Sequence[int]) -> List[Attributes]:
-        return [_attributes(self.nodes[i]) for i in ids]
+        return [attributes_of(self.nodes[i]) for i in ids]
 
 
 @lru_cache(maxsize=2)
 def _parsed(symbol_json: str) -> _Nodes:
     """A symbol to look at, not to change: callers ask about one symbol op by op."""
     return _Nodes(symbol_json)
-
-
-def _attributes(node: Mapping[str, Any]) -> Dict[str, str]:
-    return node.get("attrs", node.get("attr", node.get("param", {})))
 
 
 def candidates(symbol_json: str, exact_only: bool = False) -> Dict[str, List[str]]:
@@ -188,9 +184,9 @@ def _fused(nodes: Sequence[Dict[str, Any]], ids: Sequence[int],
                 wires.append([len(inputs) - 1, output, version])
         stored.append({**nodes[i], "inputs": wires})
     del stored[-1]["name"]  # the new op's; so equal ops stay equal
-    last = _attributes(nodes[ids[-1]])
+    last = attributes_of(nodes[ids[-1]])
     attributes = {k: v for k, v in last.items() if k.startswith("__") and k.endswith("__")}
-    attributes.update(variant.attributes([_attributes(nodes[i]) for i in ids]))
+    attributes.update(variant.attributes([attributes_of(nodes[i]) for i in ids]))
     attributes[ORIGINAL] = json.dumps(stored, sort_keys=True, separators=(",", ":"))
     return {"op": variant.op, "name": nodes[ids[-1]]["name"], "attrs": attributes,
             "inputs": inputs}
@@ -199,7 +195,7 @@ def _fused(nodes: Sequence[Dict[str, Any]], ids: Sequence[int],
 def swapped(symbol_json: str) -> Dict[str, str]:
     """Op name to the operator that was swapped in there."""
     return {node["name"]: node["op"] for node in json.loads(symbol_json)["nodes"]
-            if ORIGINAL in _attributes(node)}
+            if ORIGINAL in attributes_of(node)}
 
 
 def unswap_json(symbol_json: str) -> str:
@@ -207,7 +203,7 @@ def unswap_json(symbol_json: str) -> str:
     graph = json.loads(symbol_json)
     nodes = graph["nodes"]
     for i in range(len(nodes)):
-        stored = _attributes(nodes[i]).get(ORIGINAL)
+        stored = attributes_of(nodes[i]).get(ORIGINAL)
         if stored is None:
             continue
         chain, outer, before = json.loads(stored), nodes[i]["inputs"], -1

@@ -199,7 +199,6 @@ def _mark_nodes(document: Mapping[str, Any], texts: Mapping[str, str],
     merged ones must carry the same attributes or they would differ now and no longer be merged.
     """
     nodes = document["nodes"]
-    for node, merged in zip(nodes, merged_into(nodes, in_graph)):
-        name = node["name"] if node["name"] in in_graph else merged
-        if name is not None and node["op"] != "null" and name in texts:
+    for node, name in zip(nodes, merged_into(nodes, in_graph)):
+        if name is not None and name in texts:
             mark(node, texts[name])

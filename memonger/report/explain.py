@@ -57,9 +57,13 @@ def unknown_op(plan: Plan, name: str) -> str:
     return "no forward op is named %r; %s" % (name, hint)
 
 
+def _variant_in_use(fact: OpFacts) -> str:
+    return fact.decision.split("+")[0] if fact.decision not in ("keep", "recompute") else ""
+
+
 def _headline(facts: Facts, fact: OpFacts) -> str:
     units = Units.of(facts.plan.graph)
-    variant = fact.decision.split("+")[0] if fact.decision not in ("keep", "recompute") else ""
+    variant = _variant_in_use(fact)
     words = []
     if variant:
         words.append("runs as the variant %s" % variant)
@@ -231,7 +235,7 @@ def _variants(facts: Facts, fact: OpFacts) -> List[str]:
     plan = facts.plan
     asked = plan.options.get("variants", "none")
     if asked == "none" or plan.world == "stock" or not plan.original_json \
-            or fact.decision.split("+")[0] not in ("keep", "recompute"):
+            or _variant_in_use(fact):
         return []
     offered = [variant.name for variant in plan.graph.variants if variant.op == fact.op]
     if offered:

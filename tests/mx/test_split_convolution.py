@@ -18,7 +18,7 @@ from memonger.solve.options import Options
 from memonger.validate import validate
 from memonger.workspace import native_workspaces
 
-from .test_variants import check_prediction
+from .test_variants import check_known
 
 SHAPES = {"data": (2, 3, 16, 16)}
 
@@ -84,7 +84,7 @@ def test_the_two_parts_take_the_time_and_the_workspace_of_the_whole(monkeypatch)
 def test_predictions_with_random_variants_and_clones(grad_req):
     for seed, arguments in enumerate(({}, {"no_bias": True}, {"groups": 2})):
         net = Network(**arguments)
-        check_prediction(net, opened(net, grad_req), False, random.Random(seed), (0.6, 1.0))
+        check_known(net, opened(net, grad_req), False, random.Random(seed), (0.6, 1.0))
 
 
 def test_data_made_again_for_the_weights_gradient_alone():

@@ -46,7 +46,7 @@ def running(graph, schedule):
 @pytest.mark.parametrize("exact", [True, False])
 def test_pool_with_random_variants_and_clones(name, exact):
     net, opened = session(name)
-    check_prediction(net, opened, exact, random.Random(name), (0.5, 1.0))
+    check_known(net, opened, exact, random.Random(name), (0.5, 1.0))
 
 
 @pytest.mark.parametrize("name, seed", [("googlenet", 0), ("gan", 0),
@@ -76,7 +76,7 @@ def check_network(name, seed):
     opened = open_session(net.symbol, net.shapes, None, "write", None, "reference", None, None,
                           None)
     draw = random.Random(seed)
-    check_prediction(net, opened, False, draw, (draw.choice((0.3, 0.6, 1.0)),))
+    check_known(net, opened, False, draw, (draw.choice((0.3, 0.6, 1.0)),))
 
 
 def same_order(graph, schedule, bound):
@@ -100,25 +100,35 @@ def same_order(graph, schedule, bound):
     assert [(re.sub(r"_recompute\d+$", "", name), made) for name, made in ran] == planned
 
 
-def check_prediction(net, opened, exact, draw, shares):
+def check_known(net, opened, exact, draw, shares):
+    """:func:`check_prediction` for a network that has variants."""
     graph = opened.with_variants(exact_only=exact).graph
-    assert graph.variants and graph.fingerprint == opened.graph.fingerprint
+    assert graph.variants and opened.storage == "arena"
+    check_prediction(net.symbol, opened, graph, draw, shares)
+
+
+def check_prediction(symbol, opened, graph, draw, shares):
+    """The planned symbols, one for each share of the variants, once they are as predicted."""
+    assert graph.fingerprint == opened.graph.fingerprint
+    made = []
     for share in shares:
         chosen = choose(graph, draw, share)
         in_use = graph_in_use(graph, Schedule((), chosen))
         recompute = {i: {} for i, op in enumerate(in_use.ops)
                      if op.recomputable and op.outputs and draw.random() < 0.4}
         schedule = Schedule(expand(in_use, recompute).steps, chosen)
-        plan = build_plan(graph, schedule, "random", Options(storage="arena"), None,
+        plan = build_plan(graph, schedule, "random", Options(storage=opened.storage), None,
                           Status.FEASIBLE)
-        planned = apply_plan_to(net.symbol, plan)
+        planned = apply_plan_to(symbol, plan)
         bound = opened.read(planned)
         same_order(graph, schedule, bound.graph)
         assert bound.pool_bytes == plan.pool_bytes
         assert len(bound.graph.ops) == running(in_use, schedule)
-        assert memonger.strip(planned).tojson() == net.symbol.tojson()
-        assert planned.list_arguments() == net.symbol.list_arguments()
-        assert planned.list_outputs() == net.symbol.list_outputs()
+        assert memonger.strip(planned).tojson() == symbol.tojson()
+        assert planned.list_arguments() == symbol.list_arguments()
+        assert planned.list_outputs() == symbol.list_outputs()
+        made.append(planned)
+    return made
 
 
 @pytest.mark.parametrize("name", ["resnet18", "squeezenet1_0", "attention_small"])
