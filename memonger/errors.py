@@ -19,7 +19,7 @@
     ├─ PluginError
     │  ├─ PluginMissing      the native library was not built
     │  └─ PluginABIError     the libmxnet in this process is not the expected one
-    ├─ BindError             MXNet itself cannot bind the network
+    ├─ BindError             MXNet itself cannot bind or run the network
     ├─ VerificationError     planned and original training differ
     └─ RenderError           a picture could not be drawn
 

@@ -1,6 +1,7 @@
 """Which ops of a symbol MXNet merges: those that compute the same of the same values."""
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import AbstractSet, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -8,6 +9,11 @@ from typing import AbstractSet, Any, Dict, List, Mapping, Optional, Sequence, Tu
 def attributes_of(node: Mapping[str, Any]) -> Dict[str, str]:
     """A node's attributes, under whichever name its MXNet wrote them."""
     return node.get("attrs", node.get("attr", node.get("param", {})))
+
+
+def symbol_text(document: Any) -> str:
+    """JSON of a symbol or of an attribute: MXNet and the plugin know no ``\\u`` escapes."""
+    return json.dumps(document, ensure_ascii=False)
 
 
 def merged_into(nodes: Sequence[Mapping[str, Any]],

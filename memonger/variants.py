@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import AbstractSet, Any, Dict, List, Mapping, Sequence, Set, Tuple
 
 from .errors import InputError, UnknownOpError
-from .merging import attributes_of, merged_into
+from .merging import attributes_of, merged_into, symbol_text
 from .variant_kinds import Attributes, VariantKind, catalogue, kind
 
 #: Attribute of a swapped-in op that holds what it stands for.
@@ -251,4 +251,4 @@ def _write(graph: Dict[str, Any]) -> str:
     result["nodes"] = written
     result["arg_nodes"] = [i for i, node in enumerate(written) if node["op"] == "null"]
     result["heads"] = [[place[head[0]]] + list(head[1:]) for head in graph["heads"]]
-    return json.dumps(result)
+    return symbol_text(result)

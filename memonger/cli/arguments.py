@@ -90,7 +90,8 @@ def add_shapes(parser: argparse.ArgumentParser) -> None:
                         metavar="NAME=DTYPE", help="type of an input, float32 if not given")
     parser.add_argument("--grad-req", type=gradient_request, action="append", default=[],
                         metavar="[NAME=]REQ",
-                        help="write, add or null, for all arguments or for one")
+                        help="write, add or null, for all arguments or for one; write if not "
+                             "given")
 
 
 def add_context(parser: argparse.ArgumentParser) -> None:
@@ -148,14 +149,21 @@ def search_arguments(args: argparse.Namespace) -> Dict[str, Any]:
             "time_limit": args.time_limit}
 
 
-def shape_arguments(args: argparse.Namespace) -> Dict[str, Any]:
-    """Keyword arguments ``shapes``, ``type_dict`` and ``grad_req`` of the calls of the API."""
-    requests = [r for r in args.grad_req if isinstance(r, tuple)]
-    everywhere = [r for r in args.grad_req if isinstance(r, str)]
-    whole: Union[str, Dict[str, str]] = everywhere[-1] if everywhere else "write"
-    if requests:
-        whole = dict(requests)
-    return {"shapes": dict(args.shape), "type_dict": dict(args.types) or None, "grad_req": whole}
+def shape_arguments(args: argparse.Namespace, symbol: Any, saved: Any = "write") -> Dict[str, Any]:
+    """Keyword arguments ``shapes``, ``type_dict`` and ``grad_req`` of the calls of the API.
+
+    ``saved`` is the gradient request, for all arguments of ``symbol`` or by name, of those that
+    the command line says nothing about.
+    """
+    for request in args.grad_req:
+        if isinstance(request, str):
+            saved = request
+    named = dict(request for request in args.grad_req if not isinstance(request, str))
+    if named:
+        saved = {name: saved if isinstance(saved, str) else saved.get(name, "null")
+                 for name in symbol.list_arguments()}
+        saved.update(named)
+    return {"shapes": dict(args.shape), "type_dict": dict(args.types) or None, "grad_req": saved}
 
 
 def context(text: str) -> Any:

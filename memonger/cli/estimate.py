@@ -40,7 +40,8 @@ class Estimate(Command):
 
     def run(self, args: argparse.Namespace) -> int:
         symbol = load_symbol(args.network)
-        estimate = api.estimate(symbol, **optimizer_arguments(args), **shape_arguments(args))
+        estimate = api.estimate(symbol, **optimizer_arguments(args),
+                                **shape_arguments(args, symbol))
         total = estimate.total_bytes
         if args.graph:
             write_whole(args.graph, json.dumps(to_node_link(estimate.graph)) + "\n")

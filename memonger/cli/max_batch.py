@@ -43,6 +43,7 @@ class MaxBatch(Command):
         with ProgressLine() as line:
             found = api.max_batch(
                 symbol, budget=args.budget, ctx=context(args.ctx), progress=line.callback,
-                **search_arguments(args), **optimizer_arguments(args), **shape_arguments(args))
+                **search_arguments(args), **optimizer_arguments(args),
+                **shape_arguments(args, symbol))
         answer(args, found.to_dict, lambda: str(found))
         return EXIT_OK

@@ -30,20 +30,19 @@ def load_network(args: argparse.Namespace, path: str) -> Network:
     InputError
         If the file is neither a symbol nor a plan of a symbol.
     """
-    given = shape_arguments(args)
     if is_symbol(read_text(path)):
-        return Network(load_symbol(path), None, None, given)
+        symbol = load_symbol(path)
+        return Network(symbol, None, None, shape_arguments(args, symbol))
     plan = api.load_plan(path)
     if plan.original_json is None:
         raise InputError("%s plans a graph that is not MXNet's; there is nothing to run" % path)
     from ..mx import symbol_from_json
+    original = symbol_from_json(plan.original_json)
+    given = shape_arguments(args, original, plan.options.get("grad_req", "write"))
     saved = {"shapes": dict(plan.options.get("shapes", {})),
-             "type_dict": plan.options.get("type_dict"),
-             "grad_req": plan.options.get("grad_req", "write")}
+             "type_dict": plan.options.get("type_dict"), "grad_req": given["grad_req"]}
     saved["shapes"] = {name: tuple(sizes) for name, sizes in saved["shapes"].items()}
     saved["shapes"].update(given["shapes"])
     if given["type_dict"]:
         saved["type_dict"] = {**(saved["type_dict"] or {}), **given["type_dict"]}
-    if args.grad_req:
-        saved["grad_req"] = given["grad_req"]
-    return Network(symbol_from_json(plan.original_json), plan.symbol, plan, saved)
+    return Network(original, plan.symbol, plan, saved)

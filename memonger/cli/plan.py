@@ -85,7 +85,8 @@ class MakePlan(Command):
         symbol = load_symbol(args.network)
         options: Dict[str, Any] = dict(
             ctx=context(args.ctx), keep=args.keep, recompute=args.recompute,
-            **search_arguments(args), **shape_arguments(args), **optimizer_arguments(args))
+            **search_arguments(args), **shape_arguments(args, symbol),
+            **optimizer_arguments(args))
         with ProgressLine() as line:
             options["progress"] = line.callback
             if args.sweep:

@@ -44,11 +44,11 @@ class Profile(Command):
     def run(self, args: argparse.Namespace) -> int:
         from ..mx.profile import circumstances, profile
         from ..profiles import default_path
-        device = context(args.ctx)
+        device, symbol = context(args.ctx), load_symbol(args.network)
         with ProgressLine() as line:
-            measured = profile(load_symbol(args.network), ctx=device, path=args.output,
+            measured = profile(symbol, ctx=device, path=args.output,
                                time_limit=args.time_limit, repeats=args.repeats,
-                               progress=line.callback, **shape_arguments(args))
+                               progress=line.callback, **shape_arguments(args, symbol))
         path = args.output or default_path(circumstances(device))
         answer(args, {"profile": path, "device": measured.device, "times": len(measured.times_s)},
                "%s holds %d op times of %s" % (path, len(measured.times_s), measured.device))

@@ -57,4 +57,5 @@ def verification_record(result: Verification) -> Dict[str, Any]:
             "tolerance": result.tolerance, "tensors": len(result.differences),
             "different": [asdict(d) for d in result.differences if not d.identical],
             "rounding": list(result.rounding),
+            "nothing_but_rounding": sorted({d.tensor for d in result.noise}),
             "different_in_float64": [asdict(d) for d in result.in_double if not d.identical]}

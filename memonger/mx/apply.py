@@ -13,7 +13,7 @@ from typing import AbstractSet, Any, Callable, Dict, Mapping
 from ..collection import paused
 from ..decisions import decisions_of, graph_in_use
 from ..graph import Graph
-from ..merging import merged_into
+from ..merging import merged_into, symbol_text
 from ..mirroring import safe_to_mirror
 from ..plan import Plan
 from ..schedule import Recompute, Schedule
@@ -51,7 +51,7 @@ def recompute_texts(graph: Graph, recompute: Recompute) -> Dict[str, str]:
     for index, exceptions in recompute.items():
         labels = {gradients.get(op) or "%s#%d" % (graph.ops[op].name, clone): number
                   for (op, clone), number in exceptions.items() if number != 1}
-        texts[graph.ops[index].name] = json.dumps(labels, sort_keys=True) if labels else "1"
+        texts[graph.ops[index].name] = symbol_text(dict(sorted(labels.items()))) if labels else "1"
     return texts
 
 
@@ -69,7 +69,7 @@ def apply_recompute(symbol_json: str, graph: Graph, recompute: Recompute) -> str
 
     _mark_nodes(document, texts, graph.op_index.keys(), mark)
     _mark_by_name(document, by_name)
-    return json.dumps(document)
+    return symbol_text(document)
 
 
 def apply_mirroring(symbol_json: str, graph: Graph, mirrored: AbstractSet[int]) -> str:
@@ -91,7 +91,7 @@ def apply_mirroring(symbol_json: str, graph: Graph, mirrored: AbstractSet[int]) 
                 and node["op"] != "null" and node["name"] not in names:
             mark(node, "False")
     _mark_nodes(document, names, graph.op_index.keys(), mark)
-    return json.dumps(document)
+    return symbol_text(document)
 
 
 def strip_json(symbol_json: str) -> str:
@@ -112,14 +112,14 @@ def strip_json(symbol_json: str) -> str:
                 attributes.pop(FORCE_MIRRORING, None)
         if not attributes:
             del node["attrs"]
-    return json.dumps(document)
+    return symbol_text(document)
 
 
 def mark_storage(symbol_json: str) -> str:
     """The symbol with the wish for an arena, as JSON."""
     document = json.loads(symbol_json)
     _first_markable(document).setdefault("attrs", {})[STORAGE] = "arena"
-    return json.dumps(document)
+    return symbol_text(document)
 
 
 def asks_for_arena(symbol: Any) -> bool:
@@ -177,7 +177,7 @@ def _mark_by_name(document: Mapping[str, Any], by_name: Mapping[str, str]) -> No
     """Put what Custom nodes cannot carry on a node that can."""
     if by_name:
         head = _first_markable(document)
-        head.setdefault("attrs", {})[BY_NAME] = json.dumps(by_name, sort_keys=True)
+        head.setdefault("attrs", {})[BY_NAME] = symbol_text(dict(sorted(by_name.items())))
 
 
 def _first_markable(document: Mapping[str, Any]) -> Dict[str, Any]:

@@ -6,6 +6,7 @@ machine in a fraction of a second, and what MXNet planned can be read off.
 """
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import (
     AbstractSet,
@@ -105,7 +106,11 @@ def _leading(symbol: Any, names: Sequence[str]) -> List[str]:
 
 def _infer_types(symbol: Any, type_dict: Mapping[str, Any],
                  known: AbstractSet[str]) -> Tuple[Tuple[str, ...], Tuple[str, ...]]:
-    """As ``simple_bind``: float32 where nothing else is said; friendlier when only some are."""
+    """As ``simple_bind``: float32 where nothing else is said.
+
+    Friendlier when only some types are given, and where float32 everywhere contradicts casts in the
+    network: then as ``Module``, which names the type of the data and lets the rest follow.
+    """
     unknown = sorted(set(type_dict) - known)
     if unknown:
         raise InputError("type_dict names %s, which the network does not have"
@@ -116,10 +121,14 @@ def _infer_types(symbol: Any, type_dict: Mapping[str, Any],
     names = symbol.list_arguments()
     free = [(name, place) for place, name in enumerate(names)
             if name not in given and "__dtype__" not in attributes.get(name, {})]
+    types = None
     try:
         if not given:
-            given = {name: np.dtype(np.float32) for name, _ in free}
-        types, _, aux_types = symbol.infer_type_partial(**given)
+            with contextlib.suppress(mx.MXNetError):
+                types, _, aux_types = symbol.infer_type_partial(
+                    **{name: np.dtype(np.float32) for name, _ in free})
+        if types is None:
+            types, _, aux_types = symbol.infer_type_partial(**given)
         for name, place in free:  # one at a time: each may settle others
             if types[place] is None:
                 given[name] = np.dtype(np.float32)
@@ -193,7 +202,7 @@ def first_line(error: BaseException) -> str:
     skip = ("Traceback", "File \"", "[bt]", "Stack trace", "---", "infer_shape error", "Arguments")
     for line in lines:
         if not line.startswith(skip):
-            return line
+            return line.replace("MXNetError: ", "")
     return lines[0] if lines else type(error).__name__
 
 

@@ -7,7 +7,6 @@ ops by the analytic model come first, so that a time limit costs little accuracy
 """
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
@@ -24,6 +23,7 @@ from ..cost import (
     wanted_outputs,
 )
 from ..graph import Graph
+from ..merging import symbol_text
 from ..work import TensorType
 from .bind import first_line
 from .environment import logger, mxnet
@@ -236,7 +236,7 @@ def _lone_op(kind: str, attributes: Mapping[str, str], inputs: int, heads: Seque
     own = {k: str(v) for k, v in attributes.items() if not k.startswith("__")}
     nodes.append({"op": kind, "name": "op", "attrs": own,
                   "inputs": [[i, 0, 0] for i in range(inputs)]})
-    return json.dumps({"nodes": nodes, "arg_nodes": list(range(inputs)),
-                       "node_row_ptr": list(range(inputs + 2)),
-                       "heads": [[inputs, position, 0] for position in heads],
-                       "attrs": {"mxnet_version": ["int", 10901]}})
+    return symbol_text({"nodes": nodes, "arg_nodes": list(range(inputs)),
+                        "node_row_ptr": list(range(inputs + 2)),
+                        "heads": [[inputs, position, 0] for position in heads],
+                        "attrs": {"mxnet_version": ["int", 10901]}})

@@ -217,10 +217,10 @@ def verification_table(verification: Any) -> str:
         return "%s: planned and original train the same network" % head
     rows = [["step", "tensor", "largest difference", "relative", ""]]
     worst = sorted((d for d in differences if not d.identical),
-                   key=lambda d: (d.within(verification.limit(d.step)), -d.max_rel))
+                   key=lambda d: (d.within(verification.limit(d.step, d.tensor)), -d.max_rel))
     for d in worst[:10]:
         rows.append([str(d.step), d.tensor, "%.3g" % d.max_abs, "%.3g" % d.max_rel,
-                     "" if d.within(verification.limit(d.step)) else "TOO LARGE"])
+                     "" if d.within(verification.limit(d.step, d.tensor)) else "TOO LARGE"])
     if worst[10:]:
         rows.append(["and %d more" % (len(worst) - 10)])
     return "\n".join([head, table(rows, "><>><"), *_rounding_words(verification),
@@ -235,6 +235,10 @@ def _rounding_words(verification: Any) -> List[str]:
              "tensor's largest value"
              % ", ".join("%.2g (step %d)" % (largest, step)
                          for step, largest in enumerate(verification.rounding, 1))]
+    if verification.noise:
+        names = sorted({d.tensor for d in verification.noise})
+        words.append("holding nothing but rounding in the original, too: %s%s"
+                     % (", ".join(names[:6]), " and %d more" % len(names[6:]) if names[6:] else ""))
     double = verification.in_double
     if double:
         same = sum(d.identical for d in double)

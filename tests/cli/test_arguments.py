@@ -77,6 +77,22 @@ def test_types_and_gradient_requests():
             arguments.gradient_request(bad)
 
 
+def test_one_gradient_request_leaves_the_others_as_they_are():
+    class Network:
+        def list_arguments(self):
+            return ["data", "weight", "bias"]
+
+    def requests(said, saved="write"):
+        args = argparse.Namespace(shape=[], types=[], grad_req=said)
+        return arguments.shape_arguments(args, Network(), saved)["grad_req"]
+
+    assert requests([]) == "write" and requests(["add"]) == "add"
+    assert requests([("bias", "null")]) == {"data": "write", "weight": "write", "bias": "null"}
+    assert requests(["null", ("bias", "add")]) == {"data": "null", "weight": "null", "bias": "add"}
+    assert requests([("bias", "add")], {"weight": "write"}) == \
+        {"data": "null", "weight": "write", "bias": "add"}
+
+
 @pytest.mark.parametrize("text", ["0", "-1", "1.5", "many", ""])
 def test_counts_that_are_refused(text):
     with pytest.raises(argparse.ArgumentTypeError, match="whole number above 0"):

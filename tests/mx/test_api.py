@@ -147,6 +147,38 @@ def test_float16_and_float64_count_their_real_bytes():
         assert other.pool_bytes == pytest.approx(factor * single.pool_bytes, rel=0.05)
 
 
+def test_types_that_casts_decide_follow_from_the_data():
+    """As in Module, which names the type of the data; float32 everywhere would contradict."""
+    x = mx.sym.Cast(mx.sym.var("data"), dtype="float16")
+    x = mx.sym.relu(mx.sym.FullyConnected(x, num_hidden=8, name="fc"))
+    net = mx.sym.MakeLoss(mx.sym.Cast(x, dtype="float32"), name="loss")
+    plan = memonger.plan(net, data=(4, 6))
+    types = {tensor.name: tensor.dtype for tensor in plan.graph.tensors}
+    assert (types["data"], types["fc_weight"], types["fc_bias"]) == \
+        ("float32", "float16", "float16")
+    with pytest.raises(BindError, match="cannot run this network: float16 fully connected"):
+        memonger.verify(plan)
+
+
+def test_names_in_any_script():
+    with mx.name.NameManager():
+        x = mx.sym.Convolution(mx.sym.var("données"), num_filter=8, kernel=(3, 3),
+                               name="слой \"1\"")
+        for number in range(6):
+            x = mx.sym.relu(mx.sym.BatchNorm(x, fix_gamma=False, name="层/%d" % number),
+                            name="réluß <%d>" % number)
+            if number % 2:
+                x = mx.sym.exp(x * 0.01, name="e\\%d" % number)
+        net = mx.sym.MakeLoss(x, name="perte")
+    shapes = {"données": (2, 3, 12, 12)}
+    for options in ({}, {"variants": "none"}, {"method": "sublinear"}):
+        plan = memonger.plan(net, shapes=shapes, **options)
+        assert plan.pool_bytes < plan.baseline_pool_bytes
+        assert read(plan.symbol, shapes).pool_bytes == plan.pool_bytes
+        assert memonger.strip(plan).tojson() == net.tojson()
+        assert memonger.verify(plan)
+
+
 def test_grad_req_add_and_null_are_planned_as_bound():
     net = convolutions()
     for grad_req in ("add", {"fc_weight": "write", "convolution0_weight": "add"}):

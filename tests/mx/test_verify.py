@@ -15,7 +15,7 @@ def chaotic(start):
     """The logistic map, which doubles a small difference in each of its turns."""
     value = mx.sym.sigmoid(mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=6, name="fc"))
     value = start(value)
-    for _ in range(16):
+    for _ in range(14):
         value = 4.0 * value * (1.0 - value)
     return mx.sym.MakeLoss(value, name="loss")
 
@@ -80,6 +80,30 @@ def test_a_large_error_is_seen_where_float64_cannot_be_had():
     Half.factor = -500.0
     found = verify(chaotic(narrow), original, SHAPES)
     assert not found.ok and not found.in_double
+
+
+def normalised(before, other=lambda value: value):
+    """A bias before BatchNorm: its gradient is zero, but for what rounding leaves of the sum."""
+    value = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=6, name="fc")
+    value = mx.sym.BatchNorm(before(value), fix_gamma=False, name="bn")
+    return mx.sym.MakeLoss(mx.sym.square(other(value)), name="loss")
+
+
+def test_what_holds_nothing_but_rounding_is_judged_by_itself():
+    original = normalised(lambda value: value)
+    found = verify(normalised(rounded_otherwise), original, SHAPES)
+    bias = next(d for d in found.differences if d.tensor == "gradient fc_bias")
+    assert bias.max_rel > 0.1 and found.ok
+    assert {d.tensor for d in found.noise} == {"gradient fc_bias"}
+    assert "rounding in the original, too: gradient fc_bias" in str(found)
+    assert max(found.rounding) < 1e-4 and all(d.tensor != bias.tensor for d in found.in_double)
+
+
+def test_an_error_beside_what_holds_nothing_but_rounding_is_seen():
+    planned = normalised(rounded_otherwise, wrong_gradient)
+    found = verify(planned, normalised(lambda value: value), SHAPES)
+    assert not found.ok and found.noise
+    assert found.wrong.tensor != "gradient fc_bias" and found.wrong.max_rel > 0.005
 
 
 def test_what_is_within_the_tolerance_is_not_asked_twice():
