@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from functools import lru_cache
-from typing import AbstractSet, Any, Dict, List, Mapping, Sequence, Set, Tuple
+from typing import AbstractSet, Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from .errors import InputError, UnknownOpError
 from .merging import attributes_of, merged_into, symbol_text
@@ -157,12 +157,13 @@ def swap_json(symbol_json: str, choice: Mapping[str, str],
                                  % (nodes.nodes[i]["name"], taken[i], op))
             taken[i] = op
         replaced[ids[-1]] = ids
-    merged = merged_into(nodes.nodes, in_graph)
+    merged: Dict[Optional[str], List[int]] = {}
+    for i, into in enumerate(merged_into(nodes.nodes, in_graph)):
+        merged.setdefault(into, []).append(i)
     for last, ids in replaced.items():
         name = nodes.nodes[last]["name"]
         variant = kind(choice[name])
-        alike = [i for i, into in enumerate(merged) if into == name and i not in taken] \
-            if len(ids) == 1 else []
+        alike = [i for i in merged.get(name, ()) if i not in taken] if len(ids) == 1 else []
         for i in [last] + alike:
             nodes.nodes[i] = _fused(nodes.nodes, ids if i == last else [i], variant)
             taken[i] = name

@@ -6,6 +6,7 @@ options, ignored inputs. Nothing about operators is guessed or tabled here.
 """
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -85,12 +86,14 @@ def captured_from(record: Mapping[str, Any], arguments: Arguments, num_outputs: 
         count += node["num_outputs"]
     heads = {first_entry[n] + i for n, i in record["outputs"][:num_outputs]}
     gradients = {first_entry[n] + i for n, i in record["outputs"][num_outputs:]}
+    dtypes = {name: (np.dtype(name).name, np.dtype(name).itemsize)
+              for name in set(entries["dtype"])}
     tensors: List[Tensor] = []
     for index, node in enumerate(nodes):
         for position in range(node["num_outputs"]):
             entry = first_entry[index] + position
             shape = tuple(entries["shape"][entry])
-            dtype = np.dtype(entries["dtype"][entry])
+            dtype_name, item_bytes = dtypes[entries["dtype"][entry]]
             if node["op"] == "null":
                 category = categories[index]
             elif entry in gradients and entries["storage_id"][entry] < 0:
@@ -99,9 +102,9 @@ def captured_from(record: Mapping[str, Any], arguments: Arguments, num_outputs: 
                 category = "output" if entry in heads else "activation"
             name = node["name"] if node["num_outputs"] == 1 else "%s[%d]" % (node["name"], position)
             tensors.append(Tensor(
-                name=name, size_bytes=int(np.prod(shape, dtype=np.int64)) * dtype.itemsize,
+                name=name, size_bytes=math.prod(shape) * item_bytes,
                 producer=op_of_node.get(index, -1), category=category,
-                pooled=entries["storage_id"][entry] >= 0, shape=shape, dtype=dtype.name))
+                pooled=entries["storage_id"][entry] >= 0, shape=shape, dtype=dtype_name))
     ops, attributes = [], []
     names: Dict[str, int] = {}
     refused = _refused(nodes[:num_forward_nodes], nodes)

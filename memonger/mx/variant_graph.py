@@ -1,9 +1,9 @@
 """The variants that a network offers, as part of its graph.
 
-For each kind of variant the network is bound once more with every op swapped that allows it, and
-what MXNet then says of the swapped ops becomes :class:`memonger.graph.Variant` entries of the base
-graph: which tensors forward makes and backward reads, in-place options, times. Planners choose
-among them without MXNet.
+The network is bound a few times more, each time with as many ops swapped as do not touch each
+other, until every op was swapped for every kind of variant that it allows. What MXNet then says of
+the swapped ops becomes :class:`memonger.graph.Variant` entries of the base graph: which tensors
+forward makes and backward reads, in-place options, times. Planners choose among them without MXNet.
 """
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import (
     Callable,
     Dict,
     List,
+    Mapping,
     NamedTuple,
     Optional,
     Sequence,
@@ -57,17 +58,19 @@ def with_variants(graph: Graph, symbol_json: str, exact_only: bool, read: Read,
     graph = with_idle_ops(graph, {gradients[op] for op in by_kind.get("split_convolution", ())})
     tensors, variants = list(graph.tensors), list(graph.variants)
     base = _Known.of(graph)
-    for name in sorted(by_kind):
-        ops = _disjoint(symbol_json, by_kind[name], name)
-        swapped = read(from_json(swap_json(symbol_json, dict.fromkeys(ops, name),
+    chains = {(name, op): members(symbol_json, op, name) for name in sorted(by_kind)
+              for op in _disjoint(symbol_json, by_kind[name], name)}
+    swapped_in: Dict[Tuple[str, str], _Known] = {}
+    for together in _rounds(chains):
+        swapped = read(from_json(swap_json(symbol_json, {op: name for name, op in together},
                                            graph.op_index.keys())))
         seconds, spaces = times(swapped)
-        priced = _Known.of(swapped.graph.with_times(seconds, spaces))
-        for op in ops:
-            made = _variant(base, tensors, priced, op,
-                            members(symbol_json, op, name), kind(name))
-            if made is not None:
-                variants.append(made)
+        swapped_in.update(dict.fromkeys(
+            together, _Known.of(swapped.graph.with_times(seconds, spaces))))
+    for (name, op), chain in chains.items():
+        made = _variant(base, tensors, swapped_in[name, op], op, chain, kind(name))
+        if made is not None:
+            variants.append(made)
     return replace(graph, tensors=tuple(tensors), variants=tuple(variants), _cache={})
 
 
@@ -89,6 +92,20 @@ def _disjoint(symbol_json: str, ops: Sequence[str], name: str) -> List[str]:
             taken |= chain
             chosen.append(op)
     return chosen
+
+
+def _rounds(chains: Mapping[Tuple[str, str], Sequence[str]]) -> List[List[Tuple[str, str]]]:
+    """The swaps in as few sets as come of taking each into the first where its chain is free."""
+    rounds: List[List[Tuple[str, str]]] = []
+    taken: List[Set[str]] = []
+    for swap, chain in chains.items():
+        place = next((i for i, ops in enumerate(taken) if ops.isdisjoint(chain)), len(rounds))
+        if place == len(rounds):
+            rounds.append([])
+            taken.append(set())
+        rounds[place].append(swap)
+        taken[place].update(chain)
+    return rounds
 
 
 class _Known(NamedTuple):

@@ -11,6 +11,7 @@ import memonger
 from memonger.bench import nets
 from memonger.bench.recompute import small_network as build
 from memonger.decisions import graph_in_use
+from memonger.mx import variant_graph
 from memonger.mx.apply import apply_plan_to
 from memonger.plan import Status
 from memonger.schedule import Schedule, expand
@@ -47,6 +48,28 @@ def running(graph, schedule):
 def test_pool_with_random_variants_and_clones(name, exact):
     net, opened = session(name)
     check_known(net, opened, exact, random.Random(name), (0.5, 1.0))
+
+
+@pytest.mark.parametrize("name", ["inception_v3", "googlenet_three_losses", "gru_attention"])
+def test_variants_swapped_in_together_are_those_swapped_in_kind_by_kind(monkeypatch, name):
+    net = nets.build(name, batch=2)
+    opened = open_session(net.symbol, net.shapes, None, "write", None, "reference", None, None,
+                          None)
+    asked = []
+    sets = variant_graph._rounds
+
+    def by_kind(chains):
+        asked.append(len(sets(chains)))
+        kinds = sorted({kind for kind, _ in chains})
+        asked.append(len(kinds))
+        return [[swap for swap in chains if swap[0] == kind] for kind in kinds]
+
+    together = opened.with_variants(exact_only=False).graph
+    monkeypatch.setattr(variant_graph, "_rounds", by_kind)
+    alone = opened.with_variants(exact_only=False).graph
+    assert (together.tensors, together.ops, together.variants) == \
+        (alone.tensors, alone.ops, alone.variants)
+    assert 2 * asked[0] <= asked[1]
 
 
 @pytest.mark.parametrize("name, seed", [("googlenet", 0), ("gan", 0),
