@@ -144,10 +144,13 @@ def plan_session(session: Session, budget: Budget = None, method: str = "auto",
     max_overhead = share_of(overhead)
     if budget is None and overhead is None and graph.time_s > 0:
         max_overhead = graph.forward_time_s / graph.time_s  # one extra forward pass
+    kept, again = pins(graph, keep, "keep"), pins(graph, recompute, "recompute")
+    both = [graph.ops[i].name for i in kept if i in set(again)]
+    if both:
+        raise InputError("op %r is both to be kept and to be recomputed" % both[0])
     options = Options(
         time_limit_s=time_limit, storage=session.storage, world=native.world(),
-        variants=variants, keep=pins(graph, keep, "keep"),
-        recompute=pins(graph, recompute, "recompute"), progress=progress, costs=session.costs,
+        variants=variants, keep=kept, recompute=again, progress=progress, costs=session.costs,
         objective="memory" if budget is None else "time", max_overhead=max_overhead,
         fixed_bytes=session.fixed_bytes, on_gpu=session.on_gpu, max_clones=max_clones)
     if native.world() == "stock" and method == "auto":

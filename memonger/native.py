@@ -7,7 +7,7 @@ steps of growing trust: version, compiler stamp, symbols, a self-check that exch
 and only then registration. A refusal leaves MXNet as it was.
 
 Any planning call loads it. A process that only trains a planned symbol from a file calls
-:func:`load` before it binds.
+:func:`load` before MXNet reads that file.
 """
 from __future__ import annotations
 

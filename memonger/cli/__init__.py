@@ -62,6 +62,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         The arguments without the program's name; by default those of the process.
     """
     parser = make_parser()
+    if hasattr(sys.stdout, "reconfigure"):  # what the terminal's encoding does not have is escaped
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         args = parser.parse_args(argv)
     except SystemExit as end:  # argparse has said why

@@ -16,6 +16,8 @@ class Apply(Command):
     The planned file has the arguments, aux states and outputs of the original, so checkpoints
     interchange. SYMBOL, where given, must be the network that the plan was made for.
 
+    A process that only loads and trains it calls memonger.native.load() before mx.sym.load.
+
       memonger apply plan.json net-symbol.json -o planned-symbol.json
       memonger apply --strip planned-symbol.json -o net-symbol.json
     """

@@ -208,5 +208,5 @@ def load_symbol(path: str) -> Any:
     except MemongerError:
         raise
     except Exception as error:
-        raise InputError("MXNet cannot load %s: %s"
-                         % (path, str(error).strip().splitlines()[0])) from error
+        from ..mx.bind import first_line
+        raise InputError("MXNet cannot load %s: %s" % (path, first_line(error))) from error

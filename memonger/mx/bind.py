@@ -29,6 +29,10 @@ from .environment import mxnet
 GradReq = Union[str, Sequence[str], Mapping[str, str]]
 
 
+#: Where MXNet counts the elements of an array in 32 bits.
+_MOST_ELEMENTS = 2 ** 31
+
+
 class Arguments(NamedTuple):
     """What a symbol is bound with; all tuples in the order of ``list_arguments()``."""
 
@@ -172,12 +176,20 @@ def bind_delayed(symbol: Any, arguments: Arguments, ctx: Any = None,
     mx = mxnet()
     from mxnet.ndarray.ndarray import _new_alloc_handle
     ctx = ctx or mx.cpu()
-
+    features = mx.runtime.Features()
+    long_sizes = features.is_enabled("INT64_TENSOR_SIZE")
+    if any(place.device_type == "gpu" for place in [ctx, *(group2ctx or {}).values()]) and \
+            not features.is_enabled("CUDA"):  # MXNet would end the process
+        raise BindError("this MXNet is built without CUDA, it has no operators for a GPU; install "
+                        "mxnet-cu112==1.9.1 in place of mxnet, or plan for the CPU")
     attributes = symbol.attr_dict() if group2ctx else {}
 
     def delayed(name: str, shape: Sequence[int], dtype: str) -> Any:
         group = attributes.get(name, {}).get("__ctx_group__", "")
         place = group2ctx.get(group, ctx) if group2ctx else ctx  # as simple_bind does
+        if not long_sizes and np.prod(shape, dtype=np.float64) >= _MOST_ELEMENTS:
+            raise BindError("%s would be of shape %s; this MXNet has no arrays of 2^31 elements "
+                            "and more, make the batch smaller" % (name, tuple(shape)))
         return mx.nd.NDArray(_new_alloc_handle(tuple(shape), place, True, np.dtype(dtype).type))
 
     a = arguments

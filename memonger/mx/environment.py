@@ -4,26 +4,32 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import threading
 from typing import Any, Iterator
 
 from ..errors import MemongerError
 from .cuda_libraries import advice
 
 logger = logging.getLogger("memonger")
+_alone = threading.RLock()
 
 
 @contextlib.contextmanager
 def variable(name: str, value: str) -> Iterator[None]:
-    """An environment variable set for a while; MXNet reads many of them at every bind."""
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
+    """An environment variable set for a while; MXNet reads many of them at every bind.
+
+    Threads take turns: each would take what another has set for what was there before.
+    """
+    with _alone:
+        before = os.environ.get(name)
+        os.environ[name] = value
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = before
 
 
 def mxnet() -> Any:

@@ -10,6 +10,7 @@ of a reduced cost), so costs far below one, such as the seconds of small ops, ar
 """
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Optional, Tuple
@@ -21,6 +22,8 @@ from .program import Program
 
 #: Programs whose largest cost is below this are scaled.
 _SMALL_COST = 1e-4
+#: highspy keeps one state of runs for all solvers of a process: threads that plan take turns.
+_alone = threading.RLock()
 
 
 @dataclass
@@ -142,14 +145,16 @@ def solve_linear(program: Program, time_limit_s: float = 10.0) -> Solution:
     solver = _load(program, None, time_limit_s)
     solver.setOptionValue("solver", "ipm")
     solver.setOptionValue("run_crossover", "off")
-    solver.run()
+    with _alone:
+        solver.run()
     left = time_limit_s - (time.perf_counter() - started)
     found = _linear_result(program, solver, left)
     left = time_limit_s - (time.perf_counter() - started)
     if found.status == "unknown" and left > 0.05:
         solver = _load(program, None, left)
         solver.setOptionValue("solver", "simplex")
-        solver.run()
+        with _alone:
+            solver.run()
         found = _linear_result(program, solver,
                                time_limit_s - (time.perf_counter() - started))
     return found.divided(factor)
@@ -182,7 +187,8 @@ def proves_infeasible(program: Program, time_limit_s: float) -> bool:
         lower=np.append(program.lower, [0.0, 0.0]), upper=np.append(program.upper, [most, most]),
         start=start.astype(np.int32), index=index.astype(np.int32), value=value)
     solver = _load(elastic, None, time_limit_s)
-    solver.run()
+    with _alone:
+        solver.run()
     multipliers = np.array(solver.getSolution().row_dual, dtype=np.float64)
     return len(multipliers) == program.num_rows and dual_bound(elastic, multipliers) > 1e-7
 
@@ -302,18 +308,19 @@ def _run_polled(solver: Any, report: Optional[Callable[[float, float], None]],
     solver.cbMipImprovingSolution += improved
     interrupted = False
     try:
-        solver.startSolve()
-        while True:
-            try:
-                done = solver.wait(0.02)[0]
-                if news[0] and report is not None:
-                    news[0] = False
-                    report(best[0], best[1])
-                if done:
-                    return interrupted
-            except KeyboardInterrupt:
-                interrupted = True
-                solver.cancelSolve()
+        with _alone:
+            solver.startSolve()
+            while True:
+                try:
+                    done = solver.wait(0.02)[0]
+                    if news[0] and report is not None:
+                        news[0] = False
+                        report(best[0], best[1])
+                    if done:
+                        return interrupted
+                except KeyboardInterrupt:
+                    interrupted = True
+                    solver.cancelSolve()
     finally:
         solver.cbMipImprovingSolution -= improved
         if max_checks:

@@ -5,6 +5,9 @@ The API is replaced by recorders here; the real thing runs in test_end_to_end.py
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -196,6 +199,25 @@ def test_explain_suggests_the_name_that_was_meant(tmp_path, fake, capsys):
     fake("load_plan", small_plan())
     assert main(["explain", "plan.json", "rellu"]) == 1
     assert "did you mean relu?" in capsys.readouterr().err
+
+
+def test_a_symbol_that_mxnet_cannot_load_is_told_in_its_words(tmp_path, capsys):
+    path = tmp_path / "net-symbol.json"
+    path.write_text('{"nodes": null, "arg_nodes": [], "heads": []}', encoding="utf-8")
+    assert main(["estimate", str(path)]) == 1
+    err = capsys.readouterr().err
+    assert "MXNet cannot load" in err and "Traceback" not in err and len(err.splitlines()) == 1
+
+
+def test_names_that_the_terminal_cannot_show_are_escaped(tmp_path):
+    mx.sym.tanh(mx.sym.Variable("data"), name="層").save(str(tmp_path / "net-symbol.json"))
+    found = subprocess.run(
+        [sys.executable, "-m", "memonger", "plan", "net-symbol.json", "--shape", "data=2,3",
+         "-o", "plan.json"],
+        cwd=str(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": os.pathsep.join(sys.path)})
+    assert (found.returncode, found.stderr) == (0, b"")
+    assert b"\\xb7" in found.stdout
 
 
 def test_every_command_has_help(capsys):

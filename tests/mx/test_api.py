@@ -120,6 +120,13 @@ def test_errors_name_the_input_or_op():
         memonger.plan(net, method="sublinear", keep=["fcc"], **SHAPES)
     with pytest.raises(InputError, match="not both"):
         memonger.plan(net, budget="1GB", overhead=0.1, **SHAPES)
+    with pytest.raises(InputError, match="op 'fc' is both"):
+        memonger.plan(net, keep=["f*"], recompute=["fc"], **SHAPES)
+    with pytest.raises(BindError, match="data would be of shape .*make the batch smaller"):
+        memonger.estimate(net, data=(2 ** 20, 3, 32, 32))
+    if not mx.runtime.Features().is_enabled("CUDA"):
+        with pytest.raises(BindError, match="without CUDA"):
+            memonger.plan(net, ctx=mx.gpu(), **SHAPES)
     with pytest.raises(InputError, match="type_dict"):
         memonger.plan(net, type_dict={"nothing": "float16"}, **SHAPES)
     with pytest.raises(BindError, match="argmax_channel is non-differentiable"):

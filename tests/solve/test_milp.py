@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import builtins
 import random
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -145,6 +146,15 @@ def test_missing_solver_is_said(monkeypatch) -> None:
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(SolverUnavailable, match="highspy"):
         solve(strategies.training_graph(random.Random(1)), 1000, OPTIONS)
+
+
+def test_threads_that_plan_take_turns() -> None:
+    """highspy has one state for all solvers of a process and refuses two runs at once."""
+    graph = chain((400,) * 12, (3.0, 1.0, 2.0, 1.0) * 3)
+    expected = solve(graph, 3000, OPTIONS)
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda _: solve(graph, 3000, OPTIONS), range(8)))
+    assert all(plan.schedule == expected.schedule for plan in found)
 
 
 def test_interrupt_returns_the_best_so_far(monkeypatch) -> None:
