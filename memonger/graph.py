@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Tuple, Union
 
 #: ``Tensor.category`` of tensors whose memory the planner does not own.
 EXTERNAL_CATEGORIES = ("parameter", "input", "aux", "gradient", "head_gradient")
@@ -196,6 +196,18 @@ class Graph:
                 if self.tensors[tensor].producer != index:
                     raise ValueError("tensor %r names another producer than %r"
                                      % (self.tensors[tensor].name, op.name))
+            _check_positions(op.name, op)
+            if not all(output in range(len(op.outputs)) for output in op.kept_outputs):
+                raise ValueError("op %r keeps an output that it does not have" % op.name)
+        for variant in self.variants:
+            for index, how in variant.implementations:
+                if index not in range(len(self.ops)) or not all(
+                        tensor in range(len(self.tensors)) for tensor in how.inputs + how.outputs):
+                    raise ValueError("variant %r names what does not exist" % variant.name)
+                _check_positions(variant.name, how)
+        for found in self.tensors:
+            if not 0 <= found.size_bytes < 2 ** 60:
+                raise ValueError("tensor %r cannot have %r bytes" % (found.name, found.size_bytes))
 
     # ------------------------------------------------------------------ files
     @property
@@ -252,3 +264,11 @@ class Graph:
                         implementations=tuple((i, implementation(m))
                                               for i, m in v["implementations"]))
                 for v in data.get("variants", ())))
+
+
+def _check_positions(name: str, run: Union[Op, Implementation]) -> None:
+    """Raise ValueError where a position is that of no input or output."""
+    inputs, outputs = range(len(run.inputs)), range(len(run.outputs))
+    if not all(place.input in inputs and place.output in outputs for place in run.inplace) or \
+            not all(position in inputs for position in run.ignored_inputs):
+        raise ValueError("%r names an input or output that it does not have" % name)

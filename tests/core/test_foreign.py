@@ -77,6 +77,11 @@ def test_own_json_round_trip():
     ('{"tensors": [], "ops": []}', "outputs"),
     ('{"tensors": [{"name": "x", "size_bytes": 1, "producer": 0}], "outputs": [0], "ops": '
      '[{"name": "f", "kind": "f", "inputs": [0], "outputs": [0]}]}', "before it is made"),
+    ('{"tensors": [{"name": "x", "size_bytes": 1, "producer": 0}], "outputs": [0], "ops": '
+     '[{"name": "f", "kind": "f", "inputs": [], "outputs": [0], "inplace": '
+     '[{"input": 1000000000000, "output": 0}]}]}', "'f' names an input or output that it does not"),
+    ('{"tensors": [{"name": "x", "size_bytes": 1e30, "producer": 0}], "outputs": [0], "ops": '
+     '[{"name": "f", "kind": "f", "inputs": [], "outputs": [0]}]}', "cannot have 1e.30 bytes"),
 ])
 def test_damaged_files_say_what_is_wrong(text, message):
     with pytest.raises(InputError, match=message):
