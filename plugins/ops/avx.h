@@ -16,7 +16,9 @@ namespace ops {
 
 #define MEMONGER_AVX2 __attribute__((target("avx2")))
 
-// Number(n) has the integer n in each lane; Add adds such integers. Even and Odd have every second
+// Number(n) has the integer n in each lane, Numbers(n, step) n, n + step and so on; Add adds such
+// integers, Within(v, end) tells where they are at least 0 and below end. Columns: lane i of vector
+// k is x[i * step + k]; from each place kColumns numbers are read. Even and Odd have every second
 // number of two vectors in order. LoadSome reads `there` numbers, the other lanes are `rest`;
 // PutSome writes no more than `there`. Transpose: lane i of vector k becomes lane k of vector i.
 template <class T> struct Avx;
@@ -78,6 +80,33 @@ struct Avx<float> {
       v[i + 4] = _mm256_permute2f128_ps(four[i], four[i + 4], 0x31);
     }
   }
+  MEMONGER_AVX2 static V Numbers(int first, int step) {
+    const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return Add(Number(first),
+               _mm256_castsi256_ps(_mm256_mullo_epi32(lanes, _mm256_set1_epi32(step))));
+  }
+  MEMONGER_AVX2 static V Within(V number, int end) {
+    const __m256i n = _mm256_castps_si256(number);
+    return _mm256_castsi256_ps(
+        _mm256_andnot_si256(_mm256_cmpgt_epi32(_mm256_setzero_si256(), n),
+                            _mm256_cmpgt_epi32(_mm256_set1_epi32(end), n)));
+  }
+  static constexpr int kColumns = 4;
+  MEMONGER_AVX2 static V Both(const float* low, const float* high) {
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high), 1);
+  }
+  MEMONGER_AVX2 static void Columns(const float* x, int64_t step, V* columns) {
+    V row[4], pair[4];
+    for (int k = 0; k < 4; ++k) row[k] = Both(x + k * step, x + (k + 4) * step);
+    for (int k = 0; k < 2; ++k) {
+      pair[k] = _mm256_unpacklo_ps(row[2 * k], row[2 * k + 1]);
+      pair[k + 2] = _mm256_unpackhi_ps(row[2 * k], row[2 * k + 1]);
+    }
+    for (int k = 0; k < 2; ++k) {
+      columns[2 * k] = _mm256_shuffle_ps(pair[2 * k], pair[2 * k + 1], _MM_SHUFFLE(1, 0, 1, 0));
+      columns[2 * k + 1] = _mm256_shuffle_ps(pair[2 * k], pair[2 * k + 1], _MM_SHUFFLE(3, 2, 3, 2));
+    }
+  }
   MEMONGER_AVX2 static bool AnyNegative(V number) { return _mm256_movemask_ps(number) != 0; }
 };
 
@@ -122,6 +151,26 @@ struct Avx<double> {
       v[i] = _mm256_permute2f128_pd(pair[i], pair[i + 2], 0x20);
       v[i + 2] = _mm256_permute2f128_pd(pair[i], pair[i + 2], 0x31);
     }
+  }
+  MEMONGER_AVX2 static V Numbers(int first, int step) {
+    const __m256i lanes = _mm256_setr_epi64x(0, 1, 2, 3);
+    return Add(Number(first),
+               _mm256_castsi256_pd(_mm256_mul_epi32(lanes, _mm256_set1_epi64x(step))));
+  }
+  MEMONGER_AVX2 static V Within(V number, int end) {
+    const __m256i n = _mm256_castpd_si256(number);
+    return _mm256_castsi256_pd(
+        _mm256_andnot_si256(_mm256_cmpgt_epi64(_mm256_setzero_si256(), n),
+                            _mm256_cmpgt_epi64(_mm256_set1_epi64x(end), n)));
+  }
+  static constexpr int kColumns = 2;
+  MEMONGER_AVX2 static V Both(const double* low, const double* high) {
+    return _mm256_insertf128_pd(_mm256_castpd128_pd256(_mm_loadu_pd(low)), _mm_loadu_pd(high), 1);
+  }
+  MEMONGER_AVX2 static void Columns(const double* x, int64_t step, V* columns) {
+    const V even = Both(x, x + 2 * step), odd = Both(x + step, x + 3 * step);
+    columns[0] = _mm256_unpacklo_pd(even, odd);
+    columns[1] = _mm256_unpackhi_pd(even, odd);
   }
   MEMONGER_AVX2 static bool AnyNegative(V number) { return _mm256_movemask_pd(number) != 0; }
 };

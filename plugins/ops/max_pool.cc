@@ -15,6 +15,7 @@
 #include "./params.h"
 #include "./register.h"
 #include "./small_maps.h"
+#include "./strided_maps.h"
 
 namespace memonger {
 namespace ops {
@@ -109,6 +110,7 @@ class ForwardRows {
         indices_(out[1].dptr<I>()),
         map_(data.Size() / std::max<int64_t>(windows.Rows(), 1)),
         small_(windows),
+        strided_(windows, x_, x_ + data.Size()),
         padded_(windows),
         best_(windows.LineLength()),
         where_(std::max<int64_t>(windows.LineLength(), small_.Together() * windows.RowSize())) {
@@ -150,7 +152,10 @@ class ForwardRows {
   template <class N>
   bool PoolMap(int64_t row, std::vector<N>* numbers) {
     const int64_t size = windows_.RowSize();
-    if (numbers->empty() || !padded_.Pool(x_ + row * map_, y_ + row * size, numbers->data())) {
+    if (numbers->empty()) return false;
+    const T* const map = x_ + row * map_;
+    T* const y = y_ + row * size;
+    if (!strided_.Pool(map, y, numbers->data()) && !padded_.Pool(map, y, numbers->data())) {
       return false;
     }
     IndicesOf(row).PutLine(0, numbers->data(), size);
@@ -182,6 +187,7 @@ class ForwardRows {
   I* const indices_;
   const int64_t map_;
   SmallMaps<T> small_;
+  StridedMaps<T> strided_;
   PaddedMaps<T> padded_;
   std::vector<T> best_;
   std::vector<Index<T>> where_;

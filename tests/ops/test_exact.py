@@ -254,6 +254,13 @@ def test_max_pool_of_zeros_with_signs(size, dtype):
     ((2, 3, 5000), {"kernel": (300,), "stride": (9,), "pad": (50,)}),
     ((2, 3, 40, 41), {"kernel": (40, 41)}),
     ((2, 3, 300, 300), {"kernel": (1, 1), "global_pool": True}),
+    ((2, 9, 27, 28), {"kernel": (3, 3), "stride": (3, 3)}),
+    ((2, 3, 40, 61), {"kernel": (3, 4), "stride": (3, 3), "pad": (1, 2),
+                      "pooling_convention": "full"}),
+    ((2, 3, 56, 56), {"kernel": (50, 50), "stride": (50, 50)}),
+    ((1, 1, 60, 60), {"kernel": (14, 17), "stride": (14, 14), "pad": (3, 8)}),
+    ((1, 2, 13, 25, 26), {"kernel": (3, 3, 3), "stride": (3, 3, 5), "pad": (1, 1, 1)}),
+    ((2, 3, 5000), {"kernel": (4,), "stride": (4,)}),
 ], ids=str)
 @pytest.mark.parametrize("values", ["normal", "ties", "special"])
 def test_max_pool_of_large_maps(shape, attributes, values):
@@ -262,6 +269,22 @@ def test_max_pool_of_large_maps(shape, attributes, values):
         assert compare([("Pooling", dict(attributes, pool_type="max"))],
                        [("memonger_max_pool", attributes)], shape=shape, values=values,
                        dtype=dtype) is None
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("attributes", [
+    {"kernel": (3, 3), "stride": (3, 3)},
+    {"kernel": (3, 2), "stride": (2, 3), "pad": (1, 1)},
+    {"kernel": (5, 5), "stride": (4, 4), "pad": (2, 2), "pooling_convention": "full"},
+    {"kernel": (30, 29), "stride": (29, 29)},
+], ids=str)
+def test_max_pool_takes_nothing_from_the_maps_beside(attributes, dtype):
+    """Strided windows are read with columns beyond them, which may be another map's."""
+    data = np.random.RandomState(0).standard_normal((1, 5, 31, 37))
+    data[:, [0, 2, 4]] = np.inf
+    assert compare([("Pooling", dict(attributes, pool_type="max"))],
+                   [("memonger_max_pool", attributes)], shape=data.shape, dtype=dtype,
+                   arguments={"x": data}, inner=False) is None
 
 
 def test_max_pool_same_convention():

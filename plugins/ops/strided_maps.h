@@ -1,0 +1,224 @@
+/*
+ * Max pooling of maps of floats or doubles with AVX2 where windows are far apart: no map is copied.
+ */
+#ifndef MEMONGER_OPS_STRIDED_MAPS_H_
+#define MEMONGER_OPS_STRIDED_MAPS_H_
+
+#include <algorithm>
+#include <vector>
+
+#include "./avx.h"
+#include "./common.h"
+#include "./small_maps.h"
+#include "./windows.h"
+
+namespace memonger {
+namespace ops {
+
+template <class T>
+class StridedMaps {
+ public:
+  explicit StridedMaps(const Windows&, const T* /*begin*/, const T* /*end*/) {}
+  // As PaddedMaps::Pool.
+  template <class N>
+  bool Pool(const T*, T*, N*) { return false; }
+};
+
+#if defined(__x86_64__) && defined(__GNUC__)
+// A vector holds neighbouring outputs of a line. The elements of their windows come from memory a
+// few columns at a time, row by row: few are in more than one window. Columns are read beyond the
+// sides of the map and the last output of a line, and what is there is not used; where that would
+// reach over the ends of all maps, and in lines of very few outputs, windows are looked at one by
+// one.
+template <class T>
+class AvxStridedMaps {
+  using L = Avx<T>;
+  using V = typename L::V;
+
+ public:
+  // The maps lie between `begin` and `end`: nothing else is read.
+  AvxStridedMaps(const Windows& windows, const T* begin, const T* end)
+      : windows_(windows), begin_(begin), end_(end), kernel_(windows.Kernel()[2]),
+        stride_(windows.Stride()[2]), pad_(windows.Pad()[2]), size_(windows.Size()[2]),
+        length_(windows.Output()[2]),
+        ahead_(int64_t{4} * windows.Stride()[1] * size_),
+        read_((kVector - 1) * stride_ + (kernel_ + kColumns - 1) / kColumns * kColumns) {
+    first_ = std::min((pad_ + stride_ - 1) / stride_, length_);
+    const int room = size_ + pad_ - kernel_;  // for the first columns of windows
+    last_ = std::max(first_, room < 0 ? 0 : std::min(length_, room / stride_ + 1));
+    together_ = 4 * length_ > kVector || kernel_ < kVector;
+    serves_ = __builtin_cpu_supports("avx2") && windows.ChannelsBehind() == 1 &&
+              stride_ >= kFarApart;
+  }
+
+  template <class N>
+  bool Pool(const T* map, T* y, N* numbers) {
+    if (!serves_) return false;
+    windows_.ForEachLine(0, [&](const Line& line) {
+      FindRows(line);
+      PoolLine(map, windows_.Origin(line, 0), y + line.row_position, numbers + line.row_position);
+    });
+    N all = 0;
+    for (int64_t i = 0; i < windows_.RowSize(); ++i) all |= numbers[i];
+    return all >= 0;
+  }
+
+ private:
+  static constexpr int kVector = L::kWidth, kColumns = L::kColumns;
+  static constexpr int kFarApart = 3;
+  static constexpr int kCacheLine = 64 / sizeof(T);
+
+  struct Row {
+    int64_t offset;  // from the beginning of a window
+    int number;      // of its first element
+  };
+
+  // The rows of the windows of a line that are inside the map.
+  void FindRows(const Line& line) {
+    bool same = true;
+    for (int axis = 0; axis < 2; ++axis) {
+      const int begin = line.begin[axis] - line.start[axis];
+      const int end = line.end[axis] - line.start[axis];
+      same = same && begin == from_[axis] && end == to_[axis];
+      from_[axis] = begin;
+      to_[axis] = end;
+    }
+    if (same) return;
+    rows_.clear();
+    for (int d = from_[0]; d < to_[0]; ++d) {
+      for (int h = from_[1]; h < to_[1]; ++h) {
+        rows_.push_back({(int64_t{d} * windows_.Size()[1] + h) * size_,
+                         (d * windows_.Kernel()[1] + h) * kernel_});
+      }
+    }
+  }
+
+  // The window of output 0 begins at map[origin], which may be padding.
+  template <class N>
+  MEMONGER_AVX2 void PoolLine(const T* map, int64_t origin, T* y, N* numbers) const {
+    const int count = length_ < kVector ? length_ : kVector;
+    for (int i = 0; i < length_; i += kVector) {
+      const int from = std::min(i, length_ - count);  // some are found once more
+      const Group group{map + origin + int64_t{from} * stride_, from * stride_ - pad_, count};
+      if (!together_ || !IsReadable(group.x)) {
+        for (int k = from; k < from + count; ++k) PoolOne(map + origin, k, y, numbers);
+      } else if (from >= first_ && from + count <= last_) {
+        PoolMany<false>(group, y + from, numbers + from);
+      } else {
+        PoolMany<true>(group, y + from, numbers + from);
+      }
+    }
+  }
+
+  // Whether all that is read of windows from x on are numbers, of whichever map.
+  bool IsReadable(const T* x) const {
+    return rows_.empty() || (x + rows_.front().offset >= begin_ &&
+                             x + rows_.back().offset + read_ <= end_);
+  }
+
+  // Processors foresee whole maps, not rows that lie apart.
+  void Fetch(const T* x) const {
+    for (int i = 0; i < kVector * stride_; i += kCacheLine) {
+      _mm_prefetch(reinterpret_cast<const char*>(x + i), _MM_HINT_T0);
+    }
+  }
+
+  // Outputs whose windows begin at x, x + stride and so on, the first of them in column `place`.
+  struct Group {
+    const T* x;
+    int place, count;
+  };
+
+  template <bool kAtASide, class N>
+  MEMONGER_AVX2 void PoolMany(const Group& group, T* y, N* numbers) const {
+    V value = L::All(Smallest<T>()), number = L::Number(-1);
+    const V places = L::Numbers(group.place, stride_), one = L::Number(1);
+    for (const Row& row : rows_) {
+      const T* const x = group.x + row.offset;
+      V its = L::Number(row.number);
+      Fetch(x + ahead_);
+      for (int column = 0; column < kernel_; column += kColumns) {
+        V columns[kColumns];
+        L::Columns(x + column, stride_, columns);
+        for (int k = 0; k < kColumns; ++k) {
+          if (k > 0 && column + k >= kernel_) break;
+          V item = columns[k];
+          if (kAtASide) {
+            const V place = L::Add(places, L::Number(column + k));
+            item = L::Pick(L::Within(place, size_), item, L::All(Smallest<T>()));
+          }
+          Take(item, its, &value, &number);
+          its = L::Add(its, one);
+        }
+      }
+    }
+    if (group.count == kVector) {
+      L::Put(y, value);
+      PutNumbers<1>(&number, numbers);
+      return;
+    }
+    N all[kVector];
+    PutNumbers<1>(&number, all);
+    L::PutSome(y, group.count, value);
+    std::copy(all, all + group.count, numbers);
+  }
+
+  // A lane holds every kVector-th column of the window's rows.
+  template <class N>
+  MEMONGER_AVX2 void PoolOne(const T* x, int output, T* y, N* numbers) const {
+    const int start = output * stride_ - pad_;
+    const int begin = std::max(0, -start), end = std::min(kernel_, size_ - start);
+    const V smallest = L::All(Smallest<T>()), lanes = L::Numbers(0, 1);
+    V value = smallest, number = L::Number(-1);
+    for (const Row& row : rows_) {
+      const T* const from = x + row.offset + int64_t{output} * stride_;
+      for (int k = begin; k < end; k += kVector) {
+        const V item = end - k >= kVector ? L::Load(from + k)
+                                          : L::LoadSome(from + k, end - k, smallest);
+        Take(item, L::Add(lanes, L::Number(row.number + k)), &value, &number);
+      }
+    }
+    T values[kVector];
+    N all[kVector];
+    L::Put(values, value);
+    PutNumbers<1>(&number, all);
+    int best = 0;
+    for (int i = 1; i < kVector; ++i) {
+      const bool first = values[i] == values[best] && all[i] < all[best];
+      if (values[i] > values[best] || first) best = i;
+    }
+    y[output] = values[best];
+    numbers[output] = all[best];
+  }
+
+  MEMONGER_AVX2
+  static void Take(V item, V its, V* value, V* number) {
+    const V above = L::Above(item, *value);
+    *value = L::Max(item, *value);  // where item is NaN the value stays
+    *number = L::Pick(above, its, *number);
+  }
+
+  const Windows& windows_;
+  const T *const begin_, *const end_;
+  const int kernel_, stride_, pad_, size_, length_;
+  const int64_t ahead_;    // from a row to the one that will be wanted four lines later
+  const int read_;         // numbers from the first to behind the last one of a vector
+  int first_, last_;       // outputs whose windows lie between the sides of the map
+  bool together_;          // neighbouring outputs, unless they are too few to fill vectors
+  bool serves_;
+  int from_[2] = {-1, -1}, to_[2] = {-1, -1};  // the rows of windows that rows_ are
+  std::vector<Row> rows_;
+};
+
+template <> class StridedMaps<float> : public AvxStridedMaps<float> {
+  using AvxStridedMaps<float>::AvxStridedMaps;
+};
+template <> class StridedMaps<double> : public AvxStridedMaps<double> {
+  using AvxStridedMaps<double>::AvxStridedMaps;
+};
+#endif
+
+}  // namespace ops
+}  // namespace memonger
+
+#endif  // MEMONGER_OPS_STRIDED_MAPS_H_
