@@ -65,7 +65,8 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
         Where op times come from; see :mod:`memonger.cost`.
     time_limit : float
         Seconds for the search. More than the usual ten buy further searches where the plan is not
-        near its bound.
+        near its bound. Reading the network and confirming the plan come on top: two to three
+        seconds for 700 ops.
     progress : callable, optional
         Called with :class:`memonger.plan.Progress` now and then.
     overhead : float or str, optional

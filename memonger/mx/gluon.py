@@ -7,6 +7,7 @@ arrays of the caller.
 """
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
@@ -47,6 +48,7 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
     InputError
         If the block is not hybridized, or the inputs do not fit it.
     """
+    started_s = time.perf_counter()
     from ..api import plan_session
     from ..session import open_session
     mx = mxnet()
@@ -80,7 +82,7 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
     optimizer_params = options.pop("optimizer_params", None)
     session = open_session(original, shapes, types, requests, None, costs, optimizer,
                            optimizer_params, None, cached_op_reader(original, shapes, types))
-    made = plan_session(session, budget=budget, **options)
+    made = plan_session(session, budget=budget, started_s=started_s, **options)
     block._cached_graph = (data, made.symbol)
     block._cached_op = None
     return made

@@ -78,11 +78,13 @@ def raise_infeasible(best: Plan, budget_bytes: int, options: Options) -> None:
     bound = best.minimum_total_bytes or 0
     named = ", ".join("%s (%s)" % (name, format_bytes(size)) for name, size in pinned[:3])
     proof = ", and none takes less than %s" % format_bytes(bound) if bound else ""
+    late = " in the time limit" if best.status is Status.TIME_LIMIT and bound <= total else ""
     raise InfeasibleBudget(
-        "no plan fits %s; the smallest total found is %s%s%s. At its worst step these are alive: "
-        "%s. Ask for at least that much, or make the batch smaller"
-        % (format_bytes(total), format_bytes(minimum), _no_choice(best.fixed_bytes), proof,
-           named or "nothing"),
+        "no plan %sfits %s%s; the smallest total found is %s%s%s. At its worst step these are "
+        "alive: %s. Ask for at least that much, %sor make the batch smaller"
+        % ("was found that " if late else "", format_bytes(total), late, format_bytes(minimum),
+           _no_choice(best.fixed_bytes), proof, named or "nothing",
+           "give the search more time, " if late else ""),
         budget_bytes=total, minimum_bytes=minimum, pinned=pinned, best_plan=best,
         bound_bytes=bound)
 

@@ -1,13 +1,16 @@
 """What a time limit above the usual one buys."""
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from training_nets import residual_network
 
+from memonger.errors import InfeasibleBudget
 from memonger.graph import Graph, Op, Tensor
+from memonger.plan import Status
 from memonger.schedule import expand
-from memonger.solve import Options, auto, solve, sublinear
+from memonger.solve import Options, auto, build, solve, sublinear
 from memonger.storage import plan_storage
 
 
@@ -60,6 +63,18 @@ def test_more_time_is_used_without_highs_too(monkeypatch):
     unplanned = plan_storage(graph, expand(graph, {}), "arena").pool_bytes
     solve(graph, int(0.8 * unplanned), "auto", Options(storage="arena", time_limit_s=40))
     assert len(asked) == 1 and asked[0] is not None
+
+
+def test_a_budget_that_only_time_may_meet_is_refused_in_these_words():
+    graph = residual_network(6)
+    plan = build.build_plan(graph, expand(graph, {}), "auto", Options(), 1000, Status.TIME_LIMIT)
+    with pytest.raises(InfeasibleBudget, match="no plan was found that fits .* in the time limit; "
+                       "the smallest.*, give the search more time, or make the batch smaller"):
+        build.raise_infeasible(plan, 1000, Options())
+    for status, least in ((Status.TIME_LIMIT, plan.total_bytes), (Status.FEASIBLE, 0)):
+        refused = replace(plan, status=status, minimum_total_bytes=least)
+        with pytest.raises(InfeasibleBudget, match="^no plan fits [^;]*; the smallest"):
+            build.raise_infeasible(refused, 1000, Options())
 
 
 def test_sublinear_stops_between_two_trials():
