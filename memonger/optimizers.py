@@ -1,6 +1,7 @@
 """Bytes that an optimizer keeps next to the parameters, by the optimizer's name in MXNet."""
 from __future__ import annotations
 
+import difflib
 from typing import Any, Iterable, Mapping, Optional, Tuple
 
 from .errors import InputError
@@ -16,6 +17,22 @@ _FLOAT32_STATES = ("adadelta", "adagrad", "ftrl", "rmsprop", "test")
 _ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float64": 8}
 #: These keep one array more when they are given a momentum.
 _MOMENTUM = ("sgd", "ccsgd", "nag", "lars", "lbsgd", "dcasgd", "signum")
+#: Parameters of every optimizer, and those of each.
+_COMMON = ("rescale_grad", "param_idx2name", "wd", "clip_gradient", "learning_rate",
+           "lr_scheduler", "sym", "begin_num_update", "multi_precision", "param_dict")
+_OWN = {
+    "adadelta": ("rho", "epsilon"), "adagrad": ("eps",),
+    "adam": ("beta1", "beta2", "epsilon", "lazy_update"), "adamax": ("beta1", "beta2"),
+    "ccsgd": ("momentum", "lazy_update"), "dcasgd": ("momentum", "lamda"),
+    "ftml": ("beta1", "beta2", "epsilon"), "ftrl": ("lamda1", "beta"),
+    "lamb": ("beta1", "beta2", "epsilon", "lower_bound", "upper_bound", "bias_correction"),
+    "lars": ("momentum", "lazy_update", "eta", "eps", "momentum_correction"),
+    "lbsgd": ("momentum", "warmup_strategy", "warmup_epochs", "batch_scale", "updates_per_epoch",
+              "begin_epoch", "num_epochs"),
+    "nadam": ("beta1", "beta2", "epsilon", "schedule_decay"), "nag": ("momentum",),
+    "rmsprop": ("gamma1", "gamma2", "epsilon", "centered", "clip_weights"),
+    "sgd": ("momentum", "lazy_update"), "sgld": (), "signum": ("momentum", "wd_lh"), "test": (),
+}
 
 
 def state_bytes(optimizer: str, parameters: Iterable[Tuple[int, str]],
@@ -34,13 +51,14 @@ def state_bytes(optimizer: str, parameters: Iterable[Tuple[int, str]],
     Raises
     ------
     InputError
-        If the name is not an optimizer of MXNet 1.9.1.
+        If the name is not an optimizer of MXNet 1.9.1, or it does not take one of the options.
     """
     options = options or {}
-    name = optimizer.lower()
+    name = optimizer.lower() if isinstance(optimizer, str) else ""
     if name not in _STATES:
         raise InputError("unknown optimizer %r; MXNet 1.9.1 has: %s"
                          % (optimizer, ", ".join(sorted(_STATES))))
+    _check_options(name, options)
     copies = _STATES[name]
     default_momentum = 0.9 if name == "signum" else 0.0
     if name in _MOMENTUM and float(options.get("momentum", default_momentum)) != 0.0:
@@ -56,3 +74,19 @@ def state_bytes(optimizer: str, parameters: Iterable[Tuple[int, str]],
         else:
             total += size_bytes * copies
     return total
+
+
+def _check_options(name: str, options: Mapping[str, Any]) -> None:
+    """MXNet refuses the same names, but not before training."""
+    known = _OWN[name] + _COMMON
+    for option in options:
+        if option not in known:
+            close = difflib.get_close_matches(str(option), known, 1)
+            raise InputError("the optimizer %s takes no %r%s" % (
+                name, option, "; do you mean %r?" % close[0] if close
+                else "; it takes: %s" % ", ".join(known)))
+    momentum = options.get("momentum", 0.0)
+    try:
+        float(momentum)
+    except (TypeError, ValueError):
+        raise InputError("the momentum of %s is %r, not a number" % (name, momentum)) from None
