@@ -11,13 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Dict, FrozenSet, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
-from .graph import Graph, Inplace, Op
+from .graph import DTYPES, Graph, Inplace, Op
 from .schedule import Schedule
-
-#: MXNet's type flags and sizes of the dtypes that a tensor can have.
-DTYPES = {"float32": (0, 4), "float64": (1, 8), "float16": (2, 2), "uint8": (3, 1),
-          "int32": (4, 4), "int8": (5, 1), "int64": (6, 8), "bool": (7, 1), "int16": (8, 2),
-          "uint16": (9, 2), "uint32": (10, 4), "uint64": (11, 8), "bfloat16": (12, 2)}
 
 
 @dataclass(frozen=True)

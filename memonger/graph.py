@@ -14,8 +14,15 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Dict, List, Mapping, Sequence, Tuple, Union
 
+from .typed import check_types
+
 #: ``Tensor.category`` of tensors whose memory the planner does not own.
 EXTERNAL_CATEGORIES = ("parameter", "input", "aux", "gradient", "head_gradient")
+
+#: MXNet's type flags and sizes of the dtypes that a tensor can have.
+DTYPES = {"float32": (0, 4), "float64": (1, 8), "float16": (2, 2), "uint8": (3, 1),
+          "int32": (4, 4), "int8": (5, 1), "int64": (6, 8), "bool": (7, 1), "int16": (8, 2),
+          "uint16": (9, 2), "uint32": (10, 4), "uint64": (11, 8), "bfloat16": (12, 2)}
 
 
 @dataclass(frozen=True)
@@ -183,12 +190,26 @@ class Graph:
         return replace(self, ops=ops, _cache={})
 
     def check(self) -> None:
-        """Raise ValueError when the graph contradicts itself."""
+        """Raise ValueError or TypeError when the graph contradicts itself."""
+        parts = [part for variant in self.variants for _, part in variant.implementations]
+        for records in ([self], self.tensors, self.ops, self.variants, parts):
+            check_types(records)
+        check_types(place for op in self.ops for place in op.inplace)
+        check_types(place for part in parts for place in part.inplace)
+        every_op, every_tensor = range(len(self.ops)), range(len(self.tensors))
+        if self.pools not in ("executor", "cached_op"):
+            raise ValueError("%r pools are not known" % self.pools)
+        if not all(t in every_tensor for t in self.outputs + self.held_for_gradients):
+            raise ValueError("an output is a tensor that does not exist")
+        made = {tensor for op in self.ops for tensor in op.outputs}
         for index, op in enumerate(self.ops):
             for tensor in op.inputs:
                 if not 0 <= tensor < len(self.tensors):
                     raise ValueError("op %r reads tensor %d, which does not exist"
                                      % (op.name, tensor))
+                if self.tensors[tensor].producer >= 0 and tensor not in made:
+                    raise ValueError("op %r reads %r, which nothing makes"
+                                     % (op.name, self.tensors[tensor].name))
                 if self.tensors[tensor].producer >= index:
                     raise ValueError("op %r reads %r before it is made"
                                      % (op.name, self.tensors[tensor].name))
@@ -196,18 +217,26 @@ class Graph:
                 if self.tensors[tensor].producer != index:
                     raise ValueError("tensor %r names another producer than %r"
                                      % (self.tensors[tensor].name, op.name))
-            _check_positions(op.name, op)
-            if not all(output in range(len(op.outputs)) for output in op.kept_outputs):
+            _check_run(op.name, op)
+            if not all(other in every_op for other in op.control_deps) or not (
+                    op.forward_op == -1 or op.forward_op in every_op) or op.device < 0:
+                raise ValueError("op %r names an op or device that does not exist" % op.name)
+            if not op.idle and not all(output in range(len(op.outputs))
+                                       for output in op.kept_outputs):
                 raise ValueError("op %r keeps an output that it does not have" % op.name)
         for variant in self.variants:
             for index, how in variant.implementations:
-                if index not in range(len(self.ops)) or not all(
-                        tensor in range(len(self.tensors)) for tensor in how.inputs + how.outputs):
+                if index not in every_op or variant.op not in every_op or not all(
+                        tensor in every_tensor for tensor in how.inputs + how.outputs):
                     raise ValueError("variant %r names what does not exist" % variant.name)
-                _check_positions(variant.name, how)
+                _check_run(variant.name, how)
         for found in self.tensors:
             if not 0 <= found.size_bytes < 2 ** 60:
                 raise ValueError("tensor %r cannot have %r bytes" % (found.name, found.size_bytes))
+            if found.producer != -1 and found.producer not in every_op:
+                raise ValueError("no op makes tensor %r" % found.name)
+            if found.dtype not in DTYPES:
+                raise ValueError("tensor %r has the unknown dtype %r" % (found.name, found.dtype))
 
     # ------------------------------------------------------------------ files
     @property
@@ -266,9 +295,11 @@ class Graph:
                 for v in data.get("variants", ())))
 
 
-def _check_positions(name: str, run: Union[Op, Implementation]) -> None:
-    """Raise ValueError where a position is that of no input or output."""
+def _check_run(name: str, run: Union[Op, Implementation]) -> None:
+    """Raise ValueError where a position is that of no input or output, or a cost is negative."""
     inputs, outputs = range(len(run.inputs)), range(len(run.outputs))
     if not all(place.input in inputs and place.output in outputs for place in run.inplace) or \
             not all(position in inputs for position in run.ignored_inputs):
         raise ValueError("%r names an input or output that it does not have" % name)
+    if run.time_s < 0 or run.workspace_bytes < 0:
+        raise ValueError("time and workspace of %r cannot be negative" % name)

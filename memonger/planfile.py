@@ -22,6 +22,7 @@ from .files import write_whole
 from .graph import Graph
 from .plan import Plan, Status
 from .schedule import Schedule, Step, expand
+from .typed import check_types
 
 SCHEMA = 1
 FORMAT = "memonger plan"
@@ -29,6 +30,7 @@ _AGAIN = "make the plan again with memonger plan"
 #: Fields that are written as they are.
 _PLAIN = ("method", "pool_bytes", "baseline_pool_bytes", "budget_bytes", "bound",
           "minimum_total_bytes", "costs", "world", "storage")
+_STORAGES = ("arena", "best", "stock", "live")
 
 
 def save_plan(plan: Plan, path: str) -> None:
@@ -68,7 +70,14 @@ def load_plan(path: str) -> Plan:
     except UnicodeDecodeError as error:
         raise PlanSchemaError("%s is no plan file: it is not text" % path) from error
     try:
-        return loads(text)
+        plan = loads(text)
+        for symbol in (plan.original_json, plan.symbol_json):
+            if symbol is not None and "nodes" not in json.loads(symbol):
+                raise ValueError("a symbol without nodes")
+        return plan
+    except (ValueError, TypeError) as error:
+        raise PlanSchemaError("%s: the symbol in the plan is damaged (%s); %s"
+                              % (path, error, _AGAIN)) from error
     except PlanMismatch as error:
         raise PlanMismatch("%s: %s" % (path, error), error.expected, error.found) from error
     except PlanSchemaError as error:
@@ -102,23 +111,40 @@ def loads(text: str) -> Plan:
     try:
         graph = columns.unpack_graph(data["graph"])
         graph.check()
-        for tensor in graph.outputs:
-            graph.tensors[tensor]
         if graph.fingerprint != data["fingerprint"]:
             raise PlanMismatch(
                 "the plan was made for graph %s, and the file holds graph %s; %s"
                 % (data["fingerprint"], graph.fingerprint, _AGAIN),
                 str(data["fingerprint"]), graph.fingerprint)
-        return Plan(
+        plan = Plan(
             graph=graph, schedule=_unpack_schedule(graph, data["schedule"]),
             status=Status(data["status"]), fixed_bytes=dict(data["fixed_bytes"]),
             options=_tuples(data["options"]), notes=tuple(data["notes"]),
             original_json=data["original_json"],
             symbol_json=columns.unpack_text(data["original_json"], data["symbol_json"]),
             measured=_tuples(data["measured"]), **{key: data[key] for key in _PLAIN})
+        check_types([plan])
+        _check_options(plan.options)
+        if min(plan.pool_bytes, plan.baseline_pool_bytes, *plan.fixed_bytes.values(), 0) < 0:
+            raise ValueError("sizes cannot be negative")
+        if plan.storage not in _STORAGES or plan.world not in ("plugin", "stock"):
+            raise ValueError("storage %r and world %r are not known" % (plan.storage, plan.world))
+        return plan
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise PlanSchemaError("the plan contradicts itself (%s: %s); %s"
                               % (type(error).__name__, error, _AGAIN)) from error
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Those that reports read: shapes, names of ops, the optimizer."""
+    shapes = options.get("shapes") or {}
+    names = [*(options.get("keep") or ()), *(options.get("recompute") or ())]
+    whole = [size for shape in shapes.values() for size in shape]
+    state = (options.get("optimizer_params") or {}).items()
+    if not all(type(size) is int for size in whole) or not all(
+            isinstance(name, str) for name in names + [options.get("optimizer") or ""]) or not all(
+            isinstance(value, (int, float, str)) for _, value in state):
+        raise TypeError("the options of the plan are damaged")
 
 
 def _check_header(data: Any) -> None:
@@ -189,6 +215,8 @@ def _unpack_schedule(graph: Graph, data: Mapping[str, Any]) -> Schedule:
     for index in variants:
         graph.variants[index]
     in_use = graph_in_use(graph, Schedule((), variants))
+    if variants:
+        in_use.check()  # expand would not end where two variants make each other's inputs
     if "recompute" in data:
         recompute = {op: {(reader, number): clone for reader, number, clone in served}
                      for op, served in data["recompute"]}

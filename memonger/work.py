@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from .blocks import DTYPES
+from .graph import DTYPES
 
 
 class TensorType(NamedTuple):

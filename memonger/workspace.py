@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from typing import Mapping, Sequence, Tuple
 
-from .blocks import DTYPES
-from .graph import Graph
+from .graph import DTYPES, Graph
 
 #: Position of the weight among the inputs, of the operator and of its gradient. The gradient's
 #: first input is that of the output.

@@ -61,6 +61,15 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     argv : sequence of str, optional
         The arguments without the program's name; by default those of the process.
     """
+    try:
+        return _run(argv)
+    except KeyboardInterrupt:  # also while modules are being imported
+        logging.getLogger("memonger").info("interrupted here", exc_info=True)
+        sys.stderr.write("\ninterrupted before there was a result\n")
+        return EXIT_INTERRUPTED
+
+
+def _run(argv: Optional[Sequence[str]]) -> int:
     parser = make_parser()
     if hasattr(sys.stdout, "reconfigure"):  # what the terminal's encoding does not have is escaped
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -86,9 +95,5 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     except BrokenPipeError:  # the reader (head, less) has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_ERROR
-    except KeyboardInterrupt:
-        logging.getLogger("memonger").info("interrupted here", exc_info=True)
-        sys.stderr.write("\ninterrupted before there was a result\n")
-        return EXIT_INTERRUPTED
     except Exception as error:
         return report_failure(error, args)

@@ -81,7 +81,7 @@ def test_own_json_round_trip():
      '[{"name": "f", "kind": "f", "inputs": [], "outputs": [0], "inplace": '
      '[{"input": 1000000000000, "output": 0}]}]}', "'f' names an input or output that it does not"),
     ('{"tensors": [{"name": "x", "size_bytes": 1e30, "producer": 0}], "outputs": [0], "ops": '
-     '[{"name": "f", "kind": "f", "inputs": [], "outputs": [0]}]}', "cannot have 1e.30 bytes"),
+     '[{"name": "f", "kind": "f", "inputs": [], "outputs": [0]}]}', "size_bytes cannot be 1e.30"),
 ])
 def test_damaged_files_say_what_is_wrong(text, message):
     with pytest.raises(InputError, match=message):

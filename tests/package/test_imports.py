@@ -21,7 +21,8 @@ FOLDERS = {"solve", "mx", "report"}
 CORE = {p.stem for p in PACKAGE.glob("*.py")} - UNBOUND
 #: The lowest rooms: all that they may import.
 LOWEST = {"errors": set(), "units": {"errors"}, "native": {"errors"},
-          "graph": {"errors", "units"}, "schedule": {"graph"}}
+          "typed": set(), "graph": {"errors", "units", "typed"},
+          "schedule": {"graph"}}
 #: Texts and symbols of results are made when asked for, so that loading a module loads no view of
 #: its results; the plugin meets MXNet when it is loaded; memonger.gluon and
 #: stock mirroring are calls of the API.

@@ -181,6 +181,15 @@ def test_binary_files_are_refused(tmp_path):
         planfile.load_plan(str(path))
 
 
+@pytest.mark.parametrize("field", ["original_json", "symbol_json"])
+def test_damaged_symbols_are_refused(tmp_path, field):
+    path = tmp_path / "plan.json"
+    symbols = {"original_json": '{"nodes": []}', "symbol_json": '{"nodes": [1]}'}
+    path.write_text(edited(make(tiny()), **{**symbols, field: "x"}))
+    with pytest.raises(PlanSchemaError, match="the symbol in the plan is damaged"):
+        planfile.load_plan(str(path))
+
+
 def test_every_cut_file_is_refused():
     text = planfile.dumps(make(tiny(), {2: {}}))
     for end in range(0, len(text) - 2, 97):
@@ -219,6 +228,29 @@ def test_another_graph_in_the_file_is_a_mismatch():
 def test_contradictions_are_refused(change):
     with pytest.raises(PlanSchemaError, match="contradicts itself|memonger plan"):
         planfile.loads(edited(make(tiny()), **change))
+
+
+@pytest.mark.parametrize("change", [
+    {"costs": None}, {"pool_bytes": "1"}, {"pool_bytes": -1}, {"fixed_bytes": {"aux": {}}},
+    {"fixed_bytes": {"aux": 1.5}}, {"bound": "x"}, {"budget_bytes": 10 ** 30}, {"measured": 3},
+    {"method": 3}, {"storage": ""}, {"world": "x"}, {"notes": [1]}, {"options": []},
+    {"options": {"keep": -1}}, {"options": {"recompute": [3]}}, {"options": {"optimizer": 1.5}},
+    {"options": {"shapes": "x"}}, {"options": {"shapes": {"data": 3}}}])
+def test_fields_of_the_wrong_kind_are_refused(change):
+    with pytest.raises(PlanSchemaError, match="contradicts itself"):
+        planfile.loads(edited(make(tiny()), **change))
+
+
+@pytest.mark.parametrize("field,value", [
+    ("ops", {"time_s": "1"}), ("ops", {"time_s": -1.0}), ("ops", {"control_deps": (99,)}),
+    ("ops", {"device": -1}), ("ops", {"forward_op": 99}), ("ops", {"inputs": (1.5,)}),
+    ("tensors", {"shape": ("x",)}), ("tensors", {"dtype": "x"}), ("tensors", {"pooled": 1})])
+def test_graphs_that_would_confuse_the_native_core_are_refused(field, value):
+    graph = tiny()
+    records = getattr(graph, field)
+    wrong = replace(graph, _cache={}, **{field: records[:-1] + (replace(records[-1], **value),)})
+    with pytest.raises((TypeError, ValueError)):
+        wrong.check()
 
 
 def test_graph_columns_round_trip_an_empty_graph():
