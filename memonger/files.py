@@ -21,10 +21,10 @@ def write_whole(path: str, content: Union[str, bytes]) -> None:
         ``path`` before is untouched.
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
-    target = os.path.realpath(path)
-    temporary = os.path.join(os.path.dirname(target),
-                             ".%s.%d.part" % (os.path.basename(target), os.getpid()))
     try:
+        target = os.path.realpath(path)  # fails where the working directory is gone
+        temporary = os.path.join(os.path.dirname(target),
+                                 ".%s.%d.part" % (os.path.basename(target), os.getpid()))
         if os.path.exists(target) and not os.path.isfile(target):
             with open(target, "wb") as device:
                 device.write(data)

@@ -88,7 +88,7 @@ def find_profile(facts: Mapping[str, Any], path: Optional[str] = None) -> Option
         If ``path`` is given and holds a profile of another device or software.
     """
     place = path or default_path(facts)
-    if not os.path.exists(place):
+    if not os.path.isfile(place):  # a device such as /dev/stdout is only written
         return None
     try:
         found = load_profile(place)

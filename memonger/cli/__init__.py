@@ -71,6 +71,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 def _run(argv: Optional[Sequence[str]]) -> int:
     parser = make_parser()
+    if sys.stdout is None:  # closed by the shell: >&-
+        sys.stdout = open(os.devnull, "w")
     if hasattr(sys.stdout, "reconfigure"):  # what the terminal's encoding does not have is escaped
         sys.stdout.reconfigure(errors="backslashreplace")
     try:

@@ -5,10 +5,16 @@ from typing import Any
 
 
 def symbol_from_json(text: str) -> Any:
-    """A ``mx.sym.Symbol`` from its JSON, with the native plugin on where it can be loaded."""
+    """A ``mx.sym.Symbol`` from its JSON, with the native plugin on where it can be loaded.
+
+    Raises
+    ------
+    PluginError
+        If the symbol holds operators of the plugin, and that cannot be loaded.
+    """
     from .. import native
     from .environment import mxnet
     mx = mxnet()
-    if native.available():
+    if '"op": "memonger_' in text or native.available():
         native.load()
     return mx.sym.load_json(text)

@@ -2,6 +2,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
+import sys
 
 import pytest
 
@@ -213,3 +217,19 @@ def test_a_graph_that_is_not_mxnets(tmp_path, capsys):
     assert record["peak"] <= record["budget"] and record["baseline_cost"] == 8
     assert record["bound"] <= record["cost"] <= 12
     assert main(["plan", str(path), "--shape", "data=1", "--budget", "0.8"]) == 2
+
+
+@pytest.mark.parametrize("words,where,code,message", [
+    ("explain {plan} relu1", ">&-", 0, ""),
+    ("report {plan} -o x.html", "", 1, "cannot write x.html .*No such file or directory")])
+def test_closed_output_and_a_deleted_working_directory(plan_file, tmp_path, words, where, code,
+                                                       message):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = "cd %s && rmdir %s && %s -m memonger %s %s" % (
+        gone, gone, sys.executable, words.format(plan=plan_file), where)
+    package = os.path.dirname(os.path.dirname(os.path.abspath(memonger.__file__)))
+    done = subprocess.run(["sh", "-c", script], stderr=subprocess.PIPE, text=True, check=False,
+                          env={**os.environ, "PYTHONPATH": package})
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr and re.search(message, done.stderr)

@@ -81,3 +81,7 @@ def test_no_file_and_no_json(tmp_path, monkeypatch):
     assert find_profile(FACTS) is None  # a damaged cache is measured anew
     with pytest.raises(InputError):
         find_profile(FACTS, default_path(FACTS))
+
+
+def test_a_device_is_not_read_for_a_profile_to_extend():
+    assert find_profile(FACTS, "/dev/zero") is None  # it has no end

@@ -67,3 +67,15 @@ def test_it_says_what_is_missing(answer):
     assert "without the native plugin" in answer["notes"][0]
     assert "needs the native plugin" in answer["milp"]
     assert "smallest total found" in answer["budget"]
+
+
+def test_operators_of_the_plugin_ask_for_it(monkeypatch):
+    from memonger import native
+    from memonger.errors import PluginMissing
+    from memonger.mx import symbol_from_json
+
+    def missing():
+        raise PluginMissing("it was not built")
+    monkeypatch.setattr(native, "load", missing)
+    with pytest.raises(PluginMissing, match="not built"):
+        symbol_from_json('{"nodes": [{"op": "memonger_gelu", "name": "a", "inputs": []}]}')
