@@ -11,6 +11,7 @@ import statistics
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
+from .. import interrupts
 from ..cost import Attributes, is_view, op_signature
 from ..graph import Graph
 from .bind import GradReq
@@ -78,7 +79,11 @@ def step_seconds(graph: Graph, symbol: Any, shapes: Mapping[str, Sequence[int]],
     clock = _Clock(trial.executor)
     samples: Dict[int, List[float]] = {}
     for step in range(repeats + 1):
-        taken = _one_step(trial, clock, graph)
+        raised: List[BaseException] = []
+        with interrupts.collected(raised):  # MXNet would drop it in the monitor's callback
+            taken = _one_step(trial, clock, graph)
+        if raised:
+            raise raised[0]
         if taken is None:
             return None
         if step:  # the first warms up

@@ -170,3 +170,23 @@ def test_what_a_variant_changes_in_its_readers_is_its_own():
     after[names.index("fc")] = 0.0  # never less than nothing
     assert seconds_with_neighbours(graph, before, swapped, {**after, names.index("act"): 0.5})[
         names.index("act")] == 0.05
+
+
+def test_an_interrupt_during_a_measured_step_is_raised_after_it(monkeypatch):
+    import os
+    import signal
+
+    from memonger.mx import profile_in_place
+
+    def step(*_):
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(1000):
+            pass
+        ended.append(True)
+    ended = []
+    monkeypatch.setattr(profile_in_place, "_one_step", step)
+    net = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3),
+                               name="softmax")
+    with pytest.raises(KeyboardInterrupt):
+        profile_in_place.step_seconds(None, net, {"data": (2, 4)}, None, "write", mx.cpu(), 1.0)
+    assert ended == [True]
