@@ -50,6 +50,8 @@ SUBJECTS = (
             ((8, 64, 112, 112), (8, 192, 56, 56), (8, 480, 28, 28), (8, 832, 14, 14))),
     Subject("max_pool", (("Pooling", {"kernel": (2, 2), "stride": (2, 2), "pool_type": "max"}),),
             ((8, 512, 4, 4), (8, 512, 8, 8), (8, 256, 28, 28)), "2x2"),
+    Subject("max_pool", (("Pooling", {"kernel": (3, 3), "stride": (3, 3), "pool_type": "max"}),),
+            ((8, 512, 9, 9), (8, 256, 27, 27), (8, 64, 111, 111)), "3x3 in steps of 3"),
     Subject("max_pool", (("Pooling", {"kernel": (13, 13), "pad": (6, 6), "pool_type": "max"}),),
             ((8, 512, 13, 13), (4, 64, 28, 28), (1, 64, 56, 56)), "13x13"),
     Subject("max_pool", (("Pooling", {"global_pool": True, "kernel": (1, 1),

@@ -48,7 +48,7 @@ class AvxMaps {
  public:
   explicit AvxMaps(const Windows& windows)
       : serves_(__builtin_cpu_supports("avx2") && windows.ChannelsBehind() == 1 &&
-                windows.Stride()[2] <= 2),
+                !windows.AreApart()),
         depth_{windows.Size()[0], windows.Output()[0], windows.Kernel()[0], windows.Stride()[0],
                windows.Pad()[0]} {
     for (int i = 0; i < 2; ++i) {
@@ -72,6 +72,8 @@ class AvxMaps {
     odd_ = (pad_[1] + 1) % 2 * plane_ + (pad_[1] + 1) / 2;
     slice_ = plane_ * stride_[0] * stride_[1];
     planes_.assign(slice_ * depth_.kernel + width_ + kBlock, Smallest<T>());
+    reach_ = (kVector - 1) * stride_[1] + (stride_[1] + kVector - 1) / kVector * kVector;
+    end_.resize(reach_ + pad_[1] + kVector);
     best_.resize(band_ * width_ + kBlock);
     where_.resize((band_ * width_ + kBlock) * sizeof(int32_t));
     if (by_rows_) {
@@ -144,8 +146,10 @@ class AvxMaps {
         for (int q = 0; q < stride_[1]; ++q) FillRow(to + q * plane_);
       } else if (stride_[1] == 1) {
         CopyRow(map + int64_t{from} * size_[1], to);
-      } else {
+      } else if (stride_[1] == 2) {
         SplitRow(map + int64_t{from} * size_[1], to);
+      } else {
+        TurnRow(map + int64_t{from} * size_[1], to);
       }
       if (++phase == stride_[0]) {
         phase = 0;
@@ -192,6 +196,37 @@ class AvxMaps {
     const int used = used_[1], pad = pad_[1];
     for (int i = 0; i < pad; i += kVector) L::Put(to + i, smallest);
     for (int i = 0; i < used; i += kVector) L::Put(to + pad + i, Load(x + i, used - i));
+  }
+
+  // Every stride-th number into every plane, for strides of 3 and more.
+  MEMONGER_AVX2
+  void TurnRow(const T* x, T* to) {
+    const int stride = stride_[1];
+    for (int64_t i = 0; i < width_; i += kVector) {
+      const int64_t from = i * stride - pad_[1];
+      const T* const block = from >= 0 && from + reach_ <= used_[1] ? x + from : AtAnEnd(x, from);
+      for (int q = 0; q < stride; q += kVector) {
+        V square[kVector];
+        for (int k = 0; k < kVector; ++k) square[k] = L::Load(block + k * stride + q);
+        L::Transpose(square);
+        const int planes = std::min<int>(kVector, stride - q);
+        for (int k = 0; k < planes; ++k) L::Put(to + (q + k) * plane_ + i, square[k]);
+      }
+    }
+  }
+
+  // The numbers of a row from `from` on, with padding.
+  MEMONGER_AVX2
+  const T* AtAnEnd(const T* x, int64_t from) {
+    const V smallest = L::All(Smallest<T>());
+    T* to = end_.data();
+    for (int64_t i = from; i < 0; i += kVector) L::Put(to + i - from, smallest);
+    if (from < 0) to -= from;
+    const int64_t begin = std::max<int64_t>(from, 0);
+    for (int64_t i = 0; i < reach_; i += kVector) {
+      L::Put(to + i, Load(x + begin + i, static_cast<int>(used_[1] - begin - i)));
+    }
+    return end_.data();
   }
 
   // As many as there are, then the smallest number.
@@ -297,6 +332,8 @@ class AvxMaps {
   // Where each element of the first window lies, each of a row, each of a column.
   std::vector<int64_t> in_map_, in_row_, in_column_;
   std::vector<T> planes_, best_, row_best_, row_where_;
+  int64_t reach_ = 0;         // of a vector of outputs in a row
+  std::vector<T> end_;        // the beginning or the end of a row, with padding
   std::vector<uint8_t> where_;
 };
 

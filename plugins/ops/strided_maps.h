@@ -1,5 +1,5 @@
 /*
- * Max pooling of maps of floats or doubles with AVX2 where windows are far apart: no map is copied.
+ * Max pooling of maps of floats or doubles with AVX2 where windows are apart: no map is copied.
  */
 #ifndef MEMONGER_OPS_STRIDED_MAPS_H_
 #define MEMONGER_OPS_STRIDED_MAPS_H_
@@ -26,7 +26,7 @@ class StridedMaps {
 
 #if defined(__x86_64__) && defined(__GNUC__)
 // A vector holds neighbouring outputs of a line. The elements of their windows come from memory a
-// few columns at a time, row by row: few are in more than one window. Columns are read beyond the
+// few columns at a time, row by row: none is in more than one window. Columns are read beyond the
 // sides of the map and the last output of a line, and what is there is not used; where that would
 // reach over the ends of all maps, and in lines of very few outputs, windows are looked at one by
 // one.
@@ -48,7 +48,7 @@ class AvxStridedMaps {
     last_ = std::max(first_, room < 0 ? 0 : std::min(length_, room / stride_ + 1));
     together_ = 4 * length_ > kVector || kernel_ < kVector;
     serves_ = __builtin_cpu_supports("avx2") && windows.ChannelsBehind() == 1 &&
-              stride_ >= kFarApart;
+              windows.AreApart();
   }
 
   template <class N>
@@ -65,7 +65,6 @@ class AvxStridedMaps {
 
  private:
   static constexpr int kVector = L::kWidth, kColumns = L::kColumns;
-  static constexpr int kFarApart = 3;
   static constexpr int kCacheLine = 64 / sizeof(T);
 
   struct Row {
