@@ -18,7 +18,7 @@ namespace ops {
 
 // Number(n) has the integer n in each lane, Numbers(n, step) n, n + step and so on; Add adds such
 // integers, Within(v, end) tells where they are at least 0 and below end. Columns: lane i of vector
-// k is x[i * step + k]; from each place kColumns numbers are read. Even and Odd have every second
+// k is x[places[i] + k]; from each place kColumns numbers are read. Even and Odd have every second
 // number of two vectors in order. LoadSome reads `there` numbers, the other lanes are `rest`;
 // PutSome writes no more than `there`. Transpose: lane i of vector k becomes lane k of vector i.
 template <class T> struct Avx;
@@ -95,9 +95,9 @@ struct Avx<float> {
   MEMONGER_AVX2 static V Both(const float* low, const float* high) {
     return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high), 1);
   }
-  MEMONGER_AVX2 static void Columns(const float* x, int64_t step, V* columns) {
+  MEMONGER_AVX2 static void Columns(const float* x, const int32_t* places, V* columns) {
     V row[4], pair[4];
-    for (int k = 0; k < 4; ++k) row[k] = Both(x + k * step, x + (k + 4) * step);
+    for (int k = 0; k < 4; ++k) row[k] = Both(x + places[k], x + places[k + 4]);
     for (int k = 0; k < 2; ++k) {
       pair[k] = _mm256_unpacklo_ps(row[2 * k], row[2 * k + 1]);
       pair[k + 2] = _mm256_unpackhi_ps(row[2 * k], row[2 * k + 1]);
@@ -167,8 +167,8 @@ struct Avx<double> {
   MEMONGER_AVX2 static V Both(const double* low, const double* high) {
     return _mm256_insertf128_pd(_mm256_castpd128_pd256(_mm_loadu_pd(low)), _mm_loadu_pd(high), 1);
   }
-  MEMONGER_AVX2 static void Columns(const double* x, int64_t step, V* columns) {
-    const V even = Both(x, x + 2 * step), odd = Both(x + step, x + 3 * step);
+  MEMONGER_AVX2 static void Columns(const double* x, const int32_t* places, V* columns) {
+    const V even = Both(x + places[0], x + places[2]), odd = Both(x + places[1], x + places[3]);
     columns[0] = _mm256_unpacklo_pd(even, odd);
     columns[1] = _mm256_unpackhi_pd(even, odd);
   }

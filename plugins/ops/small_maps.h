@@ -49,9 +49,8 @@ class TurnedMaps {
   explicit TurnedMaps(const Windows& windows)
       : size_(int64_t{windows.Size()[0]} * windows.Size()[1] * windows.Size()[2]),
         outputs_(windows.RowSize()) {
-    const bool few = windows.Stride()[2] > 2 && windows.Output()[2] <= kMaps;  // outputs of a line
     serves_ = __builtin_cpu_supports("avx2") && windows.ChannelsBehind() == 1 && outputs_ > 0 &&
-              size_ <= (few ? 4 * kMost : kMost) &&
+              size_ <= kMost &&
               outputs_ * windows.Volume() <= kMostTaps;
     if (!serves_) return;
     const std::vector<int64_t> offsets = windows.Offsets();

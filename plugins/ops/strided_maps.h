@@ -25,11 +25,11 @@ class StridedMaps {
 };
 
 #if defined(__x86_64__) && defined(__GNUC__)
-// A vector holds neighbouring outputs of a line. The elements of their windows come from memory a
-// few columns at a time, row by row: none is in more than one window. Columns are read beyond the
-// sides of the map and the last output of a line, and what is there is not used; where that would
-// reach over the ends of all maps, and in lines of very few outputs, windows are looked at one by
-// one.
+// A vector holds neighbouring outputs: of the map where all windows lie inside it, else of a line.
+// The elements of their windows come from memory a few columns at a time, row by row: none is in
+// more than one window. Columns are read beyond the windows, the sides of the map and the last
+// output of a line, and what is there is not used; where that would reach over the ends of all
+// maps, and in maps or lines of very few outputs, windows are looked at one by one.
 template <class T>
 class AvxStridedMaps {
   using L = Avx<T>;
@@ -40,24 +40,42 @@ class AvxStridedMaps {
   AvxStridedMaps(const Windows& windows, const T* begin, const T* end)
       : windows_(windows), begin_(begin), end_(end), kernel_(windows.Kernel()[2]),
         stride_(windows.Stride()[2]), pad_(windows.Pad()[2]), size_(windows.Size()[2]),
-        length_(windows.Output()[2]),
-        ahead_(int64_t{4} * windows.Stride()[1] * size_),
-        read_((kVector - 1) * stride_ + (kernel_ + kColumns - 1) / kColumns * kColumns) {
+        length_(windows.Output()[2]), read_((kernel_ + kColumns - 1) / kColumns * kColumns),
+        ahead_(int64_t{4} * windows.Stride()[1] * size_), inside_(windows.AreInside()),
+        serves_(__builtin_cpu_supports("avx2") && windows.ChannelsBehind() == 1 &&
+                windows.AreApart()) {
+    if (!serves_) return;
+    const int64_t outputs = inside_ ? windows.RowSize() : length_;
+    together_ = 2 * outputs > kVector || kernel_ < kVector;
     first_ = std::min((pad_ + stride_ - 1) / stride_, length_);
     const int room = size_ + pad_ - kernel_;  // for the first columns of windows
     last_ = std::max(first_, room < 0 ? 0 : std::min(length_, room / stride_ + 1));
-    together_ = 4 * length_ > kVector || kernel_ < kVector;
-    serves_ = __builtin_cpu_supports("avx2") && windows.ChannelsBehind() == 1 &&
-              windows.AreApart();
+    if (inside_) {
+      windows.ForEachLine(0, [&](const Line& line) {
+        FindRows(line);
+        for (int i = 0; i < length_; ++i) {
+          places_.push_back(static_cast<int32_t>(windows.Origin(line, i)));
+        }
+      });
+    }
+    while (!inside_ && places_.size() < kVector) {
+      places_.push_back(static_cast<int32_t>(places_.size()) * stride_);
+    }
+    while (places_.size() < kVector) places_.push_back(places_.back());
   }
 
   template <class N>
   bool Pool(const T* map, T* y, N* numbers) {
     if (!serves_) return false;
-    windows_.ForEachLine(0, [&](const Line& line) {
-      FindRows(line);
-      PoolLine(map, windows_.Origin(line, 0), y + line.row_position, numbers + line.row_position);
-    });
+    if (inside_) {
+      PoolInside(map, y, numbers);
+    } else {
+      windows_.ForEachLine(0, [&](const Line& line) {
+        FindRows(line);
+        PoolLine(map + windows_.Origin(line, 0), y + line.row_position,
+                 numbers + line.row_position);
+      });
+    }
     N all = 0;
     for (int64_t i = 0; i < windows_.RowSize(); ++i) all |= numbers[i];
     return all >= 0;
@@ -92,15 +110,33 @@ class AvxStridedMaps {
     }
   }
 
-  // The window of output 0 begins at map[origin], which may be padding.
   template <class N>
-  MEMONGER_AVX2 void PoolLine(const T* map, int64_t origin, T* y, N* numbers) const {
+  MEMONGER_AVX2 void PoolInside(const T* map, T* y, N* numbers) const {
+    const int outputs = static_cast<int>(windows_.RowSize());
+    const int count = outputs < kVector ? outputs : kVector;
+    for (int i = 0; i < outputs; i += kVector) {
+      const int from = std::min(i, outputs - count);  // some are found once more
+      const Group group{map, &places_[from], 0, count};
+      if (together_ && IsReadable(group)) {
+        PoolMany<false>(group, y + from, numbers + from);
+        continue;
+      }
+      for (int k = from; k < from + count; ++k) PoolOne(map + places_[k], 0, y + k, numbers + k);
+    }
+  }
+
+  // The window of output 0 begins at x, which may be padding.
+  template <class N>
+  MEMONGER_AVX2 void PoolLine(const T* x, T* y, N* numbers) const {
     const int count = length_ < kVector ? length_ : kVector;
     for (int i = 0; i < length_; i += kVector) {
-      const int from = std::min(i, length_ - count);  // some are found once more
-      const Group group{map + origin + int64_t{from} * stride_, from * stride_ - pad_, count};
-      if (!together_ || !IsReadable(group.x)) {
-        for (int k = from; k < from + count; ++k) PoolOne(map + origin, k, y, numbers);
+      const int from = std::min(i, length_ - count);
+      const int64_t begin = int64_t{from} * stride_;
+      const Group group{x + begin, places_.data(), static_cast<int>(begin) - pad_, count};
+      if (!together_ || !IsReadable(group)) {
+        for (int k = from; k < from + count; ++k) {
+          PoolOne(x + int64_t{k} * stride_, k * stride_ - pad_, y + k, numbers + k);
+        }
       } else if (from >= first_ && from + count <= last_) {
         PoolMany<false>(group, y + from, numbers + from);
       } else {
@@ -109,10 +145,18 @@ class AvxStridedMaps {
     }
   }
 
-  // Whether all that is read of windows from x on are numbers, of whichever map.
-  bool IsReadable(const T* x) const {
-    return rows_.empty() || (x + rows_.front().offset >= begin_ &&
-                             x + rows_.back().offset + read_ <= end_);
+  // The windows of output i begin at x[places[i]], the first of them in column `column`.
+  struct Group {
+    const T* x;
+    const int32_t* places;
+    int column, count;
+  };
+
+  // Whether all that is read are numbers, of whichever map.
+  bool IsReadable(const Group& group) const {
+    return rows_.empty() ||
+           (group.x + rows_.front().offset >= begin_ &&
+            group.x + group.places[kVector - 1] + rows_.back().offset + read_ <= end_);
   }
 
   // Processors foresee whole maps, not rows that lie apart.
@@ -122,23 +166,17 @@ class AvxStridedMaps {
     }
   }
 
-  // Outputs whose windows begin at x, x + stride and so on, the first of them in column `place`.
-  struct Group {
-    const T* x;
-    int place, count;
-  };
-
   template <bool kAtASide, class N>
   MEMONGER_AVX2 void PoolMany(const Group& group, T* y, N* numbers) const {
     V value = L::All(Smallest<T>()), number = L::Number(-1);
-    const V places = L::Numbers(group.place, stride_), one = L::Number(1);
+    const V places = L::Numbers(group.column, stride_), one = L::Number(1);
     for (const Row& row : rows_) {
       const T* const x = group.x + row.offset;
       V its = L::Number(row.number);
-      Fetch(x + ahead_);
+      Fetch(x + group.places[0] + ahead_);
       for (int column = 0; column < kernel_; column += kColumns) {
         V columns[kColumns];
-        L::Columns(x + column, stride_, columns);
+        L::Columns(x + column, group.places, columns);
         for (int k = 0; k < kColumns; ++k) {
           if (k > 0 && column + k >= kernel_) break;
           V item = columns[k];
@@ -162,15 +200,14 @@ class AvxStridedMaps {
     std::copy(all, all + group.count, numbers);
   }
 
-  // A lane holds every kVector-th column of the window's rows.
+  // The window at x, the first of whose columns is `start`: a lane holds every kVector-th of them.
   template <class N>
-  MEMONGER_AVX2 void PoolOne(const T* x, int output, T* y, N* numbers) const {
-    const int start = output * stride_ - pad_;
+  MEMONGER_AVX2 void PoolOne(const T* x, int start, T* y, N* its_number) const {
     const int begin = std::max(0, -start), end = std::min(kernel_, size_ - start);
     const V smallest = L::All(Smallest<T>()), lanes = L::Numbers(0, 1);
     V value = smallest, number = L::Number(-1);
     for (const Row& row : rows_) {
-      const T* const from = x + row.offset + int64_t{output} * stride_;
+      const T* const from = x + row.offset;
       for (int k = begin; k < end; k += kVector) {
         const V item = end - k >= kVector ? L::Load(from + k)
                                           : L::LoadSome(from + k, end - k, smallest);
@@ -186,8 +223,8 @@ class AvxStridedMaps {
       const bool first = values[i] == values[best] && all[i] < all[best];
       if (values[i] > values[best] || first) best = i;
     }
-    y[output] = values[best];
-    numbers[output] = all[best];
+    *y = values[best];
+    *its_number = all[best];
   }
 
   MEMONGER_AVX2
@@ -200,13 +237,15 @@ class AvxStridedMaps {
   const Windows& windows_;
   const T *const begin_, *const end_;
   const int kernel_, stride_, pad_, size_, length_;
+  const int read_;         // columns of a window, with those that are read for nothing
   const int64_t ahead_;    // from a row to the one that will be wanted four lines later
-  const int read_;         // numbers from the first to behind the last one of a vector
-  int first_, last_;       // outputs whose windows lie between the sides of the map
-  bool together_;          // neighbouring outputs, unless they are too few to fill vectors
-  bool serves_;
+  const bool inside_;      // no window reaches into padding
+  const bool serves_;
+  bool together_ = false;  // neighbouring outputs, unless they are too few to fill vectors
+  int first_ = 0, last_ = 0;  // outputs of a line whose windows lie between the sides of the map
   int from_[2] = {-1, -1}, to_[2] = {-1, -1};  // the rows of windows that rows_ are
   std::vector<Row> rows_;
+  std::vector<int32_t> places_;  // of all windows in a map that are inside it, else in a vector
 };
 
 template <> class StridedMaps<float> : public AvxStridedMaps<float> {

@@ -98,6 +98,16 @@ class Windows {
   // Whether windows have no column in common; those that begin in every second one count as close.
   bool AreApart() const { return stride_[2] > 2 && kernel_[2] <= stride_[2]; }
 
+  // Whether no window reaches into padding.
+  bool AreInside() const {
+    bool inside = true;
+    for (int axis = 0; axis < 3; ++axis) {
+      const int end = (output_[axis] - 1) * stride_[axis] + kernel_[axis];
+      inside = inside && pad_[axis] == 0 && end <= size_[axis];
+    }
+    return inside;
+  }
+
   // Whether one window is the whole map, whose numbers lie behind each other.
   bool IsWholeMap() const {
     bool whole = !last_ || channels_ == 1;
