@@ -27,9 +27,9 @@ class StridedMaps {
 #if defined(__x86_64__) && defined(__GNUC__)
 // A vector holds neighbouring outputs: of the map where all windows lie inside it, else of a line.
 // The elements of their windows come from memory a few columns at a time, row by row: none is in
-// more than one window. Columns are read beyond the windows, the sides of the map and the last
-// output of a line, and what is there is not used; where that would reach over the ends of all
-// maps, and in maps or lines of very few outputs, windows are looked at one by one.
+// more than two windows of a line. Columns are read beyond the windows, the sides of the map and
+// the last output of a line, and what is there is not used; where that would reach over the ends of
+// all maps, and in maps or lines of very few outputs, windows are looked at one by one.
 template <class T>
 class AvxStridedMaps {
   using L = Avx<T>;
