@@ -1,6 +1,6 @@
 """Train a network of Gluon's model zoo on real handwritten digits, without a plan and with one.
 
-    python examples/gluon_train.py [--model resnet18_v1] [--budget 60%] [--epochs N]
+    python examples/gluon_train.py [--model resnet18_v1] [--budget 90%] [--epochs N]
 
 The digits are scikit-learn's ``load_digits``, shown four times as large. The block is hybridized,
 planned with ``memonger.gluon.plan`` and trained with ``gluon.Trainer``; both runs start from the
@@ -87,4 +87,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except memonger.errors.MemongerError as error:
+        sys.exit("error: %s" % error)

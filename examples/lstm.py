@@ -7,6 +7,7 @@ Every time step is a named stage: its results are kept, or run again, together.
 from __future__ import annotations
 
 import argparse
+import sys
 
 import memonger
 from memonger.bench import nets
@@ -28,4 +29,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except memonger.errors.MemongerError as error:
+        sys.exit("error: %s" % error)

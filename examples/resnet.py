@@ -8,6 +8,7 @@ it runs anywhere; feed ``planned`` to ``mx.mod.Module`` as usual.
 from __future__ import annotations
 
 import argparse
+import sys
 
 import memonger
 from memonger.bench import nets
@@ -28,4 +29,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except memonger.errors.MemongerError as error:
+        sys.exit("error: %s" % error)

@@ -109,6 +109,7 @@ def main() -> int:
     parser.add_argument("--budget", help='largest total, such as "60%%" of the unplanned one')
     parser.add_argument("--epochs", type=int, default=12)
     options = parser.parse_args()
+    os.makedirs(options.out, exist_ok=True)
     net = network()
     train_iter, _ = digits()
     plan = memonger.plan(net, budget=options.budget, data_iter=train_iter,
@@ -124,7 +125,6 @@ def main() -> int:
     shapes = dict(d[:2] for d in train_iter.provide_data + train_iter.provide_label)
     measured = memonger.measure(plan.symbol, original=net, steps=10, shapes=shapes)
     print(table(plan, measured))
-    os.makedirs(options.out, exist_ok=True)
     plan = plan.with_measured(measured.to_dict())
     plan.save(os.path.join(options.out, "plan.json"))
     plan.report(os.path.join(options.out, "plan.html"))
@@ -143,4 +143,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except (memonger.errors.MemongerError, OSError) as error:
+        sys.exit("error: %s" % error)

@@ -126,3 +126,23 @@ def test_files_that_the_readme_names_exist():
     ("3 steps", "3 steps")])
 def test_durations_are_not_compared(text, expected):
     assert without_durations(text) == expected
+
+
+@pytest.mark.parametrize("command", ["resnet.py --blocks 1,1,1,1 --batch 1 --budget 1KB",
+                                     "lstm.py --steps 2 --layers 1 --batch 2 --budget 1KB"])
+def test_examples_refuse_an_impossible_budget_in_a_line(command, tmp_path):
+    name, *options = command.split()
+    output = run([sys.executable, str(ROOT / "examples" / name)] + options, tmp_path)
+    assert output.startswith("error: no plan fits 1000 B") and "Traceback" not in output
+
+
+def test_the_budget_that_the_gluon_example_names_is_possible():
+    mx = pytest.importorskip("mxnet")
+    from mxnet.gluon.model_zoo import vision
+    text = (ROOT / "examples" / "gluon_train.py").read_text(encoding="utf-8")
+    model, budget = re.search(r"\[--model (\w+)\] \[--budget (\d+%)\]", text).groups()
+    net = vision.get_model(model, classes=10, prefix="net_")
+    net.initialize(mx.init.Xavier())
+    net.hybridize(static_alloc=True)
+    plan = memonger.gluon.plan(net, (64, 3, 32, 32), budget=budget)
+    assert plan.total_bytes <= plan.budget_bytes
