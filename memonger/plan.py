@@ -13,6 +13,9 @@ from typing import Any, Dict, Mapping, Optional, Tuple, Union
 from .graph import Graph
 from .schedule import Schedule
 
+#: ``Plan.costs`` where no op has a time and each counts for the same: times are no seconds.
+UNIT_TIMES = "one unit an op"
+
 
 class Status(str, enum.Enum):
     """How a search ended."""
@@ -73,7 +76,8 @@ class Plan:
     bound: float = 0.0
     #: No plan of the class has a smaller total (a proven bound); None when not computed.
     minimum_total_bytes: Optional[int] = None
-    #: Where the op times come from: "roofline: cpu", "profile: <device>", "units".
+    #: Where the op times come from: "roofline: cpu", "profile: <device>", "units",
+    #: ``UNIT_TIMES``.
     costs: str = "units"
     #: Which executor runs the plan: "plugin" (exact recomputation) or "stock" (mirroring).
     world: str = "plugin"

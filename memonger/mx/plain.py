@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from ..graph import Graph, Op, Tensor
-from ..plan import Plan, Status
+from ..plan import UNIT_TIMES, Plan, Status
 from ..schedule import Schedule, Step, expand
 from .apply import apply_mirroring, from_json
 from .bind import Arguments, GradReq, bind_delayed, infer_arguments
@@ -100,7 +100,7 @@ def plan_without_plugin(symbol: Any, shapes: Mapping[str, Sequence[int]], reason
     return Plan(
         graph=graph, schedule=Schedule(base[:-1] + again + base[-1:]), method="sublinear",
         status=Status.FEASIBLE if recomputed else Status.NOT_NEEDED,
-        pool_bytes=megabytes << 20, baseline_pool_bytes=before << 20, costs="one unit an op",
+        pool_bytes=megabytes << 20, baseline_pool_bytes=before << 20, costs=UNIT_TIMES,
         world="stock", storage="stock", fixed_bytes=fixed_bytes(arguments),
         original_json=symbol.tojson(), symbol_json=planned.tojson(),
         options={"method": "sublinear", "shapes": {n: list(s) for n, s in sorted(shapes.items())}},

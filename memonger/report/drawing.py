@@ -110,7 +110,7 @@ class _Painter:
                  clusters: bool):
         self.facts = Facts(plan)
         self.graph = self.facts.graph
-        self.units = Units.of(plan.graph)
+        self.units = Units.of(plan)
         self.drawing = Drawing(_title(plan), units=self.units)
         self.forward = [i for i, op in enumerate(self.graph.ops) if not op.is_backward]
         self.place = {op: position for position, op in enumerate(self.forward)}
@@ -345,7 +345,7 @@ def _shared_prefix(names: List[str]) -> str:
 
 
 def _title(plan: Plan) -> str:
-    units = Units.of(plan.graph)
+    units = Units.of(plan)
     return "%s: %s to %s, %s step time" % (
         plan.graph.name or "network", units.size(plan.baseline_total_bytes),
         units.size(plan.total_bytes), format_extra(plan.overhead))

@@ -62,7 +62,7 @@ def _variant_in_use(fact: OpFacts) -> str:
 
 
 def _headline(facts: Facts, fact: OpFacts) -> str:
-    units = Units.of(facts.plan.graph)
+    units = Units.of(facts.plan)
     variant = _variant_in_use(fact)
     words = []
     if variant:
@@ -79,7 +79,7 @@ def _headline(facts: Facts, fact: OpFacts) -> str:
 
 # ---------------------------------------------------------------------- memory
 def _memory(facts: Facts, fact: OpFacts) -> List[str]:
-    units = Units.of(facts.plan.graph)
+    units = Units.of(facts.plan)
     lines = []
     runs = facts.runs[fact.op]
     if fact.again:
@@ -115,7 +115,7 @@ def _memory(facts: Facts, fact: OpFacts) -> List[str]:
 
 
 def _otherwise(facts: Facts, other: Schedule, how: str) -> str:
-    units, line = Units.of(facts.plan.graph), facts.timeline
+    units, line = Units.of(facts.plan), facts.timeline
     storage = plan_storage(facts.plan.graph, other, facts.plan.storage)
     return "the pool would be %s %s (%s instead of %s), the peak of live bytes %s" % (
         _difference(units, storage.pool_bytes - line.pool_bytes), how,
@@ -127,7 +127,7 @@ def _extra(facts: Facts, other: Schedule) -> str:
     extra_s = other.time_s(facts.plan.graph) - facts.plan.schedule.time_s(facts.plan.graph)
     more = len(other.steps) - len(facts.plan.schedule.steps)
     return "that would %s %s a step (%s)%s" % (
-        "save" if extra_s < 0 else "cost", Units.of(facts.plan.graph).time(abs(extra_s)),
+        "save" if extra_s < 0 else "cost", Units.of(facts.plan).time(abs(extra_s)),
         _share(facts, abs(extra_s)), ", running %s again" % counted(more, "op") if more > 0 else "")
 
 
@@ -164,7 +164,7 @@ def _difference(units: Units, size_bytes: int) -> str:
 
 # ---------------------------------------------------------------------- time
 def _cost(facts: Facts, fact: OpFacts) -> List[str]:
-    units = Units.of(facts.plan.graph)
+    units = Units.of(facts.plan)
     if not fact.again:
         return []
     cost_s = fact.time_s * fact.again

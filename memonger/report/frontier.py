@@ -41,7 +41,7 @@ def frontier_table(plans: Sequence[Plan]) -> str:
     """All plans of a sweep, least memory first, with a small picture and the knee marked."""
     if not plans:
         return "no plan"
-    units, best, turn = Units.of(plans[0].graph), frontier(plans), knee(plans)
+    units, best, turn = Units.of(plans[0]), frontier(plans), knee(plans)
     largest = max(plan.overhead for plan in plans) or 1.0
     base = plans[0].baseline_total_bytes
     rows = [["total", "of unplanned", "pool", "extra time", "at least", ""]]
@@ -75,7 +75,7 @@ def draw_frontier(plans: Sequence[Plan], path: str, chosen: Optional[Plan] = Non
         raise RenderError("there is no plan to draw; a sweep needs at least one")
     figure = new_figure(7, 4.2)
     axes = figure.add_subplot()
-    units, best, turn = Units.of(plans[0].graph), frontier(plans), knee(plans)
+    units, best, turn = Units.of(plans[0]), frontier(plans), knee(plans)
     base = plans[0].baseline_total_bytes
     scale, unit = axis_unit(units, base)
     axes.plot([p.total_bytes / scale for p in best], [100 * p.overhead for p in best],

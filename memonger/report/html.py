@@ -69,7 +69,7 @@ def fragment(plan: Plan) -> str:
 
 # ---------------------------------------------------------------------- parts of the page
 def _cards(facts: Facts) -> str:
-    plan, units = facts.plan, Units.of(facts.plan.graph)
+    plan, units = facts.plan, Units.of(facts.plan)
     base = plan.baseline_total_bytes
     saved = 1 - plan.total_bytes / base if base else 0.0
     cards = [("memory", "%s → %s" % (units.size(base), units.size(plan.total_bytes)),
@@ -103,7 +103,7 @@ def _diagram(plan: Plan) -> str:
 
 
 def _peaks(facts: Facts, count: int = 10) -> str:
-    units = Units.of(facts.plan.graph)
+    units = Units.of(facts.plan)
     parts = []
     for title, line in (("as it is", facts.baseline_timeline), ("with this plan", facts.timeline)):
         alive = line.at_peak
@@ -122,7 +122,7 @@ def _peaks(facts: Facts, count: int = 10) -> str:
 
 
 def _facts(plan: Plan, command: Optional[str]) -> str:
-    units = Units.of(plan.graph)
+    units = Units.of(plan)
     rows: List[Tuple[str, str]] = [("command", command or command_line(plan))]
     rows += [(CATEGORIES.get(name, name), units.size(size))
              for name, size in sorted(plan.fixed_bytes.items()) if size]

@@ -14,6 +14,7 @@ from .drawing import LEGEND
 from .facts import Facts, OpFacts
 from .frontier import frontier, knee
 from .timeline import COLOURS, common_steps, measured_pool, pool_budget
+from .words import Units
 
 MAX_STEPS, MAX_OPS, MAX_PIECES = 2500, 2000, 600
 
@@ -21,13 +22,13 @@ MAX_STEPS, MAX_OPS, MAX_PIECES = 2500, 2000, 600
 def page_data(facts: Facts, sweep: Sequence[Plan] = ()) -> Dict[str, Any]:
     """Everything that the page's script draws and sorts."""
     plan = facts.plan
-    plain = plan.graph.recompute_in_forward
-    unit = 1 if plain else 1024
+    units = Units.of(plan)
+    unit = 1 if units.plain else 1024
     across = common_steps(facts)
     planned, unplanned = facts.timeline, facts.baseline_timeline
     budget, measured = pool_budget(plan), measured_pool(plan)
     return {
-        "plain": plain, "unit": unit,
+        "plain": units.plain, "plain_times": units.plain_times, "unit": unit,
         "backward": next((i for i, late in enumerate(unplanned.is_backward) if late),
                          len(unplanned)),
         "pool": {"planned": planned.pool_bytes // unit, "unplanned": unplanned.pool_bytes // unit,

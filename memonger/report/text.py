@@ -64,7 +64,7 @@ def _headline(facts: Facts) -> str:
 
 def summary_rows(facts: Facts) -> List[List[str]]:
     """Before, after and budget, by column; the first row holds the names of the columns."""
-    plan, units = facts.plan, Units.of(facts.plan.graph)
+    plan, units = facts.plan, Units.of(facts.plan)
     base_s = plan.graph.time_s
     columns: List[Tuple[str, str, str]] = [
         ("total", units.size(plan.baseline_total_bytes), units.size(plan.total_bytes)),
@@ -94,7 +94,7 @@ def _before_and_after(facts: Facts) -> str:
 
 
 def _search_lines(facts: Facts) -> List[str]:
-    plan, units = facts.plan, Units.of(facts.plan.graph)
+    plan, units = facts.plan, Units.of(facts.plan)
     first = "status: %s, %s" % (plan.status.value, plan.status.advice)
     if plan.planning_s > 0:
         first += ", %s" % format_time(plan.planning_s)
@@ -144,7 +144,7 @@ def op_table(plan: Plan, only: Sequence[str] = ()) -> str:
     only : sequence of str
         Decisions to list, "recompute" say; all when empty.
     """
-    facts, units = Facts(plan), Units.of(plan.graph)
+    facts, units = Facts(plan), Units.of(plan)
     chosen = [fact for fact in facts.ops if not only or fact.decision in only
               or fact.group in only]
     rows = [["op", "kind", "shape", "makes", "holds", "time", "decision"]]
@@ -166,7 +166,7 @@ def _decision_words(fact: OpFacts) -> str:
 
 def peak_table(plan: Plan, count: int = 8) -> str:
     """The largest memory blocks alive at the worst step, without the plan and with it."""
-    facts, units = Facts(plan), Units.of(plan.graph)
+    facts, units = Facts(plan), Units.of(plan)
     parts = []
     for title, line in (("as it is", facts.baseline_timeline), ("with this plan", facts.timeline)):
         if line.peak_step < 0:

@@ -45,7 +45,7 @@ def timeline_figure(plan: Plan, top: int = 5) -> Any:
     """The picture of :func:`draw_timeline` as a ``matplotlib.figure.Figure``."""
     figure = new_figure(10, 5)
     axes = figure.add_subplot()
-    facts, units = Facts(plan), Units.of(plan.graph)
+    facts, units = Facts(plan), Units.of(plan)
     planned, unplanned = facts.timeline, facts.baseline_timeline
     scale, unit = axis_unit(units, max(unplanned.pool_bytes, planned.pool_bytes))
     across = common_steps(facts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import List, Sequence
 
-from ..graph import Graph
+from ..plan import UNIT_TIMES, Plan
 from ..units import format_bytes
 
 
@@ -43,22 +43,25 @@ def counted(number: int, noun: str) -> str:
 
 @dataclass(frozen=True)
 class Units:
-    """How the sizes and times of a graph are written.
+    """How the sizes and times of a plan are written.
 
-    Graphs that are not MXNet's keep the units of their file, so theirs are plain numbers.
+    Graphs that are not MXNet's keep the units of their file, so theirs are plain numbers; so are
+    times where no op has one and each counts for the same.
     """
 
     plain: bool
+    plain_times: bool = False
 
     @classmethod
-    def of(cls, graph: Graph) -> "Units":
-        return cls(plain=graph.recompute_in_forward)
+    def of(cls, plan: Plan) -> "Units":
+        plain = plan.graph.recompute_in_forward
+        return cls(plain, plain or plan.costs == UNIT_TIMES)
 
     def size(self, size_bytes: float) -> str:
         return "{:,}".format(int(size_bytes)) if self.plain else format_bytes(size_bytes)
 
     def time(self, time_s: float) -> str:
-        return "{:,.6g}".format(time_s) if self.plain else format_time(time_s)
+        return "{:,.6g}".format(time_s) if self.plain_times else format_time(time_s)
 
 
 def shape_words(shape: Sequence[int]) -> str:

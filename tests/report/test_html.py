@@ -12,7 +12,7 @@ from report.browser import CHROMIUM, Browser
 from report.graphs import lstm, plan_of, resnet
 
 from memonger.foreign import single_output_graph
-from memonger.plan import Plan, Status
+from memonger.plan import UNIT_TIMES, Plan, Status
 from memonger.report import html, page_data
 from memonger.report.facts import Facts
 from memonger.schedule import expand
@@ -153,6 +153,12 @@ def test_foreign_plans_have_a_page():
                                 [(0, 1), (1, 2), (0, 2)], "toy")
     plan = Plan(graph, expand(graph, {}), Status.OPTIMAL, "milp", 18, 18, storage="live")
     assert data_of(html.page(plan))["plain"] is True
+
+
+def test_times_of_one_unit_an_op_are_no_seconds_on_the_page(plan):
+    data = data_of(html.page(replace(plan, costs=UNIT_TIMES)))
+    assert data["plain_times"] is True and data["plain"] is False
+    assert data_of(html.page(plan))["plain_times"] is False
 
 
 def test_notebooks_get_a_table_and_a_picture(plan):

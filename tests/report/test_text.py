@@ -10,7 +10,7 @@ from report.graphs import plan_of, resnet, tiny
 from memonger.foreign import single_output_graph
 from memonger.graph import Implementation, Variant
 from memonger.mx.verify import Difference, Verification
-from memonger.plan import Plan, Status
+from memonger.plan import UNIT_TIMES, Plan, Status
 from memonger.report import text, words
 from memonger.report.facts import Facts
 from memonger.report.frontier import frontier, frontier_table, knee
@@ -32,6 +32,16 @@ def test_summary(plan, golden):
 def test_print_shows_the_summary(plan):
     assert str(plan) == text.summary(plan)
     assert "next:" not in str(plan)
+
+
+def test_times_of_one_unit_an_op_are_no_seconds():
+    """Without the plugin ResNet-50 was said to take 525 s a step."""
+    base = plan_of(resnet((2, 2), 16, 64))
+    ops = tuple(replace(op, time_s=1.0) for op in base.graph.ops)
+    units = replace(base, graph=replace(base.graph, ops=ops), costs=UNIT_TIMES)
+    row = next(line for line in text.summary(units).splitlines() if line.startswith("as it is"))
+    assert row.split()[-1] == str(len(ops)) and "MiB" in row
+    assert text.op_table(units).splitlines()[1].split()[-2] == "1"
 
 
 def test_op_table(plan, golden):
