@@ -72,6 +72,7 @@ class AvxMaps {
     odd_ = (pad_[1] + 1) % 2 * plane_ + (pad_[1] + 1) / 2;
     slice_ = plane_ * stride_[0] * stride_[1];
     planes_.assign(slice_ * depth_.kernel + width_ + kBlock, Smallest<T>());
+    for (int i = 0; i < kVector; ++i) steps_[i] = i * stride_[1];
     reach_ = (kVector - 1) * stride_[1] + (stride_[1] + kVector - 1) / kVector * kVector;
     end_.resize(reach_ + pad_[1] + kVector);
     best_.resize(band_ * width_ + kBlock);
@@ -205,12 +206,11 @@ class AvxMaps {
     for (int64_t i = 0; i < width_; i += kVector) {
       const int64_t from = i * stride - pad_[1];
       const T* const block = from >= 0 && from + reach_ <= used_[1] ? x + from : AtAnEnd(x, from);
-      for (int q = 0; q < stride; q += kVector) {
-        V square[kVector];
-        for (int k = 0; k < kVector; ++k) square[k] = L::Load(block + k * stride + q);
-        L::Transpose(square);
-        const int planes = std::min<int>(kVector, stride - q);
-        for (int k = 0; k < planes; ++k) L::Put(to + (q + k) * plane_ + i, square[k]);
+      for (int q = 0; q < stride; q += L::kColumns) {
+        V columns[L::kColumns];
+        L::Columns(block + q, steps_, columns);
+        const int planes = stride - q < L::kColumns ? stride - q : L::kColumns;
+        for (int k = 0; k < planes; ++k) L::Put(to + (q + k) * plane_ + i, columns[k]);
       }
     }
   }
@@ -332,6 +332,7 @@ class AvxMaps {
   // Where each element of the first window lies, each of a row, each of a column.
   std::vector<int64_t> in_map_, in_row_, in_column_;
   std::vector<T> planes_, best_, row_best_, row_where_;
+  int32_t steps_[kVector];    // to the next outputs in a row
   int64_t reach_ = 0;         // of a vector of outputs in a row
   std::vector<T> end_;        // the beginning or the end of a row, with padding
   std::vector<uint8_t> where_;
