@@ -214,8 +214,8 @@ _CATALOGUE = (
                 "convolution with separate gradients of parameters and data",
                 _separate_gradients, _copy(*_CONVOLUTION), gradient_ops=2),
     VariantKind("micro_convolution", (("Convolution",),), "memonger_convolution", True,
-                "input (workspace of one sample)", "input", "convolution algorithms", _always,
-                _copy(*_CONVOLUTION, micro_batch="1"), offered=False),
+                "input (workspace of four samples)", "input", "convolution algorithms", _always,
+                _copy(*_CONVOLUTION, micro_batch="4"), offered=False),
 )
 
 
