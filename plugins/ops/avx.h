@@ -175,6 +175,16 @@ struct Avx<double> {
   MEMONGER_AVX2 static bool AnyNegative(V number) { return _mm256_movemask_pd(number) != 0; }
 };
 
+// The largest items so far and their numbers; `its` are those of `item`, whose NaN are passed over.
+template <class T>
+MEMONGER_AVX2 inline void TakeAbove(typename Avx<T>::V item, typename Avx<T>::V its,
+                                    typename Avx<T>::V* value, typename Avx<T>::V* number) {
+  using L = Avx<T>;
+  const typename L::V above = L::Above(item, *value);
+  *value = L::Max(item, *value);  // where item is NaN the value stays
+  *number = L::Pick(above, its, *number);
+}
+
 // The integers of the lanes of kVectors vectors (1 or 4), as they are, or narrower and in order.
 template <int kVectors>
 MEMONGER_AVX2 inline void PutNumbers(const __m256* number, float* to) {

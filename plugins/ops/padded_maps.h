@@ -73,7 +73,8 @@ class AvxMaps {
     slice_ = plane_ * stride_[0] * stride_[1];
     planes_.assign(slice_ * depth_.kernel + width_ + kBlock, Smallest<T>());
     for (int i = 0; i < kVector; ++i) steps_[i] = i * stride_[1];
-    reach_ = (kVector - 1) * stride_[1] + (stride_[1] + kVector - 1) / kVector * kVector;
+    reach_ = (kVector - 1) * stride_[1] +
+             (stride_[1] + L::kColumns - 1) / L::kColumns * L::kColumns;
     end_.resize(reach_ + pad_[1] + kVector);
     best_.resize(band_ * width_ + kBlock);
     where_.resize((band_ * width_ + kBlock) * sizeof(int32_t));
@@ -282,9 +283,7 @@ class AvxMaps {
       for (int v = 0; v < kVectors; ++v) {
         const V item = L::Load(source.values + from + v * kVector);
         const V its = kNumbers ? L::Add(here, L::Load(source.numbers + from + v * kVector)) : here;
-        const V above = L::Above(item, value[v]);
-        value[v] = L::Max(item, value[v]);  // where item is NaN the value stays
-        number[v] = L::Pick(above, its, number[v]);
+        TakeAbove<T>(item, its, &value[v], &number[v]);
       }
     }
     for (int v = 0; v < kVectors; ++v) L::Put(best + v * kVector, value[v]);

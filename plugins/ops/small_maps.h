@@ -50,8 +50,7 @@ class TurnedMaps {
       : size_(int64_t{windows.Size()[0]} * windows.Size()[1] * windows.Size()[2]),
         outputs_(windows.RowSize()) {
     serves_ = __builtin_cpu_supports("avx2") && windows.ChannelsBehind() == 1 && outputs_ > 0 &&
-              size_ <= kMost &&
-              outputs_ * windows.Volume() <= kMostTaps;
+              size_ <= kMost && outputs_ * windows.Volume() <= kMostTaps;
     if (!serves_) return;
     const std::vector<int64_t> offsets = windows.Offsets();
     windows.ForEachLine(0, [&](const Line& line) {
@@ -83,9 +82,7 @@ class TurnedMaps {
       V value = L::All(Smallest<T>()), number = L::Number(-1);
       for (const Tap* const end = taps_.data() + end_[output]; tap < end; ++tap) {
         const V item = L::Load(turned_.data() + tap->place);
-        const V above = L::Above(item, value);
-        value = L::Max(item, value);  // where item is NaN the value stays
-        number = L::Pick(above, L::Number(tap->number), number);
+        TakeAbove<T>(item, L::Number(tap->number), &value, &number);
       }
       L::Put(best_.data() + output * kMaps, value);
       L::Put(where_.data() + output * kMaps, number);

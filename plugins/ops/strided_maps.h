@@ -57,11 +57,10 @@ class AvxStridedMaps {
           places_.push_back(static_cast<int32_t>(windows.Origin(line, i)));
         }
       });
+      while (places_.size() < kVector) places_.push_back(places_.back());
+    } else {
+      for (int i = 0; i < kVector; ++i) places_.push_back(i * stride_);
     }
-    while (!inside_ && places_.size() < kVector) {
-      places_.push_back(static_cast<int32_t>(places_.size()) * stride_);
-    }
-    while (places_.size() < kVector) places_.push_back(places_.back());
   }
 
   template <class N>
@@ -116,12 +115,7 @@ class AvxStridedMaps {
     const int count = outputs < kVector ? outputs : kVector;
     for (int i = 0; i < outputs; i += kVector) {
       const int from = std::min(i, outputs - count);  // some are found once more
-      const Group group{map, &places_[from], 0, count};
-      if (together_ && IsReadable(group)) {
-        PoolMany<false>(group, y + from, numbers + from);
-        continue;
-      }
-      for (int k = from; k < from + count; ++k) PoolOne(map + places_[k], 0, y + k, numbers + k);
+      PoolGroup<false>(Group{map, &places_[from], 0, count}, y + from, numbers + from);
     }
   }
 
@@ -133,14 +127,10 @@ class AvxStridedMaps {
       const int from = std::min(i, length_ - count);
       const int64_t begin = int64_t{from} * stride_;
       const Group group{x + begin, places_.data(), static_cast<int>(begin) - pad_, count};
-      if (!together_ || !IsReadable(group)) {
-        for (int k = from; k < from + count; ++k) {
-          PoolOne(x + int64_t{k} * stride_, k * stride_ - pad_, y + k, numbers + k);
-        }
-      } else if (from >= first_ && from + count <= last_) {
-        PoolMany<false>(group, y + from, numbers + from);
+      if (from >= first_ && from + count <= last_) {
+        PoolGroup<false>(group, y + from, numbers + from);
       } else {
-        PoolMany<true>(group, y + from, numbers + from);
+        PoolGroup<true>(group, y + from, numbers + from);
       }
     }
   }
@@ -151,6 +141,19 @@ class AvxStridedMaps {
     const int32_t* places;
     int column, count;
   };
+
+  // Without kAtASide all windows lie between the sides of the map.
+  template <bool kAtASide, class N>
+  MEMONGER_AVX2 void PoolGroup(const Group& group, T* y, N* numbers) const {
+    if (together_ && IsReadable(group)) {
+      PoolMany<kAtASide>(group, y, numbers);
+      return;
+    }
+    for (int i = 0; i < group.count; ++i) {
+      PoolOne(group.x + group.places[i], kAtASide ? group.column + i * stride_ : 0, y + i,
+              numbers + i);
+    }
+  }
 
   // Whether all that is read are numbers, of whichever map.
   bool IsReadable(const Group& group) const {
@@ -184,7 +187,7 @@ class AvxStridedMaps {
             const V place = L::Add(places, L::Number(column + k));
             item = L::Pick(L::Within(place, size_), item, L::All(Smallest<T>()));
           }
-          Take(item, its, &value, &number);
+          TakeAbove<T>(item, its, &value, &number);
           its = L::Add(its, one);
         }
       }
@@ -211,7 +214,7 @@ class AvxStridedMaps {
       for (int k = begin; k < end; k += kVector) {
         const V item = end - k >= kVector ? L::Load(from + k)
                                           : L::LoadSome(from + k, end - k, smallest);
-        Take(item, L::Add(lanes, L::Number(row.number + k)), &value, &number);
+        TakeAbove<T>(item, L::Add(lanes, L::Number(row.number + k)), &value, &number);
       }
     }
     T values[kVector];
@@ -225,13 +228,6 @@ class AvxStridedMaps {
     }
     *y = values[best];
     *its_number = all[best];
-  }
-
-  MEMONGER_AVX2
-  static void Take(V item, V its, V* value, V* number) {
-    const V above = L::Above(item, *value);
-    *value = L::Max(item, *value);  // where item is NaN the value stays
-    *number = L::Pick(above, its, *number);
   }
 
   const Windows& windows_;
