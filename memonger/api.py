@@ -13,6 +13,7 @@ from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple, Unio
 
 from . import interrupts, native
 from .compatible import get_cost, make_mirror_plan, search_plan, without_plugin
+from .confirm import pool_note
 from .errors import InfeasibleBudget, InputError, InvalidPlan, PlanMismatch, PluginMissing
 from .plan import Budget, Plan, Progress
 from .planfile import load_plan
@@ -185,8 +186,9 @@ def _finish(session: Session, found: Plan, budget_bytes: Optional[int],
         return _with_symbol(session, found, planned, found.pool_bytes, budget_bytes, record,
                             started_s)
     if bound.pool_bytes != found.pool_bytes:
-        logger.warning("the pool of the plan is %d bytes; %d were predicted", bound.pool_bytes,
-                       found.pool_bytes)
+        note = pool_note(bound.pool_bytes, found.pool_bytes)
+        logger.warning(note)
+        found = replace(found, notes=(*found.notes, note))
     return _with_symbol(session, found, planned, bound.pool_bytes, budget_bytes, record,
                         started_s)
 

@@ -16,6 +16,8 @@ import json
 from typing import Any, Dict, List, Mapping
 
 from . import columns
+from .collection import paused
+from .confirm import contradictions
 from .decisions import decisions_of, graph_in_use
 from .errors import InputError, MemongerError, PlanError, PlanMismatch, PlanSchemaError
 from .files import write_whole
@@ -48,6 +50,7 @@ def save_plan(plan: Plan, path: str) -> None:
         raise PlanError("the plan was not saved: %s" % error) from error
 
 
+@paused()
 def load_plan(path: str) -> Plan:
     """Read a plan file.
 
@@ -56,7 +59,8 @@ def load_plan(path: str) -> Plan:
     InputError
         If the file cannot be opened.
     PlanSchemaError
-        If it is damaged, was changed, is no plan, or is from a newer memonger.
+        If it is damaged, was changed, is no plan, or is from a newer memonger; or if its numbers
+        are not those of its graph and decisions (:mod:`memonger.confirm`).
     PlanMismatch
         If its decisions belong to another graph than the one it holds.
     """
@@ -129,10 +133,16 @@ def loads(text: str) -> Plan:
             raise ValueError("sizes cannot be negative")
         if plan.storage not in _STORAGES or plan.world not in ("plugin", "stock"):
             raise ValueError("storage %r and world %r are not known" % (plan.storage, plan.world))
-        return plan
+        wrong = contradictions(plan)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise PlanSchemaError("the plan contradicts itself (%s: %s); %s"
                               % (type(error).__name__, error, _AGAIN)) from error
+    if wrong:
+        raise PlanSchemaError(
+            "the plan's numbers are not those of its graph and decisions (%s): the file was "
+            "changed, or memonger %s, which wrote it, plans otherwise than this one; %s"
+            % ("; ".join(wrong), data.get("memonger"), _AGAIN))
+    return plan
 
 
 def _check_options(options: Mapping[str, Any]) -> None:

@@ -7,6 +7,8 @@ import os
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
+import numpy as np
+
 from . import arena, native
 from .collection import paused
 from .cost import CostModel, OpTimes, best_known, roofline
@@ -187,12 +189,17 @@ def open_session(symbol: Any, shapes: Shapes, type_dict: Optional[Mapping[str, A
         fixed["optimizer"] = state_bytes(optimizer, trained, optimizer_params)
     unplanned = plan_storage(graph, expand(graph, {}), "stock").pool_bytes
     asked = {"costs": costs if isinstance(costs, str) and costs != "auto" else None,
-             "optimizer": optimizer, "optimizer_params": {
-                 name: value for name, value in (optimizer_params or {}).items()
-                 if isinstance(value, (int, float, str))} or None}
+             "optimizer": optimizer, "optimizer_params": _plain(optimizer_params or {}) or None}
     return Session(symbol, dict(shapes), graph, fixed, source, unplanned, captured,
                    (type_dict, grad_req, ctx, group2ctx), model,
                    {name: value for name, value in asked.items() if value is not None})
+
+
+def _plain(options: Mapping[str, Any]) -> Dict[str, Any]:
+    """Those that a plan file can hold, NumPy's numbers as Python's."""
+    values = {name: value.item() if isinstance(value, np.generic) else value
+              for name, value in options.items()}
+    return {name: value for name, value in values.items() if isinstance(value, (int, float, str))}
 
 
 def cost_model(costs: Any) -> CostModel:

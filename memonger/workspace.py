@@ -1,21 +1,29 @@
-"""MXNet's native CPU code: memory of operators while they run, outside the pool.
+"""Memory of operators while they run, outside the pool.
 
-Only convolutions take much: ``Convolution`` unrolls one sample to a matrix (im2col), however
-large the batch is. Formulas exist for the native code alone: MKLDNN's copies in other layouts
-and cuDNN's workspaces depend on the machine.
+Formulas exist for MXNet's native CPU code alone, where only convolutions take much: ``Convolution``
+unrolls one sample to a matrix (im2col), however large the batch is. MKLDNN's copies in other
+layouts and cuDNN's workspaces depend on the machine.
 """
 from __future__ import annotations
 
 import math
-from typing import Mapping, Sequence, Tuple
+from typing import Mapping, Optional, Sequence, Tuple
 
+from .blocks import effective_ops
 from .graph import DTYPES, Graph
+from .schedule import Schedule
 
 #: Position of the weight among the inputs, of the operator and of its gradient. The gradient's
 #: first input is that of the output.
 _WEIGHT = {"Convolution": (1, 2), "memonger_convolution": (1, 2),
            "memonger_split_convolution": (1, 2), "memonger_split_convolution_weight": (1, 2),
            "memonger_split_convolution_data": (1, 1), "memonger_bn_relu_convolution": (5, 8)}
+
+
+def workspace_bytes(graph: Graph, schedule: Optional[Schedule] = None) -> int:
+    """Largest workspace of any op, with the variants of the schedule in use."""
+    ops = effective_ops(graph, schedule.variants) if schedule else graph.ops
+    return max([op.workspace_bytes for op in ops] or [0])
 
 
 def native_workspaces(graph: Graph,

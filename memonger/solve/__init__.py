@@ -14,6 +14,7 @@ from ..errors import InputError, NoPlanInTime
 from ..graph import Graph
 from ..plan import Plan, Status
 from ..units import format_bytes
+from ..workspace import workspace_bytes
 from .options import Options
 
 Solver = Callable[[Graph, Optional[int], Options], Plan]
@@ -125,7 +126,6 @@ def _with_bound(plan: Plan, budget_bytes: int, options: Options) -> Plan:
     if not graph.time_s > 0 or plan.world == "stock" or _proved(plan):
         return plan
     from .bound import overhead_bound, pool_room
-    from .build import workspace_bytes
     # A fixed number of linear programs, not a time, so that the same input gives the same bound.
     rounds = 4 if len(graph.ops) <= 1000 else 2 if len(graph.ops) <= 4000 else 1
     # A plan whose variants need less workspace may have a larger pool.

@@ -15,7 +15,8 @@ from ..errors import InputError
 from ..graph import Graph
 from ..plan import Plan, Status
 from ..schedule import Schedule, Step
-from .build import build_plan, unplanned, workspace_bytes
+from ..workspace import workspace_bytes
+from .build import build_plan, unplanned
 from .core import Core, Decisions, Found
 from .options import Options
 

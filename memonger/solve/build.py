@@ -3,7 +3,6 @@ from __future__ import annotations
 
 from typing import Dict, List, Mapping, Optional, Tuple
 
-from ..blocks import effective_ops
 from ..collection import paused
 from ..errors import InfeasibleBudget
 from ..graph import Graph
@@ -11,6 +10,7 @@ from ..plan import Plan, Status
 from ..schedule import Schedule, expand
 from ..storage import plan_storage
 from ..units import format_bytes
+from ..workspace import workspace_bytes
 from .options import Options
 
 
@@ -53,12 +53,6 @@ def build_plan(graph: Graph, schedule: Schedule, method: str, options: Options,
 def unplanned(graph: Graph) -> Schedule:
     """The schedule that keeps everything."""
     return expand(graph, {})
-
-
-def workspace_bytes(graph: Graph, schedule: Optional[Schedule] = None) -> int:
-    """Largest workspace of any op, with the variants of the schedule in use."""
-    ops = effective_ops(graph, schedule.variants) if schedule else graph.ops
-    return max([op.workspace_bytes for op in ops] or [0])
 
 
 def fixed_bytes(graph: Graph, options: Options) -> Dict[str, int]:

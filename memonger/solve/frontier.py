@@ -14,8 +14,9 @@ from ..decisions import decisions_of
 from ..graph import Graph
 from ..plan import Plan, Status
 from ..schedule import expand
+from ..workspace import workspace_bytes
 from .bound import minimum_peak_bound
-from .build import build_plan, workspace_bytes
+from .build import build_plan
 from .options import Options
 from .reduce import reduce_graph
 from .siblings import sibling_schedules

@@ -26,7 +26,8 @@ from ..graph import Graph
 from ..plan import Plan, Progress, Status
 from ..schedule import Schedule, expand
 from ..splitting import working_bytes
-from .build import build_plan, workspace_bytes
+from ..workspace import workspace_bytes
+from .build import build_plan
 from .core import INTERRUPTED, TIME_LIMIT, Core, Decisions, Found, Poll
 from .options import USUAL_TIME_LIMIT_S, Options
 

@@ -2,12 +2,17 @@
 from __future__ import annotations
 
 import json
+import random
 
+import numpy as np
 import pytest
 
 import memonger
-from memonger import planfile
+from memonger import native, planfile
+from memonger.confirm import contradictions
 from memonger.errors import PlanSchemaError
+
+from .random_symbols import random_symbol
 
 mx = pytest.importorskip("mxnet")
 
@@ -38,6 +43,65 @@ def test_types_and_gradient_requests_are_saved_and_used(tmp_path):
 def test_one_request_for_all_is_saved_as_a_word():
     plan = memonger.plan(two_layers(), method="sublinear", data=(8, 16))
     assert plan.options["grad_req"] == "write" and plan.options["type_dict"] is None
+
+
+def edited(plan, field):
+    """The plan's text with one number made larger by somebody who repairs the checksum."""
+    data = json.loads(planfile.dumps(plan))
+    holder = data["fixed_bytes"] if field in plan.fixed_bytes else data
+    holder[field] += 8
+    data["checksum"] = planfile._checksum(data)
+    return json.dumps(data)
+
+
+@pytest.mark.parametrize("optimizer", [
+    None, ("adam", {}), ("sgd", {"momentum": np.float32(0.9), "multi_precision": np.bool_(True)})])
+def test_all_bytes_of_a_saved_plan_are_confirmed(optimizer):
+    options = dict(zip(("optimizer", "optimizer_params"), optimizer or ()))
+    plan = memonger.plan(two_layers(), time_limit=1, data=(8, 16),
+                         type_dict={"data": "float16"}, **options)
+    assert planfile.loads(planfile.dumps(plan)) == plan
+    stated = {"pool_bytes", "baseline_pool_bytes", *plan.fixed_bytes}
+    assert len(stated) == (9 if optimizer else 8)
+    for field in stated:
+        with pytest.raises(PlanSchemaError, match="bytes stated"):
+            planfile.loads(edited(plan, field))
+
+
+def test_the_bytes_of_a_saved_gluon_plan_are_confirmed():
+    block = mx.gluon.nn.HybridSequential(prefix="net_")
+    block.add(mx.gluon.nn.Dense(8, activation="relu"), mx.gluon.nn.Dense(8, activation="tanh"),
+              mx.gluon.nn.Dense(3))
+    block.initialize()
+    block.hybridize()
+    plan = memonger.gluon.plan(block, (4, 6), method="sublinear", optimizer="adam")
+    assert planfile.loads(planfile.dumps(plan)) == plan
+    for field in ("pool_bytes", "baseline_pool_bytes", "parameters", "gradients", "optimizer"):
+        with pytest.raises(PlanSchemaError, match="bytes stated"):
+            planfile.loads(edited(plan, field))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_plans_of_random_networks_are_confirmed(seed):
+    draw = random.Random(seed)
+    symbol, shapes = random_symbol(seed, 8)
+    with native.switched(*draw.choice([(True, True, True), (True, True), (False, True),
+                                       (False, False)])):
+        plan = memonger.plan(symbol, variants=draw.choice(("none", "all")), time_limit=1,
+                             grad_req=draw.choice(("write", "add")), shapes=shapes)
+    assert contradictions(plan) == []
+    assert planfile.loads(planfile.dumps(plan)) == plan
+
+
+def test_a_pool_other_than_predicted_is_told_and_confirmed(monkeypatch):
+    """MXNet's own allocation, told what to share by its environment variable."""
+    monkeypatch.setenv("NNVM_EXEC_MATCH_RANGE", "0")
+    symbol, shapes = random_symbol(1, 8)
+    with native.switched(False, False):
+        plan = memonger.plan(symbol, shapes=shapes)
+    [note] = [note for note in plan.notes if "were predicted" in note]
+    assert "%d bytes" % plan.pool_bytes in note
+    assert planfile.loads(planfile.dumps(plan)) == plan
 
 
 def test_a_plan_with_variants_comes_back_and_one_with_their_ops_exchanged_does_not():

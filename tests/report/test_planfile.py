@@ -11,19 +11,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report.graphs import lstm, resnet, tiny
 
-from memonger import planfile
+from memonger import confirm, planfile
 from memonger.decisions import decisions_of
 from memonger.errors import InputError, PlanError, PlanMismatch, PlanSchemaError
 from memonger.graph import Graph, Implementation, Inplace, Variant
 from memonger.plan import Plan, Status
 from memonger.schedule import Schedule, Step, expand
+from memonger.storage import plan_storage
 
 
 def make(graph, recompute=None, **fields) -> Plan:
     values = {"graph": graph, "schedule": expand(graph, recompute or {}),
-              "status": Status.FEASIBLE, "method": "local", "pool_bytes": 70,
-              "baseline_pool_bytes": 100, "fixed_bytes": {"parameters": 7}}
-    return Plan(**{**values, **fields})
+              "status": Status.FEASIBLE, "method": "local", "storage": "best", **fields}
+    parameters = sum(t.size_bytes for t in graph.tensors if t.category == "parameter")
+    return Plan(**{
+        "pool_bytes": plan_storage(graph, values["schedule"], values["storage"]).pool_bytes,
+        "baseline_pool_bytes": plan_storage(graph, expand(graph, {}), "stock").pool_bytes,
+        "fixed_bytes": {"parameters": parameters}, **values})
 
 
 @st.composite
@@ -251,6 +255,47 @@ def test_graphs_that_would_confuse_the_native_core_are_refused(field, value):
     wrong = replace(graph, _cache={}, **{field: records[:-1] + (replace(records[-1], **value),)})
     with pytest.raises((TypeError, ValueError)):
         wrong.check()
+
+
+@pytest.mark.parametrize("field", ["pool_bytes", "baseline_pool_bytes", "parameters"])
+def test_numbers_that_do_not_follow_from_the_decisions_are_refused(tmp_path, field):
+    plan = make(tiny(), {2: {}})
+    stated = {**plan.fixed_bytes, **vars(plan)}[field] + 4
+    path = tmp_path / "plan.json"
+    path.write_text(edited(plan, **(
+        {"fixed_bytes": {field: stated}} if field in plan.fixed_bytes else {field: stated})))
+    with pytest.raises(PlanSchemaError) as caught:
+        planfile.load_plan(str(path))
+    assert "plan.json: the plan's numbers are not those of its graph and decisions (" \
+        in str(caught.value)
+    assert "%d bytes stated, %d found): " % (stated, stated - 4) in str(caught.value)
+    assert "make the plan again" in str(caught.value)
+
+
+def test_other_decisions_than_those_behind_the_numbers_are_refused():
+    graph = resnet((1, 2), 2, 32, 4)
+    again = make(graph, {i: {} for i in range(0, graph.num_forward, 2)})
+    schedule = json.loads(planfile.dumps(again))["schedule"]
+    with pytest.raises(PlanSchemaError, match=r"\(pool: \d+ bytes stated"):
+        planfile.loads(edited(make(graph), schedule=schedule))
+
+
+def test_a_pool_that_is_the_answer_of_mxnet_comes_with_the_prediction():
+    plan = make(tiny())
+    note = confirm.pool_note(plan.pool_bytes + 4, plan.pool_bytes)
+    bound = replace(plan, pool_bytes=plan.pool_bytes + 4, notes=(note,))
+    assert planfile.loads(planfile.dumps(bound)) == bound
+    with pytest.raises(PlanSchemaError, match="pool: "):
+        planfile.loads(planfile.dumps(replace(bound, pool_bytes=plan.pool_bytes + 8)))
+
+
+def test_without_the_library_a_pool_is_no_smaller_than_what_is_alive(monkeypatch):
+    monkeypatch.setattr("memonger.storage_native.library", lambda required=False: None)
+    plan = make(lstm(3, 1, 2, 8))
+    alive = plan_storage(plan.graph, plan.schedule, "live").pool_bytes
+    planfile.loads(edited(plan, pool_bytes=alive))
+    with pytest.raises(PlanSchemaError, match="%d alive at the worst step" % alive):
+        planfile.loads(edited(plan, pool_bytes=alive - 1))
 
 
 def test_graph_columns_round_trip_an_empty_graph():
