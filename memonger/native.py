@@ -29,6 +29,7 @@ _INTERFACE = 4
 _CORE_INTERFACE = 4
 _MXNET_VERSION = "1.9.1"
 _COMPILER = "GCC: (GNU) 4.8.5"
+_WHEELS = "pip install mxnet==%s (or mxnet-cu112==%s)" % (_MXNET_VERSION, _MXNET_VERSION)
 #: ``plugins/build.py`` ends each library with this and the SHA-256 of everything before it.
 _SEAL = b"memonger sha256 "
 _lock = threading.RLock()
@@ -139,8 +140,8 @@ def _guarded_load() -> ctypes.CDLL:
     from .mx.environment import mxnet
     mx = mxnet()
     if mx.__version__ != _MXNET_VERSION:
-        raise PluginABIError("the plugin is made for MXNet %s, this is %s: pip install mxnet==%s"
-                             % (_MXNET_VERSION, mx.__version__, _MXNET_VERSION))
+        raise PluginABIError("the plugin is made for MXNet %s, this is %s; %s"
+                             % (_MXNET_VERSION, mx.__version__, _WHEELS))
     from mxnet.base import _LIB
     check_compiler(_LIB._name)
     try:
@@ -156,10 +157,9 @@ def _guarded_load() -> ctypes.CDLL:
     message = ctypes.create_string_buffer(1024)
     if library.memonger_self_check(message, ctypes.c_size_t(1024)):
         raise PluginABIError("the libmxnet.so in this process is not the one of the MXNet %s "
-                             "wheel: %s" % (_MXNET_VERSION, message.value.decode(errors="replace")))
+                             "wheel (%s); %s" % (_MXNET_VERSION, _words(message), _WHEELS))
     if library.memonger_register(message, ctypes.c_size_t(1024)):
-        raise PluginABIError("the plugin could not be registered: %s"
-                             % message.value.decode(errors="replace"))
+        raise PluginABIError("the plugin could not be registered: %s" % _words(message))
     library.memonger_capture_end.restype = ctypes.c_size_t
     _expose_operators()
     from .mx.binds import watch
@@ -167,18 +167,23 @@ def _guarded_load() -> ctypes.CDLL:
     return library
 
 
+def _words(message: Any) -> str:
+    """What the plugin wrote into a buffer."""
+    return str(message.value.decode(errors="replace"))
+
+
 def check_compiler(library: str) -> None:
     """Raise PluginABIError unless the ELF file was compiled by the wheel's compiler."""
     try:
         stamps = _elf_section(library, b".comment").strip(b"\0").split(b"\0")
     except (OSError, ValueError, IndexError, OverflowError, struct.error) as error:
-        raise PluginABIError("cannot read %s: %s" % (library, error)) from error
+        raise PluginABIError("cannot read %s (%s); %s" % (library, error, _WHEELS)) from error
     found = [stamp.decode(errors="replace") for stamp in stamps]
     if not any(stamp.startswith(_COMPILER) for stamp in found):
         raise PluginABIError("%s was compiled by %s, not by the %s of the MXNet %s wheel; the "
-                             "plugin cannot share objects with it"
+                             "plugin cannot share objects with it; %s"
                              % (library, ", ".join(filter(None, found)) or "an unknown compiler",
-                                _COMPILER, _MXNET_VERSION))
+                                _COMPILER, _MXNET_VERSION, _WHEELS))
 
 
 def _elf_section(path: str, name: bytes) -> bytes:

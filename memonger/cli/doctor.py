@@ -51,7 +51,7 @@ class Doctor(Command):
     """Show versions, the plugin, helpers, devices and settings, and what is wrong with them.
 
     Works whatever is missing. The exit code is 1 when something that memonger cannot do without
-    is missing or unfit.
+    is missing or unfit: Python, NumPy, MXNet or its library, or memonger's own libraries.
     """
 
     name = "doctor"
@@ -150,8 +150,10 @@ def _mxnet() -> Iterator[Finding]:
         yield Finding("mxnet", "does not import: " + _first_line(error), PROBLEM,
                       cuda_libraries.advice(_first_line(error)))
     else:
-        folder = os.path.dirname(str(mxnet.__file__))
-        yield Finding("mxnet", "%s in %s" % (mxnet.__version__, folder))
+        fit = mxnet.__version__ == "1.9.1"
+        yield Finding("mxnet", "%s in %s" % (
+            mxnet.__version__, os.path.dirname(str(mxnet.__file__))), OK if fit else PROBLEM,
+            "" if fit else _MXNET_NEEDED)
 
 
 def _plugin() -> Iterator[Finding]:
@@ -159,9 +161,8 @@ def _plugin() -> Iterator[Finding]:
         try:
             getattr(importlib.import_module("memonger.native"), load)()
         except Exception as error:  # PluginError with the reason, or MXNet's own
-            yield Finding(subject, _first_line(error), WARNING,
-                          "without it memonger plans for stock mirroring only"
-                          if subject == "plugin" else "")
+            yield Finding(subject, _first_line(error), PROBLEM,
+                          "without it memonger plans for stock mirroring only")
         else:
             yield Finding(subject, "loaded")
 

@@ -8,6 +8,7 @@ import pytest
 
 from memonger.cli import doctor, main
 from memonger.cli.doctor import Finding
+from memonger.errors import PluginABIError, PluginMissing
 
 
 def find(findings, subject):
@@ -45,6 +46,40 @@ def test_a_missing_mxnet_is_a_problem_not_a_crash(monkeypatch, error, value, adv
     assert (finding.state, finding.value) == ("problem", value)
     assert advice in finding.advice
     assert main(["doctor"]) == 1
+
+
+@pytest.mark.parametrize("refusal", [
+    PluginABIError("libmxnet.so was compiled by GCC 9; pip install mxnet==1.9.1"),
+    PluginMissing("libmemonger_mxnet.so is not there; reinstall memonger")])
+def test_a_plugin_that_cannot_work_is_a_problem(monkeypatch, capsys, refusal):
+    def refuse():
+        raise refusal
+    monkeypatch.setattr("memonger.native.load", refuse)
+    finding, = find(doctor.examine(), "plugin")
+    assert (finding.state, finding.value) == ("problem", str(refusal))
+    assert "stock mirroring only" in finding.advice
+    assert main(["doctor"]) == 1
+    assert "plugin" in capsys.readouterr().out
+
+
+def test_another_version_of_mxnet_is_a_problem(monkeypatch):
+    import mxnet
+    monkeypatch.setattr(mxnet, "__version__", "1.8.0")
+    finding, = find(doctor._mxnet(), "mxnet")
+    assert finding.state == "problem" and finding.value.startswith("1.8.0 in ")
+    assert "pip install mxnet==1.9.1" in finding.advice
+
+
+def test_what_memonger_can_do_without_is_no_problem(monkeypatch):
+    """No GPU, no ``dot``, no compiler, no solver, no library for pictures."""
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
+    monkeypatch.setattr(doctor, "_output_of", lambda *command: None)
+    real = doctor._version_of
+    monkeypatch.setattr(doctor, "_version_of",
+                        lambda module: real(module) if module == "numpy" else None)
+    findings = doctor.examine()
+    assert find(findings, "dot")[0].value == find(findings, "highspy")[0].value == "missing"
+    assert main(["doctor"]) == 0
 
 
 def test_gpu_kernels_need_nvrtc_where_mxnet_is_for_gpus(monkeypatch):
