@@ -1,7 +1,8 @@
-"""Files are written whole or not at all."""
+"""Files are written whole or not at all, standard output to its end or with an error."""
 from __future__ import annotations
 
 import os
+import sys
 from typing import Union
 
 from .errors import MemongerError
@@ -46,3 +47,24 @@ def write_whole(path: str, content: Union[str, bytes]) -> None:
             "cannot write %s (%s): %s; nothing was changed there"
             % (path, format_bytes(len(data)), error.strerror or error)) from error
 
+
+def write_out(text: str) -> None:
+    """Write to standard output, at once: what a full disk does not take is not lost in silence.
+
+    Raises
+    ------
+    BrokenPipeError
+        If the reader (``head``, ``less``) has seen enough.
+    MemongerError
+        If it cannot be written for any other reason.
+    """
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        # What is left in the buffer would be an error once more when the process ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise MemongerError("cannot write to standard output: %s"
+                            % (error.strerror or error)) from error

@@ -22,8 +22,8 @@ import sys
 import time
 from typing import Any, Callable, List, Mapping, Optional, Sequence
 
-from ..errors import InputError
-from ..files import write_whole
+from ..errors import InputError, RenderError
+from ..files import write_out, write_whole
 from ..units import parse_bytes
 from . import nets
 from .cases import BUDGETED, COMPARED, METHODS, Case, comparison, published_cases
@@ -73,11 +73,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
     if args.list:
-        print(network_table())
+        write_out(network_table() + "\n")
         return 0
     if args.networks[:1] == ["peers"] and len(args.networks) <= 2:
         from .peers import compare
-        print(compare(getattr(args, "json", False), (args.networks[1:] or [None])[0]))
+        write_out(compare(getattr(args, "json", False), (args.networks[1:] or [None])[0]) + "\n")
         return 0
     if list(args.networks) == ["operators"]:
         from .operators import main as operators
@@ -118,11 +118,11 @@ def run(args: argparse.Namespace) -> int:
             text = tables.documented(rows, file.read())
         write_whole(path, text)
     if getattr(args, "json", False):
-        sys.stdout.write(tables.as_json(rows, command_line(args)))
+        write_out(tables.as_json(rows, command_line(args)))
     else:
-        print(tables.as_markdown(rows) if args.markdown else tables.as_text(rows))
+        write_out((tables.as_markdown(rows) if args.markdown else tables.as_text(rows)) + "\n")
         if not args.source:
-            print("\n%d rows in %.0f s" % (len(rows), time.perf_counter() - started_s))
+            write_out("\n%d rows in %.0f s\n" % (len(rows), time.perf_counter() - started_s))
     return 1 if rows and all(row.error for row in rows) else 0
 
 
@@ -190,9 +190,8 @@ def write_results(rows: Sequence[Row], folder: str, command: str) -> None:
         write_whole(os.path.join(folder, name), text)
     try:
         tables.plot(rows, os.path.join(folder, "results.svg"))
-    except ImportError:
-        sys.stderr.write("no results.svg: matplotlib is not installed "
-                         "(pip install 'memonger[plot]')\n")
+    except RenderError as error:
+        sys.stderr.write("no results.svg: %s\n" % error)
 
 
 def command_line(args: argparse.Namespace) -> str:

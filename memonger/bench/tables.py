@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Dict, List, Mapping, Match, Optional, Sequence, Tuple
+from typing import Dict, List, Match, Optional, Sequence, Tuple
 
 from .. import __version__
 from ..errors import InputError
@@ -291,15 +291,19 @@ def from_json(text: str) -> List[Row]:
 
 
 def plot(rows: Sequence[Row], path: str) -> None:
-    """Memory against overhead, one line a method, one panel a network."""
-    import matplotlib
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    """Memory against overhead, one line a method, one panel a network.
+
+    Raises
+    ------
+    RenderError
+        If matplotlib is not installed.
+    """
+    from ..report.timeline import new_figure, save_figure
     names = list(dict.fromkeys(row.network for row in rows if not row.error))
     columns = min(3, max(1, len(names)))
     lines = -(-len(names) // columns) if names else 1
-    figure, panels = pyplot.subplots(lines, columns, figsize=(5 * columns, 3.6 * lines),
-                                     squeeze=False)
+    figure = new_figure(5 * columns, 3.6 * lines)
+    panels = figure.subplots(lines, columns, squeeze=False)
     methods = list(dict.fromkeys(row.method for row in rows))
     for panel in panels.flat[len(names):]:
         panel.set_visible(False)
@@ -325,16 +329,10 @@ def plot(rows: Sequence[Row], path: str) -> None:
         figure.legend([shown[label] for label in [*methods, "published"] if label in shown],
                       [label for label in [*methods, "published"] if label in shown],
                       loc="upper center", ncol=5, fontsize="small")
-    figure.savefig(path, metadata=_no_date(path))
-    pyplot.close(figure)
+    save_figure(figure, path)
 
 
 def _points_of_others(rows: Sequence[Row]) -> List[Tuple[float, float]]:
     """Published rows of total memory, on the axes of the plot."""
     return sorted((100 * group.published.share, 100 * group.their_overhead)
                   for group in beside(rows) if group.published.scope == "total")
-
-
-def _no_date(path: str) -> Mapping[str, None]:
-    return {"Date": None} if path.endswith(".svg") else {"CreationDate": None} \
-        if path.endswith(".pdf") else {}

@@ -13,6 +13,7 @@ import sys
 from typing import Optional, Sequence, Type
 
 from .. import __version__
+from ..files import write_out
 from .command import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, Command, Parser, UsageError
 from .failure import report_failure
 
@@ -75,10 +76,23 @@ def _run(argv: Optional[Sequence[str]]) -> int:
         sys.stdout = open(os.devnull, "w")
     if hasattr(sys.stdout, "reconfigure"):  # what the terminal's encoding does not have is escaped
         sys.stdout.reconfigure(errors="backslashreplace")
+    args = argparse.Namespace(json=False)
     try:
-        args = parser.parse_args(argv)
-    except SystemExit as end:  # argparse has said why
-        return int(end.code or 0)
+        try:
+            args = parser.parse_args(argv)
+        except SystemExit as end:  # argparse has said why
+            return int(end.code or 0)
+        return _answer(parser, args)
+    except UsageError as error:
+        sys.stderr.write("error: %s\n  see: %s --help\n" % (error, args.prog))
+        return EXIT_USAGE
+    except BrokenPipeError:  # the reader (head, less) has seen enough
+        return EXIT_ERROR
+    except Exception as error:
+        return report_failure(error, args)
+
+
+def _answer(parser: Parser, args: argparse.Namespace) -> int:
     if args.command is None:
         parser.print_help(sys.stderr)
         return EXIT_USAGE
@@ -87,15 +101,6 @@ def _run(argv: Optional[Sequence[str]]) -> int:
                             format="%(name)s: %(message)s")
     # MXNet reports each bind on standard error, which a user of commands did not ask for.
     os.environ.setdefault("MXNET_SUBGRAPH_VERBOSE", "0")
-    try:
-        code = args.run(args)
-        sys.stdout.flush()
-        return code
-    except UsageError as error:
-        sys.stderr.write("error: %s\n  see: %s --help\n" % (error, args.prog))
-        return EXIT_USAGE
-    except BrokenPipeError:  # the reader (head, less) has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_ERROR
-    except Exception as error:
-        return report_failure(error, args)
+    code: int = args.run(args)
+    write_out("")  # whatever was printed is there
+    return code

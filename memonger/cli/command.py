@@ -5,7 +5,9 @@ import argparse
 import inspect
 import json
 import sys
-from typing import Any, Callable, Mapping, NoReturn, Union
+from typing import IO, Any, Callable, Mapping, NoReturn, Optional, Union
+
+from ..files import write_out
 
 EXIT_OK = 0
 EXIT_ERROR = 1
@@ -25,6 +27,13 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         sys.stderr.write("error: %s\n  see: %s --help\n" % (message, self.prog))
         sys.exit(EXIT_USAGE)
+
+    def _print_message(self, message: str, file: Optional[IO[str]] = None) -> None:
+        # argparse says nothing where its help cannot be written.
+        if file is sys.stdout:
+            write_out(message)
+        else:
+            sys.stderr.write(message)
 
 
 class Command:
@@ -54,9 +63,9 @@ def answer(args: argparse.Namespace, record: Union[Mapping[str, Any], Callable[[
     """Print the result: ``record`` as JSON with ``--json``, else ``text``."""
     if args.json:
         data = record() if callable(record) else record
-        print(json.dumps(data, indent=2, sort_keys=True, default=_plain))
+        write_out(json.dumps(data, indent=2, sort_keys=True, default=_plain) + "\n")
     else:
-        print(text() if callable(text) else text)
+        write_out((text() if callable(text) else text) + "\n")
 
 
 def _plain(value: Any) -> Any:

@@ -35,8 +35,11 @@ def report_failure(error: Exception, args: argparse.Namespace) -> int:
     logging.getLogger("memonger").info("the error in full", exc_info=error)
     sys.stderr.write("\n".join(["error: %s" % error] + _details(error)) + "\n")
     if isinstance(error, InfeasibleBudget):
-        if args.json:
-            answer(args, infeasible_record(error), "")
+        try:
+            if args.json:
+                answer(args, infeasible_record(error), "")
+        except MemongerError as lost:
+            return report_failure(lost, args)
         return EXIT_BUDGET
     return EXIT_VERIFICATION if isinstance(error, VerificationError) else EXIT_ERROR
 

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..errors import MemongerError
+from ..files import write_whole
 from .bind import GradReq
 
 
@@ -101,8 +102,7 @@ def _child(specification: Mapping[str, Any],
            environment: Optional[Mapping[str, str]]) -> Dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="memonger") as folder:
         request, answer = os.path.join(folder, "request"), os.path.join(folder, "answer")
-        with open(request, "w") as file:
-            json.dump(specification, file)
+        write_whole(request, json.dumps(specification))
         root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
         path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
         child = subprocess.run(

@@ -7,6 +7,7 @@ import time
 from typing import Any, Dict, List
 
 from .. import native
+from ..files import write_whole
 from .environment import mxnet
 from .trial import Trial
 
@@ -77,5 +78,4 @@ def run(request: Dict[str, Any]) -> Dict[str, Any]:
 if __name__ == "__main__":
     with open(sys.argv[1]) as source:
         answer = run(json.load(source))
-    with open(sys.argv[2], "w") as target:
-        json.dump(answer, target)
+    write_whole(sys.argv[2], json.dumps(answer))

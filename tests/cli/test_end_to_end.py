@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 
@@ -233,3 +234,42 @@ def test_closed_output_and_a_deleted_working_directory(plan_file, tmp_path, word
                           env={**os.environ, "PYTHONPATH": package})
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr and re.search(message, done.stderr)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+@pytest.mark.parametrize("words, unbuffered", [
+    ("--help", ""), ("--help", "1"), ("plan --help", ""), ("--version", ""), ("doctor", "1"),
+    ("bench --list", ""), ("explain {plan} relu1", ""),
+    ("plan {net} --shape data=2,3,16,16 --budget 1 --json", "")])
+def test_an_answer_that_a_full_disk_does_not_take_is_an_error(plan_file, folder, words, unbuffered):
+    command = words.format(plan=plan_file, net=folder / "net-symbol.json").split()
+    package = os.path.dirname(os.path.dirname(os.path.abspath(memonger.__file__)))
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "memonger", *command], stdout=full, stderr=subprocess.PIPE,
+            text=True, check=False,
+            env={**os.environ, "PYTHONPATH": package, "PYTHONUNBUFFERED": unbuffered})
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == \
+        "error: cannot write to standard output: No space left on device"
+
+
+@pytest.mark.parametrize("words, name", [
+    ("plan {net} --shape data=2,3,16,16 --method sublinear -o x.json", "x.json"),
+    ("estimate {net} --shape data=2,3,16,16 --graph x.json", "x.json"),
+    ("apply {plan} -o x-symbol.json", "x-symbol.json"), ("report {plan} -o x.html", "x.html"),
+    ("report {plan} --graph x.svg", "x.svg"), ("report {plan} --timeline x.png", "x.png"),
+    ("measure {plan}", "/request"), ("measure {plan} -o x.json", "/request"),
+    ("profile {net} --shape data=2,3,16,16 --time-limit 1 --repeats 1 -o x.json", "x.json")])
+def test_a_file_that_cannot_be_written_is_named(plan_file, folder, tmp_path, words, name):
+    """As on a full disk: no file may grow beyond 512 bytes."""
+    command = words.format(plan=plan_file, net=folder / "net-symbol.json").split()
+    package = os.path.dirname(os.path.dirname(os.path.abspath(memonger.__file__)))
+    done = subprocess.run(
+        [sys.executable, "-m", "memonger", *command], cwd=tmp_path, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, check=False, env={**os.environ, "PYTHONPATH": package},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (512, 512)))
+    assert done.returncode == 1
+    assert re.search(r"^error: .*cannot write \S*%s \(.*\): File too large" % name, done.stderr,
+                     re.MULTILINE)
+    assert "Traceback" not in done.stderr and os.listdir(tmp_path) == []
