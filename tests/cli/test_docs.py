@@ -136,6 +136,14 @@ def test_examples_refuse_an_impossible_budget_in_a_line(command, tmp_path):
     assert output.startswith("error: no plan fits 1000 B") and "Traceback" not in output
 
 
+def test_too_few_epochs_on_digits_are_refused_in_a_line(tmp_path):
+    pytest.importorskip("sklearn")
+    output = run([sys.executable, str(ROOT / "examples" / "train_digits.py"), "--epochs", "1"],
+                 tmp_path)
+    assert re.search(r"^error: \d+\.\d+ % of the test digits are right after --epochs 1, 97 % are "
+                     r"expected after --epochs 12\nexit code 1$", output, re.MULTILINE)
+
+
 def test_the_budget_that_the_gluon_example_names_is_possible():
     mx = pytest.importorskip("mxnet")
     from mxnet.gluon.model_zoo import vision
