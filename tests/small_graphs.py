@@ -1,4 +1,4 @@
-"""Small graphs with known or searchable optima, for the tests of solvers."""
+"""Small graphs with known or searchable optima, and blocks by their lives."""
 from __future__ import annotations
 
 import heapq
@@ -7,6 +7,7 @@ from typing import Dict, FrozenSet, Optional, Tuple
 
 import numpy as np
 
+from memonger.blocks import Block, Blocks
 from memonger.graph import Graph, Implementation, Inplace, Op, Tensor, Variant
 from memonger.solve.program import Program
 
@@ -147,3 +148,12 @@ def violation(program: Program, values: np.ndarray) -> float:
     return max(float(np.max(part, initial=0.0)) for part in (
         program.row_lower - activity, activity - program.row_upper,
         program.lower - values, values - program.upper))
+
+
+def blocks_of(*lives: Tuple[int, ...]) -> Blocks:
+    """Blocks from (start, end, elements) or (start, end, elements, device, pool)."""
+    made = tuple(Block(life[0], life[1], 4 * life[2], *life[2:]) for life in lives)
+    steps = 1 + max(block.end for block in made)
+    released = tuple(sorted((i for i, b in enumerate(made) if b.end < steps),
+                            key=lambda i: made[i].end))
+    return Blocks(steps, made, released, tuple(range(len(made))), (-1,) * len(made))

@@ -1,0 +1,127 @@
+"""Blocks: which values share memory, and from which step to which they are alive."""
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from memonger.blocks import Block
+from memonger.graph import Graph, Inplace, Op, Tensor
+from memonger.schedule import expand
+from memonger.storage import build_program, plan_storage
+
+
+def chain(*sizes, inplace=False, outputs=None, dtype="float32", **options):
+    """a0 -> a1 -> ..., each op reading the one before."""
+    tensors = tuple(Tensor("a%d" % i, 4 * n, i, shape=(n,), dtype=dtype)
+                    for i, n in enumerate(sizes))
+    pairs = (Inplace(0, 0),) if inplace else ()
+    ops = tuple(Op("op%d" % i, "Op", (i - 1,) if i else (), (i,), inplace=pairs if i else ())
+                for i in range(len(sizes)))
+    return Graph(tensors, ops, (len(sizes) - 1,) if outputs is None else outputs, **options)
+
+
+def plan(graph, model="stock"):
+    return plan_storage(graph, expand(graph, {}), model, native=False)
+
+
+def test_a_chain_without_inplace_needs_two_buffers():
+    found = plan(chain(1, 1, 1, 1))
+    assert [(b.start, b.end) for b in found.blocks.blocks] == [(0, 1), (1, 2), (2, 3), (3, 4)]
+    assert found.buffer_of == (0, 1, 0, 1)
+    assert (found.pool_bytes, found.peak_live_bytes, found.step_of_peak) == (8, 8, 1)
+
+
+def test_inplace_makes_one_block():
+    found = plan(chain(1, 1, 1, inplace=True))
+    assert [(b.start, b.end) for b in found.blocks.blocks] == [(0, 3)]
+    assert found.blocks.inplace_index == (-1, 0, 0)
+    assert found.storage_ids == (0, 0, 0)
+
+
+def test_a_second_reader_forbids_inplace_but_not_identity():
+    tensors = tuple(Tensor(n, 4, i, shape=(1,)) for i, n in enumerate("abc"))
+    ops = [Op("a", "Op", (), (0,)), Op("b", "Op", (0,), (1,), inplace=(Inplace(0, 0),)),
+           Op("c", "Op", (0, 1), (2,))]
+    assert len(plan(Graph(tensors, tuple(ops), (2,))).blocks.blocks) == 3
+    ops[1] = replace(ops[1], inplace=(Inplace(0, 0, identity=True),))
+    assert len(plan(Graph(tensors, tuple(ops), (2,))).blocks.blocks) == 2
+
+
+def test_inplace_needs_equal_elements_and_item_size():
+    for dtype, shape, blocks in (("int32", (1,), 1), ("float16", (1,), 2), ("float32", (2,), 2)):
+        tensors = (Tensor("a", 4, 0, shape=(1,)), Tensor("b", 4, 1, shape=shape, dtype=dtype))
+        ops = (Op("a", "Op", (), (0,)), Op("b", "Op", (0,), (1,), inplace=(Inplace(0, 0),)))
+        assert len(plan(Graph(tensors, ops, (1,))).blocks.blocks) == blocks
+
+
+def test_an_op_that_ignores_all_inputs_is_not_in_place():
+    tensors = (Tensor("a", 4, 0, shape=(1,)), Tensor("b", 4, 1, shape=(1,)))
+    ops = (Op("a", "Op", (), (0,)),
+           Op("b", "zeros_like", (0,), (1,), ignored_inputs=(0,), inplace=(Inplace(0, 0),)))
+    found = plan(Graph(tensors, ops, (1,)))
+    assert found.blocks.block_of == (0, 1)
+    assert found.blocks.inplace_index == (-2, -1)  # nobody reads a
+
+
+def test_an_unread_output_is_freed_at_its_own_step():
+    found = plan(chain(1, 5, 5, outputs=(0,)))
+    assert found.blocks.blocks[2] == Block(2, 2, 20, 5)
+    assert found.blocks.blocks[0].end == 3
+
+
+def test_outputs_of_one_op_are_requested_largest_and_last_first():
+    tensors = tuple(Tensor("t%d" % i, 4 * n, 0, shape=(n,)) for i, n in enumerate((1, 3, 3)))
+    graph = Graph(tensors, (Op("split", "Op", (), (0, 1, 2)),), (0, 1, 2))
+    assert plan(graph).blocks.block_of == (2, 1, 0)
+
+
+def test_external_arrays_have_no_block():
+    graph = chain(1, 1, inplace=True)
+    graph = replace(graph, tensors=(graph.tensors[0], replace(graph.tensors[1], pooled=False)))
+    found = plan(graph)
+    assert found.storage_ids == (0, -2)
+    assert found.pool_bytes == 4
+
+
+def test_a_grad_add_in_place_leaves_the_right_buffer_empty():
+    tensors = tuple(Tensor(n, 400, i, shape=(100,)) for i, n in enumerate("lrs"))
+    ops = (Op("l", "Op", (), (0,)), Op("r", "Op", (), (1,)),
+           Op("s", "_grad_add", (0, 1), (2,), True, inplace=(Inplace(0, 0),)))
+    found = plan(Graph(tensors, ops, (2,)))
+    assert (found.pool_bytes, found.printed_bytes) == (400, 800)
+    plain = replace(ops[2], kind="elemwise_add")
+    assert plan(Graph(tensors, (*ops[:2], plain), (2,))).pool_bytes == 800
+
+
+def test_the_executor_rounds_buffers_up_to_four_bytes():
+    graph = Graph((Tensor("mask", 5, 0, shape=(5,), dtype="uint8"),), (Op("m", "Op", (), (0,)),),
+                  (0,))
+    found = plan(graph)
+    assert (found.pool_bytes, found.peak_live_bytes, found.printed_bytes) == (8, 5, 20)
+    assert plan(replace(graph, pools="cached_op")).pool_bytes == 5
+
+
+def test_a_cached_op_keeps_what_backward_reads_and_shares_nothing():
+    tensors = tuple(Tensor(n, 4, i, shape=(1,)) for i, n in enumerate("abcd"))
+    ops = (Op("a", "Op", (), (0,)), Op("b", "Op", (0,), (1,)),
+           Op("c", "Op", (1,), (2,), True, inplace=(Inplace(0, 0),)),
+           Op("d", "Op", (2,), (3,), True))
+    found = plan(Graph(tensors, ops, (3,), pools="cached_op"))
+    assert [(b.start, b.end, b.pool) for b in found.blocks.blocks] == [
+        (0, 1, 0), (1, 4, 0), (2, 3, 1), (3, 4, 1)]
+    assert found.pool_bytes == 16
+    assert plan(Graph(tensors, ops, (3,))).pool_bytes == 8
+
+
+def test_a_foreign_step_holds_inputs_and_outputs_and_shares_nothing():
+    found = plan(chain(1, 2, 3, 1, inplace=True, recompute_in_forward=True), "live")
+    assert (found.pool_bytes, found.step_of_peak, found.buffer_of) == (20, 2, ())
+
+
+def test_a_wrong_source_is_refused():
+    graph = chain(1, 1)
+    schedule = expand(graph, {})
+    wrong = replace(schedule, steps=(schedule.steps[0], replace(schedule.steps[1], sources=(1,))))
+    with pytest.raises(ValueError, match="does not make it"):
+        build_program(graph, wrong)

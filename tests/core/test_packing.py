@@ -1,0 +1,123 @@
+"""Blocks in whole buffers: MXNet's own assignment, and the best one."""
+from __future__ import annotations
+
+import random
+
+import pytest
+import strategies
+from hypothesis import given
+from small_graphs import blocks_of
+
+from memonger import packing
+from memonger.blocks import StorageModel
+from memonger.schedule import expand
+from memonger.storage import plan_storage
+
+
+def plan(graph, model="stock"):
+    return plan_storage(graph, expand(graph, {}), model, native=False)
+
+
+# --------------------------------------------------------------------------------- stock
+@pytest.mark.parametrize("second, match_range, shared", [
+    (16, 16, True), (19, 16, True), (20, 16, False), (20, 32, True), (1, 0, False), (2, 1, False),
+    (1, 1, True)])
+def test_stock_shares_within_the_match_range(second, match_range, shared):
+    blocks = blocks_of((0, 0, 1), (1, 1, second))
+    found = packing.stock(blocks, StorageModel("stock", match_range), 4)
+    assert found.buffer_of == ((0, 0) if shared else (0, 1))
+
+
+def test_stock_takes_the_larger_free_buffer_first_and_grows_the_smaller_one_else():
+    blocks = blocks_of((0, 0, 2), (0, 0, 8), (1, 2, 4), (2, 2, 4))
+    found = packing.stock(blocks, StorageModel("stock"), 4)
+    assert found.buffer_of == (0, 1, 1, 0)
+    assert found.buffer_bytes == (16, 32)
+
+
+def test_searching_the_match_range_takes_the_smallest_pool():
+    blocks = blocks_of((0, 0, 8), (1, 4, 1), (2, 4, 8))
+    wide = packing.stock(blocks, StorageModel("stock"), 4)
+    searched = packing.stock(blocks, StorageModel("stock", search_match_range=True), 4)
+    assert (wide.printed_bytes, searched.printed_bytes) == (64, 36)
+
+
+# ---------------------------------------------------------------------------------- best
+def test_best_equals_the_bound_where_stock_does_not():
+    # Stock puts the small block into the large buffer and needs another large one.
+    blocks = blocks_of((0, 0, 8), (1, 4, 1), (2, 4, 8))
+    assert packing.stock(blocks, StorageModel(), 4).pool_bytes == 64
+    assert packing.best(blocks, StorageModel(), 4).pool_bytes == 36
+    assert packing.lower_bound(blocks, 4) == 36
+
+
+def exhaustive(blocks, rounding):
+    """The smallest pool of all assignments."""
+    least = [sum(packing.round_up(b.bytes, rounding) for b in blocks.blocks) + 1]
+    buffers = []
+
+    def place(index):
+        total = sum(max(packing.round_up(b.bytes, rounding) for b in buffer)
+                    for buffer in buffers)
+        if total >= least[0]:
+            return
+        if index == len(blocks.blocks):
+            least[0] = total
+            return
+        block = blocks.blocks[index]
+        for buffer in buffers:
+            if all((b.pool, b.device) == (block.pool, block.device)
+                   and (b.end < block.start or block.end < b.start) for b in buffer):
+                buffer.append(block)
+                place(index + 1)
+                buffer.pop()
+        buffers.append([block])
+        place(index + 1)
+        buffers.pop()
+
+    place(0)
+    return least[0]
+
+
+def test_best_against_all_assignments_of_small_graphs():
+    optimal, cases = 0, 150
+    for seed in range(cases):
+        rng = random.Random(seed)
+        graph = strategies.training_graph(rng, 3, devices=rng.choice((1, 2)))
+        found = plan(graph, "best")
+        if len(found.blocks.blocks) > 11:
+            found = plan(strategies.training_graph(rng, 1), "best")
+        least = exhaustive(found.blocks, 4)
+        assert found.peak_live_bytes <= found.lower_bound_bytes <= least <= found.pool_bytes
+        optimal += found.pool_bytes == least
+    assert optimal == cases
+
+
+@given(strategies.planned_graphs(devices=2))
+def test_order_of_peak_bound_best_and_stock(case):
+    graph, schedule = case
+    best = plan_storage(graph, schedule, "best", native=False)
+    stock = plan_storage(graph, schedule, "stock", native=False)
+    quick = plan_storage(graph, schedule, "quick", native=False)
+    assert best.peak_live_bytes <= best.lower_bound_bytes <= best.pool_bytes <= stock.pool_bytes
+    assert best.blocks == stock.blocks
+    assert best.lower_bound_bytes <= quick.pool_bytes
+    for found in (best, stock, quick):
+        for i, one in enumerate(found.blocks.blocks):
+            assert one.bytes <= found.buffer_bytes[found.buffer_of[i]]
+            for j, other in enumerate(found.blocks.blocks[:i]):
+                if found.buffer_of[i] == found.buffer_of[j]:
+                    assert other.end < one.start or one.end < other.start
+                    assert (one.device, one.pool) == (other.device, other.pool)
+
+
+def test_best_is_at_the_bound_for_most_graphs():
+    at_bound, excess = 0, 0.0
+    for seed in range(60):
+        rng = random.Random(seed)
+        graph = strategies.training_graph(rng, 40)
+        found = plan_storage(graph, expand(graph, strategies.decisions(rng, graph)), "best")
+        at_bound += found.pool_bytes == found.lower_bound_bytes
+        excess += found.pool_bytes / found.lower_bound_bytes - 1
+    assert at_bound >= 30
+    assert excess / 60 < 0.01
