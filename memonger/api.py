@@ -6,33 +6,22 @@ a framework-free graph to a solver. The calls of dmlc/mxnet-memonger are in
 """
 from __future__ import annotations
 
-import logging
 import time
 from dataclasses import replace
-from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
 
-from . import interrupts, native
+from . import native
 from .compatible import get_cost, make_mirror_plan, search_plan, without_plugin
-from .confirm import pool_note
-from .errors import InfeasibleBudget, InputError, InvalidPlan, PlanMismatch, PluginMissing
-from .plan import Budget, Plan, Progress
+from .errors import InfeasibleBudget, InputError, PlanMismatch, PluginMissing
+from .plan import Budget, Plan
 from .planfile import load_plan
-from .session import Estimate, Session, Shapes, gather_shapes, open_session, pins, share_of
+from .planning import ProgressCallback, plan_session
+from .session import Estimate, Session, Shapes, gather_shapes, open_session
 from .units import format_bytes, parse_budget
 
 __all__ = ["Estimate", "estimate", "get_cost", "load_plan", "make_mirror_plan", "max_batch",
            "measure", "plan", "search_plan", "strip", "sweep", "verify"]
 
-logger = logging.getLogger("memonger")
-ProgressCallback = Callable[[Progress], None]
-#: How often a plan is searched that the bound executor must confirm.
-_ATTEMPTS = 3
-
-#: MXNet keeps a copy in its own layout of whatever an operator that is not MKLDNN's reads from one
-#: that is (StorageFallbackOpExecutor), outside the pool and as long as the executor lives.
-_MKLDNN_NOTE = ("on a CPU MXNet keeps copies, beside what is counted, of what variants read from "
-                "MKLDNN's operators, and the process may take more than without a plan (memonger "
-                "measure tells); MXNET_MKLDNN_ENABLED=0 avoids them, and so does variants none")
 
 
 def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str = "exact",
@@ -121,88 +110,6 @@ def _plan_without_plugin(symbol: Any, shapes: Shapes, budget: Budget, method: st
                 % (format_bytes(found.total_bytes), format_bytes(budget_bytes), native.status()),
                 budget_bytes, found.total_bytes, best_plan=found)
     return found
-
-
-def plan_session(session: Session, budget: Budget = None, method: str = "auto",
-                 variants: str = "exact", keep: Sequence[str] = (), recompute: Sequence[str] = (),
-                 time_limit: float = 10.0, progress: Optional[ProgressCallback] = None,
-                 overhead: Union[None, str, float] = None,
-                 started_s: Optional[float] = None, max_clones: int = 0) -> Plan:
-    """:func:`plan` for a network that was read already."""
-    started_s = time.perf_counter() if started_s is None else started_s
-    from .solve import solve
-    from .solve.options import Options
-    if variants not in ("none", "exact", "all"):
-        raise InputError("variants must be none, exact or all, not %r" % (variants,))
-    if variants != "none" and native.world() == "plugin" and \
-            method not in ("sublinear", "chen", "ogc"):
-        session = session.with_variants(exact_only=variants == "exact")
-    graph = session.graph
-    fixed_bytes = sum(session.fixed_bytes.values())
-    total_budget = pool_budget = None
-    if budget is not None:
-        total_budget = parse_budget(budget, session.unplanned_pool_bytes + fixed_bytes)
-        pool_budget = total_budget - fixed_bytes
-    max_overhead = share_of(overhead)
-    if budget is None and overhead is None and graph.time_s > 0:
-        max_overhead = graph.forward_time_s / graph.time_s  # one extra forward pass
-    kept, again = pins(graph, keep, "keep"), pins(graph, recompute, "recompute")
-    both = [graph.ops[i].name for i in kept if i in set(again)]
-    if both:
-        raise InputError("op %r is both to be kept and to be recomputed" % both[0])
-    options = Options(
-        time_limit_s=time_limit, storage=session.storage, world=native.world(),
-        variants=variants, keep=kept, recompute=again, progress=progress, costs=session.costs,
-        objective="memory" if budget is None else "time", max_overhead=max_overhead,
-        fixed_bytes=session.fixed_bytes, on_gpu=session.on_gpu, max_clones=max_clones)
-    if native.world() == "stock" and method == "auto":
-        method = "sublinear"
-    record = {"budget": budget, "method": method, "variants": variants, "overhead": overhead,
-              "keep": tuple(keep), "recompute": tuple(recompute),
-              "shapes": {name: tuple(shape) for name, shape in sorted(session.shapes.items())},
-              **({"max_clones": max_clones} if max_clones else {}), **session.binding}
-    # Where MXNet runs a network with variants in another order than predicted, its pool may come
-    # out a little larger; then the search has a little less.
-    for _ in range(_ATTEMPTS):
-        found = solve(graph, pool_budget, method, options)
-        with interrupts.deferred():  # what was found would be lost
-            made = _finish(session, found, total_budget, record, started_s)
-        excess_bytes = 0 if total_budget is None else made.total_bytes - total_budget
-        if excess_bytes <= 0 or made.pool_bytes == found.pool_bytes:
-            return made
-        assert pool_budget is not None
-        pool_budget -= excess_bytes + pool_budget // 500
-    raise InvalidPlan(
-        "the plan takes %s in the pool, %s were predicted; please report this with the "
-        "symbol file" % (format_bytes(made.pool_bytes), format_bytes(found.pool_bytes)))
-
-
-def _finish(session: Session, found: Plan, budget_bytes: Optional[int],
-            record: Mapping[str, Any], started_s: float) -> Plan:
-    """A solver's answer with its symbol, confirmed by binding that symbol."""
-    planned = session.apply(found)
-    bound = session.read(planned)
-    if session.graph.pools != "executor":  # only a run shows the plan of a CachedOp
-        return _with_symbol(session, found, planned, found.pool_bytes, budget_bytes, record,
-                            started_s)
-    if bound.pool_bytes != found.pool_bytes:
-        note = pool_note(bound.pool_bytes, found.pool_bytes)
-        logger.warning(note)
-        found = replace(found, notes=(*found.notes, note))
-    return _with_symbol(session, found, planned, bound.pool_bytes, budget_bytes, record,
-                        started_s)
-
-
-def _with_symbol(session: Session, found: Plan, planned: Any, pool_bytes: int,
-                 budget_bytes: Optional[int], record: Mapping[str, Any],
-                 started_s: float) -> Plan:
-    notes = found.notes
-    if found.schedule.variants and session.uses_mkldnn:
-        notes += (_MKLDNN_NOTE,)
-    return replace(
-        found, original_json=session.symbol.tojson(), symbol_json=planned.tojson(),
-        pool_bytes=pool_bytes, budget_bytes=budget_bytes, costs=session.costs, notes=notes,
-        options=dict(record), planning_s=time.perf_counter() - started_s)
 
 
 def estimate(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = "write",

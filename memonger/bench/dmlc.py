@@ -70,7 +70,7 @@ class Row:
 
 def run(targets: Sequence[Target] = TARGETS) -> List[Row]:
     """Plan for each target, one after the other, as ``memonger.plan`` does."""
-    from ..api import plan_session
+    from ..planning import plan_session
     from ..session import open_session
     from . import nets
     net = nets.build("dmlc_resnet50", 32)

@@ -49,7 +49,7 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
         If the block is not hybridized, or the inputs do not fit it.
     """
     started_s = time.perf_counter()
-    from ..api import plan_session
+    from ..planning import plan_session
     from ..session import open_session
     mx = mxnet()
     if not isinstance(block, mx.gluon.HybridBlock):

@@ -13,6 +13,7 @@ from memonger.errors import (
     InfeasibleBudget,
     InputError,
     PlanMismatch,
+    PluginError,
     ShapeError,
     UnknownOpError,
 )
@@ -51,6 +52,16 @@ def test_sublinear_plan_is_smaller_exact_and_trains_the_same(world):
     assert memonger.verify(plan.symbol, net, steps=3, **SHAPES).identical
     assert memonger.strip(plan.symbol).tojson() == net.tojson()
     assert plan.symbol.list_arguments() == net.list_arguments()
+
+
+@pytest.mark.parametrize("method", ["chen", "ogc", "local", "milp"])
+def test_methods_that_stock_mxnet_cannot_run_are_refused_there(method):
+    """Their plans promised memory that MXNet's own mirroring does not save."""
+    with native.switched(False, False):
+        with pytest.raises(PluginError, match="%s.*native.enable" % method):
+            memonger.plan(convolutions(), method=method, **SHAPES)
+        plan = memonger.plan(convolutions(), **SHAPES)
+    assert (plan.world, plan.options["method"]) == ("stock", "sublinear")
 
 
 @pytest.mark.parametrize("switch,variants,told", [

@@ -16,7 +16,8 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 HEAVY = ("mxnet", "matplotlib", "highspy", "scipy", "sklearn", "pygraphviz", "graphviz")
 
 #: The API and what stands above it may import everything.
-UNBOUND = {"__init__", "__main__", "api", "batch", "compatible", "session", "cli", "bench"}
+UNBOUND = {"__init__", "__main__", "api", "batch", "compatible", "planning", "session", "cli",
+           "bench"}
 FOLDERS = {"solve", "mx", "report"}
 CORE = {p.stem for p in PACKAGE.glob("*.py")} - UNBOUND
 #: The lowest rooms: all that they may import.
@@ -27,7 +28,7 @@ LOWEST = {"errors": set(), "units": {"errors"}, "native": {"errors"},
 #: its results; the plugin meets MXNet when it is loaded; memonger.gluon and
 #: stock mirroring are calls of the API.
 LATE = {("plan", "report"), ("plan", "mx"), ("mx", "report"), ("native", "mx"),
-        ("mx", "api"), ("mx", "compatible"), ("mx", "session"), ("foreign", "solve")}
+        ("mx", "planning"), ("mx", "compatible"), ("mx", "session"), ("foreign", "solve")}
 
 
 def room_of(path: Path) -> str:
