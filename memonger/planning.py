@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
-from . import interrupts, native
+from . import asked, interrupts, native
 from .confirm import pool_note
 from .errors import InputError, InvalidPlan, PluginError
 from .plan import Budget, Plan, Progress
@@ -71,6 +71,9 @@ def plan_session(session: Session, budget: Budget = None, method: str = "auto",
     # out a little larger; then the search has a little less.
     for _ in range(_ATTEMPTS):
         found = solve(graph, pool_budget, method, options)
+        in_vain = asked.note(graph, found.schedule, again)
+        if in_vain:
+            found = replace(found, notes=(*found.notes, in_vain))
         with interrupts.deferred():  # what was found would be lost
             made = _finish(session, found, total_budget, record, started_s)
         excess_bytes = 0 if total_budget is None else made.total_bytes - total_budget

@@ -5,6 +5,7 @@ import difflib
 import fnmatch
 from typing import Dict, List, Mapping, Optional
 
+from ..asked import run_once
 from ..decisions import graph_in_use
 from ..errors import UnknownOpError
 from ..plan import Plan
@@ -224,7 +225,10 @@ def _remarks(facts: Facts, fact: OpFacts) -> List[str]:
         asked = options.get(key) or ()
         if any(fnmatch.fnmatchcase(fact.name, pattern)
                for pattern in ([asked] if isinstance(asked, str) else asked)):
-            lines.append("asked for: %s=%r says %s it" % (key, asked, words))
+            reason = "".join(run_once(facts.plan.graph, facts.plan.schedule, [fact.op]).values()) \
+                if key == "recompute" and not op.keep_reason else ""
+            lines.append("asked for: %s=%r says %s it%s" % (
+                key, asked, words, ", in vain: " + reason if reason else ""))
     if not fact.again and fact.group == "keep" and not fact.held_bytes:
         lines.append("nothing of it waits in memory for backward, so there is nothing to save")
     return lines

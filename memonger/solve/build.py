@@ -55,6 +55,12 @@ def unplanned(graph: Graph) -> Schedule:
     return expand(graph, {})
 
 
+def as_asked(graph: Graph, options: Options) -> Schedule:
+    """The schedule that keeps everything but what ``options.recompute`` names."""
+    asked = () if graph.recompute_in_forward else options.recompute
+    return expand(graph, {op: {} for op in asked if graph.ops[op].recomputable})
+
+
 def fixed_bytes(graph: Graph, options: Options) -> Dict[str, int]:
     """Bytes outside the pool by category, with the workspace of the unplanned step."""
     fixed = dict(options.fixed_bytes)

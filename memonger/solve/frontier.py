@@ -13,10 +13,9 @@ from typing import Callable, List, Optional, Sequence, Tuple
 from ..decisions import decisions_of
 from ..graph import Graph
 from ..plan import Plan, Status
-from ..schedule import expand
 from ..workspace import workspace_bytes
 from .bound import minimum_peak_bound
-from .build import build_plan
+from .build import as_asked, build_plan
 from .options import Options
 from .reduce import reduce_graph
 from .siblings import sibling_schedules
@@ -56,8 +55,8 @@ def least_memory(graph: Graph, budget_bytes: Optional[int], options: Options, so
     """
     started = time.perf_counter()
     space = workspace_bytes(graph)
-    plain = expand(graph, {})
-    best = build_plan(graph, plain, method, options, budget_bytes, Status.FEASIBLE)
+    best = build_plan(graph, as_asked(graph, options), method, options, budget_bytes,
+                      Status.FEASIBLE)
     reduced = reduce_graph(graph, options.variants, options.keep)
     low = minimum_peak_bound(graph, reduced=reduced).bytes
     high = best.pool_bytes

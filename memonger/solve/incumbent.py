@@ -107,6 +107,7 @@ class Incumbent:
     # ------------------------------------------------------------------ plans
     def weigh(self, schedule: Schedule) -> Candidate:
         """Weigh a schedule exactly, and keep it if it is the best so far."""
+        schedule = self._forgetting(schedule)
         pool = plan_storage(self.graph, schedule, self.options.storage).pool_bytes
         space = max([op.workspace_bytes for op in effective_ops(self.graph, schedule.variants)]
                     or [0])
@@ -119,6 +120,24 @@ class Incumbent:
             self.best, self.best_decisions = found, None
             self.report()
         return found
+
+    def _forgetting(self, schedule: Schedule) -> Schedule:
+        """With nothing kept for backward that is not to be.
+
+        The programs demand it at measured ops only, the methods that solve none hardly look.
+        """
+        asked = set(self.options.recompute)
+        if not asked or not self.core or self.graph.recompute_in_forward:
+            return schedule
+        first = self.reduced.first_backward
+        decisions = self.core.decisions_of(schedule)
+        choices = tuple(
+            1 if op in asked and choice == 0 and begin < first <= end and not trailing else choice
+            for (op, _, begin, end, trailing), choice in zip(self.core.gaps(), decisions.choices))
+        if choices == decisions.choices:
+            return schedule
+        found = self.core.evaluate(replace(decisions, choices=choices))
+        return schedule if found is None else found.schedule
 
     def report(self) -> None:
         """Tell ``options.progress`` where the search stands."""

@@ -20,9 +20,10 @@ import numpy as np
 
 from ..graph import Graph
 from ..plan import Plan
-from ..schedule import Schedule, expand
+from ..schedule import Schedule
 from . import highs
 from .bound import Bound, integer_columns, overhead_bound
+from .build import as_asked
 from .decode import schedule_of_point
 from .incumbent import Candidate, Incumbent
 from .options import Options
@@ -211,7 +212,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
     search = Refinement.start(graph, budget_bytes, options)
     work = 20000 * max(len(graph.ops), 100)
     try:
-        search.weigh(expand(graph, {}))
+        search.weigh(as_asked(graph, options))
         search.first_bound(min(2.0, options.time_limit_s / 4))
         if search.bound.extra_s == float("inf"):
             search.smallest_plan()
