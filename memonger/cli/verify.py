@@ -39,12 +39,12 @@ class Verify(Command):
         network = load_network(args, args.planned)
         planned, original = network.planned, network.original
         if network.plan is None:
-            planned, original = network.original, None
+            planned = network.original
             original = load_symbol(args.original) if args.original else api.strip(planned)
         elif args.original:
             raise UsageError("a plan file brings its own original; give one of the two")
         result = api.verify(planned, original, steps=args.steps, ctx=context(args.ctx),
-                                 **network.arguments)
+                            **network.arguments)
         answer(args, lambda: verification_record(result), lambda: str(result))
         if not args.json:
             result.check()

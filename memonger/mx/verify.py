@@ -104,6 +104,38 @@ class Verification:
 
 #: What each step left in each tensor.
 Results = Sequence[Mapping[str, np.ndarray]]
+Values = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class _Training:
+    """How both networks are trained: all but the network, its values and their types."""
+
+    shapes: Mapping[str, Sequence[int]]
+    steps: int
+    ctx: Any
+    grad_req: GradReq
+    seed: int
+    learning_rate: float
+
+    def run(self, symbol: Any, start: Values, types: Optional[Mapping[str, Any]]) -> Results:
+        """What each step leaves; only here is the network in memory."""
+        results = []
+        try:
+            trial = Trial(symbol, self.shapes, self.ctx, types, self.grad_req, self.seed, start)
+            for number in range(self.steps):
+                trial.step(number)
+                results.append(trial.results())
+                trial.update(self.learning_rate)
+        except mxnet().MXNetError as error:
+            raise BindError("MXNet cannot run this network: %s" % first_line(error)) from error
+        return results
+
+    def moved(self, symbol: Any, start: Values, types: Optional[Mapping[str, Any]],
+              expected: Results) -> Tuple[Difference, ...]:
+        """What moving all inputs and parameters by their last bits changes."""
+        moved = _last_bits_moved(start, index_inputs(symbol), self.seed)
+        return _compare_all(expected, self.run(symbol, moved, types))
 
 
 def verify(planned: Any, original: Any, shapes: Mapping[str, Sequence[int]], steps: int = 2,
@@ -127,8 +159,18 @@ def verify(planned: Any, original: Any, shapes: Mapping[str, Sequence[int]], ste
     planned, original : mx.sym.Symbol
     shapes : mapping
         Input shapes; a small batch is enough.
+    steps : int
+        Training steps.
+    ctx, type_dict, grad_req
+        As for ``simple_bind``.
+    seed : int
+        Of the random values, and of what random ops draw.
+    tolerance : float
+        Largest difference, relative to a tensor's largest value, that counts as the same.
     values : mapping, optional
         Values of inputs or parameters by name instead of random ones.
+    learning_rate : float
+        Of the gradient descent between the steps.
 
     Returns
     -------
@@ -142,46 +184,42 @@ def verify(planned: Any, original: Any, shapes: Mapping[str, Sequence[int]], ste
     arguments = infer_arguments(original, shapes, type_dict,
                                 without_index_gradients(original, grad_req))
     start = random_values(original, arguments, seed, values)
-
-    def train(symbol: Any, start: Mapping[str, np.ndarray],
-              types: Optional[Mapping[str, Any]] = type_dict) -> Results:
-        results = []
-        try:
-            trial = Trial(symbol, shapes, ctx, types, grad_req, seed, start)
-            for number in range(steps):
-                trial.step(number)
-                results.append(trial.results())
-                trial.update(learning_rate)
-        except mxnet().MXNetError as error:
-            raise BindError("MXNet cannot run this network: %s" % first_line(error)) from error
-        return results
-
-    # One after the other: only one is in memory at a time.
-    expected = train(original, start)
-    found = Verification(_compare_all(expected, train(planned, start)), steps, tolerance)
+    training = _Training(shapes, steps, ctx, grad_req, seed, learning_rate)
+    expected = training.run(original, start, type_dict)
+    found = Verification(_compare_all(expected, training.run(planned, start, type_dict)), steps,
+                         tolerance)
     if found.ok:
         return found
-    fixed = index_inputs(original)
-    moved = _compare_all(expected, train(original, _last_bits_moved(start, fixed, seed)))
+    moved = training.moved(original, start, type_dict, expected)
     noise = _noise_in(moved)
     rounding = [max([d.max_rel for d in moved if d.step == step and d not in noise] or [0.0])
                 for step in range(1, steps + 1)]
     in_double: Tuple[Difference, ...] = ()
     if set(arguments.dtypes) == {"float32"}:
-        types = dict.fromkeys(arguments.names, "float64")
-        wide_start = {name: value.astype(np.float64) for name, value in start.items()}
-        wide = _in_float64(original)
         try:
-            wide_expected = train(wide, wide_start, types)
-            in_double = _compare_all(wide_expected, train(_in_float64(planned), wide_start, types))
-            if not all(d.within(tolerance) for d in in_double):
-                wide_noise = replace(found, noise=_noise_in(_compare_all(
-                    wide_expected, train(wide, _last_bits_moved(wide_start, fixed, seed), types))))
-                in_double = tuple(d for d in in_double if d.within(tolerance)
-                                  or not d.within(wide_noise.limit(d.step, d.tensor)))
+            in_double = _compare_in_float64(training, planned, original, arguments.names, start,
+                                            found)
         except (InputError, BindError) as error:
             logger.info("the network cannot be run in float64: %s", error)
     return replace(found, rounding=tuple(rounding), noise=noise, in_double=in_double)
+
+
+def _compare_in_float64(training: _Training, planned: Any, original: Any, names: Sequence[str],
+                        start: Values, found: Verification) -> Tuple[Difference, ...]:
+    """The comparison in float64, without what holds nothing but rounding there.
+
+    That is looked for where ``found.tolerance`` is exceeded.
+    """
+    types = dict.fromkeys(names, "float64")
+    wide_start = {name: value.astype(np.float64) for name, value in start.items()}
+    wide = _in_float64(original)
+    expected = training.run(wide, wide_start, types)
+    apart = _compare_all(expected, training.run(_in_float64(planned), wide_start, types))
+    if all(d.within(found.tolerance) for d in apart):
+        return apart
+    noisy = replace(found, noise=_noise_in(training.moved(wide, wide_start, types, expected)))
+    return tuple(d for d in apart if d.within(found.tolerance)
+                 or not d.within(noisy.limit(d.step, d.tensor)))
 
 
 def _noise_in(moved: Sequence[Difference]) -> Tuple[Difference, ...]:
