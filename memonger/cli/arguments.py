@@ -7,6 +7,7 @@ import re
 from typing import Any, Dict, Tuple, Union
 
 from ..errors import InputError, MemongerError, UnitError
+from ..session import share_of
 from ..units import parse_budget
 
 _DTYPES = ("float16", "float32", "float64", "uint8", "int8", "int32", "int64")
@@ -57,12 +58,10 @@ def budget(text: str) -> Union[str, float]:
 def share(text: str) -> float:
     """``10%`` or ``0.1`` to 0.1."""
     try:
-        value = float(text.rstrip("% ")) / (100 if text.rstrip().endswith("%") else 1)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError("cannot read %r; write it as 10%% or 0.1" % text)
-    return value
+        return share_of(text.strip()) or 0.0
+    except InputError:
+        raise argparse.ArgumentTypeError(
+            "cannot read %r; write it as 10%% or 0.1" % text) from None
 
 
 def positive(text: str) -> float:

@@ -107,9 +107,10 @@ class MakePlan(Command):
         return EXIT_OK
 
     def _plan_foreign(self, args: argparse.Namespace) -> int:
-        refused = [flag for flag, value in (("--shape", args.shape), ("--type", args.types),
-                                            ("--grad-req", args.grad_req),
-                                            ("--sweep", args.sweep)) if value]
+        refused = [flag for flag, given in (
+            ("--shape", args.shape), ("--type", args.types), ("--grad-req", args.grad_req),
+            ("--sweep", args.sweep), ("--optimizer", args.optimizer[0]),
+            ("--costs", args.costs != "auto"), ("--ctx", args.ctx != "cpu")) if given]
         if refused:
             raise UsageError("%s is no MXNet symbol, so it takes no %s"
                              % (args.network, refused[0]))

@@ -46,7 +46,8 @@ def test_budgets_that_are_refused(text):
         arguments.budget(text)
 
 
-@pytest.mark.parametrize("text, expected", [("10%", 0.1), ("0.1", 0.1), ("150%", 1.5), ("0", 0.0)])
+@pytest.mark.parametrize("text, expected", [("10%", 0.1), ("0.1", 0.1), ("150%", 1.5), ("0", 0.0),
+                                            (" 10 % ", 0.1)])
 def test_shares(text, expected):
     assert arguments.share(text) == pytest.approx(expected)
 

@@ -217,7 +217,10 @@ def test_a_graph_that_is_not_mxnets(tmp_path, capsys):
     assert {"status", "peak", "cost", "baseline_cost", "bound", "seconds"} <= set(record)
     assert record["peak"] <= record["budget"] and record["baseline_cost"] == 8
     assert record["bound"] <= record["cost"] <= 12
-    assert main(["plan", str(path), "--shape", "data=1", "--budget", "0.8"]) == 2
+    for option in (["--shape", "data=1"], ["--optimizer", "adam"], ["--costs", "v100"],
+                   ["--ctx", "gpu"], ["--sweep"]):
+        assert main(["plan", str(path), *option]) == 2
+        assert "it takes no " + option[0] in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words,where,code,message", [
