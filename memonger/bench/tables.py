@@ -7,6 +7,7 @@ from typing import Dict, List, Match, Optional, Sequence, Tuple
 
 from .. import __version__
 from ..errors import InputError
+from ..report.figures import new_figure, save_figure
 from ..report.words import format_extra, format_percent, table
 from ..units import format_bytes
 from .published import Published
@@ -298,7 +299,6 @@ def plot(rows: Sequence[Row], path: str) -> None:
     RenderError
         If matplotlib is not installed.
     """
-    from ..report.timeline import new_figure, save_figure
     names = list(dict.fromkeys(row.network for row in rows if not row.error))
     columns = min(3, max(1, len(names)))
     lines = -(-len(names) // columns) if names else 1

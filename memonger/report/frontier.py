@@ -5,6 +5,7 @@ from typing import List, Optional, Sequence
 
 from ..errors import RenderError
 from ..plan import Plan
+from .figures import axis_unit, new_figure, save_figure
 from .words import Units, counted, format_extra, format_percent, table
 
 
@@ -70,7 +71,6 @@ def draw_frontier(plans: Sequence[Plan], path: str, chosen: Optional[Plan] = Non
     RenderError
         If there is no plan, the ending is unknown or matplotlib is not installed.
     """
-    from .timeline import axis_unit, new_figure, save_figure
     if not plans:
         raise RenderError("there is no plan to draw; a sweep needs at least one")
     figure = new_figure(7, 4.2)
