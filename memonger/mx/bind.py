@@ -28,7 +28,6 @@ from .environment import mxnet
 
 GradReq = Union[str, Sequence[str], Mapping[str, str]]
 
-
 #: Where MXNet counts the elements of an array in 32 bits.
 _MOST_ELEMENTS = 2 ** 31
 

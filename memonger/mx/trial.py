@@ -15,8 +15,6 @@ _INDEX_INPUTS = {
     "Embedding": (0,), "take": (1,), "batch_take": (1,), "pick": (1,), "one_hot": (0,),
     "SequenceMask": (1,), "SequenceLast": (1,), "SequenceReverse": (1,), "gather_nd": (1,),
 }
-
-
 #: Ops that pass such numbers on unchanged.
 _PASS_ON = frozenset({"Reshape", "reshape", "Flatten", "transpose", "expand_dims", "squeeze",
                       "SwapAxis", "slice", "slice_axis", "Cast", "SliceChannel", "identity"})

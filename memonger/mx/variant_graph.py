@@ -129,8 +129,10 @@ class _Known(NamedTuple):
 
 def _variant(base: _Known, tensors: List[Tensor], other: _Known, name: str,
              chain: Sequence[str], variant: VariantKind) -> Optional[Variant]:
-    """Translate one swapped op; adds the tensors that only it makes. None when shapes of the
-    gradient are too different to say which op does what."""
+    """Translate one swapped op; adds the tensors that only it makes to ``tensors``.
+
+    None when shapes of the gradient are too different to say which op does what.
+    """
     graph, swapped = base.graph, other.graph
     index = graph.op_index
     if any(op not in index for op in chain) or name not in swapped.op_index:
@@ -164,34 +166,9 @@ def _variant(base: _Known, tensors: List[Tensor], other: _Known, name: str,
         for tensor in op.outputs:
             known[tensor] = waiting.pop(0) if waiting else fresh(tensor, target)
     gradients = [t for t in behind.inputs if _is_gradient(graph, t)]
-
-    def translate(op: Op) -> Optional[Tuple[int, ...]]:
-        result, used = [], 0
-        for tensor in op.inputs:
-            item = swapped.tensors[tensor]
-            if tensor in known:
-                result.append(known[tensor])
-            elif item.producer < 0 and item.name in base.variables:
-                result.append(base.variables[item.name])
-            elif _is_gradient(swapped, tensor):
-                if used >= len(gradients):
-                    return None
-                result.append(gradients[used])
-                used += 1
-            else:
-                maker = swapped.ops[item.producer]
-                if maker.name not in index:
-                    return None
-                outputs = graph.ops[index[maker.name]].outputs
-                position = maker.outputs.index(tensor)
-                if position >= len(outputs):
-                    return None
-                result.append(outputs[position])
-        return tuple(result)
-
     implementations: List[Tuple[int, Implementation]] = []
     for op, target in zip([new_forward, *new_backward], [last, *targets]):
-        inputs = translate(op)
+        inputs = _inputs(base, swapped, op, known, gradients)
         if inputs is None:
             return None
         implementations.append((target, Implementation(
@@ -204,6 +181,46 @@ def _variant(base: _Known, tensors: List[Tensor], other: _Known, name: str,
     implementations += [(op, Implementation((), (), runs=False)) for op in idle]
     return Variant(variant.name, last,
                    tuple(sorted(implementations, key=lambda item: item[0])), variant.exact)
+
+
+def _inputs(base: _Known, swapped: Graph, op: Op, known: Mapping[int, int],
+            gradients: Sequence[int]) -> Optional[Tuple[int, ...]]:
+    """What an op of the swapped graph reads, as tensors of the base graph.
+
+    Parameters
+    ----------
+    known : mapping
+        Tensors of the swapped graph that were translated already.
+    gradients : sequence of int
+        The gradients that come to the chain, in order: names do not tell them apart.
+
+    Returns
+    -------
+    tuple of int or None
+        None where the base graph has nothing of the kind.
+    """
+    result: List[int] = []
+    waiting = list(gradients)
+    for tensor in op.inputs:
+        item = swapped.tensors[tensor]
+        if tensor in known:
+            result.append(known[tensor])
+        elif item.producer < 0 and item.name in base.variables:
+            result.append(base.variables[item.name])
+        elif _is_gradient(swapped, tensor):
+            if not waiting:
+                return None
+            result.append(waiting.pop(0))
+        else:
+            maker = swapped.ops[item.producer]
+            if maker.name not in base.graph.op_index:
+                return None
+            outputs = base.graph.ops[base.graph.op_index[maker.name]].outputs
+            position = maker.outputs.index(tensor)
+            if position >= len(outputs):
+                return None
+            result.append(outputs[position])
+    return tuple(result)
 
 
 def _gradient_ops(swapped: _Known, forward: int, variant: VariantKind) -> List[Op]:
