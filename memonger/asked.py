@@ -5,10 +5,8 @@ from typing import Dict, Sequence
 
 from .blocks import effective_ops
 from .graph import Graph
+from .phrases import listed
 from .schedule import Schedule
-
-#: As many are named in a note.
-_MOST = 3
 
 
 def run_once(graph: Graph, schedule: Schedule, asked: Sequence[int]) -> Dict[int, str]:
@@ -48,6 +46,5 @@ def note(graph: Graph, schedule: Schedule, asked: Sequence[int]) -> str:
     found = run_once(graph, schedule, asked)
     if not found:
         return ""
-    named = ["%s (%s)" % (graph.ops[op].name, reason) for op, reason in found.items()]
-    more = " and %d more" % (len(named) - _MOST) if len(named) > _MOST else ""
-    return "recompute is in vain for " + ", ".join(named[:_MOST]) + more
+    return "recompute is in vain for " + listed(
+        ["%s (%s)" % (graph.ops[op].name, reason) for op, reason in found.items()])

@@ -15,6 +15,7 @@ from typing import Callable, Iterator, List, Optional, Tuple
 from .. import __version__
 from ..errors import PluginError
 from ..mx import cuda_libraries
+from ..phrases import one_line
 from .command import EXIT_ERROR, EXIT_OK, Command, answer
 
 OK, NOTE, WARNING, PROBLEM = "ok", "note", "warning", "problem"
@@ -86,10 +87,6 @@ def describe(findings: List[Finding]) -> str:
     return "\n".join(lines)
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
 def _version_of(module: str) -> Optional[str]:
     """Version of a library, or None when it is not installed or does not import."""
     try:
@@ -145,10 +142,10 @@ def _mxnet() -> Iterator[Finding]:
     try:
         mxnet = importlib.import_module("mxnet")
     except ImportError as error:
-        yield Finding("mxnet", _first_line(error), PROBLEM, _MXNET_NEEDED)
+        yield Finding("mxnet", one_line(error), PROBLEM, _MXNET_NEEDED)
     except Exception as error:  # OSError: a CUDA library is missing; AttributeError: numpy
-        yield Finding("mxnet", "does not import: " + _first_line(error), PROBLEM,
-                      cuda_libraries.advice(_first_line(error)))
+        yield Finding("mxnet", "does not import: " + one_line(error), PROBLEM,
+                      cuda_libraries.advice(one_line(error)))
     else:
         fit = mxnet.__version__ == "1.9.1"
         yield Finding("mxnet", "%s in %s" % (
@@ -161,7 +158,7 @@ def _plugin() -> Iterator[Finding]:
         try:
             getattr(importlib.import_module("memonger.native"), load)()
         except Exception as error:  # PluginError with the reason, or MXNet's own
-            yield Finding(subject, _first_line(error), PROBLEM,
+            yield Finding(subject, one_line(error), PROBLEM,
                           "without it memonger plans for stock mirroring only")
         else:
             yield Finding(subject, "loaded")
@@ -176,7 +173,7 @@ def _gpu_kernels() -> Iterator[Finding]:
             return
         compiler = importlib.import_module("memonger.native").gpu_compiler()
     except PluginError as error:
-        yield Finding("gpu kernels", _first_line(error), WARNING,
+        yield Finding("gpu kernels", one_line(error), WARNING,
                       "plans for a GPU must do without variants of operators")
     except Exception:  # the findings above said why
         return

@@ -7,6 +7,7 @@ import sys
 from typing import Any, Dict, List
 
 from ..errors import InfeasibleBudget, MemongerError, VerificationError
+from ..phrases import listed
 from ..units import format_bytes
 from .command import EXIT_BUDGET, EXIT_ERROR, EXIT_VERIFICATION, answer
 
@@ -55,11 +56,8 @@ def _details(error: Exception) -> List[str]:
         return []
     lines = []
     if error.pinned and error.pinned[0][0] not in str(error):
-        shown = ", ".join("%s %s" % (name, format_bytes(size))
-                          for name, size in error.pinned[:_PINNED_SHOWN])
-        rest = len(error.pinned) - _PINNED_SHOWN
-        lines.append("  pinned at the peak: %s%s"
-                     % (shown, " and %d more" % rest if rest > 0 else ""))
+        lines.append("  pinned at the peak: " + listed(
+            ["%s %s" % (name, format_bytes(size)) for name, size in error.pinned], _PINNED_SHOWN))
     lines.append("  try: --budget %d · a smaller batch (memonger max-batch tells which fits)"
                  % error.minimum_bytes)
     return lines

@@ -24,12 +24,15 @@ from typing import (
 import numpy as np
 
 from ..errors import BindError, InputError, ShapeError
+from ..phrases import listed
 from .environment import mxnet
 
 GradReq = Union[str, Sequence[str], Mapping[str, str]]
 
 #: Where MXNet counts the elements of an array in 32 bits.
 _MOST_ELEMENTS = 2 ** 31
+#: So many arguments are named in an error.
+_MOST_NAMED = 12
 
 
 class Arguments(NamedTuple):
@@ -64,7 +67,7 @@ def infer_arguments(symbol: Any, shapes: Mapping[str, Sequence[int]],
     unknown = sorted(set(shapes) - known)
     if unknown:
         raise ShapeError("the network has no input named %s; its arguments are: %s"
-                         % (", ".join(map(repr, unknown)), _some(names)), unknown)
+                         % (", ".join(map(repr, unknown)), listed(names, _MOST_NAMED)), unknown)
     clean: Dict[str, Tuple[int, ...]] = {}
     for name, shape in shapes.items():
         try:
@@ -84,7 +87,7 @@ def infer_arguments(symbol: Any, shapes: Mapping[str, Sequence[int]],
         missing = _leading(symbol, missing) or missing
         raise ShapeError("the shapes of these inputs are not known and cannot be inferred: %s; "
                          "give them as keyword arguments, for example %s=(32, 3, 224, 224)"
-                         % (_some(missing), missing[0]), missing)
+                         % (listed(missing, _MOST_NAMED), missing[0]), missing)
     dtypes, aux_dtypes = _infer_types(symbol, type_dict or {}, known)
     return Arguments(names, tuple(map(tuple, arg_shapes)), dtypes,
                      _grad_reqs(names, grad_req), aux_names, tuple(map(tuple, aux_shapes)),
@@ -175,12 +178,8 @@ def bind_delayed(symbol: Any, arguments: Arguments, ctx: Any = None,
     mx = mxnet()
     from mxnet.ndarray.ndarray import _new_alloc_handle
     ctx = ctx or mx.cpu()
-    features = mx.runtime.Features()
-    long_sizes = features.is_enabled("INT64_TENSOR_SIZE")
-    if any(place.device_type == "gpu" for place in [ctx, *(group2ctx or {}).values()]) and \
-            not features.is_enabled("CUDA"):  # MXNet would end the process
-        raise BindError("this MXNet is built without CUDA, it has no operators for a GPU; install "
-                        "mxnet-cu112==1.9.1 in place of mxnet, or plan for the CPU")
+    _check_devices([ctx, *(group2ctx or {}).values()])
+    long_sizes = mx.runtime.Features().is_enabled("INT64_TENSOR_SIZE")
     attributes = symbol.attr_dict() if group2ctx else {}
 
     def delayed(name: str, shape: Sequence[int], dtype: str) -> Any:
@@ -204,6 +203,14 @@ def bind_delayed(symbol: Any, arguments: Arguments, ctx: Any = None,
         raise BindError("MXNet cannot bind this network: %s" % first_line(error)) from error
 
 
+def _check_devices(places: Sequence[Any]) -> None:
+    """Refuse a GPU where MXNet has no CUDA: binding there would end the process."""
+    if any(place.device_type == "gpu" for place in places) and \
+            not mxnet().runtime.Features().is_enabled("CUDA"):
+        raise BindError("this MXNet is built without CUDA, it has no operators for a GPU; install "
+                        "mxnet-cu112==1.9.1 in place of mxnet, or plan for the CPU")
+
+
 def first_line(error: BaseException) -> str:
     """The line of an MXNet error that says what happened, without the stack trace."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -215,8 +222,3 @@ def first_line(error: BaseException) -> str:
         if not line.startswith(skip):
             return line.replace("MXNetError: ", "")
     return lines[0] if lines else type(error).__name__
-
-
-def _some(names: Sequence[str], most: int = 12) -> str:
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else "%s and %d more" % (shown, len(names) - most)

@@ -8,6 +8,7 @@ from typing import Dict, List, Mapping, Optional
 from ..asked import run_once
 from ..decisions import graph_in_use
 from ..errors import UnknownOpError
+from ..phrases import listed
 from ..plan import Plan
 from ..schedule import Consumer, Schedule, expand
 from ..storage import plan_storage
@@ -101,7 +102,7 @@ def _memory(facts: Facts, fact: OpFacts) -> List[str]:
         late = facts.late_readers(fact.op)
         lines.append("holds %s from step %d to %d, for %s" % (
             units.size(fact.held_bytes), runs[0], late[-1],
-            _listed([facts.step_name(s) for s in late])))
+            listed([facts.step_name(s) for s in late])))
     without = schedule_without_variant(facts, fact)
     if without is not None:
         lines.append(_otherwise(facts, without, "without the variant"))
@@ -204,9 +205,9 @@ def _dependencies(facts: Facts, fact: OpFacts) -> List[str]:
         needs.append("%s (%s)" % (facts.graph.ops[made_by].name,
                                   "run again too" if number else "stored"))
     readers = [facts.step_name(s) for run in facts.runs[fact.op][1:] for s in facts.readers[run]]
-    lines = ["needs %s" % (_listed(needs) if needs else "only inputs and parameters")]
+    lines = ["needs %s" % (listed(needs) if needs else "only inputs and parameters")]
     if readers:
-        lines.append("serves %s" % _listed(readers))
+        lines.append("serves %s" % listed(readers))
     return lines
 
 
@@ -254,9 +255,3 @@ def _variants(facts: Facts, fact: OpFacts) -> List[str]:
     telling = [reason for reason in reasons if not reason.startswith("the activation is ")]
     found = dict.fromkeys(telling or reasons)
     return ["no variant fits: " + "; ".join(found)] if found else []
-
-
-def _listed(names: List[str], most: int = 3) -> str:
-    if len(names) <= most:
-        return ", ".join(names)
-    return "%s and %d more" % (", ".join(names[:most]), len(names) - most)

@@ -9,6 +9,7 @@ from typing import Any, List, Tuple
 
 from ..errors import RenderError
 from ..files import write_whole
+from ..phrases import one_line
 from ..plan import Plan
 from .dot import dot_text
 from .drawing import Drawing, draw
@@ -55,7 +56,7 @@ def picture(drawing: Drawing, ending: str) -> bytes:
         try:
             return way(source, ending)
         except (OSError, subprocess.SubprocessError, ImportError, RuntimeError) as error:
-            tried.append("%s: %s" % (name, _first_line(error)))
+            tried.append("%s: %s" % (name, one_line(error)))
     if ending == "svg":
         return svg_text(drawing).encode("utf-8")
     raise RenderError("cannot draw .%s files here (%s); %s" % (ending, "; ".join(tried), _HINT))
@@ -79,10 +80,6 @@ def _with_pygraphviz(source: str, ending: str) -> bytes:
         graph = pygraphviz.AGraph(string=source)
         graph.layout("dot")
         return graph.draw(format=ending)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 _WAYS: Tuple[Tuple[str, Any], ...] = (("dot", _with_dot), ("pygraphviz", _with_pygraphviz))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
+from ..phrases import listed
 from ..plan import Plan
 from ..units import format_bytes
 from .facts import Facts, OpFacts
@@ -237,8 +238,7 @@ def _rounding_words(verification: Any) -> List[str]:
                          for step, largest in enumerate(verification.rounding, 1))]
     if verification.noise:
         names = sorted({d.tensor for d in verification.noise})
-        words.append("holding nothing but rounding in the original, too: %s%s"
-                     % (", ".join(names[:6]), " and %d more" % len(names[6:]) if names[6:] else ""))
+        words.append("holding nothing but rounding in the original, too: " + listed(names, 6))
     double = verification.in_double
     if double:
         same = sum(d.identical for d in double)

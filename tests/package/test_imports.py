@@ -22,7 +22,7 @@ FOLDERS = {"solve", "mx", "report"}
 CORE = {p.stem for p in PACKAGE.glob("*.py")} - UNBOUND
 #: The lowest rooms: all that they may import.
 LOWEST = {"errors": set(), "units": {"errors"}, "native": {"errors"},
-          "typed": set(), "graph": {"errors", "units", "typed"},
+          "typed": set(), "phrases": set(), "graph": {"errors", "units", "typed"},
           "schedule": {"graph"}}
 #: Texts and symbols of results are made when asked for, so that loading a module loads no view of
 #: its results; the plugin meets MXNet when it is loaded; memonger.gluon and
