@@ -159,7 +159,8 @@ def _plugin() -> Iterator[Finding]:
             getattr(importlib.import_module("memonger.native"), load)()
         except Exception as error:  # PluginError with the reason, or MXNet's own
             yield Finding(subject, one_line(error), PROBLEM,
-                          "without it memonger plans for stock mirroring only")
+                          "without it memonger plans for stock mirroring only"
+                          if subject == "plugin" else "it makes the plans")
         else:
             yield Finding(subject, "loaded")
 
