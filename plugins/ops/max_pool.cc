@@ -7,6 +7,7 @@
  * MKLDNN: the first maximum of a window in row-major order gets the gradient; a window whose
  * elements are all NaN or -inf has none. Where no gradient can follow, Pooling itself runs.
  */
+#include "./column_maps.h"
 #include "./common.h"
 #include "./delegate.h"
 #include "./maxima.h"
@@ -112,6 +113,7 @@ class ForwardRows {
         small_(windows),
         strided_(windows, x_, x_ + data.Size()),
         padded_(windows),
+        columns_(windows),
         best_(windows.LineLength()),
         where_(std::max<int64_t>(windows.LineLength(), small_.Together() * windows.RowSize())) {
     if (windows.IsWholeMap() || !plain_) return;
@@ -155,10 +157,11 @@ class ForwardRows {
     if (numbers->empty()) return false;
     const T* const map = x_ + row * map_;
     T* const y = y_ + row * size;
-    if (!strided_.Pool(map, y, numbers->data()) && !padded_.Pool(map, y, numbers->data())) {
+    N* const its = numbers->data();
+    if (!strided_.Pool(map, y, its) && !padded_.Pool(map, y, its) && !columns_.Pool(map, y, its)) {
       return false;
     }
-    IndicesOf(row).PutLine(0, numbers->data(), size);
+    IndicesOf(row).PutLine(0, its, size);
     return true;
   }
 
@@ -189,6 +192,7 @@ class ForwardRows {
   SmallMaps<T> small_;
   StridedMaps<T> strided_;
   PaddedMaps<T> padded_;
+  ColumnMaps<T> columns_;
   std::vector<T> best_;
   std::vector<Index<T>> where_;
   std::vector<int8_t> bytes_;

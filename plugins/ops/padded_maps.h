@@ -1,6 +1,6 @@
 /*
- * Max pooling of maps of floats or doubles with AVX2, a whole map at a time, where windows are
- * close to each other: strided_maps.h has the others.
+ * Max pooling of maps of floats or doubles with AVX2, a whole map at a time, where windows are small
+ * and close to each other or to the sides: ways.h tells which are.
  */
 #ifndef MEMONGER_OPS_PADDED_MAPS_H_
 #define MEMONGER_OPS_PADDED_MAPS_H_
@@ -10,7 +10,9 @@
 
 #include "./avx.h"
 #include "./common.h"
+#include "./phases.h"
 #include "./small_maps.h"
+#include "./ways.h"
 #include "./windows.h"
 
 namespace memonger {
@@ -37,9 +39,6 @@ class PaddedMaps {
 // many columns as windows reach over. Short lines therefore cost no more than long ones. Large maps
 // are worked on in bands of lines that stay in the cache, maps of three axes one slice of outputs
 // after the other.
-//
-// The a * b elements of large windows are not all compared: the maximum of each row is found first,
-// for all windows that have the row, then the first row with the largest.
 template <class T>
 class AvxMaps {
   using L = Avx<T>;
@@ -47,8 +46,7 @@ class AvxMaps {
 
  public:
   explicit AvxMaps(const Windows& windows)
-      : serves_(__builtin_cpu_supports("avx2") && windows.ChannelsBehind() == 1 &&
-                !windows.AreApart()),
+      : serves_(Serves(Way::kPadded, windows)),
         depth_{windows.Size()[0], windows.Output()[0], windows.Kernel()[0], windows.Stride()[0],
                windows.Pad()[0]} {
     for (int i = 0; i < 2; ++i) {
@@ -61,36 +59,24 @@ class AvxMaps {
                                                     pad_[i]));
     }
     if (!serves_) return;
-    const int rows = depth_.kernel * kernel_[0], of_a_row = depth_.kernel * stride_[0] * kernel_[1];
-    by_rows_ = 2 * rows * kernel_[1] > 3 * (rows + of_a_row);
     width_ = output_[1] + (kernel_[1] - 1) / stride_[1];
     band_ = std::max<int64_t>(4, kBand / (width_ * stride_[0] * stride_[1]));
     band_ = std::min<int64_t>(band_, output_[0]);
     // What is written or read behind the end of a row goes there.
     plane_ = (band_ + (kernel_[0] - 1) / stride_[0]) * width_ + kVector;
-    even_ = pad_[1] % 2 * plane_ + pad_[1] / 2;
-    odd_ = (pad_[1] + 1) % 2 * plane_ + (pad_[1] + 1) / 2;
     slice_ = plane_ * stride_[0] * stride_[1];
     planes_.assign(slice_ * depth_.kernel + width_ + kBlock, Smallest<T>());
-    for (int i = 0; i < kVector; ++i) steps_[i] = i * stride_[1];
-    reach_ = (kVector - 1) * stride_[1] +
-             (stride_[1] + L::kColumns - 1) / L::kColumns * L::kColumns;
-    end_.resize(reach_ + pad_[1] + kVector);
+    for (int q = 0; q < stride_[1]; ++q) {
+      const int column = q + pad_[1];
+      starts_[q] = column % stride_[1] * plane_ + column / stride_[1];
+    }
     best_.resize(band_ * width_ + kBlock);
     where_.resize((band_ * width_ + kBlock) * sizeof(int32_t));
-    if (by_rows_) {
-      row_best_.resize(plane_ * stride_[0] * depth_.kernel + width_ + kBlock);
-      row_where_.resize(row_best_.size());
-    }
-    for (int l = 0; l < kernel_[1]; ++l) {
-      in_row_.push_back(l % stride_[1] * plane_ + l / stride_[1]);
-    }
     for (int d = 0; d < depth_.kernel; ++d) {
       for (int k = 0; k < kernel_[0]; ++k) {
         const int64_t line = k / stride_[0] * width_, phase = d * stride_[0] + k % stride_[0];
-        in_column_.push_back(phase * plane_ + line);
-        for (int l = 0; !by_rows_ && l < kernel_[1]; ++l) {
-          in_map_.push_back(phase * stride_[1] * plane_ + line + in_row_[l]);
+        for (int l = 0; l < kernel_[1]; ++l) {
+          places_.push_back((phase * stride_[1] + l % stride_[1]) * plane_ + line + l / stride_[1]);
         }
       }
     }
@@ -110,7 +96,7 @@ class AvxMaps {
   }
 
  private:
-  static constexpr int64_t kVector = L::kWidth;
+  static constexpr int kVector = L::kWidth;
   static constexpr int64_t kBlock = 32;  // bytes that are copied at a time, at most
   static constexpr int64_t kBand = 16384 / sizeof(T);  // numbers of the planes, about
 
@@ -144,14 +130,12 @@ class AvxMaps {
     int from = first * stride_[0] - pad_[0], phase = 0;
     for (int r = 0; r < rows; ++r, ++from) {
       T* const to = row + phase * stride_[1] * plane_;
-      if (map == nullptr || from < 0 || from >= size_[0]) {
+      if (phase >= kernel_[0]) {
+        // No window has this row.
+      } else if (map == nullptr || from < 0 || from >= size_[0]) {
         for (int q = 0; q < stride_[1]; ++q) FillRow(to + q * plane_);
-      } else if (stride_[1] == 1) {
-        CopyRow(map + int64_t{from} * size_[1], to);
-      } else if (stride_[1] == 2) {
-        SplitRow(map + int64_t{from} * size_[1], to);
       } else {
-        TurnRow(map + int64_t{from} * size_[1], to);
+        SplitRow(map + int64_t{from} * size_[1], to);
       }
       if (++phase == stride_[0]) {
         phase = 0;
@@ -168,66 +152,35 @@ class AvxMaps {
     for (int64_t i = 0; i < width_; i += kVector) L::Put(to + i, smallest);
   }
 
-  // Every second number into every plane.
+  // Every stride-th number of a row into every plane, behind the padding.
   MEMONGER_AVX2
   void SplitRow(const T* x, T* to) const {
-    const V smallest = L::All(Smallest<T>());
-    for (int i = 0; i < (pad_[1] + 1) / 2; i += kVector) {
-      L::Put(to + i, smallest);
-      L::Put(to + plane_ + i, smallest);
+    switch (stride_[1]) {
+      case 1: return SplitRow<1>(x, to);
+      case 2: return SplitRow<2>(x, to);
+      case 3: return SplitRow<3>(x, to);
+      case 4: return SplitRow<4>(x, to);
+      case 5: return SplitRow<5>(x, to);
+      case 6: return SplitRow<6>(x, to);
+      case 7: return SplitRow<7>(x, to);
+      default: return SplitRow<8>(x, to);
     }
-    T *even = to + even_, *odd = to + odd_;
+  }
+
+  template <int kStride>
+  MEMONGER_AVX2 void SplitRow(const T* x, T* to) const {
+    constexpr int kNumbers = kStride * kVector;
+    const Planes<T, kStride> planes(to, starts_);
+    V v[kStride];
+    int64_t i = 0;
     int left = used_[1];
-    for (; left >= 2 * kVector; left -= 2 * kVector, x += 2 * kVector) {
-      Split(L::Load(x), L::Load(x + kVector), even, odd);
-      even += kVector;
-      odd += kVector;
+    for (; left >= kNumbers; left -= kNumbers, x += kNumbers, i += kVector) {
+      for (int k = 0; k < kStride; ++k) v[k] = L::Load(x + k * kVector);
+      planes.Put(v, i);
     }
-    if (left > 0) Split(Load(x, left), Load(x + kVector, left - kVector), even, odd);
-  }
-
-  MEMONGER_AVX2
-  static void Split(V low, V high, T* even, T* odd) {
-    L::Put(even, L::Even(low, high));
-    L::Put(odd, L::Odd(low, high));
-  }
-
-  MEMONGER_AVX2
-  void CopyRow(const T* x, T* to) const {
-    const V smallest = L::All(Smallest<T>());
-    const int used = used_[1], pad = pad_[1];
-    for (int i = 0; i < pad; i += kVector) L::Put(to + i, smallest);
-    for (int i = 0; i < used; i += kVector) L::Put(to + pad + i, Load(x + i, used - i));
-  }
-
-  // Every stride-th number into every plane, for strides of 3 and more.
-  MEMONGER_AVX2
-  void TurnRow(const T* x, T* to) {
-    const int stride = stride_[1];
-    for (int64_t i = 0; i < width_; i += kVector) {
-      const int64_t from = i * stride - pad_[1];
-      const T* const block = from >= 0 && from + reach_ <= used_[1] ? x + from : AtAnEnd(x, from);
-      for (int q = 0; q < stride; q += L::kColumns) {
-        V columns[L::kColumns];
-        L::Columns(block + q, steps_, columns);
-        const int planes = stride - q < L::kColumns ? stride - q : L::kColumns;
-        for (int k = 0; k < planes; ++k) L::Put(to + (q + k) * plane_ + i, columns[k]);
-      }
-    }
-  }
-
-  // The numbers of a row from `from` on, with padding.
-  MEMONGER_AVX2
-  const T* AtAnEnd(const T* x, int64_t from) {
-    const V smallest = L::All(Smallest<T>());
-    T* to = end_.data();
-    for (int64_t i = from; i < 0; i += kVector) L::Put(to + i - from, smallest);
-    if (from < 0) to -= from;
-    const int64_t begin = std::max<int64_t>(from, 0);
-    for (int64_t i = 0; i < reach_; i += kVector) {
-      L::Put(to + i, Load(x + begin + i, static_cast<int>(used_[1] - begin - i)));
-    }
-    return end_.data();
+    if (left == 0) return;
+    for (int k = 0; k < kStride; ++k) v[k] = Load(x + k * kVector, left - k * kVector);
+    planes.Put(v, i);
   }
 
   // As many as there are, then the smallest number.
@@ -236,57 +189,32 @@ class AvxMaps {
     return there >= kVector ? L::Load(x) : L::LoadSome(x, there, L::All(Smallest<T>()));
   }
 
-  // Where maxima are looked for: element t of output i is at place[t] + i. Its number is t * step,
-  // to which what is beside it in `numbers` is added, if there are any.
-  struct Source {
-    const T *values, *numbers;
-    const std::vector<int64_t>& place;
-    int step;
-  };
-
   // best_ and `where` (-1: nothing above the smallest number) from the planes.
   template <class N>
   MEMONGER_AVX2 void FindMaxima(int lines, N* where) {
-    if (!by_rows_) {
-      Find<false>(Source{planes_.data(), nullptr, in_map_, 1}, lines * width_, best_.data(), where);
-      return;
-    }
-    const int64_t length = (lines + (kernel_[0] - 1) / stride_[0]) * width_;
-    for (int phase = 0; phase < depth_.kernel * stride_[0]; ++phase) {
-      Find<false>(Source{planes_.data() + phase * stride_[1] * plane_, nullptr, in_row_, 1}, length,
-                  row_best_.data() + phase * plane_, row_where_.data() + phase * plane_);
-    }
-    Find<true>(Source{row_best_.data(), row_where_.data(), in_column_, kernel_[1]}, lines * width_,
-               best_.data(), where);
-  }
-
-  template <bool kNumbers, class N>
-  MEMONGER_AVX2 static void Find(const Source& source, int64_t length, T* best, N* where) {
+    const int64_t length = lines * width_;
     int64_t i = 0;
-    for (; i + 2 * kVector < length; i += 4 * kVector) {
-      FindSome<4, kNumbers>(source, i, best + i, where + i);
-    }
-    for (; i < length; i += kVector) FindSome<1, kNumbers>(source, i, best + i, where + i);
+    for (; i + 2 * kVector < length; i += 4 * kVector) FindSome<4>(i, where + i);
+    for (; i < length; i += kVector) FindSome<1>(i, where + i);
   }
 
-  template <int kVectors, bool kNumbers, class N>
-  MEMONGER_AVX2 static void FindSome(const Source& source, int64_t i, T* best, N* where) {
+  template <int kVectors, class N>
+  MEMONGER_AVX2 void FindSome(int64_t i, N* where) {
     V value[kVectors], number[kVectors];
     for (int v = 0; v < kVectors; ++v) {
       value[v] = L::All(Smallest<T>());
       number[v] = L::Number(-1);
     }
-    const int count = static_cast<int>(source.place.size());
+    const T* const planes = planes_.data() + i;
+    const int count = static_cast<int>(places_.size());
     for (int t = 0; t < count; ++t) {
-      const int64_t from = source.place[t] + i;
-      const V here = L::Number(t * source.step);
+      const T* const x = planes + places_[t];
+      const V its = L::Number(t);
       for (int v = 0; v < kVectors; ++v) {
-        const V item = L::Load(source.values + from + v * kVector);
-        const V its = kNumbers ? L::Add(here, L::Load(source.numbers + from + v * kVector)) : here;
-        TakeAbove<T>(item, its, &value[v], &number[v]);
+        TakeAbove<T>(L::Load(x + v * kVector), its, &value[v], &number[v]);
       }
     }
-    for (int v = 0; v < kVectors; ++v) L::Put(best + v * kVector, value[v]);
+    for (int v = 0; v < kVectors; ++v) L::Put(best_.data() + i + v * kVector, value[v]);
     PutNumbers<kVectors>(number, where);
   }
 
@@ -322,18 +250,13 @@ class AvxMaps {
   const Depth depth_;
   int kernel_[2], stride_[2], pad_[2], size_[2], output_[2];
   int used_[2];               // of the map: further ones belong to no window
-  bool by_rows_ = false;
   int64_t width_ = 0;         // of a row in a plane
   int64_t band_ = 0;          // lines of outputs
   int64_t plane_ = 0;         // from one plane to the next
   int64_t slice_ = 0;         // from the planes of one slice to those of the next
-  int64_t even_ = 0, odd_ = 0;  // where a row's numbers go with a stride of 2
-  // Where each element of the first window lies, each of a row, each of a column.
-  std::vector<int64_t> in_map_, in_row_, in_column_;
-  std::vector<T> planes_, best_, row_best_, row_where_;
-  int32_t steps_[kVector];    // to the next outputs in a row
-  int64_t reach_ = 0;         // of a vector of outputs in a row
-  std::vector<T> end_;        // the beginning or the end of a row, with padding
+  int64_t starts_[kMostPhases];  // where in a row of planes each phase of the numbers goes
+  std::vector<int64_t> places_;  // of the elements of the first window
+  std::vector<T> planes_, best_;
   std::vector<uint8_t> where_;
 };
 

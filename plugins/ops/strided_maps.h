@@ -1,5 +1,6 @@
 /*
- * Max pooling of maps of floats or doubles with AVX2 where windows are apart: no map is copied.
+ * Max pooling of maps of floats or doubles with AVX2 where windows share few columns or none: no map
+ * is copied.
  */
 #ifndef MEMONGER_OPS_STRIDED_MAPS_H_
 #define MEMONGER_OPS_STRIDED_MAPS_H_
@@ -10,6 +11,8 @@
 #include "./avx.h"
 #include "./common.h"
 #include "./small_maps.h"
+#include "./ways.h"
+#include "./window_rows.h"
 #include "./windows.h"
 
 namespace memonger {
@@ -26,8 +29,8 @@ class StridedMaps {
 
 #if defined(__x86_64__) && defined(__GNUC__)
 // A vector holds neighbouring outputs: of the map where all windows lie inside it, else of a line.
-// The elements of their windows come from memory a few columns at a time, row by row: none is in
-// more than two windows of a line. Columns are read beyond the windows, the sides of the map and
+// The elements of their windows come from memory a few columns at a time, row by row, for hardly one
+// is in several windows of a line. Columns are read beyond the windows, the sides of the map and
 // the last output of a line, and what is there is not used; where that would reach over the ends of
 // all maps, and in maps or lines of very few outputs, windows are looked at one by one.
 template <class T>
@@ -38,12 +41,11 @@ class AvxStridedMaps {
  public:
   // The maps lie between `begin` and `end`: nothing else is read.
   AvxStridedMaps(const Windows& windows, const T* begin, const T* end)
-      : windows_(windows), begin_(begin), end_(end), kernel_(windows.Kernel()[2]),
+      : windows_(windows), rows_(windows), begin_(begin), end_(end), kernel_(windows.Kernel()[2]),
         stride_(windows.Stride()[2]), pad_(windows.Pad()[2]), size_(windows.Size()[2]),
         length_(windows.Output()[2]), read_((kernel_ + kColumns - 1) / kColumns * kColumns),
         ahead_(int64_t{4} * windows.Stride()[1] * size_), inside_(windows.AreInside()),
-        serves_(__builtin_cpu_supports("avx2") && windows.ChannelsBehind() == 1 &&
-                windows.AreApart()) {
+        serves_(Serves(Way::kStrided, windows)) {
     if (!serves_) return;
     const int64_t outputs = inside_ ? windows.RowSize() : length_;
     together_ = 2 * outputs > kVector || kernel_ < kVector;
@@ -52,7 +54,7 @@ class AvxStridedMaps {
     last_ = std::max(first_, room < 0 ? 0 : std::min(length_, room / stride_ + 1));
     if (inside_) {
       windows.ForEachLine(0, [&](const Line& line) {
-        FindRows(line);
+        rows_.Find(line);
         for (int i = 0; i < length_; ++i) {
           places_.push_back(static_cast<int32_t>(windows.Origin(line, i)));
         }
@@ -70,7 +72,7 @@ class AvxStridedMaps {
       PoolInside(map, y, numbers);
     } else {
       windows_.ForEachLine(0, [&](const Line& line) {
-        FindRows(line);
+        rows_.Find(line);
         PoolLine(map + windows_.Origin(line, 0), y + line.row_position,
                  numbers + line.row_position);
       });
@@ -83,31 +85,6 @@ class AvxStridedMaps {
  private:
   static constexpr int kVector = L::kWidth, kColumns = L::kColumns;
   static constexpr int kCacheLine = 64 / sizeof(T);
-
-  struct Row {
-    int64_t offset;  // from the beginning of a window
-    int number;      // of its first element
-  };
-
-  // The rows of the windows of a line that are inside the map.
-  void FindRows(const Line& line) {
-    bool same = true;
-    for (int axis = 0; axis < 2; ++axis) {
-      const int begin = line.begin[axis] - line.start[axis];
-      const int end = line.end[axis] - line.start[axis];
-      same = same && begin == from_[axis] && end == to_[axis];
-      from_[axis] = begin;
-      to_[axis] = end;
-    }
-    if (same) return;
-    rows_.clear();
-    for (int d = from_[0]; d < to_[0]; ++d) {
-      for (int h = from_[1]; h < to_[1]; ++h) {
-        rows_.push_back({(int64_t{d} * windows_.Size()[1] + h) * size_,
-                         (d * windows_.Kernel()[1] + h) * kernel_});
-      }
-    }
-  }
 
   template <class N>
   MEMONGER_AVX2 void PoolInside(const T* map, T* y, N* numbers) const {
@@ -157,9 +134,10 @@ class AvxStridedMaps {
 
   // Whether all that is read are numbers, of whichever map.
   bool IsReadable(const Group& group) const {
-    return rows_.empty() ||
-           (group.x + rows_.front().offset >= begin_ &&
-            group.x + group.places[kVector - 1] + rows_.back().offset + read_ <= end_);
+    const auto& rows = rows_.Found();
+    return rows.empty() ||
+           (group.x + rows.front().offset >= begin_ &&
+            group.x + group.places[kVector - 1] + rows.back().offset + read_ <= end_);
   }
 
   // Processors foresee whole maps, not rows that lie apart.
@@ -173,7 +151,7 @@ class AvxStridedMaps {
   MEMONGER_AVX2 void PoolMany(const Group& group, T* y, N* numbers) const {
     V value = L::All(Smallest<T>()), number = L::Number(-1);
     const V places = L::Numbers(group.column, stride_), one = L::Number(1);
-    for (const Row& row : rows_) {
+    for (const auto& row : rows_.Found()) {
       const T* const x = group.x + row.offset;
       V its = L::Number(row.number);
       Fetch(x + group.places[0] + ahead_);
@@ -192,15 +170,7 @@ class AvxStridedMaps {
         }
       }
     }
-    if (group.count == kVector) {
-      L::Put(y, value);
-      PutNumbers<1>(&number, numbers);
-      return;
-    }
-    N all[kVector];
-    PutNumbers<1>(&number, all);
-    L::PutSome(y, group.count, value);
-    std::copy(all, all + group.count, numbers);
+    PutOutputs<T>(value, number, group.count, y, numbers);
   }
 
   // The window at x, the first of whose columns is `start`: a lane holds every kVector-th of them.
@@ -209,7 +179,7 @@ class AvxStridedMaps {
     const int begin = std::max(0, -start), end = std::min(kernel_, size_ - start);
     const V smallest = L::All(Smallest<T>()), lanes = L::Numbers(0, 1);
     V value = smallest, number = L::Number(-1);
-    for (const Row& row : rows_) {
+    for (const auto& row : rows_.Found()) {
       const T* const from = x + row.offset;
       for (int k = begin; k < end; k += kVector) {
         const V item = end - k >= kVector ? L::Load(from + k)
@@ -217,20 +187,11 @@ class AvxStridedMaps {
         TakeAbove<T>(item, L::Add(lanes, L::Number(row.number + k)), &value, &number);
       }
     }
-    T values[kVector];
-    N all[kVector];
-    L::Put(values, value);
-    PutNumbers<1>(&number, all);
-    int best = 0;
-    for (int i = 1; i < kVector; ++i) {
-      const bool first = values[i] == values[best] && all[i] < all[best];
-      if (values[i] > values[best] || first) best = i;
-    }
-    *y = values[best];
-    *its_number = all[best];
+    PutLargest<T>(value, number, y, its_number);
   }
 
   const Windows& windows_;
+  WindowRows rows_;
   const T *const begin_, *const end_;
   const int kernel_, stride_, pad_, size_, length_;
   const int read_;         // columns of a window, with those that are read for nothing
@@ -239,8 +200,6 @@ class AvxStridedMaps {
   const bool serves_;
   bool together_ = false;  // neighbouring outputs, unless they are too few to fill vectors
   int first_ = 0, last_ = 0;  // outputs of a line whose windows lie between the sides of the map
-  int from_[2] = {-1, -1}, to_[2] = {-1, -1};  // the rows of windows that rows_ are
-  std::vector<Row> rows_;
   std::vector<int32_t> places_;  // of all windows in a map that are inside it, else in a vector
 };
 

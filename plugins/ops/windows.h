@@ -95,10 +95,6 @@ class Windows {
 
   int64_t Volume() const { return int64_t{kernel_[0]} * kernel_[1] * kernel_[2]; }
 
-  // Whether no column is in more than two windows; those that begin in every second one count as
-  // close.
-  bool AreApart() const { return stride_[2] > 2 && kernel_[2] < 2 * stride_[2]; }
-
   // Whether no window reaches into padding.
   bool AreInside() const {
     bool inside = true;

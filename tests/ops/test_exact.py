@@ -228,11 +228,13 @@ def test_max_pool_of_many_small_maps(count, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("size", [4, 20])
+@pytest.mark.parametrize("size", [4, 20, 50])
 def test_max_pool_of_zeros_with_signs(size, dtype):
     """The first of equal numbers wins, and -0 equals 0: small maps, others, one window."""
     zeros = np.where(np.random.RandomState(0).rand(2, 9, size, size) < 0.5, -0.0, 0.0)
     for attributes in ({"kernel": (2, 2), "stride": (2, 2)}, {"kernel": (4, 4), "stride": (1, 3)},
+                       {"kernel": (9, 9), "stride": (2, 3), "pad": (4, 4)},
+                       {"kernel": (20, 20), "stride": (9, 9), "pad": (9, 9)},
                        {"kernel": (1, 1), "global_pool": True}):
         assert compare([("Pooling", dict(attributes, pool_type="max"))],
                        [("memonger_max_pool", attributes)], shape=zeros.shape, dtype=dtype,
@@ -261,6 +263,13 @@ def test_max_pool_of_zeros_with_signs(size, dtype):
     ((1, 1, 60, 60), {"kernel": (14, 17), "stride": (14, 14), "pad": (3, 8)}),
     ((1, 2, 13, 25, 26), {"kernel": (3, 3, 3), "stride": (3, 3, 5), "pad": (1, 1, 1)}),
     ((2, 3, 5000), {"kernel": (4,), "stride": (4,)}),
+    *(((2, 3, 62, 71), {"kernel": (5, stride + 2), "stride": (stride, stride),
+                        "pad": (2, stride // 2), "pooling_convention": "full"})
+      for stride in range(3, 10)),
+    *(((1, 3, 70, 75), {"kernel": (3 * stride, 4 * stride), "stride": (stride, stride),
+                        "pad": (stride, stride + 1)}) for stride in range(1, 11)),
+    ((1, 3, 90, 40), {"kernel": (17, 18), "stride": (3, 8), "pad": (4, 5)}),
+    ((1, 2, 9, 60, 33), {"kernel": (3, 5, 5), "stride": (2, 2, 3), "pad": (1, 2, 2)}),
 ], ids=str)
 @pytest.mark.parametrize("values", ["normal", "ties", "special"])
 def test_max_pool_of_large_maps(shape, attributes, values):

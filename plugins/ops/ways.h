@@ -1,0 +1,40 @@
+/*
+ * Which of the ways to pool a map serves which windows.
+ */
+#ifndef MEMONGER_OPS_WAYS_H_
+#define MEMONGER_OPS_WAYS_H_
+
+#include "./windows.h"
+
+namespace memonger {
+namespace ops {
+
+enum class Way {
+  kColumns,  // column_maps.h: the maxima of columns, then of windows
+  kStrided,  // strided_maps.h: element by element, from the map itself
+  kPadded,   // padded_maps.h: element by element, from a padded map turned to suit
+};
+
+// Maps are turned for strides up to this one.
+constexpr int kMostPhases = 8;
+
+// The cheapest, by the instructions an output takes: three to look at an element, eight at a column
+// whose maximum is known.
+inline Way WayOf(const Windows& windows) {
+  const int kernel = windows.Kernel()[2], stride = windows.Stride()[2];
+  const int64_t columns = windows.Volume() / kernel * stride;  // elements of those that are its own
+  if (3 * windows.Volume() > 3 * columns + 8 * kernel) return Way::kColumns;
+  if (stride > kMostPhases) return Way::kStrided;
+  return stride > 2 && kernel <= stride && windows.AreInside() ? Way::kStrided : Way::kPadded;
+}
+
+#if defined(__x86_64__) && defined(__GNUC__)
+inline bool Serves(Way way, const Windows& windows) {
+  return __builtin_cpu_supports("avx2") && windows.ChannelsBehind() == 1 && WayOf(windows) == way;
+}
+#endif
+
+}  // namespace ops
+}  // namespace memonger
+
+#endif  // MEMONGER_OPS_WAYS_H_
