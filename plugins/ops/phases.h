@@ -12,6 +12,25 @@
 namespace memonger {
 namespace ops {
 
+// Which lanes of kStride vectors belong to each phase, and in which order.
+template <class Lane, int kStride, int kWidth>
+struct PhaseTable {
+  Lane its[kStride][kStride][kWidth] = {};  // -1 where a lane of vector k belongs to phase q
+  int32_t from[kStride][8] = {};            // lanes of 32 bits
+
+  constexpr PhaseTable() {
+    constexpr int kParts = 8 / kWidth;
+    for (int q = 0; q < kStride; ++q) {
+      for (int k = 0; k < kStride; ++k) {
+        for (int i = 0; i < kWidth; ++i) its[q][k][i] = (k * kWidth + i) % kStride == q ? -1 : 0;
+      }
+      for (int i = 0; i < 8; ++i) {
+        from[q][i] = (q + i / kParts * kStride) % kWidth * kParts + i % kParts;
+      }
+    }
+  }
+};
+
 // Split: numbers q, q + kStride, q + 2 * kStride ... of kStride vectors become to[q * kStep].
 template <class T, int kStride, int kStep = 1, bool kOdd = kStride % 2 != 0>
 struct Phases {  // of an even stride
@@ -35,8 +54,6 @@ template <class T, int kStride, int kStep>
 struct Phases<T, kStride, kStep, true> {
   using L = Avx<T>;
   using V = typename L::V;
-  using Lane = typename L::Lane;
-  static constexpr int kWidth = L::kWidth;
 
   MEMONGER_AVX2 static void Split(const V* v, V* to) {
     for (int q = 0; q < kStride; ++q) {
@@ -47,32 +64,12 @@ struct Phases<T, kStride, kStep, true> {
   }
 
  private:
-  struct Table {
-    Lane its[kStride][kStride][kWidth];  // -1 where a lane of vector k belongs to phase q
-    int32_t from[kStride][8];            // lanes of 32 bits
-  };
-
-  static constexpr Table Make() {
-    Table table{};
-    for (int q = 0; q < kStride; ++q) {
-      for (int k = 0; k < kStride; ++k) {
-        for (int i = 0; i < kWidth; ++i) {
-          table.its[q][k][i] = (k * kWidth + i) % kStride == q ? -1 : 0;
-        }
-      }
-      constexpr int kParts = 8 / kWidth;
-      for (int i = 0; i < 8; ++i) {
-        table.from[q][i] = (q + i / kParts * kStride) % kWidth * kParts + i % kParts;
-      }
-    }
-    return table;
-  }
-
-  static constexpr Table kTable = Make();
+  static constexpr PhaseTable<typename L::Lane, kStride, L::kWidth> kTable{};
 };
 
 template <class T, int kStride, int kStep>
-constexpr typename Phases<T, kStride, kStep, true>::Table Phases<T, kStride, kStep, true>::kTable;
+constexpr PhaseTable<typename Avx<T>::Lane, kStride, Avx<T>::kWidth>
+    Phases<T, kStride, kStep, true>::kTable;
 
 // A plane for each phase of a row: its phase q begins at to[starts[q]].
 template <class T, int kStride>
