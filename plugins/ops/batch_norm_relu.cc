@@ -11,7 +11,6 @@
 
 #include "./batch_norm.h"
 #include "./beside_mkldnn.h"
-#include "./lanes.h"
 #include "./pieces.h"
 #include "./register.h"
 
@@ -23,16 +22,86 @@ const BatchNormParam& ParamOf(const NodeAttrs& attrs) {
   return nnvm::get<BatchNormParam>(attrs.parsed);
 }
 
+// As the pieces of these names, in float16: each result is rounded to it, as MXNet's are.
+half_t Normalised(half_t x, const NormThenRelu<float>& how) {
+  return ((x - how.mean) * how.invstd) * how.gamma + how.beta;
+}
+
+half_t BehindRelu(half_t x, half_t g, const NormThenRelu<float>& how) {
+  const half_t z = Normalised(x, how), zero(0.0f);
+  return g * (z > zero ? half_t(1.0f) : how.nan_matters && z != z ? z : zero);
+}
+
+void NormReluOutput(const half_t* x, int64_t length, const NormThenRelu<float>& how, half_t* y) {
+  for (int64_t i = 0; i < length; ++i) {
+    const half_t z = Normalised(x[i], how), zero(0.0f);
+    y[i] = how.nan_matters ? (z <= zero ? zero : z) : (z > zero ? z : zero);
+  }
+}
+
+void ReluTerms(const half_t* x, const half_t* g, int64_t length, const NormThenRelu<float>& how,
+               float* dz, float* products) {
+  for (int64_t i = 0; i < length; ++i) {
+    const half_t gradient = BehindRelu(x[i], g[i], how);
+    dz[i] = gradient;
+    products[i] = (x[i] - how.mean) * gradient;
+  }
+}
+
+void ReluGradient(const half_t* x, const half_t* g, int64_t length,
+                  const NormThenRelu<float>& how, float shift, float slope, float scale,
+                  half_t* to) {
+  for (int64_t i = 0; i < length; ++i) {
+    const half_t part = slope == 0 ? half_t(0.0f) : (x[i] - how.mean) * slope;
+    to[i] = (BehindRelu(x[i], g[i], how) - shift - part) * scale;
+  }
+}
+
+// The sums over channels that backward needs: of ReLU's gradient dz and of (x - mean) * dz.
+// Front to back, as MXNet makes them.
+template <class T>
+struct InOrder {
+  using A = Acc<T>;
+  static int Lanes(const Channels&) { return Channels::kFew; }
+  A sum[Channels::kMany] = {}, dot[Channels::kMany] = {};
+
+  void Add(const Tile& tile, const Lines<T>& x, const Lines<T>& g, const NormThenRelu<A>* how) {
+    terms_.Aim(tile);
+    products_.Aim(tile);
+    for (int lane = 0; lane < tile.lanes; ++lane) {
+      ReluTerms(x[lane], g[lane], tile.piece.length, how[lane], terms_[lane], products_[lane]);
+    }
+    SumInOrder(terms_, tile.lanes, tile.piece.length, sum);
+    SumInOrder(products_, tile.lanes, tile.piece.length, dot);
+  }
+
+ private:
+  Lines<A> terms_, products_;
+};
+
+// Beside MKLDNN, whose sums are not MXNet's own to the last bit either: wide loops.
+struct InDouble {
+  static int Lanes(const Channels& channels) { return channels.Several(sizeof(float)); }
+  double sum[Channels::kMany] = {}, dot[Channels::kMany] = {};
+
+  void Add(const Tile& tile, const Lines<float>& x, const Lines<float>& g,
+           const NormThenRelu<float>* how) {
+    for (int lane = 0; lane < tile.lanes; ++lane) {
+      AddReluSums(x[lane], g[lane], tile.piece.length, how[lane], sum + lane, dot + lane);
+    }
+  }
+};
+
 template <class T>
 struct NormRelu : BatchNorm<T> {
   using A = Acc<T>;
   using BatchNorm<T>::channels;
   using BatchNorm<T>::fix_gamma;
-  const bool nan_becomes_zero;
+  const bool nan_matters;
 
   NormRelu(const BatchNormParam& param, const TBlob& data)
       : BatchNorm<T>(data.shape_, param.axis, param.eps, param.momentum, param.fix_gamma),
-        nan_becomes_zero(NanBecomesZero(param.stands_for, data)) {}
+        nan_matters(!NanBecomesZero(param.stands_for, data)) {}
 
   void Prepare(bool batch, const Blobs& in, const Blobs& statistics) const {
     this->Statistics(batch, in[0].dptr<T>(), in[3].dptr<A>(), in[4].dptr<A>(),
@@ -41,92 +110,78 @@ struct NormRelu : BatchNorm<T> {
     if (fix_gamma) std::fill(gamma, gamma + channels.count, A(1));  // as MXNet does
   }
 
+  // Of channel c; the blobs are gamma, beta, mean and invstd.
+  NormThenRelu<A> HowOf(int64_t c, const TBlob& gamma, const TBlob& beta, const TBlob& mean,
+                        const TBlob& invstd) const {
+    return {mean.dptr<A>()[c], invstd.dptr<A>()[c], fix_gamma ? A(1) : gamma.dptr<A>()[c],
+            beta.dptr<A>()[c], nan_matters};
+  }
+
   void Forward(const Blobs& in, const Blobs& statistics, OpReqType request,
                const TBlob& out) const {
     if (request == mxnet::kNullOp) return;
+    const T* x = in[0].dptr<T>();
     T* y = out.dptr<T>();
-    const bool add = request == mxnet::kAddTo;
-    const auto normalise = [&](auto relu) {
-      this->Normalise(in[0].dptr<T>(), statistics[1].dptr<A>(), statistics[2].dptr<A>(),
-                      in[1].dptr<A>(), in[2].dptr<A>(), [y, add, relu](int64_t i, T z) {
-                        const T value = relu(z);
-                        y[i] = add ? T(y[i] + value) : value;
-                      });
-    };
-    if (nan_becomes_zero) {
-      normalise([](T z) { return z > T(0) ? z : T(0); });
-    } else {
-      normalise([](T z) { return z <= T(0) ? T(0) : z; });
-    }
+    channels.ForEachGroup(Channels::kFew, [&](int64_t first, int lanes) {
+      Lines<T> values, results;
+      channels.Pieces([&](const Channels::Piece& piece) {
+        const Tile tile{channels, first, lanes, piece};
+        values.Read(tile, x);
+        const bool done = results.Aim(tile, y, request);
+        for (int g = 0; g < lanes; ++g) {
+          NormReluOutput(values[g], piece.length,
+                         HowOf(first + g, in[1], in[2], statistics[1], statistics[2]), results[g]);
+        }
+        if (!done) results.Write(tile, request, y);
+      });
+    });
   }
 
+  // in: (unused) data gamma beta mean invstd moving_mean moving_var
+  template <class Sums>
   void Backward(bool batch, const Blobs& in, const TBlob& gradient, const Requests& request,
                 const Blobs& out) const {
     const T *g = gradient.dptr<T>(), *x = in[1].dptr<T>();
-    const A *gamma = in[2].dptr<A>(), *beta = in[3].dptr<A>();
-    const A *mean = in[4].dptr<A>(), *invstd = in[5].dptr<A>();
-    if (batch) this->UpdateMoving(mean, invstd, in[6].dptr<A>(), in[7].dptr<A>());
-    const BatchNorm<T>& norm = *this;
-    const bool nan_matters = !nan_becomes_zero;
-    // Captured by value: what is reached through references could be what the loop writes.
-    const auto gradients = [=](int64_t c, int64_t offset, auto step, int64_t length,
-                               T* __restrict to) {
-      const A m = mean[c], v = invstd[c], w = gamma[c], b = beta[c];
-      using L = Lanes<T>;
-      T z[Channels::kPiece];
-      bool known = true;
-      for (int64_t i = 0; i < length; ++i) {
-        z[i] = norm.Normalised(x[offset + i * step], m, v, w, b);
-        to[i] = g[offset + i * step];
+    const A* invstd = in[5].dptr<A>();
+    T* dx = out[0].dptr<T>();
+    if (batch) this->UpdateMoving(in[4].dptr<A>(), invstd, in[6].dptr<A>(), in[7].dptr<A>());
+    const size_t items = channels.Items();
+    channels.ForEachGroup(Sums::Lanes(channels), [&](int64_t first, int lanes) {
+      NormThenRelu<A> how[Channels::kMany];
+      for (int i = 0; i < lanes; ++i) how[i] = HowOf(first + i, in[2], in[3], in[4], in[5]);
+      Sums sums;
+      Lines<T> values, gradients, results;
+      channels.Pieces([&](const Channels::Piece& piece) {
+        const Tile tile{channels, first, lanes, piece};
+        values.Read(tile, x);
+        gradients.Read(tile, g);
+        sums.Add(tile, values, gradients, how);
+      });
+      A shift[Channels::kMany] = {}, slope[Channels::kMany] = {}, scale[Channels::kMany];
+      for (int i = 0; i < lanes; ++i) {
+        const A s = invstd[first + i];
+        this->StoreParameters(request, sums.sum[i], sums.dot[i] * s,
+                              out[1].dptr<A>() + first + i, out[2].dptr<A>() + first + i);
+        scale[i] = s * how[i].gamma;
+        if (!batch) continue;
+        shift[i] = sums.sum[i] / items;
+        slope[i] = sums.dot[i] * s * s / items;
       }
-      int64_t i = 0;
-      const auto zero = L::All(T(0)), one = L::All(T(1));
-      for (; i + L::kWidth <= length; i += L::kWidth) {  // a branch on a sign is mispredicted
-        const auto open = L::Above(L::Load(z + i), zero);
-        L::Put(to + i, L::Mul(L::Load(to + i), L::Pick(open, one, zero)));
-      }
-      for (; i < length; ++i) to[i] = to[i] * (z[i] > T(0) ? T(1) : T(0));
-      for (i = 0; i < length && nan_matters; ++i) known &= z[i] == z[i];
-      for (i = 0; i < length && !known; ++i) {  // relu's gradient is the product with NaN there
-        if (z[i] != z[i]) to[i] = g[offset + i * step] * z[i];
-      }
-    };
-    BatchNorm<T>::Backward(batch, x, mean, invstd, gamma, request, gradients, out[0].dptr<T>(),
-                           out[1].dptr<A>(), out[2].dptr<A>());
+      if (request[0] == mxnet::kNullOp) return;
+      channels.Pieces([&](const Channels::Piece& piece) {
+        const Tile tile{channels, first, lanes, piece};
+        values.Read(tile, x);
+        gradients.Read(tile, g);
+        const bool done = results.Aim(tile, dx, request[0]);
+        for (int i = 0; i < lanes; ++i) {
+          ReluGradient(values[i], gradients[i], piece.length, how[i], shift[i], slope[i], scale[i],
+                       results[i]);
+        }
+        if (!done) results.Write(tile, request[0], dx);
+      });
+    });
   }
 };
-
-// Beside MKLDNN, whose BatchNorm is not MXNet's own to the last bit either: sums in double, and wide
-// loops, which want `inner` not to be short.
-void BackwardInPieces(const NormRelu<float>& norm, bool batch, const Blobs& in,
-                      const TBlob& gradient, const Requests& request, const Blobs& out) {
-  const Channels& channels = norm.channels;
-  const float *g = gradient.dptr<float>(), *x = in[1].dptr<float>();
-  const float *gamma = in[2].dptr<float>(), *beta = in[3].dptr<float>();
-  const float *mean = in[4].dptr<float>(), *invstd = in[5].dptr<float>();
-  float *dx = out[0].dptr<float>(), *dgamma = out[1].dptr<float>(), *dbeta = out[2].dptr<float>();
-  if (batch) norm.UpdateMoving(mean, invstd, in[6].dptr<float>(), in[7].dptr<float>());
-  const double items = static_cast<double>(channels.Items());
-#pragma omp parallel for if (channels.Size() >= kParallelFrom)
-  for (int64_t c = 0; c < channels.count; ++c) {
-    const float s = invstd[c], w = norm.fix_gamma ? 1.0f : gamma[c];
-    const NormThenRelu<float> how{mean[c], s, w, beta[c], !norm.nan_becomes_zero};
-    double sums[2] = {0, 0};
-    channels.Pieces(c, [&](int64_t offset, auto, int64_t length) {
-      AddReluSums(x + offset, g + offset, length, how, sums);
-    });
-    norm.StoreParameters(request, sums[0], sums[1] * s, dgamma + c, dbeta + c);
-    if (request[0] == mxnet::kNullOp) continue;
-    const double shift = batch ? sums[0] / items : 0, slope = batch ? sums[1] * s * s / items : 0;
-    channels.Pieces(c, [&](int64_t offset, auto, int64_t length) {
-      float sum[Channels::kPiece];
-      const bool add = request[0] == mxnet::kAddTo;
-      ReluGradient(x + offset, g + offset, length, how, static_cast<float>(shift),
-                   static_cast<float>(slope), s * w, add ? sum : dx + offset);
-      for (int64_t i = 0; i < length && add; ++i) dx[offset + i] += sum[i];
-    });
-  }
-}
 
 constexpr const char* kName = "memonger_batch_norm_relu";
 
@@ -160,12 +215,12 @@ void NormReluForward(const BatchNormParam& param, const Blobs& in, const Blobs& 
 void NormReluBackward(const BatchNormParam& param, bool batch, const Blobs& in,
                       const TBlob& gradient, const Requests& request, const Blobs& out) {
   if (MkldnnActivates(in[1])) {
-    const NormRelu<float> norm(param, in[1]);
-    if (norm.channels.inner >= 16) return BackwardInPieces(norm, batch, in, gradient, request, out);
+    NormRelu<float>(param, in[1]).Backward<InDouble>(batch, in, gradient, request, out);
+    return;
   }
   MEMONGER_REAL_SWITCH(in[1].type_flag_, kName, T,
-                       NormRelu<T>(param, in[1]).Backward(batch, in, gradient, request,
-                                                                 out);)
+                       NormRelu<T>(param, in[1]).template Backward<InOrder<T>>(
+                           batch, in, gradient, request, out);)
 }
 
 void RegisterBatchNormRelu() {

@@ -2,13 +2,13 @@
  * Data seen as (outer, channel, inner), and walks over a few channels side by side.
  *
  * MXNet sums a channel front to back in one accumulator. To give the same bits at a better speed,
- * several channels are summed at once, each still front to back.
+ * several channels are summed at once, each still front to back. Where the elements of a channel do
+ * not lie side by side, short pieces of several channels are copied, each to a line of its own.
  */
 #ifndef MEMONGER_OPS_CHANNELS_H_
 #define MEMONGER_OPS_CHANNELS_H_
 
 #include <string>
-#include <type_traits>
 
 #include "./common.h"
 
@@ -16,7 +16,8 @@ namespace memonger {
 namespace ops {
 
 struct Channels {
-  static constexpr int64_t kPiece = 256;
+  static constexpr int kFew = 4, kMany = 16;  // channels of a group; many if inner is 1
+  static constexpr int64_t kPiece = 256, kPieceOfMany = 64;
   int64_t outer = 1, count = 1, inner = 1;
 
   Channels(const TShape& shape, int axis) {
@@ -28,81 +29,159 @@ struct Channels {
   int64_t Items() const { return outer * inner; }  // of one channel
   int64_t Size() const { return outer * count * inner; }
 
-  // visit(offset, step, length): the elements of channel `first`, front to back, in short pieces.
-  // Those of channel first + g lie g * inner further on. The step is a constant where it is one,
-  // so that loops over it become SIMD.
-  template <class Visit>
-  void Pieces(int64_t first, Visit visit) const {
-    if (inner == 1) {
-      for (int64_t done = 0; done < outer; done += kPiece) {
-        visit(done * count + first, count, std::min<int64_t>(+kPiece, outer - done));
-      }
-      return;
-    }
-    for (int64_t o = 0; o < outer; ++o) {
-      const int64_t base = (o * count + first) * inner;
-      for (int64_t done = 0; done < inner; done += kPiece) {
-        visit(base + done, std::integral_constant<int64_t, 1>(), std::min<int64_t>(+kPiece, inner - done));
-      }
-    }
-  }
+  // Elements begin to begin + length - 1 of a channel: the first is `at` in the outer-th row.
+  struct Piece {
+    int64_t begin, length, outer, at;
+  };
 
-  // visit(offset, step, done, length): elements begin to begin + length - 1 of channel c in runs
-  // of one step; `done` of them came before.
-  template <class Visit>
-  void Runs(int64_t c, int64_t begin, int64_t length, Visit visit) const {
-    if (inner == 1) {
-      visit(begin * count + c, count, int64_t{0}, length);
-      return;
-    }
-    for (int64_t done = 0; done < length;) {
-      const int64_t o = (begin + done) / inner, i = (begin + done) % inner;
-      const int64_t run = std::min(inner - i, length - done);
-      visit((o * count + c) * inner + i, std::integral_constant<int64_t, 1>(), done, run);
-      done += run;
-    }
-  }
-
-  // Where these elements lie side by side: of the first one; else -1.
-  int64_t OffsetOfRun(int64_t c, int64_t begin, int64_t length) const {
-    const int64_t o = begin / inner, i = begin % inner;
-    return length == 1 || (inner > 1 && i + length <= inner) ? (o * count + c) * inner + i : -1;
-  }
-
-  // work(std::integral_constant<int, G>, first) for all channels in groups of G = 4, then 1.
+  // work(piece) for the Items() of a channel, front to back, in short pieces.
   template <class Work>
-  void ForEachGroup(Work work) const {
-    constexpr int kGroup = 4;
-    const int64_t groups = count / kGroup, rest = count % kGroup;
+  void Pieces(Work work) const {
+    constexpr int64_t kWorthIt = 32;  // shorter runs are copied to longer lines
+    const int64_t items = Items(), longest = inner == 1 ? kPieceOfMany : kPiece;
+    for (Piece piece{0, 0, 0, 0}; piece.begin < items; piece.begin += piece.length) {
+      piece.length = std::min(longest, items - piece.begin);
+      if (inner >= kWorthIt) piece.length = std::min(piece.length, inner - piece.at);
+      work(piece);
+      piece.at += piece.length;
+      if (piece.at < inner) continue;
+      piece.outer += piece.at / inner;
+      piece.at %= inner;
+    }
+  }
+
+  // visit(offset, done, length): the piece in channel c in runs that lie side by side; `done`
+  // elements came before.
+  template <class Visit>
+  void Runs(int64_t c, const Piece& piece, Visit visit) const {
+    int64_t at = piece.at, offset = OffsetOf(c, piece);
+    for (int64_t done = 0; done < piece.length; at = 0) {
+      const int64_t length = std::min(inner - at, piece.length - done);
+      visit(offset, done, length);
+      done += length;
+      offset += length + (count - 1) * inner;
+    }
+  }
+
+  int64_t OffsetOf(int64_t c, const Piece& piece) const {
+    return (piece.outer * count + c) * inner + piece.at;
+  }
+
+  // A few channels side by side are longer stretches of memory, if the cache keeps them for the
+  // next walk; `bytes` of each element.
+  int Several(int64_t bytes) const { return Items() * bytes <= 65536 ? kFew : 1; }
+
+  // work(first, lanes) for all channels in groups: `several`, or those that share cache lines.
+  template <class Work>
+  void ForEachGroup(int several, Work work) const {
+    const int64_t size = inner == 1 ? kMany : several;
 #pragma omp parallel for if (Size() >= kParallelFrom)
-    for (int64_t job = 0; job < groups + rest; ++job) {
-      if (job < groups) {
-        work(std::integral_constant<int, kGroup>(), job * kGroup);
-      } else {
-        work(std::integral_constant<int, 1>(), groups * kGroup + job - groups);
-      }
+    for (int64_t first = 0; first < count; first += size) {
+      work(first, static_cast<int>(std::min(size, count - first)));
     }
   }
 };
 
-// sum[g] += terms[g][0], then terms[g][1], ...: each sum in order, the channels side by side.
-template <class A>
-inline void SumInOrder(const A (&terms)[1][Channels::kPiece], int64_t length, A* sum) {
-  A s = sum[0];
-  for (int64_t i = 0; i < length; ++i) s += terms[0][i];
-  sum[0] = s;
-}
+// The same elements of a few neighbouring channels.
+struct Tile {
+  const Channels& channels;
+  const int64_t first;
+  const int lanes;
+  const Channels::Piece piece;
+};
 
+// The elements of a tile as numbers of type A, each channel's side by side: where they are if that
+// can be, else in `room`.
 template <class A>
-inline void SumInOrder(const A (&terms)[4][Channels::kPiece], int64_t length, A* sum) {
-  A s0 = sum[0], s1 = sum[1], s2 = sum[2], s3 = sum[3];
-  for (int64_t i = 0; i < length; ++i) {
-    s0 += terms[0][i];
-    s1 += terms[1][i];
-    s2 += terms[2][i];
-    s3 += terms[3][i];
+class Lines {
+ public:
+  const A* operator[](int lane) const { return line_[lane]; }
+  A* operator[](int lane) { return line_[lane]; }
+
+  template <class T>
+  void Read(const Tile& tile, const T* array) {
+    if (Aim(tile, const_cast<T*>(array), mxnet::kWriteTo)) return;
+    ForEach(tile, array, [](const T& from, A* to) { *to = static_cast<A>(from); });
   }
-  sum[0] = s0, sum[1] = s1, sum[2] = s2, sum[3] = s3;
+
+  // For numbers that go nowhere else.
+  void Aim(const Tile& tile) { Aim(tile, static_cast<A*>(nullptr), mxnet::kNullOp); }
+
+  // Whether what is written to the lines is in the array at once; else call Write.
+  template <class T>
+  bool Aim(const Tile& tile, T* array, OpReqType request) {
+    const int64_t stride = tile.channels.inner == 1 ? Channels::kPieceOfMany + 8
+                                                    : Channels::kPiece + 8;
+    const int64_t offset = tile.channels.OffsetOf(tile.first, tile.piece);
+    const bool one_run = tile.piece.at + tile.piece.length <= tile.channels.inner;
+    A* const there = request == mxnet::kWriteTo || request == mxnet::kWriteInplace ? Same(array)
+                                                                                  : nullptr;
+    const bool direct = there && one_run;
+    for (int lane = 0; lane < tile.lanes; ++lane) {
+      line_[lane] = direct ? there + offset + lane * tile.channels.inner : room_ + lane * stride;
+    }
+    return direct;
+  }
+
+  template <class T>
+  void Write(const Tile& tile, OpReqType request, T* array) const {
+    if (request == mxnet::kAddTo) {
+      ForEach(tile, array, [](T& to, const A* from) { to += static_cast<T>(*from); });
+    } else if (request != mxnet::kNullOp) {
+      ForEach(tile, array, [](T& to, const A* from) { to = static_cast<T>(*from); });
+    }
+  }
+
+ private:
+  static A* Same(A* array) { return array; }
+  template <class T>
+  static A* Same(T*) { return nullptr; }
+
+  // use(element, its place in a line), neighbours in memory one after the other.
+  template <class T, class Use>
+  void ForEach(const Tile& tile, T* array, Use use) const {
+    const Channels& channels = tile.channels;
+    if (channels.inner == 1) {
+      for (int64_t i = 0; i < tile.piece.length; ++i) {
+        T* const row = array + (tile.piece.begin + i) * channels.count + tile.first;
+        for (int lane = 0; lane < tile.lanes; ++lane) use(row[lane], line_[lane] + i);
+      }
+      return;
+    }
+    for (int lane = 0; lane < tile.lanes; ++lane) {
+      channels.Runs(tile.first + lane, tile.piece,
+                    [&](int64_t offset, int64_t done, int64_t length) {
+        T* const run = array + offset;
+        A* const line = line_[lane] + done;
+        for (int64_t i = 0; i < length; ++i) use(run[i], line + i);
+      });
+    }
+  }
+
+  A* line_[Channels::kMany];
+  A room_[Channels::kMany * (Channels::kPieceOfMany + 8)];
+};
+
+// sums[lane] += terms[lane][0], then terms[lane][1], ...: each sum in order, four side by side.
+template <class A>
+inline void SumInOrder(const Lines<A>& terms, int lanes, int64_t length, A* sums) {
+  int lane = 0;
+  for (; lane + 4 <= lanes; lane += 4) {
+    const A *t0 = terms[lane], *t1 = terms[lane + 1], *t2 = terms[lane + 2], *t3 = terms[lane + 3];
+    A s0 = sums[lane], s1 = sums[lane + 1], s2 = sums[lane + 2], s3 = sums[lane + 3];
+    for (int64_t i = 0; i < length; ++i) {
+      s0 += t0[i];
+      s1 += t1[i];
+      s2 += t2[i];
+      s3 += t3[i];
+    }
+    sums[lane] = s0, sums[lane + 1] = s1, sums[lane + 2] = s2, sums[lane + 3] = s3;
+  }
+  for (; lane < lanes; ++lane) {
+    A s = sums[lane];
+    for (int64_t i = 0; i < length; ++i) s += terms[lane][i];
+    sums[lane] = s;
+  }
 }
 
 inline int ChannelAxis(const std::string& name, const TShape& shape, int axis) {

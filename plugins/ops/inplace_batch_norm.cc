@@ -52,40 +52,10 @@ std::vector<int64_t> PlacesOf(const NodeAttrs& attrs, const TBlob& spare, int64_
   return SparePlaces(attrs.name, spare, Spares(param, count), count, gamma, beta);
 }
 
-// Elements begin to begin + length - 1 of channel c: where they are, or copied into `room`.
-template <class T, class A>
-const A* Read(const Channels& channels, int64_t c, int64_t begin, int64_t length, const T* array,
-              A* room) {
-  channels.Runs(c, begin, length, [&](int64_t offset, auto step, int64_t done, int64_t run) {
-    for (int64_t i = 0; i < run; ++i) room[done + i] = static_cast<A>(array[offset + i * step]);
-  });
-  return room;
-}
-template <class A>
-const A* Read(const Channels& channels, int64_t c, int64_t begin, int64_t length, const A* array,
-              A* room) {
-  const int64_t offset = channels.OffsetOfRun(c, begin, length);
-  return offset >= 0 ? array + offset : Read<A, A>(channels, c, begin, length, array, room);
-}
-
-// Writes them as the request says.
-template <class T, class A>
-void Write(const Channels& channels, int64_t c, int64_t begin, int64_t length, const A* value,
-           OpReqType request, T* array) {
-  channels.Runs(c, begin, length, [&](int64_t offset, auto step, int64_t done, int64_t run) {
-    if (request == mxnet::kAddTo) {
-      for (int64_t i = 0; i < run; ++i) array[offset + i * step] += static_cast<T>(value[done + i]);
-    } else if (request != mxnet::kNullOp) {
-      for (int64_t i = 0; i < run; ++i) array[offset + i * step] = static_cast<T>(value[done + i]);
-    }
-  });
-}
-
 template <class T>
 void InplaceForward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
                     const Requests& request, const Blobs& out) {
   using A = Acc<T>;
-  constexpr int64_t kPiece = Channels::kPiece;
   const auto& param = ParamOf(attrs);
   const Channels channels(in[0].shape_, param.axis);
   const bool batch = context.is_train && !param.use_global_stats;
@@ -99,40 +69,50 @@ void InplaceForward(const NodeAttrs& attrs, const OpContext& context, const Blob
       : std::vector<int64_t>(channels.count, -1);
   const int64_t items = channels.Items();
   const double below = param.act_type == kLeaky ? param.slope : 1.0;
-#pragma omp parallel for if (channels.Size() >= kParallelFrom)
-  for (int64_t c = 0; c < channels.count; ++c) {
-    A room[kPiece], z[kPiece];
-    const auto pieces = [&](auto visit) {  // visit(begin, length, values)
-      for (int64_t begin = 0; begin < items; begin += kPiece) {
-        const int64_t length = std::min(kPiece, items - begin);
-        visit(begin, length, Read(channels, c, begin, length, x, room));
-      }
-    };
-    double center = 0, spread = 0;
-    if (batch) {
-      pieces([&](int64_t, int64_t length, const A* value) { AddValues(value, length, &center); });
-      center /= items;
-      pieces([&](int64_t, int64_t length, const A* value) {
-        AddSquares(value, length, center, &spread);
+  channels.ForEachGroup(channels.Several(sizeof(T)), [&](int64_t first, int lanes) {
+    double center[Channels::kMany] = {}, spread[Channels::kMany] = {}, inv[Channels::kMany];
+    Lines<A> values, results;
+    const auto pieces = [&](auto visit) {  // visit(tile)
+      channels.Pieces([&](const Channels::Piece& piece) {
+        const Tile tile{channels, first, lanes, piece};
+        values.Read(tile, x);
+        visit(tile);
       });
-      spread /= items;
+    };
+    if (batch) {
+      pieces([&](const Tile& tile) {
+        for (int i = 0; i < lanes; ++i) AddValues(values[i], tile.piece.length, center + i);
+      });
+      for (int i = 0; i < lanes; ++i) center[i] /= items;
+      pieces([&](const Tile& tile) {
+        for (int i = 0; i < lanes; ++i) AddSquares(values[i], tile.piece.length, center[i], spread + i);
+      });
+      for (int i = 0; i < lanes; ++i) spread[i] /= items;
     } else {
-      center = moving_mean[c];
-      spread = moving_var[c];
+      std::copy(moving_mean + first, moving_mean + first + lanes, center);
+      std::copy(moving_var + first, moving_var + first + lanes, spread);
     }
-    const double inv = spread + param.eps > 0 ? 1.0 / std::sqrt(spread + param.eps) : 0.0;
-    mean[c] = static_cast<A>(center);
-    invstd[c] = static_cast<A>(inv);
-    T* const keep = place[c] >= 0 ? spare + place[c] * items : nullptr;
-    pieces([&](int64_t begin, int64_t length, const A* value) {
-      for (int64_t i = 0; keep && i < length; ++i) {
-        keep[begin + i] = static_cast<T>(static_cast<A>((value[i] - center) * inv));
+    for (int i = 0; i < lanes; ++i) {
+      const double variance = spread[i] + param.eps;
+      inv[i] = variance > 0 ? 1.0 / std::sqrt(variance) : 0.0;
+      mean[first + i] = static_cast<A>(center[i]);
+      invstd[first + i] = static_cast<A>(inv[i]);
+    }
+    pieces([&](const Tile& tile) {
+      const bool done = results.Aim(tile, y, request[0]);
+      for (int i = 0; i < lanes; ++i) {
+        const int64_t c = first + i;
+        T* const keep = place[c] >= 0 ? spare + place[c] * items + tile.piece.begin : nullptr;
+        for (int64_t j = 0; keep && j < tile.piece.length; ++j) {
+          keep[j] = static_cast<T>(static_cast<A>((values[i][j] - center[i]) * inv[i]));
+        }
+        ScaleLeaky(values[i], tile.piece.length, center[i], inv[i] * gamma[c], beta[c], below,
+                   results[i]);
+        if (param.act_type == kElu) Elu(results[i], tile.piece.length, static_cast<A>(param.slope));
       }
-      ScaleLeaky(value, length, center, inv * gamma[c], beta[c], below, z);
-      if (param.act_type == kElu) Elu(z, length, static_cast<A>(param.slope));
-      Write(channels, c, begin, length, z, request[0], y);
+      if (!done) results.Write(tile, request[0], y);
     });
-  }
+  });
 }
 
 // in: gradient output gamma beta mean invstd spare moving_mean moving_var
@@ -140,7 +120,6 @@ template <class T>
 void InplaceBackward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
                      const Requests& request, const Blobs& out) {
   using A = Acc<T>;
-  constexpr int64_t kPiece = Channels::kPiece;
   const auto& param = ParamOf(attrs);
   const Channels channels(in[1].shape_, param.axis);
   const bool batch = context.is_train && !param.use_global_stats;
@@ -154,61 +133,73 @@ void InplaceBackward(const NodeAttrs& attrs, const OpContext& context, const Blo
   const int64_t items = channels.Items();
   const bool elu = param.act_type == kElu;
   const A slope = param.act_type == kIdentity ? A(1) : static_cast<A>(param.slope);
-#pragma omp parallel for if (channels.Size() >= kParallelFrom)
-  for (int64_t c = 0; c < channels.count; ++c) {
-    const double scale = param.fix_gamma ? 1.0 : static_cast<double>(gamma[c]);
-    const T* const kept = place[c] >= 0 ? spare + place[c] * items : nullptr;
-    const Inverse<A> how{slope, beta[c], kept ? A(0) : static_cast<A>(1.0 / scale)};
-    // Logarithms are taken once: the second walk over the channel finds x-hat here.
+  channels.ForEachGroup(channels.Several(sizeof(T)), [&](int64_t first, int lanes) {
+    Inverse<A> how[Channels::kMany];
+    double scale[Channels::kMany], sums[Channels::kMany][2] = {};
+    for (int i = 0; i < lanes; ++i) {
+      const int64_t c = first + i;
+      scale[i] = param.fix_gamma ? 1.0 : static_cast<double>(gamma[c]);
+      how[i] = {slope, beta[c], place[c] >= 0 ? A(0) : static_cast<A>(1.0 / scale[i])};
+    }
+    // Logarithms are taken once: the second walk over the channels finds x-hat here.
     static thread_local std::vector<A> cache;
-    if (elu && !kept) cache.resize(items);
-    A dz[kPiece], hats[kPiece], room[2][kPiece];
-    // The gradient of the normalised value goes to `dz`; returns x-hat.
-    const auto rebuild = [&](int64_t begin, int64_t length, bool again) -> const A* {
-      const A* value = Read(channels, c, begin, length, y, room[0]);
-      const A* g = Read(channels, c, begin, length, gradient, room[1]);
-      if (!elu && !kept) {
-        UndoLeaky(value, g, length, how, dz, hats);
+    if (elu) cache.resize(lanes * items);
+    Lines<A> outputs, gradients, results;
+    A dz[Channels::kPiece], hats[Channels::kPiece];
+    // The gradient of the normalised value of channel first + i goes to `dz`; returns x-hat.
+    const auto rebuild = [&](const Tile& tile, int i, bool again) -> const A* {
+      const A *value = outputs[i], *g = gradients[i];
+      const int64_t length = tile.piece.length, spared = place[first + i];
+      if (spared < 0 && !elu) {
+        UndoLeaky(value, g, length, how[i], dz, hats);
         return hats;
       }
-      A* hat = kept ? hats : cache.data() + begin;
-      if (elu && !kept && !again) {
-        UndoElu(value, g, length, how, dz, hat);
+      A* hat = spared >= 0 ? hats : cache.data() + i * items + tile.piece.begin;
+      if (spared < 0 && !again) {
+        UndoElu(value, g, length, how[i], dz, hat);
         return hat;
       }
       elu ? GateElu(value, g, length, slope, dz) : GateLeaky(value, g, length, slope, dz);
-      for (int64_t i = 0; kept && i < length; ++i) hat[i] = static_cast<A>(kept[begin + i]);
+      const T* kept = spare + spared * items + tile.piece.begin;
+      for (int64_t j = 0; spared >= 0 && j < length; ++j) hat[j] = static_cast<A>(kept[j]);
       return hat;
     };
-    double sums[2] = {0, 0};
-    for (int64_t begin = 0; begin < items; begin += kPiece) {
-      const int64_t length = std::min(kPiece, items - begin);
-      const A* hat = rebuild(begin, length, false);
-      AddSums(dz, hat, length, sums);
+    const auto pieces = [&](bool again, auto visit) {  // visit(tile, i, x-hat)
+      channels.Pieces([&](const Channels::Piece& piece) {
+        const Tile tile{channels, first, lanes, piece};
+        outputs.Read(tile, y);
+        gradients.Read(tile, gradient);
+        const bool done = !again || results.Aim(tile, dx, request[0]);
+        for (int i = 0; i < lanes; ++i) visit(tile, i, rebuild(tile, i, again));
+        if (!done) results.Write(tile, request[0], dx);
+      });
+    };
+    pieces(false, [&](const Tile& tile, int i, const A* hat) {
+      AddSums(dz, hat, tile.piece.length, sums[i]);
+    });
+    if (request[0] != mxnet::kNullOp) {
+      pieces(true, [&](const Tile& tile, int i, const A* hat) {
+        const double share = batch ? 1.0 / items : 0.0;
+        Combine(dz, hat, tile.piece.length, static_cast<A>(scale[i] * invstd[first + i]),
+                static_cast<A>(sums[i][0] * share), static_cast<A>(sums[i][1] * share),
+                results[i]);
+      });
     }
-    const A factor = static_cast<A>(scale * invstd[c]);
-    const A p = static_cast<A>(batch ? sums[0] / items : 0);
-    const A q = static_cast<A>(batch ? sums[1] / items : 0);
-    for (int64_t begin = 0; begin < items && request[0] != mxnet::kNullOp; begin += kPiece) {
-      const int64_t length = std::min(kPiece, items - begin);
-      const A* hat = rebuild(begin, length, true);
-      A* value = room[0];
-      Combine(dz, hat, length, factor, p, q, value);
-      Write(channels, c, begin, length, value, request[0], dx);
-    }
-    if (!param.fix_gamma) {
-      Store(dgamma + c, request[1], static_cast<A>(sums[1]));
-    } else if (request[1] != mxnet::kAddTo && request[1] != mxnet::kNullOp) {
-      dgamma[c] = 0;
-    }
-    Store(dbeta + c, request[2], static_cast<A>(sums[0]));
-    if (batch) {
+    for (int i = 0; i < lanes; ++i) {
+      const int64_t c = first + i;
+      if (!param.fix_gamma) {
+        Store(dgamma + c, request[1], static_cast<A>(sums[i][1]));
+      } else if (request[1] != mxnet::kAddTo && request[1] != mxnet::kNullOp) {
+        dgamma[c] = 0;
+      }
+      Store(dbeta + c, request[2], static_cast<A>(sums[i][0]));
+      if (!batch) continue;
       const double s = invstd[c], variance = s > 0 ? 1.0 / (s * s) - param.eps : 0.0;
       moving_mean[c] = moving_mean[c] * param.momentum + mean[c] * (A(1) - param.momentum);
       moving_var[c] = static_cast<A>(moving_var[c] * param.momentum +
                                      variance * (A(1) - param.momentum));
     }
-  }
+  });
 }
 
 MEMONGER_REAL_COMPUTE(Forward, InplaceForward, 0)

@@ -90,7 +90,8 @@ MEMONGER_INLINE void AddSquaresBody(const A* x, int64_t length, double mean, dou
 
 template <class A>
 MEMONGER_INLINE void ScaleLeakyBody(const A* x, int64_t length, double mean, double scale,
-                                    double shift, double slope, A* __restrict z) {
+                                    double shift, double slope, A* z) {
+#pragma omp simd
   for (int64_t i = 0; i < length; ++i) {
     const double value = (x[i] - mean) * scale + shift;
     // Selections that are max and min instructions; a branch on a sign is mostly mispredicted.
@@ -99,10 +100,39 @@ MEMONGER_INLINE void ScaleLeakyBody(const A* x, int64_t length, double mean, dou
   }
 }
 
+template <class A>
+MEMONGER_INLINE void SquaresBody(const A* x, int64_t length, A mean, A* __restrict to) {
+  for (int64_t i = 0; i < length; ++i) to[i] = (x[i] - mean) * (x[i] - mean);
+}
+
+template <class A>
+MEMONGER_INLINE A Normalised(A x, const NormThenRelu<A>& how) {
+  return ((x - how.mean) * how.invstd) * how.gamma + how.beta;
+}
+
+template <class A>
+MEMONGER_INLINE void NormReluOutputBody(const A* x, int64_t length, const NormThenRelu<A>& how,
+                                        A* y) {
+  const NormThenRelu<A> same = how;
+  if (same.nan_matters) {
+#pragma omp simd
+    for (int64_t i = 0; i < length; ++i) {
+      const A z = Normalised(x[i], same);
+      y[i] = z <= A(0) ? A(0) : z;
+    }
+    return;
+  }
+#pragma omp simd
+  for (int64_t i = 0; i < length; ++i) {
+    const A z = Normalised(x[i], same);
+    y[i] = z > A(0) ? z : A(0);
+  }
+}
+
 // What ReLU's gradient multiplies with.
 template <class A>
 MEMONGER_INLINE A Gate(A x, const NormThenRelu<A>& how, A at_nan) {
-  const A z = ((x - how.mean) * how.invstd) * how.gamma + how.beta;
+  const A z = Normalised(x, how);
   const A closed = z == z ? A(0) : at_nan;
   return z > A(0) ? A(1) : closed;
 }
@@ -113,19 +143,31 @@ MEMONGER_INLINE A AtNan(const NormThenRelu<A>& how) {
 }
 
 template <class A>
-MEMONGER_INLINE void AddReluSumsBody(const A* x, const A* g, int64_t length,
-                                     const NormThenRelu<A>& how, double* __restrict sums) {
+MEMONGER_INLINE void ReluTermsBody(const A* x, const A* g, int64_t length,
+                                   const NormThenRelu<A>& how, A* __restrict dz,
+                                   A* __restrict products) {
   const NormThenRelu<A> same = how;
   const A at_nan = AtNan(how);
-  double sum = 0, dot = 0;
-#pragma omp simd reduction(+ : sum, dot)
+  for (int64_t i = 0; i < length; ++i) {
+    dz[i] = g[i] * Gate(x[i], same, at_nan);
+    products[i] = (x[i] - same.mean) * dz[i];
+  }
+}
+
+template <class A>
+MEMONGER_INLINE void AddReluSumsBody(const A* x, const A* g, int64_t length,
+                                     const NormThenRelu<A>& how, double* sum, double* dot) {
+  const NormThenRelu<A> same = how;
+  const A at_nan = AtNan(how);
+  double of_dz = 0, of_products = 0;
+#pragma omp simd reduction(+ : of_dz, of_products)
   for (int64_t i = 0; i < length; ++i) {
     const A dz = g[i] * Gate(x[i], same, at_nan);
-    sum += dz;
-    dot += static_cast<double>(x[i] - same.mean) * dz;
+    of_dz += dz;
+    of_products += static_cast<double>(x[i] - same.mean) * dz;
   }
-  sums[0] += sum;
-  sums[1] += dot;
+  *sum += of_dz;
+  *dot += of_products;
 }
 
 template <class A>
@@ -188,12 +230,19 @@ MEMONGER_INLINE void SoftReluGradientBody(const float* g, const float* y, int64_
   MEMONGER_WITH_AVX2(AddValues, (const A* x, int64_t length, double* sum), (x, length, sum))   \
   MEMONGER_WITH_AVX2(AddSquares, (const A* x, int64_t length, double mean, double* sum),       \
                      (x, length, mean, sum))                                                   \
-  MEMONGER_WITH_AVX2(ScaleLeaky, (const A* x, int64_t length, double mean, double scale,       \
-                                  double shift, double slope, A* __restrict z),                \
-                     (x, length, mean, scale, shift, slope, z))                                \
+  MEMONGER_WITH_WIDEST(ScaleLeaky, (const A* x, int64_t length, double mean, double scale,     \
+                                    double shift, double slope, A* z),                         \
+                       (x, length, mean, scale, shift, slope, z))                              \
+  MEMONGER_WITH_AVX2(Squares, (const A* x, int64_t length, A mean, A* __restrict to),          \
+                     (x, length, mean, to))                                                    \
+  MEMONGER_WITH_AVX2(NormReluOutput, (const A* x, int64_t length, const NormThenRelu<A>& how,  \
+                                      A* y), (x, length, how, y))                              \
+  MEMONGER_WITH_AVX2(ReluTerms, (const A* x, const A* g, int64_t length,                       \
+                                 const NormThenRelu<A>& how, A* __restrict dz,                 \
+                                 A* __restrict products), (x, g, length, how, dz, products))   \
   MEMONGER_WITH_AVX2(AddReluSums, (const A* x, const A* g, int64_t length,                     \
-                                   const NormThenRelu<A>& how, double* __restrict sums),       \
-                     (x, g, length, how, sums))                                                \
+                                   const NormThenRelu<A>& how, double* sum, double* dot),      \
+                     (x, g, length, how, sum, dot))                                            \
   MEMONGER_WITH_AVX2(ReluGradient, (const A* x, const A* g, int64_t length,                    \
                                     const NormThenRelu<A>& how, A shift, A slope, A scale,     \
                                     A* to), (x, g, length, how, shift, slope, scale, to))

@@ -23,7 +23,7 @@ struct Inverse {
 template <class A>
 struct NormThenRelu {
   A mean, invstd, gamma, beta;
-  bool nan_matters;  // ReLU's gradient is NaN at NaN
+  bool nan_matters;  // ReLU's output and gradient are NaN at NaN
 };
 
 #define MEMONGER_FOR_REALS(DECLARE) DECLARE(float) DECLARE(double)
@@ -46,12 +46,19 @@ struct NormThenRelu {
   /* *sum += sum of x; *sum += sum of (x - mean)^2 */                                          \
   void AddValues(const A* x, int64_t length, double* sum);                                     \
   void AddSquares(const A* x, int64_t length, double mean, double* sum);                       \
-  /* z = leaky((x - mean) * scale + shift), which is the identity for a slope of 1 */          \
+  /* z = leaky((x - mean) * scale + shift), the identity for a slope of 1; z may be x */      \
   void ScaleLeaky(const A* x, int64_t length, double mean, double scale, double shift,         \
-                  double slope, A* __restrict z);                                              \
-  /* With dz the gradient g behind ReLU: sums[0] += sum of dz, sums[1] += of dz * (x - mean) */ \
+                  double slope, A* z);                                                         \
+  /* to = (x - mean)^2 */                                                                      \
+  void Squares(const A* x, int64_t length, A mean, A* __restrict to);                          \
+  /* y = relu(z), z the normalised x; y may be x */                                            \
+  void NormReluOutput(const A* x, int64_t length, const NormThenRelu<A>& how, A* y);           \
+  /* dz, the gradient g behind ReLU, and products = (x - mean) * dz */                         \
+  void ReluTerms(const A* x, const A* g, int64_t length, const NormThenRelu<A>& how,           \
+                 A* __restrict dz, A* __restrict products);                                    \
+  /* With dz the gradient g behind ReLU: *sum += sum of dz, *dot += of dz * (x - mean) */ \
   void AddReluSums(const A* x, const A* g, int64_t length, const NormThenRelu<A>& how,         \
-                   double* __restrict sums);                                                   \
+                   double* sum, double* dot);                                                  \
   /* to = (dz - shift - (x - mean) * slope) * scale; `to` may be g */                          \
   void ReluGradient(const A* x, const A* g, int64_t length, const NormThenRelu<A>& how,        \
                     A shift, A slope, A scale, A* to);
