@@ -52,17 +52,21 @@ struct Runs {
       if (!constant) stride = length;
     }
     for (; axis >= 0; --axis) {
-      outer.insert(outer.begin(), {data[axis], mask[axis] == 1 ? 0 : stride});
+      const int64_t step = mask[axis] == 1 ? 0 : stride;
       stride *= mask[axis];
+      if (!outer.empty() && step == outer[0].first * outer[0].second) {
+        outer[0].first *= data[axis];
+      } else if (data[axis] != 1) {
+        outer.insert(outer.begin(), {data[axis], step});
+      }
     }
   }
   int64_t MaskOf(int64_t run) const {
     int64_t position = 0;
-    for (auto it = outer.rbegin(); it != outer.rend(); ++it) {
-      position += run % it->first * it->second;
-      run /= it->first;
+    for (size_t i = outer.size(); i-- > 1; run /= outer[i].first) {
+      position += run % outer[i].first * outer[i].second;
     }
-    return position;
+    return outer.empty() ? 0 : position + run * outer[0].second;
   }
 };
 
@@ -79,16 +83,17 @@ void Draw(const OpContext& context, int64_t count, float keep, bool inclusive, u
   for (int64_t k = 0; k < engines; ++k) {
     typename Generator::Impl engine(generator, static_cast<int>(k));
     const int64_t begin = k * step, end = std::min(begin + step, count);
-    uint8_t byte = 0;
-    for (int64_t i = begin; i < end; ++i) {
-      const float number = static_cast<float>(engine.uniform());
-      byte |= static_cast<uint8_t>(inclusive ? number <= keep : number < keep) << (i & 7);
-      if ((i & 7) == 7 && i - begin >= 7) {  // all eight bits are ours
-        bits[i >> 3] = byte;
-        byte = 0;
-      } else if ((i & 7) == 7 || i + 1 == end) {  // a neighbour owns the other bits
-        __atomic_fetch_or(bits + (i >> 3), byte, __ATOMIC_RELAXED);
-        byte = 0;
+    for (int64_t i = begin, stop; i < end; i = stop) {
+      stop = std::min((i | 7) + 1, end);
+      unsigned byte = 0;
+      for (int64_t j = i; j < stop; ++j) {
+        const float number = static_cast<float>(engine.uniform());
+        byte |= static_cast<unsigned>(inclusive ? number <= keep : number < keep) << (j & 7);
+      }
+      if (stop - i == 8) {
+        bits[i >> 3] = static_cast<uint8_t>(byte);
+      } else {  // a neighbour owns the other bits
+        __atomic_fetch_or(bits + (i >> 3), static_cast<uint8_t>(byte), __ATOMIC_RELAXED);
       }
     }
   }
@@ -103,22 +108,24 @@ void Apply(const T* from, const uint8_t* bits, float keep, const TShape& shape,
   const bool add = request == mxnet::kAddTo;
   const Runs runs(shape, mask_shape);
   constexpr int64_t kPiece = 4096;  // long runs are cut, so that one run feeds all threads
-  const int64_t pieces = (runs.length + kPiece - 1) / kPiece;
-  const int64_t all = runs.length ? count / runs.length * pieces : 0;
-#pragma omp parallel for if (count >= kParallelFrom)
-  for (int64_t piece = 0; piece < all; ++piece) {
-    const int64_t run = piece / pieces, begin = piece % pieces * kPiece;
-    const int64_t end = std::min(begin + kPiece, runs.length);
-    const int64_t base = run * runs.length, mask = runs.MaskOf(run);
-    const unsigned same = runs.constant && Bit(bits, mask) ? 255u : 0u;
-    int64_t i = begin;
-    for (; i + 8 <= end; i += 8) {
-      Gate8<T>(from + base + i, runs.constant ? same : EightBits(bits, mask + i, mask_count),
-               open, closed, add, to + base + i);
-    }
-    for (; i < end; ++i) {
-      const bool bit = runs.constant ? same != 0 : Bit(bits, mask + i);
-      Store(to + base + i, request, T(from[base + i] * (bit ? open : closed)));
+  const int64_t length = runs.length, all = length ? count / length : 0;
+#pragma omp parallel for collapse(2) if (count >= kParallelFrom)
+  for (int64_t run = 0; run < all; ++run) {
+    for (int64_t begin = 0; begin < length; begin += kPiece) {
+      const int64_t end = std::min(begin + kPiece, length), mask = runs.MaskOf(run);
+      const T* x = from + run * length;
+      T* y = to + run * length;
+      if (runs.constant) {
+        const T factor = Bit(bits, mask) ? open : closed;
+        for (int64_t i = begin; i < end && add; ++i) y[i] += T(x[i] * factor);
+        for (int64_t i = begin; i < end && !add; ++i) y[i] = T(x[i] * factor);
+        continue;
+      }
+      int64_t i = begin;
+      for (; i + 8 <= end; i += 8) {
+        Gate8<T>(x + i, EightBits(bits, mask + i, mask_count), open, closed, add, y + i);
+      }
+      for (; i < end; ++i) Store(y + i, request, T(x[i] * (Bit(bits, mask + i) ? open : closed)));
     }
   }
 }
