@@ -3,8 +3,8 @@
  *
  * Concat keeps all its inputs and average pooling its input and output, and their gradients read
  * none of it; the sigmoid's gradient is made of its output, yet the input is kept, too, and so on.
- * Forward and backward are MXNet's own code (delegate.h); what is not kept is replaced by another
- * array of the same shape, whose values are not read. Bit for bit as MXNet without MKLDNN.
+ * Forward and backward are MXNet's own code (delegate.h), but for the gradients of elu, tanh and soft
+ * ReLU; what is not kept is replaced by another array of the same shape, whose values are not read. Bit for bit as MXNet without MKLDNN.
  */
 #include "./beside_mkldnn.h"
 #include "./delegate.h"
@@ -26,7 +26,7 @@ struct Frugal {
   Places stand_ins;       // where the inputs of MXNet's backward come from
   bool mkldnn;            // MKLDNN's gradient reads no more than that
   uint32_t inputs;
-  bool is_elu, is_softrelu;
+  bool is_elu, is_softrelu, is_tanh;
   float slope;
 };
 
@@ -67,6 +67,7 @@ void PlanActivation(const Dictionary& attributes, Frugal* frugal) {
       << "; memonger_mask_relu keeps the least for relu";
   frugal->kept = {type == "softsign" ? 0 : ~0};
   frugal->is_softrelu = type == "softrelu";
+  frugal->is_tanh = type == "tanh";
   frugal->stand_ins = {0, 1, 1};
 }
 
@@ -106,7 +107,7 @@ const Frugal& FrugalOf(const NodeAttrs& attrs) { return nnvm::get<Frugal>(attrs.
 
 void Parse(const Kind& kind, NodeAttrs* attrs) {
   Frugal frugal;
-  frugal.mkldnn = frugal.is_elu = frugal.is_softrelu = false;
+  frugal.mkldnn = frugal.is_elu = frugal.is_softrelu = frugal.is_tanh = false;
   frugal.forward = Delegate(kind.stock, attrs->name, attrs->dict);
   frugal.backward = Delegate((std::string("_backward_") + kind.stock).c_str(), attrs->name,
                              attrs->dict);
@@ -158,30 +159,56 @@ void Forward(const NodeAttrs& attrs, const OpContext& context, const std::vector
   frugal.forward.Run(context, in, request, out);
 }
 
-// d = g * (y > 0 ? 1 : slope + y). MXNet's loop takes a branch on each sign, mostly mispredicted.
-// MKLDNN's lets the gradient of NaN through.
-template <class T, bool kNanPasses>
-void EluBackward(const TBlob& gradient, const TBlob& output, T slope, OpReqType request,
-                 const TBlob& out) {
+// What the incoming gradient is multiplied with, made of an output y: 1 above 0, else slope + y.
+// MXNet's loop takes a branch on each sign, mostly mispredicted. MKLDNN's lets the gradient of NaN
+// through.
+template <class L, bool kNanPasses>
+struct EluFactor {
+  typename L::V slope;
+  typename L::V operator()(typename L::V y) const {
+    const auto zero = L::All(0);
+    const auto open = kNanPasses ? L::NotAtMost(y, zero) : L::Above(y, zero);
+    return L::Pick(open, L::All(1), L::Add(slope, y));
+  }
+};
+
+// 1 - y * y. MXNet's loop is one number at a time. Not for float16, where MXNet squares in float32.
+template <class L>
+struct TanhFactor {
+  typename L::V operator()(typename L::V y) const { return L::Sub(L::All(1), L::Mul(y, y)); }
+};
+
+// d = g * factor(y), with the same factor for several numbers and for one.
+template <class T, class Factor, class One>
+void ProductBackward(const TBlob& gradient, const TBlob& output, OpReqType request,
+                     const TBlob& out, Factor factor, One one) {
   using L = Lanes<T>;
   const T *g = gradient.dptr<T>(), *y = output.dptr<T>();
   T* d = out.dptr<T>();
   const int64_t count = out.Size(), groups = count / L::kWidth;
-  const auto zero = L::All(T(0)), one = L::All(T(1)), slopes = L::All(slope);
   const bool add = request == mxnet::kAddTo;
 #pragma omp parallel for if (count >= kParallelFrom)
   for (int64_t group = 0; group < groups; ++group) {
     const int64_t i = group * L::kWidth;
-    const auto value = L::Load(y + i);
-    const auto open = kNanPasses ? L::NotAtMost(value, zero) : L::Above(value, zero);
-    const auto factor = L::Pick(open, one, L::Add(slopes, value));
-    const auto result = L::Mul(L::Load(g + i), factor);
+    const auto result = L::Mul(L::Load(g + i), factor(L::Load(y + i)));
     L::Put(d + i, add ? L::Add(L::Load(d + i), result) : result);
   }
-  for (int64_t i = groups * L::kWidth; i < count; ++i) {
-    const bool open = y[i] > T(0) || (kNanPasses && y[i] != y[i]);
-    Store(d + i, request, T(g[i] * (open ? T(1) : T(slope + y[i]))));
-  }
+  for (int64_t i = groups * L::kWidth; i < count; ++i) Store(d + i, request, T(g[i] * one(y[i])));
+}
+
+template <class T, bool kNanPasses>
+void EluBackward(const TBlob& gradient, const TBlob& output, T slope, OpReqType request,
+                 const TBlob& out) {
+  ProductBackward<T>(gradient, output, request, out,
+                     EluFactor<Lanes<T>, kNanPasses>{Lanes<T>::All(slope)},
+                     EluFactor<Single<T>, kNanPasses>{slope});
+}
+
+template <class T>
+void TanhBackward(const TBlob& gradient, const TBlob& output, OpReqType request,
+                  const TBlob& out) {
+  ProductBackward<T>(gradient, output, request, out, TanhFactor<Lanes<T>>(),
+                     TanhFactor<Single<T>>());
 }
 
 // MKLDNN's gradient reads the input, and the native one takes an exponential of each value, one by
@@ -199,8 +226,14 @@ inline bool RunsOwnCode(const Frugal& frugal, const OpContext& context, const Bl
                         const Requests& request, const Blobs& out) {
   if (context.run_ctx.ctx.dev_mask() != mshadow::cpu::kDevMask) return false;
   const bool softrelu = OwnSoftRelu(frugal, context, in[0]);
-  if (!frugal.is_elu && !softrelu) return false;
+  const bool tanh = frugal.is_tanh && in[0].type_flag_ != mshadow::kFloat16;
+  if (!frugal.is_elu && !tanh && !softrelu) return false;
   if (request[0] == mxnet::kNullOp) return true;
+  if (tanh) {
+    (in[0].type_flag_ == mshadow::kFloat64 ? TanhBackward<double> : TanhBackward<float>)(
+        in[0], in[1], request[0], out[0]);
+    return true;
+  }
   if (softrelu) {
     SoftReluBackward(in[0], in[1], request[0], out[0]);
     return true;

@@ -29,6 +29,7 @@ struct Single {
   static V All(T v) { return v; }
   static V Mul(V a, V b) { return a * b; }
   static V Add(V a, V b) { return a + b; }
+  static V Sub(V a, V b) { return a - b; }
   static V MulAsFloat(V a, float b) { return V(static_cast<float>(a) * b); }
   static V Max(V a, V b) { return a > b ? a : b; }  // b where one is NaN
   static M Above(V a, V b) { return a > b; }
@@ -60,6 +61,7 @@ struct Lanes<float> {
   static V All(float v) { return _mm_set1_ps(v); }
   static V Mul(V a, V b) { return _mm_mul_ps(a, b); }
   static V Add(V a, V b) { return _mm_add_ps(a, b); }
+  static V Sub(V a, V b) { return _mm_sub_ps(a, b); }
   static V MulAsFloat(V a, float b) { return _mm_mul_ps(a, _mm_set1_ps(b)); }
   static V Max(V a, V b) { return _mm_max_ps(a, b); }
   static M Above(V a, V b) { return _mm_cmpgt_ps(a, b); }
@@ -91,6 +93,7 @@ struct Lanes<double> {
   static V All(double v) { return _mm_set1_pd(v); }
   static V Mul(V a, V b) { return _mm_mul_pd(a, b); }
   static V Add(V a, V b) { return _mm_add_pd(a, b); }
+  static V Sub(V a, V b) { return _mm_sub_pd(a, b); }
   static V MulAsFloat(V a, float b) {
     return _mm_cvtps_pd(_mm_mul_ps(_mm_cvtpd_ps(a), _mm_set1_ps(b)));
   }
