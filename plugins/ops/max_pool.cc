@@ -74,16 +74,23 @@ class Indices {  // of one row; `kNone` for a window without a maximum
   }
   template <class N>
   void PutLine(int64_t position, const N* where, int64_t length) {
-    int64_t i = 0;
-    if (nibble_) {
-      if ((position & 1) && length) Put(position, static_cast<int32_t>(where[i++]));
-      for (; i + 2 <= length; i += 2) {  // -1 is 15 in four bits
-        row_[(position + i) >> 1] = static_cast<I>((where[i] & 15) | (where[i + 1] & 15) << 4);
-      }
-    } else {  // -1 is 255 in a byte
-      for (; i < length; ++i) row_[position + i] = static_cast<I>(where[i]);
+    if (!nibble_) {  // -1 is 255 in a byte
+      I* const to = row_ + position;
+#pragma omp simd
+      for (int64_t i = 0; i < length; ++i) to[i] = static_cast<I>(where[i]);
+      return;
     }
-    for (; i < length; ++i) Put(position + i, static_cast<int32_t>(where[i]));
+    if ((position & 1) && length > 0) {
+      Put(position++, static_cast<int32_t>(*where++));
+      --length;
+    }
+    I* const to = row_ + (position >> 1);
+    const int64_t pairs = length / 2;
+#pragma omp simd
+    for (int64_t i = 0; i < pairs; ++i) {  // -1 is 15 in four bits
+      to[i] = static_cast<I>((where[2 * i] & 15) | (where[2 * i + 1] & 15) << 4);
+    }
+    if (length & 1) Put(position + length - 1, static_cast<int32_t>(where[length - 1]));
   }
   int32_t Get(int64_t i) const {
     const int32_t value = nibble_ ? (row_[i >> 1] >> (4 * (i & 1))) & 15
