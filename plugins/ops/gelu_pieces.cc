@@ -11,6 +11,8 @@ namespace {
 // Not std::sqrt, which may have been defined in front of the pragma.
 MEMONGER_INLINE float gelu_sqrt(float value) { return __builtin_sqrtf(value); }
 MEMONGER_INLINE double gelu_sqrt(double value) { return __builtin_sqrt(value); }
+MEMONGER_INLINE float gelu_abs(float value) { return __builtin_fabsf(value); }
+MEMONGER_INLINE double gelu_abs(double value) { return __builtin_fabs(value); }
 
 #define MEMONGER_GELU_INLINE MEMONGER_INLINE
 #include "./cuda/gelu.cu"

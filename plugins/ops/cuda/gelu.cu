@@ -1,5 +1,5 @@
 // Gelu, and its derivative made of its output and one byte. The CPU code (gelu_pieces.cc) includes
-// this file for its mathematics, with MEMONGER_GELU_INLINE and gelu_sqrt of its own.
+// this file for its mathematics, with MEMONGER_GELU_INLINE and functions of its own.
 //
 // y = x * Phi(x) falls to its least value at x = -0.7518 and rises from there, so y and one bit
 // ("left of it") tell x, and with it the derivative d. Next to the minimum y changes with the
@@ -20,6 +20,8 @@
 
 __device__ __forceinline__ float gelu_sqrt(float value) { return sqrtf(value); }
 __device__ __forceinline__ double gelu_sqrt(double value) { return sqrt(value); }
+__device__ __forceinline__ float gelu_abs(float value) { return fabsf(value); }
+__device__ __forceinline__ double gelu_abs(double value) { return fabs(value); }
 #endif
 
 #define MEMONGER_HORNER2(m, a, b) (A(a) * (m) + A(b))
@@ -73,7 +75,7 @@ template <class A>
 MEMONGER_GELU_INLINE Gelu<A> gelu_of(A x, const GeluGrid<A>& grid) {
   // |x| times the normal distribution's tail. For infinity 0 on the right, but NaN on the left, as
   // in MXNet.
-  const A bounded = x < A(13) ? x : A(13), t = x < A(0) ? -x : bounded;
+  const A t = x < A(13) ? gelu_abs(x) : A(13);
   const A p1 = MEMONGER_HORNER12(t, 1.424847456e-08, -2.169150009e-07, 1.673461709e-06,
                                  -5.919384641e-06, 1.785514009e-05, 9.459039160e-06,
                                  2.876759598e-04, 8.956844032e-04, 9.473041468e-03,
@@ -84,11 +86,11 @@ MEMONGER_GELU_INLINE Gelu<A> gelu_of(A x, const GeluGrid<A>& grid) {
   const A u = x + A(0.75179152469356447);
   const A s = u * (MEMONGER_HORNER6(u, 1.500866221e-03, 1.648893575e-03, -1.680074327e-02,
                                     -2.579037208e-02, 1.393240085e-01, 4.644856703e-01));
-  const bool near = u < A(0.5) && u > A(-0.5);
+  const bool near = gelu_abs(u) < A(0.5);
   const A square = s * s, more = grid.stretch * square;
   const A y = near ? grid.least + ((square + grid.rest) + (more < grid.most ? more : grid.most))
                    : far;
-  const A size = near ? (s < A(0) ? -s : s) : A(0);
+  const A size = near ? gelu_abs(s) : A(0);
   const A scale = y < grid.fine ? grid.scale : grid.fine_scale;
   const int place = static_cast<int>(size * scale + A(0.5)) & 127;
   return {y, place + (u < A(0) ? 128 : 0)};
