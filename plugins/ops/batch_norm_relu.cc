@@ -11,6 +11,7 @@
 
 #include "./batch_norm.h"
 #include "./beside_mkldnn.h"
+#include "./half_pieces.h"
 #include "./pieces.h"
 #include "./register.h"
 
@@ -22,7 +23,8 @@ const BatchNormParam& ParamOf(const NodeAttrs& attrs) {
   return nnvm::get<BatchNormParam>(attrs.parsed);
 }
 
-// As the pieces of these names, in float16: each result is rounded to it, as MXNet's are.
+// As the pieces of these names, in float16: each result is rounded to it, as MXNet's are. The loops
+// serve what half_pieces.h leaves.
 half_t Normalised(half_t x, const NormThenRelu<float>& how) {
   return ((x - how.mean) * how.invstd) * how.gamma + how.beta;
 }
@@ -33,7 +35,7 @@ half_t BehindRelu(half_t x, half_t g, const NormThenRelu<float>& how) {
 }
 
 void NormReluOutput(const half_t* x, int64_t length, const NormThenRelu<float>& how, half_t* y) {
-  for (int64_t i = 0; i < length; ++i) {
+  for (int64_t i = HalfNormReluOutput(BitsOf(x), length, how, BitsOf(y)); i < length; ++i) {
     const half_t z = Normalised(x[i], how), zero(0.0f);
     y[i] = how.nan_matters ? (z <= zero ? zero : z) : (z > zero ? z : zero);
   }
@@ -41,7 +43,8 @@ void NormReluOutput(const half_t* x, int64_t length, const NormThenRelu<float>& 
 
 void ReluTerms(const half_t* x, const half_t* g, int64_t length, const NormThenRelu<float>& how,
                float* dz, float* products) {
-  for (int64_t i = 0; i < length; ++i) {
+  int64_t i = HalfReluTerms(BitsOf(x), BitsOf(g), length, how, dz, products);
+  for (; i < length; ++i) {
     const half_t gradient = BehindRelu(x[i], g[i], how);
     dz[i] = gradient;
     products[i] = (x[i] - how.mean) * gradient;
@@ -51,7 +54,8 @@ void ReluTerms(const half_t* x, const half_t* g, int64_t length, const NormThenR
 void ReluGradient(const half_t* x, const half_t* g, int64_t length,
                   const NormThenRelu<float>& how, float shift, float slope, float scale,
                   half_t* to) {
-  for (int64_t i = 0; i < length; ++i) {
+  int64_t i = HalfReluGradient(BitsOf(x), BitsOf(g), length, how, shift, slope, scale, BitsOf(to));
+  for (; i < length; ++i) {
     const half_t part = slope == 0 ? half_t(0.0f) : (x[i] - how.mean) * slope;
     to[i] = (BehindRelu(x[i], g[i], how) - shift - part) * scale;
   }

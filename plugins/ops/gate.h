@@ -56,7 +56,56 @@ inline bool RunWide(const WideGate* gate, const float* x, int64_t bytes, float* 
   return true;
 }
 
-// Whether an element was noticed.
+// y = gate(x), or that is added, and the mask's bits for 8 * `bytes` elements; y may be x. Whether
+// an element was noticed.
+template <class L, class G, class T>
+bool GateStretch(const G& gate, const T* x, int64_t bytes, bool write, bool add, T* y,
+                 uint8_t* mask) {
+  auto any = L::None();
+  for (int64_t b = 0; b < bytes; ++b) {
+    unsigned bits = 0;
+    for (int lane = 0; lane < 8; lane += L::kWidth) {
+      const auto value = L::Load(x + 8 * b + lane);
+      const auto passes = gate.Passes(value);
+      any = L::Either(any, gate.Noticed(value));
+      bits |= L::Bits(passes) << lane;
+      if (!write) continue;
+      const auto result = gate.Value(value, passes);
+      T* to = y + 8 * b + lane;
+      L::Put(to, add ? L::Add(L::Load(to), result) : result);
+    }
+    mask[b] = static_cast<uint8_t>(bits);
+  }
+  return L::Bits(any) != 0;
+}
+
+constexpr int64_t kGateStretch = 64;  // bytes of the mask
+
+// For float16 alone, where floats are made of halves and back; false: run the loop that serves all.
+template <template <class> class G, class T, class... Params>
+bool RunAsFloats(const T*, int64_t, T*, uint8_t*, bool*, Params...) { return false; }
+
+template <template <class> class G, class... Params>
+bool RunAsFloats(const half_t* x, int64_t bytes, half_t* y, uint8_t* mask, bool* noticed,
+                 Params... params) {
+  if (!ConvertsHalves()) return false;
+  const G<Lanes<float>> gate(params...);
+  bool any = false;
+#pragma omp parallel for if (8 * bytes >= kParallelFrom) reduction(|| : any)
+  for (int64_t b = 0; b < bytes; b += kGateStretch) {
+    float values[8 * kGateStretch];
+    const int64_t length = std::min(kGateStretch, bytes - b);
+    HalvesToFloats(BitsOf(x + 8 * b), 8 * length, values);
+    const bool found = GateStretch<Lanes<float>>(gate, values, length, true, false, values,
+                                                 mask + b);
+    FloatsToHalves(values, 8 * length, BitsOf(y + 8 * b));
+    any = any || found;
+  }
+  *noticed = any;
+  return true;
+}
+
+// Whether an element was noticed. The parameters are numbers that T holds.
 template <class T, template <class> class G, class... Params>
 bool GateForward(const TBlob& data, const Requests& request, const Blobs& out, Params... params) {
   using L = Lanes<T>;
@@ -67,27 +116,15 @@ bool GateForward(const TBlob& data, const Requests& request, const Blobs& out, P
   uint8_t* mask = out[1].dptr<uint8_t>();  // written even on kNullOp: backward may still come
   const int64_t count = data.Size(), whole = count / 8;
   const bool add = request[0] == mxnet::kAddTo, write = request[0] != mxnet::kNullOp;
-  constexpr int64_t kStretch = 64;  // bytes of the mask
   bool noticed = false;
-  const bool done = write && !add && RunWide(gate.Wide(), x, whole, y, mask, &noticed);
+  const bool done = write && !add &&
+                    (RunWide(gate.Wide(), x, whole, y, mask, &noticed) ||
+                     RunAsFloats<G>(x, whole, y, mask, &noticed, params...));
 #pragma omp parallel for if (!done && count >= kParallelFrom) reduction(|| : noticed)
-  for (int64_t begin = done ? whole : 0; begin < whole; begin += kStretch) {
-    auto any = L::None();
-    for (int64_t b = begin; b < std::min(begin + kStretch, whole); ++b) {
-      unsigned bits = 0;
-      for (int lane = 0; lane < 8; lane += L::kWidth) {
-        const auto value = L::Load(x + 8 * b + lane);
-        const auto passes = gate.Passes(value);
-        any = L::Either(any, gate.Noticed(value));
-        bits |= L::Bits(passes) << lane;
-        if (!write) continue;
-        const auto result = gate.Value(value, passes);
-        T* to = y + 8 * b + lane;
-        L::Put(to, add ? L::Add(L::Load(to), result) : result);
-      }
-      mask[b] = static_cast<uint8_t>(bits);
-    }
-    noticed = noticed || L::Bits(any) != 0;
+  for (int64_t begin = done ? whole : 0; begin < whole; begin += kGateStretch) {
+    const bool found = GateStretch<L>(gate, x + 8 * begin, std::min(kGateStretch, whole - begin),
+                                      write, add, y + 8 * begin, mask + begin);
+    noticed = noticed || found;
   }
   unsigned bits = 0;
   for (int64_t i = whole * 8; i < count; ++i) {

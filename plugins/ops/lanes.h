@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "./common.h"
+#include "./half_pieces.h"
 
 namespace memonger {
 namespace ops {
@@ -137,6 +138,17 @@ inline void Gate8(const T* from, unsigned bits, T open, T closed, bool add, T* t
   for (int i = 0; i < 8; i += L::kWidth) {
     const auto value = L::Mul(L::Load(from + i), L::Pick(L::Expand(bits >> i), yes, no));
     L::Put(to + i, add ? L::Add(L::Load(to + i), value) : value);
+  }
+}
+
+template <>
+inline void Gate8<half_t>(const half_t* from, unsigned bits, half_t open, half_t closed, bool add,
+                          half_t* to) {
+  const uint8_t byte = static_cast<uint8_t>(bits);
+  if (HalfScale(BitsOf(from), &byte, 8, open, closed, add, BitsOf(to)) > 0) return;
+  for (int i = 0; i < 8; ++i) {
+    const half_t value = from[i] * (bits >> i & 1 ? open : closed);
+    to[i] = add ? to[i] + value : value;
   }
 }
 

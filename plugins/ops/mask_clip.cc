@@ -45,7 +45,9 @@ void Forward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Re
              const Blobs& out) {
   const auto& param = nnvm::get<MaskClipParam>(attrs.parsed);
   MEMONGER_REAL_SWITCH(in[0].type_flag_, attrs.name, T,
-                       (GateForward<T, Clip>(in[0], request, out, param.a_min, param.a_max));)
+                       (GateForward<T, Clip>(in[0], request, out,
+                                             static_cast<float>(T(param.a_min)),
+                                             static_cast<float>(T(param.a_max))));)
 }
 
 void Backward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Requests& request,

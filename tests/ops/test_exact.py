@@ -79,6 +79,25 @@ def test_batch_norm_relu_attributes():
             assert compare(stock, ours, shape=shape, steps=2) is None, (attributes, shape)
 
 
+@pytest.mark.parametrize("fix_gamma", [False, True])
+@pytest.mark.parametrize("shape", [(5, 3, 21, 17), (13, 5, 5, 3), (100, 19)])
+def test_batch_norm_relu_in_float16_from_denormals_to_infinity(shape, fix_gamma):
+    random = np.random.RandomState(0)
+    data, head = random.randn(2, *shape) * 10 ** random.uniform(-8, 5, (2,) + shape)
+    data.flat[::7] = np.nan
+    attributes = {"fix_gamma": fix_gamma, "use_global_stats": True}
+    for activation in (("relu", {}), ("Activation", {"act_type": "relu"})):
+        ours = dict(attributes, stands_for=activation[0])
+        for grad_req in ("write", "add"):
+            assert compare([("BatchNorm", attributes), activation],
+                           [("memonger_batch_norm_relu", ours)], shape=shape, dtype="float16",
+                           head=head, arguments={"x": data}, grad_req=grad_req) is None
+    denormals = {"x": random.randn(*shape) * 1e-6, "op0_beta": np.zeros(shape[1])}
+    assert compare([("BatchNorm", {"fix_gamma": fix_gamma}), ("relu", {})],
+                   [("memonger_batch_norm_relu", {"fix_gamma": fix_gamma})], shape=shape,
+                   dtype="float16", arguments=denormals) is None
+
+
 def numbers(low, high):
     """MXNet reads no number that float32 does not hold."""
     return st.integers(0, 1000).map(lambda step: low + (high - low) * step / 1000)
