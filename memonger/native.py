@@ -337,6 +337,9 @@ def storage_model() -> str:
 def capture() -> Iterator[List[Dict[str, Any]]]:
     """Record every memory plan that MXNet makes in this thread inside the block.
 
+    Blocks nest, and memonger's calls that read a network are such blocks: the outer one has what
+    they record, too.
+
     Yields
     ------
     list

@@ -22,8 +22,13 @@ using nnvm::Op;
 
 namespace {
 
-thread_local bool capturing = false;
-thread_local std::string* records = nullptr;
+// One text for each capture that is open, the innermost last.
+thread_local std::vector<std::string>* open = nullptr;
+
+void Append(const std::string& record, std::string* records) {
+  if (!records->empty() && !record.empty()) *records += ",\n";
+  *records += record;
+}
 
 class Json {
  public:
@@ -196,19 +201,19 @@ void WriteNode(const IndexedGraph& index, uint32_t id, const nnvm::DeviceVector*
 }  // namespace
 
 void BeginCapture() {
-  if (!records) records = new std::string();
-  records->clear();
-  capturing = true;
+  if (!open) open = new std::vector<std::string>();
+  open->emplace_back();
 }
 
 std::string EndCapture() {
-  capturing = false;
-  std::string all = "[" + (records ? *records : std::string()) + "]";
-  if (records) records->clear();
-  return all;
+  if (!Capturing()) return "[]";
+  const std::string records = std::move(open->back());
+  open->pop_back();
+  if (!open->empty()) Append(records, &open->back());
+  return "[" + records + "]";
 }
 
-bool Capturing() { return capturing; }
+bool Capturing() { return open && !open->empty(); }
 
 void Record(const nnvm::Graph& graph, const PlanInput& input, int64_t pool_bytes, bool replayed) {
   const IndexedGraph& index = graph.indexed_graph();
@@ -216,8 +221,8 @@ void Record(const nnvm::Graph& graph, const PlanInput& input, int64_t pool_bytes
                            ? &graph.GetAttr<nnvm::DeviceVector>("device") : nullptr;
   const auto& shapes = graph.GetAttr<mxnet::ShapeVector>("shape");
   const auto& dtypes = graph.GetAttr<nnvm::DTypeVector>("dtype");
-  if (!records->empty()) *records += ",\n";
-  Json json(records);
+  std::string record;
+  Json json(&record);
   // An executor lets the planner count references; CachedOp hands its own counts over.
   json.Raw(input.references.empty() ? "{\"part\":\"executor\""
            : input.node_range.first ? "{\"part\":\"cached_backward\""
@@ -270,6 +275,7 @@ void Record(const nnvm::Graph& graph, const PlanInput& input, int64_t pool_bytes
   json.Number(pool_bytes);
   json.Raw(replayed ? ",\"replayed\":true" : ",\"replayed\":false");
   json.Raw("}");
+  Append(record, &open->back());
 }
 
 }  // namespace memonger

@@ -11,9 +11,9 @@
 
 namespace memonger {
 
-// Starts recording in this thread; forgets what was recorded before.
+// Starts recording in this thread. Captures nest: an outer one has what an inner one has, too.
 void BeginCapture();
-// Stops recording; a JSON list with one object for each memory plan made meanwhile.
+// Ends the innermost capture; a JSON list with one object for each memory plan made meanwhile.
 std::string EndCapture();
 bool Capturing();
 

@@ -41,6 +41,22 @@ def test_one_record_for_each_bind_in_order() -> None:
     assert later == []
 
 
+def test_captures_nest() -> None:
+    """Once a capture inside another ended both, and what the outer one had was lost."""
+    with native.capture() as outer:
+        bind(perceptron(), PERCEPTRON)
+        with native.capture() as inner:
+            bind(convolutions(), CONVOLUTIONS)
+        with native.capture() as empty:
+            pass
+        bind(perceptron(), {"data": (8, 6)})
+    assert len(inner) == 1 and empty == []
+    assert [len(r["nodes"]) for r in outer] == [
+        len(captured(perceptron(), PERCEPTRON)["nodes"]), len(inner[0]["nodes"]),
+        len(captured(perceptron(), PERCEPTRON)["nodes"])]
+    assert outer[1] == inner[0]
+
+
 def test_the_record_is_what_mxnet_says() -> None:
     symbol = convolutions()
     arguments = infer_arguments(symbol, CONVOLUTIONS)
