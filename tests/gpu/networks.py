@@ -3,9 +3,26 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 SHAPES = {"data": (8, 3, 32, 32), "softmax_label": (8,)}
+
+
+def activations() -> Any:
+    """The ops that :func:`network` lacks, each behind a convolution."""
+    import mxnet as mx
+    layers = (lambda x: mx.sym.clip(x, 0, 6, name="clip"),
+              lambda x: mx.sym.LayerNorm(x, name="layer"),
+              lambda x: mx.sym.LeakyReLU(x, slope=0.1, name="leaky"),
+              lambda x: mx.sym.LeakyReLU(x, act_type="gelu", name="gelu"),
+              lambda x: mx.sym.LeakyReLU(mx.sym.BatchNorm(x, fix_gamma=False, name="norm"),
+                                         slope=0.1, name="behind"))
+    x = mx.sym.Variable("data")
+    for place, layer in enumerate(layers):
+        x = layer(mx.sym.Convolution(x, kernel=(3, 3), pad=(1, 1), num_filter=8, no_bias=True,
+                                     name="conv%d" % place))
+    return mx.sym.SoftmaxOutput(mx.sym.FullyConnected(x, num_hidden=10, name="dense"),
+                                name="softmax")
 
 
 def network(blocks: int = 3, width: int = 16) -> Any:
@@ -27,7 +44,7 @@ def network(blocks: int = 3, width: int = 16) -> Any:
 
 
 def train(budget: Optional[str], variants: str, arena: bool = True,
-          recompute: List[str] = ()) -> Dict[str, Any]:
+          recompute: List[str] = (), make: Callable[[], Any] = network) -> Dict[str, Any]:
     """Plan, bind and train for one step on the GPU, and tell what happened."""
     import mxnet as mx
 
@@ -38,7 +55,7 @@ def train(budget: Optional[str], variants: str, arena: bool = True,
     context = mx.gpu(0)
     native.load()
     with native.switched(recompute=True, storage=True, arena=arena):
-        plan = memonger.plan(network(), budget, variants=variants, ctx=context, time_limit=2,
+        plan = memonger.plan(make(), budget, variants=variants, ctx=context, time_limit=2,
                              recompute=recompute, **SHAPES)
         captured = read(plan.symbol, SHAPES, ctx=context)
         mx.nd.waitall()

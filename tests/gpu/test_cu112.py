@@ -37,6 +37,14 @@ KERNELS = {
     "_backward_memonger_bn_relu_convolution": ["normalise_relu", "batch_norm_backward"],
     "memonger_inplace_batch_norm": ["batch_norm_forward"],
     "_backward_memonger_inplace_batch_norm": ["batch_norm_backward"],
+    "memonger_mask_clip": ["clip_forward"],
+    "_backward_memonger_mask_clip": ["clip_backward"],
+    "memonger_mask_leaky_relu": ["leaky_relu_forward"],
+    "_backward_memonger_mask_leaky_relu": ["gate_backward"],
+    "memonger_gelu": ["gelu_forward"],
+    "_backward_memonger_gelu": ["gelu_backward"],
+    "memonger_layer_norm": ["layer_norm_forward"],
+    "_backward_memonger_layer_norm": ["layer_norm_parameters", "layer_norm_backward"],
 }
 
 
@@ -110,14 +118,26 @@ def test_the_pool_is_what_was_predicted(gpu, budget, variants):
     assert found["step"].count(("+", OUTPUT)) == 2
 
 
-@pytest.mark.parametrize("variants", ["exact", "all"])
-def test_our_kernels_are_launched_in_the_order_of_the_ops(gpu, variants):
-    found = gpu.call(networks.train, None, variants)
+def check_launches(found):
     expected = [kernel for kind, _ in found["ops"] for kernel in KERNELS.get(kind, ())]
     assert len(expected) > 8
     # An op that works on a few samples at a time launches its kernel as often.
     launched = [name for name, _ in groupby(found["launches"], key=lambda launch: launch[0])]
     assert launched == [name for name, _ in groupby(expected)]
+
+
+def test_a_network_of_the_other_operators(gpu):
+    found = gpu.call(networks.train, None, "all", True, (), networks.activations)
+    for name in ("mask_clip", "mask_leaky_relu", "gelu", "layer_norm", "inplace_batch_norm"):
+        assert {"memonger_" + name, "_backward_memonger_" + name} <= {op[0] for op in found["ops"]}
+    check_launches(found)
+    assert ("+", found["pool_bytes"] - OUTPUT) in found["bind"]
+
+
+@pytest.mark.parametrize("variants", ["exact", "all"])
+def test_our_kernels_are_launched_in_the_order_of_the_ops(gpu, variants):
+    found = gpu.call(networks.train, None, variants)
+    check_launches(found)
     blocks = {launch[0]: int(launch[1]) for launch in found["launches"]}
     if "relu_forward" in blocks:
         assert blocks["relu_forward"] == 8 * 16 * 16 * 16 // 256
