@@ -81,7 +81,7 @@ MEMONGER_GELU_INLINE Gelu<A> gelu_of(A x, const GeluGrid<A>& grid) {
                                  2.876759598e-04, 8.956844032e-04, 9.473041468e-03,
                                  4.881113976e-02, 1.087626117e-01, 1.090507730e+00);
   const A p2 = p1 * p1, p4 = p2 * p2;
-  const A far = (x < A(0) ? A(0) : x) - t * (A(1) / (p4 * p4));
+  const A far = (x < A(0) ? A(0) : x) - t / (p4 * p4);
   // Next to the minimum from the minimum.
   const A u = x + A(0.75179152469356447);
   const A s = u * (MEMONGER_HORNER6(u, 1.500866221e-03, 1.648893575e-03, -1.680074327e-02,
