@@ -83,10 +83,14 @@ void NormForward(const NodeAttrs& attrs, const OpContext& context, const Blobs& 
   T *y = out[0].dptr<T>(), *spare = out[2].dptr<T>();
   A* invstd = out[1].dptr<A>();
   const double eps = ParamOf(attrs).eps;
-  std::vector<int64_t> place(count, -1);
+  std::vector<std::pair<int64_t, int64_t>> spares;  // a channel and its place
   if (context.is_train || context.need_grad) {
-    place = SparePlaces(attrs.name, out[2], SpareRoom(ParamOf(attrs).spare_channels, count), count,
-                        gamma, beta);
+    const std::vector<int64_t> place =
+        SparePlaces(attrs.name, out[2], SpareRoom(ParamOf(attrs).spare_channels, count), count,
+                    gamma, beta);
+    for (int64_t c = 0; c < count; ++c) {
+      if (place[c] >= 0) spares.emplace_back(c, place[c]);
+    }
   }
   WithStep(channels, [&](auto step) {
 #pragma omp parallel for if (channels.Size() >= kParallelFrom)
@@ -104,10 +108,9 @@ void NormForward(const NodeAttrs& attrs, const OpContext& context, const Blobs& 
         }
         const double inv = 1.0 / std::sqrt(square / count + eps);
         invstd[row] = static_cast<A>(inv);
-        for (int64_t c = 0; c < count; ++c) {
-          if (place[c] < 0) continue;
-          const double hat = (static_cast<A>(from[c * step]) - mean) * inv;
-          spare[place[c] * rows + row] = static_cast<T>(static_cast<A>(hat));
+        for (const auto& its : spares) {
+          const double hat = (static_cast<A>(from[its.first * step]) - mean) * inv;
+          spare[its.second * rows + row] = static_cast<T>(static_cast<A>(hat));
         }
         if (request[0] == mxnet::kNullOp) return;
         T* to = y + offset;
