@@ -18,6 +18,7 @@ namespace ops {
 struct Channels {
   static constexpr int kFew = 4, kMany = 16;  // channels of a group; many if inner is 1
   static constexpr int64_t kPiece = 256, kPieceOfMany = 64;
+  static constexpr int64_t kWorthIt = 32;  // shorter runs are copied to longer lines
   int64_t outer = 1, count = 1, inner = 1;
 
   Channels(const TShape& shape, int axis) {
@@ -37,7 +38,6 @@ struct Channels {
   // work(piece) for the Items() of a channel, front to back, in short pieces.
   template <class Work>
   void Pieces(Work work) const {
-    constexpr int64_t kWorthIt = 32;  // shorter runs are copied to longer lines
     const int64_t items = Items(), longest = inner == 1 ? kPieceOfMany : kPiece;
     for (Piece piece{0, 0, 0, 0}; piece.begin < items; piece.begin += piece.length) {
       piece.length = std::min(longest, items - piece.begin);

@@ -69,12 +69,35 @@ void InplaceForward(const NodeAttrs& attrs, const OpContext& context, const Blob
       : std::vector<int64_t>(channels.count, -1);
   const int64_t items = channels.Items();
   const double below = param.act_type == kLeaky ? param.slope : 1.0;
-  channels.ForEachGroup(channels.Several(sizeof(T)), [&](int64_t first, int lanes) {
+  const auto inverse_root = [&](double square) {
+    const double variance = square + param.eps;
+    return variance > 0 ? 1.0 / std::sqrt(variance) : 0.0;
+  };
+  std::vector<double> inverse(batch ? 0 : channels.count);
+  for (int64_t c = 0; c < channels.count && !batch; ++c) {
+    mean[c] = moving_mean[c];
+    inverse[c] = inverse_root(moving_var[c]);
+    invstd[c] = static_cast<A>(inverse[c]);
+  }
+  // Without statistics to be made, rows of channels are walked over as they lie in memory; in the
+  // cache longer ways cost less than more groups.
+  Channels rows = channels;
+  if (!batch && channels.inner >= Channels::kWorthIt && channels.count >= Channels::kFew &&
+      channels.Size() >= 65536) {
+    rows.count *= rows.outer;
+    rows.outer = 1;
+  }
+  const int several = batch || rows.inner <= Channels::kPiece ? rows.Several(sizeof(T)) : 1;
+  rows.ForEachGroup(several, [&](int64_t first, int lanes) {
     double center[Channels::kMany] = {}, spread[Channels::kMany] = {}, inv[Channels::kMany];
+    const int64_t row = first / channels.count, past = (row + 1) * channels.count;
+    // Where lane i of the group belongs.
+    const auto row_of = [=](int i) { return first + i < past ? row : row + 1; };
+    const auto channel_of = [&](int i) { return first + i - row_of(i) * channels.count; };
     Lines<A> values, results;
     const auto pieces = [&](auto visit) {  // visit(tile)
-      channels.Pieces([&](const Channels::Piece& piece) {
-        const Tile tile{channels, first, lanes, piece};
+      rows.Pieces([&](const Channels::Piece& piece) {
+        const Tile tile{rows, first, lanes, piece};
         values.Read(tile, x);
         visit(tile);
       });
@@ -87,22 +110,22 @@ void InplaceForward(const NodeAttrs& attrs, const OpContext& context, const Blob
       pieces([&](const Tile& tile) {
         for (int i = 0; i < lanes; ++i) AddSquares(values[i], tile.piece.length, center[i], spread + i);
       });
-      for (int i = 0; i < lanes; ++i) spread[i] /= items;
+      for (int i = 0; i < lanes; ++i) {
+        inv[i] = inverse_root(spread[i] / items);
+        mean[first + i] = static_cast<A>(center[i]);
+        invstd[first + i] = static_cast<A>(inv[i]);
+      }
     } else {
-      std::copy(moving_mean + first, moving_mean + first + lanes, center);
-      std::copy(moving_var + first, moving_var + first + lanes, spread);
-    }
-    for (int i = 0; i < lanes; ++i) {
-      const double variance = spread[i] + param.eps;
-      inv[i] = variance > 0 ? 1.0 / std::sqrt(variance) : 0.0;
-      mean[first + i] = static_cast<A>(center[i]);
-      invstd[first + i] = static_cast<A>(inv[i]);
+      for (int i = 0; i < lanes; ++i) {
+        center[i] = moving_mean[channel_of(i)];
+        inv[i] = inverse[channel_of(i)];
+      }
     }
     pieces([&](const Tile& tile) {
       const bool done = results.Aim(tile, y, request[0]);
       for (int i = 0; i < lanes; ++i) {
-        const int64_t c = first + i;
-        T* const keep = place[c] >= 0 ? spare + place[c] * items + tile.piece.begin : nullptr;
+        const int64_t c = channel_of(i), at = row_of(i) * channels.inner + tile.piece.begin;
+        T* const keep = place[c] >= 0 ? spare + place[c] * items + at : nullptr;
         for (int64_t j = 0; keep && j < tile.piece.length; ++j) {
           keep[j] = static_cast<T>(static_cast<A>((values[i][j] - center[i]) * inv[i]));
         }
@@ -164,27 +187,28 @@ void InplaceBackward(const NodeAttrs& attrs, const OpContext& context, const Blo
       for (int64_t j = 0; spared >= 0 && j < length; ++j) hat[j] = static_cast<A>(kept[j]);
       return hat;
     };
-    const auto pieces = [&](bool again, auto visit) {  // visit(tile, i, x-hat)
+    const auto pieces = [&](bool again, bool writes, auto visit) {  // visit(tile, i, x-hat)
       channels.Pieces([&](const Channels::Piece& piece) {
         const Tile tile{channels, first, lanes, piece};
         outputs.Read(tile, y);
         gradients.Read(tile, gradient);
-        const bool done = !again || results.Aim(tile, dx, request[0]);
+        const bool done = !writes || results.Aim(tile, dx, request[0]);
         for (int i = 0; i < lanes; ++i) visit(tile, i, rebuild(tile, i, again));
         if (!done) results.Write(tile, request[0], dx);
       });
     };
-    pieces(false, [&](const Tile& tile, int i, const A* hat) {
+    const double share = 1.0 / items;
+    const bool writes = request[0] != mxnet::kNullOp, at_once = writes && !batch;
+    const auto combine = [&](const Tile& tile, int i, const A* hat) {
+      Combine(dz, hat, tile.piece.length, static_cast<A>(scale[i] * invstd[first + i]),
+              batch ? static_cast<A>(sums[i][0] * share) : A(0),
+              batch ? static_cast<A>(sums[i][1] * share) : A(0), results[i]);
+    };
+    pieces(false, at_once, [&](const Tile& tile, int i, const A* hat) {
       AddSums(dz, hat, tile.piece.length, sums[i]);
+      if (at_once) combine(tile, i, hat);
     });
-    if (request[0] != mxnet::kNullOp) {
-      pieces(true, [&](const Tile& tile, int i, const A* hat) {
-        const double share = batch ? 1.0 / items : 0.0;
-        Combine(dz, hat, tile.piece.length, static_cast<A>(scale[i] * invstd[first + i]),
-                static_cast<A>(sums[i][0] * share), static_cast<A>(sums[i][1] * share),
-                results[i]);
-      });
-    }
+    if (writes && batch) pieces(true, true, combine);
     for (int i = 0; i < lanes; ++i) {
       const int64_t c = first + i;
       if (!param.fix_gamma) {

@@ -112,6 +112,22 @@ def test_gamma_just_not_near_zero_loses_no_accuracy(stock, ours, dtype, share):
     assert "gamma is near zero" in errors(0.9)
 
 
+@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize("count", [1, 3, 4, 6, 17])
+def test_statistics_of_others(count, train):
+    """Rows are walked over one after the other: any number of channels, one of them spared."""
+    stock, ours = chains("leaky", {"fix_gamma": False, "use_global_stats": True})
+    ours = [(ours[0][0], dict(ours[0][1], spare_channels=1))]
+    gamma = np.ones(count)
+    gamma[-1] = 1e-9
+    for shape in ((5, count, 5, 3), (400, count, 7, 7), (70, count, 17, 19)):
+        for grad_req in ("write", "add"):
+            case = {"shape": shape, "arguments": {"op0_gamma": gamma},
+                    "train": train, "grad_req": grad_req}
+            exact = call(run, Case(stock, dtype="float64", **case))
+            assert max(error_against(call(run, Case(ours, **case)), exact).values()) < 2e-6
+
+
 def test_gamma_near_zero_everywhere_is_refused_with_the_reason():
     text = call(run, Case(chains("identity", {"fix_gamma": False})[1], shape=(4, 16, 5, 5),
                           arguments={"op0_gamma": np.zeros(16)}))
