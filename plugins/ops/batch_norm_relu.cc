@@ -56,7 +56,7 @@ void ReluGradient(const half_t* x, const half_t* g, int64_t length,
                   half_t* to) {
   int64_t i = HalfReluGradient(BitsOf(x), BitsOf(g), length, how, shift, slope, scale, BitsOf(to));
   for (; i < length; ++i) {
-    const half_t part = slope == 0 ? half_t(0.0f) : (x[i] - how.mean) * slope;
+    const half_t part = how.of_batch ? (x[i] - how.mean) * slope : half_t(0.0f);
     to[i] = (BehindRelu(x[i], g[i], how) - shift - part) * scale;
   }
 }
@@ -152,7 +152,10 @@ struct NormRelu : BatchNorm<T> {
     const size_t items = channels.Items();
     channels.ForEachGroup(Sums::Lanes(channels), [&](int64_t first, int lanes) {
       NormThenRelu<A> how[Channels::kMany];
-      for (int i = 0; i < lanes; ++i) how[i] = HowOf(first + i, in[2], in[3], in[4], in[5]);
+      for (int i = 0; i < lanes; ++i) {
+        how[i] = HowOf(first + i, in[2], in[3], in[4], in[5]);
+        how[i].of_batch = batch;
+      }
       Sums sums;
       Lines<T> values, gradients, results;
       channels.Pieces([&](const Channels::Piece& piece) {

@@ -113,11 +113,10 @@ MEMONGER_F16C void ReluGradient(const uint16_t* x, const uint16_t* g, int64_t le
   const Eight eight(how);
   const __m256 shifts = _mm256_set1_ps(shift), slopes = _mm256_set1_ps(slope);
   const __m256 scales = _mm256_set1_ps(scale);
-  const bool sloped = slope != 0;  // else x may be infinite or NaN
   for (int64_t i = 0; i < length; i += 8) {
     const __m256 centered = eight.Centered(x + i);
     const __m256 shifted = Sub(eight.BehindRelu(centered, Load(g + i)), shifts);
-    const __m256 part = sloped ? Mul(centered, slopes) : _mm256_setzero_ps();
+    const __m256 part = how.of_batch ? Mul(centered, slopes) : _mm256_setzero_ps();
     Put(to + i, Mul(Sub(shifted, part), scales));
   }
 }

@@ -176,7 +176,7 @@ MEMONGER_INLINE void ReluGradientBody(const A* x, const A* g, int64_t length,
                                       A* to) {
   const NormThenRelu<A> same = how;
   const A at_nan = AtNan(how);
-  if (slope == A(0)) {  // x may be infinite or NaN
+  if (!how.of_batch) {
 #pragma omp simd
     for (int64_t i = 0; i < length; ++i) {
       to[i] = (g[i] * Gate(x[i], same, at_nan) - shift) * scale;

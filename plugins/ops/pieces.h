@@ -23,7 +23,8 @@ struct Inverse {
 template <class A>
 struct NormThenRelu {
   A mean, invstd, gamma, beta;
-  bool nan_matters;  // ReLU's output and gradient are NaN at NaN
+  bool nan_matters;       // ReLU's output and gradient are NaN at NaN
+  bool of_batch = false;  // mean and invstd follow from x, which gradients count
 };
 
 #define MEMONGER_FOR_REALS(DECLARE) DECLARE(float) DECLARE(double)
@@ -59,7 +60,8 @@ struct NormThenRelu {
   /* With dz the gradient g behind ReLU: *sum += sum of dz, *dot += of dz * (x - mean) */ \
   void AddReluSums(const A* x, const A* g, int64_t length, const NormThenRelu<A>& how,         \
                    double* sum, double* dot);                                                  \
-  /* to = (dz - shift - (x - mean) * slope) * scale; `to` may be g */                          \
+  /* to = (dz - shift - (x - mean) * slope) * scale, of given statistics dz * scale, whatever */ \
+  /* x is; `to` may be g */                                                                     \
   void ReluGradient(const A* x, const A* g, int64_t length, const NormThenRelu<A>& how,        \
                     A shift, A slope, A scale, A* to);
 MEMONGER_FOR_REALS(MEMONGER_PIECES)

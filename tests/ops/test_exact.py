@@ -378,3 +378,12 @@ def test_errors_name_the_operator_and_the_reason():
 def test_a_wrong_dtype_is_named():
     text = call(run, Case([("memonger_mask_relu", {})], shape=(3,), dtype="int32", inner=False))
     assert isinstance(text, str) and "int32" in text and "float32" in text
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("shape", [(4, 16, 5, 7), (40, 16)])
+def test_batch_norm_relu_of_closed_channels(shape, dtype):
+    """The gradient of a channel that ReLU closes is 0, with the sign that MXNet gives it."""
+    assert compare([("BatchNorm", {"fix_gamma": False}), ("relu", {})],
+                   [("memonger_batch_norm_relu", {"fix_gamma": False})], shape=shape, dtype=dtype,
+                   arguments={"op0_beta": np.tile([-100.0, 0.5], 8)}) is None
