@@ -168,6 +168,9 @@ class ForwardRows {
     if (!strided_.Pool(map, y, its) && !padded_.Pool(map, y, its) && !columns_.Pool(map, y, its)) {
       return false;
     }
+    N all = 0;
+    for (int64_t i = 0; i < size; ++i) all |= its[i];
+    if (all < 0) return false;  // a window of NaN, minus infinity or the smallest number alone
     IndicesOf(row).PutLine(0, its, size);
     return true;
   }
