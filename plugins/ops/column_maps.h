@@ -78,7 +78,10 @@ class AvxColumnMaps {
     };
     windows_.ForEachLine(0, [&](const Line& line) {
       rows_.Find(line);
-      FindColumns(map + windows_.Origin(line, 0) + windows_.Pad()[2], lines * line_);
+      const T* const x = map + windows_.Origin(line, 0) + windows_.Pad()[2];
+      WithStride(phases_, [&](auto phases) {
+        FindColumns<decltype(phases)::value>(x, lines * line_);
+      });
       if (++lines == band_) pool();
     });
     pool();
@@ -100,19 +103,6 @@ class AvxColumnMaps {
   }
 
   // The maxima of the columns of a line, whose windows begin in the row at x.
-  MEMONGER_AVX2 void FindColumns(const T* x, int64_t to) {
-    switch (phases_) {
-      case 1: return FindColumns<1>(x, to);
-      case 2: return FindColumns<2>(x, to);
-      case 3: return FindColumns<3>(x, to);
-      case 4: return FindColumns<4>(x, to);
-      case 5: return FindColumns<5>(x, to);
-      case 6: return FindColumns<6>(x, to);
-      case 7: return FindColumns<7>(x, to);
-      default: return FindColumns<8>(x, to);
-    }
-  }
-
   template <int kPhases>
   MEMONGER_AVX2 void FindColumns(const T* x, int64_t to) {
     constexpr int kAtOnce = kPhases % 3 == 0 ? 3 : kMany, kBlock = std::max(kPhases, kAtOnce);

@@ -133,7 +133,9 @@ class AvxMaps {
       } else if (map == nullptr || from < 0 || from >= size_[0]) {
         for (int q = 0; q < stride_[1]; ++q) FillRow(to + q * plane_);
       } else {
-        SplitRow(map + int64_t{from} * size_[1], to);
+        WithStride(stride_[1], [&](auto stride) {
+          SplitRow<decltype(stride)::value>(map + int64_t{from} * size_[1], to);
+        });
       }
       if (++phase == stride_[0]) {
         phase = 0;
@@ -151,20 +153,6 @@ class AvxMaps {
   }
 
   // Every stride-th number of a row into every plane, behind the padding.
-  MEMONGER_AVX2
-  void SplitRow(const T* x, T* to) const {
-    switch (stride_[1]) {
-      case 1: return SplitRow<1>(x, to);
-      case 2: return SplitRow<2>(x, to);
-      case 3: return SplitRow<3>(x, to);
-      case 4: return SplitRow<4>(x, to);
-      case 5: return SplitRow<5>(x, to);
-      case 6: return SplitRow<6>(x, to);
-      case 7: return SplitRow<7>(x, to);
-      default: return SplitRow<8>(x, to);
-    }
-  }
-
   template <int kStride>
   MEMONGER_AVX2 void SplitRow(const T* x, T* to) const {
     constexpr int kNumbers = kStride * kVector;

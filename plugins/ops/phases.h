@@ -6,6 +6,8 @@
 #define MEMONGER_OPS_PHASES_H_
 
 #if defined(__x86_64__) && defined(__GNUC__)
+#include <type_traits>
+
 #include "./avx.h"
 #include "./ways.h"
 
@@ -70,6 +72,22 @@ struct Phases<T, kStride, kStep, true> {
 template <class T, int kStride, int kStep>
 constexpr PhaseTable<typename Avx<T>::Lane, kStride, Avx<T>::kWidth>
     Phases<T, kStride, kStep, true>::kTable;
+
+// work(stride), the stride a constant from 1 to kMostPhases.
+template <class Work>
+inline void WithStride(int stride, Work work) {
+  static_assert(kMostPhases == 8, "a case for each stride");
+  switch (stride) {
+    case 1: return work(std::integral_constant<int, 1>());
+    case 2: return work(std::integral_constant<int, 2>());
+    case 3: return work(std::integral_constant<int, 3>());
+    case 4: return work(std::integral_constant<int, 4>());
+    case 5: return work(std::integral_constant<int, 5>());
+    case 6: return work(std::integral_constant<int, 6>());
+    case 7: return work(std::integral_constant<int, 7>());
+    default: return work(std::integral_constant<int, 8>());
+  }
+}
 
 // A plane for each phase of a row: its phase q begins at to[starts[q]].
 template <class T, int kStride>
