@@ -137,19 +137,22 @@ bool GateForward(const TBlob& data, const Requests& request, const Blobs& out, P
   return noticed;
 }
 
-// d = eight(g, bits) eight elements at a time; one(g, bit) for the rest.
-template <class T, class Eight, class One>
+// d = eights(g, bits) for whole eights of elements; one(g, bit) for the rest.
+template <class T, class Eights, class One>
 void ForEachGate(const TBlob& gradient, const TBlob& mask, OpReqType request, const TBlob& result,
-                 Eight eight, One one) {
+                 Eights eights, One one) {
   if (request == mxnet::kNullOp) return;
+  constexpr int64_t kStretch = 4096;
   const T* g = gradient.dptr<T>();
   const uint8_t* bits = mask.dptr<uint8_t>();
   T* d = result.dptr<T>();
-  const int64_t count = result.Size(), whole = count / 8;
+  const int64_t count = result.Size(), whole = count / 8 * 8;
   const bool add = request == mxnet::kAddTo;
 #pragma omp parallel for if (count >= kParallelFrom)
-  for (int64_t b = 0; b < whole; ++b) eight(g + 8 * b, bits[b], add, d + 8 * b);
-  for (int64_t i = whole * 8; i < count; ++i) Store(d + i, request, one(g[i], Bit(bits, i)));
+  for (int64_t i = 0; i < whole; i += kStretch) {
+    eights(g + i, bits + i / 8, std::min(kStretch, whole - i), add, d + i);
+  }
+  for (int64_t i = whole; i < count; ++i) Store(d + i, request, one(g[i], Bit(bits, i)));
 }
 
 // d = g where the bit is set, else g * closed (a product even for 0, see lanes.h).
@@ -157,8 +160,8 @@ template <class T>
 void GateBackward(const TBlob& gradient, const TBlob& mask, T closed, OpReqType request,
                   const TBlob& result) {
   ForEachGate<T>(gradient, mask, request, result,
-                 [closed](const T* g, unsigned bits, bool add, T* d) {
-                   Gate8<T>(g, bits, T(1), closed, add, d);
+                 [closed](const T* g, const uint8_t* bits, int64_t length, bool add, T* d) {
+                   GateEights<T>(g, bits, length, T(1), closed, add, d);
                  },
                  [closed](T g, bool open) { return T(g * (open ? T(1) : closed)); });
 }

@@ -21,7 +21,7 @@ bool ConvertsHalves();
 int64_t HalvesToFloats(const uint16_t* from, int64_t length, float* to);
 int64_t FloatsToHalves(const float* from, int64_t length, uint16_t* to);
 
-// As Gate8 of lanes.h, for a byte of `bits` after the other.
+// As GateEights of lanes.h.
 int64_t HalfScale(const uint16_t* from, const uint8_t* bits, int64_t length, float open,
                   float closed, bool add, uint16_t* to);
 

@@ -15,6 +15,7 @@
 
 #include "./common.h"
 #include "./half_pieces.h"
+#include "./wide_gates.h"
 
 namespace memonger {
 namespace ops {
@@ -122,13 +123,6 @@ inline int64_t BytesOfBits(int64_t count) { return (count + 7) / 8; }
 
 inline bool Bit(const uint8_t* bits, int64_t i) { return (bits[i >> 3] >> (i & 7)) & 1; }
 
-// Eight bits from any position; the last ones may reach beyond `count` and are then zero.
-inline unsigned EightBits(const uint8_t* bits, int64_t position, int64_t count) {
-  const int64_t byte = position >> 3;
-  const unsigned next = (byte + 1) * 8 < count ? bits[byte + 1] : 0;
-  return ((bits[byte] | next << 8) >> (position & 7)) & 255u;
-}
-
 // to[i] = from[i] * (bit i ? open : closed) for eight elements. A product, not a selection: where
 // from[i] is infinite or NaN, the gradient of a closed gate is NaN, as it is in MXNet.
 template <class T>
@@ -141,14 +135,23 @@ inline void Gate8(const T* from, unsigned bits, T open, T closed, bool add, T* t
   }
 }
 
+// The same for `length` elements, whole eights.
+template <class T>
+inline void GateEights(const T* from, const uint8_t* bits, int64_t length, T open, T closed,
+                       bool add, T* to) {
+  if (WideScale(from, bits, length, open, closed, add, to)) return;
+  for (int64_t i = 0; i < length; i += 8) {
+    Gate8<T>(from + i, bits[i / 8], open, closed, add, to + i);
+  }
+}
+
 template <>
-inline void Gate8<half_t>(const half_t* from, unsigned bits, half_t open, half_t closed, bool add,
-                          half_t* to) {
-  const uint8_t byte = static_cast<uint8_t>(bits);
-  if (HalfScale(BitsOf(from), &byte, 8, open, closed, add, BitsOf(to)) > 0) return;
-  for (int i = 0; i < 8; ++i) {
-    const half_t value = from[i] * (bits >> i & 1 ? open : closed);
-    to[i] = add ? to[i] + value : value;
+inline void GateEights<half_t>(const half_t* from, const uint8_t* bits, int64_t length,
+                               half_t open, half_t closed, bool add, half_t* to) {
+  if (HalfScale(BitsOf(from), bits, length, open, closed, add, BitsOf(to)) > 0) return;
+  for (int64_t i = 0; i < length; ++i) {
+    const half_t value = from[i] * (Bit(bits, i) ? open : closed);
+    to[i] = add ? half_t(to[i] + value) : value;
   }
 }
 

@@ -31,11 +31,11 @@ void ClipBackward(const TBlob& gradient, const TBlob& mask, OpReqType request,
                   const TBlob& result) {
   using L = Lanes<T>;
   ForEachGate<T>(gradient, mask, request, result,
-                 [](const T* g, unsigned bits, bool add, T* d) {
-                   for (int lane = 0; lane < 8; lane += L::kWidth) {
-                     const auto value = L::Pick(L::Expand(bits >> lane), L::Load(g + lane),
-                                                L::All(0));
-                     L::Put(d + lane, add ? L::Add(L::Load(d + lane), value) : value);
+                 [](const T* g, const uint8_t* bits, int64_t length, bool add, T* d) {
+                   for (int64_t i = 0; i < length; i += L::kWidth) {
+                     const auto open = L::Expand(static_cast<unsigned>(bits[i / 8]) >> (i & 7));
+                     const auto value = L::Pick(open, L::Load(g + i), L::All(0));
+                     L::Put(d + i, add ? L::Add(L::Load(d + i), value) : value);
                    }
                  },
                  [](T g, bool open) { return open ? g : T(0); });

@@ -8,8 +8,12 @@
  */
 #include <mxnet/random_generator.h>
 
+#include <type_traits>
+
 #include "./common.h"
+#include "./draw_bits.h"
 #include "./lanes.h"
+#include "./mask_bits.h"
 #include "./operator.h"
 #include "./params.h"
 #include "./register.h"
@@ -32,70 +36,20 @@ bool Type(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
   return true;
 }
 
-// The data as runs over which the mask is contiguous or constant: axes that share or do not share
-// a mask element are merged with their neighbours of the same kind.
-struct Runs {
-  int64_t length = 1;     // elements of a run
-  bool constant = false;  // one mask element serves the run
-  std::vector<std::pair<int64_t, int64_t>> outer;  // size and mask stride, last one fastest
-
-  Runs(const TShape& data, const TShape& mask) {
-    int axis = data.ndim() - 1;
-    const auto shared = [&](int a) { return mask[a] == 1 && data[a] != 1; };
-    while (axis >= 0 && data[axis] == 1) --axis;
-    int64_t stride = 1;
-    if (axis >= 0) {
-      constant = shared(axis);
-      for (; axis >= 0 && (shared(axis) == constant || data[axis] == 1); --axis) {
-        length *= data[axis];
-      }
-      if (!constant) stride = length;
-    }
-    for (; axis >= 0; --axis) {
-      const int64_t step = mask[axis] == 1 ? 0 : stride;
-      stride *= mask[axis];
-      if (!outer.empty() && step == outer[0].first * outer[0].second) {
-        outer[0].first *= data[axis];
-      } else if (data[axis] != 1) {
-        outer.insert(outer.begin(), {data[axis], step});
-      }
-    }
-  }
-  int64_t MaskOf(int64_t run) const {
-    int64_t position = 0;
-    for (size_t i = outer.size(); i-- > 1; run /= outer[i].first) {
-      position += run % outer[i].first * outer[i].second;
-    }
-    return outer.empty() ? 0 : position + run * outer[0].second;
-  }
-};
-
 // MXNet's order of drawing: engine k serves elements [k * step, (k + 1) * step).
 template <class T>
 void Draw(const OpContext& context, int64_t count, float keep, bool inclusive, uint8_t* bits) {
-  using Generator = mxnet::common::random::RandGenerator<mxnet::cpu, T>;
   constexpr int64_t kEngines = 1024, kPerEngine = 64;
-  Generator* generator = context.requested[0].get_parallel_random<mxnet::cpu, T>();
-  const int64_t engines = std::min((count + kPerEngine - 1) / kPerEngine, kEngines);
-  const int64_t step = engines ? (count + engines - 1) / engines : 0;
+  constexpr int64_t kDrawsFrom = 2048;  // a number takes longer to draw than to multiply
+  auto* engines = static_cast<std::mt19937*>(
+      context.requested[0].get_parallel_random<mxnet::cpu, T>()->GetStates());
+  const Threshold threshold{keep, inclusive, !std::is_same<T, float>::value};
+  const int64_t used = std::min((count + kPerEngine - 1) / kPerEngine, kEngines);
+  const int64_t step = used ? (count + used - 1) / used : 0;
   std::fill(bits, bits + BytesOfBits(count), 0);
-#pragma omp parallel for if (count >= kParallelFrom)
-  for (int64_t k = 0; k < engines; ++k) {
-    typename Generator::Impl engine(generator, static_cast<int>(k));
-    const int64_t begin = k * step, end = std::min(begin + step, count);
-    for (int64_t i = begin, stop; i < end; i = stop) {
-      stop = std::min((i | 7) + 1, end);
-      unsigned byte = 0;
-      for (int64_t j = i; j < stop; ++j) {
-        const float number = static_cast<float>(engine.uniform());
-        byte |= static_cast<unsigned>(inclusive ? number <= keep : number < keep) << (j & 7);
-      }
-      if (stop - i == 8) {
-        bits[i >> 3] = static_cast<uint8_t>(byte);
-      } else {  // a neighbour owns the other bits
-        __atomic_fetch_or(bits + (i >> 3), static_cast<uint8_t>(byte), __ATOMIC_RELAXED);
-      }
-    }
+#pragma omp parallel for if (count >= kDrawsFrom)
+  for (int64_t k = 0; k < used; ++k) {
+    DrawBits(threshold, k * step, std::min((k + 1) * step, count), engines + k, bits);
   }
 }
 
@@ -103,33 +57,25 @@ void Draw(const OpContext& context, int64_t count, float keep, bool inclusive, u
 template <class T>
 void Apply(const T* from, const uint8_t* bits, float keep, const TShape& shape,
            const TShape& mask_shape, OpReqType request, T* to) {
-  const int64_t count = shape.Size(), mask_count = mask_shape.Size();
+  constexpr int64_t kPiece = 4096;
+  const int64_t count = shape.Size();
+  if (count == 0) return;
   const T open = T(1.0f / keep), closed = T(0.0f * (1.0f / keep));
-  const bool add = request == mxnet::kAddTo;
-  const Runs runs(shape, mask_shape);
-  constexpr int64_t kPiece = 4096;  // long runs are cut, so that one run feeds all threads
-  const int64_t length = runs.length, all = length ? count / length : 0;
-#pragma omp parallel for collapse(2) if (count >= kParallelFrom)
-  for (int64_t run = 0; run < all; ++run) {
-    for (int64_t begin = 0; begin < length; begin += kPiece) {
-      const int64_t end = std::min(begin + kPiece, length), mask = runs.MaskOf(run);
-      const T* x = from + run * length;
-      T* y = to + run * length;
-      if (runs.constant) {
-        const T factor = Bit(bits, mask) ? open : closed;
-        int64_t i = begin;
-        if (sizeof(T) == sizeof(half_t)) {  // compilers make no SIMD of it
-          for (; i + 8 <= end; i += 8) Gate8<T>(x + i, 255, factor, factor, add, y + i);
-        }
-        for (; i < end && add; ++i) y[i] += T(x[i] * factor);
-        for (; i < end && !add; ++i) y[i] = T(x[i] * factor);
-        continue;
-      }
-      int64_t i = begin;
-      for (; i + 8 <= end; i += 8) {
-        Gate8<T>(x + i, EightBits(bits, mask + i, mask_count), open, closed, add, y + i);
-      }
-      for (; i < end; ++i) Store(y + i, request, T(x[i] * (Bit(bits, mask + i) ? open : closed)));
+  const MaskBits mask(shape, mask_shape);
+#pragma omp parallel for if (count >= kParallelFrom)
+  for (int64_t begin = 0; begin < count; begin += kPiece) {
+    const int64_t length = std::min(kPiece, count - begin);
+    uint8_t spread[BytesOfBits(kPiece) + 7];
+    const uint8_t* own = spread;
+    if (mask.OneEach()) {
+      own = bits + begin / 8;
+    } else {
+      mask.Spread(bits, begin, begin + length, spread);
+    }
+    const int64_t whole = length / 8 * 8;
+    GateEights<T>(from + begin, own, whole, open, closed, request == mxnet::kAddTo, to + begin);
+    for (int64_t i = whole; i < length; ++i) {
+      Store(to + begin + i, request, T(from[begin + i] * (Bit(own, i) ? open : closed)));
     }
   }
 }

@@ -8,10 +8,12 @@ namespace memonger {
 namespace ops {
 
 #if defined(__x86_64__) && defined(__GNUC__)
+#define MEMONGER_AVX2 __attribute__((target("avx2")))
+
 namespace {
 
 template <int kComparison, bool kScales>
-__attribute__((target("avx2"))) bool Stretch(const float* x, int64_t bytes, float slope, float* y,
+MEMONGER_AVX2 bool Stretch(const float* x, int64_t bytes, float slope, float* y,
                                              uint8_t* mask) {
   const __m256 zero = _mm256_setzero_ps(), slopes = _mm256_set1_ps(slope);
   __m256 nan = zero;
@@ -25,6 +27,43 @@ __attribute__((target("avx2"))) bool Stretch(const float* x, int64_t bytes, floa
     mask[b] = static_cast<uint8_t>(_mm256_movemask_ps(passes));
   }
   return _mm256_movemask_ps(nan) != 0;
+}
+
+MEMONGER_AVX2 void Scale(const float* from, const uint8_t* bits, int64_t length, float open,
+                         float closed, bool add, float* to) {
+  const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+  const __m256 opens = _mm256_set1_ps(open), closes = _mm256_set1_ps(closed);
+  for (int64_t i = 0; i < length; i += 8) {
+    const __m256i set = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(bits[i / 8]), lane),
+                                           lane);
+    const __m256 value = _mm256_mul_ps(
+        _mm256_loadu_ps(from + i), _mm256_blendv_ps(closes, opens, _mm256_castsi256_ps(set)));
+    _mm256_storeu_ps(to + i, add ? _mm256_add_ps(_mm256_loadu_ps(to + i), value) : value);
+  }
+}
+
+MEMONGER_AVX2 void Scale(const double* from, const uint8_t* bits, int64_t length, double open,
+                         double closed, bool add, double* to) {
+  const __m256i lanes[] = {_mm256_setr_epi64x(1, 2, 4, 8), _mm256_setr_epi64x(16, 32, 64, 128)};
+  const __m256d opens = _mm256_set1_pd(open), closes = _mm256_set1_pd(closed);
+  for (int64_t i = 0; i < length; i += 8, from += 8, to += 8) {
+    const __m256i all = _mm256_set1_epi64x(bits[i / 8]);
+    for (int half = 0; half < 2; ++half) {
+      const __m256i set = _mm256_cmpeq_epi64(_mm256_and_si256(all, lanes[half]), lanes[half]);
+      const __m256d factor = _mm256_blendv_pd(closes, opens, _mm256_castsi256_pd(set));
+      const __m256d value = _mm256_mul_pd(_mm256_loadu_pd(from + 4 * half), factor);
+      _mm256_storeu_pd(to + 4 * half,
+                       add ? _mm256_add_pd(_mm256_loadu_pd(to + 4 * half), value) : value);
+    }
+  }
+}
+
+template <class T>
+bool ScaleIfWide(const T* from, const uint8_t* bits, int64_t length, T open, T closed, bool add,
+                 T* to) {
+  if (!HasWideGates()) return false;
+  Scale(from, bits, length, open, closed, add, to);
+  return true;
 }
 
 }  // namespace
@@ -44,8 +83,20 @@ bool WideStretch(const WideGate& gate, const float* x, int64_t bytes, float* y, 
 }
 #else
 bool HasWideGates() { return false; }
+template <class T>
+static bool ScaleIfWide(const T*, const uint8_t*, int64_t, T, T, bool, T*) { return false; }
 bool WideStretch(const WideGate&, const float*, int64_t, float*, uint8_t*) { return false; }
 #endif
+
+bool WideScale(const float* from, const uint8_t* bits, int64_t length, float open, float closed,
+               bool add, float* to) {
+  return ScaleIfWide(from, bits, length, open, closed, add, to);
+}
+
+bool WideScale(const double* from, const uint8_t* bits, int64_t length, double open,
+               double closed, bool add, double* to) {
+  return ScaleIfWide(from, bits, length, open, closed, add, to);
+}
 
 }  // namespace ops
 }  // namespace memonger

@@ -324,12 +324,28 @@ def test_max_pool_same_convention():
                        [("memonger_max_pool", attributes)], shape=(2, 3, width)) is None
 
 
-@given(st.lists(st.integers(1, 7), min_size=1, max_size=4), st.data())
-def test_dropout_axes_fuzzed(shape, drawn):
+@given(st.lists(st.integers(1, 7), min_size=1, max_size=4), st.data(),
+       st.sampled_from(["float32", "float64", "float16"]), st.sampled_from(["write", "add"]))
+def test_dropout_axes_fuzzed(shape, drawn, dtype, grad_req):
     axes = tuple(drawn.draw(st.lists(st.integers(0, len(shape) - 1), unique=True)))
     attributes = {"p": drawn.draw(st.sampled_from([0.1, 0.5, 0.9])), "axes": axes}
     assert compare([("Dropout", attributes)], [("memonger_mask_dropout", attributes)],
-                   shape=tuple(shape)) is None
+                   shape=tuple(shape), dtype=dtype, grad_req=grad_req) is None
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("length", [2, 3, 7, 8, 9, 14, 19, 28, 29, 56, 57, 64, 131, 5000])
+def test_dropout_axes_of_all_lengths(length, dtype):
+    """The mask's bits are spread over pieces of 4096 elements, up to 56 at a time."""
+    rows = 9000 // length + 1
+    for shape, axes in (((rows, length), (1,)), ((rows, length), (0,)), ((length, rows), (1,)),
+                        ((3, length, rows), (0, 2)), ((3, length, rows), (1,)),
+                        ((rows, 1, length, 3, 2), (0, 2, 4)), ((5, rows, length, 3), (1, 3)),
+                        ((rows, length), (0, 1))):
+        attributes = {"p": 0.5, "axes": axes}
+        for values in ("normal", "special"):
+            assert compare([("Dropout", attributes)], [("memonger_mask_dropout", attributes)],
+                           shape=shape, dtype=dtype, values=values) is None, (shape, axes)
 
 
 FINITE = [
