@@ -48,7 +48,8 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
         Which operator variants may be swapped in. "all" includes those whose results differ in
         the last bits (in-place BatchNorm).
     ctx, type_dict, grad_req, group2ctx
-        As for ``simple_bind``. Planning never touches the device.
+        As for ``simple_bind``. Planning never touches the device. Bytes are those of the gradients
+        asked for; ``Module`` asks for none of data and labels.
     keep, recompute : sequence of str
         Ops (shell wildcards allowed) that must, or must not, stay in memory.
     costs : "auto", a device preset, or a cost model

@@ -116,3 +116,19 @@ def place(request):
     result = request.param(request)
     yield result
     result.close()
+
+
+@pytest.fixture(scope="session")
+def gpu(cuda_folder):
+    """mxnet-cu112 with memory straight from the pretended runtime, whose log has all sizes.
+
+    Temporary space comes once a process: there is one of each kind.
+    """
+    logs = {name: str(cuda_folder / name.lower()) for name in
+            ("PRETEND_ALLOCATIONS", "PRETEND_LAUNCHES", "PRETEND_NORMS")}
+    place = Place("gpu", pretend.environment(cuda_folder, MXNET_GPU_MEM_POOL_TYPE="Unpooled",
+                                             MXNET_CUDNN_AUTOTUNE_DEFAULT="0",
+                                             MXNET_GPU_CUDNN_DROPOUT_STATE_COPY="1", **logs),
+                  [str(pretend.find_cu112())])
+    yield place
+    place.close()

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from gpu import networks, pretend
-from gpu.conftest import Place
+from gpu import networks, pretend, zoo
 from memonger import native
+from memonger.bench import nets
 
 pytestmark = [pytest.mark.slow,
               pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
@@ -94,18 +94,6 @@ def test_every_operator_runs_on_a_gpu():
 
 
 # ---------------------------------------------------------------------- planned networks
-@pytest.fixture(scope="module")
-def gpu(cuda_folder):
-    """Memory straight from the pretended runtime, so that its log has the sizes asked for."""
-    logs = {name: str(cuda_folder / name.lower()) for name in
-            ("PRETEND_ALLOCATIONS", "PRETEND_LAUNCHES", "PRETEND_NORMS")}
-    place = Place("gpu", pretend.environment(cuda_folder, MXNET_GPU_MEM_POOL_TYPE="Unpooled",
-                                             MXNET_CUDNN_AUTOTUNE_DEFAULT="0", **logs),
-                  [str(pretend.find_cu112())])
-    yield place
-    place.close()
-
-
 OUTPUT = 8 * 10 * 4  # bytes of the network's output, which MXNet allocates by itself
 
 
@@ -168,3 +156,17 @@ def test_pointwise_fusion_leaves_planned_networks_alone(gpu):
     assert found["insisted"]["fused"] > 4
     clones = [place for place, name in enumerate(names) if "_recompute" in name]
     assert clones and min(clones) > names.index("sum0")
+
+
+@pytest.mark.parametrize("name", [name for name in nets.names() if name not in zoo.DEEPER])
+def test_the_pool_of_each_network_of_the_zoo_is_what_was_predicted(gpu, name):
+    stock, best, arena = gpu.call(zoo.pools, name)
+    for found in (stock, best, arena):
+        assert found["predicted"] == found["bound"] == found["taken"]
+    assert arena["taken"] <= stock["taken"]
+
+
+def test_what_is_planned_is_what_must_be_bound(gpu):
+    """With a gradient asked for the labels, too, that of the reshaped labels lives longer."""
+    found = gpu.call(zoo.pools, "gru_attention", "write")[-1]
+    assert found["predicted"] == found["bound"] > found["taken"]

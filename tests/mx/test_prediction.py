@@ -35,6 +35,23 @@ def test_unplanned_pool_of_known_networks(name):
         assert plan_storage(graph, expand(graph, {}), model).pool_bytes == captured.pool_bytes
 
 
+def test_pool_of_a_module():
+    """Module asks for no gradients of data and labels; so must the plan for its pool."""
+    net = build("alexnet")
+    requests = {name: "null" if name in net.shapes else "write"
+                for name in net.symbol.list_arguments()}
+    plan, other = (memonger.plan(net.symbol, time_limit=0.5, grad_req=requests, shapes=net.shapes)
+                   for requests in (requests, "write"))
+    for planned in (plan, other):
+        module = mx.mod.Module(planned.symbol, ["data"], ["softmax_label"])
+        with native.capture() as records:
+            module.bind([("data", net.shapes["data"])],
+                        [("softmax_label", net.shapes["softmax_label"])])
+        assert (records[-1]["pool_bytes"] == planned.pool_bytes) == (planned is plan)
+        taken = records[-1]["pool_bytes"] + sum(plan.fixed_bytes.values())
+        assert taken <= planned.total_bytes
+
+
 @pytest.mark.parametrize("seed", range(30))
 @pytest.mark.parametrize("storage", ["stock", "best"])
 def test_pool_of_random_networks_with_random_clones(seed, storage):
