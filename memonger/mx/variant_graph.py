@@ -29,6 +29,8 @@ from ..variants import candidates, kind, members, swap_json
 from .apply import from_json
 from .read import Captured
 
+_REAL = frozenset({"float16", "float32", "float64"})
+
 Read = Callable[[Any], Captured]
 Times = Callable[[Captured], Tuple[Sequence[float], Sequence[int]]]
 
@@ -75,10 +77,15 @@ def with_variants(graph: Graph, symbol_json: str, exact_only: bool, read: Read,
 
 
 def offers(graph: Graph, symbol_json: str, exact_only: bool = False) -> Dict[str, List[str]]:
-    """For each op of the graph the variants that are worth a look there."""
+    """For each op of the graph the variants that are worth a look there.
+
+    None for whole numbers, which most of our operators refuse.
+    """
     split = worth_splitting(graph)
+    real = {op.name for op in graph.ops if graph.tensors[op.outputs[0]].dtype in _REAL}
     found = {op: [name for name in names if name != "split_convolution" or op in split]
-             for op, names in candidates(symbol_json, exact_only).items() if op in graph.op_index}
+             for op, names in candidates(symbol_json, exact_only).items()
+             if op in graph.op_index and op in real}
     return {op: names for op, names in found.items() if names}
 
 

@@ -179,6 +179,25 @@ def test_the_clip_of_an_input_whose_gradient_is_added_to():
     assert memonger.verify(planned, symbol, shapes=shapes, grad_req="add").identical
 
 
+def test_whole_numbers_stay_with_mxnets_operators():
+    """MXNet's clip and relu take them; a network that has both kinds was not planned at all."""
+    data = mx.sym.Variable("data")
+    whole = mx.sym.relu(mx.sym.clip(mx.sym.Cast(data, dtype="int32"), 0, 5, name="clip"),
+                        name="whole")
+    index = mx.sym.Embedding(mx.sym.max(whole, axis=1), input_dim=6, output_dim=64, name="embed")
+    real = data
+    for layer in range(3):
+        real = mx.sym.relu(mx.sym.FullyConnected(real, num_hidden=64, name="dense%d" % layer),
+                           name="relu%d" % layer)
+    net = mx.sym.SoftmaxOutput(real + index, name="softmax")
+    requests = {name: "null" if name in ("data", "softmax_label") else "write"
+                for name in net.list_arguments()}
+    plan = memonger.plan(net, grad_req=requests, data=(64, 64))
+    assert {(variant.name, plan.graph.ops[variant.op].name) for variant in plan.graph.variants} == \
+        {("mask_relu", "relu%d" % layer) for layer in range(3)}
+    assert memonger.verify(plan.symbol, net, grad_req=requests, data=(64, 64)).identical
+
+
 def test_exact_variants_make_a_budget_cheaper():
     net, opened = session("resnet18")
     budget = sum(opened.fixed_bytes.values()) + int(0.6 * opened.unplanned_pool_bytes)
