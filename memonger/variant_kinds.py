@@ -4,6 +4,7 @@ Adding one takes an entry in the catalogue and an operator under ``plugins/ops``
 """
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Callable, Dict, Mapping, Sequence, Tuple
 
@@ -78,7 +79,9 @@ def _leaky(chain: Sequence[Attributes]) -> str:
 
 def _max_pooling(chain: Sequence[Attributes]) -> str:
     kind = chain[0].get("pool_type", "max")
-    return "" if kind == "max" else "%s pooling needs no maxima" % kind
+    if kind != "max":
+        return "%s pooling needs no maxima" % kind
+    return "the pad is negative" if "-" in chain[0].get("pad", "") else ""
 
 
 def _average_pooling(chain: Sequence[Attributes]) -> str:
@@ -105,7 +108,8 @@ def _batch_norm_relu(chain: Sequence[Attributes]) -> str:
 
 
 def _batch_norm_relu_convolution(chain: Sequence[Attributes]) -> str:
-    if int(chain[0].get("axis", "1")) == 0:
+    axes = 2 + len(re.findall(r"\d+", chain[2].get("kernel", "")))
+    if int(chain[0].get("axis", "1")) in (0, -axes):
         return "the channel axis of BatchNorm is the batch"
     return _batch_norm_relu(chain)
 

@@ -3,33 +3,22 @@
 namespace memonger {
 namespace ops {
 
+static const char* const kInputs[] = {"data", "gamma", "beta", "moving_mean", "moving_var"};
+
 bool BatchNormShape(const NodeAttrs& attrs, int axis, ShapeVector* in, ShapeVector* out) {
-  TShape& data = (*in)[0];
-  if (!mxnet::shape_is_known(data)) return false;
-  const TShape vector = Flat(data[ChannelAxis(attrs.name, data, axis)]);
-  static const char* const kNames[] = {"data", "gamma", "beta", "moving_mean", "moving_var"};
-  for (int i = 1; i < 5; ++i) {
-    CHECK(!mxnet::shape_is_known((*in)[i]) || (*in)[i] == vector)
-        << "Error in operator " << attrs.name << ": Shape inconsistent, Provided = " << (*in)[i]
-        << ", inferred shape=" << vector << " for " << kNames[i];
-    (*in)[i] = vector;
-  }
-  (*out)[0] = data;
+  const bool known = SameShape(attrs, in, out);
+  const TShape& data = (*in)[0];
+  if (!mxnet::ndim_is_known(data)) return false;
+  const TShape vector = Flat(data[ChannelAxis(attrs, data, axis)]);
+  for (int i = 1; i < 5; ++i) InferParameter(attrs, kInputs[i], vector, &(*in)[i]);
   (*out)[1] = (*out)[2] = vector;
-  return true;
+  return known;
 }
 
 bool BatchNormType(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
   if (!SameRealType(attrs, in, out)) return false;
   const int vector = (*in)[0] == mshadow::kFloat16 ? mshadow::kFloat32 : (*in)[0];
-  static const char* const kNames[] = {"data", "gamma", "beta", "moving_mean", "moving_var"};
-  for (int i = 1; i < 5; ++i) {
-    CHECK((*in)[i] == -1 || (*in)[i] == vector)
-        << "Error in operator " << attrs.name << ": This layer requires uniform type. Expected '"
-        << TypeName(vector) << "' v.s. given '" << TypeName((*in)[i]) << "' at '" << kNames[i]
-        << "'";
-    (*in)[i] = vector;
-  }
+  for (int i = 1; i < 5; ++i) InferParameter(attrs, kInputs[i], vector, &(*in)[i]);
   (*out)[1] = (*out)[2] = vector;
   return true;
 }

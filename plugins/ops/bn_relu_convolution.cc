@@ -37,7 +37,6 @@ void Parse(NodeAttrs* attrs) {
   }
   Fused fused;
   fused.norm.Init(norm);
-  CHECK_NE(fused.norm.axis, 0) << kName << ": the channel axis of BatchNorm cannot be the batch";
   fused.convolver = Convolver(attrs->name, rest);
   attrs->parsed = std::move(fused);
 }
@@ -46,10 +45,14 @@ void Parse(NodeAttrs* attrs) {
 bool Shape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
   static const auto& infer = nnvm::Op::GetAttr<mxnet::FInferShape>("FInferShape");
   const Fused& fused = FusedOf(attrs);
-  TShape& data = (*in)[0];
-  if (!mxnet::shape_is_known(data)) return false;
+  const TShape& data = (*in)[0];
+  if (!mxnet::ndim_is_known(data)) return false;
+  if (ChannelAxis(attrs, data, fused.norm.axis) == 0) {
+    Refuse(attrs, Words() << "the channel axis of BatchNorm, " << fused.norm.axis
+                          << ", cannot be the batch of data " << data);
+  }
   ShapeVector norm_in(in->begin(), in->begin() + kNormInputs), norm_out(3);
-  BatchNormShape(attrs, fused.norm.axis, &norm_in, &norm_out);
+  const bool norm_known = BatchNormShape(attrs, fused.norm.axis, &norm_in, &norm_out);
   std::copy(norm_in.begin(), norm_in.end(), in->begin());
   ShapeVector conv_in = ConvolutionInputs(*in), conv_out{(*out)[0]};
   const NodeAttrs& stock = fused.convolver.forward.attrs();
@@ -58,6 +61,7 @@ bool Shape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
   (*out)[0] = conv_out[0];
   (*out)[1] = norm_out[1];
   (*out)[2] = norm_out[2];
+  if (!norm_known) return false;
   (*out)[3] = data;
   (*out)[3][0] = fused.convolver.Step(data[0]);
   return known;
@@ -68,11 +72,7 @@ bool Type(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
   if (!BatchNormType(attrs, &norm_in, &norm_out)) return false;
   std::copy(norm_in.begin(), norm_in.end(), in->begin());
   for (size_t i = kNormInputs; i < in->size(); ++i) {
-    CHECK((*in)[i] == -1 || (*in)[i] == (*in)[0])
-        << "Error in operator " << attrs.name << ": Type inconsistent, Provided = "
-        << TypeName((*in)[i]) << ", inferred type = " << TypeName((*in)[0]) << " for "
-        << (i == kNormInputs ? "weight" : "bias");
-    (*in)[i] = (*in)[0];
+    InferParameter(attrs, i == kNormInputs ? "weight" : "bias", (*in)[0], &(*in)[i]);
   }
   *out = {(*in)[0], norm_out[1], norm_out[2], (*in)[0]};
   return true;

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "./common.h"
+#include "./refuse.h"
 
 namespace memonger {
 namespace ops {
@@ -184,10 +185,11 @@ inline void SumInOrder(const Lines<A>& terms, int lanes, int64_t length, A* sums
   }
 }
 
-inline int ChannelAxis(const std::string& name, const TShape& shape, int axis) {
+inline int ChannelAxis(const NodeAttrs& attrs, const TShape& shape, int axis) {
   const int result = axis < 0 ? axis + shape.ndim() : axis;
-  CHECK(result >= 0 && result < shape.ndim())
-      << "Error in operator " << name << ": Channel axis out of range: " << axis;
+  if (result < 0 || result >= shape.ndim()) {
+    Refuse(attrs, Words() << "Channel axis out of range: " << axis << " of data " << shape);
+  }
   return result;
 }
 

@@ -8,7 +8,7 @@ namespace ops {
 void GpuGeluForward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
                     const Requests& request, const Blobs& out) {
   if (request[0] == mxnet::kNullOp) return;
-  CHECK(request[0] != mxnet::kAddTo) << kGeluCannotBeAdded << ": " << attrs.name;
+  if (request[0] == mxnet::kAddTo) Refuse(attrs, kGeluCannotBeAdded);
   const int64_t count = in[0].Size();
   gpu::Launch(context, {"gelu.cu", "gelu_forward"}, in[0].type_flag_, gpu::Threads(count),
               in[0].dptr_, out[0].dptr_, out[1].dptr_, count);

@@ -16,7 +16,7 @@ const LayerNormParam& ParamOf(const NodeAttrs& attrs) {
 }
 
 Place PlaceOf(const NodeAttrs& attrs, const TShape& shape) {
-  const Channels channels(shape, ChannelAxis(attrs.name, shape, ParamOf(attrs).axis));
+  const Channels channels(shape, ChannelAxis(attrs, shape, ParamOf(attrs).axis));
   return Place{channels.outer, channels.count, channels.inner};
 }
 

@@ -24,7 +24,7 @@ inline GpuSpare MakeGpuSpare(const NodeAttrs& attrs, const OpContext& context, c
                              int64_t room, int64_t channels) {
   if (!(context.is_train || context.need_grad)) return GpuSpare{};
   const int number = gpu::ErrorNumber(
-      "Error in operator " + attrs.name + ": gamma is near zero in more than " +
+      attrs.op->name + "(" + attrs.name + "): gamma is near zero in more than " +
       std::to_string(room) + " of " + std::to_string(channels) +
       " channels, so the input cannot be rebuilt from the output; plan without this variant, or "
       "set spare_channels");

@@ -26,8 +26,9 @@ const InplaceBatchNormParam& ParamOf(const NodeAttrs& attrs) {
 
 void Parse(NodeAttrs* attrs) {
   ParseParam<InplaceBatchNormParam>(attrs);
-  CHECK(ParamOf(*attrs).act_type == kIdentity || ParamOf(*attrs).slope > 0)
-      << "memonger_inplace_batch_norm: slope must be above zero, not " << ParamOf(*attrs).slope;
+  if (ParamOf(*attrs).act_type != kIdentity && !(ParamOf(*attrs).slope > 0)) {
+    RefuseAttribute(Words() << "slope must be above zero, not " << ParamOf(*attrs).slope);
+  }
 }
 
 bool Shape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
@@ -49,7 +50,7 @@ std::vector<int64_t> PlacesOf(const NodeAttrs& attrs, const TBlob& spare, int64_
                               const A* gamma, const A* beta) {
   const auto& param = ParamOf(attrs);
   if (param.fix_gamma) return std::vector<int64_t>(count, -1);
-  return SparePlaces(attrs.name, spare, Spares(param, count), count, gamma, beta);
+  return SparePlaces(attrs, spare, Spares(param, count), count, gamma, beta);
 }
 
 template <class T>

@@ -53,8 +53,9 @@ void PlanConcat(const Dictionary&, Frugal* frugal) {
 // gradient, input, output
 void PlanPooling(const Dictionary& attributes, Frugal* frugal) {
   const std::string type = Get(attributes, "pool_type", "max");
-  CHECK(type == "avg" || type == "sum")
-      << "memonger_avg_pool: pool_type must be avg or sum, not " << type;
+  if (type != "avg" && type != "sum") {
+    RefuseAttribute("pool_type must be avg or sum, not " + type);
+  }
   frugal->stand_ins = {0, ~0, 0};
   frugal->mkldnn = true;
 }
@@ -62,9 +63,10 @@ void PlanPooling(const Dictionary& attributes, Frugal* frugal) {
 // gradient, output, input
 void PlanActivation(const Dictionary& attributes, Frugal* frugal) {
   const std::string type = Get(attributes, "act_type", "");
-  CHECK(type == "sigmoid" || type == "tanh" || type == "softrelu" || type == "softsign")
-      << "memonger_activation: act_type must be sigmoid, tanh, softrelu or softsign, not " << type
-      << "; memonger_mask_relu keeps the least for relu";
+  if (type != "sigmoid" && type != "tanh" && type != "softrelu" && type != "softsign") {
+    RefuseAttribute("act_type must be sigmoid, tanh, softrelu or softsign, not " + type +
+                    "; memonger_mask_relu keeps the least for relu");
+  }
   frugal->kept = {type == "softsign" ? 0 : ~0};
   frugal->is_softrelu = type == "softrelu";
   frugal->is_tanh = type == "tanh";
@@ -74,9 +76,10 @@ void PlanActivation(const Dictionary& attributes, Frugal* frugal) {
 // gradient, input, [gamma,] output
 void PlanLeakyRelu(const Dictionary& attributes, Frugal* frugal) {
   const std::string type = Get(attributes, "act_type", "leaky");
-  CHECK(type == "elu" || type == "selu" || type == "prelu")
-      << "memonger_leaky_relu: act_type must be elu, selu or prelu, not " << type
-      << "; memonger_mask_leaky_relu keeps the least for leaky";
+  if (type != "elu" && type != "selu" && type != "prelu") {
+    RefuseAttribute("act_type must be elu, selu or prelu, not " + type +
+                    "; memonger_mask_leaky_relu keeps the least for leaky");
+  }
   if (type == "prelu") {
     frugal->kept = {0, 1};
     frugal->stand_ins = {0, 1, 2, 1};

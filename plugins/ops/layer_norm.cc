@@ -20,22 +20,22 @@ const LayerNormParam& ParamOf(const NodeAttrs& attrs) {
 
 void Parse(NodeAttrs* attrs) {
   ParseParam<LayerNormParam>(attrs);
-  CHECK(!ParamOf(*attrs).output_mean_var)
-      << "memonger_layer_norm: mean and variance are not among its outputs";
+  if (ParamOf(*attrs).output_mean_var) {
+    RefuseAttribute("output_mean_var must be false: mean and variance are not among the outputs");
+  }
 }
 
 // Inputs: data gamma beta. Outputs: output, invstd (one a row), spare.
 bool Shape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
+  const bool known = SameShape(attrs, in, out);
   const TShape& data = (*in)[0];
-  if (!mxnet::shape_is_known(data)) return false;
-  const Channels channels(data, ChannelAxis(attrs.name, data, ParamOf(attrs).axis));
+  if (!mxnet::ndim_is_known(data)) return false;
+  const int axis = ChannelAxis(attrs, data, ParamOf(attrs).axis);
   for (int i = 1; i < 3; ++i) {
-    CHECK(!mxnet::shape_is_known((*in)[i]) || (*in)[i] == Flat(channels.count))
-        << "Error in operator " << attrs.name << ": Shape inconsistent, Provided = " << (*in)[i]
-        << ", inferred shape=" << Flat(channels.count) << " for " << (i == 1 ? "gamma" : "beta");
-    (*in)[i] = Flat(channels.count);
+    InferParameter(attrs, i == 1 ? "gamma" : "beta", Flat(data[axis]), &(*in)[i]);
   }
-  (*out)[0] = data;
+  if (!known) return false;
+  const Channels channels(data, axis);
   (*out)[1] = Flat(channels.Items());
   (*out)[2] = Flat(std::max<int64_t>(
       1, SpareRoom(ParamOf(attrs).spare_channels, channels.count) * channels.Items()));
@@ -45,10 +45,7 @@ bool Shape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
 bool Type(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
   if (!SameRealType(attrs, in, out)) return false;
   for (int i = 1; i < 3; ++i) {
-    CHECK((*in)[i] == -1 || (*in)[i] == (*in)[0])
-        << "Error in operator " << attrs.name << ": Type inconsistent, Provided = "
-        << TypeName((*in)[i]) << ", inferred type = " << TypeName((*in)[0]);
-    (*in)[i] = (*in)[0];
+    InferParameter(attrs, i == 1 ? "gamma" : "beta", (*in)[0], &(*in)[i]);
   }
   (*out)[1] = (*in)[0] == mshadow::kFloat16 ? mshadow::kFloat32 : (*in)[0];
   (*out)[2] = (*in)[0];
@@ -77,7 +74,7 @@ template <class T>
 void NormForward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
                  const Requests& request, const Blobs& out) {
   using A = Acc<T>;
-  const Channels channels(in[0].shape_, ChannelAxis(attrs.name, in[0].shape_, ParamOf(attrs).axis));
+  const Channels channels(in[0].shape_, ChannelAxis(attrs, in[0].shape_, ParamOf(attrs).axis));
   const int64_t count = channels.count, rows = channels.Items();
   const T *x = in[0].dptr<T>(), *gamma = in[1].dptr<T>(), *beta = in[2].dptr<T>();
   T *y = out[0].dptr<T>(), *spare = out[2].dptr<T>();
@@ -86,7 +83,7 @@ void NormForward(const NodeAttrs& attrs, const OpContext& context, const Blobs& 
   std::vector<std::pair<int64_t, int64_t>> spares;  // a channel and its place
   if (context.is_train || context.need_grad) {
     const std::vector<int64_t> place =
-        SparePlaces(attrs.name, out[2], SpareRoom(ParamOf(attrs).spare_channels, count), count,
+        SparePlaces(attrs, out[2], SpareRoom(ParamOf(attrs).spare_channels, count), count,
                     gamma, beta);
     for (int64_t c = 0; c < count; ++c) {
       if (place[c] >= 0) spares.emplace_back(c, place[c]);
@@ -132,13 +129,13 @@ void NormBackward(const NodeAttrs& attrs, const OpContext&, const Blobs& in,
                   const Requests& request, const Blobs& out) {
   using A = Acc<T>;
   constexpr int64_t kShares = 16;  // of the rows; sums do not depend on the number of threads
-  const Channels channels(in[1].shape_, ChannelAxis(attrs.name, in[1].shape_, ParamOf(attrs).axis));
+  const Channels channels(in[1].shape_, ChannelAxis(attrs, in[1].shape_, ParamOf(attrs).axis));
   const int64_t count = channels.count, rows = channels.Items();
   const T *g = in[0].dptr<T>(), *y = in[1].dptr<T>(), *spare = in[5].dptr<T>();
   const T *gamma = in[2].dptr<T>(), *beta = in[3].dptr<T>();
   const A* invstd = in[4].dptr<A>();
   T* dx = out[0].dptr<T>();
-  const auto place = SparePlaces(attrs.name, in[5],
+  const auto place = SparePlaces(attrs, in[5],
                                  SpareRoom(ParamOf(attrs).spare_channels, count), count, gamma,
                                  beta);
   std::vector<double> scale(count), shift(count), inverse(count), sums(2 * kShares * count, 0.0);

@@ -24,8 +24,14 @@ namespace ops {
 namespace {
 
 bool Shape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
-  if (!SameShape(attrs, in, out)) return false;
+  const bool known = SameShape(attrs, in, out);
+  const TShape& data = (*in)[0];
   const auto& param = nnvm::get<MaskDropoutParam>(attrs.parsed);
+  for (int i = 0; mxnet::ndim_is_known(data) && i < param.axes.ndim(); ++i) {
+    if (param.axes[i] >= 0 && param.axes[i] < data.ndim()) continue;
+    Refuse(attrs, Words() << "axis " << param.axes[i] << " is out of range for data " << data);
+  }
+  if (!known) return false;
   (*out)[1] = Flat(1 + BytesOfBits(MaskShape((*in)[0], param.axes).Size()));
   return true;
 }

@@ -27,19 +27,35 @@ void Parse(NodeAttrs* attrs) {
   ParseParam<MaxPoolParam>(attrs);
   auto& param = nnvm::get<MaxPoolParam>(attrs->parsed);
   const int axes = param.kernel.ndim();
-  CHECK(param.global_pool || (axes >= 1 && axes <= 3))
-      << "memonger_max_pool: " << axes << "D pooling not supported";
+  if (param.global_pool) return;
+  if (axes < 1 || axes > 3) {
+    RefuseAttribute(Words() << axes << "D pooling not supported; kernel must have 1 to 3 axes");
+  }
+  for (int i = 0; i < axes; ++i) {
+    if (param.kernel[i] < 1) RefuseAttribute("kernel must be positive");
+  }
+  for (int i = 0; i < param.stride.ndim(); ++i) {
+    if (param.stride[i] < 1) RefuseAttribute("stride must be positive");
+  }
+  for (int i = 0; i < param.pad.ndim(); ++i) {
+    if (param.pad[i] < 0) RefuseAttribute("pad must not be negative");
+  }
 }
 
 bool Shape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
   const TShape& data = (*in)[0];
-  if (!mxnet::shape_is_known(data)) return false;
+  if (!mxnet::ndim_is_known(data)) return false;
+  const int channel = ChannelsLast(nnvm::get<MaxPoolParam>(attrs.parsed)) ? data.ndim() - 1 : 1;
+  for (int i = 1; i < data.ndim(); ++i) {
+    if (!mxnet::dim_size_is_known(data, i) && i != channel) return false;
+  }
   const Windows windows = WindowsOf(attrs, data);
-  const TShape output = windows.OutputShape();
-  CHECK(!mxnet::shape_is_known((*out)[0]) || (*out)[0] == output)
-      << "Error in operator " << attrs.name << ": Shape inconsistent, Provided = " << (*out)[0]
-      << ", inferred shape=" << output;
-  (*out)[0] = output;
+  TShape output = windows.OutputShape();
+  if (!Merge(&output, &(*out)[0])) {
+    Refuse(attrs, Words() << "Shape inconsistent, Provided = " << (*out)[0] << ", inferred shape="
+                          << output);
+  }
+  if (!mxnet::shape_is_known(data)) return false;
   const int64_t row = windows.RowSize();  // rows start on a byte, so that threads can share them
   (*out)[1] = Flat(windows.Rows() * (WidthOf(windows) == kNibble ? (row + 1) / 2 : row));
   return true;

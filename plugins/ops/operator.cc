@@ -53,7 +53,7 @@ Operator& Operator::OutputNames(const Names& names) {
 }
 
 Operator& Operator::Parser(std::function<void(NodeAttrs*)> parser) {
-  op_->set_attr_parser(parser);
+  op_->set_attr_parser([parser](NodeAttrs* attrs) { ParseNamed(parser, attrs); });
   return *this;
 }
 
@@ -189,28 +189,55 @@ std::vector<NodeEntry> GradientsOf(const ObjectPtr& backward, uint32_t count,
 }
 
 // ------------------------------------------------------------------ shapes and types
-bool SameShape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
-  TShape& data = (*in)[0];
-  TShape& output = (*out)[0];
-  if (!mxnet::shape_is_known(data) && mxnet::shape_is_known(output)) data = output;
-  if (!mxnet::shape_is_known(data)) return false;
-  CHECK(!mxnet::shape_is_known(output) || output == data)
-      << "Error in operator " << attrs.name << ": Shape inconsistent, Provided = " << output
-      << ", inferred shape=" << data;
-  output = data;
+bool Merge(TShape* one, TShape* other) {
+  if (!mxnet::ndim_is_known(*one)) *one = *other;
+  if (!mxnet::ndim_is_known(*other)) *other = *one;
+  if (one->ndim() != other->ndim()) return false;
+  for (int i = 0; i < one->ndim(); ++i) {
+    if (!mxnet::dim_size_is_known(*one, i)) (*one)[i] = (*other)[i];
+    if (!mxnet::dim_size_is_known(*other, i)) (*other)[i] = (*one)[i];
+    if ((*one)[i] != (*other)[i]) return false;
+  }
   return true;
+}
+
+bool SameShape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
+  TShape &data = (*in)[0], &output = (*out)[0];
+  if (!Merge(&data, &output)) {
+    Refuse(attrs, Words() << "Shape inconsistent, Provided = " << output << ", inferred shape="
+                          << data);
+  }
+  return mxnet::shape_is_known(data);
 }
 
 bool SameRealType(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
   const int type = (*in)[0] != -1 ? (*in)[0] : (*out)[0];
   if (type == -1) return false;
-  CHECK(IsReal(type)) << "Error in operator " << attrs.name << ": dtype " << TypeName(type)
-                      << " is not supported; use float16, float32 or float64";
-  CHECK((*out)[0] == -1 || (*out)[0] == type)
-      << "Error in operator " << attrs.name << ": Type inconsistent, Provided = "
-      << TypeName((*out)[0]) << ", inferred type = " << TypeName(type);
+  if (!IsReal(type)) {
+    Refuse(attrs, Words() << "dtype " << TypeName(type)
+                          << " is not supported; use float16, float32 or float64");
+  }
+  if ((*out)[0] != -1 && (*out)[0] != type) {
+    Refuse(attrs, Words() << "Type inconsistent, Provided = " << TypeName((*out)[0])
+                          << ", inferred type = " << TypeName(type));
+  }
   (*in)[0] = (*out)[0] = type;
   return true;
+}
+
+void InferParameter(const NodeAttrs& attrs, const char* name, TShape expected, TShape* shape) {
+  if (!Merge(&expected, shape)) {
+    Refuse(attrs, Words() << "Shape inconsistent, Provided = " << *shape << ", inferred shape="
+                          << expected << " for " << name);
+  }
+}
+
+void InferParameter(const NodeAttrs& attrs, const char* name, int expected, int* type) {
+  if (*type != -1 && *type != expected) {
+    Refuse(attrs, Words() << "Type inconsistent, Provided = " << TypeName(*type)
+                          << ", inferred type = " << TypeName(expected) << " for " << name);
+  }
+  *type = expected;
 }
 
 }  // namespace ops

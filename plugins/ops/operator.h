@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "./common.h"
+#include "./refuse.h"
 
 namespace memonger {
 namespace ops {
@@ -89,11 +90,18 @@ std::vector<NodeEntry> GradientsOf(const ObjectPtr& backward, uint32_t count,
                                    const std::vector<uint32_t>& changed = {});
 
 // ------------------------------------------------------------------ shapes and types
-// Data and output have one shape; the first known one fills the other.
+// Fills in what either shape does not know from the other; false where they contradict each other.
+bool Merge(TShape* one, TShape* other);
+
+// Data and output have one shape; what is known of each fills the other. Whether all is known.
 bool SameShape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out);
 
 // Data and output have one real dtype; the first known one fills the other.
 bool SameRealType(const NodeAttrs& attrs, TypeVector* in, TypeVector* out);
+
+// A parameter must have what follows from the data.
+void InferParameter(const NodeAttrs& attrs, const char* name, TShape expected, TShape* shape);
+void InferParameter(const NodeAttrs& attrs, const char* name, int expected, int* type);
 
 }  // namespace ops
 }  // namespace memonger

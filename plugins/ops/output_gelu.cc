@@ -69,7 +69,7 @@ template <class T>
 void Gelus(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Requests& request,
            const Blobs& out) {
   if (request[0] == mxnet::kNullOp) return;
-  CHECK(request[0] != mxnet::kAddTo) << kGeluCannotBeAdded << ": " << attrs.name;
+  if (request[0] == mxnet::kAddTo) Refuse(attrs, kGeluCannotBeAdded);
   const T* x = in[0].dptr<T>();
   T* y = out[0].dptr<T>();
   uint8_t* bytes = out[1].dptr<uint8_t>();
@@ -104,6 +104,7 @@ void RegisterOutputGelu() {
       .Inputs(1)
       .Outputs(2)
       .VisibleOutputs(1)
+      .Parser(ParseParam<GeluParam>)
       .InputNames({"data"})
       .OutputNames({"output", "byte"})
       .InferShape(Shape)
@@ -115,6 +116,7 @@ void RegisterOutputGelu() {
   Operator("_backward_memonger_gelu")
       .Inputs(3)
       .Outputs(1)
+      .Parser(ParseParam<GeluParam>)
       .IsBackward()
       .InplaceFirst()
       .Compute(Backward);

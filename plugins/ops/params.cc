@@ -7,14 +7,7 @@ namespace ops {
 template <class Param>
 void ParseParam(NodeAttrs* attrs) {
   Param param;
-  try {
-    param.Init(attrs->dict, dmlc::parameter::kAllowHidden);
-  } catch (const dmlc::ParamError& error) {
-    std::string text = error.what();
-    text += ", in operator " + attrs->op->name + "(name=\"" + attrs->name + "\"";
-    for (const auto& item : attrs->dict) text += ", " + item.first + "=\"" + item.second + "\"";
-    throw dmlc::ParamError(text + ")");
-  }
+  param.Init(attrs->dict, dmlc::parameter::kAllowHidden);
   attrs->parsed = std::move(param);
 }
 
@@ -31,6 +24,7 @@ std::vector<dmlc::ParamFieldInfo> FieldsOf() {
 MEMONGER_PARAMETERS(MaskReluParam);
 MEMONGER_PARAMETERS(MaskLeakyReluParam);
 MEMONGER_PARAMETERS(MaskClipParam);
+MEMONGER_PARAMETERS(GeluParam);
 MEMONGER_PARAMETERS(MaskDropoutParam);
 MEMONGER_PARAMETERS(MaxPoolParam);
 MEMONGER_PARAMETERS(BatchNormParam);

@@ -16,7 +16,7 @@
 namespace memonger {
 namespace ops {
 
-// Reads a node's attributes; errors name the node. Defined in params.cc for the structs below.
+// Reads a node's attributes. Defined in params.cc for the structs below.
 template <class Param>
 void ParseParam(NodeAttrs* attrs);
 
@@ -63,8 +63,12 @@ struct MaskClipParam : public dmlc::Parameter<MaskClipParam> {
 };
 
 // ------------------------------------------------------------------ gelu
+struct GeluParam : public dmlc::Parameter<GeluParam> {
+  DMLC_DECLARE_PARAMETER(GeluParam) {}
+};
+
 constexpr char kGeluCannotBeAdded[] =
-    "memonger_gelu: backward reads the output, so it cannot be added to what is there";
+    "backward reads the output, so it cannot be added to what is there";
 
 // ------------------------------------------------------------------ dropout
 enum Mode { kTraining, kAlways };
@@ -88,12 +92,7 @@ struct MaskDropoutParam : public dmlc::Parameter<MaskDropoutParam> {
 
 inline TShape MaskShape(const TShape& data, const TShape& axes) {
   TShape mask = data;
-  for (int i = 0; i < axes.ndim(); ++i) {
-    CHECK(axes[i] >= 0 && axes[i] < data.ndim())
-        << "memonger_mask_dropout: axis " << axes[i] << " is out of range for data of "
-        << data.ndim() << " dimensions";
-    mask[axes[i]] = 1;
-  }
+  for (int i = 0; i < axes.ndim(); ++i) mask[axes[i]] = 1;
   return mask;
 }
 
@@ -124,13 +123,23 @@ struct MaxPoolParam : public dmlc::Parameter<MaxPoolParam> {
   }
 };
 
+inline bool ChannelsLast(const MaxPoolParam& param) {
+  const int layout = param.layout.has_value() ? param.layout.value() : -1;
+  return layout == mshadow::kNWC || layout == mshadow::kNHWC || layout == mshadow::kNDHWC;
+}
+
 inline Windows WindowsOf(const NodeAttrs& attrs, const TShape& data) {
   const auto& param = nnvm::get<MaxPoolParam>(attrs.parsed);
   const int layout = param.layout.has_value() ? param.layout.value() : -1;
-  const bool last = layout == mshadow::kNWC || layout == mshadow::kNHWC ||
-                    layout == mshadow::kNDHWC;
-  return Windows(attrs.name, data, param.kernel, param.stride, param.pad,
-                 static_cast<Convention>(param.pooling_convention), param.global_pool, last);
+  const int axes = layout == mshadow::kNCW || layout == mshadow::kNWC ? 3
+                   : layout == mshadow::kNCHW || layout == mshadow::kNHWC ? 4 : 5;
+  if (layout >= 0 && axes != data.ndim() && !param.global_pool) {
+    Refuse(attrs, Words() << "layout " << attrs.dict.at("layout") << " is not one of data of "
+                          << data.ndim() << " axes, " << data);
+  }
+  return Windows(attrs, data, param.kernel, param.stride, param.pad,
+                 static_cast<Convention>(param.pooling_convention), param.global_pool,
+                 ChannelsLast(param));
 }
 
 // How the index of a maximum is kept.
@@ -186,7 +195,7 @@ struct InplaceBatchNormParam : public BatchNormFields<InplaceBatchNormParam> {
         .add_enum("elu", kElu).set_default(kIdentity).describe("Activation behind.");
     DMLC_DECLARE_FIELD(slope).set_default(0.25f).describe(
         "Slope of leaky, scale of elu; above zero, so that the activation can be inverted.");
-    DMLC_DECLARE_FIELD(spare_channels).set_default(-1).describe(
+    DMLC_DECLARE_FIELD(spare_channels).set_default(-1).set_lower_bound(-1).describe(
         "How many channels may have a gamma near zero; -1: one in sixteen.");
   }
 };
@@ -214,7 +223,7 @@ struct LayerNormParam : public dmlc::Parameter<LayerNormParam> {
     DMLC_DECLARE_FIELD(axis).set_default(-1).describe("Axis to normalise over.");
     DMLC_DECLARE_FIELD(eps).set_default(1e-5f).describe("Added to the variance.");
     DMLC_DECLARE_FIELD(output_mean_var).set_default(false).describe("Must be false.");
-    DMLC_DECLARE_FIELD(spare_channels).set_default(-1).describe(
+    DMLC_DECLARE_FIELD(spare_channels).set_default(-1).set_lower_bound(-1).describe(
         "How many channels may have a gamma near zero; -1: one in sixteen.");
   }
 };

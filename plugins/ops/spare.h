@@ -19,7 +19,7 @@ namespace ops {
 
 // Where in the `spare` of so many channels each one is kept, or -1 if it can be rebuilt.
 template <class A>
-std::vector<int64_t> SparePlaces(const std::string& name, const TBlob& spare, int64_t room,
+std::vector<int64_t> SparePlaces(const NodeAttrs& attrs, const TBlob& spare, int64_t room,
                                  int64_t count, const A* gamma, const A* beta) {
   const double small = SmallGamma(spare.type_flag_);
   std::vector<int64_t> place(count, -1);
@@ -27,11 +27,12 @@ std::vector<int64_t> SparePlaces(const std::string& name, const TBlob& spare, in
   for (int64_t c = 0; c < count; ++c) {
     const double g = std::abs(static_cast<double>(gamma[c]));
     if (g >= small * std::abs(static_cast<double>(beta[c])) && g >= 1e-6) continue;
-    CHECK_LT(used, room)
-        << "Error in operator " << name << ": gamma is near zero in more than " << room << " of "
-        << count << " channels (channel " << c << ": gamma " << gamma[c] << ", beta " << beta[c]
-        << "), so the input cannot be rebuilt from the output; plan without this variant, or set "
-        << "spare_channels";
+    if (used == room) {
+      Refuse(attrs, Words() << "gamma is near zero in more than " << room << " of " << count
+                            << " channels (channel " << c << ": gamma " << gamma[c] << ", beta "
+                            << beta[c] << "), so the input cannot be rebuilt from the output; "
+                            << "plan without this variant, or set spare_channels");
+    }
     place[c] = used++;
   }
   return place;

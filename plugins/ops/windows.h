@@ -9,10 +9,12 @@
 #define MEMONGER_OPS_WINDOWS_H_
 
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "./common.h"
+#include "./refuse.h"
 
 namespace memonger {
 namespace ops {
@@ -30,26 +32,29 @@ struct Line {
 
 class Windows {
  public:
-  Windows(const std::string& name, const TShape& data, TShape kernel, TShape stride, TShape pad,
+  Windows(const NodeAttrs& attrs, const TShape& data, TShape kernel, TShape stride, TShape pad,
           Convention convention, bool global, bool channels_last)
       : data_(data), last_(channels_last) {
-    CHECK(data.ndim() >= 3 && data.ndim() <= 5)
-        << "Error in operator " << name << ": Pooling: Input data should be 3D in (batch, "
-        << "channel, x) or 4D in (batch, channel, y, x) or 5D in (batch, channel, d, y, x), "
-        << "not " << data;
     const int axes = data.ndim() - 2;
-    CHECK(global || kernel.ndim() == axes)
-        << "Error in operator " << name << ": a window of " << kernel.ndim()
-        << " axes needs data of " << kernel.ndim() + 2 << " axes, not " << data;
-    CHECK(stride.ndim() <= 0 || global || stride.ndim() == axes)
-        << "Error in operator " << name << ": stride " << stride << " does not fit the window";
-    CHECK(pad.ndim() <= 0 || global || convention == kSame || pad.ndim() == axes)
-        << "Error in operator " << name << ": pad " << pad << " does not fit the window";
-    CHECK(convention != kSame || axes == 1)
-        << "Error in operator " << name << ": pooling_convention 'same' is for 1-D pooling only";
+    if (axes < 1 || axes > 3) {
+      Refuse(attrs, Words() << "input data should be 3D in (batch, channel, x) or 4D in (batch, "
+                               "channel, y, x) or 5D in (batch, channel, d, y, x), not " << data);
+    }
+    if (!global && kernel.ndim() != axes) {
+      Refuse(attrs, Words() << "a window of " << kernel.ndim() << " axes needs data of "
+                            << kernel.ndim() + 2 << " axes, not " << data);
+    }
+    if (stride.ndim() > 0 && !global && stride.ndim() != axes) {
+      Refuse(attrs, Words() << "stride " << stride << " does not fit the window " << kernel);
+    }
+    if (pad.ndim() > 0 && !global && convention != kSame && pad.ndim() != axes) {
+      Refuse(attrs, Words() << "pad " << pad << " does not fit the window " << kernel);
+    }
+    if (convention == kSame && axes != 1) {
+      Refuse(attrs, "pooling_convention 'same' is for 1-D pooling only");
+    }
     for (int i = 0; convention == kSame && i < pad.ndim(); ++i) {  // Pooling wants three zeros
-      CHECK_EQ(pad[i], 0) << "Error in operator " << name
-                          << ": Same pooling convention disables the use of pad parameter.";
+      if (pad[i] != 0) Refuse(attrs, "pooling_convention 'same' disables the use of pad");
     }
     batch_ = data[0];
     channels_ = last_ ? data[axes + 1] : data[1];
@@ -65,13 +70,19 @@ class Windows {
         kernel_[axis] = size;
         continue;
       }
-      kernel_[axis] = kernel[source];
-      if (stride.ndim() > 0) stride_[axis] = stride[source];
-      if (pad.ndim() > 0) pad_[axis] = pad[source];
-      const int padded = size + 2 * pad_[axis];
-      CHECK_LE(kernel_[axis], padded)
-          << "Error in operator " << name << ": kernel size (" << kernel_[axis]
-          << ") exceeds input (" << size << " padded to " << padded << ")";
+      const int64_t added = pad.ndim() > 0 ? pad[source] : 0, padded = size + 2 * added;
+      if (padded < kernel[source]) {
+        Refuse(attrs, Words() << "kernel size (" << kernel[source] << ") exceeds input (" << size
+                              << " padded to " << padded << ")");
+      }
+      if (padded > std::numeric_limits<int>::max()) {
+        Refuse(attrs, Words() << "pad " << pad << " is too large");
+      }
+      kernel_[axis] = static_cast<int>(kernel[source]);
+      pad_[axis] = static_cast<int>(added);
+      if (stride.ndim() > 0) {  // one step beyond the map is like any other
+        stride_[axis] = static_cast<int>(std::min<int64_t>(stride[source], padded + 1));
+      }
       const float step = static_cast<float>(stride_[axis]);
       output_[axis] =
           convention == kValid ? 1 + (padded - kernel_[axis]) / stride_[axis]

@@ -150,7 +150,8 @@ def test_variant_refusals():
                                   act_type=activation)
         return mx.sym.Convolution(value, kernel=(1, 1), num_filter=2, name="conv").tojson()
     assert variants.candidates(net())["conv"] == ["bn_relu_convolution", "split_convolution"]
-    for text, words in ((net(axis=0), "is the batch"), (net("tanh"), "not relu")):
+    for text, words in ((net(axis=0), "is the batch"), (net(axis=-4), "is the batch"),
+                        (net("tanh"), "not relu")):
         assert words in variants.refusals(text)["conv"]["bn_relu_convolution"]
 
 

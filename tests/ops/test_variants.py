@@ -75,9 +75,11 @@ def test_refusals_give_reasons():
         mx.sym.Pooling(data, pool_type="avg", kernel=(2, 2), name="average"),
         mx.sym.Pooling(data, pool_type="lp", p_value=2, kernel=(2, 2), name="power"),
         mx.sym.BatchNorm(data, output_mean_var=True, name="norm")[0],
+        mx.sym.Pooling(data, pad=(-1, -1), kernel=(2, 2), name="cropping"),
         mx.sym.LeakyReLU(data, slope=-0.5, name="falling")])
     found = variants.refusals(net.tojson())
     assert found["average"]["max_pool"] == "avg pooling needs no maxima"
+    assert found["cropping"]["max_pool"] == "the pad is negative"
     assert "outputs of this op" in found["norm"]["inplace_batch_norm"]
     assert "negative slope" in found["falling"]["mask_leaky_relu"]
     assert found["power"]["avg_pool"] == "the gradient of lp pooling reads its input"
