@@ -141,8 +141,8 @@ TBlob Unrolled(const OpContext& context, const Unrolling& unrolling, const TBlob
   switch (TYPE) {                                                                           \
     case mshadow::kFloat32: { using T = float; __VA_ARGS__ } break;                         \
     case mshadow::kFloat64: { using T = double; __VA_ARGS__ } break;                        \
-    default: LOG(FATAL) << "memonger_split_convolution: dtype " << TypeName(TYPE)      \
-                        << " is not supported on a CPU; use float32 or float64";            \
+    default: throw dmlc::Error("dtype " + std::string(TypeName(TYPE)) +                     \
+                               " is not supported on a CPU; use float32 or float64");       \
   }
 
 NativeGradient::NativeGradient(const std::string& name, const Dictionary& attributes)

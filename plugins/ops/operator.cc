@@ -58,12 +58,12 @@ Operator& Operator::Parser(std::function<void(NodeAttrs*)> parser) {
 }
 
 Operator& Operator::InferShape(mxnet::FInferShape infer) {
-  op_->set_attr<mxnet::FInferShape>("FInferShape", infer);
+  op_->set_attr<mxnet::FInferShape>("FInferShape", Naming(infer));
   return *this;
 }
 
 Operator& Operator::InferType(nnvm::FInferType infer) {
-  op_->set_attr<nnvm::FInferType>("FInferType", infer);
+  op_->set_attr<nnvm::FInferType>("FInferType", Naming(infer));
   return *this;
 }
 
@@ -105,12 +105,12 @@ Operator& Operator::ComputeOnGpu(mxnet::FCompute compute) {
 }
 
 Operator& Operator::ComputeAs(const std::string& key, mxnet::FCompute compute, int priority) {
-  op_->set_attr<mxnet::FCompute>(key, compute, priority);
+  op_->set_attr<mxnet::FCompute>(key, Naming(compute), priority);
   return *this;
 }
 
 Operator& Operator::ComputeArrays(mxnet::FComputeEx compute) {
-  op_->set_attr<mxnet::FComputeEx>("FComputeEx<cpu>", compute);
+  op_->set_attr<mxnet::FComputeEx>("FComputeEx<cpu>", Naming(compute));
   return *this;
 }
 

@@ -7,6 +7,7 @@ namespace ops {
 namespace {
 
 constexpr char kInOperator[] = ", in operator ";
+constexpr char kStack[] = "\nStack trace";
 
 std::string Described(const NodeAttrs& attrs) {
   std::string text = attrs.op->name + "(name=\"" + attrs.name + "\"";
@@ -22,6 +23,12 @@ void Refuse(const NodeAttrs& attrs, const std::string& reason) {
   throw dmlc::Error(attrs.op->name + node + ": " + reason);
 }
 
+void NameOperator(const NodeAttrs& attrs, const std::exception& error) {
+  const std::string text = error.what(), &name = attrs.op->name;
+  if (text.compare(0, name.size(), name) == 0) throw;
+  Refuse(attrs, text.substr(0, text.find(kStack)));
+}
+
 void RefuseAttribute(const std::string& reason) { throw dmlc::ParamError(reason); }
 
 void ParseNamed(const std::function<void(NodeAttrs*)>& parser, NodeAttrs* attrs) {
@@ -29,7 +36,7 @@ void ParseNamed(const std::function<void(NodeAttrs*)>& parser, NodeAttrs* attrs)
     parser(attrs);
   } catch (const dmlc::Error& error) {
     std::string text = error.what();
-    for (const char* end : {kInOperator, "\nStack trace"})
+    for (const char* end : {kInOperator, kStack})
       text.resize(std::min(text.size(), text.find(end)));
     throw dmlc::ParamError(text + kInOperator + Described(*attrs));
   }

@@ -2,6 +2,7 @@
 #ifndef MEMONGER_OPS_REFUSE_H_
 #define MEMONGER_OPS_REFUSE_H_
 
+#include <exception>
 #include <functional>
 #include <sstream>
 #include <string>
@@ -27,6 +28,23 @@ class Words {
 
 // For shapes, dtypes and values. (CHECK would add its condition, a file of ours and the stack.)
 [[noreturn]] void Refuse(const NodeAttrs& attrs, const std::string& reason);
+
+// Puts the operator in front of the error that is being handled, which may be MXNet's, where it does
+// not name it. Throws.
+[[noreturn]] void NameOperator(const NodeAttrs& attrs, const std::exception& error);
+
+// The function with such errors.
+template <class Result, class... Arguments>
+std::function<Result(const NodeAttrs&, Arguments...)> Naming(
+    std::function<Result(const NodeAttrs&, Arguments...)> function) {
+  return [function](const NodeAttrs& attrs, Arguments... arguments) -> Result {
+    try {
+      return function(attrs, arguments...);
+    } catch (const std::exception& error) {
+      NameOperator(attrs, error);
+    }
+  };
+}
 
 // For attributes, in parsers: Operator::Parser adds the operator, the node and all attributes.
 [[noreturn]] void RefuseAttribute(const std::string& reason);

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").e
 DELEGATES = {"memonger_activation": "Activation", "memonger_leaky_relu": "LeakyReLU",
              "memonger_avg_pool": "Pooling", "memonger_concat": "Concat",
              "memonger_convolution": "Convolution", "memonger_split_convolution": "Convolution"}
+CONVOLUTION = {"kernel": (3, 3), "num_filter": 2}
 OTHERS = sorted(set(CALLS) - set(DELEGATES))
 
 
@@ -113,14 +114,14 @@ MISTAKES = [
     ("memonger_inplace_batch_norm", {"act_type": "leaky", "slope": 0}, "must be above zero"),
     ("memonger_inplace_batch_norm", {"act_type": "leaky", "slope": "nan"}, "must be above zero"),
     ("memonger_inplace_batch_norm", {"spare_channels": -5}, "should be greater equal to -1"),
-    ("memonger_bn_relu_convolution", {"kernel": (3, 3), "num_filter": 2, "eps": "a"},
+    ("memonger_bn_relu_convolution", {**CONVOLUTION, "eps": "a"},
      "Invalid Parameter format for eps"),
     ("memonger_bn_relu_convolution", {"kernel": (3, 3)}, "Required parameter num_filter"),
-    ("memonger_bn_relu_convolution", {"kernel": (3, 3), "num_filter": 2, "stands_for": "x"},
+    ("memonger_bn_relu_convolution", {**CONVOLUTION, "stands_for": "x"},
      "Invalid Input: 'x'"),
-    ("memonger_convolution", {"kernel": (3, 3), "num_filter": 2, "micro_batch": -1},
+    ("memonger_convolution", {**CONVOLUTION, "micro_batch": -1},
      "should be greater equal to 0"),
-    ("memonger_convolution", {"kernel": (3, 3), "num_filter": 2, "backward_data_workspace": "x"},
+    ("memonger_convolution", {**CONVOLUTION, "backward_data_workspace": "x"},
      "Invalid Parameter format for workspace"),
     ("memonger_split_convolution", {"kernel": (3, 3)}, "Required parameter num_filter"),
     ("memonger_layer_norm", {"output_mean_var": True}, "mean and variance are not among"),
@@ -150,14 +151,38 @@ def test_wrong_attributes(op, attributes, words):
     ("memonger_batch_norm_relu", {"axis": 7}, SHAPE, "axis out of range: 7 of data [3,4,5,6]"),
     ("memonger_inplace_batch_norm", {"axis": -9}, SHAPE, "axis out of range: -9"),
     ("memonger_layer_norm", {"axis": 4}, SHAPE, "axis out of range: 4"),
-    ("memonger_bn_relu_convolution", {"kernel": (3, 3), "num_filter": 2, "axis": 0}, SHAPE,
+    ("memonger_bn_relu_convolution", {**CONVOLUTION, "axis": 0}, SHAPE,
      "cannot be the batch"),
-    ("memonger_bn_relu_convolution", {"kernel": (3, 3), "num_filter": 2, "axis": -4}, SHAPE,
+    ("memonger_bn_relu_convolution", {**CONVOLUTION, "axis": -4}, SHAPE,
      "cannot be the batch"),
 ], ids=str)
 def test_attributes_that_do_not_fit_the_data(op, attributes, shape, words):
     others = [(name, (4,)) for name, _ in inputs_of(op)]
     check(call(said, op, attributes, shape, "float32", others), op, words)
+
+
+#: Mistakes that MXNet's operators find, in shape and type inference and while computing.
+DELEGATED = [
+    ("memonger_convolution", CONVOLUTION, "float32", [("weight", (7,)), ("bias", (2,))], "[7]"),
+    ("memonger_convolution", CONVOLUTION, "float64", [("weight", (2, 4, 3, 3)), ("bias", (2,))],
+     "Expected 'float64'"),
+    ("memonger_split_convolution", {**CONVOLUTION, "no_bias": True}, "float32",
+     [("weight", (2, 5, 3, 3))], "[2,5,3,3]"),
+    ("memonger_bn_relu_convolution", {**CONVOLUTION, "no_bias": True}, "float32",
+     [("gamma", (4,)), ("beta", (4,)), ("mean", (4,)), ("variance", (4,)), ("weight", (7,))],
+     "[7]"),
+    ("memonger_concat", {"dim": 1}, "float32", [("y", (3, 4, 5, 7))], "got [3,4,5,7]"),
+    ("memonger_concat", {"dim": 1}, "float64", [("y", (3, 4, 5, 6))], "expected data type float64"),
+    ("memonger_leaky_relu", {"act_type": "prelu"}, "float64", [("gamma", (4,))], "float64"),
+    ("memonger_activation", {"act_type": "tanh"}, "int32", [], "not int32"),
+    ("memonger_avg_pool", {"kernel": (2, 2), "pool_type": "avg"}, "int64", [], "not int64"),
+]
+
+
+@pytest.mark.parametrize("op, attributes, dtype, others, words", DELEGATED, ids=str)
+def test_errors_of_mxnets_operators_name_ours(op, attributes, dtype, others, words):
+    for text in call(said, op, attributes, SHAPE, dtype, others)[1:]:
+        assert op in text and words in text, text
 
 
 def test_steps_beyond_the_map_are_like_mxnets():
@@ -214,7 +239,7 @@ def test_shapes_that_are_known_in_part(op, shapes):
 
 
 def test_parameters_of_the_fused_convolution_follow_from_data_without_a_batch():
-    found = call(inferred, "memonger_bn_relu_convolution", {"kernel": (3, 3), "num_filter": 2},
+    found = call(inferred, "memonger_bn_relu_convolution", CONVOLUTION,
                  {"x": (0, 4, 5, 6)})
     assert found["op0_gamma"] == found["op0_moving_var"] == (4,)
     assert found["op0_weight"] == (2, 4, 3, 3) and found["output"] == (0, 2, 3, 4)
