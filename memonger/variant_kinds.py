@@ -218,8 +218,8 @@ _CATALOGUE = (
                 "convolution with separate gradients of parameters and data",
                 _separate_gradients, _copy(*_CONVOLUTION), gradient_ops=2),
     VariantKind("micro_convolution", (("Convolution",),), "memonger_convolution", True,
-                "input (workspace of four samples)", "input", "convolution algorithms", _always,
-                _copy(*_CONVOLUTION, micro_batch="4"), offered=False),
+                "input (workspace of 8 MB of samples)", "input", "convolution algorithms", _always,
+                _copy(*_CONVOLUTION, micro_batch_mb="8"), offered=False),
 )
 
 

@@ -61,10 +61,10 @@ bool Shape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
   (*out)[0] = conv_out[0];
   (*out)[1] = norm_out[1];
   (*out)[2] = norm_out[2];
-  if (!norm_known) return false;
+  if (!norm_known || !known) return false;
   (*out)[3] = data;
-  (*out)[3][0] = fused.convolver.Step(data[0]);
-  return known;
+  (*out)[3][0] = fused.convolver.Step(data, (*out)[0]);
+  return true;
 }
 
 bool Type(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {

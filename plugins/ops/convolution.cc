@@ -1,11 +1,12 @@
 /*
  * memonger_convolution: Convolution with a chosen implementation.
  *
- * What computes is MXNet's own Convolution (delegate.h). `micro_batch` runs it on a few samples at
- * a time, which bounds the workspace of implementations whose workspace grows with the batch
- * (cuDNN, and MKLDNN's copies in other layouts; the native CPU code unrolls one sample at a time
- * and needs no more for a larger batch). On a GPU the workspace limit and cudnn_tune can be set for
- * each of the three directions. Native CPU results are bit for bit those of Convolution.
+ * What computes is MXNet's own Convolution (delegate.h). `micro_batch` or `micro_batch_mb` runs it
+ * on a few samples at a time, which bounds the workspace of implementations whose workspace grows
+ * with the batch (cuDNN, and MKLDNN's copies in other layouts; the native CPU code unrolls one
+ * sample at a time and needs no more for a larger batch). On a GPU the workspace limit and
+ * cudnn_tune can be set for each of the three directions. Native CPU results are bit for bit those
+ * of Convolution.
  */
 #include "./convolution.h"
 
@@ -52,19 +53,28 @@ Convolver::Convolver(const std::string& name, const Dictionary& attributes) {
   backward_filter = Delegate(kBackward, name, With(shared, settings.backward_filter_workspace,
                                                    settings.backward_filter_cudnn_tune));
   micro_batch = settings.micro_batch;
+  micro_batch_mb = settings.micro_batch_mb;
   one_backward = settings.backward_data_workspace == settings.backward_filter_workspace &&
                  settings.backward_data_cudnn_tune == settings.backward_filter_cudnn_tune;
   has_bias = forward.attrs().op->get_num_inputs(forward.attrs()) == 3;
 }
 
-int64_t Convolver::Step(int64_t batch) const {
-  return std::max<int64_t>(1, micro_batch > 0 ? std::min<int64_t>(micro_batch, batch) : batch);
+int64_t Convolver::Step(const TShape& data, const TShape& output) const {
+  const int64_t batch = std::max<int64_t>(1, data[0]);
+  if (micro_batch > 0) return std::min<int64_t>(micro_batch, batch);
+  // The dtype is not known where shapes are inferred.
+  const int64_t bytes = static_cast<int64_t>(sizeof(float) * (data.Size() + output.Size()));
+  const int64_t limit = int64_t{micro_batch_mb} << 20;
+  if (limit == 0 || bytes <= limit) return batch;
+  const int64_t most = std::max<int64_t>(1, limit / (bytes / batch));
+  const int64_t parts = (batch + most - 1) / most;
+  return (batch + parts - 1) / parts;
 }
 
 template <class Array>
 void Convolver::Forward(const OpContext& context, const std::vector<Array>& in, OpReqType request,
                         const Array& out, const Maker<Array>& make) const {
-  const int64_t batch = ShapeOf(out)[0], step = Step(batch);
+  const int64_t batch = ShapeOf(out)[0], step = Step(ShapeOf(in[0]), ShapeOf(out));
   if (step >= batch && !make) return forward.Run(context, in, {request}, {out});
   std::vector<Array> part = in;
   const Array data = make ? in[0] : InDefaultLayout(in[0]);
@@ -90,7 +100,7 @@ template <class Array>
 void Convolver::Backward(const OpContext& context, const std::vector<Array>& in,
                          const Requests& request, const std::vector<Array>& out,
                          const Maker<Array>& make) const {
-  const int64_t batch = ShapeOf(in[0])[0], step = Step(batch);
+  const int64_t batch = ShapeOf(in[0])[0], step = Step(ShapeOf(in[1]), ShapeOf(in[0]));
   std::vector<Array> part_in = in, part_out = out;
   if (step >= batch || !IsInDefaultLayout(out[0])) {
     if (make) part_in[1] = make(0, batch);

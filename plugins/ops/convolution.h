@@ -17,7 +17,7 @@ namespace ops {
 // A convolution as our operators run it; copies share nothing.
 struct Convolver {
   Delegate forward, backward_data, backward_filter;
-  int micro_batch = 0;
+  int micro_batch = 0, micro_batch_mb = 0;
   bool has_bias = false;
   bool one_backward = true;  // both gradients have the same settings
 
@@ -25,8 +25,8 @@ struct Convolver {
   // `attributes`: those of Convolution and of ConvolutionSettings; others are left out.
   Convolver(const std::string& name, const Dictionary& attributes);
 
-  // Samples at a time for a batch of this size.
-  int64_t Step(int64_t batch) const;
+  // Samples at a time: `micro_batch`, or what `micro_batch_mb` allows, in parts of equal size.
+  int64_t Step(const TShape& data, const TShape& output) const;
 
   // Makes samples begin to end - 1 of the data. Without one the data are there.
   template <class Array>

@@ -19,6 +19,7 @@ namespace memonger {
 namespace ops {
 
 constexpr int64_t kWordBits = 56;  // with up to seven bits that wait they fill eight bytes
+constexpr int64_t kMostRuns = 7;   // in a word
 
 inline uint64_t LowBits(int64_t count) { return (uint64_t{1} << count) - 1; }
 
@@ -84,7 +85,7 @@ class MaskBits {
       stride *= mask[axis];
       if (data[axis] != 1) outer_.push_back({data[axis], step});
     }
-    group_ = repeats_bits_ ? std::min<int64_t>(kGroup, kWordBits / length_) : 0;
+    group_ = repeats_bits_ ? std::min<int64_t>(kMostRuns, kWordBits / length_) : 0;
     runs_[0] = 0;
     for (int64_t i = 0; i < group_; ++i) {
       const int64_t half = int64_t{1} << i;  // groups that bit i is not in; twice as many with it
@@ -115,7 +116,6 @@ class MaskBits {
   }
 
  private:
-  static constexpr int64_t kGroup = 7;
   using Axes = std::vector<std::pair<int64_t, int64_t>>;  // size and mask stride, first one fastest
 
   // Where in the mask a block begins.
@@ -194,7 +194,7 @@ class MaskBits {
   int64_t length_ = 1, rows_ = 1;
   Axes outer_;
   int64_t group_;  // runs in a word; 0: a run is longer
-  uint64_t runs_[1 << kGroup];  // the words of all groups of bits
+  uint64_t runs_[1 << kMostRuns];  // the words of all groups of bits
 };
 
 }  // namespace ops

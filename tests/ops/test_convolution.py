@@ -61,6 +61,39 @@ def test_a_bias_gradient_of_parts_is_the_sum_of_the_whole():
     assert same_bits(stock, ours) is None
 
 
+def samples_at_a_time(settings):
+    """Told by the buffer of the operator that makes the convolution's input again."""
+    import mxnet as mx
+
+    from memonger.mx.read import read
+    native.load()
+    symbol = mx.sym.memonger_bn_relu_convolution(mx.sym.Variable("x"), kernel=(1, 1),
+                                                 num_filter=8, **settings)
+    graph = read(symbol, {"x": (7, 8, 128, 128)}).graph  # 1 MB of data and output a sample
+    return graph.tensors[graph.ops[0].outputs[3]].shape[0]
+
+
+@pytest.mark.parametrize("settings, samples", [
+    ({}, 7), ({"micro_batch": 3}, 3), ({"micro_batch": 9}, 7), ({"micro_batch_mb": 1}, 1),
+    ({"micro_batch_mb": 3}, 3), ({"micro_batch_mb": 5}, 4), ({"micro_batch_mb": 6}, 4),
+    ({"micro_batch_mb": 7}, 7), ({"micro_batch": 2, "micro_batch_mb": 5}, 2),
+], ids=str)
+def test_samples_at_a_time(settings, samples):
+    assert call(samples_at_a_time, settings) == samples
+
+
+def test_parts_of_some_bytes():
+    """Samples of 1.4 MB: each is too large by itself, or two parts of two."""
+    attributes = {"kernel": (1, 1), "num_filter": 3}
+    for micro_batch_mb in (1, 5):
+        for dtype in ("float32", "float64"):
+            case = {"shape": (4, 6, 200, 201), "dtype": dtype}
+            stock = call(run, Case([("Convolution", attributes)], **case))
+            ours = call(run, Case([("memonger_convolution",
+                                    dict(attributes, micro_batch_mb=micro_batch_mb))], **case))
+            assert same_bits(stock, ours) is None
+
+
 def test_settings_of_each_direction_are_convolutions():
     attributes = {"kernel": (3, 3), "num_filter": 4, "workspace": 64, "cudnn_tune": "off",
                   "backward_data_workspace": 32, "backward_data_cudnn_tune": "fastest",
@@ -74,6 +107,7 @@ def test_settings_of_each_direction_are_convolutions():
     ({"num_filter": 4}, ["kernel"]),
     ({"num_filter": 4, "kernel": (3, 3), "colour": "red"}, ["colour"]),
     ({"num_filter": 4, "kernel": (3, 3), "micro_batch": -1}, ["micro_batch"]),
+    ({"num_filter": 4, "kernel": (3, 3), "micro_batch_mb": -1}, ["micro_batch_mb"]),
     ({"num_filter": 4, "kernel": (3, 3), "backward_data_cudnn_tune": "slow"}, ["slow"]),
     ({"num_filter": 4, "kernel": (9, 9)}, ["kernel size exceed input"]),
 ], ids=str)
