@@ -14,6 +14,9 @@ namespace memonger {
 namespace ops {
 namespace {
 
+// As kParallelFrom, for elements that take several times as long.
+constexpr int64_t kRowsFrom = 4096;
+
 const LayerNormParam& ParamOf(const NodeAttrs& attrs) {
   return nnvm::get<LayerNormParam>(attrs.parsed);
 }
@@ -90,7 +93,7 @@ void NormForward(const NodeAttrs& attrs, const OpContext& context, const Blobs& 
     }
   }
   WithStep(channels, [&](auto step) {
-#pragma omp parallel for if (channels.Size() >= kParallelFrom)
+#pragma omp parallel for if (channels.Size() >= kRowsFrom)
     for (int64_t r = 0; r < rows; ++r) {
       Rows(channels, r, r + 1, [&](int64_t row, int64_t offset) {
         const T* from = x + offset;
@@ -147,7 +150,7 @@ void NormBackward(const NodeAttrs& attrs, const OpContext&, const Blobs& in,
     if (place[c] >= 0) kept.push_back(c);
   }
   WithStep(channels, [&](auto step) {
-#pragma omp parallel for if (channels.Size() >= kParallelFrom)
+#pragma omp parallel for if (channels.Size() >= kRowsFrom)
     for (int64_t share = 0; share < kShares; ++share) {
       double* __restrict of_gamma = sums.data() + 2 * share * count;
       double* __restrict of_beta = of_gamma + count;
