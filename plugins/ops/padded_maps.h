@@ -62,6 +62,7 @@ class AvxMaps {
     width_ = output_[1] + (kernel_[1] - 1) / stride_[1];
     band_ = std::max<int64_t>(4, kBand / (width_ * stride_[0] * stride_[1]));
     band_ = std::min<int64_t>(band_, output_[0]);
+    ahead_ = band_ * stride_[0] * size_[1];
     // What is written or read behind the end of a row goes there.
     plane_ = (band_ + (kernel_[0] - 1) / stride_[0]) * width_ + kVector;
     slice_ = plane_ * stride_[0] * stride_[1];
@@ -152,7 +153,8 @@ class AvxMaps {
     for (int64_t i = 0; i < width_; i += kVector) L::Put(to + i, smallest);
   }
 
-  // Every stride-th number of a row into every plane, behind the padding.
+  // Every stride-th number of a row into every plane, behind the padding. Meanwhile the next band
+  // comes from memory: processors do not foresee it while maxima are looked for.
   template <int kStride>
   MEMONGER_AVX2 void SplitRow(const T* x, T* to) const {
     constexpr int kNumbers = kStride * kVector;
@@ -162,6 +164,9 @@ class AvxMaps {
     int left = used_[1];
     for (; left >= kNumbers; left -= kNumbers, x += kNumbers, i += kVector) {
       for (int k = 0; k < kStride; ++k) v[k] = L::Load(x + k * kVector);
+      for (int k = 0; k < kStride; k += 2) {
+        _mm_prefetch(reinterpret_cast<const char*>(x + k * kVector + ahead_), _MM_HINT_T0);
+      }
       planes.Put(v, i);
     }
     if (left == 0) return;
@@ -238,6 +243,7 @@ class AvxMaps {
   int used_[2];               // of the map: further ones belong to no window
   int64_t width_ = 0;         // of a row in a plane
   int64_t band_ = 0;          // lines of outputs
+  int64_t ahead_ = 0;         // from a number to the one of the next band
   int64_t plane_ = 0;         // from one plane to the next
   int64_t slice_ = 0;         // from the planes of one slice to those of the next
   int64_t starts_[kMostPhases];  // where in a row of planes each phase of the numbers goes
