@@ -77,6 +77,10 @@ class TurnedMaps {
 
   MEMONGER_AVX2
   bool Pool(const T* maps, T* y, Index<T>* numbers) {
+    const T* const next = maps + kMaps * size_;  // come from memory meanwhile
+    for (int64_t i = 0; i < kMaps * size_; i += int64_t{64 / sizeof(T)}) {
+      _mm_prefetch(reinterpret_cast<const char*>(next + i), _MM_HINT_T0);
+    }
     for (int64_t i = 0; i < size_; i += kMaps) {
       Turn(maps + i, size_, size_ - i, turned_.data() + i * kMaps, kMaps, kMaps);
     }
