@@ -57,54 +57,42 @@ def minimax(columns: np.ndarray, values: np.ndarray,
     return best
 
 
-def chebyshev(m: np.ndarray, count: int) -> np.ndarray:
-    return np.stack([np.cos(i * np.arccos(np.clip(m, -1, 1))) for i in range(count)], 1)
-
-
-def show(name: str, error: float, coefficients: Sequence[float], is_chebyshev: bool = True) -> None:
-    if is_chebyshev:
-        coefficients = np.polynomial.chebyshev.cheb2poly(coefficients)
+def show(name: str, error: float, coefficients: Sequence[float]) -> None:
     print("%s, error %.1e:\n  %s" % (name, error, ", ".join(
         "%.9e" % value for value in coefficients[::-1])))
 
 
 def main() -> None:
-    points = np.cos(np.pi * (np.arange(1000) + 0.5) / 1000)
-    t = 3.3 * (1 - points)
-    root = tail(t) ** -0.125
-    # What counts is the error of t * tail(t); far out, where it is small, a little of the relative.
-    weight = 8 * np.maximum(np.maximum(t, 0.25) * tail(t), 3e-3 * np.exp(-1.2 * t)) / root
-    error, found = minimax(chebyshev(t / 3.3 - 1, 12), root, weight)
-    powers = sum((c * np.poly1d([1 / 3.3, -1]) ** i for i, c in
-                  enumerate(np.polynomial.chebyshev.cheb2poly(found))), np.poly1d([0.0]))
-    show("tail(t) = P(t)^-8", error, powers.coeffs[::-1], False)
+    points = np.cos(np.pi * (np.arange(1500) + 0.5) / 1500)
+    t = 3.25 * (1 - points)
+    z, shrinks = t / (3.6 + t), np.exp(-t * t / 2)
+    show("tail(t) = exp(-t * t / 2) * P(z), z = t / (3.6 + t)", *minimax(
+        np.stack([z ** i for i in range(7)], 1), tail(t) / shrinks, shrinks * np.maximum(t, 1)))
 
-    u = 0.5 * points
-    slope = np.sign(u) * np.sqrt(above_minimum(MINIMUM + u)) / u
-    show("s = u * P(u)", *minimax(np.stack([u ** i for i in range(6)], 1), slope,
-                                  (0.3 + 2 * abs(u)) / slope), False)
+    show("2^f = P(f), |f| < 1/2", *minimax(
+        np.stack([(points / 2) ** i for i in range(7)], 1), 2 ** (points / 2), 2 ** (-points / 2)))
 
-    x = np.concatenate([MINIMUM + np.linspace(1e-4, 0.07, 60),
-                        np.linspace(MINIMUM + 0.07, 7, 6000)])
+    x = MINIMUM + points / 100
+    show("gelu - least = d^2 * P(d), |x - MINIMUM| < 0.01", *minimax(
+        np.stack([derivative(x) ** i for i in (2, 3)], 1), above_minimum(x), np.ones_like(x)))
+
+    x = np.concatenate([MINIMUM + np.geomspace(1e-4, 0.07, 60),
+                        np.linspace(MINIMUM + 0.07, 7, 3000)])
     y, s, d = gelu(x), np.sqrt(above_minimum(x)), derivative(x)
-    one = np.ones_like(d)
-    show("next to the minimum, d = s * P(s)", *minimax(
-        np.stack([s[:60] ** i for i in (1, 2, 3)], 1), d[:60], 1 / s[:60]), False)
-    low, high = y <= 2.2, (y >= 2.2) & (y < 6.5)
-    show("d = P(1.299 s - 1)", *minimax(chebyshev(1.299 * s[low] - 1, 15), d[low], one[low]))
-    columns = ((8.25 - y[high]) / 6.05)[:, None] ** 16 * chebyshev((y[high] - 2.2) / 2.15 - 1, 8)
-    show("d = 1 + ((8.25 - y) / 6.05)^16 * P((y - 2.2) / 2.15 - 1)",
-         *minimax(columns, d[high] - 1, one[high]))
+    low, high = y <= 1.7, (y >= 1.7) & (y < 4.9)
+    show("d = s * P(s)", *minimax(np.stack([s[low] ** i for i in range(1, 7)], 1), d[low],
+                                  np.ones(low.sum())))
+    p = 1 - y[high] / 6
+    show("d = 1 + p^8 * P(p), p = 1 - y / 6", *minimax(
+        np.stack([p ** i for i in range(8, 13)], 1), d[high] - 1, np.ones(high.sum())))
 
     x = MINIMUM - np.concatenate([np.geomspace(1e-5, 0.3, 300), np.linspace(0.3, 6.8, 2500)])
     s, d, q = np.sqrt(above_minimum(x)), derivative(x), (-gelu(x)) ** 0.25
-    m, weight = chebyshev(q / 0.3211 - 1, 4), -(q * s)[:, None]
-    error, found = minimax(np.concatenate([weight * m, weight * s[:, None] * m,
-                                           weight * (s * s)[:, None] * m], 1),
-                           d, np.ones_like(d))
-    for power, part in enumerate(np.split(found, 3)):
-        show("d = -q * s * (P0 + s * P1 + s^2 * P2), all of q / 0.3211 - 1; P%d" % power, error,
-             part)
+    error, found = minimax(np.stack([q * s * q ** i for i in range(4)]
+                                    + [q * s * s * q ** i for i in range(4)], 1), d,
+                           np.ones_like(d))
+    show("d = q * s * (P0(q) + s * P1(q)); P0", error, found[:4])
+    show("P1", error, found[4:])
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 #pragma GCC optimize("no-trapping-math")
 #include "./gelu_pieces.h"
 
+#include "./exponentials.h"
 #include "./wide.h"
 
 namespace memonger {
@@ -13,6 +14,46 @@ MEMONGER_INLINE float gelu_sqrt(float value) { return __builtin_sqrtf(value); }
 MEMONGER_INLINE double gelu_sqrt(double value) { return __builtin_sqrt(value); }
 MEMONGER_INLINE float gelu_abs(float value) { return __builtin_fabsf(value); }
 MEMONGER_INLINE double gelu_abs(double value) { return __builtin_fabs(value); }
+
+// Adding 9 * 2^20 (9 * 2^49) rounds what is between -2^20 and 7 * 2^20 to an integer, which is then
+// in the last bits, above a multiple of 128: SIMD with every instruction set.
+MEMONGER_INLINE int gelu_round(float value) { return static_cast<int>(ToBits(value + 9437184.0f)); }
+MEMONGER_INLINE int gelu_round(double value) {
+  return static_cast<int>(ToBits(value + 5066549580791808.0));
+}
+template <class A>
+A gelu_real(int rounded);
+template <>
+MEMONGER_INLINE float gelu_real<float>(int rounded) {
+  return FloatFromBits(static_cast<uint32_t>(rounded)) - 9437184.0f;
+}
+template <>
+MEMONGER_INLINE double gelu_real<double>(int rounded) {
+  return rounded;
+}
+
+// value * 2^n, n being in the last bits of `shifted`.
+MEMONGER_INLINE float gelu_raise(float value, float shifted) {
+  return FloatFromBits(ToBits(value) + (ToBits(shifted) << 23));
+}
+MEMONGER_INLINE double gelu_raise(double value, double shifted) {
+  return FromBits(ToBits(value) + (ToBits(shifted) << 52));
+}
+
+// 2^value for -126 < value <= 0, wrong by 2e-9 before rounding (tools/fit_gelu.py).
+template <class A>
+MEMONGER_INLINE A gelu_exp2(A value) {
+  constexpr A kRound = sizeof(A) == 4 ? A(12582912.0) : A(6755399441055744.0);
+  const A shifted = value + kRound, f = value - (shifted - kRound);
+  A p = A(1.534581194e-04);
+  p = p * f + A(1.339993122e-03);
+  p = p * f + A(9.618488957e-03);
+  p = p * f + A(5.550328777e-02);
+  p = p * f + A(2.402264689e-01);
+  p = p * f + A(6.931472057e-01);
+  p = p * f + A(1.000000001e+00);
+  return gelu_raise(p, shifted);
+}
 
 #define MEMONGER_GELU_INLINE MEMONGER_INLINE
 #include "./cuda/gelu.cu"
