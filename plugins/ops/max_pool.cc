@@ -239,6 +239,8 @@ void PoolForward(const Windows& windows, const TBlob& data, const Requests& requ
   }
 }
 
+constexpr int64_t kSmallRow = 1024;
+
 template <class T, class I>
 void PoolBackward(const Windows& windows, const Blobs& in, OpReqType request, const TBlob& out) {
   if (request == mxnet::kNullOp) return;
@@ -247,11 +249,26 @@ void PoolBackward(const Windows& windows, const Blobs& in, OpReqType request, co
   const Width width = WidthOf(windows);
   const std::vector<int64_t> offsets = windows.Offsets();
   const int64_t share = out.Size() / std::max<int64_t>(windows.Rows(), 1);
-  const int64_t length = windows.LineLength();
+  const int64_t size = windows.RowSize(), length = windows.LineLength();
+  // Of each output in a small map: where its window begins. Lines of two or three cost more.
+  std::vector<int64_t> origins(size <= kSmallRow ? size : 0);
+  if (!origins.empty()) {
+    windows.ForEachLine(0, [&](const Line& line) {
+      for (int64_t i = 0; i < length; ++i) origins[line.output + i] = windows.Origin(line, i);
+    });
+  }
 #pragma omp parallel for if (out.Size() >= static_cast<size_t>(kParallelFrom))
   for (int64_t row = 0; row < windows.Rows(); ++row) {
     if (request != mxnet::kAddTo) std::fill(d + row * share, d + (row + 1) * share, T(0));
     const Indices<I> indices(in[1].dptr<I>(), row, windows, width);
+    if (!origins.empty()) {
+      T* const map = d + row * share;
+      for (int64_t i = 0; i < size; ++i) {
+        const int32_t number = indices.Get(i);
+        if (number >= 0) map[origins[i] + offsets[number]] += g[row * size + i];
+      }
+      continue;
+    }
     windows.ForEachLine(row, [&](const Line& line) {
       for (int64_t i = 0; i < length; ++i) {
         const int32_t number = indices.Get(line.row_position + i);
