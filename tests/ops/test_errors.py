@@ -228,7 +228,7 @@ def inferred(op, attributes, shapes):
 def test_shapes_that_are_known_in_part(op, shapes):
     """Nothing that MXNet's operator infers is lost."""
     if op == "memonger_max_pool" and ("z" in shapes or shapes["x"][2] == 0):
-        return  # MXNet takes a size that is not known for -1
+        pytest.skip("MXNet's Pooling takes a size that is not known for -1")
     attributes, stock, stock_attributes = STOCK[op]
     expected = call(inferred, stock, stock_attributes, shapes)
     found = call(inferred, op, attributes, shapes)
