@@ -12,10 +12,11 @@
 #include <cstdint>
 #include <cstring>
 
+#include "./numbers.h"
+#include "./wide.h"
+
 namespace memonger {
 namespace ops {
-
-#define MEMONGER_AVX2 __attribute__((target("avx2")))
 
 // Number(n) has the integer n in each lane, Numbers(n, step) n, n + step and so on; Add adds such
 // integers, Before compares them, Within(v, end) tells where they are at least 0 and below end.
@@ -68,8 +69,7 @@ struct Avx<float> {
     return _mm256_castpd_ps(
         _mm256_permute4x64_pd(_mm256_castps_pd(pairs), _MM_SHUFFLE(3, 1, 2, 0)));
   }
-  using Lane = int32_t;
-  MEMONGER_AVX2 static V Lanes(const Lane* from) {
+  MEMONGER_AVX2 static V Lanes(const Index<float>* from) {
     return Load(reinterpret_cast<const float*>(from));
   }
   MEMONGER_AVX2 static V Permute(V v, const int32_t* from) {
@@ -162,8 +162,7 @@ struct Avx<double> {
   MEMONGER_AVX2 static V InOrder(V pairs) {
     return _mm256_permute4x64_pd(pairs, _MM_SHUFFLE(3, 1, 2, 0));
   }
-  using Lane = int64_t;
-  MEMONGER_AVX2 static V Lanes(const Lane* from) {
+  MEMONGER_AVX2 static V Lanes(const Index<double>* from) {
     return Load(reinterpret_cast<const double*>(from));
   }
   MEMONGER_AVX2 static V Permute(V v, const int32_t* from) {

@@ -9,8 +9,8 @@
 
 #include "./avx.h"
 #include "./common.h"
+#include "./numbers.h"
 #include "./phases.h"
-#include "./small_maps.h"
 #include "./ways.h"
 #include "./window_rows.h"
 #include "./windows.h"
@@ -18,14 +18,8 @@
 namespace memonger {
 namespace ops {
 
-template <class T>
-class ColumnMaps {
- public:
-  explicit ColumnMaps(const Windows&) {}
-  // As PaddedMaps::Pool.
-  template <class N>
-  bool Pool(const T*, T*, N*) { return false; }
-};
+template <class T> class AvxColumnMaps;
+template <class T> using ColumnMaps = IfServed<AvxColumnMaps, T>;
 
 #if defined(__x86_64__) && defined(__GNUC__)
 // Not all elements of a window are compared: the maximum of each column is found first, for all
@@ -223,13 +217,6 @@ class AvxColumnMaps {
   std::vector<int64_t> places_;  // of the columns of the first window
   std::vector<Group> groups_;    // of the lines of a band
   std::vector<T> best_, where_;  // the columns' maxima, and the numbers of their rows
-};
-
-template <> class ColumnMaps<float> : public AvxColumnMaps<float> {
-  using AvxColumnMaps<float>::AvxColumnMaps;
-};
-template <> class ColumnMaps<double> : public AvxColumnMaps<double> {
-  using AvxColumnMaps<double>::AvxColumnMaps;
 };
 #endif
 

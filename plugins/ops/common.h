@@ -56,6 +56,24 @@ using Names = std::vector<std::string>;
 // Loops shorter than this run on one thread: starting a team costs about as much.
 constexpr int64_t kParallelFrom = 16384;
 
+// Elements that ForEachPiece hands out at a time, at most.
+constexpr int64_t kPiece = 2048;
+
+// work(begin, length) for all pieces, on all threads.
+template <class Work>
+inline void ForEachPiece(int64_t count, Work work) {
+#pragma omp parallel for if (count >= kParallelFrom)
+  for (int64_t begin = 0; begin < count; begin += kPiece) {
+    work(begin, std::min(kPiece, count - begin));
+  }
+}
+
+// Memory that processors do not foresee comes to the cache; it need not exist.
+template <class T>
+inline void Prefetch(const T* from, int64_t count) {
+  for (int64_t i = 0; i < count; i += int64_t{64 / sizeof(T)}) __builtin_prefetch(from + i);
+}
+
 // The type sums are made in, as MXNet does: float for half_t, else the type itself.
 template <class T> struct Accumulator { using type = T; };
 template <> struct Accumulator<half_t> { using type = float; };

@@ -1,6 +1,6 @@
 /*
- * exp(x), exp(x) - 1, log(1 + u) and log(1 + exp(x)) without branches, so that loops over them
- * become SIMD.
+ * exp(x), 2^x, exp(x) - 1, log(1 + u) and log(1 + exp(x)) without branches, so that loops over
+ * them become SIMD.
  *
  * Argument reduction to a power of two and a polynomial, as in the classic libm of Sun (fdlibm);
  * relative errors are below 1e-15 in double and 1e-7 in float.
@@ -70,6 +70,30 @@ inline float Exp(float x) {
   p = p * r + 0.5f;
   p = p * r + 1.0f;
   return power * (p * r + 1.0f);
+}
+
+// value * 2^n, n being in the last bits of `shifted`.
+inline float Raised(float value, float shifted) {
+  return FloatFromBits(ToBits(value) + (ToBits(shifted) << 23));
+}
+inline double Raised(double value, double shifted) {
+  return FromBits(ToBits(value) + (ToBits(shifted) << 52));
+}
+
+// 2^x for -126 < x <= 0, for float or double; the error is 2e-9. tools/fit_gelu.py prints the
+// polynomial.
+template <class A>
+inline A Exp2(A x) {
+  constexpr A kRound = sizeof(A) == 4 ? A(12582912.0) : A(6755399441055744.0);
+  const A shifted = x + kRound, f = x - (shifted - kRound);
+  A p = A(1.534581194e-04);
+  p = p * f + A(1.339993122e-03);
+  p = p * f + A(9.618488957e-03);
+  p = p * f + A(5.550328777e-02);
+  p = p * f + A(2.402264689e-01);
+  p = p * f + A(6.931472057e-01);
+  p = p * f + A(1.000000001e+00);
+  return Raised(p, shifted);
 }
 
 // For x <= 0.

@@ -109,7 +109,9 @@ void InplaceForward(const NodeAttrs& attrs, const OpContext& context, const Blob
       });
       for (int i = 0; i < lanes; ++i) center[i] /= items;
       pieces([&](const Tile& tile) {
-        for (int i = 0; i < lanes; ++i) AddSquares(values[i], tile.piece.length, center[i], spread + i);
+        for (int i = 0; i < lanes; ++i) {
+          AddSquares(values[i], tile.piece.length, center[i], spread + i);
+        }
       });
       for (int i = 0; i < lanes; ++i) {
         inv[i] = inverse_root(spread[i] / items);
@@ -137,12 +139,6 @@ void InplaceForward(const NodeAttrs& attrs, const OpContext& context, const Blob
       if (!done) results.Write(tile, request[0], y);
     });
   });
-}
-
-// Processors do not foresee a few channels of the next sample.
-template <class T>
-inline void Fetch(const T* from, int64_t count) {
-  for (int64_t i = 0; i < count; i += int64_t{64 / sizeof(T)}) __builtin_prefetch(from + i);
 }
 
 // in: gradient output gamma beta mean invstd spare moving_mean moving_var
@@ -201,8 +197,8 @@ void InplaceBackward(const NodeAttrs& attrs, const OpContext& context, const Blo
         gradients.Read(tile, gradient);
         if (channels.inner <= Channels::kPiece && piece.outer + 1 < channels.outer) {
           const int64_t next = channels.OffsetOf(first, piece) + channels.count * channels.inner;
-          Fetch(y + next, lanes * piece.length);
-          Fetch(gradient + next, lanes * piece.length);
+          Prefetch(y + next, lanes * piece.length);
+          Prefetch(gradient + next, lanes * piece.length);
         }
         const bool done = !writes || results.Aim(tile, dx, request[0]);
         for (int i = 0; i < lanes; ++i) visit(tile, i, rebuild(tile, i, again));

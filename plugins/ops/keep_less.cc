@@ -3,8 +3,9 @@
  *
  * Concat keeps all its inputs and average pooling its input and output, and their gradients read
  * none of it; the sigmoid's gradient is made of its output, yet the input is kept, too, and so on.
- * Forward and backward are MXNet's own code (delegate.h), but for the gradients of elu, tanh and soft
- * ReLU; what is not kept is replaced by another array of the same shape, whose values are not read. Bit for bit as MXNet without MKLDNN.
+ * Forward and backward are MXNet's own code (delegate.h), but for the gradients of elu, tanh and
+ * soft ReLU; what is not kept is replaced by another array of the same shape, whose values are not
+ * read. Bit for bit as MXNet without MKLDNN.
  */
 #include "./beside_mkldnn.h"
 #include "./delegate.h"
@@ -20,13 +21,16 @@ namespace {
 // A place in backward's inputs (>= 0), or ~j: its j-th output stands in.
 using Places = std::vector<int>;
 
+// Gradients that are not MXNet's code.
+enum class Own { kNone, kElu, kSoftRelu, kTanh };
+
 struct Frugal {
   Delegate forward, backward;
   std::vector<int> kept;  // what backward reads besides the gradient: input i, or ~i for output i
   Places stand_ins;       // where the inputs of MXNet's backward come from
-  bool mkldnn;            // MKLDNN's gradient reads no more than that
+  bool mkldnn = false;    // MKLDNN's gradient reads no more than that
   uint32_t inputs;
-  bool is_elu, is_softrelu, is_tanh;
+  Own own = Own::kNone;
   float slope;
 };
 
@@ -68,8 +72,8 @@ void PlanActivation(const Dictionary& attributes, Frugal* frugal) {
                     "; memonger_mask_relu keeps the least for relu");
   }
   frugal->kept = {type == "softsign" ? 0 : ~0};
-  frugal->is_softrelu = type == "softrelu";
-  frugal->is_tanh = type == "tanh";
+  if (type == "softrelu") frugal->own = Own::kSoftRelu;
+  if (type == "tanh") frugal->own = Own::kTanh;
   frugal->stand_ins = {0, 1, 1};
 }
 
@@ -86,7 +90,7 @@ void PlanLeakyRelu(const Dictionary& attributes, Frugal* frugal) {
   } else {
     frugal->kept = {~0};
     frugal->stand_ins = {0, 1, 1};
-    frugal->is_elu = type == "elu";
+    if (type == "elu") frugal->own = Own::kElu;
     frugal->slope = std::stof(Get(attributes, "slope", "0.25"));
   }
 }
@@ -110,7 +114,6 @@ const Frugal& FrugalOf(const NodeAttrs& attrs) { return nnvm::get<Frugal>(attrs.
 
 void Parse(const Kind& kind, NodeAttrs* attrs) {
   Frugal frugal;
-  frugal.mkldnn = frugal.is_elu = frugal.is_softrelu = frugal.is_tanh = false;
   frugal.forward = Delegate(kind.stock, attrs->name, attrs->dict);
   frugal.backward = Delegate((std::string("_backward_") + kind.stock).c_str(), attrs->name,
                              attrs->dict);
@@ -123,18 +126,8 @@ void Parse(const Kind& kind, NodeAttrs* attrs) {
 
 // Whether soft ReLU's code is ours: on a CPU where MXNet's would be MKLDNN's.
 bool OwnSoftRelu(const Frugal& frugal, const OpContext& context, const TBlob& array) {
-  return frugal.is_softrelu && context.run_ctx.ctx.dev_mask() == mshadow::cpu::kDevMask &&
+  return frugal.own == Own::kSoftRelu && context.run_ctx.ctx.dev_mask() == mshadow::cpu::kDevMask &&
          MkldnnActivates(array);
-}
-
-// work(begin, length) for all pieces, on all threads.
-template <class Work>
-void ForEachPiece(int64_t count, Work work) {
-  constexpr int64_t kPiece = 2048;
-#pragma omp parallel for if (count >= kParallelFrom)
-  for (int64_t begin = 0; begin < count; begin += kPiece) {
-    work(begin, std::min(kPiece, count - begin));
-  }
 }
 
 // MKLDNN's output is off by 2e-6 where it is next to 0, even below 0. The gradient made of it would
@@ -152,7 +145,7 @@ template <class Array>
 void Forward(const NodeAttrs& attrs, const OpContext& context, const std::vector<Array>& in,
              const Requests& request, const std::vector<Array>& out) {
   const Frugal& frugal = FrugalOf(attrs);
-  if (frugal.is_softrelu && (request[0] != mxnet::kAddTo || IsInDefaultLayout(out[0]))) {
+  if (frugal.own == Own::kSoftRelu && (request[0] != mxnet::kAddTo || IsInDefaultLayout(out[0]))) {
     const Array plain = InDefaultLayout(in[0]);
     if (OwnSoftRelu(frugal, context, BlobOf(plain))) {
       SoftReluForward(BlobOf(plain), request[0], BlobToWrite(out[0]));
@@ -229,8 +222,8 @@ inline bool RunsOwnCode(const Frugal& frugal, const OpContext& context, const Bl
                         const Requests& request, const Blobs& out) {
   if (context.run_ctx.ctx.dev_mask() != mshadow::cpu::kDevMask) return false;
   const bool softrelu = OwnSoftRelu(frugal, context, in[0]);
-  const bool tanh = frugal.is_tanh && in[0].type_flag_ != mshadow::kFloat16;
-  if (!frugal.is_elu && !tanh && !softrelu) return false;
+  const bool tanh = frugal.own == Own::kTanh && in[0].type_flag_ != mshadow::kFloat16;
+  if (frugal.own != Own::kElu && !tanh && !softrelu) return false;
   if (request[0] == mxnet::kNullOp) return true;
   if (tanh) {
     (in[0].type_flag_ == mshadow::kFloat64 ? TanhBackward<double> : TanhBackward<float>)(

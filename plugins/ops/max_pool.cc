@@ -51,10 +51,7 @@ bool Shape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
   }
   const Windows windows = WindowsOf(attrs, data);
   TShape output = windows.OutputShape();
-  if (!Merge(&output, &(*out)[0])) {
-    Refuse(attrs, Words() << "Shape inconsistent, Provided = " << (*out)[0] << ", inferred shape="
-                          << output);
-  }
+  MergeShapes(attrs, &output, &(*out)[0]);
   if (!mxnet::shape_is_known(data)) return false;
   const int64_t row = windows.RowSize();  // rows start on a byte, so that threads can share them
   (*out)[1] = Flat(windows.Rows() * (WidthOf(windows) == kNibble ? (row + 1) / 2 : row));
@@ -250,13 +247,9 @@ void PoolBackward(const Windows& windows, const Blobs& in, OpReqType request, co
   const std::vector<int64_t> offsets = windows.Offsets();
   const int64_t share = out.Size() / std::max<int64_t>(windows.Rows(), 1);
   const int64_t size = windows.RowSize(), length = windows.LineLength();
-  // Of each output in a small map: where its window begins. Lines of two or three cost more.
-  std::vector<int64_t> origins(size <= kSmallRow ? size : 0);
-  if (!origins.empty()) {
-    windows.ForEachLine(0, [&](const Line& line) {
-      for (int64_t i = 0; i < length; ++i) origins[line.output + i] = windows.Origin(line, i);
-    });
-  }
+  // In small maps, for lines of two or three outputs cost more.
+  const std::vector<int64_t> origins = size <= kSmallRow ? windows.Origins()
+                                                         : std::vector<int64_t>();
 #pragma omp parallel for if (out.Size() >= static_cast<size_t>(kParallelFrom))
   for (int64_t row = 0; row < windows.Rows(); ++row) {
     if (request != mxnet::kAddTo) std::fill(d + row * share, d + (row + 1) * share, T(0));

@@ -8,7 +8,7 @@
 
 #include "./common.h"
 #include "./lanes.h"
-#include "./small_maps.h"
+#include "./numbers.h"
 #include "./windows.h"
 
 namespace memonger {

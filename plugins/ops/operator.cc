@@ -189,7 +189,7 @@ std::vector<NodeEntry> GradientsOf(const ObjectPtr& backward, uint32_t count,
 }
 
 // ------------------------------------------------------------------ shapes and types
-bool Merge(TShape* one, TShape* other) {
+static bool Merge(TShape* one, TShape* other) {
   if (!mxnet::ndim_is_known(*one)) *one = *other;
   if (!mxnet::ndim_is_known(*other)) *other = *one;
   if (one->ndim() != other->ndim()) return false;
@@ -201,13 +201,16 @@ bool Merge(TShape* one, TShape* other) {
   return true;
 }
 
+void MergeShapes(const NodeAttrs& attrs, TShape* inferred, TShape* provided,
+                 const std::string& of) {
+  if (Merge(inferred, provided)) return;
+  Refuse(attrs, Words() << "Shape inconsistent, Provided = " << *provided << ", inferred shape="
+                        << *inferred << of);
+}
+
 bool SameShape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
-  TShape &data = (*in)[0], &output = (*out)[0];
-  if (!Merge(&data, &output)) {
-    Refuse(attrs, Words() << "Shape inconsistent, Provided = " << output << ", inferred shape="
-                          << data);
-  }
-  return mxnet::shape_is_known(data);
+  MergeShapes(attrs, &(*in)[0], &(*out)[0]);
+  return mxnet::shape_is_known((*in)[0]);
 }
 
 bool SameRealType(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
@@ -226,10 +229,7 @@ bool SameRealType(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
 }
 
 void InferParameter(const NodeAttrs& attrs, const char* name, TShape expected, TShape* shape) {
-  if (!Merge(&expected, shape)) {
-    Refuse(attrs, Words() << "Shape inconsistent, Provided = " << *shape << ", inferred shape="
-                          << expected << " for " << name);
-  }
+  MergeShapes(attrs, &expected, shape, std::string(" for ") + name);
 }
 
 void InferParameter(const NodeAttrs& attrs, const char* name, int expected, int* type) {

@@ -90,8 +90,10 @@ std::vector<NodeEntry> GradientsOf(const ObjectPtr& backward, uint32_t count,
                                    const std::vector<uint32_t>& changed = {});
 
 // ------------------------------------------------------------------ shapes and types
-// Fills in what either shape does not know from the other; false where they contradict each other.
-bool Merge(TShape* one, TShape* other);
+// Fills in what either shape does not know from the other; refuses shapes that contradict each
+// other, `of` telling what they belong to.
+void MergeShapes(const NodeAttrs& attrs, TShape* inferred, TShape* provided,
+                 const std::string& of = "");
 
 // Data and output have one shape; what is known of each fills the other. Whether all is known.
 bool SameShape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out);

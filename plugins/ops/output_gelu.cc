@@ -14,8 +14,6 @@ namespace memonger {
 namespace ops {
 namespace {
 
-constexpr int64_t kPiece = 2048;
-
 bool Shape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
   if (!SameShape(attrs, in, out)) return false;
   (*out)[1] = (*in)[0];
@@ -26,15 +24,6 @@ bool Type(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
   if (!SameRealType(attrs, in, out)) return false;
   (*out)[1] = mshadow::kUint8;
   return true;
-}
-
-// work(begin, length) for all pieces, on all threads.
-template <class Work>
-void ForEachPiece(int64_t count, Work work) {
-#pragma omp parallel for if (count >= kParallelFrom)
-  for (int64_t begin = 0; begin < count; begin += kPiece) {
-    work(begin, std::min(kPiece, count - begin));
-  }
 }
 
 template <class A>

@@ -10,8 +10,8 @@
 
 #include "./avx.h"
 #include "./common.h"
+#include "./numbers.h"
 #include "./phases.h"
-#include "./small_maps.h"
 #include "./ways.h"
 #include "./windows.h"
 
@@ -21,16 +21,8 @@ namespace ops {
 // Numbers may be written behind those of a map.
 constexpr int64_t kRoom = 32;
 
-template <class T>
-class PaddedMaps {
- public:
-  explicit PaddedMaps(const Windows&) {}
-  // The maxima of a map and the numbers of their elements in the windows, as int32_t, or as int8_t
-  // where windows have up to 127 elements; -1 where nothing in a window is above the smallest
-  // number. False: nothing was done, for these windows, numbers or processors are not served.
-  template <class N>
-  bool Pool(const T*, T*, N*) { return false; }
-};
+template <class T> class AvxMaps;
+template <class T> using PaddedMaps = IfServed<AvxMaps, T>;
 
 #if defined(__x86_64__) && defined(__GNUC__)
 // A map, padded, in as many planes as the strides have phases: plane (p, q) has rows p, p + stride,
@@ -164,9 +156,7 @@ class AvxMaps {
     int left = used_[1];
     for (; left >= kNumbers; left -= kNumbers, x += kNumbers, i += kVector) {
       for (int k = 0; k < kStride; ++k) v[k] = L::Load(x + k * kVector);
-      for (int k = 0; k < kStride; k += 2) {
-        _mm_prefetch(reinterpret_cast<const char*>(x + k * kVector + ahead_), _MM_HINT_T0);
-      }
+      Prefetch(x + ahead_, kNumbers);
       planes.Put(v, i);
     }
     if (left == 0) return;
@@ -251,9 +241,6 @@ class AvxMaps {
   std::vector<T> planes_, best_;
   std::vector<uint8_t> where_;
 };
-
-template <> class PaddedMaps<float> : public AvxMaps<float> { using AvxMaps<float>::AvxMaps; };
-template <> class PaddedMaps<double> : public AvxMaps<double> { using AvxMaps<double>::AvxMaps; };
 #endif
 
 }  // namespace ops

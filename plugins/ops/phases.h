@@ -15,9 +15,9 @@ namespace memonger {
 namespace ops {
 
 // Which lanes of kStride vectors belong to each phase, and in which order.
-template <class Lane, int kStride, int kWidth>
+template <class T, int kStride, int kWidth>
 struct PhaseTable {
-  Lane its[kStride][kStride][kWidth] = {};  // -1 where a lane of vector k belongs to phase q
+  Index<T> its[kStride][kStride][kWidth] = {};  // -1 where a lane of vector k belongs to phase q
   int32_t from[kStride][8] = {};            // lanes of 32 bits
 
   constexpr PhaseTable() {
@@ -66,11 +66,11 @@ struct Phases<T, kStride, kStep, true> {
   }
 
  private:
-  static constexpr PhaseTable<typename L::Lane, kStride, L::kWidth> kTable{};
+  static constexpr PhaseTable<T, kStride, L::kWidth> kTable{};
 };
 
 template <class T, int kStride, int kStep>
-constexpr PhaseTable<typename Avx<T>::Lane, kStride, Avx<T>::kWidth>
+constexpr PhaseTable<T, kStride, Avx<T>::kWidth>
     Phases<T, kStride, kStep, true>::kTable;
 
 // work(stride), the stride a constant from 1 to kMostPhases.

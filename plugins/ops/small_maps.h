@@ -12,36 +12,19 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include "./avx.h"
 #include "./common.h"
+#include "./numbers.h"
 #include "./ways.h"
 #include "./windows.h"
 
 namespace memonger {
 namespace ops {
 
-template <class T> T Smallest() { return -std::numeric_limits<T>::max(); }
-template <> inline half_t Smallest<half_t>() { return half_t::Binary(0xfbff); }
-
-// Integers as wide as the numbers, so that a comparison's lanes select both.
-template <class T> struct IndexFor { using type = int32_t; };
-template <> struct IndexFor<double> { using type = int64_t; };
-template <class T> using Index = typename IndexFor<T>::type;
-
-template <class T>
-class SmallMaps {
- public:
-  explicit SmallMaps(const Windows&) {}
-  // How many maps are pooled at once; 0: these maps, numbers or processors are not served.
-  int Together() const { return 0; }
-  // The maxima of so many maps, the maps behind each other, and the numbers of their elements in
-  // the windows. False: nothing of use was done; nothing in some window is above the smallest
-  // number.
-  bool Pool(const T*, T*, Index<T>*) { return false; }
-};
+template <class T> class TurnedMaps;
+template <class T> using SmallMaps = IfServed<TurnedMaps, T>;
 
 #if defined(__x86_64__) && defined(__GNUC__)
 template <class T>
@@ -73,14 +56,15 @@ class TurnedMaps {
     where_.Resize(Rounded(outputs_) * kMaps);
   }
 
+  // How many maps are pooled at once; 0: these maps are not served.
   int Together() const { return serves_ ? kMaps : 0; }
 
+  // The maxima of so many maps, the maps behind each other, and the numbers of their elements in
+  // the windows. False: nothing of use was done; nothing in some window is above the smallest
+  // number.
   MEMONGER_AVX2
   bool Pool(const T* maps, T* y, Index<T>* numbers) {
-    const T* const next = maps + kMaps * size_;  // come from memory meanwhile
-    for (int64_t i = 0; i < kMaps * size_; i += int64_t{64 / sizeof(T)}) {
-      _mm_prefetch(reinterpret_cast<const char*>(next + i), _MM_HINT_T0);
-    }
+    Prefetch(maps + kMaps * size_, kMaps * size_);  // the next ones, meanwhile
     for (int64_t i = 0; i < size_; i += kMaps) {
       Turn(maps + i, size_, size_ - i, turned_.data() + i * kMaps, kMaps, kMaps);
     }
@@ -227,13 +211,6 @@ class TurnedMaps {
   bool serves_, by_rows_;
   Taps of_rows_, of_windows_;
   Buffer turned_, row_best_, row_where_, best_, where_;
-};
-
-template <> class SmallMaps<float> : public TurnedMaps<float> {
-  using TurnedMaps<float>::TurnedMaps;
-};
-template <> class SmallMaps<double> : public TurnedMaps<double> {
-  using TurnedMaps<double>::TurnedMaps;
 };
 #endif
 

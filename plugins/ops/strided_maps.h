@@ -10,7 +10,7 @@
 
 #include "./avx.h"
 #include "./common.h"
-#include "./small_maps.h"
+#include "./numbers.h"
 #include "./ways.h"
 #include "./window_rows.h"
 #include "./windows.h"
@@ -18,14 +18,8 @@
 namespace memonger {
 namespace ops {
 
-template <class T>
-class StridedMaps {
- public:
-  explicit StridedMaps(const Windows&, const T* /*begin*/, const T* /*end*/) {}
-  // As PaddedMaps::Pool.
-  template <class N>
-  bool Pool(const T*, T*, N*) { return false; }
-};
+template <class T> class AvxStridedMaps;
+template <class T> using StridedMaps = IfServed<AvxStridedMaps, T>;
 
 #if defined(__x86_64__) && defined(__GNUC__)
 // A vector holds neighbouring outputs: of the map where all windows lie inside it, else of a line.
@@ -53,12 +47,9 @@ class AvxStridedMaps {
     const int room = size_ + pad_ - kernel_;  // for the first columns of windows
     last_ = std::max(first_, room < 0 ? 0 : std::min(length_, room / stride_ + 1));
     if (inside_) {
-      windows.ForEachLine(0, [&](const Line& line) {
-        rows_.Find(line);
-        for (int i = 0; i < length_; ++i) {
-          places_.push_back(static_cast<int32_t>(windows.Origin(line, i)));
-        }
-      });
+      windows.ForEachLine(0, [&](const Line& line) { rows_.Find(line); });  // alike in all lines
+      const std::vector<int64_t> origins = windows.Origins();
+      places_.assign(origins.begin(), origins.end());
       while (places_.size() < kVector) places_.push_back(places_.back());
     } else {
       for (int i = 0; i < kVector; ++i) places_.push_back(i * stride_);
@@ -82,7 +73,6 @@ class AvxStridedMaps {
 
  private:
   static constexpr int kVector = L::kWidth, kColumns = L::kColumns;
-  static constexpr int kCacheLine = 64 / sizeof(T);
 
   template <class N>
   MEMONGER_AVX2 void PoolInside(const T* map, T* y, N* numbers) const {
@@ -138,13 +128,6 @@ class AvxStridedMaps {
             group.x + group.places[kVector - 1] + rows.back().offset + read_ <= end_);
   }
 
-  // Processors foresee whole maps, not rows that lie apart.
-  void Fetch(const T* x) const {
-    for (int i = 0; i < kVector * stride_; i += kCacheLine) {
-      _mm_prefetch(reinterpret_cast<const char*>(x + i), _MM_HINT_T0);
-    }
-  }
-
   template <bool kAtASide, class N>
   MEMONGER_AVX2 void PoolMany(const Group& group, T* y, N* numbers) const {
     V value = L::All(Smallest<T>()), number = L::Number(-1);
@@ -152,7 +135,8 @@ class AvxStridedMaps {
     for (const auto& row : rows_.Found()) {
       const T* const x = group.x + row.offset;
       V its = L::Number(row.number);
-      Fetch(x + group.places[0] + ahead_);
+      // Processors foresee whole maps, not rows that lie apart.
+      Prefetch(x + group.places[0] + ahead_, kVector * stride_);
       for (int column = 0; column < kernel_; column += kColumns) {
         V columns[kColumns];
         L::Columns(x + column, group.places, columns);
@@ -199,13 +183,6 @@ class AvxStridedMaps {
   bool together_ = false;  // neighbouring outputs, unless they are too few to fill vectors
   int first_ = 0, last_ = 0;  // outputs of a line whose windows lie between the sides of the map
   std::vector<int32_t> places_;  // of all windows in a map that are inside it, else in a vector
-};
-
-template <> class StridedMaps<float> : public AvxStridedMaps<float> {
-  using AvxStridedMaps<float>::AvxStridedMaps;
-};
-template <> class StridedMaps<double> : public AvxStridedMaps<double> {
-  using AvxStridedMaps<double>::AvxStridedMaps;
 };
 #endif
 

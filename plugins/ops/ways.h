@@ -4,6 +4,8 @@
 #ifndef MEMONGER_OPS_WAYS_H_
 #define MEMONGER_OPS_WAYS_H_
 
+#include <type_traits>
+
 #include "./windows.h"
 
 namespace memonger {
@@ -28,10 +30,31 @@ inline Way WayOf(const Windows& windows) {
   return stride > 2 && kernel <= stride && windows.AreInside() ? Way::kStrided : Way::kPadded;
 }
 
+// For numbers and processors that are not served.
+template <class T>
+class NoMaps {
+ public:
+  template <class... Any>
+  explicit NoMaps(const Any&...) {}
+  int Together() const { return 0; }  // small_maps.h
+  // The maxima of a map and the numbers of their elements in the windows, as int32_t, or as int8_t
+  // where windows have up to 127 elements; -1 where nothing in a window is above the smallest
+  // number. False: nothing was done, for these windows, numbers or processors are not served.
+  template <class N>
+  bool Pool(const T*, T*, N*) { return false; }
+};
+
 #if defined(__x86_64__) && defined(__GNUC__)
+template <template <class> class Maps, class T>
+using IfServed = typename std::conditional<
+    std::is_same<T, float>::value || std::is_same<T, double>::value, Maps<T>, NoMaps<T>>::type;
+
 inline bool Serves(Way way, const Windows& windows) {
   return __builtin_cpu_supports("avx2") && windows.ChannelsBehind() == 1 && WayOf(windows) == way;
 }
+#else
+template <template <class> class, class T>
+using IfServed = NoMaps<T>;
 #endif
 
 }  // namespace ops

@@ -11,8 +11,9 @@
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define MEMONGER_INLINE inline __attribute__((always_inline))
+#define MEMONGER_AVX2 __attribute__((target("avx2")))
 #define MEMONGER_WITH_AVX2(NAME, PARAMETERS, ARGUMENTS)                                      \
-  __attribute__((target("avx2"))) void NAME##Wide PARAMETERS { NAME##Body ARGUMENTS; }       \
+  MEMONGER_AVX2 void NAME##Wide PARAMETERS { NAME##Body ARGUMENTS; }                         \
   void NAME PARAMETERS {                                                                     \
     static const bool has_avx2 = __builtin_cpu_supports("avx2");                             \
     if (has_avx2) {                                                                          \

@@ -1,5 +1,7 @@
 #include "./wide_gates.h"
 
+#include "./wide.h"
+
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 #endif
@@ -8,13 +10,10 @@ namespace memonger {
 namespace ops {
 
 #if defined(__x86_64__) && defined(__GNUC__)
-#define MEMONGER_AVX2 __attribute__((target("avx2")))
-
 namespace {
 
 template <int kComparison, bool kScales>
-MEMONGER_AVX2 bool Stretch(const float* x, int64_t bytes, float slope, float* y,
-                                             uint8_t* mask) {
+MEMONGER_AVX2 bool Stretch(const float* x, int64_t bytes, float slope, float* y, uint8_t* mask) {
   const __m256 zero = _mm256_setzero_ps(), slopes = _mm256_set1_ps(slope);
   __m256 nan = zero;
   for (int64_t b = 0; b < bytes; ++b) {

@@ -199,6 +199,16 @@ class Windows {
     return offsets;
   }
 
+  // Where the window of each output of a row begins, from the beginning of the row's map.
+  std::vector<int64_t> Origins() const {
+    std::vector<int64_t> origins;
+    origins.reserve(RowSize());
+    ForEachLine(0, [&](const Line& line) {
+      for (int64_t i = 0; i < LineLength(); ++i) origins.push_back(Origin(line, i));
+    });
+    return origins;
+  }
+
   // Where the window of output i of the line begins; the place itself may be padding.
   int64_t Origin(const Line& line, int64_t i) const {
     const int64_t start = (int64_t{line.start[0]} * size_[1] + line.start[1]) * size_[2];
