@@ -76,10 +76,9 @@ struct Channels {
   template <class Work>
   void ForEachGroup(int several, Work work) const {
     const int64_t size = inner == 1 ? kMany : several;
-#pragma omp parallel for if (Size() >= kParallelFrom)
-    for (int64_t first = 0; first < count; first += size) {
+    ForEach(count, size, Size() >= kParallelFrom, [&](int64_t first) {
       work(first, static_cast<int>(std::min(size, count - first)));
-    }
+    });
   }
 };
 

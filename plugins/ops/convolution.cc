@@ -21,10 +21,14 @@ namespace {
 constexpr const char* kForward = "Convolution";
 constexpr const char* kBackward = "_backward_Convolution";
 
-Dictionary With(Dictionary attributes, const std::string& workspace, const std::string& tune) {
+// MXNet's gradient with settings of its own, or those of forward.
+Delegate BackwardWith(const Delegate& forward, const std::string& workspace,
+                      const std::string& tune) {
+  if (workspace.empty() && tune.empty()) return forward.As(kBackward);
+  Dictionary attributes = forward.attrs().dict;
   if (!workspace.empty()) attributes["workspace"] = workspace;
   if (!tune.empty()) attributes["cudnn_tune"] = tune;
-  return attributes;
+  return Delegate(kBackward, forward.attrs().name, attributes);
 }
 
 bool OnGpu(const OpContext& context) {
@@ -46,12 +50,11 @@ OpReqType PartOfBias(const OpContext&, const NDArray&, OpReqType request) { retu
 Convolver::Convolver(const std::string& name, const Dictionary& attributes) {
   ConvolutionSettings settings;
   const auto unknown = settings.InitAllowUnknown(attributes);
-  const Dictionary shared(unknown.begin(), unknown.end());
-  forward = Delegate(kForward, name, shared);
-  backward_data = Delegate(kBackward, name, With(shared, settings.backward_data_workspace,
-                                                 settings.backward_data_cudnn_tune));
-  backward_filter = Delegate(kBackward, name, With(shared, settings.backward_filter_workspace,
-                                                   settings.backward_filter_cudnn_tune));
+  forward = Delegate(kForward, name, Dictionary(unknown.begin(), unknown.end()));
+  backward_data = BackwardWith(forward, settings.backward_data_workspace,
+                               settings.backward_data_cudnn_tune);
+  backward_filter = BackwardWith(forward, settings.backward_filter_workspace,
+                                 settings.backward_filter_cudnn_tune);
   micro_batch = settings.micro_batch;
   micro_batch_mb = settings.micro_batch_mb;
   one_backward = settings.backward_data_workspace == settings.backward_filter_workspace &&
@@ -137,8 +140,7 @@ static void SumSamples(const TBlob& gradient, OpReqType request, const TBlob& ou
   const int64_t inner = gradient.shape_.ProdShape(2, gradient.shape_.ndim());
   const T* g = gradient.dptr<T>();
   T* to = out.dptr<T>();
-#pragma omp parallel for if (samples * channels * inner >= kParallelFrom)
-  for (int64_t c = 0; c < channels; ++c) {
+  ForEach(channels, 1, samples * channels * inner >= kParallelFrom, [=](int64_t c) {
     T sum = T(0);
     for (int64_t n = 0; n < samples; ++n) {
       const T* from = g + (n * channels + c) * inner;
@@ -147,7 +149,7 @@ static void SumSamples(const TBlob& gradient, OpReqType request, const TBlob& ou
       sum += one;
     }
     Store(to + c, request, sum);
-  }
+  });
 }
 
 void BiasGradient(const TBlob& gradient, OpReqType request, const TBlob& out) {

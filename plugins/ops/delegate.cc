@@ -12,14 +12,21 @@ Delegate::Delegate(const char* op, const std::string& name, const Dictionary& at
   attrs_.op->attr_parser(&attrs_);
 }
 
+Delegate Delegate::As(const char* op) const {
+  Delegate other = *this;
+  other.attrs_.op = nnvm::Op::Get(op);
+  return other;
+}
+
 void Delegate::Run(const OpContext& context, const Blobs& in, const Requests& request,
                    const Blobs& out) const {
   static const auto& on_cpu = nnvm::Op::GetAttr<mxnet::FCompute>("FCompute<cpu>");
   static const auto& on_gpu = nnvm::Op::GetAttr<mxnet::FCompute>("FCompute<gpu>");
   const bool gpu = context.run_ctx.ctx.dev_mask() == mshadow::gpu::kDevMask;
-  const auto compute = (gpu ? on_gpu : on_cpu).get(attrs_.op, nullptr);
-  CHECK(compute) << attrs_.op->name << " cannot run on a " << (gpu ? "GPU" : "CPU") << " here";
-  compute(attrs_, context, in, request, out);
+  const auto& compute = gpu ? on_gpu : on_cpu;
+  CHECK(compute.contains(attrs_.op)) << attrs_.op->name << " cannot run on a "
+                                     << (gpu ? "GPU" : "CPU") << " here";
+  compute[attrs_.op](attrs_, context, in, request, out);
 }
 
 void Delegate::Run(const OpContext& context, const NDArrays& in, const Requests& request,

@@ -28,6 +28,8 @@ class Delegate {
   Delegate() = default;
   // Parses `attributes` as MXNet does, with its errors.
   Delegate(const char* op, const std::string& name, const Dictionary& attributes);
+  // Another operator that reads the same attributes: a gradient. They are not parsed again.
+  Delegate As(const char* op) const;
 
   const NodeAttrs& attrs() const { return attrs_; }
 

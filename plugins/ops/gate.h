@@ -12,6 +12,8 @@
 #ifndef MEMONGER_OPS_GATE_H_
 #define MEMONGER_OPS_GATE_H_
 
+#include <atomic>
+
 #include "./lanes.h"
 #include "./operator.h"
 #include "./wide_gates.h"
@@ -37,22 +39,29 @@ struct Gate {
   const WideGate* Wide() const { return nullptr; }
 };
 
+// Whether any thread noticed an element.
+class Noticed {
+ public:
+  void Add(bool noticed) {
+    if (noticed) any_.store(true, std::memory_order_relaxed);
+  }
+  bool Any() const { return any_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<bool> any_{false};
+};
+
 // For float32 alone; false: run the loop that serves all.
 template <class T>
-bool RunWide(const WideGate*, const T*, int64_t, T*, uint8_t*, bool*) { return false; }
+bool RunWide(const WideGate*, const T*, int64_t, T*, uint8_t*, Noticed*) { return false; }
 
 inline bool RunWide(const WideGate* gate, const float* x, int64_t bytes, float* y, uint8_t* mask,
-                    bool* noticed) {
+                    Noticed* noticed) {
   if (gate == nullptr || !HasWideGates()) return false;
   constexpr int64_t kStretch = 2048;
-  bool nan = false;
-#pragma omp parallel for if (8 * bytes >= kParallelFrom) reduction(|| : nan)
-  for (int64_t b = 0; b < bytes; b += kStretch) {
-    const bool found = WideStretch(*gate, x + 8 * b, std::min(kStretch, bytes - b), y + 8 * b,
-                                   mask + b);
-    nan = nan || found;
-  }
-  *noticed = nan;
+  ForEach(bytes, kStretch, 8 * bytes >= kParallelFrom, [=](int64_t b) {
+    noticed->Add(WideStretch(*gate, x + 8 * b, std::min(kStretch, bytes - b), y + 8 * b, mask + b));
+  });
   return true;
 }
 
@@ -83,25 +92,20 @@ constexpr int64_t kGateStretch = 64;  // bytes of the mask
 
 // For float16 alone, where floats are made of halves and back; false: run the loop that serves all.
 template <template <class> class G, class T, class... Params>
-bool RunAsFloats(const T*, int64_t, T*, uint8_t*, bool*, Params...) { return false; }
+bool RunAsFloats(const T*, int64_t, T*, uint8_t*, Noticed*, Params...) { return false; }
 
 template <template <class> class G, class... Params>
-bool RunAsFloats(const half_t* x, int64_t bytes, half_t* y, uint8_t* mask, bool* noticed,
+bool RunAsFloats(const half_t* x, int64_t bytes, half_t* y, uint8_t* mask, Noticed* noticed,
                  Params... params) {
   if (!ConvertsHalves()) return false;
   const G<Lanes<float>> gate(params...);
-  bool any = false;
-#pragma omp parallel for if (8 * bytes >= kParallelFrom) reduction(|| : any)
-  for (int64_t b = 0; b < bytes; b += kGateStretch) {
+  ForEach(bytes, kGateStretch, 8 * bytes >= kParallelFrom, [=](int64_t b) {
     float values[8 * kGateStretch];
     const int64_t length = std::min(kGateStretch, bytes - b);
     HalvesToFloats(BitsOf(x + 8 * b), 8 * length, values);
-    const bool found = GateStretch<Lanes<float>>(gate, values, length, true, false, values,
-                                                 mask + b);
+    noticed->Add(GateStretch<Lanes<float>>(gate, values, length, true, false, values, mask + b));
     FloatsToHalves(values, 8 * length, BitsOf(y + 8 * b));
-    any = any || found;
-  }
-  *noticed = any;
+  });
   return true;
 }
 
@@ -116,25 +120,25 @@ bool GateForward(const TBlob& data, const Requests& request, const Blobs& out, P
   uint8_t* mask = out[1].dptr<uint8_t>();  // written even on kNullOp: backward may still come
   const int64_t count = data.Size(), whole = count / 8;
   const bool add = request[0] == mxnet::kAddTo, write = request[0] != mxnet::kNullOp;
-  bool noticed = false;
+  Noticed noticed;
   const bool done = write && !add &&
                     (RunWide(gate.Wide(), x, whole, y, mask, &noticed) ||
                      RunAsFloats<G>(x, whole, y, mask, &noticed, params...));
-#pragma omp parallel for if (!done && count >= kParallelFrom) reduction(|| : noticed)
-  for (int64_t begin = done ? whole : 0; begin < whole; begin += kGateStretch) {
-    const bool found = GateStretch<L>(gate, x + 8 * begin, std::min(kGateStretch, whole - begin),
-                                      write, add, y + 8 * begin, mask + begin);
-    noticed = noticed || found;
+  if (!done) {
+    ForEach(whole, kGateStretch, count >= kParallelFrom, [=, &noticed](int64_t begin) {
+      noticed.Add(GateStretch<L>(gate, x + 8 * begin, std::min(kGateStretch, whole - begin), write,
+                                 add, y + 8 * begin, mask + begin));
+    });
   }
   unsigned bits = 0;
   for (int64_t i = whole * 8; i < count; ++i) {
     const bool passes = single.Passes(x[i]);
-    noticed |= single.Noticed(x[i]);
+    noticed.Add(single.Noticed(x[i]));
     bits |= static_cast<unsigned>(passes) << (i & 7);
     Store(y + i, request[0], single.Value(x[i], passes));
   }
   if (whole * 8 < count) mask[whole] = static_cast<uint8_t>(bits);
-  return noticed;
+  return noticed.Any();
 }
 
 // d = eights(g, bits) for whole eights of elements; one(g, bit) for the rest.
@@ -148,10 +152,9 @@ void ForEachGate(const TBlob& gradient, const TBlob& mask, OpReqType request, co
   T* d = result.dptr<T>();
   const int64_t count = result.Size(), whole = count / 8 * 8;
   const bool add = request == mxnet::kAddTo;
-#pragma omp parallel for if (count >= kParallelFrom)
-  for (int64_t i = 0; i < whole; i += kStretch) {
+  ForEach(whole, kStretch, count >= kParallelFrom, [=](int64_t i) {
     eights(g + i, bits + i / 8, std::min(kStretch, whole - i), add, d + i);
-  }
+  });
   for (int64_t i = whole; i < count; ++i) Store(d + i, request, one(g[i], Bit(bits, i)));
 }
 

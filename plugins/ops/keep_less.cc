@@ -115,8 +115,7 @@ const Frugal& FrugalOf(const NodeAttrs& attrs) { return nnvm::get<Frugal>(attrs.
 void Parse(const Kind& kind, NodeAttrs* attrs) {
   Frugal frugal;
   frugal.forward = Delegate(kind.stock, attrs->name, attrs->dict);
-  frugal.backward = Delegate((std::string("_backward_") + kind.stock).c_str(), attrs->name,
-                             attrs->dict);
+  frugal.backward = frugal.forward.As((std::string("_backward_") + kind.stock).c_str());
   const NodeAttrs& stock = frugal.forward.attrs();
   frugal.inputs = stock.op->get_num_inputs ? stock.op->get_num_inputs(stock)
                                            : stock.op->num_inputs;
@@ -181,15 +180,15 @@ void ProductBackward(const TBlob& gradient, const TBlob& output, OpReqType reque
   using L = Lanes<T>;
   const T *g = gradient.dptr<T>(), *y = output.dptr<T>();
   T* d = out.dptr<T>();
-  const int64_t count = out.Size(), groups = count / L::kWidth;
   const bool add = request == mxnet::kAddTo;
-#pragma omp parallel for if (count >= kParallelFrom)
-  for (int64_t group = 0; group < groups; ++group) {
-    const int64_t i = group * L::kWidth;
-    const auto result = L::Mul(L::Load(g + i), factor(L::Load(y + i)));
-    L::Put(d + i, add ? L::Add(L::Load(d + i), result) : result);
-  }
-  for (int64_t i = groups * L::kWidth; i < count; ++i) Store(d + i, request, T(g[i] * one(y[i])));
+  ForEachPiece(out.Size(), [=](int64_t begin, int64_t length) {
+    const int64_t end = begin + length, whole = begin + length / L::kWidth * L::kWidth;
+    for (int64_t i = begin; i < whole; i += L::kWidth) {
+      const auto result = L::Mul(L::Load(g + i), factor(L::Load(y + i)));
+      L::Put(d + i, add ? L::Add(L::Load(d + i), result) : result);
+    }
+    for (int64_t i = whole; i < end; ++i) Store(d + i, request, T(g[i] * one(y[i])));
+  });
 }
 
 template <class T, bool kNanPasses>
@@ -254,6 +253,7 @@ void Backward(const NodeAttrs& attrs, const OpContext& context, const std::vecto
   const Frugal& frugal = FrugalOf(attrs);
   if (RunsOwnCode(frugal, context, in, request, out)) return;
   std::vector<Array> stock_in;
+  stock_in.reserve(frugal.stand_ins.size());
   for (int place : frugal.stand_ins) stock_in.push_back(place >= 0 ? in[place] : out[~place]);
   frugal.backward.Run(context, stock_in, request, out);
 }

@@ -17,6 +17,11 @@ namespace {
 // As kParallelFrom, for elements that take several times as long.
 constexpr int64_t kRowsFrom = 4096;
 
+// Rows that a thread takes at a time: several, where there are many.
+inline int64_t Several(int64_t rows) {
+  return std::max<int64_t>(1, std::min<int64_t>(rows / 64, 16));
+}
+
 const LayerNormParam& ParamOf(const NodeAttrs& attrs) {
   return nnvm::get<LayerNormParam>(attrs.parsed);
 }
@@ -83,6 +88,7 @@ void NormForward(const NodeAttrs& attrs, const OpContext& context, const Blobs& 
   T *y = out[0].dptr<T>(), *spare = out[2].dptr<T>();
   A* invstd = out[1].dptr<A>();
   const double eps = ParamOf(attrs).eps;
+  const OpReqType how = request[0];
   std::vector<std::pair<int64_t, int64_t>> spares;  // a channel and its place
   if (context.is_train || context.need_grad) {
     const std::vector<int64_t> place =
@@ -93,9 +99,9 @@ void NormForward(const NodeAttrs& attrs, const OpContext& context, const Blobs& 
     }
   }
   WithStep(channels, [&](auto step) {
-#pragma omp parallel for if (channels.Size() >= kRowsFrom)
-    for (int64_t r = 0; r < rows; ++r) {
-      Rows(channels, r, r + 1, [&](int64_t row, int64_t offset) {
+    const int64_t some = Several(rows);
+    ForEach(rows, some, channels.Size() >= kRowsFrom, [=, &channels, &spares](int64_t first) {
+      Rows(channels, first, std::min(first + some, rows), [&](int64_t row, int64_t offset) {
         const T* from = x + offset;
         double sum = 0, square = 0;
 #pragma omp simd reduction(+ : sum)
@@ -112,9 +118,9 @@ void NormForward(const NodeAttrs& attrs, const OpContext& context, const Blobs& 
           const double hat = (static_cast<A>(from[its.first * step]) - mean) * inv;
           spare[its.second * rows + row] = static_cast<T>(static_cast<A>(hat));
         }
-        if (request[0] == mxnet::kNullOp) return;
+        if (how == mxnet::kNullOp) return;
         T* to = y + offset;
-        const bool add = request[0] == mxnet::kAddTo;
+        const bool add = how == mxnet::kAddTo;
         for (int64_t c = 0; c < count; ++c) {
           const double hat = (static_cast<A>(from[c * step]) - mean) * inv;
           const T z = static_cast<T>(static_cast<A>(hat * static_cast<A>(gamma[c]) +
@@ -122,7 +128,7 @@ void NormForward(const NodeAttrs& attrs, const OpContext& context, const Blobs& 
           to[c * step] = add ? T(to[c * step] + z) : z;
         }
       });
-    }
+    });
   });
 }
 
@@ -138,6 +144,7 @@ void NormBackward(const NodeAttrs& attrs, const OpContext&, const Blobs& in,
   const T *gamma = in[2].dptr<T>(), *beta = in[3].dptr<T>();
   const A* invstd = in[4].dptr<A>();
   T* dx = out[0].dptr<T>();
+  const OpReqType how = request[0];
   const auto place = SparePlaces(attrs, in[5],
                                  SpareRoom(ParamOf(attrs).spare_channels, count), count, gamma,
                                  beta);
@@ -150,8 +157,8 @@ void NormBackward(const NodeAttrs& attrs, const OpContext&, const Blobs& in,
     if (place[c] >= 0) kept.push_back(c);
   }
   WithStep(channels, [&](auto step) {
-#pragma omp parallel for if (channels.Size() >= kRowsFrom)
-    for (int64_t share = 0; share < kShares; ++share) {
+    const auto sum_share = [=, &channels, &place, &scale, &shift, &inverse, &sums,
+                            &kept](int64_t share) {
       double* __restrict of_gamma = sums.data() + 2 * share * count;
       double* __restrict of_beta = of_gamma + count;
       std::vector<double> hats(count), gradients(count);
@@ -172,16 +179,17 @@ void NormBackward(const NodeAttrs& attrs, const OpContext&, const Blobs& in,
           sum += dz[c];
           dot += dz[c] * hat[c];
         }
-        if (request[0] == mxnet::kNullOp) return;
+        if (how == mxnet::kNullOp) return;
         const double p = sum / count, q = dot / count, inv = invstd[row];
-        const bool add = request[0] == mxnet::kAddTo;
+        const bool add = how == mxnet::kAddTo;
         for (int64_t c = 0; c < count; ++c) {
           const T value = static_cast<T>(static_cast<A>((dz[c] - p - hat[c] * q) * inv));
           T* to = dx + offset + c * step;
           *to = add ? T(*to + value) : value;
         }
       });
-    }
+    };
+    ForEach(kShares, 1, channels.Size() >= kRowsFrom, sum_share);
   });
   for (int64_t c = 0; c < count; ++c) {
     double of_gamma = 0, of_beta = 0;

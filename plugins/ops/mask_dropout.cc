@@ -53,10 +53,9 @@ void Draw(const OpContext& context, int64_t count, float keep, bool inclusive, u
   const int64_t used = std::min((count + kPerEngine - 1) / kPerEngine, kEngines);
   const int64_t step = used ? (count + used - 1) / used : 0;
   std::fill(bits, bits + BytesOfBits(count), 0);
-#pragma omp parallel for if (count >= kDrawsFrom)
-  for (int64_t k = 0; k < used; ++k) {
+  ForEach(used, 1, count >= kDrawsFrom, [=](int64_t k) {
     DrawBits(threshold, k * step, std::min((k + 1) * step, count), engines + k, bits);
-  }
+  });
 }
 
 // to = from * (mask ? 1 / keep : 0), products as in MXNet.
@@ -68,8 +67,7 @@ void Apply(const T* from, const uint8_t* bits, float keep, const TShape& shape,
   if (count == 0) return;
   const T open = T(1.0f / keep), closed = T(0.0f * (1.0f / keep));
   const MaskBits mask(shape, mask_shape);
-#pragma omp parallel for if (count >= kParallelFrom)
-  for (int64_t begin = 0; begin < count; begin += kPiece) {
+  ForEach(count, kPiece, count >= kParallelFrom, [=, &mask](int64_t begin) {
     const int64_t length = std::min(kPiece, count - begin);
     uint8_t spread[BytesOfBits(kPiece) + 7];
     const uint8_t* own = spread;
@@ -83,7 +81,7 @@ void Apply(const T* from, const uint8_t* bits, float keep, const TShape& shape,
     for (int64_t i = whole; i < length; ++i) {
       Store(to + begin + i, request, T(from[begin + i] * (Bit(own, i) ? open : closed)));
     }
-  }
+  });
 }
 
 template <class T>

@@ -23,9 +23,7 @@ namespace ops {
 
 namespace {
 
-void Parse(NodeAttrs* attrs) {
-  ParseParam<MaxPoolParam>(attrs);
-  auto& param = nnvm::get<MaxPoolParam>(attrs->parsed);
+void Check(const MaxPoolParam& param) {
   const int axes = param.kernel.ndim();
   if (param.global_pool) return;
   if (axes < 1 || axes > 3) {
@@ -40,6 +38,15 @@ void Parse(NodeAttrs* attrs) {
   for (int i = 0; i < param.pad.ndim(); ++i) {
     if (param.pad[i] < 0) RefuseAttribute("pad must not be negative");
   }
+}
+
+void Parse(NodeAttrs* attrs) {
+  ParseParam<MaxPoolParam>(attrs);
+  auto& param = nnvm::get<MaxPoolParam>(attrs->parsed);
+  Check(param);
+  Dictionary attributes = attrs->dict;
+  attributes["pool_type"] = "max";
+  param.stock = std::make_shared<const Delegate>("Pooling", attrs->name, attributes);
 }
 
 bool Shape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
@@ -225,15 +232,17 @@ class ForwardRows {
 template <class T, class I>
 void PoolForward(const Windows& windows, const TBlob& data, const Requests& request,
                  const Blobs& out) {
-#pragma omp parallel if (data.Size() >= static_cast<size_t>(kParallelFrom))
-  {
+  const auto pool_share = [&] {  // of this thread, which may be the only one
     ForwardRows<T, I> rows(windows, data, request, out);
     const int64_t count = windows.Rows(), together = rows.Together();
 #pragma omp for
     for (int64_t begin = 0; begin < count; begin += together) {
       rows.Pool(begin, std::min(begin + together, count));
     }
-  }
+  };
+  if (data.Size() < static_cast<size_t>(kParallelFrom)) return pool_share();
+#pragma omp parallel
+  pool_share();
 }
 
 constexpr int64_t kSmallRow = 1024;
@@ -250,8 +259,8 @@ void PoolBackward(const Windows& windows, const Blobs& in, OpReqType request, co
   // In small maps, for lines of two or three outputs cost more.
   const std::vector<int64_t> origins = size <= kSmallRow ? windows.Origins()
                                                          : std::vector<int64_t>();
-#pragma omp parallel for if (out.Size() >= static_cast<size_t>(kParallelFrom))
-  for (int64_t row = 0; row < windows.Rows(); ++row) {
+  const bool parallel = out.Size() >= static_cast<size_t>(kParallelFrom);
+  ForEach(windows.Rows(), 1, parallel, [=, &windows, &origins, &offsets](int64_t row) {
     if (request != mxnet::kAddTo) std::fill(d + row * share, d + (row + 1) * share, T(0));
     const Indices<I> indices(in[1].dptr<I>(), row, windows, width);
     if (!origins.empty()) {
@@ -260,7 +269,7 @@ void PoolBackward(const Windows& windows, const Blobs& in, OpReqType request, co
         const int32_t number = indices.Get(i);
         if (number >= 0) map[origins[i] + offsets[number]] += g[row * size + i];
       }
-      continue;
+      return;
     }
     windows.ForEachLine(row, [&](const Line& line) {
       for (int64_t i = 0; i < length; ++i) {
@@ -268,14 +277,12 @@ void PoolBackward(const Windows& windows, const Blobs& in, OpReqType request, co
         if (number >= 0) d[windows.Origin(line, i) + offsets[number]] += g[line.output + i];
       }
     });
-  }
+  });
 }
 
 // MXNet's operator, which has two outputs, too.
-Delegate Stock(const NodeAttrs& attrs) {
-  Dictionary attributes = attrs.dict;
-  attributes["pool_type"] = "max";
-  return Delegate("Pooling", attrs.name, attributes);
+const Delegate& Stock(const NodeAttrs& attrs) {
+  return *nnvm::get<MaxPoolParam>(attrs.parsed).stock;
 }
 
 template <class Array>

@@ -76,15 +76,14 @@ class Unrolling {
   // place; the others are padding. Channels are worked on side by side.
   template <class Visit>
   void ForEachLine(Visit visit) const {
-#pragma omp parallel for if (Rows() * Columns() >= kParallelFrom)
-    for (int64_t channel = 0; channel < channels_; ++channel) {
+    ForEach(channels_, 1, Rows() * Columns() >= kParallelFrom, [=](int64_t channel) {
       int64_t in_matrix = channel * Volume(kernel_) * Volume(output_);
       for (int d = 0; d < kernel_[0]; ++d) {
         for (int h = 0; h < kernel_[1]; ++h) {
           for (int w = 0; w < kernel_[2]; ++w) in_matrix = Place(channel, d, h, w, in_matrix, visit);
         }
       }
-    }
+    });
   }
 
   // The lines of one place in the window; returns where the next place begins in the matrix.

@@ -7,6 +7,7 @@
 
 #include <dmlc/optional.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -97,12 +98,15 @@ inline TShape MaskShape(const TShape& data, const TShape& axes) {
 }
 
 // ------------------------------------------------------------------ max pooling
+class Delegate;
+
 struct MaxPoolParam : public dmlc::Parameter<MaxPoolParam> {
   TShape kernel, stride, pad;
   int pooling_convention;
   bool global_pool;
   bool cudnn_off;
   dmlc::optional<int> layout;
+  std::shared_ptr<const Delegate> stock;  // MXNet's operator; no attribute
   DMLC_DECLARE_PARAMETER(MaxPoolParam) {
     DMLC_DECLARE_FIELD(kernel).set_default(TShape(0, 0)).enforce_nonzero().describe(
         "Window: (x), (y, x) or (d, y, x).");

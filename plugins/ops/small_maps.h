@@ -42,7 +42,7 @@ class TurnedMaps {
     const int64_t by_rows = rows * length * kernel[2] + outputs_ * kernel[0] * kernel[1];
     by_rows_ = by_rows + rows * length < at_once;
     serves_ = __builtin_cpu_supports("avx2") && windows.ChannelsBehind() == 1 && outputs_ > 0 &&
-              size_ <= MostOf(windows) && std::min(at_once, by_rows) <= kMostTaps;
+              windows.Rows() >= kMaps && size_ <= MostOf(windows) && std::min(at_once, by_rows) <= kMostTaps;
     if (!serves_) return;
     if (by_rows_) {
       FindRows(windows);
@@ -104,6 +104,10 @@ class TurnedMaps {
   struct Taps {
     std::vector<Tap> all;     // of all results, behind each other
     std::vector<size_t> end;  // of each result's
+    void Reserve(int64_t results, int64_t taps) {
+      all.reserve(results * taps);
+      end.reserve(results);
+    }
     void Add(int64_t item, int number) {
       all.push_back({static_cast<int32_t>(item) * kMaps, number});
     }
@@ -112,6 +116,7 @@ class TurnedMaps {
 
   void FindElements(const Windows& windows) {
     const std::vector<int64_t> offsets = windows.Offsets();
+    of_windows_.Reserve(outputs_, windows.Volume());
     windows.ForEachLine(0, [&](const Line& line) {
       for (int64_t i = 0; i < windows.LineLength(); ++i) {
         const int64_t origin = windows.Origin(line, i);
@@ -127,6 +132,8 @@ class TurnedMaps {
   void FindRows(const Windows& windows) {
     const int *const size = windows.Size(), *const kernel = windows.Kernel();
     const int length = windows.Output()[2];
+    of_rows_.Reserve(int64_t{size[0]} * size[1] * length, kernel[2]);
+    of_windows_.Reserve(outputs_, int64_t{kernel[0]} * kernel[1]);
     for (int64_t row = 0; row < int64_t{size[0]} * size[1]; ++row) {
       for (int i = 0; i < length; ++i) {
         const int start = i * windows.Stride()[2] - windows.Pad()[2];

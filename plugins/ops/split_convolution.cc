@@ -39,7 +39,7 @@ const SplitConvolution& Of(const NodeAttrs& attrs) {
 void Parse(NodeAttrs* attrs) {
   SplitConvolution split;
   split.forward = Delegate("Convolution", attrs->name, attrs->dict);
-  split.backward = Delegate("_backward_Convolution", attrs->name, attrs->dict);
+  split.backward = split.forward.As("_backward_Convolution");
   split.native = NativeGradient(attrs->name, attrs->dict);
   const NodeAttrs& stock = split.forward.attrs();
   split.parameters = stock.op->get_num_inputs(stock) - 1;

@@ -32,7 +32,8 @@ struct Line {
 
 class Windows {
  public:
-  Windows(const NodeAttrs& attrs, const TShape& data, TShape kernel, TShape stride, TShape pad,
+  Windows(const NodeAttrs& attrs, const TShape& data, const TShape& kernel,
+          const TShape& stride, const TShape& pad,
           Convention convention, bool global, bool channels_last)
       : data_(data), last_(channels_last) {
     const int axes = data.ndim() - 2;
@@ -88,6 +89,10 @@ class Windows {
           convention == kValid ? 1 + (padded - kernel_[axis]) / stride_[axis]
           : convention == kFull ? 1 + static_cast<int>(std::ceil((padded - kernel_[axis]) / step))
                                 : static_cast<int>(std::ceil(padded / step));
+    }
+    if (!last_) {
+      first_.reserve(kernel_[2]);
+      last_inside_.reserve(kernel_[2]);
     }
     for (int k = 0; k < (last_ ? 0 : kernel_[2]); ++k) {
       const int stride = stride_[2], shift = k - pad_[2];  // output i is at i * stride + shift
@@ -189,6 +194,7 @@ class Windows {
   // Offset of each element of a window from the window's first; add Origin() of the output.
   std::vector<int64_t> Offsets() const {
     std::vector<int64_t> offsets;
+    offsets.reserve(Volume());
     for (int d = 0; d < kernel_[0]; ++d) {
       for (int h = 0; h < kernel_[1]; ++h) {
         for (int w = 0; w < kernel_[2]; ++w) {
