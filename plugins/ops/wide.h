@@ -27,16 +27,17 @@
 #else
 #define MEMONGER_AVX512 "avx512f,avx512bw,avx512dq,avx512vl,fma,prefer-vector-width=512"
 #endif
+#define MEMONGER_HAS_AVX512                                                                   \
+  (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&                 \
+   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+#define MEMONGER_WIDEST __attribute__((target(MEMONGER_AVX512)))
 #define MEMONGER_WITH_WIDEST(NAME, PARAMETERS, ARGUMENTS)                                     \
-  __attribute__((target(MEMONGER_AVX512))) void NAME##Widest PARAMETERS {                     \
-    NAME##Body ARGUMENTS;                                                                     \
-  }                                                                                           \
+  MEMONGER_WIDEST void NAME##Widest PARAMETERS { NAME##Body ARGUMENTS; }                      \
   __attribute__((target("avx2,fma"))) void NAME##Wide PARAMETERS { NAME##Body ARGUMENTS; }    \
   void NAME PARAMETERS {                                                                      \
     static const int width =                                                                  \
         !__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ? 0                 \
-        : __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&          \
-          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") ? 2 : 1;   \
+        : MEMONGER_HAS_AVX512 ? 2 : 1;                                                        \
     if (width == 2) {                                                                         \
       NAME##Widest ARGUMENTS;                                                                 \
     } else if (width == 1) {                                                                  \

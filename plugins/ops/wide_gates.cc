@@ -1,5 +1,7 @@
 #include "./wide_gates.h"
 
+#include <cstring>
+
 #include "./wide.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -57,12 +59,76 @@ MEMONGER_AVX2 void Scale(const double* from, const uint8_t* bits, int64_t length
   }
 }
 
+// Eight bytes of the mask at a time.
+template <int kComparison, bool kScales>
+MEMONGER_WIDEST bool StretchWidest(const float* x, int64_t bytes, float slope, float* y,
+                                   uint8_t* mask) {
+  const __m512 zero = _mm512_setzero_ps(), slopes = _mm512_set1_ps(slope);
+  unsigned nan = 0;
+  int64_t b = 0;
+  for (; b + 8 <= bytes; b += 8) {
+    __m512 value[4];
+    for (int k = 0; k < 4; ++k) value[k] = _mm512_loadu_ps(x + 8 * b + 16 * k);
+    nan |= _mm512_cmp_ps_mask(value[0], value[1], _CMP_UNORD_Q) |
+           _mm512_cmp_ps_mask(value[2], value[3], _CMP_UNORD_Q);
+    uint64_t bits = 0;
+    for (int k = 0; k < 4; ++k) {
+      const __mmask16 passes = _mm512_cmp_ps_mask(value[k], zero, kComparison);
+      _mm512_storeu_ps(y + 8 * b + 16 * k,
+                       kScales ? _mm512_mask_mul_ps(value[k], _mm512_knot(passes), value[k], slopes)
+                               : _mm512_maskz_mov_ps(passes, value[k]));
+      bits |= uint64_t{passes} << (16 * k);
+    }
+    std::memcpy(mask + b, &bits, 8);
+  }
+  return Stretch<kComparison, kScales>(x + 8 * b, bytes - b, slope, y + 8 * b, mask + b) ||
+         nan != 0;
+}
+
+// These do not add: a sum would be made in one operation with the product, and rounded once.
+MEMONGER_WIDEST void ScaleWidest(const float* from, const uint8_t* bits, int64_t length, float open,
+                                 float closed, float* to) {
+  const __m512 opens = _mm512_set1_ps(open), closes = _mm512_set1_ps(closed);
+  int64_t i = 0;
+  for (; i + 16 <= length; i += 16) {
+    __mmask16 set;
+    std::memcpy(&set, bits + i / 8, 2);
+    _mm512_storeu_ps(to + i, _mm512_mul_ps(_mm512_loadu_ps(from + i),
+                                           _mm512_mask_blend_ps(set, closes, opens)));
+  }
+  Scale(from + i, bits + i / 8, length - i, open, closed, false, to + i);
+}
+
+MEMONGER_WIDEST void ScaleWidest(const double* from, const uint8_t* bits, int64_t length,
+                                 double open, double closed, double* to) {
+  const __m512d opens = _mm512_set1_pd(open), closes = _mm512_set1_pd(closed);
+  for (int64_t i = 0; i < length; i += 8) {
+    _mm512_storeu_pd(to + i, _mm512_mul_pd(_mm512_loadu_pd(from + i),
+                                           _mm512_mask_blend_pd(bits[i / 8], closes, opens)));
+  }
+}
+
+bool HasWidest() {
+  static const bool has_avx512 = MEMONGER_HAS_AVX512;
+  return has_avx512;
+}
+
 template <class T>
 bool ScaleIfWide(const T* from, const uint8_t* bits, int64_t length, T open, T closed, bool add,
                  T* to) {
   if (!HasWideGates()) return false;
-  Scale(from, bits, length, open, closed, add, to);
+  if (HasWidest() && !add) {
+    ScaleWidest(from, bits, length, open, closed, to);
+  } else {
+    Scale(from, bits, length, open, closed, add, to);
+  }
   return true;
+}
+
+template <int kComparison, bool kScales>
+bool StretchOf(const WideGate& gate, const float* x, int64_t bytes, float* y, uint8_t* mask) {
+  return (HasWidest() ? StretchWidest<kComparison, kScales> : Stretch<kComparison, kScales>)(
+      x, bytes, gate.slope, y, mask);
 }
 
 }  // namespace
@@ -74,11 +140,11 @@ bool HasWideGates() {
 
 bool WideStretch(const WideGate& gate, const float* x, int64_t bytes, float* y, uint8_t* mask) {
   if (gate.scales) {
-    return gate.nan_passes ? Stretch<_CMP_NLE_UQ, true>(x, bytes, gate.slope, y, mask)
-                           : Stretch<_CMP_GT_OQ, true>(x, bytes, gate.slope, y, mask);
+    return gate.nan_passes ? StretchOf<_CMP_NLE_UQ, true>(gate, x, bytes, y, mask)
+                           : StretchOf<_CMP_GT_OQ, true>(gate, x, bytes, y, mask);
   }
-  return gate.nan_passes ? Stretch<_CMP_NLE_UQ, false>(x, bytes, gate.slope, y, mask)
-                         : Stretch<_CMP_GT_OQ, false>(x, bytes, gate.slope, y, mask);
+  return gate.nan_passes ? StretchOf<_CMP_NLE_UQ, false>(gate, x, bytes, y, mask)
+                         : StretchOf<_CMP_GT_OQ, false>(gate, x, bytes, y, mask);
 }
 #else
 bool HasWideGates() { return false; }

@@ -1,6 +1,6 @@
 /*
- * Gates with AVX2: those of ReLU and leaky ReLU in float32, where a byte of the mask takes three
- * instructions, and the products of all backward and of dropout.
+ * Gates with AVX2 or AVX-512: those of ReLU and leaky ReLU in float32, where a byte of the mask takes
+ * three instructions or less, and the products of all backward and of dropout.
  *
  * MKLDNN's operators, whose place ours take, are as wide. Without MXNet's headers.
  */

@@ -68,6 +68,14 @@ def test_any_number_of_nans_in_a_relu(pair, count, mkldnn):
         assert both(pair, mkldnn, shape=(count,), data=data) is None, places
 
 
+def test_a_nan_at_each_place():
+    """Eight bytes of the mask are made at once, then one at a time, then single bits."""
+    for place in range(64 + 16 + 3):
+        data = np.random.RandomState(place).randn(64 + 16 + 3)
+        data[place] = np.nan
+        assert both("relu", False, shape=data.shape, data=data) is None, place
+
+
 @pytest.mark.parametrize("pair", ["relu", "activation"])
 def test_arrays_that_mkldnn_does_not_take(pair):
     for shape in ((1, 1, 1, 1, 1, DATA.size), (1, 1, 1, 1, DATA.size)):
