@@ -113,3 +113,31 @@ def test_with_mkldnn_in_front_and_behind():
             exact = {name: value.astype("float64") for name, value in stock.items()}
             assert max(error_against(ours, exact).values()) < 3e-6
             assert same_bits(stock, ours) is None
+
+
+def changed_by_backward():
+    """Which of the arguments are other numbers after a step that asks for some of the gradients."""
+    import mxnet as mx
+
+    from ops.runner import load_plugin
+    load_plugin()
+    net = getattr(mx.sym, OURS)(mx.sym.Variable("x"), kernel=(1, 1), num_filter=16, name="op")
+    found = []
+    for wanted in (("x",), ("op_weight",), ("op_bias",), ("x", "op_bias"), ("x", "op_weight")):
+        requests = {name: "write" if name in wanted else "null" for name in net.list_arguments()}
+        executor = net.simple_bind(mx.cpu(), grad_req=requests, x=(4, 16, 7, 7))
+        for array in executor.arg_arrays:
+            array[:] = mx.nd.random.normal(shape=array.shape)
+        before = {name: array.asnumpy() for name, array in executor.arg_dict.items()}
+        output = executor.forward(is_train=True)[0]
+        executor.backward(mx.nd.ones(output.shape))
+        for name, array in executor.arg_dict.items():
+            if not np.array_equal(array.asnumpy(), before[name]):
+                found.append((wanted, name))
+    return found
+
+
+@pytest.mark.parametrize("mkldnn", [False, True])
+def test_backward_leaves_its_inputs_alone(mkldnn):
+    """Arrays that stand for others that one of the two parts lacks are among them."""
+    assert call(changed_by_backward, mkldnn=mkldnn) == []
