@@ -17,9 +17,11 @@ MEMONGER_INLINE double gelu_abs(double value) { return __builtin_fabs(value); }
 
 // Adding 9 * 2^20 (9 * 2^49) rounds what is between -2^20 and 7 * 2^20 to an integer, which is then
 // in the last bits, above a multiple of 128: SIMD with every instruction set.
-MEMONGER_INLINE int gelu_round(float value) { return static_cast<int>(ToBits(value + 9437184.0f)); }
-MEMONGER_INLINE int gelu_round(double value) {
-  return static_cast<int>(ToBits(value + 5066549580791808.0));
+MEMONGER_INLINE int gelu_round(float value, float scale, int shift) {
+  return static_cast<int>(ToBits(value * scale + (9437184.0f + shift)));
+}
+MEMONGER_INLINE int gelu_round(double value, double scale, int shift) {
+  return static_cast<int>(ToBits(value * scale + (5066549580791808.0 + shift)));
 }
 template <class A>
 A gelu_real(int rounded);
@@ -31,6 +33,8 @@ template <>
 MEMONGER_INLINE double gelu_real<double>(int rounded) {
   return rounded;
 }
+
+MEMONGER_INLINE bool gelu_any(bool) { return true; }  // a branch would not become SIMD
 
 MEMONGER_INLINE float gelu_exp2(float value) { return Exp2(value); }
 MEMONGER_INLINE double gelu_exp2(double value) { return Exp2(value); }
@@ -44,7 +48,7 @@ MEMONGER_INLINE void GeluForwardBody(const A* x, int64_t length, int bits, A* y,
   const GeluGrid<A> grid = gelu_grid<A>(bits);
 #pragma omp simd
   for (int64_t i = 0; i < length; ++i) {
-    const Gelu<A> value = gelu_of(x[i], grid);
+    const Gelu<A, int> value = gelu_of<int>(x[i], grid);
     y[i] = value.y;
     bytes[i] = static_cast<uint8_t>(value.byte);
   }
@@ -56,25 +60,36 @@ MEMONGER_INLINE void GeluBackwardBody(const A* g, const A* y, const uint8_t* __r
   const GeluGrid<A> grid = gelu_grid<A>(bits);
   if (add) {
 #pragma omp simd
-    for (int64_t i = 0; i < length; ++i) to[i] += g[i] * gelu_slope(y[i], bytes[i], grid);
+    for (int64_t i = 0; i < length; ++i) to[i] += g[i] * gelu_slope(y[i], int{bytes[i]}, grid);
     return;
   }
 #pragma omp simd
-  for (int64_t i = 0; i < length; ++i) to[i] = g[i] * gelu_slope(y[i], bytes[i], grid);
+  for (int64_t i = 0; i < length; ++i) to[i] = g[i] * gelu_slope(y[i], int{bytes[i]}, grid);
 }
 
 }  // namespace
 
-#define MEMONGER_GELU(A)                                                                        \
-  MEMONGER_WITH_WIDEST(GeluForward,                                                             \
-                       (const A* x, int64_t length, int bits, A* y, uint8_t* bytes),            \
-                       (x, length, bits, y, bytes))                                             \
-  MEMONGER_WITH_WIDEST(GeluBackward, (const A* g, const A* y, const uint8_t* bytes,             \
-                                      int64_t length, int bits, bool add, A* to),               \
-                       (g, y, bytes, length, bits, add, to))
-MEMONGER_GELU(float)
-MEMONGER_GELU(double)
-#undef MEMONGER_GELU
+#if defined(__x86_64__) && defined(__GNUC__)
+#define MEMONGER_FOR_FLOATS(NAME) \
+  (HasAvx512() ? NAME##Avx512 : HasAvx2() ? NAME##Avx2 : NAME##Body<float>)
+#else
+#define MEMONGER_FOR_FLOATS(NAME) NAME##Body<float>
+#endif
+void GeluForward(const float* x, int64_t length, int bits, float* y, uint8_t* bytes) {
+  MEMONGER_FOR_FLOATS(GeluForward)(x, length, bits, y, bytes);
+}
+
+void GeluBackward(const float* g, const float* y, const uint8_t* bytes, int64_t length, int bits,
+                  bool add, float* to) {
+  MEMONGER_FOR_FLOATS(GeluBackward)(g, y, bytes, length, bits, add, to);
+}
+
+MEMONGER_WITH_WIDEST(GeluForward,
+                     (const double* x, int64_t length, int bits, double* y, uint8_t* bytes),
+                     (x, length, bits, y, bytes))
+MEMONGER_WITH_WIDEST(GeluBackward, (const double* g, const double* y, const uint8_t* bytes,
+                                    int64_t length, int bits, bool add, double* to),
+                     (g, y, bytes, length, bits, add, to))
 
 }  // namespace ops
 }  // namespace memonger

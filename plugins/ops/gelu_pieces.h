@@ -1,5 +1,6 @@
 /*
- * Gelu over pieces of data (cuda/gelu.cu has the mathematics), with AVX-512 or AVX2 where there is.
+ * Gelu over pieces of data (cuda/gelu.cu has the mathematics), with AVX-512 or AVX2 where there is
+ * (gelu_vectors.h).
  *
  * Without MXNet's headers: compiled once.
  */
@@ -21,6 +22,14 @@ void GeluBackward(const float* g, const float* y, const uint8_t* bytes, int64_t 
                   bool add, float* to);
 void GeluBackward(const double* g, const double* y, const uint8_t* bytes, int64_t length, int bits,
                   bool add, double* to);
+
+// Of floats with the instructions of one kind of processor (cpu.h).
+void GeluForwardAvx2(const float* x, int64_t length, int bits, float* y, uint8_t* bytes);
+void GeluForwardAvx512(const float* x, int64_t length, int bits, float* y, uint8_t* bytes);
+void GeluBackwardAvx2(const float* g, const float* y, const uint8_t* bytes, int64_t length,
+                      int bits, bool add, float* to);
+void GeluBackwardAvx512(const float* g, const float* y, const uint8_t* bytes, int64_t length,
+                        int bits, bool add, float* to);
 
 }  // namespace ops
 }  // namespace memonger

@@ -1,5 +1,7 @@
 #include "./half_pieces.h"
 
+#include "./cpu.h"
+
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <cpuid.h>
 #include <immintrin.h>
@@ -14,7 +16,7 @@ namespace ops {
 bool ConvertsHalves() {
   static const bool converts = [] {
     unsigned a, b, c, d;  // compilers before GCC 11 know no name for F16C
-    return __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+    return HasAvx2() && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
   }();
   return converts;
 }

@@ -41,8 +41,9 @@ class TurnedMaps {
     const int64_t at_once = outputs_ * windows.Volume();
     const int64_t by_rows = rows * length * kernel[2] + outputs_ * kernel[0] * kernel[1];
     by_rows_ = by_rows + rows * length < at_once;
-    serves_ = __builtin_cpu_supports("avx2") && windows.ChannelsBehind() == 1 && outputs_ > 0 &&
-              windows.Rows() >= kMaps && size_ <= MostOf(windows) && std::min(at_once, by_rows) <= kMostTaps;
+    serves_ = HasAvx2() && windows.ChannelsBehind() == 1 && outputs_ > 0 &&
+              windows.Rows() >= kMaps && size_ <= MostOf(windows) &&
+              std::min(at_once, by_rows) <= kMostTaps;
     if (!serves_) return;
     if (by_rows_) {
       FindRows(windows);

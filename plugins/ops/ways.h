@@ -6,6 +6,7 @@
 
 #include <type_traits>
 
+#include "./cpu.h"
 #include "./windows.h"
 
 namespace memonger {
@@ -50,7 +51,7 @@ using IfServed = typename std::conditional<
     std::is_same<T, float>::value || std::is_same<T, double>::value, Maps<T>, NoMaps<T>>::type;
 
 inline bool Serves(Way way, const Windows& windows) {
-  return __builtin_cpu_supports("avx2") && windows.ChannelsBehind() == 1 && WayOf(windows) == way;
+  return HasAvx2() && windows.ChannelsBehind() == 1 && WayOf(windows) == way;
 }
 #else
 template <template <class> class, class T>

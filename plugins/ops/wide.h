@@ -2,12 +2,14 @@
  * The same code for processors with AVX2 and without.
  *
  * MEMONGER_WITH_AVX2(Name, (int a, float* b), (a, b)) makes Name of the always inlined NameBody,
- * compiled twice; which one runs is decided when it is first called. MEMONGER_WITH_WIDEST has
+ * compiled twice; which one runs is decided when it is called (cpu.h). MEMONGER_WITH_WIDEST has
  * AVX-512 as a third one, and fused multiply-adds with both: for functions whose last digits may
  * differ between processors.
  */
 #ifndef MEMONGER_OPS_WIDE_H_
 #define MEMONGER_OPS_WIDE_H_
+
+#include "./cpu.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define MEMONGER_INLINE inline __attribute__((always_inline))
@@ -15,8 +17,7 @@
 #define MEMONGER_WITH_AVX2(NAME, PARAMETERS, ARGUMENTS)                                      \
   MEMONGER_AVX2 void NAME##Wide PARAMETERS { NAME##Body ARGUMENTS; }                         \
   void NAME PARAMETERS {                                                                     \
-    static const bool has_avx2 = __builtin_cpu_supports("avx2");                             \
-    if (has_avx2) {                                                                          \
+    if (HasAvx2()) {                                                                         \
       NAME##Wide ARGUMENTS;                                                                  \
     } else {                                                                                 \
       NAME##Body ARGUMENTS;                                                                  \
@@ -27,20 +28,14 @@
 #else
 #define MEMONGER_AVX512 "avx512f,avx512bw,avx512dq,avx512vl,fma,prefer-vector-width=512"
 #endif
-#define MEMONGER_HAS_AVX512                                                                   \
-  (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&                 \
-   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
 #define MEMONGER_WIDEST __attribute__((target(MEMONGER_AVX512)))
 #define MEMONGER_WITH_WIDEST(NAME, PARAMETERS, ARGUMENTS)                                     \
   MEMONGER_WIDEST void NAME##Widest PARAMETERS { NAME##Body ARGUMENTS; }                      \
   __attribute__((target("avx2,fma"))) void NAME##Wide PARAMETERS { NAME##Body ARGUMENTS; }    \
   void NAME PARAMETERS {                                                                      \
-    static const int width =                                                                  \
-        !__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ? 0                 \
-        : MEMONGER_HAS_AVX512 ? 2 : 1;                                                        \
-    if (width == 2) {                                                                         \
+    if (HasAvx512()) {                                                                        \
       NAME##Widest ARGUMENTS;                                                                 \
-    } else if (width == 1) {                                                                  \
+    } else if (HasAvx2()) {                                                                   \
       NAME##Wide ARGUMENTS;                                                                   \
     } else {                                                                                  \
       NAME##Body ARGUMENTS;                                                                   \

@@ -108,16 +108,11 @@ MEMONGER_WIDEST void ScaleWidest(const double* from, const uint8_t* bits, int64_
   }
 }
 
-bool HasWidest() {
-  static const bool has_avx512 = MEMONGER_HAS_AVX512;
-  return has_avx512;
-}
-
 template <class T>
 bool ScaleIfWide(const T* from, const uint8_t* bits, int64_t length, T open, T closed, bool add,
                  T* to) {
   if (!HasWideGates()) return false;
-  if (HasWidest() && !add) {
+  if (HasAvx512() && !add) {
     ScaleWidest(from, bits, length, open, closed, to);
   } else {
     Scale(from, bits, length, open, closed, add, to);
@@ -127,16 +122,13 @@ bool ScaleIfWide(const T* from, const uint8_t* bits, int64_t length, T open, T c
 
 template <int kComparison, bool kScales>
 bool StretchOf(const WideGate& gate, const float* x, int64_t bytes, float* y, uint8_t* mask) {
-  return (HasWidest() ? StretchWidest<kComparison, kScales> : Stretch<kComparison, kScales>)(
+  return (HasAvx512() ? StretchWidest<kComparison, kScales> : Stretch<kComparison, kScales>)(
       x, bytes, gate.slope, y, mask);
 }
 
 }  // namespace
 
-bool HasWideGates() {
-  static const bool has_avx2 = __builtin_cpu_supports("avx2");
-  return has_avx2;
-}
+bool HasWideGates() { return HasAvx2(); }
 
 bool WideStretch(const WideGate& gate, const float* x, int64_t bytes, float* y, uint8_t* mask) {
   if (gate.scales) {

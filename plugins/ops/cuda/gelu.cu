@@ -14,6 +14,9 @@
 // These are wrong by at most 1.2e-5, 55 units in float32. All polynomials are minimax fits
 // (tools/fit_gelu.py prints them), in Horner's form, the highest power first; forward's are wrong
 // by 1e-8 before rounding.
+//
+// A is float, double, or the Floats of gelu_vectors.h, many at once, which have tables in the place
+// of gelu_tail and gelu_about.
 #ifndef MEMONGER_GELU_INLINE
 #define MEMONGER_GELU_KERNELS
 #define MEMONGER_GELU_INLINE __device__ __forceinline__
@@ -25,11 +28,17 @@ __device__ __forceinline__ float gelu_abs(float value) { return fabsf(value); }
 __device__ __forceinline__ double gelu_abs(double value) { return fabs(value); }
 __device__ __forceinline__ float gelu_exp2(float value) { return exp2f(value); }
 __device__ __forceinline__ double gelu_exp2(double value) { return exp2(value); }
-// Rounded to an integer, and back; there may be a multiple of 128 between the two.
-__device__ __forceinline__ int gelu_round(float value) { return (int)rintf(value); }
-__device__ __forceinline__ int gelu_round(double value) { return (int)rint(value); }
+// value * scale + shift rounded to an integer, and back; there may be a multiple of 128 between.
+__device__ __forceinline__ int gelu_round(float value, float scale, int shift) {
+  return (int)rintf(value * scale) + shift;
+}
+__device__ __forceinline__ int gelu_round(double value, double scale, int shift) {
+  return (int)rint(value * scale) + shift;
+}
 template <class A>
 __device__ __forceinline__ A gelu_real(int rounded) { return (A)rounded; }
+// What single numbers need not skip is computed by several at once only where one needs it.
+__device__ __forceinline__ bool gelu_any(bool needed) { return needed; }
 #endif
 
 #define MEMONGER_HORNER4(m, a, b, c, d) (((A(a) * (m) + A(b)) * (m) + A(c)) * (m) + A(d))
@@ -37,6 +46,15 @@ __device__ __forceinline__ A gelu_real(int rounded) { return (A)rounded; }
 #define MEMONGER_HORNER6(m, a, b, c, d, e, f) (MEMONGER_HORNER5(m, a, b, c, d, e) * (m) + A(f))
 #define MEMONGER_HORNER7(m, a, b, c, d, e, f, g) \
   (MEMONGER_HORNER6(m, a, b, c, d, e, f) * (m) + A(g))
+
+template <class A>
+MEMONGER_GELU_INLINE bool gelu_negative(A x) { return x < A(0); }
+template <class A>
+MEMONGER_GELU_INLINE A gelu_select(bool condition, A yes, A no) { return condition ? yes : no; }
+MEMONGER_GELU_INLINE int gelu_byte(int units, bool left) {
+  return (units & 127) + (left ? 128 : 0);
+}
+MEMONGER_GELU_INLINE bool gelu_left(int byte) { return (byte & 128) != 0; }
 
 // How the numbers lie that y is rounded to, next to the minimum: `least` is one of them. There y is
 // least + min(stretch * s^2 + rest, s^2 + most). In float32 that is above the truth by up to a third
@@ -63,55 +81,87 @@ MEMONGER_GELU_INLINE GeluGrid<A> gelu_grid(int bits) {
   return grid;
 }
 
+// With t = |x|, or less where Phi(-t) is nothing: t, Phi(-t) and gelu's derivative at -t.
 template <class A>
-struct Gelu {
-  A y;
-  int byte;  // for y as it is stored
+struct GeluTail {
+  A t, share, slope;
 };
 
 template <class A>
-MEMONGER_GELU_INLINE Gelu<A> gelu_of(A x, const GeluGrid<A>& grid) {
-  // Phi(-t) = exp(-t * t / 2) * ratio, and from it y and d.
-  const A size = gelu_abs(x), t = size < A(12) ? size : A(12);
+MEMONGER_GELU_INLINE GeluTail<A> gelu_tail(A size) {
+  // Phi(-t) = exp(-t * t / 2) * ratio
+  const A t = gelu_select(size < A(12), size, A(12));
   const A power = gelu_exp2(A(-0.72134752044448170) * t * t), z = t / (A(3.6) + t);
   const A ratio = MEMONGER_HORNER7(z, -1.099095349e-01, 2.426071548e-01, 1.592318428e-01,
                                    -1.159352774e+00, 1.803733986e+00, -1.436190500e+00,
                                    4.999999936e-01);
-  const A of_negative = power * (ratio - A(0.3989422804014327) * t);
-  const A d = x < A(0) ? of_negative : A(1) - of_negative;
+  return {t, power * ratio, power * (ratio - A(0.3989422804014327) * t)};
+}
+
+template <class A, class Byte>
+struct Gelu {
+  A y;
+  Byte byte;  // for y as it is stored
+};
+
+// Below this outputs are next to the minimum. The farther up, the less of the 64 units is lost above
+// it to what backward takes to be added below, and to rounding: here 42.
+template <class A>
+MEMONGER_GELU_INLINE A gelu_near(A) { return A(-0.16996320747990369); }
+
+template <class Byte, class A>
+MEMONGER_GELU_INLINE Gelu<A, Byte> gelu_of(A x, const GeluGrid<A>& grid) {
+  const GeluTail<A> tail = gelu_tail(gelu_abs(x));
+  const auto negative = gelu_negative(x);
+  A d = gelu_select(negative, tail.slope, A(1) - tail.slope);
   // For infinity itself on the right, but NaN on the left, as in MXNet.
-  const A far = (x < A(0) ? A(0) * x : x) - t * (power * ratio);
-  // Next to the minimum the slope tells how far above it y is.
-  const A d2 = d * d, square = d2 * (A(-3.222191128e+00) * d + A(1.159003536e+00));
-  const A slow = grid.stretch * square + grid.rest, fast = square + grid.most;
-  const A near = grid.least + (slow < fast ? slow : fast);
-  const A y = (d2 < A(1.6e-5)) & (x > A(-1.5)) ? near : far;
-  const int units = gelu_round(d * (y < grid.fine ? grid.scale : grid.fine_scale));
-  return {y, (units & 127) + (x < A(-0.75179152469356447) ? 128 : 0)};
+  A y = gelu_select(negative, A(0) * x, x) - tail.t * tail.share;
+  A scale = grid.fine_scale;
+  const auto near = y < gelu_near(x);
+  if (gelu_any(near)) {  // the distance tells y - least to more digits
+    const A e = (x - A(-0.75179153680801392)) - A(1.2114449443600961e-8);
+    const A slope = e * (A(3.8828088e-01) * e + A(4.314935e-01));
+    const A square = e * e * (A(1.2942751e-01) * e + A(2.1574686e-01));
+    const A slow = grid.stretch * square + grid.rest, fast = square + grid.most;
+    d = gelu_select(near, slope, d);
+    y = gelu_select(near, grid.least + gelu_select(slow < fast, slow, fast), y);
+    scale = gelu_select(y < grid.fine, grid.scale, scale);
+  }
+  return {y, gelu_byte(gelu_round(d, scale, 0), x < A(-0.75179152469356447))};
+}
+
+// The derivative to 1.2e-5, where the output was y.
+template <class A, class Mask>
+MEMONGER_GELU_INLINE A gelu_about(A y, Mask is_left, const GeluGrid<A>& grid) {
+  const A bounded = gelu_select(y < A(4.9), y, A(4.9)), v = bounded - grid.least;
+  const A middle = v - grid.above, lowest = v * grid.share + grid.first;
+  const A s = gelu_sqrt(gelu_select(middle > lowest, middle, lowest));
+  const A low = s * MEMONGER_HORNER6(s, 1.308179703e-01, -3.972868844e-01, 6.786383877e-01,
+                                     -1.459624203e+00, 1.199460339e+00, 9.287289190e-01);
+  const A p = A(1) - bounded * A(1.0 / 6), p2 = p * p, p4 = p2 * p2;
+  const A high = A(1) + p4 * p4 * MEMONGER_HORNER5(p, 2.344637902e+02, -5.363836673e+02,
+                                                   4.333227772e+02, -1.499802392e+02,
+                                                   2.208213119e+01);
+  const A q = gelu_sqrt(gelu_sqrt(gelu_select(y < A(0), -y, A(0))));
+  const A of_q = MEMONGER_HORNER4(q, 8.077271548e+00, -2.167795217e+01, 1.798804411e+01,
+                                  -6.198720793e+00);
+  const A of_s = MEMONGER_HORNER4(q, -2.018164510e+01, 4.867340269e+01, -4.337587044e+01,
+                                  1.502942948e+01);
+  const A left = (q * s) * (s * of_s + of_q), right = gelu_select(y < A(1.7), low, high);
+  return gelu_select(is_left, left, right);
 }
 
 // The derivative where the output was y.
-template <class A>
-MEMONGER_GELU_INLINE A gelu_slope(A y, int byte, const GeluGrid<A>& grid) {
-  const A bounded = y < A(4.9) ? y : A(4.9), v = bounded - grid.least;
-  const A middle = v - grid.above, lowest = v * grid.share + grid.first;
-  const A s = gelu_sqrt(middle > lowest ? middle : lowest);
-  const A low = s * MEMONGER_HORNER6(s, 1.308179654e-01, -3.972868532e-01, 6.786383223e-01,
-                                     -1.459624144e+00, 1.199460317e+00, 9.287289217e-01);
-  const A p = A(1) - bounded * A(1.0 / 6), p2 = p * p, p4 = p2 * p2;
-  const A high = A(1) + p4 * p4 * MEMONGER_HORNER5(p, 2.347787626e+02, -5.371304800e+02,
-                                                   4.339812978e+02, -1.502359779e+02,
-                                                   2.211900527e+01);
-  const A q = gelu_sqrt(gelu_sqrt(y < A(0) ? -y : A(0)));  // outside of selections: for SIMD
-  const A of_q = MEMONGER_HORNER4(q, 8.077241362e+00, -2.167789748e+01, 1.798800862e+01,
-                                  -6.198712553e+00);
-  const A of_s = MEMONGER_HORNER4(q, -2.018156877e+01, 4.867326670e+01, -4.337578392e+01,
-                                  1.502940948e+01);
-  const A left = (q * s) * (s * of_s + of_q), right = y < A(1.7) ? low : high;
-  const A about = byte & 128 ? left : right;
-  const A scale = y < grid.fine ? grid.scale : grid.fine_scale;
-  const A unit = y < grid.fine ? A(1) / grid.scale : A(1) / grid.fine_scale;
-  const int begin = gelu_round(about * scale) - 64;
+template <class A, class Byte>
+MEMONGER_GELU_INLINE A gelu_slope(A y, Byte byte, const GeluGrid<A>& grid) {
+  const A about = gelu_about(y, gelu_left(byte), grid);
+  A scale = grid.fine_scale, unit = A(1) / grid.fine_scale;
+  const auto fine = y < grid.fine;
+  if (gelu_any(fine)) {
+    scale = gelu_select(fine, grid.scale, scale);
+    unit = gelu_select(fine, A(1) / grid.scale, unit);
+  }
+  const Byte begin = gelu_round(about, scale, -64);
   // NaN for NaN and infinity, as in MXNet.
   return gelu_real<A>(begin + ((byte - begin) & 127)) * unit + y * A(0);
 }
@@ -122,7 +172,7 @@ extern "C" __global__ void gelu_forward(const Real* x, Real* y, Byte* bytes, Ind
   const Index i = thread_index();
   if (i >= count) return;
   const GeluGrid<Value> grid = gelu_grid<Value>(REAL_BITS);
-  const Gelu<Value> value = gelu_of(load(x + i), grid);
+  const Gelu<Value, int> value = gelu_of<int>(load(x + i), grid);
   store(y + i, value.y);
   bytes[i] = (Byte)value.byte;
 }
@@ -131,7 +181,7 @@ extern "C" __global__ void gelu_backward(const Real* dy, const Real* y, const By
                                          Index count, int request) {
   const Index i = thread_index();
   if (i >= count) return;
-  const Value slope = gelu_slope(load(y + i), bytes[i], gelu_grid<Value>(REAL_BITS));
+  const Value slope = gelu_slope(load(y + i), (int)bytes[i], gelu_grid<Value>(REAL_BITS));
   put(dx + i, request, load(dy + i) * slope);
 }
 #endif
