@@ -66,6 +66,13 @@ SUBJECTS = (
              ("Convolution", {"kernel": (3, 3), "pad": (1, 1), "num_filter": 64,
                               "no_bias": True})),
             ((8, 64, 56, 56), (8, 128, 28, 28), (8, 256, 14, 14))),
+    *(Subject("bn_relu_convolution",
+              (_NORM, ("Activation", {"act_type": "relu"}),
+               ("Convolution", dict(window, num_filter=64, no_bias=True))),
+              ((16, 64, 14, 14), (8, 256, 14, 14), (32, 512, 7, 7)), note)
+      for note, window in (("1x1", {"kernel": (1, 1)}),
+                           ("3x3 in steps of 2", {"kernel": (3, 3), "stride": (2, 2),
+                                                  "pad": (1, 1)}))),
     *(Subject(name, (("Convolution", {"kernel": (3, 3), "pad": (1, 1), "num_filter": 64,
                                       "no_bias": True}),),
               ((8, 64, 56, 56), (8, 128, 28, 28), (8, 256, 14, 14)))

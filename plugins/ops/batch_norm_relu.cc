@@ -8,6 +8,7 @@
 #include "./batch_norm_relu.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "./batch_norm.h"
 #include "./beside_mkldnn.h"
@@ -64,10 +65,11 @@ void ReluGradient(const half_t* x, const half_t* g, int64_t length,
 // The sums over channels that backward needs: of ReLU's gradient dz and of (x - mean) * dz.
 // Front to back, as MXNet makes them.
 template <class T>
-struct InOrder {
+class InOrder {
   using A = Acc<T>;
+
+ public:
   static int Lanes(const Channels&) { return Channels::kFew; }
-  A sum[Channels::kMany] = {}, dot[Channels::kMany] = {};
 
   void Add(const Tile& tile, const Lines<T>& x, const Lines<T>& g, const NormThenRelu<A>* how) {
     terms_.Aim(tile);
@@ -75,25 +77,38 @@ struct InOrder {
     for (int lane = 0; lane < tile.lanes; ++lane) {
       ReluTerms(x[lane], g[lane], tile.piece.length, how[lane], terms_[lane], products_[lane]);
     }
-    SumInOrder(terms_, tile.lanes, tile.piece.length, sum);
-    SumInOrder(products_, tile.lanes, tile.piece.length, dot);
+    SumInOrder(terms_, tile.lanes, tile.piece.length, sums_);
+    SumInOrder(products_, tile.lanes, tile.piece.length, dots_);
   }
+  A Sum(int lane) const { return sums_[lane]; }
+  A Dot(int lane) const { return dots_[lane]; }
 
  private:
+  A sums_[Channels::kMany] = {}, dots_[Channels::kMany] = {};
   Lines<A> terms_, products_;
 };
 
 // Beside MKLDNN, whose sums are not MXNet's own to the last bit either: wide loops.
-struct InDouble {
+class InDouble {
+ public:
   static int Lanes(const Channels& channels) { return channels.Several(sizeof(float)); }
-  double sum[Channels::kMany] = {}, dot[Channels::kMany] = {};
 
   void Add(const Tile& tile, const Lines<float>& x, const Lines<float>& g,
            const NormThenRelu<float>* how) {
+    const int64_t ahead = tile.Ahead(), ahead_length = ahead ? tile.piece.length : 0;
     for (int lane = 0; lane < tile.lanes; ++lane) {
-      AddReluSums(x[lane], g[lane], tile.piece.length, how[lane], sum + lane, dot + lane);
+      Prefetch(x[lane] + ahead, ahead_length);
+      Prefetch(g[lane] + ahead, ahead_length);
+      AddReluSums(x[lane], g[lane], tile.piece.length, how[lane], sums_ + lane);
     }
   }
+  double Sum(int lane) const { return Total(sums_[lane].dz); }
+  double Dot(int lane) const { return Total(sums_[lane].products); }
+
+ private:
+  static double Total(const double* parts) { return std::accumulate(parts, parts + 8, 0.0); }
+
+  ReluSums sums_[Channels::kMany];
 };
 
 template <class T>
@@ -114,11 +129,9 @@ struct NormRelu : BatchNorm<T> {
     if (fix_gamma) std::fill(gamma, gamma + channels.count, A(1));  // as MXNet does
   }
 
-  // Of channel c; the blobs are gamma, beta, mean and invstd.
-  NormThenRelu<A> HowOf(int64_t c, const TBlob& gamma, const TBlob& beta, const TBlob& mean,
-                        const TBlob& invstd) const {
-    return {mean.dptr<A>()[c], invstd.dptr<A>()[c], fix_gamma ? A(1) : gamma.dptr<A>()[c],
-            beta.dptr<A>()[c], nan_matters};
+  NormThenRelu<A> HowOf(int64_t c, const A* gamma, const A* beta, const A* mean,
+                        const A* invstd) const {
+    return {mean[c], invstd[c], fix_gamma ? A(1) : gamma[c], beta[c], nan_matters};
   }
 
   void Forward(const Blobs& in, const Blobs& statistics, OpReqType request,
@@ -126,15 +139,21 @@ struct NormRelu : BatchNorm<T> {
     if (request == mxnet::kNullOp) return;
     const T* x = in[0].dptr<T>();
     T* y = out.dptr<T>();
-    channels.ForEachGroup(Channels::kFew, [&](int64_t first, int lanes) {
+    const A *gamma = in[1].dptr<A>(), *beta = in[2].dptr<A>();
+    const A *mean = statistics[1].dptr<A>(), *invstd = statistics[2].dptr<A>();
+    const Channels rows = channels.InMemoryOrder();
+    rows.ForEachGroup(Channels::kFew, [&](int64_t first, int lanes) {
+      NormThenRelu<A> how[Channels::kMany];
+      for (int i = 0; i < lanes; ++i) {
+        how[i] = HowOf((first + i) % channels.count, gamma, beta, mean, invstd);
+      }
       Lines<T> values, results;
-      channels.Pieces([&](const Channels::Piece& piece) {
-        const Tile tile{channels, first, lanes, piece};
+      rows.Pieces([&](const Channels::Piece& piece) {
+        const Tile tile{rows, first, lanes, piece};
         values.Read(tile, x);
         const bool done = results.Aim(tile, y, request);
-        for (int g = 0; g < lanes; ++g) {
-          NormReluOutput(values[g], piece.length,
-                         HowOf(first + g, in[1], in[2], statistics[1], statistics[2]), results[g]);
+        for (int i = 0; i < lanes; ++i) {
+          NormReluOutput(values[i], piece.length, how[i], results[i]);
         }
         if (!done) results.Write(tile, request, y);
       });
@@ -146,14 +165,15 @@ struct NormRelu : BatchNorm<T> {
   void Backward(bool batch, const Blobs& in, const TBlob& gradient, const Requests& request,
                 const Blobs& out) const {
     const T *g = gradient.dptr<T>(), *x = in[1].dptr<T>();
-    const A* invstd = in[5].dptr<A>();
+    const A *gamma = in[2].dptr<A>(), *beta = in[3].dptr<A>();
+    const A *mean = in[4].dptr<A>(), *invstd = in[5].dptr<A>();
     T* dx = out[0].dptr<T>();
-    if (batch) this->UpdateMoving(in[4].dptr<A>(), invstd, in[6].dptr<A>(), in[7].dptr<A>());
+    if (batch) this->UpdateMoving(mean, invstd, in[6].dptr<A>(), in[7].dptr<A>());
     const size_t items = channels.Items();
     channels.ForEachGroup(Sums::Lanes(channels), [&](int64_t first, int lanes) {
       NormThenRelu<A> how[Channels::kMany];
       for (int i = 0; i < lanes; ++i) {
-        how[i] = HowOf(first + i, in[2], in[3], in[4], in[5]);
+        how[i] = HowOf(first + i, gamma, beta, mean, invstd);
         how[i].of_batch = batch;
       }
       Sums sums;
@@ -167,12 +187,13 @@ struct NormRelu : BatchNorm<T> {
       A shift[Channels::kMany] = {}, slope[Channels::kMany] = {}, scale[Channels::kMany];
       for (int i = 0; i < lanes; ++i) {
         const A s = invstd[first + i];
-        this->StoreParameters(request, sums.sum[i], sums.dot[i] * s,
-                              out[1].dptr<A>() + first + i, out[2].dptr<A>() + first + i);
+        const auto sum = sums.Sum(i), dot = sums.Dot(i);
+        this->StoreParameters(request, sum, dot * s, out[1].dptr<A>() + first + i,
+                              out[2].dptr<A>() + first + i);
         scale[i] = s * how[i].gamma;
         if (!batch) continue;
-        shift[i] = sums.sum[i] / items;
-        slope[i] = sums.dot[i] * s * s / items;
+        shift[i] = sum / items;
+        slope[i] = dot * s * s / items;
       }
       if (request[0] == mxnet::kNullOp) return;
       channels.Pieces([&](const Channels::Piece& piece) {

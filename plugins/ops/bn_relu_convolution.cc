@@ -63,7 +63,7 @@ bool Shape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
   (*out)[2] = norm_out[2];
   if (!norm_known || !known) return false;
   (*out)[3] = data;
-  (*out)[3][0] = fused.convolver.Step(data, (*out)[0]);
+  (*out)[3][0] = fused.convolver.Step(data, conv_in[1], (*out)[0]);
   return true;
 }
 
@@ -105,22 +105,25 @@ bool InferBackward(const NodeAttrs& attrs, const typename Values::value_type& un
 }
 
 // ------------------------------------------------------------------ computing
+// Behind `first`, arrays begin to end - 1.
 template <class Array>
-Blobs BlobsOf(const std::vector<Array>& arrays, size_t count) {
+Blobs BlobsOf(const TBlob& first, const std::vector<Array>& arrays, size_t begin, size_t end) {
   Blobs blobs;
-  for (size_t i = 0; i < count; ++i) blobs.push_back(BlobOf(arrays[i]));
+  blobs.reserve(1 + end - begin);
+  blobs.push_back(first);
+  for (size_t i = begin; i < end; ++i) blobs.push_back(BlobOf(arrays[i]));
   return blobs;
 }
 
-// Makes the convolution's input in `buffer`. `data` is the first of `norm_in`.
+// Makes the convolution's input in `buffer`. `data` is the first of `norm_in`. All must outlive it:
+// nothing is copied.
 template <class Array>
 Convolver::Maker<Array> MakerOf(const Fused& fused, const Blobs& norm_in, const Blobs& statistics,
                                 const Array& buffer) {
-  return [&fused, norm_in, statistics, buffer](int64_t begin, int64_t end) {
-    Blobs part = norm_in;
-    part[0] = Samples(norm_in[0], begin, end);
+  return [&](int64_t begin, int64_t end) {
     const Array result = Samples(buffer, 0, end - begin);
-    NormReluForward(fused.norm, part, statistics, mxnet::kWriteTo, BlobOf(result));
+    NormReluForward(fused.norm, BlobsOf(Samples(norm_in[0], begin, end), norm_in, 1, 3), statistics,
+                    mxnet::kWriteTo, BlobOf(result));
     return result;
   };
 }
@@ -129,8 +132,8 @@ template <class Array>
 void Forward(const NodeAttrs& attrs, const OpContext& context, const std::vector<Array>& in,
              const Requests& request, const std::vector<Array>& out) {
   const Fused& fused = FusedOf(attrs);
-  const Blobs norm_in = BlobsOf(in, kNormInputs);
-  const Blobs statistics{TBlob(), BlobOf(out[1]), BlobOf(out[2])};
+  const Blobs norm_in = BlobsOf(BlobOf(in[0]), in, 1, kNormInputs);
+  const Blobs statistics = BlobsOf(TBlob(), out, 1, 3);
   NormReluStatistics(fused.norm, context.is_train && !fused.norm.use_global_stats, norm_in,
                      statistics);
   if (request[0] == mxnet::kNullOp) return;
@@ -163,11 +166,15 @@ template <class Array>
 void Backward(const NodeAttrs& attrs, const OpContext& context, const std::vector<Array>& in,
               const Requests& request, const std::vector<Array>& out) {
   const Fused& fused = FusedOf(attrs);
-  const Blobs norm_in{BlobOf(in[1]), BlobOf(in[2]), BlobOf(in[3])};
-  const Blobs statistics{TBlob(), BlobOf(in[4]), BlobOf(in[5])};
+  const Blobs norm_in = BlobsOf(BlobOf(in[1]), in, 2, 4), statistics = BlobsOf(TBlob(), in, 4, 6);
   NDArray temporary, plain;
   const Array relu_gradient = Place(out[0], request[0], &temporary);
-  std::vector<Array> conv_in{in[0], in[1]}, conv_out{relu_gradient};
+  std::vector<Array> conv_in, conv_out;
+  conv_in.reserve(4);
+  conv_out.reserve(3);
+  conv_in.push_back(in[0]);
+  conv_in.push_back(in[1]);
+  conv_out.push_back(relu_gradient);
   Requests conv_request{mxnet::kWriteTo};
   for (uint32_t i = 0; i < fused.Parameters(); ++i) {
     conv_in.push_back(in[8 + i]);
@@ -177,10 +184,9 @@ void Backward(const NodeAttrs& attrs, const OpContext& context, const std::vecto
   fused.convolver.Backward(AsTraining(context), conv_in, conv_request, conv_out,
                            MakerOf(fused, norm_in, statistics, out.back()));
   const TBlob gradient = Plain(relu_gradient, &plain);
-  Blobs blobs{TBlob()};
-  for (int i = 1; i < 8; ++i) blobs.push_back(BlobOf(in[i]));
-  NormReluBackward(fused.norm, context.is_train && !fused.norm.use_global_stats, blobs, gradient,
-                   request, BlobsOf(out, 3));
+  NormReluBackward(fused.norm, context.is_train && !fused.norm.use_global_stats,
+                   BlobsOf(TBlob(), in, 1, 8), gradient, request,
+                   BlobsOf(BlobOf(out[0]), out, 1, 3));
 }
 
 std::vector<dmlc::ParamFieldInfo> NormFields() {

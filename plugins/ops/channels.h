@@ -31,6 +31,11 @@ struct Channels {
   int64_t Items() const { return outer * inner; }  // of one channel
   int64_t Size() const { return outer * count * inner; }
 
+  int64_t LongestPiece() const {
+    if (inner == 1) return kPieceOfMany;
+    return inner >= kWorthIt && inner < kPiece ? inner : kPiece;
+  }
+
   // Elements begin to begin + length - 1 of a channel: the first is `at` in the outer-th row.
   struct Piece {
     int64_t begin, length, outer, at;
@@ -39,7 +44,7 @@ struct Channels {
   // work(piece) for the Items() of a channel, front to back, in short pieces.
   template <class Work>
   void Pieces(Work work) const {
-    const int64_t items = Items(), longest = inner == 1 ? kPieceOfMany : kPiece;
+    const int64_t items = Items(), longest = LongestPiece();
     for (Piece piece{0, 0, 0, 0}; piece.begin < items; piece.begin += piece.length) {
       piece.length = std::min(longest, items - piece.begin);
       if (inner >= kWorthIt) piece.length = std::min(piece.length, inner - piece.at);
@@ -68,9 +73,25 @@ struct Channels {
     return (piece.outer * count + c) * inner + piece.at;
   }
 
-  // A few channels side by side are longer stretches of memory, if the cache keeps them for the
-  // next walk; `bytes` of each element.
-  int Several(int64_t bytes) const { return Items() * bytes <= 65536 ? kFew : 1; }
+  // Channels side by side are longer stretches of memory, which come faster, if the cache keeps
+  // them for the next walk, Lines have room and threads enough groups; `bytes` of each element.
+  int Several(int64_t bytes) const {
+    if (Items() * bytes <= 16384 && LongestPiece() <= kPieceOfMany && count >= 16 * kMany) {
+      return kMany;
+    }
+    return Items() * bytes <= 65536 ? kFew : 1;
+  }
+
+  // Every row of every channel as a channel of its own, for work that needs no sums: one walk over
+  // memory. Few numbers are left as they are: in the cache longer ways cost less than more groups.
+  Channels InMemoryOrder() const {
+    Channels rows = *this;
+    if (inner >= kWorthIt && count >= kFew && Size() >= 65536) {
+      rows.count *= outer;
+      rows.outer = 1;
+    }
+    return rows;
+  }
 
   // work(first, lanes) for all channels in groups: `several`, or those that share cache lines.
   template <class Work>
@@ -88,6 +109,12 @@ struct Tile {
   const int64_t first;
   const int lanes;
   const Channels::Piece piece;
+
+  // From a row to the same places of the next one, where processors do not foresee it; else 0.
+  int64_t Ahead() const {
+    const bool foreseen = channels.inner > Channels::kPiece || piece.outer + 1 >= channels.outer;
+    return foreseen ? 0 : channels.count * channels.inner;
+  }
 };
 
 // The elements of a tile as numbers of type A, each channel's side by side: where they are if that
@@ -110,8 +137,7 @@ class Lines {
   // Whether what is written to the lines is in the array at once; else call Write.
   template <class T>
   bool Aim(const Tile& tile, T* array, OpReqType request) {
-    const int64_t stride = tile.channels.inner == 1 ? Channels::kPieceOfMany + 8
-                                                    : Channels::kPiece + 8;
+    const int64_t stride = tile.channels.LongestPiece() + 8;
     const int64_t offset = tile.channels.OffsetOf(tile.first, tile.piece);
     const bool one_run = tile.piece.at + tile.piece.length <= tile.channels.inner;
     A* const there = request == mxnet::kWriteTo || request == mxnet::kWriteInplace ? Same(array)

@@ -20,6 +20,9 @@ namespace {
 
 constexpr const char* kForward = "Convolution";
 constexpr const char* kBackward = "_backward_Convolution";
+// For each part MKLDNN walks over the weight, or its gradient, five times to turn and to add them:
+// data and output of a part are not below so many times as much.
+constexpr int64_t kOfWeight = 8;
 
 // MXNet's gradient with settings of its own, or those of forward.
 Delegate BackwardWith(const Delegate& forward, const std::string& workspace,
@@ -62,14 +65,15 @@ Convolver::Convolver(const std::string& name, const Dictionary& attributes) {
   has_bias = forward.attrs().op->get_num_inputs(forward.attrs()) == 3;
 }
 
-int64_t Convolver::Step(const TShape& data, const TShape& output) const {
+int64_t Convolver::Step(const TShape& data, const TShape& weight, const TShape& output) const {
   const int64_t batch = std::max<int64_t>(1, data[0]);
-  if (micro_batch > 0) return std::min<int64_t>(micro_batch, batch);
+  if (micro_batch_mb == 0) return micro_batch == 0 ? batch : std::min<int64_t>(micro_batch, batch);
   // The dtype is not known where shapes are inferred.
-  const int64_t bytes = static_cast<int64_t>(sizeof(float) * (data.Size() + output.Size()));
-  const int64_t limit = int64_t{micro_batch_mb} << 20;
-  if (limit == 0 || bytes <= limit) return batch;
-  const int64_t most = std::max<int64_t>(1, limit / (bytes / batch));
+  const int64_t size = sizeof(float), bytes = size * (data.Size() + output.Size());
+  const int64_t of_weight = kOfWeight * size * weight.Size();
+  const int64_t limit = std::max(int64_t{micro_batch_mb} << 20, of_weight);
+  if (bytes <= limit) return batch;
+  const int64_t most = std::max<int64_t>({1, micro_batch, limit / (bytes / batch)});
   const int64_t parts = (batch + most - 1) / most;
   return (batch + parts - 1) / parts;
 }
@@ -77,7 +81,7 @@ int64_t Convolver::Step(const TShape& data, const TShape& output) const {
 template <class Array>
 void Convolver::Forward(const OpContext& context, const std::vector<Array>& in, OpReqType request,
                         const Array& out, const Maker<Array>& make) const {
-  const int64_t batch = ShapeOf(out)[0], step = Step(ShapeOf(in[0]), ShapeOf(out));
+  const int64_t batch = ShapeOf(out)[0], step = Step(ShapeOf(in[0]), ShapeOf(in[1]), ShapeOf(out));
   if (step >= batch && !make) return forward.Run(context, in, {request}, {out});
   std::vector<Array> part = in;
   const Array data = make ? in[0] : InDefaultLayout(in[0]);
@@ -103,12 +107,16 @@ template <class Array>
 void Convolver::Backward(const OpContext& context, const std::vector<Array>& in,
                          const Requests& request, const std::vector<Array>& out,
                          const Maker<Array>& make) const {
-  const int64_t batch = ShapeOf(in[0])[0], step = Step(ShapeOf(in[1]), ShapeOf(in[0]));
-  std::vector<Array> part_in = in, part_out = out;
-  if (step >= batch || !IsInDefaultLayout(out[0])) {
-    if (make) part_in[1] = make(0, batch);
+  const int64_t batch = ShapeOf(in[0])[0];
+  const int64_t step = Step(ShapeOf(in[1]), ShapeOf(in[2]), ShapeOf(in[0]));
+  const bool whole = step >= batch || !IsInDefaultLayout(out[0]);
+  if (whole && !make) return BackwardPart(context, in, request, out);
+  std::vector<Array> part_in = in;
+  if (whole) {
+    part_in[1] = make(0, batch);
     return BackwardPart(context, part_in, request, out);
   }
+  std::vector<Array> part_out = out;
   const Array gradient = InDefaultLayout(in[0]), data = make ? in[1] : InDefaultLayout(in[1]);
   Requests part_request = request;
   if (has_bias) part_request[2] = PartOfBias(context, in[0], request[2]);

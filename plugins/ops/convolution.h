@@ -25,8 +25,9 @@ struct Convolver {
   // `attributes`: those of Convolution and of ConvolutionSettings; others are left out.
   Convolver(const std::string& name, const Dictionary& attributes);
 
-  // Samples at a time: `micro_batch`, or what `micro_batch_mb` allows, in parts of equal size.
-  int64_t Step(const TShape& data, const TShape& output) const;
+  // Samples at a time: `micro_batch`, or more where `micro_batch_mb` or the weight allow it, then in
+  // parts of equal size.
+  int64_t Step(const TShape& data, const TShape& weight, const TShape& output) const;
 
   // Makes samples begin to end - 1 of the data. Without one the data are there.
   template <class Array>

@@ -80,21 +80,13 @@ void InplaceForward(const NodeAttrs& attrs, const OpContext& context, const Blob
     inverse[c] = inverse_root(moving_var[c]);
     invstd[c] = static_cast<A>(inverse[c]);
   }
-  // Without statistics to be made, rows of channels are walked over as they lie in memory; in the
-  // cache longer ways cost less than more groups.
-  Channels rows = channels;
-  if (!batch && channels.inner >= Channels::kWorthIt && channels.count >= Channels::kFew &&
-      channels.Size() >= 65536) {
-    rows.count *= rows.outer;
-    rows.outer = 1;
-  }
+  const Channels rows = batch ? channels : channels.InMemoryOrder();
   const int several = batch || rows.inner <= Channels::kPiece ? rows.Several(sizeof(T)) : 1;
   rows.ForEachGroup(several, [&](int64_t first, int lanes) {
-    double center[Channels::kMany] = {}, spread[Channels::kMany] = {}, inv[Channels::kMany];
-    const int64_t row = first / channels.count, past = (row + 1) * channels.count;
-    // Where lane i of the group belongs.
-    const auto row_of = [=](int i) { return first + i < past ? row : row + 1; };
-    const auto channel_of = [&](int i) { return first + i - row_of(i) * channels.count; };
+    double center[Channels::kMany], inv[Channels::kMany], scale[Channels::kMany];
+    T* keeps[Channels::kMany];  // where the lane's x-hat are kept, if they are
+    int64_t channel[Channels::kMany];  // of each lane
+    for (int i = 0; i < lanes; ++i) channel[i] = (first + i) % channels.count;
     Lines<A> values, results;
     const auto pieces = [&](auto visit) {  // visit(tile)
       rows.Pieces([&](const Channels::Piece& piece) {
@@ -104,6 +96,8 @@ void InplaceForward(const NodeAttrs& attrs, const OpContext& context, const Blob
       });
     };
     if (batch) {
+      double spread[Channels::kMany] = {};
+      std::fill_n(center, lanes, 0.0);
       pieces([&](const Tile& tile) {
         for (int i = 0; i < lanes; ++i) AddValues(values[i], tile.piece.length, center + i);
       });
@@ -120,19 +114,23 @@ void InplaceForward(const NodeAttrs& attrs, const OpContext& context, const Blob
       }
     } else {
       for (int i = 0; i < lanes; ++i) {
-        center[i] = moving_mean[channel_of(i)];
-        inv[i] = inverse[channel_of(i)];
+        center[i] = moving_mean[channel[i]];
+        inv[i] = inverse[channel[i]];
       }
+    }
+    for (int i = 0; i < lanes; ++i) {
+      const int64_t c = channel[i], at = (first + i) / channels.count * channels.inner;
+      scale[i] = inv[i] * gamma[c];
+      keeps[i] = place[c] >= 0 ? spare + place[c] * items + at : nullptr;
     }
     pieces([&](const Tile& tile) {
       const bool done = results.Aim(tile, y, request[0]);
       for (int i = 0; i < lanes; ++i) {
-        const int64_t c = channel_of(i), at = row_of(i) * channels.inner + tile.piece.begin;
-        T* const keep = place[c] >= 0 ? spare + place[c] * items + at : nullptr;
-        for (int64_t j = 0; keep && j < tile.piece.length; ++j) {
-          keep[j] = static_cast<T>(static_cast<A>((values[i][j] - center[i]) * inv[i]));
+        for (int64_t j = 0; keeps[i] && j < tile.piece.length; ++j) {
+          keeps[i][tile.piece.begin + j] =
+              static_cast<T>(static_cast<A>((values[i][j] - center[i]) * inv[i]));
         }
-        ScaleLeaky(values[i], tile.piece.length, center[i], inv[i] * gamma[c], beta[c], below,
+        ScaleLeaky(values[i], tile.piece.length, center[i], scale[i], beta[channel[i]], below,
                    results[i]);
         if (param.act_type == kElu) Elu(results[i], tile.piece.length, static_cast<A>(param.slope));
       }
@@ -195,13 +193,13 @@ void InplaceBackward(const NodeAttrs& attrs, const OpContext& context, const Blo
         const Tile tile{channels, first, lanes, piece};
         outputs.Read(tile, y);
         gradients.Read(tile, gradient);
-        if (channels.inner <= Channels::kPiece && piece.outer + 1 < channels.outer) {
-          const int64_t next = channels.OffsetOf(first, piece) + channels.count * channels.inner;
-          Prefetch(y + next, lanes * piece.length);
-          Prefetch(gradient + next, lanes * piece.length);
-        }
         const bool done = !writes || results.Aim(tile, dx, request[0]);
-        for (int i = 0; i < lanes; ++i) visit(tile, i, rebuild(tile, i, again));
+        const int64_t ahead = tile.Ahead(), ahead_length = ahead ? piece.length : 0;
+        for (int i = 0; i < lanes; ++i) {
+          Prefetch(outputs[i] + ahead, ahead_length);
+          Prefetch(gradients[i] + ahead, ahead_length);
+          visit(tile, i, rebuild(tile, i, again));
+        }
         if (!done) results.Write(tile, request[0], dx);
       });
     };

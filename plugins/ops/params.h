@@ -251,8 +251,8 @@ struct ConvolutionSettings : public dmlc::Parameter<ConvolutionSettings> {
     DMLC_DECLARE_FIELD(micro_batch).set_default(0).set_lower_bound(0).describe(
         "Samples that the convolution works on at a time; 0: all.");
     DMLC_DECLARE_FIELD(micro_batch_mb).set_default(0).set_lower_bound(0).describe(
-        "Without micro_batch: as many samples at a time as have so many MB of data and output in "
-        "float32, at least one; 0: all.");
+        "As many samples at a time as have so many MB of data and output in float32, or eight "
+        "times the weight's, but no fewer than micro_batch; 0: micro_batch alone counts.");
     DMLC_DECLARE_FIELD(backward_data_workspace).set_default("").describe(
         "MB of workspace for the gradient of the data; as forward by default.");
     DMLC_DECLARE_FIELD(backward_data_cudnn_tune).set_default("").describe(

@@ -2,8 +2,6 @@
 #pragma GCC optimize("no-trapping-math")
 #include "./pieces.h"
 
-#include <limits>
-
 #include "./exponentials.h"
 #include "./wide.h"
 
@@ -91,6 +89,18 @@ MEMONGER_INLINE void AddSquaresBody(const A* x, int64_t length, double mean, dou
 template <class A>
 MEMONGER_INLINE void ScaleLeakyBody(const A* x, int64_t length, double mean, double scale,
                                     double shift, double slope, A* z) {
+  if (slope == 1.0) {
+    // The last of a row are worked on with a mask: rows of 7x7 maps are three sixteens and one.
+    const int64_t whole = length / 16 * 16;
+#pragma omp simd
+    for (int64_t i = 0; i < whole; ++i) z[i] = static_cast<A>((x[i] - mean) * scale + shift);
+    if (whole == length) return;
+#pragma omp simd
+    for (int64_t i = whole; i < whole + 16; ++i) {
+      if (i < length) z[i] = static_cast<A>((x[i] - mean) * scale + shift);
+    }
+    return;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < length; ++i) {
     const double value = (x[i] - mean) * scale + shift;
@@ -103,91 +113,6 @@ MEMONGER_INLINE void ScaleLeakyBody(const A* x, int64_t length, double mean, dou
 template <class A>
 MEMONGER_INLINE void SquaresBody(const A* x, int64_t length, A mean, A* __restrict to) {
   for (int64_t i = 0; i < length; ++i) to[i] = (x[i] - mean) * (x[i] - mean);
-}
-
-template <class A>
-MEMONGER_INLINE A Normalised(A x, const NormThenRelu<A>& how) {
-  return ((x - how.mean) * how.invstd) * how.gamma + how.beta;
-}
-
-template <class A>
-MEMONGER_INLINE void NormReluOutputBody(const A* x, int64_t length, const NormThenRelu<A>& how,
-                                        A* y) {
-  const NormThenRelu<A> same = how;
-  if (same.nan_matters) {
-#pragma omp simd
-    for (int64_t i = 0; i < length; ++i) {
-      const A z = Normalised(x[i], same);
-      y[i] = z <= A(0) ? A(0) : z;
-    }
-    return;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < length; ++i) {
-    const A z = Normalised(x[i], same);
-    y[i] = z > A(0) ? z : A(0);
-  }
-}
-
-// What ReLU's gradient multiplies with.
-template <class A>
-MEMONGER_INLINE A Gate(A x, const NormThenRelu<A>& how, A at_nan) {
-  const A z = Normalised(x, how);
-  const A closed = z == z ? A(0) : at_nan;
-  return z > A(0) ? A(1) : closed;
-}
-
-template <class A>
-MEMONGER_INLINE A AtNan(const NormThenRelu<A>& how) {
-  return how.nan_matters ? std::numeric_limits<A>::quiet_NaN() : A(0);
-}
-
-template <class A>
-MEMONGER_INLINE void ReluTermsBody(const A* x, const A* g, int64_t length,
-                                   const NormThenRelu<A>& how, A* __restrict dz,
-                                   A* __restrict products) {
-  const NormThenRelu<A> same = how;
-  const A at_nan = AtNan(how);
-  for (int64_t i = 0; i < length; ++i) {
-    dz[i] = g[i] * Gate(x[i], same, at_nan);
-    products[i] = (x[i] - same.mean) * dz[i];
-  }
-}
-
-template <class A>
-MEMONGER_INLINE void AddReluSumsBody(const A* x, const A* g, int64_t length,
-                                     const NormThenRelu<A>& how, double* sum, double* dot) {
-  const NormThenRelu<A> same = how;
-  const A at_nan = AtNan(how);
-  double of_dz = 0, of_products = 0;
-#pragma omp simd reduction(+ : of_dz, of_products)
-  for (int64_t i = 0; i < length; ++i) {
-    const A dz = g[i] * Gate(x[i], same, at_nan);
-    of_dz += dz;
-    of_products += static_cast<double>(x[i] - same.mean) * dz;
-  }
-  *sum += of_dz;
-  *dot += of_products;
-}
-
-template <class A>
-MEMONGER_INLINE void ReluGradientBody(const A* x, const A* g, int64_t length,
-                                      const NormThenRelu<A>& how, A shift, A slope, A scale,
-                                      A* to) {
-  const NormThenRelu<A> same = how;
-  const A at_nan = AtNan(how);
-  if (!how.of_batch) {
-#pragma omp simd
-    for (int64_t i = 0; i < length; ++i) {
-      to[i] = (g[i] * Gate(x[i], same, at_nan) - shift) * scale;
-    }
-    return;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < length; ++i) {
-    const A dz = g[i] * Gate(x[i], same, at_nan);
-    to[i] = (dz - shift - (x[i] - same.mean) * slope) * scale;
-  }
 }
 
 MEMONGER_INLINE void SoftReluOutputBody(const float* x, int64_t length, bool add, float* y) {
@@ -234,18 +159,7 @@ MEMONGER_INLINE void SoftReluGradientBody(const float* g, const float* y, int64_
                                     double shift, double slope, A* z),                         \
                        (x, length, mean, scale, shift, slope, z))                              \
   MEMONGER_WITH_AVX2(Squares, (const A* x, int64_t length, A mean, A* __restrict to),          \
-                     (x, length, mean, to))                                                    \
-  MEMONGER_WITH_AVX2(NormReluOutput, (const A* x, int64_t length, const NormThenRelu<A>& how,  \
-                                      A* y), (x, length, how, y))                              \
-  MEMONGER_WITH_AVX2(ReluTerms, (const A* x, const A* g, int64_t length,                       \
-                                 const NormThenRelu<A>& how, A* __restrict dz,                 \
-                                 A* __restrict products), (x, g, length, how, dz, products))   \
-  MEMONGER_WITH_AVX2(AddReluSums, (const A* x, const A* g, int64_t length,                     \
-                                   const NormThenRelu<A>& how, double* sum, double* dot),      \
-                     (x, g, length, how, sum, dot))                                            \
-  MEMONGER_WITH_AVX2(ReluGradient, (const A* x, const A* g, int64_t length,                    \
-                                    const NormThenRelu<A>& how, A shift, A slope, A scale,     \
-                                    A* to), (x, g, length, how, shift, slope, scale, to))
+                     (x, length, mean, to))
 MEMONGER_FOR_REALS(MEMONGER_PIECES)
 
 MEMONGER_WITH_WIDEST(SoftReluOutput, (const float* x, int64_t length, bool add, float* y),

@@ -57,15 +57,19 @@ struct NormThenRelu {
   /* dz, the gradient g behind ReLU, and products = (x - mean) * dz */                         \
   void ReluTerms(const A* x, const A* g, int64_t length, const NormThenRelu<A>& how,           \
                  A* __restrict dz, A* __restrict products);                                    \
-  /* With dz the gradient g behind ReLU: *sum += sum of dz, *dot += of dz * (x - mean) */ \
-  void AddReluSums(const A* x, const A* g, int64_t length, const NormThenRelu<A>& how,         \
-                   double* sum, double* dot);                                                  \
   /* to = (dz - shift - (x - mean) * slope) * scale, of given statistics dz * scale, whatever */ \
   /* x is; `to` may be g */                                                                     \
   void ReluGradient(const A* x, const A* g, int64_t length, const NormThenRelu<A>& how,        \
                     A shift, A slope, A scale, A* to);
 MEMONGER_FOR_REALS(MEMONGER_PIECES)
 #undef MEMONGER_PIECES
+
+// Sums in eight parts each: of dz, the gradient g behind ReLU, and of dz * (x - mean).
+struct ReluSums {
+  double dz[8] = {}, products[8] = {};
+};
+void AddReluSums(const float* x, const float* g, int64_t length, const NormThenRelu<float>& how,
+                 ReluSums* sums);
 
 // y = log(1 + exp(x)), or that is added; y may be x.
 void SoftReluOutput(const float* x, int64_t length, bool add, float* y);

@@ -61,25 +61,34 @@ def test_a_bias_gradient_of_parts_is_the_sum_of_the_whole():
     assert same_bits(stock, ours) is None
 
 
-def samples_at_a_time(settings):
+def samples_at_a_time(settings, shape):
     """Told by the buffer of the operator that makes the convolution's input again."""
     import mxnet as mx
 
     from memonger.mx.read import read
     native.load()
-    symbol = mx.sym.memonger_bn_relu_convolution(mx.sym.Variable("x"), kernel=(1, 1),
-                                                 num_filter=8, **settings)
-    graph = read(symbol, {"x": (7, 8, 128, 128)}).graph  # 1 MB of data and output a sample
+    symbol = mx.sym.memonger_bn_relu_convolution(mx.sym.Variable("x"), num_filter=8, **settings)
+    graph = read(symbol, {"x": shape}).graph
     return graph.tensors[graph.ops[0].outputs[3]].shape[0]
 
 
 @pytest.mark.parametrize("settings, samples", [
     ({}, 7), ({"micro_batch": 3}, 3), ({"micro_batch": 9}, 7), ({"micro_batch_mb": 1}, 1),
     ({"micro_batch_mb": 3}, 3), ({"micro_batch_mb": 5}, 4), ({"micro_batch_mb": 6}, 4),
-    ({"micro_batch_mb": 7}, 7), ({"micro_batch": 2, "micro_batch_mb": 5}, 2),
+    ({"micro_batch_mb": 7}, 7), ({"micro_batch": 2, "micro_batch_mb": 5}, 4),
+    ({"micro_batch": 4, "micro_batch_mb": 1}, 4), ({"micro_batch": 2, "micro_batch_mb": 1}, 2),
 ], ids=str)
 def test_samples_at_a_time(settings, samples):
-    assert call(samples_at_a_time, settings) == samples
+    """Of 1 MB of data and output each."""
+    assert call(samples_at_a_time, dict(settings, kernel=(1, 1)), (7, 8, 128, 128)) == samples
+
+
+def test_parts_are_not_small_beside_the_weight():
+    """Samples of 0.5 MB; eight times the weight is 0.1, 1.2 and 3.3 MB, for 1, 2 and 6 of them."""
+    shape = (7, 512, 16, 16)
+    for kernel, samples in (((1, 1), 1), ((3, 3), 2), ((5, 5), 4)):
+        settings = {"kernel": kernel, "pad": tuple(k // 2 for k in kernel), "micro_batch_mb": 1}
+        assert call(samples_at_a_time, settings, shape) == samples
 
 
 def test_parts_of_some_bytes():
