@@ -60,15 +60,15 @@ bool Type(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
   return true;
 }
 
-// work(row, offset) for rows begin to end - 1: the row's channels are at offset + c * inner.
-template <class Work>
-void Rows(const Channels& channels, int64_t begin, int64_t end, Work work) {
+// work(row, offset) for rows begin to end - 1: the row's channels are at offset + c * step.
+template <class Step, class Work>
+void Rows(Step step, int64_t count, int64_t begin, int64_t end, Work work) {
   for (int64_t row = begin; row < end; ++row) {
-    work(row, row / channels.inner * channels.count * channels.inner + row % channels.inner);
+    work(row, row / step * count * step + row % step);
   }
 }
 
-// A constant step where there is one, so that loops become SIMD.
+// A constant step where there is one, so that loops become SIMD and rows are found without divisions.
 template <class Work>
 void WithStep(const Channels& channels, Work work) {
   if (channels.inner == 1) {
@@ -100,8 +100,8 @@ void NormForward(const NodeAttrs& attrs, const OpContext& context, const Blobs& 
   }
   WithStep(channels, [&](auto step) {
     const int64_t some = Several(rows);
-    ForEach(rows, some, channels.Size() >= kRowsFrom, [=, &channels, &spares](int64_t first) {
-      Rows(channels, first, std::min(first + some, rows), [&](int64_t row, int64_t offset) {
+    ForEach(rows, some, channels.Size() >= kRowsFrom, [=, &spares](int64_t first) {
+      Rows(step, count, first, std::min(first + some, rows), [&](int64_t row, int64_t offset) {
         const T* from = x + offset;
         double sum = 0, square = 0;
 #pragma omp simd reduction(+ : sum)
@@ -163,7 +163,7 @@ void NormBackward(const NodeAttrs& attrs, const OpContext&, const Blobs& in,
       double* __restrict of_beta = of_gamma + count;
       std::vector<double> hats(count), gradients(count);
       double *__restrict hat = hats.data(), *__restrict dz = gradients.data();
-      Rows(channels, rows * share / kShares, rows * (share + 1) / kShares,
+      Rows(step, count, rows * share / kShares, rows * (share + 1) / kShares,
            [&](int64_t row, int64_t offset) {
         for (int64_t c = 0; c < count; ++c) {
           dz[c] = static_cast<A>(g[offset + c * step]);
