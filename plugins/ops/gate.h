@@ -14,6 +14,7 @@
 
 #include <atomic>
 
+#include "./cpu.h"
 #include "./lanes.h"
 #include "./operator.h"
 #include "./wide_gates.h"
@@ -57,7 +58,7 @@ bool RunWide(const WideGate*, const T*, int64_t, T*, uint8_t*, Noticed*) { retur
 
 inline bool RunWide(const WideGate* gate, const float* x, int64_t bytes, float* y, uint8_t* mask,
                     Noticed* noticed) {
-  if (gate == nullptr || !HasWideGates()) return false;
+  if (gate == nullptr || !HasAvx2()) return false;
   constexpr int64_t kStretch = 2048;
   ForEach(bytes, kStretch, 8 * bytes >= kParallelFrom, [=](int64_t b) {
     noticed->Add(WideStretch(*gate, x + 8 * b, std::min(kStretch, bytes - b), y + 8 * b, mask + b));

@@ -111,7 +111,7 @@ MEMONGER_WIDEST void ScaleWidest(const double* from, const uint8_t* bits, int64_
 template <class T>
 bool ScaleIfWide(const T* from, const uint8_t* bits, int64_t length, T open, T closed, bool add,
                  T* to) {
-  if (!HasWideGates()) return false;
+  if (!HasAvx2()) return false;
   if (HasAvx512() && !add) {
     ScaleWidest(from, bits, length, open, closed, to);
   } else {
@@ -128,8 +128,6 @@ bool StretchOf(const WideGate& gate, const float* x, int64_t bytes, float* y, ui
 
 }  // namespace
 
-bool HasWideGates() { return HasAvx2(); }
-
 bool WideStretch(const WideGate& gate, const float* x, int64_t bytes, float* y, uint8_t* mask) {
   if (gate.scales) {
     return gate.nan_passes ? StretchOf<_CMP_NLE_UQ, true>(gate, x, bytes, y, mask)
@@ -139,7 +137,6 @@ bool WideStretch(const WideGate& gate, const float* x, int64_t bytes, float* y, 
                          : StretchOf<_CMP_GT_OQ, false>(gate, x, bytes, y, mask);
 }
 #else
-bool HasWideGates() { return false; }
 template <class T>
 static bool ScaleIfWide(const T*, const uint8_t*, int64_t, T, T, bool, T*) { return false; }
 bool WideStretch(const WideGate&, const float*, int64_t, float*, uint8_t*) { return false; }

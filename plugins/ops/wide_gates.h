@@ -18,10 +18,8 @@ struct WideGate {
   float slope;
 };
 
-// Whether this processor has what WideStretch needs.
-bool HasWideGates();
-
-// y = gate(x) and the mask's bits for 8 * `bytes` elements; y may be x. Whether there was a NaN.
+// y = gate(x) and the mask's bits for 8 * `bytes` elements; y may be x. Whether there was a NaN. For
+// processors with AVX2.
 bool WideStretch(const WideGate& gate, const float* x, int64_t bytes, float* y, uint8_t* mask);
 
 // As GateEights of lanes.h; false: nothing was done, for the processor lacks AVX2.
