@@ -9,6 +9,7 @@
 #define MEMONGER_OPS_CHANNELS_H_
 
 #include <string>
+#include <type_traits>
 
 #include "./common.h"
 #include "./refuse.h"
@@ -33,7 +34,8 @@ struct Channels {
 
   int64_t LongestPiece() const {
     if (inner == 1) return kPieceOfMany;
-    return inner >= kWorthIt && inner < kPiece ? inner : kPiece;
+    if (inner < kWorthIt) return kPiece / inner * inner;  // whole runs
+    return inner < kPiece ? inner : kPiece;
   }
 
   // Elements begin to begin + length - 1 of a channel: the first is `at` in the outer-th row.
@@ -174,6 +176,15 @@ class Lines {
       }
       return;
     }
+    if (channels.inner < Channels::kWorthIt) {
+      switch (channels.inner) {  // maps of 2x2 to 5x5: no loops around single numbers
+        case 4: return ForEachRun(tile, std::integral_constant<int64_t, 4>(), array, use);
+        case 9: return ForEachRun(tile, std::integral_constant<int64_t, 9>(), array, use);
+        case 16: return ForEachRun(tile, std::integral_constant<int64_t, 16>(), array, use);
+        case 25: return ForEachRun(tile, std::integral_constant<int64_t, 25>(), array, use);
+        default: return ForEachRun(tile, channels.inner, array, use);
+      }
+    }
     for (int lane = 0; lane < tile.lanes; ++lane) {
       channels.Runs(tile.first + lane, tile.piece,
                     [&](int64_t offset, int64_t done, int64_t length) {
@@ -181,6 +192,20 @@ class Lines {
         A* const line = line_[lane] + done;
         for (int64_t i = 0; i < length; ++i) use(run[i], line + i);
       });
+    }
+  }
+
+  // For pieces of whole runs.
+  template <class Inner, class T, class Use>
+  void ForEachRun(const Tile& tile, Inner inner, T* array, Use use) const {
+    for (int lane = 0; lane < tile.lanes; ++lane) {
+      T* run = array + tile.channels.OffsetOf(tile.first + lane, tile.piece);
+      A* line = line_[lane];
+      for (int64_t done = 0; done < tile.piece.length; done += inner) {
+        for (int64_t i = 0; i < inner; ++i) use(run[i], line + i);
+        run += tile.channels.count * inner;
+        line += inner;
+      }
     }
   }
 

@@ -32,6 +32,8 @@ PAIRS = {
 SHAPES = [(3,), (7, 5), (2, 3, 5, 7), (4, 1, 9, 513)]
 #: Channels side by side, and in short runs: more than are worked on at once.
 CHANNELS = [(150, 37), (30, 21, 19)]
+#: Maps that are copied to longer lines, more than one line each.
+SMALL_MAPS = [(70, 5, 2, 2), (60, 6, 3, 3), (40, 3, 4, 4), (25, 2, 5, 5), (90, 4, 7)]
 
 
 def renamed(result):
@@ -51,7 +53,7 @@ def compare(stock, ours, **fields):
 @pytest.mark.parametrize("pair", PAIRS)
 def test_same_bits(pair, dtype, grad_req):
     stock, ours = PAIRS[pair]
-    for shape in SHAPES[1:] + CHANNELS if "norm" in pair else SHAPES:
+    for shape in SHAPES[1:] + CHANNELS + SMALL_MAPS if "norm" in pair else SHAPES:
         assert compare(stock, ours, shape=shape, dtype=dtype, grad_req=grad_req) is None, shape
 
 

@@ -29,7 +29,8 @@ def chains(activation, attributes):
 @pytest.mark.parametrize("activation", ["identity", "leaky", "elu"])
 def test_error_against_float64(activation, attributes):
     stock, ours = chains(activation, attributes)
-    for shape in ((8, 6, 9, 5), (16, 4, 14, 14), (10, 3, 5, 37), (30, 21, 1, 19)):
+    for shape in ((8, 6, 9, 5), (16, 4, 14, 14), (10, 3, 5, 37), (30, 21, 1, 19), (66, 5, 2, 2),
+                  (60, 6, 3, 3), (25, 4, 5, 5)):
         for grad_req in ("write", "add"):
             case = {"shape": shape, "steps": 2, "grad_req": grad_req}
             exact = call(run, Case(stock, dtype="float64", **case))
