@@ -58,19 +58,6 @@ struct Channels {
     }
   }
 
-  // visit(offset, done, length): the piece in channel c in runs that lie side by side; `done`
-  // elements came before.
-  template <class Visit>
-  void Runs(int64_t c, const Piece& piece, Visit visit) const {
-    int64_t at = piece.at, offset = OffsetOf(c, piece);
-    for (int64_t done = 0; done < piece.length; at = 0) {
-      const int64_t length = std::min(inner - at, piece.length - done);
-      visit(offset, done, length);
-      done += length;
-      offset += length + (count - 1) * inner;
-    }
-  }
-
   int64_t OffsetOf(int64_t c, const Piece& piece) const {
     return (piece.outer * count + c) * inner + piece.at;
   }
@@ -176,35 +163,25 @@ class Lines {
       }
       return;
     }
-    if (channels.inner < Channels::kWorthIt) {
-      switch (channels.inner) {  // maps of 2x2 to 5x5: no loops around single numbers
-        case 4: return ForEachRun(tile, std::integral_constant<int64_t, 4>(), array, use);
-        case 9: return ForEachRun(tile, std::integral_constant<int64_t, 9>(), array, use);
-        case 16: return ForEachRun(tile, std::integral_constant<int64_t, 16>(), array, use);
-        case 25: return ForEachRun(tile, std::integral_constant<int64_t, 25>(), array, use);
-        default: return ForEachRun(tile, channels.inner, array, use);
-      }
-    }
-    for (int lane = 0; lane < tile.lanes; ++lane) {
-      channels.Runs(tile.first + lane, tile.piece,
-                    [&](int64_t offset, int64_t done, int64_t length) {
-        T* const run = array + offset;
-        A* const line = line_[lane] + done;
-        for (int64_t i = 0; i < length; ++i) use(run[i], line + i);
-      });
+    switch (channels.inner) {  // maps of 2x2 to 5x5: no loops around single numbers
+      case 4: return ForEachRun(tile, std::integral_constant<int64_t, 4>(), array, use);
+      case 9: return ForEachRun(tile, std::integral_constant<int64_t, 9>(), array, use);
+      case 16: return ForEachRun(tile, std::integral_constant<int64_t, 16>(), array, use);
+      case 25: return ForEachRun(tile, std::integral_constant<int64_t, 25>(), array, use);
+      default: ForEachRun(tile, std::min(channels.inner, tile.piece.length), array, use);
     }
   }
 
-  // For pieces of whole runs.
-  template <class Inner, class T, class Use>
-  void ForEachRun(const Tile& tile, Inner inner, T* array, Use use) const {
+  // A piece is runs of so many elements that lie side by side: whole rows, or part of one.
+  template <class Length, class T, class Use>
+  void ForEachRun(const Tile& tile, Length length, T* array, Use use) const {
     for (int lane = 0; lane < tile.lanes; ++lane) {
       T* run = array + tile.channels.OffsetOf(tile.first + lane, tile.piece);
       A* line = line_[lane];
-      for (int64_t done = 0; done < tile.piece.length; done += inner) {
-        for (int64_t i = 0; i < inner; ++i) use(run[i], line + i);
-        run += tile.channels.count * inner;
-        line += inner;
+      for (int64_t done = 0; done < tile.piece.length; done += length) {
+        for (int64_t i = 0; i < length; ++i) use(run[i], line + i);
+        run += tile.channels.count * tile.channels.inner;
+        line += length;
       }
     }
   }

@@ -1,5 +1,6 @@
 // Gelu of float32 with AVX2 and fused multiply-adds.
 #include "./gelu_pieces.h"
+#include "./wide.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>

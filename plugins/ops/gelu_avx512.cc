@@ -1,5 +1,6 @@
 // Gelu of float32 with AVX-512.
 #include "./gelu_pieces.h"
+#include "./wide.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>

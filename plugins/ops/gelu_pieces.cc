@@ -15,10 +15,9 @@ MEMONGER_INLINE double gelu_sqrt(double value) { return __builtin_sqrt(value); }
 MEMONGER_INLINE float gelu_abs(float value) { return __builtin_fabsf(value); }
 MEMONGER_INLINE double gelu_abs(double value) { return __builtin_fabs(value); }
 
-// Adding 9 * 2^20 (9 * 2^49) rounds what is between -2^20 and 7 * 2^20 to an integer, which is then
-// in the last bits, above a multiple of 128: SIMD with every instruction set.
+// SIMD with every instruction set; 9 * 2^49 is to doubles what kGeluRound is to floats.
 MEMONGER_INLINE int gelu_round(float value, float scale, int shift) {
-  return static_cast<int>(ToBits(value * scale + (9437184.0f + shift)));
+  return static_cast<int>(ToBits(value * scale + (kGeluRound + shift)));
 }
 MEMONGER_INLINE int gelu_round(double value, double scale, int shift) {
   return static_cast<int>(ToBits(value * scale + (5066549580791808.0 + shift)));
@@ -27,7 +26,7 @@ template <class A>
 A gelu_real(int rounded);
 template <>
 MEMONGER_INLINE float gelu_real<float>(int rounded) {
-  return FloatFromBits(static_cast<uint32_t>(rounded)) - 9437184.0f;
+  return FloatFromBits(static_cast<uint32_t>(rounded)) - kGeluRound;
 }
 template <>
 MEMONGER_INLINE double gelu_real<double>(int rounded) {

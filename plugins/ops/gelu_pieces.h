@@ -12,6 +12,10 @@
 namespace memonger {
 namespace ops {
 
+// 9 * 2^20: adding it rounds what is between -2^20 and 7 * 2^20 to an integer, which is then in the
+// last bits, above a multiple of 128.
+constexpr float kGeluRound = 9437184.0f;
+
 // y = gelu(x) with the bytes that the derivative needs, for outputs that are stored in numbers of so
 // many bits (16, 32 or 64); y may be x.
 void GeluForward(const float* x, int64_t length, int bits, float* y, uint8_t* bytes);

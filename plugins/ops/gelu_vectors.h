@@ -14,7 +14,7 @@ namespace memonger {
 namespace ops {
 namespace {
 
-#define MEMONGER_GELU_INLINE inline __attribute__((always_inline))
+#define MEMONGER_GELU_INLINE MEMONGER_INLINE
 
 // Two vectors, for each has to wait for its own last result. No arrays: compilers would keep those
 // in memory.
@@ -80,13 +80,12 @@ MEMONGER_GELU_INLINE Mask gelu_left(const Ints& byte) {
   return {Simd::HasBit7(byte.a), Simd::HasBit7(byte.b)};
 }
 
-// As in gelu_pieces.cc: adding 9 * 2^20, a multiple of 128, rounds.
 MEMONGER_GELU_INLINE Ints gelu_round(F value, F scale, int shift) {
-  return bits_of(value * scale + Floats(9437184.0 + shift));
+  return bits_of(value * scale + Floats(kGeluRound + shift));
 }
 template <class A>
 MEMONGER_GELU_INLINE A gelu_real(const Ints& rounded) {
-  return Floats(Simd::FromBits(rounded.a), Simd::FromBits(rounded.b)) - Floats(9437184.0);
+  return Floats(Simd::FromBits(rounded.a), Simd::FromBits(rounded.b)) - Floats(kGeluRound);
 }
 
 #include "./cuda/gelu.cu"
@@ -98,8 +97,8 @@ struct Place {
 };
 
 MEMONGER_GELU_INLINE Place find(const Floats& place) {
-  const Floats rounded = place + Floats(12582912.0);  // 1.5 * 2^23
-  return {bits_of(rounded), place - (rounded - Floats(12582912.0))};
+  const Floats shift = 12582912.0, rounded = place + shift;  // 1.5 * 2^23
+  return {bits_of(rounded), place - (rounded - shift)};
 }
 
 MEMONGER_GELU_INLINE Floats look_up(const float* column, const Ints& row) {
