@@ -1,5 +1,6 @@
 # make demo    sets up, trains a real network without and with a plan, leaves out/
 # make test    sets up, runs the tests on the installed package
+# make docs    sets up, makes the tables and pictures of README.md and docs/ again (half an hour)
 #
 # PYTHON=python3.9     the interpreter to set up with (default: the first fit one)
 # VENV=.venv           the virtual environment
@@ -11,11 +12,11 @@ PYTEST_ARGS ?=
 SOURCES := setup.py pyproject.toml README.md $(shell find memonger plugins -type f \
 	! -name '*.pyc' ! -name '*.so' ! -name '*.o' 2>/dev/null)
 
-.PHONY: demo test check install clean help
+.PHONY: demo test docs check install clean help
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -6
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -7
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/python examples/train_digits.py --out out
@@ -24,6 +25,13 @@ demo: $(VENV)/.installed
 # pytest the program, not `python -m pytest`: only then is `memonger` the installed package.
 test: $(VENV)/.installed
 	MEMONGER_TEST_INSTALLED=1 $(VENV)/bin/pytest $(PYTEST_ARGS)
+
+docs: demo
+	$(VENV)/bin/memonger report out/plan.json -o out/plan.html \
+		--graph docs/pictures/plan.png --timeline docs/pictures/memory.png
+	$(VENV)/bin/memonger bench --published --same-cut --methods auto:exact,auto:all --jobs 2 \
+		-o out/published --update docs/RESULTS.md --update README.md
+	$(VENV)/bin/memonger bench --jobs 2 -o out/methods --update docs/METHODS.md
 
 install: $(VENV)/.installed
 
