@@ -1,14 +1,17 @@
 # make demo    sets up, trains a real network without and with a plan, leaves out/
 # make test    sets up, runs the tests on the installed package
+# make check   lint and types
 # make docs    sets up, makes the tables and pictures of README.md and docs/ again (half an hour)
 #
 # PYTHON=python3.9     the interpreter to set up with (default: the first fit one)
 # VENV=.venv           the virtual environment
 # PYTEST_ARGS=...      more arguments for pytest: make test PYTEST_ARGS="-m slow"
+# JOBS=auto            processes that run the tests, one a core
 
 PYTHON ?=
 VENV ?= .venv
 PYTEST_ARGS ?=
+JOBS ?= auto
 SOURCES := setup.py pyproject.toml README.md $(shell find memonger plugins -type f \
 	! -name '*.pyc' ! -name '*.so' ! -name '*.o' 2>/dev/null)
 
@@ -16,7 +19,7 @@ SOURCES := setup.py pyproject.toml README.md $(shell find memonger plugins -type
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -7
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -9
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/python examples/train_digits.py --out out
@@ -24,7 +27,7 @@ demo: $(VENV)/.installed
 
 # pytest the program, not `python -m pytest`: only then is `memonger` the installed package.
 test: $(VENV)/.installed
-	MEMONGER_TEST_INSTALLED=1 $(VENV)/bin/pytest $(PYTEST_ARGS)
+	MEMONGER_TEST_INSTALLED=1 $(VENV)/bin/pytest -n $(JOBS) $(PYTEST_ARGS)
 
 docs: demo
 	$(VENV)/bin/memonger report out/plan.json -o out/plan.html \
@@ -36,7 +39,7 @@ docs: demo
 install: $(VENV)/.installed
 
 check: $(VENV)/.installed
-	$(VENV)/bin/pip install --quiet ruff mypy==1.14.1
+	$(VENV)/bin/python -m pip install --quiet ruff==0.17.6 mypy==1.14.1
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 

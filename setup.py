@@ -101,10 +101,10 @@ setup(
         "cu112": ["mxnet-cu112>=1.9.1,<1.10"],
         "plot": ["matplotlib>=3.5"],
         "graph": ["pygraphviz>=2.0; python_version>='3.10'"],
-        "test": ["pytest>=8", "hypothesis>=6.100", "pytest-xdist", "scikit-learn",
-                 "matplotlib>=3.5"],
+        "test": ["pytest>=8", "hypothesis>=6.100", "pytest-xdist", "pytest-cov",
+                 "scikit-learn", "matplotlib>=3.5"],
         "bench": ["pytest-benchmark", "psutil"],
-        "dev": ["ruff", "mypy==1.14.1", "clang-format"],
+        "dev": ["ruff==0.17.6", "mypy==1.14.1", "clang-format", "pre-commit"],
     },
     entry_points={"console_scripts": ["memonger=memonger.cli:main"]},
     classifiers=[

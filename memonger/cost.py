@@ -58,7 +58,7 @@ def _gpu(name: str, tera: float, giga: float, half: float, double: float) -> Dev
 
 #: Peaks of the makers' data sheets. ``reference`` is the plain device of the literature and of
 #: memonger's own benchmarks: each tensor is read or written once, and nothing overlaps (of the
-#: simple models it is the one that gives the reference bounds of DEVELOPERS.md); ``cpu`` is two
+#: simple models it is the one that gives the reference bounds of CONTRIBUTING.md); ``cpu`` is two
 #: cores of the machine memonger was developed on.
 DEVICES: Mapping[str, Device] = {device.name: device for device in (
     Device("reference", 10e12, 600e9, second_passes=False, overlaps=False),

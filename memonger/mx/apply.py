@@ -2,7 +2,7 @@
 
 Only attributes are added, so arguments, aux states, outputs and their names stay, checkpoints
 interchange, and a MXNet without the plugin trains the planned symbol as if it were not planned.
-The meaning of the attributes is told in DEVELOPERS.md, "The two worlds".
+The meaning of the attributes is told in CONTRIBUTING.md, "The two worlds".
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may import what: DEVELOPERS.md, "Rooms", and nothing heavy on ``import memonger``."""
+"""What may import what: CONTRIBUTING.md, "Rooms", and nothing heavy on ``import memonger``."""
 from __future__ import annotations
 
 import ast
@@ -71,7 +71,7 @@ def test_rooms(path):
             allowed = target in LOWEST[room] if room in LOWEST else \
                 target == room or target not in UNBOUND | FOLDERS
             assert allowed, (
-                "%s imports memonger.%s; DEVELOPERS.md forbids it" % (path.name, target))
+                "%s imports memonger.%s; CONTRIBUTING.md forbids it" % (path.name, target))
         if parts[0] == "mxnet":
             assert room in ("mx", "bench", "native"), \
                 "%s imports MXNet; only mx/ does" % path.name
