@@ -3,9 +3,8 @@
 Model: fixed order, peak of live bytes, any number of recomputations. The figures beside ours are
 those published or proven elsewhere for the same graph and budget: optima of Checkmate's program
 (proven by a 0/1 solver), of Moccasin, MONeT's commercial solver after 24 hours on 12 threads. The
-graphs are not part of this repository: they are in the folder ``graphs``, and MONeT's joint
-instances (:mod:`.joint`) in the folder ``monet``, of the folder given, of the environment variable
-``MEMONGER_PEERS``, or of ``../shared/peers`` beside the repository.
+graphs are not part of this repository: they are in the subfolder ``graphs`` of the folder given, of
+the environment variable ``MEMONGER_PEERS``, or of ``../shared/peers`` beside the repository.
 """
 from __future__ import annotations
 
@@ -13,11 +12,10 @@ import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Iterator, List, Optional, Sequence, Union
+from typing import Iterator, List, Optional, Sequence
 
 from ..errors import InfeasibleBudget, InputError
 from ..solve.foreign import plan_foreign
-from .joint_peers import JOINT_CASES, JointRow, joint_table, run_joint
 
 
 @dataclass(frozen=True)
@@ -97,8 +95,8 @@ def _cases() -> Iterator[Case]:
 CASES = tuple(_cases())
 
 
-def folder(given: Optional[str] = None, kind: str = "graphs") -> Path:
-    """Where the rivals' graphs are, or with kind "monet" MONeT's joint instances.
+def folder(given: Optional[str] = None) -> Path:
+    """Where the rivals' graphs are.
 
     Raises
     ------
@@ -107,11 +105,11 @@ def folder(given: Optional[str] = None, kind: str = "graphs") -> Path:
     """
     given = given or os.environ.get("MEMONGER_PEERS")
     root = Path(given) if given else Path(__file__).resolve().parents[3] / "shared" / "peers"
-    if not (root / kind).is_dir():
+    if not (root / "graphs").is_dir():
         raise InputError("the rivals' graphs are not in %s; set MEMONGER_PEERS to the folder "
-                         "that has them in '%s', or name it: memonger bench peers FOLDER"
-                         % (root, kind))
-    return root / kind
+                         "that has them in 'graphs', or name it: memonger bench peers FOLDER"
+                         % root)
+    return root / "graphs"
 
 
 def run(case: Case, graphs: Optional[Path] = None) -> Row:
@@ -149,26 +147,9 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def compare(as_json: bool = False, given: Optional[str] = None) -> str:
-    """Plan all cases and write the tables, as Markdown or JSON.
-
-    The graphs or the joint instances may be missing, not both.
-    """
-    rows: List[Row] = []
-    joint: List[JointRow] = []
-    missing: List[InputError] = []
-    try:
-        graphs = folder(given)
-        rows = [run(case, graphs) for case in CASES]
-    except InputError as error:
-        missing.append(error)
-    try:
-        instances = folder(given, "monet")
-        joint = [run_joint(case, instances) for case in JOINT_CASES]
-    except InputError as error:
-        missing.append(error)
-    if len(missing) == 2:
-        raise missing[0]
+    """Plan all cases and write the table, as Markdown or JSON."""
+    graphs = folder(given)
+    rows = [run(case, graphs) for case in CASES]
     if as_json:
-        found: List[Union[Row, JointRow]] = [*rows, *joint]
-        return json.dumps([{**asdict(row), "reached": row.reached} for row in found], indent=1)
-    return "\n".join(([table(rows)] if rows else []) + ([joint_table(joint)] if joint else []))
+        return json.dumps([{**asdict(row), "reached": row.reached} for row in rows], indent=1)
+    return table(rows)
