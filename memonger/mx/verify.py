@@ -1,26 +1,32 @@
 """Does the planned network train exactly as the original?"""
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from typing import Any, Dict, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
 from ..errors import BindError, InputError, VerificationError
-from ..merging import symbol_text
-from .apply import from_json
 from .bind import GradReq, first_line, infer_arguments
 from .environment import logger, mxnet
+from .in_float64 import all_nodes, in_float64, symbol_data, wide_types
+from .kinks import Kink, kinks_within_rounding
 from .trial import Trial, index_inputs, random_values, without_index_gradients
 
 #: Relative difference allowed where bits may differ (MKLDNN sums in another order).
 TOLERANCE = 1e-5
-#: So many times what rounding does to the original passes as rounding.
-ROUNDINGS = 10.0
-#: A tensor that last bits change in the first step by this share of its largest value holds nothing
-#: but rounding: the gradient of a bias before BatchNorm is zero, and computed is what sums leave.
-NOISE = 0.1
+#: The planned training may err so many times as much as rounding lets the original err.
+FACTOR = 3.0
+#: At most so often the original is rounded otherwise to see how far that leads.
+ROUNDINGS = 16
+#: Inputs and parameters move by up to so many of their last bits for that.
+LAST_BITS = 4
+#: A gradient this small beside the network's largest is what rounding leaves of sums that cancel:
+#: the gradient of a bias before BatchNorm is zero. First in the given types, then in float64.
+NOISE, NOISE_IN_DOUBLE = 1e-6, 1e-12
+#: Outputs this far apart in float64 are of another training: random ops draw other numbers there.
+ANOTHER = 0.1
 
 
 @dataclass(frozen=True)
@@ -34,10 +40,14 @@ class Difference:
     max_abs: float
     #: ``max_abs`` divided by the original's largest absolute value.
     max_rel: float
+    #: How far the planned training is off: from the original, or from the judge where there is one.
+    error: float
+    #: The largest ``error`` that passes.
+    allowed: float
 
-    def within(self, limit: float) -> bool:
-        """Identical, or not further apart (a difference that is not a number is)."""
-        return self.identical or self.max_rel <= limit
+    @property
+    def ok(self) -> bool:
+        return self.identical or self.error <= self.allowed
 
 
 @dataclass(frozen=True)
@@ -47,15 +57,15 @@ class Verification:
     differences: Tuple[Difference, ...]
     steps: int
     tolerance: float = TOLERANCE
-    #: For each step, the largest ``max_rel`` that moving all inputs and parameters by their last
-    #: bits makes in the original, tensors of ``noise`` aside; empty where nothing is above the
-    #: tolerance.
-    rounding: Tuple[float, ...] = ()
-    #: The same comparison in float64, without what holds nothing but rounding there; empty where it
-    #: was not needed or cannot be made.
+    #: What ``error`` is measured from where the tolerance did not suffice and both agree in
+    #: float64: "float64", or "rounding" for the original itself where float64 cannot be had.
+    judge: str = ""
+    #: The same comparison with both networks in float64; empty where not needed or impossible.
     in_double: Tuple[Difference, ...] = ()
-    #: What moving all by last bits does to tensors that hold nothing but rounding (``NOISE``).
-    noise: Tuple[Difference, ...] = ()
+    #: Ops with values so near their kink that rounding decides on which side they are.
+    kinks: Tuple[Kink, ...] = ()
+    #: Casts of mixed precision that the original has and the planned network has not, by kind.
+    lost_casts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def identical(self) -> bool:
@@ -68,33 +78,32 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        return self.wrong is None
+        return self.wrong is None and not self.lost_casts
 
     @property
     def wrong(self) -> Optional[Difference]:
         """The first tensor that differs by more than rounding explains."""
-        return next((d for d in self.differences if not d.within(self.limit(d.step, d.tensor))),
-                    next((d for d in self.in_double if not d.within(self.tolerance)), None))
-
-    def limit(self, step: int, tensor: str = "") -> float:
-        """The largest relative difference that passes as rounding in a step (from 1)."""
-        own = [d.max_rel for d in self.noise if d.tensor == tensor]
-        moved = max(own) if own else self.rounding[step - 1] if self.rounding else 0.0
-        return max(self.tolerance, ROUNDINGS * moved)
+        return next((d for d in self.differences + self.in_double if not d.ok), None)
 
     def __bool__(self) -> bool:
         return self.ok
 
     def check(self) -> "Verification":
         """Raise VerificationError unless ``ok``; names the first tensor that differs."""
-        d = self.wrong
-        if d is not None:
+        advice = "Do not train with this plan; please report it with the symbol file"
+        d = self.wrong or self.worst
+        if self.lost_casts:
+            raise VerificationError("the planned network lacks %s of the original. %s" % (
+                " and ".join("%d %s" % (count, kind)
+                             for kind, count in sorted(self.lost_casts.items())), advice),
+                d.tensor, d.max_abs, d.max_rel)
+        if not self.ok:
             raise VerificationError(
                 "step %d: %s differs by %.3g (%.3g of its largest value), more than rounding "
-                "explains; %d of %d tensors differ. Do not train with this plan; please report it "
-                "with the symbol file" % (d.step, d.tensor, d.max_abs, d.max_rel,
-                                          sum(not x.identical for x in self.differences),
-                                          len(self.differences)), d.tensor, d.max_abs, d.max_rel)
+                "explains; %d of %d tensors differ. %s" % (
+                    d.step, d.tensor, d.max_abs, d.max_rel, sum(
+                        not x.identical for x in self.differences), len(self.differences), advice),
+                d.tensor, d.max_abs, d.max_rel)
         return self
 
     def __str__(self) -> str:
@@ -105,6 +114,7 @@ class Verification:
 #: What each step left in each tensor.
 Results = Sequence[Mapping[str, np.ndarray]]
 Values = Mapping[str, np.ndarray]
+Types = Optional[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -118,24 +128,19 @@ class _Training:
     seed: int
     learning_rate: float
 
-    def run(self, symbol: Any, start: Values, types: Optional[Mapping[str, Any]]) -> Results:
+    def run(self, symbol: Any, start: Values, types: Types) -> Results:
         """What each step leaves; only here is the network in memory."""
         results = []
         try:
             trial = Trial(symbol, self.shapes, self.ctx, types, self.grad_req, self.seed, start)
             for number in range(self.steps):
+                if number:
+                    trial.update(self.learning_rate)
                 trial.step(number)
                 results.append(trial.results())
-                trial.update(self.learning_rate)
         except mxnet().MXNetError as error:
             raise BindError("MXNet cannot run this network: %s" % first_line(error)) from error
         return results
-
-    def moved(self, symbol: Any, start: Values, types: Optional[Mapping[str, Any]],
-              expected: Results) -> Tuple[Difference, ...]:
-        """What moving all inputs and parameters by their last bits changes."""
-        moved = _last_bits_moved(start, index_inputs(symbol), self.seed)
-        return _compare_all(expected, self.run(symbol, moved, types))
 
 
 def verify(planned: Any, original: Any, shapes: Mapping[str, Sequence[int]], steps: int = 2,
@@ -149,10 +154,10 @@ def verify(planned: Any, original: Any, shapes: Mapping[str, Sequence[int]], ste
     plain gradient descent between steps. Random ops draw the same numbers on both sides.
 
     Deep networks enlarge the last bits: where these are decided otherwise, a ReLU far behind may
-    open instead of close. So where a difference is above the tolerance, two more things are seen:
-    what moving all inputs and parameters of the original by their last bits changes, which the
-    plan may change too (``ROUNDINGS`` times), and both networks in float64, where the tolerance
-    holds. Tensors that hold nothing but rounding are judged by themselves.
+    open instead of close. So where a difference is above the tolerance, float64 judges: there
+    planned and original must agree, and in the given types the planned training may err, against
+    the original in float64, ``FACTOR`` times as much as the original does, rounded in one of
+    ``ROUNDINGS`` other ways.
 
     Parameters
     ----------
@@ -186,87 +191,104 @@ def verify(planned: Any, original: Any, shapes: Mapping[str, Sequence[int]], ste
     start = random_values(original, arguments, seed, values)
     training = _Training(shapes, steps, ctx, grad_req, seed, learning_rate)
     expected = training.run(original, start, type_dict)
-    found = Verification(_compare_all(expected, training.run(planned, start, type_dict)), steps,
-                         tolerance)
-    if found.ok:
+    made = training.run(planned, start, type_dict)
+    found = Verification(_compare(expected, made, tolerance), steps, tolerance,
+                         lost_casts=_lost_casts(planned, original))
+    if found.wrong is None:
         return found
-    moved = training.moved(original, start, type_dict, expected)
-    noise = _noise_in(moved)
-    rounding = [max([d.max_rel for d in moved if d.step == step and d not in noise] or [0.0])
-                for step in range(1, steps + 1)]
-    in_double: Tuple[Difference, ...] = ()
-    if set(arguments.dtypes) == {"float32"}:
-        try:
-            in_double = _compare_in_float64(training, planned, original, arguments.names, start,
-                                            found)
-        except (InputError, BindError) as error:
-            logger.info("the network cannot be run in float64: %s", error)
-    return replace(found, rounding=tuple(rounding), noise=noise, in_double=in_double)
+    truth, judge = expected, "rounding"
+    types, wide = wide_types(arguments), in_float64(original)
+    wide_start = {name: value.astype(types[name]) for name, value in start.items()}
+    try:
+        exact = training.run(wide, wide_start, types)
+        found = replace(found, in_double=_compare(exact, training.run(
+            in_float64(planned), wide_start, types), tolerance, NOISE_IN_DOUBLE))
+        if not all(d.ok for d in found.in_double):
+            return found
+        if not _is_another(exact, expected):
+            truth, judge = exact, "float64"
+            found = replace(found, kinks=kinks_within_rounding(
+                original, wide, shapes, ctx, (type_dict, types), (start, wide_start), seed))
+    except (InputError, BindError) as error:
+        logger.info("the network cannot be run in float64: %s", error)
+    found = replace(found, judge=judge)
+    return _judged(training, original, start, type_dict, found, truth, (expected, made))
 
 
-def _compare_in_float64(training: _Training, planned: Any, original: Any, names: Sequence[str],
-                        start: Values, found: Verification) -> Tuple[Difference, ...]:
-    """The comparison in float64, without what holds nothing but rounding there.
-
-    That is looked for where ``found.tolerance`` is exceeded.
-    """
-    types = dict.fromkeys(names, "float64")
-    wide_start = {name: value.astype(np.float64) for name, value in start.items()}
-    wide = _in_float64(original)
-    expected = training.run(wide, wide_start, types)
-    apart = _compare_all(expected, training.run(_in_float64(planned), wide_start, types))
-    if all(d.within(found.tolerance) for d in apart):
-        return apart
-    noisy = replace(found, noise=_noise_in(training.moved(wide, wide_start, types, expected)))
-    return tuple(d for d in apart if d.within(found.tolerance)
-                 or not d.within(noisy.limit(d.step, d.tensor)))
-
-
-def _noise_in(moved: Sequence[Difference]) -> Tuple[Difference, ...]:
-    """What was moved in tensors that hold nothing but rounding."""
-    names = {d.tensor for d in moved if d.step == 1 and NOISE < d.max_rel < float("inf")}
-    return tuple(d for d in moved if d.tensor in names)
+def _judged(training: _Training, original: Any, start: Values, types: Types, found: Verification,
+            truth: Results, runs: Tuple[Results, Results]) -> Verification:
+    """Planned and original measured from the truth; the original again until it errs as much."""
+    expected, made = runs
+    off = [_compare(truth, run, found.tolerance, NOISE) for run in runs]
+    original_errors = [d.error for d in off[0]]
+    fixed = index_inputs(original)
+    for rounding in range(ROUNDINGS + 1):
+        judged = tuple(replace(d, error=far.error, allowed=max(far.allowed, FACTOR * least))
+                       if not d.ok else d
+                       for d, far, least in zip(found.differences, off[1], original_errors))
+        if rounding == ROUNDINGS or all(d.ok for d in judged):
+            break
+        moved = training.run(original, _last_bits_moved(
+            start, fixed, training.seed + rounding), types)
+        original_errors = [max(known, d.error) for known, d in zip(
+            original_errors, _compare(truth, moved, found.tolerance))]
+    return replace(found, differences=judged)
 
 
-def _last_bits_moved(values: Mapping[str, np.ndarray], fixed: Set[str],
-                     seed: int) -> Dict[str, np.ndarray]:
-    """Each number replaced by the next one above or below it, but for whole-number inputs."""
+def _last_bits_moved(values: Values, fixed: Set[str], seed: int) -> Dict[str, np.ndarray]:
+    """Each number moved by up to ``LAST_BITS`` of its last bits, but for whole-number inputs."""
     random = np.random.RandomState(seed)
-    return {name: value if name in fixed or value.dtype.kind != "f" else np.nextafter(
-        value, np.where(random.rand(*value.shape) < 0.5, -np.inf, np.inf).astype(value.dtype))
-        for name, value in values.items()}
+    return {name: value if name in fixed or value.dtype.kind != "f" else
+            (value + random.randint(-LAST_BITS, LAST_BITS + 1, value.shape) * np.spacing(value)
+             ).astype(value.dtype)
+            for name, value in values.items()}
 
 
-def _in_float64(symbol: Any) -> Any:
-    """The symbol with float64 where it asks for float32."""
-    data = json.loads(symbol.tojson())
-    wider = {"dtype": ("float32", "float64"), "__dtype__": ("0", "1")}  # names, and mshadow's codes
-    for node in data["nodes"]:
-        attributes = node.get("attrs", {})
-        for name, (narrow, wide) in wider.items():
-            if attributes.get(name) == narrow:
-                attributes[name] = wide
-    return from_json(symbol_text(data))
+def _lost_casts(planned: Any, original: Any) -> Dict[str, int]:
+    """Mixed precision rounds less without its casts, so float64 would not miss them."""
+    has, had = (Counter(node["op"] for node in all_nodes(symbol_data(symbol))
+                        if node["op"].startswith("amp_")) for symbol in (planned, original))
+    return dict(had - has)
 
 
-def _compare_all(expected: Results, found: Results) -> Tuple[Difference, ...]:
-    return tuple(_compare(number, tensor, value, other.get(tensor))
-                 for number, (one, other) in enumerate(zip(expected, found), 1)
-                 for tensor, value in one.items())
+def _is_another(truth: Results, expected: Results) -> bool:
+    """True where float64 trains something else than the given types do."""
+    return any(d.max_rel > ANOTHER for d in _compare(truth, expected, 0.0)
+               if d.tensor.startswith("output"))
 
 
-def _compare(step: int, tensor: str, expected: np.ndarray,
-             found: Optional[np.ndarray]) -> Difference:
-    if found is None or expected.shape != found.shape or expected.dtype != found.dtype:
-        return Difference(step, tensor, False, float("inf"), float("inf"))
-    if expected.tobytes() == found.tobytes():
-        return Difference(step, tensor, True, 0.0, 0.0)
+def _compare(expected: Results, found: Results, tolerance: float,
+             noise: float = 0.0) -> Tuple[Difference, ...]:
+    """How far every tensor is from what is expected, and how far it may be."""
+    result = []
+    for step, (values, others) in enumerate(zip(expected, found), 1):
+        largest = {tensor: _largest(value) for tensor, value in values.items()}
+        steepest = max([v for t, v in largest.items() if t.startswith("gradient")] or [0.0])
+        for tensor, value in values.items():
+            allowed = tolerance * largest[tensor]
+            if tensor.startswith("gradient"):
+                allowed = max(allowed, noise * steepest)
+            identical, max_abs = _distance(value, others.get(tensor))
+            max_rel = max_abs / largest[tensor] if largest[tensor] and max_abs else \
+                float("inf") if max_abs else 0.0
+            result.append(Difference(step, tensor, identical, max_abs, max_rel, max_abs, allowed))
+    return tuple(result)
+
+
+def _largest(value: np.ndarray) -> float:
+    finite = np.abs(value[np.isfinite(value)].astype(np.float64))
+    return float(finite.max()) if finite.size else 0.0
+
+
+def _distance(expected: np.ndarray, found: Optional[np.ndarray]) -> Tuple[bool, float]:
+    """Whether all bits are equal, and the largest difference."""
+    if found is None or expected.shape != found.shape or \
+            expected.dtype not in (found.dtype, np.float64):
+        return False, float("inf")
+    if expected.dtype == found.dtype and expected.tobytes() == found.tobytes():
+        return True, 0.0
     a, b = expected.astype(np.float64), found.astype(np.float64)
     with np.errstate(invalid="ignore"):
         apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
     max_abs = float(apart.max()) if apart.size else 0.0
-    largest = float(np.nanmax(np.abs(a))) if a.size and not np.isnan(a).all() else 0.0
-    if np.isnan(max_abs):
-        return Difference(step, tensor, False, float("inf"), float("inf"))
-    return Difference(step, tensor, False, max_abs, max_abs / largest if largest else
-                      (float("inf") if max_abs else 0.0))
+    return False, float("inf") if np.isnan(max_abs) else max_abs

@@ -214,48 +214,48 @@ def verification_table(verification: Any) -> str:
     same = sum(d.identical for d in differences)
     head = "%d of %s of %s identical, bit for bit" % (
         same, counted(len(differences), "tensor"), counted(verification.steps, "step"))
-    if same == len(differences):
+    if verification.identical and verification.ok:
         return "%s: planned and original train the same network" % head
-    rows = [["step", "tensor", "largest difference", "relative", ""]]
-    worst = sorted((d for d in differences if not d.identical),
-                   key=lambda d: (d.within(verification.limit(d.step, d.tensor)), -d.max_rel))
+    rows = [["step", "tensor", "largest difference", "relative", "error", "allowed", ""]]
+    worst = sorted((d for d in differences if not d.identical), key=lambda d: (d.ok, -d.max_rel))
     for d in worst[:10]:
         rows.append([str(d.step), d.tensor, "%.3g" % d.max_abs, "%.3g" % d.max_rel,
-                     "" if d.within(verification.limit(d.step, d.tensor)) else "TOO LARGE"])
+                     "%.3g" % d.error, "%.3g" % d.allowed, "" if d.ok else "TOO LARGE"])
     if worst[10:]:
         rows.append(["and %d more" % (len(worst) - 10)])
-    return "\n".join([head, table(rows, "><>><"), *_rounding_words(verification),
-                      _verdict(verification)])
+    return "\n".join([head, *([table(rows, "><>>>><")] if worst else []),
+                      *_judge_words(verification), _verdict(verification)])
 
 
-def _rounding_words(verification: Any) -> List[str]:
-    """What was seen where differences are above the tolerance."""
-    if not verification.rounding:
-        return []
-    words = ["moving each input and parameter by its last bit changes the original by %s of a "
-             "tensor's largest value"
-             % ", ".join("%.2g (step %d)" % (largest, step)
-                         for step, largest in enumerate(verification.rounding, 1))]
-    if verification.noise:
-        names = sorted({d.tensor for d in verification.noise})
-        words.append("holding nothing but rounding in the original, too: " + listed(names, 6))
-    double = verification.in_double
-    if double:
-        same = sum(d.identical for d in double)
-        worst = max(d.max_rel for d in double)
-        words.append("in float64 %d of %s identical, bit for bit%s"
-                     % (same, counted(len(double), "tensor"), "" if same == len(double) else
-                        "; the largest relative difference is %.2g" % worst))
+def _judge_words(verification: Any) -> List[str]:
+    """How it was judged where differences are above the tolerance."""
+    words = {"float64": ["error: from the original in float64; allowed: three times what rounding "
+                         "does to the original"],
+             "rounding": ["allowed: three times what rounding does to the original"]}.get(
+                 verification.judge, [])
+    wrong = [d for d in verification.in_double if not d.ok]
+    if wrong:
+        words.append("in float64, too, %s of %d differ; %s by %.2g of its largest value"
+                     % (counted(len(wrong), "tensor"), len(verification.in_double),
+                        wrong[0].tensor, wrong[0].max_rel))
+    elif verification.in_double:
+        words.append("in float64 planned and original agree")
+    if verification.kinks:
+        words.append("rounding decides the side of a kink: " + listed(
+            ["%s (%s)" % (kink.op, counted(kink.values, "value"))
+             for kink in verification.kinks], 6))
+    words += ["the planned network lacks %s of the original" % counted(count, kind)
+              for kind, count in sorted(verification.lost_casts.items())]
     return words
 
 
 def _verdict(verification: Any) -> str:
-    if verification.ok and not verification.rounding:
+    if verification.ok and not verification.judge:
         return "within the tolerance of %.0e" % verification.tolerance
     if verification.ok:
-        return "planned and original train the same network; it enlarges what rounding decides"
-    return "more than the tolerance of %.0e%s: do not train with this plan" % (
-        verification.tolerance, " and than rounding does" if verification.rounding else "")
+        return "Same network; differences are rounding amplified by the network."
+    return "%s: do not train with this plan." % (
+        "Another precision" if verification.lost_casts else "More than rounding explains")
 
 
 def measurement_table(measurement: Any) -> str:

@@ -9,6 +9,7 @@ from report.graphs import plan_of, resnet, tiny
 
 from memonger.foreign import single_output_graph
 from memonger.graph import Implementation, Variant
+from memonger.mx.kinks import Kink
 from memonger.mx.verify import Difference, Verification
 from memonger.plan import UNIT_TIMES, Plan, Status
 from memonger.report import text, words
@@ -118,15 +119,17 @@ Measurement = namedtuple("Measurement", "allocated_bytes step_s steps_s device o
 
 
 def test_verification_table(golden):
-    same = Difference(1, "gradient fc1_weight", True, 0.0, 0.0)
-    close = Difference(1, "gradient conv0_weight", False, 1e-9, 2e-8)
-    far = Difference(2, "aux bn0_moving_mean", False, 0.5, 0.25)
-    double = Difference(1, "gradient conv0_weight", False, 1e-16, 2e-15)
+    same = Difference(1, "gradient fc1_weight", True, 0.0, 0.0, 0.0, 1e-6)
+    close = Difference(1, "gradient conv0_weight", False, 1e-9, 2e-8, 1e-9, 1e-6)
+    far = Difference(2, "aux bn0_moving_mean", False, 0.5, 0.25, 0.5, 2e-5)
+    rounded = Difference(2, "aux bn0_moving_mean", False, 0.5, 0.25, 0.4, 1.2)
+    kinks = (Kink("relu0", 1), Kink("pool1", 3))
     tables = [text.verification_table(found) for found in (
         Verification((same, same), 2), Verification((same, close), 2),
-        Verification((same, close, far), 2), Verification((same, far), 2, 1e-5, (0.01, 0.02)),
-        Verification((same, far), 2, 1e-5, (0.03, 0.04), (same, double)),
-        Verification((same, far), 2, 1e-5, (0.03, 0.04), (same, far)))]
+        Verification((same, close, far), 2, 1e-5, "float64", (same, far)),
+        Verification((same, far), 2, 1e-5, "rounding"),
+        Verification((same, rounded), 2, 1e-5, "float64", (same, close), kinks),
+        Verification((same, same), 2, lost_casts={"amp_cast": 2}))]
     golden("verification.txt", "\n\n".join(tables) + "\n")
 
 
