@@ -56,6 +56,35 @@ struct OpExecutorHead {
 };
 using OpExecutors = std::vector<std::shared_ptr<mxnet::exec::OpExecutor>>;
 
+// The engine variable of an array, which NDArray keeps to itself. An explicit instantiation may name
+// private members.
+mxnet::Engine::VarHandle* VariableOf(const NDArray& array);
+template <typename Member, Member chunk>
+struct Variable {
+  friend mxnet::Engine::VarHandle* VariableOf(const NDArray& array) {
+    return &(array.*chunk)->var;
+  }
+};
+template struct Variable<decltype(&NDArray::ptr_), &NDArray::ptr_>;
+
+// An array of `bytes` bytes at `place` in `memory`, which it keeps. Whoever uses it waits for
+// `variable`.
+NDArray ArrayInside(const std::shared_ptr<NDArray>& memory, char* place, int64_t bytes,
+                    const mxnet::Engine::VarHandle variable) {
+  const mxnet::Context context = memory->ctx();
+  const mxnet::TShape shape{static_cast<nnvm::dim_t>((bytes + 3) / 4)};
+  const mxnet::TBlob blob(reinterpret_cast<float*>(place), shape, context.dev_mask(),
+                          context.dev_id);
+  // The array deletes its variable, so it gets its own back first.
+  const auto give_back = std::make_shared<std::function<void()>>();
+  const NDArray array(blob, context.dev_id, [memory, give_back]() { (*give_back)(); });
+  mxnet::Engine::VarHandle* const used = VariableOf(array);
+  const auto own = *used;
+  *give_back = [used, own]() { *used = own; };
+  *used = variable;
+  return array;
+}
+
 thread_local bool placement_expected = false;
 // While an executor with an arena is made in this thread, its ops ask for temporary space.
 thread_local bool serializing = false;
@@ -262,14 +291,8 @@ void Place(mxnet::Executor* executor, mxnet::Executor* shared) {
     const int32_t block = places->block_of[entry];
     if (block < 0) return;
     NDArray& whole = arrays[block];
-    if (whole.is_none()) {
-      const mxnet::TShape shape{static_cast<nnvm::dim_t>((places->bytes[block] + 3) / 4)};
-      const mxnet::TBlob blob(reinterpret_cast<float*>(base + places->offset[block]), shape,
-                              context.dev_mask(), context.dev_id);
-      // Whoever still holds the array keeps the arena.
-      const NDArray placed(blob, context.dev_id, [memory]() {});
-      whole = placed;
-    }
+    if (whole.is_none())
+      whole = ArrayInside(memory, base + places->offset[block], places->bytes[block], variable);
     const NDArray view = whole.AsArray(array->shape(), array->dtype());
     *array = view;
   };

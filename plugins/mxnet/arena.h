@@ -9,6 +9,8 @@
  *     share it run in the order in which they were pushed (SerializeOps);
  *  3. when the executor is made, the arrays that its ops read and write are replaced by arrays in
  *     the arena (Place). The arrays that MXNet planned are never touched, so they take no memory.
+ *     Those in the arena carry the temporary space's engine variable: a monitor that reads one
+ *     waits for the ops before it, and the ops after it wait for the monitor.
  * Without step 3 (a bind that memonger does not see) the executor is right, and takes more. */
 #ifndef MEMONGER_MXNET_ARENA_H_
 #define MEMONGER_MXNET_ARENA_H_

@@ -10,21 +10,36 @@ import pytest
 
 import memonger
 
-PROGRAM = Path(__file__).with_name("random_training.py")
 FOLDER = Path(memonger.__file__).resolve().parents[1]
 
 
-def train(engine, first, last):
+ENGINES = ["NaiveEngine", "ThreadedEnginePerDevice", "ThreadedEngine"]
+
+
+def run(program, *arguments, **environment):
+    """What a program beside this file prints, in a process of its own."""
     path = os.pathsep.join(filter(None, [str(FOLDER), os.environ.get("PYTHONPATH")]))
-    done = subprocess.run([sys.executable, str(PROGRAM), str(first), str(last)],
+    done = subprocess.run([sys.executable, str(Path(__file__).with_name(program)), *arguments],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           universal_newlines=True,
-                          env=dict(os.environ, PYTHONPATH=path, MXNET_ENGINE_TYPE=engine))
+                          env=dict(os.environ, PYTHONPATH=path, **environment))
     assert done.returncode == 0, done.stdout[-2000:]
-    assert "identical: %d" % (last - first) in done.stdout
+    return done.stdout
 
 
-@pytest.mark.parametrize("engine", ["NaiveEngine", "ThreadedEnginePerDevice", "ThreadedEngine"])
+def train(engine, first, last):
+    printed = run("random_training.py", str(first), str(last), MXNET_ENGINE_TYPE=engine)
+    assert "identical: %d" % (last - first) in printed
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_whoever_reads_internal_arrays_sees_computed_values(engine):
+    printed = run("monitored_training.py", MXNET_ENGINE_TYPE=engine,
+                  MXNET_CPU_WORKER_NTHREADS="4")
+    assert int(printed.split()[-1]) > 300
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_random_networks(engine):
     train(engine, 5000, 5015)
 
