@@ -13,6 +13,7 @@ from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
 from . import native
 from .compatible import get_cost, make_mirror_plan, search_plan, without_plugin
 from .errors import InfeasibleBudget, InputError, PlanMismatch, PluginMissing
+from .merging import to_json
 from .plan import Budget, Plan
 from .planfile import load_plan
 from .planning import ProgressCallback, plan_session
@@ -182,7 +183,7 @@ def measure(symbol: Any, ctx: Any = None, steps: int = 5, original: Any = None,
     given = gather_shapes(symbol, shapes, {}, None)
     if original is None:
         stripped = strip(symbol)
-        original = stripped if stripped.tojson() != symbol.tojson() else None
+        original = stripped if to_json(stripped) != to_json(symbol) else None
     return run(symbol, given, ctx, steps, None if original is False else original, type_dict,
                grad_req)
 
@@ -201,7 +202,7 @@ def apply_plan(plan: Plan, symbol: Any) -> Any:
     PlanMismatch
         If the plan belongs to another network.
     """
-    text = strip(symbol).tojson()
+    text = to_json(strip(symbol))
     if plan.original_json is None or plan.symbol_json is None:
         raise PlanMismatch("the plan was made for a graph that is not MXNet's; it has no symbol")
     if text != plan.original_json:

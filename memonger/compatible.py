@@ -12,6 +12,7 @@ from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Optional, Tupl
 
 from . import native
 from .graph import Graph
+from .merging import to_json
 from .plan import Budget
 from .session import Shapes, gather_shapes, open_session
 
@@ -87,14 +88,14 @@ def make_mirror_plan(symbol: Any, threshold: int, plan_info: Optional[Dict[str, 
         segments = divide(graph, int(threshold) << 20)
         if plan_info is not None:
             plan_info.update(max_size=segments.max_bytes, save_size=segments.saved_bytes)
-        return from_json(apply_mirroring(symbol.tojson(), graph, set(segments.recomputed)))
+        return from_json(apply_mirroring(to_json(symbol), graph, set(segments.recomputed)))
     session = open_session(symbol, given, type_dict, "write", None, "auto", None, None, None)
     segments = divide(session.graph, int(threshold) << 20)
     if plan_info is not None:
         plan_info["max_size"] = segments.max_bytes
         plan_info["save_size"] = segments.saved_bytes
     _, legal = schedule_of(session.graph, segments.recomputed, "stock")
-    return from_json(apply_mirroring(symbol.tojson(), session.graph, legal))
+    return from_json(apply_mirroring(to_json(symbol), session.graph, legal))
 
 
 def get_cost(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None,

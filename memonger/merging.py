@@ -1,4 +1,4 @@
-"""Which ops of a symbol MXNet merges: those that compute the same of the same values."""
+"""Symbols as JSON, and which ops of one MXNet merges: those that compute the same."""
 from __future__ import annotations
 
 import json
@@ -9,6 +9,11 @@ from typing import AbstractSet, Any, Dict, List, Mapping, Optional, Sequence, Tu
 def attributes_of(node: Mapping[str, Any]) -> Dict[str, str]:
     """A node's attributes, under whichever name its MXNet wrote them."""
     return node.get("attrs", node.get("attr", node.get("param", {})))
+
+
+def to_json(symbol: Any) -> str:
+    """A symbol as JSON, whole: what MXNet writes by default has no mixed precision left."""
+    return symbol.tojson(remove_amp_cast=False)
 
 
 def symbol_text(document: Any) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence, Union
 from . import asked, interrupts, native
 from .confirm import pool_note
 from .errors import InputError, InvalidPlan, PluginError
+from .merging import to_json
 from .plan import Budget, Plan, Progress
 from .session import Session, pins, share_of
 from .units import format_bytes, parse_budget
@@ -99,6 +100,6 @@ def _finish(session: Session, found: Plan, budget_bytes: Optional[int],
     if found.schedule.variants and session.uses_mkldnn:
         notes += (_MKLDNN_NOTE,)
     return replace(
-        found, original_json=session.symbol.tojson(), symbol_json=planned.tojson(),
+        found, original_json=to_json(session.symbol), symbol_json=to_json(planned),
         pool_bytes=pool_bytes, budget_bytes=budget_bytes, costs=session.costs, notes=notes,
         options=dict(record), planning_s=time.perf_counter() - started_s)

@@ -15,6 +15,7 @@ from .cost import CostModel, OpTimes, best_known, roofline
 from .errors import InputError, UnknownOpError
 from .graph import Graph
 from .lifetime import Timeline, timeline
+from .merging import to_json
 from .optimizers import state_bytes
 from .plan import Plan
 from .schedule import expand
@@ -124,7 +125,7 @@ class Session:
             return found.times_s, _workspaces(captured, found, self.arguments[2])
 
         return replace(self, graph=with_variants(
-            self.graph, self.symbol.tojson(), exact_only, self.read, times))
+            self.graph, to_json(self.symbol), exact_only, self.read, times))
 
     def apply(self, plan: Plan) -> Any:
         """The symbol with the plan's decisions on it."""

@@ -6,10 +6,10 @@ checkpoints stay. What was replaced travels in an attribute of the new op, and :
 puts it back. :mod:`memonger.variant_kinds` has the catalogue. Everything works on the symbol's
 JSON; no framework is needed.
 
-    >>> options = candidates(symbol.tojson())
+    >>> options = candidates(symbol.tojson(remove_amp_cast=False))
     >>> options["relu0"]
     ['mask_relu']
-    >>> swapped = swap_json(symbol.tojson(), {"relu0": "mask_relu"})
+    >>> swapped = swap_json(text, {"relu0": "mask_relu"})
 """
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def swap_json(symbol_json: str, choice: Mapping[str, str],
     Parameters
     ----------
     symbol_json : str
-        ``symbol.tojson()``.
+        ``symbol.tojson(remove_amp_cast=False)``.
     choice : mapping
         Op name (the last of its chain) to variant name.
     in_graph : set of str

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .. import native
+from ..merging import to_json
 from ..report.words import table
 from ..schedule import expand
 from ..units import format_bytes
@@ -70,7 +71,7 @@ def plan_cheap(symbol: Any, shapes: Any) -> Tuple[Any, Any, Any]:
     recompute: Dict[int, Dict[Tuple[int, int], int]] = {
         index: {} for index, op in enumerate(plain.graph.ops)
         if op.kind in CHEAP and op.recomputable}
-    planned = from_json(apply_recompute(symbol.tojson(), plain.graph, recompute))
+    planned = from_json(apply_recompute(to_json(symbol), plain.graph, recompute))
     bound = read(planned, shapes)
     assert len(bound.graph.ops) == len(expand(plain.graph, recompute).steps)
     return planned, plain, bound

@@ -12,6 +12,7 @@ from typing import AbstractSet, Dict, List, Optional, Sequence, Tuple
 
 from .. import variants
 from ..graph import Graph
+from ..merging import to_json
 from ..mx.apply import from_json
 from ..mx.read import read
 from ..mx.variant_graph import _disjoint
@@ -87,7 +88,7 @@ def savings(name: str, batch: int) -> Dict[str, float]:
     ``"pool"`` holds the pool without any, in bytes.
     """
     net = nets.build(name, batch=batch)
-    text = net.symbol.tojson()
+    text = to_json(net.symbol)
     whole = read(net.symbol, net.shapes).pool_bytes
     result: Dict[str, float] = {"pool": whole}
     by_kind: Dict[str, List[str]] = {}

@@ -22,6 +22,7 @@ from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ..errors import InfeasibleBudget, InputError, PlanMismatch, PlanSchemaError
+from ..merging import to_json
 from ..plan import Plan, Status
 from ..report.words import format_extra
 from ..units import parse_budget
@@ -261,8 +262,8 @@ def _restore(session: Any, item: Mapping[str, Any], budget_bytes: int,
         raise PlanMismatch(
             "the ready plan of %s takes %d bytes in the pool here, not the %d it was made for; %s"
             % (data["network"], found_bytes, item["pool_bytes"], _AGAIN))
-    return replace(plan, bound=item["bound"], original_json=session.symbol.tojson(),
-                   symbol_json=planned.tojson(), budget_bytes=budget_bytes, world=native.world(),
+    return replace(plan, bound=item["bound"], original_json=to_json(session.symbol),
+                   symbol_json=to_json(planned), budget_bytes=budget_bytes, world=native.world(),
                    options={"network": data["network"], "share": item["share"],
                             "shapes": {name: list(shape)
                                        for name, shape in sorted(session.shapes.items())}})

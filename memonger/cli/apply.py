@@ -6,6 +6,7 @@ import argparse
 from .. import api
 from ..errors import InputError
 from ..files import write_whole
+from ..merging import to_json
 from .arguments import load_symbol
 from .command import EXIT_OK, Command, UsageError, answer
 
@@ -46,6 +47,6 @@ class Apply(Command):
                 planned = api.apply_plan(plan, load_symbol(args.symbol))
             else:
                 planned = plan.symbol
-        write_whole(args.output, planned.tojson())
+        write_whole(args.output, to_json(planned))
         answer(args, {"output": args.output}, "wrote %s" % args.output)
         return EXIT_OK

@@ -13,7 +13,7 @@ from typing import AbstractSet, Any, Callable, Dict, Mapping
 from ..collection import paused
 from ..decisions import decisions_of, graph_in_use
 from ..graph import Graph
-from ..merging import merged_into, symbol_text
+from ..merging import merged_into, symbol_text, to_json
 from ..mirroring import safe_to_mirror
 from ..plan import Plan
 from ..schedule import Recompute, Schedule
@@ -134,13 +134,13 @@ def from_json(text: str) -> Any:
 @paused()
 def strip_symbol(symbol: Any) -> Any:
     """The symbol as it was before planning."""
-    return from_json(strip_json(unswap_json(symbol.tojson())))
+    return from_json(strip_json(unswap_json(to_json(symbol))))
 
 
 @paused()
 def apply_plan_to(symbol: Any, plan: Plan) -> Any:
     """A copy of ``symbol`` that carries the plan's decisions and variants."""
-    text = _decisions_on(symbol.tojson(), plan)
+    text = _decisions_on(to_json(symbol), plan)
     return from_json(mark_storage(text) if plan.storage == "arena" else text)
 
 

@@ -24,6 +24,7 @@ from typing import (
 import numpy as np
 
 from ..errors import BindError, InputError, ShapeError
+from ..merging import to_json
 from ..phrases import listed
 from .environment import mxnet
 
@@ -105,7 +106,7 @@ def _known(shape: Optional[Sequence[int]]) -> bool:
 
 def _leading(symbol: Any, names: Sequence[str]) -> List[str]:
     """Those of ``names`` that are the first input of an op: data, from which the rest follows."""
-    nodes = json.loads(symbol.tojson())["nodes"]
+    nodes = json.loads(to_json(symbol))["nodes"]
     first = {nodes[node["inputs"][0][0]]["name"] for node in nodes if node["inputs"]}
     return [name for name in names if name in first]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, Iterable, List, Mapping
 
-from ..merging import symbol_text
+from ..merging import symbol_text, to_json
 from .apply import from_json
 from .bind import Arguments
 
@@ -17,7 +17,7 @@ _CASTS_OF_MIXED_PRECISION = ("amp_cast", "amp_multicast")
 
 def symbol_data(symbol: Any) -> Dict[str, Any]:
     """What is in the symbol's JSON, casts of mixed precision included."""
-    return dict(json.loads(symbol.tojson(remove_amp_cast=False)))
+    return dict(json.loads(to_json(symbol)))
 
 
 def all_nodes(data: Mapping[str, Any]) -> Iterable[Dict[str, Any]]:

@@ -17,6 +17,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..errors import MemongerError
 from ..files import write_whole
+from ..merging import to_json
 from .bind import GradReq
 
 
@@ -86,7 +87,7 @@ def measure(symbol: Any, shapes: Mapping[str, Sequence[int]], ctx: Any = None, s
               "types": {n: str(t) for n, t in (type_dict or {}).items()},
               "grad_req": grad_req if isinstance(grad_req, (str, dict)) else list(grad_req),
               "device": [ctx.device_type, ctx.device_id] if ctx is not None else ["cpu", 0]}
-    texts = [s.tojson() for s in symbols]
+    texts = [to_json(s) for s in symbols]
     alone = [_child({**common, "symbols": [text], "steps": 1}, environment) for text in texts]
     timed = _child({**common, "symbols": texts}, environment)
     results: List[Measurement] = []

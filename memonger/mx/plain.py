@@ -14,6 +14,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from ..graph import Graph, Op, Tensor
+from ..merging import to_json
 from ..plan import UNIT_TIMES, Plan, Status
 from ..schedule import Schedule, Step, expand
 from .apply import apply_mirroring, from_json
@@ -34,7 +35,7 @@ def printed_megabytes(symbol: Any, arguments: Arguments, ctx: Any = None) -> int
 
 def forward_graph(symbol: Any, arguments: Arguments) -> Graph:
     """Forward ops with the sizes of their visible outputs, and one op for all of backward."""
-    nodes = json.loads(symbol.tojson())["nodes"]
+    nodes = json.loads(to_json(symbol))["nodes"]
     internals = symbol.get_internals()
     shapes = dict(zip(arguments.names + arguments.aux_names,
                       arguments.shapes + arguments.aux_shapes))
@@ -90,7 +91,7 @@ def plan_without_plugin(symbol: Any, shapes: Mapping[str, Sequence[int]], reason
     before = printed_megabytes(symbol, arguments, ctx)
     best: Tuple[int, Tuple[int, ...], Any] = (before, (), symbol)
     for recomputed in thresholds(graph, ntrial):
-        trial = from_json(apply_mirroring(symbol.tojson(), graph, set(recomputed)))
+        trial = from_json(apply_mirroring(to_json(symbol), graph, set(recomputed)))
         megabytes = printed_megabytes(trial, arguments, ctx)
         if megabytes < best[0]:
             best = (megabytes, recomputed, trial)
@@ -102,7 +103,7 @@ def plan_without_plugin(symbol: Any, shapes: Mapping[str, Sequence[int]], reason
         status=Status.FEASIBLE if recomputed else Status.NOT_NEEDED,
         pool_bytes=megabytes << 20, baseline_pool_bytes=before << 20, costs=UNIT_TIMES,
         world="stock", storage="stock", fixed_bytes=fixed_bytes(arguments),
-        original_json=symbol.tojson(), symbol_json=planned.tojson(),
+        original_json=to_json(symbol), symbol_json=to_json(planned),
         options={"method": "sublinear", "shapes": {n: list(s) for n, s in sorted(shapes.items())}},
         notes=("planned without the native plugin, in MXNet's whole megabytes (%s)" % reason,))
 

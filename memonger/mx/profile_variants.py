@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Set, Tuple
 
 from ..cost import op_signature
 from ..graph import Graph, Op
+from ..merging import to_json
 from ..variants import members, swap_json
 from .apply import from_json
 from .profile_in_place import OpSeconds
@@ -50,7 +51,7 @@ def swapped_networks(symbol: Any, graph: Graph,
     graph : Graph
         As ``read`` gives it for ``symbol``.
     """
-    text = symbol.tojson()
+    text = to_json(symbol)
     near = _neighbours(graph)
     waiting = sorted(((op, name) for op, kinds in offers(graph, text).items() for name in kinds),
                      key=lambda item: item[1])

@@ -5,6 +5,7 @@ from typing import Any, Dict, List, Mapping
 
 from .. import native, variants
 from ..errors import PluginMissing
+from ..merging import to_json
 from .environment import mxnet
 
 
@@ -13,7 +14,7 @@ def candidates(symbol: Any, exact_only: bool = False) -> Dict[str, List[str]]:
 
     Without the plugin nothing is offered.
     """
-    return variants.candidates(symbol.tojson(), exact_only) if native.available() else {}
+    return variants.candidates(to_json(symbol), exact_only) if native.available() else {}
 
 
 def swap(symbol: Any, choice: Mapping[str, str]) -> Any:
@@ -34,9 +35,9 @@ def swap(symbol: Any, choice: Mapping[str, str]) -> Any:
     """
     if choice and not native.available():
         raise PluginMissing("variants need the plugin, which is %s" % native.status())
-    return mxnet().sym.load_json(variants.swap_json(symbol.tojson(), choice))
+    return mxnet().sym.load_json(variants.swap_json(to_json(symbol), choice))
 
 
 def unswap(symbol: Any) -> Any:
     """The symbol before :func:`swap`, its JSON byte for byte."""
-    return mxnet().sym.load_json(variants.unswap_json(symbol.tojson()))
+    return mxnet().sym.load_json(variants.unswap_json(to_json(symbol)))

@@ -6,6 +6,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Set
 
 import numpy as np
 
+from ..merging import to_json
 from .bind import Arguments, GradReq, infer_arguments
 from .environment import mxnet
 
@@ -25,7 +26,7 @@ def index_inputs(symbol: Any) -> Set[str]:
 
     MXNet has no gradient for them: it refuses to make one, or leaves what was in memory.
     """
-    nodes = json.loads(symbol.tojson())["nodes"]
+    nodes = json.loads(to_json(symbol))["nodes"]
     found = set()
     for node in nodes:
         for position in _INDEX_INPUTS.get(node["op"], ()):
