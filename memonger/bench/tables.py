@@ -19,7 +19,8 @@ _COMPARISON = (("network", "batch", "method", "target", "pool", "total", "total 
 _PUBLISHED = (("published", "network", "batch", "of", "their cut", "their overhead",
                "same cut: none", "exact", "all", "bound", "planned in",
                "same overhead: our cut", "verdict"), "<<><>>>>>>>><")
-_SUMMARY = (("network (batch)", "published by", "memory cut", "their overhead", "ours", "bound",
+_SUMMARY = (("network (batch)", "published by", "memory cut", "their overhead",
+             "ours (variants)", "bound",
              "planned in"), "<<>>>>>")
 _MEASURED = (("network", "method", "target", "batch", "unplanned: measured", "predicted",
               "planned: measured", "predicted", "step time: measured", "predicted",
@@ -106,7 +107,7 @@ class Beside:
             return "at most half"
         if self.larger_cut:
             return "larger cut at their overhead"
-        if best.overhead <= max(self.their_overhead, 0.0):
+        if best.overhead < self.their_overhead:
             return "less, not half"
         return "behind"
 
@@ -158,7 +159,9 @@ def summary_cells(rows: Sequence[Row]) -> Cells:
         cells.append((
             "%s (%d)" % (theirs.network, theirs.batch), theirs.system,
             "%s of %s" % (format_percent(theirs.cut), theirs.scope),
-            format_extra(group.their_overhead), format_extra(best.overhead) if best else "-",
+            format_extra(group.their_overhead),
+            "%s (%s)" % (format_extra(best.overhead), best.method.partition(":")[2])
+            if best else "-",
             format_extra(best.bound) if best and best.bound else "",
             "%.1f s" % best.planning_s if best else ""))
     return cells

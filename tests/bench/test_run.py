@@ -94,6 +94,17 @@ def test_verdicts(overhead, at_overhead, verdict):
     assert group.reached == (verdict in ("at most half", "larger cut at their overhead"))
 
 
+def test_a_smaller_gain_than_the_published_one_is_behind():
+    theirs = Published("MONeT", "vgg16", 176, "total", 14.12, 9.7, -0.053)
+    group, = tables.beside([row(published=theirs, overhead=-0.017)])
+    assert group.verdict == "behind" and not group.reached
+
+
+def test_the_summary_names_the_variants_of_our_plan():
+    (*_, ours, _, _), = tables.summary_cells([row(published=THEIRS, overhead=0.05)])
+    assert ours == "+5.0 % (exact)"
+
+
 def test_a_row_that_failed_says_why_and_is_no_result():
     failed = row(published=THEIRS, error="smallest total 5.2 GiB")
     group, = tables.beside([failed])
@@ -127,7 +138,7 @@ def test_documents_get_their_tables_between_the_marks():
     new = tables.documented([row(published=THEIRS)], text)
     assert new.startswith("before\n<!-- memonger bench: summary -->\n| network (batch) |")
     assert new.endswith("|\n<!-- end -->\nafter\n") and "old" not in new
-    assert "| resnet50 (184) | MONeT | 66.9 % of total | +11.9 % | +5.0 % |" in new
+    assert "| resnet50 (184) | MONeT | 66.9 % of total | +11.9 % | +5.0 % (exact) |" in new
     assert tables.documented([row(published=THEIRS)], new) == new
     assert tables.documented([], new) == new  # nothing to say about it
     with pytest.raises(InputError, match="no table 'summery'"):
