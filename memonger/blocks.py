@@ -2,9 +2,10 @@
 
 A *block* is a set of tensors that share memory through in-place options. MXNet's ``MXPlanMemory``
 walks the ops in order, counts how often each value is still to be read, and lets an output take
-the memory of an input when the op allows it and nobody else reads that input any more. This module
-repeats that walk (nnvm, ``plan_memory.cc`` of 1.9.1, and ``inplace_addto_detect_pass.cc``), so the
-blocks are those of a bound executor. It is the readable reference of ``plugins/core/storage.cc``.
+the memory of an input when the op allows it and nobody else reads that input any more.
+``plugins/core/storage.cc`` repeats that walk (nnvm, ``plan_memory.cc`` of 1.9.1, and
+``inplace_addto_detect_pass.cc``) over the numbered values that this module makes, so the blocks are
+those of a bound executor.
 """
 from __future__ import annotations
 
@@ -67,7 +68,6 @@ class Program:
     elements: Tuple[int, ...]
     bytes: Tuple[int, ...]
     dtype: Tuple[int, ...]
-    item_bytes: Tuple[int, ...]
     #: The memory is the caller's (arrays for gradients): no block.
     external: Tuple[bool, ...]
     #: How often the value is an output of the whole graph.
@@ -207,7 +207,7 @@ def build_program(graph: Graph, schedule: Schedule) -> Program:
         tuple(steps), tuple(values),
         tuple(number_of_elements(t.size_bytes, t.shape, b) for t, b in zip(tensors, item_bytes)),
         tuple(t.size_bytes for t in tensors), tuple(DTYPES[t.dtype][0] for t in tensors),
-        tuple(item_bytes), tuple(not t.pooled for t in tensors), tuple(held),
+        tuple(not t.pooled for t in tensors), tuple(held),
         tuple(value in apart for value in range(len(values))),
         inplace=not graph.recompute_in_forward, count_ignored=cached,
         rounding=1 if cached or graph.recompute_in_forward else 4)
@@ -259,100 +259,3 @@ def _held_for_gradients(graph: Graph, ops: Sequence[Op], producer: Mapping[int, 
         else:
             found.append(tensor)
     return found
-
-
-def replay(program: Program) -> Blocks:
-    """Count references as MXNet does, and give the blocks that result.
-
-    Linear in the number of inputs and outputs. With ``program.inplace`` False (graphs that are
-    not MXNet's) every value is a block of its own: it lives from the step that makes it through
-    the last step that reads it.
-    """
-    count = len(program.values)
-    # `uses` counts ignored inputs too, as DetectInplaceAddTo does.
-    uses = list(program.held)
-    references = list(program.held)
-    for step in program.steps:
-        for position, value in enumerate(step.inputs):
-            if value >= 0:
-                uses[value] += 1
-                references[value] += program.count_ignored or position not in step.ignored
-    blocks: List[Block] = []
-    ends: List[int] = []
-    left: List[int] = []  # references of each block that are still to come
-    released: List[int] = []
-    block_of = [-1] * count
-    inplace_index = [-1] * count
-
-    def release(block: int, index: int) -> None:
-        ends[block] = index
-        released.append(block)
-
-    for index, step in enumerate(program.steps):
-        ignores_all = bool(step.inputs) and len(set(step.ignored)) == len(step.inputs)
-        taken = set()
-        for option in step.inplace if program.inplace else ():
-            source, target = step.inputs[option.input], step.outputs[option.output]
-            if (option.input in taken or source < 0 or block_of[target] >= 0
-                    or program.external[target]):
-                continue
-            block = block_of[source]
-            if block < 0 or blocks[block].pool != step.pool or left[block] <= 0:
-                continue
-            if (program.elements[target] != program.elements[source] or references[target] <= 0
-                    or program.item_bytes[target] != program.item_bytes[source]):
-                continue
-            renames = option.identity and program.dtype[target] == program.dtype[source]
-            if not renames and (left[block] != 1 or ignores_all):
-                continue
-            taken.add(option.input)
-            block_of[target] = block
-            left[block] += references[target]
-            inplace_index[target] = option.input
-        # New memory: most elements first, later outputs first at equal numbers.
-        fresh = [(program.elements[value], position) for position, value in enumerate(step.outputs)
-                 if block_of[value] < 0 and not program.external[value]]
-        for elements, position in sorted(fresh, reverse=True):
-            value = step.outputs[position]
-            block_of[value] = len(blocks)
-            blocks.append(Block(index, 0, 0, elements, step.device, step.pool))
-            ends.append(len(program.steps))
-            left.append(references[value])
-        for position, value in enumerate(step.inputs):
-            block = block_of[value] if value >= 0 else -1
-            if block < 0 or position in step.ignored or blocks[block].pool != step.pool:
-                continue
-            left[block] -= 1
-            if left[block] == 0:
-                release(block, index)
-        for value in step.outputs:
-            if block_of[value] >= 0 and left[block_of[value]] == 0:
-                release(block_of[value], index)
-                inplace_index[value] = -2
-    added = _added_in_place(program, block_of, uses)
-    sizes = [0] * len(blocks)
-    for value, block in enumerate(block_of):
-        if block >= 0 and value not in added:
-            sizes[block] = max(sizes[block], program.bytes[value])
-    apart = {block for block, away in zip(block_of, program.apart) if away}
-    return Blocks(len(program.steps),
-                  tuple(b._replace(end=e, bytes=s, apart=i in apart)
-                        for i, (b, e, s) in enumerate(zip(blocks, ends, sizes))),
-                  tuple(released), tuple(block_of), tuple(inplace_index))
-
-
-def _added_in_place(program: Program, block_of: Sequence[int], uses: Sequence[int]) -> Set[int]:
-    # MXNet's DetectInplaceAddTo: where `_grad_add` works in place, its right operand is added to
-    # the left one's memory at once when it is made, and the memory planned for it is not used.
-    added: Set[int] = set()
-    for step in program.steps:
-        if not step.grad_add or not program.inplace:
-            continue
-        (left, right), total = step.inputs, step.outputs[0]
-        if left < 0 or right < 0 or uses[right] != 1:
-            continue
-        same = block_of[left] == block_of[total] and (block_of[left] >= 0
-                                                      or block_of[total] < 0)
-        if same and program.values[left].step < program.values[right].step:
-            added.add(right)
-    return added

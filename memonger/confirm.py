@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Dict, List, Sequence
 
-from . import storage_native
 from .graph import Graph
 from .optimizers import state_bytes
 from .plan import UNIT_TIMES, Plan
@@ -61,10 +60,6 @@ def contradictions(plan: Plan) -> List[str]:
 
 def _pool(what: str, stated_bytes: int, graph: Graph, schedule: Schedule, storage: str,
           notes: Sequence[str] = ()) -> List[str]:
-    if storage != "live" and storage_native.library() is None:
-        least_bytes = plan_storage(graph, schedule, "live").pool_bytes
-        return [] if stated_bytes >= least_bytes else [
-            "%s: %d bytes stated, %d alive at the worst step" % (what, stated_bytes, least_bytes)]
     needed_bytes = plan_storage(graph, schedule, storage).pool_bytes
     if needed_bytes == stated_bytes or pool_note(stated_bytes, needed_bytes) in notes:
         return []

@@ -255,12 +255,6 @@ def best_known(graph: Graph, attributes: Attributes, profile: Optional[Profile],
     return profile if unknown_s <= 0.1 * sum(expected) else otherwise
 
 
-def with_costs(graph: Graph, model: CostModel, attributes: Attributes = ()) -> Graph:
-    """The graph with this model's times and workspaces."""
-    found = model.op_times(graph, attributes)
-    return graph.with_times(found.times_s, found.workspaces_bytes)
-
-
 def distinct_ops(graph: Graph, attributes: Attributes) -> Dict[str, int]:
     """One op for each signature that has to be measured, in execution order."""
     found: Dict[str, int] = {}

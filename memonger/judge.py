@@ -1,6 +1,6 @@
 """Memory of a schedule, worked out the slow way: the second opinion that `validate` relies on.
 
-Nothing here is shared with :mod:`memonger.blocks` or :mod:`memonger.packing`. Instead of counting
+Nothing here is shared with :mod:`memonger.blocks` or the native library. Instead of counting
 references down, each question ("does anybody still read this?") is answered by looking at all
 later steps, so the time is quadratic.
 """

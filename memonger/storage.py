@@ -14,23 +14,26 @@ Four storage models, all exact for what they describe:
     (``graph.recompute_in_forward``) it is the model of Checkmate and Moccasin: all inputs and
     outputs of a step are alive while it runs, and nothing shares memory.
 
-:mod:`memonger.blocks` counts references, :mod:`memonger.packing` shares buffers, and
-:mod:`memonger.arena` finds offsets; the C++ library does all of it faster and gives the same
-numbers.
+:mod:`memonger.blocks` numbers the values of a schedule; ``plugins/core/storage.cc`` counts
+references as MXNet does, shares buffers and finds offsets. :mod:`memonger.judge` is the readable
+reference, which shares no code with it.
 """
 from __future__ import annotations
 
+import ctypes
 from dataclasses import dataclass, replace
-from typing import Dict, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Sequence, Tuple, Union
 
-from . import arena, packing
-from .blocks import Block, Blocks, Program, StorageModel, build_program, effective_ops, replay
+from . import native
+from .blocks import Block, Blocks, Program, StorageModel, build_program, effective_ops
 from .graph import Graph
-from .packing import Assignment
 from .schedule import Schedule
 
 __all__ = ["Block", "Blocks", "Program", "StorageModel", "StoragePlan", "build_program",
-           "effective_ops", "plan_program", "plan_storage", "replay"]
+           "effective_ops", "plan_program", "plan_storage"]
+
+#: Numbers of the models in ``storage_c.cc``.
+_ASSIGNMENTS = {"stock": 0, "best": 2, "live": 3, "arena": 4}
 
 
 @dataclass(frozen=True)
@@ -70,8 +73,7 @@ class StoragePlan:
 
 
 def plan_storage(graph: Graph, schedule: Schedule,
-                 model: Union[str, StorageModel] = "best",
-                 native: Optional[bool] = None) -> StoragePlan:
+                 model: Union[str, StorageModel] = "best") -> StoragePlan:
     """Plan the storage of a schedule.
 
     Parameters
@@ -80,9 +82,6 @@ def plan_storage(graph: Graph, schedule: Schedule,
     schedule : Schedule
     model : str or StorageModel
         ``"arena"``, ``"best"``, ``"stock"`` or ``"live"``.
-    native : bool, optional
-        True insists on the C++ library, False on Python; None takes what is there. The result
-        is the same.
 
     Returns
     -------
@@ -92,44 +91,25 @@ def plan_storage(graph: Graph, schedule: Schedule,
     ------
     ValueError
         If the schedule reads values that were not made, or the model is unknown.
+    PluginMissing
+        If ``libmemonger_core.so`` was not built.
     """
     if isinstance(model, str):
         model = StorageModel(assignment=model)
-    if model.assignment not in ("arena", "best", "stock", "quick", "live"):
+    if model.assignment not in _ASSIGNMENTS:
         raise ValueError("unknown storage model %r; one of arena, best, stock, live"
                          % model.assignment)
-    return plan_program(build_program(graph, schedule), model, native)
+    return plan_program(build_program(graph, schedule), model)
 
 
-def plan_program(program: Program, model: StorageModel,
-                 native: Optional[bool] = None) -> StoragePlan:
+def plan_program(program: Program, model: StorageModel) -> StoragePlan:
     """Plan the storage of a numbered program; see :func:`plan_storage`."""
     running = [i for i, step in enumerate(program.steps) if step.inputs or step.outputs]
-    if len(running) < len(program.steps):
-        # What became part of another op is not there when MXNet counts steps.
-        steps = tuple(program.steps[i] for i in running)
-        return _at_steps(plan_program(replace(program, steps=steps), model, native), program,
-                         running)
-    if native is not False:
-        from . import storage_native
-        library = storage_native.library(required=bool(native))
-        if library is not None:
-            return storage_native.plan(library, program, model)
-    blocks = replay(program)
-    peak, step = packing.peak_live(blocks)
-    bound = packing.lower_bound(blocks, program.rounding)
-    if model.assignment == "live":
-        return StoragePlan(model, program, blocks, (), (), peak, peak, step, 0, bound)
-    if model.assignment == "stock":
-        found: Assignment = packing.stock(blocks, model, program.rounding)
-    elif model.assignment == "quick":
-        found = packing.quick(blocks, program.rounding)
-    elif model.assignment == "arena":
-        found = arena.smallest(blocks, model, program.rounding)
-    else:
-        found = packing.best(blocks, model, program.rounding)
-    return StoragePlan(model, program, blocks, found.buffer_of, found.buffer_bytes,
-                       found.pool_bytes, peak, step, found.printed_bytes, bound, found.offset_of)
+    if len(running) == len(program.steps):
+        return _plan_running(program, model)
+    # What became part of another op is not there when MXNet counts steps.
+    steps = tuple(program.steps[i] for i in running)
+    return _at_steps(_plan_running(replace(program, steps=steps), model), program, running)
 
 
 def _at_steps(plan: StoragePlan, program: Program, running: Sequence[int]) -> StoragePlan:
@@ -140,3 +120,66 @@ def _at_steps(plan: StoragePlan, program: Program, running: Sequence[int]) -> St
     peak = number[plan.step_of_peak] if plan.step_of_peak >= 0 else -1
     return replace(plan, program=program, step_of_peak=peak, blocks=replace(
         plan.blocks, num_steps=len(program.steps), blocks=blocks))
+
+
+def _block(start: int, end: int, size_bytes: int, elements: int, device: int, pool: int,
+           apart: int) -> Block:
+    return Block(start, end, size_bytes, elements, device, pool, bool(apart))
+
+
+def _array(kind: Any, values: Sequence[int]) -> Any:
+    return (kind * max(1, len(values)))(*values)
+
+
+def _flat(rows: Sequence[Sequence[int]]) -> Tuple[List[int], List[int]]:
+    begin: List[int] = [0]
+    flat: List[int] = []
+    for row in rows:
+        flat.extend(row)
+        begin.append(len(flat))
+    return begin, flat
+
+
+def _plan_running(program: Program, model: StorageModel) -> StoragePlan:
+    """Plan the storage of a program all of whose steps have values."""
+    int32, int64, uint8 = ctypes.c_int32, ctypes.c_int64, ctypes.c_uint8
+    steps, entries = len(program.steps), len(program.values)
+    output_begin, outputs = _flat([step.outputs for step in program.steps])
+    input_begin, inputs = _flat([step.inputs for step in program.steps])
+    _, ignored = _flat([[position in step.ignored for position in range(len(step.inputs))]
+                        for step in program.steps])
+    inplace_begin, inplace = _flat([[number for option in step.inplace for number in
+                                     (option.input, option.output, option.identity)]
+                                    for step in program.steps])
+    options = (program.inplace, program.count_ignored, program.inplace, model.match_range,
+               model.search_match_range, program.rounding, model.effort,
+               _ASSIGNMENTS[model.assignment])
+    blocks = (int64 * max(1, 7 * entries))()
+    offset_of = (int64 * max(1, entries))()
+    buffer_bytes = (int64 * max(1, entries))()
+    released, block_of, inplace_index, buffer_of = ((int32 * max(1, entries))() for _ in range(4))
+    num_released = int32(0)
+    totals = (int64 * 7)()
+    count = native.core().memonger_storage_plan(
+        int32(steps), int32(entries), _array(int32, output_begin), _array(int32, outputs),
+        _array(int32, input_begin), _array(int32, inputs), _array(uint8, ignored),
+        _array(int32, [number // 3 for number in inplace_begin]), _array(int32, inplace),
+        _array(int32, [step.device for step in program.steps]),
+        _array(int32, [step.pool for step in program.steps]),
+        _array(uint8, [step.grad_add for step in program.steps]),
+        _array(int64, program.elements), _array(int64, program.bytes),
+        _array(int32, program.dtype), _array(uint8, program.external),
+        _array(int32, program.held), _array(uint8, program.apart), _array(int32, options), blocks,
+        released, ctypes.byref(num_released), block_of, inplace_index, buffer_of, offset_of,
+        buffer_bytes, totals)
+    made = Blocks(steps, tuple(_block(*blocks[7 * i:7 * i + 7]) for i in range(count)),
+                  tuple(released[:num_released.value]), tuple(block_of[:entries]),
+                  tuple(inplace_index[:entries]))
+    pool_bytes, printed_bytes, peak_bytes, peak_step, bound_bytes, buffers, has_offsets = totals
+    if model.assignment == "live":
+        return StoragePlan(model, program, made, (), (), peak_bytes, peak_bytes, peak_step, 0,
+                           bound_bytes)
+    return StoragePlan(model, program, made, tuple(buffer_of[:count]),
+                       tuple(buffer_bytes[:buffers]), pool_bytes, peak_bytes, peak_step,
+                       printed_bytes, bound_bytes,
+                       tuple(offset_of[:count]) if has_offsets else ())

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Set, Tuple, Union
 
-from . import arena, judge, packing
+from . import arena, judge
 from .graph import Graph, Op
 from .plan import Plan
 from .schedule import Schedule
@@ -294,7 +294,7 @@ def _pool(graph: Graph, schedule: Schedule,
             return [Problem(Kind.BLOCKS_DIFFER, graph.tensors[value.tensor].name,
                             value.step)], planned.pool_bytes
     # Where each life lies in its buffer.
-    places = {life: (planned.offset_of[block], planned.offset_of[block] + packing.round_up(
+    places = {life: (planned.offset_of[block], planned.offset_of[block] + arena.round_up(
         memory.rounded(life), arena.ALIGNMENT))
         for block, life in blocks.items()
         if planned.offset_of and not arena.outlives(planned.blocks.blocks[block], planned.blocks)}

@@ -1,15 +1,17 @@
-"""Small graphs with known or searchable optima, and blocks by their lives."""
+"""Small graphs with known or searchable optima, and storage of values by their lives."""
 from __future__ import annotations
 
 import heapq
 import random
-from typing import Dict, FrozenSet, Optional, Tuple
+from typing import Dict, FrozenSet, Optional, Tuple, Union
 
 import numpy as np
 
-from memonger.blocks import Block, Blocks
+from memonger.blocks import Program as StorageProgram
+from memonger.blocks import ProgramStep, StorageModel, Value
 from memonger.graph import Graph, Implementation, Inplace, Op, Tensor, Variant
 from memonger.solve.program import Program
+from memonger.storage import StoragePlan, plan_program
 
 
 def random_graph(seed: int, mxnet: bool, forward: int = 5) -> Graph:
@@ -150,10 +152,21 @@ def violation(program: Program, values: np.ndarray) -> float:
         program.lower - values, values - program.upper))
 
 
-def blocks_of(*lives: Tuple[int, ...]) -> Blocks:
-    """Blocks from (start, end, elements) or (start, end, elements, device, pool)."""
-    made = tuple(Block(life[0], life[1], 4 * life[2], *life[2:]) for life in lives)
-    steps = 1 + max(block.end for block in made)
-    released = tuple(sorted((i for i, b in enumerate(made) if b.end < steps),
-                            key=lambda i: made[i].end))
-    return Blocks(steps, made, released, tuple(range(len(made))), (-1,) * len(made))
+def program_of(*lives: Tuple[int, int, int]) -> StorageProgram:
+    """Values with these lives: first step, last step, elements of four bytes."""
+    steps = tuple(ProgramStep(
+        step, 0, tuple(i for i, life in enumerate(lives) if life[0] < life[1] == step),
+        tuple(i for i, life in enumerate(lives) if life[0] == step), (), (), 0, 0, False)
+        for step in range(1 + max(life[1] for life in lives)))
+    count = len(lives)
+    return StorageProgram(
+        steps, tuple(Value(i, life[0], steps[life[0]].outputs.index(i))
+                     for i, life in enumerate(lives)),
+        tuple(life[2] for life in lives), tuple(4 * life[2] for life in lives), (0,) * count,
+        (False,) * count, (0,) * count, (False,) * count)
+
+
+def storage_of(*lives: Tuple[int, int, int], model: Union[str, StorageModel]) -> StoragePlan:
+    """Storage of values with these lives; blocks come in order of first step, largest first."""
+    return plan_program(program_of(*lives),
+                        StorageModel(model) if isinstance(model, str) else model)

@@ -36,8 +36,3 @@ def swap(symbol: Any, choice: Mapping[str, str]) -> Any:
     if choice and not native.available():
         raise PluginMissing("variants need the plugin, which is %s" % native.status())
     return mxnet().sym.load_json(variants.swap_json(to_json(symbol), choice))
-
-
-def unswap(symbol: Any) -> Any:
-    """The symbol before :func:`swap`, its JSON byte for byte."""
-    return mxnet().sym.load_json(variants.unswap_json(to_json(symbol)))

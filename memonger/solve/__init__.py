@@ -24,7 +24,6 @@ _METHODS: Dict[str, Union[Solver, Tuple[str, str]]] = {
     "auto": ("auto", "solve"),
     "local": ("local", "solve"),
     "milp": ("milp", "solve"),
-    "brute": ("brute", "solve"),
     "sublinear": ("sublinear", "solve"),
     "chen": ("chen", "solve"),
     "ogc": ("ogc", "solve"),

@@ -77,8 +77,8 @@ _FOR_PROOF = 0.25
 def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
     """Method "auto"; the signature of all solvers."""
     if budget_bytes is None or options.objective == "memory":
-        from .frontier import least_memory_local
-        return least_memory_local(graph, budget_bytes, options)
+        from .frontier import least_memory
+        return least_memory(graph, budget_bytes, options)
     search = Refinement.start(graph, budget_bytes, options)
     try:
         _search(search)

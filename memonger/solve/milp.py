@@ -208,7 +208,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
     highs.require()
     if budget_bytes is None or options.objective == "memory":
         from .frontier import least_memory
-        return least_memory(graph, budget_bytes, options, solve, "milp")
+        return least_memory(graph, budget_bytes, options)
     search = Refinement.start(graph, budget_bytes, options)
     work = 20000 * max(len(graph.ops), 100)
     try:

@@ -6,55 +6,47 @@ from dataclasses import replace
 
 import strategies
 from hypothesis import given
-from small_graphs import blocks_of
+from small_graphs import program_of, storage_of
 
-from memonger import arena, packing, skyline
-from memonger.blocks import Block, Blocks, StorageModel
+from memonger import arena
+from memonger.blocks import StorageModel
 from memonger.graph import Graph, Op, Tensor
 from memonger.schedule import expand
 from memonger.storage import build_program, plan_program, plan_storage
 from memonger.validate import validate
 
 
-def arena_of(*lives, effort=400):
-    return arena.arena(blocks_of(*lives), StorageModel("arena", effort=effort), 4)
-
-
 def test_nested_lives_lie_on_top_of_each_other():
-    found = arena_of((0, 9, 16), (1, 8, 32), (2, 7, 16))
-    assert found.offset_of == (0, 64, 192)
-    assert (found.buffer_of, found.buffer_bytes) == ((0, 0, 0), (256,))
+    found = storage_of((0, 1, 128), (2, 9, 16), (3, 8, 32), (3, 8, 16), model="arena")
+    assert found.offset_of == (0, 0, 64, 192)
+    assert (found.buffer_of, found.buffer_bytes) == ((0, 0, 0, 0), (512,))
 
 
 def test_two_small_blocks_lie_where_one_large_was():
     """Whole buffers would take 128 + 64 elements: a buffer serves one block at a time."""
     lives = ((0, 1, 128), (2, 3, 64), (2, 3, 64), (4, 4, 16))
-    assert arena_of(*lives).pool_bytes == 512
-    assert packing.best(blocks_of(*lives), StorageModel(), 4).pool_bytes == 768
+    assert storage_of(*lives, model="arena").pool_bytes == 512
+    assert storage_of(*lives, model="best").pool_bytes == 768
 
 
 def test_offsets_are_aligned_and_outputs_lie_apart():
-    steps = 3
-    lives = (Block(0, 1, 4, 1), Block(0, 1, 4, 1), Block(1, steps, 20, 5),
-             Block(0, 1, 12, 3, apart=True))
-    blocks = Blocks(steps, lives, (0, 1, 3), (0, 1, 2, 3), (-1,) * 4)
-    found = arena.arena(blocks, StorageModel("arena"), 4)
-    assert found.offset_of == (0, 64, 0, 0)
-    assert found.buffer_of == (0, 0, 1, 2)
-    assert found.buffer_bytes == (128, 20, 12)
-
-
-def test_devices_and_pools_have_arenas_of_their_own():
-    found = arena_of((0, 1, 16), (0, 1, 16, 1), (0, 1, 16, 0, 1))
-    assert found.buffer_bytes == (64, 64, 64)
-    assert len(set(found.buffer_of)) == 3
+    program = program_of((0, 1, 1), (0, 1, 1), (1, 1, 5), (0, 1, 128), (2, 3, 64), (2, 3, 64),
+                         (0, 1, 3))
+    program = replace(program, held=(0, 0, 1, 0, 0, 0, 0), apart=(False,) * 6 + (True,))
+    found = plan_program(program, StorageModel("arena"))
+    where = {(block.elements, found.buffer_of[i]): found.offset_of[i] % arena.ALIGNMENT
+             for i, block in enumerate(found.blocks.blocks)}
+    assert not any(where.values())
+    alone = {block.elements: found.buffer_of.count(found.buffer_of[i]) == 1
+             for i, block in enumerate(found.blocks.blocks)}
+    assert alone == {1: False, 5: True, 128: False, 64: False, 3: True}
 
 
 @given(strategies.planned_graphs(devices=2))
 def test_nothing_in_an_arena_overlaps(case):
     graph, schedule = case
-    found = plan_storage(graph, schedule, "arena", native=False)
-    best = plan_storage(graph, schedule, "best", native=False)
+    found = plan_storage(graph, schedule, "arena")
+    best = plan_storage(graph, schedule, "best")
     assert best.peak_live_bytes <= found.pool_bytes <= best.pool_bytes
     assert found.pool_bytes == sum(found.buffer_bytes)
     for i, one in enumerate(found.blocks.blocks if found.offset_of else ()):
@@ -82,8 +74,9 @@ def test_arenas_come_close_to_the_peak():
         found = plan_program(large, StorageModel("arena"))
         blocks = found.blocks.blocks
         beside = [block for block in blocks if arena.outlives(block, found.blocks)]
-        least = skyline.bound([skyline.Rectangle(block.start, block.end, block.bytes)
-                               for block in blocks if block not in beside])
+        inside = [block for block in blocks if block not in beside]
+        least = max(sum(b.bytes for b in inside if b.start <= step <= b.end)
+                    for step in range(len(program.steps)))
         excess.append(found.pool_bytes / (least + sum(block.bytes for block in beside)) - 1)
     assert max(excess) < 0.03
     assert sum(excess) / 60 < 0.001

@@ -22,7 +22,7 @@ def chain(*sizes, inplace=False, outputs=None, dtype="float32", **options):
 
 
 def plan(graph, model="stock"):
-    return plan_storage(graph, expand(graph, {}), model, native=False)
+    return plan_storage(graph, expand(graph, {}), model)
 
 
 def test_a_chain_without_inplace_needs_two_buffers():

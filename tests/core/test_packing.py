@@ -6,16 +6,16 @@ import random
 import pytest
 import strategies
 from hypothesis import given
-from small_graphs import blocks_of
+from small_graphs import storage_of
 
-from memonger import packing
+from memonger.arena import round_up
 from memonger.blocks import StorageModel
 from memonger.schedule import expand
 from memonger.storage import plan_storage
 
 
 def plan(graph, model="stock"):
-    return plan_storage(graph, expand(graph, {}), model, native=False)
+    return plan_storage(graph, expand(graph, {}), model)
 
 
 # --------------------------------------------------------------------------------- stock
@@ -23,41 +23,39 @@ def plan(graph, model="stock"):
     (16, 16, True), (19, 16, True), (20, 16, False), (20, 32, True), (1, 0, False), (2, 1, False),
     (1, 1, True)])
 def test_stock_shares_within_the_match_range(second, match_range, shared):
-    blocks = blocks_of((0, 0, 1), (1, 1, second))
-    found = packing.stock(blocks, StorageModel("stock", match_range), 4)
+    found = storage_of((0, 0, 1), (1, 1, second), model=StorageModel("stock", match_range))
     assert found.buffer_of == ((0, 0) if shared else (0, 1))
 
 
 def test_stock_takes_the_larger_free_buffer_first_and_grows_the_smaller_one_else():
-    blocks = blocks_of((0, 0, 2), (0, 0, 8), (1, 2, 4), (2, 2, 4))
-    found = packing.stock(blocks, StorageModel("stock"), 4)
-    assert found.buffer_of == (0, 1, 1, 0)
-    assert found.buffer_bytes == (16, 32)
+    found = storage_of((0, 0, 8), (0, 0, 2), (1, 2, 4), (2, 2, 4), model="stock")
+    assert found.buffer_of == (0, 1, 0, 1)
+    assert found.buffer_bytes == (32, 16)
 
 
 def test_searching_the_match_range_takes_the_smallest_pool():
-    blocks = blocks_of((0, 0, 8), (1, 4, 1), (2, 4, 8))
-    wide = packing.stock(blocks, StorageModel("stock"), 4)
-    searched = packing.stock(blocks, StorageModel("stock", search_match_range=True), 4)
+    lives = ((0, 0, 8), (1, 4, 1), (2, 4, 8))
+    wide = storage_of(*lives, model="stock")
+    searched = storage_of(*lives, model=StorageModel("stock", search_match_range=True))
     assert (wide.printed_bytes, searched.printed_bytes) == (64, 36)
 
 
 # ---------------------------------------------------------------------------------- best
 def test_best_equals_the_bound_where_stock_does_not():
     # Stock puts the small block into the large buffer and needs another large one.
-    blocks = blocks_of((0, 0, 8), (1, 4, 1), (2, 4, 8))
-    assert packing.stock(blocks, StorageModel(), 4).pool_bytes == 64
-    assert packing.best(blocks, StorageModel(), 4).pool_bytes == 36
-    assert packing.lower_bound(blocks, 4) == 36
+    lives = ((0, 0, 8), (1, 4, 1), (2, 4, 8))
+    assert storage_of(*lives, model="stock").pool_bytes == 64
+    best = storage_of(*lives, model="best")
+    assert best.pool_bytes == best.lower_bound_bytes == 36
 
 
 def exhaustive(blocks, rounding):
     """The smallest pool of all assignments."""
-    least = [sum(packing.round_up(b.bytes, rounding) for b in blocks.blocks) + 1]
+    least = [sum(round_up(b.bytes, rounding) for b in blocks.blocks) + 1]
     buffers = []
 
     def place(index):
-        total = sum(max(packing.round_up(b.bytes, rounding) for b in buffer)
+        total = sum(max(round_up(b.bytes, rounding) for b in buffer)
                     for buffer in buffers)
         if total >= least[0]:
             return
@@ -96,13 +94,11 @@ def test_best_against_all_assignments_of_small_graphs():
 @given(strategies.planned_graphs(devices=2))
 def test_order_of_peak_bound_best_and_stock(case):
     graph, schedule = case
-    best = plan_storage(graph, schedule, "best", native=False)
-    stock = plan_storage(graph, schedule, "stock", native=False)
-    quick = plan_storage(graph, schedule, "quick", native=False)
+    best = plan_storage(graph, schedule, "best")
+    stock = plan_storage(graph, schedule, "stock")
     assert best.peak_live_bytes <= best.lower_bound_bytes <= best.pool_bytes <= stock.pool_bytes
     assert best.blocks == stock.blocks
-    assert best.lower_bound_bytes <= quick.pool_bytes
-    for found in (best, stock, quick):
+    for found in (best, stock):
         for i, one in enumerate(found.blocks.blocks):
             assert one.bytes <= found.buffer_bytes[found.buffer_of[i]]
             for j, other in enumerate(found.blocks.blocks[:i]):

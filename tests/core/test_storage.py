@@ -1,14 +1,11 @@
-"""Whole storage plans: of variants, of ops that became part of others, and by C++ as by Python."""
+"""Whole storage plans: of variants, and of ops that became part of others."""
 from __future__ import annotations
 
 import random
 from dataclasses import replace
 
-import pytest
 import strategies
-from native_core import storage_core  # noqa: F401
 
-from memonger import storage_native
 from memonger.blocks import ProgramStep, StorageModel
 from memonger.decisions import graph_in_use
 from memonger.schedule import expand
@@ -52,36 +49,3 @@ def test_ops_that_became_part_of_others_change_no_arena():
             assert found.step_of_peak == running[same.step_of_peak]
             assert [(b.start, b.end) for b in found.blocks.blocks] == [
                 (running[b.start], [*running, len(steps)][b.end]) for b in same.blocks.blocks]
-
-
-def compare(core, seed, largest):
-    rng = random.Random(seed)
-    graph = strategies.training_graph(
-        rng, rng.randint(1, largest), devices=rng.choice((1, 1, 2)),
-        pools=rng.choice(("executor", "executor", "cached_op")), unasked=True)
-    schedule = expand(graph, strategies.decisions(rng, graph))
-    foreign = strategies.foreign_graph(rng, rng.randint(1, largest))
-    varied = strategies.variants(rng, graph)
-    for program in (build_program(graph, schedule),
-                    build_program(varied, strategies.schedule_with_variants(rng, varied)),
-                    build_program(foreign, strategies.foreign_schedule(rng, foreign))):
-        for assignment in ("stock", "quick", "best", "arena", "live"):
-            model = StorageModel(assignment, rng.choice((16, 16, 0, 1, 4)), rng.random() < 0.3,
-                                 rng.choice((10, 40)))
-            assert plan_program(program, model, native=False) == storage_native.plan(
-                core, program, model), (seed, assignment)
-
-
-def test_cpp_equals_python(storage_core):  # noqa: F811
-    for seed in range(100):
-        compare(storage_core, seed, 20)
-
-
-def test_cpp_equals_python_where_no_block_has_bytes(storage_core):  # noqa: F811
-    compare(storage_core, 3342, 40)
-
-
-@pytest.mark.slow
-def test_cpp_equals_python_on_thousands(storage_core):  # noqa: F811
-    for seed in range(1000, 5000):
-        compare(storage_core, seed, 40)

@@ -4,6 +4,7 @@ from __future__ import annotations
 import random
 
 import pytest
+import reference.brute  # noqa: F401  a method of that name
 
 import memonger
 from memonger import native

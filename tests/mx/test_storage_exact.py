@@ -29,7 +29,7 @@ def compare(seed):
     with native.switched(recompute=True, storage=False):
         stock = read(symbol, shapes, grad_req=grad_req)
     graph = stock.graph
-    unplanned = plan_storage(graph, expand(graph, {}), "stock", native=False)
+    unplanned = plan_storage(graph, expand(graph, {}), "stock")
     assert (unplanned.printed_bytes, unplanned.pool_bytes) == (
         stock.printed_bytes, stock.pool_bytes), seed
     # The same network with some ops run again.
@@ -46,7 +46,7 @@ def compare(seed):
         with native.switched(True, storage=model != "stock", arena=model == "arena"):
             asked = mx.sym.load_json(mark_storage(planned.tojson()))
             bound = read(asked, shapes, grad_req=grad_req)
-        found = plan_storage(graph, schedule, model, native=False)
+        found = plan_storage(graph, schedule, model)
         assert found.pool_bytes == bound.pool_bytes, (seed, model)
         if model == "stock":
             assert found.printed_bytes == bound.printed_bytes, seed

@@ -289,15 +289,6 @@ def test_a_pool_that_is_the_answer_of_mxnet_comes_with_the_prediction():
         planfile.loads(planfile.dumps(replace(bound, pool_bytes=plan.pool_bytes + 8)))
 
 
-def test_without_the_library_a_pool_is_no_smaller_than_what_is_alive(monkeypatch):
-    monkeypatch.setattr("memonger.storage_native.library", lambda required=False: None)
-    plan = make(lstm(3, 1, 2, 8))
-    alive = plan_storage(plan.graph, plan.schedule, "live").pool_bytes
-    planfile.loads(edited(plan, pool_bytes=alive))
-    with pytest.raises(PlanSchemaError, match="%d alive at the worst step" % alive):
-        planfile.loads(edited(plan, pool_bytes=alive - 1))
-
-
 def test_graph_columns_round_trip_an_empty_graph():
     from memonger import columns
     empty = Graph((), (), ())

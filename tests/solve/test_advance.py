@@ -3,6 +3,7 @@ import random
 from dataclasses import replace
 
 import pytest
+import reference.brute  # noqa: F401  a method of that name
 import strategies
 
 from memonger.errors import InfeasibleBudget

@@ -7,6 +7,7 @@ import signal
 import threading
 
 import pytest
+import reference.brute  # noqa: F401  a method of that name
 import strategies
 
 from memonger.errors import InfeasibleBudget, InputError

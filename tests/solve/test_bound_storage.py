@@ -17,7 +17,7 @@ from memonger.storage import plan_storage
 
 def check(graph: Graph, schedule: Schedule, variants: str = "none") -> None:
     """A plan with this peak exists, so no bound may say otherwise."""
-    storage = plan_storage(graph, schedule, "live", native=False)
+    storage = plan_storage(graph, schedule, "live")
     extra = schedule.time_s(graph) - graph.time_s
     peak = storage.peak_live_bytes
     reduced = reduce_graph(graph, variants)
@@ -28,7 +28,7 @@ def check(graph: Graph, schedule: Schedule, variants: str = "none") -> None:
         assert bound.extra_s <= extra + 1e-6, bound
     if variants == "none":
         assert knapsack_bound(reduced, peak).extra_s <= extra + 1e-6
-    pool = plan_storage(graph, schedule, "best", native=False).pool_bytes
+    pool = plan_storage(graph, schedule, "best").pool_bytes
     if not graph.recompute_in_forward:
         assert minimum_peak_bound(graph, reduced=reduced, layers=4).bytes <= pool
         for layers in (2, 8):

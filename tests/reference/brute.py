@@ -1,9 +1,9 @@
-"""Method "brute": try everything. The oracle of the tests, for graphs of a dozen ops.
+"""Method "brute": try everything. The oracle for graphs of a dozen ops.
 
 Where an op may run again anywhere (``graph.recompute_in_forward``) it is a shortest path over
 (ops done, values alive), which covers every schedule whose first runs come in the graph's order:
 the optimum of Checkmate's program. On MXNet graphs it evaluates all decisions of
-:mod:`.local`, so it is the optimum of that class under the storage model asked for.
+the native search, so it is the optimum of that class under the storage model asked for.
 """
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import heapq
 import itertools
 from typing import Dict, List, Optional, Tuple
 
-from ..errors import InputError
-from ..graph import Graph
-from ..plan import Plan, Status
-from ..schedule import Schedule, Step
-from ..workspace import workspace_bytes
-from .build import build_plan, unplanned
-from .core import Core, Decisions, Found
-from .options import Options
+from memonger.errors import InputError
+from memonger.graph import Graph
+from memonger.plan import Plan, Status
+from memonger.schedule import Schedule, Step
+from memonger.solve import Options, register
+from memonger.solve.build import build_plan, unplanned
+from memonger.solve.core import Core, Decisions, Found
+from memonger.workspace import workspace_bytes
 
 _MOST_OPS = 14
 _MOST_DECISIONS = 200000
@@ -154,3 +154,6 @@ def _overlap(core: Core, variants: Tuple[bool, ...]) -> bool:
     touched = [op for index, on in zip(core.allowed_variants, variants) if on
                for op, _ in core.graph.variants[index].implementations]
     return len(touched) != len(set(touched))
+
+
+register("brute", solve)

@@ -1,0 +1,1 @@
+"""Slow and simple solvers to compare with."""
