@@ -19,6 +19,8 @@ from ..plan import UNIT_TIMES, Plan, Status
 from ..schedule import Schedule, Step, expand
 from .apply import apply_mirroring, from_json
 from .bind import Arguments, GradReq, bind_delayed, infer_arguments
+from .environment import mxnet
+from .read import refuse_unknown_shapes
 
 #: Never run again: random, stateful, or wrong when MXNet asks for no output.
 _KEPT = re.compile(
@@ -41,6 +43,9 @@ def forward_graph(symbol: Any, arguments: Arguments) -> Graph:
                       arguments.shapes + arguments.aux_shapes))
     _, out_shapes, _ = internals.infer_shape_partial(
         **{n: s for n, s in shapes.items() if n in arguments.names})
+    least = 0 if mxnet().util.is_np_shape() else 1
+    refuse_unknown_shapes([(item.name, "forward") for item in internals], [
+        None if shape is None or min(shape, default=0) < least else shape for shape in out_shapes])
     sizes: Dict[str, List[Tuple[int, ...]]] = {}
     for item, shape in zip(internals, out_shapes):
         sizes.setdefault(item.name, []).append(tuple(shape or ()))

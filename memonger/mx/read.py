@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from .. import native
-from ..errors import PluginMissing
+from ..errors import InputError, PluginMissing
 from ..graph import Graph, Inplace, Op, Tensor
 from . import fusion
 from .bind import Arguments, GradReq, bind_delayed, infer_arguments
@@ -72,6 +72,8 @@ def read(symbol: Any, shapes: Mapping[str, Sequence[int]],
 def captured_from(record: Mapping[str, Any], arguments: Arguments, num_outputs: int) -> Captured:
     """Translate one record of the plugin (see ``plugins/README.md``) to a graph."""
     nodes, entries = record["nodes"], record["entries"]
+    owners = [(node["name"], node["op"]) for node in nodes for _ in range(node["num_outputs"])]
+    refuse_unknown_shapes(owners, entries["shape"])
     input_names, aux_names = set(arguments.input_names), set(arguments.aux_names)
     categories = _variable_categories(nodes, input_names, aux_names)
     num_forward_nodes = max(n for n, _ in record["outputs"][:num_outputs]) + 1
@@ -124,7 +126,6 @@ def captured_from(record: Mapping[str, Any], arguments: Arguments, num_outputs: 
             outputs=tuple(range(first_entry[index], first_entry[index] + node["num_outputs"])),
             is_backward=backward,
             forward_op=_forward_op(node, num_forward_nodes, op_of_node) if backward else -1,
-            uses_state=backward and bool(node.get("uses_state")),
             control_deps=tuple(op_of_node[n] for n in node["control_deps"] if n in op_of_node),
             ignored_inputs=tuple(node.get("ignored_inputs", ())),
             inplace=tuple(Inplace(i, o, bool(same)) for i, o, same in node.get("inplace", ())),
@@ -140,6 +141,24 @@ def captured_from(record: Mapping[str, Any], arguments: Arguments, num_outputs: 
     return Captured(graph, tuple(attributes), arguments, _fixed_bytes(arguments, nodes, tensors,
                     first_entry, categories), int(record["pool_bytes"]),
                     int(record["storage_allocated_bytes"]))
+
+
+def refuse_unknown_shapes(owners: Sequence[Tuple[str, str]], shapes: Sequence[Any]) -> None:
+    """Raise where MXNet gives tensors memory while it runs, outside of any plan.
+
+    Parameters
+    ----------
+    owners : sequence of (name, kind)
+        The node that makes each tensor.
+    shapes : sequence
+        None for those that are not known.
+    """
+    for (name, kind), shape in zip(owners, shapes):
+        if shape is None:
+            raise InputError(
+                "the shape of %r (%s) is known only when it runs, as behind while_loop, cond and "
+                "boolean_mask; MXNet plans no memory for such a network, so neither can memonger: "
+                "plan the parts before and behind it" % (name, kind))
 
 
 def _forward_op(node: Mapping[str, Any], num_forward_nodes: int,

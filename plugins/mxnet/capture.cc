@@ -89,7 +89,9 @@ const char* DTypeName(int type_flag) {
   }
 }
 
-void WriteOpFacts(const Node& node, Json* json) {
+using Reasons = std::unordered_map<const Node*, std::string>;
+
+void WriteOpFacts(const Node& node, const Reasons& reasons, Json* json) {
   static const auto& inplace = Op::GetAttr<nnvm::FInplaceOption>("FInplaceOption");
   static const auto& identity = Op::GetAttr<nnvm::FInplaceIdentity>("FInplaceIdentity");
   static const auto& ignored = Op::GetAttr<nnvm::FIgnoreInputs>("FIgnoreInputs");
@@ -114,7 +116,6 @@ void WriteOpFacts(const Node& node, Json* json) {
     json->Raw(",\"ignored_inputs\":");
     json->Numbers(ignored[op](node.attrs));
   }
-  if (NeedsStateOfItsRun(node)) json->Raw(",\"uses_state\":1");
   if (MakesState(node)) json->Raw(",\"makes_state\":1");
   if (mutates.contains(op)) {
     json->Raw(",\"mutated_inputs\":");
@@ -126,10 +127,10 @@ void WriteOpFacts(const Node& node, Json* json) {
       json->Number(static_cast<int>(request.type));
     });
   }
-  const std::string reason = KeepReason(node);
-  if (!reason.empty()) {
+  const auto reason = reasons.find(&node);
+  if (reason != reasons.end()) {
     json->Raw(",\"keep_reason\":");
-    json->String(reason);
+    json->String(reason->second);
   }
   const auto kept = KeptOutputs(node);
   if (!kept.empty()) {
@@ -159,6 +160,7 @@ void WriteClone(const IndexedGraph& index, uint32_t id,
 }
 
 void WriteNode(const IndexedGraph& index, uint32_t id, const nnvm::DeviceVector* device,
+               const Reasons& reasons,
                const std::unordered_map<std::string, uint32_t>& first_of_name, Json* json) {
   const Node& node = *index[id].source;
   json->Raw("{\"op\":");
@@ -192,7 +194,7 @@ void WriteNode(const IndexedGraph& index, uint32_t id, const nnvm::DeviceVector*
       json->Raw(",\"device\":");
       json->Number(device->at(id));
     }
-    WriteOpFacts(node, json);
+    WriteOpFacts(node, reasons, json);
     WriteClone(index, id, first_of_name, json);
   }
   json->Raw("}");
@@ -236,10 +238,13 @@ void Record(const nnvm::Graph& graph, const PlanInput& input, int64_t pool_bytes
   json.Raw(",\"given_storage\":");
   json.Numbers(input.storage);
   json.Raw(",\"nodes\":[");
+  std::vector<const Node*> all;
+  for (uint32_t id = 0; id < index.num_nodes(); ++id) all.push_back(index[id].source);
+  const Reasons reasons = KeepReasons(all);
   std::unordered_map<std::string, uint32_t> first_of_name;
   for (uint32_t id = 0; id < index.num_nodes(); ++id) {
     if (id) json.Raw(",\n");
-    WriteNode(index, id, device, first_of_name, &json);
+    WriteNode(index, id, device, reasons, first_of_name, &json);
     if (!index[id].source->is_variable()) first_of_name.emplace(index[id].source->attrs.name, id);
   }
   json.Raw("],\"outputs\":");
@@ -258,6 +263,7 @@ void Record(const nnvm::Graph& graph, const PlanInput& input, int64_t pool_bytes
   json.List(dtypes, [&](int type_flag) { json.String(DTypeName(type_flag)); });
   json.Raw(",\"shape\":");
   json.List(shapes, [&](const mxnet::TShape& shape) {
+    if (!mxnet::shape_is_known(shape)) return json.Raw("null");  // known when it runs
     json.Raw("[");
     for (int i = 0; i < shape.ndim(); ++i) {
       if (i) json.Raw(",");

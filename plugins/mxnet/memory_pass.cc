@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "./arena.h"
 #include "./capture.h"
 #include "./passes.h"
+#include "./recompute.h"
 
 namespace memonger {
 
@@ -117,12 +119,44 @@ bool FitsArena(const Graph& graph, const PlanInput& input) {
          static_cast<std::ptrdiff_t>(devices.size());
 }
 
+// Clones write all that their first run may have written: some ops work an output out of another
+// one that nobody reads (moments), or refuse to run without it (BilinearSampler). MXNet plans
+// memory for outputs that are never read, and then has them not written.
+void WriteAllOfClones(Graph* graph) {
+  const IndexedGraph& index = graph->indexed_graph();
+  std::vector<int> inplace = graph->GetAttr<std::vector<int>>("storage_inplace_index");
+  // CachedOp without static memory looks at its own count of readers.
+  const char* kReaders = "backward_ref_count";
+  std::vector<uint32_t> readers;
+  if (graph->HasAttr(kReaders)) readers = graph->GetAttr<std::vector<uint32_t>>(kReaders);
+  bool changed = false;
+  for (uint32_t id = 0; id < index.num_nodes(); ++id) {
+    const nnvm::Node& node = *index[id].source;
+    if (node.is_variable() || node.num_outputs() < 2 ||
+        node.attrs.name.find(kCloneSuffix) == std::string::npos)
+      continue;
+    for (uint32_t i = 0; i < node.num_outputs(); ++i) {
+      const uint32_t entry = index.entry_id(id, i);
+      if (inplace[entry] != -2) continue;
+      changed = true;
+      inplace[entry] = -1;
+      if (entry < readers.size()) ++readers[entry];
+    }
+  }
+  if (!changed) return;
+  graph->attrs["storage_inplace_index"] = std::make_shared<nnvm::any>(std::move(inplace));
+  if (!readers.empty()) graph->attrs[kReaders] = std::make_shared<nnvm::any>(std::move(readers));
+}
+
 }  // namespace
 
 Graph PlanMemory(Graph graph, const nnvm::PassFunction& plan, bool improve, bool wants_arena) {
-  if (!improve && !Capturing()) return plan(std::move(graph));
   const PlanInput input = TakeInput(graph);
   graph = plan(std::move(graph));
+  if (!improve && !Capturing()) {
+    WriteAllOfClones(&graph);
+    return graph;
+  }
   storage::Program program = MakeProgram(graph, input);
   storage::Model model;
   if (!input.references.empty()) model.rounding = 1;  // CachedOp allocates exact bytes
@@ -160,6 +194,7 @@ Graph PlanMemory(Graph graph, const nnvm::PassFunction& plan, bool improve, bool
     }
   }
   if (Capturing()) Record(graph, input, used.pool_bytes, replayed);
+  WriteAllOfClones(&graph);
   return graph;
 }
 

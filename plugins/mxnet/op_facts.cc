@@ -55,27 +55,55 @@ std::string RefusalReason(const Node& node) {
   return std::string();
 }
 
+namespace {
+
+// What one node tells by itself.
 std::string KeepReason(const Node& node) {
-  if (node.is_variable()) return "it is an input";
   const std::string refusal = RefusalReason(node);
   if (!refusal.empty()) return refusal;
   // zeros(shape=(0, 20)) learns the rest of its shape from all its readers; a clone has few.
   if (node.inputs.empty()) return "it has no inputs";
   if (!node.attrs.subgraphs.empty()) return "it runs a graph of its own";
+  if (MayReferToArrays(node)) return "its state may refer to the arrays of its first run";
+  // A clone waits for gradients; MXNet looks for the forward op of such a node among what it
+  // waits for.
+  static const auto& backward = Op::GetAttr<nnvm::TIsBackward>("TIsBackward");
+  if (backward.get(node.op(), false)) return "MXNet takes it for a gradient";
   // Copies between devices are put in after the gradients are made.
   if (node.op()->name == "_CrossDeviceCopy") return "it copies between devices";
   return std::string();
 }
 
+}  // namespace
+
+std::unordered_map<const Node*, std::string> KeepReasons(const std::vector<const Node*>& forward) {
+  std::unordered_map<const Node*, std::string> reasons;
+  for (const Node* node : forward) {
+    if (node->is_variable()) continue;
+    const std::string reason = KeepReason(*node);
+    if (!reason.empty()) reasons.emplace(node, reason);
+    if (!MayReferToArrays(*node)) continue;
+    for (const auto& e : node->inputs)
+      if (!e.node->is_variable())
+        reasons.emplace(e.node.get(), "the state of " + node->attrs.name + " may refer to it");
+  }
+  return reasons;
+}
+
+bool MayReferToArrays(const Node& node) {
+  static const auto& cpu = Op::GetAttr<mxnet::FStatefulComputeEx>("FStatefulComputeEx<cpu>");
+  static const auto& gpu = Op::GetAttr<mxnet::FStatefulComputeEx>("FStatefulComputeEx<gpu>");
+  static const auto& exec_type = Op::GetAttr<mxnet::FExecType>("FExecType");
+  if (!MakesState(node)) return false;
+  if (cpu.contains(node.op()) || gpu.contains(node.op())) return true;
+  // MXNet's older Python operators make arrays of what they are given.
+  return exec_type.contains(node.op()) &&
+         exec_type[node.op()](node.attrs) != mxnet::ExecType::kSync;
+}
+
 bool MakesState(const Node& node) {
   static const auto& create_state = Op::GetAttr<mxnet::FCreateOpState>("FCreateOpState");
   return !node.is_variable() && create_state.contains(node.op());
-}
-
-bool NeedsStateOfItsRun(const Node& backward) {
-  static const std::set<std::string> names = {"_backward_Custom", "_backward_RNN"};
-  return !backward.is_variable() && names.count(backward.op()->name) != 0 &&
-         !backward.control_deps.empty();
 }
 
 std::vector<uint32_t> KeptOutputs(const Node& node) {

@@ -7,13 +7,20 @@
 
 #include <cstdint>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace memonger {
 
-// Empty when running the node again gives the same result and changes nothing else, else the
-// reason why it may not run again.
-std::string KeepReason(const nnvm::Node& node);
+// Why nodes of a forward graph may not run again. Nodes that are not in it give the same result
+// when they run again and change nothing else, and nobody refers to the memory of their first run.
+std::unordered_map<const nnvm::Node*, std::string> KeepReasons(
+    const std::vector<const nnvm::Node*>& forward);
+
+// The op's state may refer to the arrays of the run that made it, and the gradient then reads
+// these, whatever inputs it is given: loops do so, Python operators can, and so does MKLDNN's RNN.
+// True for all whose state is handed arrays rather than bare memory.
+bool MayReferToArrays(const nnvm::Node& node);
 
 // Outputs that stay with the first run even when the op runs again: the statistics of the
 // normalisation ops. They are tiny, and LayerNorm and GroupNorm do not write them at all when
@@ -27,10 +34,6 @@ std::string RefusalReason(const nnvm::Node& node);
 // clones (DynamicForward makes the vector of states as long as the forward graph; a clone's would
 // be written behind its end), and gradients do not know which CachedOp they are for.
 bool MakesState(const nnvm::Node& node);
-
-// The backward op needs the state object of the very run whose values it reads: what it holds is
-// more than a cache (the reserve of an RNN, the members of a Python operator).
-bool NeedsStateOfItsRun(const nnvm::Node& backward);
 
 // The op updates moving averages with an attribute "momentum", 1 meaning no update.
 bool UpdatesAverages(const nnvm::Node& node);

@@ -4,12 +4,15 @@
 #include <nnvm/op_attr_types.h>
 #include <nnvm/pass.h>
 
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "./arena.h"
+#include "./op_facts.h"
 #include "./recompute.h"
 
 namespace memonger {
@@ -37,6 +40,19 @@ State& GetState() {
 // a GPU may rebuild the marked node before the memory is planned.
 thread_local bool gradient_asks_for_arena = false;
 
+// MXNet's own mirroring leaves out what may not run again.
+void SpareUnsafe(const std::vector<NodeEntry>& outputs, Graph* graph) {
+  using MirrorFunction = std::function<int(const nnvm::Node&)>;
+  const MirrorFunction original = graph->GetAttr<MirrorFunction>("grad_mirror_fun");
+  std::vector<const nnvm::Node*> nodes;
+  nnvm::DFSVisit(outputs, [&](const nnvm::ObjectPtr& n) { nodes.push_back(n.get()); });
+  const auto reasons = KeepReasons(nodes);
+  const MirrorFunction spared = [original, reasons](const nnvm::Node& node) {
+    return reasons.count(&node) ? 0 : original(node);
+  };
+  graph->attrs["grad_mirror_fun"] = std::make_shared<nnvm::any>(spared);
+}
+
 Graph Gradient(Graph graph) {
   gradient_asks_for_arena = AsksForArena(graph.GetAttr<std::vector<NodeEntry>>("grad_ys"));
   if (!GetSwitches().recompute) return GetState().gradient(std::move(graph));
@@ -45,7 +61,11 @@ Graph Gradient(Graph graph) {
   const bool for_cached_op = !graph.HasAttr("grad_mirror_fun");
   const auto policies = ReadPolicies(outputs, for_cached_op);
   // Without any mark the executor's own mirroring stays: MXNET_BACKWARD_DO_MIRROR=1 means stock.
-  if (!policies.empty()) graph.attrs.erase("grad_mirror_fun");
+  if (!policies.empty()) {
+    graph.attrs.erase("grad_mirror_fun");
+  } else if (!for_cached_op) {
+    SpareUnsafe(outputs, &graph);
+  }
   Graph gradients = GetState().gradient(std::move(graph));
   InsertClones(outputs, policies, &gradients);
   return gradients;

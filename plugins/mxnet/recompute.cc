@@ -162,11 +162,8 @@ class CloneInserter {
     auto policy = policies_.find(producer);
     if (policy == policies_.end()) return 0;
     if (Contains(KeptOutputs(*producer), output)) return 0;
-    return NumberIn(policy->second, label);
-  }
-  static int NumberIn(const CloneNumbers& numbers, const std::string& label) {
-    auto found = numbers.find(label);
-    return found == numbers.end() ? 1 : found->second;
+    auto found = policy->second.find(label);
+    return found == policy->second.end() ? 1 : found->second;
   }
 
   void Redirect(Node* node, const std::string& label) {
@@ -179,13 +176,6 @@ class CloneInserter {
       NodeEntry& e = node->inputs[i];
       if (!forward_.count(e.node.get()) || Contains(skip, i)) continue;
       if (const int number = Number(e.node.get(), e.index, label)) e.node = Clone(e.node, number);
-    }
-    // The backward op of a stateful op finds its state through its first control dependency.
-    if (NeedsStateOfItsRun(*node)) {
-      ObjectPtr& state = node->control_deps[0];
-      auto policy = policies_.find(state.get());
-      if (policy != policies_.end())
-        if (const int number = NumberIn(policy->second, label)) state = Clone(state, number);
     }
   }
 
@@ -286,6 +276,7 @@ std::map<const Node*, CloneNumbers> ReadPolicies(const std::vector<NodeEntry>& o
     if (!text.empty())
       for (auto& item : ParseByName(text, n->attrs.name)) by_name.insert(item);
   });
+  const auto reasons = KeepReasons(nodes);
   for (const Node* n : nodes) {
     std::string text = Attribute(*n, kRecompute);
     if (text.empty() && by_name.count(n->attrs.name)) text = by_name[n->attrs.name];
@@ -298,8 +289,8 @@ std::map<const Node*, CloneNumbers> ReadPolicies(const std::vector<NodeEntry>& o
                  << " asks to run " << n->attrs.name << " (" << n->op()->name
                  << ") a second time, but " << refusal << "; take the attribute off this op"
                  << (forced ? " (force_mirroring='False')" : "");
-    // In vain: inputs, ops without inputs (an AttrScope marks them all), whole graphs.
-    if (!KeepReason(*n).empty() || (for_cached_op && MakesState(*n))) continue;
+    // In vain: ops without inputs (an AttrScope marks them all), whole graphs, what these read.
+    if (reasons.count(n) || (for_cached_op && MakesState(*n))) continue;
     policies[n] = ParseNumbers(text, n->attrs.name);
   }
   return policies;

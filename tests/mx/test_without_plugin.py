@@ -12,8 +12,9 @@ SCRIPT = r"""
 import json, logging, sys
 logging.basicConfig(stream=sys.stderr)
 import memonger
+import mxnet as mx
 from memonger.bench import nets
-from memonger.errors import InfeasibleBudget, PluginMissing
+from memonger.errors import InfeasibleBudget, InputError, PluginMissing
 net = nets.build("resnet18", 4, image=64)
 plan = memonger.plan(net.symbol, **net.shapes)
 plan.save(sys.argv[1])
@@ -35,6 +36,11 @@ for name, arguments, error in (("milp", {"method": "milp"}, PluginMissing),
         memonger.plan(net.symbol, **arguments, **net.shapes)
     except error as caught:
         answer[name] = str(caught)
+masked = mx.sym.MakeLoss(mx.sym.contrib.boolean_mask(mx.sym.var("data"), mx.sym.var("mask")))
+try:
+    memonger.plan(masked, data=(4, 3), mask=(4,))
+except InputError as caught:
+    answer["masked"] = str(caught)
 print(json.dumps(answer))
 """
 
@@ -49,6 +55,10 @@ def answer(tmp_path_factory):
              "PYTHONPATH": os.pathsep.join(sys.path)})
     assert child.returncode == 0, child.stderr
     return {**json.loads(child.stdout.splitlines()[-1]), "stderr": child.stderr}
+
+
+def test_shapes_that_only_a_run_knows(answer):
+    assert "known only when it runs" in answer["masked"]
 
 
 def test_it_plans_for_stock_mirroring_and_is_no_worse_than_no_plan(answer):

@@ -15,8 +15,8 @@ from memonger.mx.trial import random_values
 from memonger.schedule import expand
 from memonger.storage import plan_storage
 
-from .graphs import CONVOLUTIONS, clones, convolutions, mark, mark_by_name
-from .test_executors import CHEAP, STATEFUL, stateful
+from .graphs import CONVOLUTIONS, clones, convolutions, mark
+from .test_executors import CHEAP
 
 FLAGS = {"dynamic": (), "static": (("static_alloc", True),),
          "static shape": (("static_alloc", True), ("static_shape", True))}
@@ -104,12 +104,6 @@ def compare(seed, flags):
 @pytest.mark.parametrize("flags", list(FLAGS))
 def test_ops_with_state_run_once(flags):
     """Found by random networks: a clone's state was written behind the end of CachedOp's vector."""
-    texts = {"rnn": "1", "custom": "1", "tanh": "1"}
-    marked = mark_by_name(stateful(), "softmax", texts)
-    plain, _ = train(stateful(), STATEFUL, FLAGS[flags])
-    ours, records = train(marked, STATEFUL, FLAGS[flags])
-    assert same(plain, ours)
-    assert clones(records[1]) == ["tanh_recompute1"]
     x = mx.sym.sigmoid(mx.sym.var("data"), name="x")
     net = mx.sym.MakeLoss(mx.sym.tanh(mx.sym.split(x, num_outputs=2, name="split")[0], name="y"))
     marked = mark(net, {"x": "1", "split": "1", "y": "1"})

@@ -48,7 +48,7 @@ class SquareMemoryProp(mx.operator.CustomOpProp):
 
 
 def stateful():
-    """Fully connected -> tanh -> LSTM -> Custom -> output; all but the output can run again."""
+    """Fully connected -> tanh -> LSTM -> Custom -> output; all of these run once."""
     x = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=6, flatten=False, name="fc")
     x = mx.sym.tanh(x, name="tanh")
     x = mx.sym.RNN(x, mx.sym.var("packed"), mx.sym.var("state"), mx.sym.var("cell"), state_size=5,
@@ -60,19 +60,10 @@ def stateful():
 STATEFUL = {"data": (4, 2, 3), "state": (2, 2, 5), "cell": (2, 2, 5)}
 
 
-@pytest.mark.parametrize("texts", [
-    {"fc": "1", "tanh": "1", "rnn": "1", "custom": "1"},
-    {"rnn": "1"}, {"custom": "1"},
-    {"custom": '{"custom": 2}', "rnn": '{"custom": 2, "custom#2": 3, "rnn": 0}', "tanh": "1"}])
-def test_ops_with_state(texts):
+def test_ops_with_state_run_once():
+    texts = dict.fromkeys(("fc", "tanh", "rnn", "custom"), "1")
     marked = mark_by_name(stateful(), "softmax", texts)
-    record = captured(marked, STATEFUL)
-    names = [node["name"] for node in record["nodes"]]
-    for node in record["nodes"]:  # the state is that of the run whose values are read
-        if node["op"] == "_backward_RNN":
-            runs = {names[n] for n, _ in node["inputs"] if names[n].startswith("rnn")}
-            assert runs == {names[node["control_deps"][0]]}
-    assert clones(record)
+    assert not clones(captured(marked, STATEFUL))
     assert verify(marked, stateful(), STATEFUL, steps=3).identical
 
 
