@@ -14,13 +14,13 @@ are, and memory is the peak of live units.
 """
 from __future__ import annotations
 
-import json
 import os
 from fractions import Fraction
-from typing import Any, Dict, List, Mapping, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple, Union
 
 from .errors import InputError
 from .graph import Graph, Op, Tensor
+from .json_files import parse_json, read_text
 
 
 def read_graph(path: str) -> Graph:
@@ -40,11 +40,7 @@ def read_graph(path: str) -> Graph:
     InputError
         If the file cannot be read or its content contradicts itself.
     """
-    try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError("cannot read the graph %s: %s" % (path, error)) from error
+    text = read_text(path)
     name = os.path.splitext(os.path.basename(path))[0]
     try:
         return parse_graph(text, name)
@@ -56,80 +52,90 @@ def parse_graph(text: str, name: str = "") -> Graph:
     """As :func:`read_graph`, from the text of the file."""
     if not text.lstrip().startswith("{"):
         return _from_text(text, name)
+    data = parse_json(text)
     try:
-        data = json.loads(text)
-    except ValueError as error:
-        raise InputError("the JSON is damaged: %s" % error) from error
-    if "tensors" in data:
-        return _from_own(data, name)
-    if "nodes" in data and "links" in data:
-        return _from_node_link(data, name)
+        if "tensors" in data:
+            graph = Graph.from_dict({"name": name, **data})
+            graph.check()
+            return graph
+        if "nodes" in data and "links" in data:
+            return _from_node_link(data, name)
+    except InputError:
+        raise
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise InputError("the graph is damaged: %s: %s" % (type(error).__name__, error)) from error
     raise InputError("neither a memonger graph (no key 'tensors') nor node-link JSON "
                      "(no keys 'nodes' and 'links')")
-
-
-def _from_own(data: Mapping[str, Any], name: str) -> Graph:
-    try:
-        graph = Graph.from_dict({"name": name, **data})
-        graph.check()
-        for tensor in graph.outputs:
-            graph.tensors[tensor]
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        raise InputError("not a valid memonger graph: %s: %s"
-                         % (type(error).__name__, error)) from error
-    return graph
 
 
 def _from_text(text: str, name: str) -> Graph:
     rows = [(number, line.split()) for number, line in enumerate(text.splitlines(), 1)
             if line.strip()]
 
-    def numbers(row: int, count: int, what: str) -> List[float]:
+    def numbers(row: int, kinds: Sequence[Callable[[str], Any]], what: str) -> List[Any]:
         if row >= len(rows):
             raise InputError("the file ends before %s" % what)
         line, words = rows[row]
         try:
-            values = [float(word) for word in words]
-        except ValueError:
+            values = [kind(word) for kind, word in zip(kinds, words)]
+        except (ValueError, OverflowError):
             values = []
-        if len(values) != count:
+        if len(values) != len(words) or len(values) != len(kinds):
             raise InputError("line %d: expected %s, found %r" % (line, what, " ".join(words)))
         return values
 
-    size, edge_count = (int(v) for v in numbers(0, 2, "the numbers of nodes and edges"))
-    nodes = [numbers(1 + i, 3, "size, cost and whether node %d may run again" % i)
-             for i in range(size)]
-    edges = [numbers(1 + size + i, 2, "the two ends of edge %d" % i) for i in range(edge_count)]
+    size, edge_count = numbers(0, (_count, _count), "the numbers of nodes and edges")
+    nodes = [numbers(1 + i, (_whole, float, float),
+                     "size, cost and whether node %d may run again" % i) for i in range(size)]
+    edges = [numbers(1 + size + i, (_count, _count), "the two ends of edge %d" % i)
+             for i in range(edge_count)]
     if len(rows) > 1 + size + edge_count:
         raise InputError("line %d: more lines than the first line announces"
                          % rows[1 + size + edge_count][0])
     return single_output_graph(
-        ["node%d" % i for i in range(size)], [int(n[0]) for n in nodes], [n[1] for n in nodes],
-        [bool(n[2]) for n in nodes], [(int(u), int(v)) for u, v in edges], name)
+        ["node%d" % i for i in range(size)], [n[0] for n in nodes], [n[1] for n in nodes],
+        [bool(n[2]) for n in nodes], [(u, v) for u, v in edges], name)
+
+
+def _whole(value: Union[str, int, float]) -> int:
+    """A whole number, which may be written as ``1e6``; ValueError for any other."""
+    number = Fraction(value)
+    if number.denominator != 1:
+        raise ValueError("%r is no whole number" % (value,))
+    return int(number)
+
+
+def _count(word: str) -> int:
+    number = _whole(word)
+    if number < 0:
+        raise ValueError("%r is negative" % word)
+    return number
 
 
 def _from_node_link(data: Mapping[str, Any], name: str) -> Graph:
-    def number(node: Mapping[str, Any], keys: Sequence[str]) -> float:
+    def number(node: Mapping[str, Any], keys: Sequence[str],
+               kind: Callable[[Any], Any] = float) -> Any:
         for key in keys:
             if key in node:
                 value = node[key]
-                if isinstance(value, bool) or not isinstance(value, (int, float)):
-                    raise InputError("node %r: %s is %r, not a number"
-                                     % (node.get("name", node), key, value))
-                return value
+                try:
+                    if isinstance(value, bool) or not isinstance(value, (int, float)):
+                        raise ValueError("not a number")
+                    return kind(value)
+                except (ValueError, OverflowError):
+                    raise InputError("node %r: %s is %r, not a %snumber" % (
+                        node.get("name", node), key, value,
+                        "whole " if kind is _whole else "")) from None
         raise InputError("node %r has no %s" % (node.get("name", node), " or ".join(keys)))
 
     nodes = data["nodes"]
     ids: List[Any] = []
     edges_by_id: List[Tuple[Any, Any]] = []
-    try:
-        for position, node in enumerate(nodes):
-            ids.append(node.get("id", node.get("name", position)))
-        for link in data["links"]:
-            source, target = ("source", "target") if "source" in link else ("0", "1")
-            edges_by_id.append((link[source], link[target]))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError("the nodes or links are damaged: %s" % error) from error
+    for position, node in enumerate(nodes):
+        ids.append(node.get("id", node.get("name", position)))
+    for link in data["links"]:
+        source, target = ("source", "target") if "source" in link else ("0", "1")
+        edges_by_id.append((link[source], link[target]))
     place: Dict[Any, int] = {key: i for i, key in enumerate(ids)}
     if len(place) != len(ids):
         raise InputError("two nodes have the same id")
@@ -141,7 +147,7 @@ def _from_node_link(data: Mapping[str, Any], name: str) -> Graph:
     rank = {node: i for i, node in enumerate(order)}
     return single_output_graph(
         [str(nodes[i].get("name", ids[i])) for i in order],
-        [int(number(nodes[i], ("cost_ram", "out_cost"))) for i in order],
+        [number(nodes[i], ("cost_ram", "out_cost"), _whole) for i in order],
         [number(nodes[i], ("cost_cpu", "duration")) for i in order],
         [not nodes[i].get("backward", False) for i in order],
         [(rank[u], rank[v]) for u, v in edges], name)
@@ -228,7 +234,12 @@ def single_output_graph(names: Sequence[str], sizes: Sequence[int], costs: Seque
                    is_backward=not may_run_again[i],
                    keep_reason="" if may_run_again[i] else "a backward node",
                    time_s=float(costs[i])) for i in range(len(names)))
-    return Graph(tensors, ops, (), name=name, recompute_in_forward=True)
+    graph = Graph(tensors, ops, (), name=name, recompute_in_forward=True)
+    try:
+        graph.check()
+    except (TypeError, ValueError) as error:
+        raise InputError(str(error)) from error
+    return graph
 
 
 def parse_foreign_budget(budget: Union[str, int, float], baseline: int) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Dict, List, Mapping, Sequence, Tuple, Union
 
@@ -18,6 +19,10 @@ from .typed import check_types
 
 #: ``Tensor.category`` of tensors whose memory the planner does not own.
 EXTERNAL_CATEGORIES = ("parameter", "input", "aux", "gradient", "head_gradient")
+
+#: No tensor has as many bytes, nor all of them together, and no op takes as long: sums stay exact.
+MAX_SIZE_BYTES = 2 ** 60
+MAX_TIME_S = 2.0 ** 60
 
 #: MXNet's type flags and sizes of the dtypes that a tensor can have.
 DTYPES = {"float32": (0, 4), "float64": (1, 8), "float16": (2, 2), "uint8": (3, 1),
@@ -231,12 +236,15 @@ class Graph:
                     raise ValueError("variant %r names what does not exist" % variant.name)
                 _check_run(variant.name, how)
         for found in self.tensors:
-            if not 0 <= found.size_bytes < 2 ** 60:
+            if not 0 <= found.size_bytes < MAX_SIZE_BYTES or min(found.shape, default=0) < 0 \
+                    or math.prod(found.shape) >= MAX_SIZE_BYTES:
                 raise ValueError("tensor %r cannot have %r bytes" % (found.name, found.size_bytes))
             if found.producer != -1 and found.producer not in every_op:
                 raise ValueError("no op makes tensor %r" % found.name)
             if found.dtype not in DTYPES:
                 raise ValueError("tensor %r has the unknown dtype %r" % (found.name, found.dtype))
+        if sum(found.size_bytes for found in self.tensors) >= MAX_SIZE_BYTES:
+            raise ValueError("all tensors together cannot have 2^60 bytes and more")
 
     # ------------------------------------------------------------------ files
     @property
@@ -301,5 +309,6 @@ def _check_run(name: str, run: Union[Op, Implementation]) -> None:
     if not all(place.input in inputs and place.output in outputs for place in run.inplace) or \
             not all(position in inputs for position in run.ignored_inputs):
         raise ValueError("%r names an input or output that it does not have" % name)
-    if run.time_s < 0 or run.workspace_bytes < 0:
-        raise ValueError("time and workspace of %r cannot be negative" % name)
+    if not 0 <= run.time_s < MAX_TIME_S or not 0 <= run.workspace_bytes < MAX_SIZE_BYTES:
+        raise ValueError("%r cannot take %r s and %r bytes of workspace"
+                         % (name, run.time_s, run.workspace_bytes))

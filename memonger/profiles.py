@@ -14,6 +14,8 @@ from typing import Any, Dict, Mapping, Optional
 from .cost import Profile, roofline
 from .errors import InputError
 from .files import write_whole
+from .graph import MAX_TIME_S
+from .json_files import parse_json, read_text
 
 SCHEMA = 1
 
@@ -55,10 +57,9 @@ def load_profile(path: str) -> Profile:
         If the file is not there, damaged, or not a profile.
     """
     try:
-        with open(path, encoding="utf-8") as file:
-            data = json.load(file)
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        raise InputError("cannot read the profile %s: %s; run `memonger profile` to make one"
+        data = parse_json(read_text(path))
+    except InputError as error:
+        raise InputError("%s is no profile: %s; run `memonger profile` to make one"
                          % (path, error)) from error
     if not isinstance(data, dict) or data.get("kind") != "memonger profile":
         raise InputError("%s is not a profile of memonger" % path)
@@ -66,13 +67,13 @@ def load_profile(path: str) -> Profile:
         raise InputError("%s has the schema %r; this memonger reads %d: measure again"
                          % (path, data.get("schema"), SCHEMA))
     try:
-        times = {str(key): float(value) for key, value in data["times_s"].items()}
-        facts = dict(data["facts"])
+        times, facts = dict(data["times_s"]), dict(data["facts"])
         fallback = roofline(str(data["fallback"]))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise InputError("the profile %s is damaged: %s: %s"
                          % (path, type(error).__name__, error)) from error
-    wrong = [key for key, value in times.items() if not 0 <= value < float("inf")]
+    wrong = [key for key, value in times.items()
+             if type(value) not in (int, float) or not 0 <= value < MAX_TIME_S]
     if wrong:
         raise InputError("the profile %s is damaged: the time of %s is %r"
                          % (path, wrong[0], times[wrong[0]]))

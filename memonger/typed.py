@@ -51,7 +51,8 @@ def _test(hint: Any) -> Test:
     if hint is int:
         return lambda value: type(value) is int and abs(value) < 2 ** 63
     if hint is float:
-        return lambda value: type(value) in (int, float) and math.isfinite(value)
+        return lambda value: math.isfinite(value) if type(value) is float \
+            else type(value) is int and abs(value) < 2 ** 63
     if origin is tuple and len(parts) == 2 and parts[1] is Ellipsis:
         each = _test(parts[0])
         return lambda value: type(value) is tuple and all(map(each, value))

@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import AbstractSet, Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from .errors import InputError, UnknownOpError
+from .json_files import parse_json
 from .merging import attributes_of, merged_into, symbol_text
 from .variant_kinds import Attributes, VariantKind, catalogue, kind
 
@@ -200,14 +201,20 @@ def swapped(symbol_json: str) -> Dict[str, str]:
 
 
 def unswap_json(symbol_json: str) -> str:
-    """The symbol with every swapped-in op replaced by what it stands for."""
+    """The symbol with every swapped-in op replaced by what it stands for.
+
+    Raises
+    ------
+    InputError
+        If what an op stands for is not to be read from its attribute.
+    """
     graph = json.loads(symbol_json)
     nodes = graph["nodes"]
     for i in range(len(nodes)):
         stored = attributes_of(nodes[i]).get(ORIGINAL)
         if stored is None:
             continue
-        chain, outer, before = json.loads(stored), nodes[i]["inputs"], -1
+        chain, outer, before = _stored_chain(nodes[i], stored), nodes[i]["inputs"], -1
         for place, node in enumerate(chain):
             node["inputs"] = [[before, output, version] if source == -1 else outer[source]
                               for source, output, version in node["inputs"]]
@@ -217,6 +224,21 @@ def unswap_json(symbol_json: str) -> str:
                 nodes.append(node)
                 before = len(nodes) - 1
     return _write(graph)
+
+
+def _stored_chain(node: Mapping[str, Any], stored: str) -> List[Dict[str, Any]]:
+    """The nodes that ``_fused`` wrote into an attribute of ``node``."""
+    try:
+        chain = parse_json(stored)
+        wires = [(place, wire) for place, inner in enumerate(chain) for wire in inner["inputs"]]
+        if chain and all(len(wire) == 3 and -bool(place) <= wire[0] < len(node["inputs"])
+                         for place, wire in wires) and all("op" in inner for inner in chain):
+            return list(map(dict, chain))
+        reason = "its inputs are not those of the op"
+    except (InputError, TypeError, KeyError, ValueError) as error:
+        reason = str(error)
+    raise InputError("op %r does not tell what memonger put it in the place of: its attribute %s "
+                     "is damaged (%s); take the original symbol" % (node["name"], ORIGINAL, reason))
 
 
 def _write(graph: Dict[str, Any]) -> str:

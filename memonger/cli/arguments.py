@@ -2,11 +2,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 from typing import Any, Dict, Tuple, Union
 
-from ..errors import InputError, MemongerError, UnitError
+from ..errors import InputError, UnitError
+from ..json_files import parse_json, read_text
 from ..session import share_of
 from ..units import parse_budget
 
@@ -174,24 +174,13 @@ def context(text: str) -> Any:
     return getattr(mxnet(), found.group(1))(int(found.group(2) or 0))
 
 
-def read_text(path: str) -> str:
-    """Text of a file the user named."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
-    except OSError as error:
-        raise InputError("cannot read %s: %s" % (path, error.strerror)) from error
-    except UnicodeDecodeError as error:
-        raise InputError("cannot read %s: it is no text file" % path) from error
-
-
 def is_symbol(text: str) -> bool:
     """Whether the text is what ``Symbol.save`` writes."""
     if not text.lstrip().startswith("{"):
         return False
     try:
-        return {"nodes", "arg_nodes", "heads"} <= set(json.loads(text))
-    except ValueError:
+        return {"nodes", "arg_nodes", "heads"} <= set(parse_json(text))
+    except InputError:
         return False
 
 
@@ -204,8 +193,5 @@ def load_symbol(path: str) -> Any:
     from ..mx import symbol_from_json
     try:
         return symbol_from_json(text)
-    except MemongerError:
-        raise
-    except Exception as error:
-        from ..mx.bind import first_line
-        raise InputError("MXNet cannot load %s: %s" % (path, first_line(error))) from error
+    except InputError as error:
+        raise InputError("%s: %s" % (path, error)) from error

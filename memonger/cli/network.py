@@ -7,8 +7,9 @@ from typing import Any, Dict, Optional
 
 from .. import api
 from ..errors import InputError
+from ..json_files import read_text
 from ..plan import Plan
-from .arguments import is_symbol, load_symbol, read_text, shape_arguments
+from .arguments import is_symbol, load_symbol, shape_arguments
 
 
 @dataclass(frozen=True)

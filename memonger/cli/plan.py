@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Dict
 
 from .. import api
+from ..json_files import read_text
 from ..plan import Plan
 from ..report.frontier import draw_frontier, frontier_table
 from ..report.text import summary
@@ -23,7 +24,6 @@ from .arguments import (
     is_symbol,
     load_symbol,
     optimizer_arguments,
-    read_text,
     search_arguments,
     shape_arguments,
     share,

@@ -5,16 +5,6 @@ from typing import Any
 
 
 def symbol_from_json(text: str) -> Any:
-    """A ``mx.sym.Symbol`` from its JSON, with the native plugin on where it can be loaded.
-
-    Raises
-    ------
-    PluginError
-        If the symbol holds operators of the plugin, and that cannot be loaded.
-    """
-    from .. import native
-    from .environment import mxnet
-    mx = mxnet()
-    if '"op": "memonger_' in text or native.available():
-        native.load()
-    return mx.sym.load_json(text)
+    """A ``mx.sym.Symbol`` from its JSON; see :func:`memonger.mx.load.symbol_from_json`."""
+    from .load import symbol_from_json
+    return symbol_from_json(text)

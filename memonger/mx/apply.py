@@ -19,6 +19,7 @@ from ..plan import Plan
 from ..schedule import Recompute, Schedule
 from ..variants import swap_json, unswap_json
 from .environment import mxnet
+from .load import symbol_from_json
 
 RECOMPUTE = "__memonger_recompute__"
 BY_NAME = "__memonger_recompute_by_name__"
@@ -134,7 +135,7 @@ def from_json(text: str) -> Any:
 @paused()
 def strip_symbol(symbol: Any) -> Any:
     """The symbol as it was before planning."""
-    return from_json(strip_json(unswap_json(to_json(symbol))))
+    return symbol_from_json(strip_json(unswap_json(to_json(symbol))))
 
 
 @paused()

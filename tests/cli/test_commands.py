@@ -203,7 +203,8 @@ def test_explain_suggests_the_name_that_was_meant(tmp_path, fake, capsys):
 
 def test_a_symbol_that_mxnet_cannot_load_is_told_in_its_words(tmp_path, capsys):
     path = tmp_path / "net-symbol.json"
-    path.write_text('{"nodes": null, "arg_nodes": [], "heads": []}', encoding="utf-8")
+    path.write_text('{"nodes": [{"op": "Rellu", "name": "r", "inputs": []}], "arg_nodes": [], '
+                    '"heads": [[0, 0, 0]]}', encoding="utf-8")
     assert main(["estimate", str(path)]) == 1
     err = capsys.readouterr().err
     assert "MXNet cannot load" in err and "Traceback" not in err and len(err.splitlines()) == 1

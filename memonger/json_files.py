@@ -1,0 +1,64 @@
+"""Text and JSON files that somebody else may have written: read with limits, refused in words."""
+from __future__ import annotations
+
+import json
+import re
+from itertools import accumulate
+from typing import Any
+
+from .errors import InputError
+from .units import format_bytes
+
+#: No file that we read is larger.
+MAX_BYTES = 1 << 28
+#: Nor nested deeper: what walks through the data may call itself once a level.
+MAX_DEPTH = 64
+
+_NOT_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[^][{}"]+', re.DOTALL)
+_DEPTH = {"[": 1, "{": 1}
+
+
+def read_text(path: str) -> str:
+    """The text of a file that the user named.
+
+    Raises
+    ------
+    InputError
+        If it cannot be opened, is no text, or is too large.
+    """
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:  # a name with a zero in it is a ValueError
+        raise InputError("cannot read %s: %s"
+                         % (path, getattr(error, "strerror", None) or error)) from error
+    if len(data) > MAX_BYTES:
+        raise InputError("cannot read %s: it is larger than %s" % (path, format_bytes(MAX_BYTES)))
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError("cannot read %s: it is no text file" % path) from error
+
+
+def parse_json(text: str) -> Any:
+    """The data in a JSON text, all its numbers finite and its texts fit to be written.
+
+    Raises
+    ------
+    InputError
+        If it is damaged or nested deeper than ``MAX_DEPTH``.
+    """
+    brackets = _NOT_BRACKETS.sub("", text)
+    if max(accumulate(_DEPTH.get(c, -1) for c in brackets), default=0) > MAX_DEPTH:
+        raise InputError("the JSON is nested deeper than %d levels" % MAX_DEPTH)
+    try:
+        data = json.loads(text, parse_constant=_refuse)
+        if "\\u" in text:
+            json.dumps(data, ensure_ascii=False).encode("utf-8")
+    except ValueError as error:  # among them half a character, which no file can hold
+        raise InputError("the JSON is damaged: %s" % error) from error
+    return data
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError("%s is no number" % constant)

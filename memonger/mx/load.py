@@ -1,0 +1,65 @@
+"""Symbols from JSON that somebody else may have written, looked at before MXNet loads them."""
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Sequence
+
+from .. import native
+from ..errors import InputError
+from ..merging import symbol_text
+from ..symbol_check import check_outputs, checked_symbol, graphs_of
+from .bind import first_line
+from .environment import mxnet
+
+
+def symbol_from_json(text: str) -> Any:
+    """A ``mx.sym.Symbol`` from its JSON, with the native plugin on where it can be loaded.
+
+    Raises
+    ------
+    InputError
+        If the symbol is damaged, or MXNet does not know one of its operators.
+    PluginError
+        If the symbol holds operators of the plugin, and that cannot be loaded.
+    """
+    document = checked_symbol(text)
+    if '"op": "memonger_' in symbol_text(document) or native.available():
+        native.load()
+    for graph in graphs_of(document):
+        check_outputs(graph, _output_counts(graph["nodes"], document.get("attrs", {})))
+    # What was looked at, not the text: of two fields of one name MXNet may take the other.
+    return _load(document)
+
+
+def _load(document: Mapping[str, Any]) -> Any:
+    try:
+        return mxnet().sym.load_json(symbol_text(document))
+    except Exception as error:
+        raise InputError("MXNet cannot load the symbol: %s" % first_line(error)) from error
+
+
+def _output_counts(originals: Sequence[Mapping[str, Any]],
+                   version: Mapping[str, Any]) -> Dict[int, int]:
+    """How many outputs each op has, as MXNet says when all stand side by side."""
+    nodes: List[Dict[str, Any]] = []
+    counts: Dict[int, int] = {}
+    for index, node in enumerate(originals):
+        if node["op"] == "null":
+            continue
+        first = len(nodes)
+        nodes += [{"op": "null", "name": "input%d" % (first + i), "inputs": []}
+                  for i in range(len(node["inputs"]))]
+        inputs = [[first + i, 0, 0] for i in range(len(node["inputs"]))]
+        nodes.append({**node, "name": str(index), "inputs": inputs, "control_deps": []})
+        counts[index] = 0
+    if not counts:
+        return counts
+    places = [place for place, node in enumerate(nodes) if node["op"] != "null"]
+    apart = _load({
+        "nodes": nodes, "heads": [[place, 0, 0] for place in places],
+        "arg_nodes": sorted(set(range(len(nodes))) - set(places)),
+        "attrs": version}).get_internals()
+    variables = set(apart.list_inputs())
+    for name in apart.list_outputs():
+        if name not in variables:
+            counts[int(name.split("_")[0])] += 1
+    return counts
