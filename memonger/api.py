@@ -125,7 +125,7 @@ def estimate(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None, grad_re
     """
     given = gather_shapes(symbol, shapes, named_shapes, data_iter)
     return open_session(symbol, given, type_dict, grad_req, ctx, costs, optimizer,
-                        optimizer_params, group2ctx).estimate()
+                        optimizer_params, group2ctx, as_it_is=True).estimate()
 
 
 def verify(planned: Any, original: Any = None, steps: int = 2, ctx: Any = None,

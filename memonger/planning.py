@@ -59,6 +59,11 @@ def plan_session(session: Session, budget: Budget = None, method: str = "auto",
     both = [graph.ops[i].name for i in kept if i in set(again)]
     if both:
         raise InputError("op %r is both to be kept and to be recomputed" % both[0])
+    for index, op in enumerate(graph.ops):  # what the caller says goes before the symbol's marks
+        if op.force_mirroring == "True" and op.recomputable and index not in kept:
+            again += (index,)
+        elif op.force_mirroring == "False" and not op.is_backward and index not in again:
+            kept += (index,)
     options = Options(
         time_limit_s=time_limit, storage=session.storage, world=native.world(),
         variants=variants, keep=kept, recompute=again, progress=progress, costs=session.costs,

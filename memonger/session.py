@@ -1,6 +1,7 @@
 """A network read once: its graph with times, its bytes outside the pool, and the way back."""
 from __future__ import annotations
 
+import contextlib
 import difflib
 import fnmatch
 import os
@@ -118,6 +119,7 @@ class Session:
     @paused()
     def with_variants(self, exact_only: bool) -> "Session":
         """The same, its graph offering the operator variants that the symbol allows."""
+        from .mx.apply import unforced
         from .mx.variant_graph import with_variants
 
         def times(captured: Any) -> Tuple[Sequence[float], Sequence[int]]:
@@ -125,7 +127,7 @@ class Session:
             return found.times_s, _workspaces(captured, found, self.arguments[2])
 
         return replace(self, graph=with_variants(
-            self.graph, to_json(self.symbol), exact_only, self.read, times))
+            self.graph, to_json(unforced(self.symbol)), exact_only, self.read, times))
 
     def apply(self, plan: Plan) -> Any:
         """The symbol with the plan's decisions on it."""
@@ -162,14 +164,22 @@ def _workspaces(captured: Any, found: OpTimes, ctx: Any) -> Sequence[int]:
 def open_session(symbol: Any, shapes: Shapes, type_dict: Optional[Mapping[str, Any]],
                  grad_req: Any, ctx: Any, costs: Any, optimizer: Optional[str],
                  optimizer_params: Optional[Mapping[str, Any]], group2ctx: Any,
-                 reshape: Optional[Callable[[Graph], Graph]] = None) -> Session:
+                 reshape: Optional[Callable[[Graph], Graph]] = None,
+                 as_it_is: bool = False) -> Session:
     """Read a network and price its ops.
 
-    ``reshape`` turns the graph of an executor into that of another runner (CachedOp).
+    ``reshape`` turns the graph of an executor into that of another runner (CachedOp). With
+    ``as_it_is`` the user's ``force_mirroring`` shows in the graph, else it is a hint on its ops.
     """
+    from .mx.apply import unforced
     from .mx.read import read
     native.load()
-    captured = read(symbol, shapes, type_dict, grad_req, ctx, group2ctx)
+    network = symbol if as_it_is else unforced(symbol)
+    with contextlib.ExitStack() as stack:
+        if network is not symbol:  # MXNet's own mirroring would not see that the marks are off
+            stack.enter_context(native.switched(True, native.storage_model() != "stock",
+                                                native.storage_model() == "arena"))
+        captured = read(network, shapes, type_dict, grad_req, ctx, group2ctx)
     model = cost_model(costs)
     if isinstance(costs, str) and costs == "auto":
         from .mx.profile import stored_profile
@@ -261,7 +271,8 @@ def pins(graph: Graph, patterns: Union[str, Sequence[str]], what: str) -> Tuple[
     names = graph.op_index
     found: List[int] = []
     for pattern in [patterns] if isinstance(patterns, str) else patterns:
-        matching = [index for name, index in names.items() if fnmatch.fnmatchcase(name, pattern)]
+        matching = [index for name, index in names.items()
+                    if name == pattern or fnmatch.fnmatchcase(name, pattern)]
         if not matching:
             close = difflib.get_close_matches(pattern, list(names), 3)
             raise UnknownOpError("%s=%r names no op of the network%s" % (

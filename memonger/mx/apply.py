@@ -7,6 +7,7 @@ The meaning of the attributes is told in CONTRIBUTING.md, "The two worlds".
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import AbstractSet, Any, Callable, Dict, Mapping
 
@@ -30,6 +31,11 @@ FORCE_MIRRORING = "__force_mirroring__"
 BEFORE = "__memonger_force_mirroring_before__"
 
 
+def _escaped(name: str) -> str:
+    """A name in which nothing looks like the numbers behind labels."""
+    return re.sub(r"([@#\\])", r"\\\1", name)
+
+
 def gradient_labels(graph: Graph) -> Dict[int, str]:
     """How attributes name each backward op: by the forward op that it differentiates.
 
@@ -39,7 +45,7 @@ def gradient_labels(graph: Graph) -> Dict[int, str]:
     labels = {}
     for index, op in enumerate(graph.ops):
         if op.is_backward and not op.idle:
-            label = graph.ops[op.forward_op].name if op.forward_op >= 0 else op.name
+            label = _escaped(graph.ops[op.forward_op].name if op.forward_op >= 0 else op.name)
             seen[label] = seen.get(label, 0) + 1
             labels[index] = label if seen[label] == 1 else "%s@%d" % (label, seen[label])
     return labels
@@ -50,7 +56,7 @@ def recompute_texts(graph: Graph, recompute: Recompute) -> Dict[str, str]:
     gradients = gradient_labels(graph)
     texts = {}
     for index, exceptions in recompute.items():
-        labels = {gradients.get(op) or "%s#%d" % (graph.ops[op].name, clone): number
+        labels = {gradients.get(op) or "%s#%d" % (_escaped(graph.ops[op].name), clone): number
                   for (op, clone), number in exceptions.items() if number != 1}
         texts[graph.ops[index].name] = symbol_text(dict(sorted(labels.items()))) if labels else "1"
     return texts
@@ -70,7 +76,31 @@ def apply_recompute(symbol_json: str, graph: Graph, recompute: Recompute) -> str
 
     _mark_nodes(document, texts, graph.op_index.keys(), mark)
     _mark_by_name(document, by_name)
+    _overrule(document)
     return symbol_text(document)
+
+
+def _overrule(document: Mapping[str, Any]) -> None:
+    """Have ops that the user forced run once where nothing else is said."""
+    for node in document["nodes"]:
+        if node["op"] not in ("null", "Custom") and _is_forced(node):
+            node["attrs"].setdefault(RECOMPUTE, "0")
+
+
+def _is_forced(node: Mapping[str, Any]) -> bool:
+    return node.get("attrs", {}).get(FORCE_MIRRORING, "").lower() in ("true", "1")
+
+
+def unforced(symbol: Any) -> Any:
+    """The network as plans start from it: its graph has no clones, and the user's marks as hints.
+
+    Only for the plugin's recomputation.
+    """
+    document = json.loads(to_json(symbol))
+    if not any(map(_is_forced, document["nodes"])):
+        return symbol
+    _overrule(document)
+    return from_json(symbol_text(document))
 
 
 def apply_mirroring(symbol_json: str, graph: Graph, mirrored: AbstractSet[int]) -> str:
@@ -87,9 +117,7 @@ def apply_mirroring(symbol_json: str, graph: Graph, mirrored: AbstractSet[int]) 
             attributes[FORCE_MIRRORING] = text
 
     for node in document["nodes"]:  # what the user forced but the plan found unsafe
-        attributes = node.get("attrs", {})
-        if attributes.get(FORCE_MIRRORING, "").lower() in ("true", "1") \
-                and node["op"] != "null" and node["name"] not in names:
+        if _is_forced(node) and node["op"] != "null" and node["name"] not in names:
             mark(node, "False")
     _mark_nodes(document, names, graph.op_index.keys(), mark)
     return symbol_text(document)
@@ -125,7 +153,8 @@ def mark_storage(symbol_json: str) -> str:
 
 def asks_for_arena(symbol: Any) -> bool:
     """Whether executors of the symbol will have an arena, where the plugin is on."""
-    return any(attributes.get(STORAGE) == "arena" for attributes in symbol.attr_dict().values())
+    return any(node.get("attrs", {}).get(STORAGE) == "arena"
+               for node in json.loads(to_json(symbol))["nodes"])
 
 
 def from_json(text: str) -> Any:

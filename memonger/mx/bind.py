@@ -111,6 +111,11 @@ def _leading(symbol: Any, names: Sequence[str]) -> List[str]:
     return [name for name in names if name in first]
 
 
+def _attributes(symbol: Any) -> Dict[str, Mapping[str, str]]:
+    """Attributes by name, as ``attr_dict`` has them, which stumbles over a ``$`` in a name."""
+    return {node["name"]: node.get("attrs", {}) for node in json.loads(to_json(symbol))["nodes"]}
+
+
 def _infer_types(symbol: Any, type_dict: Mapping[str, Any],
                  known: AbstractSet[str]) -> Tuple[Tuple[str, ...], Tuple[str, ...]]:
     """As ``simple_bind``: float32 where nothing else is said.
@@ -124,7 +129,7 @@ def _infer_types(symbol: Any, type_dict: Mapping[str, Any],
                          % ", ".join(map(repr, unknown)))
     mx = mxnet()
     given = {name: np.dtype(dtype) for name, dtype in type_dict.items()}
-    attributes = symbol.attr_dict()
+    attributes = _attributes(symbol)
     names = symbol.list_arguments()
     free = [(name, place) for place, name in enumerate(names)
             if name not in given and "__dtype__" not in attributes.get(name, {})]
@@ -181,7 +186,7 @@ def bind_delayed(symbol: Any, arguments: Arguments, ctx: Any = None,
     ctx = ctx or mx.cpu()
     _check_devices([ctx, *(group2ctx or {}).values()])
     long_sizes = mx.runtime.Features().is_enabled("INT64_TENSOR_SIZE")
-    attributes = symbol.attr_dict() if group2ctx else {}
+    attributes = _attributes(symbol) if group2ctx else {}
 
     def delayed(name: str, shape: Sequence[int], dtype: str) -> Any:
         group = attributes.get(name, {}).get("__ctx_group__", "")

@@ -67,7 +67,7 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
     data, out = _traced(block, arrays)
     if len(data) != len(arrays):
         raise InputError("the block has %d inputs, %d were given" % (len(data), len(arrays)))
-    from .apply import strip_symbol
+    from .apply import strip_symbol, unforced
     original = strip_symbol(out)
     shapes = {symbol.name: array.shape for symbol, array in zip(data, arrays)}
     parameters = block.collect_params()
@@ -81,7 +81,8 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
     optimizer = options.pop("optimizer", None)
     optimizer_params = options.pop("optimizer_params", None)
     session = open_session(original, shapes, types, requests, None, costs, optimizer,
-                           optimizer_params, None, cached_op_reader(original, shapes, types))
+                           optimizer_params, None,
+                           cached_op_reader(unforced(original), shapes, types))
     made = plan_session(session, budget=budget, started_s=started_s, **options)
     block._cached_graph = (data, made.symbol)
     block._cached_op = None

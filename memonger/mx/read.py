@@ -109,6 +109,7 @@ def captured_from(record: Mapping[str, Any], arguments: Arguments, num_outputs: 
                 pooled=entries["storage_id"][entry] >= 0, shape=shape, dtype=dtype_name))
     ops, attributes = [], []
     names: Dict[str, int] = {}
+    in_use = {node["name"] for node in nodes[:num_forward_nodes] if node["op"] != "null"}
     refused = _refused(nodes[:num_forward_nodes], nodes)
     for index, node in enumerate(nodes):
         if node["op"] == "null":
@@ -118,6 +119,8 @@ def captured_from(record: Mapping[str, Any], arguments: Arguments, num_outputs: 
         if not backward:  # MXNet allows two ops of one name
             names[name] = names.get(name, 0) + 1
             if names[name] > 1:  # attributes could not tell them apart
+                while "%s~%d" % (name, names[name]) in in_use:
+                    names[name] += 1
                 name = "%s~%d" % (name, names[name])
         hints = node["attrs"]
         ops.append(Op(

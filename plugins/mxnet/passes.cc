@@ -59,9 +59,10 @@ Graph Gradient(Graph graph) {
   const std::vector<NodeEntry> outputs = graph.GetAttr<std::vector<NodeEntry>>("grad_ys");
   // Executors always say which nodes they would mirror; CachedOp never does.
   const bool for_cached_op = !graph.HasAttr("grad_mirror_fun");
-  const auto policies = ReadPolicies(outputs, for_cached_op);
+  bool marked = false;
+  const auto policies = ReadPolicies(outputs, for_cached_op, &marked);
   // Without any mark the executor's own mirroring stays: MXNET_BACKWARD_DO_MIRROR=1 means stock.
-  if (!policies.empty()) {
+  if (marked) {
     graph.attrs.erase("grad_mirror_fun");
   } else if (!for_cached_op) {
     SpareUnsafe(outputs, &graph);

@@ -39,8 +39,8 @@ class Reader {
     Expect('"');
     std::string value;
     while (at_ < text_.size() && text_[at_] != '"') {
-      if (text_[at_] == '\\') ++at_;  // names hold no control characters
-      if (at_ < text_.size()) value += text_[at_++];
+      const char c = text_[at_++];
+      value += c == '\\' ? Escape() : c;
     }
     Expect('"');
     return value;
@@ -62,6 +62,13 @@ class Reader {
   }
 
  private:
+  // What stands behind a backslash. MXNet's JSON knows no \u, so names hold none.
+  char Escape() {
+    static const std::string letters = "bfnrt", meant = "\b\f\n\r\t";
+    const char c = at_ < text_.size() ? text_[at_++] : '\0';
+    const size_t place = letters.find(c);
+    return place == std::string::npos ? c : meant[place];
+  }
   void Skip() {
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n')) ++at_;
   }
@@ -109,13 +116,22 @@ class CloneInserter {
       : policies_(policies), gradients_(gradients) {}
 
   size_t Run(const std::vector<NodeEntry>& forward_outputs) {
-    std::map<std::string, int> named;
+    std::vector<ObjectPtr> ops;
+    std::set<std::string> names;
     nnvm::DFSVisit(forward_outputs, [&](const ObjectPtr& n) {
       forward_.insert(n.get());
       if (n->is_variable()) return;
-      const int count = ++named[n->attrs.name];
-      if (count > 1) second_name_[n.get()] = n->attrs.name + "~" + std::to_string(count);
+      ops.push_back(n);
+      names.insert(n->attrs.name);
     });
+    std::map<std::string, int> named;
+    for (const ObjectPtr& n : ops) {
+      int& count = named[n->attrs.name];
+      if (++count == 1) continue;
+      const auto numbered = [&]() { return n->attrs.name + "~" + std::to_string(count); };
+      while (names.count(numbered())) ++count;
+      second_name_[n.get()] = numbered();
+    }
     std::vector<ObjectPtr> backward;
     nnvm::DFSVisit(gradients_->outputs, [&](const ObjectPtr& n) {
       if (!forward_.count(n.get()) && !n->is_variable()) backward.push_back(n);
@@ -145,8 +161,18 @@ class CloneInserter {
   // gradient node of one op gets "@2" behind it, and so on.
   std::string Label(const Node& node) const {
     for (const ObjectPtr& before : node.control_deps)
-      if (forward_.count(before.get())) return NameOf(*before);
-    return node.attrs.name;
+      if (forward_.count(before.get())) return Escaped(NameOf(*before));
+    return Escaped(node.attrs.name);
+  }
+
+  // A name in which nothing looks like the numbers behind labels.
+  static std::string Escaped(const std::string& name) {
+    std::string text;
+    for (const char c : name) {
+      if (c == '@' || c == '#' || c == '\\') text += '\\';
+      text += c;
+    }
+    return text;
   }
 
   static std::vector<uint32_t> IgnoredInputs(const Node& node) {
@@ -197,7 +223,7 @@ class CloneInserter {
     ObjectPtr last;
     while (!stack.empty()) {
       Frame& top = stack.back();
-      const std::string label = NameOf(*top.original) + "#" + std::to_string(top.number);
+      const std::string label = Escaped(NameOf(*top.original)) + "#" + std::to_string(top.number);
       const std::vector<uint32_t> skip = IgnoredInputs(*top.original);
       bool waits = false;
       while (top.next_input < top.original->inputs.size()) {
@@ -265,7 +291,7 @@ class CloneInserter {
 }  // namespace
 
 std::map<const Node*, CloneNumbers> ReadPolicies(const std::vector<NodeEntry>& outputs,
-                                                 bool for_cached_op) {
+                                                 bool for_cached_op, bool* marked) {
   std::map<const Node*, CloneNumbers> policies;
   std::map<std::string, std::string> by_name;
   std::vector<const Node*> nodes;
@@ -282,6 +308,7 @@ std::map<const Node*, CloneNumbers> ReadPolicies(const std::vector<NodeEntry>& o
     if (text.empty() && by_name.count(n->attrs.name)) text = by_name[n->attrs.name];
     const bool forced = text.empty() && Truthy(Attribute(*n, kForceMirroring));
     if (forced) text = "1";
+    if (!text.empty()) *marked = true;
     if (text.empty() || text == "0") continue;
     const std::string refusal = RefusalReason(*n);
     if (!refusal.empty())

@@ -1,0 +1,110 @@
+"""Networks with the user's own ``force_mirroring``, and with names that look like labels."""
+from __future__ import annotations
+
+import json
+import random
+
+import mxnet as mx
+import pytest
+
+import memonger
+from memonger import native
+from memonger.errors import InfeasibleBudget
+from memonger.merging import symbol_text
+from memonger.mx.read import read
+from memonger.mx.verify import verify
+
+from .random_symbols import random_symbol
+
+ENDINGS = ("#1", "@2", "~2", "\\", "\t", "\n", "$", '"', "é", "[0]")
+
+
+def marked(symbol, seed, share=0.4):
+    """Random marks of the user's on the ops."""
+    draw = random.Random(seed)
+    document = json.loads(symbol.tojson())
+    for node in document["nodes"]:
+        if node["op"] != "null" and draw.random() < share:
+            node.setdefault("attrs", {})["__force_mirroring__"] = draw.choice(
+                ["True", "True", "False"])
+    return mx.sym.load_json(symbol_text(document))
+
+
+def renamed(symbol, seed):
+    """Ops with odd names, some like the labels of others."""
+    draw = random.Random(seed)
+    document = json.loads(symbol.tojson())
+    before = "op"
+    for node in document["nodes"]:
+        if node["op"] == "null":
+            continue
+        if draw.random() < 0.7:
+            node["name"] = draw.choice([node["name"], before]) + draw.choice(ENDINGS)
+        before = node["name"]
+    return mx.sym.load_json(symbol_text(document))
+
+
+def run_again(plan):
+    return {plan.graph.ops[op].name for op in plan.schedule.recomputed()}
+
+
+def plan_and_check(symbol, shapes, budget):
+    """A plan for the budget, or for what is said to be the least; its pool is true."""
+    try:
+        plan = memonger.plan(symbol, budget=budget, time_limit=2, shapes=shapes)
+    except InfeasibleBudget as error:
+        plan = memonger.plan(symbol, budget=error.minimum_bytes, time_limit=2, shapes=shapes)
+        assert plan.total_bytes <= error.minimum_bytes
+    assert not [note for note in plan.notes if "predicted" in note]
+    assert read(plan.symbol, shapes).pool_bytes == plan.pool_bytes
+    assert memonger.strip(plan.symbol).tojson() == symbol.tojson()
+    return plan
+
+
+@pytest.mark.parametrize("seed", range(400, 404))
+def test_random_networks_have_true_pools(seed):
+    symbol, shapes = random_symbol(seed)
+    odd = seed % 2 == 1
+    changed = renamed(marked(symbol, seed), seed) if odd else marked(symbol, seed)
+    for budget in ("90%", "80%", 1):
+        plan = plan_and_check(changed, shapes, budget)
+    assert verify(plan.symbol, memonger.strip(changed) if odd else symbol, shapes).identical
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(500, 540))
+def test_many_random_networks_have_true_pools(seed):
+    test_random_networks_have_true_pools(seed)
+
+
+def test_the_marks_are_kept_and_overruled():
+    x = mx.sym.var("data")
+    for index in range(4):
+        x = mx.sym.FullyConnected(x, num_hidden=16, name="fc%d" % index)
+        x = mx.sym.tanh(x, name="tanh%d" % index, attr={
+            "force_mirroring": "False" if index == 2 else "True"})
+    net, shapes = mx.sym.MakeLoss(x, name="loss"), {"data": (64, 16)}
+    plan = memonger.plan(net, variants="none", shapes=shapes)
+    assert "tanh2" not in run_again(plan)
+    assert {"tanh0", "tanh1"} <= run_again(plan)
+    plan = memonger.plan(net, variants="none", keep=["tanh0"], recompute=["tanh2"], shapes=shapes)
+    assert "tanh0" not in run_again(plan) and "tanh2" in run_again(plan)
+    assert "tanh0_recompute1" not in [op.name for op in read(plan.symbol, shapes).graph.ops]
+    every = memonger.plan(net, keep=["*"], variants="none", shapes=shapes)
+    assert every.pool_bytes == read(every.symbol, shapes).pool_bytes
+    assert "tanh0_mirror" not in [op.name for op in read(every.symbol, shapes).graph.ops]
+
+
+@pytest.mark.parametrize("seed", range(410, 412))
+def test_stock_mirroring_of_marked_networks_has_a_true_pool(seed):
+    symbol, shapes = random_symbol(seed)
+    with native.switched(False, False):
+        plan = memonger.plan(marked(symbol, seed), shapes=shapes)
+        assert not [note for note in plan.notes if "predicted" in note]
+        assert read(plan.symbol, shapes).pool_bytes == plan.pool_bytes
+
+
+def test_a_name_is_no_pattern_where_an_op_has_it():
+    x = mx.sym.relu(mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=4), name="relu[0]")
+    plan = memonger.plan(mx.sym.MakeLoss(mx.sym.exp(x)), keep=["relu[0]"], data=(2, 4))
+    assert "relu[0]" not in run_again(plan)
