@@ -54,7 +54,9 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
     keep, recompute : sequence of str
         Ops (shell wildcards allowed) that must, or must not, stay in memory.
     costs : "auto", a device preset, or a cost model
-        Where op times come from; see :mod:`memonger.cost`.
+        Where op times come from; see :mod:`memonger.cost`. "auto" takes what ``memonger profile``
+        measured, else estimates for this CPU, calibrated once in some seconds, and for a GPU those
+        of "reference", a device with 10 TFLOP/s and 600 GB/s.
     time_limit : float
         Seconds for the search. More than the usual ten buy further searches where the plan is not
         near its bound. Reading the network and confirming the plan come on top: two to three
@@ -124,6 +126,7 @@ def estimate(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None, grad_re
     Works on planned symbols too. Parameters as for :func:`plan`.
     """
     given = gather_shapes(symbol, shapes, named_shapes, data_iter)
+    costs = "reference" if isinstance(costs, str) and costs == "auto" else costs  # for no times
     return open_session(symbol, given, type_dict, grad_req, ctx, costs, optimizer,
                         optimizer_params, group2ctx, as_it_is=True).estimate()
 

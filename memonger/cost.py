@@ -1,4 +1,4 @@
-"""How long each op takes: an analytic model of named devices, or a measured profile.
+"""How long each op takes: an analytic model of devices, this CPU among them, or a measured profile.
 
 Both make a :class:`CostModel`, whose ``op_times`` goes into ``graph.with_times``. The roofline
 model (Williams, Waterman and Patterson 2009) takes the longer of arithmetic and memory traffic,
@@ -116,15 +116,32 @@ def tensor_types(graph: Graph, tensors: Sequence[int]) -> Tuple[TensorType, ...]
     return tuple(TensorType(graph.tensors[t].shape, graph.tensors[t].dtype) for t in tensors)
 
 
+def op_class(kind: str, attributes: Mapping[str, str]) -> Tuple[str, ...]:
+    """What a kind of op has its speed in common with, the closest first."""
+    backward = "_backward" * kind.startswith("_backward_")
+    names = [kind]
+    if "onvolution" in kind:
+        if attributes.get("num_group", "1") != "1":
+            return (kind + " in groups",)
+        if attributes.get("kernel", "").replace(" ", "") == "(1,1)":
+            names.insert(0, kind + " 1x1")
+    return (*names, ("matrix" if "onvolution" in kind or "FullyConnected" in kind
+                     else "elements") + backward)
+
+
 @dataclass(frozen=True)
 class Roofline:
     """Analytic op times."""
 
     device: Device
+    #: Measured times by the model's, for classes of ops (:func:`op_class`).
+    factors: Mapping[str, float] = field(default_factory=dict)
+    #: Whose times these are, where not the preset's.
+    name: str = ""
 
     @property
     def source(self) -> str:
-        return "roofline: %s" % self.device.name
+        return "roofline: %s" % (self.name or self.device.name)
 
     def time_s(self, kind: str, attributes: Mapping[str, str], inputs: Sequence[TensorType],
                outputs: Sequence[TensorType], wanted: Optional[Sequence[bool]] = None) -> float:
@@ -132,7 +149,9 @@ class Roofline:
         # Inputs such as labels and masks may have other dtypes: the first output decides.
         dtype = outputs[0].dtype if outputs else "float32"
         moved_bytes = needed.moved_bytes + needed.again_bytes * self.device.second_passes
-        return self.device.time_s(needed.flops, moved_bytes, dtype, needed.is_matrix)
+        factor = next((self.factors[name] for name in op_class(kind, attributes)
+                       if name in self.factors), 1.0)
+        return factor * self.device.time_s(needed.flops, moved_bytes, dtype, needed.is_matrix)
 
     def op_times(self, graph: Graph, attributes: Attributes = ()) -> OpTimes:
         times = []

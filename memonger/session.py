@@ -12,7 +12,7 @@ import numpy as np
 
 from . import arena, native
 from .collection import paused
-from .cost import CostModel, OpTimes, best_known, roofline
+from .cost import CostModel, OpTimes, Roofline, best_known, roofline
 from .errors import InputError, UnknownOpError
 from .graph import Graph
 from .lifetime import Timeline, timeline
@@ -183,7 +183,8 @@ def open_session(symbol: Any, shapes: Shapes, type_dict: Optional[Mapping[str, A
     model = cost_model(costs)
     if isinstance(costs, str) and costs == "auto":
         from .mx.profile import stored_profile
-        model = best_known(captured.graph, captured.attributes, stored_profile(ctx), roofline())
+        model = best_known(captured.graph, captured.attributes, stored_profile(ctx),
+                           _estimates(ctx))
     found = model.op_times(captured.graph, captured.attributes)
     source = model.source
     if found.estimated:
@@ -206,6 +207,15 @@ def open_session(symbol: Any, shapes: Shapes, type_dict: Optional[Mapping[str, A
                    {name: value for name, value in asked.items() if value is not None})
 
 
+def _estimates(ctx: Any) -> Roofline:
+    """Times where none were measured: of this CPU; for a GPU those of the reference device."""
+    preset = os.environ.get("MEMONGER_COSTS")
+    if preset or (ctx is not None and ctx.device_type == "gpu"):
+        return roofline(preset or "reference")
+    from .mx.calibrate import calibrated
+    return calibrated(ctx)
+
+
 def _plain(options: Mapping[str, Any]) -> Dict[str, Any]:
     """Those that a plan file can hold, NumPy's numbers as Python's."""
     values = {name: value.item() if isinstance(value, np.generic) else value
@@ -220,8 +230,9 @@ def cost_model(costs: Any) -> CostModel:
     ----------
     costs : str or CostModel
         "auto" (the reference device; :func:`open_session` prefers what ``memonger profile``
-        measured on this device, where that covers the network), the name of a device preset, the
-        path of a profile file, or an object with ``op_times`` and ``source``.
+        measured on this device, where that covers the network, then what was measured of this
+        CPU or the preset that ``MEMONGER_COSTS`` names), the name of a device preset, the path of
+        a profile file, or an object with ``op_times`` and ``source``.
 
     Raises
     ------

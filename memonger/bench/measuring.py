@@ -28,7 +28,7 @@ class Trainer:
         batch = 1 << (batch.bit_length() - 1)
         while True:
             self.net = nets.build(case.network, batch, **dict(case.options))
-            self.estimate = stock_estimate(self.net, "auto")
+            self.estimate = stock_estimate(self.net, "reference")
             if self.estimate.total_bytes <= settings.measure_bytes or batch == 1:
                 break
             batch //= 2

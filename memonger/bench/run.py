@@ -51,7 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--batch", type=int, default=0, help="batch size (default: the published one)")
     add("--set", action="append", default=[], metavar="NAME=VALUE",
         help="an option of the network's builder, such as image=64")
-    add("--costs", default="auto", help="where op times come from, as in memonger plan")
+    add("--costs", default="reference", help="where op times come from, as in memonger plan")
     add("--time-limit", type=float, default=10.0, metavar="SECONDS", help="for each plan")
     add("--jobs", type=int, default=1, help="networks side by side (default: %(default)s)")
     add("--measure", action="store_true",
@@ -200,8 +200,8 @@ def command_line(args: argparse.Namespace) -> str:
     for flag in ("published", "same_cut", "measure"):
         words += ["--" + flag.replace("_", "-")] if getattr(args, flag) else []
     defaults: Mapping[str, Any] = {"methods": "", "budgets": "75,50,35,25", "batch": 0,
-                                   "costs": "auto", "time_limit": 10.0, "measure_memory": "2GB",
-                                   "measure_batch": 0, "steps": 5}
+                                   "costs": "reference", "time_limit": 10.0,
+                                   "measure_memory": "2GB", "measure_batch": 0, "steps": 5}
     for name, default in defaults.items():
         value = getattr(args, name)
         words += ["--" + name.replace("_", "-"), str(value)] if value != default else []

@@ -64,7 +64,7 @@ class Row:
 class Settings:
     """How to plan and measure."""
 
-    costs: Any = "auto"
+    costs: Any = "reference"
     time_limit_s: float = 10.0
     #: Measure too, with networks no larger than this in all.
     measure_bytes: int = 0

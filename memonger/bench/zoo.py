@@ -94,7 +94,7 @@ def load(network: str, budget: Union[str, int, float] = "50%", symbol: Any = Non
 
 
 def make(network: str, shares: Sequence[float] = SHARES, time_limit: float = 10.0,
-         costs: str = "auto") -> Dict[str, Any]:
+         costs: str = "reference") -> Dict[str, Any]:
     """Search the ready plans of a network; the content of its file.
 
     Raises

@@ -136,8 +136,8 @@ def add_search(parser: argparse.ArgumentParser) -> None:
                         help="operator variants to use: those with the same bits, or also those "
                              "within a stated tolerance; default %(default)s")
     parser.add_argument("--costs", default="auto", metavar="SOURCE",
-                        help="op times: a profile file, or a preset such as v100; "
-                             "default %(default)s")
+                        help="op times: a profile file, or a preset (reference, v100, ...); "
+                             "default: as measured, else estimated for this CPU")
     parser.add_argument("--time-limit", type=positive, default=10.0, metavar="SECONDS",
                         help="stop searching after this long; default %(default)s")
 

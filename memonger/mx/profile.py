@@ -2,8 +2,9 @@
 from __future__ import annotations
 
 import os
+import statistics
 import time
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..cost import Profile, roofline
 from ..errors import InputError
@@ -126,16 +127,30 @@ def profile(symbol: Any, shapes: Mapping[str, Sequence[int]],
     return result
 
 
+def step_times(symbol: Any, shapes: Mapping[str, Sequence[int]], ctx: Any, time_limit_s: float,
+               repeats: int) -> Dict[str, float]:
+    """The least seconds of the ops of a network and of its variants, by signature."""
+    binding = (None, "write", ctx or mxnet().cpu())
+    captured = read(symbol, shapes, *binding)
+    swapped = list(swapped_networks(symbol, captured.graph,
+                                    lambda other: read(other, shapes, *binding)))
+    times: Dict[str, float] = {}
+    _measure_in_place(captured, symbol, shapes, binding, swapped, times, time_limit_s, repeats,
+                      lambda fraction: None, min)
+    return times
+
+
 def _measure_in_place(captured: Captured, symbol: Any, shapes: Mapping[str, Sequence[int]],
                       binding: Tuple[Any, Any, Any], swapped: Sequence[SwappedNetwork],
                       times: Dict[str, float], time_limit_s: float, repeats: int,
-                      tell: Callable[[float], None]) -> bool:
+                      tell: Callable[[float], None],
+                      of: Callable[[List[float]], float] = statistics.median) -> bool:
     """Add the times of the network and of its variants; False when other ops ran than read."""
     started_s = time.perf_counter()
     parts = 1 + len(swapped)
     graph = captured.graph
     base_s = step_seconds(graph, symbol, shapes, *binding, time_limit_s / parts, repeats,
-                          _part_of(tell, 0, parts))
+                          _part_of(tell, 0, parts), of)
     if base_s is None:
         return False
     times.update(by_signature(graph, captured.attributes, base_s))
@@ -144,7 +159,8 @@ def _measure_in_place(captured: Captured, symbol: Any, shapes: Mapping[str, Sequ
         if left_s <= 0:
             break
         found_s = step_seconds(network.captured.graph, network.symbol, shapes, *binding,
-                               left_s / (parts - number), repeats, _part_of(tell, number, parts))
+                               left_s / (parts - number), repeats, _part_of(tell, number, parts),
+                               of)
         if found_s is not None:
             variants_s = seconds_with_neighbours(graph, base_s, network, found_s)
             times.update(by_signature(network.captured.graph, network.captured.attributes,

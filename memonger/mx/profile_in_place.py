@@ -54,7 +54,8 @@ def by_signature(graph: Graph, attributes: Attributes, seconds: OpSeconds) -> Di
 def step_seconds(graph: Graph, symbol: Any, shapes: Mapping[str, Sequence[int]],
                  type_dict: Optional[Mapping[str, Any]], grad_req: GradReq, ctx: Any,
                  time_limit_s: float, repeats: int = 5,
-                 done: Optional[Callable[[float], None]] = None) -> Optional[OpSeconds]:
+                 done: Optional[Callable[[float], None]] = None,
+                 of: Callable[[List[float]], float] = statistics.median) -> Optional[OpSeconds]:
     """Median seconds of each op in some steps of training.
 
     Parameters
@@ -62,9 +63,12 @@ def step_seconds(graph: Graph, symbol: Any, shapes: Mapping[str, Sequence[int]],
     graph : Graph
         As ``mx.read`` gives it for ``symbol``.
     repeats : int
-        Steps of which the median counts, after one that warms up.
+        Steps that count, after one that warms up.
     done : callable, optional
         Called with the share of the work that is done.
+    of : callable
+        Takes one time from those of an op: the median tells what is usual, the least what a
+        machine with other work can do.
 
     Returns
     -------
@@ -93,7 +97,7 @@ def step_seconds(graph: Graph, symbol: Any, shapes: Mapping[str, Sequence[int]],
             done((step + 1) / (repeats + 1))
         if step and time.perf_counter() - started_s > time_limit_s:
             break
-    return {index: statistics.median(values) for index, values in sorted(samples.items())}
+    return {index: of(values) for index, values in sorted(samples.items())}
 
 
 def _one_step(trial: Trial, clock: _Clock, graph: Graph) -> Optional[Dict[int, float]]:

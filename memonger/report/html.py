@@ -17,7 +17,7 @@ from .page_data import page_data
 from .render import picture
 from .text import CATEGORIES, summary_rows
 from .timeline import common_steps
-from .words import Units, format_extra, format_percent, format_time
+from .words import Units, costs_words, format_extra, format_percent, format_time
 
 TEMPLATE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "plan.html")
 #: A larger diagram stays out of the page, which then says how to get it.
@@ -127,7 +127,7 @@ def _facts(plan: Plan, command: Optional[str]) -> str:
     rows += [(CATEGORIES.get(name, name), units.size(size))
              for name, size in sorted(plan.fixed_bytes.items()) if size]
     rows += [("method", plan.method), ("world", plan.world), ("storage", plan.storage),
-             ("op times", plan.costs), ("graph", plan.graph.fingerprint)]
+             ("op times", costs_words(plan.costs)), ("graph", plan.graph.fingerprint)]
     if plan.budget_bytes is not None and plan.bound > 0:
         rows.append(("least extra time at this budget", format_extra(plan.bound)))
     if plan.minimum_total_bytes is not None:

@@ -15,6 +15,7 @@ from .facts import Facts, OpFacts
 from .frontier import frontier_table
 from .words import (
     Units,
+    costs_words,
     counted,
     format_extra,
     format_percent,
@@ -120,7 +121,7 @@ def _what_was_done(facts: Facts) -> List[str]:
     if used:
         words.append("%s (%s)" % (counted(sum(used.values()), "variant"), ", ".join(
             "%s: %d" % item for item in sorted(used.items()))))
-    words.append("times: %s" % plan.costs)
+    words.append("times: " + costs_words(plan.costs))
     if plan.world == "stock":
         words.append("runs on MXNet's own mirroring, without the plugin")
     return [" · ".join(words)]

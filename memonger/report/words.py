@@ -36,6 +36,16 @@ def ordinal(number: int) -> str:
     return "%d%s" % (number, ending)
 
 
+def costs_words(source: str) -> str:
+    """Whose times these are; ``source`` is ``Plan.costs``."""
+    kind, _, whose = source.partition(": ")
+    if kind == "profile":
+        return "measured by memonger profile on " + whose
+    if kind != "roofline":
+        return source
+    return "estimated for " + ("a 10 TFLOP/s, 600 GB/s device" if whose == "reference" else whose)
+
+
 def counted(number: int, noun: str) -> str:
     """``"1 op"``, ``"3 ops"``."""
     return "%d %s%s" % (number, noun, "" if number == 1 else "s")

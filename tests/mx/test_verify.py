@@ -169,6 +169,7 @@ def test_no_false_alarm_in_the_default_environment(numbers):
     child = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("verify_ordinary.py")),
          *map(str, (*numbers, seeds))], stdout=subprocess.PIPE, universal_newlines=True,
-        env={**os.environ, "PYTHONPATH": path, "MXNET_MKLDNN_ENABLED": "1", "MXNET_USE_MKLDNN_RNN": "1"})
+        env={**os.environ, "PYTHONPATH": path, "MXNET_MKLDNN_ENABLED": "1",
+             "MXNET_USE_MKLDNN_RNN": "1"})
     assert child.returncode == 0, child.stdout
     assert "%d networks, %d seeds each: 0 false alarms" % (numbers[1], seeds) in child.stdout
