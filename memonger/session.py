@@ -135,14 +135,16 @@ class Session:
         return apply_plan_to(self.symbol, plan)
 
     def estimate(self) -> Estimate:
-        by_category = dict(self.fixed_bytes, pool=self.captured.pool_bytes)
+        """Of a network without a plan what MXNet takes alone; of others what this process takes."""
+        from .mx.apply import asks_for_arena, is_planned
         live = plan_storage(self.graph, expand(self.graph, {}), "live")
-        from .mx.apply import asks_for_arena
-        storage = native.storage_model()
-        if storage == "arena":  # only planned symbols have one
+        pool_bytes, storage = self.captured.pool_bytes, native.storage_model()
+        if not is_planned(self.symbol):
+            pool_bytes, storage = self.unplanned_pool_bytes, "stock"
+        elif storage == "arena":
             storage = self.storage if asks_for_arena(self.symbol) else "best"
-        return Estimate(by_category, self.captured.pool_bytes, live.pool_bytes, self.graph,
-                        storage)
+        return Estimate(dict(self.fixed_bytes, pool=pool_bytes), pool_bytes, live.pool_bytes,
+                        self.graph, storage)
 
 
 def _mkldnn_is_on() -> bool:

@@ -157,6 +157,13 @@ def asks_for_arena(symbol: Any) -> bool:
                for node in json.loads(to_json(symbol))["nodes"])
 
 
+def is_planned(symbol: Any) -> bool:
+    """Whether anything of memonger's, or a ``force_mirroring``, is on the symbol."""
+    return any(node["op"].startswith("memonger_") or _is_forced(node)
+               or not {RECOMPUTE, BY_NAME, STORAGE}.isdisjoint(node.get("attrs", ()))
+               for node in json.loads(to_json(symbol))["nodes"])
+
+
 def from_json(text: str) -> Any:
     return mxnet().sym.load_json(text)
 

@@ -1,6 +1,7 @@
 """The process that :mod:`memonger.mx.measure` measures: request file in, answer file out."""
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -8,6 +9,7 @@ from typing import Any, Dict, List
 
 from .. import native
 from ..files import write_whole
+from .apply import is_planned
 from .environment import mxnet
 from .trial import Trial
 
@@ -51,6 +53,15 @@ def _warm(ctx: Any) -> None:
     mx.nd.waitall()
 
 
+def _bound(symbol: Any, ctx: Any, request: Dict[str, Any]) -> Trial:
+    """The symbol bound for training; without a plan in MXNet's own storage."""
+    planned = is_planned(symbol)
+    with native.switched(True, planned, planned) if native.available() \
+            else contextlib.nullcontext():
+        return Trial(symbol, request["shapes"], ctx, request["types"] or None,
+                     request["grad_req"], request["seed"])
+
+
 def run(request: Dict[str, Any]) -> Dict[str, Any]:
     """Bind the symbols, train them in turn, report bytes and times."""
     mx = mxnet()
@@ -61,8 +72,7 @@ def run(request: Dict[str, Any]) -> Dict[str, Any]:
     _warm(ctx)
     _forget_peak()
     before_bytes = _used_bytes(ctx)
-    trials = [Trial(mx.sym.load_json(text), request["shapes"], ctx, request["types"] or None,
-                    request["grad_req"], request["seed"]) for text in request["symbols"]]
+    trials = [_bound(mx.sym.load_json(text), ctx, request) for text in request["symbols"]]
     steps_s: List[List[float]] = [[] for _ in trials]
     for step in range(request["steps"] + 1):  # the first warms up
         order = range(len(trials)) if step % 2 else reversed(range(len(trials)))

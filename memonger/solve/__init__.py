@@ -103,6 +103,8 @@ def solve(graph: Graph, budget_bytes: Optional[int], method: str = "auto",
             # A plan could still be faster than none, with variants.
             from .bound import free_bound
             bound = free_bound(graph, options.variants) / graph.time_s if graph.time_s > 0 else 0.0
+            if plan.baseline_pool_bytes > budget_bytes:  # MXNet alone would not fit
+                plan = replace(plan, status=Status.FEASIBLE if bound < 0 else Status.OPTIMAL)
             return replace(plan, bound=bound, planning_s=time.perf_counter() - started_s)
     plan = replace(solver(graph, budget_bytes, options), method=method)
     if budget_bytes is not None and not _fits(plan):

@@ -299,3 +299,18 @@ def test_plans_made_with_the_plugin_train_the_same_on_stock_mxnet(method):
                          **SHAPES)
     with native.switched(False, False):
         assert memonger.verify(plan.symbol, net, **SHAPES).identical
+
+
+def test_unplanned_is_one_number():
+    """What MXNet takes alone; a plan that is not needed fits by it."""
+    net, shapes = nets.build("resnet50", 2, image=64).symbol, {"data": (2, 3, 64, 64)}
+    estimate = memonger.estimate(net, shapes=shapes)
+    plan = memonger.plan(net, "100%", shapes=shapes)
+    assert estimate.total_bytes == plan.baseline_total_bytes == plan.budget_bytes
+    assert estimate.timeline().pool_bytes == estimate.pool_bytes == plan.baseline_pool_bytes
+    assert plan.status.value == "not_needed"
+    with native.switched(False, False):
+        assert read(net, shapes).pool_bytes == plan.baseline_pool_bytes
+    tighter = memonger.plan(net, plan.baseline_total_bytes - 1, shapes=shapes)
+    assert tighter.status.value != "not_needed"
+    assert memonger.estimate(tighter.symbol, shapes=shapes).pool_bytes == tighter.pool_bytes
