@@ -34,8 +34,6 @@ class VariantKind:
     refusal: Callable[[Sequence[Attributes]], str]
     #: Attributes of the new op.
     attributes: Callable[[Sequence[Attributes]], Dict[str, str]]
-    #: False for those that save nothing in the pool: they are swapped in by hand.
-    offered: bool = True
     #: Ops that make its gradient. Of several the last makes that of the first input.
     gradient_ops: int = 1
 
@@ -75,6 +73,11 @@ def _leaky(chain: Sequence[Attributes]) -> str:
     if float(chain[-1].get("slope", 0.25)) < 0:
         return "a negative slope makes the output's sign useless"
     return ""
+
+
+def _dropout(chain: Sequence[Attributes]) -> str:
+    shares = re.search(r"\d", chain[0].get("axes", ""))
+    return "elements share mask elements along axes" if shares else ""
 
 
 def _max_pooling(chain: Sequence[Attributes]) -> str:
@@ -168,8 +171,8 @@ _CATALOGUE = (
                 "1 bit an element", "input", "hardtanh, relu6", _always,
                 _copy("a_min", "a_max", adds="False")),
     VariantKind("mask_dropout", (("Dropout",),), "memonger_mask_dropout", True,
-                "1 bit an element", "mask of the input's size", "dropout", _always,
-                _copy("p", "mode", "axes", "cudnn_off")),
+                "1 bit an element", "mask of the input's size", "dropout", _dropout,
+                _copy("p", "mode", "cudnn_off")),
     VariantKind("max_pool", (("Pooling",),), "memonger_max_pool", True,
                 "4 bits, 1 or 4 bytes an output", "input, output (and workspace)",
                 "IndicesAct max_pool2d", _max_pooling,
@@ -198,17 +201,10 @@ _CATALOGUE = (
                 "OutputAct", _layer_norm, _copy("axis", "eps")),
     *(VariantKind("output_" + name, (("Activation",),), "memonger_activation", True, "output",
                   "input and output", "OutputAct", _only_activation(name), _copy("act_type"))
-      for name in ("sigmoid", "tanh", "softrelu")),
-    VariantKind("input_softsign", (("Activation",),), "memonger_activation", True, "input",
-                "input and output", "", _only_activation("softsign"), _copy("act_type")),
-    *(VariantKind("output_" + name, (("LeakyReLU",),), "memonger_leaky_relu", True, "output",
-                  "input and output", "OutputAct", _only_activation(name),
-                  _copy("act_type", "slope")) for name in ("elu", "selu")),
+      for name in ("sigmoid", "tanh")),
     VariantKind("output_gelu", (("LeakyReLU",),), "memonger_gelu", False,
                 "output and 1 byte an element", "input and output", "",
                 _only_activation("gelu"), _copy()),
-    VariantKind("input_prelu", (("LeakyReLU",),), "memonger_leaky_relu", True, "input",
-                "input and output", "", _only_activation("prelu"), _copy("act_type")),
     VariantKind("concat", (("Concat", "concat"),), "memonger_concat", True, "nothing",
                 "all inputs", "", _always, _copy("num_args", "dim")),
     VariantKind("avg_pool", (("Pooling",),), "memonger_avg_pool", True, "nothing",
@@ -219,9 +215,6 @@ _CATALOGUE = (
                 "input, until the weight's gradient is made", "input",
                 "convolution with separate gradients of parameters and data",
                 _separate_gradients, _copy(*_CONVOLUTION), gradient_ops=2),
-    VariantKind("micro_convolution", (("Convolution",),), "memonger_convolution", True,
-                "input (workspace of 8 MB of samples)", "input", "convolution algorithms", _always,
-                _copy(*_CONVOLUTION, micro_batch_mb="8"), offered=False),
 )
 
 

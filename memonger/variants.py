@@ -87,7 +87,7 @@ def candidates(symbol_json: str, exact_only: bool = False) -> Dict[str, List[str
     result: Dict[str, List[str]] = {}
     for name, last in nodes.by_name.items():
         for variant in catalogue():
-            ids = nodes.chain(last, variant) if variant.offered else []
+            ids = nodes.chain(last, variant)
             if ids and (variant.exact or not exact_only) and \
                     not nodes.refusal(ids, variant):
                 result.setdefault(name, []).append(variant.name)

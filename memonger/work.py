@@ -292,7 +292,7 @@ def work(kind: str, attributes: Mapping[str, str], inputs: Sequence[TensorType],
             pass  # not the tensors that the formula expects: bound by memory, as below
     elements = max((t.elements for t in (*inputs, *outputs)), default=0)
     each = _ELEMENT_FLOPS.get(base, 1)
-    if base in ("Activation", "LeakyReLU", "memonger_activation", "memonger_leaky_relu"):
+    if base in ("Activation", "LeakyReLU", "memonger_activation"):
         each = _ACTIVATIONS.get(str(attributes.get("act_type", "relu")), 1)
     elif base == "memonger_gelu":
         each = _ACTIVATIONS["gelu"]

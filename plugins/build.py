@@ -30,6 +30,9 @@ NATIVE = ROOT.parent / "memonger" / "_native"
 
 #: Without errno square roots become SIMD; nobody reads errno behind a root.
 COMMON = ["-std=c++14", "-fPIC", "-fvisibility=hidden", "-Wall", "-fno-math-errno"]
+#: Selections become SIMD where comparisons may not trap. Products and sums that are not fused give
+#: the same bits on every processor.
+OPERATORS = ["-fno-trapping-math", "-ffp-contract=off"]
 #: The macros with which the wheel was compiled, as far as they change layouts.
 MXNET = ["-D_GLIBCXX_USE_CXX11_ABI=0",
          "-Wno-unknown-pragmas",
@@ -163,8 +166,8 @@ def libraries(mxnet: Path, compiler: Compiler) -> List[Library]:
         Library("libmemonger_mxnet.so",
                 plugin + [ROOT / "core" / name
                           for name in ("arena.cc", "packer.cc", "skyline.cc", "storage.cc")],
-                COMMON + ["-O3"] + threads + (GCC_ONLY if compiler.family == "g++" else [])
-                + MXNET + include,
+                COMMON + ["-O3"] + OPERATORS + threads
+                + (GCC_ONLY if compiler.family == "g++" else []) + MXNET + include,
                 [*threads, "-L" + str(mxnet), "-l:libmxnet.so", version_script, "-Wl,-z,now",
                  "-Wl,-z,nodelete", "-Wl,--no-undefined", "-Wl,--as-needed"], True)]
 

@@ -2,7 +2,7 @@
 
     python -m memonger.bench.operators [--repeat N] [--seconds S] [--only NAME ...]
 
-For each variant and each of three shapes it prints what backward keeps (both counted from the
+For each variant and each of a few shapes it prints what backward keeps (both counted from the
 bound graph), the largest error of outputs, gradients and states against the float64 run of MXNet's
 ops, relative to the largest value, and the time of forward and backward: the median of runs in
 which both take turns, at least ``--repeat`` of them and for ``--seconds``, so that short ones are
@@ -37,61 +37,49 @@ class Subject:
     note: str = ""
 
 
-_MAPS = ((8, 64, 56, 56), (8, 256, 28, 28), (8, 512, 7, 7))
+_MAPS = ((8, 64, 56, 56), (8, 512, 7, 7))
 _NORM = ("BatchNorm", {"fix_gamma": False})
 
 SUBJECTS = (
     Subject("mask_relu", (("Activation", {"act_type": "relu"}),), _MAPS),
     Subject("mask_leaky_relu", (("LeakyReLU", {"slope": 0.1}),), _MAPS),
     Subject("mask_clip", (("clip", {"a_min": 0, "a_max": 6}),), _MAPS),
-    Subject("mask_dropout", (("Dropout", {"p": 0.5}),), ((64, 4096), (8, 128, 768), (512, 512))),
+    Subject("mask_dropout", (("Dropout", {"p": 0.5}),), ((64, 4096), (8, 128, 768))),
     Subject("max_pool", (("Pooling", {"kernel": (3, 3), "stride": (2, 2), "pad": (1, 1),
                                       "pool_type": "max"}),),
-            ((8, 64, 112, 112), (8, 192, 56, 56), (8, 480, 28, 28), (8, 832, 14, 14))),
+            ((8, 64, 112, 112), (8, 192, 56, 56), (8, 832, 14, 14)), "3x3"),
     Subject("max_pool", (("Pooling", {"kernel": (2, 2), "stride": (2, 2), "pool_type": "max"}),),
-            ((8, 512, 4, 4), (8, 512, 8, 8), (8, 256, 28, 28)), "2x2"),
-    Subject("max_pool", (("Pooling", {"kernel": (3, 3), "stride": (3, 3), "pool_type": "max"}),),
-            ((8, 512, 9, 9), (8, 256, 27, 27), (8, 64, 111, 111)), "3x3 in steps of 3"),
-    Subject("max_pool", (("Pooling", {"kernel": (5, 5), "stride": (3, 3), "pad": (2, 2),
-                                      "pool_type": "max"}),),
-            ((8, 512, 18, 18), (8, 128, 56, 56), (8, 32, 112, 112)), "5x5 in steps of 3"),
-    Subject("max_pool", (("Pooling", {"kernel": (13, 13), "pad": (6, 6), "pool_type": "max"}),),
-            ((8, 512, 13, 13), (4, 64, 28, 28), (1, 64, 56, 56)), "13x13"),
+            ((8, 512, 8, 8), (8, 256, 28, 28)), "2x2"),
     Subject("max_pool", (("Pooling", {"global_pool": True, "kernel": (1, 1),
-                                      "pool_type": "max"}),),
-            ((8, 512, 7, 7), (8, 512, 14, 14), (8, 64, 56, 56)), "global"),
+                                      "pool_type": "max"}),), ((8, 64, 56, 56),), "global"),
     Subject("batch_norm_relu", (_NORM, ("Activation", {"act_type": "relu"})), _MAPS),
     Subject("bn_relu_convolution",
             (_NORM, ("Activation", {"act_type": "relu"}),
              ("Convolution", {"kernel": (3, 3), "pad": (1, 1), "num_filter": 64,
                               "no_bias": True})),
-            ((8, 64, 56, 56), (8, 128, 28, 28), (8, 256, 14, 14))),
+            ((8, 64, 56, 56), (8, 256, 14, 14))),
     *(Subject("bn_relu_convolution",
               (_NORM, ("Activation", {"act_type": "relu"}),
                ("Convolution", dict(window, num_filter=64, no_bias=True))),
-              ((16, 64, 14, 14), (8, 256, 14, 14), (32, 512, 7, 7)), note)
+              ((8, 256, 14, 14), (32, 512, 7, 7)), note)
       for note, window in (("1x1", {"kernel": (1, 1)}),
                            ("3x3 in steps of 2", {"kernel": (3, 3), "stride": (2, 2),
                                                   "pad": (1, 1)}))),
-    *(Subject(name, (("Convolution", {"kernel": (3, 3), "pad": (1, 1), "num_filter": 64,
-                                      "no_bias": True}),),
-              ((8, 64, 56, 56), (8, 128, 28, 28), (8, 256, 14, 14)))
-      for name in ("micro_convolution", "split_convolution")),
+    Subject("split_convolution",
+            (("Convolution", {"kernel": (3, 3), "pad": (1, 1), "num_filter": 64,
+                              "no_bias": True}),),
+            ((8, 64, 56, 56), (8, 256, 14, 14))),
     Subject("inplace_batch_norm", (_NORM,), _MAPS),
     Subject("inplace_batch_norm_leaky", (_NORM, ("LeakyReLU", {"slope": 0.1})), _MAPS),
     Subject("inplace_batch_norm_elu", (_NORM, ("LeakyReLU", {"act_type": "elu", "slope": 1.0})),
             _MAPS),
-    Subject("layer_norm", (("LayerNorm", {}),), ((8, 128, 768), (32, 64, 512), (4, 256, 1024))),
+    Subject("layer_norm", (("LayerNorm", {}),), ((8, 128, 768), (4, 256, 1024))),
     *(Subject("output_" + name, (("Activation", {"act_type": name}),), _MAPS)
-      for name in ("sigmoid", "tanh", "softrelu")),
-    Subject("input_softsign", (("Activation", {"act_type": "softsign"}),), _MAPS),
-    *(Subject("output_" + name, (("LeakyReLU", {"act_type": name}),), _MAPS)
-      for name in ("elu", "selu")),
+      for name in ("sigmoid", "tanh")),
     Subject("output_gelu", (("LeakyReLU", {"act_type": "gelu"}),), _MAPS),
-    Subject("input_prelu", (("LeakyReLU", {"act_type": "prelu"}),), _MAPS),
     Subject("concat", (("Concat", {"dim": 1}),), _MAPS),
     Subject("avg_pool", (("Pooling", {"kernel": (2, 2), "stride": (2, 2), "pool_type": "avg"}),),
-            _MAPS[:2] + ((8, 1024, 14, 14),)),
+            ((8, 64, 56, 56), (8, 1024, 14, 14))),
 )
 
 

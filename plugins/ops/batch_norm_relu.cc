@@ -12,7 +12,6 @@
 
 #include "./batch_norm.h"
 #include "./beside_mkldnn.h"
-#include "./half_pieces.h"
 #include "./pieces.h"
 #include "./register.h"
 
@@ -24,8 +23,7 @@ const BatchNormParam& ParamOf(const NodeAttrs& attrs) {
   return nnvm::get<BatchNormParam>(attrs.parsed);
 }
 
-// As the pieces of these names, in float16: each result is rounded to it, as MXNet's are. The loops
-// serve what half_pieces.h leaves.
+// As the pieces of these names, in float16: each result is rounded to it, as MXNet's are.
 half_t Normalised(half_t x, const NormThenRelu<float>& how) {
   return ((x - how.mean) * how.invstd) * how.gamma + how.beta;
 }
@@ -36,7 +34,7 @@ half_t BehindRelu(half_t x, half_t g, const NormThenRelu<float>& how) {
 }
 
 void NormReluOutput(const half_t* x, int64_t length, const NormThenRelu<float>& how, half_t* y) {
-  for (int64_t i = HalfNormReluOutput(BitsOf(x), length, how, BitsOf(y)); i < length; ++i) {
+  for (int64_t i = 0; i < length; ++i) {
     const half_t z = Normalised(x[i], how), zero(0.0f);
     y[i] = how.nan_matters ? (z <= zero ? zero : z) : (z > zero ? z : zero);
   }
@@ -44,8 +42,7 @@ void NormReluOutput(const half_t* x, int64_t length, const NormThenRelu<float>& 
 
 void ReluTerms(const half_t* x, const half_t* g, int64_t length, const NormThenRelu<float>& how,
                float* dz, float* products) {
-  int64_t i = HalfReluTerms(BitsOf(x), BitsOf(g), length, how, dz, products);
-  for (; i < length; ++i) {
+  for (int64_t i = 0; i < length; ++i) {
     const half_t gradient = BehindRelu(x[i], g[i], how);
     dz[i] = gradient;
     products[i] = (x[i] - how.mean) * gradient;
@@ -55,8 +52,7 @@ void ReluTerms(const half_t* x, const half_t* g, int64_t length, const NormThenR
 void ReluGradient(const half_t* x, const half_t* g, int64_t length,
                   const NormThenRelu<float>& how, float shift, float slope, float scale,
                   half_t* to) {
-  int64_t i = HalfReluGradient(BitsOf(x), BitsOf(g), length, how, shift, slope, scale, BitsOf(to));
-  for (; i < length; ++i) {
+  for (int64_t i = 0; i < length; ++i) {
     const half_t part = how.of_batch ? (x[i] - how.mean) * slope : half_t(0.0f);
     to[i] = (BehindRelu(x[i], g[i], how) - shift - part) * scale;
   }

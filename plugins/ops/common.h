@@ -89,10 +89,6 @@ template <class T> struct Accumulator { using type = T; };
 template <> struct Accumulator<half_t> { using type = float; };
 template <class T> using Acc = typename Accumulator<T>::type;
 
-// For half_pieces.h.
-inline const uint16_t* BitsOf(const half_t* p) { return &p->half_; }
-inline uint16_t* BitsOf(half_t* p) { return &p->half_; }
-
 inline const char* TypeName(int type) {
   static const char* const kNames[] = {"float32", "float64", "float16", "uint8", "int32",
                                        "int8", "int64", "bool", "int16", "uint16", "uint32",

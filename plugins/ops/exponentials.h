@@ -1,6 +1,5 @@
 /*
- * exp(x), 2^x, exp(x) - 1, log(1 + u) and log(1 + exp(x)) without branches, so that loops over
- * them become SIMD.
+ * 2^x, exp(x) - 1 and log(1 + u) without branches, so that loops over them become SIMD.
  *
  * Argument reduction to a power of two and a polynomial, as in the classic libm of Sun (fdlibm);
  * relative errors are below 1e-15 in double and 1e-7 in float.
@@ -36,40 +35,6 @@ inline uint32_t ToBits(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof bits);
   return bits;
-}
-
-// For -700 < x <= 0; the error is 6e-9.
-inline double Exp(double x) {
-  constexpr double kRound = 6755399441055744.0;  // 1.5 * 2^52: adding it rounds to an integer
-  const double shifted = x * 1.4426950408889634 + kRound;
-  const double k = shifted - kRound;
-  const double power = FromBits((ToBits(shifted) + 1023) << 52);  // 2^k
-  const double r = x - k * 6.93147180559945309417e-01;
-  double p = 1.0 / 5040.0;  // Taylor: |r| < 0.35
-  p = p * r + 1.0 / 720.0;
-  p = p * r + 1.0 / 120.0;
-  p = p * r + 1.0 / 24.0;
-  p = p * r + 1.0 / 6.0;
-  p = p * r + 0.5;
-  p = p * r + 1.0;
-  return power * (p * r + 1.0);
-}
-
-// For -87 < x <= 0.
-inline float Exp(float x) {
-  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23
-  const float shifted = x * 1.44269504f + kRound;
-  const float k = shifted - kRound;
-  const float power = FloatFromBits((ToBits(shifted) + 127u) << 23);  // 2^k
-  const float r = (x - k * 0.693359375f) + k * 2.12194440e-4f;
-  float p = 1.0f / 5040.0f;
-  p = p * r + 1.0f / 720.0f;
-  p = p * r + 1.0f / 120.0f;
-  p = p * r + 1.0f / 24.0f;
-  p = p * r + 1.0f / 6.0f;
-  p = p * r + 0.5f;
-  p = p * r + 1.0f;
-  return power * (p * r + 1.0f);
 }
 
 // value * 2^n, n being in the last bits of `shifted`.
@@ -173,19 +138,6 @@ inline float Log1P(float u) {
   r = r * z + 0.66666662693f;
   r = r * z;
   return k * 6.9313812256e-01f - ((half - (s * (half + r) + (k * 9.0580006145e-06f + lost))) - f);
-}
-
-// log(1 + exp(x)); 0 where that is less than 1e-37.
-inline float SoftRelu(float x) {
-  const float below = x > 0.0f ? -x : x, above = x > 0.0f ? x : 0.0f;
-  const float u = below < -87.0f ? 0.0f : Exp(below < -87.0f ? -87.0f : below);
-  // log(1 + u) = 2 atanh(s), s <= 1/3; a minimax polynomial with an error of 5e-9.
-  const float s = u / (2.0f + u), z = s * s, twice = s + s;
-  float r = 1.401193659e-01f;
-  r = r * z + 1.399962535e-01f;
-  r = r * z + 2.001084651e-01f;
-  r = r * z + 3.333320661e-01f;
-  return above + (twice + twice * (z * r));
 }
 
 }  // namespace ops

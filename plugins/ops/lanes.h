@@ -14,8 +14,6 @@
 #include <cstdint>
 
 #include "./common.h"
-#include "./half_pieces.h"
-#include "./wide_gates.h"
 
 namespace memonger {
 namespace ops {
@@ -116,44 +114,6 @@ struct Lanes<double> {
   }
 };
 #endif  // __SSE2__
-
-// ------------------------------------------------------------------ one bit an element
-// Bit i % 8 of byte i / 8 belongs to element i.
-inline int64_t BytesOfBits(int64_t count) { return (count + 7) / 8; }
-
-inline bool Bit(const uint8_t* bits, int64_t i) { return (bits[i >> 3] >> (i & 7)) & 1; }
-
-// to[i] = from[i] * (bit i ? open : closed) for eight elements. A product, not a selection: where
-// from[i] is infinite or NaN, the gradient of a closed gate is NaN, as it is in MXNet.
-template <class T>
-inline void Gate8(const T* from, unsigned bits, T open, T closed, bool add, T* to) {
-  using L = Lanes<T>;
-  const auto yes = L::All(open), no = L::All(closed);
-  for (int i = 0; i < 8; i += L::kWidth) {
-    const auto value = L::Mul(L::Load(from + i), L::Pick(L::Expand(bits >> i), yes, no));
-    L::Put(to + i, add ? L::Add(L::Load(to + i), value) : value);
-  }
-}
-
-// The same for `length` elements, whole eights.
-template <class T>
-inline void GateEights(const T* from, const uint8_t* bits, int64_t length, T open, T closed,
-                       bool add, T* to) {
-  if (WideScale(from, bits, length, open, closed, add, to)) return;
-  for (int64_t i = 0; i < length; i += 8) {
-    Gate8<T>(from + i, bits[i / 8], open, closed, add, to + i);
-  }
-}
-
-template <>
-inline void GateEights<half_t>(const half_t* from, const uint8_t* bits, int64_t length,
-                               half_t open, half_t closed, bool add, half_t* to) {
-  if (HalfScale(BitsOf(from), bits, length, open, closed, add, BitsOf(to)) > 0) return;
-  for (int64_t i = 0; i < length; ++i) {
-    const half_t value = from[i] * (Bit(bits, i) ? open : closed);
-    to[i] = add ? half_t(to[i] + value) : value;
-  }
-}
 
 }  // namespace ops
 }  // namespace memonger

@@ -14,40 +14,26 @@ namespace ops {
 
 namespace {
 
-template <class L>
-struct Clip : Gate<L> {
-  using V = typename L::V;
-  using M = typename L::M;
-  V low, high;
-  Clip(float a, float b) : low(L::All(a)), high(L::All(b)) {}
-  M Passes(V x) const { return L::Not(L::Either(L::Above(x, high), L::Above(low, x))); }
-  V Value(V x, M passes) const {
-    return L::Pick(passes, x, L::Pick(L::Above(x, high), high, low));
-  }
+template <class T>
+struct Clip {
+  T low, high;
+  bool Passes(T x) const { return !(x > high) && !(low > x); }
+  T Value(T x, bool passes) const { return passes ? x : x > high ? high : low; }
 };
 
 template <class T>
 void ClipBackward(const TBlob& gradient, const TBlob& mask, OpReqType request,
                   const TBlob& result) {
-  using L = Lanes<T>;
-  ForEachGate<T>(gradient, mask, request, result,
-                 [](const T* g, const uint8_t* bits, int64_t length, bool add, T* d) {
-                   for (int64_t i = 0; i < length; i += L::kWidth) {
-                     const auto open = L::Expand(static_cast<unsigned>(bits[i / 8]) >> (i & 7));
-                     const auto value = L::Pick(open, L::Load(g + i), L::All(0));
-                     L::Put(d + i, add ? L::Add(L::Load(d + i), value) : value);
-                   }
-                 },
-                 [](T g, bool open) { return open ? g : T(0); });
+  ForEachBit(gradient.dptr<T>(), mask.dptr<uint8_t>(), result.Size(), request, result.dptr<T>(),
+             [](T value, int bit) { return bit ? value : T(0.0f); });
 }
 
 void Forward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Requests& request,
              const Blobs& out) {
   const auto& param = nnvm::get<MaskClipParam>(attrs.parsed);
   MEMONGER_REAL_SWITCH(in[0].type_flag_, attrs.name, T,
-                       (GateForward<T, Clip>(in[0], request, out,
-                                             static_cast<float>(T(param.a_min)),
-                                             static_cast<float>(T(param.a_max))));)
+                       GateForward<T>(Clip<T>{T(param.a_min), T(param.a_max)}, in[0], request,
+                                      out);)
 }
 
 void Backward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Requests& request,

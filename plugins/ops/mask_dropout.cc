@@ -1,5 +1,5 @@
 /*
- * memonger_mask_dropout: Dropout that keeps one bit a mask element instead of a number.
+ * memonger_mask_dropout: Dropout that keeps one bit an element instead of a number.
  *
  * Draws exactly the numbers that MXNet's CPU Dropout draws from the same generator (1024 engines,
  * each serving a contiguous stretch), so that with one seed and one resource both give the same
@@ -8,12 +8,10 @@
  */
 #include <mxnet/random_generator.h>
 
+#include <random>
 #include <type_traits>
 
-#include "./common.h"
-#include "./draw_bits.h"
-#include "./lanes.h"
-#include "./mask_bits.h"
+#include "./bits.h"
 #include "./operator.h"
 #include "./params.h"
 #include "./register.h"
@@ -24,15 +22,8 @@ namespace ops {
 namespace {
 
 bool Shape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
-  const bool known = SameShape(attrs, in, out);
-  const TShape& data = (*in)[0];
-  const auto& param = nnvm::get<MaskDropoutParam>(attrs.parsed);
-  for (int i = 0; mxnet::ndim_is_known(data) && i < param.axes.ndim(); ++i) {
-    if (param.axes[i] >= 0 && param.axes[i] < data.ndim()) continue;
-    Refuse(attrs, Words() << "axis " << param.axes[i] << " is out of range for data " << data);
-  }
-  if (!known) return false;
-  (*out)[1] = Flat(1 + BytesOfBits(MaskShape((*in)[0], param.axes).Size()));
+  if (!SameShape(attrs, in, out)) return false;
+  (*out)[1] = Flat(1 + BytesOfBits((*in)[0].Size()));
   return true;
 }
 
@@ -42,46 +33,50 @@ bool Type(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
   return true;
 }
 
-// MXNet's order of drawing: engine k serves elements [k * step, (k + 1) * step).
+// Draws a number in [0, 1) for each of the elements begin to end - 1; the bit says whether it is at
+// most `keep`. The bits are 0 before; other threads may set those of other elements.
 template <class T>
-void Draw(const OpContext& context, int64_t count, float keep, bool inclusive, uint8_t* bits) {
+void DrawBits(float keep, int64_t begin, int64_t end, std::mt19937* engine, uint8_t* bits) {
+  for (int64_t i = begin, stop; i < end; i = stop) {
+    stop = std::min((i | 7) + 1, end);
+    unsigned byte = 0;
+    for (int64_t j = i; j < stop; ++j) {
+      std::uniform_real_distribution<T> uniform;
+      byte |= static_cast<unsigned>(static_cast<float>(uniform(*engine)) <= keep) << (j & 7);
+    }
+    if (stop - i == 8) {
+      bits[i >> 3] = static_cast<uint8_t>(byte);
+    } else {  // a neighbour owns the other bits
+      __atomic_fetch_or(bits + (i >> 3), static_cast<uint8_t>(byte), __ATOMIC_RELAXED);
+    }
+  }
+}
+
+// MXNet's order of drawing: engine k serves elements [k * step, (k + 1) * step). Numbers for all but
+// float32 are drawn in float64, then rounded to float32.
+template <class T>
+void Draw(const OpContext& context, int64_t count, float keep, uint8_t* bits) {
+  using Drawn = typename std::conditional<std::is_same<T, float>::value, float, double>::type;
   constexpr int64_t kEngines = 1024, kPerEngine = 64;
   constexpr int64_t kDrawsFrom = 2048;  // a number takes longer to draw than to multiply
   auto* engines = static_cast<std::mt19937*>(
       context.requested[0].get_parallel_random<mxnet::cpu, T>()->GetStates());
-  const Threshold threshold{keep, inclusive, !std::is_same<T, float>::value};
   const int64_t used = std::min((count + kPerEngine - 1) / kPerEngine, kEngines);
   const int64_t step = used ? (count + used - 1) / used : 0;
   std::fill(bits, bits + BytesOfBits(count), 0);
   ForEach(used, 1, count >= kDrawsFrom, [=](int64_t k) {
-    DrawBits(threshold, k * step, std::min((k + 1) * step, count), engines + k, bits);
+    // The loop in which an engine makes its next 624 numbers is the C++ library's.
+    Vectorised([=] {
+      DrawBits<Drawn>(keep, k * step, std::min((k + 1) * step, count), engines + k, bits);
+    });
   });
 }
 
-// to = from * (mask ? 1 / keep : 0), products as in MXNet.
+// to = from * (bit ? 1 / keep : 0), products as in MXNet.
 template <class T>
-void Apply(const T* from, const uint8_t* bits, float keep, const TShape& shape,
-           const TShape& mask_shape, OpReqType request, T* to) {
-  constexpr int64_t kPiece = 4096;
-  const int64_t count = shape.Size();
-  if (count == 0) return;
-  const T open = T(1.0f / keep), closed = T(0.0f * (1.0f / keep));
-  const MaskBits mask(shape, mask_shape);
-  ForEach(count, kPiece, count >= kParallelFrom, [=, &mask](int64_t begin) {
-    const int64_t length = std::min(kPiece, count - begin);
-    uint8_t spread[BytesOfBits(kPiece) + 7];
-    const uint8_t* own = spread;
-    if (mask.OneEach()) {
-      own = bits + begin / 8;
-    } else {
-      mask.Spread(bits, begin, begin + length, spread);
-    }
-    const int64_t whole = length / 8 * 8;
-    GateEights<T>(from + begin, own, whole, open, closed, request == mxnet::kAddTo, to + begin);
-    for (int64_t i = whole; i < length; ++i) {
-      Store(to + begin + i, request, T(from[begin + i] * (Bit(own, i) ? open : closed)));
-    }
-  });
+void Apply(const T* from, const uint8_t* bits, float keep, int64_t count, OpReqType request,
+           T* to) {
+  ScaleByBits(from, bits, count, T(1.0f / keep), T(0.0f * (1.0f / keep)), request, to);
 }
 
 template <class T>
@@ -102,9 +97,8 @@ void DropForward(const MaskDropoutParam& param, const OpContext& context, const 
   mask[0] = drops;
   if (request[0] == mxnet::kNullOp) return;
   if (!drops) return Copy(data.dptr<T>(), data.Size(), request[0], out[0].dptr<T>());
-  const TShape shape = MaskShape(data.shape_, param.axes);
-  Draw<T>(context, shape.Size(), keep, param.axes.ndim() == 0, mask + 1);
-  Apply<T>(data.dptr<T>(), mask + 1, keep, data.shape_, shape, request[0], out[0].dptr<T>());
+  Draw<T>(context, data.Size(), keep, mask + 1);
+  Apply(data.dptr<T>(), mask + 1, keep, data.Size(), request[0], out[0].dptr<T>());
 }
 
 template <class T>
@@ -113,8 +107,7 @@ void DropBackward(const MaskDropoutParam& param, const Blobs& in, OpReqType requ
   if (request == mxnet::kNullOp) return;
   const uint8_t* mask = in[1].dptr<uint8_t>();
   if (!mask[0]) return Copy(in[0].dptr<T>(), out.Size(), request, out.dptr<T>());
-  Apply<T>(in[0].dptr<T>(), mask + 1, 1.0f - param.p, out.shape_,
-           MaskShape(out.shape_, param.axes), request, out.dptr<T>());
+  Apply(in[0].dptr<T>(), mask + 1, 1.0f - param.p, out.Size(), request, out.dptr<T>());
 }
 
 void Forward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,

@@ -15,34 +15,28 @@ namespace ops {
 namespace {
 
 // The product is made in float32 for every dtype, as in MXNet: visible in float64 only.
-template <class L>
-struct LeakyRelu : Gate<L> {
-  using V = typename L::V;
-  using M = typename L::M;
+template <class T>
+struct LeakyRelu {
   float slope;
-  WideGate wide;
-  explicit LeakyRelu(float s) : slope(s), wide{false, true, s} {}
-  const WideGate* Wide() const { return &wide; }
-  M Passes(V x) const { return L::Above(x, L::All(0)); }
-  V Value(V x, M passes) const { return L::Pick(passes, x, L::MulAsFloat(x, slope)); }
+  bool Passes(T x) const { return x > T(0.0f); }
+  T Value(T x, bool passes) const { return passes ? x : T(static_cast<float>(x) * slope); }
 };
 
 // MKLDNN's lets the gradient of NaN through.
-template <class L>
-struct MkldnnLeakyRelu : LeakyRelu<L> {
-  explicit MkldnnLeakyRelu(float s) : LeakyRelu<L>(s) { this->wide.nan_passes = true; }
-  typename L::M Passes(typename L::V x) const { return L::NotAtMost(x, L::All(0)); }
+struct MkldnnLeakyRelu : LeakyRelu<float> {
+  explicit MkldnnLeakyRelu(float s) : LeakyRelu<float>{s} {}
+  bool Passes(float x) const { return !(x <= 0); }
 };
 
 void Forward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Requests& request,
              const Blobs& out) {
   const float slope = nnvm::get<MaskLeakyReluParam>(attrs.parsed).slope;
   if (MkldnnActivates(in[0])) {
-    GateForward<float, MkldnnLeakyRelu>(in[0], request, out, slope);
-    return;
+    return GateForward<float>(MkldnnLeakyRelu(slope), in[0], request, out);
   }
   MEMONGER_REAL_SWITCH(in[0].type_flag_, attrs.name, T,
-                       (GateForward<T, LeakyRelu>(in[0], request, out, static_cast<float>(T(slope))));)
+                       GateForward<T>(LeakyRelu<T>{static_cast<float>(T(slope))}, in[0], request,
+                                      out);)
 }
 
 void Backward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Requests& request,

@@ -1,13 +1,12 @@
 /*
  * memonger_mask_relu: ReLU that keeps one bit an element.
  *
- * MXNet's relu keeps its output. Its gradient is NaN where the input was, and the places of NaN are
- * remembered beside the mask (nan_places.h). Activation under MKLDNN is another function there: it
- * makes NaN 0 and its gradient that of a closed gate. `stands_for` says which of the two is meant.
+ * MXNet's relu keeps its output. NaN passes, and so does the gradient of its element, which MXNet
+ * makes NaN. Activation under MKLDNN is another function there: it makes NaN 0 and its gradient
+ * that of a closed gate. `stands_for` says which of the two is meant.
  */
 #include "./beside_mkldnn.h"
 #include "./gate.h"
-#include "./nan_places.h"
 #include "./params.h"
 #include "./register.h"
 
@@ -15,50 +14,30 @@ namespace memonger {
 namespace ops {
 namespace {
 
-template <class L>
-struct Relu : Gate<L> {
-  using V = typename L::V;
-  using M = typename L::M;
-  M Passes(V x) const { return L::NotAtMost(x, L::All(0)); }
-  V Value(V x, M passes) const { return L::Pick(passes, x, L::All(0)); }
-  M Noticed(V x) const { return L::Nan(x); }
-  const WideGate* Wide() const {
-    static const WideGate gate = {true, false, 0.0f};
-    return &gate;
-  }
+template <class T>
+struct Relu {
+  bool Passes(T x) const { return !(x <= T(0.0f)); }
+  T Value(T x, bool passes) const { return passes ? x : T(0.0f); }
 };
 
-template <class L>
-struct MkldnnRelu : Relu<L> {
-  using V = typename L::V;
-  using M = typename L::M;
-  M Passes(V x) const { return L::Above(x, L::All(0)); }
-  M Noticed(V) const { return L::None(); }
-  const WideGate* Wide() const {
-    static const WideGate gate = {false, false, 0.0f};
-    return &gate;
-  }
+struct MkldnnRelu {
+  bool Passes(float x) const { return x > 0; }
+  float Value(float x, bool passes) const { return passes ? x : 0; }
 };
 
 void Forward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Requests& request,
              const Blobs& out) {
   if (NanBecomesZero(nnvm::get<MaskReluParam>(attrs.parsed).stands_for, in[0])) {
-    GateForward<float, MkldnnRelu>(in[0], request, out);
-    SetNanPlaces(out[1], nullptr);
-    return;
+    return GateForward<float>(MkldnnRelu(), in[0], request, out);
   }
   MEMONGER_REAL_SWITCH(in[0].type_flag_, attrs.name, T,
-                       const bool nan = GateForward<T, Relu>(in[0], request, out);
-                       // The input may be overwritten by the output, which has the same NaNs.
-                       SetNanPlaces(out[1], nan ? FindNans<T>(in[0]) : nullptr);)
+                       GateForward<T>(Relu<T>(), in[0], request, out);)
 }
 
 void Backward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Requests& request,
               const Blobs& out) {
-  const auto nans = GetNanPlaces(in[1]);
   MEMONGER_REAL_SWITCH(in[0].type_flag_, attrs.name, T,
-                       GateBackward<T>(in[0], in[1], T(0), request[0], out[0]);
-                       if (nans && request[0] != mxnet::kNullOp) WriteNans<T>(*nans, out[0]);)
+                       GateBackward<T>(in[0], in[1], T(0.0f), request[0], out[0]);)
 }
 
 }  // namespace

@@ -77,25 +77,16 @@ enum Mode { kTraining, kAlways };
 struct MaskDropoutParam : public dmlc::Parameter<MaskDropoutParam> {
   float p;
   int mode;
-  TShape axes;
   dmlc::optional<bool> cudnn_off;
   DMLC_DECLARE_PARAMETER(MaskDropoutParam) {
     DMLC_DECLARE_FIELD(p).set_default(0.5f).set_range(0, 1).describe(
         "Fraction of the input that is dropped.");
     DMLC_DECLARE_FIELD(mode).add_enum("training", kTraining).add_enum("always", kAlways)
         .set_default(kTraining).describe("Whether to drop in training only or also in inference.");
-    DMLC_DECLARE_FIELD(axes).set_default(TShape(0, 0)).describe(
-        "Axes along which one mask element serves all.");
     DMLC_DECLARE_FIELD(cudnn_off).set_default(dmlc::optional<bool>(false)).describe(
         "Accepted for compatibility; cuDNN is never used.");
   }
 };
-
-inline TShape MaskShape(const TShape& data, const TShape& axes) {
-  TShape mask = data;
-  for (int i = 0; i < axes.ndim(); ++i) mask[axes[i]] = 1;
-  return mask;
-}
 
 // ------------------------------------------------------------------ max pooling
 class Delegate;

@@ -115,24 +115,6 @@ MEMONGER_INLINE void SquaresBody(const A* x, int64_t length, A mean, A* __restri
   for (int64_t i = 0; i < length; ++i) to[i] = (x[i] - mean) * (x[i] - mean);
 }
 
-MEMONGER_INLINE void SoftReluOutputBody(const float* x, int64_t length, bool add, float* y) {
-  if (add) {
-    for (int64_t i = 0; i < length; ++i) y[i] += SoftRelu(x[i]);
-    return;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < length; ++i) y[i] = SoftRelu(x[i]);
-}
-
-MEMONGER_INLINE void SoftReluGradientBody(const float* g, const float* y, int64_t length, bool add,
-                                          float* to) {
-  if (add) {
-    for (int64_t i = 0; i < length; ++i) to[i] += g[i] * -ExpM1(-y[i]);
-  } else {
-    for (int64_t i = 0; i < length; ++i) to[i] = g[i] * -ExpM1(-y[i]);
-  }
-}
-
 }  // namespace
 
 #define MEMONGER_PIECES(A)                                                                     \
@@ -161,11 +143,6 @@ MEMONGER_INLINE void SoftReluGradientBody(const float* g, const float* y, int64_
   MEMONGER_WITH_AVX2(Squares, (const A* x, int64_t length, A mean, A* __restrict to),          \
                      (x, length, mean, to))
 MEMONGER_FOR_REALS(MEMONGER_PIECES)
-
-MEMONGER_WITH_WIDEST(SoftReluOutput, (const float* x, int64_t length, bool add, float* y),
-                     (x, length, add, y))
-MEMONGER_WITH_WIDEST(SoftReluGradient, (const float* g, const float* y, int64_t length, bool add,
-                                        float* to), (g, y, length, add, to))
 
 }  // namespace ops
 }  // namespace memonger

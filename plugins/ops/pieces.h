@@ -71,12 +71,6 @@ struct ReluSums {
 void AddReluSums(const float* x, const float* g, int64_t length, const NormThenRelu<float>& how,
                  ReluSums* sums);
 
-// y = log(1 + exp(x)), or that is added; y may be x.
-void SoftReluOutput(const float* x, int64_t length, bool add, float* y);
-
-// to = g * (1 - exp(-y)), or that is added: the gradient of y = log(1 + exp(x)).
-void SoftReluGradient(const float* g, const float* y, int64_t length, bool add, float* to);
-
 }  // namespace ops
 }  // namespace memonger
 

@@ -229,16 +229,13 @@ def test_bn_relu_convolution_makes_its_input_in_parts(place):
 
 # ---------------------------------------------------------------------- random numbers
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
-@pytest.mark.parametrize("axes", [(), (0,), (1,), (0, 2), (2, 3), (0, 1, 2, 3)])
-def test_dropout_uses_one_mask_both_ways(place, axes, dtype):
+def test_dropout_uses_one_mask_both_ways(place, dtype):
     shape = (5, 3, 6, 7)
-    case = Case([("memonger_mask_dropout", {"p": 0.4, "axes": axes})], shape=shape, dtype=dtype,
+    case = Case([("memonger_mask_dropout", {"p": 0.4})], shape=shape, dtype=dtype,
                 values="positive")
     found = on_gpu(place, case)
     factor = np.asarray(np.float32(1) / (np.float32(1) - np.float32(0.4))).astype(dtype)
     kept = found["output"] != 0
-    for axis in axes:
-        assert np.unique(kept, axis=axis).shape[axis] == 1
     head = np.random.RandomState(case.seed + 5).randn(*shape).astype(dtype)
     assert np.array_equal(found["output"],
                           data(case).astype(dtype) * np.where(kept, factor, 0).astype(dtype))

@@ -155,8 +155,7 @@ def _train(symbol, case: Case) -> Arrays:
     return result
 
 
-def _quiet(mkldnn: bool = False, instructions: str = "ALL") -> None:
-    os.environ["DNNL_MAX_CPU_ISA"] = instructions
+def _quiet(mkldnn: bool = False) -> None:
     os.environ["MXNET_MKLDNN_ENABLED"] = "1" if mkldnn else "0"
     os.environ["MXNET_STORAGE_FALLBACK_LOG_VERBOSE"] = "0"
     os.environ["MXNET_SUBGRAPH_BACKEND"] = "NONE"
@@ -164,16 +163,15 @@ def _quiet(mkldnn: bool = False, instructions: str = "ALL") -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # others use the machine, too
 
 
-_pools: Dict[Tuple[bool, str], ProcessPoolExecutor] = {}
+_pools: Dict[bool, ProcessPoolExecutor] = {}
 
 
-def call(function, *arguments, mkldnn: bool = False, instructions: str = "ALL"):
-    """``function(*arguments)`` in the other process, with no more than these instructions."""
-    kind = mkldnn, instructions
-    if kind not in _pools:
-        _pools[kind] = ProcessPoolExecutor(1, mp_context=get_context("spawn"),
-                                           initializer=_quiet, initargs=kind)
-    return _pools[kind].submit(function, *arguments).result()
+def call(function, *arguments, mkldnn: bool = False):
+    """``function(*arguments)`` in the other process."""
+    if mkldnn not in _pools:
+        _pools[mkldnn] = ProcessPoolExecutor(1, mp_context=get_context("spawn"),
+                                             initializer=_quiet, initargs=(mkldnn,))
+    return _pools[mkldnn].submit(function, *arguments).result()
 
 
 def same_bits(left: Arrays, right: Arrays) -> Optional[str]:

