@@ -7,16 +7,13 @@
  * MKLDNN: the first maximum of a window in row-major order gets the gradient; a window whose
  * elements are all NaN or -inf has none. Where no gradient can follow, Pooling itself runs.
  */
-#include "./column_maps.h"
 #include "./common.h"
 #include "./delegate.h"
 #include "./maxima.h"
 #include "./operator.h"
-#include "./padded_maps.h"
 #include "./params.h"
 #include "./register.h"
-#include "./small_maps.h"
-#include "./strided_maps.h"
+#include "./vectors.h"
 
 namespace memonger {
 namespace ops {
@@ -124,125 +121,46 @@ class Indices {  // of one row; `kNone` for a window without a maximum
   I* const row_;
 };
 
-// What one thread needs for forward.
+// The outputs of a row; `best` and `where` have room for a line.
 template <class T, class I>
-class ForwardRows {
- public:
-  ForwardRows(const Windows& windows, const TBlob& data, const Requests& request, const Blobs& out)
-      : windows_(windows),
-        width_(WidthOf(windows)),
-        request_(request[0]),
-        plain_(request_ == mxnet::kWriteTo || request_ == mxnet::kWriteInplace),
-        x_(data.dptr<T>()),
-        y_(out[0].dptr<T>()),
-        indices_(out[1].dptr<I>()),
-        map_(data.Size() / std::max<int64_t>(windows.Rows(), 1)),
-        small_(windows),
-        strided_(windows, x_, x_ + data.Size()),
-        padded_(windows),
-        columns_(windows),
-        best_(windows.LineLength()),
-        where_(std::max<int64_t>(windows.LineLength(), small_.Together() * windows.RowSize())) {
-    if (windows.IsWholeMap() || !plain_) return;
-    if (windows.Volume() <= 127) {
-      bytes_.resize(windows.RowSize() + kRoom);
-    } else {
-      words_.resize(windows.RowSize() + kRoom);
-    }
+void PoolRow(const Windows& windows, int64_t row, const T* x, OpReqType request, T* y,
+             Indices<I> indices, T* best, Index<T>* where) {
+  if (windows.IsWholeMap()) {
+    const int64_t size = windows.Volume();
+    FindMaximum(x + row * size, size, best, where);
+    indices.Put(0, static_cast<int32_t>(*where));
+    Store(y + row, request, *best);
+    return;
   }
-
-  int Together() const { return std::max(small_.Together(), 1); }
-
-  void Pool(int64_t begin, int64_t end) {
-    const int64_t size = windows_.RowSize();
-    if (plain_ && end - begin == small_.Together() &&
-        small_.Pool(x_ + begin * map_, y_ + begin * size, where_.data())) {
-      for (int64_t row = begin; row < end; ++row) {
-        IndicesOf(row).PutLine(0, where_.data() + (row - begin) * size, size);
-      }
-      return;
-    }
-    for (int64_t row = begin; row < end; ++row) {
-      if (PoolMap(row, &bytes_) || PoolMap(row, &words_)) continue;
-      if (windows_.IsWholeMap()) {
-        PoolWhole(row);
-      } else {
-        PoolLines(row);
-      }
-    }
-  }
-
- private:
-  Indices<I> IndicesOf(int64_t row) const {
-    return Indices<I>(indices_, row, windows_, width_);
-  }
-
-  // False: nothing of use was done.
-  template <class N>
-  bool PoolMap(int64_t row, std::vector<N>* numbers) {
-    const int64_t size = windows_.RowSize();
-    if (numbers->empty()) return false;
-    const T* const map = x_ + row * map_;
-    T* const y = y_ + row * size;
-    N* const its = numbers->data();
-    if (!strided_.Pool(map, y, its) && !padded_.Pool(map, y, its) && !columns_.Pool(map, y, its)) {
-      return false;
-    }
-    N all = 0;
-    for (int64_t i = 0; i < size; ++i) all |= its[i];
-    if (all < 0) return false;  // a window of NaN, minus infinity or the smallest number alone
-    IndicesOf(row).PutLine(0, its, size);
-    return true;
-  }
-
-  void PoolWhole(int64_t row) {
-    FindMaximum(x_ + row * map_, map_, best_.data(), where_.data());
-    IndicesOf(row).Put(0, static_cast<int32_t>(where_[0]));
-    Store(y_ + row, request_, best_[0]);
-  }
-
-  void PoolLines(int64_t row) {
-    const int64_t length = windows_.LineLength();
-    Indices<I> indices = IndicesOf(row);
-    windows_.ForEachLine(row, [&](const Line& line) {
-      FindMaxima(windows_, x_, line, best_.data(), where_.data());
-      indices.PutLine(line.row_position, where_.data(), length);
-      for (int64_t i = 0; i < length; ++i) Store(y_ + line.output + i, request_, best_[i]);
-    });
-  }
-
-  const Windows& windows_;
-  const Width width_;
-  const OpReqType request_;
-  const bool plain_;
-  const T* const x_;
-  T* const y_;
-  I* const indices_;
-  const int64_t map_;
-  SmallMaps<T> small_;
-  StridedMaps<T> strided_;
-  PaddedMaps<T> padded_;
-  ColumnMaps<T> columns_;
-  std::vector<T> best_;
-  std::vector<Index<T>> where_;
-  std::vector<int8_t> bytes_;
-  std::vector<int32_t> words_;
-};
+  const int64_t length = windows.LineLength();
+  windows.ForEachLine(row, [&](const Line& line) {
+    FindMaxima(windows, x, line, best, where);
+    indices.PutLine(line.row_position, where, length);
+    for (int64_t i = 0; i < length; ++i) Store(y + line.output + i, request, best[i]);
+  });
+}
 
 template <class T, class I>
 void PoolForward(const Windows& windows, const TBlob& data, const Requests& request,
                  const Blobs& out) {
-  const auto pool_share = [&] {  // of this thread, which may be the only one
-    ForwardRows<T, I> rows(windows, data, request, out);
-    const int64_t count = windows.Rows(), together = rows.Together();
-#pragma omp for
-    for (int64_t begin = 0; begin < count; begin += together) {
-      rows.Pool(begin, std::min(begin + together, count));
-    }
-  };
-  if (data.Size() < static_cast<size_t>(kParallelFrom)) return pool_share();
-#pragma omp parallel
-  pool_share();
+  const T* const x = data.dptr<T>();
+  T* const y = out[0].dptr<T>();
+  I* const kept = out[1].dptr<I>();
+  const Width width = WidthOf(windows);
+  const OpReqType how = request[0];
+  const bool parallel = data.Size() >= static_cast<size_t>(kParallelFrom);
+  ForEach(windows.Rows(), 1, parallel, [=, &windows](int64_t row) {
+    static thread_local std::vector<T> best;
+    static thread_local std::vector<Index<T>> where;
+    best.resize(windows.LineLength());
+    where.resize(windows.LineLength());
+    T* const values = best.data();
+    Index<T>* const numbers = where.data();
+    Vectorised([=, &windows] {
+      PoolRow(windows, row, x, how, y, Indices<I>(kept, row, windows, width), values,
+              numbers);
+    });
+  });
 }
 
 constexpr int64_t kSmallRow = 1024;

@@ -1,111 +1,65 @@
 /*
- * The maxima of windows line by line, and of a whole map: for all numbers, layouts and processors.
+ * The maxima of windows line by line, and of a whole map.
  */
 #ifndef MEMONGER_OPS_MAXIMA_H_
 #define MEMONGER_OPS_MAXIMA_H_
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 
 #include "./common.h"
-#include "./lanes.h"
-#include "./numbers.h"
 #include "./windows.h"
 
 namespace memonger {
 namespace ops {
 
-template <class T>
-inline void TakeOne(T value, int32_t number, T* best, Index<T>* where) {
-  if (value > *best) {
-    *best = value;
-    *where = number;
-  }
-}
+template <class T> T Smallest() { return -std::numeric_limits<T>::max(); }
+template <> inline half_t Smallest<half_t>() { return half_t::Binary(0xfbff); }
 
-#if defined(__SSE2__)
-// The same for kWidth outputs; `number` repeats the element's number in each lane.
-template <class T>
-inline void TakeLanes(typename Lanes<T>::V value, typename Lanes<T>::V number, T* best,
-                      Index<T>* where) {
-  using L = Lanes<T>;
-  const auto old = L::Load(best);
-  const auto above = L::Above(value, old);
-  T* numbers = reinterpret_cast<T*>(where);
-  L::Put(best, L::Pick(above, value, old));
-  L::Put(numbers, L::Pick(above, number, L::Load(numbers)));
-}
+// Integers as wide as the numbers, so that a comparison's lanes select both.
+template <class T> struct IndexFor { using type = int32_t; };
+template <> struct IndexFor<double> { using type = int64_t; };
+template <class T> using Index = typename IndexFor<T>::type;
 
-template <class T>
-int64_t TakeMany(const T* from, int64_t step, int64_t first, int64_t last, int32_t number, T* best,
+// An element of the windows of outputs 0 to length - 1: its number in the window, and where it lies.
+// `Step` may be a constant.
+template <class T, class Step>
+inline void Take(int32_t number, const T* from, Step step, int64_t length, T* best,
                  Index<T>* where) {
-  using L = Lanes<T>;
-  if (L::kWidth == 1 || step > 2) return first;
-  Index<T> repeated[L::kWidth];
-  std::fill(repeated, repeated + L::kWidth, number);
-  const auto numbers = L::Load(reinterpret_cast<const T*>(repeated));
-  int64_t i = first;
-  if (step == 1) {
-    for (; i + L::kWidth <= last; i += L::kWidth) {
-      TakeLanes<T>(L::Load(from + i), numbers, best + i, where + i);
-    }
-  } else {  // LoadEven reads one number more than it uses: not beyond the last output
-    for (; i + L::kWidth < last; i += L::kWidth) {
-      TakeLanes<T>(L::LoadEven(from + 2 * i), numbers, best + i, where + i);
-    }
+#pragma omp simd
+  for (int64_t i = 0; i < length; ++i) {
+    const T value = from[i * step], old = best[i];
+    const bool above = value > old;  // not where it is NaN
+    best[i] = above ? value : old;
+    where[i] = above ? Index<T>(number) : where[i];
   }
-  return i;
-}
-template <>
-inline int64_t TakeMany<half_t>(const half_t*, int64_t, int64_t first, int64_t, int32_t, half_t*,
-                         int32_t*) {
-  return first;
-}
-#else
-template <class T>
-int64_t TakeMany(const T*, int64_t, int64_t first, int64_t, int32_t, T*, Index<T>*) {
-  return first;
-}
-#endif
-
-inline int LowestBit(uint64_t bits) {
-#if defined(__GNUC__)
-  return __builtin_ctzll(bits);
-#else
-  int place = 0;
-  while (!(bits >> place & 1)) ++place;
-  return place;
-#endif
-}
-
-// An element of the windows of a line: its number in the window, where that of output 0 is, and
-// the outputs that have it inside the map.
-template <class T>
-struct Tap {
-  int32_t number;
-  const T* from;
-  int64_t step, first, last;
-};
-
-template <class T>
-inline void Take(const Tap<T>& tap, T* best, Index<T>* where) {
-  int64_t i = TakeMany<T>(tap.from, tap.step, tap.first, tap.last, tap.number, best, where);
-  for (; i < tap.last; ++i) TakeOne<T>(tap.from[i * tap.step], tap.number, best + i, where + i);
 }
 
 // The maxima of a line and the numbers of their elements in the windows (row-major, padding
 // included), -1 where nothing is above the smallest number.
 template <class T>
-void FindMaxima(const Windows& windows, const T* x, const Line& line, T* best, Index<T>* where) {
-  const int64_t length = windows.LineLength();
-  std::fill(best, best + length, Smallest<T>());
-  std::fill(where, where + length, -1);
-  windows.ForEachElement(line, [&](int32_t number, int64_t offset, int64_t step, int64_t first,
+inline void FindMaxima(const Windows& windows, const T* x, const Line& line, T* best,
+                       Index<T>* where) {
+  const int64_t count = windows.LineLength();
+  std::fill(best, best + count, Smallest<T>());
+  std::fill(where, where + count, Index<T>(-1));
+  windows.ForEachElement(line, [=](int32_t number, int64_t offset, int64_t step, int64_t first,
                                    int64_t last) {
-    Take(Tap<T>{number, x + offset, step, first, last}, best, where);
+    const T* const from = x + offset + first * step;
+    if (step == 1) {
+      Take(number, from, std::integral_constant<int64_t, 1>(), last - first, best + first,
+           where + first);
+    } else if (step == 2) {
+      Take(number, from, std::integral_constant<int64_t, 2>(), last - first, best + first,
+           where + first);
+    } else {
+      Take(number, from, step, last - first, best + first, where + first);
+    }
   });
-  if (std::find(where, where + length, -1) == where + length) return;
+  if (std::find(where, where + count, Index<T>(-1)) == where + count) return;
   // The smallest number itself may be there: MXNet's backward would find it.
-  windows.ForEachElement(line, [&](int32_t number, int64_t offset, int64_t step, int64_t first,
+  windows.ForEachElement(line, [=](int32_t number, int64_t offset, int64_t step, int64_t first,
                                    int64_t last) {
     for (int64_t i = first; i < last; ++i) {
       if (where[i] < 0 && x[offset + i * step] == best[i]) where[i] = number;
@@ -115,40 +69,19 @@ void FindMaxima(const Windows& windows, const T* x, const Line& line, T* best, I
 
 // The same for a window that is a whole map: the maximum, then where it is first.
 template <class T>
-void FindMaximum(const T* x, int64_t length, T* best, Index<T>* where) {
-  using L = Lanes<T>;
-  constexpr int kWidth = L::kWidth, kChains = 4;
-  constexpr int64_t kStretch = 16 * kWidth;  // no more than 64 bits
-  typename L::V top[kChains];
-  std::fill(top, top + kChains, L::All(Smallest<T>()));
-  int64_t i = 0;
-  for (; i + kChains * kWidth <= length; i += kChains * kWidth) {
-    for (int k = 0; k < kChains; ++k) top[k] = L::Max(L::Load(x + i + k * kWidth), top[k]);
+inline void FindMaximum(const T* x, int64_t length, T* best, Index<T>* where) {
+  constexpr int kLanes = 16;
+  T top[kLanes];
+  std::fill(top, top + kLanes, Smallest<T>());
+  const int64_t whole = length / kLanes * kLanes;
+  for (int64_t i = 0; i < whole; i += kLanes) {
+    for (int k = 0; k < kLanes; ++k) top[k] = x[i + k] > top[k] ? x[i + k] : top[k];
   }
-  for (; i + kWidth <= length; i += kWidth) top[0] = L::Max(L::Load(x + i), top[0]);
-  T lanes[kWidth];
-  L::Put(lanes, L::Max(L::Max(top[0], top[1]), L::Max(top[2], top[3])));
-  T maximum = lanes[0];
-  for (int k = 1; k < kWidth; ++k) maximum = Single<T>::Max(lanes[k], maximum);
-  for (; i < length; ++i) maximum = Single<T>::Max(x[i], maximum);
-
-  const auto all = L::All(maximum);
-  for (int64_t begin = 0; begin < length; begin += kStretch) {
-    const int64_t end = std::min(begin + kStretch, length);
-    uint64_t found = 0;
-    int64_t at = begin;
-    for (; at + kWidth <= end; at += kWidth) {
-      found |= uint64_t{L::Bits(L::Equal(L::Load(x + at), all))} << (at - begin);
-    }
-    for (; at < end; ++at) found |= uint64_t{x[at] == maximum} << (at - begin);
-    if (found == 0) continue;
-    const int64_t first = begin + LowestBit(found);
-    *best = x[first];  // of zeros with signs the first
-    *where = static_cast<Index<T>>(first);
-    return;
-  }
-  *best = maximum;
-  *where = -1;
+  for (int64_t i = whole; i < length; ++i) top[0] = x[i] > top[0] ? x[i] : top[0];
+  *best = *std::max_element(top, top + kLanes);
+  const T* const found = std::find(x, x + length, *best);
+  *where = found == x + length ? Index<T>(-1) : static_cast<Index<T>>(found - x);
+  if (*where >= 0) *best = *found;  // of zeros with signs the first
 }
 
 }  // namespace ops

@@ -111,16 +111,6 @@ class Windows {
 
   int64_t Volume() const { return int64_t{kernel_[0]} * kernel_[1] * kernel_[2]; }
 
-  // Whether no window reaches into padding.
-  bool AreInside() const {
-    bool inside = true;
-    for (int axis = 0; axis < 3; ++axis) {
-      const int end = (output_[axis] - 1) * stride_[axis] + kernel_[axis];
-      inside = inside && pad_[axis] == 0 && end <= size_[axis];
-    }
-    return inside;
-  }
-
   // Whether one window is the whole map, whose numbers lie behind each other.
   bool IsWholeMap() const {
     bool whole = !last_ || channels_ == 1;
