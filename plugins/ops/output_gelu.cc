@@ -5,14 +5,104 @@
  * the output as well. cuda/gelu.cu tells how the derivative is made of output and byte. In float64 it
  * has the digits of float32, as MXNet's has.
  */
-#include "./gelu_pieces.h"
+#include <cmath>
+#include <cstring>
+
 #include "./operator.h"
 #include "./params.h"
 #include "./register.h"
+#include "./vectors.h"
 
 namespace memonger {
 namespace ops {
 namespace {
+
+// What cuda/gelu.cu needs of a processor, without branches, so that loops become SIMD.
+inline float gelu_sqrt(float value) { return std::sqrt(value); }
+inline double gelu_sqrt(double value) { return std::sqrt(value); }
+inline float gelu_abs(float value) { return std::fabs(value); }
+inline double gelu_abs(double value) { return std::fabs(value); }
+inline bool gelu_any(bool) { return true; }
+
+template <class To, class From>
+inline To Bits(From from) {
+  static_assert(sizeof(To) == sizeof(From), "the same bits");
+  To to;
+  std::memcpy(&to, &from, sizeof to);
+  return to;
+}
+
+// 9 * 2^20: adding it rounds what is between -2^20 and 7 * 2^20 to an integer, which is then in the
+// last bits, above a multiple of 128. 9 * 2^49 is to doubles what this is to floats.
+constexpr float kRound = 9437184.0f;
+inline int gelu_round(float value, float scale, int shift) {
+  return static_cast<int>(Bits<uint32_t>(value * scale + (kRound + shift)));
+}
+inline int gelu_round(double value, double scale, int shift) {
+  return static_cast<int>(Bits<uint64_t>(value * scale + (5066549580791808.0 + shift)));
+}
+template <class A>
+inline A gelu_real(int rounded) { return rounded; }
+template <>
+inline float gelu_real<float>(int rounded) {
+  return Bits<float>(static_cast<uint32_t>(rounded)) - kRound;
+}
+
+// value * 2^n, n being in the last bits of `shifted`.
+inline float Raised(float value, float shifted) {
+  return Bits<float>(Bits<uint32_t>(value) + (Bits<uint32_t>(shifted) << 23));
+}
+inline double Raised(double value, double shifted) {
+  return Bits<double>(Bits<uint64_t>(value) + (Bits<uint64_t>(shifted) << 52));
+}
+
+// 2^x for -126 < x <= 0; the error is 2e-9.
+template <class A>
+inline A gelu_exp2(A x) {
+  constexpr A kToInteger = sizeof(A) == 4 ? A(12582912.0) : A(6755399441055744.0);
+  const A shifted = x + kToInteger, f = x - (shifted - kToInteger);
+  A p = A(1.534581194e-04);
+  p = p * f + A(1.339993122e-03);
+  p = p * f + A(9.618488957e-03);
+  p = p * f + A(5.550328777e-02);
+  p = p * f + A(2.402264689e-01);
+  p = p * f + A(6.931472057e-01);
+  p = p * f + A(1.000000001e+00);
+  return Raised(p, shifted);
+}
+
+#define MEMONGER_GELU_INLINE inline
+#include "./cuda/gelu.cu"
+
+// For outputs that are stored in numbers of so many bits (16, 32 or 64); y may be x.
+template <class A>
+void GeluForward(const A* x, int64_t length, int bits, A* y, uint8_t* bytes) {
+  Vectorised([=] {
+    const GeluGrid<A> grid = gelu_grid<A>(bits);
+#pragma omp simd
+    for (int64_t i = 0; i < length; ++i) {
+      const Gelu<A, int> value = gelu_of<int>(x[i], grid);
+      y[i] = value.y;
+      bytes[i] = static_cast<uint8_t>(value.byte);
+    }
+  });
+}
+
+// g times the derivative where the output was y, or that is added; `to` may be g.
+template <class A>
+void GeluBackward(const A* g, const A* y, const uint8_t* bytes, int64_t length, int bits, bool add,
+                  A* to) {
+  Vectorised([=] {
+    const GeluGrid<A> grid = gelu_grid<A>(bits);
+    if (add) {
+#pragma omp simd
+      for (int64_t i = 0; i < length; ++i) to[i] += g[i] * gelu_slope(y[i], int{bytes[i]}, grid);
+      return;
+    }
+#pragma omp simd
+    for (int64_t i = 0; i < length; ++i) to[i] = g[i] * gelu_slope(y[i], int{bytes[i]}, grid);
+  });
+}
 
 bool Shape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
   if (!SameShape(attrs, in, out)) return false;

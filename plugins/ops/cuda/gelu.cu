@@ -1,4 +1,4 @@
-// Gelu, and its derivative made of its output and one byte. The CPU code (gelu_pieces.cc) includes
+// Gelu, and its derivative made of its output and one byte. The CPU code (output_gelu.cc) includes
 // this file for its mathematics, with MEMONGER_GELU_INLINE and functions of its own.
 //
 // y = x * Phi(x) falls to its least value at x = -0.7518 and rises from there, so y and one bit
@@ -11,12 +11,9 @@
 //   right:  d = s * polynomial of s up to y = 1.7, above that 1 + p^8 * polynomial of p,
 //           p = 1 - y / 6;
 //   left:   d = q * s * (polynomial of q + s * polynomial of q).
-// These are wrong by at most 1.2e-5, 55 units in float32. All polynomials are minimax fits
-// (tools/fit_gelu.py prints them), in Horner's form, the highest power first; forward's are wrong
-// by 1e-8 before rounding.
-//
-// A is float, double, or the Floats of gelu_vectors.h, many at once, which have tables in the place
-// of gelu_tail and gelu_about.
+// These are wrong by at most 1.2e-5, 55 units in float32. All polynomials are minimax fits in
+// Horner's form, the highest power first; forward's are wrong by 1e-8 before rounding. A is float or
+// double.
 #ifndef MEMONGER_GELU_INLINE
 #define MEMONGER_GELU_KERNELS
 #define MEMONGER_GELU_INLINE __device__ __forceinline__
@@ -37,7 +34,7 @@ __device__ __forceinline__ int gelu_round(double value, double scale, int shift)
 }
 template <class A>
 __device__ __forceinline__ A gelu_real(int rounded) { return (A)rounded; }
-// What single numbers need not skip is computed by several at once only where one needs it.
+// What is not needed may be skipped.
 __device__ __forceinline__ bool gelu_any(bool needed) { return needed; }
 #endif
 
