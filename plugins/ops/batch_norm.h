@@ -75,7 +75,7 @@ struct BatchNorm {
       invstd[c] = InvStd(moving_var[c]);
     }
     if (!batch) return;
-    channels.ForEachGroup(Channels::kFew, [&](int64_t first, int lanes) {
+    channels.ForEachGroup([&](int64_t first, int lanes) {
       BatchStatistics(x, first, lanes, mean + first, invstd + first);
     });
   }

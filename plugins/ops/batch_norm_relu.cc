@@ -8,7 +8,6 @@
 #include "./batch_norm_relu.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "./batch_norm.h"
 #include "./beside_mkldnn.h"
@@ -65,8 +64,6 @@ class InOrder {
   using A = Acc<T>;
 
  public:
-  static int Lanes(const Channels&) { return Channels::kFew; }
-
   void Add(const Tile& tile, const Lines<T>& x, const Lines<T>& g, const NormThenRelu<A>* how) {
     terms_.Aim(tile);
     products_.Aim(tile);
@@ -87,24 +84,17 @@ class InOrder {
 // Beside MKLDNN, whose sums are not MXNet's own to the last bit either: wide loops.
 class InDouble {
  public:
-  static int Lanes(const Channels& channels) { return channels.Several(sizeof(float)); }
-
   void Add(const Tile& tile, const Lines<float>& x, const Lines<float>& g,
            const NormThenRelu<float>* how) {
-    const int64_t ahead = tile.Ahead(), ahead_length = ahead ? tile.piece.length : 0;
     for (int lane = 0; lane < tile.lanes; ++lane) {
-      Prefetch(x[lane] + ahead, ahead_length);
-      Prefetch(g[lane] + ahead, ahead_length);
-      AddReluSums(x[lane], g[lane], tile.piece.length, how[lane], sums_ + lane);
+      AddReluSums(x[lane], g[lane], tile.piece.length, how[lane], sums_[lane]);
     }
   }
-  double Sum(int lane) const { return Total(sums_[lane].dz); }
-  double Dot(int lane) const { return Total(sums_[lane].products); }
+  double Sum(int lane) const { return sums_[lane][0]; }
+  double Dot(int lane) const { return sums_[lane][1]; }
 
  private:
-  static double Total(const double* parts) { return std::accumulate(parts, parts + 8, 0.0); }
-
-  ReluSums sums_[Channels::kMany];
+  double sums_[Channels::kMany][2] = {};
 };
 
 template <class T>
@@ -137,15 +127,14 @@ struct NormRelu : BatchNorm<T> {
     T* y = out.dptr<T>();
     const A *gamma = in[1].dptr<A>(), *beta = in[2].dptr<A>();
     const A *mean = statistics[1].dptr<A>(), *invstd = statistics[2].dptr<A>();
-    const Channels rows = channels.InMemoryOrder();
-    rows.ForEachGroup(Channels::kFew, [&](int64_t first, int lanes) {
+    channels.ForEachGroup([&](int64_t first, int lanes) {
       NormThenRelu<A> how[Channels::kMany];
       for (int i = 0; i < lanes; ++i) {
-        how[i] = HowOf((first + i) % channels.count, gamma, beta, mean, invstd);
+        how[i] = HowOf(first + i, gamma, beta, mean, invstd);
       }
       Lines<T> values, results;
-      rows.Pieces([&](const Channels::Piece& piece) {
-        const Tile tile{rows, first, lanes, piece};
+      channels.Pieces([&](const Channels::Piece& piece) {
+        const Tile tile{channels, first, lanes, piece};
         values.Read(tile, x);
         const bool done = results.Aim(tile, y, request);
         for (int i = 0; i < lanes; ++i) {
@@ -166,7 +155,7 @@ struct NormRelu : BatchNorm<T> {
     T* dx = out[0].dptr<T>();
     if (batch) this->UpdateMoving(mean, invstd, in[6].dptr<A>(), in[7].dptr<A>());
     const size_t items = channels.Items();
-    channels.ForEachGroup(Sums::Lanes(channels), [&](int64_t first, int lanes) {
+    channels.ForEachGroup([&](int64_t first, int lanes) {
       NormThenRelu<A> how[Channels::kMany];
       for (int i = 0; i < lanes; ++i) {
         how[i] = HowOf(first + i, gamma, beta, mean, invstd);

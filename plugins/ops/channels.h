@@ -9,7 +9,6 @@
 #define MEMONGER_OPS_CHANNELS_H_
 
 #include <string>
-#include <type_traits>
 
 #include "./common.h"
 #include "./refuse.h"
@@ -62,30 +61,10 @@ struct Channels {
     return (piece.outer * count + c) * inner + piece.at;
   }
 
-  // Channels side by side are longer stretches of memory, which come faster, if the cache keeps
-  // them for the next walk, Lines have room and threads enough groups; `bytes` of each element.
-  int Several(int64_t bytes) const {
-    if (Items() * bytes <= 16384 && LongestPiece() <= kPieceOfMany && count >= 16 * kMany) {
-      return kMany;
-    }
-    return Items() * bytes <= 65536 ? kFew : 1;
-  }
-
-  // Every row of every channel as a channel of its own, for work that needs no sums: one walk over
-  // memory. Few numbers are left as they are: in the cache longer ways cost less than more groups.
-  Channels InMemoryOrder() const {
-    Channels rows = *this;
-    if (inner >= kWorthIt && count >= kFew && Size() >= 65536) {
-      rows.count *= outer;
-      rows.outer = 1;
-    }
-    return rows;
-  }
-
-  // work(first, lanes) for all channels in groups: `several`, or those that share cache lines.
+  // work(first, lanes) for all channels in groups.
   template <class Work>
-  void ForEachGroup(int several, Work work) const {
-    const int64_t size = inner == 1 ? kMany : several;
+  void ForEachGroup(Work work) const {
+    const int64_t size = inner == 1 ? kMany : kFew;
     ForEach(count, size, Size() >= kParallelFrom, [&](int64_t first) {
       work(first, static_cast<int>(std::min(size, count - first)));
     });
@@ -98,12 +77,6 @@ struct Tile {
   const int64_t first;
   const int lanes;
   const Channels::Piece piece;
-
-  // From a row to the same places of the next one, where processors do not foresee it; else 0.
-  int64_t Ahead() const {
-    const bool foreseen = channels.inner > Channels::kPiece || piece.outer + 1 >= channels.outer;
-    return foreseen ? 0 : channels.count * channels.inner;
-  }
 };
 
 // The elements of a tile as numbers of type A, each channel's side by side: where they are if that
@@ -163,24 +136,14 @@ class Lines {
       }
       return;
     }
-    switch (channels.inner) {  // maps of 2x2 to 5x5: no loops around single numbers
-      case 4: return ForEachRun(tile, std::integral_constant<int64_t, 4>(), array, use);
-      case 9: return ForEachRun(tile, std::integral_constant<int64_t, 9>(), array, use);
-      case 16: return ForEachRun(tile, std::integral_constant<int64_t, 16>(), array, use);
-      case 25: return ForEachRun(tile, std::integral_constant<int64_t, 25>(), array, use);
-      default: ForEachRun(tile, std::min(channels.inner, tile.piece.length), array, use);
-    }
-  }
-
-  // A piece is runs of so many elements that lie side by side: whole rows, or part of one.
-  template <class Length, class T, class Use>
-  void ForEachRun(const Tile& tile, Length length, T* array, Use use) const {
+    // A piece is runs of so many elements that lie side by side: whole rows, or part of one.
+    const int64_t length = std::min(channels.inner, tile.piece.length);
     for (int lane = 0; lane < tile.lanes; ++lane) {
-      T* run = array + tile.channels.OffsetOf(tile.first + lane, tile.piece);
+      T* run = array + channels.OffsetOf(tile.first + lane, tile.piece);
       A* line = line_[lane];
       for (int64_t done = 0; done < tile.piece.length; done += length) {
         for (int64_t i = 0; i < length; ++i) use(run[i], line + i);
-        run += tile.channels.count * tile.channels.inner;
+        run += channels.count * channels.inner;
         line += length;
       }
     }

@@ -78,12 +78,6 @@ inline void ForEachPiece(int64_t count, Work work) {
           [=](int64_t begin) { work(begin, std::min(kPiece, count - begin)); });
 }
 
-// Memory that processors do not foresee comes to the cache; it need not exist.
-template <class T>
-inline void Prefetch(const T* from, int64_t count) {
-  for (int64_t i = 0; i < count; i += int64_t{64 / sizeof(T)}) __builtin_prefetch(from + i);
-}
-
 // The type sums are made in, as MXNet does: float for half_t, else the type itself.
 template <class T> struct Accumulator { using type = T; };
 template <> struct Accumulator<half_t> { using type = float; };

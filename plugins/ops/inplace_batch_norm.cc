@@ -1,5 +1,3 @@
-// Selections between numbers become SIMD only where comparisons may not trap; results are the same.
-#pragma GCC optimize("no-trapping-math")
 /*
  * memonger_inplace_batch_norm: BatchNorm with an invertible activation behind it, keeping its
  * output alone (In-Place Activated BatchNorm, Rota Bulo et al., CVPR 2018).
@@ -80,17 +78,13 @@ void InplaceForward(const NodeAttrs& attrs, const OpContext& context, const Blob
     inverse[c] = inverse_root(moving_var[c]);
     invstd[c] = static_cast<A>(inverse[c]);
   }
-  const Channels rows = batch ? channels : channels.InMemoryOrder();
-  const int several = batch || rows.inner <= Channels::kPiece ? rows.Several(sizeof(T)) : 1;
-  rows.ForEachGroup(several, [&](int64_t first, int lanes) {
+  channels.ForEachGroup([&](int64_t first, int lanes) {
     double center[Channels::kMany], inv[Channels::kMany], scale[Channels::kMany];
     T* keeps[Channels::kMany];  // where the lane's x-hat are kept, if they are
-    int64_t channel[Channels::kMany];  // of each lane
-    for (int i = 0; i < lanes; ++i) channel[i] = (first + i) % channels.count;
     Lines<A> values, results;
     const auto pieces = [&](auto visit) {  // visit(tile)
-      rows.Pieces([&](const Channels::Piece& piece) {
-        const Tile tile{rows, first, lanes, piece};
+      channels.Pieces([&](const Channels::Piece& piece) {
+        const Tile tile{channels, first, lanes, piece};
         values.Read(tile, x);
         visit(tile);
       });
@@ -114,14 +108,14 @@ void InplaceForward(const NodeAttrs& attrs, const OpContext& context, const Blob
       }
     } else {
       for (int i = 0; i < lanes; ++i) {
-        center[i] = moving_mean[channel[i]];
-        inv[i] = inverse[channel[i]];
+        center[i] = moving_mean[first + i];
+        inv[i] = inverse[first + i];
       }
     }
     for (int i = 0; i < lanes; ++i) {
-      const int64_t c = channel[i], at = (first + i) / channels.count * channels.inner;
+      const int64_t c = first + i;
       scale[i] = inv[i] * gamma[c];
-      keeps[i] = place[c] >= 0 ? spare + place[c] * items + at : nullptr;
+      keeps[i] = place[c] >= 0 ? spare + place[c] * items : nullptr;
     }
     pieces([&](const Tile& tile) {
       const bool done = results.Aim(tile, y, request[0]);
@@ -130,7 +124,7 @@ void InplaceForward(const NodeAttrs& attrs, const OpContext& context, const Blob
           keeps[i][tile.piece.begin + j] =
               static_cast<T>(static_cast<A>((values[i][j] - center[i]) * inv[i]));
         }
-        ScaleLeaky(values[i], tile.piece.length, center[i], scale[i], beta[channel[i]], below,
+        ScaleLeaky(values[i], tile.piece.length, center[i], scale[i], beta[first + i], below,
                    results[i]);
         if (param.act_type == kElu) Elu(results[i], tile.piece.length, static_cast<A>(param.slope));
       }
@@ -157,7 +151,7 @@ void InplaceBackward(const NodeAttrs& attrs, const OpContext& context, const Blo
   const int64_t items = channels.Items();
   const bool elu = param.act_type == kElu;
   const A slope = param.act_type == kIdentity ? A(1) : static_cast<A>(param.slope);
-  channels.ForEachGroup(channels.Several(sizeof(T)), [&](int64_t first, int lanes) {
+  channels.ForEachGroup([&](int64_t first, int lanes) {
     Inverse<A> how[Channels::kMany];
     double scale[Channels::kMany], sums[Channels::kMany][2] = {};
     for (int i = 0; i < lanes; ++i) {
@@ -194,10 +188,7 @@ void InplaceBackward(const NodeAttrs& attrs, const OpContext& context, const Blo
         outputs.Read(tile, y);
         gradients.Read(tile, gradient);
         const bool done = !writes || results.Aim(tile, dx, request[0]);
-        const int64_t ahead = tile.Ahead(), ahead_length = ahead ? piece.length : 0;
         for (int i = 0; i < lanes; ++i) {
-          Prefetch(outputs[i] + ahead, ahead_length);
-          Prefetch(gradients[i] + ahead, ahead_length);
           visit(tile, i, rebuild(tile, i, again));
         }
         if (!done) results.Write(tile, request[0], dx);
