@@ -119,33 +119,30 @@ bool FitsArena(const Graph& graph, const PlanInput& input) {
          static_cast<std::ptrdiff_t>(devices.size());
 }
 
-// Clones write all that their first run may have written: some ops work an output out of another
-// one that nobody reads (moments), or refuse to run without it (BilinearSampler). MXNet plans
-// memory for outputs that are never read, and then has them not written.
-void WriteAllOfClones(Graph* graph) {
+// Ops that run again write all of their outputs, each time: some work one out of another that this
+// run is not read for (moments), or refuse to run without it (BilinearSampler). MXNet plans memory
+// for outputs that are never read, and then has them not written.
+void WriteAllOutputs(const std::vector<uint32_t>& references, Graph* graph) {
   const IndexedGraph& index = graph->indexed_graph();
   std::vector<int> inplace = graph->GetAttr<std::vector<int>>("storage_inplace_index");
-  // CachedOp without static memory looks at its own count of readers.
-  const char* kReaders = "backward_ref_count";
-  std::vector<uint32_t> readers;
-  if (graph->HasAttr(kReaders)) readers = graph->GetAttr<std::vector<uint32_t>>(kReaders);
-  bool changed = false;
+  std::vector<uint32_t> entries;
   for (uint32_t id = 0; id < index.num_nodes(); ++id) {
     const nnvm::Node& node = *index[id].source;
-    if (node.is_variable() || node.num_outputs() < 2 ||
-        node.attrs.name.find(kCloneSuffix) == std::string::npos)
-      continue;
-    for (uint32_t i = 0; i < node.num_outputs(); ++i) {
-      const uint32_t entry = index.entry_id(id, i);
-      if (inplace[entry] != -2) continue;
-      changed = true;
-      inplace[entry] = -1;
-      if (entry < readers.size()) ++readers[entry];
-    }
+    if (node.is_variable() || node.num_outputs() < 2 || !RunsAgain(node)) continue;
+    for (uint32_t i = 0; i < node.num_outputs(); ++i)
+      if (inplace[index.entry_id(id, i)] == -2) entries.push_back(index.entry_id(id, i));
   }
-  if (!changed) return;
+  if (entries.empty()) return;
+  for (uint32_t entry : entries) inplace[entry] = -1;
   graph->attrs["storage_inplace_index"] = std::make_shared<nnvm::any>(std::move(inplace));
-  if (!readers.empty()) graph->attrs[kReaders] = std::make_shared<nnvm::any>(std::move(readers));
+  // CachedOp without static memory looks at the counts that it had memory planned for.
+  for (const char* key : {"forward_ref_count", "full_ref_count", "backward_ref_count"}) {
+    if (!graph->HasAttr(key)) continue;
+    std::vector<uint32_t> readers = graph->GetAttr<std::vector<uint32_t>>(key);
+    if (readers != references) continue;
+    for (uint32_t entry : entries) ++readers[entry];
+    graph->attrs[key] = std::make_shared<nnvm::any>(std::move(readers));
+  }
 }
 
 }  // namespace
@@ -154,7 +151,7 @@ Graph PlanMemory(Graph graph, const nnvm::PassFunction& plan, bool improve, bool
   const PlanInput input = TakeInput(graph);
   graph = plan(std::move(graph));
   if (!improve && !Capturing()) {
-    WriteAllOfClones(&graph);
+    WriteAllOutputs(input.references, &graph);
     return graph;
   }
   storage::Program program = MakeProgram(graph, input);
@@ -194,7 +191,7 @@ Graph PlanMemory(Graph graph, const nnvm::PassFunction& plan, bool improve, bool
     }
   }
   if (Capturing()) Record(graph, input, used.pool_bytes, replayed);
-  WriteAllOfClones(&graph);
+  WriteAllOutputs(input.references, &graph);
   return graph;
 }
 

@@ -323,6 +323,14 @@ std::map<const Node*, CloneNumbers> ReadPolicies(const std::vector<NodeEntry>& o
   return policies;
 }
 
+bool RunsAgain(const Node& node) {
+  // Gradients have a copy of their op's attributes.
+  static const auto& backward = Op::GetAttr<nnvm::TIsBackward>("TIsBackward");
+  if (backward.get(node.op(), false)) return false;
+  return node.attrs.name.find(kCloneSuffix) != std::string::npos ||
+         !Attribute(node, kRecompute).empty() || Truthy(Attribute(node, kForceMirroring));
+}
+
 size_t InsertClones(const std::vector<NodeEntry>& forward_outputs,
                     const std::map<const Node*, CloneNumbers>& policies, nnvm::Graph* gradients) {
   return policies.empty() ? 0 : CloneInserter(policies, gradients).Run(forward_outputs);

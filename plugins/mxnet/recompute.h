@@ -26,6 +26,9 @@ const char kCloneSuffix[] = "_recompute";
 std::map<const nnvm::Node*, CloneNumbers> ReadPolicies(
     const std::vector<nnvm::NodeEntry>& outputs, bool for_cached_op, bool* marked);
 
+// A clone, or an op whose attributes ask for some.
+bool RunsAgain(const nnvm::Node& node);
+
 // Redirects forward -> backward edges of a finished gradient graph to clones. Forward nodes are
 // never touched: they belong to the user's symbol, and CachedOp needs the forward graph as a
 // prefix. Returns the number of clones.

@@ -8,8 +8,9 @@ import mxnet as mx
 import numpy as np
 import pytest
 
+import memonger
 from memonger import native
-from memonger.mx.apply import BY_NAME, FORCE_MIRRORING, RECOMPUTE
+from memonger.mx.apply import BY_NAME, FORCE_MIRRORING, RECOMPUTE, mark_storage
 from memonger.mx.verify import verify
 
 from .graphs import (
@@ -65,6 +66,37 @@ def test_ops_with_state_run_once():
     marked = mark_by_name(stateful(), "softmax", texts)
     assert not clones(captured(marked, STATEFUL))
     assert verify(marked, stateful(), STATEFUL, steps=3).identical
+
+
+SOME_OUTPUTS = {
+    "moments": lambda x: mx.sym.moments(x, axes=(2, 3), name="it")[1],
+    "BilinearSampler": lambda x: mx.sym.BilinearSampler(
+        x, mx.sym.tanh(mx.sym.slice_axis(x, axis=1, begin=0, end=2), name="grid"), name="it"),
+    "GridGenerator": lambda x: mx.sym.GridGenerator(
+        mx.sym.slice_axis(x, axis=1, begin=0, end=2), transform_type="warp", name="it"),
+    "gather_nd": lambda x: mx.sym.gather_nd(x, mx.sym.var("indices"), name="it"),
+    "scatter_nd": lambda x: mx.sym.scatter_nd(
+        mx.sym.slice_axis(mx.sym.Flatten(x), axis=0, begin=0, end=1).reshape((-1,)),
+        mx.sym.var("indices"), shape=(400,), name="it")}
+
+
+@pytest.mark.parametrize("kind", list(SOME_OUTPUTS))
+def test_ops_of_which_not_all_outputs_are_read(kind):
+    x = mx.sym.square(mx.sym.square(mx.sym.var("data"), name="first"), name="before")
+    x = mx.sym.square(SOME_OUTPUTS[kind](x), name="behind")
+    net = mx.sym.MakeLoss(mx.sym.square(x, name="last"), name="loss")
+    shapes, values = {"data": (2, 3, 6, 6)}, {}
+    if kind.endswith("_nd"):
+        values["indices"] = np.arange(108).reshape((1, -1)) % (400 if kind == "scatter_nd" else 2)
+        shapes["indices"] = values["indices"].shape
+    requests = {"data": "write", "indices": "null"} if values else "write"
+    for chosen in (("it",), ("it", "before"), ("it", "before", "behind", "first")):
+        for texts in (dict.fromkeys(chosen, "1"), {**dict.fromkeys(chosen, "1"),
+                                                   "it": '{"behind": 1, "it": 0}'}):
+            marked = mark(net, texts)
+            for ours in (marked, mx.sym.load_json(mark_storage(marked.tojson()))):
+                assert verify(ours, net, shapes, grad_req=requests, values=values).identical
+    memonger.plan(net, shapes=shapes, grad_req=requests, method="sublinear")
 
 
 @pytest.mark.parametrize("kind", ["Crop", "SliceChannel", "SwapAxis", "L2Normalization"])
