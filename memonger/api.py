@@ -58,9 +58,11 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
         measured, else estimates for this CPU, calibrated once in some seconds, and for a GPU those
         of "reference", a device with 10 TFLOP/s and 600 GB/s.
     time_limit : float
-        Seconds for the search. More than the usual ten buy further searches where the plan is not
-        near its bound. Reading the network and confirming the plan come on top: two to three
-        seconds for 700 ops.
+        Most work for the search, in seconds of an idle machine with two cores. The work is
+        counted, so a busy machine takes longer and gives the same plan; the clock only ends a
+        search after twenty times as long. More than the usual ten buy further searches where the
+        plan is not near its bound. Reading the network and confirming the plan come on top: two to
+        three seconds for 700 ops.
     progress : callable, optional
         Called with :class:`memonger.plan.Progress` now and then.
     overhead : float or str, optional

@@ -84,6 +84,8 @@ class Plan:
     #: How storage is assigned: "arena" or "best" (plugin), "stock" (MXNet), "live" (peak of live
     #: bytes).
     storage: str = "best"
+    #: The method proved :attr:`bound` itself. Not part of plan files.
+    bounded: bool = field(default=False, repr=False, compare=False)
     #: What was asked for, for the record: keyword arguments of ``memonger.plan``.
     options: Mapping[str, Any] = field(default_factory=dict)
     #: Operator names per variant decision; see ``decisions``.

@@ -139,7 +139,8 @@ def add_search(parser: argparse.ArgumentParser) -> None:
                         help="op times: a profile file, or a preset (reference, v100, ...); "
                              "default: as measured, else estimated for this CPU")
     parser.add_argument("--time-limit", type=positive, default=10.0, metavar="SECONDS",
-                        help="stop searching after this long; default %(default)s")
+                        help="most work for the search, in seconds of an idle machine; a busy one "
+                             "takes longer for the same plan; default %(default)s")
 
 
 def search_arguments(args: argparse.Namespace) -> Dict[str, Any]:

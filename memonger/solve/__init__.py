@@ -15,6 +15,7 @@ from ..graph import Graph
 from ..plan import Plan, Status
 from ..units import format_bytes
 from ..workspace import workspace_bytes
+from .effort import Effort
 from .options import Options
 
 Solver = Callable[[Graph, Optional[int], Options], Plan]
@@ -108,14 +109,10 @@ def solve(graph: Graph, budget_bytes: Optional[int], method: str = "auto",
             return replace(plan, bound=bound, planning_s=time.perf_counter() - started_s)
     plan = replace(solver(graph, budget_bytes, options), method=method)
     if budget_bytes is not None and not _fits(plan):
-        from .recall import remember, smaller
-        plan = smaller(plan, budget_bytes, method, options)
-        if not _fits(plan):
-            if plan.status is Status.INTERRUPTED:
-                raise NoPlanInTime("interrupted before a plan that fits was found; the smallest "
-                                   "total so far is %s" % format_bytes(plan.total_bytes))
-            remember(plan, method, options)
-            raise_infeasible(plan, budget_bytes, options)
+        if plan.status is Status.INTERRUPTED:
+            raise NoPlanInTime("interrupted before a plan that fits was found; the smallest "
+                               "total so far is %s" % format_bytes(plan.total_bytes))
+        raise_infeasible(plan, budget_bytes, options)
     if options.bound and budget_bytes is not None:
         plan = _with_bound(plan, budget_bytes, options)
     return replace(plan, planning_s=time.perf_counter() - started_s)
@@ -124,7 +121,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], method: str = "auto",
 def _with_bound(plan: Plan, budget_bytes: int, options: Options) -> Plan:
     """The plan with its lower bound; where they meet, the plan is proven optimal."""
     graph = plan.graph
-    if not graph.time_s > 0 or plan.world == "stock" or _proved(plan):
+    if not graph.time_s > 0 or plan.world == "stock" or plan.bounded:
         return plan
     from .bound import overhead_bound, pool_room
     # A fixed number of linear programs, not a time, so that the same input gives the same bound.
@@ -132,16 +129,11 @@ def _with_bound(plan: Plan, budget_bytes: int, options: Options) -> Plan:
     # A plan whose variants need less workspace may have a larger pool.
     room = pool_room(graph, budget_bytes + workspace_bytes(graph), options.variants)
     found = overhead_bound(graph, room, options.variants, options.keep,
-                           max(1.0, options.time_limit_s / 2), rounds=rounds, integer=False)
+                           Effort(options.time_limit_s / 2), rounds=rounds, integer=False)
     bound = min(plan.overhead, max(plan.bound, found.extra_s / graph.time_s))
     if plan.status is Status.INTERRUPTED or bound < plan.overhead - 1e-9:
         return replace(plan, bound=bound)
     return replace(plan, bound=plan.overhead, status=Status.OPTIMAL)
-
-
-def _proved(plan: Plan) -> bool:
-    """Whether the method has a bound of its own."""
-    return any(note.startswith("bound: ") for note in plan.notes)
 
 
 def _fits(plan: Plan) -> bool:

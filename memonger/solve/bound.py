@@ -13,25 +13,18 @@ the best choice raises it further. Without HiGHS a knapsack bound takes its plac
 """
 from __future__ import annotations
 
-import time
 from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
 from ..graph import Graph
 from . import highs
+from .effort import Effort
 from .modes import allowed_variants
 from .program import Program
 from .reduce import Reduced, reduce_graph
 from .relaxation import build
-
-#: Linear programs and sizes of buffers for the bound of plans in whole buffers.
-_WHOLE_ROUNDS, _WHOLE_LAYERS = 9, 6
-#: Ops measured for the smallest peak, how often the solver may ask whether to go on (half a
-#: second), and with how many items there is nothing to be had in that time.
-_PEAK_OPS, _PEAK_CHECKS, _PEAK_ITEMS = 8, 25, 1500
-#: With more items such bounds count live bytes only, in one linear program.
-_WHOLE_ITEMS = 1500
+from .strategy import STRATEGY
 
 
 class Bound(NamedTuple):
@@ -165,7 +158,7 @@ def _most_saved(graph: Graph, variants: Sequence[int]) -> float:
 
 
 def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none",
-                   keep: Sequence[int] = (), time_limit_s: float = 1.0,
+                   keep: Sequence[int] = (), effort: Optional[Effort] = None,
                    reduced: Optional[Reduced] = None, rounds: int = 8,
                    integer: bool = True, layers: int = 0) -> Bound:
     """Smallest extra time that any plan of the class can have.
@@ -179,8 +172,8 @@ def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none
         Variants that plans may use: "none", "exact" or "all".
     keep : sequence of int
         Ops that must not run again.
-    time_limit_s : float
-        About how long to improve the bound; a bound is returned in any case.
+    effort : Effort, optional
+        How much work to put into the bound; one is returned in any case.
     reduced : Reduced, optional
         The graph reduced with the same ``variants`` and ``keep``, when at hand.
     rounds : int
@@ -196,7 +189,7 @@ def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none
     Bound
         Extra seconds over the unplanned step (negative only where variants save time).
     """
-    started = time.perf_counter()
+    effort = effort or Effort(1.0)
     if reduced is None:
         reduced = reduce_graph(graph, variants, keep)
     if not reduced.num_ops:
@@ -212,58 +205,52 @@ def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none
     if not highs.available():
         return best
     for number, measured in enumerate(_candidates(reduced, pool_budget_bytes, rounds)):
-        left = time_limit_s - (time.perf_counter() - started)
-        if number and left <= 0:
+        if number and effort.left_s <= 0:
             break
         program = build(reduced, measured, pool_budget_bytes, layers=layers)
-        found = highs.solve_linear(program, max(left, 0.05))
+        found = highs.solve_linear(program, effort)
         if found.bound > best.extra_s:
             best = Bound(found.bound, "linear, %d measured" % len(measured), tuple(measured),
                          found.values)
         if best.extra_s == float("inf"):
             return best
     if integer:
-        best = _integer_bound(reduced, pool_budget_bytes, best,
-                              time_limit_s - (time.perf_counter() - started), layers)
+        best = _integer_bound(reduced, pool_budget_bytes, best, effort, layers)
     return best
 
 
-def whole_buffers_bound(reduced: Reduced, pool_budget_bytes: float, time_limit_s: float,
-                        max_checks: int) -> float:
+def whole_buffers_bound(reduced: Reduced, pool_budget_bytes: float, effort: Effort) -> float:
     """Smallest extra time of plans whose values lie in whole buffers: one 0/1 program.
 
     What a bound for arenas must not exceed, for a plan takes whole buffers where those are
-    smaller. ``max_checks`` limits the solver's work, as in :func:`.highs.solve_integer`.
+    smaller.
     """
-    started = time.perf_counter()
-    large = len(reduced.size_bytes) > _WHOLE_ITEMS
-    best = overhead_bound(reduced.graph, pool_budget_bytes, time_limit_s=time_limit_s / 2,
-                          reduced=reduced, rounds=1 if large else _WHOLE_ROUNDS, integer=False,
-                          layers=0 if large else _WHOLE_LAYERS)
-    left = time_limit_s - (time.perf_counter() - started)
-    if large or not best.measured or not np.isfinite(best.extra_s) or left < 0.05 \
+    large = len(reduced.size_bytes) > STRATEGY.whole_items
+    best = overhead_bound(reduced.graph, pool_budget_bytes, effort=effort.part(0.5),
+                          reduced=reduced, integer=False,
+                          rounds=1 if large else STRATEGY.whole_rounds,
+                          layers=0 if large else STRATEGY.whole_layers)
+    if large or not best.measured or not np.isfinite(best.extra_s) or effort.left_s <= 0 \
             or not highs.available():
         return best.extra_s
-    program = build(reduced, best.measured, pool_budget_bytes, layers=_WHOLE_LAYERS)
-    found = highs.solve_integer(program, integer_columns(program), left, gap=1e-3,
-                                max_checks=max_checks)
+    program = build(reduced, best.measured, pool_budget_bytes, layers=STRATEGY.whole_layers)
+    found = highs.solve_integer(program, integer_columns(program), effort, gap=1e-3,
+                                max_checks=STRATEGY.whole_checks)
     return max(best.extra_s, found.bound - 1e-6 * abs(found.bound)
                if np.isfinite(found.bound) else found.bound)
 
 
-def _integer_bound(reduced: Reduced, budget_bytes: float, best: Bound, left_s: float,
+def _integer_bound(reduced: Reduced, budget_bytes: float, best: Bound, effort: Effort,
                    layers: int) -> Bound:
     """Solve the 0/1 program over the ops of the best linear bound, then over all ops."""
-    started = time.perf_counter()
     sets: List[Sequence[int]] = [best.measured] if best.measured else []
     if reduced.num_ops * len(reduced.size_bytes) <= 20000:
         sets.append(range(reduced.num_ops))
     for measured in sets:
-        left = left_s - (time.perf_counter() - started)
-        if left < 0.05:
+        if effort.left_s <= 0:
             break
         program = build(reduced, measured, budget_bytes, layers=layers)
-        found = highs.solve_integer(program, integer_columns(program), left)
+        found = highs.solve_integer(program, integer_columns(program), effort)
         proven = found.bound - 1e-6 * abs(found.bound) if np.isfinite(found.bound) \
             else found.bound
         if proven > best.extra_s:
@@ -292,13 +279,13 @@ def _candidates(reduced: Reduced, budget_bytes: float, rounds: int) -> List[List
 
 
 def minimum_peak_bound(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
-                       time_limit_s: float = 1.0, reduced: Optional[Reduced] = None,
+                       effort: Optional[Effort] = None, reduced: Optional[Reduced] = None,
                        layers: int = 0) -> PeakBound:
     """Bytes of pooled tensors that no plan of the class can do without.
 
     Parameters
     ----------
-    graph, variants, keep, time_limit_s, reduced, layers
+    graph, variants, keep, effort, reduced, layers
         As for :func:`overhead_bound`.
 
     Returns
@@ -314,12 +301,12 @@ def minimum_peak_bound(graph: Graph, variants: str = "none", keep: Sequence[int]
     best = PeakBound(int(np.ceil(needed[where] - 1e-6)), "operands of one op", where)
     # Variants make the difference: few of them can serve all the worst ops at once.
     if not highs.available() or not reduced.variants \
-            or not 0 < len(reduced.size_bytes) <= _PEAK_ITEMS:
+            or not 0 < len(reduced.size_bytes) <= STRATEGY.peak_items:
         return best
-    measured = sorted(int(op) for op in np.argsort(-needed, kind="stable")[:_PEAK_OPS])
+    measured = sorted(int(op) for op in np.argsort(-needed, kind="stable")[:STRATEGY.peak_ops])
     program = build(reduced, measured, float("inf"), layers=layers)
-    found = highs.solve_integer(program, integer_columns(program), time_limit_s, gap=1e-4,
-                                max_checks=_PEAK_CHECKS)
+    found = highs.solve_integer(program, integer_columns(program), effort or Effort(1.0),
+                                gap=1e-4, max_checks=STRATEGY.peak_checks)
     proven = found.bound * program.unit_bytes * (1 - 1e-6)
     if np.isfinite(proven) and proven > best.bytes + 0.5:
         best = PeakBound(int(np.ceil(proven - 0.5)), "integer, %d measured" % len(measured), where)

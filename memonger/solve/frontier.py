@@ -12,9 +12,7 @@ from .build import build_plan
 from .options import Options
 from .reduce import reduce_graph
 from .siblings import sibling_schedules
-
-#: How much more work than one budget the least memory is worth.
-_LEAST = 4
+from .strategy import STRATEGY
 
 
 def pool_and_workspace(plan: Plan) -> int:
@@ -28,11 +26,11 @@ def least_memory(graph: Graph, budget_bytes: Optional[int], options: Options) ->
     Its bound is zero: it would be a bound on time at a budget that was not asked for.
     """
     from .local import solve
-    plan = solve(graph, budget_bytes, replace(options, effort=_LEAST * options.effort))
+    plan = solve(graph, budget_bytes, replace(options, effort=STRATEGY.least_work * options.effort))
     plan = _smaller_sibling(plan, budget_bytes, options)
     reduced = reduce_graph(graph, options.variants, options.keep)
-    smallest = minimum_peak_bound(graph, reduced=reduced,
-                                  layers=0 if options.storage in ("arena", "live") else 10).bytes
+    layers = 0 if options.storage in ("arena", "live") else STRATEGY.layers
+    smallest = minimum_peak_bound(graph, reduced=reduced, layers=layers).bytes
     total = smallest + sum(plan.fixed_bytes.values())
     return replace(plan, method="auto", minimum_total_bytes=min(total, plan.total_bytes))
 
@@ -42,9 +40,7 @@ def _smaller_sibling(plan: Plan, budget_bytes: Optional[int], options: Options) 
     from .local import solve
     most = float("inf") if options.max_overhead is None else options.max_overhead + 1e-9
     best = plan
-    for schedule in sibling_schedules(plan.graph, replace(
-            options, time_limit_s=options.time_limit_s / 2),
-            sorted({(), plan.schedule.variants})):
+    for schedule in sibling_schedules(plan.graph, options, sorted({(), plan.schedule.variants})):
         found = build_plan(plan.graph, schedule, plan.method, options, budget_bytes)
         if found.overhead <= most and pool_and_workspace(found) < pool_and_workspace(best):
             best = found

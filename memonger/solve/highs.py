@@ -11,14 +11,15 @@ of a reduced cost), so costs far below one, such as the seconds of small ops, ar
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Optional, Tuple
 
 import numpy as np
 
 from ..errors import SolverError, SolverUnavailable
+from .effort import Effort
 from .program import Program
+from .strategy import STRATEGY
 
 #: Programs whose largest cost is below this are scaled.
 _SMALL_COST = 1e-4
@@ -69,7 +70,7 @@ def _highspy() -> Any:
     return highspy
 
 
-def _load(program: Program, integer_columns: Optional[np.ndarray], time_limit_s: float) -> Any:
+def _load(program: Program, integer_columns: Optional[np.ndarray], clock_s: float) -> Any:
     highspy = _highspy()
     model = highspy.HighsLp()
     model.num_col_, model.num_row_ = program.num_columns, program.num_rows
@@ -87,7 +88,7 @@ def _load(program: Program, integer_columns: Optional[np.ndarray], time_limit_s:
         model.integrality_ = kinds
     solver = highspy.Highs()
     for option, value in (("output_flag", False), ("threads", 1), ("random_seed", 1),
-                          ("time_limit", max(time_limit_s, 0.01))):
+                          ("time_limit", max(clock_s, 0.01))):
         solver.setOptionValue(option, value)
     if solver.passModel(model) == highspy.HighsStatus.kError:
         raise SolverError("HiGHS refuses the program of %d columns and %d rows"
@@ -132,35 +133,35 @@ def dual_bound(program: Program, multipliers: np.ndarray) -> float:
     return float(constant.sum() + best.sum() - margin)
 
 
-def solve_linear(program: Program, time_limit_s: float = 10.0) -> Solution:
+def solve_linear(program: Program, effort: Optional[Effort] = None) -> Solution:
     """Solve the linear program by HiGHS's interior-point method, then by its simplex.
+
+    It is counted as what such a program takes, and solved to the end.
 
     Raises
     ------
     SolverUnavailable
         If highspy is missing.
     """
-    started = time.perf_counter()
+    effort = effort or Effort(10.0)
+    effort.spend(STRATEGY.linear_s_per_entry * len(program.value))
     program, factor = _scaled(program)
-    solver = _load(program, None, time_limit_s)
+    solver = _load(program, None, effort.clock_s)
     solver.setOptionValue("solver", "ipm")
     solver.setOptionValue("run_crossover", "off")
     with _alone:
         solver.run()
-    left = time_limit_s - (time.perf_counter() - started)
-    found = _linear_result(program, solver, left)
-    left = time_limit_s - (time.perf_counter() - started)
-    if found.status == "unknown" and left > 0.05:
-        solver = _load(program, None, left)
+    found = _linear_result(program, solver, effort)
+    if found.status == "unknown" and effort.clock_s > 0:
+        solver = _load(program, None, effort.clock_s)
         solver.setOptionValue("solver", "simplex")
         with _alone:
             solver.run()
-        found = _linear_result(program, solver,
-                               time_limit_s - (time.perf_counter() - started))
+        found = _linear_result(program, solver, effort)
     return found.divided(factor)
 
 
-def proves_infeasible(program: Program, time_limit_s: float) -> bool:
+def proves_infeasible(program: Program, effort: Effort) -> bool:
     """True when multipliers prove that no point satisfies all rows.
 
     They come from the program that lets every row be missed by a common amount and asks for the
@@ -186,20 +187,21 @@ def proves_infeasible(program: Program, time_limit_s: float) -> bool:
         program, cost=np.append(np.zeros(count), [1.0, 1.0]),
         lower=np.append(program.lower, [0.0, 0.0]), upper=np.append(program.upper, [most, most]),
         start=start.astype(np.int32), index=index.astype(np.int32), value=value)
-    solver = _load(elastic, None, time_limit_s)
+    effort.spend(STRATEGY.linear_s_per_entry * len(elastic.value))
+    solver = _load(elastic, None, max(effort.clock_s, 1.0))
     with _alone:
         solver.run()
     multipliers = np.array(solver.getSolution().row_dual, dtype=np.float64)
     return len(multipliers) == program.num_rows and dual_bound(elastic, multipliers) > 1e-7
 
 
-def _linear_result(program: Program, solver: Any, left_s: float) -> Solution:
+def _linear_result(program: Program, solver: Any, effort: Effort) -> Solution:
     highspy = _highspy()
     status = solver.getModelStatus()
     solution = solver.getSolution()
     nothing = dual_bound(program, np.zeros(program.num_rows))
     if status == highspy.HighsModelStatus.kInfeasible:
-        if not proves_infeasible(program, max(left_s, 1.0)):
+        if not proves_infeasible(program, effort):
             return Solution(None, float("inf"), nothing, "unknown")
         return Solution(None, float("inf"), float("inf"), "infeasible")
     names = {highspy.HighsModelStatus.kOptimal: "optimal",
@@ -214,7 +216,7 @@ def _linear_result(program: Program, solver: Any, left_s: float) -> Solution:
                     multipliers if len(multipliers) == program.num_rows else None)
 
 
-def solve_integer(program: Program, integer_columns: np.ndarray, time_limit_s: float,
+def solve_integer(program: Program, integer_columns: np.ndarray, effort: Effort,
                   start: Optional[np.ndarray] = None, gap: float = 0.0,
                   report: Optional[Callable[[float, float], None]] = None,
                   max_checks: int = 0, absolute_gap: float = 0.0) -> Solution:
@@ -226,7 +228,8 @@ def solve_integer(program: Program, integer_columns: np.ndarray, time_limit_s: f
     ----------
     program : Program
     integer_columns : ndarray of int
-    time_limit_s : float
+    effort : Effort
+        HiGHS is stopped by how often it has asked whether to go on.
     start : ndarray, optional
         A feasible point to begin with.
     gap : float
@@ -234,8 +237,7 @@ def solve_integer(program: Program, integer_columns: np.ndarray, time_limit_s: f
     report : callable, optional
         Called with the objective of the best point so far and the bound.
     max_checks : int
-        Stop the next time that HiGHS asks after so many times whether it should go on, so that
-        no clock decides the result; 0: never. Fifty checks take about a second.
+        Most times that HiGHS may ask; 0: as often as the effort allows.
     absolute_gap : float
         Stop when the bound is within so much of the best point, in units of the costs.
 
@@ -251,7 +253,10 @@ def solve_integer(program: Program, integer_columns: np.ndarray, time_limit_s: f
     """
     highspy = _highspy()
     program, factor = _scaled(program)
-    solver = _load(program, np.asarray(integer_columns), time_limit_s)
+    check_s = STRATEGY.check_s + STRATEGY.check_s_per_entry * len(program.value)
+    most = max(1, int(effort.left_s / check_s))
+    max_checks = min(max_checks, most) if max_checks else most
+    solver = _load(program, np.asarray(integer_columns), effort.clock_s)
     solver.setOptionValue("mip_rel_gap", gap)
     if absolute_gap > 0:
         solver.setOptionValue("mip_abs_gap", absolute_gap * factor)
@@ -261,13 +266,16 @@ def solve_integer(program: Program, integer_columns: np.ndarray, time_limit_s: f
         point.value_valid = True
         solver.setSolution(point)
     tell = report and (lambda objective, bound: report(objective / factor, bound / factor))
-    interrupted = _run_polled(solver, tell, max_checks)
+    interrupted, checks = _run_polled(solver, tell, max_checks)
+    effort.spend(checks * check_s)
     status = solver.getModelStatus()
     if status == highspy.HighsModelStatus.kInfeasible:
         # Presolve has called feasible programs infeasible; what ends a search is asked twice.
         solver.setOptionValue("presolve", "off")
         solver.clearSolver()
-        interrupted = _run_polled(solver, tell, max_checks) or interrupted
+        again, checks = _run_polled(solver, tell, max_checks)
+        effort.spend(checks * check_s)
+        interrupted |= again
         status = solver.getModelStatus()
         if status == highspy.HighsModelStatus.kInfeasible:
             return Solution(None, float("inf"), float("inf"), "infeasible")
@@ -285,8 +293,8 @@ def solve_integer(program: Program, integer_columns: np.ndarray, time_limit_s: f
 
 
 def _run_polled(solver: Any, report: Optional[Callable[[float, float], None]],
-                max_checks: int) -> bool:
-    """Run in the solver's own thread; True when Ctrl-C ended it."""
+                max_checks: int) -> Tuple[bool, int]:
+    """Run in the solver's own thread: whether Ctrl-C ended it, and how often HiGHS asked."""
     best = [float("inf"), float("-inf")]
     news = [False]
 
@@ -303,8 +311,7 @@ def _run_polled(solver: Any, report: Optional[Callable[[float, float], None]],
             event.interrupt()
 
     solver.HandleUserInterrupt = True
-    if max_checks:
-        solver.cbMipInterrupt += check
+    solver.cbMipInterrupt += check
     solver.cbMipImprovingSolution += improved
     interrupted = False
     try:
@@ -317,11 +324,10 @@ def _run_polled(solver: Any, report: Optional[Callable[[float, float], None]],
                         news[0] = False
                         report(best[0], best[1])
                     if done:
-                        return interrupted
+                        return interrupted, checks[0]
                 except KeyboardInterrupt:
                     interrupted = True
                     solver.cancelSolve()
     finally:
         solver.cbMipImprovingSolution -= improved
-        if max_checks:
-            solver.cbMipInterrupt -= check
+        solver.cbMipInterrupt -= check

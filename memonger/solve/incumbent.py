@@ -16,21 +16,19 @@ from ..blocks import effective_ops
 from ..errors import PluginMissing
 from ..graph import Graph
 from ..plan import Plan, Progress, Status
-from ..schedule import Schedule, expand
+from ..schedule import Schedule
 from ..storage import plan_storage
+from . import local
 from .beside import SearchBeside
 from .bound import Bound, minimum_peak_bound, pool_room, whole_buffers_bound
+from .build import build_plan, unplanned
 from .core import INTERRUPTED, Core, Found
 from .cores import Cores
+from .effort import Effort
 from .options import Options
 from .reduce import Reduced, reduce_graph
-
-#: Sizes of buffers told apart where storage is assigned to whole buffers.
-LAYERS = 10
-#: How often the solver may ask whether to go on for the bound of whole buffers beside an arena's.
-_WHOLE_CHECKS = 200
-#: Time for the plan with the least memory; no more than half of what is left.
-_LEAST_MEMORY_S = 4.0
+from .siblings import sibling_schedules
+from .strategy import STRATEGY
 
 _Search = TypeVar("_Search", bound="Incumbent")
 
@@ -54,6 +52,7 @@ class Incumbent:
     room_bytes: int
     reduced: Reduced
     started_s: float
+    effort: Effort
     #: A plan within this share of the step time of the bound needs no more work.
     enough: float = 0.0
     best: Optional[Candidate] = None
@@ -66,8 +65,8 @@ class Incumbent:
     starts: int = 0
     #: Decisions of the search behind ``best``, when it comes from there.
     best_decisions: Any = None
-    #: Whether the plan with the least memory was looked for.
-    asked_for_least: bool = False
+    #: The smallest plan that does not depend on the budget; see :meth:`smallest_plan`.
+    least: Optional[Candidate] = None
 
     @classmethod
     def start(cls: Type[_Search], graph: Graph, budget_bytes: int,
@@ -75,12 +74,13 @@ class Incumbent:
         reduced = reduce_graph(graph, options.variants, options.keep,
                                arena=options.storage == "arena")
         room = budget_bytes + max([op.workspace_bytes for op in graph.ops] or [0])
-        return cls(graph, options, room, reduced, time.perf_counter())
+        return cls(graph, options, room, reduced, time.perf_counter(),
+                   Effort(options.time_limit_s))
 
     # ------------------------------------------------------------------ facts
     @property
     def layers(self) -> int:
-        return 0 if self.options.storage in ("arena", "live") else LAYERS
+        return 0 if self.options.storage in ("arena", "live") else STRATEGY.layers
 
     @property
     def live_budget_bytes(self) -> int:
@@ -89,13 +89,24 @@ class Incumbent:
 
     @property
     def left_s(self) -> float:
-        return self.options.time_limit_s - (time.perf_counter() - self.started_s)
+        """Counted seconds of work left."""
+        return self.effort.left_s
+
+    @property
+    def over(self) -> bool:
+        """True when the work is spent, or the user has had enough."""
+        return self.interrupted or self.left_s <= 0
+
+    @property
+    def possible(self) -> bool:
+        """False when it is proven that no plan fits."""
+        return self.bound.extra_s < float("inf")
 
     @property
     def proven(self) -> bool:
         """True when the best plan costs no more than the bound."""
         if self.best is None:
-            return self.bound.extra_s == float("inf")
+            return not self.possible
         return self.best.extra_s <= self.bound.extra_s + 2e-6 * max(self.graph.time_s, 1e-300)
 
     def within(self, share: float) -> bool:
@@ -172,7 +183,7 @@ class Incumbent:
         if not self.reduced.apart_bytes:
             return float("inf")
         return whole_buffers_bound(self.reduced_whole, self.live_budget_bytes,
-                                   max(0.5, self.left_s / 3), _WHOLE_CHECKS)
+                                   self.effort.part(1 / 3))
 
     def valid(self, found: Bound) -> Bound:
         """A bound of the reduced graph as one for every plan, also those in whole buffers."""
@@ -189,7 +200,9 @@ class Incumbent:
         if not self.core or self.left_s <= 0:
             return
         core = self._chosen(self.core, decisions)
-        self._take(core.search(*self._request(work), decisions, breed=breed), core)
+        request = self._request(work)
+        self.effort.spend(request[1] / STRATEGY.steps_per_s)
+        self._take(core.search(*request, decisions, breed=breed), core)
 
     @contextmanager
     def searching(self, work: int, decisions: Any = None, breed: bool = False) -> Iterator[None]:
@@ -201,7 +214,8 @@ class Incumbent:
             yield
             return
         core = self._chosen(self.cores.beside, decisions)
-        beside = SearchBeside(core, self._request(work), decisions, breed)
+        request, spent_s = self._request(work), self.effort.spent_s
+        beside = SearchBeside(core, request, decisions, breed)
         try:
             yield
         except KeyboardInterrupt:
@@ -215,6 +229,8 @@ class Incumbent:
             beside.stop()
         else:
             self._take(beside.result(), core)
+            done_s = self.effort.spent_s - spent_s
+            self.effort.spend(max(0.0, request[1] / STRATEGY.steps_per_s - done_s))
 
     @cached_property
     def cores(self) -> Cores:
@@ -236,7 +252,7 @@ class Incumbent:
     def _request(self, work: int) -> Tuple[int, int, float, int]:
         """Budget, work, time and seed of the next native search."""
         self.searches += 1
-        return (self.room_bytes, work, max(self.left_s, 0.01),
+        return (self.room_bytes, min(work, self.effort.steps), self.effort.clock_s,
                 self.options.seed + self.searches - 1)
 
     def _take(self, found: Found, core: Core) -> None:
@@ -246,18 +262,30 @@ class Incumbent:
                 else self.core.adopt(core, found.decisions)
 
     def smallest_plan(self) -> None:
-        """Where nothing fits: the plan with the least memory, for the error to name. Once."""
-        from .local import solve as local_solve
-        if self.asked_for_least:
+        """Weigh the plan with the least memory and those of simpler methods. Once.
+
+        None of them depends on the budget. So a budget is refused only where they do not fit, and
+        what the error then calls possible is.
+        """
+        if self.least is not None:
             return
-        self.asked_for_least = True
+        options = replace(self.options, objective="memory", max_overhead=None, bound=False,
+                          time_limit_s=STRATEGY.least_s)
+        found = [self.weigh(unplanned(self.graph))]
         try:
-            plan = local_solve(self.graph, None, replace(
-                self.options, objective="memory", max_overhead=None, bound=False,
-                time_limit_s=max(0.1, min(self.left_s / 2, _LEAST_MEMORY_S))))
+            found.append(self.weigh(local.solve(self.graph, None, options).schedule))
         except (PluginMissing, OSError):
-            return
-        self.weigh(plan.schedule)
+            pass
+        sets = sorted({(), found[-1].schedule.variants})
+        found += [self.weigh(schedule)
+                  for schedule in sibling_schedules(self.graph, options, sets)]
+        self.least = min(found, key=lambda one: one.bytes)
+
+    def offer_least(self, schedule: Schedule) -> None:
+        """Another plan that does not depend on the budget."""
+        found = self.weigh(schedule)
+        if self.least is None or found.bytes < self.least.bytes:
+            self.least = found
 
     def warm(self) -> Any:
         """Decisions of the search close to the best plan; None without one."""
@@ -270,14 +298,13 @@ class Incumbent:
     # ------------------------------------------------------------------ result
     def plan(self, method: str, budget_bytes: int) -> Plan:
         """The best plan, else the smallest, with its bound and status."""
-        from .build import build_plan
-        chosen = self.best or self.smallest or self.weigh(expand(self.graph, {}))
+        chosen = self.best or self.least or self.smallest or self.weigh(unplanned(self.graph))
         status = Status.OPTIMAL if self.best is not None and self.proven else \
             Status.INTERRUPTED if self.interrupted else \
-            Status.TIME_LIMIT if self.left_s <= 0.05 else Status.FEASIBLE
+            Status.TIME_LIMIT if self.left_s <= 0 else Status.FEASIBLE
         plan = build_plan(self.graph, chosen.schedule, method, self.options, budget_bytes, status)
         share = self.bound.extra_s / (self.graph.time_s or float("inf"))
         smallest = self.smallest_peak_bytes + sum(plan.fixed_bytes.values())
         return replace(plan, bound=min(share, plan.overhead) if np.isfinite(share) else 0.0,
                        minimum_total_bytes=min(smallest, plan.total_bytes),
-                       notes=plan.notes + ("bound: " + self.bound.how,))
+                       bounded=True, notes=plan.notes + ("bound: " + self.bound.how,))

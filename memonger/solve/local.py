@@ -11,14 +11,13 @@ storage assignment has to fit, not only the peak of live bytes, the live budget 
 does, and single changes are checked against the pool itself.
 
 Not proven optimal; on graphs of a few hundred ops it reaches every optimum that has been proven
-(see docs). Work grows with n log n; results depend on graph, options and seed, not on the clock,
-unless the time limit stops the search, and then the plan says so.
+(see docs). Work grows with n log n; results depend on graph, options and seed, not on the clock.
 """
 from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Optional
 
 from ..decisions import graph_in_use
@@ -29,34 +28,28 @@ from ..splitting import working_bytes
 from ..workspace import workspace_bytes
 from .build import build_plan
 from .core import INTERRUPTED, TIME_LIMIT, Core, Decisions, Found, Poll
+from .effort import Effort
 from .options import USUAL_TIME_LIMIT_S, Options
+from .strategy import STRATEGY
 
-#: Probes of the search for the least memory within an overhead.
-_PROBES = 14
-#: Probes of the search for the least memory at any cost, the share of the work that each gets, by
-#: how much the first ask for less than is known to be possible, and what is not worth asking for.
-_DESCENTS, _DESCENT_WORK, _STEEPEST, _FLATTEST = 24, 0.5, 0.08, 0.002
 #: A budget above everything.
 _ENDLESS = 2 ** 62
-
-
-#: Steps that each second above the usual time limit buys.
-_WORK_PER_S = 40e6
 
 
 def work_for(graph: Graph, time_limit_s: float = USUAL_TIME_LIMIT_S) -> int:
     """Steps to simulate for a graph: about a second for 700 ops, n log n beyond 3,000.
 
-    A time limit above the usual one is taken as leave to search for longer.
+    What a time limit above the usual one adds is spent; a low one leaves out what it cannot hold.
     """
-    # Graphs from elsewhere are compared with proven optima: they get more than MXNet's.
-    floor = 1400 if graph.recompute_in_forward else 350
-    count = max(len(graph.ops), floor)
+    least = STRATEGY.least_ops_imported if graph.recompute_in_forward else STRATEGY.least_ops
+    count = max(len(graph.ops), least)
     smaller = min(count, 3000)
-    work = 35e6 * smaller / 700
+    work = STRATEGY.steps_700_ops * smaller / 700
     if count > 3000:
         work *= count * math.log(count) / (3000 * math.log(3000))
-    return int(work + _WORK_PER_S * max(0.0, time_limit_s - USUAL_TIME_LIMIT_S))
+    more_s = time_limit_s - USUAL_TIME_LIMIT_S
+    return int(min(work + STRATEGY.steps_per_s * max(0.0, more_s),
+                   STRATEGY.steps_per_s * time_limit_s))
 
 
 @dataclass
@@ -69,14 +62,19 @@ class _Search:
     started_s: float
     stop: int = 0
     phase: str = "search"
+    effort: Effort = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.effort = Effort(self.options.time_limit_s)
 
     def run(self, budget_bytes: int, share: float, warm: Optional[Decisions]) -> Found:
         """Search with a budget for pool and workspace, and a share of the work."""
         options = self.options
         work = work_for(self.graph, options.time_limit_s)
-        left_s = options.time_limit_s - (time.perf_counter() - self.started_s)
+        steps = min(int(work * options.effort * share), self.effort.steps)
+        self.effort.spend(steps / STRATEGY.steps_per_s)
         found = self.core.search(
-            budget_bytes, int(work * options.effort * share), max(left_s, 0.01),
+            budget_bytes, steps, max(self.effort.clock_s, 0.01),
             options.seed, warm, self.poll())
         self.stop = max(self.stop, found.stop)
         return found
@@ -97,12 +95,13 @@ class _Search:
 
     @property
     def stopped(self) -> bool:
-        return self.stop == INTERRUPTED or (
-            time.perf_counter() - self.started_s > self.options.time_limit_s)
+        return self.stop == INTERRUPTED or self.effort.steps <= 0
 
     def status(self) -> Status:
-        return {TIME_LIMIT: Status.TIME_LIMIT,
-                INTERRUPTED: Status.INTERRUPTED}.get(self.stop, Status.FEASIBLE)
+        if self.stop == INTERRUPTED:
+            return Status.INTERRUPTED
+        late = self.stop == TIME_LIMIT or self.effort.steps <= 0
+        return Status.TIME_LIMIT if late else Status.FEASIBLE
 
 
 def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
@@ -145,12 +144,12 @@ def _descend(search: _Search, warm: Optional[Decisions], stop_below: int = 0) ->
     at the first plan of at most so many bytes.
     """
     aim = max(working_bytes(search.graph, op) for op in search.graph.ops)
-    best = search.run(max(aim, stop_below), 2 * _DESCENT_WORK, warm)
-    step = _STEEPEST
-    for _ in range(_DESCENTS):
-        if search.stopped or step < _FLATTEST or _size(best) <= max(stop_below, 1):
+    best = search.run(max(aim, stop_below), 2 * STRATEGY.descent_work, warm)
+    step = STRATEGY.steepest
+    for _ in range(STRATEGY.descents):
+        if search.stopped or step < STRATEGY.flattest or _size(best) <= max(stop_below, 1):
             break
-        found = search.run(int(_size(best) * (1 - step)), _DESCENT_WORK, best.decisions)
+        found = search.run(int(_size(best) * (1 - step)), STRATEGY.descent_work, best.decisions)
         if _size(found) < _size(best):
             best = found
         else:
@@ -165,15 +164,15 @@ def _least_memory(search: _Search, budget_bytes: Optional[int],
     most_s = search.graph.time_s * (1 + (options.max_overhead or 0.0)) * (1 + 1e-12)
     start = search.core.evaluate(search.core.unplanned())
     if options.recompute or start is None:
-        start = search.run(_ENDLESS, 1.0 / _PROBES, None)
+        start = search.run(_ENDLESS, 1.0 / STRATEGY.probes, None)
     best, low, high = start, 0, _size(start)
     ceiling = high if budget_bytes is None else min(
         high, budget_bytes + workspace_bytes(search.graph))
     target = min(ceiling, high) if warm is not None and budget_bytes is not None else high // 2
-    for _ in range(_PROBES):
+    for _ in range(STRATEGY.probes):
         if search.stopped or high - low <= max(1, high // 1000):
             break
-        found = search.run(target, 2.0 / _PROBES, warm if best is start else best.decisions)
+        found = search.run(target, 2.0 / STRATEGY.probes, warm if best is start else best.decisions)
         within = found.cost_s <= most_s
         if within and _size(found) < _size(best):
             best, high = found, _size(found)

@@ -13,7 +13,6 @@ schedules that do not fit. Cost: the worst case is exponential; ``time_limit_s``
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, List, Optional, Tuple
 
 import numpy as np
@@ -29,14 +28,8 @@ from .incumbent import Candidate, Incumbent
 from .options import Options
 from .program import Program
 from .relaxation import build
+from .strategy import STRATEGY
 from .windows import point_of, worst_op
-
-#: A decoded plan that takes no more than this share of the budget is worth more mending.
-_NEAR_MISS, _MEND_NEAR = 1.06, 16
-#: One that takes more than this share of it is no guide to those that fit.
-_FAR_MISS = 1.3
-#: A plan within this share of the step time of the bound is mended, not planned anew.
-_FAR = 0.005
 
 
 @dataclass
@@ -49,6 +42,10 @@ class Refinement(Incumbent):
     gap: float = 1e-6
     #: The same as a share of the step time; the larger of both counts.
     step_gap: float = 0.0
+    #: Most programs; how many in a row have been in vain, and how many may be.
+    programs: int = 0
+    in_vain: int = 0
+    patience: int = 1
     rounds: int = 0
     #: No op is left that is worth measuring: the next program would be the last one again.
     settled: bool = False
@@ -58,34 +55,21 @@ class Refinement(Incumbent):
     promising: Optional[Tuple[float, Any]] = None
     measured: List[int] = field(default_factory=list)
 
-    @cached_property
-    def inexact(self) -> Tuple[int, ...]:
-        """Variants that may be chosen and are not exact."""
-        return tuple(n for n in self.reduced.variants if not self.graph.variants[n].exact)
+    @property
+    def wants_program(self) -> bool:
+        """Whether another 0/1 program may be worth its work."""
+        far = self.missed_far and len(self.graph.ops) > STRATEGY.small_ops
+        return self.rounds < self.programs and self.in_vain < self.patience and not self.settled \
+            and not self.over and not (far and self.rounds)
 
-    def first_bound(self, time_limit_s: float, rounds: int = 8,
-                    layers: Optional[int] = None) -> None:
+    def first_bound(self, rounds: int = 8, layers: Optional[int] = None) -> None:
         self.bound = self.valid(overhead_bound(
-            self.graph, self.live_budget_bytes, reduced=self.reduced, time_limit_s=time_limit_s,
-            rounds=rounds, integer=False, layers=self.layers if layers is None else layers))
+            self.graph, self.live_budget_bytes, reduced=self.reduced,
+            effort=self.effort.part(1 / 3), rounds=rounds, integer=False,
+            layers=self.layers if layers is None else layers))
         if self.smallest_peak_bytes > self.live_budget_bytes:
             self.bound = Bound(float("inf"), "smallest peak")
         self.measured = list(self.bound.measured)
-
-    def guided(self) -> bool:
-        """Whether the linear program of the first bound, rounded, comes near a plan that fits.
-
-        Where it misses by far, so do the 0/1 programs: too much is alive between the measured ops.
-        """
-        if self.bound.point is not None:
-            program = self._program(self.live_budget_bytes)
-            schedule = schedule_of_point(program, self.reduced, self.bound.point)
-            if schedule is not None:
-                self._note_miss(self.weigh(schedule))
-        return not self.missed_far
-
-    def _note_miss(self, found: Candidate) -> None:
-        self.missed_far |= found.bytes > _FAR_MISS * self.room_bytes
 
     def _program(self, allowed_bytes: int) -> Program:
         return build(self.reduced, self.measured, allowed_bytes, self.options.max_clones,
@@ -100,7 +84,7 @@ class Refinement(Incumbent):
         """
         allowed = int(self.live_budget_bytes * target)
         for _ in range(rounds):
-            if self.within(self.enough) or self.interrupted or self.left_s <= 0.05 \
+            if self.within(self.enough) or self.interrupted or self.left_s <= 0 \
                     or not self.measured or self.settled:
                 return
             self.rounds += 1
@@ -116,36 +100,12 @@ class Refinement(Incumbent):
                 return
             self.measured = sorted(set(self.measured) | {worst})
 
-    def refine_exact(self, share: float, mend_work: int) -> bool:
-        """One program without the variants that are not exact, for a plan to improve on.
-
-        It is several times easier than the one with them. True when its answer, mended, is the best
-        plan: then more such programs are worth their time.
-        """
-        if self.within(self.enough) or self.interrupted or self.left_s <= 0.05 \
-                or not self.measured or not self.inexact:
-            return False
-        allowed = self.live_budget_bytes
-        schedule = self._ask(allowed, share, proof=False, exact=True)[2]
-        if schedule is not None:
-            found = self.weigh(schedule)
-            if found.bytes > self.room_bytes:
-                self._bring_within(found, allowed, share, mend_work, exact=True)
-            return self.best is not None and \
-                self.best.extra_s - found.extra_s <= _FAR * self.graph.time_s
-        return False
-
-    def _ask(self, allowed_bytes: int, share: float, proof: bool, exact: bool = False
+    def _ask(self, allowed_bytes: int, share: float, proof: bool
              ) -> Tuple[Program, Any, Optional[Schedule]]:
-        """Solve one 0/1 program over the measured ops and decode it; None without an answer.
-
-        ``exact`` leaves variants out that are not exact; nothing is proven then.
-        """
+        """Solve one 0/1 program over the measured ops and decode it; None without an answer."""
         program = self._program(allowed_bytes)
-        if exact:
-            program.upper[program.variant_column[list(self.inexact)]] = 0.0
         solution = highs.solve_integer(
-            program, integer_columns(program), max(0.5, share * self.left_s),
+            program, integer_columns(program), self.effort.part(share),
             self._start_point(program) if proof else None, self.gap, max_checks=self.max_checks,
             absolute_gap=self.step_gap * self.graph.time_s)
         if proof and not self.options.recompute:
@@ -157,18 +117,18 @@ class Refinement(Incumbent):
             schedule_of_point(program, self.reduced, solution.values)
 
     def _bring_within(self, found: Candidate, allowed_bytes: int, share: float,
-                      mend_work: int, exact: bool = False) -> None:
+                      mend_work: int) -> None:
         """A decoded plan takes too much: mend it; what hardly misses is also planned for less."""
-        near = found.bytes <= _NEAR_MISS * self.room_bytes
-        self._note_miss(found)
+        near = found.bytes <= STRATEGY.near_miss * self.room_bytes
+        self.missed_far |= found.bytes > STRATEGY.far_miss * self.room_bytes
         if self.best is not None and found.extra_s >= self.best.extra_s:
             return
         self._mend(found, mend_work, near)
-        if not near or self.within(_FAR) or self.left_s <= 0.05 or self.best is not None \
+        if not near or self.within(STRATEGY.far) or self.left_s <= 0 or self.best is not None \
                 and self.best.extra_s - found.extra_s <= self.enough * self.graph.time_s:
             return
         less = int(0.999 * allowed_bytes * self.room_bytes / found.bytes)
-        schedule = self._ask(less, share, proof=False, exact=exact)[2]
+        schedule = self._ask(less, share, proof=False)[2]
         if schedule is not None:
             other = self.weigh(schedule)
             # One that fits, but costs more than the best, is not what to go on from.
@@ -182,13 +142,13 @@ class Refinement(Incumbent):
         decisions = self.core.decisions_of(found.schedule)
         if near and (self.promising is None or found.extra_s < self.promising[0]):
             self.promising = found.extra_s, decisions
-        self.local_search(mend_work * (_MEND_NEAR if near else 1), decisions)
+        self.local_search(mend_work * (STRATEGY.mend_near if near else 1), decisions)
 
     def squeeze(self, rounds: int) -> None:
         """Where no plan fits yet: plan for less and less memory until one does."""
         first = list(self.bound.measured)
         for target in (0.97, 0.93, 0.88, 0.8, 0.7):
-            if self.best is not None or self.interrupted or self.left_s <= 0.05:
+            if self.best is not None or self.interrupted or self.left_s <= 0:
                 return
             self.measured, self.settled = first, False
             self.refine(rounds, share=0.2, target=target)
@@ -213,7 +173,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
     work = 20000 * max(len(graph.ops), 100)
     try:
         search.weigh(as_asked(graph, options))
-        search.first_bound(min(2.0, options.time_limit_s / 4))
+        search.first_bound()
         if search.bound.extra_s == float("inf"):
             search.smallest_plan()
         search.local_search(work // 2)

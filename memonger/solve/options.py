@@ -24,9 +24,10 @@ class Options:
     The defaults suit a user who knows nothing about solvers.
     """
 
-    #: Wall-clock guard. Work is limited by ``effort`` first, so that results do not depend on
-    #: the machine's load; a search that the clock stops says ``Status.TIME_LIMIT``. Above the
-    #: default, method "auto" searches on, by counted work, where the plan is not near its bound.
+    #: Most work, in counted seconds (:mod:`.effort`): about what it takes on an idle machine with
+    #: two cores, and the same work on a busy one. A search that would go on says
+    #: ``Status.TIME_LIMIT``. Above the default, method "auto" searches on where the plan is not
+    #: near its bound. The clock itself ends a search only after twenty times as long.
     time_limit_s: float = USUAL_TIME_LIMIT_S
     seed: int = 1
     #: Multiplies the number of evaluations, which otherwise follows from the graph's size.

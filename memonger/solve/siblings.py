@@ -7,7 +7,6 @@ the local search improve on it.
 """
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Iterator, Sequence, Tuple
 
@@ -15,11 +14,7 @@ from ..decisions import graph_in_use
 from ..graph import Graph
 from ..schedule import Schedule, expand
 from .options import Options
-
-#: Above this many ops the thresholds are searched more coarsely, and ogc is left out.
-_LARGE = 2500
-#: Best thresholds to hand on.
-_THRESHOLDS = 3
+from .strategy import STRATEGY
 
 
 def sibling_schedules(graph: Graph, options: Options,
@@ -30,28 +25,22 @@ def sibling_schedules(graph: Graph, options: Options,
     ----------
     graph : Graph
     options : Options
-        Pins are respected; ``time_limit_s`` bounds the time of all of them together.
+        Pins are respected.
     variants : sequence of tuples of int
         Sets of variants to combine with recomputation.
     """
     if graph.recompute_in_forward or options.world != "plugin":
         return
     from . import chen, ogc, sublinear
-    end_s = time.perf_counter() + options.time_limit_s
     pinned = set(options.keep)
     for chosen in variants:
         in_use = graph_in_use(graph, Schedule((), chosen))
-        small = len(graph.ops) <= _LARGE
-        left_s = end_s - time.perf_counter()
-        if left_s <= 0:
-            return
+        small = len(graph.ops) <= STRATEGY.coarse_ops
         plain = replace(options, variants="none", progress=None, bound=False,
-                        ntrial=options.ntrial if small else 2, time_limit_s=left_s)
-        for trial in sublinear.search(in_use, plain)[:_THRESHOLDS]:
+                        ntrial=options.ntrial if small else 2)
+        for trial in sublinear.search(in_use, plain)[:STRATEGY.thresholds]:
             yield Schedule(expand(in_use, {op: {} for op in trial.recomputed}).steps, chosen)
         for method in (chen, ogc) if small else (chen,):
-            if time.perf_counter() > end_s:
-                return
             schedule = method.solve(in_use, None, plain).schedule
             if not pinned & set(schedule.recomputed()):
                 yield Schedule(schedule.steps, chosen)

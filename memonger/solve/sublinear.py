@@ -35,6 +35,7 @@ from ..schedule import Schedule, expand
 from ..storage import plan_storage
 from ..units import format_bytes
 from .build import build_plan, unplanned
+from .effort import Effort
 from .options import Options
 
 
@@ -150,13 +151,13 @@ def search(graph: Graph, options: Options,
     hinted = any(op.mirror_stage for op in graph.ops)
     families: List[Optional[FrozenSet[int]]] = [None] if hinted else [cut_points(graph), None]
     tried: List[Trial] = []
-    end_s = time.perf_counter() + options.time_limit_s
+    effort = Effort(options.time_limit_s)
     try:
         for number, candidates in enumerate(families):
             def on_each(fraction: float, done: int = number) -> None:
                 if on_trial:
                     on_trial(min(tried), (done + fraction) / len(families))
-                if time.perf_counter() > end_s:
+                if effort.clock_s <= 0:
                     raise _OutOfTime
             _search_family(graph, options, candidates, tried, on_each)
     except _OutOfTime:

@@ -9,6 +9,7 @@ from small_graphs import chain, optimum, random_graph, variant_graph
 from memonger.graph import Graph, Inplace, Op, Tensor
 from memonger.schedule import expand
 from memonger.solve.bound import knapsack_bound, minimum_peak_bound, overhead_bound
+from memonger.solve.effort import Effort
 from memonger.solve.reduce import reduce_graph
 from memonger.storage import plan_storage
 
@@ -34,7 +35,7 @@ def check_seed(seed: int, mxnet: bool, forward: int) -> None:
     for share in (0.25, 0.4, 0.55, 0.7):
         budget = int(whole * share)
         exact = optimum(graph, budget)
-        bound = overhead_bound(graph, budget, time_limit_s=2.0)
+        bound = overhead_bound(graph, budget, effort=Effort(2.0))
         rough = knapsack_bound(reduced, budget)
         if exact is None:
             continue
@@ -56,8 +57,8 @@ def test_bounds_of_tiny_times_are_as_good(seed: int) -> None:
     unit = 2.0 ** -30
     tiny = replace(graph, ops=tuple(replace(op, time_s=op.time_s * unit) for op in graph.ops))
     budget = int(sum(t.size_bytes for t in graph.tensors) * 0.4)
-    expected = overhead_bound(graph, budget, time_limit_s=5.0).extra_s
-    assert overhead_bound(tiny, budget, time_limit_s=5.0).extra_s == pytest.approx(
+    expected = overhead_bound(graph, budget, effort=Effort(5.0)).extra_s
+    assert overhead_bound(tiny, budget, effort=Effort(5.0)).extra_s == pytest.approx(
         expected * unit, rel=1e-4)
 
 

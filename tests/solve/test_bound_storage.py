@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from memonger.graph import Graph
 from memonger.schedule import Schedule, expand
 from memonger.solve.bound import knapsack_bound, minimum_peak_bound, overhead_bound
+from memonger.solve.effort import Effort
 from memonger.solve.reduce import reduce_graph
 from memonger.storage import plan_storage
 
@@ -23,7 +24,7 @@ def check(graph: Graph, schedule: Schedule, variants: str = "none") -> None:
     reduced = reduce_graph(graph, variants)
     assert minimum_peak_bound(graph, reduced=reduced).bytes <= peak
     for rounds, integer in ((3, False), (8, True)):
-        bound = overhead_bound(graph, peak, time_limit_s=1.0, reduced=reduced, rounds=rounds,
+        bound = overhead_bound(graph, peak, effort=Effort(1.0), reduced=reduced, rounds=rounds,
                                integer=integer)
         assert bound.extra_s <= extra + 1e-6, bound
     if variants == "none":
@@ -32,7 +33,7 @@ def check(graph: Graph, schedule: Schedule, variants: str = "none") -> None:
     if not graph.recompute_in_forward:
         assert minimum_peak_bound(graph, reduced=reduced, layers=4).bytes <= pool
         for layers in (2, 8):
-            bound = overhead_bound(graph, pool, time_limit_s=1.0, reduced=reduced, layers=layers)
+            bound = overhead_bound(graph, pool, effort=Effort(1.0), reduced=reduced, layers=layers)
             assert bound.extra_s <= extra + 1e-6, bound
     tiny = reduce_graph(graph, variants, negligible_bytes=16)
     assert overhead_bound(graph, peak, reduced=tiny, integer=False).extra_s <= extra + 1e-6

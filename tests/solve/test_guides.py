@@ -1,104 +1,23 @@
-"""When 0/1 programs guide the search, which one comes first, and what becomes of their plans."""
+"""What becomes of the plans of 0/1 programs, and plans handed from one search to another."""
 from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from small_graphs import chain, variant_graph
 from training_nets import attention, residual_network
 
-from memonger.graph import Graph
 from memonger.schedule import expand
-from memonger.solve import Options, auto, highs, milp
+from memonger.solve import Options, highs, milp
 from memonger.solve.bound import Bound, integer_columns
 from memonger.solve.core import Core, Decisions
+from memonger.solve.effort import Effort
 from memonger.solve.reduce import reduce_graph
 from memonger.solve.relaxation import build
 from memonger.storage import plan_storage
 
 OPTIONS = Options(storage="live")
-#: Bytes for everything in the graph with a variant.
-ROOM = 3000
-
-
-def inexact_graph() -> Graph:
-    graph = variant_graph(2.0)  # the variant saves time
-    return replace(graph, variants=tuple(replace(v, exact=False) for v in graph.variants),
-                   _cache={})
-
-
-def refinement(graph: Graph, budget_bytes: int, variants: str = "exact") -> milp.Refinement:
-    search = milp.Refinement.start(graph, budget_bytes, replace(OPTIONS, variants=variants))
-    search.first_bound(5.0)
-    return search
-
-
-def test_the_first_program_leaves_out_variants_that_are_not_exact() -> None:
-    graph = inexact_graph()
-    search = refinement(graph, ROOM, "all")
-    bound = search.bound
-    _, _, narrow = search._ask(search.live_budget_bytes, 1.0, proof=False, exact=True)
-    assert search.bound == bound
-    _, _, free = search._ask(search.live_budget_bytes, 1.0, proof=True)
-    assert narrow is not None and free is not None
-    assert (narrow.variants, free.variants) == ((), (0,))
-
-
-def test_there_is_no_such_program_without_such_variants(monkeypatch) -> None:
-    search = refinement(variant_graph(2.0), ROOM, "all")
-    monkeypatch.setattr(search, "_ask", lambda *_, **__: pytest.fail("asked"))
-    assert not search.refine_exact(1.0, 0)
-
-
-def test_the_program_with_all_variants_gets_more_time_after_a_good_plan(monkeypatch) -> None:
-    search = refinement(inexact_graph(), ROOM, "all")
-    shares = []
-    for good in (True, False):
-        monkeypatch.setattr(search, "refine_exact", lambda *_, good=good: good)
-        monkeypatch.setattr(search, "refine", lambda *_, share, mend_work: shares.append(share))
-        auto._prove_first(search, 0.0, 0.25)
-    assert shares == [auto._SHARE_GUIDED, 0.25]
-
-
-def test_programs_that_miss_by_far_are_no_guide() -> None:
-    graph = chain((400,) * 6, (3.0, 1.0, 2.0, 1.0, 1.0, 1.0))
-    whole = plan_storage(graph, expand(graph, {}), "live").pool_bytes
-    for budget, guided in ((whole // 2, False), (whole, True)):
-        search = milp.Refinement.start(graph, budget, OPTIONS)
-        search.measured = [3]
-        columns = search._program(budget).num_columns
-        # Everything stays alive: the plan is the unplanned step.
-        search.bound = Bound(0.0, "linear", (3,), np.ones(columns))
-        assert search.guided() == guided
-
-
-def test_without_guidance_one_program_is_solved_for_the_bound(monkeypatch) -> None:
-    graph = residual_network(8)
-    for name in ("_TINY_OPS", "_SMALL_OPS"):
-        monkeypatch.setattr(auto, name, 0)
-    monkeypatch.setattr(auto, "_enough", lambda _: 0.0)
-    for guided in (False, True):
-        def guide(self: milp.Refinement, guided: bool = guided) -> bool:
-            self.missed_far = not guided
-            return guided
-        monkeypatch.setattr(milp.Refinement, "guided", guide)
-        monkeypatch.setattr(milp.Refinement, "within", lambda *_: False)
-        monkeypatch.setattr(milp.Refinement, "proven", False)
-        search = milp.Refinement.start(
-            graph, plan_storage(graph, expand(graph, {}), "live").pool_bytes // 2, OPTIONS)
-        search.weigh(expand(graph, {}))
-        search.first_bound(5.0)
-        anew = []
-        monkeypatch.setattr(search, "local_search",
-                            lambda work, start=None, breed=False, anew=anew:
-                            anew.append(start is None))
-        auto._take_turns(search, 1000.0)
-        if guided:
-            assert search.rounds > 1
-        else:
-            assert search.rounds == 1 and all(anew)
 
 
 def test_a_near_miss_is_mended_before_it_is_planned_for_less(monkeypatch) -> None:
@@ -144,7 +63,7 @@ def test_the_absolute_gap_is_in_units_of_the_costs(monkeypatch, scale: float) ->
         return run(solver, *rest)
 
     monkeypatch.setattr(highs, "_run_polled", polled)
-    highs.solve_integer(program, integer_columns(program), 5.0, absolute_gap=0.25 * largest)
+    highs.solve_integer(program, integer_columns(program), Effort(5.0), absolute_gap=0.25 * largest)
     assert seen[0] == pytest.approx(0.25)
 
 

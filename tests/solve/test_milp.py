@@ -19,9 +19,11 @@ from memonger.schedule import Schedule, expand
 from memonger.solve import Options, highs, methods, milp
 from memonger.solve.bound import Bound, integer_columns
 from memonger.solve.decode import schedule_of_point
+from memonger.solve.effort import Effort
 from memonger.solve.milp import solve
 from memonger.solve.reduce import reduce_graph
 from memonger.solve.relaxation import build
+from memonger.solve.strategy import STRATEGY
 from memonger.solve.windows import point_of
 from memonger.storage import plan_storage
 
@@ -60,7 +62,7 @@ def test_decoded_points_run_and_cost_what_they_say(graph: Graph, picks: int) -> 
     if budget <= 0:
         return
     program = build(reduced, [k for k in range(len(graph.ops)) if picks >> k & 1] or [0], budget)
-    found = highs.solve_integer(program, integer_columns(program), 5.0)
+    found = highs.solve_integer(program, integer_columns(program), Effort(5.0))
     if found.values is None:
         return
     schedule = schedule_of_point(program, reduced, found.values)
@@ -179,5 +181,5 @@ def test_a_near_miss_is_mended_though_a_worse_plan_fits(monkeypatch) -> None:
     mended = []
     monkeypatch.setattr(search, "local_search", lambda work, _: mended.append(work))
     search._bring_within(replace(kept, bytes=1501, extra_s=0.1), 1500, 0.4, 10)
-    assert mended == [10 * milp._MEND_NEAR]
+    assert mended == [10 * STRATEGY.mend_near]
     assert search.promising is not None and search.promising[0] == 0.1

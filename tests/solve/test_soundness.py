@@ -28,6 +28,7 @@ from memonger.solve.bound import (
     needed_live,
     overhead_bound,
 )
+from memonger.solve.effort import Effort
 from memonger.solve.milp import Refinement
 from memonger.solve.reduce import reduce_graph
 from memonger.solve.relaxation import build
@@ -76,7 +77,7 @@ def check(seed: int, solve_programs: bool = False, split: bool = False) -> None:
             assert float(program.cost @ point) <= extra_s + 1e-9
             if solve_programs:
                 assert minimum_peak_bound(graph, reduced=reduced, layers=layers).bytes <= budget
-                bound = overhead_bound(graph, budget, time_limit_s=1.0, reduced=reduced, rounds=2,
+                bound = overhead_bound(graph, budget, effort=Effort(1.0), reduced=reduced, rounds=2,
                                        integer=rng.random() < 0.3, layers=layers)
                 assert bound.extra_s <= extra_s + 1e-6, bound
 
@@ -138,7 +139,7 @@ def check_arenas(seed: int) -> bool:
         assert violation(linear, point) <= 1e-6
         assert float(linear.cost @ point) <= extra_s + 1e-9
         search = Refinement.start(graph, pool, Options(storage="arena", variants=which))
-        search.first_bound(1.0)
+        search.first_bound()
         assert search.bound.extra_s <= extra_s + 1e-6
         plan = search.plan("milp", pool)
         assert plan.minimum_total_bytes <= pool + sum(plan.fixed_bytes.values())
@@ -301,10 +302,10 @@ def test_infeasible_programs_are_proven_so() -> None:
         reduced = reduce_graph(graph)
         peak = plan_storage(graph, expand(graph, {}), "live").peak_live_bytes
         measured = sorted(rng.sample(range(len(graph.ops)), 3))
-        assert not highs.proves_infeasible(build(reduced, measured, peak), 5.0)
+        assert not highs.proves_infeasible(build(reduced, measured, peak), Effort(5.0))
         if needed_live(reduced)[measured].max() >= 2:
             tight = build(reduced, measured, needed_live(reduced)[measured].max() / 2)
-            assert highs.proves_infeasible(tight, 5.0)
+            assert highs.proves_infeasible(tight, Effort(5.0))
             proven += 1
     assert proven > 10
 

@@ -1,5 +1,4 @@
-"""What a time limit above the usual one buys."""
-from contextlib import contextmanager
+"""Work is counted: what a time limit buys, and that the clock decides nothing."""
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -7,67 +6,100 @@ import pytest
 from training_nets import residual_network
 
 from memonger.errors import InfeasibleBudget
-from memonger.graph import Graph, Op, Tensor
 from memonger.plan import Status
 from memonger.schedule import expand
-from memonger.solve import Options, auto, build, solve, sublinear
+from memonger.solve import Options, build, effort, frontier, local, solve, sublinear
+from memonger.solve.effort import Effort
+from memonger.solve.strategy import STRATEGY
 from memonger.storage import plan_storage
 
-
-def _searches(options, within=False, best="a plan", left_s=1e9, is_backward=False, bred=None):
-    graph = Graph((Tensor("a", 4, 0),), (Op("a", "op", (), (0,), is_backward=is_backward),), ())
-    done, bred = [], [] if bred is None else bred
-
-    @contextmanager
-    def searching(work, breed):
-        done.append(work)
-        bred.append(breed)
-        yield
-
-    auto._search_anew(SimpleNamespace(
-        graph=graph, options=options, best=best, interrupted=False, core=True, left_s=left_s,
-        within=lambda share: within, warm=lambda: None, searching=searching,
-        local_search=lambda work, start, breed: bred.append(breed)))
-    return len(done), sum(done)
+GRAPH = residual_network(6)
+UNPLANNED = plan_storage(GRAPH, expand(GRAPH, {}), "arena").pool_bytes
 
 
-def test_the_usual_limit_buys_nothing():
-    assert _searches(Options()) == (0, 0)
+class Clock:
+    """A clock that runs by hand."""
+
+    def __init__(self):
+        self.now_s = 0.0
+
+    def perf_counter(self):
+        return self.now_s
 
 
-def test_more_time_buys_more_searches():
-    few, work = _searches(Options(time_limit_s=20))
-    many, more = _searches(Options(time_limit_s=40))
-    assert 0 < few < many and work < more <= 30 * 40e6
+def test_work_is_spent_by_parts_and_by_the_whole():
+    whole = Effort(8.0)
+    part = whole.part(0.5)
+    part.spend(3.0)
+    assert (part.left_s, whole.left_s) == (1.0, 5.0)
+    assert whole.steps == 5 * STRATEGY.steps_per_s
+    whole.spend(6.0)
+    assert whole.left_s < 0 and whole.steps == 0
 
 
-@pytest.mark.parametrize("stop", [{"within": True}, {"best": None}, {"left_s": 5.0}])
-def test_no_search_where_it_is_not_worth_one(stop):
-    assert _searches(Options(time_limit_s=40), **stop) == (0, 0)
+def test_the_clock_is_a_net_far_away(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(effort, "time", clock)
+    work = Effort(10.0)
+    clock.now_s = 100.0
+    assert work.left_s == 10.0
+    clock.now_s = 10 * STRATEGY.clock_factor + 1
+    assert work.left_s == 0
 
 
-def test_plans_are_crossed_in_training_graphs():
-    bred = []
-    _searches(Options(time_limit_s=40), is_backward=True, bred=bred)
-    assert bred[:4] == [True, True, True, False]
-    bred = []
-    _searches(Options(time_limit_s=40), bred=bred)
-    assert bred and not any(bred)
+@pytest.mark.parametrize("share", [0.8, 0.45])
+def test_a_slow_machine_gives_the_same_plan(share, monkeypatch):
+    """Each look at the clock finds that half a second has gone."""
+    options = Options(storage="arena", time_limit_s=0.5)
+    idle = solve(GRAPH, int(share * UNPLANNED), "auto", options)
+
+    class Slow(Clock):
+        def perf_counter(self):
+            self.now_s += 0.5 if self.now_s < 8 else 0.0
+            return self.now_s
+
+    monkeypatch.setattr(effort, "time", Slow())
+    busy = solve(GRAPH, int(share * UNPLANNED), "auto", options)
+    assert (busy.schedule, busy.bound, busy.status) == (idle.schedule, idle.bound, idle.status)
 
 
-def test_more_time_is_used_without_highs_too(monkeypatch):
-    asked = []
-    monkeypatch.setattr(auto.highs, "available", lambda: False)
-    monkeypatch.setattr(auto, "_search_anew", lambda search: asked.append(search.best))
-    graph = residual_network(6)
-    unplanned = plan_storage(graph, expand(graph, {}), "arena").pool_bytes
-    solve(graph, int(0.8 * unplanned), "auto", Options(storage="arena", time_limit_s=40))
-    assert len(asked) == 1 and asked[0] is not None
+def test_more_time_buys_more_steps_and_less_time_fewer():
+    usual = local.work_for(GRAPH)
+    assert local.work_for(GRAPH, 20.0) == usual + 10 * STRATEGY.steps_per_s
+    assert local.work_for(GRAPH, 0.1) == 0.1 * STRATEGY.steps_per_s < usual
+
+
+def test_a_search_without_highs_plans_too(monkeypatch):
+    from memonger.solve import highs
+    monkeypatch.setattr(highs, "available", lambda: False)
+    plan = solve(GRAPH, int(0.8 * UNPLANNED), "auto", Options(storage="arena", time_limit_s=0.5))
+    assert plan.pool_bytes <= 0.8 * UNPLANNED
+
+
+def test_no_budget_is_refused_that_a_method_of_ours_meets(monkeypatch):
+    """Even where the search itself finds nothing."""
+    from memonger.solve import auto
+    options = Options(storage="arena", time_limit_s=0.5)
+    for method in ("chen", "ogc", "sublinear"):
+        found = solve(GRAPH, None, method, replace(options, bound=False))
+        assert solve(GRAPH, found.pool_bytes, "auto", options).pool_bytes <= found.pool_bytes
+    within = replace(options, objective="memory",
+                     max_overhead=GRAPH.forward_time_s / GRAPH.time_s)
+    least = frontier.least_memory(GRAPH, None, within)
+    monkeypatch.setattr(auto, "_search", lambda search: None)
+    assert solve(GRAPH, least.pool_bytes, "auto", options).pool_bytes <= least.pool_bytes
+
+
+def test_what_an_error_calls_possible_is():
+    options = Options(storage="arena", time_limit_s=0.5)
+    with pytest.raises(InfeasibleBudget) as refused:
+        solve(GRAPH, UNPLANNED // 50, "auto", options)
+    least = refused.value.best_plan.pool_bytes
+    assert solve(GRAPH, least, "auto", options).pool_bytes == least
 
 
 def test_a_budget_that_only_time_may_meet_is_refused_in_these_words():
-    graph = residual_network(6)
-    plan = build.build_plan(graph, expand(graph, {}), "auto", Options(), 1000, Status.TIME_LIMIT)
+    plan = build.build_plan(GRAPH, expand(GRAPH, {}), "auto", Options(), 1000, Status.TIME_LIMIT)
     with pytest.raises(InfeasibleBudget, match="no plan was found that fits .* in the time limit; "
                        "the smallest.*, give the search more time, or make the batch smaller"):
         build.raise_infeasible(plan, 1000, Options())
@@ -77,7 +109,9 @@ def test_a_budget_that_only_time_may_meet_is_refused_in_these_words():
             build.raise_infeasible(refused, 1000, Options())
 
 
-def test_sublinear_stops_between_two_trials():
+def test_sublinear_stops_between_two_trials_where_the_net_strikes(monkeypatch):
     graph = residual_network(4)
-    assert len(sublinear.search(graph, Options(time_limit_s=1e-9))) == 1
     assert len(sublinear.search(graph, Options())) > 5
+    times = iter([0.0] + [1e9] * 1000)
+    monkeypatch.setattr(effort, "time", SimpleNamespace(perf_counter=lambda: next(times)))
+    assert len(sublinear.search(graph, Options())) == 1

@@ -1,0 +1,49 @@
+"""Work is counted, not timed, so that a busy machine gives the same plan as an idle one."""
+from __future__ import annotations
+
+import time
+from typing import Optional
+
+from .strategy import STRATEGY
+
+
+class Effort:
+    """Work that may be done, in counted seconds; the clock is a safety net far behind them.
+
+    Parameters
+    ----------
+    limit_s : float
+        Counted seconds: simulated steps, entries of linear programs and checks of 0/1 programs,
+        each at what it takes on an idle core (:mod:`.strategy`).
+    """
+
+    def __init__(self, limit_s: float, parent: Optional["Effort"] = None):
+        self.limit_s = limit_s
+        self.spent_s = 0.0
+        self._parent = parent
+        self._end_s = time.perf_counter() + STRATEGY.clock_factor * max(limit_s, 1.0)
+
+    def spend(self, seconds: float) -> None:
+        """Count work that was done."""
+        self.spent_s += seconds
+        if self._parent is not None:
+            self._parent.spend(seconds)
+
+    @property
+    def left_s(self) -> float:
+        """Counted seconds left; none where the safety net has struck."""
+        return self.limit_s - self.spent_s if self.clock_s > 0 else 0.0
+
+    @property
+    def clock_s(self) -> float:
+        """Seconds of the clock until the safety net."""
+        return self._end_s - time.perf_counter()
+
+    @property
+    def steps(self) -> int:
+        """What is left, in steps of the native search."""
+        return max(0, int(self.left_s * STRATEGY.steps_per_s))
+
+    def part(self, share: float) -> "Effort":
+        """A share of what is left; what it spends is spent here, too."""
+        return Effort(max(0.0, share * self.left_s), self)

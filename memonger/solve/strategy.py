@@ -1,0 +1,125 @@
+"""Every constant of the search, with what it is worth.
+
+Shares are of the step time unless they say otherwise. "Small" means up to ``small_ops`` ops.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Tuple
+
+
+class Turn(NamedTuple):
+    """One turn: a 0/1 program, or a native search from nothing, beside a native search."""
+
+    #: Work of each native search, as a multiple of that of the first.
+    work: float
+    #: The search beside goes on from the best plan.
+    from_best: bool
+    #: The turn is worth its time where the best plan is further than this from the bound.
+    near: float
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """How a search spends its work."""
+
+    # ---- what work is counted as: seconds of an idle core of two, so that shares mean something
+    #: Steps that the native search simulates in a second.
+    steps_per_s: float = 40e6
+    #: Seconds that a linear program takes for each entry of its matrix.
+    linear_s_per_entry: float = 15e-6
+    #: Seconds from one of HiGHS's checks in a 0/1 program to the next, and more for each entry.
+    check_s: float = 0.008
+    check_s_per_entry: float = 2.6e-6
+    #: The clock ends a search only after so many times its counted seconds: a busy machine with
+    #: four other processes gives the same plan as an idle one.
+    clock_factor: float = 20.0
+
+    # ---- the native search
+    #: Steps of one search for 700 ops (grows with n, from 3000 ops with n log n): reaches every
+    #: proven optimum of networks of that size.
+    steps_700_ops: float = 35e6
+    #: Fewer ops count as so many, in MXNet's graphs and in others, which are compared with proven
+    #: optima: small graphs are searched through and through.
+    least_ops: int = 350
+    least_ops_imported: int = 1400
+    #: Share of that work for the search beside the first bound: enough where budgets are easy.
+    first_work: float = 0.4
+
+    # ---- turns
+    #: Worth most at deep cuts, where only long native searches find cheap plans.
+    turns: Tuple[Turn, ...] = (
+        Turn(2, False, 0.001), Turn(4, True, 0.003), Turn(4, True, 0.005), Turn(8, True, 0.005),
+        Turn(8, True, 0.01), Turn(8, True, 0.01))
+    #: A plan this near its bound is near enough, by size of the graph; the tiny are proven.
+    enough: float = 0.001
+    enough_large: float = 0.0025
+    tiny_ops: int = 250
+    small_ops: int = 500
+    large_ops: int = 1500
+    #: Turns of larger graphs get this share of a small one's work: the usual time holds.
+    turn_work_middle: float = 0.4
+    turn_work_large: float = 0.125
+    #: Each search that more effort buys simulates at least so many steps: populations need them.
+    least_extra_steps: float = 300e6
+
+    # ---- 0/1 programs
+    #: Programs are built up to so many values; beyond, one linear program is rounded.
+    integer_items: int = 6000
+    #: Programs in all, and HiGHS's checks in each: small graphs, others, whole buffers.
+    programs: Tuple[int, int, int] = (12, 4, 2)
+    checks: Tuple[int, int, int] = (400, 60, 15)
+    #: Programs in a row without news of ``worth`` before there are no more, tiny graphs and others.
+    patience: int = 3
+    worth: float = 0.0003
+    #: Share of the work left that one program may take, in small graphs and others.
+    share_small: float = 0.5
+    share: float = 0.3
+    #: By how much a program's answer may miss its optimum, in small graphs: proofs cost most at
+    #: their end.
+    small_gap: float = 0.0004
+    #: A decoded plan above this share of the budget says that programs are no guide.
+    far_miss: float = 1.3
+    #: One below this share is mended with so many times the work.
+    near_miss: float = 1.06
+    mend_work: float = 0.03
+    mend_near: int = 16
+    #: A plan this near the bound is mended, not planned again for less memory.
+    far: float = 0.005
+
+    # ---- bounds
+    #: Linear programs for the first bound up to 500 values, up to 1500, and beyond.
+    bound_rounds: Tuple[int, int, int] = (7, 3, 1)
+    #: Sizes of whole buffers told apart, and up to how many values: finer is slower, not better.
+    layers: int = 10
+    layer_items: int = 2500
+    #: The bound of plans in whole buffers that caps an arena's: programs, sizes, checks, values.
+    whole_rounds: int = 9
+    whole_layers: int = 6
+    whole_checks: int = 200
+    whole_items: int = 1500
+    #: The bound on the smallest peak: ops in it, checks, and values up to which it is tried.
+    peak_ops: int = 8
+    peak_checks: int = 25
+    peak_items: int = 1500
+
+    # ---- least memory
+    #: Work as a multiple of a budget's: the question is several budgets in one.
+    least_work: float = 4.0
+    #: Counted seconds for the smallest plan that a search falls back on before it refuses.
+    least_s: float = 4.0
+    #: Budgets tried within an overhead.
+    probes: int = 14
+    #: At any cost: budgets tried, work of each, first and last step down.
+    descents: int = 24
+    descent_work: float = 0.5
+    steepest: float = 0.08
+    flattest: float = 0.002
+
+    # ---- starts from simpler methods
+    #: Best thresholds of Chen et al. handed on; fewer trials above so many ops, and no ogc.
+    thresholds: int = 3
+    coarse_ops: int = 2500
+
+
+STRATEGY = Strategy()
