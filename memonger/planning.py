@@ -19,12 +19,6 @@ ProgressCallback = Callable[[Progress], None]
 #: How often a plan is searched that the bound executor must confirm.
 _ATTEMPTS = 3
 
-#: MXNet keeps a copy in its own layout of whatever an operator that is not MKLDNN's reads from one
-#: that is (StorageFallbackOpExecutor), outside the pool and as long as the executor lives.
-_MKLDNN_NOTE = ("on a CPU MXNet keeps copies, beside what is counted, of what variants read from "
-                "MKLDNN's operators, and the process may take more than without a plan (memonger "
-                "measure tells); MXNET_MKLDNN_ENABLED=0 avoids them, and so does variants none")
-
 
 def plan_session(session: Session, budget: Budget = None, method: str = "auto",
                  variants: str = "exact", keep: Sequence[str] = (), recompute: Sequence[str] = (),
@@ -102,8 +96,6 @@ def _finish(session: Session, found: Plan, budget_bytes: Optional[int],
     if pool_bytes != found.pool_bytes:
         notes += (pool_note(pool_bytes, found.pool_bytes),)
         logger.warning(notes[-1])
-    if found.schedule.variants and session.uses_mkldnn:
-        notes += (_MKLDNN_NOTE,)
     return replace(
         found, original_json=to_json(session.symbol), symbol_json=to_json(planned),
         pool_bytes=pool_bytes, budget_bytes=budget_bytes, costs=session.costs, notes=notes,

@@ -111,11 +111,6 @@ class Session:
                 "grad_req": arguments.grad_reqs[0] if len(set(requests.values())) == 1
                 else requests, **self.asked}
 
-    @property
-    def uses_mkldnn(self) -> bool:
-        """On a CPU, with MKLDNN's operators where there are any."""
-        return not self.on_gpu and _mkldnn_is_on()
-
     @paused()
     def with_variants(self, exact_only: bool) -> "Session":
         """The same, its graph offering the operator variants that the symbol allows."""
@@ -147,12 +142,12 @@ class Session:
                         self.graph, storage)
 
 
-def _mkldnn_is_on() -> bool:
+def mkldnn_is_on() -> bool:
     return os.environ.get("MXNET_MKLDNN_ENABLED", "1") not in ("0", "false", "False")
 
 
 def _runs_native_code(ctx: Any) -> bool:
-    return (ctx is None or ctx.device_type == "cpu") and not _mkldnn_is_on()
+    return (ctx is None or ctx.device_type == "cpu") and not mkldnn_is_on()
 
 
 def _workspaces(captured: Any, found: OpTimes, ctx: Any) -> Sequence[int]:

@@ -5,6 +5,7 @@
     memonger bench resnet50 --budgets 75,50,35,25      every method on one network
     memonger bench --published                         ours beside the published tables
     memonger bench resnet18 --measure                  really train, planned and unplanned in turn
+    memonger bench --process                           promised memory beside that of processes
     memonger bench peers [FOLDER]                      the rivals' own graphs, where they are
     memonger bench dmlc                                dmlc's ResNet-50 in less and less memory
     memonger bench chains                              Revolve of checkpoint-schedules beside ours
@@ -61,6 +62,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--measure-batch", type=int, default=0, metavar="N",
         help="largest batch to train (default: what --measure-memory holds)")
     add("--steps", type=int, default=5, help="measured steps (default: %(default)s)")
+    add("--process", action="store_true",
+        help="plan and train each network in processes of their own: bytes promised and taken")
+    add("--budget", default="50%", help="with --process: of each plan (default: 50%%)")
+    add("--variants", default="exact", choices=("none", "exact", "all"),
+        help="with --process: operator variants of the plans (default: %(default)s)")
+    add("--mkldnn", default="both", choices=("on", "off", "both"),
+        help="with --process: MXNet's environment (default: %(default)s)")
     add("-o", "--output", metavar="FOLDER",
         help="write results.json, results.md and results.svg there")
     add("--from", dest="source", metavar="FILE", action="append", default=[],
@@ -85,6 +93,12 @@ def run(args: argparse.Namespace) -> int:
     if args.networks and args.networks[0] in OWN_TABLES:
         module = importlib.import_module("." + args.networks[0], __package__)
         return int(module.main(args.networks[1:], getattr(args, "json", False)))
+    if args.process:
+        from .process import main as process
+        return process(args.networks, getattr(args, "json", False), args.mkldnn, batch=args.batch,
+                       budget=args.budget, variants=args.variants, time_limit_s=args.time_limit,
+                       limit_bytes=parse_bytes(args.measure_memory),
+                       options=dict(map(_option, args.set)))
     from . import tables
     started_s = time.perf_counter()
     if args.source:

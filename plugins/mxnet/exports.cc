@@ -7,6 +7,7 @@
 #include "../ops/register.h"
 #include "./arena.h"
 #include "./capture.h"
+#include "./layouts.h"
 #include "./passes.h"
 #include "./self_check.h"
 
@@ -53,6 +54,7 @@ MEMONGER_API int memonger_register(char* message, size_t size) {
       return 1;
     }
     memonger::ops::RegisterAll();
+    memonger::RegisterArrayImplementations();
     memonger::InstallPasses();
   } catch (const std::exception& error) {
     CopyOut(error.what(), message, size);

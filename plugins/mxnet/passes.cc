@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "./arena.h"
+#include "./layouts.h"
 #include "./op_facts.h"
 #include "./recompute.h"
 
@@ -75,7 +76,9 @@ Graph Gradient(Graph graph) {
 Graph Plan(Graph graph) {
   const bool asks = gradient_asks_for_arena || AsksForArena(graph.outputs);
   gradient_asks_for_arena = false;
-  return PlanMemory(std::move(graph), GetState().plan, GetSwitches().storage, asks);
+  graph = PlanMemory(std::move(graph), GetState().plan, GetSwitches().storage, asks);
+  if (GetSwitches().storage) AvoidCopies(&graph);
+  return graph;
 }
 
 nnvm::PassFunctionReg* FindPass(const char* name) {

@@ -64,17 +64,6 @@ def test_methods_that_stock_mxnet_cannot_run_are_refused_there(method):
     assert (plan.world, plan.options["method"]) == ("stock", "sublinear")
 
 
-@pytest.mark.parametrize("switch,variants,told", [
-    ("1", "exact", True), ("0", "exact", False), ("1", "none", False)])
-def test_variants_beside_mkldnn_come_with_a_note(monkeypatch, switch, variants, told):
-    net = convolutions()
-    with native.switched(True, True):
-        monkeypatch.setenv("MXNET_MKLDNN_ENABLED", switch)
-        plan = memonger.plan(net, budget="75%", variants=variants, **SHAPES)
-    assert bool(plan.schedule.variants) == (variants == "exact")
-    assert any("MXNet keeps copies" in note for note in plan.notes) == told
-
-
 def test_plans_are_the_same_every_time(tmp_path):
     for name in ("a.json", "b.json"):
         memonger.plan(convolutions(), method="sublinear", **SHAPES).save(str(tmp_path / name))
