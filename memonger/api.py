@@ -240,7 +240,7 @@ def sweep(symbol: Any, budgets: Sequence[Budget] = ("100%", "90%", "80%", "70%",
     given = gather_shapes(symbol, shapes, named_shapes, data_iter)
     session = open_session(symbol, given, type_dict, grad_req, ctx, costs, optimizer,
                            optimizer_params, None)
-    whole = session.unplanned_pool_bytes + sum(session.fixed_bytes.values())
+    whole = session.unplanned_total_bytes
     found: List[Plan] = []
     for budget in sorted({parse_budget(b, whole) for b in budgets if b is not None}):
         try:

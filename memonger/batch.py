@@ -58,8 +58,7 @@ def search_batch(shapes: Shapes, budget: Budget, session_for: Callable[[Shapes],
                 for name, shape in shapes.items()}
 
     def fits_unplanned(batch: int) -> bool:
-        session = session_for(with_batch(batch))
-        return session.unplanned_pool_bytes + sum(session.fixed_bytes.values()) <= budget_bytes
+        return session_for(with_batch(batch)).unplanned_total_bytes <= budget_bytes
 
     def fits_planned(batch: int) -> bool:
         try:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any, Iterable, Mapping, Optional, Tuple
+from typing import Any, Iterable, List, Mapping, Optional, Tuple
 
 from .errors import InputError
 
@@ -37,7 +37,13 @@ _OWN = {
 
 def state_bytes(optimizer: str, parameters: Iterable[Tuple[int, str]],
                 options: Optional[Mapping[str, Any]] = None) -> int:
-    """Bytes of optimizer state.
+    """Bytes of optimizer state; parameters as for :func:`state_arrays`."""
+    return sum(state_arrays(optimizer, parameters, options))
+
+
+def state_arrays(optimizer: str, parameters: Iterable[Tuple[int, str]],
+                 options: Optional[Mapping[str, Any]] = None) -> List[int]:
+    """Bytes of each array of optimizer state.
 
     Parameters
     ----------
@@ -65,15 +71,15 @@ def state_bytes(optimizer: str, parameters: Iterable[Tuple[int, str]],
         copies += 1
     if name == "rmsprop" and options.get("centered"):
         copies += 2
-    total = 0
+    arrays: List[int] = []
     for size_bytes, dtype in parameters:
         if options.get("multi_precision") and dtype == "float16":
-            total += 2 * size_bytes * (copies + 1)  # float32 states and a float32 master copy
+            arrays += [2 * size_bytes] * (copies + 1)  # float32 states and a float32 master copy
         elif name in _FLOAT32_STATES:
-            total += size_bytes // _ITEM_BYTES.get(dtype, 4) * 4 * copies
+            arrays += [size_bytes // _ITEM_BYTES.get(dtype, 4) * 4] * copies
         else:
-            total += size_bytes * copies
-    return total
+            arrays += [size_bytes] * copies
+    return arrays
 
 
 def _check_options(name: str, options: Mapping[str, Any]) -> None:

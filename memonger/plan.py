@@ -69,8 +69,11 @@ class Plan:
     pool_bytes: int
     baseline_pool_bytes: int
     #: Bytes outside the pool by category: "parameters", "gradients", "aux", "inputs",
-    #: "head_gradients", "workspace", "optimizer". Outputs of the network are part of the pool.
+    #: "head_gradients", "workspace", "optimizer", and on a GPU "rounding", "random_states",
+    #: "autotuning", "context". Outputs of the network are part of the pool.
     fixed_bytes: Mapping[str, int] = field(default_factory=dict)
+    #: The same for the unplanned step, where it differs; {} where it does not.
+    baseline_fixed_bytes: Mapping[str, int] = field(default_factory=dict)
     budget_bytes: Optional[int] = None
     #: Smallest overhead that any plan of the class can have at this budget.
     bound: float = 0.0
@@ -104,7 +107,8 @@ class Plan:
 
     @property
     def baseline_total_bytes(self) -> int:
-        return self.baseline_pool_bytes + sum(self.fixed_bytes.values())
+        fixed = self.baseline_fixed_bytes or self.fixed_bytes
+        return self.baseline_pool_bytes + sum(fixed.values())
 
     @property
     def overhead(self) -> float:

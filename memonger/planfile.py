@@ -99,6 +99,8 @@ def dumps(plan: Plan) -> str:
         "notes": list(plan.notes), "original_json": plan.original_json,
         "symbol_json": columns.pack_text(plan.original_json, plan.symbol_json),
         "measured": None if plan.measured is None else dict(plan.measured),
+        **({"baseline_fixed_bytes": dict(plan.baseline_fixed_bytes)}
+           if plan.baseline_fixed_bytes else {}),
         **{key: getattr(plan, key) for key in _PLAIN}}
     content["checksum"] = _checksum(content)
     lines = ["%s: %s" % (json.dumps(key), _json(content[key])) for key in sorted(content)]
@@ -123,13 +125,15 @@ def loads(text: str) -> Plan:
         plan = Plan(
             graph=graph, schedule=_unpack_schedule(graph, data["schedule"]),
             status=Status(data["status"]), fixed_bytes=dict(data["fixed_bytes"]),
+            baseline_fixed_bytes=dict(data.get("baseline_fixed_bytes", {})),
             options=_tuples(data["options"]), notes=tuple(data["notes"]),
             original_json=data["original_json"],
             symbol_json=columns.unpack_text(data["original_json"], data["symbol_json"]),
             measured=_tuples(data["measured"]), **{key: data[key] for key in _PLAIN})
         check_types([plan])
         _check_options(plan.options)
-        if min(plan.pool_bytes, plan.baseline_pool_bytes, *plan.fixed_bytes.values(), 0) < 0:
+        if min(plan.pool_bytes, plan.baseline_pool_bytes, *plan.fixed_bytes.values(),
+               *plan.baseline_fixed_bytes.values(), 0) < 0:
             raise ValueError("sizes cannot be negative")
         if plan.storage not in _STORAGES or plan.world not in ("plugin", "stock"):
             raise ValueError("storage %r and world %r are not known" % (plan.storage, plan.world))

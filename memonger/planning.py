@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from . import asked, interrupts, native
-from .confirm import pool_note
+from .confirm import fusion_note, pool_note
 from .errors import InputError, InvalidPlan, PluginError
 from .merging import to_json
 from .plan import Budget, Plan, Progress
@@ -41,11 +41,11 @@ def plan_session(session: Session, budget: Budget = None, method: str = "auto",
             method not in ("sublinear", "chen", "ogc"):
         session = session.with_variants(exact_only=variants == "exact")
     graph = session.graph
-    fixed_bytes = sum(session.fixed_bytes.values())
+    fixed_bytes = dict(session.fixed_bytes)
     total_budget = pool_budget = None
     if budget is not None:
-        total_budget = parse_budget(budget, session.unplanned_pool_bytes + fixed_bytes)
-        pool_budget = total_budget - fixed_bytes
+        total_budget = parse_budget(budget, session.unplanned_total_bytes)
+        pool_budget, fixed_bytes = session.pool_within(total_budget)
     max_overhead = share_of(overhead)
     if budget is None and overhead is None and graph.time_s > 0:
         max_overhead = graph.forward_time_s / graph.time_s  # one extra forward pass
@@ -62,7 +62,7 @@ def plan_session(session: Session, budget: Budget = None, method: str = "auto",
         time_limit_s=time_limit, storage=session.storage, world=native.world(),
         variants=variants, keep=kept, recompute=again, progress=progress, costs=session.costs,
         objective="memory" if budget is None else "time", max_overhead=max_overhead,
-        fixed_bytes=session.fixed_bytes, on_gpu=session.on_gpu, max_clones=max_clones)
+        fixed_bytes=fixed_bytes, on_gpu=session.on_gpu, max_clones=max_clones)
     record = {"budget": budget, "method": method, "variants": variants, "overhead": overhead,
               "keep": tuple(keep), "recompute": tuple(recompute),
               "shapes": {name: tuple(shape) for name, shape in sorted(session.shapes.items())},
@@ -77,7 +77,7 @@ def plan_session(session: Session, budget: Budget = None, method: str = "auto",
         with interrupts.deferred():  # what was found would be lost
             made = _finish(session, found, total_budget, record, started_s)
         excess_bytes = 0 if total_budget is None else made.total_bytes - total_budget
-        if excess_bytes <= 0 or made.pool_bytes == found.pool_bytes:
+        if excess_bytes <= 0 or (made.pool_bytes == found.pool_bytes and session.device is None):
             return made
         assert pool_budget is not None
         pool_budget -= excess_bytes + pool_budget // 500
@@ -90,12 +90,20 @@ def _finish(session: Session, found: Plan, budget_bytes: Optional[int],
             record: Mapping[str, Any], started_s: float) -> Plan:
     """A solver's answer with its symbol, confirmed by binding that symbol."""
     planned = session.apply(found)
-    pool_bytes, notes = session.read(planned).pool_bytes, found.notes
+    bound = session.read(planned)
+    pool_bytes, notes = bound.pool_bytes, found.notes
     if session.graph.pools != "executor":  # only a run shows the plan of a CachedOp
         pool_bytes = found.pool_bytes
     if pool_bytes != found.pool_bytes:
         notes += (pool_note(pool_bytes, found.pool_bytes),)
         logger.warning(notes[-1])
+    if session.unplanned_pool_bytes != found.baseline_pool_bytes and session.device:
+        notes += (fusion_note(session.unplanned_pool_bytes, found.baseline_pool_bytes),)
+        found = replace(found, baseline_pool_bytes=session.unplanned_pool_bytes)
+    if session.device:
+        found = replace(
+            found, baseline_fixed_bytes=session.unplanned_fixed_bytes,
+            fixed_bytes={**found.fixed_bytes, **session.device_bytes(bound, found.storage)})
     return replace(
         found, original_json=to_json(session.symbol), symbol_json=to_json(planned),
         pool_bytes=pool_bytes, budget_bytes=budget_bytes, costs=session.costs, notes=notes,

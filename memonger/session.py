@@ -13,11 +13,12 @@ import numpy as np
 from . import arena, native
 from .collection import paused
 from .cost import CostModel, OpTimes, Roofline, best_known, roofline
+from .device_memory import BoundStep, Device, workspaces
 from .errors import InputError, UnknownOpError
 from .graph import Graph
 from .lifetime import Timeline, timeline
 from .merging import to_json
-from .optimizers import state_bytes
+from .optimizers import state_arrays
 from .plan import Plan
 from .schedule import expand
 from .storage import plan_storage
@@ -33,8 +34,10 @@ class Estimate:
     Attributes
     ----------
     by_category : mapping
-        "parameters", "gradients", "aux", "inputs", "head_gradients", "pool", "workspace" and,
-        where the optimizer was named, "optimizer". Outputs of the network are in the pool.
+        "parameters", "gradients", "aux", "inputs", "head_gradients", "pool", "workspace",
+        where the optimizer was named "optimizer", and on a GPU what
+        :meth:`memonger.device_memory.BoundStep.extra_bytes` counts. Outputs of the network are in
+        the pool.
     pool_bytes, peak_live_bytes : int
         What MXNet allocates for internal tensors, and what of it is alive at the worst step.
     """
@@ -81,6 +84,14 @@ class Session:
     model: Any = field(default=None, repr=False)
     #: Costs and optimizer as they were asked for, where a name tells them.
     asked: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    #: How the GPU hands out memory; None on a CPU.
+    device: Optional[Device] = None
+    #: The symbol as an executor of it runs, where that is not ``captured``.
+    as_run: Any = field(default=None, repr=False)
+    #: Turns the graph of an executor into that of another runner.
+    reshape: Callable[[Graph], Graph] = field(default=lambda graph: graph, repr=False)
+    #: Sizes of the arrays that the optimizer makes.
+    optimizer_arrays: Tuple[int, ...] = field(default=(), repr=False)
 
     @paused()
     def read(self, symbol: Any) -> Any:
@@ -99,6 +110,52 @@ class Session:
     def on_gpu(self) -> bool:
         ctx = self.arguments[2]
         return ctx is not None and ctx.device_type == "gpu"
+
+    def device_bytes(self, captured: Any, storage: str) -> Dict[str, int]:
+        """What a form of the network takes of the GPU besides; {} on a CPU."""
+        if self.device is None:
+            return {}
+        step = self._bound_step(captured, storage)
+        return step.extra_bytes(self.device, self._arrays(captured))
+
+    def _bound_step(self, captured: Any, storage: str) -> BoundStep:
+        spaces = _workspaces(captured, self.model.op_times(captured.graph, captured.attributes),
+                             self.arguments[2], self.device)
+        graph = self.reshape(captured.graph.with_times([0.0] * len(spaces), spaces))
+        names = [op.name for op in captured.graph.ops]
+        return BoundStep(graph, dict(zip(names, captured.attributes)), captured.resources,
+                         plan_storage(graph, expand(graph, {}), storage))
+
+    def _arrays(self, captured: Any) -> List[int]:
+        """Sizes of the arrays outside a step."""
+        requests = dict(zip(captured.arguments.names, captured.arguments.grad_reqs))
+        outside = [t for t in captured.graph.tensors if t.producer < 0]
+        trained = [t for t in outside if requests.get(t.name, "null") != "null"]
+        return [*(t.size_bytes for t in outside + trained), *self.optimizer_arrays]
+
+    def pool_within(self, total_bytes: int) -> Tuple[int, Dict[str, int]]:
+        """Of a total: what is left for the pool, and all else by category."""
+        fixed = dict(self.fixed_bytes)
+        if self.device is None:
+            return total_bytes - sum(fixed.values()), fixed
+        step = self._bound_step(self.captured, self.storage)
+        extra = step.extra_bytes(self.device, self._arrays(self.captured))
+        buffers = step.storage.buffer_bytes
+        extra["rounding"] -= self.device.all_rounded(buffers) - sum(buffers)
+        left_bytes = total_bytes - sum(fixed.values()) - sum(extra.values())
+        pool_bytes = step.pool_within(self.device, left_bytes)
+        extra["rounding"] += left_bytes - pool_bytes
+        return pool_bytes, {**fixed, **extra}
+
+    @property
+    def unplanned_fixed_bytes(self) -> Dict[str, int]:
+        """Bytes outside the pool of the symbol as it is, on stock MXNet."""
+        return {**self.fixed_bytes, **self.device_bytes(self.as_run, "stock")}
+
+    @property
+    def unplanned_total_bytes(self) -> int:
+        """All bytes of the symbol as it is, on stock MXNet."""
+        return self.unplanned_pool_bytes + sum(self.unplanned_fixed_bytes.values())
 
     @property
     def binding(self) -> Dict[str, Any]:
@@ -119,7 +176,8 @@ class Session:
 
         def times(captured: Any) -> Tuple[Sequence[float], Sequence[int]]:
             found = self.model.op_times(captured.graph, captured.attributes)
-            return found.times_s, _workspaces(captured, found, self.arguments[2])
+            return found.times_s, _workspaces(captured, found, self.arguments[2],
+                                                self.device)
 
         return replace(self, graph=with_variants(
             self.graph, to_json(unforced(self.symbol)), exact_only, self.read, times))
@@ -133,13 +191,14 @@ class Session:
         """Of a network without a plan what MXNet takes alone; of others what this process takes."""
         from .mx.apply import asks_for_arena, is_planned
         live = plan_storage(self.graph, expand(self.graph, {}), "live")
-        pool_bytes, storage = self.captured.pool_bytes, native.storage_model()
+        pool_bytes, storage = self.as_run.pool_bytes, native.storage_model()
         if not is_planned(self.symbol):
             pool_bytes, storage = self.unplanned_pool_bytes, "stock"
         elif storage == "arena":
             storage = self.storage if asks_for_arena(self.symbol) else "best"
-        return Estimate(dict(self.fixed_bytes, pool=pool_bytes), pool_bytes, live.pool_bytes,
-                        self.graph, storage)
+        by_category = dict(self.fixed_bytes, pool=pool_bytes,
+                           **self.device_bytes(self.as_run, storage))
+        return Estimate(by_category, pool_bytes, live.pool_bytes, self.graph, storage)
 
 
 def mkldnn_is_on() -> bool:
@@ -150,8 +209,11 @@ def _runs_native_code(ctx: Any) -> bool:
     return (ctx is None or ctx.device_type == "cpu") and not mkldnn_is_on()
 
 
-def _workspaces(captured: Any, found: OpTimes, ctx: Any) -> Sequence[int]:
-    """What the cost model says; without MKLDNN on a CPU what the native code takes."""
+def _workspaces(captured: Any, found: OpTimes, ctx: Any,
+                device: Optional[Device]) -> Sequence[int]:
+    """What the cost model says; on a GPU, and without MKLDNN on a CPU, what MXNet's code takes."""
+    if device is not None:
+        return workspaces(device, captured.graph)
     if not _runs_native_code(ctx):
         return found.workspaces_bytes
     return native_workspaces(captured.graph, captured.attributes)
@@ -172,11 +234,15 @@ def open_session(symbol: Any, shapes: Shapes, type_dict: Optional[Mapping[str, A
     from .mx.read import read
     native.load()
     network = symbol if as_it_is else unforced(symbol)
+    from .mx.device import device_of
+    device = device_of(ctx)
     with contextlib.ExitStack() as stack:
         if network is not symbol:  # MXNet's own mirroring would not see that the marks are off
             stack.enter_context(native.switched(True, native.storage_model() != "stock",
                                                 native.storage_model() == "arena"))
-        captured = read(network, shapes, type_dict, grad_req, ctx, group2ctx)
+        as_run = captured = read(network, shapes, type_dict, grad_req, ctx, group2ctx)
+        if device is not None and device.fuses:
+            as_run = read(network, shapes, type_dict, grad_req, ctx, group2ctx, as_run=True)
     model = cost_model(costs)
     if isinstance(costs, str) and costs == "auto":
         from .mx.profile import stored_profile
@@ -186,22 +252,28 @@ def open_session(symbol: Any, shapes: Shapes, type_dict: Optional[Mapping[str, A
     source = model.source
     if found.estimated:
         source += " (%d of %d ops estimated)" % (len(found.estimated), len(found.times_s))
-    graph = captured.graph.with_times(found.times_s, _workspaces(captured, found, ctx))
+    graph = captured.graph.with_times(found.times_s, _workspaces(captured, found, ctx, device))
     if reshape is not None:
         graph = reshape(graph)
     fixed = dict(captured.fixed_bytes)
+    states: Sequence[int] = ()
     fixed["workspace"] = max([op.workspace_bytes for op in graph.ops] or [0])
     if optimizer:
         requests = dict(zip(captured.arguments.names, captured.arguments.grad_reqs))
         trained = [(t.size_bytes, t.dtype) for t in graph.tensors
                    if t.category == "parameter" and requests.get(t.name, "null") != "null"]
-        fixed["optimizer"] = state_bytes(optimizer, trained, optimizer_params)
-    unplanned = plan_storage(graph, expand(graph, {}), "stock").pool_bytes
+        states = state_arrays(optimizer, trained, optimizer_params)
+        fixed["optimizer"] = sum(states)
+    unplanned_graph = graph if as_run is captured else as_run.graph
+    if as_run is not captured and reshape is not None:
+        unplanned_graph = reshape(unplanned_graph)
+    unplanned = plan_storage(unplanned_graph, expand(unplanned_graph, {}), "stock").pool_bytes
     asked = {"costs": costs if isinstance(costs, str) and costs != "auto" else None,
              "optimizer": optimizer, "optimizer_params": _plain(optimizer_params or {}) or None}
     return Session(symbol, dict(shapes), graph, fixed, source, unplanned, captured,
                    (type_dict, grad_req, ctx, group2ctx), model,
-                   {name: value for name, value in asked.items() if value is not None})
+                   {name: value for name, value in asked.items() if value is not None},
+                   device, as_run, reshape or (lambda graph: graph), tuple(states))
 
 
 def _estimates(ctx: Any) -> Roofline:

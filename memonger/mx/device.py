@@ -1,8 +1,12 @@
-"""What the device has left: the budget called ``"auto"``."""
+"""What the GPU of this process is like, and what it has left: the budget called ``"auto"``."""
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+import ctypes
+import os
+from typing import Any, Dict, Optional
 
+from ..device_memory import Device
 from ..errors import InputError
 from ..plan import Budget
 from .environment import mxnet
@@ -35,3 +39,53 @@ def free_bytes(ctx: Any) -> int:
 def resolve_budget(budget: Budget, ctx: Any) -> Budget:
     """``"auto"`` to bytes; any other budget as it is."""
     return free_bytes(ctx) if budget == "auto" else budget
+
+
+def device_of(ctx: Any) -> Optional[Device]:
+    """How MXNet in this process hands out the memory of a GPU; None for other devices.
+
+    Raises
+    ------
+    InputError
+        If a variable of MXNet's pool is not what MXNet takes.
+    """
+    if ctx is None or ctx.device_type != "gpu":
+        return None
+    return Device(
+        pool_type=os.environ.get("MXNET_GPU_MEM_POOL_TYPE", Device.pool_type),
+        page_bytes=_number("MXNET_GPU_MEM_POOL_PAGE_SIZE", Device.page_bytes),
+        large_bytes=_number("MXNET_GPU_MEM_LARGE_ALLOC_ROUND_SIZE", Device.large_bytes),
+        linear_cutoff=_number("MXNET_GPU_MEM_POOL_ROUND_LINEAR_CUTOFF", Device.linear_cutoff),
+        autotunes=_number("MXNET_CUDNN_AUTOTUNE_DEFAULT", 1) != 0,
+        fuses=os.environ.get("MXNET_USE_FUSION", "1") not in ("0", "false", "False"),
+        random_copies=_number("MXNET_GPU_PARALLEL_RAND_COPY", Device.random_copies),
+        dropout_copies=_number("MXNET_GPU_CUDNN_DROPOUT_STATE_COPY", Device.dropout_copies),
+        **_asked(ctx.device_id))
+
+
+def _number(name: str, otherwise: int) -> int:
+    text = os.environ.get(name, "")
+    try:
+        return int(text) if text else otherwise
+    except ValueError:
+        raise InputError("%s=%s is not a number" % (name, text)) from None
+
+
+#: cudaDevAttrMultiProcessorCount.
+_MULTIPROCESSORS = 16
+
+
+def _asked(number: int) -> Dict[str, int]:
+    """What the CUDA libraries of this process say of a GPU."""
+    found: Dict[str, int] = {}
+    count, size, handle = ctypes.c_int(), ctypes.c_size_t(), ctypes.c_void_p()
+    with contextlib.suppress(OSError):
+        runtime = ctypes.CDLL("libcudart.so.11.0")
+        if not runtime.cudaDeviceGetAttribute(ctypes.byref(count), _MULTIPROCESSORS, number):
+            found["multiprocessors"] = count.value
+        library = ctypes.CDLL("libcudnn.so.8")
+        if not library.cudnnCreate(ctypes.byref(handle)):
+            if not library.cudnnDropoutGetStatesSize(handle, ctypes.byref(size)):
+                found["dropout_state_bytes"] = size.value
+            library.cudnnDestroy(handle)
+    return found

@@ -6,6 +6,7 @@ options, ignored inputs. Nothing about operators is guessed or tabled here.
 """
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -37,11 +38,14 @@ class Captured:
     pool_bytes: int
     #: What ``debug_str`` prints: 4 bytes an element, in bytes.
     printed_bytes: int
+    #: Kinds of resource that each op asks for.
+    resources: Tuple[Tuple[int, ...], ...] = ()
 
 
 def read(symbol: Any, shapes: Mapping[str, Sequence[int]],
          type_dict: Optional[Mapping[str, Any]] = None, grad_req: GradReq = "write",
-         ctx: Any = None, group2ctx: Optional[Mapping[str, Any]] = None) -> Captured:
+         ctx: Any = None, group2ctx: Optional[Mapping[str, Any]] = None,
+         as_run: bool = False) -> Captured:
     """Read the training step of a symbol.
 
     Parameters
@@ -51,6 +55,8 @@ def read(symbol: Any, shapes: Mapping[str, Sequence[int]],
         Shapes of inputs by name, as for ``infer_shape``.
     type_dict, grad_req, ctx, group2ctx
         As for ``simple_bind``.
+    as_run : bool
+        With point-wise ops fused where an executor of the symbol has them fused.
 
     Raises
     ------
@@ -63,7 +69,7 @@ def read(symbol: Any, shapes: Mapping[str, Sequence[int]],
         raise PluginMissing("reading a network needs the native plugin, which is not there: %s"
                             % native.status())
     arguments = infer_arguments(symbol, shapes, type_dict, grad_req)
-    with native.capture() as records, fusion.off():
+    with native.capture() as records, contextlib.nullcontext() if as_run else fusion.off():
         executor = bind_delayed(symbol, arguments, ctx, group2ctx)
     del executor
     return captured_from(records[-1], arguments, len(symbol.list_outputs()))
@@ -107,7 +113,7 @@ def captured_from(record: Mapping[str, Any], arguments: Arguments, num_outputs: 
                 name=name, size_bytes=math.prod(shape) * item_bytes,
                 producer=op_of_node.get(index, -1), category=category,
                 pooled=entries["storage_id"][entry] >= 0, shape=shape, dtype=dtype_name))
-    ops, attributes = [], []
+    ops, attributes, resources = [], [], []
     names: Dict[str, int] = {}
     in_use = {node["name"] for node in nodes[:num_forward_nodes] if node["op"] != "null"}
     refused = _refused(nodes[:num_forward_nodes], nodes)
@@ -139,11 +145,12 @@ def captured_from(record: Mapping[str, Any], arguments: Arguments, num_outputs: 
             force_mirroring=_truth(hints.get("__force_mirroring__", "")),
             makes_state=bool(node.get("makes_state"))))
         attributes.append(hints)
+        resources.append(tuple(node.get("resources", ())))
     graph = Graph(tuple(tensors), tuple(ops),
                   tuple(first_entry[n] + i for n, i in record["outputs"]))
     return Captured(graph, tuple(attributes), arguments, _fixed_bytes(arguments, nodes, tensors,
                     first_entry, categories), int(record["pool_bytes"]),
-                    int(record["storage_allocated_bytes"]))
+                    int(record["storage_allocated_bytes"]), tuple(resources))
 
 
 def refuse_unknown_shapes(owners: Sequence[Tuple[str, str]], shapes: Sequence[Any]) -> None:

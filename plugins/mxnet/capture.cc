@@ -91,12 +91,22 @@ const char* DTypeName(int type_flag) {
 
 using Reasons = std::unordered_map<const Node*, std::string>;
 
-void WriteOpFacts(const Node& node, const Reasons& reasons, Json* json) {
+// What an op on the device asks for; most ops ask for the same on all.
+std::vector<mxnet::ResourceRequest> Resources(const Node& node, const mxnet::Context& context) {
+  static const auto& plain = Op::GetAttr<mxnet::FResourceRequest>("FResourceRequest");
+  static const auto& by_device = Op::GetAttr<mxnet::FResourceRequestEx>("FResourceRequestEx");
+  if (by_device.contains(node.op()))
+    return by_device[node.op()](node.attrs, context.dev_mask(), mxnet::DispatchMode::kFCompute);
+  if (plain.contains(node.op())) return plain[node.op()](node.attrs);
+  return {};
+}
+
+void WriteOpFacts(const Node& node, const mxnet::Context& context, const Reasons& reasons,
+                  Json* json) {
   static const auto& inplace = Op::GetAttr<nnvm::FInplaceOption>("FInplaceOption");
   static const auto& identity = Op::GetAttr<nnvm::FInplaceIdentity>("FInplaceIdentity");
   static const auto& ignored = Op::GetAttr<nnvm::FIgnoreInputs>("FIgnoreInputs");
   static const auto& mutates = Op::GetAttr<nnvm::FMutateInputs>("FMutateInputs");
-  static const auto& requests = Op::GetAttr<mxnet::FResourceRequest>("FResourceRequest");
   const Op* op = node.op();
   if (inplace.contains(op)) {
     const auto pairs = inplace[op](node.attrs);
@@ -121,9 +131,10 @@ void WriteOpFacts(const Node& node, const Reasons& reasons, Json* json) {
     json->Raw(",\"mutated_inputs\":");
     json->Numbers(mutates[op](node.attrs));
   }
-  if (requests.contains(op)) {
+  const auto resources = Resources(node, context);
+  if (!resources.empty()) {
     json->Raw(",\"resources\":");
-    json->List(requests[op](node.attrs), [&](const mxnet::ResourceRequest& request) {
+    json->List(resources, [&](const mxnet::ResourceRequest& request) {
       json->Number(static_cast<int>(request.type));
     });
   }
@@ -159,7 +170,8 @@ void WriteClone(const IndexedGraph& index, uint32_t id,
   json->Number(std::stoi(number));
 }
 
-void WriteNode(const IndexedGraph& index, uint32_t id, const nnvm::DeviceVector* device,
+void WriteNode(const IndexedGraph& index, uint32_t id, const mxnet::Context& context,
+               const nnvm::DeviceVector* device,
                const Reasons& reasons,
                const std::unordered_map<std::string, uint32_t>& first_of_name, Json* json) {
   const Node& node = *index[id].source;
@@ -194,7 +206,7 @@ void WriteNode(const IndexedGraph& index, uint32_t id, const nnvm::DeviceVector*
       json->Raw(",\"device\":");
       json->Number(device->at(id));
     }
-    WriteOpFacts(node, reasons, json);
+    WriteOpFacts(node, context, reasons, json);
     WriteClone(index, id, first_of_name, json);
   }
   json->Raw("}");
@@ -221,6 +233,8 @@ void Record(const nnvm::Graph& graph, const PlanInput& input, int64_t pool_bytes
   const IndexedGraph& index = graph.indexed_graph();
   const auto* device = graph.HasAttr("device")
                            ? &graph.GetAttr<nnvm::DeviceVector>("device") : nullptr;
+  const auto* contexts =
+      graph.HasAttr("context") ? &graph.GetAttr<std::vector<mxnet::Context>>("context") : nullptr;
   const auto& shapes = graph.GetAttr<mxnet::ShapeVector>("shape");
   const auto& dtypes = graph.GetAttr<nnvm::DTypeVector>("dtype");
   std::string record;
@@ -244,7 +258,8 @@ void Record(const nnvm::Graph& graph, const PlanInput& input, int64_t pool_bytes
   std::unordered_map<std::string, uint32_t> first_of_name;
   for (uint32_t id = 0; id < index.num_nodes(); ++id) {
     if (id) json.Raw(",\n");
-    WriteNode(index, id, device, reasons, first_of_name, &json);
+    WriteNode(index, id, contexts ? (*contexts)[id] : mxnet::Context::CPU(), device, reasons,
+              first_of_name, &json);
     if (!index[id].source->is_variable()) first_of_name.emplace(index[id].source->attrs.name, id);
   }
   json.Raw("],\"outputs\":");

@@ -17,9 +17,12 @@ struct Norm {
   double eps, slope;
   float momentum;
   int fix_gamma, batch, activation;
+  int averages;  // who moves the averages, and how
 };
 
 constexpr int kRelu = 3;  // after identity, leaky and ELU
+// As MXNet's operator on that device: its own code in backward, cuDNN in forward.
+enum Averages { kBiasedInBackward, kUnbiasedInForward };
 
 Place PlaceOf(const TShape& shape, int axis) {
   const Channels channels(shape, axis);
@@ -35,8 +38,10 @@ gpu::Grid BlockPerChannel(const Place& place) {
 
 template <class Param>
 Norm NormOf(const Param& param, const OpContext& context, int activation, double slope) {
+  const bool cudnn = context.run_ctx.ctx.dev_mask() == mshadow::gpu::kDevMask && !param.cudnn_off;
   return Norm{param.eps, slope, param.momentum, param.fix_gamma,
-              context.is_train && !param.use_global_stats, activation};
+              context.is_train && !param.use_global_stats, activation,
+              cudnn ? kUnbiasedInForward : kBiasedInBackward};
 }
 
 GpuSpare SpareOf(const NodeAttrs& attrs, const OpContext& context, const TBlob& spare,
@@ -55,18 +60,18 @@ void LaunchForward(const OpContext& context, const Blobs& in, const Requests& re
               static_cast<int>(request[0]));
 }
 
-struct Averages {
+struct Moving {
   void *mean, *var;
 };
 
 // in: gradient, kept tensor, gamma, beta, mean, invstd, ...
-void LaunchBackward(const OpContext& context, const Blobs& in, Averages averages,
+void LaunchBackward(const OpContext& context, const Blobs& in, Moving moving,
                     const Requests& request, const Blobs& out, const Place& place,
                     const Norm& norm, const GpuSpare& spare) {
   if (place.outer * place.inner == 0) return;
   gpu::Launch(context, {"batch_norm.cu", "batch_norm_backward"}, in[1].type_flag_,
               BlockPerChannel(place), in[0].dptr_, in[1].dptr_, in[2].dptr_, in[3].dptr_,
-              in[4].dptr_, in[5].dptr_, averages.mean, averages.var, out[0].dptr_, out[1].dptr_,
+              in[4].dptr_, in[5].dptr_, moving.mean, moving.var, out[0].dptr_, out[1].dptr_,
               out[2].dptr_, place, norm, spare, static_cast<int>(request[0]),
               static_cast<int>(request[1]), static_cast<int>(request[2]));
 }

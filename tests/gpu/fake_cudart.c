@@ -18,7 +18,7 @@ typedef struct {
 } Dimensions;
 typedef struct Block {
   void* memory;
-  size_t bytes;
+  size_t asked, bytes;
   struct Block* next;
 } Block;
 
@@ -114,16 +114,18 @@ int cudaMalloc(void** memory, size_t bytes) {
   if (!bytes) return 0;
   pthread_mutex_lock(&lock);
   int code = 2;
-  if (used + bytes <= capacity()) {
+  const size_t taken = (bytes + 511) & ~(size_t)511;
+  if (used + taken <= capacity()) {
     void* found = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (found != MAP_FAILED) {
       Block* block = malloc(sizeof(Block));
       block->memory = *memory = found;
-      block->bytes = bytes;
+      block->asked = bytes;
+      block->bytes = taken;
       block->next = blocks;
       blocks = block;
-      used += bytes;
+      used += taken;
       record('+', bytes);
       code = 0;
     }
@@ -141,7 +143,7 @@ int cudaFree(void* memory) {
     Block* block = *at;
     *at = block->next;
     used -= block->bytes;
-    record('-', block->bytes);
+    record('-', block->asked);
     munmap(block->memory, block->bytes);
     free(block);
     code = 0;

@@ -237,7 +237,7 @@ class Place(ctypes.Structure):
 
 class Norm(ctypes.Structure):
     _fields_ = [("eps", DOUBLE), ("slope", DOUBLE), ("momentum", FLOAT), ("fix_gamma", INT),
-                ("batch", INT), ("activation", INT)]
+                ("batch", INT), ("activation", INT), ("averages", INT)]
 
 
 class Spare(ctypes.Structure):
@@ -248,7 +248,8 @@ class Spare(ctypes.Structure):
 @pytest.mark.parametrize("activation,slope", [(0, 1.0), (1, 0.1), (2, 0.5), (3, 0.0)],
                          ids=["identity", "leaky", "elu", "relu"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_batch_norm(device, dtype, activation, slope):
+@pytest.mark.parametrize("in_forward", [False, True], ids=["native", "cudnn"])
+def test_batch_norm(device, in_forward, dtype, activation, slope):
     random = np.random.RandomState(0)
     shape, eps, bits, threads, momentum = (8, 5, 49), 1e-3, TYPES[dtype], 128, 0.75
     x, dy = random.randn(*shape) * 2 + 1, random.randn(*shape)
@@ -265,7 +266,7 @@ def test_batch_norm(device, dtype, activation, slope):
     dx = (gamma * inv)[along] * (dz - dbeta[along] / items - hat * dgamma[along] / items)
     place = Place(outer=shape[0], channels=5, inner=shape[2])
     norm = Norm(eps=eps, slope=slope, momentum=momentum, fix_gamma=0, batch=1,
-                activation=activation)
+                activation=activation, averages=in_forward)
 
     def up(value):
         return device.put(np.asarray(value, dtype))
@@ -275,14 +276,24 @@ def test_batch_norm(device, dtype, activation, slope):
     device.launch(device.kernel("batch_norm.cu", "batch_norm_forward", bits), 5, threads, data,
                   scale, shift, moving_mean, moving_var, out, m, s, place, norm, Spare(),
                   INT(WRITE), shared_bytes=shared)
+    averages = (mean * (1 - momentum),
+                momentum + var * (items / (items - 1) if in_forward else 1) * (1 - momentum))
+    limit = 2e-5 if dtype == "float32" else 1e-11
+
+    def check(pairs):
+        for found, expected in pairs:
+            error = np.abs(device.get(found, expected.shape, dtype) - expected).max()
+            assert error <= limit * np.abs(expected).max()
+
+    check(zip((moving_mean, moving_var), averages if in_forward else (0 * mean, 0 * mean + 1)))
     results = [up(0 * x), up(0 * gamma), up(0 * gamma)]
     device.launch(device.kernel("batch_norm.cu", "batch_norm_backward", bits), 5, threads,
                   up(dy), data if activation == 3 else out, scale, shift, m, s, moving_mean,
                   moving_var, *results, place, norm, Spare(), INT(WRITE), INT(WRITE), INT(WRITE),
                   shared_bytes=shared)
-    limit = 2e-5 if dtype == "float32" else 1e-11
-    for found, expected in zip([out] + results + [moving_mean, moving_var],
-                               (y, dx, dgamma, dbeta, mean * (1 - momentum),
-                                momentum + var * (1 - momentum))):
-        error = np.abs(device.get(found, expected.shape, dtype) - expected).max()
-        assert error < limit * np.abs(expected).max()
+    check(zip([out, *results, moving_mean, moving_var], (y, dx, dgamma, dbeta, *averages)))
+    norm.momentum = 1  # a clone's
+    device.launch(device.kernel("batch_norm.cu", "batch_norm_forward", bits), 5, threads, data,
+                  scale, shift, moving_mean, moving_var, out, m, s, place, norm, Spare(),
+                  INT(WRITE), shared_bytes=shared)
+    check(zip([moving_mean, moving_var], averages))

@@ -18,6 +18,7 @@ struct Norm {
   int fix_gamma;
   int batch;       // statistics are those of the batch
   int activation;  // 0 none, 1 leaky ReLU, 2 ELU, 3 ReLU
+  int averages;    // 0 moved in backward, by the biased variance; 1 in forward, by the unbiased one
 };
 
 enum Activation { kIdentity = 0, kLeaky = 1, kElu = 2, kRelu = 3 };
@@ -66,10 +67,19 @@ __device__ __forceinline__ Stat normalised(Value x, Stat mean, Stat invstd, Stat
 
 __device__ __forceinline__ Value relu_of(Stat z) { return rounded(z) <= 0 ? Value(0) : z; }
 
+// Clones of the op have a momentum of 1: the averages stay as they are.
+__device__ void move_averages(Stat* moving_mean, Stat* moving_var, const Norm& norm, Stat mean,
+                              Sum variance) {
+  if (norm.momentum == 1) return;
+  const Stat share = Stat(1) - norm.momentum;
+  *moving_mean = *moving_mean * norm.momentum + mean * share;
+  *moving_var = (Stat)(*moving_var * norm.momentum + variance * share);
+}
+
 extern "C" __global__ void batch_norm_forward(const Real* x, Stat* gamma, const Stat* beta,
-                                              const Stat* moving_mean, const Stat* moving_var,
-                                              Real* y, Stat* mean, Stat* invstd, Place place,
-                                              Norm norm, Spare spare, int request) {
+                                              Stat* moving_mean, Stat* moving_var, Real* y,
+                                              Stat* mean, Stat* invstd, Place place, Norm norm,
+                                              Spare spare, int request) {
   const Index c = blockIdx.x;
   bool lost;
   Real* kept = spare_room(gamma, beta, place, spare, &lost);
@@ -87,6 +97,11 @@ extern "C" __global__ void batch_norm_forward(const Real* x, Stat* gamma, const 
     mean[c] = m;
     invstd[c] = s;
     if (norm.fix_gamma) gamma[c] = 1;  // as MXNet does
+    if (norm.batch && norm.averages == 1) {
+      const Sum items = place.items();
+      move_averages(moving_mean + c, moving_var + c, norm, m,
+                    items > 1 ? variance * (items / (items - 1)) : variance);
+    }
   }
   if (request == kNull && !kept) return;
   for (Index k = threadIdx.x; k < place.items(); k += blockDim.x) {
@@ -182,10 +197,9 @@ extern "C" __global__ void batch_norm_backward(const Real* dy, const Real* kept,
       put_statistic(dgamma + c, dgamma_request, 0);
     }
     put_statistic(dbeta + c, dbeta_request, sum);
-    if (norm.batch) {  // once a step, like MXNet on a CPU
-      const Sum variance = s > 0 ? 1.0 / ((Sum)s * s) - norm.eps : 0.0;
-      moving_mean[c] = moving_mean[c] * norm.momentum + m * (Stat(1) - norm.momentum);
-      moving_var[c] = (Stat)(moving_var[c] * norm.momentum + variance * (Stat(1) - norm.momentum));
+    if (norm.batch && norm.averages == 0) {
+      move_averages(moving_mean + c, moving_var + c, norm, m,
+                    s > 0 ? 1.0 / ((Sum)s * s) - norm.eps : 0.0);
     }
   }
   if (dx_request == kNull) return;
