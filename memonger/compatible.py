@@ -52,10 +52,10 @@ def search_plan(symbol: Any, ntrial: int = 6, type_dict: Optional[Mapping[str, A
         return without_plugin(symbol, given, type_dict, ntrial=ntrial).symbol
     if budget is not None:
         return plan(symbol, budget=budget, type_dict=type_dict, shapes=given).symbol
+    from .solve import solve
     from .solve.options import Options
-    from .solve.sublinear import solve
     session = open_session(symbol, given, type_dict, "write", None, "auto", None, None, None)
-    found = solve(session.graph, None, Options(
+    found = solve(session.graph, None, "sublinear", Options(
         ntrial=ntrial, storage=session.storage, world=native.world()))
     return session.apply(found)
 

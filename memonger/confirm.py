@@ -6,13 +6,17 @@ compared. Added time needs no comparison; :attr:`Plan.overhead` is always worked
 """
 from __future__ import annotations
 
-from typing import Dict, List, Sequence
+from dataclasses import replace
+from typing import Any, Dict, List, Sequence
 
+from .errors import InvalidPlan
 from .graph import Graph
 from .optimizers import state_bytes
 from .plan import UNIT_TIMES, Plan
 from .schedule import Schedule, expand
 from .storage import plan_storage
+from .typed import check_types
+from .validate import structure
 from .workspace import workspace_bytes
 
 #: Categories of ``Plan.fixed_bytes``, and of the tensors that they add up.
@@ -35,8 +39,38 @@ def fusion_note(fused_bytes: int, unfused_bytes: int) -> str:
             "unfused, as in planned executors, %d" % (fused_bytes, unfused_bytes))
 
 
+def confirm(plan: Any, graph: Graph, method: str, keep: Sequence[int] = ()) -> Plan:
+    """What a method answered, once it passed the naive check: no plan leaves otherwise.
+
+    Raises
+    ------
+    InvalidPlan
+        If it is no plan of ``graph``, cannot run, runs one of ``keep`` again, or states a pool that
+        it does not take.
+    """
+    try:
+        if not isinstance(plan, Plan):
+            raise TypeError("it is %s" % type(plan).__name__)
+        plan = replace(plan, bound=float(plan.bound))  # linear programs answer in NumPy's numbers
+        check_types([plan])
+        check_types([plan.schedule, *plan.schedule.steps])
+        if plan.graph is not graph and plan.graph != graph:
+            raise ValueError("it is for another graph")
+        found = [str(problem) for problem in structure(graph, plan.schedule, plan.world)] or [
+            "%s runs again" % graph.ops[op].name
+            for op in sorted(set(plan.schedule.recomputed()) & set(keep))] or pools(plan)
+    except (TypeError, ValueError, IndexError, AttributeError) as error:
+        found = ["%s: %s" % (type(error).__name__, error)]
+    if found:
+        raise InvalidPlan(
+            "method %r did not give a plan that can be used: %s%s; use another method, and report "
+            "this to whoever wrote it" % (method, found[0], " (and %d more)" % (len(found) - 1)
+                                          if len(found) > 1 else ""), found)
+    return plan
+
+
 def contradictions(plan: Plan) -> List[str]:
-    """Numbers that do not follow from the graph and the decisions, in words; [] for none.
+    """What does not follow from the graph and the decisions, in words; [] for none.
 
     Raises
     ------
@@ -55,13 +89,19 @@ def contradictions(plan: Plan) -> List[str]:
     """
     if plan.costs == UNIT_TIMES and plan.world == "stock":
         return []
-    found = _pool("pool", plan.pool_bytes, plan.graph, plan.schedule, plan.storage, plan.notes)
-    found += _pool("unplanned pool", plan.baseline_pool_bytes, plan.graph, expand(plan.graph, {}),
-                   "live" if plan.storage == "live" else "stock", plan.notes)
+    found = [str(problem) for problem in structure(plan.graph, plan.schedule, plan.world)] \
+        or pools(plan)
     follows = _fixed_bytes(plan)
     return found + [_differs(name, stated, follows[name])
                     for name, stated in plan.fixed_bytes.items()
                     if stated != follows.get(name, stated)]
+
+
+def pools(plan: Plan) -> List[str]:
+    """Pools that are not those of the graph and the schedule, in words; [] for none."""
+    return _pool("pool", plan.pool_bytes, plan.graph, plan.schedule, plan.storage, plan.notes) \
+        + _pool("unplanned pool", plan.baseline_pool_bytes, plan.graph, expand(plan.graph, {}),
+                "live" if plan.storage == "live" else "stock", plan.notes)
 
 
 def _pool(what: str, stated_bytes: int, graph: Graph, schedule: Schedule, storage: str,

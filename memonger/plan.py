@@ -99,6 +99,19 @@ class Plan:
     planning_s: float = field(default=0.0, compare=False)
     #: Measured by ``memonger.measure``, when the user ran it; see ``mx/measure.py``.
     measured: Optional[Mapping[str, Any]] = None
+    #: Read from a file; see ``told``.
+    from_file: bool = field(default=False, compare=False)
+
+    @property
+    def told(self) -> Tuple[str, ...]:
+        """What only the file vouches for that the plan was read from; bytes are worked out again.
+
+        Empty for a plan made in this process.
+        """
+        stated = {"op times": True, "status": True, "bound": self.bound > 0,
+                  "minimum": self.minimum_total_bytes is not None,
+                  "measurements": self.measured is not None}
+        return tuple(name for name, given in stated.items() if given and self.from_file)
 
     # ------------------------------------------------------------------ totals
     @property

@@ -22,8 +22,10 @@ from .decisions import decisions_of, graph_in_use
 from .errors import InputError, MemongerError, PlanError, PlanMismatch, PlanSchemaError
 from .files import write_whole
 from .graph import Graph
+from .json_files import parse_json, read_text
 from .plan import Plan, Status
 from .schedule import Schedule, Step, expand
+from .symbol_check import checked_symbol
 from .typed import check_types
 
 SCHEMA = 1
@@ -32,6 +34,8 @@ _AGAIN = "make the plan again with memonger plan"
 #: Fields that are written as they are.
 _PLAIN = ("method", "pool_bytes", "baseline_pool_bytes", "budget_bytes", "bound",
           "minimum_total_bytes", "costs", "world", "storage")
+#: Ops that MXNet puts between those of the symbol when it binds.
+_OF_MXNET = ("_CrossDeviceCopy",)
 _STORAGES = ("arena", "best", "stock", "live")
 
 
@@ -64,24 +68,9 @@ def load_plan(path: str) -> Plan:
     PlanMismatch
         If its decisions belong to another graph than the one it holds.
     """
+    text = read_text(path)
     try:
-        with open(path, "rb") as file:
-            data = file.read()
-    except OSError as error:
-        raise InputError("cannot read the plan %s: %s" % (path, error.strerror or error)) from error
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise PlanSchemaError("%s is no plan file: it is not text" % path) from error
-    try:
-        plan = loads(text)
-        for symbol in (plan.original_json, plan.symbol_json):
-            if symbol is not None and "nodes" not in json.loads(symbol):
-                raise ValueError("a symbol without nodes")
-        return plan
-    except (ValueError, TypeError) as error:
-        raise PlanSchemaError("%s: the symbol in the plan is damaged (%s); %s"
-                              % (path, error, _AGAIN)) from error
+        return loads(text)
     except PlanMismatch as error:
         raise PlanMismatch("%s: %s" % (path, error), error.expected, error.found) from error
     except PlanSchemaError as error:
@@ -110,8 +99,8 @@ def dumps(plan: Plan) -> str:
 def loads(text: str) -> Plan:
     """Inverse of :func:`dumps`; lists among the options come back as tuples."""
     try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        data = parse_json(text)
+    except InputError as error:
         raise PlanSchemaError("the file is damaged or no plan: %s; %s" % (error, _AGAIN)) from error
     _check_header(data)
     try:
@@ -129,7 +118,8 @@ def loads(text: str) -> Plan:
             options=_tuples(data["options"]), notes=tuple(data["notes"]),
             original_json=data["original_json"],
             symbol_json=columns.unpack_text(data["original_json"], data["symbol_json"]),
-            measured=_tuples(data["measured"]), **{key: data[key] for key in _PLAIN})
+            measured=_tuples(data["measured"]), from_file=True,
+            **{key: data[key] for key in _PLAIN})
         check_types([plan])
         _check_options(plan.options)
         if min(plan.pool_bytes, plan.baseline_pool_bytes, *plan.fixed_bytes.values(),
@@ -137,6 +127,10 @@ def loads(text: str) -> Plan:
             raise ValueError("sizes cannot be negative")
         if plan.storage not in _STORAGES or plan.world not in ("plugin", "stock"):
             raise ValueError("storage %r and world %r are not known" % (plan.storage, plan.world))
+        if plan.bound > max(0.0, plan.overhead) + 1e-9 or \
+                (plan.minimum_total_bytes or 0) > plan.total_bytes:
+            raise ValueError("it is better than its bounds allow")
+        _check_symbols(plan)
         wrong = contradictions(plan)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise PlanSchemaError("the plan contradicts itself (%s: %s); %s"
@@ -147,6 +141,31 @@ def loads(text: str) -> Plan:
             "changed, or memonger %s, which wrote it, plans otherwise than this one; %s"
             % ("; ".join(wrong), data.get("memonger"), _AGAIN))
     return plan
+
+
+def _check_symbols(plan: Plan) -> None:
+    """Raise ValueError unless the planned symbol is the original with the plan's decisions on it,
+    and the original has the ops of the plan's graph."""
+    from .mx.apply import planned_json
+    if plan.original_json is None:
+        if plan.symbol_json is not None:
+            raise ValueError("the original symbol is missing")
+        return
+    nodes = {(node["name"], node["op"]) for node in checked_symbol(plan.original_json)["nodes"]}
+    for op in plan.graph.ops:
+        if not op.is_backward and op.kind not in _OF_MXNET and \
+                (op.name.partition("~")[0], op.kind) not in nodes \
+                and (op.name, op.kind) not in nodes:
+            raise ValueError("the symbol has no op %r (%s)" % (op.name, op.kind))
+    stated = checked_symbol(plan.symbol_json or "")
+    if _meaning(checked_symbol(planned_json(plan.original_json, plan))) != _meaning(stated):
+        raise ValueError("the planned symbol is not the original with the plan's decisions on it")
+
+
+def _meaning(symbol: Mapping[str, Any]) -> Dict[str, Any]:
+    """The document without what MXNet works out again when it writes one."""
+    return {**symbol, "node_row_ptr": None, "nodes": [
+        {"attrs": {}, **node} for node in symbol["nodes"]]}
 
 
 def _check_options(options: Mapping[str, Any]) -> None:

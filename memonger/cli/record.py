@@ -25,7 +25,7 @@ def plan_record(plan: Plan) -> Dict[str, Any]:
         "recomputed_s": sum(plan.graph.ops[op].time_s for op in again),
         "ops": len(decisions), "decisions": dict(Counter(decisions.values())),
         "notes": list(plan.notes), "seconds": round(plan.planning_s, 3),
-        "measured": plan.measured,
+        "measured": plan.measured, "as_the_file_says": list(plan.told),
     }
 
 

@@ -177,8 +177,13 @@ def strip_symbol(symbol: Any) -> Any:
 @paused()
 def apply_plan_to(symbol: Any, plan: Plan) -> Any:
     """A copy of ``symbol`` that carries the plan's decisions and variants."""
-    text = _decisions_on(to_json(symbol), plan)
-    return from_json(mark_storage(text) if plan.storage == "arena" else text)
+    return from_json(planned_json(to_json(symbol), plan))
+
+
+def planned_json(original_json: str, plan: Plan) -> str:
+    """JSON of a symbol with the plan's decisions on it; MXNet is not needed."""
+    text = _decisions_on(original_json, plan)
+    return mark_storage(text) if plan.storage == "arena" else text
 
 
 def _decisions_on(text: str, plan: Plan) -> str:

@@ -136,6 +136,8 @@ def _facts(plan: Plan, command: Optional[str]) -> str:
         rows.append(("measured", "%s allocated, step %s" % (
             units.size(plan.measured["allocated_bytes"]),
             format_time(plan.measured.get("step_s", 0.0)))))
+    if plan.told:
+        rows.append(("as its file says, not worked out again", ", ".join(plan.told)))
     rows += [("note", note) for note in plan.notes]
     return "<table>%s</table>" % "".join(
         "<tr><th>%s</th><td>%s</td></tr>" % (escape(key), escape(value)) for key, value in rows)

@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 from typing import Callable, Dict, Optional, Tuple, Union
 
+from ..confirm import confirm
 from ..errors import InputError, NoPlanInTime
 from ..graph import Graph
 from ..plan import Plan, Status
@@ -87,6 +88,8 @@ def solve(graph: Graph, budget_bytes: Optional[int], method: str = "auto",
     ------
     InfeasibleBudget
         If no plan was found that fits; it carries the smallest total found.
+    InvalidPlan
+        If what the method answers does not pass the naive check.
     NoPlanInTime
         If the search was interrupted before it found a plan that fits.
     InputError
@@ -107,7 +110,8 @@ def solve(graph: Graph, budget_bytes: Optional[int], method: str = "auto",
             if plan.baseline_pool_bytes > budget_bytes:  # MXNet alone would not fit
                 plan = replace(plan, status=Status.FEASIBLE if bound < 0 else Status.OPTIMAL)
             return replace(plan, bound=bound, planning_s=time.perf_counter() - started_s)
-    plan = replace(solver(graph, budget_bytes, options), method=method)
+    found = confirm(solver(graph, budget_bytes, options), graph, method, options.keep)
+    plan = replace(found, method=method)
     if budget_bytes is not None and not _fits(plan):
         if plan.status is Status.INTERRUPTED:
             raise NoPlanInTime("interrupted before a plan that fits was found; the smallest "

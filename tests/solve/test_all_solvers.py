@@ -5,15 +5,16 @@ import os
 import random
 import signal
 import threading
+from dataclasses import replace
 
 import pytest
 import reference.brute  # noqa: F401  a method of that name
 import strategies
 
-from memonger.errors import InfeasibleBudget, InputError
+from memonger.errors import InfeasibleBudget, InputError, InvalidPlan
 from memonger.foreign import single_output_graph
 from memonger.plan import Status
-from memonger.schedule import expand
+from memonger.schedule import Step, expand
 from memonger.solve import Options, methods, register, solve
 from memonger.solve.build import build_plan, unplanned
 from memonger.solve.ogc import best_cuts
@@ -280,3 +281,54 @@ def test_ops_run_again_once_only_where_that_is_asked(method):
     assert runs[1] == 1 and runs[2] <= 2 < runs[0]
     with pytest.raises(InputError, match="max_clones must not be negative"):
         solve(graph, None, method, Options(max_clones=-1))
+
+
+def wrong_answers():
+    """Answers of a careless method, with a word of what is said about each."""
+    def changed(change):
+        def method(graph, budget_bytes, options):
+            right = build_plan(graph, expand(graph, {0: {}}), "wrong", options, budget_bytes)
+            return change(right)
+        return method
+
+    def steps(change):
+        return changed(lambda plan: replace(plan, schedule=replace(
+            plan.schedule, steps=change(plan.schedule.steps))))
+
+    return [
+        (lambda *_: None, "it is NoneType"),
+        (changed(lambda plan: plan.schedule), "it is Schedule"),
+        (changed(lambda plan: replace(plan, pool_bytes=plan.pool_bytes - 8)), "bytes stated"),
+        (changed(lambda plan: replace(plan, pool_bytes=0.5)), "pool_bytes cannot be 0.5"),
+        (changed(lambda plan: replace(plan, baseline_pool_bytes=1)), "unplanned pool: 1"),
+        (changed(lambda plan: replace(plan, graph=mxnet_graph(3))), "another graph"),
+        (changed(lambda plan: replace(plan, schedule=None)), "schedule cannot be None"),
+        (changed(lambda plan: replace(plan, schedule=replace(plan.schedule, variants=(7,)))),
+         "a variant does not exist"),
+        (steps(lambda all: all[:-1]), "an op never runs"),
+        (steps(lambda all: (*all, Step(0, (999,)))), "."),
+        (steps(lambda all: (*all, Step(999, ()))), "an op that does not exist"),
+        (steps(lambda all: (Step(0, "x"), *all[1:])), "sources cannot be 'x'")]
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_a_wrong_plan_of_a_registered_method_never_leaves(number, monkeypatch):
+    from memonger import solve as package
+    monkeypatch.setattr(package, "_METHODS", dict(package._METHODS))
+    answer, message = wrong_answers()[number]
+    register("wrong", answer)
+    graph = mxnet_graph(1)
+    with pytest.raises(InvalidPlan, match="method 'wrong' did not give a plan.*" + message):
+        solve(graph, None, "wrong", Options(objective="memory"))
+
+
+def test_what_is_to_be_kept_is_kept_by_any_method(monkeypatch):
+    from memonger import solve as package
+    monkeypatch.setattr(package, "_METHODS", dict(package._METHODS))
+    register("again", lambda graph, budget_bytes, options: build_plan(
+        graph, expand(graph, {0: {}}), "again", options, budget_bytes))
+    graph = mxnet_graph(1)
+    again = solve(graph, None, "again").schedule.recomputed()
+    assert again == (0,)
+    with pytest.raises(InvalidPlan, match="%s runs again" % graph.ops[0].name):
+        solve(graph, None, "again", Options(keep=(0,)))
