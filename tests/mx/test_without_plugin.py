@@ -88,4 +88,5 @@ def test_operators_of_the_plugin_ask_for_it(monkeypatch):
         raise PluginMissing("it was not built")
     monkeypatch.setattr(native, "load", missing)
     with pytest.raises(PluginMissing, match="not built"):
-        symbol_from_json('{"nodes": [{"op": "memonger_gelu", "name": "a", "inputs": []}]}')
+        symbol_from_json('{"nodes": [{"op": "memonger_gelu", "name": "a", "inputs": []}], '
+                         '"arg_nodes": [], "heads": [[0, 0, 0]]}')
