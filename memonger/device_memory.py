@@ -12,7 +12,7 @@ from typing import Dict, Iterable, List, Mapping, Sequence, Set, Tuple
 
 from .arena import outlives
 from .errors import InputError
-from .graph import Graph, Op
+from .graph import DTYPES, Graph, Op
 from .storage import StoragePlan
 
 #: Kinds of ``FResourceRequest`` in MXNet.
@@ -107,10 +107,9 @@ class BoundStep:
     """A training step as an executor or a CachedOp runs it."""
 
     graph: Graph
-    #: Attributes of each op by its name.
+    #: Attributes of each op, and the kinds of resource that it asks for, by its name.
     attributes: Mapping[str, Mapping[str, str]]
-    #: Kinds of resource that each op asks for.
-    resources: Sequence[Sequence[int]]
+    resources: Mapping[str, Sequence[int]]
     storage: StoragePlan
 
     def extra_bytes(self, device: Device, arrays: Sequence[int]) -> Dict[str, int]:
@@ -132,17 +131,18 @@ class BoundStep:
         space = max([op.workspace_bytes for op in self.graph.ops] or [0])
         sizes = [*arrays, *self.storage.buffer_bytes, space]
         result = {"rounding": device.all_rounded(sizes) - sum(sizes),
-                  "random_states": device.states_bytes(self.resources),
+                  "random_states": device.states_bytes(self.resources.values()),
                   "autotuning": self._tuning_bytes(device)}
         return {**result, "context": device.context_bytes} if device.context_bytes else result
 
     def _tuning_bytes(self, device: Device) -> int:
-        """What buffers, workspace and reservations take at most beyond the first two at the end."""
+        """What is there at most while convolutions are tuned, beyond what is there at the end."""
         storage, buffers = self.storage, [*map(device.rounded, self.storage.buffer_bytes)]
         # An arena is there when the executor is; other buffers come with their first use.
         seen = self._arenas()
         tuned: Set[Tuple[object, ...]] = set()
-        most = space = 0
+        most = space = dropouts = 0
+        state_bytes = device.rounded(device.dropout_state_bytes)
         taken = sum(buffers[buffer] for buffer in seen)
         for step in storage.program.steps:
             op = self.graph.ops[step.op]
@@ -158,7 +158,10 @@ class BoundStep:
                     most = max(most, taken + space + device.all_rounded(sizes))
                 tuned.add(key)
             space = max(space, device.rounded(op.workspace_bytes))
-        return max(0, most - sum(buffers) - space)
+            if _DROPOUT_STATE in self.resources[op.name] and dropouts < device.dropout_copies:
+                dropouts += 1
+                taken += state_bytes
+        return max(0, most - sum(buffers) - space - dropouts * state_bytes)
 
     def _arenas(self) -> Set[int]:
         """The buffers in which blocks lie side by side."""
@@ -205,6 +208,8 @@ def workspaces(device: Device, graph: Graph) -> Tuple[int, ...]:
 
 def _workspace_bytes(device: Device, graph: Graph, op: Op) -> int:
     made = [graph.tensors[t] for t in op.outputs]
+    if op.kind in _WEIGHT:  # one element, whatever cuDNN asks for
+        return DTYPES[made[0].dtype][1]
     if op.kind == "_backward_FullyConnected" and len(made) == 3:  # sums of the bias by parts
         bias_bytes = made[2].size_bytes
         width = next(width for width in (8, 4, 2, 1) if bias_bytes % width == 0)

@@ -123,7 +123,8 @@ class Session:
                              self.arguments[2], self.device)
         graph = self.reshape(captured.graph.with_times([0.0] * len(spaces), spaces))
         names = [op.name for op in captured.graph.ops]
-        return BoundStep(graph, dict(zip(names, captured.attributes)), captured.resources,
+        return BoundStep(graph, dict(zip(names, captured.attributes)),
+                         dict(zip(names, captured.resources)),
                          plan_storage(graph, expand(graph, {}), storage))
 
     def _arrays(self, captured: Any) -> List[int]:

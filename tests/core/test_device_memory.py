@@ -1,9 +1,11 @@
 """How MXNet's pools round, and what a step takes of a GPU besides its arrays."""
 from __future__ import annotations
 
+from typing import Tuple
+
 import pytest
 
-from memonger.device_memory import BoundStep, Device
+from memonger.device_memory import BoundStep, Device, workspaces
 from memonger.errors import InputError
 from memonger.graph import Graph, Op, Tensor
 from memonger.schedule import expand
@@ -44,14 +46,16 @@ def test_states_are_those_that_ops_ask_for():
 
 
 # ---------------------------------------------------------------------- tuning
-def convolutions(storage: str, **attributes: str) -> BoundStep:
+def convolutions(storage: str, resources: Tuple[int, ...] = (1,),
+                 **attributes: str) -> BoundStep:
     """Two convolutions of 8 MiB in a row; the weight has 4 MiB."""
     tensors = [Tensor("data", 8 * MIB, -1, "input", False), Tensor("w", 4 * MIB, -1, "parameter",
                                                                    False)]
     tensors += [Tensor("conv%d" % i, 8 * MIB, i) for i in range(3)]
     ops = [Op("conv%d" % i, "Convolution", ((0, 2, 3)[i], 1), (2 + i,)) for i in range(3)]
     graph = Graph(tuple(tensors), tuple(ops), (4,))
-    return BoundStep(graph, {op.name: {"layout": op.name, **attributes} for op in ops}, [()] * 3,
+    return BoundStep(graph, {op.name: {"layout": op.name, **attributes} for op in ops},
+                     {"conv0": (1,), "conv1": (1,), "conv2": resources},
                      plan_storage(graph, expand(graph, {}), storage))
 
 
@@ -61,6 +65,11 @@ def test_tuning_comes_on_top_of_what_is_there_by_then():
         step = convolutions(storage)
         extra = step.extra_bytes(Device(), [8 * MIB, 4 * MIB])
         assert extra == {"rounding": 0, "random_states": 0, "autotuning": 20 * MIB}
+
+
+def test_dropouts_state_comes_with_its_first_use():
+    extra = convolutions("stock", (3,)).extra_bytes(Device(dropout_state_bytes=6 * MIB), [])
+    assert extra == {"rounding": 0, "random_states": 6 * MIB, "autotuning": 14 * MIB}
 
 
 def test_tuning_is_switched_off_where_mxnet_does():
@@ -78,3 +87,7 @@ def test_a_pool_within_a_budget_leaves_room_for_rounding():
     assert step.pool_within(Device(), 31 * MIB) == 31 * MIB
     assert step.pool_within(Device(large_bytes=6 * MIB), 31 * MIB) == \
         31 * MIB - 4 * MIB * len(step.storage.buffer_bytes)
+
+
+def test_every_convolution_asks_for_temporary_space():
+    assert workspaces(Device(), convolutions("best").graph) == (4, 4, 4)
