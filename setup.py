@@ -24,8 +24,8 @@ LIBRARIES = ("libmemonger_core.so", "libmemonger_mxnet.so")
 
 
 def read_version() -> str:
-    """The version stands in ``memonger/__init__.py`` and nowhere else."""
-    text = (ROOT / "memonger" / "__init__.py").read_text(encoding="utf-8")
+    """The version stands in ``memonger/util/version.py`` and nowhere else."""
+    text = (ROOT / "memonger" / "util" / "version.py").read_text(encoding="utf-8")
     return re.search(r'^__version__ = "([^"]+)"', text, re.MULTILINE).group(1)
 
 
@@ -102,7 +102,7 @@ setup(
         "plot": ["matplotlib>=3.5"],
         "graph": ["pygraphviz>=2.0; python_version>='3.10'"],
         "test": ["pytest>=8", "hypothesis>=6.100", "pytest-xdist", "pytest-cov",
-                 "scikit-learn", "matplotlib>=3.5"],
+                 "import-linter>=2", "scikit-learn", "matplotlib>=3.5"],
         "bench": ["pytest-benchmark", "psutil"],
         "dev": ["ruff==0.17.6", "mypy==1.14.1", "clang-format", "pre-commit"],
     },

@@ -19,7 +19,7 @@ os.environ.setdefault("MXNET_STORAGE_FALLBACK_LOG_VERBOSE", "0")
 import mxnet as mx
 
 import memonger
-from memonger.bench import nets
+from memonger.zoo import nets
 
 DEAR = ("Convolution", "FullyConnected")
 #: Random ops may not run again, and the loss has nothing to save.

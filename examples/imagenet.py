@@ -32,7 +32,7 @@ import mxnet as mx
 import numpy as np
 
 import memonger
-from memonger.bench import nets
+from memonger.zoo import nets
 
 
 class SyntheticPictures(mx.io.DataIter):

@@ -10,7 +10,7 @@ import argparse
 import sys
 
 import memonger
-from memonger.bench import nets
+from memonger.zoo import nets
 
 
 def main() -> None:

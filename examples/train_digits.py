@@ -130,11 +130,11 @@ def main() -> int:
     plan = plan.with_measured(measured.to_dict())
     plan.save(os.path.join(options.out, "plan.json"))
     plan.report(os.path.join(options.out, "plan.html"))
-    from memonger.report.render import render
+    from memonger.report.diagram.render import render
     render(plan, os.path.join(options.out, "plan.svg"))
     left = ["plan.json", "plan.html", "plan.svg"]
-    from memonger.errors import RenderError
-    from memonger.report.timeline import draw_timeline
+    from memonger.report.charts.timeline import draw_timeline
+    from memonger.util.errors import RenderError
     try:
         draw_timeline(plan, os.path.join(options.out, "memory.svg"))
         left.append("memory.svg")

@@ -16,12 +16,13 @@ import logging
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from . import errors
-from .graph import Graph
-from .plan import Plan, Progress, Status
+from .graph.types import Graph
+from .plan.plan import Plan, Progress, Status
+from .util.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from . import native
-    from .api import (
+    from . import gluon, native, zoo
+    from .api.calls import (
         estimate,
         get_cost,
         load_plan,
@@ -34,23 +35,19 @@ if TYPE_CHECKING:
         sweep,
         verify,
     )
-    from .bench import zoo
-    from .mx import gluon
 
-__version__ = "0.1.0"
-
-# Importing the submodule has bound `plan` to it; the name belongs to the function of the API.
-# (The submodule stays reachable as `from memonger.plan import ...`.)
+# Importing the room has bound `plan` to it; the name belongs to the function of the API.
+# (The room stays reachable as `from memonger.plan.plan import ...`.)
 del globals()["plan"]
 
 #: Public name -> module, and the attribute there (None: the module itself).
 _LAZY: Dict[str, Tuple[str, Optional[str]]] = {
-    **{name: (".api", name) for name in (
+    **{name: (".api.calls", name) for name in (
         "estimate", "get_cost", "load_plan", "make_mirror_plan", "max_batch", "measure", "plan",
         "search_plan", "strip", "sweep", "verify")},
-    "gluon": (".mx.gluon", None),
+    "gluon": (".gluon", None),
     "native": (".native", None),
-    "zoo": (".bench.zoo", None),
+    "zoo": (".zoo", None),
 }
 
 __all__ = ["Graph", "Plan", "Progress", "Status", "errors", "estimate", "get_cost", "gluon",
@@ -72,4 +69,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> List[str]:
-    return sorted(set(globals()) | set(_LAZY))
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -7,11 +7,11 @@ from typing import Dict, FrozenSet, Optional, Tuple, Union
 
 import numpy as np
 
-from memonger.blocks import Program as StorageProgram
-from memonger.blocks import ProgramStep, StorageModel, Value
-from memonger.graph import Graph, Implementation, Inplace, Op, Tensor, Variant
-from memonger.solve.program import Program
-from memonger.storage import StoragePlan, plan_program
+from memonger.graph.types import Graph, Implementation, Inplace, Op, Tensor, Variant
+from memonger.memory.liveness import Program as StorageProgram
+from memonger.memory.liveness import ProgramStep, StorageModel, Value
+from memonger.memory.storage import StoragePlan, plan_program
+from memonger.solve.mip.program import Program
 
 
 def random_graph(seed: int, mxnet: bool, forward: int = 5) -> Graph:

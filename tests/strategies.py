@@ -12,11 +12,11 @@ from typing import Dict, List, Optional, Tuple
 
 from hypothesis import strategies as st
 
-from memonger.blocks import DTYPES
-from memonger.decisions import graph_in_use
-from memonger.graph import Graph, Implementation, Inplace, Op, Tensor, Variant
-from memonger.schedule import Consumer, Schedule, Step, expand
-from memonger.splitting import with_idle_ops
+from memonger.graph.decisions import graph_in_use
+from memonger.graph.gradient_split import with_idle_ops
+from memonger.graph.schedule import Consumer, Schedule, Step, expand
+from memonger.graph.types import Graph, Implementation, Inplace, Op, Tensor, Variant
+from memonger.memory.liveness import DTYPES
 
 SIZES = (1, 1, 2, 3, 4, 4, 4, 7, 8, 16, 64)
 OTHER_DTYPES = ("float16", "float64", "uint8", "int32", "int64", "bool")

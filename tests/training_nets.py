@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import List, Optional
 
-from memonger.graph import Graph, Implementation, Inplace, Op, Tensor, Variant
+from memonger.graph.types import Graph, Implementation, Inplace, Op, Tensor, Variant
 
 MB = 2 ** 20
 

@@ -1,0 +1,1 @@
+"""The tables that our claims rest on."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from ..errors import InputError
-from . import nets
+from ..util.errors import InputError
+from ..zoo import nets
 from .published import PUBLISHED, Published
 
 #: Methods of the comparison. "mxnet" is no plan, "mirror" MXNET_BACKWARD_DO_MIRROR=1; the others

@@ -13,12 +13,12 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
-from ..errors import InputError, MemongerError
-from ..graph import Graph
-from ..report.words import format_extra, format_percent, table
-from ..schedule import Schedule, Step, expand
-from ..storage import plan_storage
-from ..units import format_bytes
+from ..graph.schedule import Schedule, Step, expand
+from ..graph.types import Graph
+from ..memory.storage import plan_storage
+from ..report.formatting import format_extra, format_percent, table
+from ..util.errors import InputError, MemongerError
+from ..util.units import format_bytes
 
 #: Chains of the literature, and networks with branches between the cuts.
 NETWORKS = ("vgg16", "resnet50", "mobilenet_v2", "densenet121")
@@ -173,7 +173,7 @@ def compare(network: str, batch: int = 0, snapshots: Sequence[int] = SNAPSHOTS,
     """Revolve on a network, and our plans in the memory that it takes."""
     from ..solve import solve
     from ..solve.options import Options
-    from . import nets
+    from ..zoo import nets
     from .runner import stock_estimate
     graph = stock_estimate(nets.build(network, batch or None), "reference").graph
     unplanned_bytes = plan_storage(graph, expand(graph, {}), "live").pool_bytes

@@ -12,8 +12,8 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any, List, Optional, Sequence
 
-from ..errors import InfeasibleBudget, InputError
-from ..report.words import format_extra, format_percent, table
+from ..report.formatting import format_extra, format_percent, table
+from ..util.errors import InfeasibleBudget, InputError
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,9 @@ class Row:
 
 def run(targets: Sequence[Target] = TARGETS) -> List[Row]:
     """Plan for each target, one after the other, as ``memonger.plan`` does."""
-    from ..planning import plan_session
-    from ..session import open_session
-    from . import nets
+    from ..api.network import open_session
+    from ..api.planning import plan_session
+    from ..zoo import nets
     net = nets.build("dmlc_resnet50", 32)
     session = open_session(net.symbol, net.shapes, None, "write", None, "reference", None, None,
                            None)

@@ -7,10 +7,10 @@ import statistics
 import tempfile
 from typing import Any, Dict, Optional
 
-from ..cost import Profile
-from ..errors import InfeasibleBudget
-from ..units import format_bytes
-from . import nets
+from ..costs.models import Profile
+from ..util.errors import InfeasibleBudget
+from ..util.units import format_bytes
+from ..zoo import nets
 from .cases import Case
 from .runner import Row, Settings, make_plan, stock_estimate
 
@@ -41,7 +41,7 @@ class Trainer:
         a published row, for the share of the pool that is the published memory at the published
         batch: less of the total can be saved at a smaller batch, where parameters weigh more.
         """
-        from ..api import measure
+        from ..api.calls import measure
         if case.method in ("mxnet", "mirror"):
             return None
         if case.published:
@@ -72,7 +72,7 @@ class Trainer:
 
 def _profile(net: nets.Net, settings: Settings) -> Profile:
     """The times of the network's ops and variants, measured here, now."""
-    from ..mx.profile import profile
+    from ..mx.profile.run import profile
     with tempfile.TemporaryDirectory(prefix="memonger") as folder:
         return profile(net.symbol, net.shapes, path=os.path.join(folder, "ops.json"),
                        time_limit=settings.profile_limit_s)

@@ -19,10 +19,11 @@ import time
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from .. import native, variants
-from ..mx import swap
+from ..mx import plugin as native
+from ..mx import variants as swap
 from ..mx.environment import mxnet
-from ..units import format_bytes
+from ..util.units import format_bytes
+from ..variants import rewrite as variants
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ def kept_bytes(symbol: Any, shape: Sequence[int]) -> int:
 
     Counted on the graph that MXNet binds, each tensor once.
     """
-    from ..mx.read import read
+    from ..mx.capture import read
     graph = read(symbol, shapes={"data": tuple(shape)}).graph
     kept = set()
     for op in graph.ops:

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Iterator, List, Optional, Sequence
 
-from ..errors import InfeasibleBudget, InputError
-from ..solve.foreign import plan_foreign
+from ..solve.imported import plan_foreign
+from ..util.errors import InfeasibleBudget, InputError
 
 
 @dataclass(frozen=True)

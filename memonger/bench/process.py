@@ -13,10 +13,10 @@ import sys
 from dataclasses import asdict, dataclass
 from typing import Any, Dict, Iterator, List, Mapping, Sequence
 
-from ..errors import InfeasibleBudget, MemongerError
-from ..report.words import table
-from ..units import format_bytes
-from . import nets
+from ..report.formatting import table
+from ..util.errors import InfeasibleBudget, MemongerError
+from ..util.units import format_bytes
+from ..zoo import nets
 
 #: The share of a promised saving that a process must save.
 SHARE = 0.9
@@ -55,9 +55,9 @@ def measure_network(network: str, batch: int = 0, budget: str = "50%", variants:
                     time_limit_s: float = 10.0, limit_bytes: int = 2 * 10 ** 9,
                     options: Mapping[str, Any] = {}) -> Row:
     """Plan a network and train it, unplanned and planned, in this process's environment."""
-    from .. import api
+    from ..api import calls as api
+    from ..api.network import mkldnn_is_on
     from ..mx.measure import allocated_bytes
-    from ..session import mkldnn_is_on
     wanted = batch or nets.spec(network).batch
     while True:
         net = nets.build(network, wanted, **options)
@@ -114,7 +114,7 @@ def render(found: Sequence[Row]) -> str:
 def main(networks: Sequence[str], as_json: bool = False, mkldnn: str = "both",
          **options: Any) -> int:
     """Print the table; 1 when a process saves too little."""
-    from ..files import write_out
+    from ..util.files import write_out
     found: List[Row] = []
     for row in rows(networks, mkldnn, **options):
         found.append(row)

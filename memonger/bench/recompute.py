@@ -12,12 +12,12 @@ import os
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from .. import native
-from ..merging import to_json
-from ..report.words import table
-from ..schedule import expand
-from ..units import format_bytes
-from . import nets
+from ..graph.schedule import expand
+from ..mx import plugin as native
+from ..report.formatting import table
+from ..util.units import format_bytes
+from ..variants.common_subexpressions import to_json
+from ..zoo import nets
 
 #: Networks of the foundation's list, with the options that make them small enough to train.
 NETWORKS: Dict[str, Dict[str, int]] = {
@@ -65,8 +65,9 @@ def small_network(name: str) -> Any:
 
 def plan_cheap(symbol: Any, shapes: Any) -> Tuple[Any, Any, Any]:
     """The planned symbol, and what MXNet binds without and with the plan."""
-    from ..mx.apply import apply_recompute, from_json
-    from ..mx.read import read
+    from ..mx.capture import read
+    from ..mx.rewrite import from_json
+    from ..plan.planned_symbol import apply_recompute
     plain = read(symbol, shapes)
     recompute: Dict[int, Dict[Tuple[int, int], int]] = {
         index: {} for index, op in enumerate(plain.graph.ops)
@@ -95,7 +96,7 @@ def run(names: Optional[List[str]] = None, check_gradients: bool = True,
             progress(name)
         net = nets.build(name)
         with native.switched(False, False):
-            from ..mx.read import read
+            from ..mx.capture import read
             stock_pool_bytes = read(net.symbol, net.shapes).pool_bytes
         with native.switched(True, True):
             _, plain, bound = plan_cheap(net.symbol, net.shapes)

@@ -23,10 +23,10 @@ import sys
 import time
 from typing import Any, Callable, List, Mapping, Optional, Sequence
 
-from ..errors import InputError, RenderError
-from ..files import write_out, write_whole
-from ..units import parse_bytes
-from . import nets
+from ..util.errors import InputError, RenderError
+from ..util.files import write_out, write_whole
+from ..util.units import parse_bytes
+from ..zoo import nets
 from .cases import BUDGETED, COMPARED, METHODS, Case, comparison, published_cases
 from .published import PUBLISHED
 from .runner import Row, Settings, run_cases
@@ -169,7 +169,7 @@ def make_cases(args: argparse.Namespace) -> List[Case]:
 
 def network_table() -> str:
     """The networks of the zoo with their published set-ups."""
-    from ..report.words import table
+    from ..report.formatting import table
     rows = [("network", "batch", "example", "parameters", "source of the count")]
     for name in nets.names():
         item = nets.spec(name)

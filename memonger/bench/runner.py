@@ -6,8 +6,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
-from ..errors import InfeasibleBudget, MemongerError
-from . import nets
+from ..util.errors import InfeasibleBudget, MemongerError
+from ..zoo import nets
 from .cases import Case, by_network
 from .published import Published
 
@@ -35,7 +35,7 @@ class Row:
     #: Forward pass as a share of the unplanned step.
     forward: float = 0.0
     published: Optional[Published] = None
-    #: From ``memonger.measure``, at its own batch; see :class:`.measuring.Trainer`.
+    #: From ``memonger.measure``, at its own batch; see :class:`memonger.bench.measuring.Trainer`.
     measured: Optional[Mapping[str, Any]] = None
     #: Why there is no result.
     error: str = ""
@@ -148,7 +148,7 @@ class _Network:
                 row = dataclasses.replace(row, measured=self.trainer.measure(case, row))
             return row
         except InfeasibleBudget as error:
-            from ..units import format_bytes
+            from ..util.units import format_bytes
             reason = "the smallest total found is %s" % format_bytes(error.minimum_bytes)
             if error.bound_bytes:
                 proven = error.bound_bytes > error.budget_bytes
@@ -181,7 +181,7 @@ class _Network:
 def make_plan(case: Case, net: nets.Net, pool_bytes: int, fixed_bytes: int,
               settings: Settings) -> Any:
     """The plan of a case; ``pool_bytes`` and ``fixed_bytes`` are those of stock MXNet."""
-    from ..api import plan
+    from ..api.calls import plan
     method, _, variants = case.method.partition(":")
     symbol = net.symbol
     if method == "sublinear" and "hints" in _options(net):
@@ -199,7 +199,7 @@ def make_plan(case: Case, net: nets.Net, pool_bytes: int, fixed_bytes: int,
             wanted["budget"] = int(share * (pool_bytes + fixed_bytes))
     with contextlib.ExitStack() as stack:
         if method == "sublinear":  # as in dmlc/mxnet-memonger: by MXNet's own mirroring
-            from .. import native
+            from ..mx import plugin as native
             native.load()
             stack.enter_context(native.switched(False, False))
         return plan(symbol, method=method, variants=variants or "none", costs=settings.costs,
@@ -208,8 +208,8 @@ def make_plan(case: Case, net: nets.Net, pool_bytes: int, fixed_bytes: int,
 
 def stock_estimate(net: nets.Net, costs: Any) -> Any:
     """What MXNet does by itself: the plugin reads, but changes nothing."""
-    from .. import native
-    from ..api import estimate
+    from ..api.calls import estimate
+    from ..mx import plugin as native
     native.load()
     with native.switched(False, False):
         return estimate(net.symbol, shapes=net.shapes, costs=costs)

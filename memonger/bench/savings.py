@@ -10,15 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import AbstractSet, Dict, List, Optional, Sequence, Tuple
 
-from .. import variants
-from ..graph import Graph
-from ..merging import to_json
-from ..mx.apply import from_json
-from ..mx.read import read
+from ..graph.schedule import expand
+from ..graph.types import Graph
+from ..memory.storage import plan_storage
+from ..mx.capture import read
+from ..mx.rewrite import from_json
 from ..mx.variant_graph import _disjoint
-from ..schedule import expand
-from ..storage import plan_storage
-from . import nets
+from ..variants import rewrite as variants
+from ..variants.common_subexpressions import to_json
+from ..zoo import nets
 
 #: Networks and batches; small batches, for the shares hardly depend on them.
 NETWORKS: Tuple[Tuple[str, int], ...] = (

@@ -5,11 +5,11 @@ import json
 import re
 from typing import Dict, List, Match, Optional, Sequence, Tuple
 
-from .. import __version__
-from ..errors import InputError
-from ..report.figures import new_figure, save_figure
-from ..report.words import format_extra, format_percent, table
-from ..units import format_bytes
+from ..report.charts.figures import new_figure, save_figure
+from ..report.formatting import format_extra, format_percent, table
+from ..util.errors import InputError
+from ..util.units import format_bytes
+from ..util.version import __version__
 from .published import Published
 from .runner import Row
 

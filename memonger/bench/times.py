@@ -13,7 +13,7 @@ import sys
 from dataclasses import asdict, dataclass, field
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
-from ..report.words import format_extra, table
+from ..report.formatting import format_extra, table
 from .runner import Row
 
 #: This package's folder: children run beside it, so that they import the same one.
@@ -81,10 +81,10 @@ def time_one(name: str) -> Timing:
     import resource
     import time
 
-    from .. import plan
-    from ..errors import MemongerError
-    from ..session import open_session
-    from . import nets
+    from ..api.calls import plan
+    from ..api.network import open_session
+    from ..util.errors import MemongerError
+    from ..zoo import nets
     task = TASKS[name]
     net = nets.build(task.network, **task.options)
     try:
@@ -138,7 +138,7 @@ def render(timings: Sequence[Timing]) -> str:
 
 def main(names: Sequence[str], as_json: bool = False) -> int:
     """Print the table; 1 when a limit is not kept."""
-    from ..errors import InputError
+    from ..util.errors import InputError
     unknown = [name for name in names if name not in TASKS]
     if unknown:
         raise InputError("no network %r to time; there are %s"

@@ -12,8 +12,8 @@ import os
 import sys
 from typing import Optional, Sequence, Type
 
-from .. import __version__
-from ..files import write_out
+from ..util.files import write_out
+from ..util.version import __version__
 from .command import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, Command, Parser, UsageError
 from .failure import report_failure
 

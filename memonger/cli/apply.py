@@ -3,10 +3,10 @@ from __future__ import annotations
 
 import argparse
 
-from .. import api
-from ..errors import InputError
-from ..files import write_whole
-from ..merging import to_json
+from ..api import calls as api
+from ..util.errors import InputError
+from ..util.files import write_whole
+from ..variants.common_subexpressions import to_json
 from .arguments import load_symbol
 from .command import EXIT_OK, Command, UsageError, answer
 

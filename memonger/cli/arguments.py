@@ -5,10 +5,10 @@ import argparse
 import re
 from typing import Any, Dict, Tuple, Union
 
-from ..errors import InputError, UnitError
-from ..json_files import parse_json, read_text
-from ..session import share_of
-from ..units import parse_budget
+from ..api.network import share_of
+from ..util.errors import InputError, UnitError
+from ..util.json_files import parse_json, read_text
+from ..util.units import parse_budget
 
 _DTYPES = ("float16", "float32", "float64", "uint8", "int8", "int32", "int64")
 

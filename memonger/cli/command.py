@@ -7,7 +7,7 @@ import json
 import sys
 from typing import IO, Any, Callable, Mapping, NoReturn, Optional, Union
 
-from ..files import write_out
+from ..util.files import write_out
 
 EXIT_OK = 0
 EXIT_ERROR = 1

@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass
 from importlib import metadata
 from typing import Callable, Iterator, List, Optional, Tuple
 
-from .. import __version__
-from ..errors import PluginError
 from ..mx import cuda_libraries
-from ..phrases import one_line
+from ..util.errors import PluginError
+from ..util.messages import one_line
+from ..util.version import __version__
 from .command import EXIT_ERROR, EXIT_OK, Command, answer
 
 OK, NOTE, WARNING, PROBLEM = "ok", "note", "warning", "problem"

@@ -5,11 +5,11 @@ import argparse
 import json
 from typing import Any, Dict
 
-from .. import api
-from ..files import write_whole
-from ..foreign import to_node_link
+from ..api import calls as api
+from ..graph.imported import to_node_link
 from ..report.text import estimate_table
-from ..units import parse_budget
+from ..util.files import write_whole
+from ..util.units import parse_budget
 from .arguments import (
     add_budget,
     add_optimizer,

@@ -6,9 +6,9 @@ import logging
 import sys
 from typing import Any, Dict, List
 
-from ..errors import InfeasibleBudget, MemongerError, VerificationError
-from ..phrases import listed
-from ..units import format_bytes
+from ..util.errors import InfeasibleBudget, MemongerError, VerificationError
+from ..util.messages import listed
+from ..util.units import format_bytes
 from .command import EXIT_BUDGET, EXIT_ERROR, EXIT_VERIFICATION, answer
 
 #: As many of the tensors that pin the smallest plan are printed.

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import argparse
 
-from .. import api
+from ..api import calls as api
 from .arguments import (
     add_budget,
     add_context,

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import argparse
 
-from .. import api
+from ..api import calls as api
 from .arguments import add_context, add_shapes, context, count
 from .command import EXIT_OK, Command, UsageError, answer
 from .network import load_network

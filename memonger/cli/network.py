@@ -5,10 +5,10 @@ import argparse
 from dataclasses import dataclass
 from typing import Any, Dict, Optional
 
-from .. import api
-from ..errors import InputError
-from ..json_files import read_text
-from ..plan import Plan
+from ..api import calls as api
+from ..plan.plan import Plan
+from ..util.errors import InputError
+from ..util.json_files import read_text
 from .arguments import is_symbol, load_symbol, shape_arguments
 
 

@@ -6,14 +6,14 @@ import os
 from dataclasses import replace
 from typing import Any, Dict
 
-from .. import api
-from ..json_files import read_text
-from ..plan import Plan
-from ..report.frontier import draw_frontier, frontier_table
+from ..api import calls as api
+from ..api.network import pins
+from ..graph.schedule import expand
+from ..memory.storage import plan_storage
+from ..plan.plan import Plan
+from ..report.charts.frontier import draw_frontier, frontier_table
 from ..report.text import summary
-from ..schedule import expand
-from ..session import pins
-from ..storage import plan_storage
+from ..util.json_files import read_text
 from .arguments import (
     add_budget,
     add_context,
@@ -114,7 +114,7 @@ class MakePlan(Command):
         if refused:
             raise UsageError("%s is no MXNet symbol, so it takes no %s"
                              % (args.network, refused[0]))
-        from ..foreign import parse_foreign_budget, read_graph
+        from ..graph.imported import parse_foreign_budget, read_graph
         from ..solve import Options, solve
         graph = read_graph(args.network)
         budget = None

@@ -42,8 +42,8 @@ class Profile(Command):
                                  "device that --costs auto finds")
 
     def run(self, args: argparse.Namespace) -> int:
-        from ..mx.profile import circumstances, profile
-        from ..profiles import default_path
+        from ..costs.profile_files import default_path
+        from ..mx.profile.run import circumstances, profile
         device, symbol = context(args.ctx), load_symbol(args.network)
         with ProgressLine() as line:
             measured = profile(symbol, ctx=device, path=args.output,

@@ -4,8 +4,8 @@ from __future__ import annotations
 import sys
 from typing import IO, Callable, ContextManager, Optional
 
-from ..plan import Progress
-from ..units import format_bytes
+from ..plan.plan import Progress
+from ..util.units import format_bytes
 
 
 def describe(progress: Progress) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Dict
 
-from ..plan import Plan
+from ..plan.plan import Plan
 
 
 def plan_record(plan: Plan) -> Dict[str, Any]:

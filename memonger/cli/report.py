@@ -4,9 +4,9 @@ from __future__ import annotations
 import argparse
 from typing import List
 
-from .. import api
-from ..errors import InputError
-from ..plan import Plan
+from ..api import calls as api
+from ..plan.plan import Plan
+from ..util.errors import InputError
 from .command import EXIT_OK, Command, UsageError, answer
 from .progress import ProgressLine
 
@@ -46,11 +46,11 @@ class Report(Command):
             write_html(plan, args.output, _sweep(plan) if args.sweep else ())
             written.append(args.output)
         if args.graph:
-            from ..report.render import render
+            from ..report.diagram.render import render
             render(plan, args.graph, collapse=not args.expand, clones=args.clones)
             written.append(args.graph)
         if args.timeline:
-            from ..report.timeline import draw_timeline
+            from ..report.charts.timeline import draw_timeline
             draw_timeline(plan, args.timeline)
             written.append(args.timeline)
         answer(args, {"written": written}, "wrote " + ", ".join(written))

@@ -5,7 +5,7 @@ import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Dict
 
-from .. import api
+from ..api import calls as api
 from .arguments import add_context, add_shapes, context, count, load_symbol
 from .command import EXIT_OK, EXIT_VERIFICATION, Command, UsageError, answer
 from .network import load_network

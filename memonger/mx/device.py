@@ -6,9 +6,9 @@ import ctypes
 import os
 from typing import Any, Dict, Optional
 
-from ..device_memory import Device
-from ..errors import InputError
-from ..plan import Budget
+from ..memory.device import Device
+from ..plan.plan import Budget
+from ..util.errors import InputError
 from .environment import mxnet
 
 #: Share of the free memory that stays free: MXNet's pool rounds large requests up to 2 MiB, and

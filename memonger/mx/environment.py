@@ -7,7 +7,7 @@ import os
 import threading
 from typing import Any, Iterator
 
-from ..errors import MemongerError
+from ..util.errors import MemongerError
 from .cuda_libraries import advice
 
 logger = logging.getLogger("memonger")

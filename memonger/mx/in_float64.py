@@ -4,9 +4,9 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, Iterable, List, Mapping
 
-from ..merging import symbol_text, to_json
-from .apply import from_json
-from .bind import Arguments
+from ..variants.common_subexpressions import symbol_text, to_json
+from .binding import Arguments
+from .rewrite import from_json
 
 _NARROW = ("float16", "float32")
 #: mshadow's codes of float32 and float16, and that of float64.

@@ -8,11 +8,11 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 import numpy as np
 
-from ..merging import symbol_text
-from .apply import from_json
+from ..variants.common_subexpressions import symbol_text
 from .environment import mxnet
 from .in_float64 import symbol_data
-from .trial import Trial
+from .rewrite import from_json
+from .training_run import Trial
 
 Values = Mapping[str, np.ndarray]
 

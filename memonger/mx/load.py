@@ -3,11 +3,11 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Sequence
 
-from .. import native
-from ..errors import InputError
-from ..merging import symbol_text
-from ..symbol_check import check_outputs, checked_symbol, graphs_of
-from .bind import first_line
+from ..util.errors import InputError
+from ..variants.common_subexpressions import symbol_text
+from ..variants.symbol_check import check_outputs, checked_symbol, graphs_of
+from . import plugin as native
+from .binding import first_line
 from .environment import mxnet
 
 

@@ -15,10 +15,10 @@ import tempfile
 from dataclasses import asdict, dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from ..errors import MemongerError
-from ..files import write_whole
-from ..merging import to_json
-from .bind import GradReq
+from ..util.errors import MemongerError
+from ..util.files import write_whole
+from ..variants.common_subexpressions import to_json
+from .binding import GradReq
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ import sys
 import time
 from typing import Any, Dict, List
 
-from .. import native
-from ..files import write_whole
-from .apply import is_planned
+from ..util.files import write_whole
+from . import plugin as native
 from .environment import mxnet
-from .trial import Trial
+from .rewrite import is_planned
+from .training_run import Trial
 
 
 def _used_bytes(ctx: Any) -> int:

@@ -22,12 +22,12 @@ from typing import (
     Tuple,
 )
 
-from ..graph import Graph, Implementation, Op, Tensor, Variant
-from ..splitting import with_idle_ops, worth_splitting
-from ..variant_kinds import VariantKind
-from ..variants import candidates, kind, members, swap_json
-from .apply import from_json
-from .read import Captured
+from ..graph.gradient_split import with_idle_ops, worth_splitting
+from ..graph.types import Graph, Implementation, Op, Tensor, Variant
+from ..variants.catalogue import VariantKind
+from ..variants.rewrite import candidates, kind, members, swap_json
+from .capture import Captured
+from .rewrite import from_json
 
 _REAL = frozenset({"float16", "float32", "float64"})
 

@@ -7,12 +7,12 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
-from ..errors import BindError, InputError, VerificationError
-from .bind import GradReq, first_line, infer_arguments
+from ..util.errors import BindError, InputError, VerificationError
+from .binding import GradReq, first_line, infer_arguments
 from .environment import logger, mxnet
 from .in_float64 import all_nodes, in_float64, symbol_data, wide_types
 from .kinks import Kink, kinks_within_rounding
-from .trial import Trial, index_inputs, random_values, without_index_gradients
+from .training_run import Trial, index_inputs, random_values, without_index_gradients
 
 #: Relative difference allowed where bits may differ (MKLDNN sums in another order).
 TOLERANCE = 1e-5

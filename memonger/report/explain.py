@@ -5,17 +5,17 @@ import difflib
 import fnmatch
 from typing import Dict, List, Mapping, Optional
 
-from ..asked import run_once
-from ..decisions import graph_in_use
-from ..errors import UnknownOpError
-from ..phrases import listed
-from ..plan import Plan
-from ..schedule import Consumer, Schedule, expand
-from ..storage import plan_storage
-from ..variant_kinds import kind
-from ..variants import candidates, refusals
+from ..graph.in_use import graph_in_use
+from ..graph.schedule import Consumer, Schedule, expand
+from ..memory.storage import plan_storage
+from ..plan.plan import Plan
+from ..plan.unmet_requests import run_once
+from ..util.errors import UnknownOpError
+from ..util.messages import listed
+from ..variants.catalogue import kind
+from ..variants.rewrite import candidates, refusals
 from .facts import Facts, OpFacts
-from .words import Units, counted, format_percent, ordinal
+from .formatting import Units, counted, format_percent, ordinal
 
 _KEPT = {"keep": "is kept from forward to backward", "pinned": "stays as it is"}
 

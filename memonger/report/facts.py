@@ -7,11 +7,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple
 
-from ..decisions import decisions_of, graph_in_use
-from ..graph import Graph
-from ..lifetime import Timeline, step_names, timeline
-from ..plan import Plan
-from ..schedule import Schedule, expand
+from ..graph.decisions import decisions_of
+from ..graph.in_use import graph_in_use
+from ..graph.schedule import Schedule, expand
+from ..graph.types import Graph
+from ..memory.timeline import Timeline, step_names, timeline
+from ..plan.plan import Plan
 
 #: Decisions in the order of legends: "pinned" is a kept op that may not run again.
 GROUPS = ("keep", "recompute", "variant", "pinned")

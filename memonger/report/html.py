@@ -9,15 +9,15 @@ import shlex
 from html import escape
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from ..files import write_whole
-from ..plan import Plan
-from .drawing import draw
+from ..plan.plan import Plan
+from ..util.files import write_whole
+from .charts.timeline import common_steps
+from .diagram.model import draw
+from .diagram.render import picture
 from .facts import Facts
+from .formatting import Units, costs_words, format_extra, format_percent, format_time
 from .page_data import page_data
-from .render import picture
 from .text import CATEGORIES, summary_rows
-from .timeline import common_steps
-from .words import Units, costs_words, format_extra, format_percent, format_time
 
 TEMPLATE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "plan.html")
 #: A larger diagram stays out of the page, which then says how to get it.
@@ -169,7 +169,7 @@ def versions() -> List[Tuple[str, str]]:
     """memonger's version, Python's, and those of the libraries that are installed."""
     from importlib.metadata import PackageNotFoundError, version
 
-    from .. import __version__
+    from ..util.version import __version__
     found = [("memonger", __version__), ("Python", platform.python_version())]
     for name in ("mxnet", "mxnet-cu112", "numpy", "highspy"):
         try:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import Any, Dict, List, Sequence
 
-from ..lifetime import CATEGORIES, Timeline
-from ..plan import Plan
-from .drawing import LEGEND
+from ..memory.timeline import CATEGORIES, Timeline
+from ..plan.plan import Plan
+from .charts.frontier import frontier, knee
+from .charts.timeline import COLOURS, common_steps, measured_pool, pool_budget
+from .diagram.model import LEGEND
 from .facts import Facts, OpFacts
-from .frontier import frontier, knee
-from .timeline import COLOURS, common_steps, measured_pool, pool_budget
-from .words import Units
+from .formatting import Units
 
 MAX_STEPS, MAX_OPS, MAX_PIECES = 2500, 2000, 600
 

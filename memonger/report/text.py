@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
-from ..phrases import listed
-from ..plan import Plan
-from ..units import format_bytes
+from ..plan.plan import Plan
+from ..util.messages import listed
+from ..util.units import format_bytes
+from .charts.frontier import frontier_table
 from .facts import Facts, OpFacts
-from .frontier import frontier_table
-from .words import (
+from .formatting import (
     Units,
     costs_words,
     counted,

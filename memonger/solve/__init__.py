@@ -10,12 +10,12 @@ import time
 from dataclasses import replace
 from typing import Callable, Dict, Optional, Tuple, Union
 
-from ..confirm import confirm
-from ..errors import InputError, NoPlanInTime
-from ..graph import Graph
-from ..plan import Plan, Status
-from ..units import format_bytes
-from ..workspace import workspace_bytes
+from ..graph.types import Graph
+from ..memory.workspace import workspace_bytes
+from ..plan.consistency import confirm
+from ..plan.plan import Plan, Status
+from ..util.errors import InputError, NoPlanInTime
+from ..util.units import format_bytes
 from .effort import Effort
 from .options import Options
 
@@ -43,7 +43,8 @@ def register(name: str, function: Solver) -> None:
         Replaces a method of the same name.
     function : callable
         Gets the graph, the budget of the pool (None: as little memory as ``options`` allow) and
-        :class:`Options`; returns a :class:`memonger.Plan` (see :func:`.build.build_plan`).
+        :class:`Options`; returns a :class:`memonger.Plan` (see
+        :func:`memonger.solve.result.build_plan`).
     """
     if not name or not callable(function):
         raise InputError("a method needs a name and a function")
@@ -95,7 +96,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], method: str = "auto",
     InputError
         If an option or the method is unknown.
     """
-    from .build import build_plan, raise_infeasible, unplanned
+    from .result import build_plan, raise_infeasible, unplanned
     options = options or Options()
     options.check()
     solver = _find(method)
@@ -105,7 +106,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], method: str = "auto",
                           Status.NOT_NEEDED)
         if _fits(plan):
             # A plan could still be faster than none, with variants.
-            from .bound import free_bound
+            from .mip.bounds import free_bound
             bound = free_bound(graph, options.variants) / graph.time_s if graph.time_s > 0 else 0.0
             if plan.baseline_pool_bytes > budget_bytes:  # MXNet alone would not fit
                 plan = replace(plan, status=Status.FEASIBLE if bound < 0 else Status.OPTIMAL)
@@ -127,7 +128,7 @@ def _with_bound(plan: Plan, budget_bytes: int, options: Options) -> Plan:
     graph = plan.graph
     if not graph.time_s > 0 or plan.world == "stock" or plan.bounded:
         return plan
-    from .bound import overhead_bound, pool_room
+    from .mip.bounds import overhead_bound, pool_room
     # A fixed number of linear programs, not a time, so that the same input gives the same bound.
     rounds = 4 if len(graph.ops) <= 1000 else 2 if len(graph.ops) <= 4000 else 1
     # A plan whose variants need less workspace may have a larger pool.

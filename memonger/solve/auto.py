@@ -1,42 +1,48 @@
 """The default method: a native search for the plan, programs for the proof, turns between them.
 
 1. What fits needs no plan.
-2. A few linear programs give a bound, and say which ops to measure (:mod:`.bound`), while the
-   native search runs from its own seeds on another core (:mod:`.beside`). Where nothing fits, the
-   smallest plans known come in, which do not depend on the budget (:mod:`.incumbent`).
+2. A few linear programs give a bound, and say which ops to measure
+(:mod:`memonger.solve.mip.bounds`), while the
+   native search runs from its own seeds on another core (:mod:`memonger.solve.search.background`).
+   Where nothing fits, the
+   smallest plans known come in, which do not depend on the budget
+   (:mod:`memonger.solve.incumbent`).
 3. While the best plan is not near the bound, turns follow. In each, a small 0/1 program over the
    measured ops raises the bound and suggests a plan, which the native search mends where it does
-   not fit (:mod:`.milp`); beside it runs a longer native search. Once programs change nothing any
+   not fit (:mod:`memonger.solve.refinement`); beside it runs a longer native search. Once programs
+   change nothing any
    more, or miss the budget by far, two native searches run in a turn, on from the best plan and
    anew.
 4. A time limit above the usual one buys further such turns, which cross a population of plans
    (``plugins/core/breed.cc``).
 
-Work is counted, not timed (:mod:`.effort`), and whoever works beside somebody else is waited for.
+Work is counted, not timed (:mod:`memonger.solve.effort`), and whoever works beside somebody else is
+waited for.
 So the same input gives the same plan on every machine. What each constant is worth is told in
-:mod:`.strategy`. Without HiGHS only the native search is left, with the knapsack bound.
+:mod:`memonger.solve.strategy`. Without HiGHS only the native search is left, with the knapsack
+bound.
 """
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Optional
 
-from ..errors import SolverUnavailable
-from ..graph import Graph
-from ..plan import Plan
-from ..schedule import expand
-from . import highs
-from .decode import schedule_of_point
-from .local import work_for
-from .milp import Refinement
+from ..graph.schedule import expand
+from ..graph.types import Graph
+from ..plan.plan import Plan
+from ..util.errors import SolverUnavailable
+from .mip import highs
+from .mip.formulation import build
+from .mip.rounding import schedule_of_point
 from .options import USUAL_TIME_LIMIT_S, Options
-from .relaxation import build
+from .refinement import Refinement
+from .search.local import work_for
 from .strategy import STRATEGY, Turn
 
 
 def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
     """Method "auto"; the signature of all solvers."""
-    from .frontier import least_memory
+    from .least_memory import least_memory
     if budget_bytes is None or options.objective == "memory":
         return least_memory(graph, budget_bytes, options)
     search = Refinement.start(graph, budget_bytes, options)

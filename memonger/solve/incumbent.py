@@ -1,6 +1,6 @@
 """What every search knows: the problem, the best plan so far, the bound, and the native searches.
 
-:class:`.milp.Refinement` adds 0/1 programs to it.
+:class:`memonger.solve.refinement.Refinement` adds 0/1 programs to it.
 """
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from typing import Any, Iterator, Optional, Sequence, Tuple, Type, TypeVar
 
 import numpy as np
 
-from ..blocks import effective_ops
-from ..errors import PluginMissing
-from ..graph import Graph
-from ..plan import Plan, Progress, Status
-from ..schedule import Schedule
-from ..storage import plan_storage
-from . import local
-from .beside import SearchBeside
-from .bound import Bound, minimum_peak_bound, pool_room, whole_buffers_bound
-from .build import build_plan, unplanned
-from .core import INTERRUPTED, Core, Found
-from .cores import Cores
+from ..graph.in_use import effective_ops
+from ..graph.schedule import Schedule
+from ..graph.types import Graph
+from ..memory.storage import plan_storage
+from ..plan.plan import Plan, Progress, Status
+from ..util.errors import PluginMissing
 from .effort import Effort
+from .mip.bounds import Bound, minimum_peak_bound, pool_room, whole_buffers_bound
+from .mip.problem import Reduced, reduce_graph
 from .options import Options
-from .reduce import Reduced, reduce_graph
-from .siblings import sibling_schedules
+from .result import build_plan, unplanned
+from .search import local
+from .search.background import SearchBeside
+from .search.instances import Cores
+from .search.native import INTERRUPTED, Core, Found
+from .search.starts import sibling_schedules
 from .strategy import STRATEGY
 
 _Search = TypeVar("_Search", bound="Incumbent")

@@ -4,9 +4,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Callable, Mapping, Optional, Tuple
 
-from ..errors import InputError
-from ..plan import Progress
-from ..schedule import Recompute
+from ..graph.schedule import Recompute
+from ..plan.plan import Progress
+from ..util.errors import InputError
 
 #: Ways to count memory: the plugin's arena and its assignment to whole buffers, MXNet's own, the
 #: peak of live bytes.
@@ -24,8 +24,8 @@ class Options:
     The defaults suit a user who knows nothing about solvers.
     """
 
-    #: Most work, in counted seconds (:mod:`.effort`): about what it takes on an idle machine with
-    #: two cores, and the same work on a busy one. A search that would go on says
+    #: Most work, in counted seconds (:mod:`memonger.solve.effort`): about what it takes on an idle
+    #: machine with two cores, and the same work on a busy one. A search that would go on says
     #: ``Status.TIME_LIMIT``. Above the default, method "auto" searches on where the plan is not
     #: near its bound. The clock itself ends a search only after twenty times as long.
     time_limit_s: float = USUAL_TIME_LIMIT_S

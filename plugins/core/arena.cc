@@ -1,5 +1,5 @@
 // Which blocks lie in an arena, and the arenas of a step: see Arena in storage.h. Where the blocks
-// lie in it is skyline.cc's. memonger/arena.py is the readable reference and gives the same offsets.
+// lie in it is skyline.cc's. memonger/memory/arena.py is the readable reference and gives the same offsets.
 #include <algorithm>
 #include <map>
 #include <utility>

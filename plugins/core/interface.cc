@@ -1,4 +1,4 @@
-// Changes with every change of a C call of this library, or of what it computes: memonger/native.py
+// Changes with every change of a C call of this library, or of what it computes: memonger/mx/plugin.py
 // refuses another one.
 extern "C" __attribute__((visibility("default"))) int memonger_core_interface_version() {
   return 4;

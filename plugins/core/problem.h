@@ -66,7 +66,7 @@ struct Problem {
   int max_clones = 0;  // 0 is no limit
   std::vector<int> first_variants;  // variants in use at the start
 
-  // Reads the format that memonger/solve/core.py writes; false when it contradicts itself.
+  // Reads the format that memonger/solve/search/native.py writes; false when it contradicts itself.
   bool Parse(const int64_t* data, int64_t size, const double* times, int64_t num_times);
 };
 

@@ -1,4 +1,4 @@
-/* C calls for the fast planner: what memonger/solve/core.py loads.
+/* C calls for the fast planner: what memonger/solve/search/native.py loads.
  *
  * A search is an object: create it from the flat problem, run it, read the result, free it.
  */

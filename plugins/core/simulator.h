@@ -8,7 +8,7 @@
 // is recomputed in advance. Bytes count from the step that makes a value to the last step that
 // reads that instance, so keeping a value that nobody reads again costs nothing.
 //
-// One evaluation costs O(steps + reads). The order of steps is that of memonger.schedule.expand.
+// One evaluation costs O(steps + reads). The order of steps is that of memonger.graph.schedule.expand.
 #ifndef MEMONGER_CORE_SIMULATOR_H_
 #define MEMONGER_CORE_SIMULATOR_H_
 

@@ -39,7 +39,7 @@ bool PlacementExpected();
 
 // Fills program->apart: tensors that must keep an array of their own, because an op reads or
 // writes them outside of the order of pushes, or may rearrange them later. The Python side of the
-// rule is memonger/blocks.py.
+// rule is memonger/memory/liveness.py.
 void MarkApart(const nnvm::Graph& graph, storage::Program* program);
 
 // Remembers the places in the graph, and makes all of its ops run one after the other. `ids`

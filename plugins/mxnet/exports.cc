@@ -1,4 +1,4 @@
-/* The C interface of libmemonger_mxnet.so; memonger/native.py is its only caller. */
+/* The C interface of libmemonger_mxnet.so; memonger/mx/plugin.py is its only caller. */
 #include <algorithm>
 #include <cstring>
 #include <exception>

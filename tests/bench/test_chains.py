@@ -6,10 +6,10 @@ from typing import Any, List, NamedTuple
 import pytest
 
 from memonger.bench import chains
-from memonger.errors import InputError
-from memonger.graph import Graph, Op, Tensor
-from memonger.schedule import expand
-from memonger.storage import plan_storage
+from memonger.graph.schedule import expand
+from memonger.graph.types import Graph, Op, Tensor
+from memonger.memory.storage import plan_storage
+from memonger.util.errors import InputError
 
 
 class Forward(NamedTuple):

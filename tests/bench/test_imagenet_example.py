@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memonger import native
+from memonger.mx import plugin as native
 
 needs_plugin = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
                                   reason="the native libraries are not built")

@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from memonger.bench import nets
-from memonger.errors import InputError
+from memonger.util.errors import InputError
+from memonger.zoo import nets
 
 #: One small version of each builder, to run for real.
 SMALL = {
@@ -60,7 +60,7 @@ def test_parameter_count_is_the_published_one(name):
 
 @pytest.mark.parametrize("name", ["nasnet_cifar10", "amoebanet_cifar10", "darts_cifar10"])
 def test_searched_networks_have_the_parameters_that_arithmetic_gives(name):
-    from memonger.bench.nets.cells import GENOTYPES
+    from memonger.zoo.nets.cells import GENOTYPES
     genotype = GENOTYPES[nets.spec(name).options["genotype"]]
 
     def unit(inputs, filters):

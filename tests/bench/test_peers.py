@@ -7,7 +7,7 @@ import pytest
 
 from memonger.bench import peers
 from memonger.bench.run import main
-from memonger.errors import InputError
+from memonger.util.errors import InputError
 
 
 def row(cost, percent, known=None, known_percent=None):

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("mxnet")
-from memonger import native
 from memonger.bench import run as command
 from memonger.bench import tables
 from memonger.bench.cases import COMPARED, Case, by_network, comparison, published_cases
 from memonger.bench.published import PUBLISHED, Published
 from memonger.bench.runner import Row, Settings, run_cases
-from memonger.errors import InfeasibleBudget, InputError
+from memonger.mx import plugin as native
+from memonger.util.errors import InfeasibleBudget, InputError
 
 SMALL = {"image": 64, "classes": 10}
 needs_plugin = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
@@ -219,7 +219,7 @@ def test_a_network_too_small_for_the_target_is_a_measured_row_that_says_so():
 @needs_plugin
 def test_the_measured_plan_has_the_published_share_of_the_pool(monkeypatch):
     """Of a total the pool's share is less than the total's: the rest cannot be saved."""
-    from memonger import api
+    from memonger.api import calls as api
     from memonger.bench import measuring, runner
     asked = []
 

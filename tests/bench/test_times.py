@@ -6,11 +6,11 @@ import json
 import pytest
 
 pytest.importorskip("mxnet")
-from memonger import native
 from memonger.bench import times
 from memonger.bench.runner import Row
 from memonger.bench.times import Timing
-from memonger.errors import InputError
+from memonger.mx import plugin as native
+from memonger.util.errors import InputError
 
 needs_plugin = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
                                   reason="the native libraries are not built")

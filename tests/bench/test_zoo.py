@@ -9,8 +9,9 @@ import pytest
 pytest.importorskip("mxnet")
 import memonger
 from memonger import native
-from memonger.bench import nets, zoo
-from memonger.errors import InfeasibleBudget, InputError, PlanMismatch, PlanSchemaError
+from memonger.util.errors import InfeasibleBudget, InputError, PlanMismatch, PlanSchemaError
+from memonger.zoo import nets
+from memonger.zoo import ready_plans as zoo
 
 #: Within reach of a network so small.
 SHARES = (0.95, 0.85)

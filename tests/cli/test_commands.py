@@ -12,11 +12,12 @@ import sys
 import pytest
 
 import memonger
-from memonger import api, errors
+from memonger.api import calls as api
 from memonger.cli import main
-from memonger.graph import Graph, Op, Tensor
-from memonger.plan import Plan, Status
-from memonger.schedule import expand
+from memonger.graph.schedule import expand
+from memonger.graph.types import Graph, Op, Tensor
+from memonger.plan.plan import Plan, Status
+from memonger.util import errors
 
 mx = pytest.importorskip("mxnet")
 

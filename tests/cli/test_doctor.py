@@ -8,7 +8,7 @@ import pytest
 
 from memonger.cli import doctor, main
 from memonger.cli.doctor import Finding
-from memonger.errors import PluginABIError, PluginMissing
+from memonger.util.errors import PluginABIError, PluginMissing
 
 
 def find(findings, subject):
@@ -88,8 +88,8 @@ def test_gpu_kernels_need_nvrtc_where_mxnet_is_for_gpus(monkeypatch):
             return name == "CUDA"
     import mxnet
 
-    from memonger import native
-    from memonger.errors import PluginError
+    from memonger.mx import plugin as native
+    from memonger.util.errors import PluginError
     assert [f.value for f in doctor._gpu_kernels()] == ["not needed: this MXNet is for CPUs"]
     monkeypatch.setattr(mxnet.runtime, "Features", Features)
     monkeypatch.setattr(native, "gpu_compiler", lambda: "NVRTC 11.8")

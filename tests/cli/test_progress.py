@@ -4,7 +4,7 @@ from __future__ import annotations
 import io
 
 from memonger.cli.progress import ProgressLine, describe
-from memonger.plan import Progress
+from memonger.plan.plan import Progress
 
 
 class Terminal(io.StringIO):

@@ -8,12 +8,12 @@ import strategies
 from hypothesis import given
 from small_graphs import program_of, storage_of
 
-from memonger import arena
-from memonger.blocks import StorageModel
-from memonger.graph import Graph, Op, Tensor
-from memonger.schedule import expand
-from memonger.storage import build_program, plan_program, plan_storage
-from memonger.validate import validate
+from memonger.graph.schedule import expand
+from memonger.graph.types import Graph, Op, Tensor
+from memonger.memory import arena
+from memonger.memory.liveness import StorageModel
+from memonger.memory.storage import build_program, plan_program, plan_storage
+from memonger.plan.validate import validate
 
 
 def test_nested_lives_lie_on_top_of_each_other():

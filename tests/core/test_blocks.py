@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from memonger.blocks import Block
-from memonger.graph import Graph, Inplace, Op, Tensor
-from memonger.schedule import expand
-from memonger.storage import build_program, plan_storage
+from memonger.graph.schedule import expand
+from memonger.graph.types import Graph, Inplace, Op, Tensor
+from memonger.memory.liveness import Block
+from memonger.memory.storage import build_program, plan_storage
 
 
 def chain(*sizes, inplace=False, outputs=None, dtype="float32", **options):

@@ -7,7 +7,7 @@ import pytest
 import strategies
 from hypothesis import given
 
-from memonger.cost import (
+from memonger.costs.models import (
     DEVICES,
     Device,
     Profile,
@@ -20,9 +20,9 @@ from memonger.cost import (
     signature,
     wanted_outputs,
 )
-from memonger.errors import InputError
-from memonger.graph import Graph, Inplace, Op, Tensor
-from memonger.work import TensorType, work
+from memonger.costs.operators import TensorType, work
+from memonger.graph.types import Graph, Inplace, Op, Tensor
+from memonger.util.errors import InputError
 
 # 512 x 512 float32 is exactly 1 MiB, and its square takes 2 * 512**3 operations.
 SQUARE, MIB = TensorType((512, 512)), 2**20

@@ -5,11 +5,11 @@ from typing import Tuple
 
 import pytest
 
-from memonger.device_memory import BoundStep, Device, workspaces
-from memonger.errors import InputError
-from memonger.graph import Graph, Op, Tensor
-from memonger.schedule import expand
-from memonger.storage import plan_storage
+from memonger.graph.schedule import expand
+from memonger.graph.types import Graph, Op, Tensor
+from memonger.memory.device import BoundStep, Device, workspaces
+from memonger.memory.storage import plan_storage
+from memonger.util.errors import InputError
 
 MIB = 1 << 20
 

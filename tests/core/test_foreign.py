@@ -6,10 +6,10 @@ import os
 
 import pytest
 
-from memonger.errors import InputError
-from memonger.foreign import parse_foreign_budget, parse_graph, read_graph, to_node_link
-from memonger.graph import Graph, Op, Tensor
-from memonger.solve.foreign import plan_foreign
+from memonger.graph.imported import parse_foreign_budget, parse_graph, read_graph, to_node_link
+from memonger.graph.types import Graph, Op, Tensor
+from memonger.solve.imported import plan_foreign
+from memonger.util.errors import InputError
 
 TEXT = "3 2\n10 1 1\n20 2 1\n5 3 0\n0 1\n1 2\n"
 PEERS = os.environ.get("MEMONGER_PEERS") or os.path.join(

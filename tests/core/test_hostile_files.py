@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutations import json_text, mutated, mutated_text
 
-from memonger.errors import InputError, MemongerError
-from memonger.foreign import parse_graph, to_node_link
-from memonger.json_files import MAX_BYTES, parse_json, read_text
-from memonger.profiles import load_profile
+from memonger.costs.profile_files import load_profile
+from memonger.graph.imported import parse_graph, to_node_link
 from memonger.solve import Options, solve
+from memonger.util.errors import InputError, MemongerError
+from memonger.util.json_files import MAX_BYTES, parse_json, read_text
 
 TEXT = "4 4\n10 1 1\n20 2 1\n5 3 0\n1 1 0\n0 1\n1 2\n0 2\n2 3\n"
 LINKED = to_node_link(parse_graph(TEXT))

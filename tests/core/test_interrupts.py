@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from memonger.interrupts import collected, deferred
+from memonger.util.signals import collected, deferred
 
 
 def press_ctrl_c() -> None:

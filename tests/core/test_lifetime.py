@@ -5,10 +5,10 @@ import pytest
 import strategies
 from hypothesis import given
 
-from memonger.graph import Graph, Op, Tensor
-from memonger.lifetime import Alive, timeline
-from memonger.schedule import expand
-from memonger.storage import plan_storage
+from memonger.graph.schedule import expand
+from memonger.graph.types import Graph, Op, Tensor
+from memonger.memory.storage import plan_storage
+from memonger.memory.timeline import Alive, timeline
 
 MIB = 2**20
 

@@ -1,7 +1,7 @@
 """Which ops of a symbol stand for which ops of the graph that MXNet binds."""
 from __future__ import annotations
 
-from memonger.merging import merged_into
+from memonger.variants.common_subexpressions import merged_into
 
 
 def node(op, name, *inputs, **attributes):

@@ -8,10 +8,10 @@ import strategies
 from hypothesis import given
 from small_graphs import storage_of
 
-from memonger.arena import round_up
-from memonger.blocks import StorageModel
-from memonger.schedule import expand
-from memonger.storage import plan_storage
+from memonger.graph.schedule import expand
+from memonger.memory.arena import round_up
+from memonger.memory.liveness import StorageModel
+from memonger.memory.storage import plan_storage
 
 
 def plan(graph, model="stock"):

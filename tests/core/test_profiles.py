@@ -7,9 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from memonger.cost import Profile, roofline
-from memonger.errors import InputError
-from memonger.profiles import cache_folder, default_path, find_profile, load_profile, save_profile
+from memonger.costs.models import Profile, roofline
+from memonger.costs.profile_files import (
+    cache_folder,
+    default_path,
+    find_profile,
+    load_profile,
+    save_profile,
+)
+from memonger.util.errors import InputError
 
 FACTS = {"device": "Abacus 3000, 2 threads", "threads": 2, "mxnet": "1.9.1"}
 

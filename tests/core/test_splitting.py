@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 import strategies
 
-from memonger import columns
-from memonger.decisions import graph_in_use
-from memonger.graph import Graph, Op, Tensor
-from memonger.schedule import Schedule, expand
-from memonger.solve.core import Core
+from memonger.graph.decisions import graph_in_use
+from memonger.graph.gradient_split import with_idle_ops, worth_splitting
+from memonger.graph.schedule import Schedule, expand
+from memonger.graph.types import Graph, Op, Tensor
+from memonger.memory.storage import plan_storage
+from memonger.plan import columnar_json as columns
+from memonger.plan.validate import validate
 from memonger.solve.options import Options
-from memonger.splitting import with_idle_ops, worth_splitting
-from memonger.storage import plan_storage
-from memonger.validate import validate
+from memonger.solve.search.native import Core
 
 MODELS = ("best", "stock", "live")
 

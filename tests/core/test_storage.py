@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import strategies
 
-from memonger.blocks import ProgramStep, StorageModel
-from memonger.decisions import graph_in_use
-from memonger.schedule import expand
-from memonger.storage import build_program, plan_program, plan_storage
+from memonger.graph.decisions import graph_in_use
+from memonger.graph.schedule import expand
+from memonger.memory.liveness import ProgramStep, StorageModel
+from memonger.memory.storage import build_program, plan_program, plan_storage
 
 
 def test_a_variant_is_planned_like_the_graph_that_it_makes():

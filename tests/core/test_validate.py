@@ -8,13 +8,13 @@ import pytest
 import strategies
 from hypothesis import given
 
-from memonger import judge
-from memonger.blocks import StorageModel
-from memonger.graph import Graph, Implementation, Op, Tensor, Variant
-from memonger.plan import Plan, Status
-from memonger.schedule import Schedule, Step, expand
-from memonger.storage import plan_storage
-from memonger.validate import Kind, validate
+from memonger.graph.schedule import Schedule, Step, expand
+from memonger.graph.types import Graph, Implementation, Op, Tensor, Variant
+from memonger.memory.liveness import StorageModel
+from memonger.memory.storage import plan_storage
+from memonger.plan import judge
+from memonger.plan.plan import Plan, Status
+from memonger.plan.validate import Kind, validate
 
 
 def net():

@@ -50,8 +50,8 @@ def train(budget: Optional[str], variants: str, arena: bool = True,
 
     import memonger
     from memonger import native
-    from memonger.mx.read import read
-    from memonger.mx.trial import Trial
+    from memonger.mx.capture import read
+    from memonger.mx.training_run import Trial
     context = mx.gpu(0)
     native.load()
     with native.switched(recompute=True, storage=True, arena=arena):

@@ -11,7 +11,7 @@ import pytest
 
 from gpu import pretend
 from gpu.nvrtc import SOURCES, architectures, find_nvrtc
-from memonger import native
+from memonger.mx import plugin as native
 
 pytestmark = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
                                 reason="the plugin is not built")

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from gpu import networks, pretend, zoo
-from memonger import native
-from memonger.bench import nets
+from memonger.mx import plugin as native
+from memonger.zoo import nets
 
 pytestmark = [pytest.mark.slow,
               pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),

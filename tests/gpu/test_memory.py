@@ -6,7 +6,7 @@ import json
 import pytest
 
 from gpu.test_cu112 import pytestmark, python  # noqa: F401
-from memonger.bench import nets
+from memonger.zoo import nets
 
 from . import zoo
 

@@ -15,7 +15,7 @@ GRANULE = 512  # of cudaMalloc
 
 def network(request: Dict[str, Any]) -> Tuple[Any, Dict[str, Tuple[int, ...]]]:
     """A network of the zoo, and its shapes."""
-    from memonger.bench import nets
+    from memonger.zoo import nets
     net = nets.build(request["name"], request["batch"], **request.get("options", {}))
     return net.symbol, dict(net.shapes)
 

@@ -39,9 +39,9 @@ def pools(name: str, grad_req: Optional[str] = None) -> List[Dict[str, int]]:
 
     import memonger
     from memonger import native
-    from memonger.bench import nets
-    from memonger.mx.read import read
-    from memonger.mx.trial import Trial, without_index_gradients
+    from memonger.mx.capture import read
+    from memonger.mx.training_run import Trial, without_index_gradients
+    from memonger.zoo import nets
     native.load()
     context = mx.gpu(0)
     family = nets.spec(name).builder

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import memonger
-from memonger import native
-from memonger.bench import nets
-from memonger.errors import (
+from memonger.mx import plugin as native
+from memonger.mx.capture import read
+from memonger.util.errors import (
     BindError,
     InfeasibleBudget,
     InputError,
@@ -17,8 +17,8 @@ from memonger.errors import (
     ShapeError,
     UnknownOpError,
 )
-from memonger.mx.read import read
-from memonger.units import format_bytes
+from memonger.util.units import format_bytes
+from memonger.zoo import nets
 
 SHAPES = {"data": (4, 3, 16, 16)}
 
@@ -76,7 +76,7 @@ def test_a_saved_plan_brings_its_symbol_back_and_refuses_other_networks(tmp_path
     plan.save(str(tmp_path / "plan.json"))
     loaded = memonger.load_plan(str(tmp_path / "plan.json"))
     assert loaded.symbol.tojson() == plan.symbol.tojson()
-    from memonger.api import apply_plan
+    from memonger.api.calls import apply_plan
     assert apply_plan(loaded, net).tojson() == plan.symbol.tojson()
     with pytest.raises(PlanMismatch):
         apply_plan(loaded, convolutions(depth=5))

@@ -8,9 +8,9 @@ import pytest
 from mxnet.gluon import nn
 
 import memonger
-from memonger.asked import run_once
-from memonger.blocks import effective_ops
-from memonger.errors import InfeasibleBudget
+from memonger.graph.in_use import effective_ops
+from memonger.plan.unmet_requests import run_once
+from memonger.util.errors import InfeasibleBudget
 
 from .random_symbols import random_symbol
 

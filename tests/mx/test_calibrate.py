@@ -8,7 +8,7 @@ import pytest
 
 import memonger
 from memonger import native
-from memonger.mx import calibrate
+from memonger.mx.profile.run import calibrate
 
 SHAPES = {"data": (4, 8)}
 
@@ -80,8 +80,8 @@ def test_every_op_of_the_network_and_its_variants_is_measured(cache, monkeypatch
 
 
 def test_the_closest_class_prices_an_op(cache):
-    from memonger.cost import Roofline, roofline
-    from memonger.work import TensorType
+    from memonger.costs.models import Roofline, roofline
+    from memonger.costs.operators import TensorType
     cpu = roofline("cpu")
     priced = Roofline(cpu.device, {"matrix": 2.0, "relu": 3.0, "elements": 5.0})
     data, weight = TensorType((8, 64)), TensorType((16, 64))

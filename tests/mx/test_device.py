@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import pytest
 
-from memonger.errors import InputError
 from memonger.mx.device import free_bytes, resolve_budget
+from memonger.util.errors import InputError
 
 mx = pytest.importorskip("mxnet")
 

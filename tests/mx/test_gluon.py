@@ -9,7 +9,7 @@ from mxnet.gluon import nn
 
 import memonger
 from memonger import native
-from memonger.errors import InputError
+from memonger.util.errors import InputError
 
 SHAPE = (8, 3, 16, 16)
 

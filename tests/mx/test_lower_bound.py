@@ -5,12 +5,13 @@ import pytest
 
 import memonger
 from memonger import native
-from memonger.bench import nets
 from memonger.bench.recompute import CHEAP
-from memonger.mx.apply import apply_recompute, from_json
-from memonger.mx.read import read
-from memonger.schedule import expand
-from memonger.storage import plan_storage
+from memonger.graph.schedule import expand
+from memonger.memory.storage import plan_storage
+from memonger.mx.capture import read
+from memonger.mx.rewrite import from_json
+from memonger.plan.planned_symbol import apply_recompute
+from memonger.zoo import nets
 
 pytestmark = pytest.mark.slow
 

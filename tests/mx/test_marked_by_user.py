@@ -9,10 +9,10 @@ import pytest
 
 import memonger
 from memonger import native
-from memonger.errors import InfeasibleBudget
-from memonger.merging import symbol_text
-from memonger.mx.read import read
+from memonger.mx.capture import read
 from memonger.mx.verify import verify
+from memonger.util.errors import InfeasibleBudget
+from memonger.variants.common_subexpressions import symbol_text
 
 from .random_symbols import random_symbol
 

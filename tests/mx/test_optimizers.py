@@ -6,9 +6,9 @@ import inspect
 import numpy as np
 import pytest
 
-from memonger import optimizers
-from memonger.errors import InputError
-from memonger.optimizers import state_bytes
+from memonger.memory import optimizer_state as optimizers
+from memonger.memory.optimizer_state import state_bytes
+from memonger.util.errors import InputError
 
 mx = pytest.importorskip("mxnet")
 

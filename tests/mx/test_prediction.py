@@ -8,12 +8,12 @@ import memonger
 from memonger import native
 from memonger.bench.recompute import NETWORKS
 from memonger.bench.recompute import small_network as build
-from memonger.mirroring import expand_mirrored, safe_to_mirror
-from memonger.mx.apply import apply_mirroring, apply_recompute
-from memonger.mx.read import read
+from memonger.graph.schedule import expand
+from memonger.graph.stock_mirroring import expand_mirrored, safe_to_mirror
+from memonger.memory.storage import plan_storage
+from memonger.mx.capture import read
 from memonger.mx.verify import verify
-from memonger.schedule import expand
-from memonger.storage import plan_storage
+from memonger.plan.planned_symbol import apply_mirroring, apply_recompute
 
 from .random_symbols import random_recompute, random_symbol
 

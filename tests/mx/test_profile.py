@@ -9,19 +9,20 @@ import pytest
 mx = pytest.importorskip("mxnet")
 
 import memonger  # noqa: E402
-from memonger import native, variants  # noqa: E402
-from memonger.cost import is_view, op_signature  # noqa: E402
-from memonger.errors import InputError  # noqa: E402
-from memonger.mx import profile_in_place  # noqa: E402
-from memonger.mx.profile import circumstances, profile, stored_profile  # noqa: E402
-from memonger.mx.profile_in_place import by_signature, step_seconds  # noqa: E402
-from memonger.mx.profile_variants import (  # noqa: E402
+from memonger import native  # noqa: E402
+from memonger.costs.models import is_view, op_signature  # noqa: E402
+from memonger.mx.capture import read  # noqa: E402
+from memonger.mx.profile.in_place import by_signature, step_seconds  # noqa: E402
+from memonger.mx.profile.run import circumstances, profile, stored_profile  # noqa: E402
+from memonger.mx.profile.run import in_place as profile_in_place  # noqa: E402
+from memonger.mx.profile.variants import (  # noqa: E402
     SwappedNetwork,
     seconds_with_neighbours,
     swapped_networks,
 )
-from memonger.mx.read import read  # noqa: E402
 from memonger.mx.variant_graph import offers  # noqa: E402
+from memonger.util.errors import InputError  # noqa: E402
+from memonger.variants import rewrite as variants  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="the plugin is not built")
 
@@ -176,7 +177,7 @@ def test_an_interrupt_during_a_measured_step_is_raised_after_it(monkeypatch):
     import os
     import signal
 
-    from memonger.mx import profile_in_place
+    from memonger.mx.profile.run import in_place as profile_in_place
 
     def step(*_):
         os.kill(os.getpid(), signal.SIGINT)

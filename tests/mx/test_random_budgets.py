@@ -8,11 +8,11 @@ import reference.brute  # noqa: F401  a method of that name
 
 import memonger
 from memonger import native
-from memonger.errors import InfeasibleBudget, InputError
-from memonger.mx.read import read
+from memonger.api.network import open_session
+from memonger.mx.capture import read
 from memonger.mx.verify import verify
-from memonger.session import open_session
 from memonger.solve import Options, solve
+from memonger.util.errors import InfeasibleBudget, InputError
 
 from .random_symbols import random_symbol
 

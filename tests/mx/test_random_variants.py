@@ -7,8 +7,8 @@ import pytest
 
 import memonger
 from memonger import native
-from memonger.errors import InputError
-from memonger.session import open_session
+from memonger.api.network import open_session
+from memonger.util.errors import InputError
 
 from .random_symbols import random_symbol
 from .test_variants import check_prediction

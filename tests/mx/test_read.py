@@ -9,11 +9,11 @@ import pytest
 
 import memonger
 from memonger import native
-from memonger.errors import BindError
-from memonger.mx.apply import apply_recompute
-from memonger.mx.read import read
-from memonger.schedule import expand
-from memonger.storage import plan_storage
+from memonger.graph.schedule import expand
+from memonger.memory.storage import plan_storage
+from memonger.mx.capture import read
+from memonger.plan.planned_symbol import apply_recompute
+from memonger.util.errors import BindError
 
 from .random_symbols import random_recompute, random_symbol
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import memonger
-from memonger import native, planfile
-from memonger.confirm import contradictions
-from memonger.errors import PlanSchemaError
+from memonger import native
+from memonger.plan import plan_file as planfile
+from memonger.plan.consistency import contradictions
+from memonger.util.errors import PlanSchemaError
 
 from .random_symbols import random_symbol
 

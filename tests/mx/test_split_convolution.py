@@ -7,16 +7,16 @@ import mxnet as mx
 import pytest
 
 import memonger
-from memonger.decisions import graph_in_use
-from memonger.errors import InfeasibleBudget
-from memonger.mx.apply import apply_plan_to
-from memonger.plan import Status
-from memonger.schedule import Schedule, expand
-from memonger.session import open_session
-from memonger.solve.build import build_plan
+from memonger.api.network import open_session
+from memonger.graph.decisions import graph_in_use
+from memonger.graph.schedule import Schedule, expand
+from memonger.memory.workspace import native_workspaces
+from memonger.mx.rewrite import apply_plan_to
+from memonger.plan.plan import Status
+from memonger.plan.validate import validate
 from memonger.solve.options import Options
-from memonger.validate import validate
-from memonger.workspace import native_workspaces
+from memonger.solve.result import build_plan
+from memonger.util.errors import InfeasibleBudget
 
 from .test_variants import check_known
 
@@ -133,6 +133,6 @@ def test_frozen_weights_are_harmless():
 def test_cudnn_off_is_refused_with_a_reason():
     x = mx.sym.Convolution(mx.sym.var("data"), kernel=(3, 3), num_filter=2, cudnn_off=True,
                            name="conv")
-    from memonger.variants import candidates, refusals
+    from memonger.variants.rewrite import candidates, refusals
     assert candidates(x.tojson()) == {}
     assert "cuDNN" in refusals(x.tojson())["conv"]["split_convolution"]

@@ -11,13 +11,13 @@ mx = pytest.importorskip("mxnet")
 import random_nets  # noqa: E402
 
 from memonger import native  # noqa: E402
-from memonger.blocks import StorageModel  # noqa: E402
-from memonger.decisions import decisions_of  # noqa: E402
-from memonger.mx.apply import apply_recompute, mark_storage  # noqa: E402
-from memonger.mx.read import read  # noqa: E402
-from memonger.schedule import expand  # noqa: E402
-from memonger.storage import plan_storage  # noqa: E402
-from memonger.validate import validate  # noqa: E402
+from memonger.graph.decisions import decisions_of  # noqa: E402
+from memonger.graph.schedule import expand  # noqa: E402
+from memonger.memory.liveness import StorageModel  # noqa: E402
+from memonger.memory.storage import plan_storage  # noqa: E402
+from memonger.mx.capture import read  # noqa: E402
+from memonger.plan.planned_symbol import apply_recompute, mark_storage  # noqa: E402
+from memonger.plan.validate import validate  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="the plugin is not built")
 
@@ -68,7 +68,7 @@ def test_a_thousand_random_networks():
 
 
 def compare_cached_op(seed, grad_of_data):
-    from memonger.mx.gluon import as_cached_op
+    from memonger.api.gluon import as_cached_op
     rng = random.Random(seed)
     symbol, shapes = random_nets.random_net(rng, rng.randint(3, 20))
     arguments = dict(zip(symbol.list_arguments(), symbol.infer_shape(**shapes)[0]))

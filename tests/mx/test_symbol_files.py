@@ -15,8 +15,8 @@ from mutations import json_text, mutated, mutated_text, places  # noqa: E402
 
 import memonger  # noqa: E402
 from memonger import native  # noqa: E402
-from memonger.errors import InputError, MemongerError  # noqa: E402
 from memonger.mx import symbol_from_json  # noqa: E402
+from memonger.util.errors import InputError, MemongerError  # noqa: E402
 
 SHAPES = {"data": (2, 3, 8, 8), "state": (36,), "softmax_label": (2,)}
 
@@ -51,7 +51,7 @@ def small():
 
 def swapped():
     """With a variant, which holds what it replaced in an attribute."""
-    from memonger.variants import swap_json
+    from memonger.variants.rewrite import swap_json
     return json.loads(swap_json(json.dumps(small()), {"relu": "mask_relu"}))
 
 

@@ -8,16 +8,16 @@ import mxnet as mx
 import pytest
 
 import memonger
-from memonger.bench import nets
+from memonger.api.network import open_session
 from memonger.bench.recompute import small_network as build
-from memonger.decisions import graph_in_use
+from memonger.graph.decisions import graph_in_use
+from memonger.graph.schedule import Schedule, expand
 from memonger.mx import variant_graph
-from memonger.mx.apply import apply_plan_to
-from memonger.plan import Status
-from memonger.schedule import Schedule, expand
-from memonger.session import open_session
-from memonger.solve.build import build_plan
+from memonger.mx.rewrite import apply_plan_to
+from memonger.plan.plan import Status
 from memonger.solve.options import Options
+from memonger.solve.result import build_plan
+from memonger.zoo import nets
 
 
 def session(name):

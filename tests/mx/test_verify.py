@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import memonger
-from memonger.errors import VerificationError
 from memonger.mx.verify import TOLERANCE, verify
+from memonger.util.errors import VerificationError
 
 from .ordinary_nets import FAULTS, mask_one_off, ordinary_net
 

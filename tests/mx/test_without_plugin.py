@@ -80,9 +80,9 @@ def test_it_says_what_is_missing(answer):
 
 
 def test_operators_of_the_plugin_ask_for_it(monkeypatch):
-    from memonger import native
-    from memonger.errors import PluginMissing
+    from memonger.mx import plugin as native
     from memonger.mx import symbol_from_json
+    from memonger.util.errors import PluginMissing
 
     def missing():
         raise PluginMissing("it was not built")

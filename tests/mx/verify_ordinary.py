@@ -12,8 +12,8 @@ import mxnet as mx
 from ordinary_nets import FAULTS, mask_one_off, ordinary_net
 
 import memonger
-from memonger.errors import InfeasibleBudget
 from memonger.mx.verify import verify
+from memonger.util.errors import InfeasibleBudget
 
 
 def false_alarms(number: int, seeds: int) -> int:

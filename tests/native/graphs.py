@@ -7,8 +7,8 @@ from typing import Any, Dict, List, Mapping, Sequence
 import mxnet as mx
 
 from memonger import native
-from memonger.mx.apply import BY_NAME, RECOMPUTE
-from memonger.mx.bind import bind_delayed, infer_arguments
+from memonger.mx.binding import bind_delayed, infer_arguments
+from memonger.plan.planned_symbol import BY_NAME, RECOMPUTE
 
 
 def mark(symbol: Any, texts: Mapping[str, str], key: str = RECOMPUTE) -> Any:

@@ -20,7 +20,7 @@ import mxnet as mx
 import numpy as np
 
 from memonger import native
-from memonger.mx.apply import mark_storage
+from memonger.plan.planned_symbol import mark_storage
 from tests.native.graphs import convolutions, mark
 
 SHAPES = {"data": (8, 3, 64, 64)}

@@ -22,9 +22,9 @@ import mxnet as mx
 from mx.random_symbols import random_recompute, random_symbol
 
 from memonger import native
-from memonger.mx.apply import apply_recompute, mark_storage
-from memonger.mx.read import read
+from memonger.mx.capture import read
 from memonger.mx.verify import verify
+from memonger.plan.planned_symbol import apply_recompute, mark_storage
 
 
 def main(first: int, last: int) -> None:

@@ -14,9 +14,10 @@ import pytest
 
 import memonger
 from memonger import native
-from memonger.mx.apply import mark_storage, strip_symbol
+from memonger.memory.storage import plan_storage
+from memonger.mx.rewrite import strip_symbol
 from memonger.mx.verify import verify
-from memonger.storage import plan_storage
+from memonger.plan.planned_symbol import mark_storage
 
 from .graphs import (
     CONVOLUTIONS,
@@ -83,7 +84,7 @@ def test_only_the_arena_is_allocated():
     printed = child("""
 import mxnet as mx
 from memonger import native
-from memonger.mx.apply import mark_storage
+from memonger.plan.planned_symbol import mark_storage
 native.load()
 x = mx.sym.var("data")
 for i in range(12):
@@ -145,7 +146,7 @@ import os
 os.environ["MXNET_MKLDNN_ENABLED"] = "1"
 import mxnet as mx, numpy as np
 from memonger import native
-from memonger.mx.apply import mark_storage
+from memonger.plan.planned_symbol import mark_storage
 native.load()
 x, steps = mx.sym.var("data"), 4
 for i in range(steps):
@@ -282,7 +283,7 @@ def test_plans_say_what_the_executor_takes(symbol, shapes):
 
 def test_every_op_that_runs_by_itself_is_known():
     """The list of the rule, in C++ and in Python, against MXNet's own."""
-    from memonger.blocks import _RUN_BY_THEMSELVES
+    from memonger.memory.liveness import _RUN_BY_THEMSELVES
     source = (Path(memonger.__file__).parents[1] / "plugins" / "mxnet" / "arena.cc")
     if source.exists():
         text = source.read_text()

@@ -7,13 +7,13 @@ import pytest
 from mx.random_symbols import random_recompute, random_symbol
 
 from memonger import native
-from memonger.mx.apply import apply_recompute
-from memonger.mx.bind import infer_arguments
-from memonger.mx.gluon import as_cached_op
-from memonger.mx.read import read
-from memonger.mx.trial import random_values
-from memonger.schedule import expand
-from memonger.storage import plan_storage
+from memonger.api.gluon import as_cached_op
+from memonger.graph.schedule import expand
+from memonger.memory.storage import plan_storage
+from memonger.mx.binding import infer_arguments
+from memonger.mx.capture import read
+from memonger.mx.training_run import random_values
+from memonger.plan.planned_symbol import apply_recompute
 
 from .graphs import CONVOLUTIONS, clones, convolutions, mark
 from .test_executors import CHEAP

@@ -7,8 +7,8 @@ import mxnet as mx
 import numpy as np
 import pytest
 
-from memonger import native
-from memonger.mx.bind import bind_delayed, infer_arguments
+from memonger.mx import plugin as native
+from memonger.mx.binding import bind_delayed, infer_arguments
 
 from .graphs import CONVOLUTIONS, PERCEPTRON, captured, clones, convolutions, mark, perceptron
 

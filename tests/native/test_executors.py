@@ -10,8 +10,8 @@ import pytest
 
 import memonger
 from memonger import native
-from memonger.mx.apply import BY_NAME, FORCE_MIRRORING, RECOMPUTE, mark_storage
 from memonger.mx.verify import verify
+from memonger.plan.planned_symbol import BY_NAME, FORCE_MIRRORING, RECOMPUTE, mark_storage
 
 from .graphs import (
     CONVOLUTIONS,

@@ -15,7 +15,7 @@ import os
 os.environ["MXNET_MKLDNN_ENABLED"] = "1"
 import mxnet as mx, numpy as np
 from memonger import native
-from memonger.mx.apply import mark_storage
+from memonger.plan.planned_symbol import mark_storage
 native.load()
 
 def conv(x, filters, **more):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import memonger
-from memonger import native
+from memonger.mx import plugin as native
 
 FOLDER = Path(memonger.__file__).resolve().parents[1]
 PLUGIN, CORE = "libmemonger_mxnet.so", "libmemonger_core.so"

@@ -7,8 +7,8 @@ import mxnet as mx
 import pytest
 
 from memonger import native
-from memonger.mx.apply import FORCE_MIRRORING
 from memonger.mx.verify import verify
+from memonger.plan.planned_symbol import FORCE_MIRRORING
 
 from .graphs import (
     CONVOLUTIONS,

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import memonger
-from memonger.errors import InputError
-from memonger.merging import to_json
-from memonger.mx.apply import FORCE_MIRRORING, RECOMPUTE
-from memonger.mx.read import read
+from memonger.mx.capture import read
 from memonger.mx.verify import verify
+from memonger.plan.planned_symbol import FORCE_MIRRORING, RECOMPUTE
+from memonger.util.errors import InputError
+from memonger.variants.common_subexpressions import to_json
 
 from .graphs import captured, clones, mark
 from .test_cached_op import FLAGS, same, train

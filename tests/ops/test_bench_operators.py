@@ -42,9 +42,9 @@ def test_a_gradient_that_keeps_nothing_frees_what_it_alone_keeps():
     import mxnet as mx
 
     from memonger.bench.savings import keeping_nothing
-    from memonger.mx.read import read
-    from memonger.schedule import expand
-    from memonger.storage import plan_storage
+    from memonger.graph.schedule import expand
+    from memonger.memory.storage import plan_storage
+    from memonger.mx.capture import read
     value = mx.sym.Variable("data") * 1.0
     for _ in range(6):  # adding keeps nothing, so tanh alone keeps its input and output
         value = mx.sym.tanh(value + 1.0)

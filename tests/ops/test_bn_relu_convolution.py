@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memonger import native, variants
+from memonger import native
+from memonger.variants import rewrite as variants
 from ops.runner import Case, call, error_against, numeric_gradient, run, same_bits
 
 pytestmark = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),

@@ -4,7 +4,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from memonger import native, variants
+from memonger.mx import plugin as native
+from memonger.variants import rewrite as variants
 from ops.runner import _forget_errors, call, load_plugin, same_bits
 
 pytestmark = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memonger import native, variants
+from memonger.mx import plugin as native
+from memonger.variants import rewrite as variants
 from ops.runner import Case, _train, call, data, load_plugin, parameter, same_bits
 
 pytestmark = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
@@ -135,7 +136,7 @@ def train(kind: str, chain, swapped: bool, case: Case):
 def symbol(kind: str, chain, swapped: bool):
     import mxnet as mx
 
-    from memonger.mx import swap
+    from memonger.mx import variants as swap
     net = mx.sym.Variable("x") * 1.0
     for place, (op, attributes) in enumerate(chain):
         inputs = [net, net * 2.0 + 1.0] if op.lower() == "concat" else [net]

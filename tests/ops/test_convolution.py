@@ -65,7 +65,7 @@ def samples_at_a_time(settings, shape):
     """Told by the buffer of the operator that makes the convolution's input again."""
     import mxnet as mx
 
-    from memonger.mx.read import read
+    from memonger.mx.capture import read
     native.load()
     symbol = mx.sym.memonger_bn_relu_convolution(mx.sym.Variable("x"), num_filter=8, **settings)
     graph = read(symbol, {"x": shape}).graph
@@ -152,8 +152,8 @@ def test_with_mkldnn_in_front_and_behind():
 
 
 def test_native_workspace_is_one_sample_however_large_the_batch():
-    from memonger.graph import Graph, Op, Tensor
-    from memonger.workspace import native_workspaces
+    from memonger.graph.types import Graph, Op, Tensor
+    from memonger.memory.workspace import native_workspaces
 
     def workspace(batch, kernel, **attributes):
         shapes = [(batch, 8, 10, 10), (16, 8, kernel, kernel), (batch, 16, 10, 10)]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from memonger import native
+from memonger.mx import plugin as native
 from ops.runner import _forget_errors, call, load_plugin
 from ops.test_by_hand import CALLS, SHAPE, shapes_of
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from memonger import native
+from memonger.mx import plugin as native
 from ops.runner import Case, call, error_against, numeric_gradient, run, same_bits
 from ops.test_convolution import convolutions
 

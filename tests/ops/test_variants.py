@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import memonger
-from memonger import native, variants
-from memonger.errors import InputError, UnknownOpError
+from memonger.mx import plugin as native
+from memonger.util.errors import InputError, UnknownOpError
+from memonger.variants import rewrite as variants
 from ops.runner import call, same_bits
 
 mx = pytest.importorskip("mxnet")
@@ -148,7 +149,7 @@ def compatible(text, which, exact_only=False):
 @built
 @pytest.mark.parametrize("net", NETS)
 def test_names_stay_and_unswap_is_byte_identical(net):
-    from memonger.mx import swap
+    from memonger.mx import variants as swap
     symbol = NETS[net][0]()
     native.load()
     for which in (0, -1):
@@ -163,7 +164,7 @@ def test_names_stay_and_unswap_is_byte_identical(net):
 
 
 def both(net, exact_only):
-    from memonger.mx import swap
+    from memonger.mx import variants as swap
     native.load()
     make, shape = NETS[net]
     symbol = make()

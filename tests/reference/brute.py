@@ -11,14 +11,14 @@ import heapq
 import itertools
 from typing import Dict, List, Optional, Tuple
 
-from memonger.errors import InputError
-from memonger.graph import Graph
-from memonger.plan import Plan, Status
-from memonger.schedule import Schedule, Step
+from memonger.graph.schedule import Schedule, Step
+from memonger.graph.types import Graph
+from memonger.memory.workspace import workspace_bytes
+from memonger.plan.plan import Plan, Status
 from memonger.solve import Options, register
-from memonger.solve.build import build_plan, unplanned
-from memonger.solve.core import Core, Decisions, Found
-from memonger.workspace import workspace_bytes
+from memonger.solve.result import build_plan, unplanned
+from memonger.solve.search.native import Core, Decisions, Found
+from memonger.util.errors import InputError
 
 _MOST_OPS = 14
 _MOST_DECISIONS = 200000

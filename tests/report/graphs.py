@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Dict, List, Sequence, Tuple
 
-from memonger.graph import Graph, Inplace, Op, Tensor
-from memonger.plan import Plan, Status
-from memonger.schedule import expand
+from memonger.graph.schedule import expand
+from memonger.graph.types import Graph, Inplace, Op, Tensor
+from memonger.plan.plan import Plan, Status
 
 FLOPS_PER_S, BYTES_PER_S = 10e12, 600e9
 
@@ -247,7 +247,7 @@ def cheap_ops(graph: Graph) -> List[int]:
 
 def plan_of(graph: Graph, recompute=None, budget_bytes=None, **fields) -> Plan:
     """A plan with true pool sizes, as ``memonger.plan`` would return it."""
-    from memonger.lifetime import timeline
+    from memonger.memory.timeline import timeline
     chosen = {op: {} for op in cheap_ops(graph)} if recompute is None else recompute
     schedule = expand(graph, chosen)
     values = {

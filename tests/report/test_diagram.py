@@ -11,17 +11,17 @@ from dataclasses import replace
 import pytest
 from report.graphs import cheap_ops, lstm, plan_of, resnet, tiny, unet
 
-from memonger.errors import RenderError
-from memonger.foreign import single_output_graph
-from memonger.plan import Plan, Status
-from memonger.report import render as rendering
-from memonger.report.dot import diagram, dot_text, quoted
-from memonger.report.drawing import draw
-from memonger.report.layers import layered
-from memonger.report.render import picture, render
-from memonger.report.repeats import find_repeats, name_pattern
-from memonger.report.svg import svg_text
-from memonger.schedule import expand
+from memonger.graph.imported import single_output_graph
+from memonger.graph.schedule import expand
+from memonger.plan.plan import Plan, Status
+from memonger.report.diagram import render as rendering
+from memonger.report.diagram.dot import diagram, dot_text, quoted
+from memonger.report.diagram.layers import layered
+from memonger.report.diagram.model import draw
+from memonger.report.diagram.render import picture, render
+from memonger.report.diagram.repeated_blocks import find_repeats, name_pattern
+from memonger.report.diagram.svg import svg_text
+from memonger.util.errors import RenderError
 
 needs_dot = pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
 

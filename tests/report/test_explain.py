@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 from report.graphs import cheap_ops, plan_of, resnet
 
-from memonger.decisions import graph_in_use
-from memonger.errors import UnknownOpError
-from memonger.graph import Implementation, Variant
+from memonger.graph.decisions import graph_in_use
+from memonger.graph.schedule import Schedule, expand
+from memonger.graph.types import Implementation, Variant
+from memonger.memory.storage import plan_storage
 from memonger.report.explain import explain, flipped_schedule, rank_words
 from memonger.report.facts import Facts
-from memonger.report.words import format_time
-from memonger.schedule import Schedule, expand
-from memonger.storage import plan_storage
-from memonger.units import format_bytes
+from memonger.report.formatting import format_time
+from memonger.util.errors import UnknownOpError
+from memonger.util.units import format_bytes
 
 
 @pytest.fixture(scope="module")

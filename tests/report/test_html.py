@@ -11,11 +11,11 @@ import pytest
 from report.browser import CHROMIUM, Browser
 from report.graphs import lstm, plan_of, resnet
 
-from memonger.foreign import single_output_graph
-from memonger.plan import UNIT_TIMES, Plan, Status
+from memonger.graph.imported import single_output_graph
+from memonger.graph.schedule import expand
+from memonger.plan.plan import UNIT_TIMES, Plan, Status
 from memonger.report import html, page_data
 from memonger.report.facts import Facts
-from memonger.schedule import expand
 
 
 @pytest.fixture(scope="module")

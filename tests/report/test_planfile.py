@@ -12,16 +12,24 @@ from hypothesis import strategies as st
 from mutations import json_text, mutated
 from report.graphs import lstm, resnet, tiny
 
-from memonger import columns, confirm, planfile
 from memonger.cli.record import plan_record
-from memonger.decisions import decisions_of
-from memonger.errors import InputError, MemongerError, PlanError, PlanMismatch, PlanSchemaError
-from memonger.graph import Graph, Implementation, Inplace, Variant
-from memonger.mx.apply import planned_json
-from memonger.plan import Plan, Status
+from memonger.graph.decisions import decisions_of
+from memonger.graph.schedule import Schedule, Step, expand
+from memonger.graph.types import Graph, Implementation, Inplace, Variant
+from memonger.memory.storage import plan_storage
+from memonger.plan import columnar_json as columns
+from memonger.plan import consistency as confirm
+from memonger.plan import plan_file as planfile
+from memonger.plan.plan import Plan, Status
+from memonger.plan.planned_symbol import planned_json
 from memonger.report import html
-from memonger.schedule import Schedule, Step, expand
-from memonger.storage import plan_storage
+from memonger.util.errors import (
+    InputError,
+    MemongerError,
+    PlanError,
+    PlanMismatch,
+    PlanSchemaError,
+)
 
 
 def make(graph, recompute=None, **fields) -> Plan:
@@ -353,7 +361,6 @@ def test_a_pool_that_is_the_answer_of_mxnet_comes_with_the_prediction():
 
 
 def test_graph_columns_round_trip_an_empty_graph():
-    from memonger import columns
     empty = Graph((), (), ())
     assert columns.unpack_graph(columns.pack_graph(empty)) == empty
 

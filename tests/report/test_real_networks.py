@@ -10,7 +10,7 @@ from report.browser import CHROMIUM, Browser
 
 import memonger
 from memonger.cli import main
-from memonger.report.drawing import draw
+from memonger.report.diagram.model import draw
 from memonger.report.explain import explain
 
 mx = pytest.importorskip("mxnet")
@@ -19,7 +19,7 @@ mx = pytest.importorskip("mxnet")
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     """Folder with a small residual network and a plan of it."""
-    from memonger.bench import nets
+    from memonger.zoo import nets
     folder = tmp_path_factory.mktemp("real")
     net = nets.build("dmlc_resnet50", 32, image=64)
     net.symbol.save(str(folder / "small-symbol.json"))
@@ -82,7 +82,7 @@ NETWORKS = [("dmlc_resnet50", {}, 80), ("resnet152", {}, 110), ("densenet121", {
 @pytest.mark.slow
 @pytest.mark.parametrize("name, options, nodes", NETWORKS)
 def test_networks_of_every_kind_are_readable(name, options, nodes, tmp_path):
-    from memonger.bench import nets
+    from memonger.zoo import nets
     net = nets.build(name, **options)
     plan = memonger.plan(net.symbol, budget="80%", shapes=net.shapes, time_limit=10)
     path = str(tmp_path / "plan.json")

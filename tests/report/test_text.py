@@ -7,16 +7,17 @@ from dataclasses import replace
 import pytest
 from report.graphs import plan_of, resnet, tiny
 
-from memonger.foreign import single_output_graph
-from memonger.graph import Implementation, Variant
+from memonger.graph.imported import single_output_graph
+from memonger.graph.schedule import Schedule, expand
+from memonger.graph.types import Implementation, Variant
+from memonger.memory.storage import plan_storage
 from memonger.mx.kinks import Kink
 from memonger.mx.verify import Difference, Verification
-from memonger.plan import UNIT_TIMES, Plan, Status
-from memonger.report import text, words
+from memonger.plan.plan import UNIT_TIMES, Plan, Status
+from memonger.report import formatting as words
+from memonger.report import text
+from memonger.report.charts.frontier import frontier, frontier_table, knee
 from memonger.report.facts import Facts
-from memonger.report.frontier import frontier, frontier_table, knee
-from memonger.schedule import Schedule, expand
-from memonger.storage import plan_storage
 
 
 @pytest.fixture(scope="module")

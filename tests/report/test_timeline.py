@@ -8,10 +8,8 @@ import xml.etree.ElementTree as xml
 import pytest
 from report.graphs import plan_of, resnet, tiny
 
-from memonger.errors import RenderError
-from memonger.report.facts import Facts
-from memonger.report.frontier import draw_frontier
-from memonger.report.timeline import (
+from memonger.report.charts.frontier import draw_frontier
+from memonger.report.charts.timeline import (
     BUDGET,
     MEASURED,
     common_steps,
@@ -20,6 +18,8 @@ from memonger.report.timeline import (
     pool_budget,
     timeline_figure,
 )
+from memonger.report.facts import Facts
+from memonger.util.errors import RenderError
 
 pytest.importorskip("matplotlib")
 
@@ -86,9 +86,9 @@ def test_the_axis_is_that_of_the_unplanned_step(plan):
 
 
 def test_plans_without_memory_are_drawn(tmp_path):
-    from memonger.foreign import single_output_graph
-    from memonger.plan import Plan, Status
-    from memonger.schedule import expand
+    from memonger.graph.imported import single_output_graph
+    from memonger.graph.schedule import expand
+    from memonger.plan.plan import Plan, Status
     graph = single_output_graph([], [], [], [], [])
     draw_timeline(Plan(graph, expand(graph, {}), Status.NOT_NEEDED, "-", 0, 0, storage="live"),
                   str(tmp_path / "memory.svg"))
@@ -114,6 +114,7 @@ def test_matplotlib_is_named_when_missing(monkeypatch, tmp_path):
 
 
 def test_reports_load_matplotlib_only_when_they_draw():
-    code = ("import sys, memonger.report.html, memonger.report.timeline, memonger.report.text;"
+    code = ("import sys, memonger.report.html, memonger.report.text\n"
+            "import memonger.report.charts.timeline\n"
             "sys.exit('matplotlib' in sys.modules or 'mxnet' in sys.modules)")
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -6,12 +6,12 @@ import pytest
 import reference.brute  # noqa: F401  a method of that name
 import strategies
 
-from memonger.errors import InfeasibleBudget
-from memonger.foreign import single_output_graph
-from memonger.schedule import expand
+from memonger.graph.imported import single_output_graph
+from memonger.graph.schedule import expand
+from memonger.memory.storage import plan_storage
 from memonger.solve import Options, solve
-from memonger.solve.core import Core, Decisions
-from memonger.storage import plan_storage
+from memonger.solve.search.native import Core, Decisions
+from memonger.util.errors import InfeasibleBudget
 
 
 def decisions(rng, core):

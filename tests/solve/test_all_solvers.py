@@ -11,15 +11,15 @@ import pytest
 import reference.brute  # noqa: F401  a method of that name
 import strategies
 
-from memonger.errors import InfeasibleBudget, InputError, InvalidPlan
-from memonger.foreign import single_output_graph
-from memonger.plan import Status
-from memonger.schedule import Step, expand
+from memonger.graph.imported import single_output_graph
+from memonger.graph.schedule import Step, expand
+from memonger.memory.storage import plan_storage
+from memonger.plan.plan import Status
+from memonger.plan.validate import validate
 from memonger.solve import Options, methods, register, solve
-from memonger.solve.build import build_plan, unplanned
-from memonger.solve.ogc import best_cuts
-from memonger.storage import plan_storage
-from memonger.validate import validate
+from memonger.solve.baselines.ogc import best_cuts
+from memonger.solve.result import build_plan, unplanned
+from memonger.util.errors import InfeasibleBudget, InputError, InvalidPlan
 
 SOLVERS = ("auto", "local", "milp", "brute", "chen", "ogc")
 EXACT = ("auto", "local", "milp", "brute")

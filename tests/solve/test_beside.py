@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 from training_nets import residual_network
 
-from memonger.solve import Options, milp
-from memonger.solve.beside import SearchBeside
-from memonger.solve.core import INTERRUPTED, Core
+from memonger.solve import Options
+from memonger.solve import refinement as milp
+from memonger.solve.search.background import SearchBeside
+from memonger.solve.search.native import INTERRUPTED, Core
 
 GRAPH = residual_network(8)
 OPTIONS = Options(storage="arena")

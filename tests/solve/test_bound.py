@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 from small_graphs import chain, optimum, random_graph, variant_graph
 
-from memonger.graph import Graph, Inplace, Op, Tensor
-from memonger.schedule import expand
-from memonger.solve.bound import knapsack_bound, minimum_peak_bound, overhead_bound
+from memonger.graph.schedule import expand
+from memonger.graph.types import Graph, Inplace, Op, Tensor
+from memonger.memory.storage import plan_storage
 from memonger.solve.effort import Effort
-from memonger.solve.reduce import reduce_graph
-from memonger.storage import plan_storage
+from memonger.solve.mip.bounds import knapsack_bound, minimum_peak_bound, overhead_bound
+from memonger.solve.mip.problem import reduce_graph
 
 
 @pytest.mark.parametrize("mxnet", [True, False])

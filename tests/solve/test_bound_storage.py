@@ -8,12 +8,12 @@ import strategies
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memonger.graph import Graph
-from memonger.schedule import Schedule, expand
-from memonger.solve.bound import knapsack_bound, minimum_peak_bound, overhead_bound
+from memonger.graph.schedule import Schedule, expand
+from memonger.graph.types import Graph
+from memonger.memory.storage import plan_storage
 from memonger.solve.effort import Effort
-from memonger.solve.reduce import reduce_graph
-from memonger.storage import plan_storage
+from memonger.solve.mip.bounds import knapsack_bound, minimum_peak_bound, overhead_bound
+from memonger.solve.mip.problem import reduce_graph
 
 
 def check(graph: Graph, schedule: Schedule, variants: str = "none") -> None:
@@ -60,7 +60,7 @@ def test_bounds_hold_with_variants(seed: int) -> None:
 
 
 def check_variants(seed: int) -> None:
-    from memonger.decisions import graph_in_use
+    from memonger.graph.decisions import graph_in_use
     rng = random.Random(seed)
     graph = strategies.variants(rng, strategies.training_graph(rng, rng.randint(2, 8)))
     used, taken = [], set()

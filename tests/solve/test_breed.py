@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 from training_nets import residual_network
 
-from memonger.foreign import single_output_graph
+from memonger.graph.imported import single_output_graph
 from memonger.solve import Options
-from memonger.solve.core import Core
+from memonger.solve.search.native import Core
 
 BIG = 1000
 

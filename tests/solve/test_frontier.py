@@ -8,11 +8,11 @@ import pytest
 import strategies
 from small_graphs import chain
 
-from memonger.schedule import expand
+from memonger.graph.schedule import expand
+from memonger.memory.storage import plan_storage
 from memonger.solve import Options, auto
-from memonger.solve.frontier import least_memory
-from memonger.solve.milp import solve as milp
-from memonger.storage import plan_storage
+from memonger.solve.least_memory import least_memory
+from memonger.solve.refinement import solve as milp
 
 OPTIONS = Options(storage="live", time_limit_s=10.0)
 GRAPH = chain((400, 400, 400, 400, 400, 100), (3.0, 1.0, 2.0, 1.0, 2.0, 1.0))
@@ -44,7 +44,7 @@ def test_auto_is_deterministic_and_never_beats_its_bound(seed: int) -> None:
 
 
 def test_auto_without_a_solver_still_plans(monkeypatch) -> None:
-    from memonger.solve import highs
+    from memonger.solve.mip import highs
     monkeypatch.setattr(highs, "available", lambda: False)
     plan = auto.solve(GRAPH, 1500, OPTIONS)
     assert plan.pool_bytes <= 1500

@@ -8,14 +8,16 @@ import pytest
 from small_graphs import chain, variant_graph
 from training_nets import attention, residual_network
 
-from memonger.schedule import expand
-from memonger.solve import Options, highs, milp
-from memonger.solve.bound import Bound, integer_columns
-from memonger.solve.core import Core, Decisions
+from memonger.graph.schedule import expand
+from memonger.memory.storage import plan_storage
+from memonger.solve import Options
+from memonger.solve import refinement as milp
 from memonger.solve.effort import Effort
-from memonger.solve.reduce import reduce_graph
-from memonger.solve.relaxation import build
-from memonger.storage import plan_storage
+from memonger.solve.mip import highs
+from memonger.solve.mip.bounds import Bound, integer_columns
+from memonger.solve.mip.formulation import build
+from memonger.solve.mip.problem import reduce_graph
+from memonger.solve.search.native import Core, Decisions
 
 OPTIONS = Options(storage="live")
 

@@ -12,20 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_graphs import chain, optimum, random_graph, variant_graph, violation
 
-from memonger.errors import SolverUnavailable
-from memonger.graph import Graph
-from memonger.plan import Status
-from memonger.schedule import Schedule, expand
-from memonger.solve import Options, highs, methods, milp
-from memonger.solve.bound import Bound, integer_columns
-from memonger.solve.decode import schedule_of_point
+from memonger.graph.schedule import Schedule, expand
+from memonger.graph.types import Graph
+from memonger.memory.storage import plan_storage
+from memonger.plan.plan import Status
+from memonger.solve import Options, methods
+from memonger.solve import refinement as milp
 from memonger.solve.effort import Effort
-from memonger.solve.milp import solve
-from memonger.solve.reduce import reduce_graph
-from memonger.solve.relaxation import build
+from memonger.solve.mip import highs
+from memonger.solve.mip.bounds import Bound, integer_columns
+from memonger.solve.mip.formulation import build
+from memonger.solve.mip.problem import reduce_graph
+from memonger.solve.mip.rounding import schedule_of_point
+from memonger.solve.mip.windows import point_of
+from memonger.solve.refinement import solve
 from memonger.solve.strategy import STRATEGY
-from memonger.solve.windows import point_of
-from memonger.storage import plan_storage
+from memonger.util.errors import SolverUnavailable
 
 OPTIONS = Options(storage="live", time_limit_s=20.0)
 

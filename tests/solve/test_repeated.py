@@ -2,9 +2,9 @@
 import pytest
 from training_nets import attention
 
-from memonger.graph import Graph
+from memonger.graph.types import Graph
 from memonger.solve import Options
-from memonger.solve.core import Core
+from memonger.solve.search.native import Core
 
 STEPS = 300
 

@@ -8,11 +8,11 @@ import pytest
 import strategies
 from training_nets import residual_network
 
-from memonger.decisions import graph_in_use
-from memonger.schedule import expand
-from memonger.solve.core import Core, Decisions
+from memonger.graph.decisions import graph_in_use
+from memonger.graph.schedule import expand
+from memonger.memory.storage import plan_storage
 from memonger.solve.options import Options
-from memonger.storage import plan_storage
+from memonger.solve.search.native import Core, Decisions
 
 
 def some_decisions(rng, core, advance=False):
@@ -126,7 +126,7 @@ def test_clones_are_limited(storage):
 
 
 def test_damaged_graphs_are_refused():
-    from memonger.errors import SolverError
+    from memonger.util.errors import SolverError
     graph = strategies.training_graph(random.Random(1), 4)
     broken = replace(graph, ops=graph.ops[:-1] + (replace(graph.ops[-1], inputs=(9999,)),),
                      _cache={})

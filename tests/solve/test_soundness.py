@@ -16,24 +16,25 @@ import reference.brute  # noqa: F401  a method of that name
 import strategies
 from small_graphs import random_graph, variant_graph, violation
 
-from memonger.decisions import graph_in_use
-from memonger.errors import InfeasibleBudget, InputError
-from memonger.graph import Graph, Inplace, Op, Tensor
-from memonger.plan import Status
-from memonger.schedule import Schedule, expand
-from memonger.solve import Options, highs, solve
-from memonger.solve.bound import (
+from memonger.graph.decisions import graph_in_use
+from memonger.graph.schedule import Schedule, expand
+from memonger.graph.types import Graph, Inplace, Op, Tensor
+from memonger.memory.storage import plan_storage
+from memonger.plan.plan import Status
+from memonger.solve import Options, solve
+from memonger.solve.effort import Effort
+from memonger.solve.mip import highs
+from memonger.solve.mip.bounds import (
     knapsack_bound,
     minimum_peak_bound,
     needed_live,
     overhead_bound,
 )
-from memonger.solve.effort import Effort
-from memonger.solve.milp import Refinement
-from memonger.solve.reduce import reduce_graph
-from memonger.solve.relaxation import build
-from memonger.solve.windows import point_of
-from memonger.storage import plan_storage
+from memonger.solve.mip.formulation import build
+from memonger.solve.mip.problem import reduce_graph
+from memonger.solve.mip.windows import point_of
+from memonger.solve.refinement import Refinement
+from memonger.util.errors import InfeasibleBudget, InputError
 
 #: Each of these once showed a wrong bound.
 KNOWN = (21, 26, 162, 236, 513, 621, 1049, 2505, 7890)

@@ -5,13 +5,17 @@ from types import SimpleNamespace
 import pytest
 from training_nets import residual_network
 
-from memonger.errors import InfeasibleBudget
-from memonger.plan import Status
-from memonger.schedule import expand
-from memonger.solve import Options, build, effort, frontier, local, solve, sublinear
+from memonger.graph.schedule import expand
+from memonger.memory.storage import plan_storage
+from memonger.plan.plan import Status
+from memonger.solve import Options, effort, solve
+from memonger.solve import least_memory as frontier
+from memonger.solve import result as build
+from memonger.solve.baselines import sublinear
 from memonger.solve.effort import Effort
+from memonger.solve.search import local
 from memonger.solve.strategy import STRATEGY
-from memonger.storage import plan_storage
+from memonger.util.errors import InfeasibleBudget
 
 GRAPH = residual_network(6)
 UNPLANNED = plan_storage(GRAPH, expand(GRAPH, {}), "arena").pool_bytes
@@ -70,7 +74,7 @@ def test_more_time_buys_more_steps_and_less_time_fewer():
 
 
 def test_a_search_without_highs_plans_too(monkeypatch):
-    from memonger.solve import highs
+    from memonger.solve.mip import highs
     monkeypatch.setattr(highs, "available", lambda: False)
     plan = solve(GRAPH, int(0.8 * UNPLANNED), "auto", Options(storage="arena", time_limit_s=0.5))
     assert plan.pool_bytes <= 0.8 * UNPLANNED

@@ -1,0 +1,308 @@
+"""The calls of memonger: plan, estimate, verify, measure, max_batch, sweep, strip, load_plan.
+
+Each reads the network once (:mod:`memonger.mx.capture`), prices it (:mod:`memonger.costs.models`),
+and hands a framework-free graph to a solver. The calls of dmlc/mxnet-memonger are in
+:mod:`memonger.api.dmlc`.
+"""
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
+
+from ..mx import plugin as native
+from ..plan.plan import Budget, Plan
+from ..plan.plan_file import load_plan
+from ..util.errors import InfeasibleBudget, InputError, PlanMismatch, PluginMissing
+from ..util.units import format_bytes, parse_budget
+from ..variants.common_subexpressions import to_json
+from .dmlc import get_cost, make_mirror_plan, search_plan, without_plugin
+from .network import Estimate, Session, Shapes, gather_shapes, open_session
+from .planning import ProgressCallback, plan_session
+
+__all__ = ["Estimate", "estimate", "get_cost", "load_plan", "make_mirror_plan", "max_batch",
+           "measure", "plan", "search_plan", "strip", "sweep", "verify"]
+
+
+
+def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str = "exact",
+         ctx: Any = None, type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = "write",
+         keep: Sequence[str] = (), recompute: Sequence[str] = (), costs: Any = "auto",
+         time_limit: float = 10.0, progress: Optional[ProgressCallback] = None,
+         overhead: Union[None, str, float] = None, optimizer: Optional[str] = None,
+         optimizer_params: Optional[Mapping[str, Any]] = None, data_iter: Any = None,
+         group2ctx: Any = None, shapes: Optional[Shapes] = None, max_clones: int = 0,
+         **named_shapes: Any) -> Plan:
+    """Plan the memory of a training step.
+
+    Parameters
+    ----------
+    symbol : mx.sym.Symbol
+        The network, with its loss.
+    budget : int, float or str, optional
+        Largest total of the step: bytes, "4GB", "4GiB", "60%" of the unplanned total, "auto"
+        for what the GPU ``ctx`` has free less 5 %. Without one: the smallest pool that
+        at most one extra forward pass buys.
+    method : str
+        "auto", "local", "milp", "sublinear", "chen", "ogc", or a registered name.
+    variants : {"none", "exact", "all"}
+        Which operator variants may be swapped in. "all" includes those whose results differ in
+        the last bits (in-place BatchNorm).
+    ctx, type_dict, grad_req, group2ctx
+        As for ``simple_bind``. Planning never touches the device. Bytes are those of the gradients
+        asked for; ``Module`` asks for none of data and labels.
+    keep, recompute : sequence of str
+        Ops (shell wildcards allowed) that must, or must not, stay in memory.
+    costs : "auto", a device preset, or a cost model
+        Where op times come from; see :mod:`memonger.costs.models`. "auto" takes what ``memonger
+        profile``
+        measured, else estimates for this CPU, calibrated once in some seconds, and for a GPU those
+        of "reference", a device with 10 TFLOP/s and 600 GB/s.
+    time_limit : float
+        Most work for the search, in seconds of an idle machine with two cores. The work is
+        counted, so a busy machine takes longer and gives the same plan; the clock only ends a
+        search after twenty times as long. More than the usual ten buy further searches where the
+        plan is not near its bound. Reading the network and confirming the plan come on top: two to
+        three seconds for 700 ops.
+    progress : callable, optional
+        Called with :class:`memonger.plan.Progress` now and then.
+    overhead : float or str, optional
+        Largest extra step time, 0.1 or "10%": least memory within it. Not with ``budget``.
+    optimizer, optimizer_params : optional
+        Name and parameters of the optimizer; its state then counts in the total.
+    data_iter : mx.io.DataIter, optional
+        Gives the shapes of data and labels.
+    shapes, **named_shapes
+        Shapes of inputs by name, as for ``infer_shape``.
+    max_clones : int
+        How often one op may run again in a step, 1 for at most once; 0: as often as it pays.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    InfeasibleBudget
+        If no plan fits; it carries the smallest total found and what pins it.
+    ShapeError, InputError, UnknownOpError, UnitError, BindError
+        If the input cannot be used.
+    """
+    started_s = time.perf_counter()
+    if budget is not None and overhead is not None:
+        raise InputError("give a budget or an overhead, not both")
+    from ..mx.device import resolve_budget
+    budget = resolve_budget(budget, ctx)
+    given = gather_shapes(symbol, shapes, named_shapes, data_iter)
+    if not native.available():
+        return _plan_without_plugin(symbol, given, budget, method, type_dict, grad_req, ctx)
+    session = open_session(symbol, given, type_dict, grad_req, ctx, costs, optimizer,
+                           optimizer_params, group2ctx)
+    return plan_session(session, budget, method, variants, keep, recompute, time_limit, progress,
+                        overhead, started_s, max_clones)
+
+
+def _plan_without_plugin(symbol: Any, shapes: Shapes, budget: Budget, method: str,
+                         type_dict: Optional[Mapping[str, Any]], grad_req: Any,
+                         ctx: Any) -> Plan:
+    if method not in ("auto", "sublinear"):
+        raise PluginMissing("method %r needs the native plugin: %s" % (method, native.status()))
+    found = without_plugin(symbol, shapes, type_dict, grad_req, ctx)
+    if budget is not None:
+        budget_bytes = parse_budget(budget, found.baseline_total_bytes)
+        found = replace(found, budget_bytes=budget_bytes)
+        if found.total_bytes > budget_bytes:
+            raise InfeasibleBudget(
+                "without the native plugin the smallest total found is %s, above %s (%s)"
+                % (format_bytes(found.total_bytes), format_bytes(budget_bytes), native.status()),
+                budget_bytes, found.total_bytes, best_plan=found)
+    return found
+
+
+def estimate(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = "write",
+             ctx: Any = None, costs: Any = "auto", optimizer: Optional[str] = None,
+             optimizer_params: Optional[Mapping[str, Any]] = None, data_iter: Any = None,
+             group2ctx: Any = None, shapes: Optional[Shapes] = None,
+             **named_shapes: Any) -> Estimate:
+    """Bytes by category of one training step; nothing is allocated on the device.
+
+    Works on planned symbols too. Parameters as for :func:`plan`.
+    """
+    given = gather_shapes(symbol, shapes, named_shapes, data_iter)
+    costs = "reference" if isinstance(costs, str) and costs == "auto" else costs  # for no times
+    return open_session(symbol, given, type_dict, grad_req, ctx, costs, optimizer,
+                        optimizer_params, group2ctx, as_it_is=True).estimate()
+
+
+def verify(planned: Any, original: Any = None, steps: int = 2, ctx: Any = None,
+           type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = None, seed: int = 0,
+           tolerance: float = 1e-5, values: Optional[Mapping[str, Any]] = None,
+           shapes: Optional[Shapes] = None, **named_shapes: Any) -> Any:
+    """Train planned and original side by side and compare outputs, gradients and aux states.
+
+    Parameters
+    ----------
+    planned : mx.sym.Symbol or Plan
+    original : mx.sym.Symbol, optional
+        Default: ``strip(planned)``.
+    steps : int
+        Training steps, with plain gradient descent between them.
+    tolerance : float
+        Largest difference, relative to a tensor's largest value, that still counts as the same.
+    values : mapping, optional
+        Values of inputs or parameters by name, instead of random ones.
+
+    Returns
+    -------
+    memonger.mx.verify.Verification
+        True in a condition when both agree; ``identical`` when bit for bit; ``check()`` raises.
+    """
+    from ..mx.verify import verify as run
+    shapes = _shapes_of(planned, shapes, named_shapes)
+    type_dict, grad_req = _binding_of(planned, type_dict, grad_req)
+    planned = _symbol_of(planned)
+    native.available()
+    return run(planned, strip(planned) if original is None else original,
+               gather_shapes(planned, shapes, {}, None), steps, ctx, type_dict, grad_req, seed,
+               tolerance, values)
+
+
+def measure(symbol: Any, ctx: Any = None, steps: int = 5, original: Any = None,
+            type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = None,
+            shapes: Optional[Shapes] = None, **named_shapes: Any) -> Any:
+    """Really allocated bytes and step time.
+
+    Parameters
+    ----------
+    symbol : mx.sym.Symbol or Plan
+        A planned symbol is measured in turn with its original, unless ``original`` is False.
+    original : mx.sym.Symbol, optional
+
+    Returns
+    -------
+    memonger.mx.measure.Measurement
+    """
+    from ..mx.measure import measure as run
+    shapes = _shapes_of(symbol, shapes, named_shapes)
+    type_dict, grad_req = _binding_of(symbol, type_dict, grad_req)
+    symbol = _symbol_of(symbol)
+    given = gather_shapes(symbol, shapes, {}, None)
+    if original is None:
+        stripped = strip(symbol)
+        original = stripped if to_json(stripped) != to_json(symbol) else None
+    return run(symbol, given, ctx, steps, None if original is False else original, type_dict,
+               grad_req)
+
+
+def strip(planned: Any) -> Any:
+    """The symbol before planning; its JSON is byte for byte what it was."""
+    from ..mx.rewrite import strip_symbol
+    return strip_symbol(_symbol_of(planned))
+
+
+def apply_plan(plan: Plan, symbol: Any) -> Any:
+    """The planned form of ``symbol``, from a plan made for the same network.
+
+    Raises
+    ------
+    PlanMismatch
+        If the plan belongs to another network.
+    """
+    text = to_json(strip(symbol))
+    if plan.original_json is None or plan.symbol_json is None:
+        raise PlanMismatch("the plan was made for a graph that is not MXNet's; it has no symbol")
+    if text != plan.original_json:
+        from ..util.fingerprint import of_text
+        raise PlanMismatch("the plan was made for another network; plan this one anew",
+                           of_text(plan.original_json), of_text(text))
+    return plan.symbol
+
+
+def sweep(symbol: Any, budgets: Sequence[Budget] = ("100%", "90%", "80%", "70%", "60%", "50%",
+                                                    "40%", "30%", "25%", "20%"),
+          method: str = "auto", variants: str = "exact", ctx: Any = None,
+          type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = "write",
+          keep: Sequence[str] = (), recompute: Sequence[str] = (), costs: Any = "auto",
+          time_limit: float = 10.0, progress: Optional[ProgressCallback] = None,
+          data_iter: Any = None, shapes: Optional[Shapes] = None,
+          optimizer: Optional[str] = None,
+          optimizer_params: Optional[Mapping[str, Any]] = None,
+          **named_shapes: Any) -> List[Plan]:
+    """Plans for a list of budgets: the frontier of memory and time.
+
+    Budgets that no plan meets are left out. Overheads never fall as budgets fall: where a tighter
+    budget found a cheaper plan, the looser one gets it too. Parameters as for :func:`plan`.
+
+    Returns
+    -------
+    list of Plan
+        From the largest budget to the smallest.
+    """
+    given = gather_shapes(symbol, shapes, named_shapes, data_iter)
+    session = open_session(symbol, given, type_dict, grad_req, ctx, costs, optimizer,
+                           optimizer_params, None)
+    whole = session.unplanned_total_bytes
+    found: List[Plan] = []
+    for budget in sorted({parse_budget(b, whole) for b in budgets if b is not None}):
+        try:
+            new = plan_session(session, budget, method, variants, keep, recompute, time_limit,
+                               progress)
+        except InfeasibleBudget:
+            continue
+        if found and found[-1].overhead < new.overhead:
+            new = replace(found[-1], budget_bytes=budget, bound=min(new.bound, found[-1].overhead))
+        found.append(new)
+    return found[::-1]
+
+
+def max_batch(symbol: Any, budget: Budget, method: str = "auto", variants: str = "exact",
+              type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = "write",
+              ctx: Any = None, costs: Any = "auto", time_limit: float = 10.0,
+              optimizer: Optional[str] = None,
+              optimizer_params: Optional[Mapping[str, Any]] = None, limit: int = 65536,
+              progress: Optional[ProgressCallback] = None, shapes: Optional[Shapes] = None,
+              **named_shapes: Any) -> Any:
+    """Largest batch that fits a budget, unplanned and planned.
+
+    The first dimension of every shape that equals the first shape's first dimension is the
+    batch. Each candidate is bound without allocation, so the answer is exact by the memory model.
+
+    Returns
+    -------
+    memonger.api.max_batch.MaxBatch
+        ``unplanned``, ``planned`` (batch sizes, 0 when not even one sample fits) and ``plan``.
+    """
+    from ..mx.device import resolve_budget
+    from .max_batch import search_batch
+    budget = resolve_budget(budget, ctx)
+    given = gather_shapes(symbol, shapes, named_shapes, None)
+
+    def session_for(batch_shapes: Shapes) -> Session:
+        return open_session(symbol, batch_shapes, type_dict, grad_req, ctx, costs, optimizer,
+                            optimizer_params, None)
+
+    def plan_for(session: Session, budget_bytes: int) -> Plan:
+        return plan_session(session, budget_bytes, method, variants, (), (), time_limit, progress)
+
+    return search_batch(given, budget, session_for, plan_for, limit)
+
+
+def _symbol_of(planned: Any) -> Any:
+    return planned.symbol if isinstance(planned, Plan) else planned
+
+
+def _shapes_of(planned: Any, shapes: Optional[Shapes], named: Shapes) -> Shapes:
+    """Shapes given either way; a plan brings its own."""
+    if shapes is not None and named:
+        raise InputError("give shapes either as keyword arguments or as shapes={...}, not both")
+    if shapes is not None or named:
+        return shapes if shapes is not None else named
+    return planned.options.get("shapes", {}) if isinstance(planned, Plan) else {}
+
+
+def _binding_of(planned: Any, type_dict: Optional[Mapping[str, Any]],
+                grad_req: Any) -> Tuple[Optional[Mapping[str, Any]], Any]:
+    """Types and gradient requests as given; a plan brings its own, too."""
+    saved = planned.options if isinstance(planned, Plan) else {}
+    return (type_dict if type_dict is not None else saved.get("type_dict"),
+            grad_req if grad_req is not None else saved.get("grad_req", "write"))

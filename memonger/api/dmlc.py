@@ -1,0 +1,139 @@
+"""The calls of dmlc/mxnet-memonger, with the same arguments and meaning.
+
+What differs is what was wrong there: parameters are known by their role and not by their name,
+sizes by their dtype, no device is needed, random ops are never run again, nothing is printed, and a
+plan that does not help is not returned.
+"""
+from __future__ import annotations
+
+import logging
+import math
+from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Optional, Tuple
+
+from ..graph.types import Graph
+from ..mx import plugin as native
+from ..plan.plan import Budget
+from ..variants.common_subexpressions import to_json
+from .network import Shapes, gather_shapes, open_session
+
+logger = logging.getLogger("memonger")
+
+
+def search_plan(symbol: Any, ntrial: int = 6, type_dict: Optional[Mapping[str, Any]] = None,
+                budget: Budget = None, data_iter: Any = None, shapes: Optional[Shapes] = None,
+                **named_shapes: Any) -> Any:
+    """Search a good memory plan and return the planned symbol.
+
+    Ops with the attribute ``mirror_stage`` are the only dividing points; without any, every op
+    is a candidate (Chen et al. 2016).
+
+    Parameters
+    ----------
+    symbol : mx.sym.Symbol
+    ntrial : int
+        Additional grid search steps.
+    type_dict : dict, optional
+        Dtypes of inputs by name.
+    budget : int, float or str, optional
+        With a budget, the cheapest plan that any method finds within it; see
+        :func:`memonger.plan`.
+    data_iter : mx.io.DataIter, optional
+        Gives the shapes of data and labels.
+    shapes, **named_shapes
+        Shapes of inputs, as for ``infer_shape``; not needed where variables carry them.
+
+    Returns
+    -------
+    mx.sym.Symbol
+    """
+    from .calls import plan
+    given = gather_shapes(symbol, shapes, named_shapes, data_iter)
+    if not native.available():
+        return without_plugin(symbol, given, type_dict, ntrial=ntrial).symbol
+    if budget is not None:
+        return plan(symbol, budget=budget, type_dict=type_dict, shapes=given).symbol
+    from ..solve import solve
+    from ..solve.options import Options
+    session = open_session(symbol, given, type_dict, "write", None, "auto", None, None, None)
+    found = solve(session.graph, None, "sublinear", Options(
+        ntrial=ntrial, storage=session.storage, world=native.world()))
+    return session.apply(found)
+
+
+def make_mirror_plan(symbol: Any, threshold: int, plan_info: Optional[Dict[str, int]] = None,
+                     type_dict: Optional[Mapping[str, Any]] = None,
+                     shapes: Optional[Shapes] = None, **named_shapes: Any) -> Any:
+    """Mark the ops to recompute for one threshold.
+
+    Parameters
+    ----------
+    symbol : mx.sym.Symbol
+    threshold : int
+        Megabytes (2**20 bytes) of results after which the next candidate is kept.
+    plan_info : dict, optional
+        Receives "max_size", the largest segment, and "save_size", what is kept, in bytes.
+
+    Returns
+    -------
+    mx.sym.Symbol
+        A copy with ``force_mirroring`` on the ops to recompute.
+    """
+    from ..mx.rewrite import from_json
+    from ..plan.planned_symbol import apply_mirroring
+    from ..solve.baselines.sublinear import divide, schedule_of
+    given = gather_shapes(symbol, shapes, named_shapes, None)
+    if not native.available():
+        from ..mx.binding import infer_arguments
+        from .without_plugin import forward_graph
+        graph = forward_graph(symbol, infer_arguments(symbol, given, type_dict))
+        segments = divide(graph, int(threshold) << 20)
+        if plan_info is not None:
+            plan_info.update(max_size=segments.max_bytes, save_size=segments.saved_bytes)
+        return from_json(apply_mirroring(to_json(symbol), graph, set(segments.recomputed)))
+    session = open_session(symbol, given, type_dict, "write", None, "auto", None, None, None)
+    segments = divide(session.graph, int(threshold) << 20)
+    if plan_info is not None:
+        plan_info["max_size"] = segments.max_bytes
+        plan_info["save_size"] = segments.saved_bytes
+    _, legal = schedule_of(session.graph, segments.recomputed, "stock")
+    return from_json(apply_mirroring(to_json(symbol), session.graph, legal))
+
+
+def get_cost(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None,
+             shapes: Optional[Shapes] = None, **named_shapes: Any) -> int:
+    """Megabytes (2**20 bytes) of the pool of internal tensors, by real dtypes.
+
+    The symbol is bound without allocation, so any size works on any machine.
+    """
+    given = gather_shapes(symbol, shapes, named_shapes, None)
+    if not native.available():
+        from ..mx.binding import infer_arguments
+        from .without_plugin import printed_megabytes
+        return printed_megabytes(symbol, infer_arguments(symbol, given, type_dict))
+    from ..mx.capture import read
+    return read(symbol, given, type_dict).pool_bytes >> 20
+
+
+def thresholds(graph: Graph, ntrial: int) -> Iterator[Tuple[int, ...]]:
+    """Sets of ops to run again, one for each distinct threshold worth a trial."""
+    from ..solve.baselines.sublinear import cut_points, divide
+    seen = set()
+    hinted = any(op.mirror_stage for op in graph.ops)
+    choices: List[Optional[FrozenSet[int]]] = [None] if hinted else [cut_points(graph), None]
+    for candidates in choices:
+        whole = sum(t.size_bytes for t in graph.tensors if t.pooled)
+        for number in range(3 + 2 * ntrial):
+            segments = divide(graph, int(whole * math.sqrt(0.5) ** (number + 2)), candidates)
+            if segments.recomputed and segments.recomputed not in seen:
+                seen.add(segments.recomputed)
+                yield segments.recomputed
+
+
+def without_plugin(symbol: Any, shapes: Shapes, type_dict: Optional[Mapping[str, Any]] = None,
+                   grad_req: Any = "write", ctx: Any = None, ntrial: int = 6) -> Any:
+    """A plan for stock mirroring, with a warning that says what is missing."""
+    from .without_plugin import plan_without_plugin
+    reason = native.status()
+    logger.warning("planning without the native plugin (%s): stock mirroring only, sizes in whole "
+                   "megabytes", reason)
+    return plan_without_plugin(symbol, shapes, reason, type_dict, grad_req, ctx, ntrial)

@@ -1,0 +1,201 @@
+"""Planning hybridized Gluon blocks.
+
+A hybridized block runs through MXNet's CachedOp, which takes gradients with the same pass as an
+executor, so the plugin's clones work there too. Two things differ and are modelled here: CachedOp
+has one pool for forward and one for backward, and outputs, gradients and head gradients lie in
+arrays of the caller.
+"""
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+
+import numpy as np
+
+from ..graph.types import Graph, Op
+from ..mx import plugin as native
+from ..mx.environment import mxnet
+from ..plan.plan import Budget, Plan
+from ..util.errors import InputError, MemongerError, PluginError
+
+
+def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str = "float32",
+         **options: Any) -> Plan:
+    """Plan a hybridized block; from now on it trains by the plan.
+
+    Parameters
+    ----------
+    block : mx.gluon.HybridBlock
+        Hybridized. Its graph is traced if it was not yet. ``block.hybridize()`` called again takes
+        the plan off.
+    *inputs_or_shapes : mx.nd.NDArray or tuple of int
+        One for each input of the block; only shape and dtype matter.
+    budget : int, float or str, optional
+        As in :func:`memonger.plan`, on parameters, gradients, inputs and both pools.
+    dtype : str
+        Of inputs that are given as shapes.
+    **options
+        As in :func:`memonger.plan`: method, variants, keep, recompute, costs, time_limit, ...
+
+    Returns
+    -------
+    Plan
+        ``plan.symbol`` is the graph that the block now runs.
+
+    Raises
+    ------
+    InputError
+        If the block is not hybridized, or the inputs do not fit it.
+    """
+    started_s = time.perf_counter()
+    from .network import open_session
+    from .planning import plan_session
+    mx = mxnet()
+    if not isinstance(block, mx.gluon.HybridBlock):
+        raise InputError("only HybridBlocks can be planned, not %s" % type(block).__name__)
+    if not block._active and not isinstance(block, mx.gluon.SymbolBlock):
+        raise InputError("hybridize the block before planning it: block.hybridize()")
+    native.load()
+    if native.world() == "stock":
+        raise PluginError("stock MXNet does not recompute in Gluon blocks; switch the plugin on: "
+                          "memonger.native.enable()")
+    arrays = [_as_array(item, dtype) for item in inputs_or_shapes]
+    if not arrays:
+        raise InputError("give the inputs of the block or their shapes, for example "
+                         "memonger.gluon.plan(net, (32, 3, 224, 224))")
+    data, out = _traced(block, arrays)
+    if len(data) != len(arrays):
+        raise InputError("the block has %d inputs, %d were given" % (len(data), len(arrays)))
+    from ..mx.rewrite import strip_symbol, unforced
+    original = strip_symbol(out)
+    shapes = {symbol.name: array.shape for symbol, array in zip(data, arrays)}
+    parameters = block.collect_params()
+    types = {name: np.dtype(parameters[name].dtype).name for name in original.list_inputs()
+             if name in parameters}
+    types.update({symbol.name: np.dtype(array.dtype).name
+                  for symbol, array in zip(data, arrays)})
+    requests = {name: parameters[name].grad_req if name in parameters else "null"
+                for name in original.list_arguments()}
+    costs = options.pop("costs", "auto")
+    optimizer = options.pop("optimizer", None)
+    optimizer_params = options.pop("optimizer_params", None)
+    session = open_session(original, shapes, types, requests, None, costs, optimizer,
+                           optimizer_params, None,
+                           cached_op_reader(unforced(original), shapes, types))
+    made = plan_session(session, budget=budget, started_s=started_s, **options)
+    block._cached_graph = (data, made.symbol)
+    block._cached_op = None
+    return made
+
+
+def strip(block: Any) -> None:
+    """Take the plan off a block."""
+    from ..mx.rewrite import strip_symbol
+    if block._cached_graph:
+        data, out = block._cached_graph
+        block._cached_graph = (data, strip_symbol(out))
+        block._cached_op = None
+
+
+def _as_array(item: Any, dtype: str) -> Any:
+    mx = mxnet()
+    if isinstance(item, mx.nd.NDArray):
+        return item
+    try:
+        shape = tuple(int(n) for n in item)
+    except (TypeError, ValueError):
+        raise InputError("an input must be an array or a shape, not %r" % (item,)) from None
+    from mxnet.ndarray.ndarray import _new_alloc_handle
+    return mx.nd.NDArray(_new_alloc_handle(shape, mx.cpu(), True, np.dtype(dtype).type))
+
+
+def _traced(block: Any, arrays: Sequence[Any]) -> Tuple[List[Any], Any]:
+    mx = mxnet()
+    try:
+        data, out = block._get_graph(*arrays)
+    except (mx.MXNetError, ValueError, AssertionError, TypeError) as error:
+        raise InputError("the block cannot be traced with these inputs: %s" % error) from error
+    return list(data), out
+
+
+def cached_op_reader(symbol: Any, shapes: Mapping[str, Sequence[int]],
+                     types: Mapping[str, Any]) -> Callable[[Graph], Graph]:
+    """:func:`as_cached_op` for a network: with what CachedOp keeps for any gradient."""
+    from ..mx.capture import read
+
+    def convert(graph: Graph) -> Graph:
+        try:
+            every = read(symbol, shapes, types, "write").graph
+        except MemongerError:  # not all inputs have gradients: nothing more is known
+            return as_cached_op(graph)
+        return as_cached_op(graph, every)
+    return convert
+
+
+def as_cached_op(graph: Graph, every: Optional[Graph] = None) -> Graph:
+    """The graph of an executor as CachedOp runs it.
+
+    The nodes that give head gradients the shape of the outputs are gone, outputs are the
+    caller's, and each half of the step has a pool of its own. Ops with a state never run again:
+    CachedOp has no room for the states of clones (plugins/mxnet/op_facts.h).
+
+    Parameters
+    ----------
+    graph : Graph
+        With the gradients that are asked for.
+    every : Graph, optional
+        With the gradients of all inputs. CachedOp keeps in forward what any of them would read.
+    """
+    unasked: Tuple[int, ...] = ()
+    #: What is read for its shape alone stays even where it is made again: nobody waits for clones.
+    stays: Set[int] = set()
+    if every is not None:
+        # Forward comes first in both graphs, with the same numbers.
+        known = [(op.name, op.inputs, op.outputs) for op in graph.ops if not op.is_backward]
+        other = [(op.name, op.inputs, op.outputs) for op in every.ops if not op.is_backward]
+        if known == other:
+            stays = _read_for_its_shape(every) - set(graph.outputs)
+            unasked = tuple(sorted(_read_in_backward(every) - _read_in_backward(graph) - stays))
+    replaced: Dict[int, int] = {}
+    dropped = set()
+    for index, op in enumerate(graph.ops):
+        if op.is_backward and op.kind == "_identity_with_attr_like_rhs" \
+                and graph.tensors[op.inputs[0]].category == "head_gradient":
+            replaced[op.outputs[0]] = op.inputs[0]
+            dropped.add(index)
+    number = {old: new for new, old in enumerate(i for i in range(len(graph.ops))
+                                                 if i not in dropped)}
+
+    def renumbered(op: Op) -> Op:
+        return replace(op, inputs=tuple(replaced.get(t, t) for t in op.inputs),
+                       forward_op=number.get(op.forward_op, -1),
+                       keep_reason=op.keep_reason or
+                       ("it has a state of its own, which CachedOp cannot make twice"
+                        if op.makes_state else ""),
+                       control_deps=tuple(number[d] for d in op.control_deps if d in number))
+
+    held = set(graph.outputs)
+    tensors = tuple(
+        replace(t, producer=-1, category="head_gradient", pooled=False) if i in replaced else
+        replace(t, producer=number.get(t.producer, -1),
+                pooled=t.pooled and i not in held)
+        for i, t in enumerate(graph.tensors))
+    ops = tuple(renumbered(op) for i, op in enumerate(graph.ops) if i not in dropped)
+    return replace(graph, tensors=tensors, ops=ops, outputs=graph.outputs + tuple(sorted(stays)),
+                   pools="cached_op", held_for_gradients=unasked, _cache={})
+
+
+def _made_in_forward(graph: Graph) -> Set[int]:
+    return {t for op in graph.ops if not op.is_backward for t in op.outputs}
+
+
+def _read_in_backward(graph: Graph) -> Set[int]:
+    made = _made_in_forward(graph)
+    return {t for op in graph.ops if op.is_backward for t in op.inputs if t in made}
+
+
+def _read_for_its_shape(graph: Graph) -> Set[int]:
+    made = _made_in_forward(graph)
+    return {op.inputs[i] for op in graph.ops if op.is_backward for i in op.ignored_inputs
+            if op.inputs[i] in made}

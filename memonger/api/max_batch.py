@@ -1,0 +1,96 @@
+"""The largest batch that fits a budget."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple
+
+from ..plan.plan import Budget, Plan
+from ..util.errors import InfeasibleBudget, InputError
+from ..util.units import format_bytes, parse_bytes
+from .network import Session, Shapes
+
+
+@dataclass(frozen=True)
+class MaxBatch:
+    """Largest batches; 0 when not even one sample fits."""
+
+    budget_bytes: int
+    unplanned: int
+    planned: int
+    #: The plan for ``planned``; None when nothing fits.
+    plan: Optional[Plan] = field(default=None, repr=False)
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {"budget_bytes": self.budget_bytes, "unplanned": self.unplanned,
+                "planned": self.planned,
+                "overhead": self.plan.overhead if self.plan else None,
+                "total_bytes": self.plan.total_bytes if self.plan else None}
+
+    def __str__(self) -> str:
+        gain = " (%.1f times as many, %+.1f %% time a step)" % (
+            self.planned / self.unplanned, 100 * self.plan.overhead) \
+            if self.plan and self.unplanned else ""
+        return "largest batch in %s: %d unplanned, %d planned%s" % (
+            format_bytes(self.budget_bytes), self.unplanned, self.planned, gain)
+
+
+def search_batch(shapes: Shapes, budget: Budget, session_for: Callable[[Shapes], Session],
+                 plan_for: Callable[[Session, int], Plan], limit: int) -> MaxBatch:
+    """Bisect over the batch size; memory grows with it, so each side has one answer.
+
+    Raises
+    ------
+    InputError
+        If the budget is a share (there is no whole to take it of), or no shape has a batch.
+    """
+    if not shapes or not next(iter(shapes.values())):
+        raise InputError("max_batch needs the shape of an input whose first dimension is the "
+                         "batch, for example data=(1, 3, 224, 224)")
+    if budget is None or (isinstance(budget, str) and budget.strip().endswith("%")) or \
+            (isinstance(budget, float) and budget <= 1):
+        raise InputError("max_batch needs a budget in bytes, such as 8GB, not %r" % (budget,))
+    budget_bytes = parse_bytes(budget)
+    given = next(iter(shapes.values()))[0]
+    plans: Dict[int, Plan] = {}
+
+    def with_batch(batch: int) -> Dict[str, Sequence[int]]:
+        return {name: (batch,) + tuple(shape[1:]) if shape[0] == given else tuple(shape)
+                for name, shape in shapes.items()}
+
+    def fits_unplanned(batch: int) -> bool:
+        return session_for(with_batch(batch)).unplanned_total_bytes <= budget_bytes
+
+    def fits_planned(batch: int) -> bool:
+        try:
+            plans[batch] = plan_for(session_for(with_batch(batch)), budget_bytes)
+        except InfeasibleBudget:
+            return False
+        return True
+
+    unplanned = largest(fits_unplanned, 1, limit)
+    planned = largest(fits_planned, max(unplanned, 1), limit)
+    return MaxBatch(budget_bytes, unplanned, planned, plans.get(planned))
+
+
+def largest(fits: Callable[[int], bool], start: int, limit: int) -> int:
+    """Largest number up to ``limit`` that fits, by doubling and bisection; 0 when none does."""
+    low, high = _bracket(fits, start, limit)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if fits(middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _bracket(fits: Callable[[int], bool], start: int, limit: int) -> Tuple[int, int]:
+    if not fits(start):
+        return 0, start
+    low = start
+    while low < limit:
+        high = min(2 * low, limit)
+        if not fits(high):
+            return low, high
+        low = high
+    return limit, limit + 1

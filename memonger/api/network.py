@@ -1,0 +1,377 @@
+"""A network read once: its graph with times, its bytes outside the pool, and the way back."""
+from __future__ import annotations
+
+import contextlib
+import difflib
+import fnmatch
+import os
+from dataclasses import dataclass, field, replace
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from ..costs.models import CostModel, OpTimes, Roofline, best_known, roofline
+from ..graph.schedule import expand
+from ..graph.types import Graph
+from ..memory import arena
+from ..memory.device import BoundStep, Device, workspaces
+from ..memory.optimizer_state import state_arrays
+from ..memory.storage import plan_storage
+from ..memory.timeline import Timeline, timeline
+from ..memory.workspace import native_workspaces
+from ..mx import plugin as native
+from ..plan.plan import Plan
+from ..util.errors import InputError, UnknownOpError
+from ..util.gc_pause import paused
+from ..variants.common_subexpressions import to_json
+
+Shapes = Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Bytes of one training step, nothing allocated.
+
+    Attributes
+    ----------
+    by_category : mapping
+        "parameters", "gradients", "aux", "inputs", "head_gradients", "pool", "workspace",
+        where the optimizer was named "optimizer", and on a GPU what
+        :meth:`memonger.memory.device.BoundStep.extra_bytes` counts. Outputs of the network are in
+        the pool.
+    pool_bytes, peak_live_bytes : int
+        What MXNet allocates for internal tensors, and what of it is alive at the worst step.
+    """
+
+    by_category: Mapping[str, int]
+    pool_bytes: int
+    peak_live_bytes: int
+    graph: Graph = field(repr=False)
+    #: How the symbol's executors assign storage.
+    storage: str = "best"
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(self.by_category.values())
+
+    def timeline(self) -> Timeline:
+        """Live and pool bytes at each step, with the op that runs."""
+        return timeline(self.graph, expand(self.graph, {}), self.storage)
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {"by_category": dict(self.by_category), "total_bytes": self.total_bytes,
+                "pool_bytes": self.pool_bytes, "peak_live_bytes": self.peak_live_bytes}
+
+    def __str__(self) -> str:
+        from ..report.text import estimate_table
+        return estimate_table(self.by_category)
+
+
+@dataclass(frozen=True)
+class Session:
+    """A symbol with shapes, bound once without allocation."""
+
+    symbol: Any
+    shapes: Shapes
+    graph: Graph
+    fixed_bytes: Mapping[str, int]
+    #: Where op times come from.
+    costs: str
+    #: Pool of the symbol as it is, on stock MXNet.
+    unplanned_pool_bytes: int
+    captured: Any = field(repr=False)
+    arguments: Tuple[Any, ...] = field(repr=False)
+    #: The cost model that priced the graph.
+    model: Any = field(default=None, repr=False)
+    #: Costs and optimizer as they were asked for, where a name tells them.
+    asked: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    #: How the GPU hands out memory; None on a CPU.
+    device: Optional[Device] = None
+    #: The symbol as an executor of it runs, where that is not ``captured``.
+    as_run: Any = field(default=None, repr=False)
+    #: Turns the graph of an executor into that of another runner.
+    reshape: Callable[[Graph], Graph] = field(default=lambda graph: graph, repr=False)
+    #: Sizes of the arrays that the optimizer makes.
+    optimizer_arrays: Tuple[int, ...] = field(default=(), repr=False)
+
+    @paused()
+    def read(self, symbol: Any) -> Any:
+        """Another form of the same network, bound in the same way."""
+        from ..mx.capture import read
+        type_dict, grad_req, ctx, group2ctx = self.arguments
+        return read(symbol, self.shapes, type_dict, grad_req, ctx, group2ctx)
+
+    @property
+    def storage(self) -> str:
+        """How the memory of a plan is assigned; see :mod:`memonger.memory.storage`."""
+        found = native.storage_model()
+        return "best" if found == "arena" and not arena.fits(self.graph) else found
+
+    @property
+    def on_gpu(self) -> bool:
+        ctx = self.arguments[2]
+        return ctx is not None and ctx.device_type == "gpu"
+
+    def device_bytes(self, captured: Any, storage: str) -> Dict[str, int]:
+        """What a form of the network takes of the GPU besides; {} on a CPU."""
+        if self.device is None:
+            return {}
+        step = self._bound_step(captured, storage)
+        return step.extra_bytes(self.device, self._arrays(captured))
+
+    def _bound_step(self, captured: Any, storage: str) -> BoundStep:
+        spaces = _workspaces(captured, self.model.op_times(captured.graph, captured.attributes),
+                             self.arguments[2], self.device)
+        graph = self.reshape(captured.graph.with_times([0.0] * len(spaces), spaces))
+        names = [op.name for op in captured.graph.ops]
+        return BoundStep(graph, dict(zip(names, captured.attributes)),
+                         dict(zip(names, captured.resources)),
+                         plan_storage(graph, expand(graph, {}), storage))
+
+    def _arrays(self, captured: Any) -> List[int]:
+        """Sizes of the arrays outside a step."""
+        requests = dict(zip(captured.arguments.names, captured.arguments.grad_reqs))
+        outside = [t for t in captured.graph.tensors if t.producer < 0]
+        trained = [t for t in outside if requests.get(t.name, "null") != "null"]
+        return [*(t.size_bytes for t in outside + trained), *self.optimizer_arrays]
+
+    def pool_within(self, total_bytes: int) -> Tuple[int, Dict[str, int]]:
+        """Of a total: what is left for the pool, and all else by category."""
+        fixed = dict(self.fixed_bytes)
+        if self.device is None:
+            return total_bytes - sum(fixed.values()), fixed
+        step = self._bound_step(self.captured, self.storage)
+        extra = step.extra_bytes(self.device, self._arrays(self.captured))
+        buffers = step.storage.buffer_bytes
+        extra["rounding"] -= self.device.all_rounded(buffers) - sum(buffers)
+        left_bytes = total_bytes - sum(fixed.values()) - sum(extra.values())
+        pool_bytes = step.pool_within(self.device, left_bytes)
+        extra["rounding"] += left_bytes - pool_bytes
+        return pool_bytes, {**fixed, **extra}
+
+    @property
+    def unplanned_fixed_bytes(self) -> Dict[str, int]:
+        """Bytes outside the pool of the symbol as it is, on stock MXNet."""
+        return {**self.fixed_bytes, **self.device_bytes(self.as_run, "stock")}
+
+    @property
+    def unplanned_total_bytes(self) -> int:
+        """All bytes of the symbol as it is, on stock MXNet."""
+        return self.unplanned_pool_bytes + sum(self.unplanned_fixed_bytes.values())
+
+    @property
+    def binding(self) -> Dict[str, Any]:
+        """Types, gradient requests, costs and optimizer in words, to be saved with a plan."""
+        arguments = self.captured.arguments
+        types = dict(zip(arguments.names, arguments.dtypes))
+        requests = dict(zip(arguments.names, arguments.grad_reqs))
+        return {"type_dict": {name: types[name] for name in sorted(self.arguments[0] or {})
+                              if name in types} or None,
+                "grad_req": arguments.grad_reqs[0] if len(set(requests.values())) == 1
+                else requests, **self.asked}
+
+    @paused()
+    def with_variants(self, exact_only: bool) -> "Session":
+        """The same, its graph offering the operator variants that the symbol allows."""
+        from ..mx.rewrite import unforced
+        from ..mx.variant_graph import with_variants
+
+        def times(captured: Any) -> Tuple[Sequence[float], Sequence[int]]:
+            found = self.model.op_times(captured.graph, captured.attributes)
+            return found.times_s, _workspaces(captured, found, self.arguments[2],
+                                                self.device)
+
+        return replace(self, graph=with_variants(
+            self.graph, to_json(unforced(self.symbol)), exact_only, self.read, times))
+
+    def apply(self, plan: Plan) -> Any:
+        """The symbol with the plan's decisions on it."""
+        from ..mx.rewrite import apply_plan_to
+        return apply_plan_to(self.symbol, plan)
+
+    def estimate(self) -> Estimate:
+        """Of a network without a plan what MXNet takes alone; of others what this process takes."""
+        from ..mx.rewrite import asks_for_arena, is_planned
+        live = plan_storage(self.graph, expand(self.graph, {}), "live")
+        pool_bytes, storage = self.as_run.pool_bytes, native.storage_model()
+        if not is_planned(self.symbol):
+            pool_bytes, storage = self.unplanned_pool_bytes, "stock"
+        elif storage == "arena":
+            storage = self.storage if asks_for_arena(self.symbol) else "best"
+        by_category = dict(self.fixed_bytes, pool=pool_bytes,
+                           **self.device_bytes(self.as_run, storage))
+        return Estimate(by_category, pool_bytes, live.pool_bytes, self.graph, storage)
+
+
+def mkldnn_is_on() -> bool:
+    return os.environ.get("MXNET_MKLDNN_ENABLED", "1") not in ("0", "false", "False")
+
+
+def _runs_native_code(ctx: Any) -> bool:
+    return (ctx is None or ctx.device_type == "cpu") and not mkldnn_is_on()
+
+
+def _workspaces(captured: Any, found: OpTimes, ctx: Any,
+                device: Optional[Device]) -> Sequence[int]:
+    """What the cost model says; on a GPU, and without MKLDNN on a CPU, what MXNet's code takes."""
+    if device is not None:
+        return workspaces(device, captured.graph)
+    if not _runs_native_code(ctx):
+        return found.workspaces_bytes
+    return native_workspaces(captured.graph, captured.attributes)
+
+
+@paused()
+def open_session(symbol: Any, shapes: Shapes, type_dict: Optional[Mapping[str, Any]],
+                 grad_req: Any, ctx: Any, costs: Any, optimizer: Optional[str],
+                 optimizer_params: Optional[Mapping[str, Any]], group2ctx: Any,
+                 reshape: Optional[Callable[[Graph], Graph]] = None,
+                 as_it_is: bool = False) -> Session:
+    """Read a network and price its ops.
+
+    ``reshape`` turns the graph of an executor into that of another runner (CachedOp). With
+    ``as_it_is`` the user's ``force_mirroring`` shows in the graph, else it is a hint on its ops.
+    """
+    from ..mx.capture import read
+    from ..mx.rewrite import unforced
+    native.load()
+    network = symbol if as_it_is else unforced(symbol)
+    from ..mx.device import device_of
+    device = device_of(ctx)
+    with contextlib.ExitStack() as stack:
+        if network is not symbol:  # MXNet's own mirroring would not see that the marks are off
+            stack.enter_context(native.switched(True, native.storage_model() != "stock",
+                                                native.storage_model() == "arena"))
+        as_run = captured = read(network, shapes, type_dict, grad_req, ctx, group2ctx)
+        if device is not None and device.fuses:
+            as_run = read(network, shapes, type_dict, grad_req, ctx, group2ctx, as_run=True)
+    model = cost_model(costs)
+    if isinstance(costs, str) and costs == "auto":
+        from ..mx.profile.run import stored_profile
+        model = best_known(captured.graph, captured.attributes, stored_profile(ctx),
+                           _estimates(ctx))
+    found = model.op_times(captured.graph, captured.attributes)
+    source = model.source
+    if found.estimated:
+        source += " (%d of %d ops estimated)" % (len(found.estimated), len(found.times_s))
+    graph = captured.graph.with_times(found.times_s, _workspaces(captured, found, ctx, device))
+    if reshape is not None:
+        graph = reshape(graph)
+    fixed = dict(captured.fixed_bytes)
+    states: Sequence[int] = ()
+    fixed["workspace"] = max([op.workspace_bytes for op in graph.ops] or [0])
+    if optimizer:
+        requests = dict(zip(captured.arguments.names, captured.arguments.grad_reqs))
+        trained = [(t.size_bytes, t.dtype) for t in graph.tensors
+                   if t.category == "parameter" and requests.get(t.name, "null") != "null"]
+        states = state_arrays(optimizer, trained, optimizer_params)
+        fixed["optimizer"] = sum(states)
+    unplanned_graph = graph if as_run is captured else as_run.graph
+    if as_run is not captured and reshape is not None:
+        unplanned_graph = reshape(unplanned_graph)
+    unplanned = plan_storage(unplanned_graph, expand(unplanned_graph, {}), "stock").pool_bytes
+    asked = {"costs": costs if isinstance(costs, str) and costs != "auto" else None,
+             "optimizer": optimizer, "optimizer_params": _plain(optimizer_params or {}) or None}
+    return Session(symbol, dict(shapes), graph, fixed, source, unplanned, captured,
+                   (type_dict, grad_req, ctx, group2ctx), model,
+                   {name: value for name, value in asked.items() if value is not None},
+                   device, as_run, reshape or (lambda graph: graph), tuple(states))
+
+
+def _estimates(ctx: Any) -> Roofline:
+    """Times where none were measured: of this CPU; for a GPU those of the reference device."""
+    preset = os.environ.get("MEMONGER_COSTS")
+    if preset or (ctx is not None and ctx.device_type == "gpu"):
+        return roofline(preset or "reference")
+    from ..mx.profile.calibrate import calibrated
+    return calibrated(ctx)
+
+
+def _plain(options: Mapping[str, Any]) -> Dict[str, Any]:
+    """Those that a plan file can hold, NumPy's numbers as Python's."""
+    values = {name: value.item() if isinstance(value, np.generic) else value
+              for name, value in options.items()}
+    return {name: value for name, value in values.items() if isinstance(value, (int, float, str))}
+
+
+def cost_model(costs: Any) -> CostModel:
+    """The cost model behind the argument ``costs``.
+
+    Parameters
+    ----------
+    costs : str or CostModel
+        "auto" (the reference device; :func:`open_session` prefers what ``memonger profile``
+        measured on this device, where that covers the network, then what was measured of this
+        CPU or the preset that ``MEMONGER_COSTS`` names), the name of a device preset, the path of
+        a profile file, or an object with ``op_times`` and ``source``.
+
+    Raises
+    ------
+    InputError
+        If it is none of these.
+    """
+    if not isinstance(costs, str):
+        if not hasattr(costs, "op_times"):
+            raise InputError("costs must be 'auto', a device preset, a profile file or a cost "
+                             "model, not %r" % (costs,))
+        return costs
+    if costs.endswith(".json"):
+        from ..costs.profile_files import load_profile
+        return load_profile(costs)
+    return roofline("reference" if costs == "auto" else costs)
+
+
+def gather_shapes(symbol: Any, shapes: Optional[Shapes], named: Shapes,
+                  data_iter: Any) -> Dict[str, Sequence[int]]:
+    """One dictionary of input shapes from all the ways to give them.
+
+    Raises
+    ------
+    InputError
+        If shapes come both as keyword arguments and as a dictionary.
+    """
+    if shapes is not None and named:
+        raise InputError("give shapes either as keyword arguments or as shapes={...}, not both: %s"
+                         % ", ".join(sorted(named)))
+    result: Dict[str, Sequence[int]] = {}
+    if data_iter is not None:
+        described = list(data_iter.provide_data) + list(data_iter.provide_label or ())
+        names = set(symbol.list_arguments())
+        result = {d[0]: tuple(d[1]) for d in described if d[0] in names}
+    result.update(shapes if shapes is not None else named)
+    return result
+
+
+def pins(graph: Graph, patterns: Union[str, Sequence[str]], what: str) -> Tuple[int, ...]:
+    """Ids of the forward ops that the patterns name; shell wildcards are allowed.
+
+    Raises
+    ------
+    UnknownOpError
+        If a pattern names no op; close names are suggested.
+    """
+    names = graph.op_index
+    found: List[int] = []
+    for pattern in [patterns] if isinstance(patterns, str) else patterns:
+        matching = [index for name, index in names.items()
+                    if name == pattern or fnmatch.fnmatchcase(name, pattern)]
+        if not matching:
+            close = difflib.get_close_matches(pattern, list(names), 3)
+            raise UnknownOpError("%s=%r names no op of the network%s" % (
+                what, pattern, "; did you mean %s?" % ", ".join(close) if close else ""))
+        found += matching
+    return tuple(sorted(set(found)))
+
+
+def share_of(value: Union[None, str, float]) -> Optional[float]:
+    """An overhead as a share: "10%" and 0.1 are the same."""
+    if value is None:
+        return None
+    try:
+        share = float(value[:-1]) / 100 if isinstance(value, str) and value.endswith("%") \
+            else float(value)
+    except ValueError:
+        raise InputError("cannot read the overhead %r; write it as 10%% or 0.1" % value) from None
+    if not 0 <= share < float("inf"):
+        raise InputError("the overhead cannot be %r" % (value,))
+    return share

@@ -1,0 +1,20 @@
+"""The views of a plan: its symbol, text, explanation, diagram and page.
+
+:class:`memonger.plan.plan.Plan` is data; its methods find these by name.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+from ..report.diagram.dot import diagram
+from ..report.explain import explain
+from ..report.html import fragment, write_html
+from ..report.text import summary
+
+__all__ = ["diagram", "explain", "fragment", "summary", "symbol", "write_html"]
+
+
+def symbol(text: str) -> Any:
+    """The ``mx.sym.Symbol`` of a JSON text, with the native plugin loaded where it can be."""
+    from ..mx import symbol_from_json
+    return symbol_from_json(text)

@@ -1,0 +1,112 @@
+"""A plan for a network that was read: what solvers are asked, and what MXNet answers to theirs."""
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
+
+from ..mx import plugin as native
+from ..plan import unmet_requests as asked
+from ..plan.consistency import fusion_note, pool_note
+from ..plan.plan import Budget, Plan, Progress
+from ..util import signals as interrupts
+from ..util.errors import InputError, InvalidPlan, PluginError
+from ..util.units import format_bytes, parse_budget
+from ..variants.common_subexpressions import to_json
+from .network import Session, pins, share_of
+
+logger = logging.getLogger("memonger")
+ProgressCallback = Callable[[Progress], None]
+#: How often a plan is searched that the bound executor must confirm.
+_ATTEMPTS = 3
+
+
+def plan_session(session: Session, budget: Budget = None, method: str = "auto",
+                 variants: str = "exact", keep: Sequence[str] = (), recompute: Sequence[str] = (),
+                 time_limit: float = 10.0, progress: Optional[ProgressCallback] = None,
+                 overhead: Union[None, str, float] = None,
+                 started_s: Optional[float] = None, max_clones: int = 0) -> Plan:
+    """:func:`memonger.plan` for a network that was read already; parameters as there."""
+    started_s = time.perf_counter() if started_s is None else started_s
+    from ..solve import solve
+    from ..solve.options import Options
+    if variants not in ("none", "exact", "all"):
+        raise InputError("variants must be none, exact or all, not %r" % (variants,))
+    if native.world() == "stock":
+        if method not in ("auto", "sublinear"):
+            raise PluginError("method %r needs the plugin's exact recomputation, which is switched "
+                              "off; memonger.native.enable() switches it on, and method sublinear "
+                              "plans for MXNet's own mirroring" % method)
+        method = "sublinear"
+    if variants != "none" and native.world() == "plugin" and \
+            method not in ("sublinear", "chen", "ogc"):
+        session = session.with_variants(exact_only=variants == "exact")
+    graph = session.graph
+    fixed_bytes = dict(session.fixed_bytes)
+    total_budget = pool_budget = None
+    if budget is not None:
+        total_budget = parse_budget(budget, session.unplanned_total_bytes)
+        pool_budget, fixed_bytes = session.pool_within(total_budget)
+    max_overhead = share_of(overhead)
+    if budget is None and overhead is None and graph.time_s > 0:
+        max_overhead = graph.forward_time_s / graph.time_s  # one extra forward pass
+    kept, again = pins(graph, keep, "keep"), pins(graph, recompute, "recompute")
+    both = [graph.ops[i].name for i in kept if i in set(again)]
+    if both:
+        raise InputError("op %r is both to be kept and to be recomputed" % both[0])
+    for index, op in enumerate(graph.ops):  # what the caller says goes before the symbol's marks
+        if op.force_mirroring == "True" and op.recomputable and index not in kept:
+            again += (index,)
+        elif op.force_mirroring == "False" and not op.is_backward and index not in again:
+            kept += (index,)
+    options = Options(
+        time_limit_s=time_limit, storage=session.storage, world=native.world(),
+        variants=variants, keep=kept, recompute=again, progress=progress, costs=session.costs,
+        objective="memory" if budget is None else "time", max_overhead=max_overhead,
+        fixed_bytes=fixed_bytes, on_gpu=session.on_gpu, max_clones=max_clones)
+    record = {"budget": budget, "method": method, "variants": variants, "overhead": overhead,
+              "keep": tuple(keep), "recompute": tuple(recompute),
+              "shapes": {name: tuple(shape) for name, shape in sorted(session.shapes.items())},
+              **({"max_clones": max_clones} if max_clones else {}), **session.binding}
+    # Where MXNet runs a network with variants in another order than predicted, its pool may come
+    # out a little larger; then the search has a little less.
+    for _ in range(_ATTEMPTS):
+        found = solve(graph, pool_budget, method, options)
+        in_vain = asked.note(graph, found.schedule, again)
+        if in_vain:
+            found = replace(found, notes=(*found.notes, in_vain))
+        with interrupts.deferred():  # what was found would be lost
+            made = _finish(session, found, total_budget, record, started_s)
+        excess_bytes = 0 if total_budget is None else made.total_bytes - total_budget
+        if excess_bytes <= 0 or (made.pool_bytes == found.pool_bytes and session.device is None):
+            return made
+        assert pool_budget is not None
+        pool_budget -= excess_bytes + pool_budget // 500
+    raise InvalidPlan(
+        "the plan takes %s in the pool, %s were predicted; please report this with the "
+        "symbol file" % (format_bytes(made.pool_bytes), format_bytes(found.pool_bytes)))
+
+
+def _finish(session: Session, found: Plan, budget_bytes: Optional[int],
+            record: Mapping[str, Any], started_s: float) -> Plan:
+    """A solver's answer with its symbol, confirmed by binding that symbol."""
+    planned = session.apply(found)
+    bound = session.read(planned)
+    pool_bytes, notes = bound.pool_bytes, found.notes
+    if session.graph.pools != "executor":  # only a run shows the plan of a CachedOp
+        pool_bytes = found.pool_bytes
+    if pool_bytes != found.pool_bytes:
+        notes += (pool_note(pool_bytes, found.pool_bytes),)
+        logger.warning(notes[-1])
+    if session.unplanned_pool_bytes != found.baseline_pool_bytes and session.device:
+        notes += (fusion_note(session.unplanned_pool_bytes, found.baseline_pool_bytes),)
+        found = replace(found, baseline_pool_bytes=session.unplanned_pool_bytes)
+    if session.device:
+        found = replace(
+            found, baseline_fixed_bytes=session.unplanned_fixed_bytes,
+            fixed_bytes={**found.fixed_bytes, **session.device_bytes(bound, found.storage)})
+    return replace(
+        found, original_json=to_json(session.symbol), symbol_json=to_json(planned),
+        pool_bytes=pool_bytes, budget_bytes=budget_bytes, costs=session.costs, notes=notes,
+        options=dict(record), planning_s=time.perf_counter() - started_s)

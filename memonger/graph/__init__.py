@@ -1,0 +1,1 @@
+"""One training step: ops, tensors, schedules, decisions; no framework."""

@@ -1,0 +1,42 @@
+"""Back from a schedule to the decisions that make it.
+
+:func:`memonger.graph.schedule.expand` turns decisions into steps; this is its inverse, for plan
+files
+and reports. It exists for every schedule that ``expand`` can make; whether it was one of those
+shows by expanding the result.
+"""
+from __future__ import annotations
+
+from typing import Dict, List
+
+from .in_use import graph_in_use
+from .schedule import Consumer, Schedule
+from .types import Graph
+
+
+def decisions_of(graph: Graph, schedule: Schedule) -> Dict[int, Dict[Consumer, int]]:
+    """The recomputed ops with the consumers that do not read clone 1: a ``Recompute``.
+
+    The k-th repeated run of an op is its clone k. O(size of the schedule).
+    """
+    in_use = graph_in_use(graph, schedule)
+    runs: Dict[int, int] = {}
+    number: List[int] = []
+    for step in schedule.steps:
+        number.append(runs.get(step.op, 0))
+        runs[step.op] = number[-1] + 1
+    recompute: Dict[int, Dict[Consumer, int]] = {op: {} for op, count in sorted(runs.items())
+                                                 if count > 1}
+    for index, step in enumerate(schedule.steps):
+        op = in_use.ops[step.op]
+        if not op.is_backward and number[index] == 0:
+            continue
+        for position, source in enumerate(step.sources):
+            if source < 0 or position in op.ignored_inputs:
+                continue
+            made_by = schedule.steps[source].op
+            output = in_use.ops[made_by].outputs.index(op.inputs[position])
+            if made_by in recompute and output not in in_use.ops[made_by].kept_outputs \
+                    and number[source] != 1:
+                recompute[made_by][step.op, number[index]] = number[source]
+    return recompute

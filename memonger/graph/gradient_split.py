@@ -1,0 +1,58 @@
+"""Convolutions whose gradient is worth making in two steps, and the place of the second one.
+
+The variant ``split_convolution`` has one op more in backward than the network. Planners see a
+graph in which that op is there from the start: idle, right before the convolution's gradient. An
+idle op takes neither time nor memory, so the graph is what MXNet runs as long as nobody chooses
+the variant.
+"""
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import AbstractSet, Dict, List
+
+from .types import Graph, Op
+
+
+def working_bytes(graph: Graph, op: Op) -> int:
+    """Bytes of the pool that the op reads or writes."""
+    read = {t for i, t in enumerate(op.inputs) if i not in op.ignored_inputs}
+    return sum(graph.tensors[t].size_bytes for t in read | set(op.outputs)
+               if graph.tensors[t].pooled)
+
+
+def worth_splitting(graph: Graph) -> Dict[str, int]:
+    """Names and gradient ops of the convolutions whose gradients of weight and data may be apart.
+
+    Those whose data need a gradient, and whose own gradient works on at least as many bytes as any
+    other op does: it decides about the least memory that the step can take. Elsewhere other ops
+    would still have as much in memory at once, and offering more would only cost search time.
+    """
+    can = {index for index, op in enumerate(graph.ops) if _can_split(graph, op)}
+    others = max([working_bytes(graph, op) for index, op in enumerate(graph.ops)
+                  if index not in can] or [0])
+    return {graph.ops[graph.ops[index].forward_op].name: index for index in sorted(can)
+            if working_bytes(graph, graph.ops[index]) >= others}
+
+
+def _can_split(graph: Graph, op: Op) -> bool:
+    """Whether the op is a gradient of a convolution of which the data's part is wanted."""
+    return op.kind == "_backward_Convolution" and op.forward_op >= 0 and (
+        bool(graph.consumers[op.outputs[0]]) or op.outputs[0] in graph.outputs)
+
+
+def with_idle_ops(graph: Graph, gradients: AbstractSet[int]) -> Graph:
+    """The graph, which has no variants yet, with an idle op before each of these backward ops."""
+    if not gradients:
+        return graph
+    ops: List[Op] = []
+    place: Dict[int, int] = {-1: -1}
+    for index, op in enumerate(graph.ops):
+        if index in gradients:
+            ops.append(Op(op.name + "_weight", op.kind, (), (), is_backward=True,
+                          keep_reason=op.keep_reason, device=op.device, idle=True))
+        place[index] = len(ops)
+        ops.append(op)
+    ops = [replace(op, forward_op=place[op.forward_op],
+                   control_deps=tuple(place[dep] for dep in op.control_deps)) for op in ops]
+    tensors = tuple(replace(t, producer=place[t.producer]) for t in graph.tensors)
+    return replace(graph, ops=tuple(ops), tensors=tensors, _cache={})

@@ -1,0 +1,266 @@
+"""Graphs that are not MXNet's: three file formats, and planning them.
+
+* our JSON: what :meth:`Graph.to_dict` makes (key ``tensors``);
+* node-link JSON, as networkx writes it and as Checkmate's and Moccasin's graphs are published
+  (:func:`to_node_link` writes it):
+  ``nodes`` with ``cost_ram`` and ``cost_cpu`` (or ``out_cost`` and ``duration``), ``backward``
+  true for nodes that must not run again, and ``links`` between them;
+* text: ``n m``, then n lines ``bytes cost may_run_again``, then m lines ``from to``, nodes in
+  execution order.
+
+In the last two each node makes one value, and while a node runs its inputs and its output are in
+memory. Sizes and costs keep the units of the file: ``size_bytes`` and ``time_s`` hold them as they
+are, and memory is the peak of live units.
+"""
+from __future__ import annotations
+
+import os
+from fractions import Fraction
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple, Union
+
+from ..util.errors import InputError
+from ..util.json_files import parse_json, read_text
+from .types import Graph, Op, Tensor
+
+
+def read_graph(path: str) -> Graph:
+    """Read a graph from a file in any of the three formats.
+
+    Parameters
+    ----------
+    path : str
+        A file; the format follows from its content.
+
+    Returns
+    -------
+    Graph
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or its content contradicts itself.
+    """
+    text = read_text(path)
+    name = os.path.splitext(os.path.basename(path))[0]
+    try:
+        return parse_graph(text, name)
+    except InputError as error:
+        raise InputError("%s: %s" % (path, error)) from error
+
+
+def parse_graph(text: str, name: str = "") -> Graph:
+    """As :func:`read_graph`, from the text of the file."""
+    if not text.lstrip().startswith("{"):
+        return _from_text(text, name)
+    data = parse_json(text)
+    try:
+        if "tensors" in data:
+            graph = Graph.from_dict({"name": name, **data})
+            graph.check()
+            return graph
+        if "nodes" in data and "links" in data:
+            return _from_node_link(data, name)
+    except InputError:
+        raise
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise InputError("the graph is damaged: %s: %s" % (type(error).__name__, error)) from error
+    raise InputError("neither a memonger graph (no key 'tensors') nor node-link JSON "
+                     "(no keys 'nodes' and 'links')")
+
+
+def _from_text(text: str, name: str) -> Graph:
+    rows = [(number, line.split()) for number, line in enumerate(text.splitlines(), 1)
+            if line.strip()]
+
+    def numbers(row: int, kinds: Sequence[Callable[[str], Any]], what: str) -> List[Any]:
+        if row >= len(rows):
+            raise InputError("the file ends before %s" % what)
+        line, words = rows[row]
+        try:
+            values = [kind(word) for kind, word in zip(kinds, words)]
+        except (ValueError, OverflowError):
+            values = []
+        if len(values) != len(words) or len(values) != len(kinds):
+            raise InputError("line %d: expected %s, found %r" % (line, what, " ".join(words)))
+        return values
+
+    size, edge_count = numbers(0, (_count, _count), "the numbers of nodes and edges")
+    nodes = [numbers(1 + i, (_whole, float, float),
+                     "size, cost and whether node %d may run again" % i) for i in range(size)]
+    edges = [numbers(1 + size + i, (_count, _count), "the two ends of edge %d" % i)
+             for i in range(edge_count)]
+    if len(rows) > 1 + size + edge_count:
+        raise InputError("line %d: more lines than the first line announces"
+                         % rows[1 + size + edge_count][0])
+    return single_output_graph(
+        ["node%d" % i for i in range(size)], [n[0] for n in nodes], [n[1] for n in nodes],
+        [bool(n[2]) for n in nodes], [(u, v) for u, v in edges], name)
+
+
+def _whole(value: Union[str, int, float]) -> int:
+    """A whole number, which may be written as ``1e6``; ValueError for any other."""
+    number = Fraction(value)
+    if number.denominator != 1:
+        raise ValueError("%r is no whole number" % (value,))
+    return int(number)
+
+
+def _count(word: str) -> int:
+    number = _whole(word)
+    if number < 0:
+        raise ValueError("%r is negative" % word)
+    return number
+
+
+def _from_node_link(data: Mapping[str, Any], name: str) -> Graph:
+    def number(node: Mapping[str, Any], keys: Sequence[str],
+               kind: Callable[[Any], Any] = float) -> Any:
+        for key in keys:
+            if key in node:
+                value = node[key]
+                try:
+                    if isinstance(value, bool) or not isinstance(value, (int, float)):
+                        raise ValueError("not a number")
+                    return kind(value)
+                except (ValueError, OverflowError):
+                    raise InputError("node %r: %s is %r, not a %snumber" % (
+                        node.get("name", node), key, value,
+                        "whole " if kind is _whole else "")) from None
+        raise InputError("node %r has no %s" % (node.get("name", node), " or ".join(keys)))
+
+    nodes = data["nodes"]
+    ids: List[Any] = []
+    edges_by_id: List[Tuple[Any, Any]] = []
+    for position, node in enumerate(nodes):
+        ids.append(node.get("id", node.get("name", position)))
+    for link in data["links"]:
+        source, target = ("source", "target") if "source" in link else ("0", "1")
+        edges_by_id.append((link[source], link[target]))
+    place: Dict[Any, int] = {key: i for i, key in enumerate(ids)}
+    if len(place) != len(ids):
+        raise InputError("two nodes have the same id")
+    unknown = [end for edge in edges_by_id for end in edge if end not in place]
+    if unknown:
+        raise InputError("a link names node %r, which does not exist" % (unknown[0],))
+    edges = [(place[u], place[v]) for u, v in edges_by_id]
+    order = _execution_order(ids, edges)
+    rank = {node: i for i, node in enumerate(order)}
+    return single_output_graph(
+        [str(nodes[i].get("name", ids[i])) for i in order],
+        [number(nodes[i], ("cost_ram", "out_cost"), _whole) for i in order],
+        [number(nodes[i], ("cost_cpu", "duration")) for i in order],
+        [not nodes[i].get("backward", False) for i in order],
+        [(rank[u], rank[v]) for u, v in edges], name)
+
+
+def to_node_link(graph: Graph) -> Dict[str, Any]:
+    """A graph as node-link JSON, for other planners; :func:`parse_graph` reads it back.
+
+    Each op becomes one node with all that it makes, in bytes, and its time in seconds. What exists
+    before the step is left out, and so are in-place options: the peak of a node-link graph can be
+    above that of the graph itself.
+    """
+    nodes: List[Dict[str, Any]] = []
+    links: List[Dict[str, int]] = []
+    for index, op in enumerate(graph.ops):
+        made = [graph.tensors[t] for t in op.outputs]
+        nodes.append({"id": index, "name": op.name, "backward": not op.recomputable,
+                      "cost_ram": sum(t.size_bytes for t in made if t.pooled),
+                      "cost_cpu": op.time_s})
+        producers = {graph.tensors[t].producer for t in op.inputs} - {-1}
+        links += [{"source": producer, "target": index} for producer in sorted(producers)]
+    return {"directed": True, "multigraph": False, "graph": {"name": graph.name},
+            "nodes": nodes, "links": links}
+
+
+def _execution_order(ids: Sequence[Any], edges: Sequence[Tuple[int, int]]) -> List[int]:
+    """Nodes by id where that is an execution order, else generation by generation."""
+    order = list(range(len(ids)))
+    if all(isinstance(key, int) for key in ids):
+        order.sort(key=lambda i: ids[i])
+    rank = {node: i for i, node in enumerate(order)}
+    if all(rank[u] < rank[v] for u, v in edges):
+        return order
+    missing = [0] * len(ids)
+    children: List[List[int]] = [[] for _ in ids]
+    for u, v in edges:
+        missing[v] += 1
+        children[u].append(v)
+    ready = [i for i in range(len(ids)) if not missing[i]]
+    # A queue of nodes whose inputs are all made: equals networkx' generations, in their order.
+    for node in ready:
+        for child in children[node]:
+            missing[child] -= 1
+            if not missing[child]:
+                ready.append(child)
+    if len(ready) < len(ids):
+        raise InputError("the links form a cycle through node %r"
+                         % (ids[next(i for i in range(len(ids)) if missing[i])],))
+    return ready
+
+
+def single_output_graph(names: Sequence[str], sizes: Sequence[int], costs: Sequence[float],
+                        may_run_again: Sequence[bool], edges: Sequence[Tuple[int, int]],
+                        name: str = "") -> Graph:
+    """A graph in which each op makes one tensor.
+
+    Parameters
+    ----------
+    names, sizes, costs, may_run_again : sequence
+        One entry for each op, in execution order.
+    edges : sequence of (int, int)
+        Producer and consumer.
+
+    Raises
+    ------
+    InputError
+        If an edge runs backwards or a number is negative.
+    """
+    inputs: List[List[int]] = [[] for _ in names]
+    for u, v in edges:
+        if not (0 <= u < len(names) and 0 <= v < len(names)):
+            raise InputError("edge %d -> %d names a node that does not exist" % (u, v))
+        if u >= v:
+            raise InputError("edge %d -> %d: a node reads what is made later; "
+                             "nodes must come in execution order" % (u, v))
+        if u not in inputs[v]:
+            inputs[v].append(u)
+    for label, size, cost in zip(names, sizes, costs):
+        if size < 0 or not cost >= 0:
+            raise InputError("node %s: size and cost cannot be negative" % label)
+    tensors = tuple(Tensor(str(label), int(size), i)
+                    for i, (label, size) in enumerate(zip(names, sizes)))
+    ops = tuple(Op(str(names[i]), "node", tuple(sorted(inputs[i])), (i,),
+                   is_backward=not may_run_again[i],
+                   keep_reason="" if may_run_again[i] else "a backward node",
+                   time_s=float(costs[i])) for i in range(len(names)))
+    graph = Graph(tensors, ops, (), name=name, recompute_in_forward=True)
+    try:
+        graph.check()
+    except (TypeError, ValueError) as error:
+        raise InputError(str(error)) from error
+    return graph
+
+
+def parse_foreign_budget(budget: Union[str, int, float], baseline: int) -> int:
+    """A budget in the graph's units: a share of the store-everything peak, or absolute.
+
+    Shares are floats up to 1 and texts such as ``"0.8"`` or ``"80%"``; they are rounded up to
+    whole units. Larger numbers are units.
+
+    Raises
+    ------
+    InputError
+        If the budget is neither.
+    """
+    text = str(budget).strip()
+    try:
+        # Fractions, because 0.7 * 10 is not 7 in floating point.
+        value = Fraction(text[:-1]) / 100 if text.endswith("%") else Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise InputError("cannot read the budget %r; write a share such as 0.8 or 80%%, or a "
+                         "number in the graph's units" % (budget,)) from None
+    share = text.endswith("%") or (value <= 1 and not isinstance(budget, int))
+    if not value > 0:
+        raise InputError("the budget must be positive, not %r" % (budget,))
+    return -int(-value * baseline // 1) if share else int(value)

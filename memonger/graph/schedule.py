@@ -1,0 +1,118 @@
+"""From decisions to the exact order of execution.
+
+A *schedule* is the list of all steps that one training step runs, clones included, each saying
+which earlier step made each value that it reads. It is general: any op may run any number of
+times, anywhere after its inputs. Decisions are a small way to write the schedules that MXNet
+runs; :func:`expand` turns them into a schedule exactly as the plugin and MXNet's depth-first
+order do: a clone runs right before the first op that needs it.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, List, Mapping, Tuple
+
+from .types import Graph
+
+#: Who reads a recomputed value: (backward op, 0), or (forward op, k) for its k-th clone, k >= 1.
+Consumer = Tuple[int, int]
+
+#: Op id of each recomputed op -> the consumers that do not use clone 1, with the number of the
+#: clone that they use instead; 0 is the first run itself. ``{op: {}}``: one clone serves all.
+Recompute = Mapping[int, Mapping[Consumer, int]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One execution of one op."""
+
+    op: int
+    #: For each input of the op, in order: the step that made the value, or -1 when the tensor
+    #: exists before the training step.
+    sources: Tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """All steps, in order, and the variants (indices into ``graph.variants``) in use."""
+
+    steps: Tuple[Step, ...]
+    variants: Tuple[int, ...] = ()
+
+    def time_s(self, graph: Graph) -> float:
+        """Time of one training step: the sum over all steps, variants considered."""
+        times = [op.time_s for op in graph.ops]
+        for index in self.variants:
+            for op, implementation in graph.variants[index].implementations:
+                times[op] = implementation.time_s if implementation.runs else 0.0
+        return sum(times[step.op] for step in self.steps)
+
+    def recomputed(self) -> Tuple[int, ...]:
+        """Ids of the ops that run more than once, each as often as it runs again."""
+        seen: Dict[int, int] = {}
+        for step in self.steps:
+            seen[step.op] = seen.get(step.op, 0) + 1
+        return tuple(op for op, count in sorted(seen.items()) for _ in range(count - 1))
+
+
+def expand(graph: Graph, recompute: Recompute) -> Schedule:
+    """The steps that MXNet runs with the plugin under these decisions.
+
+    Forward ops run once, in the graph's order. Before a backward op come the clones that it
+    needs and that no op before it needed: its inputs in order, each clone after its own inputs.
+
+    Parameters
+    ----------
+    graph : Graph
+        Without variants in use.
+    recompute : Recompute
+        The ops to run again; an op with a ``keep_reason`` is never run again, whatever is asked.
+
+    Returns
+    -------
+    Schedule
+        O(number of edges) time and size.
+    """
+    steps: List[Step] = []
+    made: Dict[Consumer, int] = {}
+
+    def run(first_op: int, first_clone: int) -> None:
+        # An explicit stack: chains of clones can be longer than Python's recursion limit.
+        stack: List[Tuple[int, int, List[int]]] = [(first_op, first_clone, [])]
+        while stack:
+            index, clone, sources = stack[-1]
+            op = graph.ops[index]
+            reads_clones = clone > 0 or op.is_backward
+            missing = None
+            while len(sources) < len(op.inputs) and missing is None:
+                position = len(sources)
+                tensor = op.inputs[position]
+                producer = graph.tensors[tensor].producer
+                if producer < 0:
+                    sources.append(-1)
+                    continue
+                number = 0
+                made_by = graph.ops[producer]
+                if (reads_clones and producer in recompute and made_by.recomputable
+                        and not made_by.is_backward and position not in op.ignored_inputs
+                        and made_by.outputs.index(tensor) not in made_by.kept_outputs):
+                    number = recompute[producer].get((index, clone), 1)
+                if (producer, number) in made:
+                    sources.append(made[producer, number])
+                else:
+                    missing = (producer, number)
+            if missing is None and op.uses_state and op.forward_op in recompute \
+                    and graph.ops[op.forward_op].recomputable:
+                number = recompute[op.forward_op].get((index, clone), 1)
+                if (op.forward_op, number) not in made:
+                    missing = (op.forward_op, number)
+            if missing is not None:
+                stack.append((missing[0], missing[1], []))
+                continue
+            stack.pop()
+            made[index, clone] = len(steps)
+            steps.append(Step(index, tuple(sources)))
+
+    for index, op in enumerate(graph.ops):
+        if not op.idle:
+            run(index, 0)
+    return Schedule(tuple(steps))

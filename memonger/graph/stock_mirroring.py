@@ -1,0 +1,103 @@
+"""What stock MXNet runs when nodes carry ``force_mirroring``.
+
+MXNet 1.9.1 (``src/nnvm/gradient.cc``) copies every mirrored forward node once. The gradient
+function of a mirrored op is called with the copy, so its gradient ops read copies; the gradient
+ops of an op that is not mirrored keep reading the originals. Gradient ops also wait for the copy
+of their forward op, even when nobody reads its result. This module reproduces the depth-first
+order of the resulting graph, so that memory under stock mirroring is predicted exactly.
+"""
+from __future__ import annotations
+
+from typing import AbstractSet, Dict, FrozenSet, List, Set, Tuple
+
+from .schedule import Schedule, Step
+from .types import Graph
+
+#: Ops that crash or give wrong gradients when they run without their first output being needed
+#: (MXNet then passes the request "null"): native (de)convolution checks for a write request,
+#: LayerNorm and GroupNorm return before they write the statistics that their backward reads.
+NEEDS_ITS_OUTPUT = frozenset({
+    "Convolution", "Deconvolution", "Crop", "hard_sigmoid", "LayerNorm", "GroupNorm"})
+#: The same, and cuDNN's BatchNorm checks for a write request too.
+NEEDS_ITS_OUTPUT_ON_GPU = NEEDS_ITS_OUTPUT | {"BatchNorm"}
+
+
+def expand_mirrored(graph: Graph, mirrored: AbstractSet[int]) -> Schedule:
+    """The steps that stock MXNet runs when the ops in ``mirrored`` carry ``force_mirroring``.
+
+    Parameters
+    ----------
+    graph : Graph
+        A training graph as MXNet binds it, every op with its ``control_deps``.
+    mirrored : set of int
+        Forward op ids. Copies that nothing reaches do not run.
+
+    Returns
+    -------
+    Schedule
+        In MXNet's order: depth first from the outputs, inputs before control dependencies.
+    """
+    count = len(graph.ops)
+    steps: List[Step] = []
+    made: Dict[int, int] = {}
+
+    def node_of(op: int, copies: bool) -> int:
+        return op + count if copies and op in mirrored else op
+
+    def dependencies(node: int) -> Tuple[List[int], List[int]]:
+        """Nodes that make the inputs (-1 for external tensors), then the control dependencies."""
+        op = graph.ops[node % count]
+        copies = node >= count or (op.is_backward and op.forward_op in mirrored)
+        inputs = [-1 if graph.tensors[t].producer < 0
+                  else node_of(graph.tensors[t].producer, copies) for t in op.inputs]
+        return inputs, [node_of(dep, copies) for dep in op.control_deps]
+
+    for tensor in graph.outputs:
+        root = graph.tensors[tensor].producer
+        if root < 0 or root in made:
+            continue
+        made[root] = -1
+        stack = [(root, dependencies(root), 0)]
+        while stack:
+            node, (inputs, control), position = stack.pop()
+            order = inputs + control
+            while position < len(order) and (order[position] < 0 or order[position] in made):
+                position += 1
+            if position < len(order):
+                stack.append((node, (inputs, control), position + 1))
+                made[order[position]] = -1
+                stack.append((order[position], dependencies(order[position]), 0))
+                continue
+            made[node] = len(steps)
+            steps.append(Step(node % count, tuple(-1 if i < 0 else made[i] for i in inputs)))
+    return Schedule(tuple(steps))
+
+
+def safe_to_mirror(graph: Graph, mirrored: AbstractSet[int],
+                   on_gpu: bool = False) -> FrozenSet[int]:
+    """The largest part of ``mirrored`` that stock MXNet runs with correct gradients.
+
+    Random and state-changing ops are left out, Custom ops, which cannot carry the mark, and ops
+    of ``NEEDS_ITS_OUTPUT`` whose copy would run although nobody reads its first output. Taking an
+    op out changes who reads the copies before it, so this repeats until nothing changes.
+    """
+    fragile = NEEDS_ITS_OUTPUT_ON_GPU if on_gpu else NEEDS_ITS_OUTPUT
+    allowed = {op for op in mirrored
+               if graph.ops[op].recomputable and not graph.ops[op].is_backward
+               and graph.ops[op].kind != "Custom"}
+    while True:
+        schedule = expand_mirrored(graph, allowed)
+        read: Set[Tuple[int, int]] = set()
+        first_run: Dict[int, int] = {}
+        for index, step in enumerate(schedule.steps):
+            first_run.setdefault(step.op, index)
+            op = graph.ops[step.op]
+            read.update((source, tensor) for position, (source, tensor)
+                        in enumerate(zip(step.sources, op.inputs))
+                        if source >= 0 and position not in op.ignored_inputs)
+        bad = {step.op for index, step in enumerate(schedule.steps)
+               if first_run[step.op] != index and graph.ops[step.op].kind in fragile
+               and (index, graph.ops[step.op].outputs[0]) not in read}
+        if not bad:
+            return frozenset(allowed)
+        allowed -= bad

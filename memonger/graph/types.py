@@ -1,0 +1,314 @@
+"""The training graph of one step, free of any framework.
+
+A graph lists every op of one training step, forward and backward, in the order in which the
+executor runs them without a plan, and every tensor they read or write. It is the only
+representation that planners, simulators and reports work on: ``mx.read`` makes it from a bound
+MXNet symbol, :mod:`memonger.graph.imported` from JSON or text.
+
+Ids are indices into the tuples. Order is execution order: ``ops[i]`` runs before ``ops[i + 1]``.
+"""
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Dict, List, Mapping, Sequence, Tuple, Union
+
+from ..util.type_checks import check_types
+
+#: ``Tensor.category`` of tensors whose memory the planner does not own.
+EXTERNAL_CATEGORIES = ("parameter", "input", "aux", "gradient", "head_gradient")
+
+#: No tensor has as many bytes, nor all of them together, and no op takes as long: sums stay exact.
+MAX_SIZE_BYTES = 2 ** 60
+MAX_TIME_S = 2.0 ** 60
+
+#: MXNet's type flags and sizes of the dtypes that a tensor can have.
+DTYPES = {"float32": (0, 4), "float64": (1, 8), "float16": (2, 2), "uint8": (3, 1),
+          "int32": (4, 4), "int8": (5, 1), "int64": (6, 8), "bool": (7, 1), "int16": (8, 2),
+          "uint16": (9, 2), "uint32": (10, 4), "uint64": (11, 8), "bfloat16": (12, 2)}
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One value: an output of an op, or something that exists before the step."""
+
+    name: str
+    size_bytes: int
+    #: Op that makes it; -1 when it exists before the step (parameter, input, aux state).
+    producer: int
+    #: "activation", "output" (of the network), or one of EXTERNAL_CATEGORIES.
+    category: str = "activation"
+    #: False where the memory is the caller's: parameters, inputs, aux states, the arrays that
+    #: receive the parameters' gradients. Only pooled tensors count in the pool.
+    pooled: bool = True
+    shape: Tuple[int, ...] = ()
+    dtype: str = "float32"
+
+
+@dataclass(frozen=True)
+class Inplace:
+    """Output ``output`` may take the memory of input ``input`` (positions, not ids)."""
+
+    input: int
+    output: int
+    #: The op only renames its input (reshape, identity): allowed even while others read it.
+    identity: bool = False
+
+
+@dataclass(frozen=True)
+class Op:
+    """One operator of the step."""
+
+    name: str
+    kind: str
+    inputs: Tuple[int, ...]
+    outputs: Tuple[int, ...]
+    is_backward: bool = False
+    #: The forward op whose gradient this op takes part in; -1 when unknown or forward.
+    forward_op: int = -1
+    #: True when the op continues a state object made by ``forward_op`` (fused RNN, Custom, ...).
+    uses_state: bool = False
+    #: Ops that must run before, besides the producers of the inputs, in MXNet's order.
+    control_deps: Tuple[int, ...] = ()
+    #: Input positions whose value is never read (only shape or existence matters).
+    ignored_inputs: Tuple[int, ...] = ()
+    inplace: Tuple[Inplace, ...] = ()
+    #: "" when the op may run again with the same result, else the reason why it may not.
+    keep_reason: str = ""
+    #: Output positions that stay with the first run even if the op runs again (small statistics).
+    kept_outputs: Tuple[int, ...] = ()
+    time_s: float = 0.0
+    workspace_bytes: int = 0
+    device: int = 0
+    #: The user's hints: ``mirror_stage`` ("" without), ``force_mirroring`` ("", "True", "False").
+    mirror_stage: str = ""
+    force_mirroring: str = ""
+    #: Each run makes a state object (RNN, Custom, MXNet's old operators).
+    makes_state: bool = False
+    #: Never runs, and touches nothing: a place in the order that only variants give work to.
+    idle: bool = False
+
+    @property
+    def recomputable(self) -> bool:
+        return not self.keep_reason
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """How one op runs when a variant is chosen: replaces the fields of the same name."""
+
+    inputs: Tuple[int, ...]
+    outputs: Tuple[int, ...]
+    ignored_inputs: Tuple[int, ...] = ()
+    inplace: Tuple[Inplace, ...] = ()
+    time_s: float = 0.0
+    workspace_bytes: int = 0
+    #: False when the op does not run at all (its work is part of another op of the variant).
+    runs: bool = True
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Another implementation of one op or of a few neighbours, with its own backward.
+
+    Two variants that name the same op exclude each other. Tensors that only a variant makes
+    (masks, indices) are ordinary tensors of the graph that no op of the base graph touches.
+    """
+
+    name: str
+    #: The forward op that the variant is named after in ``Plan.decisions``.
+    op: int
+    #: Pairs of op id and its implementation, forward and backward ops alike.
+    implementations: Tuple[Tuple[int, Implementation], ...]
+    #: True when results are bit for bit those of the base graph.
+    exact: bool = True
+
+
+@dataclass(frozen=True)
+class Graph:
+    """One training step.
+
+    Raises
+    ------
+    ValueError
+        From :meth:`check`, when an id is out of range or an op reads what is made later.
+    """
+
+    tensors: Tuple[Tensor, ...]
+    ops: Tuple[Op, ...]
+    #: Tensors that must exist when the step is over (network outputs, gradients).
+    outputs: Tuple[int, ...]
+    variants: Tuple[Variant, ...] = ()
+    name: str = ""
+    #: False: forward ops run once, in forward; clones exist in backward only (MXNet).
+    recompute_in_forward: bool = False
+    #: "executor": one pool for the step. "cached_op": forward and backward have a pool each.
+    pools: str = "executor"
+    #: Forward tensors that a CachedOp keeps to the end of forward for gradients that it could
+    #: take but that nobody asked for (of the data, say), besides what ``ops`` read.
+    held_for_gradients: Tuple[int, ...] = ()
+    _cache: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    # ------------------------------------------------------------------ derived facts
+    @property
+    def num_forward(self) -> int:
+        """Number of forward ops."""
+        return sum(not op.is_backward for op in self.ops)
+
+    @property
+    def consumers(self) -> Tuple[Tuple[int, ...], ...]:
+        """For each tensor the ops that read it, in execution order, each once."""
+        if "consumers" not in self._cache:
+            readers: List[List[int]] = [[] for _ in self.tensors]
+            for index, op in enumerate(self.ops):
+                ignored = set(op.ignored_inputs)
+                for tensor in {t for i, t in enumerate(op.inputs) if i not in ignored}:
+                    readers[tensor].append(index)
+            self._cache["consumers"] = tuple(map(tuple, readers))
+        return self._cache["consumers"]
+
+    @property
+    def op_index(self) -> Mapping[str, int]:
+        """Forward op id by name."""
+        if "op_index" not in self._cache:
+            self._cache["op_index"] = {op.name: i for i, op in enumerate(self.ops)
+                                       if not op.is_backward}
+        return self._cache["op_index"]
+
+    @property
+    def forward_time_s(self) -> float:
+        return sum(op.time_s for op in self.ops if not op.is_backward)
+
+    @property
+    def time_s(self) -> float:
+        """Time of the whole unplanned step."""
+        return sum(op.time_s for op in self.ops)
+
+    def with_times(self, times_s: Sequence[float],
+                   workspaces_bytes: Sequence[int] = ()) -> "Graph":
+        """The same graph with other op times (seconds, one for each op) and workspaces."""
+        spaces = workspaces_bytes or [op.workspace_bytes for op in self.ops]
+        ops = tuple(replace(op, time_s=float(t), workspace_bytes=int(w))
+                    for op, t, w in zip(self.ops, times_s, spaces))
+        return replace(self, ops=ops, _cache={})
+
+    def check(self) -> None:
+        """Raise ValueError or TypeError when the graph contradicts itself."""
+        parts = [part for variant in self.variants for _, part in variant.implementations]
+        for records in ([self], self.tensors, self.ops, self.variants, parts):
+            check_types(records)
+        check_types(place for op in self.ops for place in op.inplace)
+        check_types(place for part in parts for place in part.inplace)
+        every_op, every_tensor = range(len(self.ops)), range(len(self.tensors))
+        if self.pools not in ("executor", "cached_op"):
+            raise ValueError("%r pools are not known" % self.pools)
+        if not all(t in every_tensor for t in self.outputs + self.held_for_gradients):
+            raise ValueError("an output is a tensor that does not exist")
+        made = {tensor for op in self.ops for tensor in op.outputs}
+        for index, op in enumerate(self.ops):
+            for tensor in op.inputs:
+                if not 0 <= tensor < len(self.tensors):
+                    raise ValueError("op %r reads tensor %d, which does not exist"
+                                     % (op.name, tensor))
+                if self.tensors[tensor].producer >= 0 and tensor not in made:
+                    raise ValueError("op %r reads %r, which nothing makes"
+                                     % (op.name, self.tensors[tensor].name))
+                if self.tensors[tensor].producer >= index:
+                    raise ValueError("op %r reads %r before it is made"
+                                     % (op.name, self.tensors[tensor].name))
+            for tensor in op.outputs:
+                if self.tensors[tensor].producer != index:
+                    raise ValueError("tensor %r names another producer than %r"
+                                     % (self.tensors[tensor].name, op.name))
+            _check_run(op.name, op)
+            if not all(other in every_op for other in op.control_deps) or not (
+                    op.forward_op == -1 or op.forward_op in every_op) or op.device < 0:
+                raise ValueError("op %r names an op or device that does not exist" % op.name)
+            if not op.idle and not all(output in range(len(op.outputs))
+                                       for output in op.kept_outputs):
+                raise ValueError("op %r keeps an output that it does not have" % op.name)
+        for variant in self.variants:
+            for index, how in variant.implementations:
+                if index not in every_op or variant.op not in every_op or not all(
+                        tensor in every_tensor for tensor in how.inputs + how.outputs):
+                    raise ValueError("variant %r names what does not exist" % variant.name)
+                _check_run(variant.name, how)
+        for found in self.tensors:
+            if not 0 <= found.size_bytes < MAX_SIZE_BYTES or min(found.shape, default=0) < 0 \
+                    or math.prod(found.shape) >= MAX_SIZE_BYTES:
+                raise ValueError("tensor %r cannot have %r bytes" % (found.name, found.size_bytes))
+            if found.producer != -1 and found.producer not in every_op:
+                raise ValueError("no op makes tensor %r" % found.name)
+            if found.dtype not in DTYPES:
+                raise ValueError("tensor %r has the unknown dtype %r" % (found.name, found.dtype))
+        if sum(found.size_bytes for found in self.tensors) >= MAX_SIZE_BYTES:
+            raise ValueError("all tensors together cannot have 2^60 bytes and more")
+
+    # ------------------------------------------------------------------ files
+    @property
+    def fingerprint(self) -> str:
+        """Hash of structure, sizes and names; times and offered variants do not enter it."""
+        if "fingerprint" not in self._cache:
+            place = {i: n for n, i in enumerate(i for i, o in enumerate(self.ops) if not o.idle)}
+            ops = [(o.name, o.kind, o.inputs, o.outputs, o.is_backward,
+                    tuple(place[dep] for dep in o.control_deps))
+                   for o in self.ops if not o.idle]
+            touched = {t for o in self.ops for t in o.inputs + o.outputs}
+            tensors = [(t.name, t.size_bytes, place.get(t.producer, t.producer), t.pooled)
+                       for i, t in enumerate(self.tensors) if i in touched]
+            parts = [ops, tensors, self.outputs, self.pools]
+            text = json.dumps(parts + [self.held_for_gradients] * bool(self.held_for_gradients))
+            self._cache["fingerprint"] = hashlib.sha256(text.encode()).hexdigest()[:16]
+        return self._cache["fingerprint"]
+
+    def to_dict(self) -> Dict[str, Any]:
+        """Plain lists and dictionaries, fit for JSON; defaults are left out."""
+        def lean(item: Any) -> Dict[str, Any]:
+            defaults = {k: f.default for k, f in type(item).__dataclass_fields__.items()}
+            return {k: v for k, v in asdict(item).items()
+                    if k != "_cache" and v != defaults[k]}
+        held = {"held_for_gradients": list(self.held_for_gradients)}
+        return {"name": self.name, "outputs": list(self.outputs), "pools": self.pools,
+                **(held if self.held_for_gradients else {}),
+                "recompute_in_forward": self.recompute_in_forward,
+                "tensors": [lean(t) for t in self.tensors], "ops": [lean(o) for o in self.ops],
+                "variants": [lean(v) for v in self.variants]}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Graph":
+        """Inverse of :meth:`to_dict`."""
+        def tuples(item: Mapping[str, Any]) -> Dict[str, Any]:
+            return {k: tuple(v) if isinstance(v, list) else v for k, v in item.items()}
+
+        def inplace(items: Sequence[Mapping[str, Any]]) -> Tuple[Inplace, ...]:
+            return tuple(Inplace(**i) for i in items)
+
+        def implementation(item: Mapping[str, Any]) -> Implementation:
+            return Implementation(**{**tuples(item), "inplace": inplace(item.get("inplace", ()))})
+
+        return cls(
+            name=data.get("name", ""), outputs=tuple(data["outputs"]),
+            pools=data.get("pools", "executor"),
+            held_for_gradients=tuple(data.get("held_for_gradients", ())),
+            recompute_in_forward=bool(data.get("recompute_in_forward", False)),
+            tensors=tuple(Tensor(**tuples(t)) for t in data["tensors"]),
+            ops=tuple(Op(**{**tuples(o), "inplace": inplace(o.get("inplace", ()))})
+                      for o in data["ops"]),
+            variants=tuple(
+                Variant(name=v["name"], op=v["op"], exact=v.get("exact", True),
+                        implementations=tuple((i, implementation(m))
+                                              for i, m in v["implementations"]))
+                for v in data.get("variants", ())))
+
+
+def _check_run(name: str, run: Union[Op, Implementation]) -> None:
+    """Raise ValueError where a position is that of no input or output, or a cost is negative."""
+    inputs, outputs = range(len(run.inputs)), range(len(run.outputs))
+    if not all(place.input in inputs and place.output in outputs for place in run.inplace) or \
+            not all(position in inputs for position in run.ignored_inputs):
+        raise ValueError("%r names an input or output that it does not have" % name)
+    if not 0 <= run.time_s < MAX_TIME_S or not 0 <= run.workspace_bytes < MAX_SIZE_BYTES:
+        raise ValueError("%r cannot take %r s and %r bytes of workspace"
+                         % (name, run.time_s, run.workspace_bytes))

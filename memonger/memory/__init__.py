@@ -1,0 +1,1 @@
+"""Which tensors live when, and where in memory."""

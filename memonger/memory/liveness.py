@@ -1,0 +1,243 @@
+"""From a schedule to the blocks of memory that it needs, exactly as MXNet counts them.
+
+A *block* is a set of tensors that share memory through in-place options. MXNet's ``MXPlanMemory``
+walks the ops in order, counts how often each value is still to be read, and lets an output take
+the memory of an input when the op allows it and nobody else reads that input any more.
+``plugins/core/storage.cc`` repeats that walk (nnvm, ``plan_memory.cc`` of 1.9.1, and
+``inplace_addto_detect_pass.cc``) over the numbered values that this module makes, so the blocks are
+those of a bound executor.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, FrozenSet, List, Mapping, NamedTuple, Sequence, Set, Tuple
+
+from ..graph.in_use import effective_ops
+from ..graph.schedule import Schedule
+from ..graph.types import DTYPES, Graph, Inplace, Op
+
+
+@dataclass(frozen=True)
+class StorageModel:
+    """How memory is shared; the defaults are those of an executor in MXNet 1.9.1.
+
+    ``NNVM_EXEC_NUM_TEMP`` is taken to be 1, its default: other values colour the graph first and
+    are not modelled.
+    """
+
+    #: "arena" (the plugin's, at offsets of one buffer), "best" (the plugin's, whole buffers),
+    #: "stock" (MXNet's), "live" (peak of live bytes).
+    assignment: str = "best"
+    #: The environment variable NNVM_EXEC_MATCH_RANGE.
+    match_range: int = 16
+    #: The environment variable NNVM_AUTO_SEARCH_MATCH_RANGE.
+    search_match_range: bool = False
+    #: Most tries of the search for the best assignment; ten times as many for an arena.
+    effort: int = 400
+
+
+class Value(NamedTuple):
+    """One output of one step."""
+
+    tensor: int
+    step: int
+    position: int
+
+
+class ProgramStep(NamedTuple):
+    """One step with its values by number; inputs of -1 exist before the training step."""
+
+    op: int
+    #: 0 for the first run of the op, k for the k-th time that it runs again.
+    clone: int
+    inputs: Tuple[int, ...]
+    outputs: Tuple[int, ...]
+    ignored: Tuple[int, ...]
+    inplace: Tuple[Inplace, ...]
+    device: int
+    #: Values of another pool are external to a step (a CachedOp's forward and backward).
+    pool: int
+    grad_add: bool
+
+
+@dataclass(frozen=True)
+class Program:
+    """A schedule as numbered values: what storage planning needs and nothing else."""
+
+    steps: Tuple[ProgramStep, ...]
+    values: Tuple[Value, ...]
+    elements: Tuple[int, ...]
+    bytes: Tuple[int, ...]
+    dtype: Tuple[int, ...]
+    #: The memory is the caller's (arrays for gradients): no block.
+    external: Tuple[bool, ...]
+    #: How often the value is an output of the whole graph.
+    held: Tuple[int, ...]
+    #: The value must not lie in an arena.
+    apart: Tuple[bool, ...]
+    #: MXNet's rules differ by who runs the step: an executor, a CachedOp, or not MXNet at all.
+    inplace: bool = True
+    count_ignored: bool = False
+    rounding: int = 4
+
+
+class Block(NamedTuple):
+    """Memory that is in use from step ``start`` through step ``end``, both included."""
+
+    start: int
+    #: The number of steps when it is never released.
+    end: int
+    bytes: int
+    elements: int
+    device: int = 0
+    pool: int = 0
+    #: It must not lie in an arena.
+    apart: bool = False
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The blocks of a program, in the order in which MXNet requests memory for them."""
+
+    num_steps: int
+    blocks: Tuple[Block, ...]
+    #: Block ids in the order of their release.
+    released: Tuple[int, ...]
+    #: Block of each value; -1 without one.
+    block_of: Tuple[int, ...]
+    #: MXNet's ``storage_inplace_index`` of each value: position of the input whose memory it
+    #: takes, -1 when it has its own, -2 when nobody reads it.
+    inplace_index: Tuple[int, ...]
+
+
+def number_of_elements(size_bytes: int, shape: Sequence[int], item_bytes: int) -> int:
+    """Elements of a tensor; from its size when the shape is not known."""
+    if not shape:
+        return size_bytes // item_bytes
+    product = 1
+    for extent in shape:
+        product *= extent
+    return product
+
+
+def build_program(graph: Graph, schedule: Schedule) -> Program:
+    """Number the values that the steps of a schedule make.
+
+    Parameters
+    ----------
+    graph : Graph
+    schedule : Schedule
+        Each step names the steps that made its inputs; see :class:`memonger.graph.schedule.Step`.
+
+    Returns
+    -------
+    Program
+        Linear time and size.
+
+    Raises
+    ------
+    ValueError
+        If a step reads from a step that does not make the tensor, or a dtype is unknown.
+    """
+    ops = effective_ops(graph, schedule.variants)
+    numbers: List[Dict[int, int]] = []
+    values: List[Value] = []
+    steps: List[ProgramStep] = []
+    first = [-1] * len(ops)
+    runs = [0] * len(ops)
+    cached = graph.pools == "cached_op"
+    lie_apart = apart_tensors(graph)
+    apart: Set[int] = set()
+    for index, step in enumerate(schedule.steps):
+        op = ops[step.op]
+        inputs = []
+        for tensor, source in zip(op.inputs, step.sources):
+            if source >= 0 and (source >= index or tensor not in numbers[source]):
+                raise ValueError("step %d (%s) reads %r from step %d, which does not make it"
+                                 % (index, op.name, graph.tensors[tensor].name, source))
+            inputs.append(numbers[source][tensor] if source >= 0 else -1)
+        made = {}
+        for position, tensor in enumerate(op.outputs):
+            made[tensor] = len(values)
+            values.append(Value(tensor, index, position))
+        numbers.append(made)
+        away = lie_apart.get(step.op, ())
+        apart.update(value for tensor, value in [*zip(op.inputs, inputs), *made.items()]
+                     if tensor in away)
+        if not runs[step.op]:
+            first[step.op] = index
+        steps.append(ProgramStep(
+            step.op, runs[step.op], tuple(inputs), tuple(made.values()),
+            tuple(op.ignored_inputs), op.inplace, op.device,
+            int(cached and (op.is_backward or runs[step.op] > 0)),
+            op.kind == "_grad_add" and len(inputs) == 2))
+        runs[step.op] += 1
+    held = [0] * len(values)
+    producer = {tensor: op for op, item in enumerate(ops) for tensor in item.outputs}
+    for tensor in graph.outputs:
+        maker = first[producer[tensor]] if tensor in producer else -1
+        if maker >= 0:
+            held[numbers[maker][tensor]] += 1
+    for tensor in _held_for_gradients(graph, ops, producer, runs):
+        held[numbers[first[producer[tensor]]][tensor]] += 1
+    tensors = [graph.tensors[value.tensor] for value in values]
+    for item in tensors:
+        if item.dtype not in DTYPES:
+            raise ValueError("tensor %r has the unknown dtype %r" % (item.name, item.dtype))
+    item_bytes = [DTYPES[tensor.dtype][1] for tensor in tensors]
+    return Program(
+        tuple(steps), tuple(values),
+        tuple(number_of_elements(t.size_bytes, t.shape, b) for t, b in zip(tensors, item_bytes)),
+        tuple(t.size_bytes for t in tensors), tuple(DTYPES[t.dtype][0] for t in tensors),
+        tuple(not t.pooled for t in tensors), tuple(held),
+        tuple(value in apart for value in range(len(values))),
+        inplace=not graph.recompute_in_forward, count_ignored=cached,
+        rounding=1 if cached or graph.recompute_in_forward else 4)
+
+
+#: Ops that the engine does not run in the order of pushes: asynchronous, nested, between devices.
+_RUN_BY_THEMSELVES = frozenset((
+    "Custom", "_backward_Custom", "_NDArray", "_backward__NDArray", "_CrossDeviceCopy", "_copyto",
+    "_foreach", "_backward_foreach", "_while_loop", "_backward_while_loop", "_cond",
+    "_backward_cond", "_CachedOp", "_backward_CachedOp"))
+#: Position of the weight that MKL-DNN rearranges for inference, some time after the op ran.
+#: (memonger_bn_relu_convolution does not; it is listed so that the same tensors lie apart with
+#: that variant and without.)
+_REARRANGED_WEIGHT = {"Convolution": 1, "Deconvolution": 1, "FullyConnected": 1,
+                      "memonger_convolution": 1, "memonger_split_convolution": 1,
+                      "memonger_bn_relu_convolution": 5}
+
+
+def apart_tensors(graph: Graph) -> Dict[int, FrozenSet[int]]:
+    """For each op the tensors whose values must not lie in an arena where it reads or makes them.
+
+    Ops without such are left out. The C++ side is ``plugins/mxnet/arena.cc``.
+    """
+    found: Dict[int, FrozenSet[int]] = {}
+    for index, op in enumerate(graph.ops):
+        weight = _REARRANGED_WEIGHT.get(op.kind)
+        if op.kind in _RUN_BY_THEMSELVES:
+            found[index] = frozenset(op.inputs + op.outputs)
+        elif weight and len(op.inputs) > weight:
+            found[index] = frozenset((op.inputs[weight],))
+    return found
+
+
+def _held_for_gradients(graph: Graph, ops: Sequence[Op], producer: Mapping[int, int],
+                        runs: Sequence[int]) -> List[int]:
+    # Gradients that nobody asked for read clones where there are any; then it is what the clones
+    # would read that stays, and so on.
+    found: List[int] = []
+    seen: Set[int] = set()
+    stack = list(reversed(graph.held_for_gradients))
+    while stack:
+        tensor = stack.pop()
+        if tensor in seen or tensor not in producer or not runs[producer[tensor]]:
+            continue
+        seen.add(tensor)
+        op = ops[producer[tensor]]
+        if runs[producer[tensor]] > 1 and op.outputs.index(tensor) not in op.kept_outputs:
+            stack.extend(reversed(op.inputs))
+        else:
+            found.append(tensor)
+    return found

@@ -1,0 +1,186 @@
+"""How much memory a schedule takes, tensor by tensor and buffer by buffer.
+
+Four storage models, all exact for what they describe:
+
+``"arena"``
+    The plugin's assignment for planned executors: MXNet's blocks at offsets of one buffer, or
+    ``"best"`` where that is no larger.
+``"best"``
+    The plugin's assignment to whole buffers: MXNet's blocks, shared better.
+``"stock"``
+    MXNet 1.9.1 without the plugin, byte for byte.
+``"live"``
+    The peak of the bytes alive: no assignment can take less. For graphs that are not MXNet's
+    (``graph.recompute_in_forward``) it is the model of Checkmate and Moccasin: all inputs and
+    outputs of a step are alive while it runs, and nothing shares memory.
+
+:mod:`memonger.memory.liveness` numbers the values of a schedule; ``plugins/core/storage.cc`` counts
+references as MXNet does, shares buffers and finds offsets. :mod:`memonger.plan.judge` is the
+readable reference, which shares no code with it.
+"""
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass, replace
+from typing import Any, Dict, List, Sequence, Tuple, Union
+
+from ..graph.schedule import Schedule
+from ..graph.types import Graph
+from ..util import native_libraries
+from .liveness import Block, Blocks, Program, StorageModel, build_program
+
+__all__ = ["Block", "Blocks", "Program", "StorageModel", "StoragePlan", "build_program",
+           "plan_program", "plan_storage"]
+
+#: Numbers of the models in ``storage_c.cc``.
+_ASSIGNMENTS = {"stock": 0, "best": 2, "live": 3, "arena": 4}
+
+
+@dataclass(frozen=True)
+class StoragePlan:
+    """The memory of one schedule under one storage model."""
+
+    model: StorageModel
+    program: Program
+    #: Memory in use, each with the steps through which it is; see
+    #: :class:`memonger.memory.liveness.Blocks`.
+    blocks: Blocks
+    #: Buffer of each block; () for "live", which assigns none.
+    buffer_of: Tuple[int, ...]
+    #: Real bytes of each buffer; () for "live".
+    buffer_bytes: Tuple[int, ...]
+    pool_bytes: int
+    peak_live_bytes: int
+    #: First step at which ``peak_live_bytes`` are alive; -1 when nothing ever is.
+    step_of_peak: int
+    #: What MXNet prints as "Total ... allocated" (4 bytes an element); for "live" 0.
+    printed_bytes: int
+    #: No assignment of these blocks to whole buffers takes less.
+    lower_bound_bytes: int
+    #: Where in its buffer each block begins; () when all begin at the first byte.
+    offset_of: Tuple[int, ...] = ()
+
+    @property
+    def block_of(self) -> Dict[Tuple[int, int], int]:
+        """Block of each (step, output position); values without a block are left out."""
+        return {(value.step, value.position): block
+                for value, block in zip(self.program.values, self.blocks.block_of) if block >= 0}
+
+    @property
+    def storage_ids(self) -> Tuple[int, ...]:
+        """Buffer of each value, as MXNet's graph attribute ``storage_id``: -2 is the caller's."""
+        return tuple(self.buffer_of[block] if block >= 0 else -2
+                     for block in self.blocks.block_of)
+
+
+def plan_storage(graph: Graph, schedule: Schedule,
+                 model: Union[str, StorageModel] = "best") -> StoragePlan:
+    """Plan the storage of a schedule.
+
+    Parameters
+    ----------
+    graph : Graph
+    schedule : Schedule
+    model : str or StorageModel
+        ``"arena"``, ``"best"``, ``"stock"`` or ``"live"``.
+
+    Returns
+    -------
+    StoragePlan
+
+    Raises
+    ------
+    ValueError
+        If the schedule reads values that were not made, or the model is unknown.
+    PluginMissing
+        If ``libmemonger_core.so`` was not built.
+    """
+    if isinstance(model, str):
+        model = StorageModel(assignment=model)
+    if model.assignment not in _ASSIGNMENTS:
+        raise ValueError("unknown storage model %r; one of arena, best, stock, live"
+                         % model.assignment)
+    return plan_program(build_program(graph, schedule), model)
+
+
+def plan_program(program: Program, model: StorageModel) -> StoragePlan:
+    """Plan the storage of a numbered program; see :func:`plan_storage`."""
+    running = [i for i, step in enumerate(program.steps) if step.inputs or step.outputs]
+    if len(running) == len(program.steps):
+        return _plan_running(program, model)
+    # What became part of another op is not there when MXNet counts steps.
+    steps = tuple(program.steps[i] for i in running)
+    return _at_steps(_plan_running(replace(program, steps=steps), model), program, running)
+
+
+def _at_steps(plan: StoragePlan, program: Program, running: Sequence[int]) -> StoragePlan:
+    """The plan of some steps of a program, told by the numbers that they have in it."""
+    number = [*running, len(program.steps)]
+    blocks = tuple(block._replace(start=number[block.start], end=number[block.end])
+                   for block in plan.blocks.blocks)
+    peak = number[plan.step_of_peak] if plan.step_of_peak >= 0 else -1
+    return replace(plan, program=program, step_of_peak=peak, blocks=replace(
+        plan.blocks, num_steps=len(program.steps), blocks=blocks))
+
+
+def _block(start: int, end: int, size_bytes: int, elements: int, device: int, pool: int,
+           apart: int) -> Block:
+    return Block(start, end, size_bytes, elements, device, pool, bool(apart))
+
+
+def _array(kind: Any, values: Sequence[int]) -> Any:
+    return (kind * max(1, len(values)))(*values)
+
+
+def _flat(rows: Sequence[Sequence[int]]) -> Tuple[List[int], List[int]]:
+    begin: List[int] = [0]
+    flat: List[int] = []
+    for row in rows:
+        flat.extend(row)
+        begin.append(len(flat))
+    return begin, flat
+
+
+def _plan_running(program: Program, model: StorageModel) -> StoragePlan:
+    """Plan the storage of a program all of whose steps have values."""
+    int32, int64, uint8 = ctypes.c_int32, ctypes.c_int64, ctypes.c_uint8
+    steps, entries = len(program.steps), len(program.values)
+    output_begin, outputs = _flat([step.outputs for step in program.steps])
+    input_begin, inputs = _flat([step.inputs for step in program.steps])
+    _, ignored = _flat([[position in step.ignored for position in range(len(step.inputs))]
+                        for step in program.steps])
+    inplace_begin, inplace = _flat([[number for option in step.inplace for number in
+                                     (option.input, option.output, option.identity)]
+                                    for step in program.steps])
+    options = (program.inplace, program.count_ignored, program.inplace, model.match_range,
+               model.search_match_range, program.rounding, model.effort,
+               _ASSIGNMENTS[model.assignment])
+    blocks = (int64 * max(1, 7 * entries))()
+    offset_of = (int64 * max(1, entries))()
+    buffer_bytes = (int64 * max(1, entries))()
+    released, block_of, inplace_index, buffer_of = ((int32 * max(1, entries))() for _ in range(4))
+    num_released = int32(0)
+    totals = (int64 * 7)()
+    count = native_libraries.core().memonger_storage_plan(
+        int32(steps), int32(entries), _array(int32, output_begin), _array(int32, outputs),
+        _array(int32, input_begin), _array(int32, inputs), _array(uint8, ignored),
+        _array(int32, [number // 3 for number in inplace_begin]), _array(int32, inplace),
+        _array(int32, [step.device for step in program.steps]),
+        _array(int32, [step.pool for step in program.steps]),
+        _array(uint8, [step.grad_add for step in program.steps]),
+        _array(int64, program.elements), _array(int64, program.bytes),
+        _array(int32, program.dtype), _array(uint8, program.external),
+        _array(int32, program.held), _array(uint8, program.apart), _array(int32, options), blocks,
+        released, ctypes.byref(num_released), block_of, inplace_index, buffer_of, offset_of,
+        buffer_bytes, totals)
+    made = Blocks(steps, tuple(_block(*blocks[7 * i:7 * i + 7]) for i in range(count)),
+                  tuple(released[:num_released.value]), tuple(block_of[:entries]),
+                  tuple(inplace_index[:entries]))
+    pool_bytes, printed_bytes, peak_bytes, peak_step, bound_bytes, buffers, has_offsets = totals
+    if model.assignment == "live":
+        return StoragePlan(model, program, made, (), (), peak_bytes, peak_bytes, peak_step, 0,
+                           bound_bytes)
+    return StoragePlan(model, program, made, tuple(buffer_of[:count]),
+                       tuple(buffer_bytes[:buffers]), pool_bytes, peak_bytes, peak_step,
+                       printed_bytes, bound_bytes,
+                       tuple(offset_of[:count]) if has_offsets else ())

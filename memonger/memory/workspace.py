@@ -1,0 +1,63 @@
+"""Memory of operators while they run, outside the pool.
+
+Formulas exist for MXNet's native CPU code alone, where only convolutions take much: ``Convolution``
+unrolls one sample to a matrix (im2col), however large the batch is. MKLDNN's copies in other
+layouts and cuDNN's workspaces depend on the machine.
+"""
+from __future__ import annotations
+
+import math
+from typing import Mapping, Optional, Sequence, Tuple
+
+from ..graph.in_use import effective_ops
+from ..graph.schedule import Schedule
+from ..graph.types import DTYPES, Graph
+
+#: Position of the weight among the inputs, of the operator and of its gradient. The gradient's
+#: first input is that of the output.
+_WEIGHT = {"Convolution": (1, 2), "memonger_convolution": (1, 2),
+           "memonger_split_convolution": (1, 2), "memonger_split_convolution_weight": (1, 2),
+           "memonger_split_convolution_data": (1, 1), "memonger_bn_relu_convolution": (5, 8)}
+
+
+def workspace_bytes(graph: Graph, schedule: Optional[Schedule] = None) -> int:
+    """Largest workspace of any op, with the variants of the schedule in use."""
+    ops = effective_ops(graph, schedule.variants) if schedule else graph.ops
+    return max([op.workspace_bytes for op in ops] or [0])
+
+
+def native_workspaces(graph: Graph,
+                      attributes: Sequence[Mapping[str, str]]) -> Tuple[int, ...]:
+    """Bytes for each op of the graph without MKLDNN on a CPU.
+
+    Parameters
+    ----------
+    graph : Graph
+    attributes : sequence of mapping
+        Those of each op, as in the symbol.
+    """
+    return tuple(max(op.workspace_bytes, _native_bytes(graph, index, attributes[index]))
+                 for index, op in enumerate(graph.ops))
+
+
+def _native_bytes(graph: Graph, index: int, attributes: Mapping[str, str]) -> int:
+    op = graph.ops[index]
+    backward = op.kind.startswith("_backward_")
+    place = _WEIGHT.get(op.kind[len("_backward_"):] if backward else op.kind)
+    if place is None:
+        return 0
+    weight = graph.tensors[op.inputs[place[backward]]]
+    result = graph.tensors[op.inputs[0] if backward else op.outputs[0]]
+    axes = len(weight.shape) - 2
+    if all(extent == default for name, default in (("kernel", 1), ("stride", 1), ("pad", 0))
+           for extent in _extents(attributes, name, axes, default)):
+        return 0  # a sample is its own matrix
+    groups = int(attributes.get("num_group", 1))
+    elements = math.prod(weight.shape[1:]) * groups * math.prod(result.shape[2:])
+    return elements * DTYPES[result.dtype][1]
+
+
+def _extents(attributes: Mapping[str, str], name: str, axes: int,
+             default: int) -> Tuple[int, ...]:
+    words = str(attributes.get(name, "")).strip("()[] ").split(",")
+    return tuple(int(word) for word in words if word.strip()) or (default,) * axes

@@ -1,0 +1,71 @@
+"""Every executor that this process makes passes here, and gets an arena if it asks for one.
+
+``Symbol.bind``, ``simple_bind``, ``Executor.reshape`` and so ``Module`` make executors through a
+few functions of MXNet's C interface. They are wrapped once, in the loaded library object of this
+process; without an executor that asks for an arena they do what they did before.
+"""
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Callable
+
+from . import fusion
+
+#: Functions that end with (..., executor to share memory with, where the new one goes).
+_MAKERS = ("MXExecutorBindEX", "MXExecutorSimpleBindEx", "MXExecutorSimpleBindEx64",
+           "MXExecutorReshapeEx")
+
+
+def watch(plugin: Any, recomputes: Callable[[], bool], active: Callable[[], bool]) -> None:
+    """Wrap MXNet's makers of executors; once in a process.
+
+    Parameters
+    ----------
+    plugin : ctypes.CDLL
+        The loaded plugin.
+    recomputes : callable
+        Whether exact recomputation is switched on at the moment.
+    active : callable
+        Whether arenas are switched on at the moment.
+    """
+    from mxnet.base import _LIB
+    for name in _MAKERS:
+        setattr(_LIB, name, _wrapped(getattr(_LIB, name), _LIB.MXExecutorFree, plugin,
+                                    recomputes, active))
+
+
+def _wrapped(original: Any, free: Any, plugin: Any, recomputes: Callable[[], bool],
+             active: Callable[[], bool]) -> Any:
+    def make(*arguments: Any) -> int:
+        if not recomputes() or not fusion.unwanted(original.__name__, arguments):
+            return place(*arguments)
+        with fusion.off():
+            failed = place(*arguments)
+        fusion.remember(arguments[-1]._obj)
+        return failed
+
+    def place(*arguments: Any) -> int:
+        if not active():
+            return int(original(*arguments))
+        plugin.memonger_bind_begin()
+        made = arguments[-1]._obj  # behind ctypes.byref
+        failed = original(*arguments)
+        message = ctypes.create_string_buffer(2048)
+        if plugin.memonger_bind_end(None if failed else made, _handle(arguments[-2]), message,
+                                    ctypes.c_size_t(len(message))):
+            free(made)
+            raise _error(message.value.decode(errors="replace"))
+        return int(failed)
+
+    make.__name__ = original.__name__
+    return make
+
+
+def _handle(value: Any) -> Any:
+    """An executor's handle, however MXNet passes it; None for none."""
+    return value if isinstance(value, ctypes.c_void_p) and value.value else None
+
+
+def _error(message: str) -> Exception:
+    from ..util.errors import BindError
+    return BindError("the executor's memory could not be laid out: %s" % message)

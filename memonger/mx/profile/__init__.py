@@ -1,0 +1,1 @@
+"""Measured times of ops."""

@@ -1,0 +1,102 @@
+"""Prices of this CPU: each kind of op measured once, in a small network of ordinary layers."""
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Dict, List, Optional
+
+from ...costs.models import Roofline, op_class, roofline
+from ...costs.operators import TensorType
+from ...costs.profile_files import default_path
+from ...util.errors import MemongerError
+from ...util.files import write_whole
+from ..environment import logger, mxnet
+from .run import circumstances, step_times
+
+_KIND, _SCHEMA = "memonger calibration", 1
+_SHAPES = {"data": (2, 32, 56, 56)}
+#: The least of so many runs counts, which other work on the machine disturbs least.
+_RUNS = 30
+_LIMIT_S = 40.0
+#: Classes that take less in all tell nothing: others are noise beside them.
+_LEAST_S = 1e-4
+
+
+def calibrated(ctx: Any = None) -> Roofline:
+    """The roofline model with the share of its speed that each kind of op reaches on this CPU.
+
+    Measured in some seconds, and kept beside the profiles for the same CPU, threads, switches and
+    versions.
+    """
+    from ...util.version import __version__
+    facts = {**circumstances(ctx), "memonger": __version__}
+    folder, name = os.path.split(default_path(facts))
+    path = os.path.join(folder, "calibration-" + name)
+    factors = _stored(path, facts)
+    if factors is None:
+        factors = _measured(ctx)
+        try:
+            os.makedirs(folder, exist_ok=True)
+            write_whole(path, json.dumps({"kind": _KIND, "schema": _SCHEMA, "facts": facts,
+                                          "factors": factors}, indent=1, sort_keys=True) + "\n")
+        except (OSError, MemongerError) as error:
+            logger.info("the prices of this CPU cannot be kept: %s", error)
+    return Roofline(roofline("cpu").device, factors, "this CPU, %d threads" % facts["threads"])
+
+
+def _stored(path: str, facts: Dict[str, Any]) -> Optional[Dict[str, float]]:
+    """What is kept for these circumstances; None where nothing is, or it is damaged."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            data = json.load(file)
+        factors = {str(name): float(value) for name, value in data["factors"].items()}
+        if data["kind"] == _KIND and data["schema"] == _SCHEMA and data["facts"] == facts and all(
+                0 < value < float("inf") for value in factors.values()):
+            return factors
+    except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError, AttributeError):
+        pass
+    return None
+
+
+def _measured(ctx: Any) -> Dict[str, float]:
+    """Measured by expected time of each class of ops, variants included."""
+    logger.info("measuring the speed of this CPU, once; it takes some seconds")
+    expected = roofline("cpu")
+    sums: Dict[str, List[float]] = {}
+    for key, seconds in step_times(_network(), _SHAPES, ctx, _LIMIT_S, _RUNS).items():
+        kind, attributes, inputs, outputs, wanted = json.loads(key)
+        read, made = ([TensorType(tuple(shape), dtype) for shape, dtype in tensors]
+                      for tensors in (inputs, outputs))
+        for name in op_class(kind, attributes):
+            total = sums.setdefault(name, [0.0, 0.0])
+            total[0] += seconds
+            total[1] += expected.time_s(kind, attributes, read, made, [w == "1" for w in wanted])
+    return {name: float("%.3g" % (seconds / guess))
+            for name, (seconds, guess) in sorted(sums.items()) if guess > _LEAST_S}
+
+
+def _network() -> Any:
+    """Layers as convolutional networks have them; variants that they allow are measured, too."""
+    sym = mxnet().sym
+
+    def convolution(x: Any, kernel: int, filters: int = 32, **options: Any) -> Any:
+        return sym.Convolution(x, kernel=(kernel, kernel), pad=(kernel // 2, kernel // 2),
+                               num_filter=filters, no_bias=True, **options)
+
+    def norm_relu(x: Any) -> Any:
+        return sym.Activation(sym.BatchNorm(x, fix_gamma=False), act_type="relu")
+
+    with mxnet().name.NameManager():
+        value = norm_relu(convolution(sym.var("data"), 3))
+        value = norm_relu(convolution(value, 1))
+        value = sym.relu(value + sym.BatchNorm(convolution(value, 3), fix_gamma=False))
+        value = sym.concat(value, norm_relu(convolution(norm_relu(value), 1)), dim=1)
+        value = sym.relu(sym.Convolution(value, kernel=(3, 3), pad=(1, 1), num_filter=32))
+        value = sym.clip(sym.BatchNorm(convolution(value, 3, num_group=32)), a_min=0, a_max=6)
+        value = sym.Pooling(sym.LeakyReLU(convolution(value, 1), slope=0.1), kernel=(3, 3),
+                            pad=(1, 1), stride=(2, 2), pool_type="max")
+        value = sym.Pooling(norm_relu(convolution(value, 3, 64)), kernel=(2, 2), stride=(2, 2),
+                            pool_type="avg")
+        value = sym.FullyConnected(sym.Flatten(value), num_hidden=256)
+        value = sym.FullyConnected(sym.Dropout(sym.relu(value)), num_hidden=10)
+        return sym.SoftmaxOutput(value, name="softmax")

@@ -1,0 +1,118 @@
+"""Measures the operator variants of a network, in the network and with what they do to others.
+
+The network is swapped a few times, each time as many ops as go together without two variants side
+by side, until every variant has run once. What a variant costs is its own time and what it changes
+in the ops that read what it makes: on CPUs an operator leaves its result in a memory layout of its
+own, and the next one may have to put it into another, or run much slower on it.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Set, Tuple
+
+from ...costs.models import op_signature
+from ...graph.types import Graph, Op
+from ...variants.common_subexpressions import to_json
+from ...variants.rewrite import members, swap_json
+from ..capture import Captured
+from ..rewrite import from_json
+from ..variant_graph import offers
+from .in_place import OpSeconds
+
+
+@dataclass(frozen=True)
+class SwappedNetwork:
+    """A network with variants in place of some of its ops."""
+
+    symbol: Any
+    captured: Captured
+    #: Names of the ops that are variants.
+    chosen: FrozenSet[str]
+
+    @property
+    def ops(self) -> List[int]:
+        """Places of the variants and of their gradients in the graph."""
+        graph = self.captured.graph
+        return [i for i, op in enumerate(graph.ops)
+                if (_forward_name(graph, op) or op.name) in self.chosen]
+
+    def signatures(self) -> Set[str]:
+        """Of the variants and their gradients."""
+        graph, attributes = self.captured.graph, self.captured.attributes
+        return {op_signature(graph, i, attributes) for i in self.ops}
+
+
+def swapped_networks(symbol: Any, graph: Graph,
+                     read: Callable[[Any], Captured]) -> Iterator[SwappedNetwork]:
+    """The network swapped until each variant of each op was in it once.
+
+    Parameters
+    ----------
+    graph : Graph
+        As ``read`` gives it for ``symbol``.
+    """
+    text = to_json(symbol)
+    near = _neighbours(graph)
+    waiting = sorted(((op, name) for op, kinds in offers(graph, text).items() for name in kinds),
+                     key=lambda item: item[1])
+    while waiting:
+        taken: Dict[str, str] = {}
+        choice: Dict[str, str] = {}
+        for op, name in waiting:
+            chain = members(text, op, name)
+            # Beside another variant a variant takes another time than beside MXNet's operators.
+            beside = {taken.get(other, name) for member in chain for other in near[member]}
+            if beside == {name} and not any(member in taken for member in chain):
+                taken.update(dict.fromkeys(chain, name))
+                choice[op] = name
+        waiting = [(op, name) for op, name in waiting if choice.get(op) != name]
+        swapped = from_json(swap_json(text, choice, graph.op_index.keys()))
+        yield SwappedNetwork(swapped, read(swapped), frozenset(choice))
+
+
+def _neighbours(graph: Graph) -> Dict[str, Set[str]]:
+    """Names of each forward op and of those that read from it or that it reads from."""
+    found: Dict[str, Set[str]] = {op.name: {op.name} for op in graph.ops[:graph.num_forward]}
+    for op in graph.ops[:graph.num_forward]:
+        for tensor in op.inputs:
+            producer = graph.tensors[tensor].producer
+            if producer >= 0:
+                found[op.name].add(graph.ops[producer].name)
+                found[graph.ops[producer].name].add(op.name)
+    return found
+
+
+def seconds_with_neighbours(graph: Graph, base_s: OpSeconds, swapped: SwappedNetwork,
+                            swapped_s: OpSeconds) -> OpSeconds:
+    """Seconds of the variants in a swapped network, with what they change in their readers.
+
+    Parameters
+    ----------
+    graph, base_s
+        The network as it is and the seconds of its ops.
+    swapped_s
+        Seconds of the ops of the swapped one.
+    """
+    other = swapped.captured.graph
+    variants = set(swapped.ops)
+    before_s = {_key(graph, i): seconds for i, seconds in base_s.items()}
+    result = {i: swapped_s[i] for i in sorted(variants) if i in swapped_s}
+    for reader, seconds in swapped_s.items():
+        known_s = before_s.get(_key(other, reader))
+        makers = {other.tensors[t].producer for t in other.ops[reader].inputs} & set(result)
+        if reader in variants or known_s is None or not makers:
+            continue
+        for maker in makers:
+            result[maker] += (seconds - known_s) / len(makers)
+    return {i: max(seconds, swapped_s[i] / 10) for i, seconds in result.items()}
+
+
+def _key(graph: Graph, index: int) -> Tuple[str, str, int]:
+    """What tells an op from all others, in the swapped network too."""
+    op = graph.ops[index]
+    return op.name, _forward_name(graph, op), len(op.outputs)
+
+
+def _forward_name(graph: Graph, op: Op) -> str:
+    """The name of the op whose gradient this is; empty for others."""
+    return graph.ops[op.forward_op].name if op.is_backward and op.forward_op >= 0 else ""

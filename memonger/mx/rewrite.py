@@ -1,0 +1,61 @@
+"""Plan -> symbol, and back: the JSON of :mod:`memonger.plan.planned_symbol` as MXNet symbols."""
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ..plan.plan import Plan
+from ..plan.planned_symbol import (
+    BY_NAME,
+    RECOMPUTE,
+    STORAGE,
+    is_forced,
+    overrule,
+    planned_json,
+    strip_json,
+)
+from ..util.gc_pause import paused
+from ..variants.common_subexpressions import symbol_text, to_json
+from .environment import mxnet
+from .load import symbol_from_json
+
+
+def unforced(symbol: Any) -> Any:
+    """The network as plans start from it: its graph has no clones, and the user's marks as hints.
+
+    Only for the plugin's recomputation.
+    """
+    document = json.loads(to_json(symbol))
+    if not any(map(is_forced, document["nodes"])):
+        return symbol
+    overrule(document)
+    return from_json(symbol_text(document))
+
+
+def asks_for_arena(symbol: Any) -> bool:
+    """Whether executors of the symbol will have an arena, where the plugin is on."""
+    return any(node.get("attrs", {}).get(STORAGE) == "arena"
+               for node in json.loads(to_json(symbol))["nodes"])
+
+
+def is_planned(symbol: Any) -> bool:
+    """Whether anything of memonger's, or a ``force_mirroring``, is on the symbol."""
+    return any(node["op"].startswith("memonger_") or is_forced(node)
+               or not {RECOMPUTE, BY_NAME, STORAGE}.isdisjoint(node.get("attrs", ()))
+               for node in json.loads(to_json(symbol))["nodes"])
+
+
+def from_json(text: str) -> Any:
+    return mxnet().sym.load_json(text)
+
+
+@paused()
+def strip_symbol(symbol: Any) -> Any:
+    """The symbol as it was before planning."""
+    return symbol_from_json(strip_json(to_json(symbol)))
+
+
+@paused()
+def apply_plan_to(symbol: Any, plan: Plan) -> Any:
+    """A copy of ``symbol`` that carries the plan's decisions and variants."""
+    return from_json(planned_json(to_json(symbol), plan))

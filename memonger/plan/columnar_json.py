@@ -1,0 +1,157 @@
+"""Large lists of records, by column, for JSON: small files that read fast.
+
+A column is a list, or ``{"of": distinct values, "at": positions}`` where few values repeat.
+Columns that hold only defaults are left out.
+"""
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from ..graph.types import Graph, Implementation, Op, Tensor, Variant
+
+
+def pack(rows: Sequence[Mapping[str, Any]],
+         defaults: Optional[Mapping[str, Any]] = None) -> Dict[str, Any]:
+    """Rows to columns; rows may lack keys that have a default."""
+    keys = sorted({key for row in rows for key in row})
+    return {"count": len(rows),
+            "columns": {key: _pack_column([row[key] if key in row else (defaults or {})[key]
+                                           for row in rows]) for key in keys}}
+
+
+def unpack(data: Mapping[str, Any]) -> List[Dict[str, Any]]:
+    """Inverse of :func:`pack`; every row has every key."""
+    count = data["count"]
+    names = sorted(data["columns"])
+    lists = [_unpack_column(data["columns"][name]) for name in names]
+    for name, values in zip(names, lists):
+        if len(values) != count:
+            raise ValueError("column %r has %d values, not %d" % (name, len(values), count))
+    return [dict(zip(names, values)) for values in zip(*lists)] if names else [{}] * count
+
+
+def _pack_column(values: List[Any]) -> Any:
+    if values and all(type(value) is int for value in values):
+        return values
+    keys = [json.dumps(value, sort_keys=True) for value in values]
+    place: Dict[str, int] = {}
+    distinct: List[Any] = []
+    for key, value in zip(keys, values):
+        if key not in place:
+            place[key] = len(distinct)
+            distinct.append(value)
+    if 2 * len(distinct) > len(values):
+        return values
+    return {"of": distinct, "at": [place[key] for key in keys]}
+
+
+def _unpack_column(column: Any) -> List[Any]:
+    if not isinstance(column, dict):
+        return column
+    distinct = column["of"]
+    if any(index < 0 for index in column["at"]):
+        raise ValueError("a column refers to a negative position")
+    return [distinct[index] for index in column["at"]]
+
+
+# ---------------------------------------------------------------------- graphs
+def _defaults(record: type) -> Dict[str, Any]:
+    fields = record.__dataclass_fields__  # type: ignore[attr-defined]
+    return {name: list(field.default) if isinstance(field.default, tuple) else field.default
+            for name, field in fields.items()}
+
+
+def pack_graph(graph: Graph) -> Dict[str, Any]:
+    """As ``Graph.to_dict``, by column."""
+    data = graph.to_dict()
+    parts = [{"variant": number, "op": op, **part}
+             for number, variant in enumerate(data["variants"])
+             for op, part in variant["implementations"]]
+    heads = [{key: value for key, value in variant.items() if key != "implementations"}
+             for variant in data["variants"]]
+    return {**data, "tensors": pack(data["tensors"], _defaults(Tensor)),
+            "ops": pack(list(map(_lean_inplace, data["ops"])), _defaults(Op)),
+            "variants": pack(heads, _defaults(Variant)),
+            "implementations": pack(list(map(_lean_inplace, parts)), _defaults(Implementation))}
+
+
+def unpack_graph(data: Mapping[str, Any]) -> Graph:
+    """Inverse of :func:`pack_graph`."""
+    variants: List[Dict[str, Any]] = [{**head, "implementations": []}
+                                      for head in unpack(data["variants"])]
+    for part in map(_full_inplace, unpack(data["implementations"])):
+        number, op = part.pop("variant"), part.pop("op")
+        variants[number]["implementations"].append((op, part))
+    return Graph.from_dict({**data, "tensors": unpack(data["tensors"]),
+                            "ops": list(map(_full_inplace, unpack(data["ops"]))),
+                            "variants": variants})
+
+
+def _lean_inplace(row: Mapping[str, Any]) -> Dict[str, Any]:
+    if "inplace" not in row:
+        return dict(row)
+    return {**row, "inplace": [[item["input"], item["output"], int(item["identity"])]
+                               for item in row["inplace"]]}
+
+
+def _full_inplace(row: Mapping[str, Any]) -> Dict[str, Any]:
+    if "inplace" not in row:
+        return dict(row)
+    return {**row, "inplace": [{"input": a, "output": b, "identity": bool(identity)}
+                               for a, b, identity in row["inplace"]]}
+
+
+# ---------------------------------------------------------------------- texts
+#: How far to look for the next common line.
+_WINDOW = 40
+
+
+def pack_text(base: Optional[str], text: Optional[str]) -> Any:
+    """A text as its difference from another, by line; None stays None.
+
+    Each edit says that lines ``first`` to ``last`` (half-open) of the base give way to ``lines``.
+    Where the difference is not smaller, the text itself.
+    """
+    if base is None or text is None:
+        return text
+    old, new = base.split("\n"), text.split("\n")
+    edits = []
+    i = j = 0
+    while i < len(old) or j < len(new):
+        if i < len(old) and j < len(new) and old[i] == new[j]:
+            i, j = i + 1, j + 1
+            continue
+        skip_old, skip_new = _next_common(old, new, i, j)
+        edits.append({"first": i, "last": i + skip_old, "lines": new[j:j + skip_new]})
+        i, j = i + skip_old, j + skip_new
+        if len(edits) > len(new) // 4 + 8:
+            return text
+    return {"edits": pack(edits)}
+
+
+def _next_common(old: List[str], new: List[str], i: int, j: int) -> Sequence[int]:
+    for distance in range(1, _WINDOW):
+        for skip_old in range(distance + 1):
+            a, b = i + skip_old, j + distance - skip_old
+            if a < len(old) and b < len(new) and old[a] == new[b]:
+                return skip_old, distance - skip_old
+    return len(old) - i, len(new) - j
+
+
+def unpack_text(base: Optional[str], data: Any) -> Optional[str]:
+    """Inverse of :func:`pack_text`."""
+    if not isinstance(data, dict):
+        return data
+    if base is None:
+        raise ValueError("the original symbol is missing")
+    old = base.split("\n")
+    result: List[str] = []
+    done = 0
+    for edit in unpack(data["edits"]):
+        first, last, lines = edit["first"], edit["last"], edit["lines"]
+        if not done <= first <= last <= len(old):
+            raise ValueError("the edits of the planned symbol are out of order")
+        result += old[done:first] + lines
+        done = last
+    return "\n".join(result + old[done:])

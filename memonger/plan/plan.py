@@ -1,0 +1,195 @@
+"""A plan: what is kept, what runs again, what is swapped, and what that takes.
+
+A :class:`Plan` is the one result type of all solvers and the only input of all reports. It is
+frozen and free of MXNet; the planned symbol travels as JSON text and becomes a ``mx.sym.Symbol``
+when ``plan.symbol`` is asked for.
+"""
+from __future__ import annotations
+
+import enum
+import importlib
+from dataclasses import dataclass, field, replace
+from typing import Any, Dict, Mapping, Optional, Tuple, Union
+
+from ..graph.schedule import Schedule
+from ..graph.types import Graph
+
+#: ``Plan.costs`` where no op has a time and each counts for the same: times are no seconds.
+UNIT_TIMES = "one unit an op"
+
+
+class Status(str, enum.Enum):
+    """How a search ended."""
+
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
+    NOT_NEEDED = "not_needed"
+    TIME_LIMIT = "time_limit"
+    INTERRUPTED = "interrupted"
+
+    @property
+    def advice(self) -> str:
+        """What the status means, in a sentence."""
+        return {
+            "optimal": "no plan of this class is cheaper at this budget",
+            "feasible": "a plan was found; plan.bound tells how far from the best it can be",
+            "not_needed": "the network fits without a plan",
+            "time_limit": "the best plan found in time; a larger time_limit may find a better one",
+            "interrupted": "the best plan found before the interruption",
+        }[self.value]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a ``progress=`` callback receives during long work."""
+
+    phase: str
+    elapsed_s: float
+    #: Pool of the best plan so far and its overhead; None before there is one.
+    pool_bytes: Optional[int] = None
+    overhead: Optional[float] = None
+    bound: Optional[float] = None
+    #: Share of the work done, 0 to 1; None when unknown.
+    fraction: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All decisions for one network, with predicted bytes and time.
+
+    Sizes are bytes, times seconds, ``overhead`` and ``bound`` shares of the unplanned step
+    (0.07 is +7 %).
+    """
+
+    #: The unplanned training step.
+    graph: Graph
+    #: What the planned step runs, on ``graph`` (with ``schedule.variants`` in use).
+    schedule: Schedule
+    status: Status
+    method: str
+    pool_bytes: int
+    baseline_pool_bytes: int
+    #: Bytes outside the pool by category: "parameters", "gradients", "aux", "inputs",
+    #: "head_gradients", "workspace", "optimizer", and on a GPU "rounding", "random_states",
+    #: "autotuning", "context". Outputs of the network are part of the pool.
+    fixed_bytes: Mapping[str, int] = field(default_factory=dict)
+    #: The same for the unplanned step, where it differs; {} where it does not.
+    baseline_fixed_bytes: Mapping[str, int] = field(default_factory=dict)
+    budget_bytes: Optional[int] = None
+    #: Smallest overhead that any plan of the class can have at this budget.
+    bound: float = 0.0
+    #: No plan of the class has a smaller total (a proven bound); None when not computed.
+    minimum_total_bytes: Optional[int] = None
+    #: Where the op times come from: "roofline: cpu", "profile: <device>", "units",
+    #: ``UNIT_TIMES``.
+    costs: str = "units"
+    #: Which executor runs the plan: "plugin" (exact recomputation) or "stock" (mirroring).
+    world: str = "plugin"
+    #: How storage is assigned: "arena" or "best" (plugin), "stock" (MXNet), "live" (peak of live
+    #: bytes).
+    storage: str = "best"
+    #: The method proved :attr:`bound` itself. Not part of plan files.
+    bounded: bool = field(default=False, repr=False, compare=False)
+    #: What was asked for, for the record: keyword arguments of ``memonger.plan``.
+    options: Mapping[str, Any] = field(default_factory=dict)
+    #: Operator names per variant decision; see ``decisions``.
+    notes: Tuple[str, ...] = ()
+    original_json: Optional[str] = field(default=None, repr=False)
+    symbol_json: Optional[str] = field(default=None, repr=False)
+    #: Seconds the planning took; not saved, so that plan files are reproducible.
+    planning_s: float = field(default=0.0, compare=False)
+    #: Measured by ``memonger.measure``, when the user ran it; see ``mx/measure.py``.
+    measured: Optional[Mapping[str, Any]] = None
+    #: Read from a file; see ``told``.
+    from_file: bool = field(default=False, compare=False)
+
+    @property
+    def told(self) -> Tuple[str, ...]:
+        """What only the file vouches for that the plan was read from; bytes are worked out again.
+
+        Empty for a plan made in this process.
+        """
+        stated = {"op times": True, "status": True, "bound": self.bound > 0,
+                  "minimum": self.minimum_total_bytes is not None,
+                  "measurements": self.measured is not None}
+        return tuple(name for name, given in stated.items() if given and self.from_file)
+
+    # ------------------------------------------------------------------ totals
+    @property
+    def total_bytes(self) -> int:
+        return self.pool_bytes + sum(self.fixed_bytes.values())
+
+    @property
+    def baseline_total_bytes(self) -> int:
+        fixed = self.baseline_fixed_bytes or self.fixed_bytes
+        return self.baseline_pool_bytes + sum(fixed.values())
+
+    @property
+    def overhead(self) -> float:
+        """Extra step time as a share of the unplanned step; 0.07 is +7 %."""
+        base_s = self.graph.time_s
+        return self.schedule.time_s(self.graph) / base_s - 1.0 if base_s > 0 else 0.0
+
+    @property
+    def decisions(self) -> Dict[str, str]:
+        """Forward op name -> "keep", "recompute", a variant's name, or "<variant>+recompute"."""
+        again = set(self.schedule.recomputed())
+        variant = {self.graph.variants[i].op: self.graph.variants[i].name
+                   for i in self.schedule.variants}
+        result = {}
+        for index, op in enumerate(self.graph.ops):
+            if op.is_backward:
+                continue
+            parts = [variant[index]] if index in variant else []
+            if index in again:
+                parts.append("recompute")
+            result[op.name] = "+".join(parts) or "keep"
+        return result
+
+    # ------------------------------------------------------------------ the planned symbol
+    @property
+    def symbol(self) -> Any:
+        """The planned ``mx.sym.Symbol``; None for graphs that are not MXNet's."""
+        if self.symbol_json is None:
+            return None
+        return _views().symbol(self.symbol_json)
+
+    def with_measured(self, measured: Mapping[str, Any]) -> "Plan":
+        return replace(self, measured=dict(measured))
+
+    # ------------------------------------------------------------------ views
+    def explain(self, op: str) -> str:
+        """Why ``op`` got its decision, what it saves, costs and depends on."""
+        return _views().explain(self, op)
+
+    def timeline(self) -> Any:
+        """Live and allocated bytes at each step: a ``lifetime.Timeline``."""
+        from ..memory.timeline import timeline
+        return timeline(self.graph, self.schedule, self.storage)
+
+    def to_graphviz(self, **options: Any) -> Any:
+        """Diagram of the plan as ``graphviz.Digraph``; options as in ``report.dot.diagram``."""
+        return _views().diagram(self, **options)
+
+    def report(self, path: str) -> None:
+        """Write a self-contained HTML report."""
+        _views().write_html(self, path)
+
+    def save(self, path: str) -> None:
+        """Write the plan as JSON, whole or not at all."""
+        from .plan_file import save_plan
+        save_plan(self, path)
+
+    def __str__(self) -> str:
+        return _views().summary(self)
+
+    def _repr_html_(self) -> str:
+        return _views().fragment(self)
+
+
+Budget = Union[None, str, int, float]
+
+
+def _views() -> Any:
+    """What a plan looks like and becomes; bound by name, for it stands above this room."""
+    return importlib.import_module("memonger.api.plan_views")

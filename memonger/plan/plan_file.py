@@ -1,0 +1,276 @@
+"""Plans as JSON files.
+
+One JSON object, keys sorted, one top-level key a line, the same bytes for the same plan::
+
+    {"checksum": ..., "fingerprint": ..., "format": "memonger plan", "graph": {...},
+     "memonger": "0.1.0", "schedule": {"recompute": ..., "variants": ...}, "schema": 1, ...}
+
+Large lists are stored by column (:mod:`memonger.plan.columnar_json`). The schedule is stored as the
+decisions it came from where :func:`memonger.graph.schedule.expand` reproduces it from them, else
+step by step; the planned symbol as its difference from the original one.
+"""
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Dict, List, Mapping
+
+from ..graph.decisions import decisions_of
+from ..graph.in_use import graph_in_use
+from ..graph.schedule import Schedule, Step, expand
+from ..graph.types import Graph
+from ..util.errors import InputError, MemongerError, PlanError, PlanMismatch, PlanSchemaError
+from ..util.files import write_whole
+from ..util.gc_pause import paused
+from ..util.json_files import parse_json, read_text
+from ..util.type_checks import check_types
+from ..variants.symbol_check import checked_symbol
+from . import columnar_json as columns
+from .consistency import contradictions
+from .plan import Plan, Status
+from .planned_symbol import planned_json
+
+SCHEMA = 1
+FORMAT = "memonger plan"
+_AGAIN = "make the plan again with memonger plan"
+#: Fields that are written as they are.
+_PLAIN = ("method", "pool_bytes", "baseline_pool_bytes", "budget_bytes", "bound",
+          "minimum_total_bytes", "costs", "world", "storage")
+#: Ops that MXNet puts between those of the symbol when it binds.
+_OF_MXNET = ("_CrossDeviceCopy",)
+_STORAGES = ("arena", "best", "stock", "live")
+
+
+def save_plan(plan: Plan, path: str) -> None:
+    """Write a plan, whole or not at all.
+
+    Raises
+    ------
+    PlanError
+        If the file cannot be written, or an option of the plan has no form in JSON.
+    """
+    text = dumps(plan)
+    try:
+        write_whole(path, text)
+    except MemongerError as error:
+        raise PlanError("the plan was not saved: %s" % error) from error
+
+
+@paused()
+def load_plan(path: str) -> Plan:
+    """Read a plan file.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be opened.
+    PlanSchemaError
+        If it is damaged, was changed, is no plan, or is from a newer memonger; or if its numbers
+        are not those of its graph and decisions (:mod:`memonger.plan.consistency`).
+    PlanMismatch
+        If its decisions belong to another graph than the one it holds.
+    """
+    text = read_text(path)
+    try:
+        return loads(text)
+    except PlanMismatch as error:
+        raise PlanMismatch("%s: %s" % (path, error), error.expected, error.found) from error
+    except PlanSchemaError as error:
+        raise PlanSchemaError("%s: %s" % (path, error)) from error
+
+
+def dumps(plan: Plan) -> str:
+    """The text of the plan file; the same plan gives the same bytes."""
+    from ..util.version import __version__
+    content: Dict[str, Any] = {
+        "format": FORMAT, "schema": SCHEMA, "memonger": __version__,
+        "fingerprint": plan.graph.fingerprint, "status": plan.status.value,
+        "graph": columns.pack_graph(plan.graph), "schedule": _pack_schedule(plan),
+        "fixed_bytes": dict(plan.fixed_bytes), "options": dict(plan.options),
+        "notes": list(plan.notes), "original_json": plan.original_json,
+        "symbol_json": columns.pack_text(plan.original_json, plan.symbol_json),
+        "measured": None if plan.measured is None else dict(plan.measured),
+        **({"baseline_fixed_bytes": dict(plan.baseline_fixed_bytes)}
+           if plan.baseline_fixed_bytes else {}),
+        **{key: getattr(plan, key) for key in _PLAIN}}
+    content["checksum"] = _checksum(content)
+    lines = ["%s: %s" % (json.dumps(key), _json(content[key])) for key in sorted(content)]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def loads(text: str) -> Plan:
+    """Inverse of :func:`dumps`; lists among the options come back as tuples."""
+    try:
+        data = parse_json(text)
+    except InputError as error:
+        raise PlanSchemaError("the file is damaged or no plan: %s; %s" % (error, _AGAIN)) from error
+    _check_header(data)
+    try:
+        graph = columns.unpack_graph(data["graph"])
+        graph.check()
+        if graph.fingerprint != data["fingerprint"]:
+            raise PlanMismatch(
+                "the plan was made for graph %s, and the file holds graph %s; %s"
+                % (data["fingerprint"], graph.fingerprint, _AGAIN),
+                str(data["fingerprint"]), graph.fingerprint)
+        plan = Plan(
+            graph=graph, schedule=_unpack_schedule(graph, data["schedule"]),
+            status=Status(data["status"]), fixed_bytes=dict(data["fixed_bytes"]),
+            baseline_fixed_bytes=dict(data.get("baseline_fixed_bytes", {})),
+            options=_tuples(data["options"]), notes=tuple(data["notes"]),
+            original_json=data["original_json"],
+            symbol_json=columns.unpack_text(data["original_json"], data["symbol_json"]),
+            measured=_tuples(data["measured"]), from_file=True,
+            **{key: data[key] for key in _PLAIN})
+        check_types([plan])
+        _check_options(plan.options)
+        if min(plan.pool_bytes, plan.baseline_pool_bytes, *plan.fixed_bytes.values(),
+               *plan.baseline_fixed_bytes.values(), 0) < 0:
+            raise ValueError("sizes cannot be negative")
+        if plan.storage not in _STORAGES or plan.world not in ("plugin", "stock"):
+            raise ValueError("storage %r and world %r are not known" % (plan.storage, plan.world))
+        if plan.bound > max(0.0, plan.overhead) + 1e-9 or \
+                (plan.minimum_total_bytes or 0) > plan.total_bytes:
+            raise ValueError("it is better than its bounds allow")
+        _check_symbols(plan)
+        wrong = contradictions(plan)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise PlanSchemaError("the plan contradicts itself (%s: %s); %s"
+                              % (type(error).__name__, error, _AGAIN)) from error
+    if wrong:
+        raise PlanSchemaError(
+            "the plan's numbers are not those of its graph and decisions (%s): the file was "
+            "changed, or memonger %s, which wrote it, plans otherwise than this one; %s"
+            % ("; ".join(wrong), data.get("memonger"), _AGAIN))
+    return plan
+
+
+def _check_symbols(plan: Plan) -> None:
+    """Raise ValueError unless the planned symbol is the original with the plan's decisions on it,
+    and the original has the ops of the plan's graph."""
+    if plan.original_json is None:
+        if plan.symbol_json is not None:
+            raise ValueError("the original symbol is missing")
+        return
+    nodes = {(node["name"], node["op"]) for node in checked_symbol(plan.original_json)["nodes"]}
+    for op in plan.graph.ops:
+        if not op.is_backward and op.kind not in _OF_MXNET and \
+                (op.name.partition("~")[0], op.kind) not in nodes \
+                and (op.name, op.kind) not in nodes:
+            raise ValueError("the symbol has no op %r (%s)" % (op.name, op.kind))
+    stated = checked_symbol(plan.symbol_json or "")
+    if _meaning(checked_symbol(planned_json(plan.original_json, plan))) != _meaning(stated):
+        raise ValueError("the planned symbol is not the original with the plan's decisions on it")
+
+
+def _meaning(symbol: Mapping[str, Any]) -> Dict[str, Any]:
+    """The document without what MXNet works out again when it writes one."""
+    return {**symbol, "node_row_ptr": None, "nodes": [
+        {"attrs": {}, **node} for node in symbol["nodes"]]}
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Those that reports read: shapes, names of ops, the optimizer."""
+    shapes = options.get("shapes") or {}
+    names = [*(options.get("keep") or ()), *(options.get("recompute") or ())]
+    whole = [size for shape in shapes.values() for size in shape]
+    state = (options.get("optimizer_params") or {}).items()
+    if not all(type(size) is int for size in whole) or not all(
+            isinstance(name, str) for name in names + [options.get("optimizer") or ""]) or not all(
+            isinstance(value, (int, float, str)) for _, value in state):
+        raise TypeError("the options of the plan are damaged")
+
+
+def _check_header(data: Any) -> None:
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        hint = ("it is an MXNet symbol; make a plan for it with memonger plan"
+                if isinstance(data, dict) and "arg_nodes" in data else _AGAIN)
+        raise PlanSchemaError("the file is no memonger plan; %s" % hint)
+    schema = data.get("schema")
+    if schema != SCHEMA:
+        if isinstance(schema, int) and schema > SCHEMA:
+            raise PlanSchemaError(
+                "the plan has schema %d, written by memonger %s; this memonger reads up to %d: "
+                "upgrade memonger or %s" % (schema, data.get("memonger"), SCHEMA, _AGAIN))
+        raise PlanSchemaError("the plan has no valid schema number (%r); %s" % (schema, _AGAIN))
+    if data.get("checksum") != _checksum(data):
+        raise PlanSchemaError("the plan was changed after memonger wrote it (its checksum does "
+                              "not match); restore the file or %s" % _AGAIN)
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    text = _json({key: value for key, value in content.items() if key != "checksum"})
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:16]
+
+
+def _json(value: Any) -> str:
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False,
+                          default=_plain)
+    except (TypeError, ValueError) as error:
+        raise PlanError("the plan cannot be saved: %s" % error) from error
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's scalars and dtypes, and what else has an obvious form in JSON."""
+    if isinstance(value, type):
+        return value.__name__
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, (set, frozenset)):
+        return sorted(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    return str(value)
+
+
+def _tuples(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(map(_tuples, value))
+    if isinstance(value, dict):
+        return {key: _tuples(item) for key, item in value.items()}
+    return value
+
+
+# ---------------------------------------------------------------------- schedules
+def _pack_schedule(plan: Plan) -> Dict[str, Any]:
+    variants = list(plan.schedule.variants)
+    recompute = decisions_of(plan.graph, plan.schedule)
+    if expand(graph_in_use(plan.graph, plan.schedule), recompute).steps == plan.schedule.steps:
+        rows = [[op, [[*consumer, clone] for consumer, clone in sorted(served.items())]]
+                for op, served in sorted(recompute.items())]
+        return {"recompute": rows, "variants": variants}
+    return {"steps": columns.pack([{"op": step.op, "sources": list(step.sources)}
+                                   for step in plan.schedule.steps]), "variants": variants}
+
+
+def _unpack_schedule(graph: Graph, data: Mapping[str, Any]) -> Schedule:
+    variants = tuple(data["variants"])
+    for index in variants:
+        graph.variants[index]
+    in_use = graph_in_use(graph, Schedule((), variants))
+    if variants:
+        in_use.check()  # expand would not end where two variants make each other's inputs
+    if "recompute" in data:
+        recompute = {op: {(reader, number): clone for reader, number, clone in served}
+                     for op, served in data["recompute"]}
+        for op in recompute:
+            graph.ops[op]
+        return Schedule(expand(in_use, recompute).steps, variants)
+    steps: List[Step] = []
+    for row in columns.unpack(data["steps"]):
+        step = Step(row["op"], tuple(row["sources"]))
+        _check_step(in_use, steps, step)
+        steps.append(step)
+    return Schedule(tuple(steps), variants)
+
+
+def _check_step(graph: Graph, earlier: List[Step], step: Step) -> None:
+    op = graph.ops[step.op]
+    if step.op < 0 or len(step.sources) != len(op.inputs):
+        raise ValueError("step %d does not fit op %r" % (len(earlier), op.name))
+    for tensor, source in zip(op.inputs, step.sources):
+        producer = graph.tensors[tensor].producer
+        if source >= len(earlier) or (earlier[source].op if source >= 0 else -1) != producer:
+            raise ValueError("step %d (%s) reads %r from step %d, which does not make it"
+                             % (len(earlier), op.name, graph.tensors[tensor].name, source))

@@ -1,0 +1,50 @@
+"""What ``recompute=`` asks for and no plan does: ops that run once all the same, and why."""
+from __future__ import annotations
+
+from typing import Dict, Sequence
+
+from ..graph.in_use import effective_ops
+from ..graph.schedule import Schedule
+from ..graph.types import Graph
+from ..util.messages import listed
+
+
+def run_once(graph: Graph, schedule: Schedule, asked: Sequence[int]) -> Dict[int, str]:
+    """Ops of those asked for that no clone runs, each with the reason.
+
+    Parameters
+    ----------
+    graph : Graph
+    schedule : Schedule
+        A plan's, of this graph.
+    asked : sequence of int
+        Ops that were to run again.
+    """
+    again = set(schedule.recomputed())
+    replaced = {op for index in schedule.variants
+                for op, _ in graph.variants[index].implementations}
+    read_late = {tensor for op in effective_ops(graph, schedule.variants) if op.is_backward
+                 for position, tensor in enumerate(op.inputs)
+                 if position not in op.ignored_inputs}
+    found = {}
+    for number in asked:
+        op = graph.ops[number]
+        late = {slot for slot, tensor in enumerate(op.outputs) if tensor in read_late}
+        if number not in again:
+            found[number] = (
+                "it may not run again: %s" % op.keep_reason if op.keep_reason
+                else "a variant is in its place" if number in replaced
+                else "backward does not read it" if not late
+                else "what backward reads of it stays with its first run"
+                if late <= set(op.kept_outputs)
+                else "backward reads it right behind its last use, nothing is freed between")
+    return found
+
+
+def note(graph: Graph, schedule: Schedule, asked: Sequence[int]) -> str:
+    """:func:`run_once` in a line; empty when all that was asked for runs again."""
+    found = run_once(graph, schedule, asked)
+    if not found:
+        return ""
+    return "recompute is in vain for " + listed(
+        ["%s (%s)" % (graph.ops[op].name, reason) for op, reason in found.items()])

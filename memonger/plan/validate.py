@@ -1,0 +1,329 @@
+"""The judge of every plan: deliberately naive, and independent of what it judges.
+
+It checks that a schedule can run and gives the results of the unplanned step, then works out time
+and memory again from scratch (:mod:`memonger.plan.judge`, quadratic time) and compares them with
+what the plan claims. It shares no code with the solvers, the simulator or the storage planner.
+"""
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass
+from typing import Dict, List, Optional, Sequence, Set, Tuple, Union
+
+from ..graph.schedule import Schedule
+from ..graph.types import Graph, Op
+from ..memory import arena
+from ..memory.storage import StorageModel, plan_storage
+from . import judge
+from .plan import Plan
+
+
+class Kind(str, enum.Enum):
+    """What can be wrong with a plan."""
+
+    UNKNOWN_OP = "a step runs an op that does not exist"
+    UNKNOWN_VARIANT = "a variant does not exist"
+    VARIANTS_OVERLAP = "two variants change the same op"
+    REPLACED_OP = "a step runs an op whose work is part of another op of the variant"
+    SOURCE_COUNT = "a step does not name one source for each input"
+    SOURCE_LATE = "a step reads from a step that is not earlier"
+    SOURCE_WRONG = "a step reads from a step that does not make the tensor"
+    NOT_RUN = "an op never runs"
+    BASE_ORDER = "first runs are not in the graph's order"
+    DEPENDENCY = "an op runs before one that must run before it"
+    RUN_TWICE = "an op that must not run again does"
+    KEPT_OUTPUT = "a value that stays with the first run is read from a clone"
+    FIRST_RUN_READS_CLONE = "the first run of a forward op reads from a clone"
+    USELESS_CLONE = "nobody reads what a clone makes"
+    CLONE_IN_FORWARD = "a clone runs before the forward pass is over"
+    CLONE_EARLY = "a clone does not run right before the first op that needs it"
+    OUTPUT_MISSING = "an output of the network is not made"
+    BUFFERS_OVERLAP = "two blocks are in the same buffer at the same time"
+    BLOCKS_DIFFER = "the blocks of the storage plan are not those of the schedule"
+    POOL = "the pool is not what the plan claims"
+    TIME = "the time is not what the plan claims"
+    BUDGET = "the total is above the budget"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong, where, and the numbers in words."""
+
+    kind: Kind
+    message: str
+    #: Step of the schedule; -1 when it concerns the whole plan.
+    step: int = -1
+
+    def __str__(self) -> str:
+        where = "step %d: " % self.step if self.step >= 0 else ""
+        return "%s%s: %s" % (where, self.kind.value, self.message)
+
+
+def validate(plan: Union[Plan, Graph], schedule: Optional[Schedule] = None, *,
+             storage: Union[str, StorageModel] = "best", pool_bytes: Optional[int] = None,
+             time_s: Optional[float] = None, budget_bytes: Optional[int] = None,
+             fixed_bytes: int = 0) -> List[Problem]:
+    """Everything that is wrong with a plan; an empty list when it is right.
+
+    Parameters
+    ----------
+    plan : Plan or Graph
+        A whole plan, or a graph; then the rest is given by the other arguments.
+    schedule : Schedule, optional
+    storage : str or StorageModel
+        Storage model of ``pool_bytes``.
+    pool_bytes, time_s : optional
+        What is claimed; compared when given.
+    budget_bytes : int, optional
+        Most bytes that the pool and ``fixed_bytes`` may take together.
+    fixed_bytes : int
+        Bytes outside the pool.
+
+    Returns
+    -------
+    list of Problem
+        Those of the schedule's structure first; memory and time are judged only if there is none.
+    """
+    if isinstance(plan, Plan):
+        return validate(plan.graph, plan.schedule, storage=plan.storage,
+                        pool_bytes=plan.pool_bytes,
+                        time_s=(1 + plan.overhead) * plan.graph.time_s,
+                        budget_bytes=plan.budget_bytes,
+                        fixed_bytes=sum(plan.fixed_bytes.values()))
+    if schedule is None:
+        raise TypeError("a schedule is needed along with a graph")
+    found = structure(plan, schedule)
+    if found:
+        return found
+    ops = judge.chosen_ops(plan, schedule.variants)
+    running = [op for op in (ops[step.op] for step in schedule.steps) if op is not None]
+    return _totals(plan, schedule, running, storage, pool_bytes, time_s, budget_bytes,
+                   fixed_bytes)
+
+
+def structure(graph: Graph, schedule: Schedule, world: str = "plugin") -> List[Problem]:
+    """What keeps a schedule from running, or from giving the results of the unplanned step.
+
+    O(size of the schedule): every plan passes it before a user gets it. Where clones run is not
+    looked at in MXNet's own world ("stock"), which runs copies that nobody reads.
+    """
+    found = _variants(graph, schedule)
+    if found:
+        return found
+    ops = judge.chosen_ops(graph, schedule.variants)
+    found = _steps(graph, schedule, ops)
+    if found:
+        return found
+    running = [op for op in (ops[step.op] for step in schedule.steps) if op is not None]
+    for check in (_runs, _outputs) if world == "stock" else (_runs, _clones, _outputs):
+        found += check(graph, schedule, running)
+    return found
+
+
+# --------------------------------------------------------------------------------- structure
+def _variants(graph: Graph, schedule: Schedule) -> List[Problem]:
+    found: List[Problem] = []
+    taken: Dict[int, str] = {}
+    for index in schedule.variants:
+        if not 0 <= index < len(graph.variants):
+            found.append(Problem(Kind.UNKNOWN_VARIANT, "%d of %d" % (index, len(graph.variants))))
+            continue
+        for op, _ in graph.variants[index].implementations:
+            if op in taken:
+                found.append(Problem(Kind.VARIANTS_OVERLAP, "%s and %s change %s" % (
+                    taken[op], graph.variants[index].name, graph.ops[op].name)))
+            taken[op] = graph.variants[index].name
+    return found
+
+
+def _steps(graph: Graph, schedule: Schedule, ops: Sequence[Optional[Op]]) -> List[Problem]:
+    """Each step by itself: it exists, and its sources are right."""
+    found = []
+    made_by_ops = {t for op in ops if op is not None for t in op.outputs}
+    for index, step in enumerate(schedule.steps):
+        if not 0 <= step.op < len(graph.ops):
+            found.append(Problem(Kind.UNKNOWN_OP, "op %d" % step.op, index))
+            continue
+        op = ops[step.op]
+        if op is None:
+            found.append(Problem(Kind.REPLACED_OP, graph.ops[step.op].name, index))
+            continue
+        if len(step.sources) != len(op.inputs):
+            found.append(Problem(Kind.SOURCE_COUNT, "%s has %d inputs and %d sources" % (
+                op.name, len(op.inputs), len(step.sources)), index))
+            continue
+        for tensor, source in zip(op.inputs, step.sources):
+            name = graph.tensors[tensor].name
+            if source >= index:
+                found.append(Problem(Kind.SOURCE_LATE, "%s reads %s from step %d" % (
+                    op.name, name, source), index))
+                continue
+            if source < 0:
+                if tensor in made_by_ops:
+                    found.append(Problem(Kind.SOURCE_WRONG, "%s reads %s from before the "
+                                         "training step" % (op.name, name), index))
+                continue
+            maker = ops[schedule.steps[source].op] \
+                if 0 <= schedule.steps[source].op < len(ops) else None
+            if maker is None or tensor not in maker.outputs:
+                found.append(Problem(Kind.SOURCE_WRONG, "%s reads %s from step %d" % (
+                    op.name, name, source), index))
+    return found
+
+
+def _runs(graph: Graph, schedule: Schedule, running: Sequence[Op]) -> List[Problem]:
+    """Which ops run, how often and in which order."""
+    found = []
+    ops = judge.chosen_ops(graph, schedule.variants)
+    last_first = -1
+    before: Set[int] = set()
+    for index, step in enumerate(schedule.steps):
+        op = running[index]
+        if step.op in before:
+            if op.keep_reason or (op.is_backward and not graph.recompute_in_forward):
+                found.append(Problem(Kind.RUN_TWICE, "%s: %s" % (
+                    op.name, op.keep_reason or "a backward op"), index))
+            continue
+        if step.op < last_first:
+            found.append(Problem(Kind.BASE_ORDER, "%s runs after %s" % (
+                op.name, graph.ops[last_first].name), index))
+        last_first = max(last_first, step.op)
+        for needed in op.control_deps:
+            if ops[needed] is not None and needed not in before:
+                found.append(Problem(Kind.DEPENDENCY, "%s runs before %s" % (
+                    op.name, graph.ops[needed].name), index))
+        before.add(step.op)
+    ran = {step.op for step in schedule.steps}
+    for number, planned in enumerate(ops):
+        if planned is not None and number not in ran:
+            found.append(Problem(Kind.NOT_RUN, planned.name))
+    return found
+
+
+def _clones(graph: Graph, schedule: Schedule, running: Sequence[Op]) -> List[Problem]:
+    """Where clones run, who reads them, and what."""
+    found = []
+    steps = schedule.steps
+    first: Dict[int, int] = {}
+    clones = [i for i, step in enumerate(steps) if first.setdefault(step.op, i) != i]
+    is_clone = set(clones)
+    forward = [i for i, op in enumerate(running) if not op.is_backward and i not in is_clone]
+    forward_ends = max(forward, default=-1)
+    for index, (step, op) in enumerate(zip(steps, running)):
+        for tensor, source in zip(op.inputs, step.sources):
+            if source not in is_clone:
+                continue
+            if running[source].outputs.index(tensor) in running[source].kept_outputs:
+                found.append(Problem(Kind.KEPT_OUTPUT, "%s reads %s from step %d" % (
+                    op.name, graph.tensors[tensor].name, source), index))
+            if not graph.recompute_in_forward and not op.is_backward and index not in is_clone:
+                found.append(Problem(Kind.FIRST_RUN_READS_CLONE, "%s reads %s from step %d" % (
+                    op.name, graph.tensors[tensor].name, source), index))
+    needs = _needs(schedule, running)
+    readers: List[List[int]] = [[] for _ in steps]
+    for index, sources in enumerate(needs):
+        for source in set(sources):
+            readers[source].append(index)
+    # Between a clone and the next op of the unplanned step there are only clones, and that op
+    # must need it, directly or through them.
+    base, wanted = -1, set(clones)
+    for clone in range(len(steps) - 1, -1, -1):
+        if clone not in is_clone:
+            base, wanted = clone, set()
+        if clone == base or clone in wanted:
+            wanted.update(source for source in needs[clone] if source in is_clone)
+        if clone not in is_clone or graph.recompute_in_forward:
+            continue
+        name = running[clone].name
+        if not readers[clone]:
+            found.append(Problem(Kind.USELESS_CLONE, name, clone))
+        if clone < forward_ends:
+            found.append(Problem(Kind.CLONE_IN_FORWARD, "%s runs before %s" % (
+                name, running[forward_ends].name), clone))
+        elif readers[clone] and (base < 0 or clone not in wanted):
+            found.append(Problem(Kind.CLONE_EARLY, "%s is first needed by %s, not by %s" % (
+                name, running[readers[clone][0]].name,
+                running[base].name if base >= 0 else "the end"), clone))
+    return found
+
+
+def _needs(schedule: Schedule, running: Sequence[Op]) -> List[List[int]]:
+    """Steps that each step needs: those it reads, and runs of the op whose state it continues."""
+    runs: Dict[int, List[int]] = {}
+    result = []
+    for index, (step, op) in enumerate(zip(schedule.steps, running)):
+        needs = [s for k, s in enumerate(step.sources) if s >= 0 and k not in op.ignored_inputs]
+        if op.uses_state:
+            needs += runs.get(op.forward_op, [])
+        result.append(needs)
+        runs.setdefault(step.op, []).append(index)
+    return result
+
+
+def _outputs(graph: Graph, schedule: Schedule, running: Sequence[Op]) -> List[Problem]:
+    made = {tensor for op in running for tensor in op.outputs}
+    return [Problem(Kind.OUTPUT_MISSING, graph.tensors[tensor].name) for tensor in graph.outputs
+            if tensor not in made and graph.tensors[tensor].producer >= 0]
+
+
+# ------------------------------------------------------------------------------------ totals
+def _totals(graph: Graph, schedule: Schedule, running: Sequence[Op],
+            storage: Union[str, StorageModel], pool_bytes: Optional[int],
+            time_s: Optional[float], budget_bytes: Optional[int],
+            fixed_bytes: int) -> List[Problem]:
+    found = []
+    needed_s = math.fsum(op.time_s for op in running)
+    if time_s is not None and not math.isclose(needed_s, time_s, rel_tol=1e-9, abs_tol=1e-15):
+        found.append(Problem(Kind.TIME, "it takes %.9g s, claimed are %.9g s" % (needed_s, time_s)))
+    problems, needed_bytes = _pool(graph, schedule, storage)
+    found += problems
+    if pool_bytes is not None and pool_bytes != needed_bytes:
+        found.append(Problem(Kind.POOL, "it takes %d bytes, claimed are %d" % (
+            needed_bytes, pool_bytes)))
+    if budget_bytes is not None and needed_bytes + fixed_bytes > budget_bytes:
+        found.append(Problem(Kind.BUDGET, "%d bytes of pool and %d others, allowed are %d" % (
+            needed_bytes, fixed_bytes, budget_bytes)))
+    return found
+
+
+def _pool(graph: Graph, schedule: Schedule,
+          storage: Union[str, StorageModel]) -> Tuple[List[Problem], int]:
+    """The pool by the naive way; for "best" and "arena" the assignment is taken and checked."""
+    model = StorageModel(storage) if isinstance(storage, str) else storage
+    memory = judge.examine(graph, schedule)
+    if model.assignment == "live":
+        return [], memory.peak()
+    if model.assignment == "stock" and not model.search_match_range and model.match_range > 0:
+        return [], judge.stock_pool(memory, model.match_range)
+    planned = plan_storage(graph, schedule, model)
+    life_of = memory.life_of()
+    blocks: Dict[int, int] = {}
+    for value, block in zip(planned.program.values, planned.blocks.block_of):
+        life = life_of.get((value.step, value.tensor), -1)
+        if block >= 0 and blocks.setdefault(block, life) != life or (block < 0) != (life < 0):
+            return [Problem(Kind.BLOCKS_DIFFER, graph.tensors[value.tensor].name,
+                            value.step)], planned.pool_bytes
+    # Where each life lies in its buffer.
+    places = {life: (planned.offset_of[block], planned.offset_of[block] + arena.round_up(
+        memory.rounded(life), arena.ALIGNMENT))
+        for block, life in blocks.items()
+        if planned.offset_of and not arena.outlives(planned.blocks.blocks[block], planned.blocks)}
+    buffers: Dict[int, List[int]] = {}
+    for block, life in blocks.items():
+        buffers.setdefault(planned.buffer_of[block], []).append(life)
+    found = []
+    for lives in buffers.values():
+        for k, one in enumerate(lives):
+            for other in lives[:k]:
+                a, b = memory.lives[one], memory.lives[other]
+                together = a.start <= b.end and b.start <= a.end
+                if one in places and other in places:
+                    together = together and arena.overlap(places[one], places[other])
+                if together or (a.device, a.pool) != (b.device, b.pool):
+                    found.append(Problem(Kind.BUFFERS_OVERLAP, "%s and %s" % (
+                        graph.tensors[a.values[0][1]].name, graph.tensors[b.values[0][1]].name),
+                        max(a.start, b.start)))
+    return found, sum(
+        max(places[life][1] if life in places else memory.rounded(life) for life in lives)
+        for lives in buffers.values())

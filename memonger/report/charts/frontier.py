@@ -1,0 +1,100 @@
+"""The frontier of budgets: what each amount of memory costs in time."""
+from __future__ import annotations
+
+from typing import List, Optional, Sequence
+
+from ...plan.plan import Plan
+from ...util.errors import RenderError
+from ..formatting import Units, counted, format_extra, format_percent, table
+from .figures import axis_unit, new_figure, save_figure
+
+
+def frontier(plans: Sequence[Plan]) -> List[Plan]:
+    """The plans that no other plan beats in both memory and time, least memory first."""
+    best: List[Plan] = []
+    for plan in sorted(plans, key=lambda p: (p.total_bytes, p.overhead)):
+        if not best or plan.overhead < best[-1].overhead:
+            best.append(plan)
+    return best
+
+
+def knee(plans: Sequence[Plan]) -> Optional[Plan]:
+    """The point of the frontier farthest below the straight line between its two ends.
+
+    "Kneedle" (Satopaa et al. 2011, section III) for one curve: both axes scaled to 0..1, the
+    largest distance from the diagonal. None for fewer than three points. O(n log n).
+    """
+    points = frontier(plans)
+    if len(points) < 3:
+        return None
+    low, high = points[0], points[-1]
+    width = high.total_bytes - low.total_bytes
+    height = low.overhead - high.overhead
+
+    def gain(plan: Plan) -> float:
+        return (high.total_bytes - plan.total_bytes) / width \
+            + (low.overhead - plan.overhead) / height
+
+    return max(points[1:-1], key=gain)
+
+
+def frontier_table(plans: Sequence[Plan]) -> str:
+    """All plans of a sweep, least memory first, with a small picture and the knee marked."""
+    if not plans:
+        return "no plan"
+    units, best, turn = Units.of(plans[0]), frontier(plans), knee(plans)
+    largest = max(plan.overhead for plan in plans) or 1.0
+    base = plans[0].baseline_total_bytes
+    rows = [["total", "of unplanned", "pool", "extra time", "at least", ""]]
+    for plan in sorted(plans, key=lambda p: (p.total_bytes, p.overhead)):
+        bar = "#" * max(0, round(30 * plan.overhead / largest))
+        remark = " <- knee" if plan is turn else "" if any(p is plan for p in best) else \
+            " (beaten by another plan)"
+        rows.append([units.size(plan.total_bytes),
+                     format_percent(plan.total_bytes / base) if base else "",
+                     units.size(plan.pool_bytes), format_extra(plan.overhead),
+                     format_extra(plan.bound) if plan.bound > 0 else "",
+                     (bar + remark).strip()])
+    lines = [table(rows, ">>>>><")]
+    if turn is not None:
+        lines.append("%s; the knee, %s at %s, is where less memory starts to cost more time"
+                     % (counted(len(plans), "plan"), units.size(turn.total_bytes),
+                        format_extra(turn.overhead)))
+    return "\n".join(lines)
+
+
+def draw_frontier(plans: Sequence[Plan], path: str, chosen: Optional[Plan] = None) -> None:
+    """Draw extra time over total memory into a file (.svg, .png, .pdf), the knee marked.
+
+    Raises
+    ------
+    RenderError
+        If there is no plan, the ending is unknown or matplotlib is not installed.
+    """
+    if not plans:
+        raise RenderError("there is no plan to draw; a sweep needs at least one")
+    figure = new_figure(7, 4.2)
+    axes = figure.add_subplot()
+    units, best, turn = Units.of(plans[0]), frontier(plans), knee(plans)
+    base = plans[0].baseline_total_bytes
+    scale, unit = axis_unit(units, base)
+    axes.plot([p.total_bytes / scale for p in best], [100 * p.overhead for p in best],
+              marker="o", color="#2171b5", label="plans")
+    bounded = [p for p in best if p.bound > 0]
+    if bounded:
+        axes.plot([p.total_bytes / scale for p in bounded], [100 * p.bound for p in bounded],
+                  color="#999999", linestyle=":", label="no plan can cost less")
+    axes.axvline(base / scale, color="#636363", linestyle="--", linewidth=1,
+                 label="as it is: %s" % units.size(base))
+    for plan, colour, words in ((turn, "#b30000", "knee"), (chosen, "#238b45", "this plan")):
+        if plan is not None:
+            axes.plot([plan.total_bytes / scale], [100 * plan.overhead], marker="D",
+                      color=colour, linestyle="none", label="%s: %s, %s" % (
+                          words, units.size(plan.total_bytes), format_extra(plan.overhead)))
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("total memory%s" % (", " + unit if unit else ""))
+    axes.set_ylabel("extra step time, %")
+    axes.legend(fontsize=8)
+    figure.tight_layout()
+    save_figure(figure, path)

@@ -1,0 +1,159 @@
+"""Diagrams as DOT text, for Graphviz."""
+from __future__ import annotations
+
+from typing import Any, Dict, List
+
+from ...plan.plan import Plan
+from ...util.errors import RenderError
+from .model import LEGEND, Drawing, Edge, Node, draw
+
+_FONT = "Helvetica,Arial,sans-serif"
+
+
+def dot_text(drawing: Drawing) -> str:
+    """The drawing in the DOT language."""
+    return "digraph plan {\n" + "".join("  %s\n" % line for line in dot_lines(drawing)) + "}\n"
+
+
+def diagram(plan: Plan, **options: Any) -> Any:
+    """Diagram of a plan as a ``graphviz.Digraph``, as ``mx.viz.plot_network`` returns one.
+
+    Parameters
+    ----------
+    plan : Plan
+    **options
+        ``collapse``, ``clones``, ``parameters``, ``clusters``; see
+        :func:`memonger.report.diagram.model.draw`.
+
+    Returns
+    -------
+    graphviz.Digraph
+        In a notebook, and in its ``pipe`` and ``render``, it is drawn by Graphviz where ``dot``
+        is installed, else as :func:`memonger.report.diagram.render.render` does.
+
+    Raises
+    ------
+    RenderError
+        If the Python package ``graphviz``, which MXNet brings along, is missing.
+    """
+    try:
+        import graphviz
+    except ImportError as error:
+        raise RenderError("plan.to_graphviz() needs the Python package graphviz, which MXNet "
+                          "brings along (pip install 'graphviz<0.9'); memonger report --graph "
+                          "draws without it") from error
+    drawing = draw(plan, **options)
+
+    class Diagram(graphviz.Digraph):
+        """A Digraph that can be drawn without the ``dot`` executable, too."""
+
+        def pipe(self, format: Any = None, *args: Any, **keywords: Any) -> bytes:
+            from .render import picture
+            return picture(drawing, format or self.format)
+
+    result = Diagram("plan", format="svg")
+    result.body += dot_lines(drawing)
+    return result
+
+
+def dot_lines(drawing: Drawing) -> List[str]:
+    """The statements of the graph, without its braces."""
+    lines = [
+        'graph [rankdir=TB, ranksep=0.28, nodesep=0.18, fontname="%s", fontsize=13, '
+        'labelloc=t, label=%s];' % (_FONT, _legend(drawing)),
+        'node [shape=box, style="filled,rounded", fontname="%s", fontsize=10, margin="0.10,0.04",'
+        ' height=0.3, color="#555555", penwidth=0.7];' % _FONT,
+        'edge [color="#666666", arrowsize=0.6];']
+    lines += _cluster_lines(drawing, -1, "")
+    lines += [_edge_line(drawing, edge) for edge in drawing.edges]
+    return lines
+
+
+def _cluster_lines(drawing: Drawing, cluster: int, indent: str) -> List[str]:
+    """Nodes of a cluster and, in frames of their own, those of the clusters inside it."""
+    lines = [indent + _node_line(number, node) for number, node in enumerate(drawing.nodes)
+             if node.cluster == cluster]
+    for number, inner in enumerate(drawing.clusters):
+        if inner.parent != cluster or not _members(drawing, number):
+            continue
+        style = 'style="rounded,dashed", color="#d9772b", fontcolor="#a3500e"' \
+            if inner.kind == "segment" else \
+            'style="rounded,filled", color="#888888", fillcolor="#fafafa"'
+        lines.append("%ssubgraph cluster_%d {" % (indent, number))
+        lines.append("%s  graph [label=%s, labeljust=l, fontsize=%d, %s];" % (
+            indent, quoted(inner.label), 9 if inner.kind == "segment" else 13, style))
+        lines += _cluster_lines(drawing, number, indent + "  ")
+        lines.append(indent + "}")
+    return lines
+
+
+def _members(drawing: Drawing, cluster: int) -> bool:
+    return any(node.cluster == cluster for node in drawing.nodes) or any(
+        inner.parent == cluster and _members(drawing, number)
+        for number, inner in enumerate(drawing.clusters))
+
+
+def _node_line(number: int, node: Node) -> str:
+    attributes: Dict[str, str] = {"label": quoted("\n".join(node.lines)),
+                                  "tooltip": quoted(node.tip)}
+    total = sum(count for _, count in node.groups)
+    colours = [(LEGEND[group][0], count / total) for group, count in node.groups]
+    if len(colours) == 1:
+        attributes["fillcolor"] = quoted(colours[0][0])
+    else:
+        # Graphviz wants shares that sum up to at most 1; the last one takes what is left.
+        attributes["fillcolor"] = quoted(":".join(
+            "%s;%.3f" % item for item in colours[:-1]) + ":" + colours[-1][0])
+        attributes["style"] = quoted("striped")
+    if node.group in ("input", "parameter"):
+        attributes["shape"] = "ellipse"
+    if node.group == "clone":
+        attributes["style"] = quoted("filled,rounded,dashed")
+    if node.group == "pinned":
+        attributes["penwidth"] = "1.6"
+    return "n%d [%s];" % (number, ", ".join("%s=%s" % item for item in attributes.items()))
+
+
+def _edge_line(drawing: Drawing, edge: Edge) -> str:
+    attributes = ["penwidth=%.2f" % drawing.edge_width(edge),
+                  "tooltip=%s" % quoted(drawing.units.size(edge.size_bytes))]
+    if edge.style == "carry":
+        attributes.append('style=dashed, constraint=false, color="#9e9e9e"')
+    elif edge.style == "held":
+        attributes.append('color="#3182bd", constraint=false')
+    return "n%d -> n%d [%s];" % (edge.source, edge.target, ", ".join(attributes))
+
+
+def _legend(drawing: Drawing) -> str:
+    """The title and the meaning of the colours, as an HTML-like label."""
+    cells = "".join(
+        '<TD BGCOLOR="%s" BORDER="1" COLOR="#555555"><FONT POINT-SIZE="10">%s</FONT></TD>'
+        % (LEGEND[group][0], LEGEND[group][1]) for group in drawing.legend)
+    words = remarks(drawing)
+    columns = max(1, len(drawing.legend))
+    return ('<<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="3"><TR><TD COLSPAN="%d">'
+            '<B>%s</B></TD></TR><TR>%s</TR><TR><TD COLSPAN="%d"><FONT POINT-SIZE="10">%s</FONT>'
+            '</TD></TR></TABLE>>' % (columns, escaped(drawing.title), cells or "<TD></TD>",
+                                     columns, escaped(words)))
+
+
+def remarks(drawing: Drawing) -> str:
+    """What lines and frames mean."""
+    words = "a line is as thick as its tensor is large"
+    if drawing.largest_edge_bytes:
+        words += " (up to %s)" % drawing.units.size(drawing.largest_edge_bytes)
+    kinds = {cluster.kind for cluster in drawing.clusters}
+    if "repeat" in kinds:
+        words += "; grey frame: blocks drawn once"
+    if "segment" in kinds:
+        words += "; dashed frame: recomputed between kept ops"
+    return words
+
+
+def escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def quoted(text: str) -> str:
+    r"""A DOT string; newlines become ``\n``."""
+    return '"%s"' % text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,351 @@
+"""A plan as nodes, edges and clusters: what all diagrams draw, whatever draws them.
+
+Forward ops are nodes in the colour of their decision; repeated blocks are drawn once. Runs of
+recomputed ops between kept ones are clusters. On request there are also the ops of backward, and
+the repeated runs beside those that they serve.
+"""
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Dict, List, Optional, Sequence, Set, Tuple
+
+from ...graph.schedule import Step
+from ...plan.plan import Plan
+from ..facts import Facts, OpFacts
+from ..formatting import Units, counted, format_extra
+from .repeated_blocks import Repeat, find_repeats, name_pattern
+
+#: Group -> (fill colour, what it means). "free" is kept in name only: backward never reads it.
+LEGEND = {
+    "keep": ("#9ecae1", "kept from forward to backward"),
+    "free": ("#e3eef7", "not needed in backward"),
+    "recompute": ("#fdae6b", "recomputed in backward"),
+    "variant": ("#a1d99b", "another implementation"),
+    "pinned": ("#c7c7c7", "may not run again"),
+    "input": ("#ffffff", "input"),
+    "parameter": ("#ffffff", "parameter"),
+    "backward": ("#f2f0f7", "backward"),
+    "clone": ("#fdd0a2", "repeated run"),
+}
+
+
+@dataclass
+class Node:
+    """One box."""
+
+    key: Tuple
+    lines: Tuple[str, ...]
+    #: Groups of the ops it stands for with their numbers, most frequent first.
+    groups: Tuple[Tuple[str, int], ...]
+    tip: str = ""
+    #: Index into ``Drawing.clusters``; -1 for none.
+    cluster: int = -1
+
+    @property
+    def group(self) -> str:
+        return self.groups[0][0]
+
+
+@dataclass
+class Edge:
+    source: int
+    target: int
+    size_bytes: int = 0
+    #: "" (a value), "carry" (from one repetition of a block to the next), "held" (a value that
+    #: waits for backward).
+    style: str = ""
+
+
+@dataclass
+class Cluster:
+    """A frame around nodes."""
+
+    label: str
+    #: "repeat" or "segment".
+    kind: str
+    parent: int = -1
+
+
+@dataclass
+class Drawing:
+    title: str
+    nodes: List[Node] = field(default_factory=list)
+    edges: List[Edge] = field(default_factory=list)
+    clusters: List[Cluster] = field(default_factory=list)
+    legend: List[str] = field(default_factory=list)
+    units: Units = field(default_factory=lambda: Units(False))
+
+    @property
+    def largest_edge_bytes(self) -> int:
+        return max([edge.size_bytes for edge in self.edges] or [0])
+
+    def edge_width(self, edge: Edge) -> float:
+        """Line width: the square root of the bytes, between 0.6 and 5."""
+        largest = self.largest_edge_bytes
+        return 0.6 + 4.4 * (edge.size_bytes / largest) ** 0.5 if largest else 0.6
+
+
+def draw(plan: Plan, collapse: bool = True, clones: bool = False, parameters: bool = False,
+         clusters: bool = True) -> Drawing:
+    """Lay out what a diagram of the plan shows.
+
+    Parameters
+    ----------
+    plan : Plan
+    collapse : bool
+        Draw repeated blocks once, with their number.
+    clones : bool
+        Draw the ops of backward too, and the repeated runs beside those that they serve.
+    parameters : bool
+        Draw parameters and aux states.
+    clusters : bool
+        Frame runs of recomputed ops between kept ones.
+    """
+    return _Painter(plan, collapse, clones, parameters, clusters).drawing
+
+
+class _Painter:
+    def __init__(self, plan: Plan, collapse: bool, clones: bool, parameters: bool,
+                 clusters: bool):
+        self.facts = Facts(plan)
+        self.graph = self.facts.graph
+        self.units = Units.of(plan)
+        self.drawing = Drawing(_title(plan), units=self.units)
+        self.forward = [i for i, op in enumerate(self.graph.ops) if not op.is_backward]
+        self.place = {op: position for position, op in enumerate(self.forward)}
+        # Without variants: blocks are alike even where other variants run in them.
+        self.repeats = find_repeats(plan.graph, self.forward) if collapse else []
+        self.repeat_at: Dict[int, Repeat] = {
+            position: repeat for repeat in self.repeats
+            for position in range(repeat.first, repeat.end)}
+        self.index: Dict[Tuple, int] = {}
+        self.members: Dict[Tuple, List[int]] = {}
+        self.cluster_of_repeat: Dict[Repeat, int] = {}
+        self.by_op = {fact.op: fact for fact in self.facts.ops}
+        self.owner = self._owners()
+        self._frame_repeats()
+        self._add_nodes(clones, parameters)
+        self._add_edges(clones, parameters)
+        if clusters:
+            self._frame_segments()
+        present = {group for node in self.drawing.nodes for group, _ in node.groups}
+        self.drawing.legend = [group for group in LEGEND if group in present]
+
+    # ------------------------------------------------------------------ which node is an op in
+    def _owners(self) -> List[int]:
+        """Forward op that each op belongs to; sums of gradients go with what they sum."""
+        owner: List[int] = []
+        for index, op in enumerate(self.graph.ops):
+            found = index if not op.is_backward else op.forward_op
+            for tensor in op.inputs if found < 0 else ():
+                producer = self.graph.tensors[tensor].producer
+                if found < 0 and producer >= 0 and self.graph.ops[producer].is_backward:
+                    found = owner[producer]
+            owner.append(found)
+        return owner
+
+    def _block(self, op: int) -> Tuple[Optional[Repeat], int]:
+        """The repeat that an op is drawn in, and which of its blocks it is part of."""
+        position = self.place.get(self.owner[op], -1)
+        repeat = self.repeat_at.get(position)
+        return repeat, 0 if repeat is None else (position - repeat.first) // repeat.period
+
+    def _drawn(self, op: int) -> int:
+        """The op in whose place an op is drawn: the same one in the first block."""
+        repeat, block = self._block(op)
+        if repeat is None:
+            return op
+        return self.forward[self.place[self.owner[op]] - block * repeat.period]
+
+    def _key(self, op: int, run: int) -> Tuple:
+        """Identity of the node that shows a run of an op."""
+        if not self.graph.ops[op].is_backward:
+            return ("clone", self._drawn(op), run) if run else ("forward", self._drawn(op))
+        repeat, _ = self._block(op)
+        if repeat is None:
+            return ("backward", op)
+        return ("backward", self._drawn(op), self.graph.ops[op].kind,
+                self._rank_among_siblings(op))
+
+    def _rank_among_siblings(self, op: int) -> int:
+        # The second backward op of the same kind for the same forward op, and so on.
+        if not hasattr(self, "_ranks"):
+            seen: Counter = Counter()
+            self._ranks: Dict[int, int] = {}
+            for index, item in enumerate(self.graph.ops):
+                if item.is_backward:
+                    self._ranks[index] = seen[self.owner[index], item.kind]
+                    seen[self.owner[index], item.kind] += 1
+        return self._ranks[op]
+
+    # ------------------------------------------------------------------ nodes
+    def _frame_repeats(self) -> None:
+        for repeat in self.repeats:
+            names = [name_pattern([self.graph.ops[self.forward[p]].name for p in range(
+                repeat.first + q, repeat.end, repeat.period)]) for q in range(repeat.period)]
+            shared = _shared_prefix(names)
+            self.cluster_of_repeat[repeat] = len(self.drawing.clusters)
+            self.drawing.clusters.append(Cluster(
+                "%d x %s" % (repeat.count, shared or "this block"), "repeat"))
+
+    def _add_nodes(self, clones: bool, parameters: bool) -> None:
+        steps = self.facts.plan.schedule.steps
+        if not clones:
+            steps = tuple(step for i, step in enumerate(steps) if i < self.facts.backward_start)
+        for index, step in enumerate(steps):
+            self.members.setdefault(self._key(step.op, self._run(index)), []).append(step.op)
+        shown = {"input"} | ({"parameter", "aux"} if parameters else set())
+        for tensors in self._alike_inputs(steps, shown):
+            infos = [self.graph.tensors[t] for t in tensors]
+            name = name_pattern([info.name for info in infos])
+            self._add(("tensor", tensors[0]), (
+                name + self._times(tensors), self.units.size(max(i.size_bytes for i in infos))),
+                (("input" if infos[0].category == "input" else "parameter", len(tensors)),), name)
+            for tensor in tensors[1:]:
+                self.index["tensor", tensor] = self.index["tensor", tensors[0]]
+        for key, ops in self.members.items():
+            self._add_op(key, ops)
+
+    def _alike_inputs(self, steps: Sequence[Step], shown: Set[str]) -> List[List[int]]:
+        """What exists before the step, by who reads it: inputs of all blocks are drawn once."""
+        readers: Dict[int, Set[Tuple]] = {}
+        for step in steps:
+            op = self.graph.ops[step.op]
+            for position, tensor in enumerate(() if op.is_backward else op.inputs):
+                info = self.graph.tensors[tensor]
+                if info.producer < 0 and info.category in shown:
+                    readers.setdefault(tensor, set()).add((self._drawn(step.op), position))
+        groups: Dict[Tuple, List[int]] = {}
+        for tensor in sorted(readers):
+            key = (self.graph.tensors[tensor].category, tuple(sorted(readers[tensor])))
+            groups.setdefault(key, []).append(tensor)
+        return list(groups.values())
+
+    def _run(self, step: int) -> int:
+        op = self.facts.plan.schedule.steps[step].op
+        return self.facts.runs[op].index(step)
+
+    def _add(self, key: Tuple, lines: Tuple[str, ...], groups: Tuple[Tuple[str, int], ...],
+             tip: str, cluster: int = -1) -> None:
+        self.index[key] = len(self.drawing.nodes)
+        self.drawing.nodes.append(Node(key, lines, groups, tip, cluster))
+
+    def _add_op(self, key: Tuple, ops: List[int]) -> None:
+        infos = [self.graph.ops[op] for op in ops]
+        name = name_pattern([info.name for info in infos])
+        kind = infos[0].kind
+        repeat, _ = self._block(ops[0])
+        cluster = -1 if repeat is None or key[0] == "backward" \
+            else self.cluster_of_repeat[repeat]
+        if key[0] == "backward":
+            self._add(key, (name + self._times(ops),), (("backward", len(ops)),),
+                      "%s: %s" % (name, kind))
+            return
+        facts = [self.by_op[op] for op in ops]
+        sizes = sorted({fact.size_bytes for fact in facts})
+        size = self.units.size(sizes[-1]) if len(sizes) == 1 else \
+            "%s to %s" % (self.units.size(sizes[0]), self.units.size(sizes[-1]))
+        if key[0] == "clone":
+            self._add(key, (name + ("#%d" % key[2]) + self._times(ops), size),
+                      (("clone", len(ops)),), "%s again, for backward" % name)
+            return
+        groups = Counter(_group(fact) for fact in facts)
+        order = sorted(groups.items(), key=lambda item: (-item[1], list(LEGEND).index(item[0])))
+        lines = [name, "%s  %s" % (kind, size)]
+        variants = sorted({fact.decision.split("+")[0] for fact in facts
+                           if fact.group == "variant"})
+        if variants:
+            lines.append("variant " + ", ".join(variants))
+        if len(order) > 1:
+            lines.append(", ".join("%d %s" % (number, group) for group, number in order))
+        self._add(key, tuple(lines), tuple(order), "%s (%s, %s): %s" % (
+            name, kind, size, facts[0].why), cluster)
+
+    @staticmethod
+    def _times(ops: List[int]) -> str:
+        return " x %d" % len(ops) if len(ops) > 1 else ""
+
+    # ------------------------------------------------------------------ edges
+    def _add_edges(self, clones: bool, parameters: bool) -> None:
+        found: Dict[Tuple[int, int, str], int] = {}
+        steps = self.facts.plan.schedule.steps
+        for index, step in enumerate(steps):
+            op = self.graph.ops[step.op]
+            target = self.index.get(self._key(step.op, self._run(index)))
+            if target is None:
+                continue
+            for position, (tensor, source) in enumerate(zip(op.inputs, step.sources)):
+                if position in op.ignored_inputs:
+                    continue
+                if source < 0:
+                    origin = None if op.is_backward else self.index.get(("tensor", tensor))
+                    style = ""
+                else:
+                    origin = self.index.get(self._key(steps[source].op, self._run(source)))
+                    style = self._style(source, index)
+                if origin is None:
+                    continue
+                edge = (origin, target, style)
+                found[edge] = max(found.get(edge, 0), self.graph.tensors[tensor].size_bytes)
+        self.drawing.edges = [Edge(a, b, size, style)
+                              for (a, b, style), size in sorted(found.items())]
+
+    def _style(self, source: int, target: int) -> str:
+        steps = self.facts.plan.schedule.steps
+        here, block = self._block(steps[target].op)
+        there, other = self._block(steps[source].op)
+        if here is not None and here is there and block != other:
+            return "carry"
+        backward = self.facts.backward_start
+        return "held" if source < backward <= target else ""
+
+    # ------------------------------------------------------------------ segments
+    def _frame_segments(self) -> None:
+        """Frame connected recomputed ops, inside one block or outside all of them."""
+        nodes = self.drawing.nodes
+        inside = [node.key[0] == "forward" and node.group == "recompute" for node in nodes]
+        parent = list(range(len(nodes)))
+
+        def root(node: int) -> int:
+            while parent[node] != node:
+                parent[node] = parent[parent[node]]
+                node = parent[node]
+            return node
+
+        for edge in self.drawing.edges:
+            a, b = edge.source, edge.target
+            if inside[a] and inside[b] and nodes[a].cluster == nodes[b].cluster \
+                    and edge.style == "":
+                parent[root(b)] = root(a)
+        groups: Dict[int, List[int]] = {}
+        for node in range(len(nodes)):
+            if inside[node]:
+                groups.setdefault(root(node), []).append(node)
+        for members in groups.values():
+            if len(members) < 2:
+                continue
+            self.drawing.clusters.append(Cluster(
+                counted(len(members), "op"), "segment",
+                nodes[members[0]].cluster))
+            for node in members:
+                nodes[node].cluster = len(self.drawing.clusters) - 1
+
+
+def _group(fact: OpFacts) -> str:
+    return "free" if fact.group == "keep" and not fact.held_bytes else fact.group
+
+
+def _shared_prefix(names: List[str]) -> str:
+    shortest = min(names, key=len)
+    length = next((i for i in range(len(shortest)) if len({name[i] for name in names}) > 1),
+                  len(shortest))
+    prefix = shortest[:length].rstrip("_")
+    return prefix if len(prefix) > 2 else ""
+
+
+def _title(plan: Plan) -> str:
+    units = Units.of(plan)
+    return "%s: %s to %s, %s step time" % (
+        plan.graph.name or "network", units.size(plan.baseline_total_bytes),
+        units.size(plan.total_bytes), format_extra(plan.overhead))

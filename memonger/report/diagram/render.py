@@ -1,0 +1,85 @@
+"""Diagrams as files: Graphviz where it is installed, else ``pygraphviz``, else our own SVG."""
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import warnings
+from typing import Any, List, Tuple
+
+from ...plan.plan import Plan
+from ...util.errors import RenderError
+from ...util.files import write_whole
+from ...util.messages import one_line
+from .dot import dot_text
+from .model import Drawing, draw
+from .svg import svg_text
+
+FORMATS = ("svg", "png", "pdf", "dot")
+#: Graphviz gets this long for one picture.
+TIME_LIMIT_S = 120
+_HINT = ("install Graphviz (Debian: apt install graphviz) or pip install 'memonger[graph]' "
+         "(Python 3.10 and newer); .svg and .dot files need neither")
+
+
+def render(plan: Plan, path: str, **options: Any) -> None:
+    """Draw a plan into a file.
+
+    Parameters
+    ----------
+    plan : Plan
+    path : str
+        Its ending says how: ``.svg``, ``.png``, ``.pdf`` or ``.dot``.
+    **options
+        ``collapse``, ``clones``, ``parameters``, ``clusters``; see
+        :func:`memonger.report.diagram.model.draw`.
+
+    Raises
+    ------
+    RenderError
+        If the ending is unknown, or nothing installed can draw it; says what to install.
+    """
+    ending = os.path.splitext(path)[1].lower().lstrip(".")
+    if ending not in FORMATS:
+        raise RenderError("cannot draw a %r file; the ending must be one of %s"
+                          % (path, ", ".join("." + name for name in FORMATS)))
+    write_whole(path, picture(draw(plan, **options), ending))
+
+
+def picture(drawing: Drawing, ending: str) -> bytes:
+    """The drawing as the bytes of a file; see :func:`render`."""
+    source = dot_text(drawing)
+    if ending == "dot":
+        return source.encode("utf-8")
+    tried: List[str] = []
+    for name, way in _WAYS:
+        try:
+            return way(source, ending)
+        except (OSError, subprocess.SubprocessError, ImportError, RuntimeError) as error:
+            tried.append("%s: %s" % (name, one_line(error)))
+    if ending == "svg":
+        return svg_text(drawing).encode("utf-8")
+    raise RenderError("cannot draw .%s files here (%s); %s" % (ending, "; ".join(tried), _HINT))
+
+
+def _with_dot(source: str, ending: str) -> bytes:
+    program = shutil.which("dot")
+    if program is None:
+        raise OSError("no dot on PATH")
+    done = subprocess.run([program, "-T" + ending], input=source.encode("utf-8"),
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=TIME_LIMIT_S)
+    if done.returncode != 0 or not done.stdout:
+        raise OSError(done.stderr.decode("utf-8", "replace") or "dot failed")
+    return done.stdout
+
+
+def _with_pygraphviz(source: str, ending: str) -> bytes:
+    import pygraphviz
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # fontconfig's, on machines without fonts
+        graph = pygraphviz.AGraph(string=source)
+        graph.layout("dot")
+        return graph.draw(format=ending)
+
+
+_WAYS: Tuple[Tuple[str, Any], ...] = (("dot", _with_dot), ("pygraphviz", _with_pygraphviz))

@@ -1,0 +1,99 @@
+"""Numbers in words and tables of words, as all reports write them."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import List, Sequence
+
+from ..plan.plan import UNIT_TIMES, Plan
+from ..util.units import format_bytes
+
+
+def format_time(time_s: float) -> str:
+    """Write a time for people: ``"214 ms"``, ``"1.20 s"``, ``"35.0 us"``."""
+    value, unit = time_s, "s"
+    for smaller in ("ms", "us"):
+        if abs(value) >= 1 or value == 0:
+            break
+        value, unit = value * 1000, smaller
+    size = abs(value)
+    return "%.*f %s" % (2 if size < 10 else 1 if size < 100 else 0, value, unit)
+
+
+def format_percent(share: float) -> str:
+    """Write a share: ``"13.6 %"``."""
+    return "%.1f %%" % (100 * share)
+
+
+def format_extra(share: float) -> str:
+    """Write extra time: ``"+13.6 %"``."""
+    return "%+.1f %%" % (100 * share + 0.0)
+
+
+def ordinal(number: int) -> str:
+    """``"1st"``, ``"2nd"``, ``"11th"``."""
+    ending = "th" if number % 100 in (11, 12, 13) else \
+        {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return "%d%s" % (number, ending)
+
+
+def costs_words(source: str) -> str:
+    """Whose times these are; ``source`` is ``Plan.costs``."""
+    kind, _, whose = source.partition(": ")
+    if kind == "profile":
+        return "measured by memonger profile on " + whose
+    if kind != "roofline":
+        return source
+    return "estimated for " + ("a 10 TFLOP/s, 600 GB/s device" if whose == "reference" else whose)
+
+
+def counted(number: int, noun: str) -> str:
+    """``"1 op"``, ``"3 ops"``."""
+    return "%d %s%s" % (number, noun, "" if number == 1 else "s")
+
+
+@dataclass(frozen=True)
+class Units:
+    """How the sizes and times of a plan are written.
+
+    Graphs that are not MXNet's keep the units of their file, so theirs are plain numbers; so are
+    times where no op has one and each counts for the same.
+    """
+
+    plain: bool
+    plain_times: bool = False
+
+    @classmethod
+    def of(cls, plan: Plan) -> "Units":
+        plain = plan.graph.recompute_in_forward
+        return cls(plain, plain or plan.costs == UNIT_TIMES)
+
+    def size(self, size_bytes: float) -> str:
+        return "{:,}".format(int(size_bytes)) if self.plain else format_bytes(size_bytes)
+
+    def time(self, time_s: float) -> str:
+        return "{:,.6g}".format(time_s) if self.plain_times else format_time(time_s)
+
+
+def shape_words(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape))
+
+
+def table(rows: Sequence[Sequence[str]], align: str, gap: int = 3) -> str:
+    """Rows in columns; ``align`` holds ``<`` or ``>`` for each column.
+
+    A row of one cell is a line of its own and has no say in the widths.
+    """
+    widths = [0] * len(align)
+    for row in rows:
+        if len(row) > 1:
+            for column, cell in enumerate(row):
+                widths[column] = max(widths[column], len(cell))
+    lines: List[str] = []
+    for row in rows:
+        if len(row) == 1:
+            lines.append(row[0])
+            continue
+        cells = [cell.ljust(width) if side == "<" else cell.rjust(width)
+                 for cell, width, side in zip(row, widths, align)]
+        lines.append((" " * gap).join(cells).rstrip())
+    return "\n".join(lines)

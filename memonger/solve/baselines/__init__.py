@@ -1,0 +1,1 @@
+"""Rules that others published: Chen, OGC, sublinear."""

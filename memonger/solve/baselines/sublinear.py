@@ -1,0 +1,233 @@
+"""Method "sublinear": the planner of dmlc/mxnet-memonger, without its faults.
+
+Chen, Xu, Zhang, Guestrin, "Training Deep Nets with Sublinear Memory Cost" (arXiv 1604.06174,
+2016), section 4: walk the forward ops in order, add up the bytes of their outputs, and once a
+threshold is passed keep the result of the next candidate as a dividing point; all else runs
+again in backward. Candidates are the ops that the user hinted at with ``mirror_stage``. Where there
+are no hints both the cut points of the network and every op are tried. The threshold is
+searched; the predicted pool decides.
+
+Not optimal: every op between two dividing points is run again whatever it costs, about one extra
+forward pass. It is the method that also works on stock MXNet, through ``force_mirroring`` alone.
+"""
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from typing import (
+    AbstractSet,
+    Callable,
+    Dict,
+    FrozenSet,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
+
+from ...graph.schedule import Schedule, expand
+from ...graph.stock_mirroring import expand_mirrored, safe_to_mirror
+from ...graph.types import Graph
+from ...memory.storage import plan_storage
+from ...plan.plan import Plan, Progress, Status
+from ...util.units import format_bytes
+from ..effort import Effort
+from ..options import Options
+from ..result import build_plan, unplanned
+
+
+class _OutOfTime(Exception):
+    """The time limit is over, between two trials."""
+
+
+class Segments(NamedTuple):
+    """Outcome of one threshold."""
+
+    #: Forward ops to run again, legal in the world asked for.
+    recomputed: Tuple[int, ...]
+    #: Largest sum of output bytes between two dividing points.
+    max_bytes: int
+    #: Bytes of the dividing points themselves.
+    saved_bytes: int
+
+
+def cut_points(graph: Graph) -> FrozenSet[int]:
+    """Forward ops whose results are all that later forward ops read of what came before.
+
+    Between two of them lies a part of the network that can run again from one kept value.
+    Linear time: an op is one when no earlier value but its own is read after it.
+    """
+    last_reader = [max([r for r in readers if not graph.ops[r].is_backward], default=-1)
+                   for readers in graph.consumers]
+    found = set()
+    furthest = -1  # last forward reader of anything made so far, the op at hand excepted
+    for index, op in enumerate(graph.ops):
+        if op.is_backward:
+            break
+        if furthest <= index:
+            found.add(index)
+        furthest = max([furthest] + [last_reader[t] for t in op.outputs])
+    return frozenset(found)
+
+
+def divide(graph: Graph, threshold_bytes: int,
+           candidates: Optional[AbstractSet[int]] = None) -> Segments:
+    """Choose dividing points for one threshold.
+
+    A stage name other than "True" makes all ops of one stage share one decision, as in
+    dmlc/mxnet-memonger. ``force_mirroring`` set by the user overrules: "False" keeps.
+
+    Parameters
+    ----------
+    candidates : set of int, optional
+        The ops that may be kept where there are no hints; default every op.
+    """
+    hinted = any(op.mirror_stage for op in graph.ops)
+    recomputed: List[int] = []
+    local_bytes = max_bytes = saved_bytes = 0
+    last_stage, keep_stage = "", False
+    for index, op in enumerate(graph.ops):
+        if op.is_backward:
+            continue
+        size_bytes = sum(graph.tensors[t].size_bytes for t in op.outputs)
+        local_bytes += size_bytes
+        keep = False
+        stage = op.mirror_stage
+        if not hinted and (candidates is None or index in candidates):
+            stage = "True"
+        if stage:
+            if stage == "True" or stage != last_stage:
+                keep_stage = local_bytes > threshold_bytes
+                if keep_stage:
+                    max_bytes = max(max_bytes, local_bytes)
+                    local_bytes = 0
+                last_stage = stage
+            keep = keep_stage
+        if keep:
+            saved_bytes += size_bytes
+        if (op.force_mirroring == "True" or not keep) and op.force_mirroring != "False" \
+                and op.recomputable:
+            recomputed.append(index)
+    return Segments(tuple(recomputed), max(max_bytes, local_bytes), saved_bytes)
+
+
+def schedule_of(graph: Graph, recomputed: Sequence[int], world: str,
+                on_gpu: bool = False) -> Tuple[Schedule, Set[int]]:
+    """The schedule that a set of recomputed ops gives in a world, and the set that is legal."""
+    if world == "stock":
+        legal = set(safe_to_mirror(graph, set(recomputed), on_gpu))
+        return expand_mirrored(graph, legal), legal
+    return expand(graph, {op: {} for op in recomputed}), set(recomputed)
+
+
+class Trial(NamedTuple):
+    """A threshold with what it gives; smaller pools sort first."""
+
+    pool_bytes: int
+    time_s: float
+    threshold_bytes: int
+    recomputed: Tuple[int, ...]
+
+
+def search(graph: Graph, options: Options,
+           on_trial: Optional[Callable[[Trial, float], None]] = None) -> List[Trial]:
+    """Search thresholds for the smallest pool; all trials, best first.
+
+    Three guesses as in the paper, ``sqrt(saved * largest segment / 2)`` each from the one
+    before, then ``ntrial`` steps on a grid between the smallest segment met and sqrt(2) times
+    the last guess, then ``ntrial`` pairs of halving steps around the best.
+
+    Parameters
+    ----------
+    options : Options
+        ``world``, ``storage``, ``on_gpu``, ``ntrial``, ``keep``, ``recompute`` and
+        ``time_limit_s`` matter; when the time is over, the trials so far are returned.
+    on_trial : callable, optional
+        Called after each trial with the best so far and the share of the work done.
+    """
+    hinted = any(op.mirror_stage for op in graph.ops)
+    families: List[Optional[FrozenSet[int]]] = [None] if hinted else [cut_points(graph), None]
+    tried: List[Trial] = []
+    effort = Effort(options.time_limit_s)
+    try:
+        for number, candidates in enumerate(families):
+            def on_each(fraction: float, done: int = number) -> None:
+                if on_trial:
+                    on_trial(min(tried), (done + fraction) / len(families))
+                if effort.clock_s <= 0:
+                    raise _OutOfTime
+            _search_family(graph, options, candidates, tried, on_each)
+    except _OutOfTime:
+        pass
+    except KeyboardInterrupt:
+        if not tried:
+            raise
+    return sorted(tried)
+
+
+def _search_family(graph: Graph, options: Options, candidates: Optional[FrozenSet[int]],
+                   tried: List[Trial], on_each: Callable[[float], None]) -> None:
+    keep, again, ntrial = set(options.keep), set(options.recompute), options.ntrial
+    known: Dict[int, Segments] = {}
+    mine: List[Trial] = []
+    total = 3 + 3 * ntrial
+
+    def attempt(threshold_bytes: int) -> Segments:
+        if threshold_bytes not in known:
+            segments = known[threshold_bytes] = divide(graph, threshold_bytes, candidates)
+            schedule, legal = schedule_of(
+                graph, sorted((set(segments.recomputed) | again) - keep), options.world,
+                options.on_gpu)
+            mine.append(Trial(plan_storage(graph, schedule, options.storage).pool_bytes,
+                              schedule.time_s(graph), threshold_bytes, tuple(sorted(legal))))
+            tried.append(mine[-1])
+        on_each(min(1.0, len(known) / total))
+        return known[threshold_bytes]
+
+    threshold, smallest = 0, 0
+    for number in range(3):
+        segments = attempt(threshold)
+        smallest = min(smallest, segments.max_bytes) if number else segments.max_bytes
+        threshold = math.isqrt(segments.saved_bytes * segments.max_bytes // 2)
+    step = int((threshold * math.sqrt(2) - smallest) / max(ntrial, 1))
+    for number in range(1, ntrial + 1):
+        attempt(max(0, smallest + step * number))
+    width = max(abs(step), 1) // 2
+    for _ in range(ntrial):
+        centre = min(mine).threshold_bytes
+        for candidate in (centre - width, centre + width):
+            attempt(max(0, candidate))
+        width //= 2
+
+
+def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
+    """The best threshold: the smallest pool, or the least time within ``budget_bytes``.
+
+    Never larger than no plan: where no threshold helps, nothing runs again.
+    """
+    started_s = time.perf_counter()
+
+    def report(best: Trial, fraction: float) -> None:
+        if options.progress:
+            base_s = graph.time_s
+            options.progress(Progress("sublinear", time.perf_counter() - started_s,
+                                      best.pool_bytes,
+                                      best.time_s / base_s - 1 if base_s > 0 else 0.0,
+                                      fraction=fraction))
+
+    trials = search(graph, options, report)
+    best = trials[0]
+    if budget_bytes is not None:
+        best = min((t for t in trials if t.pool_bytes <= budget_bytes),
+                   key=lambda t: (t.time_s, t), default=best)
+    schedule, _ = schedule_of(graph, best.recomputed, options.world, options.on_gpu)
+    plan = build_plan(graph, schedule, "sublinear", options, budget_bytes, notes=(
+        "dividing points every %s" % format_bytes(best.threshold_bytes),))
+    nothing = build_plan(graph, unplanned(graph), "sublinear", options, budget_bytes,
+                         Status.NOT_NEEDED)
+    if nothing.pool_bytes <= plan.pool_bytes and not options.recompute:
+        plan = nothing
+    return replace(plan, world=options.world)

@@ -1,0 +1,1 @@
+"""Linear and 0/1 programs: bounds, and plans rounded from them."""

@@ -1,0 +1,323 @@
+"""Proven lower bounds: on the time that a budget costs, and on the memory any plan needs.
+
+Both hold for every schedule of the class (forward ops may run again any number of times, forward
+and backward order fixed) and for every storage assignment, because they count nothing but live
+bytes, and let whatever may share memory share it. Where some values must lie beside an arena, the
+graph reduced for arenas counts them from the first op to the last; a plan may then take whole
+buffers instead, so the bound is the smaller one of both kinds (:func:`whole_buffers_bound`).
+
+Method: the program of :mod:`memonger.solve.mip.formulation` over a few measured ops, chosen where
+the unplanned step
+or the last solution is worst. Few windows give the best bounds (see there), so a handful of tiny
+linear programs is solved and the largest bound is kept; where time is left, the 0/1 program of
+the best choice raises it further. Without HiGHS a knapsack bound takes its place.
+"""
+from __future__ import annotations
+
+from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+
+import numpy as np
+
+from ...graph.types import Graph
+from ..effort import Effort
+from ..strategy import STRATEGY
+from . import highs
+from .formulation import build
+from .implementations import allowed_variants
+from .problem import Reduced, reduce_graph
+from .program import Program
+
+
+class Bound(NamedTuple):
+    """A lower bound and how it was found."""
+
+    #: Extra time of the step, in the graph's units; ``inf`` when no plan can fit.
+    extra_s: float
+    #: "linear", "integer", "knapsack" or "none", with the number of measured ops.
+    how: str
+    #: The measured ops that gave it.
+    measured: Tuple[int, ...] = ()
+    #: The point of the linear program over them, where that gave it and nothing more is known.
+    point: Optional[np.ndarray] = None
+
+
+class PeakBound(NamedTuple):
+    """Bytes that no plan can do without, and where."""
+
+    bytes: int
+    how: str
+    #: The op during which they are alive.
+    op: int
+
+
+def unplanned_live(reduced: Reduced, certain: bool = False) -> np.ndarray:
+    """Live bytes at each op when everything is kept; ``certain``: at least so many."""
+    change = np.zeros(reduced.num_ops + 1)
+    ends = [max([op for op, _ in readers], default=int(birth))
+            for readers, birth in zip(reduced.readers, reduced.birth)]
+    for item, size in enumerate(reduced.size_bytes):
+        if certain and reduced.scattered_item[item]:
+            continue
+        change[reduced.birth[item]] += size
+        change[ends[item] + 1] -= size
+    live = reduced.profile_bytes + np.cumsum(change)[:-1]
+    for one in () if certain else reduced.takings:
+        gone = sorted((saved for item, saved in one.sources if ends[item] <= one.op), reverse=True)
+        live[one.op] += sum(one.places) - sum(gone[:len(one.places)])
+    return live
+
+
+def needed_live(reduced: Reduced) -> np.ndarray:
+    """Bytes that must be alive at each op in every plan: its operands and the profile."""
+    needed = reduced.profile_bytes.copy()
+    lives = np.zeros(reduced.num_ops + 1)
+    for item, size in enumerate(reduced.size_bytes):
+        count: Dict[int, Set[int]] = {}
+        for op, number in reduced.readers[item] + reduced.makers[item]:
+            count.setdefault(op, set()).add(number)
+        sure = [op for op, numbers in count.items() if len(numbers) == len(reduced.modes[op])]
+        needed[sure] += size
+        if reduced.graph.recompute_in_forward:
+            continue
+        # First lives in forward are no decision.
+        plain = [op for op, _ in reduced.readers[item]
+                 if op < reduced.first_backward and len(reduced.modes[op]) == 1]
+        begin = end = -1
+        for op in plain if reduced.scattered_item[item] else plain[-1:]:
+            begin, end = max(reduced.first_life(item, op) + 1, end), op
+            if begin < end:
+                lives[begin] += size
+                lives[end] -= size
+                needed[[k for k in sure if begin <= k < end]] -= size
+    return needed + np.cumsum(lives)[:-1]
+
+
+def knapsack_bound(reduced: Reduced, budget_bytes: float) -> Bound:
+    """Bound without a solver: the cheapest bytes that must go at the worst op.
+
+    At one op, every byte above the budget belongs to values that were made before, are read
+    later, and so must be made again. A fractional knapsack over them is a lower bound.
+    O(n log n) time.
+    """
+    live = unplanned_live(reduced, certain=True)
+    if not len(live):
+        return Bound(0.0, "none")
+    worst = int(np.argmax(live))
+    excess = float(live[worst]) - budget_bytes
+    if excess <= 0 or reduced.variants:
+        return Bound(0.0, "knapsack", (worst,))
+    size_of: Dict[int, float] = {}
+    for item, size in enumerate(reduced.size_bytes):
+        reads = [op for op, _ in reduced.readers[item]]
+        if reduced.frozen_item[item] or reduced.scattered_item[item] \
+                or reduced.birth[item] >= worst or worst in reads or max(reads, default=-1) < worst:
+            continue
+        if not reduced.graph.recompute_in_forward and \
+                max([r for r in reads if r < reduced.first_backward], default=-1) > worst:
+            continue
+        cheapest = min((reduced.modes[op][m].time_s, op) for op, m in reduced.makers[item])
+        size_of[cheapest[1]] = size_of.get(cheapest[1], 0.0) + float(size)
+    times = {op: reduced.graph.ops[op].time_s for op in size_of}
+    spent = 0.0
+    for op in sorted(size_of, key=lambda o: (times[o] / max(size_of[o], 1e-300), o)):
+        if excess <= size_of[op]:
+            spent += excess / max(size_of[op], 1e-300) * times[op]
+            excess = 0.0
+            break
+        spent += times[op]
+        excess -= size_of[op]
+    return Bound(float("inf") if excess > 0 else spent, "knapsack", (worst,))
+
+
+def pool_room(graph: Graph, room_bytes: int, variants: str) -> int:
+    """What of the bytes for pool and workspace the pool of any plan may take at most."""
+    least = [op.workspace_bytes for op in graph.ops]
+    for number in allowed_variants(graph, variants):
+        for op, how in graph.variants[number].implementations:
+            least[op] = min(least[op], how.workspace_bytes if how.runs else 0)
+    return room_bytes - max(least or [0])
+
+
+def free_bound(graph: Graph, variants: str) -> float:
+    """Bound of the extra time without any budget: what the fastest variant of each op saves."""
+    return _most_saved(graph, allowed_variants(graph, variants))
+
+
+def _most_saved(graph: Graph, variants: Sequence[int]) -> float:
+    """Time, at most zero, that variants which do not touch the same ops can add at least.
+
+    What a variant saves is shared out among those of its ops that get faster.
+    """
+    least: Dict[int, float] = {}
+    for number in variants:
+        added = [((how.time_s if how.runs else 0.0) - graph.ops[op].time_s, op)
+                 for op, how in graph.variants[number].implementations]
+        total, saved = sum(one for one, _ in added), sum(min(one, 0.0) for one, _ in added)
+        for one, op in added if total < 0 else ():
+            least[op] = min(least.get(op, 0.0), one * total / saved)
+    return float(sum(least.values()))
+
+
+def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none",
+                   keep: Sequence[int] = (), effort: Optional[Effort] = None,
+                   reduced: Optional[Reduced] = None, rounds: int = 8,
+                   integer: bool = True, layers: int = 0) -> Bound:
+    """Smallest extra time that any plan of the class can have.
+
+    Parameters
+    ----------
+    graph : Graph
+    pool_budget_bytes : float
+        Bytes for pooled tensors.
+    variants : str
+        Variants that plans may use: "none", "exact" or "all".
+    keep : sequence of int
+        Ops that must not run again.
+    effort : Effort, optional
+        How much work to put into the bound; one is returned in any case.
+    reduced : Reduced, optional
+        The graph reduced with the same ``variants`` and ``keep``, when at hand.
+    rounds : int
+        Linear programs to try.
+    integer : bool
+        Raise the bound by 0/1 programs in the time that is left.
+    layers : int
+        0: the bound holds for every storage assignment. More: for assignments to whole buffers,
+        as MXNet's and the plugin's are; so many sizes of buffers are told apart.
+
+    Returns
+    -------
+    Bound
+        Extra seconds over the unplanned step (negative only where variants save time).
+    """
+    effort = effort or Effort(1.0)
+    if reduced is None:
+        reduced = reduce_graph(graph, variants, keep)
+    if not reduced.num_ops:
+        return Bound(0.0, "none")
+    if needed_live(reduced).max() > pool_budget_bytes:
+        return Bound(float("inf"), "operands of one op", (int(needed_live(reduced).argmax()),))
+    if unplanned_live(reduced).max() <= pool_budget_bytes and not reduced.variants \
+            and not layers:
+        return Bound(0.0, "unplanned")
+    best = knapsack_bound(reduced, pool_budget_bytes)
+    if reduced.variants:
+        best = Bound(_most_saved(reduced.graph, reduced.variants), "none")
+    if not highs.available():
+        return best
+    for number, measured in enumerate(_candidates(reduced, pool_budget_bytes, rounds)):
+        if number and effort.left_s <= 0:
+            break
+        program = build(reduced, measured, pool_budget_bytes, layers=layers)
+        found = highs.solve_linear(program, effort)
+        if found.bound > best.extra_s:
+            best = Bound(found.bound, "linear, %d measured" % len(measured), tuple(measured),
+                         found.values)
+        if best.extra_s == float("inf"):
+            return best
+    if integer:
+        best = _integer_bound(reduced, pool_budget_bytes, best, effort, layers)
+    return best
+
+
+def whole_buffers_bound(reduced: Reduced, pool_budget_bytes: float, effort: Effort) -> float:
+    """Smallest extra time of plans whose values lie in whole buffers: one 0/1 program.
+
+    What a bound for arenas must not exceed, for a plan takes whole buffers where those are
+    smaller.
+    """
+    large = len(reduced.size_bytes) > STRATEGY.whole_items
+    best = overhead_bound(reduced.graph, pool_budget_bytes, effort=effort.part(0.5),
+                          reduced=reduced, integer=False,
+                          rounds=1 if large else STRATEGY.whole_rounds,
+                          layers=0 if large else STRATEGY.whole_layers)
+    if large or not best.measured or not np.isfinite(best.extra_s) or effort.left_s <= 0 \
+            or not highs.available():
+        return best.extra_s
+    program = build(reduced, best.measured, pool_budget_bytes, layers=STRATEGY.whole_layers)
+    found = highs.solve_integer(program, integer_columns(program), effort, gap=1e-3,
+                                max_checks=STRATEGY.whole_checks)
+    return max(best.extra_s, found.bound - 1e-6 * abs(found.bound)
+               if np.isfinite(found.bound) else found.bound)
+
+
+def _integer_bound(reduced: Reduced, budget_bytes: float, best: Bound, effort: Effort,
+                   layers: int) -> Bound:
+    """Solve the 0/1 program over the ops of the best linear bound, then over all ops."""
+    sets: List[Sequence[int]] = [best.measured] if best.measured else []
+    if reduced.num_ops * len(reduced.size_bytes) <= 20000:
+        sets.append(range(reduced.num_ops))
+    for measured in sets:
+        if effort.left_s <= 0:
+            break
+        program = build(reduced, measured, budget_bytes, layers=layers)
+        found = highs.solve_integer(program, integer_columns(program), effort)
+        proven = found.bound - 1e-6 * abs(found.bound) if np.isfinite(found.bound) \
+            else found.bound
+        if proven > best.extra_s:
+            best = Bound(proven, "integer, %d measured" % len(measured), tuple(measured))
+    return best
+
+
+def _candidates(reduced: Reduced, budget_bytes: float, rounds: int) -> List[List[int]]:
+    """Sets of measured ops worth trying, best guesses first."""
+    live = unplanned_live(reduced)
+    needed = needed_live(reduced)
+    count = reduced.num_ops
+    peak = int(np.argmax(live))
+    sets: List[List[int]] = [[peak]]
+    start = 0 if reduced.graph.recompute_in_forward else min(reduced.first_backward, count - 1)
+    for pieces in (3, 2, 5, 8, 12, 18, 26, 40):
+        edges = np.linspace(start, count, pieces + 1).round().astype(int)
+        for weight in (live, needed):
+            sets.append(sorted({peak} | {int(a + np.argmax(weight[a:b]))
+                                         for a, b in zip(edges[:-1], edges[1:]) if b > a}))
+    unique: List[List[int]] = []
+    for one in sets:
+        if one not in unique:
+            unique.append(one)
+    return unique[:rounds]
+
+
+def minimum_peak_bound(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
+                       effort: Optional[Effort] = None, reduced: Optional[Reduced] = None,
+                       layers: int = 0) -> PeakBound:
+    """Bytes of pooled tensors that no plan of the class can do without.
+
+    Parameters
+    ----------
+    graph, variants, keep, effort, reduced, layers
+        As for :func:`overhead_bound`.
+
+    Returns
+    -------
+    PeakBound
+    """
+    if reduced is None:
+        reduced = reduce_graph(graph, variants, keep)
+    if not reduced.num_ops:
+        return PeakBound(0, "none", -1)
+    needed = needed_live(reduced)
+    where = int(np.argmax(needed))
+    best = PeakBound(int(np.ceil(needed[where] - 1e-6)), "operands of one op", where)
+    # Variants make the difference: few of them can serve all the worst ops at once.
+    if not highs.available() or not reduced.variants \
+            or not 0 < len(reduced.size_bytes) <= STRATEGY.peak_items:
+        return best
+    measured = sorted(int(op) for op in np.argsort(-needed, kind="stable")[:STRATEGY.peak_ops])
+    program = build(reduced, measured, float("inf"), layers=layers)
+    found = highs.solve_integer(program, integer_columns(program), effort or Effort(1.0),
+                                gap=1e-4, max_checks=STRATEGY.peak_checks)
+    proven = found.bound * program.unit_bytes * (1 - 1e-6)
+    if np.isfinite(proven) and proven > best.bytes + 0.5:
+        best = PeakBound(int(np.ceil(proven - 0.5)), "integer, %d measured" % len(measured), where)
+    return best
+
+
+def integer_columns(program: Program) -> np.ndarray:
+    """Columns that are whole in a real plan: reruns, lives, variants and buffers."""
+    chosen = program.variant_column[program.variant_column >= 0]
+    return np.concatenate([np.arange(program.rerun.base, program.rerun.base + program.rerun.total),
+                           np.arange(program.live.base, program.live.base + program.live.total),
+                           chosen, program.layer_base + np.arange(len(program.layers))
+                           ]).astype(np.int64)

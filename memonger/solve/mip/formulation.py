@@ -1,0 +1,364 @@
+"""The planning problem as a linear program over a few measured ops.
+
+Formulation (after Checkmate, Jain et al., MLSys 2020, and MONeT, Shah et al., ICLR 2021, with
+their stages replaced by windows between *measured ops*): the ops are cut into windows, each
+ending at a measured op. For item ``t`` and window ``j``
+
+* ``live[t, j]``: the value is in memory at the measured op that ends window ``j``;
+* ``rerun[r, j]``: runner ``r`` runs again inside window ``j``;
+* ``mode[i, m]``: op ``i`` runs as variant ``m`` (only for ops that have variants);
+* ``taken[t, j]``: the measured op that ends window ``j`` works in the value's memory, and the
+  value is gone (only for ops that save memory in no other way).
+
+A value is *at hand* in a window if it was live at the window's start, is made in the window, or
+is rerun in it. Reads, reruns and lives all need values at hand; the live bytes at each measured op
+stay within the budget; the time of reruns and variants is minimised.
+
+Every schedule that fits the budget gives a feasible 0/1 point that costs no more, whatever the
+windows are: so any lower bound of this program is a lower bound for all schedules. Few windows
+are not only faster: they often give better bounds, because within a window a fractional rerun
+cannot be spread over many steps.
+"""
+from __future__ import annotations
+
+from typing import List, Sequence, Tuple
+
+import numpy as np
+
+from .inplace_reuse import Taking
+from .problem import Reduced
+from .program import Program, Ranges, Rows, Spots
+
+
+def build(reduced: Reduced, measured: Sequence[int], budget_bytes: float,
+          max_reruns: int = 0, forget: Sequence[int] = (), layers: int = 0) -> Program:
+    """Write the program for some measured ops.
+
+    Parameters
+    ----------
+    reduced : Reduced
+    measured : sequence of int
+        Op ids, increasing. In a graph that never reruns in forward the last forward op is
+        always added.
+    budget_bytes : float
+        Upper limit of the live bytes. ``inf``: the budget becomes a variable, column 0, and is
+        what is minimised.
+    max_reruns : int
+        Largest number of reruns of an op; 0 is no limit.
+    forget : sequence of int
+        Ops whose values must not stay from forward to backward.
+    layers : int
+        Count whole buffers of so many sizes instead of bytes only: a buffer holds one value at a
+        time, from its start, so there must be as many buffers of at least ``s`` bytes as values
+        of at least ``s`` bytes are ever alive at once. 0 for memory that can be cut anywhere.
+
+    Returns
+    -------
+    Program
+        O(items x windows) size and time.
+    """
+    graph = reduced.graph
+    late_only = not graph.recompute_in_forward
+    ends = {int(k) for k in measured}
+    if late_only and 0 < reduced.first_backward < reduced.num_ops:
+        ends.add(reduced.first_backward - 1)
+    ends_at = np.array(sorted(ends), dtype=np.int64)
+    window_of = np.searchsorted(ends_at, np.arange(reduced.num_ops))
+    minimise_peak = not np.isfinite(budget_bytes)
+    unit = max(float(reduced.size_bytes.max()) if len(reduced.size_bytes) else 1.0, 1.0) / 64
+    if not minimise_peak:
+        unit = max(budget_bytes / 1024, 1e-9)
+
+    # ---- columns
+    next_column = 1 if minimise_peak else 0
+    first = window_of[reduced.birth] if len(reduced.birth) else np.zeros(0, dtype=np.int64)
+    last = np.searchsorted(ends_at, reduced.last_need, side="right") - 1
+    live = Ranges.make(first, last, next_column)
+    next_column += live.total
+    runners = [(op, number) for op in range(reduced.num_ops) if reduced.again[op]
+               for number, mode in enumerate(reduced.modes[op]) if mode.runs]
+    number_of = {runner: i for i, runner in enumerate(runners)}
+    wanted = np.full(len(runners), -1, dtype=np.int64)
+    for item, ways in enumerate(reduced.makers):
+        if not reduced.frozen_item[item]:
+            for way in ways:
+                runner = number_of.get(way, -1)
+                if runner >= 0:
+                    wanted[runner] = max(wanted[runner], reduced.last_need[item])
+    runner_op = np.array([op for op, _ in runners], dtype=np.int64)
+    rerun_first = window_of[runner_op] + 1 if len(runners) else np.zeros(0, dtype=np.int64)
+    if late_only and reduced.first_backward < reduced.num_ops:
+        rerun_first = np.maximum(rerun_first, window_of[reduced.first_backward])
+    rerun_last = np.where(wanted >= 0, window_of[np.maximum(wanted, 0)], -1)
+    rerun = Ranges.make(rerun_first, rerun_last, next_column)
+    next_column += rerun.total
+    variant_column = np.full(len(graph.variants), -1, dtype=np.int64)
+    variant_column[list(reduced.variants)] = next_column + np.arange(len(reduced.variants))
+    next_column += len(reduced.variants)
+    place = {int(k): j for j, k in enumerate(ends_at)}
+    takings = [(place[one.op], one) for one in reduced.takings if one.op in place]
+    taken = Spots.make([(item, window) for window, one in takings for item, _ in one.sources],
+                       next_column)
+    next_column += len(taken.owner)
+    sizes = layer_sizes(reduced, layers)
+    columns = next_column + len(sizes)
+
+    # ---- costs
+    cost = np.zeros(columns)
+    times = np.array([reduced.modes[op][number].time_s for op, number in runners], dtype=float)
+    owner, _ = rerun.pairs()
+    if not minimise_peak:
+        cost[rerun.slice] = times[owner]
+        for number in reduced.variants:
+            for op, _ in graph.variants[number].implementations:
+                for mode in reduced.modes[op]:
+                    if mode.variant == number:
+                        cost[variant_column[number]] += mode.time_s - graph.ops[op].time_s
+    else:
+        cost[0] = 1.0
+    lower, upper = np.zeros(columns), np.ones(columns)
+    if minimise_peak:
+        upper[0] = float(reduced.size_bytes.sum() + reduced.profile_bytes.max(initial=0.0)) / unit
+    rows = Rows()
+    _at_hand_rows(reduced, rows, live, rerun, taken, runners, number_of, variant_column, window_of)
+    _forced_lives(reduced, rows, live, lower, upper, variant_column, ends_at, late_only, forget)
+    memory = _memory_rows(reduced, rows, live, ends_at, budget_bytes, unit)
+    _taking_rows(rows, live, taken, takings, memory, unit)
+    _choice_rows(reduced, rows, rerun, runners, variant_column, max_reruns)
+    _layer_rows(reduced, rows, live, taken, takings, ends_at, sizes, next_column, upper,
+                budget_bytes, unit)
+    start, index, value = rows.matrix(columns)
+    return Program(cost, lower, upper, np.concatenate(rows.lower), np.concatenate(rows.upper),
+                   start, index, value, memory, unit, 0.0, live, rerun, taken, runners,
+                   variant_column, ends_at, sizes, next_column)
+
+
+def layer_sizes(reduced: Reduced, most: int) -> np.ndarray:
+    """The buffer sizes that matter most, largest first; values in between count as smaller."""
+    sizes = np.concatenate([reduced.size_bytes,
+                            [span[0] for span in reduced.fixed_spans if span[3] > 0]])
+    sizes = sizes[sizes > 0]
+    if not most or not len(sizes):
+        return np.zeros(0)
+    distinct, counts = np.unique(sizes, return_counts=True)
+    weights = distinct * counts
+    chosen = np.argsort(-weights, kind="stable")[:most]
+    return np.sort(distinct[chosen])[::-1].astype(np.float64)
+
+
+def _layer_rows(reduced: Reduced, rows: Rows, live: Ranges, taken: Spots,
+                takings: Sequence[Tuple[int, Taking]], ends_at: np.ndarray, sizes: np.ndarray,
+                base: int, upper: np.ndarray, budget_bytes: float, unit: float) -> None:
+    """``values of at least s bytes alive <= buffers of at least s bytes``; buffers fit."""
+    if not len(sizes):
+        return
+    steps = sizes - np.append(sizes[1:], 0.0)
+    most = upper[0] * unit if not np.isfinite(budget_bytes) else budget_bytes
+    owner, window = live.pairs()
+    columns = live.base + np.arange(live.total)
+    for layer, size in enumerate(sizes):
+        # A whole number: HiGHS calls programs infeasible that bound integers by fractions.
+        upper[base + layer] = np.floor(most / size + 1e-9)
+        fixed = reduced.fixed_at_least(size)[ends_at]
+        numbers = rows.open(np.full(len(ends_at), -np.inf), -fixed)
+        rows.add(numbers, np.full(len(ends_at), base + layer), np.array(-1.0))
+        large = reduced.size_bytes[owner] >= size
+        rows.add(numbers[window[large]], columns[large], np.array(1.0))
+        for spot, one in takings:
+            rows.upper[-1][spot] -= sum(saved >= size for saved in one.places)
+            items = np.array([item for item, saved in one.sources if saved >= size], dtype=int)
+            rows.add(np.full(len(items), numbers[spot]),
+                     taken.column(items, np.full(len(items), spot)), np.array(-1.0))
+    total = rows.open(np.array([-np.inf]),
+                      np.array([budget_bytes / unit if np.isfinite(budget_bytes) else 0.0]))
+    rows.add(np.repeat(total, len(sizes)), base + np.arange(len(sizes)), steps / unit)
+    if not np.isfinite(budget_bytes):
+        rows.add(total, np.zeros(1, dtype=np.int64), np.array(-1.0))
+
+
+def _at_hand_rows(reduced: Reduced, rows: Rows, live: Ranges, rerun: Ranges, taken: Spots,
+                  runners: List[Tuple[int, int]], number_of: dict, variant_column: np.ndarray,
+                  window_of: np.ndarray) -> None:
+    """``at hand(item, window) >= target`` for reads, lives and reruns."""
+    modal = reduced.scattered_item
+    born = window_of[reduced.birth] if len(reduced.birth) else np.zeros(0, dtype=np.int64)
+    # Targets: column, -1 for the constant 1 and -2 - op for "1 - sum of the op's variants".
+    items: List[np.ndarray] = []
+    spots: List[np.ndarray] = []
+    targets: List[np.ndarray] = []
+    plain_item: List[int] = []
+    plain_spot: List[int] = []
+    plain_target: List[int] = []
+    for item, ways in enumerate(reduced.readers):
+        for op, number in ways:
+            plain_item.append(item)
+            plain_spot.append(int(window_of[op]))
+            plain_target.append(_mode_target(reduced, op, number, variant_column))
+    items.append(np.array(plain_item, dtype=np.int64))
+    spots.append(np.array(plain_spot, dtype=np.int64))
+    targets.append(np.array(plain_target, dtype=np.int64))
+    owner, window = live.pairs()
+    items.append(owner)
+    spots.append(window)
+    targets.append(live.base + np.arange(live.total))
+    for item, ways in enumerate(reduced.readers):
+        for way in ways:
+            runner = number_of.get(way, -1)
+            if runner >= 0 and rerun.first[runner] <= rerun.last[runner]:
+                span = np.arange(rerun.first[runner], rerun.last[runner] + 1)
+                items.append(np.full(len(span), item))
+                spots.append(span)
+                targets.append(rerun.offset[runner] + span - rerun.first[runner])
+    item_of, spot, target = map(np.concatenate, (items, spots, targets))
+    if not len(item_of):
+        return
+    needed = modal[item_of] | (spot > born[item_of])
+    triple = np.unique(np.stack([item_of[needed], spot[needed], target[needed]]), axis=1)
+    item_of, spot, target = triple
+    numbers = rows.open(np.where(target == -1, 1.0, np.where(target < -1, 1.0, 0.0)),
+                        np.full(len(target), np.inf))
+    rows.add(numbers, live.column(item_of, spot - 1), np.array(1.0))
+    rows.add(numbers, taken.column(item_of, spot - 1), np.array(-1.0))
+    most = max((len(ways) for ways in reduced.makers), default=0)
+    for position in range(most):
+        maker = np.array([number_of.get(ways[position], -1)
+                          if position < len(ways) and not reduced.frozen_item[i] else -1
+                          for i, ways in enumerate(reduced.makers)], dtype=np.int64)
+        picked = maker[item_of]
+        column = np.where(picked >= 0, rerun.column(np.maximum(picked, 0), spot), -1) \
+            if len(runners) else np.full(len(picked), -1)
+        rows.add(numbers, column, np.array(1.0))
+    simple = target >= 0
+    rows.add(numbers[simple], target[simple], np.array(-1.0))
+    for row, code in zip(numbers[target < -1], target[target < -1]):
+        for mode in reduced.modes[-2 - code][1:]:
+            rows.add(np.array([row]), variant_column[[mode.variant]], np.array(1.0))
+    # A value that only some modes make is at hand in its op's window when that mode is chosen.
+    shift = np.zeros(len(numbers))
+    for place in np.flatnonzero(modal[item_of]):
+        for op, number in reduced.makers[item_of[place]]:
+            if window_of[op] != spot[place]:
+                continue
+            row = numbers[place:place + 1]
+            if len(reduced.modes[op]) == 1:
+                shift[place] += 1.0
+            elif number > 0:
+                variant = reduced.modes[op][number].variant
+                rows.add(row, variant_column[[variant]], np.array(1.0))
+            else:
+                shift[place] += 1.0
+                for mode in reduced.modes[op][1:]:
+                    rows.add(row, variant_column[[mode.variant]], np.array(-1.0))
+    rows.lower[-1] = rows.lower[-1] - shift
+
+
+def _mode_target(reduced: Reduced, op: int, number: int, variant_column: np.ndarray) -> int:
+    if len(reduced.modes[op]) == 1:
+        return -1
+    if number == 0:
+        return -2 - op
+    return int(variant_column[reduced.modes[op][number].variant])
+
+
+def _forced_lives(reduced: Reduced, rows: Rows, live: Ranges, lower: np.ndarray,
+                  upper: np.ndarray, variant_column: np.ndarray, ends_at: np.ndarray,
+                  late_only: bool, forget: Sequence[int]) -> None:
+    """Lives that are no decision: operands of measured ops, first lives in forward."""
+    place = {int(k): j for j, k in enumerate(ends_at)}
+    forgotten = set(forget)
+    for item in range(len(reduced.size_bytes)):
+        must: List[Tuple[int, int, int]] = []
+        for op, number in reduced.readers[item] + reduced.makers[item]:
+            if op in place:
+                must.append((place[op], op, number))
+        for op, number in reduced.readers[item] if late_only else ():
+            if op < reduced.first_backward:
+                begin = int(np.searchsorted(ends_at, reduced.first_life(item, op), side="left"))
+                end = int(np.searchsorted(ends_at, op, side="left"))
+                must.extend((j, op, number) for j in range(begin, end))
+        for window, op, number in must:
+            column = _column(live, item, window)
+            if column < 0:
+                continue
+            target = _mode_target(reduced, op, number, variant_column)
+            if target == -1:
+                lower[column] = 1.0
+                continue
+            row = rows.open(np.array([1.0 if target < -1 else 0.0]), np.array([np.inf]))
+            rows.add(row, np.array([column]), np.array(1.0))
+            if target >= 0:
+                rows.add(row, np.array([target]), np.array(-1.0))
+            else:
+                for mode in reduced.modes[op][1:]:
+                    rows.add(row, variant_column[[mode.variant]], np.array(1.0))
+        if forgotten and any(op in forgotten for op, _ in reduced.makers[item]):
+            boundary = int(np.searchsorted(ends_at, reduced.first_backward - 1))
+            column = _column(live, item, boundary)
+            if column >= 0 and lower[column] == 0.0:
+                upper[column] = 0.0
+
+
+def _column(ranges: Ranges, owner: int, window: int) -> int:
+    if ranges.first[owner] <= window <= ranges.last[owner]:
+        return int(ranges.offset[owner] + window - ranges.first[owner])
+    return -1
+
+
+def _memory_rows(reduced: Reduced, rows: Rows, live: Ranges, ends_at: np.ndarray,
+                 budget_bytes: float, unit: float) -> np.ndarray:
+    owner, window = live.pairs()
+    profile = reduced.profile_bytes[ends_at] / unit
+    if np.isfinite(budget_bytes):
+        numbers = rows.open(np.full(len(ends_at), -np.inf), budget_bytes / unit - profile)
+    else:
+        numbers = rows.open(np.full(len(ends_at), -np.inf), -profile)
+        rows.add(numbers, np.zeros(len(ends_at), dtype=np.int64), np.array(-1.0))
+    rows.add(numbers[window], live.base + np.arange(live.total), reduced.size_bytes[owner] / unit)
+    return numbers
+
+
+def _taking_rows(rows: Rows, live: Ranges, taken: Spots, takings: Sequence[Tuple[int, Taking]],
+                 memory: np.ndarray, unit: float) -> None:
+    """What an op saves in place: only what it takes, from what is live, once an output."""
+    for spot, one in takings:
+        rows.upper[-1][spot] -= sum(one.places) / unit
+        items = np.array([item for item, _ in one.sources], dtype=np.int64)
+        columns = taken.column(items, np.full(len(items), spot))
+        rows.add(np.full(len(items), memory[spot]), columns,
+                 -np.array([saved for _, saved in one.sources]) / unit)
+    if not takings:
+        return
+    numbers = rows.open(np.full(len(takings), -np.inf),
+                        np.array([float(len(one.places)) for _, one in takings]))
+    number_of = dict(zip((spot for spot, _ in takings), numbers))
+    columns = taken.base + np.arange(len(taken.owner))
+    rows.add(np.array([number_of[int(spot)] for spot in taken.window]), columns, np.array(1.0))
+    numbers = rows.open(np.full(len(columns), -np.inf), np.zeros(len(columns)))
+    rows.add(numbers, columns, np.array(1.0))
+    rows.add(numbers, live.column(taken.owner, taken.window), np.array(-1.0))
+
+
+def _choice_rows(reduced: Reduced, rows: Rows, rerun: Ranges, runners: List[Tuple[int, int]],
+                 variant_column: np.ndarray, max_reruns: int) -> None:
+    """One mode for each op; reruns as the op runs; at most so many reruns."""
+    seen = set()
+    for ways in reduced.modes:
+        chosen = tuple(sorted({mode.variant for mode in ways[1:]}))
+        if len(chosen) > 1 and chosen not in seen:
+            seen.add(chosen)
+            row = rows.open(np.array([-np.inf]), np.array([1.0]))
+            rows.add(np.repeat(row, len(chosen)), variant_column[list(chosen)], np.array(1.0))
+    for runner, (op, number) in enumerate(runners):
+        span = np.arange(rerun.first[runner], rerun.last[runner] + 1)
+        if len(reduced.modes[op]) > 1:
+            for column in rerun.offset[runner] + span - rerun.first[runner]:
+                row = rows.open(np.array([-np.inf]), np.array([1.0 if number == 0 else 0.0]))
+                rows.add(row, np.array([column]), np.array(1.0))
+                others = reduced.modes[op][1:] if number == 0 else [reduced.modes[op][number]]
+                sign = 1.0 if number == 0 else -1.0
+                rows.add(np.repeat(row, len(others)),
+                         variant_column[[mode.variant for mode in others]], np.array(sign))
+        if max_reruns and len(span) > max_reruns:
+            row = rows.open(np.array([-np.inf]), np.array([float(max_reruns)]))
+            rows.add(np.repeat(row, len(span)),
+                     rerun.offset[runner] + span - rerun.first[runner], np.array(1.0))

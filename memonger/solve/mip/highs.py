@@ -1,0 +1,333 @@
+"""HiGHS behind two calls: solve a linear program, solve a 0/1 program.
+
+HiGHS computes in floating point, so nothing it says of a linear program is taken on trust:
+:func:`dual_bound` turns any multipliers into a lower bound that holds whatever the solver did
+(every variable lies in a box, so the reduced costs can be minimised one by one),
+:func:`proves_infeasible` does the same for "no point at all", and whoever uses a primal solution
+checks it in exact integers. For a 0/1 program its word is all there is: its bound is lowered by a
+millionth where it is used, and "infeasible" must be said twice. Its tolerances are absolute (1e-7
+of a reduced cost), so costs far below one, such as the seconds of small ops, are scaled up.
+"""
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from typing import Any, Callable, Optional, Tuple
+
+import numpy as np
+
+from ...util.errors import SolverError, SolverUnavailable
+from ..effort import Effort
+from ..strategy import STRATEGY
+from .program import Program
+
+#: Programs whose largest cost is below this are scaled.
+_SMALL_COST = 1e-4
+#: highspy keeps one state of runs for all solvers of a process: threads that plan take turns.
+_alone = threading.RLock()
+
+
+@dataclass
+class Solution:
+    """What came back: ``values`` is None when no feasible point is known."""
+
+    values: Optional[np.ndarray]
+    objective: float
+    #: Proven lower bound of the objective; ``inf`` when the program has no feasible point.
+    bound: float
+    #: "optimal", "infeasible", "time_limit", "work_limit", "interrupted" or "unknown".
+    status: str
+    multipliers: Optional[np.ndarray] = None
+
+    def divided(self, factor: float) -> "Solution":
+        """The same for a program whose costs are ``factor`` times smaller."""
+        return replace(self, objective=self.objective / factor, bound=self.bound / factor,
+                       multipliers=None if self.multipliers is None
+                       else self.multipliers / factor)
+
+
+def available() -> bool:
+    """True when highspy can be imported."""
+    try:
+        _highspy()
+    except SolverUnavailable:
+        return False
+    return True
+
+
+def require() -> None:
+    """Raise SolverUnavailable when highspy is missing."""
+    _highspy()
+
+
+def _highspy() -> Any:
+    try:
+        import highspy
+    except ImportError as error:
+        raise SolverUnavailable(
+            "this needs the HiGHS solver: pip install 'highspy>=1.10,<1.15' "
+            "(method='local' works without it)") from error
+    return highspy
+
+
+def _load(program: Program, integer_columns: Optional[np.ndarray], clock_s: float) -> Any:
+    highspy = _highspy()
+    model = highspy.HighsLp()
+    model.num_col_, model.num_row_ = program.num_columns, program.num_rows
+    model.col_cost_, model.col_lower_, model.col_upper_ = \
+        program.cost, program.lower, program.upper
+    model.row_lower_, model.row_upper_ = program.row_lower, program.row_upper
+    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    model.a_matrix_.start_ = program.start
+    model.a_matrix_.index_ = program.index
+    model.a_matrix_.value_ = program.value
+    if integer_columns is not None:
+        kinds = [highspy.HighsVarType.kContinuous] * program.num_columns
+        for column in integer_columns:
+            kinds[column] = highspy.HighsVarType.kInteger
+        model.integrality_ = kinds
+    solver = highspy.Highs()
+    for option, value in (("output_flag", False), ("threads", 1), ("random_seed", 1),
+                          ("time_limit", max(clock_s, 0.01))):
+        solver.setOptionValue(option, value)
+    if solver.passModel(model) == highspy.HighsStatus.kError:
+        raise SolverError("HiGHS refuses the program of %d columns and %d rows"
+                          % (program.num_columns, program.num_rows))
+    return solver
+
+
+def _scaled(program: Program) -> Tuple[Program, float]:
+    """The program with costs of a size that HiGHS can tell apart, and the factor."""
+    largest = float(np.abs(program.cost).max(initial=0.0))
+    if not 0.0 < largest < _SMALL_COST:
+        return program, 1.0
+    factor = 2.0 ** -np.floor(np.log2(largest))  # a power of two: bits stay what they are
+    return replace(program, cost=program.cost * factor), factor
+
+
+def dual_bound(program: Program, multipliers: np.ndarray) -> float:
+    """Lower bound of the program that these row multipliers prove.
+
+    Parameters
+    ----------
+    program : Program
+    multipliers : ndarray
+        One for each row; those with the wrong sign for a one-sided row are set to zero.
+
+    Returns
+    -------
+    float
+        ``min over the box of cost x + y (b - A x)``, less a margin for rounding.
+    """
+    y = np.where(np.isfinite(multipliers), multipliers, 0.0)
+    y = np.where((y > 0) & ~np.isfinite(program.row_lower), 0.0, y)
+    y = np.where((y < 0) & ~np.isfinite(program.row_upper), 0.0, y)
+    side = np.where(y > 0, program.row_lower, program.row_upper)
+    constant = y * np.where(y == 0, 0.0, side)
+    rows = np.repeat(np.arange(program.num_rows), np.diff(program.start))
+    weighted = y[rows] * program.value
+    reduced = program.cost - np.bincount(program.index, weights=weighted,
+                                         minlength=program.num_columns)
+    best = np.where(reduced > 0, reduced * program.lower, reduced * program.upper)
+    margin = 1e-12 * (np.abs(constant).sum() + np.abs(weighted).sum())
+    return float(constant.sum() + best.sum() - margin)
+
+
+def solve_linear(program: Program, effort: Optional[Effort] = None) -> Solution:
+    """Solve the linear program by HiGHS's interior-point method, then by its simplex.
+
+    It is counted as what such a program takes, and solved to the end.
+
+    Raises
+    ------
+    SolverUnavailable
+        If highspy is missing.
+    """
+    effort = effort or Effort(10.0)
+    effort.spend(STRATEGY.linear_s_per_entry * len(program.value))
+    program, factor = _scaled(program)
+    solver = _load(program, None, effort.clock_s)
+    solver.setOptionValue("solver", "ipm")
+    solver.setOptionValue("run_crossover", "off")
+    with _alone:
+        solver.run()
+    found = _linear_result(program, solver, effort)
+    if found.status == "unknown" and effort.clock_s > 0:
+        solver = _load(program, None, effort.clock_s)
+        solver.setOptionValue("solver", "simplex")
+        with _alone:
+            solver.run()
+        found = _linear_result(program, solver, effort)
+    return found.divided(factor)
+
+
+def proves_infeasible(program: Program, effort: Effort) -> bool:
+    """True when multipliers prove that no point satisfies all rows.
+
+    They come from the program that lets every row be missed by a common amount and asks for the
+    least amount; its dual bound is above zero only where the rows contradict each other.
+    """
+    count = program.num_columns
+    reach = np.zeros(program.num_rows)
+    rows = np.repeat(np.arange(program.num_rows), np.diff(program.start))
+    box = np.maximum(np.abs(program.lower), np.abs(program.upper))
+    np.add.at(reach, rows, np.abs(program.value) * box[program.index])
+    sides = [np.where(np.isfinite(side), np.abs(side), 0.0)
+             for side in (program.row_lower, program.row_upper)]
+    most = float((reach + np.maximum(*sides)).max(initial=0.0)) + 1.0
+    below = np.flatnonzero(np.isfinite(program.row_lower))
+    above = np.flatnonzero(np.isfinite(program.row_upper))
+    all_rows = np.concatenate([rows, below, above])
+    order = np.argsort(all_rows, kind="stable")
+    index = np.concatenate([program.index, np.full(len(below), count),
+                            np.full(len(above), count + 1)])[order]
+    value = np.concatenate([program.value, np.ones(len(below)), -np.ones(len(above))])[order]
+    start = np.concatenate([[0], np.cumsum(np.bincount(all_rows, minlength=program.num_rows))])
+    elastic = replace(
+        program, cost=np.append(np.zeros(count), [1.0, 1.0]),
+        lower=np.append(program.lower, [0.0, 0.0]), upper=np.append(program.upper, [most, most]),
+        start=start.astype(np.int32), index=index.astype(np.int32), value=value)
+    effort.spend(STRATEGY.linear_s_per_entry * len(elastic.value))
+    solver = _load(elastic, None, max(effort.clock_s, 1.0))
+    with _alone:
+        solver.run()
+    multipliers = np.array(solver.getSolution().row_dual, dtype=np.float64)
+    return len(multipliers) == program.num_rows and dual_bound(elastic, multipliers) > 1e-7
+
+
+def _linear_result(program: Program, solver: Any, effort: Effort) -> Solution:
+    highspy = _highspy()
+    status = solver.getModelStatus()
+    solution = solver.getSolution()
+    nothing = dual_bound(program, np.zeros(program.num_rows))
+    if status == highspy.HighsModelStatus.kInfeasible:
+        if not proves_infeasible(program, effort):
+            return Solution(None, float("inf"), nothing, "unknown")
+        return Solution(None, float("inf"), float("inf"), "infeasible")
+    names = {highspy.HighsModelStatus.kOptimal: "optimal",
+             highspy.HighsModelStatus.kTimeLimit: "time_limit"}
+    name = names.get(status, "unknown")
+    multipliers = np.array(solution.row_dual, dtype=np.float64)
+    values = np.array(solution.col_value, dtype=np.float64)
+    bound = dual_bound(program, multipliers) if len(multipliers) == program.num_rows \
+        else float("-inf")
+    objective = float(program.cost @ values) if len(values) else float("inf")
+    return Solution(values if name == "optimal" else None, objective, max(bound, nothing), name,
+                    multipliers if len(multipliers) == program.num_rows else None)
+
+
+def solve_integer(program: Program, integer_columns: np.ndarray, effort: Effort,
+                  start: Optional[np.ndarray] = None, gap: float = 0.0,
+                  report: Optional[Callable[[float, float], None]] = None,
+                  max_checks: int = 0, absolute_gap: float = 0.0) -> Solution:
+    """Solve the program with some columns 0 or 1.
+
+    The solver runs in its own thread and is polled, so that Ctrl-C returns the best point found.
+
+    Parameters
+    ----------
+    program : Program
+    integer_columns : ndarray of int
+    effort : Effort
+        HiGHS is stopped by how often it has asked whether to go on.
+    start : ndarray, optional
+        A feasible point to begin with.
+    gap : float
+        Stop when the bound is within this share of the best point.
+    report : callable, optional
+        Called with the objective of the best point so far and the bound.
+    max_checks : int
+        Most times that HiGHS may ask; 0: as often as the effort allows.
+    absolute_gap : float
+        Stop when the bound is within so much of the best point, in units of the costs.
+
+    Returns
+    -------
+    Solution
+        Status "interrupted" after Ctrl-C.
+
+    Raises
+    ------
+    SolverUnavailable
+        If highspy is missing.
+    """
+    highspy = _highspy()
+    program, factor = _scaled(program)
+    check_s = STRATEGY.check_s + STRATEGY.check_s_per_entry * len(program.value)
+    most = max(1, int(effort.left_s / check_s))
+    max_checks = min(max_checks, most) if max_checks else most
+    solver = _load(program, np.asarray(integer_columns), effort.clock_s)
+    solver.setOptionValue("mip_rel_gap", gap)
+    if absolute_gap > 0:
+        solver.setOptionValue("mip_abs_gap", absolute_gap * factor)
+    if start is not None:
+        point = highspy.HighsSolution()
+        point.col_value = [float(v) for v in start]
+        point.value_valid = True
+        solver.setSolution(point)
+    tell = report and (lambda objective, bound: report(objective / factor, bound / factor))
+    interrupted, checks = _run_polled(solver, tell, max_checks)
+    effort.spend(checks * check_s)
+    status = solver.getModelStatus()
+    if status == highspy.HighsModelStatus.kInfeasible:
+        # Presolve has called feasible programs infeasible; what ends a search is asked twice.
+        solver.setOptionValue("presolve", "off")
+        solver.clearSolver()
+        again, checks = _run_polled(solver, tell, max_checks)
+        effort.spend(checks * check_s)
+        interrupted |= again
+        status = solver.getModelStatus()
+        if status == highspy.HighsModelStatus.kInfeasible:
+            return Solution(None, float("inf"), float("inf"), "infeasible")
+    info = solver.getInfo()
+    values = np.array(solver.getSolution().col_value, dtype=np.float64)
+    known = len(values) == program.num_columns and np.isfinite(info.objective_function_value) \
+        and info.primal_solution_status == 2
+    name = "interrupted" if interrupted else "optimal" \
+        if status == highspy.HighsModelStatus.kOptimal else "time_limit" \
+        if status == highspy.HighsModelStatus.kTimeLimit else "work_limit" \
+        if status == highspy.HighsModelStatus.kInterrupt else "unknown"
+    return Solution(values if known else None,
+                    float(info.objective_function_value) if known else float("inf"),
+                    float(info.mip_dual_bound), name).divided(factor)
+
+
+def _run_polled(solver: Any, report: Optional[Callable[[float, float], None]],
+                max_checks: int) -> Tuple[bool, int]:
+    """Run in the solver's own thread: whether Ctrl-C ended it, and how often HiGHS asked."""
+    best = [float("inf"), float("-inf")]
+    news = [False]
+
+    def improved(event: Any) -> None:
+        best[0] = float(event.data_out.objective_function_value)
+        best[1] = float(event.data_out.mip_dual_bound)
+        news[0] = True
+
+    checks = [0]
+
+    def check(event: Any) -> None:
+        checks[0] += 1
+        if checks[0] > max_checks:
+            event.interrupt()
+
+    solver.HandleUserInterrupt = True
+    solver.cbMipInterrupt += check
+    solver.cbMipImprovingSolution += improved
+    interrupted = False
+    try:
+        with _alone:
+            solver.startSolve()
+            while True:
+                try:
+                    done = solver.wait(0.02)[0]
+                    if news[0] and report is not None:
+                        news[0] = False
+                        report(best[0], best[1])
+                    if done:
+                        return interrupted, checks[0]
+                except KeyboardInterrupt:
+                    interrupted = True
+                    solver.cancelSolve()
+    finally:
+        solver.cbMipImprovingSolution -= improved
+        solver.cbMipInterrupt -= check

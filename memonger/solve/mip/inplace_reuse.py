@@ -1,0 +1,101 @@
+"""What in-place options save while an op runs, and what they cost: the value they take is gone.
+
+MXNet lets an output take the memory of an input that nothing reads afterwards. A bound may count
+such a saving at any op that has the option, whatever is decided; it is tighter to count it only
+where the input is not needed later, or is made again. :class:`Taking` names those inputs.
+"""
+from __future__ import annotations
+
+from typing import Container, Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
+
+import numpy as np
+
+from ...graph.types import Graph
+from .implementations import Mode
+from .memory_sharing import may_share
+
+
+class Savings(NamedTuple):
+    """What an op can save at most by working in place, over all its modes."""
+
+    #: Bytes, largest first: one entry for each output that may take memory at the same time.
+    places: Tuple[int, ...]
+    #: Groups of values whose memory may be taken, with the bytes that saves.
+    sources: Dict[int, int]
+    #: Whether each group is read as one tensor: else two of its blocks might be taken.
+    single: bool
+
+
+class Taking(NamedTuple):
+    """An op that saves memory only by taking that of items."""
+
+    op: int
+    #: As in :class:`Savings`.
+    places: Tuple[int, ...]
+    #: Items, with the bytes that are saved when their memory is taken.
+    sources: Tuple[Tuple[int, int], ...]
+
+
+def savings(graph: Graph, ways: Sequence[Mode], group: np.ndarray, sizes: Mapping[int, int],
+            lasting: Container[int]) -> Savings:
+    """The savings of one op.
+
+    Parameters
+    ----------
+    graph : Graph
+    ways : sequence of Mode
+        The modes of the op.
+    group : array of int
+        Group of each tensor that may share memory for life.
+    sizes : mapping
+        Bytes of each group that counts.
+    lasting : container of int
+        Groups with an output of the step, whose memory nothing may take.
+
+    Returns
+    -------
+    Savings
+    """
+    by_mode: List[List[int]] = []
+    sources: Dict[int, int] = {}
+    read_as: Dict[int, Set[int]] = {}
+    for mode in ways:
+        best: Dict[int, int] = {}
+        for option in mode.inplace:
+            source, target = mode.inputs[option.input], mode.outputs[option.output]
+            one, other = int(group[source]), int(group[target])
+            if may_share(graph, source, target) and one != other and one not in lasting:
+                saved = min(sizes[one], sizes[other])
+                best[target] = max(best.get(target, 0), saved)
+                sources[one] = max(sources.get(one, 0), saved)
+                read_as.setdefault(one, set()).add(source)
+        by_mode.append(sorted(best.values(), reverse=True))
+    # Place by place the largest saving of any mode.
+    places = tuple(max(one[place] for one in by_mode if place < len(one))
+                   for place in range(max(map(len, by_mode))))
+    return Savings(places, sources, all(len(tensors) == 1 for tensors in read_as.values()))
+
+
+def takings(saved: Sequence[Savings], item_of: Mapping[int, int],
+            last_need: Mapping[int, int]) -> List[Taking]:
+    """The ops whose every saving takes an item that may be needed later.
+
+    Parameters
+    ----------
+    saved : sequence of Savings
+        By op.
+    item_of : mapping
+        The item of each group that is one.
+    last_need : mapping
+        The last op that may need a value of the group.
+
+    Returns
+    -------
+    list of Taking
+        By op, in order.
+    """
+    return [Taking(op, one.places, tuple((item_of[group], size)
+                                         for group, size in sorted(one.sources.items())))
+            for op, one in enumerate(saved)
+            if one.sources and one.single
+            and all(group in item_of and last_need[group] > op for group in one.sources)]

@@ -1,0 +1,256 @@
+"""What a planning problem keeps of a graph: items, runners, and the bytes that nobody decides.
+
+The relaxation (:mod:`memonger.solve.mip.formulation`) and the exact program are written over
+*items* and *runners*:
+
+* an **item** is a tensor whose lifetime is a decision. Tensors that only rename each other
+  (identity in-place options) are one item, because they can share memory for their whole life;
+* a **runner** is one way to run an op again: the op itself, or the op as a variant runs it;
+* everything else is a **profile**: bytes alive at each op whatever is decided (gradients, values
+  that may not run again, outputs of the network).
+
+Each step of the reduction only removes constraints or replaces a schedule by one that is no worse
+at the measured ops, so a lower bound for the reduced problem holds for the graph.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, List, Sequence, Set, Tuple
+
+import numpy as np
+
+from ...graph.types import Graph
+from .implementations import Mode, allowed_variants, modes_of
+from .inplace_reuse import Taking, savings, takings
+from .memory_sharing import Sharing, added_at_once, planned
+
+
+@dataclass
+class Reduced:
+    """A graph reduced to what planning decides. Positions are op ids of the graph."""
+
+    graph: Graph
+    #: All modes of each op; a single entry for an op without variants.
+    modes: List[List[Mode]]
+    #: Variants that may be chosen (indices into ``graph.variants``).
+    variants: Tuple[int, ...]
+    #: Item of each tensor: -1 external or always available.
+    item_of: np.ndarray
+    #: Per item: bytes (of the smallest member), first op that can make it, last op that can
+    #: need it, members.
+    size_bytes: np.ndarray
+    birth: np.ndarray
+    last_need: np.ndarray
+    members: List[Tuple[int, ...]]
+    #: Per item: positions of its readers in the base order with the reader's mode index.
+    readers: List[List[Tuple[int, int]]]
+    #: Per item: (op, mode index) pairs that make it.
+    makers: List[List[Tuple[int, int]]]
+    #: Items that nothing makes again.
+    frozen_item: np.ndarray
+    #: Items that several ops make, or one in some of its modes only: between ``birth`` and a read
+    #: there may be a time at which no member exists.
+    scattered_item: np.ndarray
+    #: Ops that may run again.
+    again: np.ndarray
+    #: What no decision changes: (bytes, first op, op behind the last, sign) of each value that is
+    #: alive anyway; sign -1 for what in-place options save while an op runs.
+    fixed_spans: List[Tuple[int, int, int, int]]
+    #: The bytes of ``fixed_spans`` alive at each op.
+    profile_bytes: np.ndarray
+    first_backward: int
+    #: Ops whose savings in ``fixed_spans`` need an item to go: (see
+    #: :mod:`memonger.solve.mip.inplace_reuse`).
+    takings: List[Taking]
+    #: Bytes among these in buffers of their own beside an arena.
+    apart_bytes: int = 0
+
+    @property
+    def num_ops(self) -> int:
+        return len(self.graph.ops)
+
+    def first_life(self, item: int, op: int) -> int:
+        """The op from which on a value that forward op ``op`` reads is alive in any case.
+
+        Only for graphs that rerun in backward alone.
+        """
+        if not self.scattered_item[item]:
+            return int(self.birth[item])
+        return max([maker for maker, _ in self.makers[item] if maker < op], default=op)
+
+    def fixed_at_least(self, size_bytes: float) -> np.ndarray:
+        """At each op the number of fixed values of at least so many bytes."""
+        change = np.zeros(self.num_ops + 1)
+        for size, start, end, sign in self.fixed_spans:
+            if size >= size_bytes:
+                change[start] += sign
+                change[end] -= sign
+        return np.cumsum(change)[:-1]
+
+
+def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
+                 negligible_bytes: int = 0, arena: bool = False) -> Reduced:
+    """Reduce a graph.
+
+    Parameters
+    ----------
+    graph : Graph
+    variants : str
+        "none", "exact" or "all", as in ``Options``.
+    keep : sequence of int
+        Ops that must not run again, besides those with a ``keep_reason``.
+    negligible_bytes : int
+        Tensors up to this size count nothing and are always at hand (a relaxation).
+    arena : bool
+        The memory is an arena, with buffers beside it for values that must not lie in it: those
+        count from the first op to the last. Bounds then hold for arenas, not for whole buffers.
+
+    Returns
+    -------
+    Reduced
+        O(number of edges) time.
+    """
+    chosen = allowed_variants(graph, variants)
+    modes = modes_of(graph, chosen)
+    sharing = Sharing.of(graph, modes)
+    group = sharing.alike
+    pinned = set(keep)
+    count = len(graph.ops)
+    again = np.array([op.recomputable and not op.is_backward and i not in pinned
+                      for i, op in enumerate(graph.ops)], dtype=bool)
+    first_backward = next((i for i, op in enumerate(graph.ops) if op.is_backward), count)
+
+    sizes: Dict[int, int] = {}
+    weightless = added_at_once(graph, modes)
+    apart = sharing.apart(graph, modes, weightless) if arena else {}
+    for tensor in range(len(graph.tensors)):
+        if planned(graph, tensor):
+            root = int(group[tensor])
+            beside = tensor in weightless or int(sharing.together[tensor]) in apart
+            size = 0 if beside else graph.tensors[tensor].size_bytes
+            sizes[root] = min(sizes.get(root, size), size)
+    lasting = {int(group[t]) for t in graph.outputs if int(group[t]) in sizes}
+    settled = _settled(graph, modes, group, lasting, again)
+
+    readers: Dict[int, List[Tuple[int, int]]] = {root: [] for root in sizes}
+    makers: Dict[int, List[Tuple[int, int]]] = {root: [] for root in sizes}
+    remade: Set[int] = set()
+    for index, ways in enumerate(modes):
+        op = graph.ops[index]
+        for number, mode in enumerate(ways):
+            read_roots = {int(group[t]) for t in mode.reads} & sizes.keys()
+            for root in sorted(read_roots):
+                readers[root].append((index, number))
+            for position, tensor in enumerate(mode.writes):
+                root = int(group[tensor])
+                if root in sizes and root not in read_roots:
+                    if (index, number) not in makers[root]:
+                        makers[root].append((index, number))
+                    # Variants have no outputs that stay with the first run.
+                    if again[index] and (number or position not in op.kept_outputs):
+                        remade.add(root)
+    return _finish(graph, modes, chosen, group, sizes, settled, readers, makers,
+                   sizes.keys() - remade, again, first_backward, negligible_bytes,
+                   sorted(apart.values()))
+
+
+def _settled(graph: Graph, modes: List[List[Mode]], group: np.ndarray, lasting: Set[int],
+             again: np.ndarray) -> Dict[int, int]:
+    """For each group with an output of the step, the op from which on it is alive to the end.
+
+    An output exists from the last op that may make it. It takes the memory of a member made
+    before only if that one was never away in between: when one op begins the group, and either
+    nothing repeats that op or the output is made before anything is repeated.
+    """
+    begins: Dict[int, Set[int]] = {root: set() for root in lasting}
+    made: Dict[int, int] = {}
+    for index, ways in enumerate(modes):
+        for mode in ways:
+            read = {int(group[t]) for t in mode.reads}
+            for tensor in mode.writes:
+                made[tensor] = max(made.get(tensor, index), index)
+                if int(group[tensor]) in lasting and int(group[tensor]) not in read:
+                    begins[int(group[tensor])].add(index)
+    settled: Dict[int, int] = {}
+    for tensor in graph.outputs:
+        root = int(group[tensor])
+        if root not in lasting:
+            continue
+        start = made.get(tensor, graph.tensors[tensor].producer)
+        if len(begins[root]) == 1:
+            first, = begins[root]
+            if len(modes[first]) == 1 and (
+                    not again[first] or (not graph.ops[start].is_backward
+                                         and not graph.recompute_in_forward)):
+                start = first
+        settled[root] = min(settled.get(root, start), start)
+    return settled
+
+
+def _finish(graph: Graph, modes: List[List[Mode]], chosen: Tuple[int, ...], group: np.ndarray,
+            sizes: Dict[int, int], settled: Dict[int, int],
+            readers: Dict[int, List[Tuple[int, int]]], makers: Dict[int, List[Tuple[int, int]]],
+            frozen: Set[int], again: np.ndarray, first_backward: int,
+            negligible_bytes: int, apart: Sequence[int]) -> Reduced:
+    count = len(graph.ops)
+    scattered = {root for root, ways in makers.items() if len({op for op, _ in ways}) > 1
+                 or any(len(modes[op]) > len(ways) for op, _ in ways)}
+    birth = {root: min((op for op, _ in makers[root]), default=graph.tensors[root].producer)
+             for root in sizes}
+    last_read = {root: max((op for op, _ in readers[root]), default=birth[root])
+                 for root in sizes}
+    # The last moment a value can be needed: by its own readers, or to feed a later rerun of one.
+    last_need: Dict[int, int] = {}
+    latest_rerun = np.full(count, -1, dtype=np.int64)
+    changed = True
+    # One pass settles what only one op makes; else a value may be born before what it is made of.
+    while changed:
+        changed = False
+        for root in sorted(sizes, key=lambda r: (birth[r], r), reverse=True):
+            need = max([last_read[root]] + [int(latest_rerun[op]) for op, _ in readers[root]
+                                            if again[op]])
+            changed |= last_need.get(root, -1) != need and bool(scattered)
+            last_need[root] = need
+            if root not in frozen:
+                for op, _ in makers[root]:
+                    latest_rerun[op] = max(latest_rerun[op], need)
+
+    spans = [(size, 0, count, 1) for size in apart]
+    saved = [savings(graph, ways, group, sizes, settled) for ways in modes]
+    for index, one in enumerate(saved):
+        spans.extend((size, index, index + 1, -1) for size in one.places)
+    item_of = np.full(len(graph.tensors), -1, dtype=np.int64)
+    items: List[int] = []
+    for root in sorted(sizes, key=lambda r: (birth[r], r)):
+        modal = any(len(modes[op]) > 1 for op, _ in makers[root] + readers[root])
+        if root in settled:
+            # What members take before is left out.
+            spans.append((sizes[root], settled[root], count, 1))
+        elif sizes[root] <= negligible_bytes:
+            continue
+        elif root in frozen and not modal and root not in scattered \
+                and last_need[root] <= last_read[root]:
+            spans.append((sizes[root], birth[root], last_read[root] + 1, 1))
+        else:
+            items.append(root)
+    index_of = {root: i for i, root in enumerate(items)}
+    members: List[List[int]] = [[] for _ in items]
+    for tensor in range(len(graph.tensors)):
+        item = index_of.get(int(group[tensor]), -1)
+        item_of[tensor] = item
+        if item >= 0:
+            members[item].append(tensor)
+    profile = np.zeros(count + 1)
+    for size, start, stop, sign in spans:
+        profile[start] += sign * size
+        profile[stop] -= sign * size
+    return Reduced(
+        graph, modes, chosen, item_of,
+        np.array([sizes[r] for r in items], dtype=np.float64),
+        np.array([birth[r] for r in items], dtype=np.int64),
+        np.array([last_need[r] for r in items], dtype=np.int64),
+        [tuple(m) for m in members], [readers[r] for r in items], [makers[r] for r in items],
+        np.array([r in frozen for r in items], dtype=bool),
+        np.array([r in scattered for r in items], dtype=bool), again,
+        spans, np.cumsum(profile)[:count], first_backward,
+        takings(saved, index_of, last_need), sum(apart))

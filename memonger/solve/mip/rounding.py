@@ -1,0 +1,197 @@
+"""From a point of the relaxation to a schedule that runs.
+
+The base ops run in order; a value that is missing is made again on demand, after its own inputs.
+After each op a value stays only if it must (first lives in forward, outputs, values that nothing
+makes again), if the current window still reads it, or if the point has it live at the measured
+op that ends the window. The result runs whatever the point is; what it takes is for the storage
+model to say. O(steps + windows x values) time.
+"""
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Dict, List, Optional, Sequence, Set
+
+import numpy as np
+
+from ...graph.decisions import decisions_of
+from ...graph.in_use import graph_in_use
+from ...graph.schedule import Schedule, Step, expand
+from ...graph.types import Graph
+from .problem import Reduced
+from .program import Program
+
+
+def schedule_of_point(program: Program, reduced: Reduced, values: np.ndarray,
+                      threshold: float = 0.5) -> Optional[Schedule]:
+    """The schedule that a point suggests; fractions from ``threshold`` on count as live.
+
+    Returns
+    -------
+    Schedule or None
+        None when it needs a value that nothing can make again. In a graph that reruns only in
+        backward it is one of those that :func:`memonger.graph.schedule.expand` makes.
+    """
+    graph = reduced.graph
+    variants = tuple(number for number in reduced.variants
+                     if values[program.variant_column[number]] >= 0.5)
+    used = graph_in_use(graph, Schedule((), variants))
+    steps = _Decoder(program, reduced, used, values, threshold).run()
+    if steps is None:
+        return None
+    schedule = Schedule(tuple(steps), variants)
+    if graph.recompute_in_forward:
+        return schedule
+    again = expand(used, decisions_of(graph, schedule))
+    return Schedule(again.steps, variants)
+
+
+class _Decoder:
+    """The state of one run: which step made the value in memory of each tensor."""
+
+    def __init__(self, program: Program, reduced: Reduced, graph: Graph, values: np.ndarray,
+                 threshold: float):
+        self.reduced, self.graph = reduced, graph
+        self.ends = [int(k) for k in program.measured]
+        self.version: List[int] = [-1] * len(graph.tensors)
+        self.steps: List[Step] = []
+        self.touched: Set[int] = set()
+        self.last_made: Dict[int, int] = {}
+        self.reruns: Set[int] = set()
+        items = reduced.item_of
+        self.kept_items = [set() for _ in self.ends]  # type: List[Set[int]]
+        owner, window = program.live.pairs()
+        alive = values[program.live.slice] >= threshold
+        for item, spot in zip(owner[alive].tolist(), window[alive].tolist()):
+            self.kept_items[spot].add(item)
+        taken = values[program.taken.base + np.arange(len(program.taken.owner))] >= threshold
+        for item, spot in zip(program.taken.owner[taken].tolist(),
+                              program.taken.window[taken].tolist()):
+            self.kept_items[spot].discard(item)
+        self.planned = [set() for _ in range(len(self.ends) + 1)]  # type: List[Set[int]]
+        owner, window = program.rerun.pairs()
+        chosen = values[program.rerun.slice] >= threshold
+        for runner, spot in zip(owner[chosen].tolist(), window[chosen].tolist()):
+            self.planned[spot].add(program.runners[runner][0])
+        self.reads: List[List[int]] = [[] for _ in graph.tensors]
+        for index, op in enumerate(graph.ops):
+            ignored = set(op.ignored_inputs)
+            for tensor in {t for i, t in enumerate(op.inputs) if i not in ignored}:
+                self.reads[tensor].append(index)
+        late = not graph.recompute_in_forward
+        made_in = {t: op for op, item in enumerate(graph.ops) for t in item.outputs}
+        outputs = set(graph.outputs)
+        #: Last base op until which the first value of a tensor stays in any case.
+        self.stays: List[int] = []
+        for tensor in range(len(graph.tensors)):
+            producer = made_in.get(tensor, -1)
+            last = -1
+            if tensor in outputs or items[tensor] < 0 or producer < 0:
+                last = len(graph.ops)
+            elif not reduced.again[producer] \
+                    or graph.ops[producer].outputs.index(tensor) in \
+                    graph.ops[producer].kept_outputs:
+                last = self.reads[tensor][-1] if self.reads[tensor] else producer
+            if late:
+                last = max([last] + [r for r in self.reads[tensor] if r < reduced.first_backward])
+            self.stays.append(last)
+
+    def run(self) -> Optional[List[Step]]:
+        for index, op in enumerate(self.graph.ops):
+            if op.idle:
+                continue
+            window = bisect_left(self.ends, index)
+            if self.graph.recompute_in_forward and window < len(self.ends) \
+                    and self.ends[window] == index and not self._advance(window, index):
+                return None
+            if not self._make(index, True):
+                return None
+            done = window < len(self.ends) and self.ends[window] == index
+            self._release(index, window, done)
+        return self.steps
+
+    def _advance(self, window: int, index: int) -> bool:
+        """Make what the point has live at the measured op before that op runs."""
+        wanted = self.kept_items[window]
+        for op in sorted(self.planned[window] - self.reruns):
+            for tensor in self.graph.ops[op].outputs:
+                if int(self.reduced.item_of[tensor]) in wanted and self.version[tensor] < 0 \
+                        and op < index and not self._make(op, False):
+                    return False
+        return True
+
+    def _make(self, target: int, first: bool) -> bool:
+        """Run an op after whatever it lacks; an explicit stack, chains are long."""
+        stack = [target]
+        entered: Set[int] = set()
+        while stack:
+            index = stack[-1]
+            op = self.graph.ops[index]
+            ignored = set(op.ignored_inputs)
+            missing = None
+            for position, tensor in enumerate(op.inputs):
+                producer = self._producer(tensor)
+                if position not in ignored and producer >= 0 and self.version[tensor] < 0:
+                    missing = producer
+                    break
+            if missing is not None:
+                if not self.reduced.again[missing] or missing in entered:
+                    return False
+                entered.add(missing)
+                stack.append(missing)
+                continue
+            stack.pop()
+            entered.discard(index)
+            again = not (first and index == target)
+            self._step(index, again)
+        return True
+
+    def _producer(self, tensor: int) -> int:
+        producer = self.graph.tensors[tensor].producer
+        return producer if producer >= 0 else -1
+
+    def _step(self, index: int, again: bool) -> None:
+        op = self.graph.ops[index]
+        sources = []
+        for tensor in op.inputs:
+            source = self.version[tensor]
+            if source < 0 and self._producer(tensor) >= 0:
+                source = self.last_made.get(tensor, -1)
+            sources.append(source)
+            self.touched.add(tensor)
+        number = len(self.steps)
+        self.steps.append(Step(index, tuple(sources)))
+        for position, tensor in enumerate(op.outputs):
+            if again and (position in op.kept_outputs or self.version[tensor] >= 0):
+                continue
+            self.version[tensor] = number
+            self.last_made[tensor] = number
+            self.touched.add(tensor)
+        if again:
+            self.reruns.add(index)
+
+    def _release(self, index: int, window: int, done: bool) -> None:
+        """Drop what neither this window nor its end needs."""
+        kept = self.kept_items[window] if window < len(self.ends) else set()
+        end = self.ends[window] if window < len(self.ends) else len(self.graph.ops)
+        pending = self.planned[window] - self.reruns
+        candidates: Sequence[int] = sorted(self.touched)
+        if done:
+            candidates = [t for t, v in enumerate(self.version) if v >= 0]
+            pending = set()
+            self.reruns.clear()
+        left = set()
+        for tensor in candidates:
+            if self.version[tensor] < 0 or self.stays[tensor] > index:
+                continue
+            if int(self.reduced.item_of[tensor]) in kept:
+                continue
+            later = self.reads[tensor]
+            spot = bisect_left(later, index + 1)
+            if spot < len(later) and later[spot] <= end and not done:
+                continue
+            if any(reader in pending for reader in later):
+                left.add(tensor)
+                continue
+            self.version[tensor] = -1
+        self.touched = left
+

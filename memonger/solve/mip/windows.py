@@ -1,0 +1,166 @@
+"""Between schedules and points of the relaxation: both ways, and where to measure next."""
+from __future__ import annotations
+
+from typing import Dict, List, Mapping, Sequence, Set, Tuple
+
+import numpy as np
+
+from ...graph.in_use import graph_in_use
+from ...graph.schedule import Schedule
+from .problem import Reduced
+from .program import Program
+
+
+def base_positions(schedule: Schedule) -> List[int]:
+    """For each op the step of its first run."""
+    first: Dict[int, int] = {}
+    for index, step in enumerate(schedule.steps):
+        first.setdefault(step.op, index)
+    return [first.get(op, -1) for op in range(max(first, default=-1) + 1)]
+
+
+def lifetimes(reduced: Reduced, schedule: Schedule) -> Dict[int, List[Tuple[int, int]]]:
+    """For each item the steps (made, last read) of each of its values."""
+    used = graph_in_use(reduced.graph, schedule)
+    outputs = set(reduced.graph.outputs)
+    spans: Dict[int, List[Tuple[int, int]]] = {}
+    last_read: Dict[Tuple[int, int], int] = {}
+    for index, step in enumerate(schedule.steps):
+        op = used.ops[step.op]
+        for position, source in enumerate(step.sources):
+            if source >= 0 and position not in op.ignored_inputs:
+                last_read[source, op.inputs[position]] = index
+    seen: Set[int] = set()
+    for index, step in enumerate(schedule.steps):
+        for tensor in used.ops[step.op].outputs:
+            item = int(reduced.item_of[tensor])
+            if item < 0:
+                continue
+            end = last_read.get((index, tensor), index)
+            if tensor in outputs and tensor not in seen:
+                end = len(schedule.steps)
+            seen.add(tensor)
+            spans.setdefault(item, []).append((index, end))
+    return spans
+
+
+def point_of(program: Program, reduced: Reduced, schedule: Schedule) -> np.ndarray:
+    """The 0/1 point of the program that a schedule is.
+
+    It is feasible when the schedule's live bytes fit the budget, and its cost is at most the
+    schedule's extra time: that is why the program's optimum is a lower bound.
+    """
+    values = np.zeros(program.num_columns)
+    first, lives = base_positions(schedule), lifetimes(reduced, schedule)
+    taken = taken_items(reduced, first, lives)
+    # An op that a variant leaves out happens right after the op before it, which took what it took.
+    left_out = [step < 0 for step in first]
+    for op in range(len(first)):
+        if first[op] < 0:
+            first[op] = first[op - 1] if op else 0
+    ends = [first[k] for k in program.measured]
+    after = [left_out[k] for k in program.measured]
+    for number in schedule.variants:
+        values[program.variant_column[number]] = 1.0
+    for item, spans in lives.items():
+        for made, last in spans:
+            begin = int(np.searchsorted(ends, made, side="left"))
+            for window in range(begin, len(ends)):
+                if ends[window] + after[window] > last:
+                    break
+                low, high = program.live.first[item], program.live.last[item]
+                if low <= window <= high:
+                    values[program.live.offset[item] + window - low] = 1.0
+    for number, (item, window) in enumerate(zip(program.taken.owner, program.taken.window)):
+        if int(item) in taken[int(program.measured[window])]:
+            values[program.taken.base + number] = 1.0
+    mode_of = {op: number for op, ways in enumerate(reduced.modes)
+               for number, mode in enumerate(ways)
+               if mode.variant in schedule.variants or (number == 0)}
+    runner_of = {way: index for index, way in enumerate(program.runners)}
+    seen: Set[int] = set()
+    for index, step in enumerate(schedule.steps):
+        if step.op in seen:
+            runner = runner_of[step.op, mode_of[step.op]]
+            window = int(np.searchsorted(ends, index, side="left"))
+            if program.rerun.first[runner] <= window <= program.rerun.last[runner]:
+                values[program.rerun.offset[runner] + window - program.rerun.first[runner]] = 1.0
+        seen.add(step.op)
+    if len(program.layers):
+        rows = np.repeat(np.arange(program.num_rows), np.diff(program.start))
+        used = np.bincount(rows, weights=program.value * values[program.index],
+                           minlength=program.num_rows) - program.row_upper
+        counts = (program.index >= program.layer_base) & (program.value == -1.0)
+        for row, column in zip(rows[counts], program.index[counts]):
+            values[column] = max(values[column], np.ceil(used[row] - 1e-6))
+    return values
+
+
+def taken_items(reduced: Reduced, first: Sequence[int],
+                lives: Mapping[int, Sequence[Tuple[int, int]]]) -> Dict[int, Dict[int, int]]:
+    """By op of ``reduced.takings``: the items it can take, as their last value ends there.
+
+    No more than the op has outputs for, those that save most; with the bytes. ``first`` and
+    ``lives`` are :func:`base_positions` and :func:`lifetimes` of a schedule.
+    """
+    found: Dict[int, Dict[int, int]] = {}
+    for one in reduced.takings:
+        step = first[one.op] if one.op < len(first) else -1
+        gone = [(item, saved) for item, saved in one.sources
+                if any(last == step for _, last in lives.get(item, ()))
+                and not any(made <= step < last for made, last in lives[item])]
+        gone.sort(key=lambda pair: (-pair[1], pair[0]))
+        found[one.op] = dict(gone[:len(one.places)])
+    return found
+
+
+def worst_op(program: Program, reduced: Reduced, schedule: Schedule, values: np.ndarray,
+             budget_bytes: float) -> int:
+    """The base op, not yet measured, at or before which a schedule exceeds the budget most.
+
+    With layers, what counts is the bytes of buffers beyond those that the point provides.
+    -1 when no op that is not measured exceeds it.
+    """
+    steps = len(schedule.steps)
+    places = np.array(place_of_ops(schedule), dtype=np.int64)
+    first, lives = base_positions(schedule), lifetimes(reduced, schedule)
+    spans = [(reduced.size_bytes[item], made, last)
+             for item, one in lives.items() for made, last in one]
+    taken = taken_items(reduced, first, lives)
+    sizes = program.layers
+    parts = [(0.0, 1.0, budget_bytes)] if not len(sizes) else [
+        (size, size - following, float(values[program.layer_base + layer]))
+        for layer, (size, following) in enumerate(zip(sizes, np.append(sizes[1:], 0.0)))]
+    excess = np.zeros(steps)
+    for least, weight, room in parts:
+        change = np.zeros(steps + 2)
+        for size, made, last in spans:
+            if size >= least:
+                amount = 1.0 if least else size
+                change[made] += amount
+                change[last + 1] -= amount
+        fixed = reduced.fixed_at_least(least) if least else reduced.profile_bytes
+        alive = np.cumsum(change)[:steps] + fixed[places]
+        for one in reduced.takings:
+            if one.op < len(first) and first[one.op] >= 0:
+                falsely = [*one.places, *(-saved for saved in taken[one.op].values())]
+                alive[first[one.op]] += sum(np.sign(size) if least else size
+                                            for size in falsely if abs(size) >= least)
+        excess += weight * np.maximum(alive - room - 1e-6 * max(room, 1.0), 0.0)
+    excess[np.isin(places, program.measured)] = 0.0
+    worst = int(np.argmax(excess)) if steps else 0
+    return int(places[worst]) if steps and excess[worst] > 0 else -1
+
+
+def place_of_ops(schedule: Schedule) -> Tuple[int, ...]:
+    """For each step the base op at or before which it runs."""
+    first: Dict[int, int] = {}
+    for number, step in enumerate(schedule.steps):
+        first.setdefault(step.op, number)
+    base = {number: op for op, number in first.items()}
+    places: List[int] = [0] * len(schedule.steps)
+    following = max(first) if first else 0
+    for number in reversed(range(len(schedule.steps))):
+        following = base.get(number, following)
+        places[number] = following
+    return tuple(places)

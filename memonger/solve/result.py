@@ -1,0 +1,113 @@
+"""From a schedule to a Plan: the last step of every solver."""
+from __future__ import annotations
+
+from typing import Dict, List, Mapping, Optional, Tuple
+
+from ..graph.schedule import Schedule, expand
+from ..graph.types import Graph
+from ..memory.storage import plan_storage
+from ..memory.workspace import workspace_bytes
+from ..plan.plan import Plan, Status
+from ..util.errors import InfeasibleBudget
+from ..util.gc_pause import paused
+from ..util.units import format_bytes
+from .options import Options
+
+
+@paused()
+def build_plan(graph: Graph, schedule: Schedule, method: str, options: Options,
+               budget_bytes: Optional[int], status: Status = Status.FEASIBLE,
+               notes: Tuple[str, ...] = ()) -> Plan:
+    """A plan with the pool of ``schedule`` under ``options.storage``.
+
+    Parameters
+    ----------
+    graph : Graph
+    schedule : Schedule
+    method : str
+        Name of the solver, for the record.
+    options : Options
+    budget_bytes : int or None
+        Budget for the pool; the plan names the budget on the total.
+    status : Status
+    notes : tuple of str
+
+    Returns
+    -------
+    Plan
+    """
+    fixed = fixed_bytes(graph, options)
+    # What is allotted to the pool was counted beside the workspace of the unplanned step.
+    total = None if budget_bytes is None else budget_bytes + sum(fixed.values())
+    if "workspace" in fixed:
+        fixed["workspace"] = workspace_bytes(graph, schedule)
+    base = "live" if options.storage == "live" else "stock"
+    return Plan(
+        graph=graph, schedule=schedule, status=status, method=method,
+        pool_bytes=plan_storage(graph, schedule, options.storage).pool_bytes,
+        baseline_pool_bytes=plan_storage(graph, unplanned(graph), base).pool_bytes,
+        fixed_bytes=fixed, budget_bytes=total, costs=options.costs, storage=options.storage,
+        notes=notes)
+
+
+def unplanned(graph: Graph) -> Schedule:
+    """The schedule that keeps everything."""
+    return expand(graph, {})
+
+
+def as_asked(graph: Graph, options: Options) -> Schedule:
+    """The schedule that keeps everything but what ``options.recompute`` names."""
+    asked = () if graph.recompute_in_forward else options.recompute
+    return expand(graph, {op: {} for op in asked if graph.ops[op].recomputable})
+
+
+def fixed_bytes(graph: Graph, options: Options) -> Dict[str, int]:
+    """Bytes outside the pool by category, with the workspace of the unplanned step."""
+    fixed = dict(options.fixed_bytes)
+    workspace = workspace_bytes(graph)
+    if workspace:
+        fixed["workspace"] = workspace
+    return fixed
+
+
+def raise_infeasible(best: Plan, budget_bytes: int, options: Options) -> None:
+    """Raise InfeasibleBudget for the plan with the smallest pool that was found."""
+    total = budget_bytes + sum(fixed_bytes(best.graph, options).values())
+    pinned = alive_at_peak(best.graph, best.schedule)
+    minimum = best.total_bytes
+    bound = best.minimum_total_bytes or 0
+    named = ", ".join("%s (%s)" % (name, format_bytes(size)) for name, size in pinned[:3])
+    proof = ", and none takes less than %s" % format_bytes(bound) if bound else ""
+    late = " in the time limit" if best.status is Status.TIME_LIMIT and bound <= total else ""
+    raise InfeasibleBudget(
+        "no plan %sfits %s%s; the smallest total found is %s%s%s. At its worst step these are "
+        "alive: %s. Ask for at least that much, %sor make the batch smaller"
+        % ("was found that " if late else "", format_bytes(total), late, format_bytes(minimum),
+           _no_choice(best.fixed_bytes), proof, named or "nothing",
+           "give the search more time, " if late else ""),
+        budget_bytes=total, minimum_bytes=minimum, pinned=pinned, best_plan=best,
+        bound_bytes=bound)
+
+
+def _no_choice(fixed: Mapping[str, int]) -> str:
+    """What of a total is the same in every plan, with the two largest categories."""
+    same = {name: size for name, size in fixed.items() if size and name != "workspace"}
+    if not same:
+        return ""
+    largest = sorted(same.items(), key=lambda item: (-item[1], item[0]))[:2]
+    return ", of which %s are the same in every plan (%s)" % (
+        format_bytes(sum(same.values())),
+        ", ".join("%s %s" % (name, format_bytes(size)) for name, size in largest))
+
+
+def alive_at_peak(graph: Graph, schedule: Schedule) -> List[Tuple[str, int]]:
+    """Names and bytes of what is alive at the worst step, largest first."""
+    storage = plan_storage(graph, schedule, "live")
+    names = {}
+    for value, block in zip(storage.program.values, storage.blocks.block_of):
+        if block >= 0 and value.step <= storage.step_of_peak:
+            names[block] = graph.tensors[value.tensor].name
+    worst = storage.step_of_peak
+    alive = [(names[number], block.bytes) for number, block in enumerate(storage.blocks.blocks)
+             if block.start <= worst <= block.end and number in names and block.bytes]
+    return sorted(alive, key=lambda item: (-item[1], item[0]))

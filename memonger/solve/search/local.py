@@ -1,0 +1,190 @@
+"""The fast planner: local search on exact simulations, in C++.
+
+Decisions are made for each op and each gap between two uses of its value (keep, drop until
+something recomputes it, drop after every op) and for each variant. ``plugins/core`` simulates the
+schedule that they give and searches: seeds (cheap ops by a threshold on time per byte, and the
+segments of Chen et al. 2016), greedy repair, pruning, swaps, iterated local search (Lourenco,
+Martin and Stuetzle 2003) and simulated annealing whose penalty for bytes above the budget adjusts
+itself; longer searches of :mod:`memonger.solve.auto` also cross plans of a population. Groups of
+like values and
+variants of repeated blocks are decided together first (``repeated.cc``). Where the pool of a
+storage assignment has to fit, not only the peak of live bytes, the live budget is lowered until it
+does, and single changes are checked against the pool itself.
+
+Not proven optimal; on graphs of a few hundred ops it reaches every optimum that has been proven
+(see docs). Work grows with n log n; results depend on graph, options and seed, not on the clock.
+"""
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+from typing import Optional
+
+from ...graph.gradient_split import working_bytes
+from ...graph.in_use import graph_in_use
+from ...graph.schedule import Schedule, expand
+from ...graph.types import Graph
+from ...memory.workspace import workspace_bytes
+from ...plan.plan import Plan, Progress, Status
+from ..effort import Effort
+from ..options import USUAL_TIME_LIMIT_S, Options
+from ..result import build_plan
+from ..strategy import STRATEGY
+from .native import INTERRUPTED, TIME_LIMIT, Core, Decisions, Found, Poll
+
+#: A budget above everything.
+_ENDLESS = 2 ** 62
+
+
+def work_for(graph: Graph, time_limit_s: float = USUAL_TIME_LIMIT_S) -> int:
+    """Steps to simulate for a graph: about a second for 700 ops, n log n beyond 3,000.
+
+    What a time limit above the usual one adds is spent; a low one leaves out what it cannot hold.
+    """
+    least = STRATEGY.least_ops_imported if graph.recompute_in_forward else STRATEGY.least_ops
+    count = max(len(graph.ops), least)
+    smaller = min(count, 3000)
+    work = STRATEGY.steps_700_ops * smaller / 700
+    if count > 3000:
+        work *= count * math.log(count) / (3000 * math.log(3000))
+    more_s = time_limit_s - USUAL_TIME_LIMIT_S
+    return int(min(work + STRATEGY.steps_per_s * max(0.0, more_s),
+                   STRATEGY.steps_per_s * time_limit_s))
+
+
+@dataclass
+class _Search:
+    """One call of :func:`solve`: the problem, the clock and the best so far."""
+
+    graph: Graph
+    options: Options
+    core: Core
+    started_s: float
+    stop: int = 0
+    phase: str = "search"
+    effort: Effort = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.effort = Effort(self.options.time_limit_s)
+
+    def run(self, budget_bytes: int, share: float, warm: Optional[Decisions]) -> Found:
+        """Search with a budget for pool and workspace, and a share of the work."""
+        options = self.options
+        work = work_for(self.graph, options.time_limit_s)
+        steps = min(int(work * options.effort * share), self.effort.steps)
+        self.effort.spend(steps / STRATEGY.steps_per_s)
+        found = self.core.search(
+            budget_bytes, steps, max(self.effort.clock_s, 0.01),
+            options.seed, warm, self.poll())
+        self.stop = max(self.stop, found.stop)
+        return found
+
+    def poll(self) -> Poll:
+        """Passes the search's news on to ``options.progress``, ten times a second."""
+        base_s = self.graph.time_s
+        next_s = [0.0]
+
+        def call(_: float, cost_s: Optional[float], size_bytes: Optional[int]) -> None:
+            elapsed_s = time.perf_counter() - self.started_s
+            if self.options.progress is None or elapsed_s < next_s[0]:
+                return
+            next_s[0] = elapsed_s + 0.1
+            overhead = None if cost_s is None or base_s <= 0 else cost_s / base_s - 1
+            self.options.progress(Progress(self.phase, elapsed_s, size_bytes, overhead))
+        return call
+
+    @property
+    def stopped(self) -> bool:
+        return self.stop == INTERRUPTED or self.effort.steps <= 0
+
+    def status(self) -> Status:
+        if self.stop == INTERRUPTED:
+            return Status.INTERRUPTED
+        late = self.stop == TIME_LIMIT or self.effort.steps <= 0
+        return Status.TIME_LIMIT if late else Status.FEASIBLE
+
+
+def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
+    """The signature of all solvers; see :func:`memonger.solve.solve`.
+
+    When nothing fits, the plan returned is the one with the smallest pool.
+    """
+    search = _Search(graph, options, Core(graph, options), time.perf_counter())
+    warm = None
+    if options.warm_start is not None:
+        in_use = graph_in_use(graph, Schedule((), options.warm_variants))
+        warm = search.core.decisions_of(
+            Schedule(expand(in_use, options.warm_start).steps, options.warm_variants))
+    if budget_bytes is None or options.objective == "memory":
+        found = _least_memory(search, budget_bytes, warm) if options.max_overhead is not None \
+            else _descend(search, warm)
+    else:
+        # The pool was allotted beside the workspace of the unplanned step.
+        room = budget_bytes + workspace_bytes(graph)
+        found = search.run(room, 1.0, warm)
+        if not found.feasible and not search.stopped:
+            search.phase = "least memory"
+            found = _descend(search, found.decisions, stop_below=room)
+            if found.feasible and not search.stopped:
+                search.phase = "search"
+                better = search.run(room, 1.0, found.decisions)
+                found = better if better.feasible else found
+    return build_plan(graph, found.schedule, "local", options, budget_bytes, search.status())
+
+
+def _size(found: Found) -> int:
+    return found.pool_bytes + found.workspace_bytes
+
+
+def _descend(search: _Search, warm: Optional[Decisions], stop_below: int = 0) -> Found:
+    """The least memory at any cost: ask for less and less, each time from the smallest plan.
+
+    The first plan is asked for what the largest op works on. Asking for far less than is possible
+    leads nowhere from there: steps are small, and smaller where one fails. ``stop_below`` ends it
+    at the first plan of at most so many bytes.
+    """
+    aim = max(working_bytes(search.graph, op) for op in search.graph.ops)
+    best = search.run(max(aim, stop_below), 2 * STRATEGY.descent_work, warm)
+    step = STRATEGY.steepest
+    for _ in range(STRATEGY.descents):
+        if search.stopped or step < STRATEGY.flattest or _size(best) <= max(stop_below, 1):
+            break
+        found = search.run(int(_size(best) * (1 - step)), STRATEGY.descent_work, best.decisions)
+        if _size(found) < _size(best):
+            best = found
+        else:
+            step /= 2
+    return _same_bytes_in_less_time(search, best)
+
+
+def _least_memory(search: _Search, budget_bytes: Optional[int],
+                  warm: Optional[Decisions]) -> Found:
+    """Bisection on the budget: the smallest at which a plan within the overhead is found."""
+    options = search.options
+    most_s = search.graph.time_s * (1 + (options.max_overhead or 0.0)) * (1 + 1e-12)
+    start = search.core.evaluate(search.core.unplanned())
+    if options.recompute or start is None:
+        start = search.run(_ENDLESS, 1.0 / STRATEGY.probes, None)
+    best, low, high = start, 0, _size(start)
+    ceiling = high if budget_bytes is None else min(
+        high, budget_bytes + workspace_bytes(search.graph))
+    target = min(ceiling, high) if warm is not None and budget_bytes is not None else high // 2
+    for _ in range(STRATEGY.probes):
+        if search.stopped or high - low <= max(1, high // 1000):
+            break
+        found = search.run(target, 2.0 / STRATEGY.probes, warm if best is start else best.decisions)
+        within = found.cost_s <= most_s
+        if within and _size(found) < _size(best):
+            best, high = found, _size(found)
+        if not (found.feasible and within):
+            low = max(low, target)
+        target = (low + high) // 2
+    return best if best is start else _same_bytes_in_less_time(search, best)
+
+
+def _same_bytes_in_less_time(search: _Search, best: Found) -> Found:
+    if search.stopped:
+        return best
+    found = search.run(_size(best), 0.3, best.decisions)
+    return found if found.feasible and found.cost_s < best.cost_s else best

@@ -1,0 +1,379 @@
+"""The C++ planner (``plugins/core``): a graph as flat numbers, and the calls.
+
+The library simulates tens of thousands of decisions a second; :class:`Core` owns one problem in
+it. Everything that leaves here is in the terms of :mod:`memonger.graph.schedule`.
+"""
+from __future__ import annotations
+
+import ctypes
+import itertools
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+
+from ...graph.in_use import graph_in_use
+from ...graph.schedule import Consumer, Recompute, Schedule, Step
+from ...graph.types import Graph, Implementation, Op
+from ...memory.liveness import DTYPES, apart_tensors, number_of_elements
+from ...util import signals as interrupts
+from ...util.errors import SolverError
+from ..options import Options
+
+_STORAGE = {"live": 0, "stock": 1, "best": 2, "arena": 3}
+_POLL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_double, ctypes.c_double, ctypes.c_int64)
+#: How a search ended, by the library's number.
+FINISHED, TIME_LIMIT, INTERRUPTED = 0, 1, 2
+
+#: Called with seconds, cost and bytes of the best plan so far (None without one).
+Poll = Callable[[float, Optional[float], Optional[int]], None]
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """What the search decides: see ``plugins/core/simulator.h``."""
+
+    #: For each gap: 0 keep, 1 drop and keep again once recomputed, 2 drop after every op.
+    choices: Tuple[int, ...]
+    #: For each gap the op before which the value is recomputed in advance; -1 on demand.
+    advance: Tuple[int, ...]
+    #: For each variant whether it is in use.
+    variants: Tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class Found:
+    """The steps of some decisions, and what they cost."""
+
+    schedule: Schedule
+    #: Decisions that make :func:`memonger.graph.schedule.expand` give the same schedule; only where
+    #: ``graph.recompute_in_forward`` is False.
+    recompute: Recompute
+    decisions: Decisions
+    cost_s: float
+    #: Live bytes and workspace at the worst step, as the simulator counts them.
+    peak_bytes: int
+    #: Pool under the storage model, without workspace.
+    pool_bytes: int
+    workspace_bytes: int
+    feasible: bool
+    #: FINISHED, TIME_LIMIT or INTERRUPTED.
+    stop: int = FINISHED
+    evaluations: int = 0
+
+
+class Core:
+    """One problem in the C++ library.
+
+    Parameters
+    ----------
+    graph : Graph
+    options : Options
+        ``storage``, ``keep``, ``recompute``, ``variants`` and ``max_clones`` are read.
+    """
+
+    def __init__(self, graph: Graph, options: Options):
+        self.graph = graph
+        self.allowed_variants = tuple(
+            i for i, variant in enumerate(graph.variants)
+            if options.variants == "all" or (options.variants == "exact" and variant.exact))
+        self._library = _load()
+        integers, times = _flatten(graph, options, self.allowed_variants)
+        # Without in-place options the simulator's own peak is exact.
+        own = options.storage == "live" and graph.recompute_in_forward
+        self._handle = self._library.memonger_search_create(
+            (ctypes.c_int64 * len(integers))(*integers), len(integers),
+            (ctypes.c_double * len(times))(*times), len(times),
+            -1 if own else _STORAGE[options.storage])
+        if not self._handle:
+            raise SolverError("the graph %r contradicts itself; Graph.check() says where"
+                              % graph.name)
+
+    def __del__(self) -> None:
+        handle, self._handle = getattr(self, "_handle", None), None
+        if handle:
+            self._library.memonger_search_free(handle)
+
+    # ------------------------------------------------------------------ decisions
+    def gaps(self) -> List[Tuple[int, int, int, int, bool]]:
+        """What can be decided: (op, number of the gap, begin, end, behind the last use)."""
+        count = self._library.memonger_search_gaps(self._handle, None)
+        flat = (ctypes.c_int64 * (5 * count))()
+        self._library.memonger_search_gaps(self._handle, flat)
+        return [(flat[5 * i], flat[5 * i + 1], flat[5 * i + 2], flat[5 * i + 3],
+                 bool(flat[5 * i + 4])) for i in range(count)]
+
+    def unplanned(self) -> Decisions:
+        """Keep everything."""
+        gaps = self.gaps()
+        return Decisions(tuple(2 if trailing else 0 for *_, trailing in gaps),
+                         (-1,) * len(gaps), (False,) * len(self.allowed_variants))
+
+    def decisions_of(self, schedule: Schedule) -> Decisions:
+        """The decisions that come closest to a schedule.
+
+        A value is kept through a gap if whoever ends the gap reads the run that was at hand where
+        the gap begins. Where the graph allows recomputation anywhere, a run that nobody reads
+        until later ops are done is one in advance.
+        O(size of the schedule) time.
+        """
+        steps = schedule.steps
+        used = graph_in_use(self.graph, schedule)
+        runs: List[List[int]] = [[] for _ in used.ops]
+        first_read: Dict[int, int] = {}
+        last_read = list(range(len(steps)))
+        read_run: Dict[Tuple[int, int], int] = {}
+        kept = {tensor for op in used.ops for slot, tensor in enumerate(op.outputs)
+                if slot in op.kept_outputs}
+        for index, step in enumerate(steps):
+            runs[step.op].append(index)
+            op = used.ops[step.op]
+            read = {source for position, source in enumerate(step.sources)
+                    if source >= 0 and position not in op.ignored_inputs
+                    and op.inputs[position] not in kept}
+            if op.uses_state:
+                read.add(runs[op.forward_op][-1])
+            for source in sorted(read):
+                first_read.setdefault(source, index)
+                last_read[source] = index
+                read_run[index, steps[source].op] = source
+        # What another op of a variant does happens right after the op before it.
+        first = [0] * (len(used.ops) + 1)
+        for number, own in enumerate(runs):
+            first[number] = own[0] if own else first[number - 1]
+        first[-1] = len(steps)
+        choices: List[int] = []
+        advance: List[int] = []
+        for maker, _, begin, end, trailing in self.gaps():
+            at_hand = bisect_right(runs[maker], first[begin])
+            again = bisect_right(runs[maker], first[end]) - at_hand
+            run = runs[maker][at_hand - 1] if at_hand else -1
+            read_until = last_read[run] if at_hand else -1
+            if trailing:
+                stays = read_until > first[begin]
+            elif (first[end], maker) in read_run:
+                stays = read_run[first[end], maker] == run
+            else:
+                stays = read_until >= first[end]
+            if stays:
+                choices.append(0)
+            else:
+                choices.append(1 if again == 1 or not trailing and not again else 2)
+            early = -1
+            if self.graph.recompute_in_forward and not stays and not trailing:
+                # The op that runs next after the run which the end of the gap reads.
+                source = read_run.get((first[end], maker), -1)
+                stage = bisect_left(first, source)
+                if begin < stage < end and first_read[source] > first[stage]:
+                    early = stage
+            advance.append(early)
+        return Decisions(tuple(choices), tuple(advance),
+                         tuple(i in schedule.variants for i in self.allowed_variants))
+
+    def adopt(self, other: "Core", decisions: Decisions) -> Decisions:
+        """Decisions of a core that may use fewer variants, as decisions here.
+
+        Unlike :meth:`decisions_of` it loses nothing. A gap there may be several here, where an op
+        in between reads the value as a variant only: the first part decides as the whole did, and
+        what was made again in it stays. O(gaps log gaps) time.
+        """
+        there: Dict[int, List[Tuple[int, int, int]]] = {}
+        for number, (op, _, begin, end, _) in enumerate(other.gaps()):
+            there.setdefault(op, []).append((begin, end, number))
+        choices: List[int] = []
+        advance: List[int] = []
+        seen = set()
+        for op, _, begin, end, trailing in self.gaps():
+            spans = there.get(op, [])
+            place = bisect_right(spans, (begin, len(self.graph.ops) + 1, 0)) - 1
+            if place < 0 or spans[place][1] < end:
+                choices.append(2 if trailing else 0)
+                advance.append(-1)
+                continue
+            number = spans[place][2]
+            first = number not in seen
+            seen.add(number)
+            choice = decisions.choices[number]
+            choices.append(choice if first or choice != 1 else 0)
+            advance.append(decisions.advance[number] if first else -1)
+        used = {index for index, on in zip(other.allowed_variants, decisions.variants) if on}
+        return Decisions(tuple(choices), tuple(advance),
+                         tuple(index in used for index in self.allowed_variants))
+
+    def evaluate(self, decisions: Decisions) -> Optional[Found]:
+        """The schedule of given decisions; None when they need what must not run again."""
+        valid = self._library.memonger_search_evaluate(
+            self._handle, _array(ctypes.c_int8, decisions.choices),
+            _array(ctypes.c_int32, decisions.advance),
+            _array(ctypes.c_int8, decisions.variants))
+        return self._result(True, FINISHED, 0) if valid else None
+
+    # ------------------------------------------------------------------ search
+    def search(self, budget_bytes: int, work: int, time_limit_s: float, seed: int = 1,
+               warm: Optional[Decisions] = None, poll: Optional[Poll] = None,
+               stop: Optional[ctypes.c_int32] = None, breed: bool = False) -> Found:
+        """The cheapest schedule found whose pool and workspace fit ``budget_bytes``.
+
+        Parameters
+        ----------
+        budget_bytes : int
+        work : int
+            Steps to simulate; the result depends on it, not on the clock.
+        time_limit_s : float
+            Guard on the clock.
+        seed : int
+        warm : Decisions, optional
+            Where to start.
+        poll : callable, optional
+            Called about every millisecond. An exception in it, KeyboardInterrupt included, ends
+            the search; it is raised again unless it is KeyboardInterrupt.
+        stop : ctypes.c_int32, optional
+            Not 0 ends the search. With it there is no poll, and so no waiting for Python's lock:
+            for searches in other threads.
+        breed : bool
+            Cross a population of plans, in place of annealing one.
+
+        Returns
+        -------
+        Found
+            Infeasible, with the least overflow, when nothing fits.
+        """
+        raised: List[BaseException] = []
+
+        def call(seconds: float, cost: float, size: int) -> int:
+            try:
+                if poll is not None and not raised:
+                    poll(seconds, None if cost < 0 else cost, None if size < 0 else size)
+            except BaseException as error:  # noqa: B036 - ctypes cannot pass it through
+                raised.append(error)
+            return 1 if raised else 0
+
+        warm = warm or self.unplanned()
+        evaluations, feasible = ctypes.c_int64(), ctypes.c_int32()
+        integers = (budget_bytes, seed, work, bool(self.allowed_variants), True, breed)
+        with interrupts.collected(raised):
+            ended = self._library.memonger_search_run(
+                self._handle, _array(ctypes.c_int64, integers), ctypes.c_double(time_limit_s),
+                _array(ctypes.c_int8, warm.choices), _array(ctypes.c_int32, warm.advance),
+                _array(ctypes.c_int8, warm.variants),
+                _POLL(call) if stop is None else _POLL(),
+                None if stop is None else ctypes.byref(stop),
+                ctypes.byref(evaluations), ctypes.byref(feasible))
+        if raised and not isinstance(raised[0], KeyboardInterrupt):
+            raise raised[0]
+        if ended < 0:
+            raise SolverError("the planner ran out of memory")
+        return self._result(bool(feasible.value), ended, evaluations.value)
+
+    def _result(self, feasible: bool, stop: int, evaluations: int) -> Found:
+        sizes, cost = (ctypes.c_int64 * 6)(), ctypes.c_double()
+        self._library.memonger_search_sizes(self._handle, sizes, ctypes.byref(cost))
+        steps, num_sources, num_readers, peak, pool, workspace = sizes
+        num_gaps = self._library.memonger_search_gaps(self._handle, None)
+        ops, sources = _room(ctypes.c_int32, steps), _room(ctypes.c_int32, num_sources)
+        begin = _room(ctypes.c_int32, steps + 1)
+        readers = _room(ctypes.c_int32, 4 * num_readers)
+        choices, advance = _room(ctypes.c_int8, num_gaps), _room(ctypes.c_int32, num_gaps)
+        variants = _room(ctypes.c_int8, len(self.allowed_variants))
+        self._library.memonger_search_result(self._handle, ops, begin, sources, readers, choices,
+                                             advance, variants)
+        used = tuple(index for index, on in zip(self.allowed_variants, variants) if on)
+        flat = sources[:num_sources]
+        schedule = Schedule(tuple(Step(ops[i], tuple(flat[begin[i]:begin[i + 1]]))
+                                  for i in range(steps)), used)
+        recompute: Dict[int, Dict[Consumer, int]] = {op: {} for op in schedule.recomputed()}
+        for i in range(num_readers):
+            op, consumer, run, number = readers[4 * i:4 * i + 4]
+            if op in recompute and (self.graph.ops[consumer].is_backward or run > 0):
+                recompute[op][consumer, run] = number
+        decisions = Decisions(tuple(choices[:num_gaps]), tuple(advance[:num_gaps]),
+                              tuple(bool(v) for v in variants[:len(self.allowed_variants)]))
+        return Found(schedule, recompute, decisions, cost.value, peak,
+                     pool if pool >= 0 else peak - workspace, workspace, feasible, stop,
+                     evaluations)
+
+
+def _flatten(graph: Graph, options: Options,
+             variants: Sequence[int]) -> Tuple[List[int], List[float]]:
+    # The format that Problem::Parse in plugins/core/problem.cc reads.
+    integers: List[int] = [graph.recompute_in_forward, graph.pools == "cached_op",
+                           options.max_clones, len(graph.tensors), len(graph.ops), len(variants)]
+    times: List[float] = []
+    outputs = {*graph.outputs, *graph.held_for_gradients}
+    kept = {op.outputs[position] for op in graph.ops for position in op.kept_outputs}
+    # Whichever run of its op made the value: a little more than :func:`build_program` counts.
+    apart = frozenset(itertools.chain.from_iterable(apart_tensors(graph).values()))
+    made = {t for op in graph.ops for t in op.outputs}
+    for index in variants:
+        made.update(t for _, how in graph.variants[index].implementations for t in how.outputs)
+    for number, tensor in enumerate(graph.tensors):
+        flag, item = DTYPES.get(tensor.dtype, (0, 4))
+        integers += [tensor.size_bytes, number_of_elements(tensor.size_bytes, tensor.shape, item),
+                     flag, not tensor.pooled, number in outputs, number in kept, number in apart,
+                     number in made]
+    implementations: List[List[Union[Op, Implementation]]] = [[op] for op in graph.ops]
+    choices: List[List[Tuple[int, int]]] = []
+    for index in variants:
+        chosen: List[Tuple[int, int]] = []
+        for changed, other in graph.variants[index].implementations:
+            chosen.append((changed, len(implementations[changed])))
+            implementations[changed].append(other)
+        choices.append(chosen)
+    pins = {**dict.fromkeys(options.keep, 1), **dict.fromkeys(options.recompute, 2)}
+    for number, op in enumerate(graph.ops):
+        rerun = op.recomputable and (graph.recompute_in_forward or not op.is_backward)
+        state_of = op.forward_op if op.uses_state else -1
+        integers += [op.is_backward, rerun, state_of, op.device,
+                     op.kind == "_grad_add" and len(op.inputs) == 2, pins.get(number, 0),
+                     len(implementations[number])]
+        for how in implementations[number]:
+            _flatten_implementation(how, op.uses_state, integers, times)
+    for chosen in choices:
+        integers.append(len(chosen))
+        for pair in chosen:
+            integers += pair
+    return [int(number) for number in integers] + [0], times
+
+
+def _flatten_implementation(how: Union[Op, Implementation], uses_state: bool, integers: List[int],
+                            times: List[float]) -> None:
+    runs = how.runs if isinstance(how, Implementation) else not how.idle
+    inputs = how.inputs if runs else ()
+    outputs = how.outputs if runs else ()
+    inplace = how.inplace if runs else ()
+    integers += [runs, uses_state and runs, how.workspace_bytes if runs else 0, len(inputs)]
+    ignored = set(how.ignored_inputs)
+    for position, tensor in enumerate(inputs):
+        integers += [tensor, position in ignored]
+    integers += [len(outputs), *outputs, len(inplace)]
+    for option in inplace:
+        integers += [option.input, option.output, option.identity]
+    times.append(how.time_s if runs else 0.0)
+
+
+def _array(kind: Any, values: Sequence[Any]) -> Any:
+    return (kind * max(1, len(values)))(*[int(v) for v in values])
+
+
+def _room(kind: Any, count: int) -> Any:
+    return (kind * max(1, count))()
+
+
+def _load() -> Any:
+    from ...util.native_libraries import core
+    library = core()
+    library.memonger_search_create.restype = ctypes.c_void_p
+    library.memonger_search_create.argtypes = [
+        ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32]
+    library.memonger_search_free.argtypes = [ctypes.c_void_p]
+    library.memonger_search_free.restype = None
+    library.memonger_search_gaps.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    library.memonger_search_gaps.restype = ctypes.c_int64
+    library.memonger_search_evaluate.argtypes = [ctypes.c_void_p] * 4
+    library.memonger_search_run.argtypes = [
+        ctypes.c_void_p, ctypes.c_void_p, ctypes.c_double, ctypes.c_void_p, ctypes.c_void_p,
+        ctypes.c_void_p, _POLL, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    library.memonger_search_sizes.argtypes = [ctypes.c_void_p] * 3
+    library.memonger_search_sizes.restype = None
+    library.memonger_search_result.argtypes = [ctypes.c_void_p] * 8
+    library.memonger_search_result.restype = None
+    return library

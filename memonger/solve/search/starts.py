@@ -1,0 +1,46 @@
+"""What the simpler methods would do: starting points where the local search finds none.
+
+Whole segments between cut points are far from what single moves reach, and where a budget is tight
+they are often the only plans that fit. Each schedule here is a complete plan of another method
+(Chen et al. 2016 by thresholds and by sqrt(n); Feng and Huang 2021); the caller weighs it and lets
+the local search improve on it.
+"""
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Iterator, Sequence, Tuple
+
+from ...graph.in_use import graph_in_use
+from ...graph.schedule import Schedule, expand
+from ...graph.types import Graph
+from ..options import Options
+from ..strategy import STRATEGY
+
+
+def sibling_schedules(graph: Graph, options: Options,
+                      variants: Sequence[Tuple[int, ...]] = ((),)) -> Iterator[Schedule]:
+    """Schedules of the other methods, for MXNet graphs in the plugin's world.
+
+    Parameters
+    ----------
+    graph : Graph
+    options : Options
+        Pins are respected.
+    variants : sequence of tuples of int
+        Sets of variants to combine with recomputation.
+    """
+    if graph.recompute_in_forward or options.world != "plugin":
+        return
+    from ..baselines import chen, ogc, sublinear
+    pinned = set(options.keep)
+    for chosen in variants:
+        in_use = graph_in_use(graph, Schedule((), chosen))
+        small = len(graph.ops) <= STRATEGY.coarse_ops
+        plain = replace(options, variants="none", progress=None, bound=False,
+                        ntrial=options.ntrial if small else 2)
+        for trial in sublinear.search(in_use, plain)[:STRATEGY.thresholds]:
+            yield Schedule(expand(in_use, {op: {} for op in trial.recomputed}).steps, chosen)
+        for method in (chen, ogc) if small else (chen,):
+            schedule = method.solve(in_use, None, plain).schedule
+            if not pinned & set(schedule.recomputed()):
+                yield Schedule(schedule.steps, chosen)

@@ -1,0 +1,1 @@
+"""What every room uses: errors, units, files, signals, the native libraries."""

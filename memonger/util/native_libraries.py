@@ -1,0 +1,101 @@
+"""The native libraries in ``memonger/_native``: finding, checking, loading the core.
+
+``libmemonger_core.so`` (storage planning, search) needs no MXNet. The other,
+``libmemonger_mxnet.so``, goes into the running MXNet; :mod:`memonger.mx.plugin` loads it.
+"""
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import struct
+import threading
+from pathlib import Path
+from typing import Optional
+
+from .errors import PluginABIError, PluginMissing
+
+MXNET_VERSION = "1.9.1"
+_CORE_INTERFACE = 4
+#: ``plugins/build.py`` ends each library with this and the SHA-256 of everything before it.
+_SEAL = b"memonger sha256 "
+_lock = threading.Lock()
+_core: Optional[ctypes.CDLL] = None
+
+
+def folder() -> Path:
+    """Where the libraries are looked for: ``MEMONGER_NATIVE_DIR``, else ``memonger/_native``."""
+    return Path(os.environ.get("MEMONGER_NATIVE_DIR") or Path(__file__).parents[1] / "_native")
+
+
+def library_path(name: str) -> Path:
+    """The path of one library.
+
+    Raises
+    ------
+    PluginMissing, PluginABIError
+        If it was not built, or is damaged.
+    """
+    path = folder() / name
+    if not path.exists():
+        raise PluginMissing(
+            "%s is not in %s; reinstall memonger, or in a source tree run: "
+            "python plugins/build.py (it needs g++ and an installed MXNet %s)"
+            % (name, path.parent, MXNET_VERSION))
+    check_undamaged(path)
+    return path
+
+
+def check_undamaged(path: Path) -> None:
+    """Raise PluginABIError when a library is cut short or altered since it was built.
+
+    The dynamic loader does not look: a library cut short kills the process.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise PluginABIError("cannot read %s: %s" % (path, error)) from error
+    body, seal, digest = data.rpartition(_SEAL)
+    if seal and len(digest) == 64:
+        whole = hashlib.sha256(body).hexdigest().encode() == digest
+    else:  # the seal is gone when a distributor stripped the library; then its table must be whole
+        whole = len(data) >= 64 and data[:4] == b"\x7fELF" and \
+            struct.unpack_from("<Q", data, 0x28)[0] + \
+            struct.unpack_from("<H", data, 0x3A)[0] * struct.unpack_from("<H", data, 0x3C)[0] \
+            <= len(data)
+    if not whole:
+        raise PluginABIError("%s is damaged; reinstall memonger, or in a source tree run: "
+                             "python plugins/build.py" % path)
+
+
+def core() -> ctypes.CDLL:
+    """The framework-free library.
+
+    Raises
+    ------
+    PluginMissing
+        If it was not built.
+    PluginABIError
+        If it is damaged, of another memonger, or made for another machine.
+    """
+    global _core
+    with _lock:
+        if _core is None:
+            path = library_path("libmemonger_core.so")
+            try:
+                library = ctypes.CDLL(str(path))
+            except OSError as error:
+                raise PluginABIError("%s cannot be loaded (%s); reinstall memonger"
+                                     % (path, error)) from error
+            check_interface(library, "memonger_core_interface_version", _CORE_INTERFACE, path)
+            _core = library
+        return _core
+
+
+def check_interface(library: ctypes.CDLL, function: str, expected: int, path: Path) -> None:
+    """Raise PluginABIError when a library was built from other sources than this package."""
+    found = getattr(library, function)() if hasattr(library, function) else 0
+    if found != expected:
+        raise PluginABIError("%s was built by another memonger (interface %d, expected %d); "
+                             "reinstall memonger, or in a source tree run: "
+                             "python plugins/build.py" % (path, found, expected))

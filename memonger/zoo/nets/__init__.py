@@ -1,0 +1,83 @@
+"""The zoo: training networks as MXNet symbols with their losses, and their published set-ups.
+
+::
+
+    from memonger.bench import nets
+    net = nets.build("resnet50", batch=32)
+    memonger.plan(net.symbol, budget="35%", **net.shapes)
+
+A symbol allocates nothing, so the published batch sizes work on any machine. Names are the same
+in every process. MXNet is imported when the first network is built, not before.
+"""
+from __future__ import annotations
+
+import importlib
+from typing import Any, Dict, Optional, Tuple
+
+from ...util.errors import InputError
+from .catalog import CATALOG, Net, Spec
+
+__all__ = ["CATALOG", "Net", "Spec", "build", "names", "spec"]
+
+
+def names(group: str = "") -> Tuple[str, ...]:
+    """Names of the networks, of one group (``"ogc"``, ``"monet"``, ...) or all."""
+    return tuple(name for name, item in CATALOG.items() if not group or group in item.groups)
+
+
+def spec(name: str) -> Spec:
+    """What is published about a network; imports nothing.
+
+    Raises
+    ------
+    InputError
+        If there is no such network.
+    """
+    try:
+        return CATALOG[name]
+    except KeyError:
+        from difflib import get_close_matches
+        near = get_close_matches(name, CATALOG, 3)
+        hint = "did you mean %s?" % " or ".join(near) if near else "memonger bench --list names all"
+        raise InputError("no network %r in the zoo; %s" % (name, hint)) from None
+
+
+def build(name: str, batch: Optional[int] = None, **options: Any) -> Net:
+    """A network of the zoo as a symbol with its loss.
+
+    Parameters
+    ----------
+    name : str
+        One of :func:`names`.
+    batch : int, optional
+        Batch size; the published one by default.
+    **options
+        Arguments of the family's builder, such as ``image=64`` or ``classes=10`` (see the modules
+        of this package); the published ones by default.
+
+    Returns
+    -------
+    Net
+
+    Raises
+    ------
+    InputError
+        If there is no such network, or the family has no such option.
+    """
+    item = spec(name)
+    if batch is not None and batch < 1:
+        raise InputError("the batch must be at least 1, not %r" % batch)
+    import mxnet as mx
+
+    module = importlib.import_module("." + item.family, __name__)
+    arguments: Dict[str, Any] = {**item.options, **options}
+    builder = getattr(module, item.builder)
+    known = builder.__kwdefaults__ or {}
+    wrong = sorted(set(options) - set(known))
+    if wrong:
+        raise InputError("%s has no option %r; it has %s"
+                         % (name, wrong[0], ", ".join(sorted(known))))
+    # A fresh name manager: names must not depend on what was built before.
+    with mx.name.NameManager():
+        symbol, shapes = builder(batch or item.batch, **arguments)
+    return Net(name, symbol, shapes, batch or item.batch, item)

@@ -1,0 +1,299 @@
+"""Ready plans for networks of the zoo: train in less memory without any search.
+
+::
+
+    plan = memonger.zoo.load("resnet50", budget="35%")
+    mx.mod.Module(plan.symbol).fit(...)
+
+The plans lie in ``plans/`` beside this file, one JSON file a network, for 75, 50, 35 and 25 % of
+the unplanned total at the published batch size; ``python -m memonger.zoo.ready_plans`` searches
+again and keeps what is better.
+A file holds decisions only. Loading builds the network, checks that it is the one planned for,
+and predicts its memory again.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from dataclasses import replace
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+from ..plan.plan import Plan, Status
+from ..report.formatting import format_extra
+from ..util.errors import InfeasibleBudget, InputError, PlanMismatch, PlanSchemaError
+from ..util.units import parse_budget
+from ..variants.common_subexpressions import to_json
+from . import nets
+
+#: Budgets of the ready plans, as shares of the unplanned total.
+SHARES = (0.75, 0.50, 0.35, 0.25)
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "plans")
+_FORMAT = "memonger ready plans 1"
+_AGAIN = "make it again with python -m memonger.zoo.ready_plans"
+
+
+def names() -> Tuple[str, ...]:
+    """Networks that have ready plans."""
+    if not os.path.isdir(FOLDER):
+        return ()
+    return tuple(sorted(name[:-5] for name in os.listdir(FOLDER) if name.endswith(".json")))
+
+
+def load(network: str, budget: Union[str, int, float] = "50%", symbol: Any = None,
+         shapes: Optional[Mapping[str, Sequence[int]]] = None) -> Plan:
+    """A ready plan.
+
+    Parameters
+    ----------
+    network : str
+        One of :func:`names`.
+    budget : str, int or float
+        As in ``memonger.plan``. The fastest ready plan that fits is taken.
+    symbol : mx.sym.Symbol, optional
+        Your own symbol of the same network; by default the zoo's.
+    shapes : mapping, optional
+        Input shapes of ``symbol``; by default the published ones.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    InputError
+        If there are no plans for the network.
+    InfeasibleBudget
+        If no ready plan fits; ``memonger.plan`` may still find one.
+    PlanMismatch
+        If ``symbol`` with ``shapes`` is not the graph that was planned.
+    """
+    started_s = time.perf_counter()
+    data = _read(network)
+    net = nets.build(network)
+    session = _open(net, data, symbol, shapes)
+    if session.graph.fingerprint != data["fingerprint"]:
+        raise PlanMismatch(
+            "the ready plans of %s are for the zoo's own network at batch %d, and this is another "
+            "graph (other layers, names or shapes); plan it with memonger.plan"
+            % (network, data["batch"]), data["fingerprint"], session.graph.fingerprint)
+    fixed_bytes = sum(session.fixed_bytes.values())
+    budget_bytes = parse_budget(budget, session.unplanned_pool_bytes + fixed_bytes)
+    fitting = [item for item in data["plans"] if item["total_bytes"] <= budget_bytes]
+    if not fitting:
+        smallest = min(item["total_bytes"] for item in data["plans"])
+        raise InfeasibleBudget(
+            "no ready plan of %s fits %d bytes, the smallest takes %d; memonger.plan may find one"
+            % (network, budget_bytes, smallest), budget_bytes, smallest)
+    chosen = min(fitting, key=lambda item: (item["overhead"], item["total_bytes"]))
+    plan = _restore(session, chosen, budget_bytes, data)
+    return replace(plan, planning_s=time.perf_counter() - started_s)
+
+
+def make(network: str, shares: Sequence[float] = SHARES, time_limit: float = 10.0,
+         costs: str = "reference") -> Dict[str, Any]:
+    """Search the ready plans of a network; the content of its file.
+
+    Raises
+    ------
+    InfeasibleBudget
+        If no share is possible; as for the first of them.
+    """
+    from ..api.calls import plan
+    from ..graph.decisions import decisions_of
+    net = nets.build(network)
+    plans: List[Dict[str, Any]] = []
+    found: Optional[Plan] = None
+    refused: Optional[InfeasibleBudget] = None
+    for share in shares:
+        try:
+            found = plan(net.symbol, budget=share, costs=costs, time_limit=time_limit,
+                         shapes=net.shapes)
+        except InfeasibleBudget as error:
+            refused = refused or error
+            continue
+        graph = found.graph
+        recompute = decisions_of(graph, found.schedule)
+        plans.append({
+            "share": share, "status": found.status.value, "method": found.method,
+            "pool_bytes": found.pool_bytes, "total_bytes": found.total_bytes,
+            "overhead": round(found.overhead, 6), "bound": round(found.bound, 6),
+            "recompute": [[op, [[*reader, clone] for reader, clone in sorted(served.items())]]
+                          if served else op for op, served in sorted(recompute.items())],
+            "variants": sorted([graph.ops[v.op].name, v.name] for v in
+                               (graph.variants[i] for i in found.schedule.variants))})
+    if found is None:
+        assert refused is not None
+        raise refused
+    return {"format": _FORMAT, "network": network, "batch": net.batch, "costs": costs,
+            "fingerprint": found.graph.fingerprint, "plans": undominated(plans)}
+
+
+def keep_better(content: Mapping[str, Any]) -> Dict[str, Any]:
+    """What :func:`make` found, with the plans of the shipped file where those cost less.
+
+    Plans of the file that are for another graph or other costs are left out, and those that no
+    longer fit; what the others take and cost is worked out again.
+    """
+    network = content["network"]
+    if network not in names():
+        return dict(content)
+    older = _read(network)
+    if any(older[key] != content[key] for key in ("fingerprint", "costs")):
+        return dict(content)
+    session = _open(nets.build(network), older)
+    unplanned_bytes = session.unplanned_pool_bytes + sum(session.fixed_bytes.values())
+    plans = {item["share"]: item for item in content["plans"]}
+    for item in older["plans"]:
+        try:
+            plan, _, pool_bytes = _rebuild(session, item, item["total_bytes"], older)
+        except PlanMismatch:
+            continue
+        total_bytes = item["total_bytes"] + pool_bytes - item["pool_bytes"]
+        rival = plans.get(item["share"])
+        if total_bytes <= parse_budget(item["share"], unplanned_bytes) and (
+                rival is None or plan.overhead < rival["overhead"]):
+            plans[item["share"]] = {**item, "pool_bytes": pool_bytes, "total_bytes": total_bytes,
+                                    "overhead": round(plan.overhead, 6)}
+    return {**content, "plans": undominated([plans[share] for share in sorted(plans)[::-1]])}
+
+
+def table() -> str:
+    """Markdown: the overhead of every ready plan, and where there is none."""
+    lines = ["| network (batch) | %s |" % " | ".join("%g %%" % (100 * share) for share in SHARES),
+             "|---|%s" % ("---:|" * len(SHARES))]
+    for network in names():
+        data = _read(network)
+        found = {item["share"]: format_extra(item["overhead"]) for item in data["plans"]}
+        lines.append("| %s (%d) | %s |" % (network, data["batch"],
+                                           " | ".join(found.get(share, "-") for share in SHARES)))
+    return "\n".join(lines)
+
+
+def undominated(plans: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
+    """The plans, largest share first, each replaced by a smaller one that costs no more."""
+    result: List[Dict[str, Any]] = []
+    for item in reversed(plans):
+        if result and (result[-1]["overhead"] <= item["overhead"]
+                       or result[-1]["total_bytes"] > item["total_bytes"]):
+            better = min(result[-1], dict(item), key=lambda one: one["overhead"])
+            item = {**better, "share": item["share"]}
+        result.append(dict(item))
+    return result[::-1]
+
+
+def write(network: str, content: Mapping[str, Any], folder: str = FOLDER) -> str:
+    """Write the file of a network, whole or not at all; returns its path."""
+    from ..util.files import write_whole
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, network + ".json")
+    plans = ",\n  ".join(json.dumps(item, sort_keys=True, separators=(",", ":"))
+                         for item in content["plans"])
+    head = {key: value for key, value in content.items() if key != "plans"}
+    lines = ["%s: %s" % (json.dumps(key), json.dumps(head[key])) for key in sorted(head)]
+    write_whole(path, "{\n%s,\n\"plans\": [\n  %s]\n}\n" % (",\n".join(lines), plans))
+    return path
+
+
+def _read(network: str) -> Dict[str, Any]:
+    path = os.path.join(FOLDER, network + ".json")
+    if not os.path.isfile(path):
+        nets.spec(network)
+        raise InputError("there are no ready plans for %s; there are for: %s"
+                         % (network, ", ".join(names()) or "none"))
+    with open(path, encoding="utf-8") as file:
+        try:
+            data = json.load(file)
+        except ValueError as error:
+            raise PlanSchemaError("%s is damaged (%s); %s" % (path, error, _AGAIN)) from error
+    if data.get("format") != _FORMAT:
+        raise PlanSchemaError("%s is not of this memonger; %s" % (path, _AGAIN))
+    return data
+
+
+def _open(net: nets.Net, data: Mapping[str, Any], symbol: Any = None,
+          shapes: Optional[Mapping[str, Sequence[int]]] = None) -> Any:
+    from ..api.network import open_session
+    return open_session(net.symbol if symbol is None else symbol,
+                        net.shapes if shapes is None else shapes, None, "write", None,
+                        data["costs"], None, None, None)
+
+
+def _rebuild(session: Any, item: Mapping[str, Any], budget_bytes: int,
+             data: Mapping[str, Any]) -> Tuple[Plan, Any, int]:
+    """The plan of one entry, its symbol, and the bytes of the pool when that is bound here."""
+    from ..graph.in_use import graph_in_use
+    from ..graph.schedule import Schedule, expand
+    from ..mx import plugin as native
+    from ..solve.options import Options
+    from ..solve.result import build_plan
+    if item["variants"]:
+        session = session.with_variants(exact_only=True)
+    graph = session.graph
+    wanted = {tuple(pair) for pair in item["variants"]}
+    variants = tuple(i for i, v in enumerate(graph.variants)
+                     if (graph.ops[v.op].name, v.name) in wanted)
+    recompute: Dict[int, Dict[Tuple[int, int], int]] = {}
+    for entry in item["recompute"]:
+        op, served = (entry, []) if isinstance(entry, int) else entry
+        recompute[op] = {(reader, number): clone for reader, number, clone in served}
+    steps = expand(graph_in_use(graph, Schedule((), variants)), recompute).steps
+    options = Options(storage=session.storage, world=native.world(), costs=session.costs,
+                      fixed_bytes=session.fixed_bytes)
+    pool_budget = budget_bytes - sum(session.fixed_bytes.values())
+    plan = build_plan(graph, Schedule(steps, variants), item["method"], options, pool_budget,
+                      Status(item["status"]))
+    if len(variants) != len(wanted):
+        raise PlanMismatch("the ready plan of %s has variants that are not known here; %s"
+                           % (data["network"], _AGAIN))
+    planned = session.apply(plan)
+    return plan, planned, session.read(planned).pool_bytes
+
+
+def _restore(session: Any, item: Mapping[str, Any], budget_bytes: int,
+             data: Mapping[str, Any]) -> Plan:
+    """The plan of one entry, with its memory predicted again and its symbol bound once."""
+    from ..mx import plugin as native
+    plan, planned, found_bytes = _rebuild(session, item, budget_bytes, data)
+    if found_bytes != item["pool_bytes"]:
+        raise PlanMismatch(
+            "the ready plan of %s takes %d bytes in the pool here, not the %d it was made for; %s"
+            % (data["network"], found_bytes, item["pool_bytes"], _AGAIN))
+    return replace(plan, bound=item["bound"], original_json=to_json(session.symbol),
+                   symbol_json=to_json(planned), budget_bytes=budget_bytes, world=native.world(),
+                   options={"network": data["network"], "share": item["share"],
+                            "shapes": {name: list(shape)
+                                       for name, shape in sorted(session.shapes.items())}})
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Make the ready plans anew."""
+    parser = argparse.ArgumentParser(prog="python -m memonger.zoo.ready_plans", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("networks", nargs="*", help="default: %s" % ", ".join(names()))
+    parser.add_argument("--time-limit", type=float, default=10.0, help="seconds for each plan")
+    parser.add_argument("--folder", default=FOLDER, help="default: %(default)s")
+    parser.add_argument("--anew", action="store_true",
+                        help="forget shipped plans that cost less than those found now")
+    parser.add_argument("--table", action="store_true", help="print what there is and stop")
+    args = parser.parse_args(argv)
+    if args.table:
+        print(table())
+        return 0
+    for network in args.networks or names():
+        try:
+            content = make(network, time_limit=args.time_limit)
+        except InfeasibleBudget as error:
+            print("%s: %s" % (network, error), flush=True)
+            continue
+        path = write(network, content if args.anew else keep_better(content), args.folder)
+        print("%s: %s" % (os.path.relpath(path), ", ".join(
+            "%g %% %+.1f %%" % (100 * item["share"], 100 * item["overhead"])
+            for item in content["plans"])), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
