@@ -24,11 +24,11 @@ Solver = Callable[[Graph, Optional[int], Options], Plan]
 #: Built-in methods: module of this package and function in it, imported when asked for.
 _METHODS: Dict[str, Union[Solver, Tuple[str, str]]] = {
     "auto": ("auto", "solve"),
-    "local": ("local", "solve"),
-    "milp": ("milp", "solve"),
-    "sublinear": ("sublinear", "solve"),
-    "chen": ("chen", "solve"),
-    "ogc": ("ogc", "solve"),
+    "local": ("search.local", "solve"),
+    "milp": ("refinement", "solve"),
+    "sublinear": ("baselines.sublinear", "solve"),
+    "chen": ("baselines.chen", "solve"),
+    "ogc": ("baselines.ogc", "solve"),
 }
 
 __all__ = ["Options", "Solver", "methods", "register", "solve"]
