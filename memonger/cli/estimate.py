@@ -6,7 +6,6 @@ import json
 from typing import Any, Dict
 
 from ..api import calls as api
-from ..graph.imported import to_node_link
 from ..report.text import estimate_table
 from ..util.files import write_whole
 from ..util.units import parse_budget
@@ -35,8 +34,8 @@ class Estimate(Command):
         add_budget(parser)
         add_optimizer(parser)
         parser.add_argument("--graph", metavar="FILE",
-                            help="write the step's ops, bytes and times as node-link JSON, which "
-                                 "other planners and memonger plan read")
+                            help="write the step's ops, bytes and times as JSON, which "
+                                 "memonger plan reads")
 
     def run(self, args: argparse.Namespace) -> int:
         symbol = load_symbol(args.network)
@@ -44,7 +43,7 @@ class Estimate(Command):
                                 **shape_arguments(args, symbol))
         total = estimate.total_bytes
         if args.graph:
-            write_whole(args.graph, json.dumps(to_node_link(estimate.graph)) + "\n")
+            write_whole(args.graph, json.dumps(estimate.graph.to_dict()) + "\n")
         record: Dict[str, Any] = {
             "bytes": dict(estimate.by_category), "total_bytes": total,
             "pool_bytes": estimate.pool_bytes, "peak_live_bytes": estimate.peak_live_bytes}

@@ -8,8 +8,6 @@ from typing import Any, Dict
 
 from ..api import calls as api
 from ..api.network import pins
-from ..graph.schedule import expand
-from ..memory.storage import plan_storage
 from ..plan.plan import Plan
 from ..report.charts.frontier import draw_frontier, frontier_table
 from ..report.text import summary
@@ -36,8 +34,8 @@ from .record import foreign_record, plan_record
 class MakePlan(Command):
     """Plan a network: what to keep for the backward pass and what to compute again.
 
-    NETWORK is a *-symbol.json file of MXNet, or a graph that is not MXNet's (node-link JSON,
-    memonger's own JSON, or text; see README.md), whose budget is in its own units or a share.
+    NETWORK is a *-symbol.json file of MXNet, or a graph (memonger's own JSON, node-link JSON or
+    text; see README.md), whose budget is in its own units or a share.
 
       memonger plan net-symbol.json --shape data=32,3,224,224 --budget 4GB -o plan.json
       memonger plan graph.json --budget 0.8
@@ -114,20 +112,17 @@ class MakePlan(Command):
         if refused:
             raise UsageError("%s is no MXNet symbol, so it takes no %s"
                              % (args.network, refused[0]))
-        from ..graph.imported import parse_foreign_budget, read_graph
-        from ..solve import Options, solve
+        from ..graph.imported import read_graph
+        from ..solve.imported import plan_graph
         graph = read_graph(args.network)
-        budget = None
-        if args.budget is not None:
-            baseline = plan_storage(graph, expand(graph, {}), "live").pool_bytes
-            budget = parse_foreign_budget(args.budget, baseline)
         with ProgressLine() as line:
-            plan = solve(graph, budget, args.method, Options(
-                storage="live", time_limit_s=args.time_limit, variants=args.variants,
-                keep=pins(graph, args.keep, "keep"), progress=line.callback,
-                recompute=pins(graph, args.recompute, "recompute"), max_clones=args.max_clones,
-                objective="memory" if budget is None else "time", max_overhead=args.overhead))
-        finish(args, plan, foreign_record(plan))
+            plan = plan_graph(
+                graph, args.budget, args.method, time_limit_s=args.time_limit,
+                variants=args.variants, keep=pins(graph, args.keep, "keep"),
+                progress=line.callback, recompute=pins(graph, args.recompute, "recompute"),
+                max_clones=args.max_clones, max_overhead=args.overhead)
+        record = foreign_record if graph.recompute_in_forward else plan_record
+        finish(args, named(plan, args.network), record(plan))
         return EXIT_OK
 
 

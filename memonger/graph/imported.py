@@ -1,8 +1,8 @@
 """Graphs that are not MXNet's: three file formats, and planning them.
 
-* our JSON: what :meth:`Graph.to_dict` makes (key ``tensors``);
-* node-link JSON, as networkx writes it and as Checkmate's and Moccasin's graphs are published
-  (:func:`to_node_link` writes it):
+* our JSON: what :meth:`Graph.to_dict` makes (key ``tensors``), as ``memonger estimate --graph``
+  writes it;
+* node-link JSON, as networkx writes it and as Checkmate's and Moccasin's graphs are published:
   ``nodes`` with ``cost_ram`` and ``cost_cpu`` (or ``out_cost`` and ``duration``), ``backward``
   true for nodes that must not run again, and ``links`` between them;
 * text: ``n m``, then n lines ``bytes cost may_run_again``, then m lines ``from to``, nodes in
@@ -151,26 +151,6 @@ def _from_node_link(data: Mapping[str, Any], name: str) -> Graph:
         [number(nodes[i], ("cost_cpu", "duration")) for i in order],
         [not nodes[i].get("backward", False) for i in order],
         [(rank[u], rank[v]) for u, v in edges], name)
-
-
-def to_node_link(graph: Graph) -> Dict[str, Any]:
-    """A graph as node-link JSON, for other planners; :func:`parse_graph` reads it back.
-
-    Each op becomes one node with all that it makes, in bytes, and its time in seconds. What exists
-    before the step is left out, and so are in-place options: the peak of a node-link graph can be
-    above that of the graph itself.
-    """
-    nodes: List[Dict[str, Any]] = []
-    links: List[Dict[str, int]] = []
-    for index, op in enumerate(graph.ops):
-        made = [graph.tensors[t] for t in op.outputs]
-        nodes.append({"id": index, "name": op.name, "backward": not op.recomputable,
-                      "cost_ram": sum(t.size_bytes for t in made if t.pooled),
-                      "cost_cpu": op.time_s})
-        producers = {graph.tensors[t].producer for t in op.inputs} - {-1}
-        links += [{"source": producer, "target": index} for producer in sorted(producers)]
-    return {"directed": True, "multigraph": False, "graph": {"name": graph.name},
-            "nodes": nodes, "links": links}
 
 
 def _execution_order(ids: Sequence[Any], edges: Sequence[Tuple[int, int]]) -> List[int]:

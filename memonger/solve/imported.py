@@ -1,19 +1,25 @@
-"""Planning graphs that are not MXNet's, straight from a file."""
+"""Planning graphs straight from a file."""
 from __future__ import annotations
 
-from typing import Any, Union
+from typing import Any, Dict, Union
 
 from ..graph.imported import parse_foreign_budget, read_graph
 from ..graph.schedule import expand
+from ..graph.types import Graph
+from ..memory import arena
 from ..memory.storage import plan_storage
 from ..plan.plan import Plan
 from . import solve
 from .options import Options
 
+#: Categories of a plan's bytes outside the pool, by those of tensors.
+_OUTSIDE = {"parameter": "parameters", "gradient": "gradients", "aux": "aux", "input": "inputs",
+            "head_gradient": "head_gradients"}
+
 
 def plan_foreign(path: str, budget: Union[None, str, int, float] = None, method: str = "auto",
                  time_limit_s: float = 10.0, **options: Any) -> Plan:
-    """Plan the graph in a file; memory is the peak of live units.
+    """Plan the graph in a file; see :func:`plan_graph`.
 
     Parameters
     ----------
@@ -33,12 +39,36 @@ def plan_foreign(path: str, budget: Union[None, str, int, float] = None, method:
     -------
     Plan
     """
-    graph = read_graph(path)
-    units = None
+    return plan_graph(read_graph(path), budget, method, time_limit_s=time_limit_s, **options)
+
+
+def plan_graph(graph: Graph, budget: Union[None, str, int, float] = None, method: str = "auto",
+               **options: Any) -> Plan:
+    """Plan a graph: MXNet's as its executors run it, others by the peak of live units.
+
+    Budgets are on the total of the step; a graph that is not MXNet's has nothing but its peak.
+    """
+    base, fixed = "live", {}
+    options["storage"] = "live"
+    if not graph.recompute_in_forward:
+        base, fixed = "stock", outside_bytes(graph)
+        options["storage"] = "arena" if arena.fits(graph) else "best"
+        options["fixed_bytes"] = fixed
+    pool_budget = None
     if budget is not None:
-        units = parse_foreign_budget(
-            budget, plan_storage(graph, expand(graph, {}), "live").pool_bytes)
+        around = sum(fixed.values()) + max([op.workspace_bytes for op in graph.ops] or [0])
+        unplanned = plan_storage(graph, expand(graph, {}), base).pool_bytes
+        pool_budget = parse_foreign_budget(budget, unplanned + around) - around
     else:
         options.setdefault("objective", "memory")
-    return solve(graph, units, method,
-                 Options(storage="live", time_limit_s=time_limit_s, **options))
+    return solve(graph, pool_budget, method, Options(**options))
+
+
+def outside_bytes(graph: Graph) -> Dict[str, int]:
+    """Bytes of the tensors outside the pool, by category."""
+    found: Dict[str, int] = {}
+    for tensor in graph.tensors:
+        if not tensor.pooled:
+            name = _OUTSIDE.get(tensor.category, tensor.category)
+            found[name] = found.get(name, 0) + tensor.size_bytes
+    return found

@@ -107,6 +107,18 @@ def test_estimate_and_its_budget(folder, capsys):
     assert main(["estimate", network, *SHAPE, *adam, "--budget", str(total - 1)]) == 3
 
 
+def test_the_graph_of_a_network_is_planned_to_the_totals_of_the_network(folder, tmp_path, capsys):
+    network, graph = str(folder / "net-symbol.json"), str(tmp_path / "graph.json")
+    told = answer_of(capsys, "estimate", network, *SHAPE, "--graph", graph)
+    asked = ["--budget", "0.75", "--variants", "none"]
+    from_file = answer_of(capsys, "plan", graph, *asked)
+    record = answer_of(capsys, "plan", network, *SHAPE, "--budget", "75%", *asked[2:])
+    assert from_file["baseline_total_bytes"] == told["total_bytes"]
+    for number in ("budget_bytes", "total_bytes", "pool_bytes", "baseline_pool_bytes"):
+        assert from_file[number] == record[number], number
+    assert {**from_file["fixed_bytes"], "head_gradients": 0} == record["fixed_bytes"]
+
+
 def test_apply_writes_a_network_that_strip_takes_back(folder, plan_file, tmp_path, capsys):
     planned, stripped = str(tmp_path / "planned-symbol.json"), str(tmp_path / "net-symbol.json")
     assert main(["apply", plan_file, str(folder / "net-symbol.json"), "-o", planned]) == 0

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from memonger.graph.imported import parse_foreign_budget, parse_graph, read_graph, to_node_link
+from memonger.graph.imported import parse_foreign_budget, parse_graph, read_graph
 from memonger.graph.types import Graph, Op, Tensor
 from memonger.solve.imported import plan_foreign
 from memonger.util.errors import InputError
@@ -43,14 +43,6 @@ def test_node_link_with_ids_out_of_order_runs_by_generations():
     graph = parse_graph(node_link(nodes, [(3, 1), (0, 2), (1, 2)], ("0", "1")))
     assert [op.name for op in graph.ops] == ["0", "3", "1", "2"]
     assert all(op.recomputable for op in graph.ops)
-
-
-def test_graphs_are_written_as_node_link_json():
-    graph = parse_graph(node_link([{"id": 0, "cost_ram": 3, "cost_cpu": 1.5},
-                                   {"id": 1, "cost_ram": 5, "cost_cpu": 2, "backward": True}],
-                                  [(0, 1)]))
-    again = parse_graph(json.dumps(to_node_link(graph)))
-    assert again == graph
 
 
 def test_own_json_round_trip():

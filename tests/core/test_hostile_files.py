@@ -9,13 +9,17 @@ from hypothesis import strategies as st
 from mutations import json_text, mutated, mutated_text
 
 from memonger.costs.profile_files import load_profile
-from memonger.graph.imported import parse_graph, to_node_link
+from memonger.graph.imported import parse_graph
 from memonger.solve import Options, solve
 from memonger.util.errors import InputError, MemongerError
 from memonger.util.json_files import MAX_BYTES, parse_json, read_text
 
 TEXT = "4 4\n10 1 1\n20 2 1\n5 3 0\n1 1 0\n0 1\n1 2\n0 2\n2 3\n"
-LINKED = to_node_link(parse_graph(TEXT))
+LINKED = {"nodes": [{"id": 0, "name": "a", "cost_ram": 10, "cost_cpu": 1, "backward": False},
+                    {"id": 1, "name": "b", "cost_ram": 20, "cost_cpu": 2, "backward": False},
+                    {"id": 2, "name": "c", "cost_ram": 5, "cost_cpu": 3, "backward": True}],
+          "links": [{"source": 0, "target": 1}, {"source": 0, "target": 2},
+                    {"source": 1, "target": 2}]}
 OWN = json.loads(json.dumps(parse_graph(TEXT).to_dict()))
 PROFILE = {"kind": "memonger profile", "schema": 1, "facts": {"device": "d", "threads": 2},
            "fallback": "cpu", "times_s": {"a": 1e-3, "b": 2.0}}
