@@ -46,8 +46,11 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
     method : str
         "auto", "local", "milp", "sublinear", "chen", "ogc", or a registered name.
     variants : {"none", "exact", "all"}
-        Which operator variants may be swapped in. "all" includes those whose results differ in
-        the last bits (in-place BatchNorm).
+        Which operator variants may be swapped in. "exact": results are bit for bit those of the
+        unplanned network with MXNET_MKLDNN_ENABLED=0 (and on a GPU with deterministic algorithms);
+        with MKLDNN on, MXNet's default on a CPU, within rounding, as :func:`verify` judges against
+        float64. "all" includes those whose results differ in the last bits everywhere (in-place
+        BatchNorm).
     ctx, type_dict, grad_req, group2ctx
         As for ``simple_bind``. Planning never touches the device. Bytes are those of the gradients
         asked for; ``Module`` asks for none of data and labels.

@@ -133,8 +133,11 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--method", default="auto", metavar="NAME",
                         help="auto, sublinear, milp, ...; default %(default)s")
     parser.add_argument("--variants", default="exact", choices=("none", "exact", "all"),
-                        help="operator variants to use: those with the same bits, or also those "
-                             "within a stated tolerance; default %(default)s")
+                        help="operator variants to use. exact: those with results bit for bit "
+                             "those of the unplanned network with MXNET_MKLDNN_ENABLED=0 (and on a "
+                             "GPU with deterministic algorithms); with MKLDNN on, MXNet's default "
+                             "on a CPU, within rounding, as verify judges against float64. all: "
+                             "also those within a stated tolerance; default %(default)s")
     parser.add_argument("--costs", default="auto", metavar="SOURCE",
                         help="op times: a profile file, or a preset (reference, v100, ...); "
                              "default: as measured, else estimated for this CPU")

@@ -140,8 +140,22 @@ def test_too_few_epochs_on_digits_are_refused_in_a_line(tmp_path):
     pytest.importorskip("sklearn")
     output = run([sys.executable, str(ROOT / "examples" / "train_digits.py"), "--epochs", "1"],
                  tmp_path)
+    assert re.search(r"^outputs, gradients and aux states of 2 steps: the same (within rounding|"
+                     r"bit for bit)$", output, re.MULTILINE)
     assert re.search(r"^error: \d+\.\d+ % of the test digits are right after --epochs 1, 97 % are "
                      r"expected after --epochs 12\nexit code 1$", output, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", [
+    "custom_allocator.py",
+    pytest.param("gluon_train.py --epochs 1", marks=pytest.mark.slow),
+    pytest.param("train_digits.py", marks=pytest.mark.slow)])
+def test_examples_train_the_same_network_in_mxnets_default_environment(command, tmp_path):
+    pytest.importorskip("sklearn")
+    name, *options = command.split()
+    output = run([sys.executable, str(ROOT / "examples" / name)] + options, tmp_path)
+    assert re.search(r"the same .*(within rounding|bit for bit)$", output, re.MULTILINE), output
+    assert "exit code" not in output
 
 
 def test_the_budget_that_the_gluon_example_names_is_possible():
