@@ -1,6 +1,6 @@
-"""Gluon's public face: ``memonger.gluon.plan(block, ...)``."""
+"""Gluon's public face: ``memonger.gluon.plan(block, ...)`` and ``strip(block)``."""
 from __future__ import annotations
 
-from .api.gluon import plan
+from .api.gluon import plan, strip
 
-__all__ = ["plan"]
+__all__ = ["plan", "strip"]

@@ -5,8 +5,7 @@
 
 namespace memonger {
 
-// For storage planning: Marsaglia's xorshift with 32 bits, the same numbers as in
-// memonger/packing.py, whose results storage.cc must give byte for byte.
+// For storage planning: Marsaglia's xorshift with 32 bits.
 class Xorshift32 {
  public:
   uint32_t Below(uint32_t limit) {

@@ -7,7 +7,7 @@
 // placement heuristic for the orthogonal stock-cutting problem", Operations Research 52; for memory:
 // Sekiyama et al. 2018, "Profile-guided memory optimization for deep neural networks"). What is
 // lost to lifting is all that is lost, so good orders come within a thousandth of the peak of live
-// bytes. memonger/skyline.py is the readable reference and gives the same offsets.
+// bytes.
 #ifndef MEMONGER_CORE_SKYLINE_H_
 #define MEMONGER_CORE_SKYLINE_H_
 

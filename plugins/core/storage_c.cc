@@ -1,4 +1,4 @@
-/* C calls for storage planning: what memonger/storage_native.py loads.
+/* C calls for storage planning: what memonger/memory/storage.py loads.
  *
  * All arrays belong to the caller. Flat layout as in storage.h.
  */

@@ -101,7 +101,7 @@ def test_gan_players_do_not_train_each_other():
 
 
 def test_listing_networks_does_not_import_mxnet():
-    code = ("import sys; from memonger.bench import nets; nets.names(); nets.spec('vgg16');"
+    code = ("import sys; from memonger.zoo import nets; nets.names(); nets.spec('vgg16');"
             "assert 'mxnet' not in sys.modules")
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -88,7 +88,7 @@ def test_gpu_kernels_need_nvrtc_where_mxnet_is_for_gpus(monkeypatch):
             return name == "CUDA"
     import mxnet
 
-    from memonger.mx import plugin as native
+    from memonger import native
     from memonger.util.errors import PluginError
     assert [f.value for f in doctor._gpu_kernels()] == ["not needed: this MXNet is for CPUs"]
     monkeypatch.setattr(mxnet.runtime, "Features", Features)

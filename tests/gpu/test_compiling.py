@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import memonger
 from gpu import pretend
 from gpu.nvrtc import SOURCES, architectures, find_nvrtc
 from memonger.mx import plugin as native
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").e
 
 TRAIN = """
 import mxnet as mx, numpy as np
-from memonger import native
+from memonger.mx import plugin as native
 native.load()
 native._plugin.memonger_gpu_stand_in()
 try:
@@ -32,7 +33,7 @@ ANSWER = "[0.0, 0.0, 0.0, 0.0, 1.0, 2.0]"
 
 def run(code, folder, **variables):
     environment = pretend.environment(folder, **variables)
-    environment["PYTHONPATH"] = str(Path(native.__file__).resolve().parents[1])
+    environment["PYTHONPATH"] = str(Path(memonger.__file__).resolve().parents[1])
     done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=os.sep,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
                           errors="replace")  # compilers quote as the locale bids

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import memonger
 from gpu import networks, pretend, zoo
 from memonger.mx import plugin as native
 from memonger.zoo import nets
@@ -51,7 +52,7 @@ KERNELS = {
 def python(folder, *arguments, **variables):
     """Run Python with mxnet-cu112 and the pretended libraries; returns the process."""
     environment = pretend.environment(folder, **variables)
-    paths = [str(pretend.find_cu112()), str(Path(native.__file__).resolve().parents[1])]
+    paths = [str(pretend.find_cu112()), str(Path(memonger.__file__).resolve().parents[1])]
     environment["PYTHONPATH"] = os.pathsep.join(paths)
     return subprocess.run([sys.executable, *arguments], env=environment, cwd=str(ROOT),
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -89,7 +90,7 @@ def test_every_operator_runs_on_a_gpu():
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE,
                           universal_newlines=True, check=True,
                           env={**os.environ, "PYTHONPATH": os.pathsep.join(
-                              [str(ROOT / "tests"), str(Path(native.__file__).parents[1])])})
+                              [str(ROOT / "tests"), str(Path(memonger.__file__).parents[1])])})
     assert done.stdout.strip() == "[]"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import memonger
 from memonger import native
-from memonger.mx.profile.run import calibrate
+from memonger.mx.profile import calibrate
 
 SHAPES = {"data": (4, 8)}
 

@@ -13,7 +13,7 @@ import json, logging, sys
 logging.basicConfig(stream=sys.stderr)
 import memonger
 import mxnet as mx
-from memonger.bench import nets
+from memonger.zoo import nets
 from memonger.errors import InfeasibleBudget, InputError, PluginMissing
 net = nets.build("resnet18", 4, image=64)
 plan = memonger.plan(net.symbol, **net.shapes)

@@ -175,9 +175,9 @@ def test_a_second_copy_is_refused_and_the_first_goes_on(copies):
 import os
 from memonger import native
 native.load()
-import memonger.native, importlib.util
+import memonger.mx.plugin, importlib.util
 os.environ["MEMONGER_NATIVE_DIR"] = %r
-spec = importlib.util.spec_from_file_location("memonger.second", memonger.native.__file__)
+spec = importlib.util.spec_from_file_location("memonger.mx.second", memonger.mx.plugin.__file__)
 second = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(second)
 try:

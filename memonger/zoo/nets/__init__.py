@@ -2,7 +2,7 @@
 
 ::
 
-    from memonger.bench import nets
+    from memonger.zoo import nets
     net = nets.build("resnet50", batch=32)
     memonger.plan(net.symbol, budget="35%", **net.shapes)
 
