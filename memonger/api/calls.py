@@ -38,7 +38,7 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
     Parameters
     ----------
     symbol : mx.sym.Symbol
-        The network, with its loss.
+        The network, with its loss. A plan that is on it is taken off first.
     budget : int, float or str, optional
         Largest total of the step: bytes, "4GB", "4GiB", "60%" of the unplanned total, "auto"
         for what the GPU ``ctx`` has free less 5 %. Without one: the smallest pool that

@@ -78,13 +78,14 @@ def make_mirror_plan(symbol: Any, threshold: int, plan_info: Optional[Dict[str, 
     mx.sym.Symbol
         A copy with ``force_mirroring`` on the ops to recompute.
     """
-    from ..mx.rewrite import from_json
+    from ..mx.rewrite import from_json, without_plan
     from ..plan.planned_symbol import apply_mirroring
     from ..solve.baselines.sublinear import divide, schedule_of
     given = gather_shapes(symbol, shapes, named_shapes, None)
     if not native.available():
         from ..mx.binding import infer_arguments
         from .without_plugin import forward_graph
+        symbol = without_plan(symbol)
         graph = forward_graph(symbol, infer_arguments(symbol, given, type_dict))
         segments = divide(graph, int(threshold) << 20)
         if plan_info is not None:
@@ -96,7 +97,7 @@ def make_mirror_plan(symbol: Any, threshold: int, plan_info: Optional[Dict[str, 
         plan_info["max_size"] = segments.max_bytes
         plan_info["save_size"] = segments.saved_bytes
     _, legal = schedule_of(session.graph, segments.recomputed, "stock")
-    return from_json(apply_mirroring(to_json(symbol), session.graph, legal))
+    return from_json(apply_mirroring(to_json(session.symbol), session.graph, legal))
 
 
 def get_cost(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None,
@@ -132,8 +133,10 @@ def thresholds(graph: Graph, ntrial: int) -> Iterator[Tuple[int, ...]]:
 def without_plugin(symbol: Any, shapes: Shapes, type_dict: Optional[Mapping[str, Any]] = None,
                    grad_req: Any = "write", ctx: Any = None, ntrial: int = 6) -> Any:
     """A plan for stock mirroring, with a warning that says what is missing."""
+    from ..mx.rewrite import without_plan
     from .without_plugin import plan_without_plugin
     reason = native.status()
     logger.warning("planning without the native plugin (%s): stock mirroring only, sizes in whole "
                    "megabytes", reason)
-    return plan_without_plugin(symbol, shapes, reason, type_dict, grad_req, ctx, ntrial)
+    return plan_without_plugin(without_plan(symbol), shapes, reason, type_dict, grad_req, ctx,
+                               ntrial)

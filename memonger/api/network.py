@@ -230,11 +230,13 @@ def open_session(symbol: Any, shapes: Shapes, type_dict: Optional[Mapping[str, A
     """Read a network and price its ops.
 
     ``reshape`` turns the graph of an executor into that of another runner (CachedOp). With
-    ``as_it_is`` the user's ``force_mirroring`` shows in the graph, else it is a hint on its ops.
+    ``as_it_is`` a plan on the symbol and the user's ``force_mirroring`` show in the graph; else the
+    plan is taken off, and the marks are hints on the ops.
     """
     from ..mx.capture import read
-    from ..mx.rewrite import unforced
+    from ..mx.rewrite import unforced, without_plan
     native.load()
+    symbol = symbol if as_it_is else without_plan(symbol)
     network = symbol if as_it_is else unforced(symbol)
     from ..mx.device import device_of
     device = device_of(ctx)

@@ -55,6 +55,11 @@ def strip_symbol(symbol: Any) -> Any:
     return symbol_from_json(strip_json(to_json(symbol)))
 
 
+def without_plan(symbol: Any) -> Any:
+    """The symbol itself, or where anything of memonger's is on it, as it was before planning."""
+    return strip_symbol(symbol) if "memonger_" in to_json(symbol) else symbol
+
+
 @paused()
 def apply_plan_to(symbol: Any, plan: Plan) -> Any:
     """A copy of ``symbol`` that carries the plan's decisions and variants."""

@@ -54,6 +54,19 @@ def test_sublinear_plan_is_smaller_exact_and_trains_the_same(world):
     assert plan.symbol.list_arguments() == net.list_arguments()
 
 
+def test_a_planned_symbol_is_planned_anew(world):
+    net = convolutions(dropout=True)
+    first = memonger.plan(net, method="sublinear", **SHAPES)
+    again = memonger.plan(first.symbol, method="sublinear", **SHAPES)
+    assert again.original_json == first.original_json
+    assert again.symbol_json == first.symbol_json
+    assert again.baseline_total_bytes == first.baseline_total_bytes
+    assert memonger.search_plan(first.symbol, **SHAPES).tojson() == first.symbol.tojson()
+    assert memonger.make_mirror_plan(first.symbol, 0, **SHAPES).tojson() \
+        == memonger.make_mirror_plan(net, 0, **SHAPES).tojson()
+    assert memonger.estimate(first.symbol, **SHAPES).pool_bytes == first.pool_bytes
+
+
 @pytest.mark.parametrize("method", ["chen", "ogc", "local", "milp"])
 def test_methods_that_stock_mxnet_cannot_run_are_refused_there(method):
     """Their plans promised memory that MXNet's own mirroring does not save."""

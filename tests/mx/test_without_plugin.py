@@ -28,6 +28,7 @@ answer = {
         hinted.symbol, memonger.search_plan(hinted.symbol, **hinted.shapes))],
     "strip": memonger.strip(plan.symbol).tojson() == net.symbol.tojson(),
     "same": memonger.verify(plan.symbol, net.symbol, **net.shapes).identical,
+    "again": memonger.plan(plan.symbol, **net.shapes).symbol_json == plan.symbol_json,
     "recomputed": sum(d == "recompute" for d in plan.decisions.values()),
 }
 for name, arguments, error in (("milp", {"method": "milp"}, PluginMissing),
@@ -69,7 +70,7 @@ def test_it_plans_for_stock_mirroring_and_is_no_worse_than_no_plan(answer):
 
 
 def test_training_is_the_same_and_the_plan_comes_off(answer):
-    assert answer["same"] and answer["strip"]
+    assert answer["same"] and answer["strip"] and answer["again"]
 
 
 def test_it_says_what_is_missing(answer):
