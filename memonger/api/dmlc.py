@@ -31,7 +31,7 @@ def search_plan(symbol: Any, ntrial: int = 6, type_dict: Optional[Mapping[str, A
     ----------
     symbol : mx.sym.Symbol
     ntrial : int
-        Additional grid search steps.
+        Additional grid search steps. All are taken, however long they are.
     type_dict : dict, optional
         Dtypes of inputs by name.
     budget : int, float or str, optional
@@ -56,7 +56,7 @@ def search_plan(symbol: Any, ntrial: int = 6, type_dict: Optional[Mapping[str, A
     from ..solve.options import Options
     session = open_session(symbol, given, type_dict, "write", None, "auto", None, None, None)
     found = solve(session.graph, None, "sublinear", Options(
-        ntrial=ntrial, storage=session.storage, world=native.world()))
+        ntrial=ntrial, time_limit_s=math.inf, storage=session.storage, world=native.world()))
     return session.apply(found)
 
 

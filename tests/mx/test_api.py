@@ -1,6 +1,9 @@
 """The calls of memonger on real symbols."""
 from __future__ import annotations
 
+import itertools
+from types import SimpleNamespace
+
 import mxnet as mx
 import numpy as np
 import pytest
@@ -8,6 +11,8 @@ import pytest
 import memonger
 from memonger.mx import plugin as native
 from memonger.mx.capture import read
+from memonger.solve import effort
+from memonger.solve.baselines import sublinear
 from memonger.util.errors import (
     BindError,
     InfeasibleBudget,
@@ -52,6 +57,22 @@ def test_sublinear_plan_is_smaller_exact_and_trains_the_same(world):
     assert memonger.verify(plan.symbol, net, steps=3, **SHAPES).identical
     assert memonger.strip(plan.symbol).tojson() == net.tojson()
     assert plan.symbol.list_arguments() == net.list_arguments()
+
+
+def test_search_plan_tries_every_threshold_and_no_choice_twice(monkeypatch):
+    """A thousand time steps took longer than the limit: only threshold 0 was tried."""
+    net, measured = convolutions(), []
+    expected = memonger.search_plan(net, **SHAPES).tojson()
+    hours, real = itertools.count(0, 3600), sublinear.plan_storage
+
+    def measure(graph, schedule, storage):
+        measured.append(schedule)
+        return real(graph, schedule, storage)
+
+    monkeypatch.setattr(effort, "time", SimpleNamespace(perf_counter=lambda: next(hours)))
+    monkeypatch.setattr(sublinear, "plan_storage", measure)
+    assert memonger.search_plan(net, **SHAPES).tojson() == expected
+    assert len(measured) == len({schedule.recomputed() for schedule in measured}) > 2
 
 
 def test_a_planned_symbol_is_planned_anew(world):

@@ -151,6 +151,7 @@ def search(graph: Graph, options: Options,
     hinted = any(op.mirror_stage for op in graph.ops)
     families: List[Optional[FrozenSet[int]]] = [None] if hinted else [cut_points(graph), None]
     tried: List[Trial] = []
+    by_choice: Dict[Tuple[int, ...], Trial] = {}  # near thresholds often choose the same ops
     effort = Effort(options.time_limit_s)
     try:
         for number, candidates in enumerate(families):
@@ -159,7 +160,7 @@ def search(graph: Graph, options: Options,
                     on_trial(min(tried), (done + fraction) / len(families))
                 if effort.clock_s <= 0:
                     raise _OutOfTime
-            _search_family(graph, options, candidates, tried, on_each)
+            _search_family(graph, options, candidates, tried, by_choice, on_each)
     except _OutOfTime:
         pass
     except KeyboardInterrupt:
@@ -169,7 +170,8 @@ def search(graph: Graph, options: Options,
 
 
 def _search_family(graph: Graph, options: Options, candidates: Optional[FrozenSet[int]],
-                   tried: List[Trial], on_each: Callable[[float], None]) -> None:
+                   tried: List[Trial], by_choice: Dict[Tuple[int, ...], Trial],
+                   on_each: Callable[[float], None]) -> None:
     keep, again, ntrial = set(options.keep), set(options.recompute), options.ntrial
     known: Dict[int, Segments] = {}
     mine: List[Trial] = []
@@ -178,11 +180,14 @@ def _search_family(graph: Graph, options: Options, candidates: Optional[FrozenSe
     def attempt(threshold_bytes: int) -> Segments:
         if threshold_bytes not in known:
             segments = known[threshold_bytes] = divide(graph, threshold_bytes, candidates)
-            schedule, legal = schedule_of(
-                graph, sorted((set(segments.recomputed) | again) - keep), options.world,
-                options.on_gpu)
-            mine.append(Trial(plan_storage(graph, schedule, options.storage).pool_bytes,
-                              schedule.time_s(graph), threshold_bytes, tuple(sorted(legal))))
+            if segments.recomputed not in by_choice:
+                schedule, legal = schedule_of(
+                    graph, sorted((set(segments.recomputed) | again) - keep), options.world,
+                    options.on_gpu)
+                by_choice[segments.recomputed] = Trial(
+                    plan_storage(graph, schedule, options.storage).pool_bytes,
+                    schedule.time_s(graph), threshold_bytes, tuple(sorted(legal)))
+            mine.append(by_choice[segments.recomputed]._replace(threshold_bytes=threshold_bytes))
             tried.append(mine[-1])
         on_each(min(1.0, len(known) / total))
         return known[threshold_bytes]
