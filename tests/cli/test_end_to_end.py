@@ -262,7 +262,7 @@ def test_an_answer_that_a_full_disk_does_not_take_is_an_error(plan_file, folder,
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "memonger", *command], stdout=full, stderr=subprocess.PIPE,
-            text=True, check=False,
+            text=True, check=False, cwd=str(folder),
             env={**os.environ, "PYTHONPATH": package, "PYTHONUNBUFFERED": unbuffered})
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == \

@@ -12,9 +12,9 @@ import memonger  # noqa: E402
 from memonger import native  # noqa: E402
 from memonger.costs.models import is_view, op_signature  # noqa: E402
 from memonger.mx.capture import read  # noqa: E402
+from memonger.mx.profile import in_place as profile_in_place  # noqa: E402
 from memonger.mx.profile.in_place import by_signature, step_seconds  # noqa: E402
 from memonger.mx.profile.run import circumstances, profile, stored_profile  # noqa: E402
-from memonger.mx.profile.run import in_place as profile_in_place  # noqa: E402
 from memonger.mx.profile.variants import (  # noqa: E402
     SwappedNetwork,
     seconds_with_neighbours,
@@ -177,7 +177,7 @@ def test_an_interrupt_during_a_measured_step_is_raised_after_it(monkeypatch):
     import os
     import signal
 
-    from memonger.mx.profile.run import in_place as profile_in_place
+    from memonger.mx.profile import in_place as profile_in_place
 
     def step(*_):
         os.kill(os.getpid(), signal.SIGINT)

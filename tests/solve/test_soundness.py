@@ -323,5 +323,5 @@ def test_a_solver_that_errs_about_infeasibility_is_not_believed(monkeypatch) -> 
 
         def getSolution(self):
             return highs._highspy().HighsSolution()
-    found = highs._linear_result(program, Liar(), 5.0)
+    found = highs._linear_result(program, Liar(), Effort(5.0))
     assert found.status == "unknown" and np.isfinite(found.bound)
