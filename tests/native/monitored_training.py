@@ -14,14 +14,14 @@ from typing import Any, Dict, List
 
 os.environ.setdefault("MXNET_STORAGE_FALLBACK_LOG_VERBOSE", "0")
 os.environ.setdefault("MXNET_SUBGRAPH_BACKEND", "NONE")  # cannot bind internals with BatchNorm
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import mxnet as mx
 import numpy as np
 
 from memonger import native
 from memonger.plan.planned_symbol import mark_storage
-from tests.native.graphs import convolutions, mark
+from native.graphs import convolutions, mark
 
 SHAPES = {"data": (8, 3, 64, 64)}
 CHEAP = {prefix + str(i): "1" for i in range(3) for prefix in ("bn", "relu")}
