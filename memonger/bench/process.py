@@ -79,6 +79,10 @@ def measure_network(network: str, batch: int = 0, budget: str = "50%", variants:
         return Row(network, wanted, mkldnn_is_on(), error=str(error).splitlines()[0])
 
 
+#: Where this memonger lies: a child started elsewhere might find another.
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
 def rows(networks: Sequence[str], mkldnn: str = "both", **options: Any) -> Iterator[Row]:
     """One row for each network and environment, each from a process of its own."""
     switches = {"on": ("1",), "off": ("0",), "both": ("1", "0")}[mkldnn]
@@ -87,7 +91,7 @@ def rows(networks: Sequence[str], mkldnn: str = "both", **options: Any) -> Itera
             child = subprocess.run(
                 [sys.executable, "-m", __name__], input=json.dumps([network, options]),
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
-                env={**os.environ, "MXNET_MKLDNN_ENABLED": switch})
+                cwd=_ROOT, env={**os.environ, "MXNET_MKLDNN_ENABLED": switch})
             if child.returncode:
                 raise MemongerError("%s: %s" % (network, child.stderr.strip()[-500:]))
             yield Row(**json.loads(child.stdout.splitlines()[-1]))
