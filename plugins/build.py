@@ -1,7 +1,7 @@
 """Build the two native libraries.
 
 ``libmemonger_core.so`` (plugins/core) is plain C++14 and knows nothing of MXNet.
-``libmemonger_mxnet.so`` (plugins/mxnet, plugins/ops and the storage code of the core) is compiled
+``libmemonger_mxnet.so`` (plugins/mxnet, plugins/ops and plugins/core/memory) is compiled
 against the headers inside the installed MXNet 1.9.1 wheel and linked to its ``libmxnet.so``; the
 CPU and the CUDA wheel have the same headers and take the same binary. The sources of the GPU
 kernels are laid beside them; they are compiled when a GPU first needs them.
@@ -26,6 +26,9 @@ from pathlib import Path
 from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 ROOT = Path(__file__).resolve().parent
+#: Files of ours include each other by their path from here; the compiler runs in its parent, so
+#: that neither objects nor messages depend on where the sources lie.
+INCLUDE = ["-iquote", ROOT.name]
 NATIVE = ROOT.parent / "memonger" / "_native"
 
 #: Without errno square roots become SIMD; nobody reads errno behind a root.
@@ -157,31 +160,32 @@ def openmp(compiler: Compiler) -> List[str]:
 def libraries(mxnet: Path, compiler: Compiler) -> List[Library]:
     """What to build."""
     threads = openmp(compiler)
-    core = sorted((ROOT / "core").glob("*.cc"))
-    plugin = sorted((ROOT / "mxnet").glob("*.cc")) + sorted((ROOT / "ops").glob("*.cc"))
+    core, shared, plugin = _sources("core"), _sources("core/memory"), _sources("mxnet", "ops")
     include = ["-isystem", str(mxnet / "include"), "-isystem", str(mxnet / "include" / "mkldnn")]
     version_script = "-Wl,--version-script=" + str(ROOT / "mxnet" / "exports.map")
     return [
         Library("libmemonger_core.so", core, COMMON + ["-O3"], ["-Wl,--no-undefined"], False),
         Library("libmemonger_mxnet.so",
-                plugin + [ROOT / "core" / name
-                          for name in ("arena.cc", "packer.cc", "skyline.cc", "storage.cc")],
-                COMMON + ["-O3"] + OPERATORS + threads
+                plugin + shared, COMMON + ["-O3"] + OPERATORS + threads
                 + (GCC_ONLY if compiler.family == "g++" else []) + MXNET + include,
                 [*threads, "-L" + str(mxnet), "-l:libmxnet.so", version_script, "-Wl,-z,now",
                  "-Wl,-z,nodelete", "-Wl,--no-undefined", "-Wl,--as-needed"], True)]
 
 
+def _sources(*folders: str) -> List[Path]:
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.cc"))
+
+
 def _included_bytes(source: Path) -> bytes:
     """The source and every header of ours that it includes, directly or not."""
-    seen = {}
-    waiting = [source.resolve()]
+    seen: Dict[Path, bytes] = {}
+    waiting = [source]
     while waiting:
         path = waiting.pop()
         if path not in seen and path.exists():
             seen[path] = path.read_bytes()
             names = re.findall(rb'^#include "([^"]+)"', seen[path], re.MULTILINE)
-            waiting += [(path.parent / name.decode()).resolve() for name in names]
+            waiting += [folder / name.decode() for name in names for folder in (ROOT, path.parent)]
     return b"".join(seen[path] for path in sorted(seen))
 
 
@@ -193,7 +197,7 @@ def _seal(library: Path) -> None:
 
 def _run(command: Sequence[str], what: str) -> None:
     done = subprocess.run(list(command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          universal_newlines=True)
+                          universal_newlines=True, cwd=str(ROOT.parent))
     if done.returncode != 0:
         raise BuildError("%s failed:\n%s\n%s" % (what, " ".join(command), done.stdout))
     if done.stdout.strip():
@@ -228,8 +232,8 @@ def build(out: Optional[Path] = None, cache: Optional[Path] = None, sanitize: bo
 
 
 def _build(out: Optional[Path], cache: Optional[Path], sanitize: bool, jobs: int) -> List[Path]:
-    out = Path(out or os.environ.get("MEMONGER_NATIVE_DIR") or NATIVE)
-    cache = Path(cache or ROOT.parent / "build" / "native")
+    out = Path(out or os.environ.get("MEMONGER_NATIVE_DIR") or NATIVE).absolute()
+    cache = Path(cache or ROOT.parent / "build" / "native").absolute()
     compiler = examine_compiler()
     mxnet = find_mxnet()
     out.mkdir(parents=True, exist_ok=True)
@@ -303,9 +307,10 @@ class _Compilation:
         """
         header = self._folder / "headers.h"
         header.write_text('#include "%s"\n' % HEADERS)
-        done = subprocess.run([*self._compiler.command, *flags, *self._extra, "-x", "c++-header",
-                               str(header), "-o", str(header) + ".gch"],
-                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        done = subprocess.run([*self._compiler.command, *flags, *INCLUDE, *self._extra,
+                               "-x", "c++-header", str(header), "-o", str(header) + ".gch"],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                              cwd=str(ROOT.parent))
         return header if done.returncode == 0 else SHIM
 
     def _compile(self, library: Library, source: Path, target: Path) -> None:
@@ -313,8 +318,8 @@ class _Compilation:
         if library.has_mxnet:
             include = ["-include", str(self._headers.result() if self._headers else SHIM)]
         part = self._folder / target.name
-        _run([*self._compiler.command, *library.compile_flags, *self._extra, *include,
-              "-c", str(source), "-o", str(part)],
+        _run([*self._compiler.command, *library.compile_flags, *INCLUDE, *self._extra, *include,
+              "-c", str(source.relative_to(ROOT.parent)), "-o", str(part)],
              "compiling %s with %s, where %s were tested (set CXX to choose)"
              % (source.name, self._compiler, TESTED))
         os.replace(str(part), str(target))

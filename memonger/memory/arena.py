@@ -1,4 +1,4 @@
-"""Arenas: blocks at offsets of one buffer. ``plugins/core/arena.cc`` finds the offsets."""
+"""Arenas: blocks at offsets of one buffer. ``plugins/core/memory/arena.cc`` finds the offsets."""
 from __future__ import annotations
 
 from typing import Tuple

@@ -3,7 +3,7 @@
 A *block* is a set of tensors that share memory through in-place options. MXNet's ``MXPlanMemory``
 walks the ops in order, counts how often each value is still to be read, and lets an output take
 the memory of an input when the op allows it and nobody else reads that input any more.
-``plugins/core/storage.cc`` repeats that walk (nnvm, ``plan_memory.cc`` of 1.9.1, and
+``plugins/core/memory/storage.cc`` repeats that walk (nnvm, ``plan_memory.cc`` of 1.9.1, and
 ``inplace_addto_detect_pass.cc``) over the numbered values that this module makes, so the blocks are
 those of a bound executor.
 """

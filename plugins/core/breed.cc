@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "search.h"
+#include "core/search.h"
 
 namespace memonger {
 

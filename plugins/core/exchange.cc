@@ -1,7 +1,7 @@
 // Exchanges: one change for another, or two for one.
 #include <algorithm>
 
-#include "search.h"
+#include "core/search.h"
 
 namespace memonger {
 

@@ -1,4 +1,4 @@
-#include "layers.h"
+#include "core/layers.h"
 
 #include <algorithm>
 #include <cmath>

@@ -11,9 +11,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "problem.h"
-#include "random.h"
-#include "simulator.h"
+#include "core/problem.h"
+#include "core/random.h"
+#include "core/simulator.h"
 
 namespace memonger {
 

@@ -1,4 +1,4 @@
-#include "pool.h"
+#include "core/pool.h"
 
 #include <algorithm>
 

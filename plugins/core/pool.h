@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
-#include "problem.h"
-#include "simulator.h"
-#include "storage.h"
+#include "core/problem.h"
+#include "core/simulator.h"
+#include "core/memory/storage.h"
 
 namespace memonger {
 

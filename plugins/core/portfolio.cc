@@ -1,7 +1,7 @@
 // Which search runs when, and how the pool of a storage assignment comes into it.
 #include <algorithm>
 
-#include "search.h"
+#include "core/search.h"
 
 namespace memonger {
 

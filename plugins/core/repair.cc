@@ -1,7 +1,7 @@
 // Greedy repair, pruning, and the iterated local search made of them and of exchanges.
 #include <algorithm>
 
-#include "search.h"
+#include "core/search.h"
 
 namespace memonger {
 

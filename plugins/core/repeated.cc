@@ -11,7 +11,7 @@
 #include <tuple>
 #include <utility>
 
-#include "search.h"
+#include "core/search.h"
 
 namespace memonger {
 

@@ -1,4 +1,4 @@
-#include "search.h"
+#include "core/search.h"
 
 #include <algorithm>
 #include <map>

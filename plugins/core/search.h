@@ -15,10 +15,10 @@
 #include <utility>
 #include <vector>
 
-#include "layers.h"
-#include "pool.h"
-#include "random.h"
-#include "simulator.h"
+#include "core/layers.h"
+#include "core/pool.h"
+#include "core/random.h"
+#include "core/simulator.h"
 
 namespace memonger {
 

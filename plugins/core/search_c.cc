@@ -5,8 +5,8 @@
 #include <exception>
 #include <memory>
 
-#include "pool.h"
-#include "search.h"
+#include "core/pool.h"
+#include "core/search.h"
 
 #define MEMONGER_API extern "C" __attribute__((visibility("default")))
 

@@ -1,4 +1,4 @@
-#include "simulator.h"
+#include "core/simulator.h"
 
 #include <algorithm>
 

@@ -17,7 +17,7 @@
 #include <tuple>
 #include <vector>
 
-#include "problem.h"
+#include "core/problem.h"
 
 namespace memonger {
 

@@ -4,7 +4,7 @@
  */
 #include <algorithm>
 
-#include "storage.h"
+#include "core/memory/storage.h"
 
 #define MEMONGER_API extern "C" __attribute__((visibility("default")))
 

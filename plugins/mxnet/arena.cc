@@ -1,4 +1,4 @@
-#include "./arena.h"
+#include "mxnet/arena.h"
 
 #include <mxnet/ndarray.h>
 #include <mxnet/op_attr_types.h>

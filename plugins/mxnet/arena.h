@@ -24,7 +24,7 @@
 #include <string>
 #include <vector>
 
-#include "../core/storage.h"
+#include "core/memory/storage.h"
 
 namespace memonger {
 

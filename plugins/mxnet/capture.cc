@@ -1,4 +1,4 @@
-#include "./capture.h"
+#include "mxnet/capture.h"
 
 #include <mxnet/base.h>
 #include <mxnet/op_attr_types.h>
@@ -11,8 +11,8 @@
 #include <map>
 #include <unordered_map>
 
-#include "./op_facts.h"
-#include "./recompute.h"
+#include "mxnet/op_facts.h"
+#include "mxnet/recompute.h"
 
 namespace memonger {
 

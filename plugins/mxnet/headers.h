@@ -2,7 +2,7 @@
 #ifndef MEMONGER_MXNET_HEADERS_H_
 #define MEMONGER_MXNET_HEADERS_H_
 
-#include "./abi_gcc48.h"
+#include "mxnet/abi_gcc48.h"
 
 #include <dmlc/parameter.h>
 #include <mxnet/base.h>

@@ -1,4 +1,4 @@
-#include "./layouts.h"
+#include "mxnet/layouts.h"
 
 #include <dmlc/parameter.h>
 #include <malloc.h>

@@ -1,4 +1,4 @@
-/* MXPlanMemory, then the better assignment of storage ids of plugins/core/storage.h.
+/* MXPlanMemory, then the better assignment of storage ids of core/memory/storage.h.
  *
  * Order and in-place choices stay MXNet's; only which block lies in which buffer changes, so any
  * executor that runs MXNet's plan runs this one. Executors of symbols that ask for it get an arena. The stock plan stays wherever our replay of
@@ -13,11 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include "../core/storage.h"
-#include "./arena.h"
-#include "./capture.h"
-#include "./passes.h"
-#include "./recompute.h"
+#include "core/memory/storage.h"
+#include "mxnet/arena.h"
+#include "mxnet/capture.h"
+#include "mxnet/passes.h"
+#include "mxnet/recompute.h"
 
 namespace memonger {
 

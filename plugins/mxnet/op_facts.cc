@@ -1,4 +1,4 @@
-#include "./op_facts.h"
+#include "mxnet/op_facts.h"
 
 #include <mxnet/op_attr_types.h>
 #include <nnvm/op_attr_types.h>

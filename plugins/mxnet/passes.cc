@@ -1,4 +1,4 @@
-#include "./passes.h"
+#include "mxnet/passes.h"
 
 #include <mxnet/base.h>
 #include <nnvm/op_attr_types.h>
@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "./arena.h"
-#include "./layouts.h"
-#include "./op_facts.h"
-#include "./recompute.h"
+#include "mxnet/arena.h"
+#include "mxnet/layouts.h"
+#include "mxnet/op_facts.h"
+#include "mxnet/recompute.h"
 
 namespace memonger {
 

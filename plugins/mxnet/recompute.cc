@@ -1,4 +1,4 @@
-#include "./recompute.h"
+#include "mxnet/recompute.h"
 
 #include <mxnet/op_attr_types.h>
 #include <nnvm/op_attr_types.h>
@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "./op_facts.h"
+#include "mxnet/op_facts.h"
 
 namespace memonger {
 

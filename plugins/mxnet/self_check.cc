@@ -1,6 +1,6 @@
 /* At load: does the libmxnet.so in hand have the layouts this plugin was compiled for?
  * Every step exchanges live objects in one direction or the other; nothing is registered yet. */
-#include "./self_check.h"
+#include "mxnet/self_check.h"
 
 #include <mxnet/base.h>
 #include <mxnet/c_api.h>

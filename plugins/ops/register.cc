@@ -1,4 +1,4 @@
-#include "./register.h"
+#include "ops/register.h"
 
 namespace memonger {
 namespace ops {

@@ -9,7 +9,7 @@ import pytest
 
 from memonger import native
 
-SOURCES = Path(__file__).resolve().parents[2] / "plugins" / "core"
+PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -19,8 +19,8 @@ def core_library(tmp_path_factory):
         yield
         return
     folder = tmp_path_factory.mktemp("native")
-    subprocess.run(["g++", "-O2", "-std=c++14", "-fPIC", "-shared",
-                    *sorted(map(str, SOURCES.glob("*.cc"))),
+    subprocess.run(["g++", "-O2", "-std=c++14", "-fPIC", "-shared", "-iquote", str(PLUGINS),
+                    *sorted(map(str, (PLUGINS / "core").rglob("*.cc"))),
                     "-o", str(folder / "libmemonger_core.so")], check=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MEMONGER_NATIVE_DIR", str(folder))

@@ -1,0 +1,62 @@
+/*
+ * MXNet's Convolution on parts of a batch, each direction with settings of its own.
+ */
+#ifndef MEMONGER_OPS_CONVOLUTIONS_CONVOLUTION_H_
+#define MEMONGER_OPS_CONVOLUTIONS_CONVOLUTION_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ops/delegates/delegate.h"
+#include "ops/frame/params.h"
+
+namespace memonger {
+namespace ops {
+
+// A convolution as our operators run it; copies share nothing.
+struct Convolver {
+  Delegate forward, backward_data, backward_filter;
+  int micro_batch = 0, micro_batch_mb = 0;
+  bool has_bias = false;
+  bool one_backward = true;  // both gradients have the same settings
+
+  Convolver() = default;
+  // `attributes`: those of Convolution and of ConvolutionSettings; others are left out.
+  Convolver(const std::string& name, const Dictionary& attributes);
+
+  // Samples at a time: `micro_batch`, or more where `micro_batch_mb` or the weight allow it, then in
+  // parts of equal size.
+  int64_t Step(const TShape& data, const TShape& weight, const TShape& output) const;
+
+  // Makes samples begin to end - 1 of the data. Without one the data are there.
+  template <class Array>
+  using Maker = std::function<Array(int64_t begin, int64_t end)>;
+
+  // data weight [bias] -> output.
+  template <class Array>
+  void Forward(const OpContext& context, const std::vector<Array>& in, OpReqType request,
+               const Array& out, const Maker<Array>& make = nullptr) const;
+  // gradient data weight [bias] -> gradients of data, weight [and bias].
+  template <class Array>
+  void Backward(const OpContext& context, const std::vector<Array>& in, const Requests& request,
+                const std::vector<Array>& out, const Maker<Array>& make = nullptr) const;
+
+ private:
+  // The same for one part of the batch: its data, its gradients, and the whole weight.
+  template <class Array>
+  void BackwardPart(const OpContext& context, const std::vector<Array>& in,
+                    const Requests& request, const std::vector<Array>& out) const;
+};
+
+// The sum of the gradient over all but the channels, in the order in which MXNet's native code
+// adds, which parts of the batch would not keep.
+void BiasGradient(const TBlob& gradient, OpReqType request, const TBlob& out);
+
+// Attributes of Convolution and of ConvolutionSettings, for documentation and generated functions.
+std::vector<dmlc::ParamFieldInfo> ConvolutionFields();
+
+}  // namespace ops
+}  // namespace memonger
+
+#endif  // MEMONGER_OPS_CONVOLUTIONS_CONVOLUTION_H_

@@ -1,0 +1,205 @@
+/*
+ * memonger_gelu: gelu that keeps its output and one byte an element.
+ *
+ * LeakyReLU(act_type='gelu') keeps its input and its output, and the layer behind it mostly keeps
+ * the output as well. cuda/gelu.cu tells how the derivative is made of output and byte. In float64 it
+ * has the digits of float32, as MXNet's has.
+ */
+#include <cmath>
+#include <cstring>
+
+#include "ops/frame/operator.h"
+#include "ops/frame/params.h"
+#include "ops/register.h"
+#include "ops/frame/vectors.h"
+
+namespace memonger {
+namespace ops {
+namespace {
+
+// What cuda/gelu.cu needs of a processor, without branches, so that loops become SIMD.
+inline float gelu_sqrt(float value) { return std::sqrt(value); }
+inline double gelu_sqrt(double value) { return std::sqrt(value); }
+inline float gelu_abs(float value) { return std::fabs(value); }
+inline double gelu_abs(double value) { return std::fabs(value); }
+inline bool gelu_any(bool) { return true; }
+
+template <class To, class From>
+inline To Bits(From from) {
+  static_assert(sizeof(To) == sizeof(From), "the same bits");
+  To to;
+  std::memcpy(&to, &from, sizeof to);
+  return to;
+}
+
+// 9 * 2^20: adding it rounds what is between -2^20 and 7 * 2^20 to an integer, which is then in the
+// last bits, above a multiple of 128. 9 * 2^49 is to doubles what this is to floats.
+constexpr float kRound = 9437184.0f;
+inline int gelu_round(float value, float scale, int shift) {
+  return static_cast<int>(Bits<uint32_t>(value * scale + (kRound + shift)));
+}
+inline int gelu_round(double value, double scale, int shift) {
+  return static_cast<int>(Bits<uint64_t>(value * scale + (5066549580791808.0 + shift)));
+}
+template <class A>
+inline A gelu_real(int rounded) { return rounded; }
+template <>
+inline float gelu_real<float>(int rounded) {
+  return Bits<float>(static_cast<uint32_t>(rounded)) - kRound;
+}
+
+// value * 2^n, n being in the last bits of `shifted`.
+inline float Raised(float value, float shifted) {
+  return Bits<float>(Bits<uint32_t>(value) + (Bits<uint32_t>(shifted) << 23));
+}
+inline double Raised(double value, double shifted) {
+  return Bits<double>(Bits<uint64_t>(value) + (Bits<uint64_t>(shifted) << 52));
+}
+
+// 2^x for -126 < x <= 0; the error is 2e-9.
+template <class A>
+inline A gelu_exp2(A x) {
+  constexpr A kToInteger = sizeof(A) == 4 ? A(12582912.0) : A(6755399441055744.0);
+  const A shifted = x + kToInteger, f = x - (shifted - kToInteger);
+  A p = A(1.534581194e-04);
+  p = p * f + A(1.339993122e-03);
+  p = p * f + A(9.618488957e-03);
+  p = p * f + A(5.550328777e-02);
+  p = p * f + A(2.402264689e-01);
+  p = p * f + A(6.931472057e-01);
+  p = p * f + A(1.000000001e+00);
+  return Raised(p, shifted);
+}
+
+#define MEMONGER_GELU_INLINE inline
+#include "ops/cuda/gelu.cu"
+
+// For outputs that are stored in numbers of so many bits (16, 32 or 64); y may be x.
+template <class A>
+void GeluForward(const A* x, int64_t length, int bits, A* y, uint8_t* bytes) {
+  Vectorised([=] {
+    const GeluGrid<A> grid = gelu_grid<A>(bits);
+#pragma omp simd
+    for (int64_t i = 0; i < length; ++i) {
+      const Gelu<A, int> value = gelu_of<int>(x[i], grid);
+      y[i] = value.y;
+      bytes[i] = static_cast<uint8_t>(value.byte);
+    }
+  });
+}
+
+// g times the derivative where the output was y, or that is added; `to` may be g.
+template <class A>
+void GeluBackward(const A* g, const A* y, const uint8_t* bytes, int64_t length, int bits, bool add,
+                  A* to) {
+  Vectorised([=] {
+    const GeluGrid<A> grid = gelu_grid<A>(bits);
+    if (add) {
+#pragma omp simd
+      for (int64_t i = 0; i < length; ++i) to[i] += g[i] * gelu_slope(y[i], int{bytes[i]}, grid);
+      return;
+    }
+#pragma omp simd
+    for (int64_t i = 0; i < length; ++i) to[i] = g[i] * gelu_slope(y[i], int{bytes[i]}, grid);
+  });
+}
+
+bool Shape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
+  if (!SameShape(attrs, in, out)) return false;
+  (*out)[1] = (*in)[0];
+  return true;
+}
+
+bool Type(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
+  if (!SameRealType(attrs, in, out)) return false;
+  (*out)[1] = mshadow::kUint8;
+  return true;
+}
+
+template <class A>
+void ForwardPiece(const A* x, int64_t length, A* y, uint8_t* bytes) {
+  GeluForward(x, length, 8 * sizeof(A), y, bytes);
+}
+
+void ForwardPiece(const half_t* x, int64_t length, half_t* y, uint8_t* bytes) {
+  float value[kPiece];
+  for (int64_t i = 0; i < length; ++i) value[i] = x[i];
+  GeluForward(value, length, 16, value, bytes);
+  for (int64_t i = 0; i < length; ++i) y[i] = half_t(value[i]);
+}
+
+template <class A>
+void BackwardPiece(const A* g, const A* y, const uint8_t* bytes, int64_t length, bool add, A* d) {
+  GeluBackward(g, y, bytes, length, 8 * sizeof(A), add, d);
+}
+
+void BackwardPiece(const half_t* g, const half_t* y, const uint8_t* bytes, int64_t length,
+                   bool add, half_t* d) {
+  float gradient[kPiece], output[kPiece];
+  for (int64_t i = 0; i < length; ++i) gradient[i] = g[i];
+  for (int64_t i = 0; i < length; ++i) output[i] = y[i];
+  GeluBackward(gradient, output, bytes, length, 16, false, gradient);
+  for (int64_t i = 0; i < length; ++i) {
+    Store(d + i, add ? mxnet::kAddTo : mxnet::kWriteTo, gradient[i]);
+  }
+}
+
+template <class T>
+void Gelus(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Requests& request,
+           const Blobs& out) {
+  if (request[0] == mxnet::kNullOp) return;
+  if (request[0] == mxnet::kAddTo) Refuse(attrs, kGeluCannotBeAdded);
+  const T* x = in[0].dptr<T>();
+  T* y = out[0].dptr<T>();
+  uint8_t* bytes = out[1].dptr<uint8_t>();
+  ForEachPiece(in[0].Size(), [=](int64_t begin, int64_t length) {
+    ForwardPiece(x + begin, length, y + begin, bytes + begin);
+  });
+}
+
+// in: gradient output bytes
+template <class T>
+void Gradients(const NodeAttrs&, const OpContext&, const Blobs& in, const Requests& request,
+               const Blobs& out) {
+  if (request[0] == mxnet::kNullOp) return;
+  const T *g = in[0].dptr<T>(), *y = in[1].dptr<T>();
+  const uint8_t* bytes = in[2].dptr<uint8_t>();
+  T* d = out[0].dptr<T>();
+  const bool add = request[0] == mxnet::kAddTo;
+  ForEachPiece(in[0].Size(), [=](int64_t begin, int64_t length) {
+    BackwardPiece(g + begin, y + begin, bytes + begin, length, add, d + begin);
+  });
+}
+
+MEMONGER_REAL_COMPUTE(Forward, Gelus, 0)
+MEMONGER_REAL_COMPUTE(Backward, Gradients, 0)
+
+}  // namespace
+
+void RegisterOutputGelu() {
+  Operator("memonger_gelu")
+      .Text("Gelu that keeps its output and one byte an element, where LeakyReLU keeps its input "
+            "and its output.")
+      .Inputs(1)
+      .Outputs(2)
+      .VisibleOutputs(1)
+      .Parser(ParseParam<GeluParam>)
+      .InputNames({"data"})
+      .OutputNames({"output", "byte"})
+      .InferShape(Shape)
+      .InferType(Type)
+      .InplaceFirst()
+      .Compute(Forward)
+      .Gradient({Output(0), Output(1)}, 1)
+      .Argument("data", "Input.");
+  Operator("_backward_memonger_gelu")
+      .Inputs(3)
+      .Outputs(1)
+      .Parser(ParseParam<GeluParam>)
+      .IsBackward()
+      .InplaceFirst()
+      .Compute(Backward);
+}
+
+}  // namespace ops
+}  // namespace memonger

@@ -1,0 +1,167 @@
+#include "ops/gpu/compile.h"
+
+#include <dlfcn.h>
+#include <dmlc/logging.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+#include "ops/gpu/libraries.h"
+
+namespace memonger {
+namespace gpu {
+namespace {
+
+const char kHeader[] = "real.cuh";  // included by every source
+
+bool ReadFile(const std::string& path, std::string* text) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream whole;
+  whole << file.rdbuf();
+  *text = whole.str();
+  return file.good();
+}
+
+std::string ReadSource(const std::string& file) {
+  const std::string path = KernelFolder() + "/" + file;
+  std::string text;
+  CHECK(ReadFile(path, &text)) << "memonger's kernel source " << path
+                               << " cannot be read; reinstall memonger";
+  return text;
+}
+
+// FNV-1a over both halves of 128 bits; a name for files, no protection.
+std::string Hash(const std::string& text) {
+  uint64_t a = 0xcbf29ce484222325u, b = 0x9ae16a3b2f90404fu;
+  for (const char c : text) {
+    a = (a ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+    b = (b ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+    b ^= b >> 29;
+  }
+  char name[33];
+  std::snprintf(name, sizeof(name), "%016llx%016llx", static_cast<unsigned long long>(a),
+                static_cast<unsigned long long>(b));
+  return name;
+}
+
+std::string CacheFolder() {
+  const auto set = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value ? value : "");
+  };
+  if (!set("MEMONGER_CACHE_DIR").empty()) return set("MEMONGER_CACHE_DIR");
+  if (!set("XDG_CACHE_HOME").empty()) return set("XDG_CACHE_HOME") + "/memonger";
+  return set("HOME").empty() ? "" : set("HOME") + "/.cache/memonger";
+}
+
+// A cached file is the hash of the code, then the code: what was cut short is not used.
+bool ReadCache(const std::string& path, std::string* code) {
+  std::string text;
+  if (!ReadFile(path, &text) || text.size() <= 32) return false;
+  *code = text.substr(32);
+  return Hash(*code) == text.substr(0, 32);
+}
+
+void WriteCache(const std::string& folder, const std::string& path, const std::string& code) {
+  for (size_t end = 1; end <= folder.size(); ++end) {
+    if (end == folder.size() || folder[end] == '/') mkdir(folder.substr(0, end).c_str(), 0700);
+  }
+  const std::string part = path + "." + std::to_string(getpid()) + ".part";
+  std::ofstream file(part, std::ios::binary);
+  file << Hash(code) << code;
+  file.close();
+  if (!file.good() || std::rename(part.c_str(), path.c_str()) != 0) std::remove(part.c_str());
+}
+
+// The newest architecture that NVRTC compiles for and the device runs.
+int BestArchitecture(const Nvrtc& nvrtc, int wanted) {
+  int count = 0;
+  CHECK_EQ(nvrtc.count_architectures(&count), 0) << nvrtc.name << " does not answer";
+  std::vector<int> known(count);
+  CHECK_EQ(nvrtc.architectures(known.data()), 0) << nvrtc.name << " does not answer";
+  int best = 0;
+  for (const int architecture : known) {
+    if (architecture <= wanted && architecture > best) best = architecture;
+  }
+  CHECK_GT(best, 0) << nvrtc.name << " does not compile for this device, sm_" << wanted;
+  return best;
+}
+
+std::string Compile(const Nvrtc& nvrtc, const std::string& file, const std::string& source,
+                    const std::string& header, const std::vector<std::string>& options,
+                    bool ptx) {
+  Handle program = nullptr;
+  const char* const headers[] = {header.c_str()};
+  const char* const names[] = {kHeader};
+  Code code = nvrtc.create(&program, source.c_str(), file.c_str(), 1, headers, names);
+  CHECK_EQ(code, 0) << nvrtc.name << " does not take " << file << " (NVRTC error " << code << ")";
+  std::vector<const char*> pointers;
+  for (const std::string& option : options) pointers.push_back(option.c_str());
+  code = nvrtc.compile(program, static_cast<int>(pointers.size()), pointers.data());
+  size_t size = 0;
+  if (code != 0) {
+    std::string log;
+    if (nvrtc.log_size(program, &size) == 0 && size > 1) {
+      log.resize(size);
+      nvrtc.log(program, &log[0]);
+      log.resize(size - 1);  // the terminator
+    }
+    nvrtc.destroy(&program);
+    LOG(FATAL) << "memonger's kernels in " << KernelFolder() << "/" << file
+               << " do not compile with " << nvrtc.name << " (NVRTC error " << code << "), options "
+               << options[0] << " " << options[1] << ":\n" << log;
+  }
+  std::string result;
+  code = ptx ? nvrtc.ptx_size(program, &size) : nvrtc.cubin_size(program, &size);
+  if (code == 0) {
+    result.resize(size);
+    code = ptx ? nvrtc.ptx(program, &result[0]) : nvrtc.cubin(program, &result[0]);
+  }
+  nvrtc.destroy(&program);
+  CHECK_EQ(code, 0) << nvrtc.name << " gives no code for " << file << " (NVRTC error " << code
+                    << ")";
+  return result;
+}
+
+}  // namespace
+
+std::string KernelFolder() {
+  Dl_info info;
+  CHECK(dladdr(reinterpret_cast<void*>(&KernelFolder), &info) != 0) << "the plugin has no path";
+  static const std::string path = info.dli_fname;
+  const size_t slash = path.rfind('/');
+  return (slash == std::string::npos ? std::string(".") : path.substr(0, slash)) + "/cuda";
+}
+
+std::string CompileKernels(const std::string& file, int bits, int architecture, bool use_cache) {
+  const Nvrtc& nvrtc = GetNvrtc();
+  const int best = BestArchitecture(nvrtc, architecture);
+  const bool ptx = best != architecture;
+  const std::string source = ReadSource(file), header = ReadSource(kHeader);
+  // No fused multiply-add: results are those of the CPU wherever the order of sums is the same.
+  const std::vector<std::string> options = {
+      "--gpu-architecture=" + std::string(ptx ? "compute_" : "sm_") + std::to_string(best),
+      "-DREAL_BITS=" + std::to_string(bits), "--std=c++14", "--fmad=false"};
+  int major = 0, minor = 0;
+  nvrtc.version(&major, &minor);
+  std::string everything = std::to_string(major) + "." + std::to_string(minor);
+  for (const std::string& option : options) everything += option;
+  everything += source + header;
+  const std::string folder = use_cache ? CacheFolder() : "";
+  const std::string path = folder + "/" + file + "-" + std::to_string(bits) + "-sm" +
+                           std::to_string(best) + "-" + Hash(everything);
+  std::string code;
+  if (!folder.empty() && ReadCache(path, &code)) return code;
+  code = Compile(nvrtc, file, source, header, options, ptx);
+  if (!folder.empty()) WriteCache(folder, path, code);
+  return code;
+}
+
+}  // namespace gpu
+}  // namespace memonger

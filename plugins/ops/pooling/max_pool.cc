@@ -1,0 +1,272 @@
+/*
+ * memonger_max_pool: max pooling that keeps where in its window each maximum was.
+ *
+ * MXNet's Pooling keeps its input and its output (and, on a CPU, a workspace). Here a window of up
+ * to 15 elements costs four bits an output (MONeT's "intermediate-activated" max-pool), up to 255
+ * one byte, larger ones four bytes. Attributes, shapes and ties are those of Pooling without
+ * MKLDNN: the first maximum of a window in row-major order gets the gradient; a window whose
+ * elements are all NaN or -inf has none. Where no gradient can follow, Pooling itself runs.
+ */
+#include "ops/frame/common.h"
+#include "ops/delegates/delegate.h"
+#include "ops/pooling/maxima.h"
+#include "ops/frame/operator.h"
+#include "ops/frame/params.h"
+#include "ops/register.h"
+#include "ops/frame/vectors.h"
+
+namespace memonger {
+namespace ops {
+
+namespace {
+
+void Check(const MaxPoolParam& param) {
+  const int axes = param.kernel.ndim();
+  if (param.global_pool) return;
+  if (axes < 1 || axes > 3) {
+    RefuseAttribute(Words() << axes << "D pooling not supported; kernel must have 1 to 3 axes");
+  }
+  for (int i = 0; i < axes; ++i) {
+    if (param.kernel[i] < 1) RefuseAttribute("kernel must be positive");
+  }
+  for (int i = 0; i < param.stride.ndim(); ++i) {
+    if (param.stride[i] < 1) RefuseAttribute("stride must be positive");
+  }
+  for (int i = 0; i < param.pad.ndim(); ++i) {
+    if (param.pad[i] < 0) RefuseAttribute("pad must not be negative");
+  }
+}
+
+void Parse(NodeAttrs* attrs) {
+  ParseParam<MaxPoolParam>(attrs);
+  auto& param = nnvm::get<MaxPoolParam>(attrs->parsed);
+  Check(param);
+  Dictionary attributes = attrs->dict;
+  attributes["pool_type"] = "max";
+  param.stock = std::make_shared<const Delegate>("Pooling", attrs->name, attributes);
+}
+
+bool Shape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
+  const TShape& data = (*in)[0];
+  if (!mxnet::ndim_is_known(data)) return false;
+  const int channel = ChannelsLast(nnvm::get<MaxPoolParam>(attrs.parsed)) ? data.ndim() - 1 : 1;
+  for (int i = 1; i < data.ndim(); ++i) {
+    if (!mxnet::dim_size_is_known(data, i) && i != channel) return false;
+  }
+  const Windows windows = WindowsOf(attrs, data);
+  TShape output = windows.OutputShape();
+  MergeShapes(attrs, &output, &(*out)[0]);
+  if (!mxnet::shape_is_known(data)) return false;
+  const int64_t row = windows.RowSize();  // rows start on a byte, so that threads can share them
+  (*out)[1] = Flat(windows.Rows() * (WidthOf(windows) == kNibble ? (row + 1) / 2 : row));
+  return true;
+}
+
+bool Type(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
+  if (!SameRealType(attrs, in, out)) return false;
+  // Type inference does not know shapes: global pooling may need words, so it always gets them.
+  const auto& param = nnvm::get<MaxPoolParam>(attrs.parsed);
+  int64_t volume = 1;
+  for (int i = 0; i < param.kernel.ndim(); ++i) volume *= param.kernel[i];
+  (*out)[1] = param.global_pool || volume > 255 ? mshadow::kInt32 : mshadow::kUint8;
+  return true;
+}
+
+template <class I>
+class Indices {  // of one row; `kNone` for a window without a maximum
+ public:
+  Indices(I* data, int64_t row, const Windows& windows, Width width)
+      : nibble_(width == kNibble),
+        none_(nibble_ ? 15 : sizeof(I) == 1 ? 255 : -1),
+        row_(data + row * (nibble_ ? (windows.RowSize() + 1) / 2 : windows.RowSize())) {}
+  void Put(int64_t i, int32_t value) {
+    if (value < 0) value = none_;
+    if (!nibble_) {
+      row_[i] = static_cast<I>(value);
+    } else if (i & 1) {
+      row_[i >> 1] = static_cast<I>(row_[i >> 1] | value << 4);
+    } else {
+      row_[i >> 1] = static_cast<I>(value);
+    }
+  }
+  template <class N>
+  void PutLine(int64_t position, const N* where, int64_t length) {
+    if (!nibble_) {  // -1 is 255 in a byte
+      I* const to = row_ + position;
+#pragma omp simd
+      for (int64_t i = 0; i < length; ++i) to[i] = static_cast<I>(where[i]);
+      return;
+    }
+    if ((position & 1) && length > 0) {
+      Put(position++, static_cast<int32_t>(*where++));
+      --length;
+    }
+    I* const to = row_ + (position >> 1);
+    const int64_t pairs = length / 2;
+#pragma omp simd
+    for (int64_t i = 0; i < pairs; ++i) {  // -1 is 15 in four bits
+      to[i] = static_cast<I>((where[2 * i] & 15) | (where[2 * i + 1] & 15) << 4);
+    }
+    if (length & 1) Put(position + length - 1, static_cast<int32_t>(where[length - 1]));
+  }
+  int32_t Get(int64_t i) const {
+    const int32_t value = nibble_ ? (row_[i >> 1] >> (4 * (i & 1))) & 15
+                                  : static_cast<int32_t>(row_[i]);
+    return value == none_ ? -1 : value;
+  }
+
+ private:
+  const bool nibble_;
+  const int32_t none_;
+  I* const row_;
+};
+
+// The outputs of a row; `best` and `where` have room for a line.
+template <class T, class I>
+void PoolRow(const Windows& windows, int64_t row, const T* x, OpReqType request, T* y,
+             Indices<I> indices, T* best, Index<T>* where) {
+  if (windows.IsWholeMap()) {
+    const int64_t size = windows.Volume();
+    FindMaximum(x + row * size, size, best, where);
+    indices.Put(0, static_cast<int32_t>(*where));
+    Store(y + row, request, *best);
+    return;
+  }
+  const int64_t length = windows.LineLength();
+  windows.ForEachLine(row, [&](const Line& line) {
+    FindMaxima(windows, x, line, best, where);
+    indices.PutLine(line.row_position, where, length);
+    for (int64_t i = 0; i < length; ++i) Store(y + line.output + i, request, best[i]);
+  });
+}
+
+template <class T, class I>
+void PoolForward(const Windows& windows, const TBlob& data, const Requests& request,
+                 const Blobs& out) {
+  const T* const x = data.dptr<T>();
+  T* const y = out[0].dptr<T>();
+  I* const kept = out[1].dptr<I>();
+  const Width width = WidthOf(windows);
+  const OpReqType how = request[0];
+  const bool parallel = data.Size() >= static_cast<size_t>(kParallelFrom);
+  ForEach(windows.Rows(), 1, parallel, [=, &windows](int64_t row) {
+    static thread_local std::vector<T> best;
+    static thread_local std::vector<Index<T>> where;
+    best.resize(windows.LineLength());
+    where.resize(windows.LineLength());
+    T* const values = best.data();
+    Index<T>* const numbers = where.data();
+    Vectorised([=, &windows] {
+      PoolRow(windows, row, x, how, y, Indices<I>(kept, row, windows, width), values,
+              numbers);
+    });
+  });
+}
+
+constexpr int64_t kSmallRow = 1024;
+
+template <class T, class I>
+void PoolBackward(const Windows& windows, const Blobs& in, OpReqType request, const TBlob& out) {
+  if (request == mxnet::kNullOp) return;
+  const T* g = in[0].dptr<T>();
+  T* d = out.dptr<T>();
+  const Width width = WidthOf(windows);
+  const std::vector<int64_t> offsets = windows.Offsets();
+  const int64_t share = out.Size() / std::max<int64_t>(windows.Rows(), 1);
+  const int64_t size = windows.RowSize(), length = windows.LineLength();
+  // In small maps, for lines of two or three outputs cost more.
+  const std::vector<int64_t> origins = size <= kSmallRow ? windows.Origins()
+                                                         : std::vector<int64_t>();
+  const bool parallel = out.Size() >= static_cast<size_t>(kParallelFrom);
+  ForEach(windows.Rows(), 1, parallel, [=, &windows, &origins, &offsets](int64_t row) {
+    if (request != mxnet::kAddTo) std::fill(d + row * share, d + (row + 1) * share, T(0));
+    const Indices<I> indices(in[1].dptr<I>(), row, windows, width);
+    if (!origins.empty()) {
+      T* const map = d + row * share;
+      for (int64_t i = 0; i < size; ++i) {
+        const int32_t number = indices.Get(i);
+        if (number >= 0) map[origins[i] + offsets[number]] += g[row * size + i];
+      }
+      return;
+    }
+    windows.ForEachLine(row, [&](const Line& line) {
+      for (int64_t i = 0; i < length; ++i) {
+        const int32_t number = indices.Get(line.row_position + i);
+        if (number >= 0) d[windows.Origin(line, i) + offsets[number]] += g[line.output + i];
+      }
+    });
+  });
+}
+
+// MXNet's operator, which has two outputs, too.
+const Delegate& Stock(const NodeAttrs& attrs) {
+  return *nnvm::get<MaxPoolParam>(attrs.parsed).stock;
+}
+
+template <class Array>
+void Forward(const NodeAttrs& attrs, const OpContext& context, const std::vector<Array>& in,
+             const Requests& request, const std::vector<Array>& out) {
+  if (!context.is_train && !context.need_grad) {  // nobody will ask where the maxima were
+    Stock(attrs).Run(context, in, request, out);
+    return;
+  }
+  const Array plain = InDefaultLayout(in[0]);
+  const TBlob data = BlobOf(plain);
+  const Blobs results{BlobOf(out[0]), BlobOf(out[1])};
+  const Windows windows = WindowsOf(attrs, data.shape_);
+  MEMONGER_REAL_SWITCH(data.type_flag_, attrs.name, T, {
+    if (results[1].type_flag_ == mshadow::kInt32) {
+      PoolForward<T, int32_t>(windows, data, request, results);
+    } else {
+      PoolForward<T, uint8_t>(windows, data, request, results);
+    }
+  })
+}
+
+void Backward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Requests& request,
+              const Blobs& out) {
+  const Windows windows = WindowsOf(attrs, out[0].shape_);
+  MEMONGER_REAL_SWITCH(in[0].type_flag_, attrs.name, T, {
+    if (in[1].type_flag_ == mshadow::kInt32) {
+      PoolBackward<T, int32_t>(windows, in, request[0], out[0]);
+    } else {
+      PoolBackward<T, uint8_t>(windows, in, request[0], out[0]);
+    }
+  })
+}
+
+}  // namespace
+
+void RegisterMaxPool() {
+  Operator("memonger_max_pool")
+      .Text("Max pooling that keeps four bits, a byte or four bytes an output for backward, "
+                "where Pooling keeps its input and its output.")
+      .Inputs(1)
+      .Outputs(2)
+      .Parser(Parse)
+      .VisibleOutputs(1)
+      .InputNames({"data"})
+      .OutputNames({"output", "indices"})
+      .InferShape(Shape)
+      .InferType(Type)
+      .InferStorage([](const NodeAttrs& attrs, const int device, mxnet::DispatchMode* mode,
+                       std::vector<int>* in, std::vector<int>* out) {
+        return Stock(attrs).InferStorage(device, mode, in, out);
+      })
+      .UsesMkldnn()
+      .Compute(Forward<TBlob>)
+      .ComputeArrays(Forward<NDArray>)
+      .Gradient({Output(1)}, 1)
+      .Argument("data", "Input.")
+      .Arguments(FieldsOf<MaxPoolParam>());
+
+  Operator("_backward_memonger_max_pool")
+      .Inputs(2)
+      .Outputs(1)
+      .Parser(Parse)
+      .IsBackward()
+      .Compute(Backward);
+}
+
+}  // namespace ops
+}  // namespace memonger
