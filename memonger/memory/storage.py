@@ -14,9 +14,9 @@ Four storage models, all exact for what they describe:
     (``graph.recompute_in_forward``) it is the model of Checkmate and Moccasin: all inputs and
     outputs of a step are alive while it runs, and nothing shares memory.
 
-:mod:`memonger.memory.liveness` numbers the values of a schedule; ``plugins/core/memory/storage.cc`` counts
-references as MXNet does, shares buffers and finds offsets. :mod:`memonger.plan.judge` is the
-readable reference, which shares no code with it.
+:mod:`memonger.memory.liveness` numbers the values of a schedule;
+``plugins/core/memory/storage.cc`` counts references as MXNet does, shares buffers and finds
+offsets. :mod:`memonger.plan.judge` is the readable reference, which shares no code with it.
 """
 from __future__ import annotations
 

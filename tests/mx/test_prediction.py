@@ -14,8 +14,7 @@ from memonger.memory.storage import plan_storage
 from memonger.mx.capture import read
 from memonger.mx.verify import verify
 from memonger.plan.planned_symbol import apply_mirroring, apply_recompute
-
-from .random_symbols import random_recompute, random_symbol
+from mx.random_symbols import random_recompute, random_symbol
 
 
 @pytest.fixture

@@ -9,9 +9,8 @@ import memonger
 from memonger import native
 from memonger.api.network import open_session
 from memonger.util.errors import InputError
-
-from .random_symbols import random_symbol
-from .test_variants import check_prediction
+from mx.random_symbols import random_symbol
+from mx.test_variants import check_prediction
 
 pytestmark = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
                                 reason="the plugin is not built")

@@ -17,8 +17,7 @@ from memonger.plan.validate import validate
 from memonger.solve.options import Options
 from memonger.solve.result import build_plan
 from memonger.util.errors import InfeasibleBudget
-
-from .test_variants import check_known
+from mx.test_variants import check_known
 
 SHAPES = {"data": (2, 3, 16, 16)}
 

@@ -13,8 +13,7 @@ import pytest
 import memonger
 from memonger.mx.verify import TOLERANCE, verify
 from memonger.util.errors import VerificationError
-
-from .ordinary_nets import FAULTS, mask_one_off, ordinary_net
+from mx.ordinary_nets import FAULTS, mask_one_off, ordinary_net
 
 SHAPES = {"data": (4, 6)}
 

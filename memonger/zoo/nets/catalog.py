@@ -1,7 +1,7 @@
 """What is published about each network of the zoo: set-up, parameter count, and where from.
 
 ``parameters`` counts what is trained (weights, biases, gamma and beta), for the options of the
-row, and is what ``tests/bench/test_nets.py`` compares with the symbol. ``source`` says where the
+row, and is what ``tests/zoo/test_nets.py`` compares with the symbol. ``source`` says where the
 number comes from. "torchvision" numbers are those of its model documentation.
 """
 from __future__ import annotations
@@ -131,9 +131,9 @@ CATALOG["unet"] = Spec("unet", "unet", {}, 11, (3, 416, 608), 17267393,
                        "milesial/Pytorch-UNet with biases, one class", ("monet",))
 for _name, _genotype, _count, _source in (
         ("nasnet_cifar10", "nasnet_a", 3830950,
-         "counted by hand in tests/bench/test_nets.py; in its paper's narrower frame 3.3 million"),
+         "counted by hand in tests/zoo/test_nets.py; in its paper's narrower frame 3.3 million"),
         ("amoebanet_cifar10", "amoebanet_a", 3145078,
-         "counted by hand in tests/bench/test_nets.py; 3.2 million in its paper"),
+         "counted by hand in tests/zoo/test_nets.py; 3.2 million in its paper"),
         ("darts_cifar10", "darts", 3349342, "quark0/darts, evaluation of the second order: 3.35")):
     CATALOG[_name] = Spec("cells", "cifar", {"genotype": _genotype}, 64, (3, 32, 32), _count,
                           _source, ("ogc",))

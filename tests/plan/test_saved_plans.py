@@ -6,14 +6,13 @@ import random
 
 import numpy as np
 import pytest
+from mx.random_symbols import random_symbol
 
 import memonger
 from memonger import native
 from memonger.plan import plan_file as planfile
 from memonger.plan.consistency import contradictions
 from memonger.util.errors import PlanSchemaError
-
-from .random_symbols import random_symbol
 
 mx = pytest.importorskip("mxnet")
 

@@ -8,7 +8,7 @@ import pytest
 
 mx = pytest.importorskip("mxnet")
 
-import random_nets  # noqa: E402
+from mx import random_nets  # noqa: E402
 
 from memonger import native  # noqa: E402
 from memonger.graph.decisions import decisions_of  # noqa: E402

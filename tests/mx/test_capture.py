@@ -14,8 +14,7 @@ from memonger.memory.storage import plan_storage
 from memonger.mx.capture import read
 from memonger.plan.planned_symbol import apply_recompute
 from memonger.util.errors import BindError
-
-from .random_symbols import random_recompute, random_symbol
+from mx.random_symbols import random_recompute, random_symbol
 
 PLACES = {"one": mx.cpu(0), "two": mx.cpu(1)}
 

@@ -5,6 +5,7 @@ import random
 
 import pytest
 import reference.brute  # noqa: F401  a method of that name
+from mx.random_symbols import random_symbol
 
 import memonger
 from memonger import native
@@ -13,8 +14,6 @@ from memonger.mx.capture import read
 from memonger.mx.verify import verify
 from memonger.solve import Options, solve
 from memonger.util.errors import InfeasibleBudget, InputError
-
-from .random_symbols import random_symbol
 
 
 def check(seed: int) -> str:

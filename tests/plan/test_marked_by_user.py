@@ -6,6 +6,7 @@ import random
 
 import mxnet as mx
 import pytest
+from mx.random_symbols import random_symbol
 
 import memonger
 from memonger import native
@@ -13,8 +14,6 @@ from memonger.mx.capture import read
 from memonger.mx.verify import verify
 from memonger.util.errors import InfeasibleBudget
 from memonger.variants.common_subexpressions import symbol_text
-
-from .random_symbols import random_symbol
 
 ENDINGS = ("#1", "@2", "~2", "\\", "\t", "\n", "$", '"', "é", "[0]")
 

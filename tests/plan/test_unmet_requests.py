@@ -5,14 +5,13 @@ import random
 
 import mxnet as mx
 import pytest
+from mx.random_symbols import random_symbol
 from mxnet.gluon import nn
 
 import memonger
 from memonger.graph.in_use import effective_ops
 from memonger.plan.unmet_requests import run_once
 from memonger.util.errors import InfeasibleBudget
-
-from .random_symbols import random_symbol
 
 
 def test_the_last_value_of_a_block_is_not_worth_running_again():
