@@ -22,19 +22,8 @@ from .util.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from . import gluon, native, zoo
-    from .api.calls import (
-        estimate,
-        get_cost,
-        load_plan,
-        make_mirror_plan,
-        max_batch,
-        measure,
-        plan,
-        search_plan,
-        strip,
-        sweep,
-        verify,
-    )
+    from .api.calls import estimate, load_plan, max_batch, measure, plan, strip, sweep, verify
+    from .api.dmlc import get_cost, make_mirror_plan, search_plan
 
 # Importing the room has bound `plan` to it; the name belongs to the function of the API.
 # (The room stays reachable as `from memonger.plan.plan import ...`.)
@@ -43,8 +32,8 @@ del globals()["plan"]
 #: Public name -> module, and the attribute there (None: the module itself).
 _LAZY: Dict[str, Tuple[str, Optional[str]]] = {
     **{name: (".api.calls", name) for name in (
-        "estimate", "get_cost", "load_plan", "make_mirror_plan", "max_batch", "measure", "plan",
-        "search_plan", "strip", "sweep", "verify")},
+        "estimate", "load_plan", "max_batch", "measure", "plan", "strip", "sweep", "verify")},
+    **{name: (".api.dmlc", name) for name in ("get_cost", "make_mirror_plan", "search_plan")},
     "gluon": (".gluon", None),
     "native": (".native", None),
     "zoo": (".zoo", None),

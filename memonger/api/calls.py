@@ -16,13 +16,12 @@ from ..plan.plan_file import load_plan
 from ..util.errors import InfeasibleBudget, InputError, PlanMismatch, PluginMissing
 from ..util.units import format_bytes, parse_budget
 from ..variants.common_subexpressions import to_json
-from .dmlc import get_cost, make_mirror_plan, search_plan, without_plugin
 from .network import Estimate, Session, Shapes, gather_shapes, open_session
 from .planning import ProgressCallback, plan_session
+from .without_plugin import plan_without_plugin
 
-__all__ = ["Estimate", "estimate", "get_cost", "load_plan", "make_mirror_plan", "max_batch",
-           "measure", "plan", "search_plan", "strip", "sweep", "verify"]
-
+__all__ = ["Estimate", "apply_plan", "estimate", "load_plan", "max_batch", "measure", "plan",
+           "strip", "sweep", "verify"]
 
 
 def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str = "exact",
@@ -110,7 +109,7 @@ def _plan_without_plugin(symbol: Any, shapes: Shapes, budget: Budget, method: st
                          ctx: Any) -> Plan:
     if method not in ("auto", "sublinear"):
         raise PluginMissing("method %r needs the native plugin: %s" % (method, native.status()))
-    found = without_plugin(symbol, shapes, type_dict, grad_req, ctx)
+    found = plan_without_plugin(symbol, shapes, type_dict, grad_req, ctx)
     if budget is not None:
         budget_bytes = parse_budget(budget, found.baseline_total_bytes)
         found = replace(found, budget_bytes=budget_bytes)

@@ -6,17 +6,15 @@ plan that does not help is not returned.
 """
 from __future__ import annotations
 
-import logging
 import math
-from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional
 
-from ..graph.types import Graph
 from ..mx import plugin as native
 from ..plan.plan import Budget
 from ..variants.common_subexpressions import to_json
+from .calls import plan
 from .network import Shapes, gather_shapes, open_session
-
-logger = logging.getLogger("memonger")
+from .without_plugin import forward_graph, plan_without_plugin, printed_megabytes
 
 
 def search_plan(symbol: Any, ntrial: int = 6, type_dict: Optional[Mapping[str, Any]] = None,
@@ -46,10 +44,9 @@ def search_plan(symbol: Any, ntrial: int = 6, type_dict: Optional[Mapping[str, A
     -------
     mx.sym.Symbol
     """
-    from .calls import plan
     given = gather_shapes(symbol, shapes, named_shapes, data_iter)
     if not native.available():
-        return without_plugin(symbol, given, type_dict, ntrial=ntrial).symbol
+        return plan_without_plugin(symbol, given, type_dict, ntrial=ntrial).symbol
     if budget is not None:
         return plan(symbol, budget=budget, type_dict=type_dict, shapes=given).symbol
     from ..solve import solve
@@ -84,7 +81,6 @@ def make_mirror_plan(symbol: Any, threshold: int, plan_info: Optional[Dict[str, 
     given = gather_shapes(symbol, shapes, named_shapes, None)
     if not native.available():
         from ..mx.binding import infer_arguments
-        from .without_plugin import forward_graph
         symbol = without_plan(symbol)
         graph = forward_graph(symbol, infer_arguments(symbol, given, type_dict))
         segments = divide(graph, int(threshold) << 20)
@@ -109,34 +105,6 @@ def get_cost(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None,
     given = gather_shapes(symbol, shapes, named_shapes, None)
     if not native.available():
         from ..mx.binding import infer_arguments
-        from .without_plugin import printed_megabytes
         return printed_megabytes(symbol, infer_arguments(symbol, given, type_dict))
     from ..mx.capture import read
     return read(symbol, given, type_dict).pool_bytes >> 20
-
-
-def thresholds(graph: Graph, ntrial: int) -> Iterator[Tuple[int, ...]]:
-    """Sets of ops to run again, one for each distinct threshold worth a trial."""
-    from ..solve.baselines.sublinear import cut_points, divide
-    seen = set()
-    hinted = any(op.mirror_stage for op in graph.ops)
-    choices: List[Optional[FrozenSet[int]]] = [None] if hinted else [cut_points(graph), None]
-    for candidates in choices:
-        whole = sum(t.size_bytes for t in graph.tensors if t.pooled)
-        for number in range(3 + 2 * ntrial):
-            segments = divide(graph, int(whole * math.sqrt(0.5) ** (number + 2)), candidates)
-            if segments.recomputed and segments.recomputed not in seen:
-                seen.add(segments.recomputed)
-                yield segments.recomputed
-
-
-def without_plugin(symbol: Any, shapes: Shapes, type_dict: Optional[Mapping[str, Any]] = None,
-                   grad_req: Any = "write", ctx: Any = None, ntrial: int = 6) -> Any:
-    """A plan for stock mirroring, with a warning that says what is missing."""
-    from ..mx.rewrite import without_plan
-    from .without_plugin import plan_without_plugin
-    reason = native.status()
-    logger.warning("planning without the native plugin (%s): stock mirroring only, sizes in whole "
-                   "megabytes", reason)
-    return plan_without_plugin(without_plan(symbol), shapes, reason, type_dict, grad_req, ctx,
-                               ntrial)

@@ -1,4 +1,4 @@
-"""The views of a plan: its symbol, text, explanation, diagram and page.
+"""The views of a plan: its symbol, file, text, explanation, diagram and page.
 
 :class:`memonger.plan.plan.Plan` is data; its methods find these by name.
 """
@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..report.diagram.dot import diagram
+from ..plan.plan_file import save_plan
+from ..report.diagram.render import diagram
 from ..report.explain import explain
 from ..report.html import fragment, write_html
 from ..report.text import summary
 
-__all__ = ["diagram", "explain", "fragment", "summary", "symbol", "write_html"]
+__all__ = ["diagram", "explain", "fragment", "save_plan", "summary", "symbol", "write_html"]
 
 
 def symbol(text: str) -> Any:

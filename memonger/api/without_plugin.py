@@ -7,6 +7,7 @@ without allocation and judged by what ``debug_str`` prints, whole megabytes at 4
 from __future__ import annotations
 
 import json
+import logging
 import re
 from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -15,13 +16,17 @@ import numpy as np
 
 from ..graph.schedule import Schedule, Step, expand
 from ..graph.types import Graph, Op, Tensor
+from ..mx import plugin as native
 from ..mx.binding import Arguments, GradReq, bind_delayed, infer_arguments
 from ..mx.capture import refuse_unknown_shapes
 from ..mx.environment import mxnet
-from ..mx.rewrite import from_json
+from ..mx.rewrite import from_json, without_plan
 from ..plan.plan import UNIT_TIMES, Plan, Status
 from ..plan.planned_symbol import apply_mirroring
+from ..solve.baselines.sublinear import thresholds
 from ..variants.common_subexpressions import to_json
+
+logger = logging.getLogger("memonger")
 
 #: Never run again: random, stateful, or wrong when MXNet asks for no output.
 _KEPT = re.compile(
@@ -87,11 +92,17 @@ def _fragile(ops: Sequence[Op], index: int) -> Op:
     return replace(op, keep_reason="stock MXNet cannot run it for nothing")
 
 
-def plan_without_plugin(symbol: Any, shapes: Mapping[str, Sequence[int]], reason: str,
+def plan_without_plugin(symbol: Any, shapes: Mapping[str, Sequence[int]],
                         type_dict: Optional[Mapping[str, Any]] = None,
                         grad_req: GradReq = "write", ctx: Any = None, ntrial: int = 6) -> Plan:
-    """The best of some thresholds; never worse than no plan by MXNet's own count."""
-    from .dmlc import thresholds
+    """The best of some thresholds; never worse than no plan by MXNet's own count.
+
+    A warning says what is missing.
+    """
+    reason = native.status()
+    logger.warning("planning without the native plugin (%s): stock mirroring only, sizes in whole "
+                   "megabytes", reason)
+    symbol = without_plan(symbol)
     arguments = infer_arguments(symbol, shapes, type_dict, grad_req)
     graph = forward_graph(symbol, arguments)
     before = printed_megabytes(symbol, arguments, ctx)

@@ -174,7 +174,7 @@ def compare(network: str, batch: int = 0, snapshots: Sequence[int] = SNAPSHOTS,
     from ..solve import solve
     from ..solve.options import Options
     from ..zoo import nets
-    from .runner import stock_estimate
+    from .planning import stock_estimate
     graph = stock_estimate(nets.build(network, batch or None), "reference").graph
     unplanned_bytes = plan_storage(graph, expand(graph, {}), "live").pool_bytes
     rows = []

@@ -12,7 +12,8 @@ from ..util.errors import InfeasibleBudget
 from ..util.units import format_bytes
 from ..zoo import nets
 from .cases import Case
-from .runner import Row, Settings, make_plan, stock_estimate
+from .planning import Settings, make_plan, stock_estimate
+from .rows import Row
 
 
 class Trainer:

@@ -28,8 +28,10 @@ from ..util.files import write_out, write_whole
 from ..util.units import parse_bytes
 from ..zoo import nets
 from .cases import BUDGETED, COMPARED, METHODS, Case, comparison, published_cases
+from .planning import Settings
 from .published import PUBLISHED
-from .runner import Row, Settings, run_cases
+from .rows import Row
+from .runner import run_cases
 
 #: Modules of this package that make a table of their own: ``main(words, as_json)``.
 OWN_TABLES = ("chains", "dmlc", "recompute", "times")

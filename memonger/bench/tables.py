@@ -11,7 +11,7 @@ from ..util.errors import InputError
 from ..util.units import format_bytes
 from ..util.version import __version__
 from .published import Published
-from .runner import Row
+from .rows import Row
 
 #: Header cells, and the sides they are aligned to.
 _COMPARISON = (("network", "batch", "method", "target", "pool", "total", "total cut", "overhead",

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from ..report.formatting import format_extra, table
-from .runner import Row
+from .rows import Row
 
 #: This package's folder: children run beside it, so that they import the same one.
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))

@@ -177,8 +177,7 @@ class Plan:
 
     def save(self, path: str) -> None:
         """Write the plan as JSON, whole or not at all."""
-        from .plan_file import save_plan
-        save_plan(self, path)
+        _views().save_plan(self, path)
 
     def __str__(self) -> str:
         return _views().summary(self)

@@ -11,8 +11,10 @@ pytest.importorskip("mxnet")
 from memonger.bench import run as command
 from memonger.bench import tables
 from memonger.bench.cases import COMPARED, Case, by_network, comparison, published_cases
+from memonger.bench.planning import Settings
 from memonger.bench.published import PUBLISHED, Published
-from memonger.bench.runner import Row, Settings, run_cases
+from memonger.bench.rows import Row
+from memonger.bench.runner import run_cases
 from memonger.mx import plugin as native
 from memonger.util.errors import InfeasibleBudget, InputError
 
@@ -220,7 +222,7 @@ def test_a_network_too_small_for_the_target_is_a_measured_row_that_says_so():
 def test_the_measured_plan_has_the_published_share_of_the_pool(monkeypatch):
     """Of a total the pool's share is less than the total's: the rest cannot be saved."""
     from memonger.api import calls as api
-    from memonger.bench import measuring, runner
+    from memonger.bench import measuring
     asked = []
 
     def refuse(case, net, pool_bytes, fixed_bytes, settings):
@@ -233,7 +235,7 @@ def test_the_measured_plan_has_the_published_share_of_the_pool(monkeypatch):
     total = Published("MONeT", "attention_small", 64, "total", 100, 70, 0.1)
     pool = Published("OGC", "attention_small", 64, "pool", 100, 70, 0.1)
     trainer = measuring.Trainer(Case("attention_small", "auto:exact", "total 70%", 64),
-                                runner.Settings(measure_bytes=10 ** 9, measure_batch=8))
+                                Settings(measure_bytes=10 ** 9, measure_batch=8))
     assert trainer.net.batch == 8
     for theirs in (total, pool):
         found = trainer.measure(Case("attention_small", "auto:exact", "total 70%", 64,

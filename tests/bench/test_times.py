@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("mxnet")
 from memonger.bench import times
-from memonger.bench.runner import Row
+from memonger.bench.rows import Row
 from memonger.bench.times import Timing
 from memonger.mx import plugin as native
 from memonger.util.errors import InputError

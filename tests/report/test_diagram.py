@@ -15,10 +15,10 @@ from memonger.graph.imported import single_output_graph
 from memonger.graph.schedule import expand
 from memonger.plan.plan import Plan, Status
 from memonger.report.diagram import render as rendering
-from memonger.report.diagram.dot import diagram, dot_text, quoted
+from memonger.report.diagram.dot import dot_text, quoted
 from memonger.report.diagram.layers import layered
 from memonger.report.diagram.model import draw
-from memonger.report.diagram.render import picture, render
+from memonger.report.diagram.render import diagram, picture, render
 from memonger.report.diagram.repeated_blocks import find_repeats, name_pattern
 from memonger.report.diagram.svg import svg_text
 from memonger.util.errors import RenderError

@@ -1,11 +1,9 @@
 """Diagrams as DOT text, for Graphviz."""
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Dict, List
 
-from ...plan.plan import Plan
-from ...util.errors import RenderError
-from .model import LEGEND, Drawing, Edge, Node, draw
+from .model import LEGEND, Drawing, Edge, Node
 
 _FONT = "Helvetica,Arial,sans-serif"
 
@@ -13,47 +11,6 @@ _FONT = "Helvetica,Arial,sans-serif"
 def dot_text(drawing: Drawing) -> str:
     """The drawing in the DOT language."""
     return "digraph plan {\n" + "".join("  %s\n" % line for line in dot_lines(drawing)) + "}\n"
-
-
-def diagram(plan: Plan, **options: Any) -> Any:
-    """Diagram of a plan as a ``graphviz.Digraph``, as ``mx.viz.plot_network`` returns one.
-
-    Parameters
-    ----------
-    plan : Plan
-    **options
-        ``collapse``, ``clones``, ``parameters``, ``clusters``; see
-        :func:`memonger.report.diagram.model.draw`.
-
-    Returns
-    -------
-    graphviz.Digraph
-        In a notebook, and in its ``pipe`` and ``render``, it is drawn by Graphviz where ``dot``
-        is installed, else as :func:`memonger.report.diagram.render.render` does.
-
-    Raises
-    ------
-    RenderError
-        If the Python package ``graphviz``, which MXNet brings along, is missing.
-    """
-    try:
-        import graphviz
-    except ImportError as error:
-        raise RenderError("plan.to_graphviz() needs the Python package graphviz, which MXNet "
-                          "brings along (pip install 'graphviz<0.9'); memonger report --graph "
-                          "draws without it") from error
-    drawing = draw(plan, **options)
-
-    class Diagram(graphviz.Digraph):
-        """A Digraph that can be drawn without the ``dot`` executable, too."""
-
-        def pipe(self, format: Any = None, *args: Any, **keywords: Any) -> bytes:
-            from .render import picture
-            return picture(drawing, format or self.format)
-
-    result = Diagram("plan", format="svg")
-    result.body += dot_lines(drawing)
-    return result
 
 
 def dot_lines(drawing: Drawing) -> List[str]:

@@ -11,7 +11,7 @@ from ...plan.plan import Plan
 from ...util.errors import RenderError
 from ...util.files import write_whole
 from ...util.messages import one_line
-from .dot import dot_text
+from .dot import dot_lines, dot_text
 from .model import Drawing, draw
 from .svg import svg_text
 
@@ -44,6 +44,46 @@ def render(plan: Plan, path: str, **options: Any) -> None:
         raise RenderError("cannot draw a %r file; the ending must be one of %s"
                           % (path, ", ".join("." + name for name in FORMATS)))
     write_whole(path, picture(draw(plan, **options), ending))
+
+
+def diagram(plan: Plan, **options: Any) -> Any:
+    """Diagram of a plan as a ``graphviz.Digraph``, as ``mx.viz.plot_network`` returns one.
+
+    Parameters
+    ----------
+    plan : Plan
+    **options
+        ``collapse``, ``clones``, ``parameters``, ``clusters``; see
+        :func:`memonger.report.diagram.model.draw`.
+
+    Returns
+    -------
+    graphviz.Digraph
+        In a notebook, and in its ``pipe`` and ``render``, it is drawn by Graphviz where ``dot``
+        is installed, else as :func:`render` does.
+
+    Raises
+    ------
+    RenderError
+        If the Python package ``graphviz``, which MXNet brings along, is missing.
+    """
+    try:
+        import graphviz
+    except ImportError as error:
+        raise RenderError("plan.to_graphviz() needs the Python package graphviz, which MXNet "
+                          "brings along (pip install 'graphviz<0.9'); memonger report --graph "
+                          "draws without it") from error
+    drawing = draw(plan, **options)
+
+    class Diagram(graphviz.Digraph):
+        """A Digraph that can be drawn without the ``dot`` executable, too."""
+
+        def pipe(self, format: Any = None, *args: Any, **keywords: Any) -> bytes:
+            return picture(drawing, format or self.format)
+
+    result = Diagram("plan", format="svg")
+    result.body += dot_lines(drawing)
+    return result
 
 
 def picture(drawing: Drawing, ending: str) -> bytes:

@@ -20,6 +20,7 @@ from typing import (
     Callable,
     Dict,
     FrozenSet,
+    Iterator,
     List,
     NamedTuple,
     Optional,
@@ -112,6 +113,20 @@ def divide(graph: Graph, threshold_bytes: int,
                 and op.recomputable:
             recomputed.append(index)
     return Segments(tuple(recomputed), max(max_bytes, local_bytes), saved_bytes)
+
+
+def thresholds(graph: Graph, ntrial: int) -> Iterator[Tuple[int, ...]]:
+    """Sets of ops to run again, one for each distinct threshold worth a trial."""
+    seen: Set[Tuple[int, ...]] = set()
+    hinted = any(op.mirror_stage for op in graph.ops)
+    choices: List[Optional[FrozenSet[int]]] = [None] if hinted else [cut_points(graph), None]
+    for candidates in choices:
+        whole = sum(t.size_bytes for t in graph.tensors if t.pooled)
+        for number in range(3 + 2 * ntrial):
+            segments = divide(graph, int(whole * math.sqrt(0.5) ** (number + 2)), candidates)
+            if segments.recomputed and segments.recomputed not in seen:
+                seen.add(segments.recomputed)
+                yield segments.recomputed
 
 
 def schedule_of(graph: Graph, recomputed: Sequence[int], world: str,
