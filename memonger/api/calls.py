@@ -18,6 +18,7 @@ from ..util.units import format_bytes, parse_budget
 from ..variants.common_subexpressions import to_json
 from .network import Estimate, Session, Shapes, gather_shapes, open_session
 from .planning import ProgressCallback, plan_session
+from .sweeping import BUDGETS, sweep_budgets
 from .without_plugin import plan_without_plugin
 
 __all__ = ["Estimate", "apply_plan", "estimate", "load_plan", "max_batch", "measure", "plan",
@@ -220,9 +221,8 @@ def apply_plan(plan: Plan, symbol: Any) -> Any:
     return plan.symbol
 
 
-def sweep(symbol: Any, budgets: Sequence[Budget] = ("100%", "90%", "80%", "70%", "60%", "50%",
-                                                    "40%", "30%", "25%", "20%"),
-          method: str = "auto", variants: str = "exact", ctx: Any = None,
+def sweep(symbol: Any, budgets: Sequence[Budget] = BUDGETS, method: str = "auto",
+          variants: str = "exact", ctx: Any = None,
           type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = "write",
           keep: Sequence[str] = (), recompute: Sequence[str] = (), costs: Any = "auto",
           time_limit: float = 10.0, progress: Optional[ProgressCallback] = None,
@@ -243,18 +243,8 @@ def sweep(symbol: Any, budgets: Sequence[Budget] = ("100%", "90%", "80%", "70%",
     given = gather_shapes(symbol, shapes, named_shapes, data_iter)
     session = open_session(symbol, given, type_dict, grad_req, ctx, costs, optimizer,
                            optimizer_params, None)
-    whole = session.unplanned_total_bytes
-    found: List[Plan] = []
-    for budget in sorted({parse_budget(b, whole) for b in budgets if b is not None}):
-        try:
-            new = plan_session(session, budget, method, variants, keep, recompute, time_limit,
-                               progress)
-        except InfeasibleBudget:
-            continue
-        if found and found[-1].overhead < new.overhead:
-            new = replace(found[-1], budget_bytes=budget, bound=min(new.bound, found[-1].overhead))
-        found.append(new)
-    return found[::-1]
+    return sweep_budgets(budgets, session.unplanned_total_bytes, lambda budget: plan_session(
+        session, budget, method, variants, keep, recompute, time_limit, progress))
 
 
 def max_batch(symbol: Any, budget: Budget, method: str = "auto", variants: str = "exact",

@@ -5,8 +5,8 @@ import argparse
 from typing import List
 
 from ..api import calls as api
+from ..api.sweeping import sweep_like
 from ..plan.plan import Plan
-from ..util.errors import InputError
 from .command import EXIT_OK, Command, UsageError, answer
 from .progress import ProgressLine
 
@@ -32,7 +32,7 @@ class Report(Command):
                             help="draw backward, and what runs again beside what it serves")
         parser.add_argument("--sweep", action="store_true",
                             help="plan for a range of budgets, for the report's frontier "
-                                 "(needs MXNet and takes a while)")
+                                 "(takes a while)")
 
     def run(self, args: argparse.Namespace) -> int:
         if not (args.output or args.graph or args.timeline):
@@ -43,7 +43,11 @@ class Report(Command):
         written = []
         if args.output:
             from ..report.html import write_html
-            write_html(plan, args.output, _sweep(plan) if args.sweep else ())
+            sweep: List[Plan] = []
+            if args.sweep:
+                with ProgressLine() as line:
+                    sweep = sweep_like(plan, 5.0, line.callback)
+            write_html(plan, args.output, sweep)
             written.append(args.output)
         if args.graph:
             from ..report.diagram.render import render
@@ -56,16 +60,3 @@ class Report(Command):
         answer(args, {"written": written}, "wrote " + ", ".join(written))
         return EXIT_OK
 
-
-def _sweep(plan: Plan) -> List[Plan]:
-    """The same network, asked for in the same way, with other budgets."""
-    if plan.original_json is None:
-        raise InputError("the plan is not of an MXNet network; there is nothing to sweep")
-    from ..mx import symbol_from_json
-    same = {name: plan.options[name] for name in (
-        "shapes", "type_dict", "grad_req", "method", "variants", "keep", "recompute", "costs",
-        "optimizer", "optimizer_params")
-        if plan.options.get(name) is not None}
-    with ProgressLine() as line:
-        return api.sweep(symbol_from_json(plan.original_json), time_limit=5.0,
-                         progress=line.callback, **same)

@@ -14,8 +14,9 @@ from ..graph.types import Graph
 from ..memory.timeline import Timeline, step_names, timeline
 from ..plan.plan import Plan
 
-#: Decisions in the order of legends: "pinned" is a kept op that may not run again.
-GROUPS = ("keep", "recompute", "variant", "pinned")
+#: Decisions: "pinned" is a kept op that may not run again, "absorbed" one whose work is part of a
+#: variant that is named after another op.
+GROUPS = ("keep", "recompute", "variant", "variant+recompute", "pinned", "absorbed")
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,10 @@ class Facts:
     def _op(self, index: int, decision: str) -> OpFacts:
         op = self.graph.ops[index]
         pooled = [self.graph.tensors[t] for t in op.outputs if self.graph.tensors[t].pooled]
-        group = decision if decision == "recompute" else "variant" if decision != "keep" else \
+        again = len(self.runs[index]) > 1
+        group = decision if decision == "recompute" else \
+            "variant+recompute" if decision != "keep" and again else \
+            "variant" if decision != "keep" else "absorbed" if not self.runs[index] else \
             "keep" if op.recomputable else "pinned"
         shape = self.graph.tensors[op.outputs[0]].shape if op.outputs else ()
         return OpFacts(index, op.name, op.kind, decision, group,
@@ -163,7 +167,7 @@ class Facts:
     def _why(self, index: int, group: str) -> str:
         op = self.graph.ops[index]
         if not self.runs[index]:
-            return "its work is part of a variant"
+            return "its work is part of the variant of %s" % self._host(index)
         if len(self.runs[index]) > 1:
             reader = next(iter(self.readers[self.runs[index][1]]), None)
             again = "" if reader is None else " for " + self.step_name(reader)
@@ -177,6 +181,12 @@ class Facts:
             return "backward does not read it"
         return "read in backward by %s" % self.step_name(late[0]) + \
             (" and %d more" % (len(late) - 1) if len(late) > 1 else "")
+
+    def _host(self, index: int) -> str:
+        """The op that the variant is named after in which an op has no run of its own."""
+        graph = self.plan.graph
+        return next(graph.ops[graph.variants[i].op].name for i in self.plan.schedule.variants
+                    if any(op == index for op, _ in graph.variants[i].implementations))
 
     def step_name(self, step: int) -> str:
         """Name of a step; ``"<op>#k"`` for the k-th repeated run."""

@@ -103,22 +103,28 @@ def _diagram(plan: Plan) -> str:
 
 
 def _peaks(facts: Facts, count: int = 10) -> str:
-    units = Units.of(facts.plan)
+    units, across = Units.of(facts.plan), common_steps(facts)
     parts = []
     for title, line in (("as it is", facts.baseline_timeline), ("with this plan", facts.timeline)):
-        alive = line.at_peak
-        rows = ["<tr><td>%s</td><td>%s</td><td>%s</td><td>%d to %d</td></tr>" % (
-            escape(piece.tensor), units.size(piece.bytes), piece.category, piece.start,
-            min(piece.end, len(line) - 1)) for piece in alive[:count]]
+        alive, x = line.at_peak, across(line)
+        rows = ["<tr><td>%s</td><td>%s</td><td>%s</td><td>%s to %s</td></tr>" % (
+            escape(piece.tensor), units.size(piece.bytes), piece.category,
+            _place(x[piece.start]), _place(x[min(piece.end, len(line) - 1)]))
+            for piece in alive[:count]]
         if alive[count:]:
             rows.append("<tr><td>%d smaller</td><td>%s</td><td></td><td></td></tr>" % (
                 len(alive) - count, units.size(sum(p.bytes for p in alive[count:]))))
-        where = "at step %d, %s" % (line.peak_step, line.names[line.peak_step]) \
+        where = "at step %s, %s" % (_place(x[line.peak_step]), line.names[line.peak_step]) \
             if line.peak_step >= 0 else "nothing is alive"
         parts.append("<div><h3>%s: %s %s</h3><table><tr><th>tensor</th><th>size</th><th>kind</th>"
                      "<th>steps</th></tr>%s</table></div>" % (
                          title, units.size(line.peak_live_bytes), escape(where), "".join(rows)))
     return "".join(parts)
+
+
+def _place(x: float) -> str:
+    """A place on the timeline's axis; repeated runs stand between two steps."""
+    return ("%.1f" % x).replace(".0", "")
 
 
 def _facts(plan: Plan, command: Optional[str]) -> str:
@@ -128,7 +134,7 @@ def _facts(plan: Plan, command: Optional[str]) -> str:
              for name, size in sorted(plan.fixed_bytes.items()) if size]
     rows += [("method", plan.method), ("world", plan.world), ("storage", plan.storage),
              ("op times", costs_words(plan.costs)), ("graph", plan.graph.fingerprint)]
-    if plan.budget_bytes is not None and plan.bound > 0:
+    if plan.budget_bytes is not None and plan.bound:
         rows.append(("least extra time at this budget", format_extra(plan.bound)))
     if plan.minimum_total_bytes is not None:
         rows.append(("least total", units.size(plan.minimum_total_bytes)))

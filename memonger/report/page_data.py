@@ -117,9 +117,7 @@ def _ops(facts: Facts, unit: int) -> Dict[str, Any]:
 def _frontier(plan: Plan, sweep: Sequence[Plan]) -> Dict[str, Any]:
     """Points (total bytes, overhead, bound) of the sweep, and the chosen one."""
     turn = knee(sweep) if sweep else None
-    points = [[p.total_bytes, p.overhead, p.bound if p.bound > 0 else None,
-               p is turn] for p in frontier(sweep)]
+    points = [[p.total_bytes, p.overhead, p.bound or None, p is turn] for p in frontier(sweep)]
     return {"points": points, "chosen": [plan.total_bytes, plan.overhead],
             "baseline": plan.baseline_total_bytes, "minimum": plan.minimum_total_bytes,
-            "bound": [plan.budget_bytes, plan.bound]
-            if plan.budget_bytes is not None and plan.bound > 0 else None}
+            "bound": plan.bound or None}

@@ -203,6 +203,20 @@ def test_own_svg_is_complete(plan, options):
     assert all(line in texts for node in drawing.nodes for line in node.lines)
 
 
+def test_frames_have_their_layers_to_themselves():
+    #  0 - 1 - [2 - 3] - 5 and around the frame 1 - 4 - 5.
+    edges = [(0, 1), (1, 2), (2, 3), (3, 5), (1, 4), (4, 5)]
+    layer = layered([40.0] * 6, edges, frames=[-1, -1, 7, 7, -1, -1]).layer[:6]
+    assert {layer[2], layer[3]}.isdisjoint({layer[0], layer[1], layer[4], layer[5]})
+    assert layered([40.0] * 6, edges).layer[4] in layered([40.0] * 6, edges).layer[2:4]
+
+
+def test_copies_of_a_block_give_their_own_reasons(plan):
+    tip = next(n.tip for n in draw(plan).nodes if n.lines[0] == "stage2_unit*_bn1")
+    assert [line.split(":")[0] for line in tip.splitlines()[1:]] == [
+        "stage2_unit%d_bn1" % unit for unit in (2, 3, 4)]
+
+
 def test_boxes_of_a_layer_do_not_overlap(plan):
     drawing = draw(plan, clones=True, collapse=False)
     widths = [60.0 + i % 7 for i in range(len(drawing.nodes))]

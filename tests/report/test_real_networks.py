@@ -9,9 +9,14 @@ import pytest
 from report.browser import CHROMIUM, Browser
 
 import memonger
+from memonger.api.sweeping import sweep_like
 from memonger.cli import main
+from memonger.report import html
+from memonger.report.charts.frontier import frontier, frontier_figure, frontier_table
 from memonger.report.diagram.model import draw
+from memonger.report.diagram.repeated_blocks import find_repeats
 from memonger.report.explain import explain
+from memonger.report.facts import Facts
 
 mx = pytest.importorskip("mxnet")
 
@@ -54,6 +59,47 @@ def test_every_op_is_explained(small):
     again = next(n for n, d in plan.decisions.items() if n.startswith("batchnorm")
                  and d == "recompute")
     assert "updated once all the same" in plan.explain(again)
+
+
+@pytest.fixture(scope="module")
+def with_variants():
+    """A plan that is faster than none, with variants in the place of ops."""
+    from memonger.zoo import nets
+    net = nets.build("resnet50", 32, image=128)
+    return memonger.plan(net.symbol, budget="70%", costs="reference", time_limit=1,
+                         shapes=net.shapes)
+
+
+def test_blocks_begin_where_residual_units_begin(with_variants):
+    graph = with_variants.graph
+    ops = [i for i, op in enumerate(graph.ops) if not op.is_backward]
+    assert [(graph.ops[ops[repeat.first]].name, repeat.count)
+            for repeat in find_repeats(graph, ops)] == [
+        ("resnet50_v1_stage%d_conv4_fwd" % stage, count)
+        for stage, count in ((1, 2), (2, 3), (3, 5), (4, 2))]
+
+
+def test_ops_inside_variants_say_whose(with_variants):
+    facts = Facts(with_variants)
+    absorbed = [fact for fact in facts.ops if fact.group == "absorbed"]
+    assert absorbed and all(fact.decision == "keep" and not facts.runs[fact.op]
+                            for fact in absorbed)
+    hosts = {name for name, fact in facts.by_name.items() if fact.group.startswith("variant")}
+    assert {fact.why.split()[-1] for fact in absorbed} <= hosts
+    assert "part of the variant of" in html.page(with_variants)
+
+
+def test_frontiers_below_no_plan_are_drawn_at_the_plans_own_prices(with_variants, tmp_path):
+    plans = sweep_like(with_variants, 0.5, budgets=("90%", "80%"))
+    assert plans[-1] is with_variants and with_variants.overhead < 0
+    assert {(plan.costs, plan.graph.time_s) for plan in plans} == {
+        (with_variants.costs, with_variants.graph.time_s)}
+    best = frontier(plans)
+    assert len(best) > 1 and any(plan.overhead < 0 for plan in best)
+    assert max(map(len, frontier_table(plans).splitlines())) <= 100
+    figure = frontier_figure(plans, with_variants)
+    low, high = figure.axes[0].get_ylim()
+    assert all(low < 100 * plan.overhead < high for plan in plans)
 
 
 @pytest.mark.slow

@@ -1,12 +1,15 @@
 """The frontier of budgets: what each amount of memory costs in time."""
 from __future__ import annotations
 
-from typing import List, Optional, Sequence
+from typing import Any, List, Optional, Sequence, Tuple
 
 from ...plan.plan import Plan
 from ...util.errors import RenderError
 from ..formatting import Units, counted, format_extra, format_percent, table
 from .figures import axis_unit, new_figure, save_figure
+
+#: Most characters of a bar in the table.
+BAR = 24
 
 
 def frontier(plans: Sequence[Plan]) -> List[Plan]:
@@ -38,22 +41,28 @@ def knee(plans: Sequence[Plan]) -> Optional[Plan]:
     return max(points[1:-1], key=gain)
 
 
+def _range(overheads: Sequence[float]) -> Tuple[float, float]:
+    """Least and most of these and of no plan, and never the same."""
+    least, most = min([0.0, *overheads]), max([0.0, *overheads])
+    return least, most if most > least else least + 0.01
+
+
 def frontier_table(plans: Sequence[Plan]) -> str:
     """All plans of a sweep, least memory first, with a small picture and the knee marked."""
     if not plans:
         return "no plan"
     units, best, turn = Units.of(plans[0]), frontier(plans), knee(plans)
-    largest = max(plan.overhead for plan in plans) or 1.0
+    least, most = _range([plan.overhead for plan in plans])
     base = plans[0].baseline_total_bytes
     rows = [["total", "of unplanned", "pool", "extra time", "at least", ""]]
     for plan in sorted(plans, key=lambda p: (p.total_bytes, p.overhead)):
-        bar = "#" * max(0, round(30 * plan.overhead / largest))
+        bar = "#" * round(BAR * (plan.overhead - least) / (most - least))
         remark = " <- knee" if plan is turn else "" if any(p is plan for p in best) else \
             " (beaten by another plan)"
         rows.append([units.size(plan.total_bytes),
                      format_percent(plan.total_bytes / base) if base else "",
                      units.size(plan.pool_bytes), format_extra(plan.overhead),
-                     format_extra(plan.bound) if plan.bound > 0 else "",
+                     format_extra(plan.bound) if plan.bound else "",
                      (bar + remark).strip()])
     lines = [table(rows, ">>>>><")]
     if turn is not None:
@@ -71,6 +80,11 @@ def draw_frontier(plans: Sequence[Plan], path: str, chosen: Optional[Plan] = Non
     RenderError
         If there is no plan, the ending is unknown or matplotlib is not installed.
     """
+    save_figure(frontier_figure(plans, chosen), path)
+
+
+def frontier_figure(plans: Sequence[Plan], chosen: Optional[Plan] = None) -> Any:
+    """The picture of :func:`draw_frontier` as a ``matplotlib.figure.Figure``."""
     if not plans:
         raise RenderError("there is no plan to draw; a sweep needs at least one")
     figure = new_figure(7, 4.2)
@@ -79,22 +93,25 @@ def draw_frontier(plans: Sequence[Plan], path: str, chosen: Optional[Plan] = Non
     base = plans[0].baseline_total_bytes
     scale, unit = axis_unit(units, base)
     axes.plot([p.total_bytes / scale for p in best], [100 * p.overhead for p in best],
-              marker="o", color="#2171b5", label="plans")
-    bounded = [p for p in best if p.bound > 0]
+              marker="o", color="#2171b5", label="best plans found")
+    bounded = [p for p in best if p.bound]
     if bounded:
         axes.plot([p.total_bytes / scale for p in bounded], [100 * p.bound for p in bounded],
                   color="#999999", linestyle=":", label="no plan can cost less")
-    axes.axvline(base / scale, color="#636363", linestyle="--", linewidth=1,
-                 label="as it is: %s" % units.size(base))
+    axes.plot([base / scale], [0], marker="s", color="#636363", linestyle="none",
+              label="as it is: %s" % units.size(base))
+    axes.axhline(0, color="#bbbbbb", linewidth=0.8, zorder=0)
     for plan, colour, words in ((turn, "#b30000", "knee"), (chosen, "#238b45", "this plan")):
         if plan is not None:
             axes.plot([plan.total_bytes / scale], [100 * plan.overhead], marker="D",
                       color=colour, linestyle="none", label="%s: %s, %s" % (
                           words, units.size(plan.total_bytes), format_extra(plan.overhead)))
     axes.set_xlim(left=0)
-    axes.set_ylim(bottom=0)
+    least, most = _range([p.overhead for p in best] + [p.bound for p in bounded]
+                         + ([] if chosen is None else [chosen.overhead]))
+    axes.set_ylim(100 * (least - 0.06 * (most - least)), 100 * (most + 0.06 * (most - least)))
     axes.set_xlabel("total memory%s" % (", " + unit if unit else ""))
-    axes.set_ylabel("extra step time, %")
+    axes.set_ylabel("step time beside no plan, %")
     axes.legend(fontsize=8)
     figure.tight_layout()
-    save_figure(figure, path)
+    return figure

@@ -59,13 +59,19 @@ def timeline_figure(plan: Plan, top: int = 5) -> Any:
     measured = measured_pool(plan)
     if measured is not None:
         axes.axhline(measured / scale, color=MEASURED, linestyle=":", linewidth=1.5,
-                     label="measured, less what is not pool: %s" % units.size(measured))
+                     label="measured: %s" % units.size(measured))
     axes.set_xlim(0, max(1, len(unplanned)))
     axes.set_ylim(0, 1.32 * max([unplanned.pool_bytes, planned.pool_bytes, 1,
                                  measured or 0]) / scale)
     _mark_peak(axes, planned, across(planned), scale, units, top)
     axes.set_xlabel("step of the unplanned iteration (backward begins at %d; repeated runs in "
                     "between)" % _backward(unplanned))
+    notes = ["live: bytes that later steps still need; pool: what is set aside for them"]
+    if measured is not None:
+        notes.append("measured: what the process took, less parameters, gradients and inputs; what "
+                     "is above the pool are workspaces and copies in other layouts")
+    axes.text(0, -0.17, "\n".join(notes), transform=axes.transAxes, fontsize=7, va="top",
+              color="#666666")
     axes.set_ylabel("memory of the pool%s" % (", " + unit if unit else ""))
     axes.axvline(_backward(unplanned), color="#cccccc", linewidth=0.8, zorder=0)
     axes.set_title("%s: pool %s to %s, %s step time" % (

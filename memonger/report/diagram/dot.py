@@ -1,7 +1,7 @@
 """Diagrams as DOT text, for Graphviz."""
 from __future__ import annotations
 
-from typing import Dict, List
+from typing import Dict, List, Sequence
 
 from .model import LEGEND, Drawing, Edge, Node
 
@@ -35,7 +35,7 @@ def _cluster_lines(drawing: Drawing, cluster: int, indent: str) -> List[str]:
             continue
         style = 'style="rounded,dashed", color="#d9772b", fontcolor="#a3500e"' \
             if inner.kind == "segment" else \
-            'style="rounded,filled", color="#888888", fillcolor="#fafafa"'
+            'style="rounded,filled", color="#888888", fillcolor="#f4f4f4"'
         lines.append("%ssubgraph cluster_%d {" % (indent, number))
         lines.append("%s  graph [label=%s, labeljust=l, fontsize=%d, %s];" % (
             indent, quoted(inner.label), 9 if inner.kind == "segment" else 13, style))
@@ -86,25 +86,33 @@ def _legend(drawing: Drawing) -> str:
     cells = "".join(
         '<TD BGCOLOR="%s" BORDER="1" COLOR="#555555"><FONT POINT-SIZE="10">%s</FONT></TD>'
         % (LEGEND[group][0], LEGEND[group][1]) for group in drawing.legend)
-    words = remarks(drawing)
+    words = '<BR ALIGN="LEFT"/>'.join(map(escaped, remarks(drawing, drawing.edges)))
     columns = max(1, len(drawing.legend))
     return ('<<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="3"><TR><TD COLSPAN="%d">'
-            '<B>%s</B></TD></TR><TR>%s</TR><TR><TD COLSPAN="%d"><FONT POINT-SIZE="10">%s</FONT>'
-            '</TD></TR></TABLE>>' % (columns, escaped(drawing.title), cells or "<TD></TD>",
-                                     columns, escaped(words)))
+            '<B>%s</B></TD></TR><TR>%s</TR><TR><TD COLSPAN="%d" BALIGN="LEFT">'
+            '<FONT POINT-SIZE="10">%s</FONT></TD></TR></TABLE>>' % (
+                columns, escaped(drawing.title), cells or "<TD></TD>", columns, words))
 
 
-def remarks(drawing: Drawing) -> str:
-    """What lines and frames mean."""
+def remarks(drawing: Drawing, edges: Sequence[Edge]) -> List[str]:
+    """What lines and frames mean, a sentence each."""
     words = "a line is as thick as its tensor is large"
     if drawing.largest_edge_bytes:
         words += " (up to %s)" % drawing.units.size(drawing.largest_edge_bytes)
     kinds = {cluster.kind for cluster in drawing.clusters}
+    found = [words]
     if "repeat" in kinds:
-        words += "; grey frame: blocks drawn once"
+        found.append("a grey frame: a block that repeats, drawn once" + (
+            "; a dashed line leads to its next copy" if any(e.style == "carry" for e in edges)
+            else ""))
+    if any(len(node.groups) > 1 for node in drawing.nodes):
+        found.append("a box of several colours: copies of this op differ, by these shares")
     if "segment" in kinds:
-        words += "; dashed frame: recomputed between kept ops"
-    return words
+        found.append("a dashed frame: ops recomputed together between kept ones")
+    if "clone" in drawing.legend:
+        found.append("op#1 is the first repeated run of op, op#2 the second; blue line: held for "
+                     "backward")
+    return found
 
 
 def escaped(text: str) -> str:

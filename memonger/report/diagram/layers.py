@@ -25,7 +25,7 @@ class Layout:
 
 
 def layered(widths: Sequence[float], edges: Sequence[Tuple[int, int]],
-            late: Sequence[int] = ()) -> Layout:
+            late: Sequence[int] = (), frames: Sequence[int] = ()) -> Layout:
     """Place nodes of these widths in layers.
 
     Parameters
@@ -35,13 +35,16 @@ def layered(widths: Sequence[float], edges: Sequence[Tuple[int, int]],
         Edges to a node of a smaller number are drawn but have no say in the layers.
     late : sequence of int
         Nodes that stand right above their first reader, instead of right below their inputs.
+    frames : sequence of int
+        For each node the frame that it is in, or -1. Nodes of a frame follow each other; they have
+        their layers to themselves, but for the bends of edges.
 
     Returns
     -------
     Layout
         ``x`` are centres, starting at 0 on the left.
     """
-    layer = _longest_path(len(widths), edges, late)
+    layer = _longest_path(edges, late, frames or [-1] * len(widths))
     size = list(widths)
     paths: List[List[int]] = []
     above: List[List[int]] = [[] for _ in size]
@@ -67,19 +70,28 @@ def layered(widths: Sequence[float], edges: Sequence[Tuple[int, int]],
     return Layout(_coordinates(rows, size, above, below), layer, paths)
 
 
-def _longest_path(count: int, edges: Sequence[Tuple[int, int]],
-                  late: Sequence[int]) -> List[int]:
+def _longest_path(edges: Sequence[Tuple[int, int]], late: Sequence[int],
+                  frames: Sequence[int]) -> List[int]:
     down = sorted((a, b) for a, b in edges if a < b)
-    layer = [0] * count
+    above: Dict[int, List[int]] = {}
+    below: Dict[int, List[int]] = {}
     for source, target in down:
-        layer[target] = max(layer[target], layer[source] + 1)
-    # What nobody feeds, and what is late, stands right above its first reader.
-    moves = set(late) | (set(range(count)) - {target for _, target in down})
-    readers: Dict[int, List[int]] = {}
-    for source, target in down:
-        readers.setdefault(source, []).append(target)
-    for node in sorted(moves & set(readers), reverse=True):
-        layer[node] = min(layer[reader] for reader in readers[node]) - 1
+        above.setdefault(target, []).append(source)
+        below.setdefault(source, []).append(target)
+    layer: List[int] = []
+    top, deepest, frame = 0, -1, -1
+    tops: Dict[int, int] = {}
+    for node, inside in enumerate(frames):
+        if inside != frame:  # below everything before
+            top, frame = deepest + 1, inside
+        layer.append(max([top] + [layer[source] + 1 for source in above.get(node, ())]))
+        deepest = max(deepest, layer[node])
+        tops[inside] = min(tops.get(inside, layer[node]), layer[node])
+    # What nobody feeds, and what is late, stands right above its first reader, or its frame.
+    moves = {n for n, inside in enumerate(frames) if inside < 0 and n not in above} | set(late)
+    for node in sorted(moves & set(below), reverse=True):
+        layer[node] = min(layer[reader] if frames[reader] < 0 else tops[frames[reader]]
+                          for reader in below[node]) - 1
     return layer
 
 

@@ -6,6 +6,7 @@ the repeated runs beside those that they serve.
 """
 from __future__ import annotations
 
+import os
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Dict, List, Optional, Sequence, Set, Tuple
@@ -21,13 +22,19 @@ LEGEND = {
     "keep": ("#9ecae1", "kept from forward to backward"),
     "free": ("#e3eef7", "not needed in backward"),
     "recompute": ("#fdae6b", "recomputed in backward"),
-    "variant": ("#a1d99b", "another implementation"),
+    "variant": ("#a1d99b", "replaced by a frugal operator"),
+    "variant+recompute": ("#dccb5d", "replaced and recomputed"),
     "pinned": ("#c7c7c7", "may not run again"),
     "input": ("#ffffff", "input"),
     "parameter": ("#ffffff", "parameter"),
     "backward": ("#f2f0f7", "backward"),
     "clone": ("#fdd0a2", "repeated run"),
+    "absorbed": ("#e5f5e0", "part of another op's variant"),
 }
+
+
+#: Copies of a repeated op whose reasons a box tells.
+MAX_COPIES = 12
 
 
 @dataclass
@@ -184,10 +191,9 @@ class _Painter:
         for repeat in self.repeats:
             names = [name_pattern([self.graph.ops[self.forward[p]].name for p in range(
                 repeat.first + q, repeat.end, repeat.period)]) for q in range(repeat.period)]
-            shared = _shared_prefix(names)
             self.cluster_of_repeat[repeat] = len(self.drawing.clusters)
             self.drawing.clusters.append(Cluster(
-                "%d x %s" % (repeat.count, shared or "this block"), "repeat"))
+                "%d x %s" % (repeat.count, _block_name(names)), "repeat"))
 
     def _add_nodes(self, clones: bool, parameters: bool) -> None:
         steps = self.facts.plan.schedule.steps
@@ -204,8 +210,10 @@ class _Painter:
                 (("input" if infos[0].category == "input" else "parameter", len(tensors)),), name)
             for tensor in tensors[1:]:
                 self.index["tensor", tensor] = self.index["tensor", tensors[0]]
-        for key, ops in self.members.items():
-            self._add_op(key, ops)
+        # Forward ops in the order of the first block: a variant may hide one in some blocks.
+        for key in sorted(self.members, key=lambda k: k[1] if k[0] == "forward" else
+                          len(self.graph.ops)):
+            self._add_op(key, self.members[key])
 
     def _alike_inputs(self, steps: Sequence[Step], shown: Set[str]) -> List[List[int]]:
         """What exists before the step, by who reads it: inputs of all blocks are drawn once."""
@@ -248,19 +256,18 @@ class _Painter:
             "%s to %s" % (self.units.size(sizes[0]), self.units.size(sizes[-1]))
         if key[0] == "clone":
             self._add(key, (name + ("#%d" % key[2]) + self._times(ops), size),
-                      (("clone", len(ops)),), "%s again, for backward" % name)
+                      (("clone", len(ops)),), "run %d of %s, for backward" % (key[2] + 1, name))
             return
         groups = Counter(_group(fact) for fact in facts)
         order = sorted(groups.items(), key=lambda item: (-item[1], list(LEGEND).index(item[0])))
         lines = [name, "%s  %s" % (kind, size)]
         variants = sorted({fact.decision.split("+")[0] for fact in facts
-                           if fact.group == "variant"})
+                           if fact.group.startswith("variant")})
         if variants:
-            lines.append("variant " + ", ".join(variants))
+            lines.append(", ".join(variants))
         if len(order) > 1:
             lines.append(", ".join("%d %s" % (number, group) for group, number in order))
-        self._add(key, tuple(lines), tuple(order), "%s (%s, %s): %s" % (
-            name, kind, size, facts[0].why), cluster)
+        self._add(key, tuple(lines), tuple(order), _tip(facts, kind, size), cluster)
 
     @staticmethod
     def _times(ops: List[int]) -> str:
@@ -336,12 +343,26 @@ def _group(fact: OpFacts) -> str:
     return "free" if fact.group == "keep" and not fact.held_bytes else fact.group
 
 
-def _shared_prefix(names: List[str]) -> str:
-    shortest = min(names, key=len)
-    length = next((i for i in range(len(shortest)) if len({name[i] for name in names}) > 1),
-                  len(shortest))
-    prefix = shortest[:length].rstrip("_")
-    return prefix if len(prefix) > 2 else ""
+def _tip(facts: List[OpFacts], kind: str, size: str) -> str:
+    """What the mouse shows: each copy of a repeated op with its own reason."""
+    lines = ["%s (%s): %s" % (kind, size, facts[0].why)] if len(facts) == 1 else \
+        ["%s, %s; its copies:" % (kind, size)]
+    lines += ["%s: %s, %s" % (fact.name, fact.decision, fact.why)
+              for fact in facts[:MAX_COPIES] if len(facts) > 1]
+    if facts[MAX_COPIES:]:
+        lines.append("and %d more" % len(facts[MAX_COPIES:]))
+    return "\n".join(lines)
+
+
+def _block_name(names: List[str]) -> str:
+    """What the ops of a block have in common, in whole words: ``stage2_unit*``."""
+    prefix = os.path.commonprefix(names)
+    if any(name[len(prefix):][:1].isalnum() for name in names):
+        prefix = prefix[:prefix.rfind("_") + 1]
+    prefix = prefix.rstrip("_")
+    if "*" in prefix:
+        return prefix
+    return "this block (%s_*)" % prefix if len(prefix) > 2 else "this block"
 
 
 def _title(plan: Plan) -> str:

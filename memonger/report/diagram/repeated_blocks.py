@@ -116,8 +116,8 @@ class _Blocks:
     taken: numpy.ndarray
 
     def best_rotation(self, first: int, period: int) -> Optional[Repeat]:
-        """The repeat at ``first``, or up to a period later where the names agree better."""
-        best, best_key = None, (0, 0, 0)
+        """The repeat at ``first``, or up to a period later where names agree or less enters."""
+        best, best_key = None, (0, 0, 0, 0, 0)
         for start in range(first, min(first + period, len(self.kinds) - 2 * period + 1)):
             count = self.count(start, period)
             if (count - 1) * period < MIN_HIDDEN or (count < 3 and period > LONG):
@@ -125,16 +125,29 @@ class _Blocks:
             shared = self.shared(start, period)
             if count == 2 and self.shared(start + period, period) < shared:
                 continue  # the second block reaches into another part of the network
-            key = (count, self.alike(start, period, count), shared)
-            # One block fewer is a fair price for a boundary that the names agree with.
+            values, reads = self.entering(start, period)
+            key = (count, self.alike(start, period, count), -values, shared, reads)
+            # One block fewer is a fair price for a boundary that the names agree with, or that only
+            # one value crosses.
+            clearer = (key[1], shared) > (best_key[1], best_key[3]) or values == 1 < -best_key[2]
             if best is None or key > best_key or (
-                    count == best_key[0] - 1 and key[1] >= best_key[1] and key[1:] > best_key[1:]):
+                    count == best_key[0] - 1 and key[1] >= best_key[1] and clearer):
                 best, best_key = Repeat(start, period, count), key
         return best
 
     def shared(self, start: int, period: int) -> int:
         """Length of the prefix that the names of a block share."""
         return len(os.path.commonprefix(self.names[start:start + period]))
+
+    def entering(self, start: int, period: int) -> Tuple[int, int]:
+        """How many values enter the second block, and how often it reads them.
+
+        A unit begins where one value enters that is read twice, by the body and around it.
+        """
+        begin = start + period
+        reads = [source for q in range(period) for source in self.wires[begin + q]
+                 if 0 <= source < begin]
+        return len(set(reads)), len(reads)
 
     def alike(self, start: int, period: int, count: int) -> int:
         """How many places of the block have the same name in all blocks, but for numbers."""

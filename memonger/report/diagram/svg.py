@@ -7,7 +7,9 @@ from .dot import escaped, remarks
 from .layers import Layout, layered
 from .model import LEGEND, Drawing, Node
 
-_LINE, _PAD, _LAYER_GAP, _MARGIN, _HEAD = 13.0, 5.0, 30.0, 24.0, 84.0
+_LINE, _PAD, _LAYER_GAP, _MARGIN, _HEAD = 13.0, 5.0, 30.0, 24.0, 64.0
+#: A frame keeps this distance from its boxes, and its title this much room above them.
+_FRAME, _TITLE = 12.0, 18.0
 _CHARACTER = 5.6
 
 
@@ -15,13 +17,20 @@ def svg_text(drawing: Drawing) -> str:
     """The drawing as an SVG document."""
     widths = [_width(node) for node in drawing.nodes]
     drawn = [edge for edge in drawing.edges if edge.style != "carry" or edge.source < edge.target]
+    inside = _members(drawing)
+    frames = [-1] * len(drawing.nodes)
+    for number, cluster in enumerate(drawing.clusters):
+        for node in inside[number] if cluster.kind == "repeat" else ():
+            frames[node] = number
     layout = layered(widths, [(edge.source, edge.target) for edge in drawn],
-                     [i for i, node in enumerate(drawing.nodes) if node.group == "clone"])
-    tops, bottom = _rows(drawing, layout)
+                     [i for i, node in enumerate(drawing.nodes) if node.group == "clone"], frames)
+    notes = remarks(drawing, drawn)
+    tops, bottom = _rows(drawing, layout, frames, _HEAD + _LINE * len(notes))
     wide = max([x + (widths[i] / 2 if i < len(widths) else 2)
                 for i, x in enumerate(layout.x)] or [0.0])
-    legend, legend_width = _legend(drawing)
-    width = max(wide, legend_width, _CHARACTER * 1.3 * len(drawing.title)) + 2 * _MARGIN
+    legend, legend_width = _legend(drawing, notes)
+    width = max(wide + 2 * _FRAME, legend_width,
+                _CHARACTER * 1.3 * len(drawing.title)) + 2 * _MARGIN
     shift = (width - wide) / 2
 
     def box(node: int) -> Tuple[float, float, float, float]:
@@ -39,10 +48,12 @@ def svg_text(drawing: Drawing) -> str:
     parts.append('<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
                  'markerHeight="7" markerUnits="userSpaceOnUse" orient="auto">'
                  '<path d="M0,0 L8,4 L0,8 z" fill="#666"/></marker></defs>')
-    parts += _frames(drawing, [box(i) for i in range(len(drawing.nodes))])
+    boxes = [box(i) for i in range(len(drawing.nodes))]
+    rectangles, titles = _frames(drawing, boxes, inside)
+    parts += rectangles
     for edge, path in zip(drawn, layout.paths):
         points = [(layout.x[p] + shift, tops[layout.layer[p]] + 12.0) for p in path]
-        start, end = box(edge.source), box(edge.target)
+        start, end = boxes[edge.source], boxes[edge.target]
         points[0] = (points[0][0], start[1] + start[3])
         points[-1] = (points[-1][0], end[1] - 1)
         parts.append('<path d="%s" fill="none" stroke="%s" stroke-width="%.2f"%s '
@@ -51,8 +62,8 @@ def svg_text(drawing: Drawing) -> str:
                          drawing.edge_width(edge),
                          ' stroke-dasharray="5,4"' if edge.style == "carry" else "",
                          drawing.units.size(edge.size_bytes)))
-    parts += [_box(node, box(i)) for i, node in enumerate(drawing.nodes)]
-    return "\n".join(parts + ["</svg>", ""])
+    parts += [_box(node, place) for node, place in zip(drawing.nodes, boxes)]
+    return "\n".join(parts + titles + ["</svg>", ""])
 
 
 def _width(node: Node) -> float:
@@ -63,13 +74,18 @@ def _height(node: Node) -> float:
     return _LINE * len(node.lines) + 2 * _PAD
 
 
-def _rows(drawing: Drawing, layout: Layout) -> Tuple[List[float], float]:
+def _rows(drawing: Drawing, layout: Layout, frames: List[int],
+          head: float) -> Tuple[List[float], float]:
     """Top of each layer, and the height of the picture."""
     heights = [0.0] * (max(layout.layer, default=-1) + 1)
-    for node, level in zip(drawing.nodes, layout.layer):
+    first: Dict[int, int] = {}
+    for node, level, frame in zip(drawing.nodes, layout.layer, frames):
         heights[level] = max(heights[level], _height(node))
-    tops, y = [], _HEAD
-    for height in heights:
+        if frame >= 0:
+            first[frame] = min(first.get(frame, level), level)
+    tops, y = [], head
+    for level, height in enumerate(heights):
+        y += _FRAME + _TITLE if level in first.values() else 0
         tops.append(y)
         y += height + _LAYER_GAP
     return tops, y
@@ -109,33 +125,35 @@ def _box(node: Node, place: Tuple[float, float, float, float]) -> str:
     return "".join(words) + "</g>"
 
 
-def _frames(drawing: Drawing, boxes: List[Tuple[float, float, float, float]]) -> List[str]:
-    """Frames of clusters; one that would surround a stranger becomes a mark at its first node."""
-    parts = []
-    inside = _members(drawing)
+def _frames(drawing: Drawing, boxes: List[Tuple[float, float, float, float]],
+            inside: Dict[int, set]) -> Tuple[List[str], List[str]]:
+    """Frames of clusters, and the titles of repeated blocks, which stand above all lines.
+
+    Recomputed ops that stand among others have no frame.
+    """
+    frames, titles = [], []
     for number, cluster in enumerate(drawing.clusters):
-        nodes = inside[number]
+        nodes, repeat = inside[number], cluster.kind == "repeat"
         if not nodes:
             continue
-        grow = 6 if cluster.kind == "segment" else 12
+        grow = _FRAME if repeat else _FRAME / 2
         left = min(boxes[n][0] for n in nodes) - grow
-        top = min(boxes[n][1] for n in nodes) - grow
+        top = min(boxes[n][1] for n in nodes) - grow - (_TITLE if repeat else 0)
         right = max(boxes[n][0] + boxes[n][2] for n in nodes) + grow
         bottom = max(boxes[n][1] + boxes[n][3] for n in nodes) + grow
-        strangers = any(
-            n not in nodes and x < right and x + w > left and y < bottom and y + h > top
-            for n, (x, y, w, h) in enumerate(boxes))
-        if not strangers:
-            parts.append('<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="8" %s/>' % (
-                left, top, right - left, bottom - top,
-                'fill="none" stroke="#d9772b" stroke-dasharray="5,4"'
-                if cluster.kind == "segment" else 'fill="#f6f6f6" stroke="#888"'))
-        if cluster.kind == "repeat":
-            first = min(nodes, key=lambda n: boxes[n][1])
-            parts.append('<text x="%.1f" y="%.1f" font-size="12" font-weight="bold">%s</text>' % (
-                (left if not strangers else boxes[first][0]) + 4,
-                (top if not strangers else boxes[first][1]) - 3, escaped(cluster.label)))
-    return parts
+        if repeat:
+            right = max(right, left + 1.3 * _CHARACTER * len(cluster.label) + 16)
+            titles.append('<text x="%.1f" y="%.1f" font-size="12" font-weight="bold" '
+                          'stroke="#f4f4f4" stroke-width="5" stroke-linejoin="round" '
+                          'paint-order="stroke">%s</text>'
+                          % (left + 8, top + 16, escaped(cluster.label)))
+        elif any(n not in nodes and x < right and x + w > left and y < bottom and y + h > top
+                 for n, (x, y, w, h) in enumerate(boxes)):
+            continue
+        frames.append('<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="8" %s/>' % (
+            left, top, right - left, bottom - top, 'fill="#f4f4f4" stroke="#888"' if repeat
+            else 'fill="none" stroke="#d9772b" stroke-dasharray="5,4"'))
+    return frames, titles
 
 
 def _members(drawing: Drawing) -> Dict[int, set]:
@@ -148,7 +166,7 @@ def _members(drawing: Drawing) -> Dict[int, set]:
     return result
 
 
-def _legend(drawing: Drawing) -> Tuple[List[str], float]:
+def _legend(drawing: Drawing, notes: List[str]) -> Tuple[List[str], float]:
     parts, x = [], _MARGIN
     for group in drawing.legend:
         colour, words = LEGEND[group]
@@ -157,6 +175,8 @@ def _legend(drawing: Drawing) -> Tuple[List[str], float]:
                      'stroke-width="0.7"/><text x="%.1f" y="44">%s</text>'
                      % (x, width, colour, x + 6, escaped(words)))
         x += width + 5
-    notes = remarks(drawing)
-    parts.append('<text x="%.0f" y="64" fill="#444">%s</text>' % (_MARGIN, escaped(notes)))
-    return parts, max(x, _CHARACTER * len(notes) + _MARGIN) - _MARGIN
+    for number, note in enumerate(notes):
+        parts.append('<text x="%.0f" y="%.0f" fill="#444">%s</text>'
+                     % (_MARGIN, 64 + _LINE * number, escaped(note)))
+    longest = max([len(note) for note in notes])
+    return parts, max(x, 0.9 * _CHARACTER * longest + _MARGIN) - _MARGIN

@@ -1,0 +1,53 @@
+"""Plans for many budgets: the frontier of memory and time."""
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Callable, Iterable, List, Optional
+
+from ..plan.plan import Budget, Plan
+from ..util.errors import InfeasibleBudget
+from ..util.units import parse_budget
+from .network import pins
+from .planning import ProgressCallback
+
+BUDGETS = ("100%", "90%", "80%", "70%", "60%", "50%", "40%", "30%", "25%", "20%")
+
+
+def sweep_budgets(budgets: Iterable[Budget], whole_bytes: int,
+                  plan_at: Callable[[int], Plan]) -> List[Plan]:
+    """Plans from the largest budget to the smallest; those that no plan meets are left out.
+
+    Overheads never fall as budgets fall: where a tighter budget found a cheaper plan, the looser
+    one gets it too.
+    """
+    found: List[Plan] = []
+    for budget in sorted({parse_budget(b, whole_bytes) for b in budgets if b is not None}):
+        try:
+            new = plan_at(budget)
+        except InfeasibleBudget:
+            continue
+        if found and found[-1].overhead < new.overhead:
+            new = replace(found[-1], budget_bytes=budget, bound=min(new.bound, found[-1].overhead))
+        found.append(new)
+    return found[::-1]
+
+
+def sweep_like(plan: Plan, time_limit: float, progress: Optional[ProgressCallback] = None,
+               budgets: Iterable[Budget] = BUDGETS) -> List[Plan]:
+    """Plans of the same graph for other budgets, and the plan: at its op times, asked as it was."""
+    from ..solve import solve
+    from ..solve.options import Options
+    asked = plan.options
+    options = Options(
+        time_limit_s=time_limit, storage=plan.storage, world=plan.world, costs=plan.costs,
+        variants=asked.get("variants", "none"), progress=progress,
+        keep=pins(plan.graph, asked.get("keep", ()), "keep"),
+        recompute=pins(plan.graph, asked.get("recompute", ()), "recompute"),
+        max_clones=asked.get("max_clones", 0), fixed_bytes=dict(plan.fixed_bytes))
+    outside_bytes = sum(plan.fixed_bytes.values())
+    whole_bytes, least_bytes = plan.baseline_total_bytes, plan.minimum_total_bytes or 0
+    possible = [b for b in (parse_budget(b, whole_bytes) for b in budgets if b is not None)
+                if b >= least_bytes]
+    found = sweep_budgets(possible, whole_bytes, lambda budget: solve(
+        plan.graph, budget - outside_bytes, asked.get("method", "auto"), options))
+    return [*found, plan]
