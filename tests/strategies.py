@@ -10,6 +10,7 @@ import random
 from dataclasses import replace
 from typing import Dict, List, Optional, Tuple
 
+import pytest
 from hypothesis import strategies as st
 
 from memonger.graph.decisions import graph_in_use
@@ -20,6 +21,12 @@ from memonger.memory.liveness import DTYPES
 
 SIZES = (1, 1, 2, 3, 4, 4, 4, 7, 8, 16, 64)
 OTHER_DTYPES = ("float16", "float64", "uint8", "int32", "int64", "bool")
+
+
+def seeds(count: int, quick: int) -> List[object]:
+    """Numbers of random cases for ``parametrize``: all but the first ``quick`` are marked slow."""
+    return [*range(quick),
+            *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(quick, count))]
 
 
 class _Maker:

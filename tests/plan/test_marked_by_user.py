@@ -60,7 +60,7 @@ def plan_and_check(symbol, shapes, budget):
     return plan
 
 
-@pytest.mark.parametrize("seed", range(400, 404))
+@pytest.mark.parametrize("seed", range(400, 402))
 def test_random_networks_have_true_pools(seed):
     symbol, shapes = random_symbol(seed)
     odd = seed % 2 == 1

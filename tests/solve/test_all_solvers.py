@@ -75,7 +75,7 @@ def test_budget_is_kept_or_refused(method, name, graph, storage, share):
         assert (plan.status is Status.NOT_NEEDED) == (plan.baseline_pool_bytes <= budget)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", strategies.seeds(25, quick=5))
 def test_local_search_reaches_the_optimum_of_small_foreign_graphs(seed):
     rng = random.Random(seed)
     graph = strategies.foreign_graph(rng, rng.randint(4, 9))
@@ -91,7 +91,7 @@ def test_local_search_reaches_the_optimum_of_small_foreign_graphs(seed):
         assert answers[0] == answers[1]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", strategies.seeds(12, quick=4))
 def test_local_search_reaches_the_optimum_of_small_mxnet_graphs(seed):
     graph = mxnet_graph(seed, 4)
     options = Options(storage="best")
@@ -142,7 +142,7 @@ def _objective(sizes, mask):
     return kept + largest
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", strategies.seeds(4, quick=1))
 def test_same_input_same_plan(seed):
     graph = strategies.training_graph(random.Random(seed), 14)
     budget = int(pool(graph, "best") * 0.8)
