@@ -6,7 +6,7 @@ against the headers inside the installed MXNet 1.9.1 wheel and linked to its ``l
 CPU and the CUDA wheel have the same headers and take the same binary. The sources of the GPU
 kernels are laid beside them; they are compiled when a GPU first needs them.
 
-    python plugins/build.py [--out FOLDER] [--sanitize]
+    python plugins/build.py [--out FOLDER] [--core] [--sanitize]
 
 Objects are cached by the hash of everything that enters them; ``CXX`` chooses the compiler.
 """
@@ -20,6 +20,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -30,6 +31,7 @@ ROOT = Path(__file__).resolve().parent
 #: that neither objects nor messages depend on where the sources lie.
 INCLUDE = ["-iquote", ROOT.name]
 NATIVE = ROOT.parent / "memonger" / "_native"
+CORE, PLUGIN = "libmemonger_core.so", "libmemonger_mxnet.so"
 
 #: Without errno square roots become SIMD; nobody reads errno behind a root.
 COMMON = ["-std=c++14", "-fPIC", "-fvisibility=hidden", "-Wall", "-fno-math-errno"]
@@ -79,20 +81,28 @@ class Library(NamedTuple):
 def find_mxnet() -> Path:
     """Folder of the installed ``mxnet`` package, found without importing it.
 
+    pip builds with an environment of its own; there the packages of the interpreter, into which
+    memonger is to be installed, are looked through as well.
+
     Raises
     ------
     BuildError
-        If there is none, or it has no headers.
+        If there is none, it has no headers, or it is not 1.9.1.
     """
     found = importlib.util.find_spec("mxnet")
-    if found is None or not found.origin:
+    origin = found.origin if found is not None else None
+    folder = Path(origin).parent if origin else Path(sysconfig.get_path("platlib")) / "mxnet"
+    if not origin and not folder.is_dir():
         raise BuildError("the plugin is compiled against the headers inside MXNet's wheel, and no "
                          "MXNet is installed here: pip install mxnet==1.9.1 (or mxnet-cu112)")
-    folder = Path(found.origin).parent
     if not (folder / "include" / "nnvm" / "graph.h").exists() or \
             not (folder / "libmxnet.so").exists():
         raise BuildError("%s has no include/nnvm or no libmxnet.so; the plugin needs the wheel of "
                          "MXNet 1.9.1 for Linux" % folder)
+    version = re.search(r"__version__ = ['\"]([^'\"]+)", (folder / "libinfo.py").read_text())
+    if version is None or version.group(1) != "1.9.1":
+        raise BuildError("the plugin is made for MXNet 1.9.1, and %s is %s"
+                         % (folder, version.group(1) if version else "of unknown version"))
     return folder
 
 
@@ -157,19 +167,21 @@ def openmp(compiler: Compiler) -> List[str]:
     return ["-fopenmp"] * found
 
 
-def libraries(mxnet: Path, compiler: Compiler) -> List[Library]:
-    """What to build."""
+def core_library() -> Library:
+    """The library that needs no MXNet."""
+    return Library(CORE, _sources("core"), COMMON + ["-O3"], ["-Wl,--no-undefined"], False)
+
+
+def plugin_library(mxnet: Path, compiler: Compiler) -> Library:
+    """The library that goes into MXNet."""
     threads = openmp(compiler)
-    core, shared, plugin = _sources("core"), _sources("core/memory"), _sources("mxnet", "ops")
     include = ["-isystem", str(mxnet / "include"), "-isystem", str(mxnet / "include" / "mkldnn")]
     version_script = "-Wl,--version-script=" + str(ROOT / "mxnet" / "exports.map")
-    return [
-        Library("libmemonger_core.so", core, COMMON + ["-O3"], ["-Wl,--no-undefined"], False),
-        Library("libmemonger_mxnet.so",
-                plugin + shared, COMMON + ["-O3"] + OPERATORS + threads
-                + (GCC_ONLY if compiler.family == "g++" else []) + MXNET + include,
-                [*threads, "-L" + str(mxnet), "-l:libmxnet.so", version_script, "-Wl,-z,now",
-                 "-Wl,-z,nodelete", "-Wl,--no-undefined", "-Wl,--as-needed"], True)]
+    return Library(
+        PLUGIN, _sources("mxnet", "ops", "core/memory"), COMMON + ["-O3"] + OPERATORS + threads
+        + (GCC_ONLY if compiler.family == "g++" else []) + MXNET + include,
+        [*threads, "-L" + str(mxnet), "-l:libmxnet.so", version_script, "-Wl,-z,now",
+         "-Wl,-z,nodelete", "-Wl,--no-undefined", "-Wl,--as-needed"], True)
 
 
 def _sources(*folders: str) -> List[Path]:
@@ -205,7 +217,7 @@ def _run(command: Sequence[str], what: str) -> None:
 
 
 def build(out: Optional[Path] = None, cache: Optional[Path] = None, sanitize: bool = False,
-          jobs: int = 0) -> List[Path]:
+          jobs: int = 0, names: Sequence[str] = (CORE, PLUGIN)) -> List[Path]:
     """Compile and link what is not up to date.
 
     Parameters
@@ -214,6 +226,8 @@ def build(out: Optional[Path] = None, cache: Optional[Path] = None, sanitize: bo
         Where the libraries go; default ``MEMONGER_NATIVE_DIR``, else ``memonger/_native``.
     cache : Path, optional
         Where objects are kept; default ``build/native`` beside ``plugins``.
+    names : sequence of str
+        Which libraries; ``CORE`` alone needs no MXNet.
 
     Returns
     -------
@@ -226,21 +240,24 @@ def build(out: Optional[Path] = None, cache: Optional[Path] = None, sanitize: bo
         If compiler or headers are missing, or the compiler fails.
     """
     try:
-        return _build(out, cache, sanitize, jobs)
+        return _build(out, cache, sanitize, jobs, names)
     except OSError as error:  # no room, no permission, no such file system
         raise BuildError("cannot write the libraries: %s" % error) from error
 
 
-def _build(out: Optional[Path], cache: Optional[Path], sanitize: bool, jobs: int) -> List[Path]:
+def _build(out: Optional[Path], cache: Optional[Path], sanitize: bool, jobs: int,
+           names: Sequence[str]) -> List[Path]:
     out = Path(out or os.environ.get("MEMONGER_NATIVE_DIR") or NATIVE).absolute()
     cache = Path(cache or ROOT.parent / "build" / "native").absolute()
     compiler = examine_compiler()
-    mxnet = find_mxnet()
+    mxnet = find_mxnet() if PLUGIN in names else None
     out.mkdir(parents=True, exist_ok=True)
     cache.mkdir(parents=True, exist_ok=True)
     extra = SANITIZE if sanitize else []
-    wanted = libraries(mxnet, compiler)
-    seed = str(compiler) + str(mxnet) + SHIM.read_text()
+    wanted = [core_library()] * (CORE in names)
+    if mxnet is not None:
+        wanted.append(plugin_library(mxnet, compiler))
+    seed = str(compiler) + SHIM.read_text()
     objects = {library.name: _objects(library, cache, seed + " ".join(extra))
                for library in wanted}
     with tempfile.TemporaryDirectory(dir=str(cache)) as folder, \
@@ -256,7 +273,8 @@ def _build(out: Optional[Path], cache: Optional[Path], sanitize: bool, jobs: int
             compilation.stop()
     for library in wanted:
         _link(library, objects[library.name].values(), compiler, extra, out)
-    _copy_kernels(out / "cuda")
+    if mxnet is not None:
+        _copy_kernels(out / "cuda")
     return [out / library.name for library in wanted]
 
 
@@ -353,12 +371,15 @@ def kernel_sources() -> List[Path]:
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser = argparse.ArgumentParser(description="Build memonger's native libraries.")
     parser.add_argument("--out", type=Path, help="folder for the libraries")
+    parser.add_argument("--core", action="store_true",
+                        help="the library that needs no MXNet, alone")
     parser.add_argument("--sanitize", action="store_true",
                         help="with address and undefined-behaviour sanitizers")
     parser.add_argument("--jobs", type=int, default=0, help="compilers at a time")
     options = parser.parse_args(arguments)
     try:
-        for path in build(options.out, sanitize=options.sanitize, jobs=options.jobs):
+        for path in build(options.out, sanitize=options.sanitize, jobs=options.jobs,
+                          names=(CORE,) if options.core else (CORE, PLUGIN)):
             print(path)
     except BuildError as error:
         print("error: %s" % error, file=sys.stderr)

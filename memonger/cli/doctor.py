@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import os
 import platform
 import shutil
@@ -52,7 +53,7 @@ class Doctor(Command):
     """Show versions, the plugin, helpers, devices and settings, and what is wrong with them.
 
     Works whatever is missing. The exit code is 1 when something that memonger cannot do without
-    is missing or unfit: Python, NumPy, MXNet or its library, or memonger's own libraries.
+    is missing or unfit: Python, NumPy, an installed MXNet, or memonger's own libraries.
     """
 
     name = "doctor"
@@ -112,7 +113,8 @@ def _output_of(*command: str) -> Optional[str]:
 def _system() -> Iterator[Finding]:
     yield Finding("memonger", __version__)
     fit = (3, 8) <= sys.version_info[:2] <= (3, 11)
-    yield Finding("python", platform.python_version(), OK if fit else PROBLEM,
+    yield Finding("python", platform.python_version(),
+                  OK if fit else PROBLEM if _has_mxnet() else NOTE,
                   "" if fit else "MXNet 1.9.1 runs on Python 3.8 to 3.11")
     yield Finding("system", "%s, %s cores" % (platform.platform(), os.cpu_count()))
 
@@ -131,8 +133,19 @@ def _distributions() -> Iterator[Finding]:
                       "pip uninstall all of them, then install one")
 
 
+def _has_mxnet() -> bool:
+    """Whether an MXNet is installed, whatever its state."""
+    return importlib.util.find_spec("mxnet") is not None
+
+
 def _mxnet() -> Iterator[Finding]:
     numpy = _version_of("numpy")
+    if not _has_mxnet():
+        yield Finding("numpy", numpy or "missing", OK if numpy else PROBLEM,
+                      "" if numpy else "pip install numpy")
+        yield Finding("mxnet", "missing", NOTE, "memonger plans graphs from files without it; for "
+                      "networks: " + _MXNET_NEEDED)
+        return
     if numpy is not None and tuple(int(n) for n in numpy.split(".")[:2]) >= (1, 24):
         yield Finding("numpy", numpy, PROBLEM, "MXNet 1.9.1 needs numpy below 1.24: "
                                                "pip install 'numpy<1.24'")
@@ -155,6 +168,9 @@ def _mxnet() -> Iterator[Finding]:
 
 def _plugin() -> Iterator[Finding]:
     for subject, load in (("core library", "core"), ("plugin", "load")):
+        if load == "load" and not _has_mxnet():
+            yield Finding(subject, "not needed without MXNet")
+            continue
         try:
             getattr(importlib.import_module("memonger.native"), load)()
         except Exception as error:  # PluginError with the reason, or MXNet's own
@@ -186,8 +202,8 @@ def _libraries() -> Iterator[Finding]:
     highspy = _version_of("highspy")
     yield Finding("highspy", highspy or "missing",
                   OK if highspy else WARNING,
-                  "" if highspy else "pip install 'highspy>=1.10,<1.15', "
-                                                 "or do without method='milp' and bounds")
+                  "" if highspy else "pip install 'highspy>=1.10', or do without method='milp' "
+                                       "and bounds")
     for name, use in (("matplotlib", "pictures of the timeline: pip install matplotlib"),
                       ("graphviz", "plan.to_graphviz(): pip install graphviz"),
                       ("pygraphviz", "")):

@@ -13,23 +13,11 @@ from typing import Any, Dict, Mapping, Optional
 
 from ..graph.types import MAX_TIME_S
 from ..util.errors import InputError
-from ..util.files import write_whole
+from ..util.files import cache_folder, write_whole
 from ..util.json_files import parse_json, read_text
 from .models import Profile, roofline
 
 SCHEMA = 1
-
-
-def cache_folder() -> str:
-    """Where profiles are kept: ``profiles`` in the folder of the plugin's compiled kernels.
-
-    That is ``$MEMONGER_CACHE_DIR``, else ``$XDG_CACHE_HOME/memonger``, else ``~/.cache/memonger``.
-    """
-    own = os.environ.get("MEMONGER_CACHE_DIR")
-    if own:
-        return os.path.join(own, "profiles")
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(base, "memonger", "profiles")
 
 
 def default_path(facts: Mapping[str, Any]) -> str:
@@ -37,7 +25,7 @@ def default_path(facts: Mapping[str, Any]) -> str:
     text = json.dumps(dict(facts), sort_keys=True)
     readable = re.sub(r"[^a-z0-9]+", "-", str(facts.get("device", "device")).lower()).strip("-")
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-    return os.path.join(cache_folder(), "%s-%s.json" % (readable[:40], digest))
+    return os.path.join(cache_folder("profiles"), "%s-%s.json" % (readable[:40], digest))
 
 
 def load_profile(path: str) -> Profile:

@@ -19,10 +19,12 @@ import os
 import struct
 import sys
 import threading
+from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
 from ..util.errors import MemongerError, PluginABIError, PluginError
 from ..util.native_libraries import MXNET_VERSION, check_interface, folder, library_path
+from .plugin_build import build_plugin
 
 _INTERFACE = 4
 _COMPILER = "GCC: (GNU) 4.8.5"
@@ -59,7 +61,6 @@ def load() -> None:
 
 
 def _guarded_load() -> ctypes.CDLL:
-    path = library_path("libmemonger_mxnet.so")
     from .environment import mxnet
     mx = mxnet()
     if mx.__version__ != MXNET_VERSION:
@@ -67,6 +68,7 @@ def _guarded_load() -> ctypes.CDLL:
                              % (MXNET_VERSION, mx.__version__, _WHEELS))
     from mxnet.base import _LIB
     check_compiler(_LIB._name)
+    path = _plugin_path()
     try:
         library = ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
     except OSError as error:
@@ -88,6 +90,13 @@ def _guarded_load() -> ctypes.CDLL:
     from .executor_hooks import watch
     watch(library, lambda: world() == "plugin", lambda: _switches["arena"])
     return library
+
+
+def _plugin_path() -> Path:
+    """Where the library lies, which is built now where the package came without it."""
+    name = "libmemonger_mxnet.so"
+    built = None if (folder() / name).exists() else build_plugin(name)
+    return library_path(name, built.parent if built else None)
 
 
 def _words(message: Any) -> str:
@@ -156,8 +165,10 @@ def status() -> str:
         load()
     except MemongerError as error:
         return "not loaded: %s" % error
+    assert _plugin is not None
     return "loaded from %s; exact recomputation %s, storage planning %s" % (
-        folder(), *("on" if _switches[key] else "off" for key in ("recompute", "storage")))
+        os.path.dirname(_plugin._name),
+        *("on" if _switches[key] else "off" for key in ("recompute", "storage")))
 
 
 def gpu_compiler() -> str:

@@ -9,6 +9,18 @@ from .errors import MemongerError
 from .units import format_bytes
 
 
+def cache_folder(name: str) -> str:
+    """A folder of the user's for what can be made again.
+
+    In ``$MEMONGER_CACHE_DIR``, else ``$XDG_CACHE_HOME/memonger``, else ``~/.cache/memonger``.
+    """
+    own = os.environ.get("MEMONGER_CACHE_DIR")
+    if own:
+        return os.path.join(own, name)
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(base, "memonger", name)
+
+
 def write_whole(path: str, content: Union[str, bytes]) -> None:
     """Write a file so that readers see the old content or the new, never a part.
 

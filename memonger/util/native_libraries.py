@@ -28,15 +28,15 @@ def folder() -> Path:
     return Path(os.environ.get("MEMONGER_NATIVE_DIR") or Path(__file__).parents[1] / "_native")
 
 
-def library_path(name: str) -> Path:
-    """The path of one library.
+def library_path(name: str, where: Optional[Path] = None) -> Path:
+    """The path of one library, in :func:`folder` unless told ``where``.
 
     Raises
     ------
     PluginMissing, PluginABIError
         If it was not built, or is damaged.
     """
-    path = folder() / name
+    path = (where or folder()) / name
     if not path.exists():
         raise PluginMissing(
             "%s is not in %s; reinstall memonger, or in a source tree run: "

@@ -48,6 +48,14 @@ def test_a_missing_mxnet_is_a_problem_not_a_crash(monkeypatch, error, value, adv
     assert main(["doctor"]) == 1
 
 
+def test_without_mxnet_the_core_is_well(monkeypatch):
+    monkeypatch.setattr(doctor, "_has_mxnet", lambda: False)
+    monkeypatch.setattr(doctor, "_version_of", lambda module: "2.4.6")
+    findings = [*doctor._mxnet(), *doctor._plugin()]
+    assert [(f.subject, f.state) for f in findings] == [
+        ("numpy", "ok"), ("mxnet", "note"), ("core library", "ok"), ("plugin", "ok")]
+
+
 @pytest.mark.parametrize("refusal", [
     PluginABIError("libmxnet.so was compiled by GCC 9; pip install mxnet==1.9.1"),
     PluginMissing("libmemonger_mxnet.so is not there; reinstall memonger")])

@@ -9,13 +9,13 @@ import pytest
 
 from memonger.costs.models import Profile, roofline
 from memonger.costs.profile_files import (
-    cache_folder,
     default_path,
     find_profile,
     load_profile,
     save_profile,
 )
 from memonger.util.errors import InputError
+from memonger.util.files import cache_folder
 
 FACTS = {"device": "Abacus 3000, 2 threads", "threads": 2, "mxnet": "1.9.1"}
 
@@ -27,13 +27,13 @@ def some_profile(**facts):
 
 def test_the_cache_folder_follows_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_folder() == os.path.join(str(tmp_path), "memonger", "profiles")
+    assert cache_folder("profiles") == os.path.join(str(tmp_path), "memonger", "profiles")
     monkeypatch.setenv("MEMONGER_CACHE_DIR", str(tmp_path / "own"))
-    assert cache_folder() == str(tmp_path / "own" / "profiles")
+    assert cache_folder("profiles") == str(tmp_path / "own" / "profiles")
     monkeypatch.delenv("MEMONGER_CACHE_DIR")
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/nowhere")
-    assert cache_folder() == "/nowhere/.cache/memonger/profiles"
+    assert cache_folder("profiles") == "/nowhere/.cache/memonger/profiles"
     name = os.path.basename(default_path(FACTS))
     assert name.startswith("abacus-3000-2-threads-") and name.endswith(".json")
     assert default_path({**FACTS, "threads": 4}) != default_path(FACTS)
@@ -87,7 +87,7 @@ def test_no_file_and_no_json(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="memonger profile"):
         load_profile(str(tmp_path / "none.json"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    os.makedirs(cache_folder())
+    os.makedirs(cache_folder("profiles"))
     Path(default_path(FACTS)).write_text("{")
     assert find_profile(FACTS) is None  # a damaged cache is measured anew
     with pytest.raises(InputError):

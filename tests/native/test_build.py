@@ -86,8 +86,30 @@ def test_a_compiler_that_is_too_old(build, tmp_path, capsys, compiler) -> None:
 def test_no_mxnet(build, tmp_path, capsys, compiler, monkeypatch) -> None:
     compiler()
     monkeypatch.setattr(build.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(build.sysconfig, "get_path", lambda name: str(tmp_path))
+    made = build.build(tmp_path / "core", tmp_path / "cache", names=[build.CORE])
+    assert made == list((tmp_path / "core").iterdir()) == [tmp_path / "core" / build.CORE]
+    made[0].unlink()
     assert "no MXNet is installed here: pip install mxnet==1.9.1" in refusal(build, tmp_path,
                                                                              capsys)
+
+
+def test_the_mxnet_of_the_interpreter_is_found_from_a_build_environment(build, monkeypatch):
+    expected = build.find_mxnet()
+    monkeypatch.setattr(build.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(build.sysconfig, "get_path", lambda name: str(expected.parent))
+    assert build.find_mxnet() == expected
+
+
+def test_another_mxnet(build, tmp_path, capsys, compiler, monkeypatch) -> None:
+    compiler()
+    for name in ("include/nnvm/graph.h", "libmxnet.so", "libinfo.py"):
+        (tmp_path / "mxnet" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "mxnet" / name).write_text('__version__ = "1.8.0"')
+    monkeypatch.setattr(build.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(build.sysconfig, "get_path", lambda name: str(tmp_path))
+    with pytest.raises(build.BuildError, match="made for MXNet 1.9.1, and .* is 1.8.0"):
+        build.find_mxnet()
 
 
 def test_mxnet_without_headers(build, tmp_path, capsys, compiler, monkeypatch) -> None:

@@ -65,7 +65,7 @@ def _highspy() -> Any:
         import highspy
     except ImportError as error:
         raise SolverUnavailable(
-            "this needs the HiGHS solver: pip install 'highspy>=1.10,<1.15' "
+            "this needs the HiGHS solver: pip install 'highspy>=1.10' "
             "(method='local' works without it)") from error
     return highspy
 
