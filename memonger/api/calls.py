@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ..mx import plugin as native
+from ..mx.device import resolve_budget
 from ..plan.plan import Budget, Plan
 from ..plan.plan_file import load_plan
 from ..util.errors import InfeasibleBudget, InputError, PlanMismatch, PluginMissing
 from ..util.units import format_bytes, parse_budget
 from ..variants.common_subexpressions import to_json
-from .network import Estimate, Session, Shapes, gather_shapes, open_session
+from .inputs import Shapes, check_symbol, gather_shapes
+from .network import Estimate, Session, open_session
 from .planning import ProgressCallback, plan_session
 from .sweeping import BUDGETS, sweep_budgets
 from .without_plugin import plan_without_plugin
@@ -92,11 +94,10 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
         If the input cannot be used.
     """
     started_s = time.perf_counter()
+    given = gather_shapes(plan, symbol, shapes, named_shapes, data_iter)
     if budget is not None and overhead is not None:
         raise InputError("give a budget or an overhead, not both")
-    from ..mx.device import resolve_budget
     budget = resolve_budget(budget, ctx)
-    given = gather_shapes(symbol, shapes, named_shapes, data_iter)
     if not native.available():
         return _plan_without_plugin(symbol, given, budget, method, type_dict, grad_req, ctx)
     session = open_session(symbol, given, type_dict, grad_req, ctx, costs, optimizer,
@@ -131,7 +132,7 @@ def estimate(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None, grad_re
 
     Works on planned symbols too. Parameters as for :func:`plan`.
     """
-    given = gather_shapes(symbol, shapes, named_shapes, data_iter)
+    given = gather_shapes(estimate, symbol, shapes, named_shapes, data_iter)
     costs = "reference" if isinstance(costs, str) and costs == "auto" else costs  # for no times
     return open_session(symbol, given, type_dict, grad_req, ctx, costs, optimizer,
                         optimizer_params, group2ctx, as_it_is=True).estimate()
@@ -161,13 +162,17 @@ def verify(planned: Any, original: Any = None, steps: int = 2, ctx: Any = None,
         True in a condition when both agree; ``identical`` when bit for bit; ``check()`` raises.
     """
     from ..mx.verify import verify as run
-    shapes = _shapes_of(planned, shapes, named_shapes)
+    given = _shapes_of(verify, planned, shapes, named_shapes)
     type_dict, grad_req = _binding_of(planned, type_dict, grad_req)
-    planned = _symbol_of(planned)
+    symbol = _symbol_of(planned)
     native.available()
-    return run(planned, strip(planned) if original is None else original,
-               gather_shapes(planned, shapes, {}, None), steps, ctx, type_dict, grad_req, seed,
-               tolerance, values)
+    if original is None:
+        original = strip(symbol)
+        if symbol is planned and to_json(original) == to_json(symbol):
+            raise InputError("the symbol carries no plan, so there is nothing to compare; give a "
+                             "planned symbol, or the original as the second argument")
+    check_symbol(original)
+    return run(symbol, original, given, steps, ctx, type_dict, grad_req, seed, tolerance, values)
 
 
 def measure(symbol: Any, ctx: Any = None, steps: int = 5, original: Any = None,
@@ -186,10 +191,9 @@ def measure(symbol: Any, ctx: Any = None, steps: int = 5, original: Any = None,
     memonger.mx.measure.Measurement
     """
     from ..mx.measure import measure as run
-    shapes = _shapes_of(symbol, shapes, named_shapes)
+    given = _shapes_of(measure, symbol, shapes, named_shapes)
     type_dict, grad_req = _binding_of(symbol, type_dict, grad_req)
     symbol = _symbol_of(symbol)
-    given = gather_shapes(symbol, shapes, {}, None)
     if original is None:
         stripped = strip(symbol)
         original = stripped if to_json(stripped) != to_json(symbol) else None
@@ -200,7 +204,9 @@ def measure(symbol: Any, ctx: Any = None, steps: int = 5, original: Any = None,
 def strip(planned: Any) -> Any:
     """The symbol before planning; its JSON is byte for byte what it was."""
     from ..mx.rewrite import strip_symbol
-    return strip_symbol(_symbol_of(planned))
+    symbol = _symbol_of(planned)
+    check_symbol(symbol)
+    return strip_symbol(symbol)
 
 
 def apply_plan(plan: Plan, symbol: Any) -> Any:
@@ -240,10 +246,11 @@ def sweep(symbol: Any, budgets: Sequence[Budget] = BUDGETS, method: str = "auto"
     list of Plan
         From the largest budget to the smallest.
     """
-    given = gather_shapes(symbol, shapes, named_shapes, data_iter)
+    given = gather_shapes(sweep, symbol, shapes, named_shapes, data_iter)
     session = open_session(symbol, given, type_dict, grad_req, ctx, costs, optimizer,
                            optimizer_params, None)
-    return sweep_budgets(budgets, session.unplanned_total_bytes, lambda budget: plan_session(
+    asked = [resolve_budget(budget, ctx) for budget in budgets]
+    return sweep_budgets(asked, session.unplanned_total_bytes, lambda budget: plan_session(
         session, budget, method, variants, keep, recompute, time_limit, progress))
 
 
@@ -264,10 +271,9 @@ def max_batch(symbol: Any, budget: Budget, method: str = "auto", variants: str =
     memonger.api.max_batch.MaxBatch
         ``unplanned``, ``planned`` (batch sizes, 0 when not even one sample fits) and ``plan``.
     """
-    from ..mx.device import resolve_budget
     from .max_batch import search_batch
+    given = gather_shapes(max_batch, symbol, shapes, named_shapes)
     budget = resolve_budget(budget, ctx)
-    given = gather_shapes(symbol, shapes, named_shapes, None)
 
     def session_for(batch_shapes: Shapes) -> Session:
         return open_session(symbol, batch_shapes, type_dict, grad_req, ctx, costs, optimizer,
@@ -283,13 +289,12 @@ def _symbol_of(planned: Any) -> Any:
     return planned.symbol if isinstance(planned, Plan) else planned
 
 
-def _shapes_of(planned: Any, shapes: Optional[Shapes], named: Shapes) -> Shapes:
-    """Shapes given either way; a plan brings its own."""
-    if shapes is not None and named:
-        raise InputError("give shapes either as keyword arguments or as shapes={...}, not both")
-    if shapes is not None or named:
-        return shapes if shapes is not None else named
-    return planned.options.get("shapes", {}) if isinstance(planned, Plan) else {}
+def _shapes_of(call: Callable[..., Any], planned: Any, shapes: Optional[Shapes],
+               named: Shapes) -> Shapes:
+    """Shapes given either way to ``call``; a plan brings its own."""
+    if shapes is None and not named and isinstance(planned, Plan):
+        shapes = planned.options.get("shapes", {})
+    return gather_shapes(call, _symbol_of(planned), shapes, named)
 
 
 def _binding_of(planned: Any, type_dict: Optional[Mapping[str, Any]],

@@ -13,7 +13,8 @@ from ..mx import plugin as native
 from ..plan.plan import Budget
 from ..variants.common_subexpressions import to_json
 from .calls import plan
-from .network import Shapes, gather_shapes, open_session
+from .inputs import Shapes, gather_shapes
+from .network import open_session
 from .without_plugin import forward_graph, plan_without_plugin, printed_megabytes
 
 
@@ -44,7 +45,7 @@ def search_plan(symbol: Any, ntrial: int = 6, type_dict: Optional[Mapping[str, A
     -------
     mx.sym.Symbol
     """
-    given = gather_shapes(symbol, shapes, named_shapes, data_iter)
+    given = gather_shapes(search_plan, symbol, shapes, named_shapes, data_iter)
     if not native.available():
         return plan_without_plugin(symbol, given, type_dict, ntrial=ntrial).symbol
     if budget is not None:
@@ -78,7 +79,7 @@ def make_mirror_plan(symbol: Any, threshold: int, plan_info: Optional[Dict[str, 
     from ..mx.rewrite import from_json, without_plan
     from ..plan.planned_symbol import apply_mirroring
     from ..solve.baselines.sublinear import divide, schedule_of
-    given = gather_shapes(symbol, shapes, named_shapes, None)
+    given = gather_shapes(make_mirror_plan, symbol, shapes, named_shapes)
     if not native.available():
         from ..mx.binding import infer_arguments
         symbol = without_plan(symbol)
@@ -102,7 +103,7 @@ def get_cost(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None,
 
     The symbol is bound without allocation, so any size works on any machine.
     """
-    given = gather_shapes(symbol, shapes, named_shapes, None)
+    given = gather_shapes(get_cost, symbol, shapes, named_shapes)
     if not native.available():
         from ..mx.binding import infer_arguments
         return printed_megabytes(symbol, infer_arguments(symbol, given, type_dict))

@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 from ..plan.plan import Budget, Plan
 from ..util.errors import InfeasibleBudget, InputError
-from ..util.units import format_bytes, parse_bytes
+from ..util.units import budget_share, format_bytes, parse_budget
 from .network import Session, Shapes
 
 
@@ -19,14 +19,19 @@ class MaxBatch:
     planned: int
     #: The plan for ``planned``; None when nothing fits.
     plan: Optional[Plan] = field(default=None, repr=False)
+    #: Why nothing fits.
+    reason: str = ""
 
     def to_dict(self) -> Dict[str, Any]:
         return {"budget_bytes": self.budget_bytes, "unplanned": self.unplanned,
                 "planned": self.planned,
                 "overhead": self.plan.overhead if self.plan else None,
-                "total_bytes": self.plan.total_bytes if self.plan else None}
+                "total_bytes": self.plan.total_bytes if self.plan else None,
+                "reason": self.reason}
 
     def __str__(self) -> str:
+        if self.reason:
+            return "no batch fits: " + self.reason
         gain = " (%.1f times as many, %+.1f %% time a step)" % (
             self.planned / self.unplanned, 100 * self.plan.overhead) \
             if self.plan and self.unplanned else ""
@@ -46,12 +51,12 @@ def search_batch(shapes: Shapes, budget: Budget, session_for: Callable[[Shapes],
     if not shapes or not next(iter(shapes.values())):
         raise InputError("max_batch needs the shape of an input whose first dimension is the "
                          "batch, for example data=(1, 3, 224, 224)")
-    if budget is None or (isinstance(budget, str) and budget.strip().endswith("%")) or \
-            (isinstance(budget, float) and budget <= 1):
+    if budget is None or budget_share(budget) is not None:
         raise InputError("max_batch needs a budget in bytes, such as 8GB, not %r" % (budget,))
-    budget_bytes = parse_bytes(budget)
+    budget_bytes = parse_budget(budget, 0)
     given = next(iter(shapes.values()))[0]
     plans: Dict[int, Plan] = {}
+    reasons: Dict[int, str] = {}
 
     def with_batch(batch: int) -> Dict[str, Sequence[int]]:
         return {name: (batch,) + tuple(shape[1:]) if shape[0] == given else tuple(shape)
@@ -63,13 +68,15 @@ def search_batch(shapes: Shapes, budget: Budget, session_for: Callable[[Shapes],
     def fits_planned(batch: int) -> bool:
         try:
             plans[batch] = plan_for(session_for(with_batch(batch)), budget_bytes)
-        except InfeasibleBudget:
+        except InfeasibleBudget as error:
+            reasons[batch] = str(error)
             return False
         return True
 
     unplanned = largest(fits_unplanned, 1, limit)
     planned = largest(fits_planned, max(unplanned, 1), limit)
-    return MaxBatch(budget_bytes, unplanned, planned, plans.get(planned))
+    reason = "" if planned else "with a batch of %d, %s" % min(reasons.items())
+    return MaxBatch(budget_bytes, unplanned, planned, plans.get(planned), reason)
 
 
 def largest(fits: Callable[[int], bool], start: int, limit: int) -> int:

@@ -2,11 +2,9 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
-import fnmatch
 import os
 from dataclasses import dataclass, field, replace
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -21,11 +19,10 @@ from ..memory.timeline import Timeline, timeline
 from ..memory.workspace import native_workspaces
 from ..mx import plugin as native
 from ..plan.plan import Plan
-from ..util.errors import InputError, UnknownOpError
+from ..util.errors import InputError
 from ..util.gc_pause import paused
 from ..variants.common_subexpressions import to_json
-
-Shapes = Mapping[str, Sequence[int]]
+from .inputs import Shapes
 
 
 @dataclass(frozen=True)
@@ -321,59 +318,3 @@ def cost_model(costs: Any) -> CostModel:
         from ..costs.profile_files import load_profile
         return load_profile(costs)
     return roofline("reference" if costs == "auto" else costs)
-
-
-def gather_shapes(symbol: Any, shapes: Optional[Shapes], named: Shapes,
-                  data_iter: Any) -> Dict[str, Sequence[int]]:
-    """One dictionary of input shapes from all the ways to give them.
-
-    Raises
-    ------
-    InputError
-        If shapes come both as keyword arguments and as a dictionary.
-    """
-    if shapes is not None and named:
-        raise InputError("give shapes either as keyword arguments or as shapes={...}, not both: %s"
-                         % ", ".join(sorted(named)))
-    result: Dict[str, Sequence[int]] = {}
-    if data_iter is not None:
-        described = list(data_iter.provide_data) + list(data_iter.provide_label or ())
-        names = set(symbol.list_arguments())
-        result = {d[0]: tuple(d[1]) for d in described if d[0] in names}
-    result.update(shapes if shapes is not None else named)
-    return result
-
-
-def pins(graph: Graph, patterns: Union[str, Sequence[str]], what: str) -> Tuple[int, ...]:
-    """Ids of the forward ops that the patterns name; shell wildcards are allowed.
-
-    Raises
-    ------
-    UnknownOpError
-        If a pattern names no op; close names are suggested.
-    """
-    names = graph.op_index
-    found: List[int] = []
-    for pattern in [patterns] if isinstance(patterns, str) else patterns:
-        matching = [index for name, index in names.items()
-                    if name == pattern or fnmatch.fnmatchcase(name, pattern)]
-        if not matching:
-            close = difflib.get_close_matches(pattern, list(names), 3)
-            raise UnknownOpError("%s=%r names no op of the network%s" % (
-                what, pattern, "; did you mean %s?" % ", ".join(close) if close else ""))
-        found += matching
-    return tuple(sorted(set(found)))
-
-
-def share_of(value: Union[None, str, float]) -> Optional[float]:
-    """An overhead as a share: "10%" and 0.1 are the same."""
-    if value is None:
-        return None
-    try:
-        share = float(value[:-1]) / 100 if isinstance(value, str) and value.endswith("%") \
-            else float(value)
-    except ValueError:
-        raise InputError("cannot read the overhead %r; write it as 10%% or 0.1" % value) from None
-    if not 0 <= share < float("inf"):
-        raise InputError("the overhead cannot be %r" % (value,))
-    return share

@@ -14,7 +14,8 @@ from ..util import signals as interrupts
 from ..util.errors import InputError, InvalidPlan, PluginError
 from ..util.units import format_bytes, parse_budget
 from ..variants.common_subexpressions import to_json
-from .network import Session, pins, share_of
+from .inputs import pins, share_of
+from .network import Session
 
 logger = logging.getLogger("memonger")
 ProgressCallback = Callable[[Progress], None]

@@ -7,7 +7,7 @@ from typing import Callable, Iterable, List, Optional
 from ..plan.plan import Budget, Plan
 from ..util.errors import InfeasibleBudget
 from ..util.units import parse_budget
-from .network import pins
+from .inputs import pins
 from .planning import ProgressCallback
 
 BUDGETS = ("100%", "90%", "80%", "70%", "60%", "50%", "40%", "30%", "25%", "20%")

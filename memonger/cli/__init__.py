@@ -99,8 +99,6 @@ def _answer(parser: Parser, args: argparse.Namespace) -> int:
     if args.verbose:
         logging.basicConfig(level=logging.DEBUG if args.verbose > 1 else logging.INFO,
                             format="%(name)s: %(message)s")
-    # MXNet reports each bind on standard error, which a user of commands did not ask for.
-    os.environ.setdefault("MXNET_SUBGRAPH_VERBOSE", "0")
     code: int = args.run(args)
     write_out("")  # whatever was printed is there
     return code

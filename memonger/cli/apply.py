@@ -7,7 +7,7 @@ from ..api import calls as api
 from ..util.errors import InputError
 from ..util.files import write_whole
 from ..variants.common_subexpressions import to_json
-from .arguments import load_symbol
+from .arguments import add_output, load_symbol
 from .command import EXIT_OK, Command, UsageError, answer
 
 
@@ -31,13 +31,16 @@ class Apply(Command):
                             help="the original network, to check that the plan is for it")
         parser.add_argument("--strip", action="store_true",
                             help="take memonger's marks off the symbol file PLAN")
-        parser.add_argument("-o", "--output", metavar="FILE", required=True)
+        add_output(parser, "-o", "--output", required=True)
 
     def run(self, args: argparse.Namespace) -> int:
         if args.strip:
             if args.symbol:
                 raise UsageError("--strip takes one symbol file")
-            planned = api.strip(load_symbol(args.plan))
+            symbol = load_symbol(args.plan)
+            planned = api.strip(symbol)
+            if to_json(planned) == to_json(symbol):
+                raise InputError("%s carries no plan; there is nothing to take off" % args.plan)
         else:
             plan = api.load_plan(args.plan)
             if plan.symbol_json is None:
@@ -48,5 +51,6 @@ class Apply(Command):
             else:
                 planned = plan.symbol
         write_whole(args.output, to_json(planned))
-        answer(args, {"output": args.output}, "wrote %s" % args.output)
+        hint = "" if args.strip else "; call memonger.native.load() before mx.sym.load reads it"
+        answer(args, {"output": args.output}, "wrote %s%s" % (args.output, hint))
         return EXIT_OK

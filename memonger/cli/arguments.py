@@ -2,13 +2,18 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
-from typing import Any, Dict, Tuple, Union
+from typing import Any, Dict, Sequence, Tuple, Union
 
-from ..api.network import share_of
+from ..api.inputs import share_of
+from ..costs.models import DEVICES
+from ..memory.optimizer_state import OPTIMIZERS
+from ..plan.plan_file import FORMAT as PLAN_FORMAT
+from ..solve import methods
 from ..util.errors import InputError, UnitError
 from ..util.json_files import parse_json, read_text
-from ..util.units import parse_budget
+from ..util.units import budget_share, parse_bytes
 
 _DTYPES = ("float16", "float32", "float64", "uint8", "int8", "int32", "int64")
 
@@ -42,14 +47,11 @@ def gradient_request(text: str) -> Union[str, Tuple[str, str]]:
     return (name, request) if separator else request
 
 
-def budget(text: str) -> Union[str, float]:
+def budget(text: str) -> str:
     """``4GB``, ``60%``, ``0.6`` (a share), or ``auto``."""
-    if text == "auto":
-        return text
-    if re.match(r"^\s*(0?\.\d+|1\.0*)\s*$", text):
-        return float(text)
     try:
-        parse_budget(text, 0)
+        if text != "auto" and budget_share(text) is None:
+            parse_bytes(text)
     except UnitError as error:
         raise argparse.ArgumentTypeError("%s, or as a share: 60%%" % error)
     return text
@@ -94,8 +96,28 @@ def add_shapes(parser: argparse.ArgumentParser) -> None:
 
 
 def add_context(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--ctx", default="cpu", metavar="DEVICE",
-                        help="cpu, gpu or gpu(1); default %(default)s")
+    parser.add_argument("--ctx", type=device, default="cpu", metavar="DEVICE",
+                        help="cpu, gpu, or the second GPU as gpu:1; default %(default)s")
+
+
+def add_output(parser: argparse.ArgumentParser, *names: str, endings: Sequence[str] = (),
+               **options: Any) -> None:
+    """An option for a file to write, refused before any work where it cannot be written."""
+    def path(text: str) -> str:
+        folder = os.path.dirname(text) or "."
+        if os.path.isdir(text):
+            problem = "it is a folder"
+        elif not os.path.isdir(folder):
+            problem = "there is no folder %s" % folder
+        elif not os.access(text if os.path.exists(text) else folder, os.W_OK):
+            problem = "no permission"
+        elif endings and os.path.splitext(text)[1].lower().lstrip(".") not in endings:
+            problem = "its ending must be one of " + ", ".join("." + word for word in endings)
+        else:
+            return text
+        raise argparse.ArgumentTypeError("cannot write %s: %s" % (text, problem))
+
+    parser.add_argument(*names, type=path, metavar=options.pop("metavar", "FILE"), **options)
 
 
 def add_budget(parser: argparse.ArgumentParser, required: bool = False) -> None:
@@ -121,7 +143,8 @@ def optimizer(text: str) -> Tuple[str, Dict[str, float]]:
 def add_optimizer(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--optimizer", type=optimizer, default=(None, None),
                         metavar="NAME[,KEY=VALUE]",
-                        help="count its state in the total: adam, or sgd,momentum=0.9")
+                        help="count its state in the total: adam, or sgd,momentum=0.9; MXNet has "
+                             + ", ".join(sorted(OPTIMIZERS)))
 
 
 def optimizer_arguments(args: argparse.Namespace) -> Dict[str, Any]:
@@ -131,7 +154,7 @@ def optimizer_arguments(args: argparse.Namespace) -> Dict[str, Any]:
 
 def add_search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--method", default="auto", metavar="NAME",
-                        help="auto, sublinear, milp, ...; default %(default)s")
+                        help="one of %s; default %%(default)s" % ", ".join(methods()))
     parser.add_argument("--variants", default="exact", choices=("none", "exact", "all"),
                         help="operator variants to use. exact: those with results bit for bit "
                              "those of the unplanned network with MXNET_MKLDNN_ENABLED=0 (and on a "
@@ -139,8 +162,10 @@ def add_search(parser: argparse.ArgumentParser) -> None:
                              "on a CPU, within rounding, as verify judges against float64. all: "
                              "also those within a stated tolerance; default %(default)s")
     parser.add_argument("--costs", default="auto", metavar="SOURCE",
-                        help="op times: a profile file, or a preset (reference, v100, ...); "
-                             "default: as measured, else estimated for this CPU")
+                        help="op times: a profile file, or a preset (%s); default: as measured "
+                             "by memonger profile, else estimated for this CPU, or for a GPU "
+                             "those of reference, a 10 TFLOP/s, 600 GB/s device"
+                             % ", ".join(DEVICES))
     parser.add_argument("--time-limit", type=positive, default=10.0, metavar="SECONDS",
                         help="most work for the search, in seconds of an idle machine; a busy one "
                              "takes longer for the same plan; default %(default)s")
@@ -169,13 +194,28 @@ def shape_arguments(args: argparse.Namespace, symbol: Any, saved: Any = "write")
     return {"shapes": dict(args.shape), "type_dict": dict(args.types) or None, "grad_req": saved}
 
 
-def context(text: str) -> Any:
-    """``gpu(1)`` to ``mx.gpu(1)``."""
-    found = re.match(r"^(cpu|gpu)(?:\(?(\d+)\)?)?$", text)
+def device(text: str) -> str:
+    """``gpu``, ``gpu1``, ``gpu:1`` or ``gpu(1)`` to ``gpu(1)`` and the like."""
+    found = re.match(r"^(cpu|gpu)(?:\((\d+)\)|:?(\d+))?$", text.strip().lower())
     if not found:
-        raise InputError("cannot read the device %r; write it as cpu, gpu or gpu(1)" % text)
+        raise argparse.ArgumentTypeError(
+            "cannot read the device %r; write it as cpu, gpu or gpu:1" % text)
+    return "%s(%d)" % (found.group(1), int(found.group(2) or found.group(3) or 0))
+
+
+def context(text: str) -> Any:
+    """``gpu(1)``, as :func:`device` writes it, to ``mx.gpu(1)``."""
     from ..mx.environment import mxnet
-    return getattr(mxnet(), found.group(1))(int(found.group(2) or 0))
+    kind, number = text.rstrip(")").split("(")
+    return getattr(mxnet(), kind)(int(number))
+
+
+def refuse_plan(path: str, text: str) -> None:
+    """Raise InputError where a plan file stands in the place of a network."""
+    if '"format": "%s"' % PLAN_FORMAT in text:
+        raise InputError(
+            "%s is a plan already; memonger apply, verify, measure, explain and report take plan "
+            "files; for another budget plan the network's *-symbol.json again" % path)
 
 
 def is_symbol(text: str) -> bool:
@@ -192,6 +232,7 @@ def load_symbol(path: str) -> Any:
     """The ``mx.sym.Symbol`` in a ``*-symbol.json`` file."""
     text = read_text(path)
     if not is_symbol(text):
+        refuse_plan(path, text)
         raise InputError("%s is no MXNet symbol; save one with sym.save(%r)"
                          % (path, "net-symbol.json"))
     from ..mx import symbol_from_json

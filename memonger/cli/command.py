@@ -2,10 +2,11 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import inspect
 import json
 import sys
-from typing import IO, Any, Callable, Mapping, NoReturn, Optional, Union
+from typing import IO, Any, Callable, Mapping, NoReturn, Optional, Sequence, Union
 
 from ..util.files import write_out
 
@@ -24,6 +25,19 @@ class UsageError(Exception):
 class Parser(argparse.ArgumentParser):
     """Refuses in the words of all other errors: what was wrong, then what to do next."""
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        known, rest = super().parse_known_args(args, namespace)
+        if rest:
+            options = [word for action in self._actions for word in action.option_strings]
+            self.error("unknown argument: %s%s" % (rest[0], meant(rest[0], options)))
+        return known, rest
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            choices = [str(choice) for choice in action.choices]
+            raise argparse.ArgumentError(action, "no %r%s" % (
+                value, meant(str(value), choices) or "; there are " + ", ".join(choices)))
+
     def error(self, message: str) -> NoReturn:
         sys.stderr.write("error: %s\n  see: %s --help\n" % (message, self.prog))
         sys.exit(EXIT_USAGE)
@@ -34,6 +48,12 @@ class Parser(argparse.ArgumentParser):
             write_out(message)
         else:
             sys.stderr.write(message)
+
+
+def meant(word: str, known: Sequence[str]) -> str:
+    """``"; did you mean plan?"``, or nothing where no known word is close."""
+    close = difflib.get_close_matches(word, known, 1)
+    return "; did you mean %s?" % close[0] if close else ""
 
 
 class Command:

@@ -6,13 +6,17 @@ import json
 from typing import Any, Dict
 
 from ..api import calls as api
+from ..mx.device import resolve_budget
 from ..report.text import estimate_table
 from ..util.files import write_whole
 from ..util.units import parse_budget
 from .arguments import (
     add_budget,
+    add_context,
     add_optimizer,
+    add_output,
     add_shapes,
+    context,
     load_symbol,
     optimizer_arguments,
     shape_arguments,
@@ -31,15 +35,17 @@ class Estimate(Command):
     def configure(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("network", metavar="NETWORK", help="a *-symbol.json file")
         add_shapes(parser)
+        add_context(parser)
         add_budget(parser)
         add_optimizer(parser)
-        parser.add_argument("--graph", metavar="FILE",
-                            help="write the step's ops, bytes and times as JSON, which "
-                                 "memonger plan reads")
+        add_output(parser, "--graph", help="write the step's ops, bytes and times as JSON, which "
+                                           "memonger plan reads")
 
     def run(self, args: argparse.Namespace) -> int:
         symbol = load_symbol(args.network)
-        estimate = api.estimate(symbol, **optimizer_arguments(args),
+        device = context(args.ctx)
+        budget = resolve_budget(args.budget, device)
+        estimate = api.estimate(symbol, ctx=device, **optimizer_arguments(args),
                                 **shape_arguments(args, symbol))
         total = estimate.total_bytes
         if args.graph:
@@ -48,8 +54,8 @@ class Estimate(Command):
             "bytes": dict(estimate.by_category), "total_bytes": total,
             "pool_bytes": estimate.pool_bytes, "peak_live_bytes": estimate.peak_live_bytes}
         code = EXIT_OK
-        if args.budget is not None:
-            budget_bytes = parse_budget(args.budget, total)
+        if budget is not None:
+            budget_bytes = parse_budget(budget, total)
             fits = total <= budget_bytes
             record.update(budget_bytes=budget_bytes, fits=fits)
             code = EXIT_OK if fits else EXIT_BUDGET

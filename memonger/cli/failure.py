@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import re
 import sys
 from typing import Any, Dict, List
 
@@ -11,6 +12,17 @@ from ..util.messages import listed
 from ..util.units import format_bytes
 from .command import EXIT_BUDGET, EXIT_ERROR, EXIT_VERIFICATION, answer
 
+#: What messages say of Python's arguments, and what stands for it on a command line.
+_OPTIONS = (
+    (r"as keyword arguments, for example (\w+)=\(([\d, ]+)\)",
+     lambda found: "as options: --shape %s=%s" % (found[1], found[2].replace(" ", ""))),
+    (r"for example (\w+)=\(([\d, ]+)\)",
+     lambda found: "for example --shape %s=%s" % (found[1], found[2].replace(" ", ""))),
+    (r"ctx=mx\.gpu\(\) \(--ctx gpu\)", "--ctx gpu"), (r"\b(keep|recompute)=", r"--\1 "),
+    (r"\btype_dict\b", "--type"), (r"\bgrad_req\b", "--grad-req"),
+    (r"\btime_limit\b", "--time-limit"), (r"\bmax_clones\b", "--max-clones"),
+    (r"\bmemonger\.(plan|estimate|verify|measure)\b", r"memonger \1"),
+    (r"\bmax_batch\b", "memonger max-batch"), (r'"([\d.]+(?:%|[KMGT]i?B))"', r"\1"))
 #: As many of the tensors that pin the smallest plan are printed.
 _PINNED_SHOWN = 6
 
@@ -34,7 +46,7 @@ def report_failure(error: Exception, args: argparse.Namespace) -> int:
     if not isinstance(error, MemongerError):
         raise error
     logging.getLogger("memonger").info("the error in full", exc_info=error)
-    sys.stderr.write("\n".join(["error: %s" % error] + _details(error)) + "\n")
+    sys.stderr.write("\n".join(["error: %s" % in_options(str(error))] + _details(error)) + "\n")
     if isinstance(error, InfeasibleBudget):
         try:
             if args.json:
@@ -43,6 +55,13 @@ def report_failure(error: Exception, args: argparse.Namespace) -> int:
             return report_failure(lost, args)
         return EXIT_BUDGET
     return EXIT_VERIFICATION if isinstance(error, VerificationError) else EXIT_ERROR
+
+
+def in_options(message: str) -> str:
+    """Advice about arguments of Python calls as advice about options."""
+    for python, option in _OPTIONS:
+        message = re.sub(python, option, message)
+    return message
 
 
 def _last_words(error: Exception) -> str:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from ..api import calls as api
 from .arguments import (
@@ -16,14 +17,15 @@ from .arguments import (
     search_arguments,
     shape_arguments,
 )
-from .command import EXIT_OK, Command, answer
+from .command import EXIT_BUDGET, EXIT_OK, Command, answer
 from .progress import ProgressLine
 
 
 class MaxBatch(Command):
     """Find the largest batch that fits a budget, without a plan and with one.
 
-    The first dimension of each --shape is the batch; its value does not matter.
+    The first dimension of each --shape is the batch; its value does not matter. The exit code is 3
+    when not even one sample fits.
 
       memonger max-batch net-symbol.json --shape data=1,3,224,224 --budget 8GB
     """
@@ -45,5 +47,10 @@ class MaxBatch(Command):
                 symbol, budget=args.budget, ctx=context(args.ctx), progress=line.callback,
                 **search_arguments(args), **optimizer_arguments(args),
                 **shape_arguments(args, symbol))
+        if found.reason:
+            sys.stderr.write("error: %s\n" % found)
+            if args.json:
+                answer(args, found.to_dict, "")
+            return EXIT_BUDGET
         answer(args, found.to_dict, lambda: str(found))
         return EXIT_OK

@@ -4,7 +4,7 @@ from __future__ import annotations
 import argparse
 
 from ..api import calls as api
-from .arguments import add_context, add_shapes, context, count
+from .arguments import add_context, add_output, add_shapes, context, count
 from .command import EXIT_OK, Command, UsageError, answer
 from .network import load_network
 
@@ -26,8 +26,7 @@ class Measure(Command):
         add_shapes(parser)
         add_context(parser)
         parser.add_argument("--steps", type=count, default=5, help="default %(default)s")
-        parser.add_argument("-o", "--output", metavar="FILE",
-                            help="write the plan with what was measured")
+        add_output(parser, "-o", "--output", help="write the plan with what was measured")
 
     def run(self, args: argparse.Namespace) -> int:
         network = load_network(args, args.network)

@@ -7,21 +7,26 @@ from dataclasses import replace
 from typing import Any, Dict
 
 from ..api import calls as api
-from ..api.network import pins
+from ..api.inputs import pins
 from ..plan.plan import Plan
+from ..report.charts.figures import FORMATS
 from ..report.charts.frontier import draw_frontier, frontier_table
 from ..report.text import summary
+from ..util.errors import InputError
 from ..util.json_files import read_text
 from .arguments import (
     add_budget,
     add_context,
     add_optimizer,
+    add_output,
     add_search,
     add_shapes,
     context,
+    count,
     is_symbol,
     load_symbol,
     optimizer_arguments,
+    refuse_plan,
     search_arguments,
     shape_arguments,
     share,
@@ -58,13 +63,13 @@ class MakePlan(Command):
                             help="keep what this op makes (wildcards work); repeat for more")
         parser.add_argument("--recompute", action="append", default=[], metavar="OP",
                             help="compute this op again; repeat for more")
-        parser.add_argument("--max-clones", type=int, default=0, metavar="N",
-                            help="run no op again more often than this; default: as it pays")
+        parser.add_argument("--max-clones", type=count, default=0, metavar="N",
+                            help="recompute any op at most N times (default: unlimited)")
         parser.add_argument("--sweep", action="store_true",
                             help="plan for a range of budgets and print the frontier")
-        parser.add_argument("--plot", metavar="FILE",
-                            help="with --sweep: draw the frontier: .svg .png or .pdf")
-        parser.add_argument("-o", "--output", metavar="FILE", help="write the plan as JSON")
+        add_output(parser, "--plot", endings=FORMATS,
+                   help="with --sweep: draw the frontier: .svg .png or .pdf")
+        add_output(parser, "-o", "--output", help="write the plan as JSON")
 
     def run(self, args: argparse.Namespace) -> int:
         if args.budget is not None and args.overhead is not None:
@@ -75,9 +80,11 @@ class MakePlan(Command):
                            or args.max_clones):
             raise UsageError("--sweep plans for many budgets; "
                              "it takes no --budget, --overhead, --max-clones or --output")
-        if is_symbol(read_text(args.network)):
+        text = read_text(args.network)
+        if is_symbol(text):
             return self._plan_symbol(args)
-        return self._plan_foreign(args)
+        refuse_plan(args.network, text)
+        return self._plan_foreign(args, text)
 
     def _plan_symbol(self, args: argparse.Namespace) -> int:
         symbol = load_symbol(args.network)
@@ -104,17 +111,21 @@ class MakePlan(Command):
             finish(args, named(plan, args.network), plan_record(plan))
         return EXIT_OK
 
-    def _plan_foreign(self, args: argparse.Namespace) -> int:
+    def _plan_foreign(self, args: argparse.Namespace, text: str) -> int:
         refused = [flag for flag, given in (
             ("--shape", args.shape), ("--type", args.types), ("--grad-req", args.grad_req),
             ("--sweep", args.sweep), ("--optimizer", args.optimizer[0]),
-            ("--costs", args.costs != "auto"), ("--ctx", args.ctx != "cpu")) if given]
-        if refused:
-            raise UsageError("%s is no MXNet symbol, so it takes no %s"
-                             % (args.network, refused[0]))
-        from ..graph.imported import read_graph
+            ("--costs", args.costs != "auto"), ("--ctx", args.ctx != "cpu(0)")) if given]
+        from ..graph.imported import parse_graph
         from ..solve.imported import plan_graph
-        graph = read_graph(args.network)
+        try:
+            graph = parse_graph(text)
+        except InputError as error:
+            raise InputError("%s is no MXNet symbol and no graph: %s"
+                             % (args.network, error)) from error
+        if refused:
+            raise UsageError("%s is a graph and no MXNet symbol, so it takes no %s"
+                             % (args.network, refused[0]))
         with ProgressLine() as line:
             plan = plan_graph(
                 graph, args.budget, args.method, time_limit_s=args.time_limit,

@@ -5,6 +5,7 @@ import argparse
 
 from .arguments import (
     add_context,
+    add_output,
     add_shapes,
     context,
     count,
@@ -37,9 +38,9 @@ class Profile(Command):
         parser.add_argument("--repeats", type=count, default=5, metavar="N",
                             help="runs of each op, of which the median counts; "
                                  "default %(default)s")
-        parser.add_argument("-o", "--output", metavar="FILE",
-                            help="the profile, extended if it exists; by default one for this "
-                                 "device that --costs auto finds")
+        add_output(parser, "-o", "--output",
+                   help="the profile, extended if it exists; by default one for this "
+                        "device that --costs auto finds")
 
     def run(self, args: argparse.Namespace) -> int:
         from ..costs.profile_files import default_path

@@ -7,6 +7,9 @@ from typing import List
 from ..api import calls as api
 from ..api.sweeping import sweep_like
 from ..plan.plan import Plan
+from ..report.charts.figures import FORMATS
+from ..report.diagram import render
+from .arguments import add_output
 from .command import EXIT_OK, Command, UsageError, answer
 from .progress import ProgressLine
 
@@ -22,10 +25,12 @@ class Report(Command):
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("plan", metavar="PLAN", help="a plan file")
-        parser.add_argument("-o", "--output", metavar="FILE.html",
-                            help="the report, one self-contained file")
-        parser.add_argument("--graph", metavar="FILE", help="the diagram: .svg .png .pdf or .dot")
-        parser.add_argument("--timeline", metavar="FILE", help="the timeline: .svg .png or .pdf")
+        add_output(parser, "-o", "--output", metavar="FILE.html",
+                   help="the report, one self-contained file")
+        add_output(parser, "--graph", endings=render.FORMATS,
+                   help="the diagram: .svg .png .pdf or .dot")
+        add_output(parser, "--timeline", endings=FORMATS,
+                   help="the timeline: .svg .png or .pdf")
         parser.add_argument("--expand", action="store_true",
                             help="draw repeated blocks one by one in the diagram")
         parser.add_argument("--clones", action="store_true",
@@ -50,8 +55,7 @@ class Report(Command):
             write_html(plan, args.output, sweep)
             written.append(args.output)
         if args.graph:
-            from ..report.diagram.render import render
-            render(plan, args.graph, collapse=not args.expand, clones=args.clones)
+            render.render(plan, args.graph, collapse=not args.expand, clones=args.clones)
             written.append(args.graph)
         if args.timeline:
             from ..report.charts.timeline import draw_timeline

@@ -40,7 +40,7 @@ class Verify(Command):
         planned, original = network.planned, network.original
         if network.plan is None:
             planned = network.original
-            original = load_symbol(args.original) if args.original else api.strip(planned)
+            original = load_symbol(args.original) if args.original else None
         elif args.original:
             raise UsageError("a plan file brings its own original; give one of the two")
         result = api.verify(planned, original, steps=args.steps, ctx=context(args.ctx),

@@ -128,7 +128,10 @@ class Variant:
 
 @dataclass(frozen=True)
 class Graph:
-    """One training step.
+    """One training step: tensors with their bytes and ops with their times, in execution order.
+
+    A frozen record without a framework; memonger makes one from a symbol (``plan.graph``), solvers
+    and reports read it. Ids of tensors and ops are indices into ``tensors`` and ``ops``.
 
     Raises
     ------

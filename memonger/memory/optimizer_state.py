@@ -12,6 +12,8 @@ _STATES = {
     "ftrl": 2, "lamb": 2, "lars": 0, "lbsgd": 0, "nadam": 2, "nag": 0, "rmsprop": 1, "sgd": 0,
     "sgld": 0, "signum": 0, "test": 1,
 }
+#: Names of all optimizers.
+OPTIMIZERS = tuple(_STATES)
 #: Their states are float32 whatever the parameter is.
 _FLOAT32_STATES = ("adadelta", "adagrad", "ftrl", "rmsprop", "test")
 _ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float64": 8}

@@ -71,6 +71,10 @@ def infer_arguments(symbol: Any, shapes: Mapping[str, Sequence[int]],
                          % (", ".join(map(repr, unknown)), listed(names, _MOST_NAMED)), unknown)
     clean: Dict[str, Tuple[int, ...]] = {}
     for name, shape in shapes.items():
+        if hasattr(shape, "shape"):
+            raise ShapeError("the shape of %r must be a tuple of integers, not an %s; give that "
+                             "array's shape: %s=array.shape"
+                             % (name, type(shape).__name__, name), [name])
         try:
             clean[name] = tuple(int(n) for n in shape)
         except (TypeError, ValueError):

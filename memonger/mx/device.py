@@ -9,6 +9,7 @@ from typing import Any, Dict, Optional
 from ..memory.device import Device
 from ..plan.plan import Budget
 from ..util.errors import InputError
+from ..util.units import refuse_bare_number
 from .environment import mxnet
 
 #: Share of the free memory that stays free: MXNet's pool rounds large requests up to 2 MiB, and
@@ -37,7 +38,14 @@ def free_bytes(ctx: Any) -> int:
 
 
 def resolve_budget(budget: Budget, ctx: Any) -> Budget:
-    """``"auto"`` to bytes; any other budget as it is."""
+    """What a user wrote: ``"auto"`` to bytes, any other budget as it is.
+
+    Raises
+    ------
+    UnitError
+        If it is a number that can only be meant with a unit.
+    """
+    refuse_bare_number(budget)
     return free_bytes(ctx) if budget == "auto" else budget
 
 

@@ -40,6 +40,8 @@ def mxnet() -> Any:
     MemongerError
         If it is not installed or does not import, saying what to install.
     """
+    # MXNet reads this once, at its first bind, and else reports every bind on standard error.
+    os.environ.setdefault("MXNET_SUBGRAPH_VERBOSE", "0")
     try:
         import mxnet as mx
     except ImportError as error:

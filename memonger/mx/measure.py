@@ -7,6 +7,7 @@ something on a busy machine.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import statistics
 import subprocess
@@ -18,7 +19,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 from ..util.errors import MemongerError
 from ..util.files import write_whole
 from ..variants.common_subexpressions import to_json
-from .binding import GradReq
+from .binding import GradReq, infer_arguments
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ def measure(symbol: Any, shapes: Mapping[str, Sequence[int]], ctx: Any = None, s
     """
     if steps < 1:
         raise MemongerError("measure needs at least one step, not %r" % steps)
+    infer_arguments(symbol, shapes, type_dict, grad_req)  # refuses here, in one line
     symbols = [symbol] + ([original] if original is not None else [])
     common = {"shapes": {n: list(s) for n, s in shapes.items()}, "steps": steps, "seed": seed,
               "types": {n: str(t) for n, t in (type_dict or {}).items()},
@@ -119,9 +121,10 @@ def _child(specification: Mapping[str, Any],
             env={**os.environ, "PYTHONPATH": path, **(environment or {})},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
         if child.returncode != 0 or not os.path.exists(answer):
-            raise MemongerError(
-                "the measured process ended with status %d%s\n%s" % (
-                    child.returncode, " (killed: out of memory?)" if child.returncode == -9 else "",
-                    "\n".join(child.stdout.strip().splitlines()[-5:])))
+            logging.getLogger("memonger").info("the measured process said:\n%s", child.stdout)
+            said = child.stdout.strip().splitlines()
+            raise MemongerError("the measured process failed: %s" % (
+                "it was killed, perhaps for want of memory" if child.returncode == -9
+                else said[-1] if said else "it ended with status %d" % child.returncode))
         with open(answer) as file:
             return json.load(file)

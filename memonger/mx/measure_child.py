@@ -7,10 +7,12 @@ import gc
 import json
 import sys
 import time
+import traceback
 from typing import Any, Dict, List
 
 from ..util.files import write_whole
 from . import plugin as native
+from .binding import first_line
 from .environment import mxnet
 from .rewrite import is_planned
 from .training_run import Trial
@@ -91,6 +93,10 @@ def run(request: Dict[str, Any]) -> Dict[str, Any]:
 
 
 if __name__ == "__main__":
-    with open(sys.argv[1]) as source:
-        answer = run(json.load(source))
-    write_whole(sys.argv[2], json.dumps(answer))
+    try:
+        with open(sys.argv[1]) as source:
+            answer = run(json.load(source))
+        write_whole(sys.argv[2], json.dumps(answer))
+    except Exception as error:  # the parent shows the last line and logs all
+        traceback.print_exc()
+        sys.exit(first_line(error))

@@ -50,7 +50,7 @@ def confirm(plan: Any, graph: Graph, method: str, keep: Sequence[int] = ()) -> P
     """
     try:
         if not isinstance(plan, Plan):
-            raise TypeError("it is %s" % type(plan).__name__)
+            raise TypeError("it answered with a %s in place of a Plan" % type(plan).__name__)
         plan = replace(plan, bound=float(plan.bound))  # linear programs answer in NumPy's numbers
         check_types([plan])
         check_types([plan.schedule, *plan.schedule.steps])

@@ -13,6 +13,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 from ..graph.schedule import Schedule
 from ..graph.types import Graph
+from ..util.units import format_bytes
 
 #: ``Plan.costs`` where no op has a time and each counts for the same: times are no seconds.
 UNIT_TIMES = "one unit an op"
@@ -178,6 +179,12 @@ class Plan:
     def save(self, path: str) -> None:
         """Write the plan as JSON, whole or not at all."""
         _views().save_plan(self, path)
+
+    def __repr__(self) -> str:
+        size = str if self.graph.recompute_in_forward else format_bytes
+        return "<Plan%s: %s, %s of %s, %+.1f %% time>" % (
+            " " + self.graph.name if self.graph.name else "", self.status.value,
+            size(self.total_bytes), size(self.baseline_total_bytes), 100 * self.overhead)
 
     def __str__(self) -> str:
         return _views().summary(self)

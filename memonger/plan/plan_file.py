@@ -256,7 +256,10 @@ def _unpack_schedule(graph: Graph, data: Mapping[str, Any]) -> Schedule:
                      for op, served in data["recompute"]}
         for op in recompute:
             graph.ops[op]
-        return Schedule(expand(in_use, recompute).steps, variants)
+        schedule = Schedule(expand(in_use, recompute).steps, variants)
+        if decisions_of(graph, schedule) != recompute:
+            raise ValueError("a decision names a clone or a reader that does not exist")
+        return schedule
     steps: List[Step] = []
     for row in columns.unpack(data["steps"]):
         step = Step(row["op"], tuple(row["sources"]))

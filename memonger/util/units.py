@@ -14,6 +14,9 @@ _DECIMAL = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _SIZE = re.compile(r"^\s*([0-9]*\.?[0-9]+)\s*([KMGT]?)(I?)(B?)\s*$", re.IGNORECASE)
 _PERCENT = re.compile(r"^\s*([0-9]*\.?[0-9]+)\s*%\s*$")
+_FRACTION = re.compile(r"^\s*(0?\.\d+|1\.0*)\s*$")
+#: No network trains in fewer: a smaller number lacks its unit.
+_FEWEST_BYTES = 1000
 
 
 def parse_bytes(text: Union[str, int, float]) -> int:
@@ -57,7 +60,7 @@ def parse_budget(budget: Union[str, int, float], whole_bytes: int) -> int:
     Parameters
     ----------
     budget : str, int or float
-        As in :func:`parse_bytes`; ``"60%"``, or a float above 0 and at most 1, is a share.
+        As in :func:`parse_bytes`; a share as in :func:`budget_share`.
     whole_bytes : int
         The unplanned total that a share refers to.
 
@@ -71,13 +74,32 @@ def parse_budget(budget: Union[str, int, float], whole_bytes: int) -> int:
     UnitError
         If the text is neither.
     """
-    share: Optional[float] = None
+    share = budget_share(budget)
+    return parse_bytes(budget) if share is None else int(share * whole_bytes)
+
+
+def refuse_bare_number(budget: Union[None, str, int, float]) -> None:
+    """Raise UnitError for a user's number that can only be meant with a unit: 60, 1.5, "8"."""
+    text = str(budget)
+    if budget_share(budget) is None and re.match(r"^\s*[\d.]+\s*$", text) \
+            and parse_bytes(text) < _FEWEST_BYTES:
+        number = "%g" % float(text)
+        raise UnitError("a budget of %s means %s bytes; write %s\"%sGB\" for a size"
+                        % (number, number, '"%s%%" for a share of the unplanned total, or '
+                           % number if float(text) <= 100 else "", number))
+
+
+def budget_share(budget: Union[None, str, int, float]) -> Optional[float]:
+    """The share of the unplanned total that a budget names; None for a size.
+
+    ``"60%"``, and what is above 0 and at most 1 with a point, ``0.6`` or ``"0.6"``.
+    """
     if isinstance(budget, str):
         found = _PERCENT.match(budget)
-        share = float(found.group(1)) / 100 if found else None
-    elif isinstance(budget, float) and 0 < budget <= 1:
-        share = budget
-    return parse_bytes(budget) if share is None else int(share * whole_bytes)
+        if found:
+            return float(found.group(1)) / 100
+        budget = float(budget) if _FRACTION.match(budget) else None
+    return budget if isinstance(budget, float) and 0 < budget <= 1 else None
 
 
 def format_bytes(size_bytes: float) -> str:

@@ -22,9 +22,9 @@ from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ..plan.plan import Plan, Status
-from ..report.formatting import format_extra
+from ..report.formatting import format_extra, format_percent
 from ..util.errors import InfeasibleBudget, InputError, PlanMismatch, PlanSchemaError
-from ..util.units import parse_budget
+from ..util.units import format_bytes, parse_budget, refuse_bare_number
 from ..variants.common_subexpressions import to_json
 from . import nets
 
@@ -80,15 +80,26 @@ def load(network: str, budget: Union[str, int, float] = "50%", symbol: Any = Non
             "graph (other layers, names or shapes); plan it with memonger.plan"
             % (network, data["batch"]), data["fingerprint"], session.graph.fingerprint)
     fixed_bytes = sum(session.fixed_bytes.values())
-    budget_bytes = parse_budget(budget, session.unplanned_pool_bytes + fixed_bytes)
+    refuse_bare_number(budget)
+    whole_bytes = session.unplanned_pool_bytes + fixed_bytes
+    budget_bytes = parse_budget(budget, whole_bytes)
     fitting = [item for item in data["plans"] if item["total_bytes"] <= budget_bytes]
     if not fitting:
         smallest = min(item["total_bytes"] for item in data["plans"])
         raise InfeasibleBudget(
-            "no ready plan of %s fits %d bytes, the smallest takes %d; memonger.plan may find one"
-            % (network, budget_bytes, smallest), budget_bytes, smallest)
+            "no ready plan of %s fits %s, the smallest takes %s (%s of the unplanned total); "
+            "memonger.plan may find one" % (network, format_bytes(budget_bytes),
+                                            format_bytes(smallest),
+                                            format_percent(smallest / whole_bytes)),
+            budget_bytes, smallest)
     chosen = min(fitting, key=lambda item: (item["overhead"], item["total_bytes"]))
     plan = _restore(session, chosen, budget_bytes, data)
+    if parse_budget(chosen["share"], whole_bytes) != budget_bytes:
+        plan = replace(plan, notes=(*plan.notes, "the ready plan for %g %%, of those for %s; "
+                                    "memonger.plan searches for the budget itself" % (
+                                        100 * chosen["share"], ", ".join(
+                                            "%g %%" % (100 * item["share"])
+                                            for item in data["plans"]))))
     return replace(plan, planning_s=time.perf_counter() - started_s)
 
 

@@ -34,7 +34,7 @@ def test_every_shape_is_read_back(sizes):
 
 
 @pytest.mark.parametrize("text, expected", [
-    ("4GB", "4GB"), ("60%", "60%"), ("auto", "auto"), ("0.6", 0.6), (".5", 0.5), ("1.0", 1.0),
+    ("4GB", "4GB"), ("60%", "60%"), ("auto", "auto"), ("0.6", "0.6"), (".5", ".5"), ("1.0", "1.0"),
     ("12345", "12345")])
 def test_budgets(text, expected):
     assert arguments.budget(text) == expected
@@ -44,6 +44,13 @@ def test_budgets(text, expected):
 def test_budgets_that_are_refused(text):
     with pytest.raises(argparse.ArgumentTypeError, match="as a share: 60%"):
         arguments.budget(text)
+
+
+@pytest.mark.parametrize("text, expected", [
+    ("cpu", "cpu(0)"), ("gpu", "gpu(0)"), ("gpu:0", "gpu(0)"), ("gpu1", "gpu(1)"),
+    ("gpu:1", "gpu(1)"), ("gpu(1)", "gpu(1)")])
+def test_devices(text, expected):
+    assert arguments.device(text) == expected
 
 
 @pytest.mark.parametrize("text, expected", [("10%", 0.1), ("0.1", 0.1), ("150%", 1.5), ("0", 0.0),

@@ -111,9 +111,15 @@ def test_an_overhead_instead_of_a_budget(symbol_file, fake, capsys):
     (["plan", "F", "--budget", "1GB", "--overhead", "1%"], "exclude each other"),
     (["plan", "F", "--budget", "4XB"], "cannot read the size '4XB'"),
     (["plan", "F", "--sweep", "-o", "x.json"], "takes no --budget"),
-    (["plan", "F", "--variants", "some"], "invalid choice"),
+    (["plan", "F", "--variants", "some"], "no 'some'; there are none, exact, all"),
     (["plan"], "NETWORK"),
-    (["paln"], "invalid choice"),
+    (["paln"], "no 'paln'; did you mean plan?"),
+    (["plan", "F", "--budgt", "60%"], "--budgt; did you mean --budget?"),
+    (["plan", "F", "--ctx", "gpu:x"], "write it as cpu, gpu or gpu:1"),
+    (["plan", "F", "-o", "/nonexistent/plan.json"], "there is no folder /nonexistent"),
+    (["plan", "F", "--sweep", "--plot", "frontier.jpg"], "ending must be one of .svg"),
+    (["report", "F", "-o", "/nonexistent/plan.html"], "there is no folder /nonexistent"),
+    (["profile", "F", "-o", "/"], "it is a folder"),
     (["max-batch", "F", "--shape", "data=1,3"], "--budget"),
     (["report", "F"], "nothing to draw"),
     (["apply", "F", "G", "--strip", "-o", "H"], "takes one symbol file"),
@@ -174,6 +180,29 @@ def test_a_defect_keeps_its_traceback(symbol_file, fake):
         main(["plan", symbol_file])
 
 
+@pytest.mark.parametrize("words, code, message", [
+    ("plan F", 1, "cannot be inferred: data; give them as options: --shape data=32,3,224,224"),
+    ("measure F", 1, "options: --shape data=32,3,224,224"),
+    ("plan F --shape data=2,3 --budget 60", 1, "write 60% for a share"),
+    ("estimate F --shape data=2,3 --budget auto", 1, "name the device with --ctx gpu, or"),
+    ("plan F --shape data=2,3 --keep fcc", 1, "--keep 'fcc' names no op"),
+    ("verify F --shape data=2,3", 1, "carries no plan"),
+    ("apply --strip F -o out.json", 1, "carries no plan; there is nothing to take off"),
+    ("max-batch F --shape data=2,300 --budget 1KB --json", 3, "no batch fits: with a batch of 1"),
+    ("plan net.plan --shape data=2,3", 1, "is a plan already"),
+    ("estimate net.plan", 1, "is a plan already"),
+    ("plan passwd --shape data=2,3", 1, "passwd is no MXNet symbol and no graph"),
+])
+def test_mistakes_are_told_in_the_words_of_the_command_line(symbol_file, tmp_path, monkeypatch,
+                                                            capsys, words, code, message):
+    monkeypatch.chdir(tmp_path)
+    small_plan().save("net.plan")
+    (tmp_path / "passwd").write_text("root:x:0:0", encoding="utf-8")
+    assert main([symbol_file if word == "F" else word for word in words.split()]) == code
+    err = capsys.readouterr().err
+    assert message in err and err.count("\n") == 1
+
+
 @pytest.mark.parametrize("content, words", [
     (None, "No such file"),
     (b"\xff\xfe\x00", "no text file"),
@@ -228,6 +257,9 @@ def test_every_command_has_help(capsys):
         assert main([kind.name, "--help"]) == 0
         text = capsys.readouterr().out
         assert kind.description().splitlines()[0] in text and "--json" in text
+    assert main(["plan", "--help"]) == 0
+    words = set(capsys.readouterr().out.replace(",", " ").split())
+    assert {"milp", "chen", "v100", "reference", "adam", "ftrl"} <= words
 
 
 def test_version(capsys):

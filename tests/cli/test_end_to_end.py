@@ -255,7 +255,7 @@ def test_closed_output_and_a_deleted_working_directory(plan_file, tmp_path, word
 @pytest.mark.parametrize("words, unbuffered", [
     ("--help", ""), ("--help", "1"), ("plan --help", ""), ("--version", ""), ("doctor", "1"),
     ("bench --list", ""), ("explain {plan} relu1", ""),
-    ("plan {net} --shape data=2,3,16,16 --budget 1 --json", "")])
+    ("plan {net} --shape data=2,3,16,16 --budget 1KB --json", "")])
 def test_an_answer_that_a_full_disk_does_not_take_is_an_error(plan_file, folder, words, unbuffered):
     command = words.format(plan=plan_file, net=folder / "net-symbol.json").split()
     package = os.path.dirname(os.path.dirname(os.path.abspath(memonger.__file__)))

@@ -104,7 +104,7 @@ def test_plans_in_less_memory_than_one_gradient_op_needs(tmp_path):
     least = {}
     for variants in ("none", "exact"):
         with pytest.raises(InfeasibleBudget) as error:
-            memonger.plan(net.symbol, budget=1, variants=variants, **net.shapes)
+            memonger.plan(net.symbol, budget="1B", variants=variants, **net.shapes)
         least[variants] = error.value.minimum_bytes
     assert least["exact"] < 0.85 * least["none"]
     plan = memonger.plan(net.symbol, budget=least["exact"], variants="exact", **net.shapes)

@@ -65,7 +65,7 @@ def test_random_networks_have_true_pools(seed):
     symbol, shapes = random_symbol(seed)
     odd = seed % 2 == 1
     changed = renamed(marked(symbol, seed), seed) if odd else marked(symbol, seed)
-    for budget in ("90%", "80%", 1):
+    for budget in ("90%", "80%", "1B"):
         plan = plan_and_check(changed, shapes, budget)
     assert verify(plan.symbol, memonger.strip(changed) if odd else symbol, shapes).identical
 

@@ -294,6 +294,8 @@ def test_another_graph_in_the_file_is_a_mismatch():
 
 @pytest.mark.parametrize("change", [
     {"schedule": {"recompute": [[99, []]], "variants": []}},
+    {"schedule": {"recompute": [[0, [[99, 1, 2]]]], "variants": []}},
+    {"schedule": {"recompute": [[0, [[0, 7, 2]]]], "variants": []}},
     {"schedule": {"recompute": [], "variants": [4]}},
     {"schedule": {"steps": {"count": 1, "columns": {"op": [1], "sources": [[0]]}},
                   "variants": []}},

@@ -1,0 +1,108 @@
+"""What users give, read and refused in words: networks, shapes, names of ops, shares."""
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import inspect
+import os
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+from ..graph.types import Graph
+from ..mx.environment import mxnet
+from ..plan.plan import Plan
+from ..util.errors import InputError, UnknownOpError
+from ..util.messages import listed
+
+Shapes = Mapping[str, Sequence[int]]
+
+
+def check_symbol(given: Any) -> None:
+    """Raise InputError, with what to give instead, unless ``given`` is an ``mx.sym.Symbol``."""
+    mx = mxnet()
+    if isinstance(given, mx.sym.Symbol):
+        return
+    advice = "for example mx.sym.SoftmaxOutput(...)"
+    for kinds, words in (
+            ((str, os.PathLike), 'load the file first: mx.sym.load("net-symbol.json"), or '
+                                 'memonger.load_plan("plan.json")'),
+            (Plan, "give its symbol: plan.symbol"),
+            (mx.mod.BaseModule, "give the symbol that the module was made from"),
+            (mx.gluon.Block, "a hybridized block is planned by memonger.gluon.plan(block, ...)"),
+            ((list, tuple), "join its outputs: mx.sym.Group(outputs)")):
+        if isinstance(given, kinds):
+            advice = words
+    raise InputError("the network must be an mx.sym.Symbol, not a %s; %s"
+                     % (type(given).__name__, advice))
+
+
+def gather_shapes(call: Callable[..., Any], symbol: Any, shapes: Optional[Shapes], named: Shapes,
+                  data_iter: Any = None) -> Dict[str, Sequence[int]]:
+    """One dictionary of input shapes from all the ways to give them to ``call``.
+
+    Raises
+    ------
+    InputError
+        If ``symbol`` is none, shapes come both as keyword arguments and as a dictionary, or one of
+        ``named`` is a misspelt option.
+    """
+    check_symbol(symbol)
+    if shapes is not None and named:
+        raise InputError("give shapes either as keyword arguments or as shapes={...}, not both: %s"
+                         % ", ".join(sorted(named)))
+    check_options(call, set(named) - set(symbol.list_inputs()))
+    result: Dict[str, Sequence[int]] = {}
+    if data_iter is not None:
+        if not hasattr(data_iter, "provide_data"):
+            raise InputError("data_iter must be an mx.io.DataIter, not a %s; shapes are keyword "
+                             "arguments, for example data=(32, 3, 224, 224)"
+                             % type(data_iter).__name__)
+        described = list(data_iter.provide_data) + list(data_iter.provide_label or ())
+        names = set(symbol.list_arguments())
+        result = {d[0]: tuple(d[1]) for d in described if d[0] in names}
+    result.update(shapes if shapes is not None else named)
+    return result
+
+
+def check_options(call: Callable[..., Any], names: Any) -> None:
+    """Raise InputError where one of ``names`` is nearly an option of ``call``."""
+    known = [name for name in inspect.signature(call).parameters if name != "named_shapes"]
+    for name in sorted(names):
+        close = difflib.get_close_matches(name, known, 1, 0.75)
+        if close:
+            raise InputError("%s() has no option %r; did you mean %r?"
+                             % (call.__name__, name, close[0]))
+
+
+def pins(graph: Graph, patterns: Union[str, Sequence[str]], what: str) -> Tuple[int, ...]:
+    """Ids of the forward ops that the patterns name; shell wildcards are allowed.
+
+    Raises
+    ------
+    UnknownOpError
+        If a pattern names no op; close names are suggested.
+    """
+    names = graph.op_index
+    found: List[int] = []
+    for pattern in [patterns] if isinstance(patterns, str) else patterns:
+        matching = [index for name, index in names.items()
+                    if name == pattern or fnmatch.fnmatchcase(name, pattern)]
+        if not matching:
+            close = difflib.get_close_matches(pattern, list(names), 3)
+            raise UnknownOpError("%s=%r names no op of the network%s" % (
+                what, pattern, "; did you mean %s?" % listed(close) if close else ""))
+        found += matching
+    return tuple(sorted(set(found)))
+
+
+def share_of(value: Union[None, str, float]) -> Optional[float]:
+    """An overhead as a share: "10%" and 0.1 are the same."""
+    if value is None:
+        return None
+    try:
+        share = float(value[:-1]) / 100 if isinstance(value, str) and value.endswith("%") \
+            else float(value)
+    except ValueError:
+        raise InputError("cannot read the overhead %r; write it as 10%% or 0.1" % value) from None
+    if not 0 <= share < float("inf"):
+        raise InputError("the overhead cannot be %r" % (value,))
+    return share

@@ -1,0 +1,129 @@
+"""Every mistake ends in a MemongerError that says what to give instead."""
+from __future__ import annotations
+
+import os
+
+import mxnet as mx
+import pytest
+from mxnet.gluon import nn
+
+import memonger
+from memonger.mx.environment import mxnet
+from memonger.solve import _METHODS, register
+from memonger.util.errors import (
+    BindError,
+    InputError,
+    InvalidPlan,
+    MemongerError,
+    ShapeError,
+    UnitError,
+    UnknownOpError,
+)
+
+DATA = {"data": (2, 3, 8, 8)}
+
+
+def network():
+    with mx.name.NameManager():
+        x = mx.sym.Convolution(mx.sym.var("data"), kernel=(3, 3), num_filter=4, name="conv")
+        x = mx.sym.FullyConnected(mx.sym.relu(x, name="relu"), num_hidden=4, name="fc")
+        return mx.sym.SoftmaxOutput(x, name="softmax")
+
+
+def block(active=True):
+    net = nn.HybridSequential()
+    net.add(nn.Dense(3))
+    net.initialize()
+    net.hybridize(active)
+    return net
+
+
+def plan(*arguments, **options):
+    return lambda: memonger.plan(network(), *arguments, **{**DATA, **options})
+
+
+@pytest.mark.parametrize("call, error, words", [
+    # what stands in the place of a symbol
+    (lambda: memonger.plan("net.json", **DATA), InputError, r"not a str; .*mx.sym.load\("),
+    (lambda: memonger.plan(mx.mod.Module(network())), InputError, "not a Module; .*made from"),
+    (lambda: memonger.plan(block(), data=(2, 4)), InputError, r"memonger.gluon.plan\(block"),
+    (lambda: memonger.plan([network()], **DATA), InputError, r"not a list; .*mx.sym.Group\("),
+    (lambda: memonger.plan(plan(method="sublinear")()), InputError, "plan.symbol"),
+    (lambda: memonger.verify("plan.json"), InputError, "memonger.load_plan"),
+    (lambda: memonger.verify(network(), "net.json", **DATA), InputError, "not a str"),
+    (lambda: memonger.measure("plan.json"), InputError, "memonger.load_plan"),
+    (lambda: memonger.strip(block()), InputError, "not a HybridSequential"),
+    (lambda: memonger.get_cost("net.json"), InputError, "not a str"),
+    (lambda: memonger.gluon.plan(network(), (2, 3)), InputError, "only HybridBlocks"),
+    (lambda: memonger.gluon.plan(block(False), (2, 3)), InputError, r"block.hybridize\(\)"),
+    (lambda: memonger.verify(network(), **DATA), InputError, "carries no plan"),
+    # shapes, types, names
+    (lambda: memonger.plan(network()), ShapeError, r"cannot be inferred: data; .*data=\(32,"),
+    (plan(dta=(1, 3)), ShapeError, "'dta'"),
+    (plan(data=mx.nd.ones((2, 3, 8, 8))), ShapeError, "not an NDArray; .*data=array.shape"),
+    (plan(data="2,3,8,8"), ShapeError, "tuple of integers"),
+    (plan(data=(2, 3, 2, 2)), ShapeError, "kernel size|fit the network"),
+    (plan(shapes=DATA), InputError, "not both"),
+    (lambda: memonger.plan(network(), data_iter=[1]), InputError, "mx.io.DataIter, not a list"),
+    (plan(type_dict={"nothing": "float16"}), InputError, "type_dict"),
+    (plan(method="sublinear", keep=["fcc"]), UnknownOpError, "did you mean fc"),
+    (plan(keep=["f*"], recompute=["fc"]), InputError, "op 'fc' is both"),
+    (plan(data=(2 ** 30, 3, 8, 8)), BindError, "data would be of shape .*make the batch smaller"),
+    (lambda: memonger.estimate(mx.sym.argmax_channel(mx.sym.var("x")), x=(2, 3)), BindError,
+     "argmax_channel is non-differentiable"),
+    # options
+    (plan(timelimit=3), InputError, r"plan\(\) has no option 'timelimit'; .*'time_limit'"),
+    (lambda: memonger.estimate(network(), optmizer="sgd", **DATA), InputError, "'optimizer'"),
+    (plan(method="atuo"), InputError, "one of .*auto, chen"),
+    (plan(costs="v10"), InputError, "reference, p100, v100"),
+    (plan(variants="exat"), InputError, "none, exact or all"),
+    # budgets
+    (plan(60), UnitError, 'write "60%" for a share .* or "60GB"'),
+    (plan("60"), UnitError, 'write "60%"'),
+    (plan(1.5), UnitError, '"1.5GB"'),
+    (plan(500), UnitError, 'write "500GB"'),
+    (plan(True), UnitError, "cannot be True"),
+    (plan("auto"), InputError, "what a GPU has free"),
+    (plan("1GB", overhead=0.1), InputError, "not both"),
+    (lambda: memonger.max_batch(network(), 60, **DATA), UnitError, "60GB"),
+    (lambda: memonger.max_batch(network(), "50%", **DATA), InputError, "budget in bytes"),
+    # a method of the user's, files
+    (plan("60%", method="answers_nothing"), InvalidPlan, "a NoneType in place of a Plan"),
+    (lambda: plan()().save("/nonexistent/plan.json"), MemongerError, "No such file or directory"),
+    (lambda: memonger.load_plan("/nonexistent/plan.json"), InputError, "No such file"),
+])
+def test_mistakes(call, error, words, monkeypatch):
+    monkeypatch.setitem(_METHODS, "answers_nothing", None)
+    register("answers_nothing", lambda *_: None)
+    with pytest.raises(error, match=words) as raised:
+        call()
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.skipif(mx.runtime.Features().is_enabled("CUDA"), reason="this MXNet has CUDA")
+def test_a_gpu_is_refused_where_mxnet_has_none():
+    with pytest.raises(BindError, match="without CUDA"):
+        plan(ctx=mx.gpu())()
+
+
+def test_a_missing_shape_names_the_input():
+    with pytest.raises(ShapeError) as missing:
+        memonger.plan(network())
+    assert missing.value.names == ("data",)
+
+
+def test_the_largest_batch_says_why_there_is_none():
+    found = memonger.max_batch(network(), "1KB", **DATA)
+    assert found.planned == found.unplanned == 0
+    assert str(found).startswith("no batch fits: with a batch of 1, no plan fits 1000 B")
+
+
+def test_a_plan_in_a_prompt_is_one_line():
+    made = plan()()
+    assert "\n" not in repr(made) and len(repr(made)) < 100 and made.status.value in repr(made)
+
+
+def test_mxnet_does_not_report_its_binds(monkeypatch):
+    monkeypatch.delenv("MXNET_SUBGRAPH_VERBOSE")
+    mxnet()
+    assert os.environ["MXNET_SUBGRAPH_VERBOSE"] == "0"
