@@ -1,7 +1,9 @@
 # make demo    sets up, trains a real network without and with a plan, leaves out/
 # make test    sets up, runs the tests on the installed package
 # make check   lint and types
-# make docs    sets up, makes the tables and pictures of README.md and docs/ again (half an hour)
+# make docs    makes a site of docs/ with the reference of the API: out/site
+# make tables  sets up, makes the tables of docs/ again (half an hour)
+# make pictures  sets up, makes the pictures of docs/ again from the demo's plan
 #
 # PYTHON=python3.9     the interpreter to set up with (default: the first fit one)
 # VENV=.venv           the virtual environment
@@ -15,11 +17,11 @@ JOBS ?= auto
 SOURCES := setup.py pyproject.toml README.md $(shell find memonger plugins -type f \
 	! -name '*.pyc' ! -name '*.so' ! -name '*.o' 2>/dev/null)
 
-.PHONY: demo test docs check install clean help
+.PHONY: demo test docs tables pictures check install clean help
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -9
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -11
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/python examples/train_digits.py --out out
@@ -29,11 +31,20 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed
 	MEMONGER_TEST_INSTALLED=1 $(VENV)/bin/pytest -n $(JOBS) $(PYTEST_ARGS)
 
-docs: demo
-	$(VENV)/bin/memonger report out/plan.json -o out/plan.html \
+# The reference is read from the sources: nothing is compiled or imported.
+docs: $(VENV)/.made
+	sed -n '/^docs = \[/,/^\]/s/^ *"\(.*\)",$$/\1/p' pyproject.toml >$(VENV)/docs.txt
+	$(VENV)/bin/python -m pip install --quiet -r $(VENV)/docs.txt
+	$(VENV)/bin/mkdocs build --quiet
+	@echo "the site begins at out/site/index.html"
+
+pictures: demo
+	$(VENV)/bin/memonger report out/plan.json \
 		--graph docs/pictures/plan.png --timeline docs/pictures/memory.png
+
+tables: $(VENV)/.installed
 	$(VENV)/bin/memonger bench --published --same-cut --methods auto:exact,auto:all --jobs 2 \
-		-o out/published --update docs/RESULTS.md --update README.md
+		-o out/published --update docs/RESULTS.md
 	$(VENV)/bin/memonger bench --jobs 2 -o out/methods --update docs/METHODS.md
 
 install: $(VENV)/.installed

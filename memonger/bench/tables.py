@@ -147,7 +147,7 @@ def published_cells(rows: Sequence[Row]) -> Cells:
 
 
 def summary_cells(rows: Sequence[Row]) -> Cells:
-    """For README: of each network the published row with the largest cut."""
+    """Of each network the published row with the largest cut."""
     largest: Dict[Tuple[str, str], Beside] = {}
     for group in beside(rows):
         key = (group.published.system, group.published.network)

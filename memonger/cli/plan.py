@@ -40,7 +40,7 @@ class MakePlan(Command):
     """Plan a network: what to keep for the backward pass and what to compute again.
 
     NETWORK is a *-symbol.json file of MXNet, or a graph (memonger's own JSON, node-link JSON or
-    text; see README.md), whose budget is in its own units or a share.
+    text; see docs/graphs.md), whose budget is in its own units or a share.
 
       memonger plan net-symbol.json --shape data=32,3,224,224 --budget 4GB -o plan.json
       memonger plan graph.json --budget 0.8

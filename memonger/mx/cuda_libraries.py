@@ -25,4 +25,4 @@ def advice(message: str) -> str:
     if library not in PACKAGES:
         return ""
     return ("pip install %s, and put the folders site-packages/nvidia/*/lib into LD_LIBRARY_PATH "
-            "before Python starts (README, GPUs)" % PACKAGES[library])
+            "before Python starts (docs/gpu.md)" % PACKAGES[library])

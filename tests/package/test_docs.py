@@ -1,7 +1,8 @@
-"""What README.md says is what happens: its examples run, its outputs are real.
+"""What README.md and docs/ say is what happens: their examples run, their outputs are real.
 
-Python blocks and console blocks run one after the other in one empty folder. In a console block
-the lines after ``$ command`` are what the command prints; ``pytest --overwrite`` writes them anew.
+Python blocks and console blocks of a page run one after the other in one empty folder. In a console
+block the lines after ``$ command`` are what the command prints; ``pytest --overwrite`` writes them
+anew.
 Durations differ from run to run and are not compared; nor are the lines about the proven bound and
 the numbers of recomputed ops and variants: a slow machine's search ends elsewhere, as good. So
 extra times may differ a little, too.
@@ -22,7 +23,7 @@ import memonger
 from memonger.cli import commands
 
 ROOT = Path(__file__).resolve().parents[2]
-README = ROOT / "README.md"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _EXTRA = re.compile(r"\(([+-]\d+\.\d) %\)")
 _DURATION = re.compile(r"\d+(\.\d+)? (s|ms|µs)\b")
@@ -80,8 +81,13 @@ def extra_times(text: str) -> List[float]:
     return [float(found) for found in _EXTRA.findall(text)]
 
 
-def test_the_examples_of_the_readme_run_and_print_what_it_says(tmp_path, request):
-    text = README.read_text(encoding="utf-8")
+def has_examples(page: Path) -> bool:
+    return any(block.language in ("python", "console") for block in blocks(page.read_text("utf-8")))
+
+
+@pytest.mark.parametrize("page", list(filter(has_examples, PAGES)), ids=lambda page: page.name)
+def test_the_examples_of_the_documents_run_and_print_what_they_say(page, tmp_path, request):
+    text = page.read_text(encoding="utf-8")
     replacements = []
     for block in blocks(text):
         if block.language == "python":
@@ -96,29 +102,35 @@ def test_the_examples_of_the_readme_run_and_print_what_it_says(tmp_path, request
     if request.config.getoption("--overwrite"):
         for (start, end), now in reversed(replacements):
             text = text[:start] + now + text[end:]
-        README.write_text(text, encoding="utf-8")
+        page.write_text(text, encoding="utf-8")
 
 
-def test_every_command_is_in_the_readme():
-    text = README.read_text(encoding="utf-8")
+def test_every_command_is_in_the_guide():
+    text = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
     for kind in commands():
-        assert "memonger " + kind.name in text, "README.md does not show memonger " + kind.name
+        assert "| `memonger %s` |" % kind.name in text, kind.name
 
 
-def test_the_commands_of_set_up_exist():
-    text = README.read_text(encoding="utf-8")
+def test_the_readme_is_short_and_names_set_up_commands_that_exist():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"(?:^|`)make ([a-z]+)\b", text, re.MULTILINE))
-    assert {"demo", "test"} <= targets
+    assert {"demo", "test", "docs"} <= targets and text.count("\n") < 150
     for target in targets:
         assert re.search(r"^%s:" % target, makefile, re.MULTILINE), target
 
 
-def test_files_that_the_readme_names_exist():
-    text = README.read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)#]+)\)", text):
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_a_page_names_exist(page):
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
         if "://" not in target:
-            assert (ROOT / target).exists(), target
+            assert (page.parent / target).exists(), target
+
+
+def test_every_page_is_in_the_site():
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert set(re.findall(r"[\w-]+\.md", site)) == {path.name for path in PAGES[1:]}
 
 
 @pytest.mark.parametrize("text, expected", [
