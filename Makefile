@@ -66,6 +66,7 @@ $(VENV)/.made: tools/find_python.sh tools/make_environment.sh
 
 # MXNet is in the environment already, so the build needs no second copy of it.
 $(VENV)/.installed: $(VENV)/.made $(SOURCES)
+	@echo "installing memonger: its plugin is compiled, which takes a minute or two"
 	rm -rf build/lib* build/bdist*
 	$(VENV)/bin/python -m pip install --quiet --no-build-isolation ".[cpu,plot,test]"
 	@touch $@

@@ -117,11 +117,13 @@ def main() -> int:
     os.makedirs(options.out, exist_ok=True)
     net = network()
     train_iter, _ = digits()
+    say("planning")
     plan = memonger.plan(net, budget=options.budget, data_iter=train_iter,
                          optimizer="sgd", optimizer_params={"momentum": 0.9})
     print(plan)
     results = {}
     for title, symbol in (("without a plan", net), ("with the plan", plan.symbol)):
+        say("training %s, %d epochs" % (title, options.epochs))
         results[title] = train(symbol, options.epochs)
         print("%s: %.2f %% of the test digits right" % (title, 100 * results[title][1]))
     plain, planned = results["without a plan"][0], results["with the plan"][0]
@@ -129,11 +131,13 @@ def main() -> int:
     without_mkldnn = os.environ.get("MXNET_MKLDNN_ENABLED") == "0"
     if without_mkldnn:
         print("trained parameters and aux states: %d of %d differ" % (len(different), len(plain)))
+    say("comparing every output and gradient of both networks")
     verified = memonger.verify(plan, net)
     print("outputs, gradients and aux states of %d steps: %s" % (
         verified.steps, "the same bit for bit" if verified.identical else
         "the same within rounding" if verified else "not the same"))
     shapes = dict(d[:2] for d in train_iter.provide_data + train_iter.provide_label)
+    say("measuring memory and step time of both")
     measured = memonger.measure(plan.symbol, original=net, steps=10, shapes=shapes)
     print(table(plan, measured))
     plan = plan.with_measured(measured.to_dict())
@@ -160,6 +164,11 @@ def main() -> int:
         return failed("%.2f %% of the test digits are right after --epochs %d, %g %% are expected "
                       "after --epochs %d" % (100 * worst, options.epochs, 100 * ACCURACY, EPOCHS))
     return 0
+
+
+def say(what: str) -> None:
+    """What goes on, for those who wait."""
+    sys.stderr.write(what + " ...\n")
 
 
 def failed(reason: str) -> int:

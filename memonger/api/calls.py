@@ -47,7 +47,7 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
         at most one extra forward pass buys.
     method : str
         "auto", "local", "milp", "sublinear", "chen", "ogc", or a registered name.
-    variants : {"none", "exact", "all"}
+    variants : {"exact", "none", "all"}
         Which operator variants may be swapped in. "exact": results are bit for bit those of the
         unplanned network with MXNET_MKLDNN_ENABLED=0 (and on a GPU with deterministic algorithms);
         with MKLDNN on, MXNet's default on a CPU, within rounding, as :func:`verify` judges against

@@ -125,7 +125,7 @@ def render(rows: List[Row]) -> str:
             format_bytes(row.planned_pool_bytes), "%.1f %%" % (100 * saved),
             str(row.convolutions), str(row.convolutions_planned),
             "-" if row.identical is None else "identical" if row.identical else "DIFFER"])
-    return table(lines, "lrrrrrrl")
+    return table(lines, "<>>>>>><")
 
 
 def main(names: List[str], as_json: bool = False) -> int:
