@@ -14,7 +14,7 @@ import pytest
 from hypothesis import strategies as st
 
 from memonger.graph.decisions import graph_in_use
-from memonger.graph.gradient_split import with_idle_ops
+from memonger.graph.gradient_split import with_placeholders
 from memonger.graph.schedule import Consumer, Schedule, Step, expand
 from memonger.graph.types import Graph, Implementation, Inplace, Op, Tensor, Variant
 from memonger.memory.liveness import DTYPES
@@ -226,19 +226,19 @@ def split_gradients(rng: random.Random, graph: Graph) -> Graph:
     split = [i for i, op in enumerate(graph.ops) if op.kind == "_backward_Op"
              and op.forward_op >= 0 and not op.uses_state and len(op.outputs) > 1
              and rng.random() < 0.7]
-    idle = with_idle_ops(replace(graph, variants=()), set(split))
-    place = [i for i, op in enumerate(idle.ops) if not op.idle]
+    split_graph = with_placeholders(replace(graph, variants=()), set(split))
+    place = [i for i, op in enumerate(split_graph.ops) if not op.placeholder]
 
     def moved(variant: Variant) -> Variant:
         return replace(variant, op=place[variant.op], implementations=tuple(
             (place[op], how) for op, how in variant.implementations))
 
     found = [moved(variant) for variant in graph.variants]
-    tensors = idle.tensors + tuple(replace(t, producer=place[t.producer])
-                                   for t in graph.tensors[len(idle.tensors):])
+    tensors = split_graph.tensors + tuple(replace(t, producer=place[t.producer])
+                                   for t in graph.tensors[len(split_graph.tensors):])
     for index in split:
-        op = idle.ops[place[index]]
-        forward = idle.ops[op.forward_op]
+        op = split_graph.ops[place[index]]
+        forward = split_graph.ops[op.forward_op]
         later = tuple(t for t in op.inputs if t not in forward.inputs or rng.random() < 0.5)
         found.append(Variant("split", op.forward_op, (
             (op.forward_op, Implementation(forward.inputs, forward.outputs,
@@ -246,7 +246,7 @@ def split_gradients(rng: random.Random, graph: Graph) -> Graph:
                                            forward.time_s)),
             (place[index] - 1, Implementation(op.inputs, op.outputs[1:], time_s=op.time_s / 2)),
             (place[index], Implementation(later, op.outputs[:1], time_s=op.time_s / 2)))))
-    return replace(idle, tensors=tensors, variants=tuple(found), _cache={})
+    return replace(split_graph, tensors=tensors, variants=tuple(found), _cache={})
 
 
 def schedule_with_variants(rng: random.Random, graph: Graph) -> Schedule:

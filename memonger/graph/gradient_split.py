@@ -1,9 +1,8 @@
 """Convolutions whose gradient is worth making in two steps, and the place of the second one.
 
 The variant ``split_convolution`` has one op more in backward than the network. Planners see a
-graph in which that op is there from the start: idle, right before the convolution's gradient. An
-idle op takes neither time nor memory, so the graph is what MXNet runs as long as nobody chooses
-the variant.
+graph with a placeholder for that op right before the convolution's gradient. A placeholder takes
+neither time nor memory, so the graph is what MXNet runs as long as nobody chooses the variant.
 """
 from __future__ import annotations
 
@@ -40,8 +39,8 @@ def _can_split(graph: Graph, op: Op) -> bool:
         bool(graph.consumers[op.outputs[0]]) or op.outputs[0] in graph.outputs)
 
 
-def with_idle_ops(graph: Graph, gradients: AbstractSet[int]) -> Graph:
-    """The graph, which has no variants yet, with an idle op before each of these backward ops."""
+def with_placeholders(graph: Graph, gradients: AbstractSet[int]) -> Graph:
+    """The graph, which has no variants yet, with a placeholder before each of these gradients."""
     if not gradients:
         return graph
     ops: List[Op] = []
@@ -49,7 +48,7 @@ def with_idle_ops(graph: Graph, gradients: AbstractSet[int]) -> Graph:
     for index, op in enumerate(graph.ops):
         if index in gradients:
             ops.append(Op(op.name + "_weight", op.kind, (), (), is_backward=True,
-                          keep_reason=op.keep_reason, device=op.device, idle=True))
+                          keep_reason=op.keep_reason, device=op.device, placeholder=True))
         place[index] = len(ops)
         ops.append(op)
     ops = [replace(op, forward_op=place[op.forward_op],

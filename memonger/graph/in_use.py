@@ -11,7 +11,7 @@ from .types import Graph, Op
 def effective_ops(graph: Graph, variants: Sequence[int]) -> Tuple[Op, ...]:
     """The ops of the graph with these variants in use.
 
-    An op that does not run in a variant is idle: it has neither inputs nor outputs.
+    An op that does not run in a variant becomes a placeholder: it has neither inputs nor outputs.
     """
     ops: List[Op] = list(graph.ops)
     for index in variants:
@@ -20,10 +20,10 @@ def effective_ops(graph: Graph, variants: Sequence[int]) -> Tuple[Op, ...]:
                 ops[op] = replace(ops[op], inputs=how.inputs, outputs=how.outputs,
                                   ignored_inputs=how.ignored_inputs, inplace=how.inplace,
                                   kept_outputs=(), time_s=how.time_s,
-                                  workspace_bytes=how.workspace_bytes, idle=False)
+                                  workspace_bytes=how.workspace_bytes, placeholder=False)
             else:
                 ops[op] = replace(ops[op], inputs=(), outputs=(), ignored_inputs=(), inplace=(),
-                                  time_s=0.0, workspace_bytes=0, idle=True)
+                                  time_s=0.0, workspace_bytes=0, placeholder=True)
     return tuple(ops)
 
 

@@ -113,6 +113,6 @@ def expand(graph: Graph, recompute: Recompute) -> Schedule:
             steps.append(Step(index, tuple(sources)))
 
     for index, op in enumerate(graph.ops):
-        if not op.idle:
+        if not op.placeholder:
             run(index, 0)
     return Schedule(tuple(steps))

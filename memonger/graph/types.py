@@ -88,7 +88,7 @@ class Op:
     #: Each run makes a state object (RNN, Custom, MXNet's old operators).
     makes_state: bool = False
     #: Never runs, and touches nothing: a place in the order that only variants give work to.
-    idle: bool = False
+    placeholder: bool = False
 
     @property
     def recomputable(self) -> bool:
@@ -229,7 +229,7 @@ class Graph:
             if not all(other in every_op for other in op.control_deps) or not (
                     op.forward_op == -1 or op.forward_op in every_op) or op.device < 0:
                 raise ValueError("op %r names an op or device that does not exist" % op.name)
-            if not op.idle and not all(output in range(len(op.outputs))
+            if not op.placeholder and not all(output in range(len(op.outputs))
                                        for output in op.kept_outputs):
                 raise ValueError("op %r keeps an output that it does not have" % op.name)
         for variant in self.variants:
@@ -254,10 +254,11 @@ class Graph:
     def fingerprint(self) -> str:
         """Hash of structure, sizes and names; times and offered variants do not enter it."""
         if "fingerprint" not in self._cache:
-            place = {i: n for n, i in enumerate(i for i, o in enumerate(self.ops) if not o.idle)}
+            place = {i: n for n, i in enumerate(
+                i for i, o in enumerate(self.ops) if not o.placeholder)}
             ops = [(o.name, o.kind, o.inputs, o.outputs, o.is_backward,
                     tuple(place[dep] for dep in o.control_deps))
-                   for o in self.ops if not o.idle]
+                   for o in self.ops if not o.placeholder]
             touched = {t for o in self.ops for t in o.inputs + o.outputs}
             tensors = [(t.name, t.size_bytes, place.get(t.producer, t.producer), t.pooled)
                        for i, t in enumerate(self.tensors) if i in touched]

@@ -17,7 +17,7 @@ def fits(graph: Graph) -> bool:
 
 def outlives(block: Block, blocks: Blocks) -> bool:
     """Whether a block needs a buffer of its own: outputs of the network, and marked ones."""
-    return block.apart or block.end >= blocks.num_steps
+    return block.own_buffer or block.end >= blocks.num_steps
 
 
 def overlap(first: Tuple[int, int], second: Tuple[int, int]) -> bool:

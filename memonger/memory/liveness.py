@@ -74,7 +74,7 @@ class Program:
     #: How often the value is an output of the whole graph.
     held: Tuple[int, ...]
     #: The value must not lie in an arena.
-    apart: Tuple[bool, ...]
+    own_buffer: Tuple[bool, ...]
     #: MXNet's rules differ by who runs the step: an executor, a CachedOp, or not MXNet at all.
     inplace: bool = True
     count_ignored: bool = False
@@ -92,7 +92,7 @@ class Block(NamedTuple):
     device: int = 0
     pool: int = 0
     #: It must not lie in an arena.
-    apart: bool = False
+    own_buffer: bool = False
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def build_program(graph: Graph, schedule: Schedule) -> Program:
     runs = [0] * len(ops)
     cached = graph.pools == "cached_op"
     lie_apart = apart_tensors(graph)
-    apart: Set[int] = set()
+    own_buffer: Set[int] = set()
     for index, step in enumerate(schedule.steps):
         op = ops[step.op]
         inputs = []
@@ -162,7 +162,7 @@ def build_program(graph: Graph, schedule: Schedule) -> Program:
             values.append(Value(tensor, index, position))
         numbers.append(made)
         away = lie_apart.get(step.op, ())
-        apart.update(value for tensor, value in [*zip(op.inputs, inputs), *made.items()]
+        own_buffer.update(value for tensor, value in [*zip(op.inputs, inputs), *made.items()]
                      if tensor in away)
         if not runs[step.op]:
             first[step.op] = index
@@ -190,7 +190,7 @@ def build_program(graph: Graph, schedule: Schedule) -> Program:
         tuple(number_of_elements(t.size_bytes, t.shape, b) for t, b in zip(tensors, item_bytes)),
         tuple(t.size_bytes for t in tensors), tuple(DTYPES[t.dtype][0] for t in tensors),
         tuple(not t.pooled for t in tensors), tuple(held),
-        tuple(value in apart for value in range(len(values))),
+        tuple(value in own_buffer for value in range(len(values))),
         inplace=not graph.recompute_in_forward, count_ignored=cached,
         rounding=1 if cached or graph.recompute_in_forward else 4)
 
@@ -201,8 +201,8 @@ _RUN_BY_THEMSELVES = frozenset((
     "_foreach", "_backward_foreach", "_while_loop", "_backward_while_loop", "_cond",
     "_backward_cond", "_CachedOp", "_backward_CachedOp"))
 #: Position of the weight that MKL-DNN rearranges for inference, some time after the op ran.
-#: (memonger_bn_relu_convolution does not; it is listed so that the same tensors lie apart with
-#: that variant and without.)
+#: (It leaves that of memonger_bn_relu_convolution alone, which is listed so that the same tensors
+#: have buffers of their own with that variant and without.)
 _REARRANGED_WEIGHT = {"Convolution": 1, "Deconvolution": 1, "FullyConnected": 1,
                       "memonger_convolution": 1, "memonger_split_convolution": 1,
                       "memonger_bn_relu_convolution": 5}

@@ -16,7 +16,8 @@ Four storage models, all exact for what they describe:
 
 :mod:`memonger.memory.liveness` numbers the values of a schedule;
 ``plugins/core/memory/storage.cc`` counts references as MXNet does, shares buffers and finds
-offsets. :mod:`memonger.plan.judge` is the readable reference, which shares no code with it.
+offsets. :mod:`memonger.plan.reference_liveness` is the readable reference, which shares no code
+with it.
 """
 from __future__ import annotations
 
@@ -124,8 +125,8 @@ def _at_steps(plan: StoragePlan, program: Program, running: Sequence[int]) -> St
 
 
 def _block(start: int, end: int, size_bytes: int, elements: int, device: int, pool: int,
-           apart: int) -> Block:
-    return Block(start, end, size_bytes, elements, device, pool, bool(apart))
+           own_buffer: int) -> Block:
+    return Block(start, end, size_bytes, elements, device, pool, bool(own_buffer))
 
 
 def _array(kind: Any, values: Sequence[int]) -> Any:
@@ -170,9 +171,9 @@ def _plan_running(program: Program, model: StorageModel) -> StoragePlan:
         _array(uint8, [step.grad_add for step in program.steps]),
         _array(int64, program.elements), _array(int64, program.bytes),
         _array(int32, program.dtype), _array(uint8, program.external),
-        _array(int32, program.held), _array(uint8, program.apart), _array(int32, options), blocks,
-        released, ctypes.byref(num_released), block_of, inplace_index, buffer_of, offset_of,
-        buffer_bytes, totals)
+        _array(int32, program.held), _array(uint8, program.own_buffer), _array(int32, options),
+        blocks, released, ctypes.byref(num_released), block_of, inplace_index, buffer_of,
+        offset_of, buffer_bytes, totals)
     made = Blocks(steps, tuple(_block(*blocks[7 * i:7 * i + 7]) for i in range(count)),
                   tuple(released[:num_released.value]), tuple(block_of[:entries]),
                   tuple(inplace_index[:entries]))

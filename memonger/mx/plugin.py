@@ -1,10 +1,9 @@
 """memonger's plugin in the running MXNet: loading, switching, recording.
 
 ``libmemonger_mxnet.so`` brings exact recomputation, better storage, frugal operators and the
-capture
-of memory plans. It is loaded only after the MXNet in this process was found to be the one it was
-built for, in steps of growing trust: version, compiler stamp, symbols, a self-check that exchanges
-live objects, and only then registration. A refusal leaves MXNet as it was.
+capture of memory plans. It is loaded only into the MXNet that it was built for, in steps of growing
+trust: version, compiler stamp, symbols, a self-check that exchanges live objects, and only then
+registration. A refusal leaves MXNet as it was.
 
 Any planning call loads it. A process that only trains a planned symbol from a file calls
 :func:`load` before MXNet reads that file.

@@ -22,7 +22,7 @@ from typing import (
     Tuple,
 )
 
-from ..graph.gradient_split import with_idle_ops, worth_splitting
+from ..graph.gradient_split import with_placeholders, worth_splitting
 from ..graph.types import Graph, Implementation, Op, Tensor, Variant
 from ..variants.catalogue import VariantKind
 from ..variants.rewrite import candidates, kind, members, swap_json
@@ -39,7 +39,7 @@ def with_variants(graph: Graph, symbol_json: str, exact_only: bool, read: Read,
                   times: Times) -> Graph:
     """The graph with every variant that the symbol allows.
 
-    It has idle ops where a variant has more gradient ops than what it replaces.
+    It has placeholders where a variant has more gradient ops than what it replaces.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def with_variants(graph: Graph, symbol_json: str, exact_only: bool, read: Read,
         for name in names:
             by_kind.setdefault(name, []).append(op)
     gradients = worth_splitting(graph)
-    graph = with_idle_ops(graph, {gradients[op] for op in by_kind.get("split_convolution", ())})
+    graph = with_placeholders(graph, {gradients[op] for op in by_kind.get("split_convolution", ())})
     tensors, variants = list(graph.tensors), list(graph.variants)
     base = _Known.of(graph)
     chains = {(name, op): members(symbol_json, op, name) for name in sorted(by_kind)
@@ -152,9 +152,9 @@ def _variant(base: _Known, tensors: List[Tensor], other: _Known, name: str,
     new_backward = _gradient_ops(other, new_id, variant)
     if any(len(found) != 1 for found in old_backward.values()) or not new_backward:
         return None
-    # Where they run: idle ops in front of the gradient of the chain's first op, and that one.
+    # Where they run: placeholders in front of the gradient of the chain's first op, and that one.
     targets = range(old_backward[first][0] + 1 - len(new_backward), old_backward[first][0] + 1)
-    if not all(graph.ops[target].idle for target in targets[:-1]):
+    if not all(graph.ops[target].placeholder for target in targets[:-1]):
         return None
     behind = graph.ops[old_backward[last][0]]
     made = _gradients_made(graph, [old_backward[f][0] for f in forward_ids])

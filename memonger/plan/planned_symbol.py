@@ -42,7 +42,7 @@ def gradient_labels(graph: Graph) -> Dict[int, str]:
     seen: Dict[str, int] = {}
     labels = {}
     for index, op in enumerate(graph.ops):
-        if op.is_backward and not op.idle:
+        if op.is_backward and not op.placeholder:
             label = _escaped(graph.ops[op.forward_op].name if op.forward_op >= 0 else op.name)
             seen[label] = seen.get(label, 0) + 1
             labels[index] = label if seen[label] == 1 else "%s@%d" % (label, seen[label])

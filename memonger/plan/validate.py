@@ -1,8 +1,9 @@
 """The judge of every plan: deliberately naive, and independent of what it judges.
 
 It checks that a schedule can run and gives the results of the unplanned step, then works out time
-and memory again from scratch (:mod:`memonger.plan.judge`, quadratic time) and compares them with
-what the plan claims. It shares no code with the solvers, the simulator or the storage planner.
+and memory again from scratch (:mod:`memonger.plan.reference_liveness`, quadratic time) and compares
+them with what the plan claims. It shares no code with the solvers, the simulator or the storage
+planner.
 """
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from ..graph.schedule import Schedule
 from ..graph.types import Graph, Op
 from ..memory import arena
 from ..memory.storage import StorageModel, plan_storage
-from . import judge
+from . import reference_liveness
 from .plan import Plan
 
 
@@ -96,7 +97,7 @@ def validate(plan: Union[Plan, Graph], schedule: Optional[Schedule] = None, *,
     found = structure(plan, schedule)
     if found:
         return found
-    ops = judge.chosen_ops(plan, schedule.variants)
+    ops = reference_liveness.chosen_ops(plan, schedule.variants)
     running = [op for op in (ops[step.op] for step in schedule.steps) if op is not None]
     return _totals(plan, schedule, running, storage, pool_bytes, time_s, budget_bytes,
                    fixed_bytes)
@@ -111,7 +112,7 @@ def structure(graph: Graph, schedule: Schedule, world: str = "plugin") -> List[P
     found = _variants(graph, schedule)
     if found:
         return found
-    ops = judge.chosen_ops(graph, schedule.variants)
+    ops = reference_liveness.chosen_ops(graph, schedule.variants)
     found = _steps(graph, schedule, ops)
     if found:
         return found
@@ -175,7 +176,7 @@ def _steps(graph: Graph, schedule: Schedule, ops: Sequence[Optional[Op]]) -> Lis
 def _runs(graph: Graph, schedule: Schedule, running: Sequence[Op]) -> List[Problem]:
     """Which ops run, how often and in which order."""
     found = []
-    ops = judge.chosen_ops(graph, schedule.variants)
+    ops = reference_liveness.chosen_ops(graph, schedule.variants)
     last_first = -1
     before: Set[int] = set()
     for index, step in enumerate(schedule.steps):
@@ -291,11 +292,11 @@ def _pool(graph: Graph, schedule: Schedule,
           storage: Union[str, StorageModel]) -> Tuple[List[Problem], int]:
     """The pool by the naive way; for "best" and "arena" the assignment is taken and checked."""
     model = StorageModel(storage) if isinstance(storage, str) else storage
-    memory = judge.examine(graph, schedule)
+    memory = reference_liveness.examine(graph, schedule)
     if model.assignment == "live":
         return [], memory.peak()
     if model.assignment == "stock" and not model.search_match_range and model.match_range > 0:
-        return [], judge.stock_pool(memory, model.match_range)
+        return [], reference_liveness.stock_pool(memory, model.match_range)
     planned = plan_storage(graph, schedule, model)
     life_of = memory.life_of()
     blocks: Dict[int, int] = {}

@@ -34,7 +34,7 @@ void PoolMeter::Fill(const Trace& trace) {
                                                                    : problem_.tensor_bytes[tensor]);
       program_.dtype.push_back(problem_.tensor_dtype[tensor]);
       program_.external.push_back(problem_.tensor_is_external[tensor]);
-      program_.apart.push_back(problem_.tensor_is_apart[tensor]);
+      program_.own_buffer.push_back(problem_.tensor_is_apart[tensor]);
       program_.held.push_back(trace.clones[step] == 0 && problem_.tensor_is_output[tensor]);
     }
     for (const InplaceOption& option : impl.inplace) {

@@ -26,7 +26,7 @@ void Copy(const T* from, int64_t count, std::vector<T>* to) {
 // options: inplace, count_ignored, detect_add, match_range, search_match_range, rounding, effort,
 //          assignment (0 stock, 1 quick, 2 best, 4 arena or best).
 // inplace: triples (input, output, identity). blocks: start, end, bytes, elements, device, pool,
-// apart for each block; all other results have room for one number for each entry, `blocks` for
+// own_buffer for each block; all other results have room for one number for each entry, `blocks` for
 // seven. totals: pool bytes, printed bytes, peak live bytes, its step, lower bound, number of
 // buffers, whether blocks have offsets.
 // Returns the number of blocks.
@@ -35,7 +35,7 @@ MEMONGER_API int32_t memonger_storage_plan(
     const int32_t* input_begin, const int32_t* inputs, const uint8_t* ignored,
     const int32_t* inplace_begin, const int32_t* inplace, const int32_t* device,
     const int32_t* pool, const uint8_t* grad_add, const int64_t* elements, const int64_t* bytes,
-    const int32_t* dtype, const uint8_t* external, const int32_t* held, const uint8_t* apart,
+    const int32_t* dtype, const uint8_t* external, const int32_t* held, const uint8_t* own_buffer,
     const int32_t* options, int64_t* blocks, int32_t* released, int32_t* num_released,
     int32_t* block_of, int32_t* inplace_index, int32_t* buffer_of, int64_t* offset_of,
     int64_t* buffer_bytes, int64_t* totals) {
@@ -57,7 +57,7 @@ MEMONGER_API int32_t memonger_storage_plan(
   Copy(dtype, entries, &p.dtype);
   Copy(external, entries, &p.external);
   Copy(held, entries, &p.held);
-  Copy(apart, entries, &p.apart);
+  Copy(own_buffer, entries, &p.own_buffer);
   Model model;
   model.inplace = options[0] != 0;
   model.count_ignored = options[1] != 0;
@@ -78,7 +78,7 @@ MEMONGER_API int32_t memonger_storage_plan(
   for (size_t i = 0; i < b.blocks.size(); ++i) {
     const memonger::storage::Block& block = b.blocks[i];
     const int64_t row[7] = {block.start, block.end, block.bytes, block.elements, block.device,
-                            block.pool, block.apart};
+                            block.pool, block.own_buffer};
     std::copy(row, row + 7, blocks + 7 * i);
   }
   std::copy(b.released.begin(), b.released.end(), released);

@@ -110,8 +110,8 @@ bool RunsByItself(const std::string& name) {
 }
 
 // Position of the weight that MKL-DNN rearranges for inference, some time after the op ran; 0: none.
-// (memonger_bn_relu_convolution does not; it is listed so that the same tensors lie apart with
-// that variant and without.)
+// (It leaves that of memonger_bn_relu_convolution alone, which is listed so that the same tensors
+// have buffers of their own with that variant and without.)
 size_t RearrangedWeight(const std::string& name) {
   if (name == "memonger_bn_relu_convolution") return 5;
   return name == "Convolution" || name == "Deconvolution" || name == "FullyConnected" ||
@@ -201,19 +201,19 @@ bool PlacementExpected() { return placement_expected; }
 
 void MarkApart(const Graph& graph, storage::Program* program) {
   const IndexedGraph& index = graph.indexed_graph();
-  program->apart.assign(index.num_node_entries(), 0);
+  program->own_buffer.assign(index.num_node_entries(), 0);
   for (uint32_t id = 0; id < index.num_nodes(); ++id) {
     const auto& node = index[id];
     if (node.source->is_variable()) continue;
     const std::string& name = node.source->op()->name;
     if (RunsByItself(name)) {
-      for (const auto& entry : node.inputs) program->apart[index.entry_id(entry)] = 1;
+      for (const auto& entry : node.inputs) program->own_buffer[index.entry_id(entry)] = 1;
       for (uint32_t i = 0; i < node.source->num_outputs(); ++i)
-        program->apart[index.entry_id(id, i)] = 1;
+        program->own_buffer[index.entry_id(id, i)] = 1;
     }
     const size_t weight = RearrangedWeight(name);
     if (weight && node.inputs.size() > weight)
-      program->apart[index.entry_id(node.inputs[weight])] = 1;
+      program->own_buffer[index.entry_id(node.inputs[weight])] = 1;
   }
 }
 
@@ -226,7 +226,7 @@ void PlanArena(const storage::Blocks& blocks, const storage::Assignment& arena,
   std::vector<int> id_of(blocks.blocks.size(), -1);
   for (size_t i = 0; i < blocks.blocks.size(); ++i) {
     const storage::Block& block = blocks.blocks[i];
-    inside[i] = !block.apart && block.end < blocks.num_steps;
+    inside[i] = !block.own_buffer && block.end < blocks.num_steps;
     places->offset.push_back(arena.offset_of[i]);
     places->bytes.push_back(block.bytes);
     if (inside[i])

@@ -37,7 +37,7 @@ bool AsksForArena(const std::vector<nnvm::NodeEntry>& outputs);
 void ExpectPlacement();
 bool PlacementExpected();
 
-// Fills program->apart: tensors that must keep an array of their own, because an op reads or
+// Fills program->own_buffer: tensors that must keep an array of their own, because an op reads or
 // writes them outside of the order of pushes, or may rearrange them later. The Python side of the
 // rule is memonger/memory/liveness.py.
 void MarkApart(const nnvm::Graph& graph, storage::Program* program);

@@ -1,4 +1,4 @@
-"""Idle ops: nothing without a variant, real ops with it; convolutions that are worth it."""
+"""Placeholders: nothing without a variant, real ops with it; convolutions that are worth it."""
 from __future__ import annotations
 
 import random
@@ -8,7 +8,7 @@ import pytest
 import strategies
 
 from memonger.graph.decisions import graph_in_use
-from memonger.graph.gradient_split import with_idle_ops, worth_splitting
+from memonger.graph.gradient_split import with_placeholders, worth_splitting
 from memonger.graph.schedule import Schedule, expand
 from memonger.graph.types import Graph, Op, Tensor
 from memonger.memory.storage import plan_storage
@@ -36,7 +36,7 @@ def test_idle_ops_change_nothing(first):
         split.check()
         added += len(split.ops) - len(graph.ops)
         assert split.fingerprint == graph.fingerprint and split.time_s == graph.time_s
-        kept = [i for i, op in enumerate(split.ops) if not op.idle]
+        kept = [i for i, op in enumerate(split.ops) if not op.placeholder]
         recompute = strategies.decisions(rng, graph)
         moved = {kept[op]: {(kept[reader], run): clone for (reader, run), clone in served.items()}
                  for op, served in recompute.items()}
@@ -72,16 +72,17 @@ def test_the_search_sees_what_the_schedule_does():
         assert found.pool_bytes == plan_storage(graph, schedule, "best").pool_bytes
 
 
-def test_graphs_with_idle_ops_are_saved():
+def test_graphs_with_placeholders_are_saved():
     _, _, graph = case(3)
-    assert any(op.idle for op in graph.ops)
+    assert any(op.placeholder for op in graph.ops)
     assert columns.unpack_graph(columns.pack_graph(graph)) == graph
     assert Graph.from_dict(graph.to_dict()) == graph
 
 
 def test_an_idle_op_that_runs_is_found():
     _, _, graph = case(3)
-    schedule = expand(replace(graph, ops=tuple(replace(op, idle=False) for op in graph.ops)), {})
+    schedule = expand(
+        replace(graph, ops=tuple(replace(op, placeholder=False) for op in graph.ops)), {})
     assert "REPLACED_OP" in {problem.kind.name for problem in validate(graph, schedule)}
 
 
@@ -119,4 +120,4 @@ def test_data_without_a_gradient_are_no_reason():
 
 def test_no_ops_no_change():
     graph = chain((1, 2, 3))
-    assert with_idle_ops(graph, set()) is graph
+    assert with_placeholders(graph, set()) is graph

@@ -32,7 +32,7 @@ def test_two_small_blocks_lie_where_one_large_was():
 def test_offsets_are_aligned_and_outputs_lie_apart():
     program = program_of((0, 1, 1), (0, 1, 1), (1, 1, 5), (0, 1, 128), (2, 3, 64), (2, 3, 64),
                          (0, 1, 3))
-    program = replace(program, held=(0, 0, 1, 0, 0, 0, 0), apart=(False,) * 6 + (True,))
+    program = replace(program, held=(0, 0, 1, 0, 0, 0, 0), own_buffer=(False,) * 6 + (True,))
     found = plan_program(program, StorageModel("arena"))
     where = {(block.elements, found.buffer_of[i]): found.offset_of[i] % arena.ALIGNMENT
              for i, block in enumerate(found.blocks.blocks)}
@@ -90,5 +90,5 @@ def test_only_the_run_whose_value_is_a_weight_lies_apart():
               forward_op=1))
     graph = Graph(tensors, ops, (3,))
     program = build_program(graph, expand(graph, {0: {}}))
-    assert [(value.tensor, away) for value, away in zip(program.values, program.apart)] == [
+    assert [(value.tensor, away) for value, away in zip(program.values, program.own_buffer)] == [
         (1, True), (2, False), (1, False), (3, False)]

@@ -12,7 +12,7 @@ from memonger.graph.schedule import Schedule, Step, expand
 from memonger.graph.types import Graph, Implementation, Op, Tensor, Variant
 from memonger.memory.liveness import StorageModel
 from memonger.memory.storage import plan_storage
-from memonger.plan import judge
+from memonger.plan import reference_liveness
 from memonger.plan.plan import Plan, Status
 from memonger.plan.validate import Kind, validate
 
@@ -171,14 +171,14 @@ def second_opinion(seed, largest):
         rng, rng.randint(1, largest), devices=rng.choice((1, 1, 2)),
         pools=rng.choice(("executor", "executor", "cached_op")), unasked=True)
     schedule = expand(graph, strategies.decisions(rng, graph))
-    memory = judge.examine(graph, schedule)
+    memory = reference_liveness.examine(graph, schedule)
     planned = plan_storage(graph, schedule, StorageModel("stock"))
     assert [(b.start, b.end, b.bytes, b.elements, b.device, b.pool)
             for b in planned.blocks.blocks] == [
         (x.start, x.end, x.bytes, x.elements, x.device, x.pool) for x in memory.lives], seed
     assert planned.peak_live_bytes == memory.peak()
     match_range = rng.choice((1, 2, 16))
-    assert judge.stock_pool(memory, match_range) == plan_storage(
+    assert reference_liveness.stock_pool(memory, match_range) == plan_storage(
         graph, schedule, StorageModel("stock", match_range)).pool_bytes
 
 

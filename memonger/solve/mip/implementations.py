@@ -38,7 +38,7 @@ def modes_of(graph: Graph, variants: Sequence[int]) -> List[List[Mode]]:
         ignored = set(op.ignored_inputs)
         reads = tuple(sorted({t for i, t in enumerate(op.inputs) if i not in ignored}))
         modes.append([Mode(index, -1, reads, op.outputs, op.time_s, op.inplace,
-                           op.inputs, op.outputs, op.ignored_inputs, not op.idle)])
+                           op.inputs, op.outputs, op.ignored_inputs, not op.placeholder)])
     for number in variants:
         for index, how in graph.variants[number].implementations:
             ignored = set(how.ignored_inputs)

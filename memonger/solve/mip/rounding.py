@@ -97,7 +97,7 @@ class _Decoder:
 
     def run(self) -> Optional[List[Step]]:
         for index, op in enumerate(self.graph.ops):
-            if op.idle:
+            if op.placeholder:
                 continue
             window = bisect_left(self.ends, index)
             if self.graph.recompute_in_forward and window < len(self.ends) \

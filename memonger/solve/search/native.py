@@ -336,7 +336,7 @@ def _flatten(graph: Graph, options: Options,
 
 def _flatten_implementation(how: Union[Op, Implementation], uses_state: bool, integers: List[int],
                             times: List[float]) -> None:
-    runs = how.runs if isinstance(how, Implementation) else not how.idle
+    runs = how.runs if isinstance(how, Implementation) else not how.placeholder
     inputs = how.inputs if runs else ()
     outputs = how.outputs if runs else ()
     inplace = how.inplace if runs else ()

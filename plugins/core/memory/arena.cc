@@ -1,5 +1,5 @@
 // Which blocks lie in an arena, and the arenas of a step: see Arena in storage.h. Where the blocks
-// lie in it is skyline.cc's. memonger/memory/arena.py is the readable reference and gives the same offsets.
+// lie in it is skyline.cc's.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -38,11 +38,11 @@ void Arena(const Blocks& b, const Model& model, Assignment* result, int64_t want
   std::vector<int32_t> inside;
   std::vector<int64_t> offsets;
   for (const Block& block : b.blocks)
-    if (block.apart || block.end >= b.num_steps) wanted -= RoundUp(block.bytes, model.rounding);
+    if (block.own_buffer || block.end >= b.num_steps) wanted -= RoundUp(block.bytes, model.rounding);
   for (const auto& group : groups) {
     inside.clear();
     for (int32_t id : group.second) {
-      if (b.blocks[id].apart || b.blocks[id].end >= b.num_steps) continue;
+      if (b.blocks[id].own_buffer || b.blocks[id].end >= b.num_steps) continue;
       inside.push_back(id);
     }
     if (!inside.empty()) {
@@ -81,7 +81,7 @@ int64_t ArenaBound(const Blocks& b, const Model& model) {
   int64_t bytes = 0;
   for (size_t i = 0; i < b.blocks.size(); ++i) {
     const Block& block = b.blocks[i];
-    if (block.apart || block.end >= b.num_steps) {
+    if (block.own_buffer || block.end >= b.num_steps) {
       bytes += RoundUp(block.bytes, model.rounding);
     } else {
       inside[{block.pool, block.device}].push_back(static_cast<int32_t>(i));

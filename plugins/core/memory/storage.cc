@@ -13,7 +13,7 @@ void Program::Clear() {
   inplace_begin.assign(1, 0);
   for (std::vector<int32_t>* v : {&outputs, &inputs, &device, &pool, &dtype, &held, &references})
     v->clear();
-  for (std::vector<uint8_t>* v : {&ignored, &grad_add, &external, &apart}) v->clear();
+  for (std::vector<uint8_t>* v : {&ignored, &grad_add, &external, &own_buffer}) v->clear();
   for (std::vector<int64_t>* v : {&elements, &bytes}) v->clear();
   inplace.clear();
 }
@@ -128,8 +128,8 @@ void Replay(const Program& p, const Model& model, Blocks* out) {
   for (int32_t e = 0; e < entries; ++e)
     if (block_of[e] >= 0 && !added[e])
       blocks[block_of[e]].bytes = std::max(blocks[block_of[e]].bytes, p.bytes[e]);
-  for (size_t e = 0; e < p.apart.size(); ++e)
-    if (p.apart[e] && block_of[e] >= 0) blocks[block_of[e]].apart = 1;
+  for (size_t e = 0; e < p.own_buffer.size(); ++e)
+    if (p.own_buffer[e] && block_of[e] >= 0) blocks[block_of[e]].own_buffer = 1;
 }
 
 // ---------------------------------------------------------------------------------- peak

@@ -10,9 +10,9 @@
  * For all but Arena a buffer ("storage id" in MXNet) is used from its first byte, so it is as
  * large as the largest block in it and the pool is the sum over all buffers.
  *
- * memonger/memory/storage.py is the readable reference; both give the same numbers, buffer by buffer.
- * Only the standard library is used, and only plain structs and vectors cross this header: it is
- * compiled into the MXNet plugin (with its ABI shim) and into libmemonger_core.so alike.
+ * memonger/plan/reference_liveness.py is a slow, readable reference. Only the standard library is
+ * used, and only plain structs and vectors cross this header: it is compiled into the MXNet plugin
+ * (with its ABI shim) and into libmemonger_core.so alike.
  */
 #ifndef MEMONGER_CORE_MEMORY_STORAGE_H_
 #define MEMONGER_CORE_MEMORY_STORAGE_H_
@@ -48,7 +48,7 @@ struct Program {
   std::vector<int32_t> dtype;     // MXNet's type flag
   std::vector<uint8_t> external;  // memory is the caller's: variables, gradient arrays
   std::vector<int32_t> held;      // how often it is an output of the whole graph
-  std::vector<uint8_t> apart;     // must have a buffer of its own in an arena; empty: none must
+  std::vector<uint8_t> own_buffer;     // must have a buffer of its own in an arena; empty: none must
   // Empty: counted from inputs and held. Else MXNet's graph attribute "ref_count".
   std::vector<int32_t> references;
 
@@ -75,7 +75,7 @@ struct Block {
   int64_t elements;
   int32_t device;
   int32_t pool;
-  uint8_t apart;  // some value in it must not lie in an arena
+  uint8_t own_buffer;  // some value in it must not lie in an arena
 };
 
 struct Blocks {
@@ -117,14 +117,14 @@ int64_t LowerBound(const Blocks& blocks, const Model& model);
 void Stock(const Blocks& blocks, const Model& model, Assignment* result);
 
 // One buffer for each device and pool, its blocks at offsets; values that outlive the step (outputs
-// of the network) and those marked `apart` get buffers of their own. Ends early once the pool is no
+// of the network) and those marked `own_buffer` get buffers of their own. Ends early once the pool is no
 // larger than `wanted`. O(tries * n^2).
 void Arena(const Blocks& blocks, const Model& model, Assignment* result, int64_t wanted = 0);
 
 // The arena, or what Packer::Best finds where that is no larger (then offset_of is empty).
 void Smallest(const Blocks& blocks, const Model& model, Assignment* result, int64_t wanted = 0);
 
-// No arena of these blocks is smaller: the peak of what lies in it, and what lies apart.
+// No arena of these blocks is smaller: the peak of what lies in it, and the buffers of their own.
 int64_t ArenaBound(const Blocks& blocks, const Model& model);
 
 // Recomputes buffer_bytes, pool_bytes and printed_bytes from buffer_of.

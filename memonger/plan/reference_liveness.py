@@ -1,9 +1,8 @@
 """Memory of a schedule, worked out the slow way: the second opinion that `validate` relies on.
 
-Nothing here is shared with :mod:`memonger.memory.liveness` or the native library. Instead of
-counting
-references down, each question ("does anybody still read this?") is answered by looking at all
-later steps, so the time is quadratic.
+It shares nothing with :mod:`memonger.memory.liveness` or the native library. Instead of counting
+references down, it answers each question ("does anybody still read this?") by looking at all later
+steps, so the time is quadratic.
 """
 from __future__ import annotations
 
@@ -64,7 +63,7 @@ class Memory:
 
 def chosen_ops(graph: Graph, variants: Sequence[int]) -> List[Optional[Op]]:
     """The ops as they run under these variants; None for one that does not run."""
-    ops: List[Optional[Op]] = [None if op.idle else op for op in graph.ops]
+    ops: List[Optional[Op]] = [None if op.placeholder else op for op in graph.ops]
     for index in variants:
         for op, how in graph.variants[index].implementations:
             base = graph.ops[op]
