@@ -14,7 +14,7 @@
    more, or miss the budget by far, two native searches run in a turn, on from the best plan and
    anew.
 4. A time limit above the usual one buys further such turns, which cross a population of plans
-   (``plugins/core/breed.cc``).
+   (``plugins/core/crossover.cc``).
 
 Work is counted, not timed (:mod:`memonger.solve.effort`), and whoever works beside somebody else is
 waited for.
@@ -65,7 +65,7 @@ def _search(search: Refinement) -> None:
     work = int(work_for(graph, min(search.options.time_limit_s, USUAL_TIME_LIMIT_S))
                * search.options.effort)
     if not search.options.recompute:
-        search.weigh(expand(graph, {}))
+        search.evaluate(expand(graph, {}))
     programs = search.options.bound and highs.available()
     with search.searching(int(STRATEGY.first_work * work)):
         if search.options.bound:
@@ -89,37 +89,37 @@ def _take_turns(search: Refinement, work: int, programs: bool) -> None:
     kind = 2 if search.layers else 0 if small else 1
     search.max_checks = max(1, int(STRATEGY.checks[kind] * search.options.effort))
     search.gap = 1e-3 if search.layers else 1e-6
-    search.enough = _enough(search.graph)
-    search.step_gap = STRATEGY.small_gap if small and search.enough else search.enough
+    search.target_gap = _target_gap(search.graph)
+    search.step_gap = STRATEGY.small_gap if small and search.target_gap else search.target_gap
     search.patience = STRATEGY.patience if num_ops <= STRATEGY.tiny_ops else 1
     search.programs = STRATEGY.programs[kind] if programs else 0
     factor = 1.0 if small else STRATEGY.turn_work_middle if num_ops <= STRATEGY.large_ops \
         else STRATEGY.turn_work_large
     for turn in STRATEGY.turns:
-        if search.within(max(turn.near, search.enough)) or search.over:
+        if search.within(max(turn.near, search.target_gap)) or search.over:
             break
-        _take(search, turn, int(factor * turn.work * work), breed=False)
+        _take(search, turn, int(factor * turn.work * work), crossover=False)
     if search.best is None:
         search.squeeze(search.programs)
     each = max(work, int(STRATEGY.least_extra_steps))
-    last = Turn(1, False, search.enough)
-    while more and search.best is not None and not search.within(search.enough) \
+    last = Turn(1, False, search.target_gap)
+    while more and search.best is not None and not search.within(search.target_gap) \
             and search.effort.steps >= each and not search.over:
-        _take(search, last, each, breed=_breeds(search))
-    near = search.enough if more or num_ops <= STRATEGY.tiny_ops else STRATEGY.far
+        _take(search, last, each, crossover=_crosses(search))
+    near = search.target_gap if more or num_ops <= STRATEGY.tiny_ops else STRATEGY.far
     while search.wants_program and not search.within(near):
         _prove(search)
 
 
-def _take(search: Refinement, turn: Turn, work: int, breed: bool) -> None:
+def _take(search: Refinement, turn: Turn, work: int, crossover: bool) -> None:
     start = search.warm() if turn.from_best else None
-    if search.promising is not None and not search.wants_program:
-        start, search.promising = search.promising[1], None
-    with search.searching(work, start, breed):
+    if search.near_miss is not None and not search.wants_program:
+        start, search.near_miss = search.near_miss[1], None
+    with search.searching(work, start, crossover):
         if search.wants_program:
             _prove(search)
         if not search.wants_program and search.best is not None and not search.within(turn.near):
-            search.local_search(work, None if turn.from_best else search.warm(), breed)
+            search.local_search(work, None if turn.from_best else search.warm(), crossover)
 
 
 def _prove(search: Refinement) -> None:
@@ -133,14 +133,15 @@ def _prove(search: Refinement) -> None:
     search.in_vain = 0 if news else search.in_vain + 1
 
 
-def _enough(graph: Graph) -> float:
+def _target_gap(graph: Graph) -> float:
     """How near to the bound is near enough, as a share of the step time."""
     if graph.recompute_in_forward or len(graph.ops) <= STRATEGY.tiny_ops:
         return 0.0  # compared with proven optima, or quickly proven, to the last digit
-    return STRATEGY.enough if len(graph.ops) <= STRATEGY.small_ops else STRATEGY.enough_large
+    small = len(graph.ops) <= STRATEGY.small_ops
+    return STRATEGY.target_gap if small else STRATEGY.target_gap_large
 
 
-def _breeds(search: Refinement) -> bool:
+def _crosses(search: Refinement) -> bool:
     """Whether searches may cross plans.
 
     Where anything may run at any time, stretches do not fit each other: annealing does better.
@@ -168,6 +169,6 @@ def _round_linear(search: Refinement, work: int) -> None:
     for threshold in (0.9, 0.5):
         schedule = schedule_of_point(program, search.reduced, solution.values, threshold)
         if schedule is not None:
-            search.weigh(schedule)
+            search.evaluate(schedule)
     if search.core and schedule is not None:
         search.local_search(work, search.core.decisions_of(schedule))

@@ -24,7 +24,7 @@ from .mip.problem import Reduced, reduce_graph
 from .options import Options
 from .result import build_plan, unplanned
 from .search import local
-from .search.background import SearchBeside
+from .search.background import BackgroundSearch
 from .search.instances import Cores
 from .search.native import INTERRUPTED, Core, Found
 from .search.starts import sibling_schedules
@@ -54,7 +54,7 @@ class Incumbent:
     started_s: float
     effort: Effort
     #: A plan within this share of the step time of the bound needs no more work.
-    enough: float = 0.0
+    target_gap: float = 0.0
     best: Optional[Candidate] = None
     smallest: Optional[Candidate] = None
     bound: Bound = Bound(0.0, "none")
@@ -116,7 +116,7 @@ class Incumbent:
             and self.best.extra_s - self.bound.extra_s <= share * self.graph.time_s)
 
     # ------------------------------------------------------------------ plans
-    def weigh(self, schedule: Schedule) -> Candidate:
+    def evaluate(self, schedule: Schedule) -> Candidate:
         """Weigh a schedule exactly, and keep it if it is the best so far."""
         schedule = self._forgetting(schedule)
         pool = plan_storage(self.graph, schedule, self.options.storage).pool_bytes
@@ -195,40 +195,41 @@ class Incumbent:
             self.bound = max(self.bound, found, key=lambda bound: bound.extra_s)
 
     # ------------------------------------------------------------------ native searches
-    def local_search(self, work: int, decisions: Any = None, breed: bool = False) -> None:
+    def local_search(self, work: int, decisions: Any = None, crossover: bool = False) -> None:
         """Let the native search improve on decisions; nothing where there is no library."""
         if not self.core or self.left_s <= 0:
             return
         core = self._chosen(self.core, decisions)
         request = self._request(work)
         self.effort.spend(request[1] / STRATEGY.steps_per_s)
-        self._take(core.search(*request, decisions, breed=breed), core)
+        self._take(core.search(*request, decisions, crossover=crossover), core)
 
     @contextmanager
-    def searching(self, work: int, decisions: Any = None, breed: bool = False) -> Iterator[None]:
-        """The same beside what the block does, on another core.
+    def searching(self, work: int, decisions: Any = None,
+                  crossover: bool = False) -> Iterator[None]:
+        """The same while the block runs, on another core.
 
         What it finds is forgotten where the block's own plan is near enough to the bound.
         """
-        if not self.cores.beside or self.left_s <= 0:
+        if not self.cores.background or self.left_s <= 0:
             yield
             return
-        core = self._chosen(self.cores.beside, decisions)
+        core = self._chosen(self.cores.background, decisions)
         request, spent_s = self._request(work), self.effort.spent_s
-        beside = SearchBeside(core, request, decisions, breed)
+        background = BackgroundSearch(core, request, decisions, crossover)
         try:
             yield
         except KeyboardInterrupt:
             self.interrupted = True
         except BaseException:
-            beside.stop()
+            background.stop()
             raise
         if self.interrupted:
-            self._take(beside.stop(), core)
-        elif self.within(self.enough):
-            beside.stop()
+            self._take(background.stop(), core)
+        elif self.within(self.target_gap):
+            background.stop()
         else:
-            self._take(beside.result(), core)
+            self._take(background.result(), core)
             done_s = self.effort.spent_s - spent_s
             self.effort.spend(max(0.0, request[1] / STRATEGY.steps_per_s - done_s))
 
@@ -257,7 +258,7 @@ class Incumbent:
 
     def _take(self, found: Found, core: Core) -> None:
         self.interrupted |= found.stop == INTERRUPTED
-        if self.weigh(found.schedule) is self.best and self.core:
+        if self.evaluate(found.schedule) is self.best and self.core:
             self.best_decisions = found.decisions if self.cores.same_decisions(core) \
                 else self.core.adopt(core, found.decisions)
 
@@ -271,19 +272,19 @@ class Incumbent:
             return
         options = replace(self.options, objective="memory", max_overhead=None, bound=False,
                           time_limit_s=STRATEGY.least_s)
-        found = [self.weigh(unplanned(self.graph))]
+        found = [self.evaluate(unplanned(self.graph))]
         try:
-            found.append(self.weigh(local.solve(self.graph, None, options).schedule))
+            found.append(self.evaluate(local.solve(self.graph, None, options).schedule))
         except (PluginMissing, OSError):
             pass
         sets = sorted({(), found[-1].schedule.variants})
-        found += [self.weigh(schedule)
+        found += [self.evaluate(schedule)
                   for schedule in sibling_schedules(self.graph, options, sets)]
         self.least = min(found, key=lambda one: one.bytes)
 
     def offer_least(self, schedule: Schedule) -> None:
         """Another plan that does not depend on the budget."""
-        found = self.weigh(schedule)
+        found = self.evaluate(schedule)
         if self.least is None or found.bytes < self.least.bytes:
             self.least = found
 
@@ -298,7 +299,7 @@ class Incumbent:
     # ------------------------------------------------------------------ result
     def plan(self, method: str, budget_bytes: int) -> Plan:
         """The best plan, else the smallest, with its bound and status."""
-        chosen = self.best or self.least or self.smallest or self.weigh(unplanned(self.graph))
+        chosen = self.best or self.least or self.smallest or self.evaluate(unplanned(self.graph))
         status = Status.OPTIMAL if self.best is not None and self.proven else \
             Status.INTERRUPTED if self.interrupted else \
             Status.TIME_LIMIT if self.left_s <= 0 else Status.FEASIBLE

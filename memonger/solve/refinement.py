@@ -49,18 +49,18 @@ class Refinement(Incumbent):
     patience: int = 1
     rounds: int = 0
     #: No op is left that is worth measuring: the next program would be the last one again.
-    settled: bool = False
+    exhausted: bool = False
     #: A decoded plan took so much that programs are no guide to plans that fit.
     missed_far: bool = False
     #: Cost and decisions of the cheapest plan that hardly missed the budget.
-    promising: Optional[Tuple[float, Any]] = None
+    near_miss: Optional[Tuple[float, Any]] = None
     measured: List[int] = field(default_factory=list)
 
     @property
     def wants_program(self) -> bool:
         """Whether another 0/1 program may be worth its work."""
         far = self.missed_far and len(self.graph.ops) > STRATEGY.small_ops
-        return self.rounds < self.programs and self.in_vain < self.patience and not self.settled \
+        return self.rounds < self.programs and self.in_vain < self.patience and not self.exhausted \
             and not self.over and not (far and self.rounds)
 
     def first_bound(self, rounds: int = 8, layers: Optional[int] = None) -> None:
@@ -78,26 +78,26 @@ class Refinement(Incumbent):
 
     def refine(self, rounds: int, share: float = 0.4, mend_work: int = 0,
                target: float = 1.0) -> None:
-        """Solve, decode, weigh, measure one op more; until proven or out of time.
+        """Solve, decode, evaluate, measure one op more; until proven or out of time.
 
         ``target`` below 1 plans for that share of the budget: what a decoded schedule needs
         between measured ops may then fit, but nothing is proven.
         """
         allowed = int(self.live_budget_bytes * target)
         for _ in range(rounds):
-            if self.within(self.enough) or self.interrupted or self.left_s <= 0 \
-                    or not self.measured or self.settled:
+            if self.within(self.target_gap) or self.interrupted or self.left_s <= 0 \
+                    or not self.measured or self.exhausted:
                 return
             self.rounds += 1
             program, values, schedule = self._ask(allowed, share, proof=target == 1.0)
             if schedule is None:
                 return
-            found = self.weigh(schedule)
+            found = self.evaluate(schedule)
             if found.bytes > self.room_bytes:
                 self._bring_within(found, allowed, share, mend_work)
             worst = worst_op(program, self.reduced, schedule, values, allowed)
             if worst < 0 or worst in self.measured:
-                self.settled = True
+                self.exhausted = True
                 return
             self.measured = sorted(set(self.measured) | {worst})
 
@@ -126,12 +126,12 @@ class Refinement(Incumbent):
             return
         self._mend(found, mend_work, near)
         if not near or self.within(STRATEGY.far) or self.left_s <= 0 or self.best is not None \
-                and self.best.extra_s - found.extra_s <= self.enough * self.graph.time_s:
+                and self.best.extra_s - found.extra_s <= self.target_gap * self.graph.time_s:
             return
         less = int(0.999 * allowed_bytes * self.room_bytes / found.bytes)
         schedule = self._ask(less, share, proof=False)[2]
         if schedule is not None:
-            other = self.weigh(schedule)
+            other = self.evaluate(schedule)
             # One that fits, but costs more than the best, is not what to go on from.
             if self.room_bytes < other.bytes < found.bytes:
                 self._mend(other, mend_work, near)
@@ -141,8 +141,8 @@ class Refinement(Incumbent):
         if not mend_work or not self.core:
             return
         decisions = self.core.decisions_of(found.schedule)
-        if near and (self.promising is None or found.extra_s < self.promising[0]):
-            self.promising = found.extra_s, decisions
+        if near and (self.near_miss is None or found.extra_s < self.near_miss[0]):
+            self.near_miss = found.extra_s, decisions
         self.local_search(mend_work * (STRATEGY.mend_near if near else 1), decisions)
 
     def squeeze(self, rounds: int) -> None:
@@ -151,7 +151,7 @@ class Refinement(Incumbent):
         for target in (0.97, 0.93, 0.88, 0.8, 0.7):
             if self.best is not None or self.interrupted or self.left_s <= 0:
                 return
-            self.measured, self.settled = first, False
+            self.measured, self.exhausted = first, False
             self.refine(rounds, share=0.2, target=target)
 
     def _start_point(self, program: Program) -> Optional[np.ndarray]:
@@ -173,7 +173,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
     search = Refinement.start(graph, budget_bytes, options)
     work = 20000 * max(len(graph.ops), 100)
     try:
-        search.weigh(as_asked(graph, options))
+        search.evaluate(as_asked(graph, options))
         search.first_bound()
         if search.bound.extra_s == float("inf"):
             search.smallest_plan()
@@ -181,7 +181,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
         search.refine(12, share=0.2, mend_work=work // 8)
         if search.best is None and search.bound.extra_s < float("inf"):
             search.squeeze(12)
-            search.measured, search.settled = list(search.bound.measured), False
+            search.measured, search.exhausted = list(search.bound.measured), False
         search.refine(10 ** 6)
     except KeyboardInterrupt:
         search.interrupted = True

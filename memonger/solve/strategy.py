@@ -52,8 +52,8 @@ class Strategy:
         Turn(2, False, 0.001), Turn(4, True, 0.003), Turn(4, True, 0.005), Turn(8, True, 0.005),
         Turn(8, True, 0.01), Turn(8, True, 0.01))
     #: A plan this near its bound is near enough, by size of the graph; the tiny are proven.
-    enough: float = 0.001
-    enough_large: float = 0.0025
+    target_gap: float = 0.001
+    target_gap_large: float = 0.0025
     tiny_ops: int = 250
     small_ops: int = 500
     large_ops: int = 1500

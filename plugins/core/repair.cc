@@ -1,4 +1,4 @@
-// Greedy repair, pruning, and the iterated local search made of them and of exchanges.
+// Greedy repair, pruning, and the iterated local search made of them and of swap moves.
 #include <algorithm>
 
 #include "core/search.h"

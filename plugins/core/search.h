@@ -1,4 +1,4 @@
-// Local search for the cheapest decisions within a budget: a portfolio of greedy repair, pruning,
+// Local search for the cheapest decisions within a budget: restarts of greedy repair, pruning,
 // swaps, iterated local search and simulated annealing, all on exact evaluations.
 //
 // Work is counted in simulated steps, not in seconds, so that a result depends on the problem,
@@ -42,7 +42,7 @@ struct SearchOptions {
   int64_t work_limit = 0;  // simulated steps
   double time_limit_s = 10;
   bool allow_variants = true;
-  bool breed = false;  // a population of plans, in place of one that is annealed
+  bool crossover = false;  // a population of plans, in place of one that is annealed
   Solution warm;  // decisions to start from; empty without
 };
 
@@ -53,7 +53,7 @@ class Search {
   // Without a meter the peak of live bytes is what has to fit.
   Search(Simulator* simulator, const SearchOptions& options, PoolMeter* meter, PollFunction poll);
 
-  // Runs the whole portfolio. The result is feasible, or the one with the least overflow.
+  // Runs all restarts. The result is feasible, or the one with the least overflow.
   Solution Run();
   StopReason stop_reason() const {
     return stop_ == StopReason::kFinished && hurried_ ? StopReason::kTimeLimit : stop_;
@@ -100,13 +100,13 @@ class Search {
   void FlipVariants(int64_t work_end);
   void Perturb();
   void Iterate(int64_t work_end);
-  // exchange.cc
+  // swap_moves.cc
   void Swap(Outcome* current, int64_t work_end);
-  void Exchange(Outcome* current, int64_t work_end);
+  void SwapMoves(Outcome* current, int64_t work_end);
   bool TakeBackTwo(int gap, Outcome* current, int64_t work_end);
-  // breed.cc
+  // crossover.cc
   void TakeStretch(const Solution& giver);
-  void Breed(int64_t work_end);
+  void Crossover(int64_t work_end);
   // anneal.cc
   double Unit() const;
   void Anneal(Outcome current, Temperature temperature, int64_t work_end);
@@ -120,7 +120,7 @@ class Search {
   void TrySeeds(bool frugal, int64_t work_end);
   void SetAllVariants(double most_added = std::numeric_limits<double>::infinity());
   void LoadCheapSeed(double time_per_byte, int segments, double transient, bool all_variants);
-  // repeated.cc
+  // symmetry_groups.cc
   void FindGroups();
   // What to keep for making a dropped value again.
   enum Basis { kNothing, kInputs, kLittleInputs };
@@ -133,7 +133,7 @@ class Search {
   bool RepairGroups(Outcome* current, bool variants, int64_t work_end);
   void PruneGroups(Outcome* current, int64_t work_end);
   void FitGroups(Outcome* current, bool variants, int64_t repair_end, int64_t work_end);
-  // portfolio.cc
+  // restarts.cc
   void SearchLive(int64_t work_end);
   void SearchPool(int64_t work_end);
   void SearchArena(int64_t work_end);

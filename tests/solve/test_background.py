@@ -8,7 +8,7 @@ from training_nets import residual_network
 
 from memonger.solve import Options
 from memonger.solve import refinement as milp
-from memonger.solve.search.background import SearchBeside
+from memonger.solve.search.background import BackgroundSearch
 from memonger.solve.search.native import INTERRUPTED, Core
 
 GRAPH = residual_network(8)
@@ -21,12 +21,12 @@ def _room():
 
 def test_a_thread_finds_what_the_caller_would_find():
     here = Core(GRAPH, OPTIONS).search(_room(), 10 ** 6, 60.0, 3)
-    there = SearchBeside(Core(GRAPH, OPTIONS), (_room(), 10 ** 6, 60.0, 3), None).result()
+    there = BackgroundSearch(Core(GRAPH, OPTIONS), (_room(), 10 ** 6, 60.0, 3), None).result()
     assert there == here and there.feasible
 
 
 def test_stopped_it_returns_the_best_so_far_at_once():
-    endless = SearchBeside(Core(GRAPH, OPTIONS), (_room(), 10 ** 14, 600.0, 1), None)
+    endless = BackgroundSearch(Core(GRAPH, OPTIONS), (_room(), 10 ** 14, 600.0, 1), None)
     time.sleep(0.2)
     started_s = time.perf_counter()
     found = endless.stop()
@@ -49,7 +49,7 @@ def test_errors_of_the_thread_are_raised_where_it_is_waited_for():
             raise MemoryError("no room")
 
     with pytest.raises(MemoryError, match="no room"):
-        SearchBeside(Broken(), (1, 1, 1.0, 1), None).result()
+        BackgroundSearch(Broken(), (1, 1, 1.0, 1), None).result()
 
 
 def test_ctrl_c_in_the_block_keeps_what_was_found_beside():

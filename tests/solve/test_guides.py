@@ -26,8 +26,8 @@ def test_a_near_miss_is_mended_before_it_is_planned_for_less(monkeypatch) -> Non
     graph = chain((400,) * 5, (3.0, 1.0, 2.0, 1.0, 1.0))
     search = milp.Refinement.start(graph, 1500, OPTIONS)
     search.bound = Bound(-100.0, "none")
-    kept = search.weigh(expand(graph, {}))
-    search.enough = 0.1
+    kept = search.evaluate(expand(graph, {}))
+    search.target_gap = 0.1
     events = []
     monkeypatch.setattr(search, "_ask", lambda *_, **__: (events.append("ask"), None, None))
     for mended_s, expected in ((2.0 + 0.05 * graph.time_s, ["mend"]),
@@ -45,7 +45,7 @@ def test_a_near_miss_is_mended_before_it_is_planned_for_less(monkeypatch) -> Non
 def test_a_plan_that_is_dearer_and_does_not_fit_is_forgotten(monkeypatch) -> None:
     graph = chain((400,) * 5, (3.0, 1.0, 2.0, 1.0, 1.0))
     search = milp.Refinement.start(graph, 1500, OPTIONS)
-    kept = search.weigh(expand(graph, {}))
+    kept = search.evaluate(expand(graph, {}))
     search.best = milp.Candidate(kept.schedule, 2.0, 1500)
     monkeypatch.setattr(search, "_mend", lambda *_: pytest.fail("mended"))
     search._bring_within(replace(kept, bytes=1510, extra_s=2.0), 1500, 0.4, 10)

@@ -175,13 +175,13 @@ def test_interrupt_returns_the_best_so_far(monkeypatch) -> None:
 def test_a_near_miss_is_mended_though_a_worse_plan_fits(monkeypatch) -> None:
     graph = chain((400, 400, 400, 400, 400), (3.0, 1.0, 2.0, 1.0, 1.0))
     search = milp.Refinement.start(graph, 1500, OPTIONS)
-    kept = search.weigh(expand(graph, {}))
+    kept = search.evaluate(expand(graph, {}))
     dear = milp.Candidate(kept.schedule, 9.0, 1500)
     monkeypatch.setattr(search, "best", milp.Candidate(kept.schedule, 5.0, 1400))
     monkeypatch.setattr(search, "_ask", lambda *_, **__: (None, None, dear.schedule))
-    monkeypatch.setattr(search, "weigh", lambda _: dear)
+    monkeypatch.setattr(search, "evaluate", lambda _: dear)
     mended = []
     monkeypatch.setattr(search, "local_search", lambda work, _: mended.append(work))
     search._bring_within(replace(kept, bytes=1501, extra_s=0.1), 1500, 0.4, 10)
     assert mended == [10 * STRATEGY.mend_near]
-    assert search.promising is not None and search.promising[0] == 0.1
+    assert search.near_miss is not None and search.near_miss[0] == 0.1

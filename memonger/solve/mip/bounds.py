@@ -61,7 +61,7 @@ def unplanned_live(reduced: Reduced, certain: bool = False) -> np.ndarray:
         change[reduced.birth[item]] += size
         change[ends[item] + 1] -= size
     live = reduced.profile_bytes + np.cumsum(change)[:-1]
-    for one in () if certain else reduced.takings:
+    for one in () if certain else reduced.inplace_reuses:
         gone = sorted((saved for item, saved in one.sources if ends[item] <= one.op), reverse=True)
         live[one.op] += sum(one.places) - sum(gone[:len(one.places)])
     return live

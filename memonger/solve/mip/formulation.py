@@ -25,7 +25,7 @@ from typing import List, Sequence, Tuple
 
 import numpy as np
 
-from .inplace_reuse import Taking
+from .inplace_reuse import InplaceReuse
 from .problem import Reduced
 from .program import Program, Ranges, Rows, Spots
 
@@ -96,8 +96,8 @@ def build(reduced: Reduced, measured: Sequence[int], budget_bytes: float,
     variant_column[list(reduced.variants)] = next_column + np.arange(len(reduced.variants))
     next_column += len(reduced.variants)
     place = {int(k): j for j, k in enumerate(ends_at)}
-    takings = [(place[one.op], one) for one in reduced.takings if one.op in place]
-    taken = Spots.make([(item, window) for window, one in takings for item, _ in one.sources],
+    reuses = [(place[one.op], one) for one in reduced.inplace_reuses if one.op in place]
+    taken = Spots.make([(item, window) for window, one in reuses for item, _ in one.sources],
                        next_column)
     next_column += len(taken.owner)
     sizes = layer_sizes(reduced, layers)
@@ -123,9 +123,9 @@ def build(reduced: Reduced, measured: Sequence[int], budget_bytes: float,
     _at_hand_rows(reduced, rows, live, rerun, taken, runners, number_of, variant_column, window_of)
     _forced_lives(reduced, rows, live, lower, upper, variant_column, ends_at, late_only, forget)
     memory = _memory_rows(reduced, rows, live, ends_at, budget_bytes, unit)
-    _taking_rows(rows, live, taken, takings, memory, unit)
+    _inplace_rows(rows, live, taken, reuses, memory, unit)
     _choice_rows(reduced, rows, rerun, runners, variant_column, max_reruns)
-    _layer_rows(reduced, rows, live, taken, takings, ends_at, sizes, next_column, upper,
+    _layer_rows(reduced, rows, live, taken, reuses, ends_at, sizes, next_column, upper,
                 budget_bytes, unit)
     start, index, value = rows.matrix(columns)
     return Program(cost, lower, upper, np.concatenate(rows.lower), np.concatenate(rows.upper),
@@ -147,7 +147,7 @@ def layer_sizes(reduced: Reduced, most: int) -> np.ndarray:
 
 
 def _layer_rows(reduced: Reduced, rows: Rows, live: Ranges, taken: Spots,
-                takings: Sequence[Tuple[int, Taking]], ends_at: np.ndarray, sizes: np.ndarray,
+                reuses: Sequence[Tuple[int, InplaceReuse]], ends_at: np.ndarray, sizes: np.ndarray,
                 base: int, upper: np.ndarray, budget_bytes: float, unit: float) -> None:
     """``values of at least s bytes alive <= buffers of at least s bytes``; buffers fit."""
     if not len(sizes):
@@ -164,7 +164,7 @@ def _layer_rows(reduced: Reduced, rows: Rows, live: Ranges, taken: Spots,
         rows.add(numbers, np.full(len(ends_at), base + layer), np.array(-1.0))
         large = reduced.size_bytes[owner] >= size
         rows.add(numbers[window[large]], columns[large], np.array(1.0))
-        for spot, one in takings:
+        for spot, one in reuses:
             rows.upper[-1][spot] -= sum(saved >= size for saved in one.places)
             items = np.array([item for item, saved in one.sources if saved >= size], dtype=int)
             rows.add(np.full(len(items), numbers[spot]),
@@ -317,20 +317,21 @@ def _memory_rows(reduced: Reduced, rows: Rows, live: Ranges, ends_at: np.ndarray
     return numbers
 
 
-def _taking_rows(rows: Rows, live: Ranges, taken: Spots, takings: Sequence[Tuple[int, Taking]],
-                 memory: np.ndarray, unit: float) -> None:
+def _inplace_rows(rows: Rows, live: Ranges, taken: Spots,
+                  reuses: Sequence[Tuple[int, InplaceReuse]], memory: np.ndarray,
+                  unit: float) -> None:
     """What an op saves in place: only what it takes, from what is live, once an output."""
-    for spot, one in takings:
+    for spot, one in reuses:
         rows.upper[-1][spot] -= sum(one.places) / unit
         items = np.array([item for item, _ in one.sources], dtype=np.int64)
         columns = taken.column(items, np.full(len(items), spot))
         rows.add(np.full(len(items), memory[spot]), columns,
                  -np.array([saved for _, saved in one.sources]) / unit)
-    if not takings:
+    if not reuses:
         return
-    numbers = rows.open(np.full(len(takings), -np.inf),
-                        np.array([float(len(one.places)) for _, one in takings]))
-    number_of = dict(zip((spot for spot, _ in takings), numbers))
+    numbers = rows.open(np.full(len(reuses), -np.inf),
+                        np.array([float(len(one.places)) for _, one in reuses]))
+    number_of = dict(zip((spot for spot, _ in reuses), numbers))
     columns = taken.base + np.arange(len(taken.owner))
     rows.add(np.array([number_of[int(spot)] for spot in taken.window]), columns, np.array(1.0))
     numbers = rows.open(np.full(len(columns), -np.inf), np.zeros(len(columns)))

@@ -2,7 +2,7 @@
 
 MXNet lets an output take the memory of an input that nothing reads afterwards. A bound may count
 such a saving at any op that has the option, whatever is decided; it is tighter to count it only
-where the input is not needed later, or is made again. :class:`Taking` names those inputs.
+where the input is not needed later, or is made again. :class:`InplaceReuse` names those inputs.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Savings(NamedTuple):
     single: bool
 
 
-class Taking(NamedTuple):
+class InplaceReuse(NamedTuple):
     """An op that saves memory only by taking that of items."""
 
     op: int
@@ -76,8 +76,8 @@ def savings(graph: Graph, ways: Sequence[Mode], group: np.ndarray, sizes: Mappin
     return Savings(places, sources, all(len(tensors) == 1 for tensors in read_as.values()))
 
 
-def takings(saved: Sequence[Savings], item_of: Mapping[int, int],
-            last_need: Mapping[int, int]) -> List[Taking]:
+def inplace_reuses(saved: Sequence[Savings], item_of: Mapping[int, int],
+            last_need: Mapping[int, int]) -> List[InplaceReuse]:
     """The ops whose every saving takes an item that may be needed later.
 
     Parameters
@@ -91,10 +91,10 @@ def takings(saved: Sequence[Savings], item_of: Mapping[int, int],
 
     Returns
     -------
-    list of Taking
+    list of InplaceReuse
         By op, in order.
     """
-    return [Taking(op, one.places, tuple((item_of[group], size)
+    return [InplaceReuse(op, one.places, tuple((item_of[group], size)
                                          for group, size in sorted(one.sources.items())))
             for op, one in enumerate(saved)
             if one.sources and one.single

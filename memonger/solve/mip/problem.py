@@ -21,7 +21,7 @@ import numpy as np
 
 from ...graph.types import Graph
 from .implementations import Mode, allowed_variants, modes_of
-from .inplace_reuse import Taking, savings, takings
+from .inplace_reuse import InplaceReuse, inplace_reuses, savings
 from .memory_sharing import Sharing, added_at_once, planned
 
 
@@ -61,7 +61,7 @@ class Reduced:
     first_backward: int
     #: Ops whose savings in ``fixed_spans`` need an item to go: (see
     #: :mod:`memonger.solve.mip.inplace_reuse`).
-    takings: List[Taking]
+    inplace_reuses: List[InplaceReuse]
     #: Bytes among these in buffers of their own beside an arena.
     apart_bytes: int = 0
 
@@ -253,4 +253,4 @@ def _finish(graph: Graph, modes: List[List[Mode]], chosen: Tuple[int, ...], grou
         np.array([r in frozen for r in items], dtype=bool),
         np.array([r in scattered for r in items], dtype=bool), again,
         spans, np.cumsum(profile)[:count], first_backward,
-        takings(saved, index_of, last_need), sum(apart))
+        inplace_reuses(saved, index_of, last_need), sum(apart))

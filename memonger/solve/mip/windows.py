@@ -98,13 +98,13 @@ def point_of(program: Program, reduced: Reduced, schedule: Schedule) -> np.ndarr
 
 def taken_items(reduced: Reduced, first: Sequence[int],
                 lives: Mapping[int, Sequence[Tuple[int, int]]]) -> Dict[int, Dict[int, int]]:
-    """By op of ``reduced.takings``: the items it can take, as their last value ends there.
+    """By op of ``reduced.inplace_reuses``: the items it can take, as their last value ends there.
 
     No more than the op has outputs for, those that save most; with the bytes. ``first`` and
     ``lives`` are :func:`base_positions` and :func:`lifetimes` of a schedule.
     """
     found: Dict[int, Dict[int, int]] = {}
-    for one in reduced.takings:
+    for one in reduced.inplace_reuses:
         step = first[one.op] if one.op < len(first) else -1
         gone = [(item, saved) for item, saved in one.sources
                 if any(last == step for _, last in lives.get(item, ()))
@@ -141,7 +141,7 @@ def worst_op(program: Program, reduced: Reduced, schedule: Schedule, values: np.
                 change[last + 1] -= amount
         fixed = reduced.fixed_at_least(least) if least else reduced.profile_bytes
         alive = np.cumsum(change)[:steps] + fixed[places]
-        for one in reduced.takings:
+        for one in reduced.inplace_reuses:
             if one.op < len(first) and first[one.op] >= 0:
                 falsely = [*one.places, *(-saved for saved in taken[one.op].values())]
                 alive[first[one.op]] += sum(np.sign(size) if least else size

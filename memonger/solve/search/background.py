@@ -1,4 +1,4 @@
-"""The native search on another core, beside what its caller does meanwhile.
+"""The native search in the background, on another core.
 
 ctypes lets other threads run while the library searches, so a second core is used without a
 second process. The result does not depend on which of the two is done first: the caller waits.
@@ -12,7 +12,7 @@ from typing import List, Optional, Tuple
 from .native import Core, Decisions, Found
 
 
-class SearchBeside:
+class BackgroundSearch:
     """One run of :meth:`memonger.solve.search.native.Core.search` in a thread.
 
     Parameters
@@ -23,19 +23,20 @@ class SearchBeside:
         Budget, work, time and seed, as :meth:`memonger.solve.search.native.Core.search` takes them.
     warm : Decisions, optional
         Where to start.
-    breed : bool
+    crossover : bool
         As :meth:`memonger.solve.search.native.Core.search` takes it.
     """
 
     def __init__(self, core: Core, request: Tuple[int, int, float, int],
-                 warm: Optional[Decisions], breed: bool = False) -> None:
+                 warm: Optional[Decisions], crossover: bool = False) -> None:
         self._stop = ctypes.c_int32(0)
         self._found: List[Found] = []
         self._raised: List[BaseException] = []
 
         def run() -> None:
             try:
-                self._found.append(core.search(*request, warm, stop=self._stop, breed=breed))
+                self._found.append(core.search(*request, warm, stop=self._stop,
+                                               crossover=crossover))
             except BaseException as error:  # noqa: B036 - raised again where it is waited for
                 self._raised.append(error)
 

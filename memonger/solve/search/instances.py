@@ -1,4 +1,4 @@
-"""The native searches that one refinement has: one to run, one to run beside, and narrower ones.
+"""The native searches of one refinement: one to run, one for the background, and narrower ones.
 
 Variants that are not exact seldom save much time, and with them a search from nothing finds worse
 plans with the same work; but they improve on the best plan found without. So searches on from the
@@ -41,8 +41,8 @@ class Cores:
             return None
 
     @cached_property
-    def beside(self) -> Optional[Core]:
-        """A second one, for searches beside."""
+    def background(self) -> Optional[Core]:
+        """A second one, for searches in the background."""
         return self.main and Core(self.graph, self.options)
 
     def exact(self, core: Core) -> Core:

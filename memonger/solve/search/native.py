@@ -210,7 +210,7 @@ class Core:
     # ------------------------------------------------------------------ search
     def search(self, budget_bytes: int, work: int, time_limit_s: float, seed: int = 1,
                warm: Optional[Decisions] = None, poll: Optional[Poll] = None,
-               stop: Optional[ctypes.c_int32] = None, breed: bool = False) -> Found:
+               stop: Optional[ctypes.c_int32] = None, crossover: bool = False) -> Found:
         """The cheapest schedule found whose pool and workspace fit ``budget_bytes``.
 
         Parameters
@@ -229,7 +229,7 @@ class Core:
         stop : ctypes.c_int32, optional
             Not 0 ends the search. With it there is no poll, and so no waiting for Python's lock:
             for searches in other threads.
-        breed : bool
+        crossover : bool
             Cross a population of plans, in place of annealing one.
 
         Returns
@@ -249,7 +249,7 @@ class Core:
 
         warm = warm or self.unplanned()
         evaluations, feasible = ctypes.c_int64(), ctypes.c_int32()
-        integers = (budget_bytes, seed, work, bool(self.allowed_variants), True, breed)
+        integers = (budget_bytes, seed, work, bool(self.allowed_variants), True, crossover)
         with interrupts.collected(raised):
             ended = self._library.memonger_search_run(
                 self._handle, _array(ctypes.c_int64, integers), ctypes.c_double(time_limit_s),

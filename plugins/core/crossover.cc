@@ -37,7 +37,7 @@ void Search::TakeStretch(const Solution& giver) {
 // Parents start from the unplanned step, and from the best so far where it fits; a child replaces
 // its first parent when it is cheaper, and is refused when it costs what another one does. Their
 // number falls to one by the end.
-void Search::Breed(int64_t work_end) {
+void Search::Crossover(int64_t work_end) {
   if (num_items() == 0) return;
   const int64_t begin = Spent();
   std::vector<Solution> parents;
@@ -69,7 +69,7 @@ void Search::Breed(int64_t work_end) {
     Outcome current;
     const bool fits = Repair(&current, work_end);
     if (fits) Prune(&current, work_end);
-    if (fits && best_.feasible && current.cost < best_.cost) Exchange(&current, work_end);
+    if (fits && best_.feasible && current.cost < best_.cost) SwapMoves(&current, work_end);
     Offer(current);
     if (!fits) continue;
     bool known = false;

@@ -1,4 +1,4 @@
-// Exchanges: one change for another, or two for one.
+// Swap moves: one change for another, or two for one.
 #include <algorithm>
 
 #include "core/search.h"
@@ -64,7 +64,7 @@ void Search::Swap(Outcome* current, int64_t work_end) {
 
 // Drops one more value and takes two changes back instead, where that is cheaper: two small values
 // may be kept in the room of a large one that takes less time to make again.
-void Search::Exchange(Outcome* current, int64_t work_end) {
+void Search::SwapMoves(Outcome* current, int64_t work_end) {
   for (bool again = true; again && !OutOf(work_end);) {
     again = false;
     std::vector<int> order;

@@ -40,7 +40,7 @@ def least_time(sizes, times, room):
 
 
 def bred(graph, room, work=10 ** 7, warm=None):
-    return Core(graph, Options(storage="live")).search(room, work, 60.0, 1, warm, breed=True)
+    return Core(graph, Options(storage="live")).search(room, work, 60.0, 1, warm, crossover=True)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -74,7 +74,7 @@ def test_the_same_work_finds_the_same_plan(storage):
     def search():
         core = Core(graph, Options(storage=storage))
         room = core.evaluate(core.unplanned()).pool_bytes * 3 // 4
-        return core.search(room, 2 * 10 ** 6, 60.0, 5, breed=True)
+        return core.search(room, 2 * 10 ** 6, 60.0, 5, crossover=True)
 
     first = search()
     assert first.feasible and search() == first
@@ -85,5 +85,5 @@ def test_it_never_ends_above_where_it_started():
     core = Core(graph, Options(storage="live"))
     room = core.evaluate(core.unplanned()).pool_bytes * 6 // 10
     warm = core.search(room, 10 ** 6, 60.0, 2)
-    again = core.search(room, 10 ** 6, 60.0, 3, warm.decisions, breed=True)
+    again = core.search(room, 10 ** 6, 60.0, 3, warm.decisions, crossover=True)
     assert warm.feasible and again.feasible and again.cost_s <= warm.cost_s

@@ -69,11 +69,11 @@ void Search::SearchLive(int64_t work_end) {
       if (Repair(&current, until(ends[start] + late))) Prune(&current, until(0.15 + late));
       Offer(current);
     }
-    if (options_.breed) {
-      Breed(until(0.95));
+    if (options_.crossover) {
+      Crossover(until(0.95));
       Load(best_);
       current = Evaluate();
-      if (Feasible(current)) Exchange(&current, work_end);
+      if (Feasible(current)) SwapMoves(&current, work_end);
       if (Feasible(current)) Prune(&current, work_end);
       Offer(current);
       return;
