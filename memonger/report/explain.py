@@ -72,6 +72,8 @@ def _headline(facts: Facts, fact: OpFacts) -> str:
     if fact.again:
         words.append("is recomputed in backward" + (
             " (%d times)" % fact.again if fact.again > 1 else ""))
+    if fact.group == "absorbed":
+        words.append("has no run of its own: " + fact.why)
     if not words:
         words.append(_KEPT[fact.group] if fact.held_bytes or fact.group == "pinned"
                      else "is not needed in backward")

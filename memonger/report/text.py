@@ -150,7 +150,7 @@ def op_table(plan: Plan, only: Sequence[str] = ()) -> str:
     """
     facts, units = Facts(plan), Units.of(plan)
     chosen = [fact for fact in facts.ops if not only or fact.decision in only
-              or fact.group in only]
+              or set(fact.group.split("+")) & set(only)]
     rows = [["op", "kind", "shape", "makes", "holds", "time", "decision"]]
     rows += [[f.name, f.kind, shape_words(f.shape), units.size(f.size_bytes),
               units.size(f.held_bytes) if f.held_bytes else "-", units.time(f.time_s),
@@ -163,7 +163,7 @@ def op_table(plan: Plan, only: Sequence[str] = ()) -> str:
 
 
 def _decision_words(fact: OpFacts) -> str:
-    if fact.group == "pinned":
+    if fact.group in ("pinned", "absorbed"):
         return "keep (%s)" % fact.why
     return fact.decision + (" x%d" % fact.again if fact.again > 1 else "")
 

@@ -87,6 +87,7 @@ def test_ops_inside_variants_say_whose(with_variants):
     hosts = {name for name, fact in facts.by_name.items() if fact.group.startswith("variant")}
     assert {fact.why.split()[-1] for fact in absorbed} <= hosts
     assert "part of the variant of" in html.page(with_variants)
+    assert "no run of its own: its work is part of" in explain(with_variants, absorbed[0].name)
 
 
 def test_frontiers_below_no_plan_are_drawn_at_the_plans_own_prices(with_variants, tmp_path):
