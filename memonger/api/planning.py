@@ -72,8 +72,14 @@ def plan_session(session: Session, budget: Budget = None, method: str = "auto",
               **({"max_clones": max_clones} if max_clones else {}), **session.binding}
     # Where MXNet runs a network with variants in another order than predicted, its pool may come
     # out a little larger; then the search has a little less.
+    logger.info("read %d forward ops, unplanned total %s; op times: %s", graph.num_forward,
+                format_bytes(session.unplanned_total_bytes), session.costs)
+    logger.info("searching with method %s for %s", method, "the least memory"
+                if pool_budget is None else "a pool of at most %s" % format_bytes(pool_budget))
     for _ in range(_ATTEMPTS):
         found = solve(graph, pool_budget, method, options)
+        logger.info("%s: pool %s, %+.1f %% time", found.status.value,
+                    format_bytes(found.pool_bytes), 100 * found.overhead)
         in_vain = asked.note(graph, found.schedule, again)
         if in_vain:
             found = replace(found, notes=(*found.notes, in_vain))

@@ -89,9 +89,10 @@ class _Network:
             reason = "the smallest total found is %s" % format_bytes(error.minimum_bytes)
             if error.bound_bytes:
                 proven = error.bound_bytes > error.budget_bytes
-                reason = "%severy plan takes at least %s%s" % (
-                    "impossible, " if proven else reason + ", ", format_bytes(error.bound_bytes),
-                    " of %s" % format_bytes(error.budget_bytes) if proven else "")
+                least = format_bytes(error.bound_bytes)
+                reason = "impossible: needs at least %s, budget %s" % (
+                    least, format_bytes(error.budget_bytes)) if proven else \
+                    "%s, every plan takes at least %s" % (reason, least)
             return dataclasses.replace(row, status="infeasible", error=reason)
         except MemongerError as error:
             return dataclasses.replace(row, status="failed", error=_first_line(error))

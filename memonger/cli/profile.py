@@ -22,6 +22,7 @@ class Profile(Command):
 
     The network trains for a few steps, as it is and with each operator variant swapped in, while
     every op is timed; medians are kept. Where it does not fit into memory each op runs alone.
+    Without -o every later plan on this device uses the times; delete the file to undo that.
 
       memonger profile net-symbol.json --shape data=32,3,224,224
       memonger plan net-symbol.json --shape data=32,3,224,224 --budget 60%
@@ -52,5 +53,9 @@ class Profile(Command):
                                progress=line.callback, **shape_arguments(args, symbol))
         path = args.output or default_path(circumstances(device))
         answer(args, {"profile": path, "device": measured.device, "times": len(measured.times_s)},
-               "%s holds %d op times of %s" % (path, len(measured.times_s), measured.device))
+               "%s holds %d op times of %s\n%s" % (
+                   path, len(measured.times_s), measured.device,
+                   "use it: memonger plan ... --costs %s" % path if args.output else
+                   "later plans on this device use them where they cover the network; to undo: "
+                   "rm %s" % path))
         return EXIT_OK

@@ -9,16 +9,16 @@ from ..util.units import format_bytes
 
 
 def describe(progress: Progress) -> str:
-    """``3.2 s  searching  1.52 GiB  +7.1 %  (at least +6.8 %)  45 %``."""
+    """``3.2 s  searching  best pool 1.52 GiB  +7.1 % time  (at least +6.8 %)  45 % done``."""
     parts = ["%.1f s" % progress.elapsed_s, progress.phase]
     if progress.pool_bytes is not None:
-        parts.append(format_bytes(progress.pool_bytes))
+        parts.append("best pool " + format_bytes(progress.pool_bytes))
     if progress.overhead is not None:
-        parts.append("%+.1f %%" % (100 * progress.overhead))
+        parts.append("%+.1f %% time" % (100 * progress.overhead))
     if progress.bound is not None:
         parts.append("(at least %+.1f %%)" % (100 * progress.bound))
     if progress.fraction is not None:
-        parts.append("%.0f %%" % (100 * progress.fraction))
+        parts.append("%.0f %% done" % (100 * progress.fraction))
     return "  ".join(parts)
 
 

@@ -32,11 +32,11 @@ class Status(str, enum.Enum):
     def advice(self) -> str:
         """What the status means, in a sentence."""
         return {
-            "optimal": "no plan of this class is cheaper at this budget",
-            "feasible": "a plan was found; plan.bound tells how far from the best it can be",
+            "optimal": "proven: no other choice of ops is cheaper at this budget",
+            "feasible": "not proven optimal",
             "not_needed": "the network fits without a plan",
-            "time_limit": "the best plan found in time; a larger time_limit may find a better one",
-            "interrupted": "the best plan found before the interruption",
+            "time_limit": "the best found in time; a longer time limit may find a better one",
+            "interrupted": "the best found before the interruption",
         }[self.value]
 
 

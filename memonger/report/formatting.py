@@ -41,9 +41,13 @@ def costs_words(source: str) -> str:
     kind, _, whose = source.partition(": ")
     if kind == "profile":
         return "measured by memonger profile on " + whose
+    if kind == "units":
+        return "in the units of the graph's file"
     if kind != "roofline":
         return source
-    return "estimated for " + ("a 10 TFLOP/s, 600 GB/s device" if whose == "reference" else whose)
+    if whose.partition(" ")[0] == "reference":
+        whose = whose.replace("reference", "a 10 TFLOP/s, 600 GB/s device", 1)
+    return "estimated for %s; memonger profile measures them" % whose
 
 
 def counted(number: int, noun: str) -> str:

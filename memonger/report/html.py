@@ -132,8 +132,8 @@ def _facts(plan: Plan, command: Optional[str]) -> str:
     rows: List[Tuple[str, str]] = [("command", command or command_line(plan))]
     rows += [(CATEGORIES.get(name, name), units.size(size))
              for name, size in sorted(plan.fixed_bytes.items()) if size]
-    rows += [("method", plan.method), ("world", plan.world), ("storage", plan.storage),
-             ("op times", costs_words(plan.costs)), ("graph", plan.graph.fingerprint)]
+    rows += [("method", plan.method), ("op times", costs_words(plan.costs)),
+             ("graph", plan.graph.fingerprint)]
     if plan.budget_bytes is not None and plan.bound:
         rows.append(("least extra time at this budget", format_extra(plan.bound)))
     if plan.minimum_total_bytes is not None:

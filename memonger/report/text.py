@@ -58,7 +58,8 @@ def summary(plan: Plan, path: Optional[str] = None) -> str:
 
 def _headline(facts: Facts) -> str:
     plan = facts.plan
-    parts = [plan.graph.name or "network", counted(plan.graph.num_forward, "op")]
+    parts = [plan.graph.name] if plan.graph.name else []
+    parts.append(counted(plan.graph.num_forward, "op"))
     if not plan.graph.recompute_in_forward:
         parts.append(facts.dtype)
     if facts.largest_input is not None and facts.largest_input.shape:
@@ -99,17 +100,17 @@ def _before_and_after(facts: Facts) -> str:
 
 def _search_lines(facts: Facts) -> List[str]:
     plan, units = facts.plan, Units.of(facts.plan)
-    first = "status: %s, %s" % (plan.status.value, plan.status.advice)
+    first = "status: %s (%s)" % (plan.status.value, plan.status.advice)
     if plan.planning_s > 0:
-        first += ", %s" % format_time(plan.planning_s)
+        first += ", found in %s" % format_time(plan.planning_s)
     lines = [first]
     proof: List[str] = []
     if plan.budget_bytes is not None and (plan.bound > 0 or plan.status.value == "optimal"):
-        proof.append("any plan of this class costs at least %s at this budget (gap %s)"
+        proof.append("every plan at this budget costs at least %s (gap %s)"
                      % (format_extra(plan.bound),
                         format_percent(max(0.0, plan.overhead - plan.bound))))
     if plan.minimum_total_bytes is not None:
-        proof.append("no plan of this class takes less than %s in total"
+        proof.append("no plan takes less than %s in total"
                      % units.size(plan.minimum_total_bytes))
     return lines + (["proof: " + "; ".join(proof)] if proof else [])
 
@@ -263,17 +264,19 @@ def _verdict(verification: Any) -> str:
 
 def measurement_table(measurement: Any) -> str:
     """What ``memonger.measure`` found: a :class:`memonger.mx.measure.Measurement`."""
-    rows = [["", "allocated", "step time", ""]]
+    rows, words = [["", "allocated", "step time", ""]], ""
     if measurement.original is not None:
         rows.append(["original, measured", format_bytes(measurement.original.allocated_bytes),
                      format_time(measurement.original.step_s), ""])
         rows.append(["planned, measured", format_bytes(measurement.allocated_bytes),
                      format_time(measurement.step_s), "(%s)" % format_extra(measurement.overhead)])
+        words = "; %s is the median of the ratios of steps run in turn" % format_extra(
+            measurement.overhead)
     else:
         rows.append(["measured", format_bytes(measurement.allocated_bytes),
                      format_time(measurement.step_s), ""])
-    return table(rows, "<>><") + "\non %s; median of %s" % (
-        measurement.device, counted(len(measurement.steps_s), "step"))
+    return table(rows, "<>><") + "\non %s; medians of %s%s" % (
+        measurement.device, counted(len(measurement.steps_s), "step"), words)
 
 
 def _measured_words(measured: Mapping[str, Any]) -> List[str]:

@@ -54,6 +54,7 @@ def plan_graph(graph: Graph, budget: Union[None, str, int, float] = None, method
         base, fixed = "stock", outside_bytes(graph)
         options["storage"] = "arena" if arena.fits(graph) else "best"
         options["fixed_bytes"] = fixed
+        options.setdefault("costs", "as the graph's file says")
     pool_budget = None
     if budget is not None:
         around = sum(fixed.values()) + max([op.workspace_bytes for op in graph.ops] or [0])

@@ -4,6 +4,7 @@
 """
 from __future__ import annotations
 
+import logging
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -29,6 +30,8 @@ from .search.instances import Cores
 from .search.native import INTERRUPTED, Core, Found
 from .search.starts import sibling_schedules
 from .strategy import STRATEGY
+
+logger = logging.getLogger("memonger")
 
 _Search = TypeVar("_Search", bound="Incumbent")
 
@@ -193,6 +196,7 @@ class Incumbent:
         if extra_s > self.bound.extra_s:
             found = self.valid(Bound(extra_s, how, tuple(measured)))
             self.bound = max(self.bound, found, key=lambda bound: bound.extra_s)
+            logger.debug("bound: at least %.3g more time (%s)", extra_s, how)
 
     # ------------------------------------------------------------------ native searches
     def local_search(self, work: int, decisions: Any = None, crossover: bool = False) -> None:
@@ -308,4 +312,4 @@ class Incumbent:
         smallest = self.smallest_peak_bytes + sum(plan.fixed_bytes.values())
         return replace(plan, bound=min(share, plan.overhead) if np.isfinite(share) else 0.0,
                        minimum_total_bytes=min(smallest, plan.total_bytes),
-                       bounded=True, notes=plan.notes + ("bound: " + self.bound.how,))
+                       bounded=True)

@@ -127,3 +127,9 @@ def test_mxnet_does_not_report_its_binds(monkeypatch):
     monkeypatch.delenv("MXNET_SUBGRAPH_VERBOSE")
     mxnet()
     assert os.environ["MXNET_SUBGRAPH_VERBOSE"] == "0"
+
+
+def test_planning_tells_the_log_what_it_does(caplog):
+    with caplog.at_level("INFO", "memonger"):
+        plan()()
+    assert "op times: " in caplog.text and "searching with method auto for" in caplog.text

@@ -114,6 +114,7 @@ def test_the_graph_of_a_network_is_planned_to_the_totals_of_the_network(folder, 
     from_file = answer_of(capsys, "plan", graph, *asked)
     record = answer_of(capsys, "plan", network, *SHAPE, "--budget", "75%", *asked[2:])
     assert from_file["baseline_total_bytes"] == told["total_bytes"]
+    assert from_file["costs"] == "as the graph's file says"
     for number in ("budget_bytes", "total_bytes", "pool_bytes", "baseline_pool_bytes"):
         assert from_file[number] == record[number], number
     assert {**from_file["fixed_bytes"], "head_gradients": 0} == record["fixed_bytes"]

@@ -72,7 +72,7 @@ def replay(console: str, folder: Path) -> str:
 
 def without_durations(text: str) -> str:
     lines = [re.sub(r"\d+(\.\d+)?", "N", line) if line.startswith("recomputed ") else line
-             for line in text.splitlines() if not line.startswith(("proof:", "note: bound:"))]
+             for line in text.splitlines() if not line.startswith("proof:")]
     text = _EXTRA.sub("(EXTRA)", "\n".join(lines))
     return re.sub(r" +", " ", _DURATION.sub("TIME", text))
 
