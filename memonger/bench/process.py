@@ -7,14 +7,13 @@ the process had after importing, beside what the plan promised.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from typing import Any, Dict, Iterator, List, Mapping, Sequence
 
 from ..report.formatting import table
 from ..util.errors import InfeasibleBudget, MemongerError
+from ..util.processes import run_module
 from ..util.units import format_bytes
 from ..zoo import nets
 
@@ -79,19 +78,13 @@ def measure_network(network: str, batch: int = 0, budget: str = "50%", variants:
         return Row(network, wanted, mkldnn_is_on(), error=str(error).splitlines()[0])
 
 
-#: Where this memonger lies: a child started elsewhere might find another.
-_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
-
 def rows(networks: Sequence[str], mkldnn: str = "both", **options: Any) -> Iterator[Row]:
     """One row for each network and environment, each from a process of its own."""
     switches = {"on": ("1",), "off": ("0",), "both": ("1", "0")}[mkldnn]
     for network in networks or nets.names():
         for switch in switches:
-            child = subprocess.run(
-                [sys.executable, "-m", __name__], input=json.dumps([network, options]),
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
-                cwd=_ROOT, env={**os.environ, "MXNET_MKLDNN_ENABLED": switch})
+            child = run_module("memonger.bench.process", stdin=json.dumps([network, options]),
+                               environment={"MXNET_MKLDNN_ENABLED": switch})
             if child.returncode:
                 raise MemongerError("%s: %s" % (network, child.stderr.strip()[-500:]))
             yield Row(**json.loads(child.stdout.splitlines()[-1]))

@@ -7,17 +7,13 @@ and importing MXNet are not counted.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from dataclasses import asdict, dataclass, field
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from ..report.formatting import format_extra, table
+from ..util.processes import run_module
 from .rows import Row
-
-#: This package's folder: children run beside it, so that they import the same one.
-_PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 
 @dataclass(frozen=True)
@@ -111,10 +107,8 @@ def run(names: Sequence[str] = (),
     for name in names or TASKS:
         if progress:
             progress(name)
-        done = subprocess.run([sys.executable, "-m", __name__, name], stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, universal_newlines=True,
-                              cwd=os.path.dirname(os.path.dirname(_PACKAGE)),
-                              env={**os.environ, "MXNET_STORAGE_FALLBACK_LOG_VERBOSE": "0"})
+        done = run_module("memonger.bench.times", name,
+                          environment={"MXNET_STORAGE_FALLBACK_LOG_VERBOSE": "0"})
         if done.returncode:
             rows.append(failed(name, (done.stderr.strip().splitlines() or ["it died"])[-1]))
         else:

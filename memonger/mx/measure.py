@@ -11,13 +11,13 @@ import logging
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 from dataclasses import asdict, dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..util.errors import MemongerError
 from ..util.files import write_whole
+from ..util.processes import run_module
 from ..variants.common_subexpressions import to_json
 from .binding import GradReq, infer_arguments
 
@@ -114,12 +114,8 @@ def _child(specification: Mapping[str, Any],
     with tempfile.TemporaryDirectory(prefix="memonger") as folder:
         request, answer = os.path.join(folder, "request"), os.path.join(folder, "answer")
         write_whole(request, json.dumps(specification))
-        root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-        path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
-        child = subprocess.run(
-            [sys.executable, "-m", "memonger.mx.measure_child", request, answer], cwd=folder,
-            env={**os.environ, "PYTHONPATH": path, **(environment or {})},
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
+        child = run_module("memonger.mx.measure_child", request, answer,
+                           stderr=subprocess.STDOUT, environment=environment)
         if child.returncode != 0 or not os.path.exists(answer):
             logging.getLogger("memonger").info("the measured process said:\n%s", child.stdout)
             said = child.stdout.strip().splitlines()

@@ -6,14 +6,13 @@ import json
 import pytest
 
 pytest.importorskip("mxnet")
+from needed import needs_plugin
+
 from memonger.bench import dmlc
 from memonger.bench import run as command
 from memonger.bench.dmlc import TARGETS, Row, Target
-from memonger.mx import plugin as native
 from memonger.util.errors import InputError
 
-needs_plugin = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
-                                  reason="the native libraries are not built")
 HALF = Target(1000, "none", of_forward=0.4)
 
 

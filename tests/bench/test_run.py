@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("mxnet")
+from needed import needs_plugin
+
 from memonger.bench import run as command
 from memonger.bench import tables
 from memonger.bench.cases import COMPARED, Case, by_network, comparison, published_cases
@@ -15,12 +17,9 @@ from memonger.bench.planning import Settings
 from memonger.bench.published import PUBLISHED, Published
 from memonger.bench.rows import Row
 from memonger.bench.runner import run_cases
-from memonger.mx import plugin as native
 from memonger.util.errors import InfeasibleBudget, InputError
 
 SMALL = {"image": 64, "classes": 10}
-needs_plugin = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
-                                  reason="the native libraries are not built")
 THEIRS = Published("MONeT", "resnet50", 184, "total", 15060, 4990, 0.1195)
 
 

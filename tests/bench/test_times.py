@@ -6,14 +6,12 @@ import json
 import pytest
 
 pytest.importorskip("mxnet")
+from needed import needs_plugin
+
 from memonger.bench import times
 from memonger.bench.rows import Row
 from memonger.bench.times import Timing
-from memonger.mx import plugin as native
 from memonger.util.errors import InputError
-
-needs_plugin = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
-                                  reason="the native libraries are not built")
 
 
 def timing(planning_s=1.0, error="", **more) -> Timing:

@@ -9,11 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from needed import needs_plugin
 
-from memonger.mx import plugin as native
-
-needs_plugin = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
-                                  reason="the native libraries are not built")
 SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "imagenet.py"
 PLANNED = ["--network", "mobilenet", "--image", "64", "--batch", "8", "--batches", "3",
            "--budget", "80%"]

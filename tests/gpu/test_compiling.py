@@ -8,14 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from needed import needs_plugin
 
 import memonger
 from gpu import pretend
 from gpu.nvrtc import SOURCES, architectures, find_nvrtc
 from memonger.mx import plugin as native
 
-pytestmark = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
-                                reason="the plugin is not built")
+pytestmark = needs_plugin
 
 TRAIN = """
 import mxnet as mx, numpy as np

@@ -13,15 +13,14 @@ from itertools import groupby
 from pathlib import Path
 
 import pytest
+from needed import needs_plugin
 
 import memonger
 from gpu import networks, pretend, zoo
-from memonger.mx import plugin as native
 from memonger.zoo import nets
 
 pytestmark = [pytest.mark.slow,
-              pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
-                                 reason="the plugin is not built")]
+              needs_plugin]
 ROOT = Path(__file__).resolve().parents[2]
 
 #: What each of our operators launches.

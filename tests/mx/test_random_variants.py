@@ -4,16 +4,15 @@ from __future__ import annotations
 import random
 
 import pytest
+from needed import needs_plugin
 
 import memonger
-from memonger import native
 from memonger.api.network import open_session
 from memonger.util.errors import InputError
 from mx.random_symbols import random_symbol
 from mx.test_variants import check_prediction
 
-pytestmark = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
-                                reason="the plugin is not built")
+pytestmark = needs_plugin
 
 
 def check(seed: int) -> None:

@@ -2,12 +2,11 @@
 from __future__ import annotations
 
 import pytest
+from needed import needs_plugin
 
-from memonger import native
 from native.test_arena import child
 
-pytestmark = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
-                                reason="the plugin is not built")
+pytestmark = needs_plugin
 
 #: Trains `plain` and `marked` for three steps; `same` tells whether all bits are equal.
 _TRAIN = """

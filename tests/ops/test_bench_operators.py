@@ -2,12 +2,12 @@
 from __future__ import annotations
 
 import pytest
+from needed import needs_plugin
 
 from memonger import native
 
 pytest.importorskip("mxnet")
-pytestmark = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
-                                reason="the plugin is not built")
+pytestmark = needs_plugin
 
 
 def test_a_row_of_mask_relu_and_of_max_pool():

@@ -2,12 +2,11 @@
 from __future__ import annotations
 
 import pytest
+from needed import needs_plugin
 
-from memonger import native
 from ops.runner import Case, call, error_against, run, same_bits
 
-pytestmark = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
-                                reason="the plugin is not built")
+pytestmark = needs_plugin
 
 
 @pytest.mark.parametrize("grad_req", ["write", "add", "null"])

@@ -3,13 +3,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from needed import needs_plugin
 
-from memonger.mx import plugin as native
 from memonger.variants import rewrite as variants
 from ops.runner import _forget_errors, call, load_plugin, same_bits
 
-pytestmark = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
-                                reason="the plugin is not built")
+pytestmark = needs_plugin
 
 NORM = {"fix_gamma": False}
 CONVOLUTION = {"kernel": (3, 3), "num_filter": 2}

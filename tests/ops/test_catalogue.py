@@ -13,13 +13,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from needed import needs_plugin
 
-from memonger.mx import plugin as native
 from memonger.variants import rewrite as variants
 from ops.runner import Case, _train, call, data, load_plugin, parameter, same_bits
 
-pytestmark = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
-                                reason="the plugin is not built")
+pytestmark = needs_plugin
 
 RELUS = (("relu", {}), ("Activation", {"act_type": "relu"}))
 NORMS = ({"fix_gamma": False}, {"fix_gamma": True, "cudnn_off": True},

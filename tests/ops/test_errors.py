@@ -5,13 +5,12 @@ Each mistake is made with ``mx.sym``, ``mx.nd`` and a hybridized Gluon block.
 from __future__ import annotations
 
 import pytest
+from needed import needs_plugin
 
-from memonger.mx import plugin as native
 from ops.runner import _forget_errors, call, load_plugin
 from ops.test_by_hand import CALLS, SHAPE, shapes_of
 
-pytestmark = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
-                                reason="the plugin is not built")
+pytestmark = needs_plugin
 
 #: Operators that leave shapes and dtypes to MXNet's own of the same attributes.
 DELEGATES = {"memonger_activation": "Activation", "memonger_avg_pool": "Pooling",

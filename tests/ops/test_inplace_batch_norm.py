@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from needed import needs_plugin
 
 from memonger import native
 from ops.runner import Case, call, error_against, run
 
-pytestmark = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
-                                reason="the plugin is not built")
+pytestmark = needs_plugin
 
 ATTRIBUTES = [{"fix_gamma": False}, {"fix_gamma": True},
               {"fix_gamma": False, "eps": 2e-5, "momentum": 0.7},
@@ -153,7 +153,6 @@ def test_slope_zero_is_refused():
 def run_to_text(attributes):
     import mxnet as mx
 
-    from memonger import native
     native.load()
     try:
         mx.sym.memonger_inplace_batch_norm(mx.sym.Variable("x"), **attributes)

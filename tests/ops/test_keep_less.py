@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from needed import needs_plugin
 
 from memonger import native
 from ops.runner import Case, call, numeric_gradient, run, same_bits
 
-pytestmark = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
-                                reason="the plugin is not built")
+pytestmark = needs_plugin
 
 ACTIVATIONS = [("Activation", "memonger_activation", {"act_type": name})
                for name in ("sigmoid", "tanh")]

@@ -5,13 +5,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from needed import needs_plugin
 
-from memonger import native
 from memonger.variants import rewrite as variants
 from ops.runner import Case, call, error_against, numeric_gradient, run
 
-pytestmark = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
-                                reason="the plugin is not built")
+pytestmark = needs_plugin
 
 OP = "memonger_layer_norm"
 

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from needed import needs_plugin
 
-from memonger import native
 from ops.runner import Case, call, run, same_bits
 
-pytestmark = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
-                                reason="the plugin is not built")
+pytestmark = needs_plugin
 
 SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5, -1.5, 7.0, 1e-7, -1e-7, 6.1e-5,
                     -6e-8, 1e-40, -1e-40])

@@ -5,12 +5,12 @@ import math
 
 import numpy as np
 import pytest
+from needed import needs_plugin
 
 from memonger import native
 from ops.runner import Case, call, run
 
-pytestmark = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
-                                reason="the plugin is not built")
+pytestmark = needs_plugin
 
 OURS = [("memonger_gelu", {})]
 STOCK = [("LeakyReLU", {"act_type": "gelu"})]

@@ -4,13 +4,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given
+from needed import needs_plugin
 
-from memonger.mx import plugin as native
 from ops.runner import Case, call, error_against, numeric_gradient, run, same_bits
 from ops.test_convolution import convolutions
 
-pytestmark = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
-                                reason="the plugin is not built")
+pytestmark = needs_plugin
 OURS = "memonger_split_convolution"
 
 

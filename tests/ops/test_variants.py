@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from needed import needs_plugin
 
 import memonger
 from memonger.mx import plugin as native
@@ -13,8 +14,6 @@ from memonger.variants import rewrite as variants
 from ops.runner import call, same_bits
 
 mx = pytest.importorskip("mxnet")
-built = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
-                           reason="the plugin is not built")
 
 
 def conv_net():
@@ -146,7 +145,7 @@ def compatible(text, which, exact_only=False):
     return choice
 
 
-@built
+@needs_plugin
 @pytest.mark.parametrize("net", NETS)
 def test_names_stay_and_unswap_is_byte_identical(net):
     from memonger.mx import variants as swap
@@ -172,14 +171,14 @@ def both(net, exact_only):
     return train(symbol, shape), train(swap.swap(symbol, choice), shape)
 
 
-@built
+@needs_plugin
 @pytest.mark.parametrize("net", NETS)
 def test_training_step_with_exact_variants(net):
     before, after = call(both, net, True)
     assert same_bits(before, after) is None
 
 
-@built
+@needs_plugin
 @pytest.mark.parametrize("net", ["convolutions", "resnet"])
 def test_training_step_with_all_variants(net):
     before, after = call(both, net, False)

@@ -163,7 +163,7 @@ def survives(first, last):
 def test_no_symbol_file_ends_the_process():
     for first in range(0, 6000, 2000):
         child = subprocess.run(
-            [sys.executable, "-c", "import sys; sys.path[:0] = %r; from mx.test_symbol_files "
+            [sys.executable, "-c", "import sys; sys.path[:0] = %r; from variants.test_symbol_check "
              "import survives; survives(%d, %d)" % (sys.path, first, first + 2000)],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))})

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("mxnet")
+from needed import needs_plugin
+
 import memonger
-from memonger import native
 from memonger.util.errors import InfeasibleBudget, InputError, PlanMismatch, PlanSchemaError
 from memonger.zoo import nets
 from memonger.zoo import ready_plans as zoo
 
 #: Within reach of a network so small.
 SHARES = (0.95, 0.85)
-pytestmark = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
-                                reason="the native libraries are not built")
+pytestmark = needs_plugin
 
 
 @pytest.fixture(scope="module")
