@@ -118,7 +118,7 @@ def tensor_types(graph: Graph, tensors: Sequence[int]) -> Tuple[TensorType, ...]
 
 
 def op_class(kind: str, attributes: Mapping[str, str]) -> Tuple[str, ...]:
-    """What a kind of op has its speed in common with, the closest first."""
+    """Classes of ops with the speed of this kind, the closest first."""
     backward = "_backward" * kind.startswith("_backward_")
     names = [kind]
     if "onvolution" in kind:
@@ -192,7 +192,7 @@ def roofline(device: str = "reference") -> Roofline:
 # ---------------------------------------------------------------------------------- measured
 def signature(kind: str, attributes: Mapping[str, str], inputs: Sequence[TensorType],
               outputs: Sequence[TensorType], wanted: Optional[Sequence[bool]] = None) -> str:
-    """What makes two ops take the same time: a text that serves as key of a profile."""
+    """The key of an op in a profile: ops with the same key take the same time."""
     own = {k: str(v) for k, v in attributes.items() if not k.startswith("__")}
     return json.dumps([kind, own, [[list(t.shape), t.dtype] for t in inputs],
                        [[list(t.shape), t.dtype] for t in outputs],

@@ -3,7 +3,7 @@
 Formulas count multiply-adds of matrix-like operators exactly, and bytes as every tensor read or
 written once; second passes over a tensor are counted apart. Backward operators are counted by what
 they compute: a convolution's gradient is one convolution for the data and one for the weight,
-each only if somebody reads it. Nothing is known about operators beyond these tables: one without
+each only if some op reads it. Nothing is known about operators beyond these tables: one without
 an entry is bound by memory, which is right for nearly all of MXNet's.
 """
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Work(NamedTuple):
 
 
 class _Call(NamedTuple):
-    """One operator with its tensors; ``wanted`` tells which outputs somebody reads."""
+    """One operator with its tensors; ``wanted`` tells which outputs are read."""
 
     attributes: Mapping[str, str]
     inputs: Sequence[TensorType]

@@ -84,7 +84,7 @@ def find_profile(facts: Mapping[str, Any], path: Optional[str] = None) -> Option
     except InputError:
         if path:
             raise
-        return None  # a damaged cache is measured anew
+        return None  # a damaged cache is measured again
     if dict(found.facts) != dict(facts):
         if path:
             different = sorted(k for k in {*found.facts, *facts}

@@ -1,4 +1,4 @@
-"""Back from a schedule to the decisions that make it.
+"""Recovers from a schedule the decisions that make it.
 
 :func:`memonger.graph.schedule.expand` turns decisions into steps; this is its inverse, for plan
 files

@@ -1,4 +1,4 @@
-"""Convolutions whose gradient is worth making in two steps, and the place of the second one.
+"""Convolutions whose gradient is worth computing in two steps, and placeholders for the second.
 
 The variant ``split_convolution`` has one op more in backward than the network. Planners see a
 graph with a placeholder for that op right before the convolution's gradient. A placeholder takes
@@ -20,7 +20,7 @@ def working_bytes(graph: Graph, op: Op) -> int:
 
 
 def worth_splitting(graph: Graph) -> Dict[str, int]:
-    """Names and gradient ops of the convolutions whose gradients of weight and data may be apart.
+    """Names and gradient ops of the convolutions whose two gradients may be computed separately.
 
     Those whose data need a gradient, and whose own gradient works on at least as many bytes as any
     other op does: it decides about the least memory that the step can take. Elsewhere other ops

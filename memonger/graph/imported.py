@@ -222,7 +222,7 @@ def single_output_graph(names: Sequence[str], sizes: Sequence[int], costs: Seque
     return graph
 
 
-def parse_foreign_budget(budget: Union[str, int, float], baseline: int) -> int:
+def parse_imported_budget(budget: Union[str, int, float], baseline: int) -> int:
     """A budget in the graph's units: a share of the store-everything peak, or absolute.
 
     Shares are floats up to 1 and texts such as ``"0.8"`` or ``"80%"``; they are rounded up to

@@ -3,7 +3,7 @@
 MXNet 1.9.1 (``src/nnvm/gradient.cc``) copies every mirrored forward node once. The gradient
 function of a mirrored op is called with the copy, so its gradient ops read copies; the gradient
 ops of an op that is not mirrored keep reading the originals. Gradient ops also wait for the copy
-of their forward op, even when nobody reads its result. This module reproduces the depth-first
+of their forward op, even when no op reads its result. This module reproduces the depth-first
 order of the resulting graph, so that memory under stock mirroring is predicted exactly.
 """
 from __future__ import annotations
@@ -78,7 +78,7 @@ def safe_to_mirror(graph: Graph, mirrored: AbstractSet[int],
     """The largest part of ``mirrored`` that stock MXNet runs with correct gradients.
 
     Random and state-changing ops are left out, Custom ops, which cannot carry the mark, and ops
-    of ``NEEDS_ITS_OUTPUT`` whose copy would run although nobody reads its first output. Taking an
+    of ``NEEDS_ITS_OUTPUT`` whose copy would run although no op reads its first output. Taking an
     op out changes who reads the copies before it, so this repeats until nothing changes.
     """
     fragile = NEEDS_ITS_OUTPUT_ON_GPU if on_gpu else NEEDS_ITS_OUTPUT

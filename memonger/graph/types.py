@@ -150,7 +150,7 @@ class Graph:
     #: "executor": one pool for the step. "cached_op": forward and backward have a pool each.
     pools: str = "executor"
     #: Forward tensors that a CachedOp keeps to the end of forward for gradients that it could
-    #: take but that nobody asked for (of the data, say), besides what ``ops`` read.
+    #: take although the user did not ask for them (of the data, say), besides what ``ops`` read.
     held_for_gradients: Tuple[int, ...] = ()
     _cache: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 

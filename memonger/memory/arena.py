@@ -26,5 +26,5 @@ def overlap(first: Tuple[int, int], second: Tuple[int, int]) -> bool:
 
 
 def round_up(size_bytes: int, unit: int) -> int:
-    """The smallest multiple of a unit that holds so many bytes."""
+    """The smallest multiple of a unit that is at least this number of bytes."""
     return -(-size_bytes // unit) * unit

@@ -1,4 +1,4 @@
-"""What a training step takes of a GPU: MXNet's allocations as its pool rounds them.
+"""GPU memory of a training step: MXNet's allocations as its pool rounds them.
 
 MXNet gives each array, each buffer and each temporary space a piece of device memory of its own,
 in sizes that its pool likes. In the first step convolutions are tuned: before each, MXNet reserves
@@ -172,7 +172,7 @@ class BoundStep:
     def pool_within(self, device: Device, left_bytes: int) -> int:
         """The largest pool of a plan for this network that takes no more when it is rounded.
 
-        Exact for arenas; for whole buffers, whose sizes nobody knows yet, by those of this step.
+        Exact for arenas; for whole buffers, whose sizes are not known yet, by those of this step.
         """
         inside = self._arenas()
         apart = [size for i, size in enumerate(self.storage.buffer_bytes) if i not in inside]

@@ -2,7 +2,7 @@
 
 A *block* is a set of tensors that share memory through in-place options. MXNet's ``MXPlanMemory``
 walks the ops in order, counts how often each value is still to be read, and lets an output take
-the memory of an input when the op allows it and nobody else reads that input any more.
+the memory of an input when the op allows it and no later op reads that input.
 ``plugins/core/memory/storage.cc`` repeats that walk (nnvm, ``plan_memory.cc`` of 1.9.1, and
 ``inplace_addto_detect_pass.cc``) over the numbered values that this module makes, so the blocks are
 those of a bound executor.
@@ -106,7 +106,7 @@ class Blocks:
     #: Block of each value; -1 without one.
     block_of: Tuple[int, ...]
     #: MXNet's ``storage_inplace_index`` of each value: position of the input whose memory it
-    #: takes, -1 when it has its own, -2 when nobody reads it.
+    #: takes, -1 when it has its own, -2 when no op reads it.
     inplace_index: Tuple[int, ...]
 
 
@@ -146,7 +146,7 @@ def build_program(graph: Graph, schedule: Schedule) -> Program:
     first = [-1] * len(ops)
     runs = [0] * len(ops)
     cached = graph.pools == "cached_op"
-    lie_apart = apart_tensors(graph)
+    lie_apart = own_buffer_tensors(graph)
     own_buffer: Set[int] = set()
     for index, step in enumerate(schedule.steps):
         op = ops[step.op]
@@ -208,7 +208,7 @@ _REARRANGED_WEIGHT = {"Convolution": 1, "Deconvolution": 1, "FullyConnected": 1,
                       "memonger_bn_relu_convolution": 5}
 
 
-def apart_tensors(graph: Graph) -> Dict[int, FrozenSet[int]]:
+def own_buffer_tensors(graph: Graph) -> Dict[int, FrozenSet[int]]:
     """For each op the tensors whose values must not lie in an arena where it reads or makes them.
 
     Ops without such are left out. The C++ side is ``plugins/mxnet/arena.cc``.

@@ -115,7 +115,7 @@ def plan_program(program: Program, model: StorageModel) -> StoragePlan:
 
 
 def _at_steps(plan: StoragePlan, program: Program, running: Sequence[int]) -> StoragePlan:
-    """The plan of some steps of a program, told by the numbers that they have in it."""
+    """The plan of some steps of a program, renumbered to the whole program."""
     number = [*running, len(program.steps)]
     blocks = tuple(block._replace(start=number[block.start], end=number[block.end])
                    for block in plan.blocks.blocks)

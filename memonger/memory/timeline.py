@@ -1,4 +1,4 @@
-"""What is in memory when: the timeline of a planned training step.
+"""The timeline of a planned training step: what is in memory at each step.
 
 The timeline is computed from the same blocks and buffers as the pool
 (:mod:`memonger.memory.storage`), so

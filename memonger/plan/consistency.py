@@ -1,4 +1,4 @@
-"""Whether the numbers of a plan are those of its own graph and decisions.
+"""Checks that the numbers of a plan follow from its graph and decisions.
 
 A checksum tells that a file is as it was written, not that its numbers belong together. All of them
 but the bounds, which are proofs, follow from the rest of the plan: they are worked out again and
@@ -40,7 +40,7 @@ def fusion_note(fused_bytes: int, unfused_bytes: int) -> str:
 
 
 def confirm(plan: Any, graph: Graph, method: str, keep: Sequence[int] = ()) -> Plan:
-    """What a method answered, once it passed the naive check: no plan leaves otherwise.
+    """The plan that a method returned, after the naive check; every plan passes it.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def confirm(plan: Any, graph: Graph, method: str, keep: Sequence[int] = ()) -> P
 
 
 def contradictions(plan: Plan) -> List[str]:
-    """What does not follow from the graph and the decisions, in words; [] for none.
+    """Messages about numbers that do not follow from graph and decisions; [] for none.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def contradictions(plan: Plan) -> List[str]:
 
 
 def pools(plan: Plan) -> List[str]:
-    """Pools that are not those of the graph and the schedule, in words; [] for none."""
+    """Messages about pools that do not follow from graph and schedule; [] for none."""
     return _pool("pool", plan.pool_bytes, plan.graph, plan.schedule, plan.storage, plan.notes) \
         + _pool("unplanned pool", plan.baseline_pool_bytes, plan.graph, expand(plan.graph, {}),
                 "live" if plan.storage == "live" else "stock", plan.notes)

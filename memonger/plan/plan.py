@@ -164,12 +164,15 @@ class Plan:
         return _views().explain(self, op)
 
     def timeline(self) -> Any:
-        """Live and allocated bytes at each step: a ``lifetime.Timeline``."""
+        """Live and allocated bytes at each step: a :class:`memonger.memory.timeline.Timeline`."""
         from ..memory.timeline import timeline
         return timeline(self.graph, self.schedule, self.storage)
 
     def to_graphviz(self, **options: Any) -> Any:
-        """Diagram of the plan as ``graphviz.Digraph``; options as in ``report.dot.diagram``."""
+        """Diagram of the plan as ``graphviz.Digraph``.
+
+        Options as in :func:`memonger.report.diagram.render.diagram`.
+        """
         return _views().diagram(self, **options)
 
     def report(self, path: str) -> None:

@@ -2,7 +2,7 @@
 
 Only attributes are added, so arguments, aux states, outputs and their names stay, checkpoints
 interchange, and a MXNet without the plugin trains the planned symbol as if it were not planned.
-The meaning of the attributes is told in CONTRIBUTING.md, "The two worlds".
+The meaning of the attributes is explained in CONTRIBUTING.md, "The two worlds".
 """
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def apply_recompute(symbol_json: str, graph: Graph, recompute: Recompute) -> str
 
 
 def overrule(document: Mapping[str, Any]) -> None:
-    """Have ops that the user forced run once where nothing else is said."""
+    """Run ops that the user forced once, where the plan does not run them again."""
     for node in document["nodes"]:
         if node["op"] not in ("null", "Custom") and is_forced(node):
             node["attrs"].setdefault(RECOMPUTE, "0")

@@ -1,4 +1,4 @@
-"""Memory of a schedule, worked out the slow way: the second opinion that `validate` relies on.
+"""Memory of a schedule by a slow, independent method; :mod:`memonger.plan.validate` compares.
 
 It shares nothing with :mod:`memonger.memory.liveness` or the native library. Instead of counting
 references down, it answers each question ("does anybody still read this?") by looking at all later
@@ -114,7 +114,7 @@ class _Reads:
 
 
 def _unasked(graph: Graph, schedule: Schedule, ops: Sequence[Op]) -> List[int]:
-    # Tensors whose first run stays for gradients that nobody asked for: those gradients read
+    # Tensors whose first run stays for gradients that the user did not ask for: those read
     # clones where there are any, and then the inputs of the clones stay.
     queue = list(graph.held_for_gradients)
     for tensor in queue:

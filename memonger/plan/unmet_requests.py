@@ -1,4 +1,4 @@
-"""What ``recompute=`` asks for and no plan does: ops that run once all the same, and why."""
+"""Requests of ``recompute=`` that no plan can meet: ops that run once, and why."""
 from __future__ import annotations
 
 from typing import Dict, Sequence

@@ -1,4 +1,4 @@
-"""The judge of every plan: deliberately naive, and independent of what it judges.
+"""The check of every plan: deliberately naive, and independent of what made the plan.
 
 It checks that a schedule can run and gives the results of the unplanned step, then works out time
 and memory again from scratch (:mod:`memonger.plan.reference_liveness`, quadratic time) and compares
@@ -36,7 +36,7 @@ class Kind(str, enum.Enum):
     RUN_TWICE = "an op that must not run again does"
     KEPT_OUTPUT = "a value that stays with the first run is read from a clone"
     FIRST_RUN_READS_CLONE = "the first run of a forward op reads from a clone"
-    USELESS_CLONE = "nobody reads what a clone makes"
+    USELESS_CLONE = "no op reads what a clone makes"
     CLONE_IN_FORWARD = "a clone runs before the forward pass is over"
     CLONE_EARLY = "a clone does not run right before the first op that needs it"
     OUTPUT_MISSING = "an output of the network is not made"
@@ -107,7 +107,7 @@ def structure(graph: Graph, schedule: Schedule, world: str = "plugin") -> List[P
     """What keeps a schedule from running, or from giving the results of the unplanned step.
 
     O(size of the schedule): every plan passes it before a user gets it. Where clones run is not
-    looked at in MXNet's own world ("stock"), which runs copies that nobody reads.
+    looked at in MXNet's own world ("stock"), which runs copies that no op reads.
     """
     found = _variants(graph, schedule)
     if found:

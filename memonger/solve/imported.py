@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Union
 
-from ..graph.imported import parse_foreign_budget, read_graph
+from ..graph.imported import parse_imported_budget, read_graph
 from ..graph.schedule import expand
 from ..graph.types import Graph
 from ..memory import arena
@@ -26,8 +26,8 @@ def plan_foreign(path: str, budget: Union[None, str, int, float] = None, method:
     path : str
         As for :func:`memonger.graph.imported.read_graph`.
     budget : str, int or float, optional
-        As for :func:`memonger.graph.imported.parse_foreign_budget`; without one the least memory is
-        looked for.
+        As for :func:`memonger.graph.imported.parse_imported_budget`; without one the plan takes the
+        least memory.
     method : str
         As for :func:`memonger.solve.solve`.
     time_limit_s : float
@@ -59,7 +59,7 @@ def plan_graph(graph: Graph, budget: Union[None, str, int, float] = None, method
     if budget is not None:
         around = sum(fixed.values()) + max([op.workspace_bytes for op in graph.ops] or [0])
         unplanned = plan_storage(graph, expand(graph, {}), base).pool_bytes
-        pool_budget = parse_foreign_budget(budget, unplanned + around) - around
+        pool_budget = parse_imported_budget(budget, unplanned + around) - around
     else:
         options.setdefault("objective", "memory")
     return solve(graph, pool_budget, method, Options(**options))

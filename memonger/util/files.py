@@ -10,7 +10,7 @@ from .units import format_bytes
 
 
 def cache_folder(name: str) -> str:
-    """A folder of the user's for what can be made again.
+    """A folder in the user's cache, for files that memonger can make again.
 
     In ``$MEMONGER_CACHE_DIR``, else ``$XDG_CACHE_HOME/memonger``, else ``~/.cache/memonger``.
     """
@@ -61,7 +61,7 @@ def write_whole(path: str, content: Union[str, bytes]) -> None:
 
 
 def write_out(text: str) -> None:
-    """Write to standard output, at once: what a full disk does not take is not lost in silence.
+    """Write to standard output and flush, so that a full disk raises an error.
 
     Raises
     ------

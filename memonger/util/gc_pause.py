@@ -13,7 +13,7 @@ from typing import Iterator
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """No cyclic collection inside; as a decorator too. May be nested."""
+    """Pause cyclic collection inside the block or the decorated function; blocks may nest."""
     if not gc.isenabled():
         yield
         return

@@ -1,4 +1,4 @@
-"""Text and JSON files that somebody else may have written: read with limits, refused in words."""
+"""Text and JSON files from untrusted sources: read with limits, refused with a reason."""
 from __future__ import annotations
 
 import json
@@ -41,7 +41,7 @@ def read_text(path: str) -> str:
 
 
 def parse_json(text: str) -> Any:
-    """The data in a JSON text, all its numbers finite and its texts fit to be written.
+    """The data in a JSON text; all numbers are finite, and all strings can be encoded.
 
     Raises
     ------

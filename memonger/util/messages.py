@@ -1,4 +1,4 @@
-"""Parts of messages that many modules write."""
+"""Helpers for messages."""
 from __future__ import annotations
 
 from typing import Sequence
@@ -11,5 +11,5 @@ def listed(names: Sequence[str], most: int = 3) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """The first line of what an error says, or its kind where it says nothing."""
+    """The first line of an error's message, or its class where the message is empty."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

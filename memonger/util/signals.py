@@ -21,7 +21,7 @@ def collected(raised: List[BaseException]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
-    """The first Ctrl-C is ignored, because the work is nearly done; the second one is raised."""
+    """Ignore the first Ctrl-C, because the work is nearly done; raise the second."""
     seen: List[bool] = []
 
     def handle(*_: Any) -> None:

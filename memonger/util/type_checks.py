@@ -1,4 +1,4 @@
-"""Whether what was read from a file has the types that a dataclass declares.
+"""Checks that data from a file has the types that a dataclass declares.
 
 Files are read into dataclasses as they are. A text in the place of a number would otherwise be
 found by whatever first computes with it, or by the native core, which does not look.
@@ -15,7 +15,7 @@ _TESTS: Dict[type, Tuple[Tuple[str, Test], ...]] = {}
 
 
 def check_types(records: Iterable[Any]) -> None:
-    """Look at every field of dataclasses that their constructor takes and equality compares.
+    """Check every field that the constructors of dataclasses take and equality compares.
 
     Numbers must be finite; ``bool`` is no number; an ``int`` serves as a ``float``.
 
@@ -43,7 +43,7 @@ def _tests(kind: type) -> Tuple[Tuple[str, Test], ...]:
 
 
 def _test(hint: Any) -> Test:
-    """The test of a type hint, built once: files have ten thousands of records."""
+    """The test of a type hint, built once, because files have ten thousands of records."""
     origin: Any = getattr(hint, "__origin__", None)
     parts: Tuple[Any, ...] = getattr(hint, "__args__", ())
     if hint is Any:

@@ -79,7 +79,7 @@ def parse_budget(budget: Union[str, int, float], whole_bytes: int) -> int:
 
 
 def refuse_bare_number(budget: Union[None, str, int, float]) -> None:
-    """Raise UnitError for a user's number that can only be meant with a unit: 60, 1.5, "8"."""
+    """Raise UnitError for a number that lacks its unit: 60, 1.5, "8"."""
     text = str(budget)
     if budget_share(budget) is None and re.match(r"^\s*[\d.]+\s*$", text) \
             and parse_bytes(text) < _FEWEST_BYTES:

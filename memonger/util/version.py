@@ -1,2 +1,2 @@
-"""The version; setup.py reads it here."""
+"""The version; pyproject.toml reads it here."""
 __version__ = "0.1.0"

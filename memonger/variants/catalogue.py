@@ -1,4 +1,4 @@
-"""The catalogue of variants: which chains of ops they replace, when not, and with what.
+"""The catalogue of variants: which chains of ops each replaces, on which conditions, by what.
 
 Adding one takes an entry in the catalogue and an operator under ``plugins/ops``.
 """

@@ -1,4 +1,4 @@
-"""Symbols as JSON, and which ops of one MXNet merges: those that compute the same."""
+"""Symbols as JSON, and the ops of a symbol that MXNet merges because they compute the same."""
 from __future__ import annotations
 
 import json
@@ -53,7 +53,7 @@ def merged_into(nodes: Sequence[Mapping[str, Any]],
         key = (node["op"], tuple(sorted(attributes_of(node).items())),
                tuple((classes[source], output) for source, output, _ in node["inputs"]))
         found = class_of_key.setdefault(key, i)
-        # Of several ops with one name nobody can tell which one is in the graph.
+        # Of several ops with one name it is unknown which one is in the graph.
         if name not in in_graph or uses[name] > 1 or found not in name_of:
             classes[i] = found
         if name in in_graph:

@@ -55,7 +55,7 @@ class _Nodes:
                 return []
             if position:
                 source, output, _ = node["inputs"][0]
-                # The value in between must be nobody else's.
+                # No other op may read the value in between.
                 if output != 0 or self.uses[source] != 1:
                     return []
                 found.insert(0, source)
@@ -74,7 +74,7 @@ class _Nodes:
 
 @lru_cache(maxsize=2)
 def _parsed(symbol_json: str) -> _Nodes:
-    """A symbol to look at, not to change: callers ask about one symbol op by op."""
+    """A parsed symbol, not to be changed; cached, because callers ask about one symbol op by op."""
     return _Nodes(symbol_json)
 
 

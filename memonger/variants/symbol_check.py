@@ -1,4 +1,4 @@
-"""Whether the JSON of a symbol is one that MXNet can load: its loader follows what it is told.
+"""Checks that MXNet can load the JSON of a symbol; its own loader checks nothing.
 
 An input that names a later node, or an output that its op does not have, ends the process there
 or in the next pass. Here nothing is looked up in MXNet; :func:`memonger.mx.symbol_from_json` asks
@@ -86,7 +86,7 @@ def _check_graph(graph: Mapping[str, Any]) -> None:
 
 
 def _loop_fits(node: Mapping[str, Any]) -> bool:
-    """Whether what a loop says of places in its bodies is so; MXNet takes it as it is."""
+    """Check the positions in its bodies that a loop names; MXNet does not check them."""
     attributes = attributes_of(node)
     bodies, names = node.get("subgraphs", []), _LOOPS[node["op"]]
     try:

@@ -171,7 +171,7 @@ void Search::Reschedule(Outcome* current, int64_t work_end) {
   }
 }
 
-// Each variant the other way round, with everything else decided anew around it: a variant pays
+// Each variant the other way round, with everything around it decided again: a variant pays
 // only together with the decisions that it allows.
 void Search::FlipVariants(int64_t work_end) {
   std::vector<int> order;

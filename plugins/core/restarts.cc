@@ -29,7 +29,7 @@ void Search::SearchLive(int64_t work_end) {
     Load(options_.warm);
     current = Evaluate();
     Offer(current);
-    // What hardly misses the budget is mended before seeds that fit, at any price, take its place.
+    // A plan just above the budget is repaired before seeds that fit, at any price, take its place.
     const bool misses = current.valid && !Feasible(current);
     if (misses && grouped && many) {
       FitGroups(&current, true, until(0.3), until(0.5));

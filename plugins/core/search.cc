@@ -25,7 +25,7 @@ Search::Search(Simulator* simulator, const SearchOptions& options, PoolMeter* me
       num_variants_(options.allow_variants
                         ? static_cast<int>(simulator->problem().variants.size()) : 0),
       any_advance_(simulator->problem().recompute_in_forward),
-      // Training graphs hardly gain from it; others may need it.
+      // Training graphs gain almost nothing from it; others may need it.
       advance_odds_(simulator->first_backward() < simulator->num_ops() ? 40 : 3),
       changed_place_(num_gaps_ + num_variants_, -1),
       start_(std::chrono::steady_clock::now()) {

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from memonger.graph.imported import parse_foreign_budget, parse_graph, read_graph
+from memonger.graph.imported import parse_graph, parse_imported_budget, read_graph
 from memonger.graph.types import Graph, Op, Tensor
 from memonger.solve.imported import plan_foreign
 from memonger.util.errors import InputError
@@ -108,13 +108,13 @@ def test_missing_file_is_an_input_error(tmp_path):
     (0.8, 8), ("0.8", 8), ("80%", 8), (0.75, 8), (0.7, 7), (1.0, 10), (1, 1), (25, 25),
     ("1e3", 1000)])
 def test_budgets(budget, units):
-    assert parse_foreign_budget(budget, 10) == units
+    assert parse_imported_budget(budget, 10) == units
 
 
 @pytest.mark.parametrize("budget", ["much", "", -1, 0, "0%", "nan"])
 def test_bad_budgets(budget):
     with pytest.raises(InputError):
-        parse_foreign_budget(budget, 10)
+        parse_imported_budget(budget, 10)
 
 
 @pytest.mark.skipif(not os.path.isdir(PEERS), reason="the rivals' graphs are not here")

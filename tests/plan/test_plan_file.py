@@ -183,7 +183,7 @@ def test_bounds_that_the_plan_contradicts_are_refused(change):
 def test_a_plan_that_cannot_run_is_refused():
     graph = tiny()
     twice = Schedule((*expand(graph, {}).steps, expand(graph, {}).steps[0]))
-    with pytest.raises(PlanSchemaError, match="nobody reads what a clone makes"):
+    with pytest.raises(PlanSchemaError, match="no op reads what a clone makes"):
         planfile.loads(planfile.dumps(make(graph, schedule=twice)))
 
 

@@ -11,7 +11,7 @@ from typing import Dict, FrozenSet, List, Set
 import numpy as np
 
 from ...graph.types import Graph
-from ...memory.liveness import apart_tensors
+from ...memory.liveness import own_buffer_tensors
 from .implementations import Mode
 
 
@@ -62,7 +62,7 @@ class Sharing:
             Bytes of such a buffer by representative.
         """
         found: Dict[int, int] = {}
-        by_op: Dict[int, FrozenSet[int]] = apart_tensors(graph)
+        by_op: Dict[int, FrozenSet[int]] = own_buffer_tensors(graph)
         for index, tensors in by_op.items():
             for tensor in sorted(tensors - weightless):
                 maker = graph.tensors[tensor].producer

@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 from ...graph.in_use import graph_in_use
 from ...graph.schedule import Consumer, Recompute, Schedule, Step
 from ...graph.types import Graph, Implementation, Op
-from ...memory.liveness import DTYPES, apart_tensors, number_of_elements
+from ...memory.liveness import DTYPES, number_of_elements, own_buffer_tensors
 from ...util import signals as interrupts
 from ...util.errors import SolverError
 from ..options import Options
@@ -301,7 +301,7 @@ def _flatten(graph: Graph, options: Options,
     outputs = {*graph.outputs, *graph.held_for_gradients}
     kept = {op.outputs[position] for op in graph.ops for position in op.kept_outputs}
     # Whichever run of its op made the value: a little more than :func:`build_program` counts.
-    apart = frozenset(itertools.chain.from_iterable(apart_tensors(graph).values()))
+    apart = frozenset(itertools.chain.from_iterable(own_buffer_tensors(graph).values()))
     made = {t for op in graph.ops for t in op.outputs}
     for index in variants:
         made.update(t for _, how in graph.variants[index].implementations for t in how.outputs)

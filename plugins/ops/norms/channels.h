@@ -136,7 +136,7 @@ class Lines {
       }
       return;
     }
-    // A piece is runs of so many elements that lie side by side: whole rows, or part of one.
+    // A piece is runs of this many elements that lie side by side: whole rows, or part of one.
     const int64_t length = std::min(channels.inner, tile.piece.length);
     for (int lane = 0; lane < tile.lanes; ++lane) {
       T* run = array + channels.OffsetOf(tile.first + lane, tile.piece);
