@@ -26,14 +26,15 @@ def page_data(facts: Facts, sweep: Sequence[Plan] = ()) -> Dict[str, Any]:
     unit = 1 if units.plain else 1024
     across = common_steps(facts)
     planned, unplanned = facts.timeline, facts.baseline_timeline
-    budget, measured = pool_budget(plan), measured_pool(plan)
+    further = {"budget": pool_budget(plan), "measured": measured_pool(plan),
+               "measured_original": measured_pool(plan, original=True)}
     return {
         "plain": units.plain, "plain_times": units.plain_times, "unit": unit,
         "backward": next((i for i, late in enumerate(unplanned.is_backward) if late),
                          len(unplanned)),
         "pool": {"planned": planned.pool_bytes // unit, "unplanned": unplanned.pool_bytes // unit,
-                 "budget": None if budget is None else budget // unit,
-                 "measured": None if measured is None else measured // unit},
+                 **{name: None if size is None else size // unit
+                    for name, size in further.items()}},
         "planned": _line(planned, across(planned), unit),
         "unplanned": _line(unplanned, across(unplanned), unit),
         "categories": [[name, COLOURS[name]] for name in CATEGORIES],

@@ -60,7 +60,7 @@ def test_what_is_drawn(plan):
     assert max(lines["live, planned"].get_ydata()) * mib == facts.timeline.peak_live_bytes
     assert lines["budget for the pool"].get_color() == BUDGET
     assert lines["budget for the pool"].get_ydata()[0] * mib == pool_budget(plan)
-    assert "measured" not in lines
+    assert "measured, planned" not in lines
 
 
 def test_the_peak_names_its_tensors(plan):
@@ -74,7 +74,7 @@ def test_the_peak_names_its_tensors(plan):
 def test_a_measured_line_is_drawn_where_there_is_one(plan):
     measured = plan.with_measured({"allocated_bytes": plan.total_bytes + 5})
     assert measured_pool(measured) == plan.pool_bytes + 5
-    assert lines_of(timeline_figure(measured))["measured"].get_color() \
+    assert lines_of(timeline_figure(measured))["measured, planned"].get_color() \
         == MEASURED
 
 

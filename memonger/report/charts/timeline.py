@@ -56,18 +56,20 @@ def timeline_figure(plan: Plan, top: int = 5) -> Any:
     if budget is not None:
         axes.axhline(budget / scale, color=BUDGET, linewidth=1.2,
                      label="budget for the pool: %s" % units.size(budget))
-    measured = measured_pool(plan)
-    if measured is not None:
-        axes.axhline(measured / scale, color=MEASURED, linestyle=":", linewidth=1.5,
-                     label="measured: %s" % units.size(measured))
+    measured = [(measured_pool(plan, original=True), BASELINE, "measured, as it is"),
+                (measured_pool(plan), MEASURED, "measured, planned")]
+    for size_bytes, colour, words in measured:
+        if size_bytes is not None:
+            axes.axhline(size_bytes / scale, color=colour, linestyle=":", linewidth=1.5,
+                         label="%s: %s" % (words, units.size(size_bytes)))
     axes.set_xlim(0, max(1, len(unplanned)))
     axes.set_ylim(0, 1.32 * max([unplanned.pool_bytes, planned.pool_bytes, 1,
-                                 measured or 0]) / scale)
+                                 *(size or 0 for size, _, _ in measured)]) / scale)
     _mark_peak(axes, planned, across(planned), scale, units, top)
     axes.set_xlabel("step of the unplanned iteration (backward begins at %d; repeated runs in "
                     "between)" % _backward(unplanned))
     notes = ["live: bytes that later steps still need; pool: what is set aside for them"]
-    if measured is not None:
+    if measured[1][0] is not None:
         notes.append("measured: what the process took, less parameters, gradients and inputs; what "
                      "is above the pool are workspaces and copies in other layouts")
     axes.text(0, -0.17, "\n".join(notes), transform=axes.transAxes, fontsize=7, va="top",
@@ -89,11 +91,13 @@ def pool_budget(plan: Plan) -> "int | None":
     return plan.budget_bytes - sum(plan.fixed_bytes.values())
 
 
-def measured_pool(plan: Plan) -> "int | None":
+def measured_pool(plan: Plan, original: bool = False) -> "int | None":
     """What was measured, less the predicted bytes outside the pool; None where nothing was."""
-    if not plan.measured or "allocated_bytes" not in plan.measured:
+    found = plan.measured or {}
+    found = found.get("original") or {} if original else found
+    if "allocated_bytes" not in found:
         return None
-    return max(0, int(plan.measured["allocated_bytes"]) - sum(plan.fixed_bytes.values()))
+    return max(0, int(found["allocated_bytes"]) - sum(plan.fixed_bytes.values()))
 
 
 def _backward(line: Timeline) -> int:

@@ -356,6 +356,8 @@ def _tip(facts: List[OpFacts], kind: str, size: str) -> str:
 
 def _block_name(names: List[str]) -> str:
     """What the ops of a block have in common, in whole words: ``stage2_unit*``."""
+    # Names that MXNet gives, such as _plus3, have nothing in common with the others.
+    names = [name for name in names if not name.startswith("_")] or names
     prefix = os.path.commonprefix(names)
     if any(name[len(prefix):][:1].isalnum() for name in names):
         prefix = prefix[:prefix.rfind("_") + 1]
