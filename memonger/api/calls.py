@@ -133,7 +133,8 @@ def estimate(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None, grad_re
     Works on planned symbols too. Parameters as for :func:`plan`.
     """
     given = gather_shapes(estimate, symbol, shapes, named_shapes, data_iter)
-    costs = "reference" if isinstance(costs, str) and costs == "auto" else costs  # for no times
+    if isinstance(costs, str) and costs == "auto":  # no times are told
+        costs = "cpu" if ctx is None or ctx.device_type == "cpu" else "reference"
     return open_session(symbol, given, type_dict, grad_req, ctx, costs, optimizer,
                         optimizer_params, group2ctx, as_it_is=True).estimate()
 

@@ -13,6 +13,7 @@ from ..graph.schedule import expand
 from ..graph.types import Graph
 from ..memory import arena
 from ..memory.device import BoundStep, Device, workspaces
+from ..memory.mkldnn import mkldnn_workspaces
 from ..memory.optimizer_state import state_arrays
 from ..memory.storage import plan_storage
 from ..memory.timeline import Timeline, timeline
@@ -90,6 +91,8 @@ class Session:
     reshape: Callable[[Graph], Graph] = field(default=lambda graph: graph, repr=False)
     #: Sizes of the arrays that the optimizer makes.
     optimizer_arrays: Tuple[int, ...] = field(default=(), repr=False)
+    #: Largest workspace of the symbol as it is, on stock MXNet.
+    unplanned_workspace_bytes: int = 0
 
     @paused()
     def read(self, symbol: Any) -> Any:
@@ -117,13 +120,16 @@ class Session:
         return step.extra_bytes(self.device, self._arrays(captured))
 
     def _bound_step(self, captured: Any, storage: str) -> BoundStep:
-        spaces = _workspaces(captured, self.model.op_times(captured.graph, captured.attributes),
-                             self.arguments[2], self.device)
+        spaces = self._workspaces(captured)
         graph = self.reshape(captured.graph.with_times([0.0] * len(spaces), spaces))
         names = [op.name for op in captured.graph.ops]
         return BoundStep(graph, dict(zip(names, captured.attributes)),
                          dict(zip(names, captured.resources)),
                          plan_storage(graph, expand(graph, {}), storage))
+
+    def _workspaces(self, captured: Any) -> Sequence[int]:
+        found = self.model.op_times(captured.graph, captured.attributes)
+        return _workspaces(captured, found, self.arguments[2], self.device, self.model)
 
     def _arrays(self, captured: Any) -> List[int]:
         """Sizes of the arrays outside a step."""
@@ -149,12 +155,23 @@ class Session:
     @property
     def unplanned_fixed_bytes(self) -> Dict[str, int]:
         """Bytes outside the pool of the symbol as it is, on stock MXNet."""
-        return {**self.fixed_bytes, **self.device_bytes(self.as_run, "stock")}
+        return {**self.fixed_bytes, "workspace": self.unplanned_workspace_bytes,
+                **self.device_bytes(self.as_run, "stock")}
 
     @property
     def unplanned_total_bytes(self) -> int:
         """All bytes of the symbol as it is, on stock MXNet."""
         return self.unplanned_pool_bytes + sum(self.unplanned_fixed_bytes.values())
+
+    def as_unplanned(self) -> "Session":
+        """The same, no op taking more workspace than the largest takes on stock MXNet."""
+        most = self.unplanned_workspace_bytes
+        if self.fixed_bytes["workspace"] <= most:
+            return self
+        ops = self.graph.ops
+        graph = self.graph.with_times([op.time_s for op in ops],
+                                      [min(op.workspace_bytes, most) for op in ops])
+        return replace(self, graph=graph, fixed_bytes={**self.fixed_bytes, "workspace": most})
 
     @property
     def binding(self) -> Dict[str, Any]:
@@ -175,8 +192,7 @@ class Session:
 
         def times(captured: Any) -> Tuple[Sequence[float], Sequence[int]]:
             found = self.model.op_times(captured.graph, captured.attributes)
-            return found.times_s, _workspaces(captured, found, self.arguments[2],
-                                                self.device)
+            return found.times_s, self._workspaces(captured)
 
         return replace(self, graph=with_variants(
             self.graph, to_json(unforced(self.symbol)), exact_only, self.read, times))
@@ -191,31 +207,33 @@ class Session:
         from ..mx.rewrite import asks_for_arena, is_planned
         live = plan_storage(self.graph, expand(self.graph, {}), "live")
         pool_bytes, storage = self.as_run.pool_bytes, native.storage_model()
+        fixed_bytes, graph = self.fixed_bytes, self.graph
         if not is_planned(self.symbol):
             pool_bytes, storage = self.unplanned_pool_bytes, "stock"
+            fixed_bytes, graph = self.unplanned_fixed_bytes, self.as_unplanned().graph
         elif storage == "arena":
             storage = self.storage if asks_for_arena(self.symbol) else "best"
-        by_category = dict(self.fixed_bytes, pool=pool_bytes,
+        by_category = dict(fixed_bytes, pool=pool_bytes,
                            **self.device_bytes(self.as_run, storage))
-        return Estimate(by_category, pool_bytes, live.pool_bytes, self.graph, storage)
+        return Estimate(by_category, pool_bytes, live.pool_bytes, graph, storage)
 
 
 def mkldnn_is_on() -> bool:
     return os.environ.get("MXNET_MKLDNN_ENABLED", "1") not in ("0", "false", "False")
 
 
-def _runs_native_code(ctx: Any) -> bool:
-    return (ctx is None or ctx.device_type == "cpu") and not mkldnn_is_on()
-
-
-def _workspaces(captured: Any, found: OpTimes, ctx: Any,
-                device: Optional[Device]) -> Sequence[int]:
-    """What the cost model says; on a GPU, and without MKLDNN on a CPU, what MXNet's code takes."""
+def _workspaces(captured: Any, found: OpTimes, ctx: Any, device: Optional[Device],
+                model: CostModel, planned: bool = True) -> Sequence[int]:
+    """What MXNet's code takes; of a device that is a preset, what the cost model says."""
     if device is not None:
         return workspaces(device, captured.graph)
-    if not _runs_native_code(ctx):
+    if ctx is not None and ctx.device_type != "cpu":
         return found.workspaces_bytes
-    return native_workspaces(captured.graph, captured.attributes)
+    if not mkldnn_is_on():
+        return native_workspaces(captured.graph, captured.attributes)
+    if isinstance(model, Roofline) and model.device.name != "cpu":
+        return found.workspaces_bytes
+    return mkldnn_workspaces(captured.graph, captured.attributes, planned)
 
 
 @paused()
@@ -253,12 +271,13 @@ def open_session(symbol: Any, shapes: Shapes, type_dict: Optional[Mapping[str, A
     source = model.source
     if found.estimated:
         source += " (%d of %d ops estimated)" % (len(found.estimated), len(found.times_s))
-    graph = captured.graph.with_times(found.times_s, _workspaces(captured, found, ctx, device))
+    spaces = _workspaces(captured, found, ctx, device, model)
+    graph = captured.graph.with_times(found.times_s, spaces)
     if reshape is not None:
         graph = reshape(graph)
     fixed = dict(captured.fixed_bytes)
     states: Sequence[int] = ()
-    fixed["workspace"] = max([op.workspace_bytes for op in graph.ops] or [0])
+    fixed["workspace"] = max([*spaces, 0])
     if optimizer:
         requests = dict(zip(captured.arguments.names, captured.arguments.grad_reqs))
         trained = [(t.size_bytes, t.dtype) for t in graph.tensors
@@ -274,7 +293,8 @@ def open_session(symbol: Any, shapes: Shapes, type_dict: Optional[Mapping[str, A
     return Session(symbol, dict(shapes), graph, fixed, source, unplanned, captured,
                    (type_dict, grad_req, ctx, group2ctx), model,
                    {name: value for name, value in asked.items() if value is not None},
-                   device, as_run, reshape or (lambda graph: graph), tuple(states))
+                   device, as_run, reshape or (lambda graph: graph), tuple(states),
+                   max([*_workspaces(captured, found, ctx, device, model, planned=False), 0]))
 
 
 def _estimates(ctx: Any) -> Roofline:

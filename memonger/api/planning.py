@@ -48,6 +48,9 @@ def plan_session(session: Session, budget: Budget = None, method: str = "auto",
     total_budget = pool_budget = None
     if budget is not None:
         total_budget = parse_budget(budget, session.unplanned_total_bytes)
+        if total_budget >= session.unplanned_total_bytes:  # so are its ops' workspaces
+            session = session.as_unplanned()
+            graph = session.graph
         pool_budget, fixed_bytes = session.pool_within(total_budget)
     max_overhead = share_of(overhead)
     if budget is None and overhead is None and graph.time_s > 0:
@@ -109,10 +112,10 @@ def _finish(session: Session, found: Plan, budget_bytes: Optional[int],
     if session.unplanned_pool_bytes != found.baseline_pool_bytes and session.device:
         notes += (fusion_note(session.unplanned_pool_bytes, found.baseline_pool_bytes),)
         found = replace(found, baseline_pool_bytes=session.unplanned_pool_bytes)
-    if session.device:
-        found = replace(
-            found, baseline_fixed_bytes=session.unplanned_fixed_bytes,
-            fixed_bytes={**found.fixed_bytes, **session.device_bytes(bound, found.storage)})
+    found = replace(
+        found, fixed_bytes={**found.fixed_bytes, **session.device_bytes(bound, found.storage)})
+    if session.unplanned_fixed_bytes != found.fixed_bytes:
+        found = replace(found, baseline_fixed_bytes=session.unplanned_fixed_bytes)
     return replace(
         found, original_json=to_json(session.symbol), symbol_json=to_json(planned),
         pool_bytes=pool_bytes, budget_bytes=budget_bytes, costs=session.costs, notes=notes,

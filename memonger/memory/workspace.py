@@ -1,8 +1,7 @@
 """Memory of operators while they run, outside the pool.
 
-Formulas exist for MXNet's native CPU code alone, where only convolutions take much: ``Convolution``
-unrolls one sample to a matrix (im2col), however large the batch is. MKLDNN's copies in other
-layouts and cuDNN's workspaces depend on the machine.
+Of MXNet's native CPU code only convolutions take much: ``Convolution`` unrolls one sample to a
+matrix (im2col), however large the batch is. MKLDNN's are in :mod:`memonger.memory.mkldnn`.
 """
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from ..graph.types import DTYPES, Graph
 
 #: Position of the weight among the inputs, of the operator and of its gradient. The gradient's
 #: first input is that of the output.
-_WEIGHT = {"Convolution": (1, 2), "memonger_convolution": (1, 2),
+WEIGHT = {"Convolution": (1, 2), "memonger_convolution": (1, 2),
            "memonger_split_convolution": (1, 2), "memonger_split_convolution_weight": (1, 2),
            "memonger_split_convolution_data": (1, 1), "memonger_bn_relu_convolution": (5, 8)}
 
@@ -36,14 +35,15 @@ def native_workspaces(graph: Graph,
     attributes : sequence of mapping
         Those of each op, as in the symbol.
     """
-    return tuple(max(op.workspace_bytes, _native_bytes(graph, index, attributes[index]))
+    return tuple(max(op.workspace_bytes, native_bytes(graph, index, attributes[index]))
                  for index, op in enumerate(graph.ops))
 
 
-def _native_bytes(graph: Graph, index: int, attributes: Mapping[str, str]) -> int:
+def native_bytes(graph: Graph, index: int, attributes: Mapping[str, str]) -> int:
+    """The same for one op."""
     op = graph.ops[index]
     backward = op.kind.startswith("_backward_")
-    place = _WEIGHT.get(op.kind[len("_backward_"):] if backward else op.kind)
+    place = WEIGHT.get(op.kind[len("_backward_"):] if backward else op.kind)
     if place is None:
         return 0
     weight = graph.tensors[op.inputs[place[backward]]]

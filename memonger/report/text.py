@@ -76,9 +76,10 @@ def summary_rows(facts: Facts) -> List[List[str]]:
         ("pool", units.size(plan.baseline_pool_bytes), units.size(plan.pool_bytes))]
     if plan.graph.recompute_in_forward:
         columns = [("peak", columns[1][1], columns[1][2])]
-    if plan.fixed_bytes.get("workspace"):
-        size = units.size(plan.fixed_bytes["workspace"])
-        columns.append(("workspace", size, size))
+    before = (plan.baseline_fixed_bytes or plan.fixed_bytes).get("workspace", 0)
+    after = plan.fixed_bytes.get("workspace", 0)
+    if before or after:
+        columns.append(("workspace", units.size(before), units.size(after)))
     if base_s > 0:
         columns.append(("step time", units.time(base_s),
                         units.time(plan.schedule.time_s(plan.graph))))

@@ -13,19 +13,11 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
-namespace mxnet {
-
-// Exported by libmxnet, from a header that the wheel does not carry (mkldnn_base-inl.h).
-class MKLDNNStream {
- public:
-  static MKLDNNStream* Get();
-  void Submit(bool cleanup = true);
-};
-
-}  // namespace mxnet
+#include "ops/delegates/delegate.h"
 
 namespace memonger {
 
@@ -110,13 +102,9 @@ struct Blobs {
         copies_.push_back(array.Reorder2Default());
         continue;
       }
-      const mxnet::Context context = array.ctx();
-      copies_.emplace_back(TBlob(next, array.shape(), context.dev_mask(), array.dtype(),
-                                 context.dev_id), context.dev_id);
-      copies_.back().CopyFrom(*array.GetMKLDNNData());
+      copies_.push_back(ops::DefaultLayoutAt(array, next));
       next += Aligned(array);
     }
-    if (next) mxnet::MKLDNNStream::Get()->Submit();
   }
 
   static int64_t Aligned(const NDArray& array) {
@@ -158,12 +146,12 @@ void Set(Op* op, const char* key, const Compute& compute) {
     op->set_attr<bool>("TIsMKLDNN", true, kPriority);
 }
 
-// Whether the op's own code may use the temporary space in which MKLDNN reorders; ours does not.
-bool MayReorder(const Op* op) {
-  static const auto& requests = Op::GetAttr<mxnet::FResourceRequest>("FResourceRequest");
-  static const auto& more = Op::GetAttr<mxnet::FResourceRequestEx>("FResourceRequestEx");
-  return op->name.find("memonger_") == std::string::npos &&
-         (requests.contains(op) || more.contains(op));
+// Whether the op's own code on blobs uses the temporary space of the host, in which MKLDNN reorders.
+bool UsesHostSpace(const std::string& name) {
+  static const auto* names = new std::unordered_set<std::string>{
+      "RNN", "_backward_RNN", "SoftmaxOutput", "_backward_SoftmaxOutput", "Softmax",
+      "SpatialTransformer", "_backward_SpatialTransformer"};
+  return names->count(name) != 0;
 }
 
 void RegisterStateless(Op* op, const mxnet::FCompute& compute) {
@@ -174,7 +162,7 @@ void RegisterStateless(Op* op, const mxnet::FCompute& compute) {
   if (on_arrays.contains(op)) before = on_arrays[op];
   if (changes.contains(op)) changed = changes[op];
   const bool reads_layouts = Op::GetAttr<bool>("TIsMKLDNN").get(op, false);
-  const bool may_reorder = MayReorder(op);
+  const bool uses_space = UsesHostSpace(op->name);
   Set<mxnet::FComputeEx>(op, "FComputeEx<cpu>", [=](const NodeAttrs& attrs,
                                                     const OpContext& context, const Arrays& in,
                                                     const Requests& request, const Arrays& out) {
@@ -184,7 +172,7 @@ void RegisterStateless(Op* op, const mxnet::FCompute& compute) {
       return;
     }
     const Blobs blobs(in, changed ? changed(attrs) : std::vector<uint32_t>(), request, out,
-                      SharedSpace(context, may_reorder));
+                      SharedSpace(context, uses_space));
     compute(attrs, context, blobs.in, blobs.request, blobs.out);
   });
 }
@@ -193,12 +181,12 @@ void RegisterStateful(Op* op, const mxnet::FStatefulCompute& compute) {
   static const auto& on_arrays = Op::GetAttr<mxnet::FStatefulComputeEx>("FStatefulComputeEx<cpu>");
   static const auto& changes = Op::GetAttr<nnvm::FMutateInputs>("FMutateInputs");
   if (on_arrays.contains(op) || changes.contains(op)) return;
-  const bool may_reorder = MayReorder(op);
+  const bool uses_space = UsesHostSpace(op->name);
   Set<mxnet::FStatefulComputeEx>(
       op, "FStatefulComputeEx<cpu>",
       [=](const mxnet::OpStatePtr& state, const OpContext& context, const Arrays& in,
                 const Requests& request, const Arrays& out) {
-        const Blobs blobs(in, {}, request, out, SharedSpace(context, may_reorder));
+        const Blobs blobs(in, {}, request, out, SharedSpace(context, uses_space));
         compute(state, context, blobs.in, blobs.request, blobs.out);
       });
 }
@@ -206,7 +194,7 @@ void RegisterStateful(Op* op, const mxnet::FStatefulCompute& compute) {
 // Freed arrays go back to the system at once. By itself malloc learns from MKLDNN's temporary
 // arrays of the first step to keep tens of megabytes in each thread.
 void GiveBackFreedArrays() {
-  static const bool done = mallopt(M_MMAP_THRESHOLD, 4 << 20) != 0;
+  static const bool done = mallopt(M_MMAP_THRESHOLD, 1 << 20) != 0;
   (void)done;
 }
 

@@ -153,11 +153,13 @@ inline NDArray Place(const NDArray& data, OpReqType request, NDArray* temporary)
   return *temporary;
 }
 
-// A whole array that MKLDNN has written in a layout of its own: its numbers, and the array emptied.
-inline TBlob Plain(const TBlob& array, NDArray*) { return array; }
-inline TBlob Plain(const NDArray& array, NDArray* temporary) {
+// A whole array that MKLDNN has written in a layout of its own: its numbers, in the temporary space
+// that MKLDNN no longer uses, and the array emptied.
+inline TBlob Plain(const OpContext&, const TBlob& array, NDArray*) { return array; }
+inline TBlob Plain(const OpContext& context, const NDArray& array, NDArray* temporary) {
   if (!array.IsMKLDNNData()) return array.data();
-  *temporary = array.Reorder2Default();
+  const size_t bytes = array.shape().Size() * mshadow::mshadow_sizeof(array.dtype());
+  *temporary = DefaultLayoutAt(array, context.requested[0].get_host_space_internal(bytes));
   const_cast<NDArray&>(array).InvalidateMKLDNNData();
   return temporary->data();
 }
@@ -183,7 +185,7 @@ void Backward(const NodeAttrs& attrs, const OpContext& context, const std::vecto
   }
   fused.convolver.Backward(AsTraining(context), conv_in, conv_request, conv_out,
                            MakerOf(fused, norm_in, statistics, out.back()));
-  const TBlob gradient = Plain(relu_gradient, &plain);
+  const TBlob gradient = Plain(context, relu_gradient, &plain);
   NormReluBackward(fused.norm, context.is_train && !fused.norm.use_global_stats,
                    BlobsOf(TBlob(), in, 1, 8), gradient, request,
                    BlobsOf(BlobOf(out[0]), out, 1, 3));

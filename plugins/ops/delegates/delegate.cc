@@ -2,6 +2,17 @@
 
 #include <algorithm>
 
+namespace mxnet {
+
+// Exported by libmxnet, from a header that the wheel does not carry (mkldnn_base-inl.h).
+class MKLDNNStream {
+ public:
+  static MKLDNNStream* Get();
+  void Submit(bool cleanup = true);
+};
+
+}  // namespace mxnet
+
 namespace memonger {
 namespace ops {
 
@@ -62,6 +73,15 @@ TBlob Samples(const TBlob& array, int64_t begin, int64_t end) {
   part.dptr_ = static_cast<char*>(array.dptr_) +
                begin * sample * static_cast<int64_t>(mshadow::mshadow_sizeof(array.type_flag_));
   return part;
+}
+
+NDArray DefaultLayoutAt(const NDArray& array, void* place) {
+  const mxnet::Context context = array.ctx();
+  const TBlob blob(place, array.shape(), context.dev_mask(), array.dtype(), context.dev_id);
+  NDArray copy(blob, context.dev_id);
+  copy.CopyFrom(*array.GetMKLDNNData());
+  mxnet::MKLDNNStream::Get()->Submit();
+  return copy;
 }
 
 }  // namespace ops

@@ -62,6 +62,9 @@ inline NDArray InDefaultLayout(const NDArray& array) {
   return array.IsMKLDNNData() ? array.Reorder2Default() : array;
 }
 
+// A copy, at `place`, of an array that MKLDNN keeps in a layout of its own.
+NDArray DefaultLayoutAt(const NDArray& array, void* place);
+
 inline bool IsInDefaultLayout(const TBlob&) { return true; }
 inline bool IsInDefaultLayout(const NDArray& array) { return !array.IsMKLDNNData(); }
 

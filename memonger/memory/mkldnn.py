@@ -1,0 +1,104 @@
+"""Memory of MKLDNN's operators while they run: copies in other layouts.
+
+MKLDNN's operators write arrays in layouts of their own. A convolution turns what comes in another
+layout, and its weight always, in temporary space that all ops of an executor share and that stays
+as large as its largest use. In a planned network our operators stand between MKLDNN's, and what
+they write is in MXNet's layout; which of them do is not known before there is a plan, so there each
+array that a convolution reads is counted, and each that an operator other than MKLDNN's reads.
+
+Not counted: what MKLDNN keeps for each convolution (about its weight for every further thread), and
+the copies that stock MXNet keeps for operators that are not MKLDNN's (none in planned networks).
+"""
+from __future__ import annotations
+
+from typing import Mapping, Sequence, Set, Tuple
+
+from ..graph.types import Graph, Op
+from .workspace import WEIGHT, native_bytes
+
+#: Operators that write in a layout of their own; behind them those that keep that of their data.
+_MAKE = ("Convolution", "Deconvolution", "memonger_convolution", "memonger_split_convolution",
+         "memonger_split_convolution_data", "memonger_bn_relu_convolution")
+_KEEP = ("BatchNorm", "Activation", "relu", "LeakyReLU", "Pooling", "Concat", "concat", "add_n",
+         "elemwise_add", "_plus", "broadcast_add", "_grad_add", "_copy", "LRN")
+#: Data with fewer channels are read as they are.
+_CHANNELS = 8
+
+
+def mkldnn_workspaces(graph: Graph, attributes: Sequence[Mapping[str, str]],
+                      planned: bool = True) -> Tuple[int, ...]:
+    """Bytes for each op of the graph with MKLDNN on a CPU.
+
+    Parameters
+    ----------
+    graph : Graph
+    attributes : sequence of mapping
+        Those of each op, as in the symbol.
+    planned : bool
+        Whether the network gets a plan, or is MXNet's alone.
+    """
+    turned = _turned(graph)
+    return tuple(max(op.workspace_bytes, _bytes(graph, op, attributes[index], turned, planned,
+                                                native_bytes(graph, index, attributes[index])))
+                 for index, op in enumerate(graph.ops))
+
+
+def _base(op: Op) -> str:
+    return op.kind[len("_backward_"):] if op.kind.startswith("_backward_") else op.kind
+
+
+def _turned(graph: Graph) -> Set[int]:
+    """Tensors in MKLDNN's layouts, where nothing is planned."""
+    turned: Set[int] = set()
+    for op in graph.ops:
+        kind = _base(op)
+        made = [t for t in op.outputs[:1] if graph.tensors[t].dtype == "float32"
+                and len(graph.tensors[t].shape) in (3, 4, 5)]
+        if kind in _MAKE or kind in _KEEP and not turned.isdisjoint(op.inputs):
+            turned.update(made)
+    return turned
+
+
+def _bytes(graph: Graph, op: Op, attributes: Mapping[str, str], turned: Set[int], planned: bool,
+           native: int) -> int:
+    kind = _base(op)
+    if kind not in WEIGHT:
+        copied = turned.intersection(op.inputs) if planned and kind not in _KEEP else ()
+        return sum(graph.tensors[t].size_bytes for t in copied)
+    backward = op.kind != kind or kind.endswith(("_weight", "_data"))
+    place = WEIGHT[kind][backward]
+    weight, first = graph.tensors[op.inputs[place]], graph.tensors[op.inputs[0]]
+    if first.dtype != "float32" or attributes.get("layout", "None") not in ("None", "NCW", "NCHW",
+                                                                           "NCDHW"):
+        return native
+    part = _part(graph, op, attributes)
+
+    def copy(position: int) -> int:
+        tensor = op.inputs[position]
+        other = planned or tensor not in turned
+        return int(graph.tensors[tensor].size_bytes * part) * other
+
+    few = weight.shape[1] < _CHANNELS and attributes.get("num_group", "1") == "1"
+    if not backward:
+        return weight.size_bytes + copy(0) * (not few)
+    size = 2 * weight.size_bytes + copy(0)
+    if not kind.endswith("_data"):
+        size += copy(1) * (not few)
+    data_gradient = op.outputs[0] in graph.outputs or bool(graph.consumers[op.outputs[0]])
+    if few and data_gradient:  # its gradients read that of the output in different layouts
+        size += int(first.size_bytes * part)
+    if part < 1:  # the gradient of the output is turned as a whole, then again in parts
+        size += first.size_bytes
+    if kind == "memonger_bn_relu_convolution":
+        size = max(size, graph.tensors[op.outputs[0]].size_bytes)
+    return size
+
+
+def _part(graph: Graph, op: Op, attributes: Mapping[str, str]) -> float:
+    """The share of the batch that a convolution takes at a time."""
+    batch = max(1, (graph.tensors[op.inputs[0]].shape or (1,))[0])
+    if _base(op) == "memonger_bn_relu_convolution":  # the buffer is for one part
+        buffer = op.outputs[-1] if op.kind != _base(op) else op.outputs[3]
+        return graph.tensors[buffer].shape[0] / batch
+    samples = int(attributes.get("micro_batch", "0"))
+    return min(samples, batch) / batch if samples and "micro_batch_mb" not in attributes else 1.0
