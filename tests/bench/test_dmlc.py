@@ -8,10 +8,12 @@ import pytest
 pytest.importorskip("mxnet")
 from needed import needs_plugin
 
+import memonger
 from memonger.bench import dmlc
 from memonger.bench import run as command
 from memonger.bench.dmlc import TARGETS, Row, Target
 from memonger.util.errors import InputError
+from memonger.zoo import nets
 
 HALF = Target(1000, "none", of_forward=0.4)
 
@@ -53,3 +55,12 @@ def test_all_limits_are_kept():
     rows = dmlc.run()
     assert [row.target for row in rows] == list(TARGETS)
     assert all(row.kept for row in rows), dmlc.render(rows)
+
+
+@needs_plugin
+@pytest.mark.parametrize("network, theirs_mb", [("dmlc_resnet50", 1658), ("dmlc_resnet200", 2520)])
+def test_search_plan_takes_no_more_than_dmlcs(network, theirs_mb):
+    """Their examples with their hints; what their search_plan comes to by MXNet's count."""
+    net = nets.build(network, 32, hints=True)
+    planned = memonger.search_plan(net.symbol, **net.shapes)
+    assert memonger.get_cost(planned, **net.shapes) <= theirs_mb

@@ -22,6 +22,8 @@ def small_net():
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("MEMONGER_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("MEMONGER_COSTS")
+    monkeypatch.setattr(calibrate, "_is_busy", lambda: False)
+    monkeypatch.setattr(calibrate, "_unkept", {})
     return tmp_path / "profiles"
 
 
@@ -48,6 +50,12 @@ def test_speeds_are_measured_once_for_each_kind_of_circumstances(cache, speeds, 
     assert calibrate.calibrated() == first and first.factors["relu"] == 3.0 and len(speeds) == 1
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     assert "7 threads" in calibrate.calibrated().source and len(speeds) == 2
+
+
+def test_what_a_busy_machine_measured_is_not_kept(cache, speeds, monkeypatch):
+    monkeypatch.setattr(calibrate, "_is_busy", lambda: True)
+    assert calibrate.calibrated() == calibrate.calibrated()
+    assert len(speeds) == 1 and not cache.exists()
 
 
 @pytest.mark.parametrize("damage", [

@@ -16,32 +16,48 @@ from .run import circumstances, step_times
 _KIND, _SCHEMA = "memonger calibration", 1
 _SHAPES = {"data": (2, 32, 56, 56)}
 #: The least of so many runs counts, which other work on the machine disturbs least.
-_RUNS = 30
+_RUNS = 8
 _LIMIT_S = 40.0
 #: Classes that take less in all tell nothing: others are noise beside them.
 _LEAST_S = 1e-4
+#: What was measured beside other work, by file: good enough for this process alone.
+_unkept: Dict[str, Dict[str, float]] = {}
 
 
 def calibrated(ctx: Any = None) -> Roofline:
     """The roofline model with the share of its speed that each kind of op reaches on this CPU.
 
     Measured in some seconds, and kept beside the profiles for the same CPU, threads, switches and
-    versions.
+    versions, unless the machine had other work meanwhile.
     """
     from ...util.version import __version__
     facts = {**circumstances(ctx), "memonger": __version__}
     folder, name = os.path.split(default_path(facts))
     path = os.path.join(folder, "calibration-" + name)
-    factors = _stored(path, facts)
+    factors = _stored(path, facts) or _unkept.get(path)
     if factors is None:
+        busy = _is_busy()
         factors = _measured(ctx)
+        if busy:
+            logger.info("other programs compute: the prices of this CPU are not kept")
+            _unkept[path] = factors
+            return _model(factors, facts)
         try:
             os.makedirs(folder, exist_ok=True)
             write_whole(path, json.dumps({"kind": _KIND, "schema": _SCHEMA, "facts": facts,
                                           "factors": factors}, indent=1, sort_keys=True) + "\n")
         except (OSError, MemongerError) as error:
             logger.info("the prices of this CPU cannot be kept: %s", error)
+    return _model(factors, facts)
+
+
+def _model(factors: Dict[str, float], facts: Dict[str, Any]) -> Roofline:
     return Roofline(roofline("cpu").device, factors, "this CPU, %d threads" % facts["threads"])
+
+
+def _is_busy() -> bool:
+    """Whether other programs have kept half of the processors busy in the last minute."""
+    return os.getloadavg()[0] > len(os.sched_getaffinity(0)) / 2
 
 
 def _stored(path: str, facts: Dict[str, Any]) -> Optional[Dict[str, float]]:
