@@ -8,6 +8,19 @@
 
 namespace memonger {
 
+namespace {
+
+// One move in so many: like ops in a row, in large graphs and others; a stretch; a checkpoint.
+const int kBlockLarge = 4, kBlock = 24, kStretch = 6, kShift = 4;
+// Mean length of a stretch, and how far a checkpoint moves.
+const int kLength = 8;
+// After so many moves a walk that overflows makes overflow dearer, one that fits cheaper; more gently
+// where anything may run at any time.
+struct Weighing { int moves; double dearer, cheaper; };
+const Weighing kTraining = {100, 1.02, 0.993}, kAnywhere = {500, 1.0123, 0.995};
+
+}  // namespace
+
 // What one recomputation of the best solution costs on average: the scale of all temperatures.
 double Search::Unit() const {
   const double added = best_.cost - base_cost_;
@@ -24,6 +37,7 @@ void Search::Anneal(Outcome current, Temperature temperature, int64_t work_end) 
   if (!(hot > 0) || !(cold > 0)) return;
   double value = current.cost + weight_ * current.overflow;
   double heat = hot;
+  const Weighing& weighing = any_advance_ ? kAnywhere : kTraining;
   for (int64_t move = 1; !OutOf(work_end); ++move) {
     if (move % 64 == 1) {
       const double done = static_cast<double>(Spent() - work_begin) /
@@ -46,8 +60,8 @@ void Search::Anneal(Outcome current, Temperature temperature, int64_t work_end) 
     } else {
       Undo();
     }
-    if (move % 500 == 0) {
-      weight_ *= current.overflow > 0 ? 1.0123 : 0.995;
+    if (move % weighing.moves == 0) {
+      weight_ *= current.overflow > 0 ? weighing.dearer : weighing.cheaper;
       value = current.cost + weight_ * current.overflow;
     }
   }
@@ -61,10 +75,11 @@ int Search::PickItem() {
 }
 
 void Search::ProposeMove(const Outcome& current) {
-  if (num_gaps_ > 0 && random_.OneIn(num_gaps_ > 2000 ? 4 : 24)) {
-    ProposeBlock();
-    return;
+  if (num_gaps_ > 0 && random_.OneIn(num_gaps_ > 2000 ? kBlockLarge : kBlock)) {
+    return ProposeBlock();
   }
+  if (!crossing_.empty() && random_.OneIn(kStretch)) return ProposeStretch();
+  if (!crossing_.empty() && random_.OneIn(kShift)) return ProposeShift();
   const int count = 1 + (random_.OneIn(3) ? 1 : 0) + (random_.OneIn(8) ? 1 : 0);
   int first = 0;
   for (int i = 0; i < count; ++i) {
@@ -107,6 +122,63 @@ void Search::ProposeBlock() {
   const int begin = place_in_family_[gap];
   const int value = random_.Below(3);
   for (int i = begin; i < std::min(size, begin + length); ++i) Set(family[i], value);
+}
+
+int Search::Length(int most) {
+  int length = 1;
+  while (length < most && !random_.OneIn(kLength)) ++length;
+  return length;
+}
+
+// Two values that are decided differently change places: a checkpoint moves, to the same place of
+// another block or a few ops on.
+void Search::ProposeShift() {
+  const int size = static_cast<int>(crossing_.size());
+  for (int tries = 0; tries < 20; ++tries) {
+    const int place = random_.Below(size), one = crossing_[place];
+    int other = one;
+    if (random_.OneIn(2)) {
+      const std::vector<int>& family = families_[family_of_[one]];
+      const int next = place_in_family_[one] + random_.Below(5) - 2;
+      if (next >= 0 && next < static_cast<int>(family.size())) other = family[next];
+    } else {
+      const int next = place + (random_.OneIn(2) ? 1 : -1) * Length(size);
+      if (next >= 0 && next < size) other = crossing_[next];
+    }
+    const int here = Get(one), there = Get(other);
+    if (here == there) continue;
+    const int from = simulator_->advance(one);
+    Set(one, there);
+    SetAdvance(one, simulator_->advance(other));
+    Set(other, here);
+    SetAdvance(other, from);
+    return;
+  }
+}
+
+// One decision for a stretch of the forward pass: kept; dropped, and kept once made again; or
+// dropped after each op until backward comes to the stretch, or to what follows it.
+void Search::ProposeStretch() {
+  const std::vector<Gap>& gaps = simulator_->gaps();
+  const int size = static_cast<int>(crossing_.size()), begin = random_.Below(size);
+  const int end = std::min(size, begin + Length(size)), length = end - begin;
+  int from = simulator_->num_ops();
+  for (int i = begin; i < end; ++i) from = std::min(from, gaps[crossing_[i]].end);
+  static const Choice values[] = {kDropTransient, kDropTransient, kDropTransient,
+                                  kDropThenRetain, kDropThenRetain, kKeep};
+  const int value = values[random_.Below(6)];
+  const bool dropped_only = value != kKeep && random_.OneIn(2);
+  if (random_.OneIn(3)) {
+    from = std::min(from, gaps[crossing_[std::min(size - 1, end + random_.Below(1 + length))]].end);
+  } else if (random_.OneIn(2)) {
+    from = -1;
+  }
+  for (int i = begin; i < end; ++i) {
+    const int gap = crossing_[i];
+    if (dropped_only && simulator_->choice(gap) == kKeep) continue;
+    Set(gap, value);
+    if (value == kDropTransient) SetAdvance(gap, from);
+  }
 }
 
 void Search::ProposeAdvance(int gap) {

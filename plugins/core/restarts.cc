@@ -11,6 +11,8 @@ namespace {
 const int kManyGaps = 1500;
 // Writing the steps down and assigning storage for them takes as long as simulating so many times.
 const int kExactWork = 100;
+// Where annealing starts, in units of Search::Unit().
+const double kHot = 3, kWarm = 0.5;
 
 }  // namespace
 
@@ -78,12 +80,14 @@ void Search::SearchLive(int64_t work_end) {
       Offer(current);
       return;
     }
-    Iterate(until(0.4));
+    Iterate(until(any_advance_ ? 0.4 : 0.25));
   }
-  // Annealing from the best, warm and hot in turn; what it finds is pruned. Where values may be
-  // recomputed in advance, good plans lie further apart: half of all searches start hot.
-  const double first = any_advance_ && random_.OneIn(2) ? 3 : 0.5;
-  const Temperature rounds[] = {{first, 0.01}, {2, 0.01}, {0.2, 0.005}};
+  // Annealing from the best, hot and warm in turn; what it finds is pruned. A long hot walk is worth
+  // most at deep cuts, whose good plans are far from what repairs find. Where values may be
+  // recomputed in advance, half of all searches start warm.
+  const bool hot_first = !any_advance_ || random_.OneIn(2);
+  const Temperature rounds[] = {{hot_first ? kHot : kWarm, 0.01}, {any_advance_ ? 2 : kWarm, 0.01},
+                                {0.2, 0.005}};
   const double shares[] = {0.7, 0.8, 0.87};
   for (int round = 0; round < 3 && !OutOf(work_end); ++round) {
     if (round == 2 && best_.feasible) FlipVariants(until(0.84));

@@ -42,6 +42,10 @@ Search::Search(Simulator* simulator, const SearchOptions& options, PoolMeter* me
   std::map<std::tuple<double, int64_t, int, bool>, int> ids;
   for (int gap = 0; gap < num_gaps_; ++gap) {
     const Gap& g = simulator_->gaps()[gap];
+    if (g.begin < simulator_->first_backward() && g.end >= simulator_->first_backward() &&
+        !g.trailing && !any_advance_) {
+      crossing_.push_back(gap);
+    }
     const Implementation& impl = simulator_->problem().ops[g.op].implementations[0];
     int64_t bytes = 0;
     for (int tensor : impl.outputs) bytes += simulator_->problem().tensor_bytes[tensor];

@@ -114,6 +114,9 @@ class Search {
   void ProposeMove(const Outcome& current);
   void ProposeBlock();
   void ProposeAdvance(int gap);
+  int Length(int most);
+  void ProposeStretch();
+  void ProposeShift();
   bool TryAdvance() { return random_.OneIn(advance_odds_); }
   // seeds.cc
   // `frugal`: those that take the least memory, and much time.
@@ -152,6 +155,7 @@ class Search {
   std::vector<std::pair<int, int>> advance_undo_;  // gap, op before
   std::vector<int> changed_;        // items that are not at their default, in no order
   std::vector<int> changed_place_;  // of each item in changed_, or -1
+  std::vector<int> crossing_;  // gaps that lead into the backward ops, in order of ops
   std::vector<std::vector<int>> families_;  // gaps of like ops, in order
   std::vector<int> family_of_;              // of each gap
   std::vector<int> place_in_family_;

@@ -105,6 +105,7 @@ void Simulator::FindGaps() {
         gaps_.push_back(gap);
       }
       choices_.push_back(choice);
+      held_from_.push_back(choice == kKeep ? 0 : choice == kDropTransient ? n + 1 : gap.begin + 1);
     }
   }
 }
@@ -163,6 +164,10 @@ void Simulator::set_variant(int variant, bool on) {
 void Simulator::set_advance(int gap, int op) {
   const int before = advance_[gap];
   if (before == op) return;
+  if (!problem_.recompute_in_forward) {
+    advance_[gap] = op;
+    return HoldFrom(gap);
+  }
   if (before >= 0) {
     std::vector<int>& list = advance_at_[before];
     list.erase(std::find(list.begin(), list.end(), gap));
@@ -172,6 +177,16 @@ void Simulator::set_advance(int gap, int op) {
     std::vector<int>& list = advance_at_[op];
     list.insert(std::upper_bound(list.begin(), list.end(), gap), gap);
   }
+}
+
+void Simulator::HoldFrom(int gap) {
+  const int slot = slot_of_gap_[gap];
+  int from = 0;
+  if (choices_[slot] == kDropThenRetain) from = gaps_[gap].begin + 1;
+  if (choices_[slot] == kDropTransient) {
+    from = advance_[gap] >= 0 && !problem_.recompute_in_forward ? advance_[gap] : num_ops() + 1;
+  }
+  held_from_[slot] = from;
 }
 
 bool Simulator::NeedInputs(const Hot& hot) {
@@ -248,11 +263,7 @@ bool Simulator::RunInAdvance(int stage) {
 // Applies the decision of the gap that the op's value is in; called after each op that touched it.
 void Simulator::EndOfGap(int op) {
   if (instance_[op] < 0 || pinned_[op]) return;
-  const int k = next_use_[op];
-  const char choice = choices_[first_gap_[op] + k];
-  if (choice == kKeep) return;
-  const int begin = k ? uses_[op][k - 1] : op;
-  if (choice == kDropTransient || begin == stage_) instance_[op] = -1;
+  if (stage_ < held_from_[first_gap_[op] + next_use_[op]]) instance_[op] = -1;
 }
 
 bool Simulator::RunAll(double cost_limit) {

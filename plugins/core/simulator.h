@@ -3,9 +3,11 @@
 // A decision belongs to an op and the gap between two consecutive uses of its value (a use is an
 // op of the unplanned step that reads it; gap 0 lies before the first use, the last one behind the
 // last use): keep the value, drop it and keep it again once something has recomputed it, or drop
-// it after every op. Values are recomputed on demand, right before the first op that needs them;
-// where the graph allows recomputation anywhere, a gap may also name an op before which the value
-// is recomputed in advance. Bytes count from the step that makes a value to the last step that
+// it after every op. Values are recomputed on demand, right before the first op that needs them.
+// A gap may also name an op. A value dropped after every op is kept again from there on, once
+// something has recomputed it: a stretch that is run again for what follows it, and later for
+// itself, need not be whole in memory twice. Where the graph allows recomputation anywhere, the
+// value is instead recomputed in advance of the op. Bytes count from the step that makes a value to the last step that
 // reads that instance, so keeping a value that nobody reads again costs nothing.
 //
 // One evaluation costs O(steps + reads). The order of steps is that of memonger.graph.schedule.expand.
@@ -64,9 +66,10 @@ class Simulator {
   Choice choice(int gap) const { return static_cast<Choice>(choices_[slot_of_gap_[gap]]); }
   void set_choice(int gap, Choice choice) {
     choices_[slot_of_gap_[gap]] = choice;
+    HoldFrom(gap);
   }
   Choice default_choice(int gap) const { return gaps_[gap].trailing ? kDropTransient : kKeep; }
-  // Op before which the value is recomputed in advance; -1 for on demand.
+  // The op that the gap names; -1 for none.
   int advance(int gap) const { return advance_[gap]; }
   void set_advance(int gap, int op);
   bool variant_on(int variant) const { return variant_on_[variant]; }
@@ -130,6 +133,7 @@ class Simulator {
   bool NeedInputs(const Hot& hot);
   void Run(int op);
   bool RunInAdvance(int stage);
+  void HoldFrom(int gap);
   void EndOfGap(int op);
   bool RunAll(double cost_limit);
   void Measure(Outcome* outcome);
@@ -144,6 +148,7 @@ class Simulator {
   std::vector<std::vector<int>> used_by_op_;  // ops whose value (or state) the op may use
   std::vector<int> first_gap_;                // of each op, into choices_
   std::vector<char> choices_;
+  std::vector<int> held_from_;  // of each choice: where the value stays at hand
   std::vector<Gap> gaps_;
   std::vector<int> slot_of_gap_;
   std::vector<int> gap_of_slot_;  // -1 where nothing can be decided

@@ -15,12 +15,12 @@ from memonger.solve.options import Options
 from memonger.solve.search.native import Core, Decisions
 
 
-def some_decisions(rng, core, advance=False):
-    """Any choice in any gap, some variants, and some recomputation in advance."""
+def some_decisions(rng, core):
+    """Any choice in any gap, some with an op that the gap names, and some variants."""
     choices, places, share = [], [], rng.random()
     for _, _, begin, end, trailing in core.gaps():
         choices.append(rng.randint(0, 2) if rng.random() < share else 2 if trailing else 0)
-        early = advance and not trailing and end - begin > 1 and rng.random() < 0.3
+        early = not trailing and end - begin > 1 and rng.random() < 0.3
         places.append(rng.randint(begin + 1, end) if early else -1)
     used, touched = [], set()
     for index in core.allowed_variants:
@@ -30,7 +30,7 @@ def some_decisions(rng, core, advance=False):
     return Decisions(tuple(choices), tuple(places), tuple(used))
 
 
-def found_of(seed, advance=False, **options):
+def found_of(seed, **options):
     rng = random.Random(seed)
     pools = rng.choice(("executor", "executor", "cached_op"))
     graph = strategies.variants(rng, strategies.training_graph(
@@ -59,6 +59,17 @@ def test_decisions_of_a_schedule_make_it_again(seed):
     assert core.evaluate(core.decisions_of(found.schedule)).schedule == found.schedule
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_dropped_value_stays_from_the_op_that_its_gap_names(seed):
+    rng = random.Random(seed)
+    core = Core(strategies.training_graph(rng, rng.randint(2, 14)), Options())
+    gaps = core.gaps()
+    kept = Decisions(tuple(2 if gap[-1] else 1 for gap in gaps), (-1,) * len(gaps), ())
+    named = Decisions((2,) * len(gaps), tuple(-1 if last else begin + 1
+                                              for _, _, begin, _, last in gaps), ())
+    assert core.evaluate(named).schedule == core.evaluate(kept).schedule
+
+
 def test_decisions_of_a_schedule_with_variants_cost_the_same():
     same = 0
     for seed in range(100):
@@ -80,7 +91,7 @@ def test_foreign_schedules_run_and_peak_as_the_storage_planner_says(seed):
     rng = random.Random(seed)
     graph = strategies.foreign_graph(rng, rng.randint(2, 30))
     core = Core(graph, Options(storage="live"))
-    found = core.evaluate(some_decisions(rng, core, advance=True))
+    found = core.evaluate(some_decisions(rng, core))
     if found is None:
         pytest.skip("these decisions run something too often")
     again = found.schedule.recomputed()

@@ -34,7 +34,8 @@ class Decisions:
 
     #: For each gap: 0 keep, 1 drop and keep again once recomputed, 2 drop after every op.
     choices: Tuple[int, ...]
-    #: For each gap the op before which the value is recomputed in advance; -1 on demand.
+    #: For each gap -1, or the op from which on a value dropped after every op stays once it is
+    #: recomputed; where ``graph.recompute_in_forward``, the op that it is recomputed before.
     advance: Tuple[int, ...]
     #: For each variant whether it is in use.
     variants: Tuple[bool, ...]
@@ -112,8 +113,8 @@ class Core:
         """The decisions that come closest to a schedule.
 
         A value is kept through a gap if whoever ends the gap reads the run that was at hand where
-        the gap begins. Where the graph allows recomputation anywhere, a run that nobody reads
-        until later ops are done is one in advance.
+        the gap begins. The run that the end of the gap reads is the one that stays; where the graph
+        allows recomputation anywhere, one that nobody reads until later ops are done is in advance.
         O(size of the schedule) time.
         """
         steps = schedule.steps
@@ -159,11 +160,12 @@ class Core:
             else:
                 choices.append(1 if again == 1 or not trailing and not again else 2)
             early = -1
-            if self.graph.recompute_in_forward and not stays and not trailing:
+            if not stays and not trailing:
                 # The op that runs next after the run which the end of the gap reads.
                 source = read_run.get((first[end], maker), -1)
                 stage = bisect_left(first, source)
-                if begin < stage < end and first_read[source] > first[stage]:
+                if begin < stage < end and (first_read[source] > first[stage]
+                                            if self.graph.recompute_in_forward else again > 1):
                     early = stage
             advance.append(early)
         return Decisions(tuple(choices), tuple(advance),
@@ -194,7 +196,8 @@ class Core:
             seen.add(number)
             choice = decisions.choices[number]
             choices.append(choice if first or choice != 1 else 0)
-            advance.append(decisions.advance[number] if first else -1)
+            advance.append(decisions.advance[number]
+                           if first or not self.graph.recompute_in_forward else -1)
         used = {index for index, on in zip(other.allowed_variants, decisions.variants) if on}
         return Decisions(tuple(choices), tuple(advance),
                          tuple(index in used for index in self.allowed_variants))
