@@ -145,12 +145,13 @@ def _descend(search: _Search, warm: Optional[Decisions], stop_below: int = 0) ->
     at the first plan of at most so many bytes.
     """
     aim = max(working_bytes(search.graph, op) for op in search.graph.ops)
-    best = search.run(max(aim, stop_below), 2 * STRATEGY.descent_work, warm)
+    work = STRATEGY.descent_work * min(1.0, len(search.graph.ops) / STRATEGY.least_ops)
+    best = search.run(max(aim, stop_below), 2 * work, warm)
     step = STRATEGY.steepest
     for _ in range(STRATEGY.descents):
         if search.stopped or step < STRATEGY.flattest or _size(best) <= max(stop_below, 1):
             break
-        found = search.run(int(_size(best) * (1 - step)), STRATEGY.descent_work, best.decisions)
+        found = search.run(int(_size(best) * (1 - step)), work, best.decisions)
         if _size(found) < _size(best):
             best = found
         else:
