@@ -40,8 +40,8 @@ class Device:
     overlaps: bool = True
 
     def time_s(self, flops: float, moved_bytes: float, dtype: str = "float32",
-               is_matrix: bool = False) -> float:
-        """Time of one kernel."""
+               is_matrix: bool = False, calls: int = 1) -> float:
+        """Time of one op, which starts so many kernels."""
         peak = self.flops_per_s
         if dtype == "float64":
             peak = self.double_flops_per_s or peak / 2
@@ -50,7 +50,7 @@ class Device:
         compute_s = flops / (peak * self.compute_share)
         memory_s = moved_bytes / (self.bytes_per_s * self.memory_share)
         busy_s = max(compute_s, memory_s) if self.overlaps else compute_s + memory_s
-        return self.launch_s + busy_s
+        return calls * self.launch_s + busy_s
 
 
 def _gpu(name: str, tera: float, giga: float, half: float, double: float) -> Device:
@@ -152,7 +152,8 @@ class Roofline:
         moved_bytes = needed.moved_bytes + needed.again_bytes * self.device.second_passes
         factor = next((self.factors[name] for name in op_class(kind, attributes)
                        if name in self.factors), 1.0)
-        return factor * self.device.time_s(needed.flops, moved_bytes, dtype, needed.is_matrix)
+        return factor * self.device.time_s(needed.flops, moved_bytes, dtype, needed.is_matrix,
+                                           needed.calls)
 
     def op_times(self, graph: Graph, attributes: Attributes = ()) -> OpTimes:
         times = []

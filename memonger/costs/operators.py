@@ -41,6 +41,8 @@ class Work(NamedTuple):
     is_matrix: bool = False
     #: Bytes read once more in a second pass over a tensor; not part of ``moved_bytes``.
     again_bytes: float = 0.0
+    #: Operators of MXNet's, or kernels, that it starts one after the other.
+    calls: int = 1
 
 
 class _Call(NamedTuple):
@@ -101,9 +103,24 @@ def _extra(call: _Call) -> int:
 
 
 def _convolution(call: _Call) -> Work:
-    weight = call.inputs[2 if call.backward else 1]
+    data, weight = call.inputs[1:3] if call.backward else call.inputs[:2]
     result = call.inputs[0] if call.backward else call.outputs[0]
-    return _matrix(result.elements * math.prod(weight.shape[1:]), call, (0, 1, 2))
+    found = _matrix(result.elements * math.prod(weight.shape[1:]), call, (0, 1, 2))
+    return found._replace(calls=_parts(call, data, weight, result))
+
+
+def _parts(call: _Call, data: TensorType, weight: TensorType, result: TensorType) -> int:
+    """Of the batch, one after the other: ``Convolver::Step`` of the plugin."""
+    least, limit_mb = (int(call.attributes.get(name, 0)) for name in
+                       ("micro_batch", "micro_batch_mb"))
+    batch = max(1, data.shape[0])
+    if not limit_mb:
+        return -(-batch // least) if least else 1
+    size_bytes = 4 * (data.elements + result.elements)
+    limit = max(limit_mb << 20, 32 * weight.elements)
+    if size_bytes <= limit:
+        return 1
+    return -(-batch // max(1, least, limit // max(1, size_bytes // batch)))
 
 
 def _weight_gradient(call: _Call) -> Work:
@@ -131,9 +148,11 @@ def _norm_relu_convolution(call: _Call) -> Work:
     result = call.inputs[0] if call.backward else call.outputs[0]
     macs = result.elements * math.prod(weight.shape[1:])
     passes = 2 + (3 if call.backward else 0)  # of the normalised values, and of their gradient
+    # Each part is normalised and convolved: in backward for two gradients.
+    calls = 1 + (3 if call.backward else 2) * _parts(call, data, weight, result)
     return Work((4 if call.backward else 2) * macs + (22 if call.backward else 8) * data.elements,
                 call.traffic() + passes * data.size_bytes + result.size_bytes * call.backward,
-                True, again_bytes=data.size_bytes * (2 if call.backward else 1))
+                True, data.size_bytes * (2 if call.backward else 1), calls)
 
 
 def _deconvolution(call: _Call) -> Work:

@@ -32,8 +32,9 @@ CONV_FLOPS = 2 * OUT.elements * 8 * 3 * 3
 
 
 def test_a_product_of_matrices():
-    assert work("dot", {}, [SQUARE, SQUARE], [SQUARE]) == (2 * 512**3, 3 * MIB, True, 0)
-    assert work("FullyConnected", {}, [SQUARE, SQUARE], [SQUARE]) == (2 * 512**3, 3 * MIB, True, 0)
+    assert work("dot", {}, [SQUARE, SQUARE], [SQUARE]) == (2 * 512**3, 3 * MIB, True, 0, 1)
+    assert work("FullyConnected", {}, [SQUARE, SQUARE], [SQUARE]) == (2 * 512**3, 3 * MIB, True,
+                                                                      0, 1)
     wide = [TensorType((4, 6)), TensorType((6, 10))], [TensorType((4, 10))]
     assert work("dot", {}, *wide).flops == pytest.approx(2 * 4 * 6 * 10)
     batch = [TensorType((3, 4, 6)), TensorType((3, 6, 10))], [TensorType((3, 4, 10))]
@@ -52,7 +53,28 @@ def test_a_convolution_and_each_of_its_gradients():
     assert backward(True, False, False).moved_bytes == 2 * 0 + sum(
         t.size_bytes for t in (OUT, WEIGHT, DATA))
     assert backward(False, False, True).flops == OUT.elements
-    assert backward(False, False, False) == (0, 0, True, 0)
+    assert backward(False, False, False) == (0, 0, True, 0, 1)
+
+
+def test_parts_of_a_batch_are_calls_of_their_own():
+    """As many as the operator makes: ``Convolver::Step``."""
+    for attributes, parts in (({}, 1), ({"micro_batch": "1"}, 2), ({"micro_batch": "5"}, 1),
+                              ({"micro_batch": "1", "micro_batch_mb": "1"}, 1)):
+        found = work("memonger_convolution", attributes, [DATA, WEIGHT], [OUT])
+        assert found.calls == parts
+        small = [TensorType((8,))] * 4
+        fused = work("memonger_bn_relu_convolution", attributes, [DATA, *small, WEIGHT], [OUT])
+        assert fused.calls == 1 + 2 * parts
+        back = work("_backward_memonger_bn_relu_convolution", attributes,
+                    [OUT, DATA, *small, *small[:2], WEIGHT], [DATA, *small[:2], WEIGHT])
+        assert back.calls == 1 + 3 * parts
+    large = TensorType((16, 8, 128, 128))  # 8 MB, and as much behind it
+    call = ("memonger_convolution", {"micro_batch": "4", "micro_batch_mb": "2"}, [large, WEIGHT],
+            [large])
+    assert work(*call).calls == 4
+    a100 = roofline("a100")
+    gain_s = a100.time_s(*call) - a100.time_s(call[0], {}, *call[2:])
+    assert gain_s == pytest.approx(3 * a100.device.launch_s)
 
 
 def test_groups_and_transposed_convolutions():
@@ -105,7 +127,7 @@ def test_only_picked_rows_are_read():
 def test_pooling_reads_windows():
     found = work("Pooling", {"kernel": "(2, 2)"}, [TensorType((1, 1, 4, 4))],
                  [TensorType((1, 1, 2, 2))])
-    assert found == (16, 80, False, 0)
+    assert found == (16, 80, False, 0, 1)
     everything = work("Pooling", {"kernel": "(1, 1)", "global_pool": "True"},
                       [TensorType((1, 1, 4, 4))], [TensorType((1, 1, 1, 1))])
     assert everything.flops == 16
@@ -113,10 +135,10 @@ def test_pooling_reads_windows():
 
 def test_an_unknown_operator_is_bound_by_memory():
     assert work("somebody_elses", {}, [SQUARE], [SQUARE, SQUARE], (True, False)) == (
-        SQUARE.elements, 2 * MIB, False, 0)
+        SQUARE.elements, 2 * MIB, False, 0, 1)
     assert work("Convolution", {}, [SQUARE], [SQUARE]).flops == SQUARE.elements
     assert work("_zeros", {}, [], [SQUARE]).moved_bytes == MIB
-    assert work("nothing", {}, [], []) == (0, 0, False, 0)
+    assert work("nothing", {}, [], []) == (0, 0, False, 0, 1)
     assert work("exp", {}, [SQUARE], [SQUARE]).flops == 8 * SQUARE.elements
 
 
