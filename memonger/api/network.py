@@ -195,7 +195,8 @@ class Session:
             return found.times_s, self._workspaces(captured)
 
         return replace(self, graph=with_variants(
-            self.graph, to_json(unforced(self.symbol)), exact_only, self.read, times))
+            self.graph, to_json(unforced(self.symbol)), exact_only, self.read, times,
+            on_gpu=self.device is not None))
 
     def apply(self, plan: Plan) -> Any:
         """The symbol with the plan's decisions on it."""

@@ -36,7 +36,7 @@ Times = Callable[[Captured], Tuple[Sequence[float], Sequence[int]]]
 
 
 def with_variants(graph: Graph, symbol_json: str, exact_only: bool, read: Read,
-                  times: Times) -> Graph:
+                  times: Times, on_gpu: bool = False) -> Graph:
     """The graph with every variant that the symbol allows.
 
     It has placeholders where a variant has more gradient ops than what it replaces.
@@ -51,9 +51,11 @@ def with_variants(graph: Graph, symbol_json: str, exact_only: bool, read: Read,
         Binds a symbol in the same way as ``graph`` was bound.
     times : callable
         Times (s) and workspaces (bytes) of the ops of a captured graph.
+    on_gpu : bool
+        Whether the plan is for a GPU.
     """
     by_kind: Dict[str, List[str]] = {}
-    for op, names in sorted(offers(graph, symbol_json, exact_only).items()):
+    for op, names in sorted(offers(graph, symbol_json, exact_only, on_gpu).items()):
         for name in names:
             by_kind.setdefault(name, []).append(op)
     gradients = worth_splitting(graph)
@@ -76,7 +78,8 @@ def with_variants(graph: Graph, symbol_json: str, exact_only: bool, read: Read,
     return replace(graph, tensors=tuple(tensors), variants=tuple(variants), _cache={})
 
 
-def offers(graph: Graph, symbol_json: str, exact_only: bool = False) -> Dict[str, List[str]]:
+def offers(graph: Graph, symbol_json: str, exact_only: bool = False,
+           on_gpu: bool = False) -> Dict[str, List[str]]:
     """For each op of the graph the variants that are worth a look there.
 
     None for whole numbers, which most of our operators refuse.
@@ -84,7 +87,7 @@ def offers(graph: Graph, symbol_json: str, exact_only: bool = False) -> Dict[str
     split = worth_splitting(graph)
     real = {op.name for op in graph.ops if graph.tensors[op.outputs[0]].dtype in _REAL}
     found = {op: [name for name in names if name != "split_convolution" or op in split]
-             for op, names in candidates(symbol_json, exact_only).items()
+             for op, names in candidates(symbol_json, exact_only, on_gpu).items()
              if op in graph.op_index and op in real}
     return {op: names for op, names in found.items() if names}
 

@@ -36,6 +36,9 @@ class VariantKind:
     attributes: Callable[[Sequence[Attributes]], Dict[str, str]]
     #: Ops that make its gradient. Of several the last makes that of the first input.
     gradient_ops: int = 1
+    #: Whether plans for a GPU are offered it. There BatchNorm is cuDNN's: what ours save, running
+    #: MXNet's own again or a mask behind it saves as well. LayerNorm has no GPU code.
+    on_gpu: bool = True
 
 
 # ---------------------------------------------------------------------- conditions
@@ -181,24 +184,25 @@ _CATALOGUE = (
     VariantKind("batch_norm_relu", (("BatchNorm",), ("relu", "Activation")),
                 "memonger_batch_norm_relu", True, "input of BatchNorm",
                 "input of BatchNorm, output", "BatchNorm recomputed in backward",
-                _batch_norm_relu, lambda chain: {**_copy(*_NORM)(chain), **_relu(chain[1])}),
+                _batch_norm_relu, lambda chain: {**_copy(*_NORM)(chain), **_relu(chain[1])},
+                on_gpu=False),
     VariantKind("bn_relu_convolution", (("BatchNorm",), ("relu", "Activation"), ("Convolution",)),
                 "memonger_bn_relu_convolution", True, "input of BatchNorm",
                 "input of BatchNorm, output of ReLU", "BatchNorm and ReLU recomputed in backward",
-                _batch_norm_relu_convolution, _norm_and_convolution),
+                _batch_norm_relu_convolution, _norm_and_convolution, on_gpu=False),
     VariantKind("inplace_batch_norm", (("BatchNorm",),), "memonger_inplace_batch_norm", False,
                 "output", "input", "OutputAct batch_norm", _batch_norm,
-                _copy(*_NORM, act_type="identity")),
+                _copy(*_NORM, act_type="identity"), on_gpu=False),
     VariantKind("inplace_batch_norm_leaky", (("BatchNorm",), ("LeakyReLU",)),
                 "memonger_inplace_batch_norm", False, "output",
                 "input of BatchNorm, input and output of LeakyReLU", "OutputAct batch_norm",
-                _batch_norm_before("leaky"), _norm_and("leaky")),
+                _batch_norm_before("leaky"), _norm_and("leaky"), on_gpu=False),
     VariantKind("inplace_batch_norm_elu", (("BatchNorm",), ("LeakyReLU",)),
                 "memonger_inplace_batch_norm", False, "output",
                 "input of BatchNorm, input and output of LeakyReLU", "OutputAct batch_norm",
-                _batch_norm_before("elu"), _norm_and("elu")),
+                _batch_norm_before("elu"), _norm_and("elu"), on_gpu=False),
     VariantKind("layer_norm", (("LayerNorm",),), "memonger_layer_norm", False, "output", "input",
-                "OutputAct", _layer_norm, _copy("axis", "eps")),
+                "OutputAct", _layer_norm, _copy("axis", "eps"), on_gpu=False),
     *(VariantKind("output_" + name, (("Activation",),), "memonger_activation", True, "output",
                   "input and output", "OutputAct", _only_activation(name), _copy("act_type"))
       for name in ("sigmoid", "tanh")),

@@ -78,10 +78,11 @@ def _parsed(symbol_json: str) -> _Nodes:
     return _Nodes(symbol_json)
 
 
-def candidates(symbol_json: str, exact_only: bool = False) -> Dict[str, List[str]]:
+def candidates(symbol_json: str, exact_only: bool = False,
+               on_gpu: bool = False) -> Dict[str, List[str]]:
     """For each op the variants that may take the place of the chain which it ends.
 
-    Ops without any are left out.
+    Ops without any are left out, and for a GPU the variants that are not worth it there.
     """
     nodes = _parsed(symbol_json)
     result: Dict[str, List[str]] = {}
@@ -89,7 +90,7 @@ def candidates(symbol_json: str, exact_only: bool = False) -> Dict[str, List[str
         for variant in catalogue():
             ids = nodes.chain(last, variant)
             if ids and (variant.exact or not exact_only) and \
-                    not nodes.refusal(ids, variant):
+                    (variant.on_gpu or not on_gpu) and not nodes.refusal(ids, variant):
                 result.setdefault(name, []).append(variant.name)
     return result
 

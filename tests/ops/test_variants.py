@@ -61,6 +61,9 @@ def test_candidates_of_the_convolution_net():
     assert found["conv1"] == ["bn_relu_convolution", "split_convolution"]
     exact = variants.candidates(conv_net().tojson(), exact_only=True)
     assert exact["act1"] == ["mask_leaky_relu"] and "bn0" not in exact
+    on_gpu = variants.candidates(conv_net().tojson(), on_gpu=True)
+    assert on_gpu["act0"] == ["mask_relu"] and on_gpu["conv1"] == ["split_convolution"]
+    assert not [name for names in on_gpu.values() for name in names if "norm" in name]
 
 
 def test_members_are_the_ops_that_are_replaced():

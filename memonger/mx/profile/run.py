@@ -101,7 +101,8 @@ def profile(symbol: Any, shapes: Mapping[str, Sequence[int]],
         return read(other, shapes, *binding)
 
     swapped = [
-        found for found in swapped_networks(symbol, captured.graph, read_again)
+        found for found in swapped_networks(symbol, captured.graph, read_again,
+                                            ctx.device_type == "gpu")
         if not found.signatures() <= set(times)]
     if (missing or swapped) and (method == "in place" or (method == "auto"
                                                           and _fits(captured, ctx))):
@@ -129,7 +130,8 @@ def step_times(symbol: Any, shapes: Mapping[str, Sequence[int]], ctx: Any, time_
     binding = (None, "write", ctx or mxnet().cpu())
     captured = read(symbol, shapes, *binding)
     swapped = list(swapped_networks(symbol, captured.graph,
-                                    lambda other: read(other, shapes, *binding)))
+                                    lambda other: read(other, shapes, *binding),
+                                    binding[2].device_type == "gpu"))
     times: Dict[str, float] = {}
     _measure_in_place(captured, symbol, shapes, binding, swapped, times, time_limit_s, repeats,
                       lambda fraction: None, min)

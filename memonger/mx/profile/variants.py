@@ -42,8 +42,8 @@ class SwappedNetwork:
         return {op_signature(graph, i, attributes) for i in self.ops}
 
 
-def swapped_networks(symbol: Any, graph: Graph,
-                     read: Callable[[Any], Captured]) -> Iterator[SwappedNetwork]:
+def swapped_networks(symbol: Any, graph: Graph, read: Callable[[Any], Captured],
+                     on_gpu: bool = False) -> Iterator[SwappedNetwork]:
     """The network swapped until each variant of each op was in it once.
 
     Parameters
@@ -53,8 +53,8 @@ def swapped_networks(symbol: Any, graph: Graph,
     """
     text = to_json(symbol)
     near = _neighbours(graph)
-    waiting = sorted(((op, name) for op, kinds in offers(graph, text).items() for name in kinds),
-                     key=lambda item: item[1])
+    waiting = sorted(((op, name) for op, kinds in offers(graph, text, on_gpu=on_gpu).items()
+                      for name in kinds), key=lambda item: item[1])
     while waiting:
         taken: Dict[str, str] = {}
         choice: Dict[str, str] = {}
