@@ -19,7 +19,7 @@ void RegisterKeepLess();
 void RegisterLayerNorm();
 void RegisterOutputGelu();
 
-// The GPU implementations of all of them.
+// The GPU implementations, of those that have one.
 void RegisterGpu();
 
 // For tests on machines without a GPU: data in CPU memory goes to the GPU implementations, whose

@@ -42,10 +42,10 @@ int cuDeviceGetAttribute(int* value, int attribute, int device) {
   return device;
 }
 
-int cuMemHostAlloc(void** memory, size_t size, unsigned flags) {
-  (void)flags;
-  return (*memory = malloc(size)) ? 0 : 2;
+int cuDeviceGetName(char* name, int size, int device) {
+  return snprintf(name, size, "Pretended GPU"), device;
 }
+int cuDeviceTotalMem_v2(size_t* size, int device) { return *size = 64 << 20, device; }
 
 int cuMemAlloc_v2(unsigned long long* memory, size_t size) {
   return (*memory = (unsigned long long)malloc(size)) ? 0 : 2;
@@ -57,6 +57,16 @@ int cuMemcpyHtoD_v2(unsigned long long to, const void* from, size_t size) {
 int cuMemcpyDtoH_v2(void* to, unsigned long long from, size_t size) {
   return memcpy(to, (void*)from, size), 0;
 }
+int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, size_t size, void* stream) {
+  return memcpy((void*)to, (void*)from, size), stream != NULL;
+}
+int cuMemsetD8_v2(unsigned long long to, unsigned char value, size_t size) {
+  return memset((void*)to, value, size), 0;
+}
+int cuEventCreate(void** event, unsigned flags) { return *event = context, flags; }
+int cuEventRecord(void* event, void* stream) { return (void)event, stream != NULL; }
+int cuEventSynchronize(void* event) { return event != context; }
+int cuEventElapsedTime(float* ms, void* first, void* last) { return *ms = 1, first != last; }
 int cuStreamSynchronize(void* stream) { return 0; }
 int cuCtxSynchronize(void) { return 0; }
 

@@ -1,6 +1,6 @@
 /*
  * An NVRTC whose machine code runs on the CPU: it calls emulate.py, and its "cubin" is the path of
- * the library that comes out. Sources without our header, MXNet's, are accepted and not run.
+ * the library that comes out. Sources without our headers, MXNet's, are accepted and not run.
  * PRETEND_EMULATE is the command; PRETEND_ARCHITECTURES may name the newest architecture that it
  * knows (default 90).
  */
@@ -11,7 +11,9 @@
 #include <unistd.h>
 
 typedef struct {
-  char *source, *name, *header, *log, *code;
+  char *source, *name, *log, *code;
+  int headers;
+  char *header[4], *header_name[4];
 } Program;
 
 static char* copy(const char* text) { return strdup(text ? text : ""); }
@@ -43,17 +45,22 @@ int nvrtcCreateProgram(Program** program, const char* source, const char* name, 
   Program* p = calloc(1, sizeof(Program));
   p->source = copy(source);
   p->name = copy(name);
-  p->header = copy(headers ? texts[0] : "");
   p->log = copy("");
   p->code = copy("");
-  if (headers && strcmp(names[0], "real.cuh")) return 3;
+  if (headers > 4) return 3;
+  p->headers = headers;
+  for (int i = 0; i < headers; ++i) {
+    p->header[i] = copy(texts[i]);
+    p->header_name[i] = copy(names[i]);
+  }
   *program = p;
   return 0;
 }
 
 int nvrtcDestroyProgram(Program** program) {
   Program* p = *program;
-  free(p->source), free(p->name), free(p->header), free(p->log), free(p->code), free(p);
+  for (int i = 0; i < p->headers; ++i) free(p->header[i]), free(p->header_name[i]);
+  free(p->source), free(p->name), free(p->log), free(p->code), free(p);
   *program = NULL;
   return 0;
 }
@@ -73,14 +80,15 @@ int nvrtcCompileProgram(Program* p, int count, const char* const* options) {
   for (int i = 0; i < count; ++i) {
     if (!strncmp(options[i], "-DREAL_BITS=", 12)) bits = options[i] + 12;
   }
-  if (!p->header[0]) {
+  if (!p->headers || strcmp(p->header_name[0], "real.cuh")) {
     free(p->code);
     p->code = copy("// not run");
     return 0;
   }
   if (!emulate || !mkdtemp(folder)) return 11;
-  if (!write_file(folder, p->name, p->source) || !write_file(folder, "real.cuh", p->header)) {
-    return 11;
+  if (!write_file(folder, p->name, p->source)) return 11;
+  for (int i = 0; i < p->headers; ++i) {
+    if (!write_file(folder, p->header_name[i], p->header[i])) return 11;
   }
   snprintf(path, sizeof path, "%s/kernels.so", folder);
   snprintf(command, sizeof command, "LD_LIBRARY_PATH= %s %s/%s %s %s %s 2>&1", emulate, folder,

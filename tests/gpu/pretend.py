@@ -1,9 +1,9 @@
 """A pretended GPU in the processes of tests.
 
-The driver and NVRTC run our kernels on the CPU (``emulate.py``), which is enough for our operators
-on data in CPU memory. With the other CUDA libraries pretended, too, mxnet-cu112 works with
-``mx.gpu(0)``: memory is managed and counted by MXNet as on a device, our operators compute, and
-MXNet's own kernels do nothing.
+The driver and NVRTC run our kernels on the CPU (``memonger.bench.kernels.emulate``), which is
+enough for our operators on data in CPU memory. With the other CUDA libraries pretended, too,
+mxnet-cu112 works with ``mx.gpu(0)``: memory is managed and counted by MXNet as on a device, our
+operators compute, and MXNet's own kernels do nothing.
 """
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Dict, List, Optional
+
+from memonger.bench.kernels import emulate
 
 HERE = Path(__file__).resolve().parent
 
@@ -43,7 +45,7 @@ def environment(folder: Path, **more: str) -> Dict[str, str]:
     return {**os.environ, "LD_LIBRARY_PATH": str(folder),
             "MEMONGER_NVRTC": str(folder / "libnvrtc.so.11.2"),
             "MEMONGER_CACHE_DIR": str(folder / "cache"),
-            "PRETEND_EMULATE": "%s %s" % (sys.executable, HERE / "emulate.py"), **more}
+            "PRETEND_EMULATE": "%s %s" % (sys.executable, emulate.__file__), **more}
 
 
 # ---------------------------------------------------------------------- mxnet-cu112

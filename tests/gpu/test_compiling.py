@@ -12,7 +12,7 @@ from needed import needs_plugin
 
 import memonger
 from gpu import pretend
-from gpu.nvrtc import SOURCES, architectures, find_nvrtc
+from memonger.bench.kernels import nvrtc, sources
 from memonger.mx import plugin as native
 
 pytestmark = needs_plugin
@@ -50,9 +50,13 @@ def test_what_was_compiled_once_is_found_again(driver_folder, cache):
     assert run(TRAIN, driver_folder, MEMONGER_CACHE_DIR=str(cache)) == ANSWER
     files = list(cache.iterdir())
     assert len(files) == 1 and files[0].name.startswith("gate.cu-32-sm90-")
-    # A compiler that fails is not asked.
+    # A compiler that is not there is not missed.
     assert run(TRAIN, driver_folder, MEMONGER_CACHE_DIR=str(cache),
-               PRETEND_EMULATE="false") == ANSWER
+               MEMONGER_NVRTC="/nowhere/libnvrtc.so") == ANSWER
+    # Not if others could have written the code.
+    files[0].chmod(0o666)
+    assert "there is none" in run(TRAIN, driver_folder, MEMONGER_CACHE_DIR=str(cache),
+                                  MEMONGER_NVRTC="/nowhere/libnvrtc.so")
 
 
 def test_a_damaged_cache_is_compiled_again(driver_folder, cache):
@@ -142,11 +146,13 @@ except errors.PluginError as error:
 """
 
 
-@pytest.mark.skipif(find_nvrtc() is None, reason="no NVRTC; pip install nvidia-cuda-nvrtc-cu11")
 def test_the_plugin_compiles_with_nvrtc(other_sources, tmp_path):
+    place = next((place for place in nvrtc.places() if Path(place).exists()), None)
+    if place is None:
+        pytest.skip("no NVRTC; pip install nvidia-cuda-nvrtc-cu11")
     (other_sources / "broken.cu").write_text('#include "real.cuh"\nint x = undeclared;\n')
-    code = COMPILE.format(files=[path.name for path in SOURCES.glob("*.cu")],
-                          architectures=[architectures(find_nvrtc())[-1]])
-    text = run(code, tmp_path, MEMONGER_NVRTC=find_nvrtc()._name)
+    code = COMPILE.format(files=[path.name for path in sources.source_folder().glob("*.cu")],
+                          architectures=[max(nvrtc.Nvrtc().architectures())])
+    text = run(code, tmp_path, MEMONGER_NVRTC=place)
     assert text.startswith("NVRTC ")
     assert "broken.cu" in text and 'identifier "undeclared" is undefined' in text

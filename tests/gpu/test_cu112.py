@@ -17,6 +17,7 @@ from needed import needs_plugin
 
 import memonger
 from gpu import networks, pretend, zoo
+from memonger.variants.catalogue import catalogue
 from memonger.zoo import nets
 
 pytestmark = [pytest.mark.slow,
@@ -27,24 +28,16 @@ ROOT = Path(__file__).resolve().parents[2]
 KERNELS = {
     "memonger_mask_relu": ["relu_forward"],
     "_backward_memonger_mask_relu": ["gate_backward"],
-    "memonger_mask_dropout": ["dropout_clear", "dropout_draw", "dropout_apply"],
-    "_backward_memonger_mask_dropout": ["dropout_apply"],
+    "memonger_mask_dropout": ["dropout_forward"],
+    "_backward_memonger_mask_dropout": ["dropout_backward"],
     "memonger_max_pool": ["max_pool_forward"],
     "_backward_memonger_max_pool": ["max_pool_backward"],
-    "memonger_batch_norm_relu": ["batch_norm_forward"],
-    "_backward_memonger_batch_norm_relu": ["batch_norm_backward"],
-    "memonger_bn_relu_convolution": ["batch_norm_forward", "normalise_relu"],
-    "_backward_memonger_bn_relu_convolution": ["normalise_relu", "batch_norm_backward"],
-    "memonger_inplace_batch_norm": ["batch_norm_forward"],
-    "_backward_memonger_inplace_batch_norm": ["batch_norm_backward"],
     "memonger_mask_clip": ["clip_forward"],
     "_backward_memonger_mask_clip": ["clip_backward"],
     "memonger_mask_leaky_relu": ["leaky_relu_forward"],
     "_backward_memonger_mask_leaky_relu": ["gate_backward"],
     "memonger_gelu": ["gelu_forward"],
     "_backward_memonger_gelu": ["gelu_backward"],
-    "memonger_layer_norm": ["layer_norm_forward"],
-    "_backward_memonger_layer_norm": ["layer_norm_parameters", "layer_norm_backward"],
 }
 
 
@@ -84,13 +77,15 @@ def test_a_missing_library_is_named_with_its_package(cuda_folder, tmp_path):
     assert "pip install nvidia-cudnn-cu11==8.9.6.50" in done.stdout
 
 
-def test_every_operator_runs_on_a_gpu():
+def test_every_operator_that_plans_for_a_gpu_offer_runs_there():
     code = "from ops.runner import gpu_gaps; print(gpu_gaps())"
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE,
                           universal_newlines=True, check=True,
                           env={**os.environ, "PYTHONPATH": os.pathsep.join(
                               [str(ROOT / "tests"), str(Path(memonger.__file__).parents[1])])})
-    assert done.stdout.strip() == "[]"
+    gaps = ["memonger_inplace_batch_norm", "memonger_layer_norm"]
+    assert sorted(eval(done.stdout)) == sorted(gaps + ["_backward_" + name for name in gaps])
+    assert not {kind.op for kind in catalogue() if kind.on_gpu} & set(gaps)
 
 
 # ---------------------------------------------------------------------- planned networks
@@ -108,7 +103,7 @@ def test_the_pool_is_what_was_predicted(gpu, budget, variants):
 
 def check_launches(found):
     expected = [kernel for kind, _ in found["ops"] for kernel in KERNELS.get(kind, ())]
-    assert len(expected) > 8
+    assert len(expected) > 4
     # An op that works on a few samples at a time launches its kernel as often.
     launched = [name for name, _ in groupby(found["launches"], key=lambda launch: launch[0])]
     assert launched == [name for name, _ in groupby(expected)]
@@ -116,7 +111,7 @@ def check_launches(found):
 
 def test_a_network_of_the_other_operators(gpu):
     found = gpu.call(networks.train, None, "all", True, (), networks.activations)
-    for name in ("mask_clip", "mask_leaky_relu", "gelu", "layer_norm", "inplace_batch_norm"):
+    for name in ("mask_clip", "mask_leaky_relu", "gelu"):
         assert {"memonger_" + name, "_backward_memonger_" + name} <= {op[0] for op in found["ops"]}
     check_launches(found)
     assert ("+", found["pool_bytes"] - OUTPUT) in found["bind"]
@@ -127,9 +122,7 @@ def test_our_kernels_are_launched_in_the_order_of_the_ops(gpu, variants):
     found = gpu.call(networks.train, None, variants)
     check_launches(found)
     blocks = {launch[0]: int(launch[1]) for launch in found["launches"]}
-    if "relu_forward" in blocks:
-        assert blocks["relu_forward"] == 8 * 16 * 16 * 16 // 256
-    assert blocks["batch_norm_forward"] == 16  # one a channel
+    assert blocks["relu_forward"] == 8 * 16 * 16 * 16 // (256 * 8)  # eight elements a thread
 
 
 def test_clones_of_batch_norm_do_not_move_the_averages(gpu):

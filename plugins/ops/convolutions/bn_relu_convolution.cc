@@ -37,6 +37,7 @@ void Parse(NodeAttrs* attrs) {
   }
   Fused fused;
   fused.norm.Init(norm);
+  fused.norm.stock = StockNormOf(attrs->name, norm);
   fused.convolver = Convolver(attrs->name, rest);
   attrs->parsed = std::move(fused);
 }
@@ -222,6 +223,7 @@ void RegisterBnReluConvolution() {
         return fused.convolver.forward.InferDense(1 + fused.Parameters(), 1, device, mode, in, out);
       })
       .TempSpace()
+      .OutsideCudaGraphs()
       .Compute(Forward<TBlob>)
       .ComputeArrays(Forward<NDArray>)
       .Gradient([](const ObjectPtr& n, const std::vector<NodeEntry>& gradients) {
@@ -256,6 +258,7 @@ void RegisterBnReluConvolution() {
                                                         mode, in, out);
       })
       .TempSpace()
+      .OutsideCudaGraphs()
       .Compute(Backward<TBlob>)
       .ComputeArrays(Backward<NDArray>);
 }

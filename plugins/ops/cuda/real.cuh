@@ -1,17 +1,17 @@
-// The number type of a kernel: compiled with -DREAL_BITS=16, 32 or 64.
+// The number type of a kernel: compiled with -DREAL_BITS=16, 32 or 64. No CUDA header is needed, so
+// NVRTC can compile where there is nothing but the driver and libnvrtc.
 //
-// Half precision goes through two PTX instructions, so no CUDA header is needed and NVRTC can
-// compile on machines that have nothing but the driver and libnvrtc. Value is the type that an
-// element is computed in, Stat that of parameters and statistics of channels, Sum that of sums.
+// Value is the type that an element is computed in. A thread of an element-wise kernel has eight
+// neighbours, so memory is read and written in 16 bytes at a time where arrays are aligned.
 #pragma once
+#include "layout.cuh"
 
 #if REAL_BITS == 16
 struct Real {
   unsigned short bits;
 };
 typedef float Value;
-typedef float Stat;
-#ifndef HOST_EMULATION  // tests run the kernels on a CPU with their own conversions
+#ifndef HOST_EMULATION  // which has its own conversions
 __device__ __forceinline__ Value load(const Real* p) {
   float result;
   asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(p->bits));
@@ -36,59 +36,86 @@ typedef double Real;
 typedef float Real;
 #endif
 typedef Real Value;
-typedef Real Stat;
 __device__ __forceinline__ Value load(const Real* p) { return *p; }
 __device__ __forceinline__ void store(Real* p, Value value) { *p = value; }
 __device__ __forceinline__ Value rounded(Value value) { return value; }
 #endif
 
-typedef double Sum;
 typedef long long Index;
 typedef unsigned char Byte;
 
 // How a result is written; the numbers of MXNet's OpReqType.
 enum Request { kNull = 0, kWrite = 1, kInplace = 2, kAdd = 3 };
 
-// An addend is rounded first, as on the CPU.
-__device__ __forceinline__ void put(Real* p, int request, Value value) {
-  if (request == kAdd) value = load(p) + rounded(value);
-  if (request != kNull) store(p, value);
+__device__ __forceinline__ unsigned thread_index() { return blockIdx.x * blockDim.x + threadIdx.x; }
+
+__device__ __forceinline__ int divide(int n, const Divider& d) {
+  return d.by == 1 ? n : (int)(__umulhi((unsigned)n, d.factor) >> d.shift);
 }
 
-__device__ __forceinline__ Index thread_index() {
-  return (Index)blockIdx.x * blockDim.x + threadIdx.x;
-}
-
-// ------------------------------------------------------------------ normalisation
-extern __shared__ double shared_sums[];
-
-// Sum over the block, whose threads are a power of two, in a fixed order: the same input gives the
-// same bits.
-__device__ __forceinline__ Sum block_sum(Sum value) {
-  __syncthreads();
-  shared_sums[threadIdx.x] = value;
-  __syncthreads();
-  for (int half = blockDim.x / 2; half; half /= 2) {
-    if (threadIdx.x < half) shared_sums[threadIdx.x] += shared_sums[threadIdx.x + half];
-    __syncthreads();
-  }
-  return shared_sums[0];
-}
-
-// Room for the x-hat of channels whose gamma is near zero, where the output does not tell it.
-struct Spare {
-  Real* data;
-  int channels;     // how many have room
-  int searched;     // 0: no channel needs room
-  double smallest;  // share of |beta| below which |gamma| counts as near zero
-  int* error;       // receives error_number where there is no room
-  int error_number;
+// ------------------------------------------------------------------ neighbouring elements
+template <int kBytes>
+struct alignas(kBytes) Words {
+  unsigned word[kBytes / 4];
 };
 
-__device__ __forceinline__ bool near_zero(double gamma, double beta, const Spare& spare) {
-  return !(fabs(gamma) >= spare.smallest * fabs(beta) && fabs(gamma) >= 1e-6);
+template <int kCount>
+struct Values {
+  Value value[kCount];
+};
+
+// Copies kSize bytes in pieces of 16, or in one. False where the address does not allow it.
+template <int kSize>
+__device__ __forceinline__ bool copy_aligned(void* to, const void* from, const void* outside) {
+  typedef Words<(kSize < 16 ? kSize : 16)> Piece;
+  if ((unsigned long long)outside % sizeof(Piece)) return false;
+#pragma unroll
+  for (int i = 0; i < kSize / (int)sizeof(Piece); ++i) ((Piece*)to)[i] = ((const Piece*)from)[i];
+  return true;
 }
 
-__device__ __forceinline__ double not_a_number() {
-  return __longlong_as_double(0x7ff8000000000000ll);
+// `inside` of the elements are there; those behind read as 0.
+template <int kCount>
+__device__ __forceinline__ Values<kCount> load_values(const Real* p, int inside) {
+  alignas(16) Real items[kCount];
+  Values<kCount> result;
+  const bool whole = inside >= kCount && copy_aligned<kCount * (int)sizeof(Real)>(items, p, p);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    result.value[i] = whole ? load(items + i) : i < inside ? load(p + i) : Value(0);
+  }
+  return result;
+}
+
+// An addend is rounded first, as on the CPU.
+template <int kCount>
+__device__ __forceinline__ void put_values(Real* p, int inside, int request,
+                                           Values<kCount> result) {
+  if (request == kNull) return;
+  if (request == kAdd) {
+    const Values<kCount> before = load_values<kCount>(p, inside);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      result.value[i] = before.value[i] + rounded(result.value[i]);
+    }
+  }
+  alignas(16) Real items[kCount];
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) store(items + i, result.value[i]);
+  if (inside >= kCount && copy_aligned<kCount * (int)sizeof(Real)>(p, items, p)) return;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    if (i < inside) p[i] = items[i];
+  }
+}
+
+typedef Values<kElements> Eight;
+
+__device__ __forceinline__ Eight load_eight(const Real* p, int inside) {
+  return load_values<kElements>(p, inside);
+}
+
+// How many of `count` elements are left from `first` on, at most eight.
+__device__ __forceinline__ int inside_of(Index first, Index count) {
+  return count - first < kElements ? (int)(count - first) : kElements;
 }

@@ -20,7 +20,7 @@ Delegate::Delegate(const char* op, const std::string& name, const Dictionary& at
   attrs_.op = nnvm::Op::Get(op);
   attrs_.name = name;
   attrs_.dict = attributes;
-  attrs_.op->attr_parser(&attrs_);
+  if (attrs_.op->attr_parser) attrs_.op->attr_parser(&attrs_);
 }
 
 Delegate Delegate::As(const char* op) const {

@@ -49,26 +49,11 @@ inline float gelu_real<float>(int rounded) {
 }
 
 // value * 2^n, n being in the last bits of `shifted`.
-inline float Raised(float value, float shifted) {
+inline float gelu_raised(float value, float shifted) {
   return Bits<float>(Bits<uint32_t>(value) + (Bits<uint32_t>(shifted) << 23));
 }
-inline double Raised(double value, double shifted) {
+inline double gelu_raised(double value, double shifted) {
   return Bits<double>(Bits<uint64_t>(value) + (Bits<uint64_t>(shifted) << 52));
-}
-
-// 2^x for -126 < x <= 0; the error is 2e-9.
-template <class A>
-inline A gelu_exp2(A x) {
-  constexpr A kToInteger = sizeof(A) == 4 ? A(12582912.0) : A(6755399441055744.0);
-  const A shifted = x + kToInteger, f = x - (shifted - kToInteger);
-  A p = A(1.534581194e-04);
-  p = p * f + A(1.339993122e-03);
-  p = p * f + A(9.618488957e-03);
-  p = p * f + A(5.550328777e-02);
-  p = p * f + A(2.402264689e-01);
-  p = p * f + A(6.931472057e-01);
-  p = p * f + A(1.000000001e+00);
-  return Raised(p, shifted);
 }
 
 #define MEMONGER_GELU_INLINE inline

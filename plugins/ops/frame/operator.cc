@@ -96,6 +96,14 @@ Operator& Operator::Resources(mxnet::FResourceRequest request) {
   return *this;
 }
 
+Operator& Operator::OutsideCudaGraphs() {
+  // The type that MXNet's header has where it is compiled for CUDA.
+  using IsCompatible = std::function<bool(const NodeAttrs&, const bool)>;
+  op_->set_attr<IsCompatible>("FIsCUDAGraphsCompatible",
+                              [](const NodeAttrs&, const bool) { return false; });
+  return *this;
+}
+
 Operator& Operator::Compute(mxnet::FCompute compute) {
   return ComputeAs("FCompute<cpu>", compute, 10);
 }

@@ -53,6 +53,8 @@ class Operator {
   Operator& Changes(const std::vector<uint32_t>& inputs);
   Operator& TempSpace();
   Operator& Resources(mxnet::FResourceRequest request);
+  // A CUDA graph, which MXNet can record and play back, must not have it.
+  Operator& OutsideCudaGraphs();
 
   Operator& Compute(mxnet::FCompute compute);
   Operator& ComputeOnGpu(mxnet::FCompute compute);

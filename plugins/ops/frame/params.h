@@ -166,12 +166,15 @@ struct BatchNormFields : public dmlc::Parameter<Param> {
         "Use the moving averages in training, too.");
     DMLC_DECLARE_FIELD(axis).set_default(1).describe("Channel axis.");
     DMLC_DECLARE_FIELD(cudnn_off).set_default(false).describe(
-        "Accepted for compatibility; cuDNN is never used.");
+        "On a GPU, use MXNet's own code where that is not cuDNN.");
   }
 };
 
+struct StockNorm;
+
 struct BatchNormParam : public BatchNormFields<BatchNormParam> {
   int stands_for;
+  std::shared_ptr<const StockNorm> stock;  // MXNet's operator; no attribute
   DMLC_DECLARE_PARAMETER(BatchNormParam) {
     DeclareNorm(manager);
     MEMONGER_DECLARE_STANDS_FOR;

@@ -18,7 +18,7 @@ namespace memonger {
 namespace gpu {
 namespace {
 
-const char kHeader[] = "real.cuh";  // included by every source
+const char* const kHeaders[] = {"real.cuh", "layout.cuh"};  // included by every source
 
 bool ReadFile(const std::string& path, std::string* text) {
   std::ifstream file(path, std::ios::binary);
@@ -60,8 +60,14 @@ std::string CacheFolder() {
   return set("HOME").empty() ? "" : set("HOME") + "/.cache/memonger";
 }
 
-// A cached file is the hash of the code, then the code: what was cut short is not used.
+// A cached file is the hash of the code, then the code: what was cut short is not used, nor what
+// somebody else has written or could write to.
 bool ReadCache(const std::string& path, std::string* code) {
+  struct stat status;
+  if (stat(path.c_str(), &status) != 0 || status.st_uid != geteuid() ||
+      (status.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    return false;
+  }
   std::string text;
   if (!ReadFile(path, &text) || text.size() <= 32) return false;
   *code = text.substr(32);
@@ -72,12 +78,20 @@ void WriteCache(const std::string& folder, const std::string& path, const std::s
   for (size_t end = 1; end <= folder.size(); ++end) {
     if (end == folder.size() || folder[end] == '/') mkdir(folder.substr(0, end).c_str(), 0700);
   }
-  const std::string part = path + "." + std::to_string(getpid()) + ".part";
-  std::ofstream file(part, std::ios::binary);
-  file << Hash(code) << code;
-  file.close();
-  if (!file.good() || std::rename(part.c_str(), path.c_str()) != 0) std::remove(part.c_str());
+  std::string part = path + ".XXXXXX";
+  const int descriptor = mkstemp(&part[0]);
+  if (descriptor < 0) return;
+  const std::string text = Hash(code) + code;
+  const bool whole = write(descriptor, text.data(), text.size()) ==
+                     static_cast<ssize_t>(text.size());
+  if (close(descriptor) != 0 || !whole || std::rename(part.c_str(), path.c_str()) != 0) {
+    std::remove(part.c_str());
+  }
 }
+
+struct Sources {
+  std::string kernels, headers[2];
+};
 
 // The newest architecture that NVRTC compiles for and the device runs.
 int BestArchitecture(const Nvrtc& nvrtc, int wanted) {
@@ -93,13 +107,17 @@ int BestArchitecture(const Nvrtc& nvrtc, int wanted) {
   return best;
 }
 
-std::string Compile(const Nvrtc& nvrtc, const std::string& file, const std::string& source,
-                    const std::string& header, const std::vector<std::string>& options,
-                    bool ptx) {
+std::string Compile(const Nvrtc& nvrtc, const std::string& file, const Sources& sources,
+                    std::vector<std::string> options, int architecture) {
+  const int best = BestArchitecture(nvrtc, architecture);
+  const bool ptx = best != architecture;
+  options.insert(options.begin(), "--gpu-architecture=" + std::string(ptx ? "compute_" : "sm_") +
+                                      std::to_string(best));
+  LOG(INFO) << "memonger compiles GPU kernels, once: " << file << " with " << nvrtc.name << " for sm_"
+            << architecture;
   Handle program = nullptr;
-  const char* const headers[] = {header.c_str()};
-  const char* const names[] = {kHeader};
-  Code code = nvrtc.create(&program, source.c_str(), file.c_str(), 1, headers, names);
+  const char* const headers[] = {sources.headers[0].c_str(), sources.headers[1].c_str()};
+  Code code = nvrtc.create(&program, sources.kernels.c_str(), file.c_str(), 2, headers, kHeaders);
   CHECK_EQ(code, 0) << nvrtc.name << " does not take " << file << " (NVRTC error " << code << ")";
   std::vector<const char*> pointers;
   for (const std::string& option : options) pointers.push_back(option.c_str());
@@ -140,25 +158,18 @@ std::string KernelFolder() {
 }
 
 std::string CompileKernels(const std::string& file, int bits, int architecture, bool use_cache) {
-  const Nvrtc& nvrtc = GetNvrtc();
-  const int best = BestArchitecture(nvrtc, architecture);
-  const bool ptx = best != architecture;
-  const std::string source = ReadSource(file), header = ReadSource(kHeader);
-  // No fused multiply-add: results are those of the CPU wherever the order of sums is the same.
-  const std::vector<std::string> options = {
-      "--gpu-architecture=" + std::string(ptx ? "compute_" : "sm_") + std::to_string(best),
-      "-DREAL_BITS=" + std::to_string(bits), "--std=c++14", "--fmad=false"};
-  int major = 0, minor = 0;
-  nvrtc.version(&major, &minor);
-  std::string everything = std::to_string(major) + "." + std::to_string(minor);
+  const Sources sources{ReadSource(file), {ReadSource(kHeaders[0]), ReadSource(kHeaders[1])}};
+  // No fused multiply-add: results are those of the CPU.
+  const std::vector<std::string> options = {"-DREAL_BITS=" + std::to_string(bits), "--std=c++14",
+                                            "--fmad=false"};
+  std::string everything = sources.kernels + sources.headers[0] + sources.headers[1];
   for (const std::string& option : options) everything += option;
-  everything += source + header;
   const std::string folder = use_cache ? CacheFolder() : "";
   const std::string path = folder + "/" + file + "-" + std::to_string(bits) + "-sm" +
-                           std::to_string(best) + "-" + Hash(everything);
+                           std::to_string(architecture) + "-" + Hash(everything);
   std::string code;
   if (!folder.empty() && ReadCache(path, &code)) return code;
-  code = Compile(nvrtc, file, source, header, options, ptx);
+  code = Compile(GetNvrtc(), file, sources, options, architecture);
   if (!folder.empty()) WriteCache(folder, path, code);
   return code;
 }

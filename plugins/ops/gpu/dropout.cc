@@ -6,18 +6,22 @@ namespace memonger {
 namespace ops {
 namespace {
 
+gpu::Kernel forward("dropout.cu", "dropout_forward");
+gpu::Kernel backward("dropout.cu", "dropout_backward");
+gpu::Kernel pass("dropout.cu", "dropout_pass");
+
 // MXNet's generator on a GPU: 32768 states, each of which makes at least 64 numbers a call.
 constexpr int64_t kStates = 32768, kPerState = 64;
 
-void Apply(const MaskDropoutParam& param, const OpContext& context, const TBlob& from,
-           const TBlob& mask, OpReqType request, const TBlob& to) {
-  const int64_t count = to.Size();
-  const int type = to.type_flag_;
-  const float factor = 1.0f / (1.0f - param.p);
-  gpu::Launch(context, {"dropout.cu", "dropout_apply"}, type, gpu::Threads(count), from.dptr_,
-              mask.dptr_, to.dptr_, count, static_cast<int>(request), gpu::Rounded(type, factor),
-              gpu::Rounded(type, 0.0f * factor));
-}
+// What an element is multiplied with: by its bit.
+struct Factors {
+  float open, closed;
+  Factors(const MaskDropoutParam& param, int type) {
+    const float factor = 1.0f / (1.0f - param.p);
+    open = gpu::Rounded(type, factor);
+    closed = gpu::Rounded(type, 0.0f * factor);
+  }
+};
 
 }  // namespace
 
@@ -28,26 +32,29 @@ void GpuDropoutForward(const NodeAttrs& attrs, const OpContext& context, const B
   const int type = in[0].type_flag_;
   const int64_t size = in[0].Size();
   if (!(keep < 1 && (context.is_train || param.mode == kAlways))) {
-    gpu::Launch(context, {"dropout.cu", "dropout_pass"}, type, gpu::Threads(size), in[0].dptr_,
-                out[1].dptr_, out[0].dptr_, size, static_cast<int>(request[0]));
+    gpu::LaunchElements(context, &pass, type, in[0], out[0], out[1], size,
+                        static_cast<int>(request[0]));
     return;
   }
-  const int64_t bytes = out[1].Size();
-  gpu::Launch(context, {"dropout.cu", "dropout_clear"}, type, gpu::Threads(bytes), out[1].dptr_,
-              bytes);
-  if (request[0] == mxnet::kNullOp || size == 0) return;
-  const int64_t threads = std::min((size + kPerState - 1) / kPerState, kStates);
+  if (request[0] == mxnet::kNullOp || size == 0) return;  // as MXNet: nothing is drawn
+  const int64_t states = std::min((size + kPerState - 1) / kPerState, kStates);
+  const int64_t step = (size + states - 1) / states;
+  const int64_t used = (size + step - 1) / step;  // the last ones may have no elements
+  const Factors factors(param, type);
   // The generator is a pointer to its states and nothing else.
-  void* states = *static_cast<void**>(context.requested[0].ptr_);
-  gpu::Launch(context, {"dropout.cu", "dropout_draw"}, type, gpu::Threads(threads), out[1].dptr_,
-              size, (size + threads - 1) / threads, states, static_cast<int>(threads), keep);
-  Apply(param, context, in[0], out[1], request[0], out[0]);
+  void* generator = *static_cast<void**>(context.requested[0].ptr_);
+  gpu::Launch(context, &forward, type, (used + gpu::kStatesOfBlock - 1) / gpu::kStatesOfBlock,
+              in[0].dptr_, out[0].dptr_, out[1].dptr_, size, static_cast<int>(request[0]),
+              generator, static_cast<int>(step), keep, factors.open, factors.closed);
 }
 
 void GpuDropoutBackward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
                         const Requests& request, const Blobs& out) {
   if (request[0] == mxnet::kNullOp) return;
-  Apply(nnvm::get<MaskDropoutParam>(attrs.parsed), context, in[0], in[1], request[0], out[0]);
+  const int type = out[0].type_flag_;
+  const Factors factors(nnvm::get<MaskDropoutParam>(attrs.parsed), type);
+  gpu::LaunchElements(context, &backward, type, in[0], in[1], out[0], out[0].Size(),
+                      static_cast<int>(request[0]), factors.open, factors.closed);
 }
 
 }  // namespace ops

@@ -42,7 +42,6 @@ Driver LoadDriver() {
       .Find("cuModuleGetFunction", &d.get_function)
       .Find("cuLaunchKernel", &d.launch)
       .Find("cuStreamSynchronize", &d.wait)
-      .Find("cuMemHostAlloc", &d.allocate_host)
       .Find("cuGetErrorString", &d.error_text);
   return d;
 }

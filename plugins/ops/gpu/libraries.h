@@ -26,7 +26,6 @@ struct Driver {
   Code (*launch)(Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                  Handle, void**, void**);
   Code (*wait)(Handle);
-  Code (*allocate_host)(void**, size_t, unsigned);
   Code (*error_text)(Code, const char**);
 
   std::string Describe(Code code) const;

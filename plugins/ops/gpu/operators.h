@@ -21,14 +21,10 @@ MEMONGER_GPU_COMPUTE(GpuDropoutForward);
 MEMONGER_GPU_COMPUTE(GpuDropoutBackward);
 MEMONGER_GPU_COMPUTE(GpuMaxPoolForward);
 MEMONGER_GPU_COMPUTE(GpuMaxPoolBackward);
-MEMONGER_GPU_COMPUTE(GpuInplaceBatchNormForward);
-MEMONGER_GPU_COMPUTE(GpuInplaceBatchNormBackward);
 MEMONGER_GPU_COMPUTE(GpuBatchNormReluForward);
 MEMONGER_GPU_COMPUTE(GpuBatchNormReluBackward);
 MEMONGER_GPU_COMPUTE(GpuBnReluConvolutionForward);
 MEMONGER_GPU_COMPUTE(GpuBnReluConvolutionBackward);
-MEMONGER_GPU_COMPUTE(GpuLayerNormForward);
-MEMONGER_GPU_COMPUTE(GpuLayerNormBackward);
 MEMONGER_GPU_COMPUTE(GpuGeluForward);
 MEMONGER_GPU_COMPUTE(GpuGeluBackward);
 

@@ -18,10 +18,8 @@ void Register(const char* attribute, int priority) {
       {"memonger_mask_clip", GpuClipForward, GpuClipBackward},
       {"memonger_mask_dropout", GpuDropoutForward, GpuDropoutBackward},
       {"memonger_max_pool", GpuMaxPoolForward, GpuMaxPoolBackward},
-      {"memonger_inplace_batch_norm", GpuInplaceBatchNormForward, GpuInplaceBatchNormBackward},
       {"memonger_batch_norm_relu", GpuBatchNormReluForward, GpuBatchNormReluBackward},
       {"memonger_bn_relu_convolution", GpuBnReluConvolutionForward, GpuBnReluConvolutionBackward},
-      {"memonger_layer_norm", GpuLayerNormForward, GpuLayerNormBackward},
       {"memonger_gelu", GpuGeluForward, GpuGeluBackward},
   };
   for (const GpuOperator& op : operators) {

@@ -23,6 +23,21 @@ bool BatchNormType(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
   return true;
 }
 
+std::shared_ptr<const StockNorm> StockNormOf(const std::string& name,
+                                             const Dictionary& attributes) {
+  Dictionary own;
+  for (const char* key : {"eps", "momentum", "fix_gamma", "use_global_stats", "axis", "cudnn_off"}) {
+    const auto found = attributes.find(key);
+    if (found != attributes.end()) own.insert(*found);
+  }
+  StockNorm stock;
+  stock.forward = Delegate("BatchNorm", name, own);
+  stock.backward = stock.forward.As("_backward_BatchNorm");
+  own["momentum"] = "1";
+  stock.again = Delegate("BatchNorm", name, own);
+  return std::make_shared<const StockNorm>(stock);
+}
+
 namespace {
 
 void InitAverages(const NodeAttrs&, ObjectPtr variable, const int index) {

@@ -10,9 +10,12 @@
 #define MEMONGER_OPS_NORMS_BATCH_NORM_H_
 
 #include <cmath>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "ops/norms/channels.h"
+#include "ops/delegates/delegate.h"
 #include "ops/frame/operator.h"
 #include "ops/frame/params.h"
 #include "ops/norms/pieces.h"
@@ -26,6 +29,14 @@ inline std::vector<uint32_t> MovingAverages() { return {3, 4}; }
 // Inputs: data gamma beta moving_mean moving_var. Outputs: output, mean, invstd, ...
 bool BatchNormShape(const NodeAttrs& attrs, int axis, ShapeVector* in, ShapeVector* out);
 bool BatchNormType(const NodeAttrs& attrs, TypeVector* in, TypeVector* out);
+
+// MXNet's own operator: forward, forward once more without moving the averages, and its gradient.
+struct StockNorm {
+  Delegate forward, again, backward;
+};
+
+// `attributes` may have others than BatchNorm's.
+std::shared_ptr<const StockNorm> StockNormOf(const std::string& name, const Dictionary& attributes);
 
 // What operators with a BatchNorm in front have in common: their first five inputs, the moving
 // averages, which they change, and one visible output.

@@ -198,6 +198,11 @@ struct NormRelu : BatchNorm<T> {
 
 constexpr const char* kName = "memonger_batch_norm_relu";
 
+void Parse(NodeAttrs* attrs) {
+  ParseParam<BatchNormParam>(attrs);
+  nnvm::get<BatchNormParam>(attrs->parsed).stock = StockNormOf(attrs->name, attrs->dict);
+}
+
 void Forward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
              const Requests& request, const Blobs& out) {
   const BatchNormParam& param = ParamOf(attrs);
@@ -240,7 +245,8 @@ void RegisterBatchNormRelu() {
   RegisterNorm(kName,
                "BatchNorm followed by ReLU, keeping BatchNorm's input and no output.")
       .Outputs(3)
-      .Parser(ParseParam<BatchNormParam>)
+      .TempSpace()
+      .Parser(Parse)
       .InputNames({"data", "gamma", "beta", "moving_mean", "moving_var"})
       .OutputNames({"output", "mean", "invstd"})
       .InferShape([](const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
@@ -254,8 +260,9 @@ void RegisterBatchNormRelu() {
   Operator("_backward_memonger_batch_norm_relu")
       .Inputs(8)
       .Outputs(3)
-      .Parser(ParseParam<BatchNormParam>)
+      .Parser(Parse)
       .IsBackward()
+      .TempSpace()
       .Changes({6, 7})
       .InplaceFirst()
       .Compute(Backward);

@@ -1,9 +1,8 @@
 /*
  * CUDA kernels on a CPU: included before a kernel source, it makes a C++ file of it.
  *
- * The threads of a block are fibers that take turns at __syncthreads() and at votes. A barrier that
- * some threads of a block reach and others do not ends the process, as does shared memory beyond
- * what the launch asked for (it is filled with NaN before each block). Blocks run one by one.
+ * The threads of a block are fibers that take turns at __syncthreads(). A barrier that some threads
+ * of a block reach and others do not ends the process. Blocks run one by one, in either order.
  * Fibers are switched for x86-64, the only processor that MXNet's wheel is for.
  */
 #include <cmath>
@@ -22,11 +21,13 @@
 #define __forceinline__ inline
 #define HOST_EMULATION 1
 
-using std::expm1;
 using std::fabs;
-using std::fmax;
-using std::log1p;
 using std::sqrt;
+
+// 1: blocks, and threads between barriers, run last to first. Results must not depend on it.
+extern "C" {
+int emulation_backwards = 0;
+}
 
 struct Dimensions {
   unsigned x, y, z;
@@ -40,17 +41,16 @@ inline auto max(A a, B b) -> decltype(a + b) { return a < b ? b : a; }
 
 inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uint64_t(a) * b) >> 32); }
 
-inline double __longlong_as_double(long long bits) {
-  double value;
-  std::memcpy(&value, &bits, sizeof(value));
-  return value;
+template <class To, class From>
+inline To emulation_bits(From from) {
+  To to;
+  std::memcpy(&to, &from, sizeof(to));
+  return to;
 }
-
-inline unsigned atomicOr(unsigned* p, unsigned bits) {
-  const unsigned before = *p;
-  *p = before | bits;
-  return before;
-}
+inline int __float_as_int(float value) { return emulation_bits<int>(value); }
+inline float __int_as_float(int bits) { return emulation_bits<float>(bits); }
+inline long long __double_as_longlong(double value) { return emulation_bits<long long>(value); }
+inline double __longlong_as_double(long long bits) { return emulation_bits<double>(bits); }
 
 // ------------------------------------------------------------------ half precision
 inline float float_of_half(unsigned short bits) {
@@ -76,7 +76,6 @@ inline unsigned short half_of_float(float value) {  // to nearest, ties to even
 }
 
 // ------------------------------------------------------------------ threads of a block
-extern double shared_sums[];  // all shared memory of our kernels
 namespace emulation {
 
 constexpr size_t kStack = 64 << 10;
@@ -106,7 +105,6 @@ static void* scheduler;
 static int running = -1;  // a fiber, or -1: no barrier may come
 static void (*body)(void*);
 static void* body_arguments;
-static bool votes[1024];
 
 inline void fail(const char* what) {
   std::fprintf(stderr, "emulated kernel: %s (block %u, thread %u)\n", what, blockIdx.x,
@@ -146,27 +144,30 @@ inline void prepare(int i) {
   fiber.top = top;
 }
 
+// Thread number i of those that run one after the other.
+inline int turn(int i) { return emulation_backwards ? blockDim.x - 1 - i : i; }
+
 inline void run_block() {
   const int threads = blockDim.x;
-  prepare(0);
-  resume(0);
-  if (fibers[0].done) {  // no barrier: the other threads need no fibers
+  prepare(turn(0));
+  resume(turn(0));
+  if (fibers[turn(0)].done) {  // no barrier: the other threads need no fibers
     for (int i = 1; i < threads; ++i) {
-      threadIdx.x = i;
+      threadIdx.x = turn(i);
       body(body_arguments);
     }
     return;
   }
   for (int i = 1; i < threads; ++i) {
-    prepare(i);
-    resume(i);
+    prepare(turn(i));
+    resume(turn(i));
   }
   while (true) {
     int done = 0;
     for (int i = 0; i < threads; ++i) done += fibers[i].done;
     if (done == threads) return;
     if (done) fail("a barrier that only some threads reach");
-    for (int i = 0; i < threads; ++i) resume(i);
+    for (int i = 0; i < threads; ++i) resume(turn(i));
   }
 }
 
@@ -192,30 +193,13 @@ inline void launch(void (*kernel)(P...), void** arguments, unsigned blocks, unsi
   body_arguments = &call;
   gridDim = {blocks, 1, 1};
   blockDim = {threads, 1, 1};
+  if (shared_bytes) fail("no kernel of ours has shared memory");
   for (unsigned b = 0; b < blocks; ++b) {
-    blockIdx = {b, 0, 0};
-    for (unsigned i = 0; i < 1024; ++i) {
-      shared_sums[i] = std::numeric_limits<double>::quiet_NaN();
-    }
+    blockIdx = {emulation_backwards ? blocks - 1 - b : b, 0, 0};
     run_block();
-    for (unsigned i = shared_bytes / 8; i < 1024; ++i) {
-      if (shared_sums[i] == shared_sums[i]) fail("more shared memory than asked for");
-    }
   }
 }
 
 }  // namespace emulation
 
 inline void __syncthreads() { emulation::barrier(); }
-
-inline unsigned __ballot_sync(unsigned, bool vote) {
-  emulation::votes[threadIdx.x] = vote;
-  __syncthreads();
-  unsigned result = 0;
-  const unsigned first = threadIdx.x & ~31u;
-  for (unsigned lane = 0; lane < 32 && first + lane < blockDim.x; ++lane) {
-    result |= unsigned(emulation::votes[first + lane]) << lane;
-  }
-  __syncthreads();
-  return result;
-}

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import List
 
 HERE = Path(__file__).resolve().parent
-CACHE = HERE.parents[1] / "build" / "emulated"
+CACHE = Path(tempfile.gettempdir()) / ("memonger-emulated-%d" % os.getuid())
 KERNEL = re.compile(r'extern "C" __global__ void (\w+)\(')
 
 
@@ -40,11 +40,12 @@ def compile_source(source: Path, headers: Path, bits: int, target: Path) -> None
     if not cached.exists():
         with tempfile.TemporaryDirectory(dir=str(CACHE)) as folder:
             unit, part = Path(folder) / "kernels.cc", Path(folder) / "kernels.so"
-            unit.write_text('#include "%s"\ndouble shared_sums[1024];\n#line 1 "%s"\n%s\n%s'
+            unit.write_text('#include "%s"\n#line 1 "%s"\n%s\n%s'
                             % (header, source.name, text, launchers))
             done = subprocess.run(
                 ["g++", "-std=c++14", "-O2", "-ffp-contract=off", "-shared", "-fPIC",
-                 "-fvisibility-inlines-hidden", "-Wall", "-DREAL_BITS=%d" % bits,
+                 "-fvisibility-inlines-hidden", "-fno-strict-aliasing", "-Wall",
+                 "-Wno-unknown-pragmas", "-DREAL_BITS=%d" % bits,
                  "-I", str(headers), str(unit), "-o", str(part)],
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
             if done.returncode != 0:

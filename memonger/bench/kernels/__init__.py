@@ -1,0 +1,9 @@
+"""Our GPU kernels on any device, without MXNet: right, and how fast.
+
+``python -m memonger.bench.kernels --check --time`` needs NumPy, a driver and NVRTC. Without a
+device the kernels run on the CPU (:mod:`.emulate`), where they can be checked and not timed.
+
+Kernels are the files that the plugin launches; their arguments and launch shapes are read from the
+header that the plugin is compiled with (:mod:`.sources`).
+"""
+from __future__ import annotations

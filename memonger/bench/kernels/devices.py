@@ -1,0 +1,185 @@
+"""Where kernels run: a GPU through its driver, or the CPU."""
+from __future__ import annotations
+
+import ctypes
+import tempfile
+from pathlib import Path
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple
+
+import numpy as np
+
+from ...util.errors import PluginError
+from . import emulate
+from .nvrtc import Nvrtc
+from .sources import Kernel, constants, source_folder
+
+_MAJOR, _MINOR = 75, 76  # attributes of a device: its compute capability
+
+
+class Device:
+    """Memory, and launches with the argument types of a kernel."""
+
+    #: One line: what it is.
+    name = ""
+    is_gpu = False
+
+    def put(self, data: np.ndarray) -> int:
+        """A copy in device memory, aligned to 256 bytes; its address."""
+        raise NotImplementedError
+
+    def get(self, address: int, size_bytes: int) -> np.ndarray:
+        """Bytes of device memory, when all launches are done."""
+        raise NotImplementedError
+
+    def free(self, address: int) -> None:
+        raise NotImplementedError
+
+    def launch(self, kernel: Kernel, bits: int, blocks: int, arguments: Sequence[Any]) -> None:
+        """Start a kernel; pointers are addresses."""
+        values = [value if isinstance(value, ctypes.Structure) else kind(value)
+                  for (_, kind), value in zip(kernel.parameters, arguments)]
+        assert len(values) == len(kernel.parameters) == len(arguments), kernel.name
+        self._launch(kernel, bits, blocks, (ctypes.c_void_p * len(values))(
+            *(ctypes.cast(ctypes.byref(value), ctypes.c_void_p) for value in values)))
+
+    def _launch(self, kernel: Kernel, bits: int, blocks: int, pointers: Any) -> None:
+        raise NotImplementedError
+
+
+class Gpu(Device):
+    """The first GPU of this machine.
+
+    Parameters
+    ----------
+    compiled : callable, optional
+        Machine code of a file, number type and architecture; NVRTC's by default.
+
+    Raises
+    ------
+    PluginError
+        If there is no driver, no device or no compiler.
+    """
+
+    is_gpu = True
+
+    def __init__(self, compiled: Optional[Callable[[str, int, int], bytes]] = None) -> None:
+        try:
+            self.cuda = ctypes.CDLL("libcuda.so.1")
+        except OSError as error:
+            raise PluginError("no CUDA driver: %s" % error) from error
+        self.call("cuInit", 0)
+        device, version, size = ctypes.c_int(), ctypes.c_int(), ctypes.c_size_t()
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self.call("cuDeviceGet", ctypes.byref(device), 0)
+        for value, attribute in ((major, _MAJOR), (minor, _MINOR)):
+            self.call("cuDeviceGetAttribute", ctypes.byref(value), attribute, device)
+        self.architecture = 10 * major.value + minor.value
+        text = ctypes.create_string_buffer(200)
+        self.call("cuDeviceGetName", text, len(text), device)
+        self.call("cuDriverGetVersion", ctypes.byref(version))
+        self.call("cuDeviceTotalMem_v2", ctypes.byref(size), device)
+        self.memory_bytes = size.value
+        context = ctypes.c_void_p()
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        self.call("cuCtxSetCurrent", context)
+        compiler = "machine code from a folder" if compiled else ""
+        if compiled is None:
+            nvrtc = Nvrtc()
+            compiled, compiler = nvrtc.compile, nvrtc.version
+        self._compiled = compiled
+        self._functions: Dict[Tuple[str, int], ctypes.c_void_p] = {}
+        self.name = "%s (sm_%d), driver for CUDA %d.%d, %s" % (
+            text.value.decode(), self.architecture, version.value // 1000,
+            version.value % 1000 // 10, compiler)
+
+    def call(self, function: str, *arguments: Any) -> None:
+        """Call the driver; PluginError if it fails."""
+        code = getattr(self.cuda, function)(*arguments)
+        if code:
+            raise PluginError("%s: CUDA driver error %d" % (function, code))
+
+    def allocate(self, size_bytes: int) -> int:
+        """Memory with nothing in it."""
+        address = ctypes.c_uint64()
+        self.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(max(size_bytes, 1)))
+        return address.value
+
+    def put(self, data: np.ndarray) -> int:
+        data = np.ascontiguousarray(data)
+        address = self.allocate(data.nbytes)
+        self.call("cuMemcpyHtoD_v2", ctypes.c_uint64(address),
+                  data.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(data.nbytes))
+        return address
+
+    def get(self, address: int, size_bytes: int) -> np.ndarray:
+        data = np.empty(size_bytes, np.uint8)
+        self.call("cuCtxSynchronize")
+        self.call("cuMemcpyDtoH_v2", data.ctypes.data_as(ctypes.c_void_p),
+                  ctypes.c_uint64(address), ctypes.c_size_t(size_bytes))
+        return data
+
+    def free(self, address: int) -> None:
+        self.call("cuMemFree_v2", ctypes.c_uint64(address))
+
+    def _launch(self, kernel: Kernel, bits: int, blocks: int, pointers: Any) -> None:
+        if (kernel.name, bits) not in self._functions:
+            module, found = ctypes.c_void_p(), ctypes.c_void_p()
+            code = self._compiled(kernel.file, bits, self.architecture)
+            self.call("cuModuleLoadData", ctypes.byref(module), code)
+            self.call("cuModuleGetFunction", ctypes.byref(found), module, kernel.name.encode())
+            self._functions[kernel.name, bits] = found
+        self.call("cuLaunchKernel", self._functions[kernel.name, bits], blocks, 1, 1,
+                  constants()["kThreads"], 1, 1, 0, None, pointers, None)
+
+
+class Emulated(Device):
+    """The kernels compiled for the CPU, thread after thread.
+
+    Parameters
+    ----------
+    backwards : bool
+        Blocks, and threads between barriers, run last to first.
+
+    Raises
+    ------
+    PluginError
+        If there is no g++.
+    """
+
+    name = "emulated on the CPU"
+
+    def __init__(self, backwards: bool = False) -> None:
+        self._backwards = backwards
+        self._libraries: Dict[Tuple[str, int], ctypes.CDLL] = {}
+        self._memory: Dict[int, np.ndarray] = {}
+
+    def put(self, data: np.ndarray) -> int:
+        size = data.nbytes
+        memory = np.empty(size + 256, np.uint8)
+        address = -(-memory.ctypes.data // 256) * 256
+        first = address - memory.ctypes.data
+        memory[first:first + size] = np.frombuffer(np.ascontiguousarray(data).tobytes(), np.uint8)
+        self._memory[address] = memory
+        return address
+
+    def get(self, address: int, size_bytes: int) -> np.ndarray:
+        memory = self._memory[address]
+        first = address - memory.ctypes.data
+        return memory[first:first + size_bytes].copy()
+
+    def free(self, address: int) -> None:
+        del self._memory[address]
+
+    def _launch(self, kernel: Kernel, bits: int, blocks: int, pointers: Any) -> None:
+        library = self._libraries.get((kernel.file, bits))
+        if library is None:
+            folder = source_folder()
+            with tempfile.TemporaryDirectory() as temporary:
+                target = Path(temporary) / "kernels.so"
+                try:
+                    emulate.compile_source(folder / kernel.file, folder, bits, target)
+                except (OSError, RuntimeError) as error:
+                    raise PluginError("the emulation needs g++: %s" % error) from error
+                library = self._libraries[kernel.file, bits] = ctypes.CDLL(str(target))
+        ctypes.c_int.in_dll(library, "emulation_backwards").value = self._backwards
+        getattr(library, "launch_" + kernel.name)(pointers, blocks, constants()["kThreads"], 0)
