@@ -45,17 +45,17 @@ void Search::Crossover(int64_t work_end) {
   while (!OutOf(work_end)) {
     const double done = static_cast<double>(Spent() - begin) /
                         static_cast<double>(std::max<int64_t>(1, work_end - begin));
-    const size_t most = std::max<size_t>(
-        1, static_cast<size_t>(std::ceil(kMostParents * (1 - done))));
+    const size_t most =
+        std::max<size_t>(1, static_cast<size_t>(std::ceil(kMostParents * (1 - done))));
     size_t parent = parents.size();  // a new one
     if (parents.size() < kMostParents && done < kOpen) {
       LoadDefaults();
     } else {
       if (parents.empty()) return;
       while (parents.size() > most) {
-        parents.erase(std::max_element(
-            parents.begin(), parents.end(),
-            [](const Solution& a, const Solution& b) { return a.cost < b.cost; }));
+        parents.erase(
+            std::max_element(parents.begin(), parents.end(),
+                             [](const Solution& a, const Solution& b) { return a.cost < b.cost; }));
       }
       const int count = static_cast<int>(parents.size());
       parent = random_.Below(count);

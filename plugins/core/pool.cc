@@ -38,8 +38,8 @@ void PoolMeter::Fill(const Trace& trace) {
       program_.held.push_back(trace.clones[step] == 0 && problem_.tensor_is_output[tensor]);
     }
     for (const InplaceOption& option : impl.inplace) {
-      program_.inplace.push_back({option.input, option.output,
-                                  static_cast<uint8_t>(option.identity)});
+      program_.inplace.push_back(
+          {option.input, option.output, static_cast<uint8_t>(option.identity)});
     }
     program_.input_begin.push_back(static_cast<int32_t>(program_.inputs.size()));
     program_.output_begin.push_back(static_cast<int32_t>(program_.outputs.size()));

@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
+#include "core/memory/storage.h"
 #include "core/problem.h"
 #include "core/simulator.h"
-#include "core/memory/storage.h"
 
 namespace memonger {
 
@@ -16,8 +16,8 @@ class PoolMeter {
  public:
   PoolMeter(const Problem& problem, StorageKind kind);
   StorageKind kind() const { return kind_; }
-  // Bytes of the pool as memonger/memory/storage.py counts them; or more, but no more than `wanted`,
-  // where that saves time.
+  // Bytes of the pool as memonger/memory/storage.py counts them; or more, but no more than
+  // `wanted`, where that saves time.
   int64_t Exact(const Trace& trace, int64_t wanted = 0);
 
  private:

@@ -40,7 +40,7 @@ struct Op {
   // Forward op whose state object a run continues; -1 without.
   int state_of = -1;
   int device = 0;
-  bool grad_add = false;  // MXNet may add in place; see storage.h
+  bool grad_add = false;                        // MXNet may add in place; see storage.h
   std::vector<Implementation> implementations;  // the first is the base graph's
 };
 
@@ -57,13 +57,13 @@ struct Problem {
   std::vector<char> tensor_is_external;
   std::vector<char> tensor_is_output;
   std::vector<char> tensor_is_apart;  // must not lie in an arena
-  std::vector<char> tensor_is_kept;  // never read from a clone: Op.kept_outputs
+  std::vector<char> tensor_is_kept;   // never read from a clone: Op.kept_outputs
   std::vector<Variant> variants;
   bool recompute_in_forward = false;
   bool two_pools = false;  // forward and backward have a pool each (CachedOp)
   // Ops that the user pinned: 0 free, 1 never run again, 2 never kept for backward.
   std::vector<char> pins;
-  int max_clones = 0;  // 0 is no limit
+  int max_clones = 0;               // 0 is no limit
   std::vector<int> first_variants;  // variants in use at the start
 
   // Reads the format that memonger/solve/search/native.py writes; false when it contradicts itself.

@@ -26,8 +26,8 @@ bool Search::Repair(Outcome* current, int64_t work_end) {
       if (advance >= 0) SetAdvance(item, advance);
       const Outcome o = Evaluate();
       if (o.valid) {
-        const double gain = by_peak ? static_cast<double>(start.peak - o.peak)
-                                    : start.overflow - o.overflow;
+        const double gain =
+            by_peak ? static_cast<double>(start.peak - o.peak) : start.overflow - o.overflow;
         const double added = std::max(o.cost - start.cost, 0.0) + 1e-7 * base_cost_;
         const double noise = 0.6 + 0.8 * random_.Unit();
         const double score = gain > 0 ? (by_peak ? gain : gain / added) * noise : 0;
@@ -65,8 +65,8 @@ bool Search::Repair(Outcome* current, int64_t work_end) {
       }
     }
     for (int v = 0; v < num_variants_; ++v) {
-      if (num_variants_ <= static_cast<int>(most) || random_.Below(num_variants_) <
-          static_cast<int>(most)) {
+      if (num_variants_ <= static_cast<int>(most) ||
+          random_.Below(num_variants_) < static_cast<int>(most)) {
         attempt(num_gaps_ + v, 1 - Get(num_gaps_ + v), false);
       }
     }
@@ -105,8 +105,8 @@ void Search::Prune(Outcome* current, int64_t work_end) {
         if (value == before || !Allowed(item, value)) continue;
         Set(item, value);
         const Outcome o = Evaluate(current->cost);
-        if (Feasible(o) && (o.cost < current->cost ||
-                            (value == Default(item) && o.cost <= current->cost))) {
+        if (Feasible(o) &&
+            (o.cost < current->cost || (value == Default(item) && o.cost <= current->cost))) {
           again = again || o.cost < current->cost;
           *current = o;
           Commit();

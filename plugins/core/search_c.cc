@@ -40,8 +40,8 @@ MEMONGER_API void* memonger_search_create(const int64_t* data, int64_t size, con
     if (!handle->problem.Parse(data, size, times, num_times)) return nullptr;
     handle->simulator.reset(new memonger::Simulator(handle->problem));
     if (storage >= 0) {
-      handle->meter.reset(new memonger::PoolMeter(
-          handle->problem, static_cast<memonger::StorageKind>(storage)));
+      handle->meter.reset(
+          new memonger::PoolMeter(handle->problem, static_cast<memonger::StorageKind>(storage)));
     }
     return handle.release();
   } catch (const std::exception&) {
@@ -90,8 +90,7 @@ MEMONGER_API int32_t memonger_search_evaluate(void* pointer, const int8_t* choic
 // Returns 0 finished, 1 time limit, 2 interrupted, -1 out of memory.
 MEMONGER_API int32_t memonger_search_run(void* pointer, const int64_t* integers,
                                          double time_limit_s, const int8_t* warm_choices,
-                                         const int32_t* warm_advance,
-                                         const int8_t* warm_variants,
+                                         const int32_t* warm_advance, const int8_t* warm_variants,
                                          int32_t (*poll)(double, double, int64_t),
                                          const int32_t* stop, int64_t* evaluations,
                                          int32_t* feasible) {
@@ -109,8 +108,7 @@ MEMONGER_API int32_t memonger_search_run(void* pointer, const int64_t* integers,
       options.warm.known = true;
       options.warm.choices.assign(warm_choices, warm_choices + gaps);
       options.warm.advance.assign(warm_advance, warm_advance + gaps);
-      options.warm.variants.assign(warm_variants,
-                                   warm_variants + handle->problem.variants.size());
+      options.warm.variants.assign(warm_variants, warm_variants + handle->problem.variants.size());
     }
     memonger::Search search(handle->simulator.get(), options, handle->meter.get(),
                             [poll, stop](double seconds, double cost, int64_t bytes) {

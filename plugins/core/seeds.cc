@@ -88,9 +88,8 @@ void Search::LoadCheapSeed(double time_per_byte, int segments, double transient,
   if (all_variants) SetAllVariants();
   for (int item = 0; item < num_gaps_; ++item) {
     const Gap& gap = simulator_->gaps()[item];
-    const bool leads_back = has_backward
-        ? gap.begin < first_backward && gap.end >= first_backward
-        : gap.end - gap.begin > simulator_->num_ops() / 10;
+    const bool leads_back = has_backward ? gap.begin < first_backward && gap.end >= first_backward
+                                         : gap.end - gap.begin > simulator_->num_ops() / 10;
     const bool for_a_moment = values_per_byte_[gap.op] <= transient;
     if (for_a_moment && has_backward && gap.begin >= first_backward && !gap.trailing) {
       Set(item, kDropTransient);
@@ -117,7 +116,8 @@ void Search::TrySeeds(bool frugal, int64_t work_end) {
   const size_t most = 16;
   std::vector<double> tried;
   for (size_t i = 0; i < std::min(most, thresholds.size()); ++i) {
-    tried.push_back(thresholds[(i + 1) * thresholds.size() / std::min(most, thresholds.size()) - 1]);
+    tried.push_back(
+        thresholds[(i + 1) * thresholds.size() / std::min(most, thresholds.size()) - 1]);
   }
   const int largest = std::max(2, 2 * static_cast<int>(std::sqrt(simulator_->first_backward())));
   const double endless = std::numeric_limits<double>::infinity();

@@ -26,8 +26,8 @@ void Copy(const T* from, int64_t count, std::vector<T>* to) {
 // options: inplace, count_ignored, detect_add, match_range, search_match_range, rounding, effort,
 //          assignment (0 stock, 1 quick, 2 best, 4 arena or best).
 // inplace: triples (input, output, identity). blocks: start, end, bytes, elements, device, pool,
-// own_buffer for each block; all other results have room for one number for each entry, `blocks` for
-// seven. totals: pool bytes, printed bytes, peak live bytes, its step, lower bound, number of
+// own_buffer for each block; all other results have room for one number for each entry, `blocks`
+// for seven. totals: pool bytes, printed bytes, peak live bytes, its step, lower bound, number of
 // buffers, whether blocks have offsets.
 // Returns the number of blocks.
 MEMONGER_API int32_t memonger_storage_plan(
@@ -47,8 +47,8 @@ MEMONGER_API int32_t memonger_storage_plan(
   Copy(ignored, input_begin[steps], &p.ignored);
   Copy(inplace_begin, steps + 1, &p.inplace_begin);
   for (int32_t k = 0; k < inplace_begin[steps]; ++k)
-    p.inplace.push_back(Inplace{inplace[3 * k], inplace[3 * k + 1],
-                                static_cast<uint8_t>(inplace[3 * k + 2])});
+    p.inplace.push_back(
+        Inplace{inplace[3 * k], inplace[3 * k + 1], static_cast<uint8_t>(inplace[3 * k + 2])});
   Copy(device, steps, &p.device);
   Copy(pool, steps, &p.pool);
   Copy(grad_add, steps, &p.grad_add);
@@ -77,8 +77,8 @@ MEMONGER_API int32_t memonger_storage_plan(
   if (options[7] == 4) memonger::storage::Smallest(b, model, &a);
   for (size_t i = 0; i < b.blocks.size(); ++i) {
     const memonger::storage::Block& block = b.blocks[i];
-    const int64_t row[7] = {block.start, block.end, block.bytes, block.elements, block.device,
-                            block.pool, block.own_buffer};
+    const int64_t row[7] = {block.start,  block.end,  block.bytes,     block.elements,
+                            block.device, block.pool, block.own_buffer};
     std::copy(row, row + 7, blocks + 7 * i);
   }
   std::copy(b.released.begin(), b.released.end(), released);

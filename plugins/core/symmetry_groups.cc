@@ -108,10 +108,9 @@ void Search::FindGroups() {
                                     : problem.variants[group[0] - num_gaps_].choices[0].first;
     return bytes_made_[op] * static_cast<int64_t>(group.size());
   };
-  std::stable_sort(groups_.begin(), groups_.end(),
-                   [&](const std::vector<int>& a, const std::vector<int>& b) {
-                     return weight(a) > weight(b);
-                   });
+  std::stable_sort(
+      groups_.begin(), groups_.end(),
+      [&](const std::vector<int>& a, const std::vector<int>& b) { return weight(a) > weight(b); });
   if (groups_.size() > kMostGroups) groups_.resize(kMostGroups);
 }
 
@@ -209,13 +208,16 @@ bool Search::RepairGroups(Outcome* current, bool variants, int64_t work_end) {
       part.score = gain * (0.8 + 0.4 * random_.Unit()) /
                    (std::max(part.outcome.cost - current->cost, 0.0) + 1e-7 * base_cost_);
     }
-    if (part.score > 0) queue.push(part); else useless.push_back(part);
+    if (part.score > 0)
+      queue.push(part);
+    else
+      useless.push_back(part);
   }
   return current->overflow <= 0;
 }
 
-// Takes changes back by whole groups, halves of them, and so on, where that is cheaper; keeps values
-// behind their last use, and puts variants in use, in the same way.
+// Takes changes back by whole groups, halves of them, and so on, where that is cheaper; keeps
+// values behind their last use, and puts variants in use, in the same way.
 void Search::PruneGroups(Outcome* current, int64_t work_end) {
   size_t longest = 1;
   for (const auto& group : groups_) longest = std::max(longest, group.size());

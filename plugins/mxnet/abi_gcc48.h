@@ -58,11 +58,9 @@ enum manager_op { kTypeInfo, kFunctorPtr, kClone, kDestroy };
 template <class F>
 struct functor_manager {
   static constexpr bool local = std::is_trivially_copyable<F>::value &&
-                                sizeof(F) <= sizeof(any_data) &&
-                                alignof(F) <= alignof(any_data);
+                                sizeof(F) <= sizeof(any_data) && alignof(F) <= alignof(any_data);
   static F* get(const any_data& d) {
-    return local ? reinterpret_cast<F*>(const_cast<char*>(d.raw))
-                 : static_cast<F*>(d.obj);
+    return local ? reinterpret_cast<F*>(const_cast<char*>(d.raw)) : static_cast<F*>(d.obj);
   }
   static void create(any_data* d, F&& f, std::true_type) { ::new (d->raw) F(std::move(f)); }
   static void create(any_data* d, F&& f, std::false_type) { d->obj = new F(std::move(f)); }
@@ -71,10 +69,18 @@ struct functor_manager {
   static bool manage(any_data& dst, const any_data& src, manager_op op) {  // NOLINT
     using is_local = std::integral_constant<bool, local>;
     switch (op) {
-      case kTypeInfo: dst.obj = const_cast<std::type_info*>(&typeid(F)); break;
-      case kFunctorPtr: dst.obj = get(src); break;
-      case kClone: create(&dst, F(*get(src)), is_local()); break;
-      case kDestroy: destroy(&dst, is_local()); break;
+      case kTypeInfo:
+        dst.obj = const_cast<std::type_info*>(&typeid(F));
+        break;
+      case kFunctorPtr:
+        dst.obj = get(src);
+        break;
+      case kClone:
+        create(&dst, F(*get(src)), is_local());
+        break;
+      case kDestroy:
+        destroy(&dst, is_local());
+        break;
     }
     return false;
   }
@@ -97,13 +103,21 @@ class function {
     (*functor_manager<F>::get(d))(std::forward<A>(a)...);
   }
   template <class F>
-  static bool not_empty(F* f) { return f != nullptr; }
+  static bool not_empty(F* f) {
+    return f != nullptr;
+  }
   template <class F>
-  static bool not_empty(const F&) { return true; }
+  static bool not_empty(const F&) {
+    return true;
+  }
   template <class F>
-  static invoker_t pick(std::true_type) { return &function::template invoke_void<F>; }
+  static invoker_t pick(std::true_type) {
+    return &function::template invoke_void<F>;
+  }
   template <class F>
-  static invoker_t pick(std::false_type) { return &function::template invoke<F>; }
+  static invoker_t pick(std::false_type) {
+    return &function::template invoke<F>;
+  }
   template <class F>
   using enable = typename std::enable_if<
       !std::is_base_of<function, F>::value && !std::is_member_pointer<F>::value &&
@@ -208,18 +222,26 @@ struct node_iterator {
     return t;
   }
   template <class W>
-  bool operator==(const node_iterator<Node, W>& o) const { return p == o.p; }
+  bool operator==(const node_iterator<Node, W>& o) const {
+    return p == o.p;
+  }
   template <class W>
-  bool operator!=(const node_iterator<Node, W>& o) const { return p != o.p; }
+  bool operator!=(const node_iterator<Node, W>& o) const {
+    return p != o.p;
+  }
 };
 
 struct first_of {
   template <class P>
-  auto operator()(const P& p) const -> const decltype(p.first)& { return p.first; }
+  auto operator()(const P& p) const -> const decltype(p.first)& {
+    return p.first;
+  }
 };
 struct itself {
   template <class T>
-  const T& operator()(const T& t) const { return t; }
+  const T& operator()(const T& t) const {
+    return t;
+  }
 };
 
 // GCC 4.8 caches the hash code in the node unless the hash is "fast" and noexcept.
@@ -246,7 +268,8 @@ class table {
   using hasher = H;
   using key_equal = E;
   using const_iterator = node_iterator<node_t, const V>;
-  using iterator = typename std::conditional<ConstIter, const_iterator, node_iterator<node_t, V>>::type;
+  using iterator =
+      typename std::conditional<ConstIter, const_iterator, node_iterator<node_t, V>>::type;
   using reference = V&;
   using const_reference = const V&;
 
@@ -444,7 +467,9 @@ class table {
   std::pair<iterator, bool> insert(const V& v) { return emplace(v); }
   std::pair<iterator, bool> insert(V&& v) { return emplace(std::move(v)); }
   template <class P, class = typename std::enable_if<std::is_constructible<V, P&&>::value>::type>
-  std::pair<iterator, bool> insert(P&& p) { return emplace(std::forward<P>(p)); }
+  std::pair<iterator, bool> insert(P&& p) {
+    return emplace(std::forward<P>(p));
+  }
   template <class It, class = typename std::iterator_traits<It>::iterator_category>
   void insert(It first, It last) {
     for (; first != last; ++first) emplace(*first);
@@ -456,9 +481,7 @@ class table {
     unlink(b);
     return 1;
   }
-  iterator erase(const_iterator it) {
-    return unlink(before(KeyOf()(*it), H()(KeyOf()(*it))));
-  }
+  iterator erase(const_iterator it) { return unlink(before(KeyOf()(*it), H()(KeyOf()(*it)))); }
   void clear() {
     for (node_base* p = head_.next; p;) {
       node_base* next = p->next;
@@ -491,10 +514,14 @@ namespace std {
     function& operator=(const function&) = default;           \
     function& operator=(function&&) = default;                \
   };
-template <class R> GCC48_FUNCTION(R(), R)
-template <class R, class A> GCC48_FUNCTION(R(A), R, A)
-template <class R, class A, class B> GCC48_FUNCTION(R(A, B), R, A, B)
-template <class R, class A, class B, class C> GCC48_FUNCTION(R(A, B, C), R, A, B, C)
+template <class R>
+GCC48_FUNCTION(R(), R)
+template <class R, class A>
+GCC48_FUNCTION(R(A), R, A)
+template <class R, class A, class B>
+GCC48_FUNCTION(R(A, B), R, A, B)
+template <class R, class A, class B, class C>
+GCC48_FUNCTION(R(A, B, C), R, A, B, C)
 template <class R, class A, class B, class C, class D>
 GCC48_FUNCTION(R(A, B, C, D), R, A, B, C, D)
 template <class R, class A, class B, class C, class D, class E>
@@ -533,8 +560,7 @@ class unordered_map<K, T, H, P, allocator<pair<const K, T>>>
 };
 
 template <class K, class H, class P>
-class unordered_set<K, H, P, allocator<K>>
-    : public gcc48::table<K, K, gcc48::itself, H, P, true> {
+class unordered_set<K, H, P, allocator<K>> : public gcc48::table<K, K, gcc48::itself, H, P, true> {
   using base = gcc48::table<K, K, gcc48::itself, H, P, true>;
 
  public:

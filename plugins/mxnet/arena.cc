@@ -56,14 +56,12 @@ struct OpExecutorHead {
 };
 using OpExecutors = std::vector<std::shared_ptr<mxnet::exec::OpExecutor>>;
 
-// The engine variable of an array, which NDArray keeps to itself. An explicit instantiation may name
-// private members.
+// The engine variable of an array, which NDArray keeps to itself. An explicit instantiation may
+// name private members.
 mxnet::Engine::VarHandle* VariableOf(const NDArray& array);
 template <typename Member, Member chunk>
 struct Variable {
-  friend mxnet::Engine::VarHandle* VariableOf(const NDArray& array) {
-    return &(array.*chunk)->var;
-  }
+  friend mxnet::Engine::VarHandle* VariableOf(const NDArray& array) { return &(array.*chunk)->var; }
 };
 template struct Variable<decltype(&NDArray::ptr_), &NDArray::ptr_>;
 
@@ -102,16 +100,26 @@ PlacesPointer PlacesOf(const Graph& graph) {
 
 // Not run by the engine in the order of pushes: asynchronous, nested, or copies between devices.
 bool RunsByItself(const std::string& name) {
-  static const auto* names = new std::unordered_set<std::string>{
-      "Custom", "_backward_Custom", "_NDArray", "_backward__NDArray", "_CrossDeviceCopy",
-      "_copyto", "_foreach", "_backward_foreach", "_while_loop", "_backward_while_loop", "_cond",
-      "_backward_cond", "_CachedOp", "_backward_CachedOp"};
+  static const auto* names = new std::unordered_set<std::string>{"Custom",
+                                                                 "_backward_Custom",
+                                                                 "_NDArray",
+                                                                 "_backward__NDArray",
+                                                                 "_CrossDeviceCopy",
+                                                                 "_copyto",
+                                                                 "_foreach",
+                                                                 "_backward_foreach",
+                                                                 "_while_loop",
+                                                                 "_backward_while_loop",
+                                                                 "_cond",
+                                                                 "_backward_cond",
+                                                                 "_CachedOp",
+                                                                 "_backward_CachedOp"};
   return names->count(name) != 0;
 }
 
-// Position of the weight that MKL-DNN rearranges for inference, some time after the op ran; 0: none.
-// (It leaves that of memonger_bn_relu_convolution alone, which is listed so that the same tensors
-// have buffers of their own with that variant and without.)
+// Position of the weight that MKL-DNN rearranges for inference, some time after the op ran; 0:
+// none. (It leaves that of memonger_bn_relu_convolution alone, which is listed so that the same
+// tensors have buffers of their own with that variant and without.)
 size_t RearrangedWeight(const std::string& name) {
   if (name == "memonger_bn_relu_convolution") return 5;
   return name == "Convolution" || name == "Deconvolution" || name == "FullyConnected" ||

@@ -73,19 +73,32 @@ class Json {
 
 const char* DTypeName(int type_flag) {
   switch (type_flag) {
-    case mshadow::kFloat64: return "float64";
-    case mshadow::kFloat16: return "float16";
-    case mshadow::kBfloat16: return "uint16";  // two bytes; numpy has no bfloat16
-    case mshadow::kUint8: return "uint8";
-    case mshadow::kInt8: return "int8";
-    case mshadow::kInt32: return "int32";
-    case mshadow::kInt64: return "int64";
-    case mshadow::kBool: return "bool";
-    case mshadow::kInt16: return "int16";
-    case mshadow::kUint16: return "uint16";
-    case mshadow::kUint32: return "uint32";
-    case mshadow::kUint64: return "uint64";
-    default: return "float32";
+    case mshadow::kFloat64:
+      return "float64";
+    case mshadow::kFloat16:
+      return "float16";
+    case mshadow::kBfloat16:
+      return "uint16";  // two bytes; numpy has no bfloat16
+    case mshadow::kUint8:
+      return "uint8";
+    case mshadow::kInt8:
+      return "int8";
+    case mshadow::kInt32:
+      return "int32";
+    case mshadow::kInt64:
+      return "int64";
+    case mshadow::kBool:
+      return "bool";
+    case mshadow::kInt16:
+      return "int16";
+    case mshadow::kUint16:
+      return "uint16";
+    case mshadow::kUint32:
+      return "uint32";
+    case mshadow::kUint64:
+      return "uint64";
+    default:
+      return "float32";
   }
 }
 
@@ -171,8 +184,7 @@ void WriteClone(const IndexedGraph& index, uint32_t id,
 }
 
 void WriteNode(const IndexedGraph& index, uint32_t id, const mxnet::Context& context,
-               const nnvm::DeviceVector* device,
-               const Reasons& reasons,
+               const nnvm::DeviceVector* device, const Reasons& reasons,
                const std::unordered_map<std::string, uint32_t>& first_of_name, Json* json) {
   const Node& node = *index[id].source;
   json->Raw("{\"op\":");
@@ -231,8 +243,8 @@ bool Capturing() { return open && !open->empty(); }
 
 void Record(const nnvm::Graph& graph, const PlanInput& input, int64_t pool_bytes, bool replayed) {
   const IndexedGraph& index = graph.indexed_graph();
-  const auto* device = graph.HasAttr("device")
-                           ? &graph.GetAttr<nnvm::DeviceVector>("device") : nullptr;
+  const auto* device =
+      graph.HasAttr("device") ? &graph.GetAttr<nnvm::DeviceVector>("device") : nullptr;
   const auto* contexts =
       graph.HasAttr("context") ? &graph.GetAttr<std::vector<mxnet::Context>>("context") : nullptr;
   const auto& shapes = graph.GetAttr<mxnet::ShapeVector>("shape");

@@ -4,12 +4,12 @@
 #include <exception>
 #include <string>
 
-#include "ops/register.h"
 #include "mxnet/arena.h"
 #include "mxnet/capture.h"
 #include "mxnet/layouts.h"
 #include "mxnet/passes.h"
 #include "mxnet/self_check.h"
+#include "ops/register.h"
 
 #define MEMONGER_API extern "C" __attribute__((visibility("default")))
 

@@ -2,7 +2,9 @@
 #ifndef MEMONGER_MXNET_HEADERS_H_
 #define MEMONGER_MXNET_HEADERS_H_
 
+// clang-format off: the shim comes first.
 #include "mxnet/abi_gcc48.h"
+// clang-format on
 
 #include <dmlc/parameter.h>
 #include <mxnet/base.h>

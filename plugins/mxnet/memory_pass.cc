@@ -1,8 +1,9 @@
 /* MXPlanMemory, then the better assignment of storage ids of core/memory/storage.h.
  *
  * Order and in-place choices stay MXNet's; only which block lies in which buffer changes, so any
- * executor that runs MXNet's plan runs this one. Executors of symbols that ask for it get an arena. The stock plan stays wherever our replay of
- * MXNet's reference counting does not arrive at MXNet's own in-place choices. */
+ * executor that runs MXNet's plan runs this one. Executors of symbols that ask for it get an arena.
+ * The stock plan stays wherever our replay of MXNet's reference counting does not arrive at MXNet's
+ * own in-place choices. */
 #include <mxnet/base.h>
 #include <nnvm/graph_attr_types.h>
 #include <nnvm/op_attr_types.h>
@@ -48,8 +49,8 @@ storage::Program MakeProgram(const Graph& graph, const PlanInput& input) {
   const auto& shapes = graph.GetAttr<mxnet::ShapeVector>("shape");
   const auto& dtypes = graph.GetAttr<nnvm::DTypeVector>("dtype");
   const auto& ids = graph.GetAttr<nnvm::StorageVector>("storage_id");
-  const auto* device = graph.HasAttr("device")
-                           ? &graph.GetAttr<nnvm::DeviceVector>("device") : nullptr;
+  const auto* device =
+      graph.HasAttr("device") ? &graph.GetAttr<nnvm::DeviceVector>("device") : nullptr;
   storage::Program p;
   const size_t entries = index.num_node_entries();
   p.elements.assign(entries, 0);

@@ -19,9 +19,9 @@ std::string Attribute(const Node& node, const char* key) {
 bool Truthy(const std::string& text) { return text == "True" || text == "true" || text == "1"; }
 
 bool UpdatesAverages(const Node& node) {
-  static const std::set<std::string> names = {
-      "BatchNorm", "memonger_inplace_batch_norm", "memonger_batch_norm_relu",
-      "memonger_bn_relu_convolution"};
+  static const std::set<std::string> names = {"BatchNorm", "memonger_inplace_batch_norm",
+                                              "memonger_batch_norm_relu",
+                                              "memonger_bn_relu_convolution"};
   return !node.is_variable() && names.count(node.op()->name) != 0;
 }
 

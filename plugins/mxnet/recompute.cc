@@ -57,8 +57,9 @@ class Reader {
     if (at_ != text_.size()) Fail();
   }
   void Fail() const {
-    LOG(FATAL) << "memonger: cannot read the recompute attribute of " << where_ << ": " << text_
-               << "; it must be 1 or {\"consumer\": clone, ...}. memonger.strip(symbol) takes it off";
+    LOG(FATAL)
+        << "memonger: cannot read the recompute attribute of " << where_ << ": " << text_
+        << "; it must be 1 or {\"consumer\": clone, ...}. memonger.strip(symbol) takes it off";
   }
 
  private:

@@ -23,8 +23,8 @@ const char kCloneSuffix[] = "_recompute";
 // (0: the op runs once). Ops that make a state are left out for CachedOp. `marked` is set when an
 // attribute says anything. Throws dmlc::Error when one asks for an op that must not run again, or
 // cannot be read.
-std::map<const nnvm::Node*, CloneNumbers> ReadPolicies(
-    const std::vector<nnvm::NodeEntry>& outputs, bool for_cached_op, bool* marked);
+std::map<const nnvm::Node*, CloneNumbers> ReadPolicies(const std::vector<nnvm::NodeEntry>& outputs,
+                                                       bool for_cached_op, bool* marked);
 
 // A clone, or an op whose attributes ask for some.
 bool RunsAgain(const nnvm::Node& node);

@@ -9,6 +9,7 @@
 #include <nnvm/op_attr_types.h>
 #include <nnvm/pass_functions.h>
 #include <nnvm/symbolic.h>
+
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -45,7 +46,8 @@ std::string Check() {
   STEP(node.attrs.dict.size() == 1 && node.attrs.dict.at("__memonger_key__") == "memonger value",
        "std::unordered_map layout");
   STEP(node.inputs.empty() && node.control_deps.empty() && node.info.empty() &&
-       node.inputs.data() == nullptr && node.control_deps.data() == nullptr, "nnvm::Node layout");
+           node.inputs.data() == nullptr && node.control_deps.data() == nullptr,
+       "nnvm::Node layout");
   // 2. objects made here, read by libmxnet (and freed by it), result read here
   {
     nnvm::NodeEntry x = sym->outputs[0];
@@ -53,11 +55,13 @@ std::string Check() {
     nnvm::Graph g;
     g.outputs = {y};
     STEP(g.indexed_graph().num_nodes() == 2 && g.indexed_graph().input_nodes().size() == 1 &&
-         g.indexed_graph().mutable_input_nodes().empty() &&
-         g.indexed_graph().node_id(y.node.get()) == 1, "nnvm::IndexedGraph layout");
+             g.indexed_graph().mutable_input_nodes().empty() &&
+             g.indexed_graph().node_id(y.node.get()) == 1,
+         "nnvm::IndexedGraph layout");
     const std::string json = nnvm::pass::SaveJSON(g);
     STEP(json.find("memonger act") != std::string::npos &&
-         json.find("\"act_type\": \"tanh\"") != std::string::npos, "SaveJSON");
+             json.find("\"act_type\": \"tanh\"") != std::string::npos,
+         "SaveJSON");
     // 3. std::functions made by libmxnet, called here
     const auto& shape = nnvm::Op::GetAttr<mxnet::FInferShape>("FInferShape");
     mxnet::ShapeVector in{mxnet::TShape({2, 3, 4})}, out(1);

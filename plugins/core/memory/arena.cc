@@ -38,7 +38,8 @@ void Arena(const Blocks& b, const Model& model, Assignment* result, int64_t want
   std::vector<int32_t> inside;
   std::vector<int64_t> offsets;
   for (const Block& block : b.blocks)
-    if (block.own_buffer || block.end >= b.num_steps) wanted -= RoundUp(block.bytes, model.rounding);
+    if (block.own_buffer || block.end >= b.num_steps)
+      wanted -= RoundUp(block.bytes, model.rounding);
   for (const auto& group : groups) {
     inside.clear();
     for (int32_t id : group.second) {
@@ -87,8 +88,7 @@ int64_t ArenaBound(const Blocks& b, const Model& model) {
       inside[{block.pool, block.device}].push_back(static_cast<int32_t>(i));
     }
   }
-  for (const auto& group : inside)
-    bytes += Load(b, group.second, model.alignment).Bound();
+  for (const auto& group : inside) bytes += Load(b, group.second, model.alignment).Bound();
   return bytes;
 }
 

@@ -3,8 +3,8 @@
 #include <limits>
 #include <utility>
 
-#include "core/random.h"
 #include "core/memory/storage.h"
+#include "core/random.h"
 
 namespace memonger {
 namespace storage {

@@ -166,8 +166,7 @@ void Skyline::Fill(int32_t first, int32_t block) {
     joined = before_[start];
     Join(joined);
   }
-  if (last_[joined] + 1 < num_steps_ && height_[last_[joined] + 1] == height_[joined])
-    Join(joined);
+  if (last_[joined] + 1 < num_steps_ && height_[last_[joined] + 1] == height_[joined]) Join(joined);
 }
 
 // A segment becomes as high as its lower neighbour, and one with it.

@@ -4,10 +4,10 @@
 // of what has been placed, cut into segments of one height. Again and again the lowest segment gets
 // a block whose whole life lies in it, the first such block of a given order; where there is none
 // the segment is lifted to its lower neighbour (best fit: Burke, Kendall and Whitwell 2004, "A new
-// placement heuristic for the orthogonal stock-cutting problem", Operations Research 52; for memory:
-// Sekiyama et al. 2018, "Profile-guided memory optimization for deep neural networks"). What is
-// lost to lifting is all that is lost, so good orders come within a thousandth of the peak of live
-// bytes.
+// placement heuristic for the orthogonal stock-cutting problem", Operations Research 52; for
+// memory: Sekiyama et al. 2018, "Profile-guided memory optimization for deep neural networks").
+// What is lost to lifting is all that is lost, so good orders come within a thousandth of the peak
+// of live bytes.
 #ifndef MEMONGER_CORE_MEMORY_SKYLINE_H_
 #define MEMONGER_CORE_MEMORY_SKYLINE_H_
 

@@ -20,10 +20,21 @@ void Program::Clear() {
 
 int32_t DTypeBytes(int32_t type_flag) {
   switch (type_flag) {
-    case 3: case 5: case 7: return 1;            // uint8, int8, bool
-    case 2: case 8: case 9: case 12: return 2;   // float16, int16, uint16, bfloat16
-    case 1: case 6: case 11: return 8;           // float64, int64, uint64
-    default: return 4;                           // float32, int32, uint32
+    case 3:
+    case 5:
+    case 7:
+      return 1;  // uint8, int8, bool
+    case 2:
+    case 8:
+    case 9:
+    case 12:
+      return 2;  // float16, int16, uint16, bfloat16
+    case 1:
+    case 6:
+    case 11:
+      return 8;  // float64, int64, uint64
+    default:
+      return 4;  // float32, int32, uint32
   }
 }
 
@@ -121,8 +132,7 @@ void Replay(const Program& p, const Model& model, Blocks* out) {
     const int32_t lhs = p.inputs[p.input_begin[s]], rhs = p.inputs[p.input_begin[s] + 1];
     const int32_t sum = p.outputs[p.output_begin[s]];
     if (lhs < 0 || rhs < 0 || producer[lhs] < 0 || producer[rhs] < 0) continue;
-    const bool same = block_of[lhs] >= 0 ? block_of[lhs] == block_of[sum]
-                                         : block_of[sum] < 0;
+    const bool same = block_of[lhs] >= 0 ? block_of[lhs] == block_of[sum] : block_of[sum] < 0;
     if (same && uses[rhs] == 1 && producer[lhs] < producer[rhs]) added[rhs] = 1;
   }
   for (int32_t e = 0; e < entries; ++e)
@@ -236,8 +246,8 @@ void Measure(const Blocks& b, const Model& model, Assignment* result) {
   result->buffer_bytes.assign(buffers, 0);
   for (size_t i = 0; i < b.blocks.size(); ++i) {
     const int32_t id = result->buffer_of[i];
-    result->buffer_bytes[id] = std::max(result->buffer_bytes[id],
-                                        RoundUp(b.blocks[i].bytes, model.rounding));
+    result->buffer_bytes[id] =
+        std::max(result->buffer_bytes[id], RoundUp(b.blocks[i].bytes, model.rounding));
     printed[id] = std::max(printed[id], b.blocks[i].elements * 4);
   }
   result->pool_bytes = result->printed_bytes = 0;

@@ -38,17 +38,17 @@ struct Program {
   std::vector<int32_t> input_begin{0}, inputs;
   std::vector<uint8_t> ignored;  // per input: its value is never read (FIgnoreInputs)
   std::vector<int32_t> inplace_begin{0};
-  std::vector<Inplace> inplace;  // in the op's order
-  std::vector<int32_t> device;   // per step
-  std::vector<int32_t> pool;     // per step; values of another pool are external to a step
-  std::vector<uint8_t> grad_add; // per step: the op is _grad_add (see Model::detect_add)
+  std::vector<Inplace> inplace;   // in the op's order
+  std::vector<int32_t> device;    // per step
+  std::vector<int32_t> pool;      // per step; values of another pool are external to a step
+  std::vector<uint8_t> grad_add;  // per step: the op is _grad_add (see Model::detect_add)
   // Per entry.
-  std::vector<int64_t> elements;  // number of elements
-  std::vector<int64_t> bytes;     // elements times the size of the dtype
-  std::vector<int32_t> dtype;     // MXNet's type flag
-  std::vector<uint8_t> external;  // memory is the caller's: variables, gradient arrays
-  std::vector<int32_t> held;      // how often it is an output of the whole graph
-  std::vector<uint8_t> own_buffer;     // must have a buffer of its own in an arena; empty: none must
+  std::vector<int64_t> elements;    // number of elements
+  std::vector<int64_t> bytes;       // elements times the size of the dtype
+  std::vector<int32_t> dtype;       // MXNet's type flag
+  std::vector<uint8_t> external;    // memory is the caller's: variables, gradient arrays
+  std::vector<int32_t> held;        // how often it is an output of the whole graph
+  std::vector<uint8_t> own_buffer;  // must have a buffer of its own in an arena; empty: none must
   // Empty: counted from inputs and held. Else MXNet's graph attribute "ref_count".
   std::vector<int32_t> references;
 
@@ -58,14 +58,14 @@ struct Program {
 };
 
 struct Model {
-  uint8_t inplace = 1;        // 0: no sharing, each value is a block of its own
-  uint8_t count_ignored = 0;  // CachedOp counts ignored inputs too, so they never release
-  uint8_t detect_add = 1;     // DetectInplaceAddTo frees the right operand of _grad_add
-  int32_t match_range = 16;   // NNVM_EXEC_MATCH_RANGE
+  uint8_t inplace = 1;             // 0: no sharing, each value is a block of its own
+  uint8_t count_ignored = 0;       // CachedOp counts ignored inputs too, so they never release
+  uint8_t detect_add = 1;          // DetectInplaceAddTo frees the right operand of _grad_add
+  int32_t match_range = 16;        // NNVM_EXEC_MATCH_RANGE
   uint8_t search_match_range = 0;  // NNVM_AUTO_SEARCH_MATCH_RANGE
-  int32_t rounding = 4;       // buffers are multiples of this: executor 4, CachedOp 1
-  int32_t effort = 400;       // most tries of Best's search; ten times as many of Arena's
-  int32_t alignment = 64;     // Arena: offsets are multiples of this
+  int32_t rounding = 4;            // buffers are multiples of this: executor 4, CachedOp 1
+  int32_t effort = 400;            // most tries of Best's search; ten times as many of Arena's
+  int32_t alignment = 64;          // Arena: offsets are multiples of this
 };
 
 struct Block {
@@ -117,8 +117,8 @@ int64_t LowerBound(const Blocks& blocks, const Model& model);
 void Stock(const Blocks& blocks, const Model& model, Assignment* result);
 
 // One buffer for each device and pool, its blocks at offsets; values that outlive the step (outputs
-// of the network) and those marked `own_buffer` get buffers of their own. Ends early once the pool is no
-// larger than `wanted`. O(tries * n^2).
+// of the network) and those marked `own_buffer` get buffers of their own. Ends early once the pool
+// is no larger than `wanted`. O(tries * n^2).
 void Arena(const Blocks& blocks, const Model& model, Assignment* result, int64_t wanted = 0);
 
 // The arena, or what Packer::Best finds where that is no larger (then offset_of is empty).

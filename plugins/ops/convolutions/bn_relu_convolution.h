@@ -2,8 +2,8 @@
 #ifndef MEMONGER_OPS_CONVOLUTIONS_BN_RELU_CONVOLUTION_H_
 #define MEMONGER_OPS_CONVOLUTIONS_BN_RELU_CONVOLUTION_H_
 
-#include "ops/norms/batch_norm.h"
 #include "ops/convolutions/convolution.h"
+#include "ops/norms/batch_norm.h"
 
 namespace memonger {
 namespace ops {

@@ -38,9 +38,7 @@ bool OnGpu(const OpContext& context) {
   return context.run_ctx.ctx.dev_mask() == mshadow::gpu::kDevMask;
 }
 
-const Convolver& ConvolverOf(const NodeAttrs& attrs) {
-  return nnvm::get<Convolver>(attrs.parsed);
-}
+const Convolver& ConvolverOf(const NodeAttrs& attrs) { return nnvm::get<Convolver>(attrs.parsed); }
 
 // Bias gradients of parts of a batch: the native code's sum must be made of the whole.
 OpReqType PartOfBias(const OpContext& context, const TBlob&, OpReqType request) {
@@ -54,8 +52,8 @@ Convolver::Convolver(const std::string& name, const Dictionary& attributes) {
   ConvolutionSettings settings;
   const auto unknown = settings.InitAllowUnknown(attributes);
   forward = Delegate(kForward, name, Dictionary(unknown.begin(), unknown.end()));
-  backward_data = BackwardWith(forward, settings.backward_data_workspace,
-                               settings.backward_data_cudnn_tune);
+  backward_data =
+      BackwardWith(forward, settings.backward_data_workspace, settings.backward_data_cudnn_tune);
   backward_filter = BackwardWith(forward, settings.backward_filter_workspace,
                                  settings.backward_filter_cudnn_tune);
   micro_batch = settings.micro_batch;
@@ -197,8 +195,9 @@ void RegisterConvolution() {
   static const auto& infer_shape = nnvm::Op::GetAttr<mxnet::FInferShape>("FInferShape");
   static const auto& infer_type = nnvm::Op::GetAttr<nnvm::FInferType>("FInferType");
   Operator("memonger_convolution")
-      .Text("Convolution with a chosen implementation: on a few samples at a time, and on a "
-                "GPU with a workspace limit and a way of tuning for each direction.")
+      .Text(
+          "Convolution with a chosen implementation: on a few samples at a time, and on a "
+          "GPU with a workspace limit and a way of tuning for each direction.")
       .Inputs(Inputs)
       .Outputs(1)
       .Parser(Parse)

@@ -25,8 +25,8 @@ struct Convolver {
   // `attributes`: those of Convolution and of ConvolutionSettings; others are left out.
   Convolver(const std::string& name, const Dictionary& attributes);
 
-  // Samples at a time: `micro_batch`, or more where `micro_batch_mb` or the weight allow it, then in
-  // parts of equal size.
+  // Samples at a time: `micro_batch`, or more where `micro_batch_mb` or the weight allow it, then
+  // in parts of equal size.
   int64_t Step(const TShape& data, const TShape& weight, const TShape& output) const;
 
   // Makes samples begin to end - 1 of the data. Without one the data are there.
@@ -45,8 +45,8 @@ struct Convolver {
  private:
   // The same for one part of the batch: its data, its gradients, and the whole weight.
   template <class Array>
-  void BackwardPart(const OpContext& context, const std::vector<Array>& in,
-                    const Requests& request, const std::vector<Array>& out) const;
+  void BackwardPart(const OpContext& context, const std::vector<Array>& in, const Requests& request,
+                    const std::vector<Array>& out) const;
 };
 
 // The sum of the gradient over all but the channels, in the order in which MXNet's native code

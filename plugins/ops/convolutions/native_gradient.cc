@@ -80,7 +80,8 @@ class Unrolling {
       int64_t in_matrix = channel * Volume(kernel_) * Volume(output_);
       for (int d = 0; d < kernel_[0]; ++d) {
         for (int h = 0; h < kernel_[1]; ++h) {
-          for (int w = 0; w < kernel_[2]; ++w) in_matrix = Place(channel, d, h, w, in_matrix, visit);
+          for (int w = 0; w < kernel_[2]; ++w)
+            in_matrix = Place(channel, d, h, w, in_matrix, visit);
         }
       }
     });
@@ -121,8 +122,8 @@ TBlob Matrices(void* memory, const TBlob& like, int64_t groups, int64_t rows, in
 }
 
 TBlob Matrices(const TBlob& array, int64_t groups, int64_t rows) {
-  return Matrices(array.dptr_, array, groups, rows, array.Size() / std::max<int64_t>(
-      1, groups * rows));
+  return Matrices(array.dptr_, array, groups, rows,
+                  array.Size() / std::max<int64_t>(1, groups * rows));
 }
 
 // Memory of one unrolled sample.
@@ -136,12 +137,19 @@ TBlob Unrolled(const OpContext& context, const Unrolling& unrolling, const TBlob
 
 }  // namespace
 
-#define MEMONGER_NATIVE_SWITCH(TYPE, T, ...)                                                \
-  switch (TYPE) {                                                                           \
-    case mshadow::kFloat32: { using T = float; __VA_ARGS__ } break;                         \
-    case mshadow::kFloat64: { using T = double; __VA_ARGS__ } break;                        \
-    default: throw dmlc::Error("dtype " + std::string(TypeName(TYPE)) +                     \
-                               " is not supported on a CPU; use float32 or float64");       \
+#define MEMONGER_NATIVE_SWITCH(TYPE, T, ...)                                   \
+  switch (TYPE) {                                                              \
+    case mshadow::kFloat32: {                                                  \
+      using T = float;                                                         \
+      __VA_ARGS__                                                              \
+    } break;                                                                   \
+    case mshadow::kFloat64: {                                                  \
+      using T = double;                                                        \
+      __VA_ARGS__                                                              \
+    } break;                                                                   \
+    default:                                                                   \
+      throw dmlc::Error("dtype " + std::string(TypeName(TYPE)) +               \
+                        " is not supported on a CPU; use float32 or float64"); \
   }
 
 NativeGradient::NativeGradient(const std::string& name, const Dictionary& attributes)

@@ -1,5 +1,6 @@
 /*
- * The gradient of a convolution as MXNet's native CPU code makes it, for the weight or for the data.
+ * The gradient of a convolution as MXNet's native CPU code makes it, for the weight or for the
+ * data.
  *
  * MXNet's own code always makes both. Here each is made alone: one sample at a time, unrolled to a
  * matrix, multiplied by MXNet's linalg operators in MXNet's order, so that all bits are the same.

@@ -12,8 +12,8 @@
 #include <algorithm>
 
 #include "ops/convolutions/convolution.h"
-#include "ops/delegates/delegate.h"
 #include "ops/convolutions/native_gradient.h"
+#include "ops/delegates/delegate.h"
 #include "ops/frame/operator.h"
 #include "ops/register.h"
 
@@ -66,8 +66,9 @@ NDArray Absent(const NDArray& like, const TShape& shape) {
   return NDArray(shape, like.ctx(), true, like.dtype());  // memory comes with the first use
 }
 
-// For an array that has the shape of another one. An NDArray without memory takes half a microsecond
-// to make and to give up; MKLDNN leaves alone what it is not asked for, so the other one serves.
+// For an array that has the shape of another one. An NDArray without memory takes half a
+// microsecond to make and to give up; MKLDNN leaves alone what it is not asked for, so the other
+// one serves.
 TBlob Absent(const TBlob& alike) { return Absent(alike, alike.shape_); }
 NDArray Absent(const NDArray& alike) { return alike; }
 
@@ -209,8 +210,9 @@ void RegisterSplitConvolution() {
                               }),
                fields.end());
   Operator(kName)
-      .Text("Convolution that makes the gradient of its weight and that of its data one after the "
-            "other, so that data and data's gradient need not be in memory at once.")
+      .Text(
+          "Convolution that makes the gradient of its weight and that of its data one after the "
+          "other, so that data and data's gradient need not be in memory at once.")
       .Inputs(Inputs)
       .Outputs(1)
       .Parser(Parse)
@@ -243,8 +245,8 @@ void RegisterSplitConvolution() {
       .Argument("bias", "Bias.")
       .Arguments(fields);
   RegisterPart(kOfWeight, 3, Parameters, BackwardWeight<TBlob>, BackwardWeight<NDArray>);
-  RegisterPart(kOfData, 2, [](const NodeAttrs&) { return 1u; }, BackwardData<TBlob>,
-               BackwardData<NDArray>);
+  RegisterPart(
+      kOfData, 2, [](const NodeAttrs&) { return 1u; }, BackwardData<TBlob>, BackwardData<NDArray>);
 }
 
 }  // namespace ops

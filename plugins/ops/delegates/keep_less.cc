@@ -2,9 +2,9 @@
  * MXNet's operators with gradients that read less than MXNet hands them.
  *
  * Concat keeps all its inputs and average pooling its input and output, and their gradients read
- * none of it; the gradients of sigmoid and tanh are made of their output, yet the input is kept, too.
- * Forward and backward are MXNet's own code (delegate.h); what is not kept is replaced by another
- * array of the same shape, whose values are not read. Bit for bit as MXNet without MKLDNN.
+ * none of it; the gradients of sigmoid and tanh are made of their output, yet the input is kept,
+ * too. Forward and backward are MXNet's own code (delegate.h); what is not kept is replaced by
+ * another array of the same shape, whose values are not read. Bit for bit as MXNet without MKLDNN.
  */
 #include "ops/delegates/delegate.h"
 #include "ops/frame/operator.h"
@@ -85,8 +85,7 @@ void Parse(const Kind& kind, NodeAttrs* attrs) {
   frugal.forward = Delegate(kind.stock, attrs->name, attrs->dict);
   frugal.backward = frugal.forward.As((std::string("_backward_") + kind.stock).c_str());
   const NodeAttrs& stock = frugal.forward.attrs();
-  frugal.inputs = stock.op->get_num_inputs ? stock.op->get_num_inputs(stock)
-                                           : stock.op->num_inputs;
+  frugal.inputs = stock.op->get_num_inputs ? stock.op->get_num_inputs(stock) : stock.op->num_inputs;
   kind.plan(attrs->dict, &frugal);
   attrs->parsed = std::move(frugal);
 }
@@ -180,7 +179,8 @@ void Register(const Kind& kind) {
   if (kind.has_inputs_by_number) op.InputsByNumber("num_args");
 
   Operator gradient(backward);
-  gradient.Inputs([](const NodeAttrs& attrs) {
+  gradient
+      .Inputs([](const NodeAttrs& attrs) {
         return static_cast<uint32_t>(1 + FrugalOf(attrs).kept.size());
       })
       .Outputs([](const NodeAttrs& attrs) { return FrugalOf(attrs).inputs; })

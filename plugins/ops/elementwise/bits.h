@@ -53,8 +53,8 @@ void ForEachBit(const T* from, const uint8_t* bits, int64_t count, OpReqType req
   });
 }
 
-// to = from * (bit ? open : closed). A product, not a selection: where `from` is infinite or NaN the
-// gradient of a closed gate is NaN, as it is in MXNet.
+// to = from * (bit ? open : closed). A product, not a selection: where `from` is infinite or NaN
+// the gradient of a closed gate is NaN, as it is in MXNet.
 template <class T>
 void ScaleByBits(const T* from, const uint8_t* bits, int64_t count, T open, T closed,
                  OpReqType request, T* to) {

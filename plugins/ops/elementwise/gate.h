@@ -65,14 +65,9 @@ void GateBackward(const TBlob& gradient, const TBlob& mask, T closed, OpReqType 
 
 // Everything of a gate's two operators that does not depend on what it computes.
 inline Operator RegisterGate(const std::string& name, const std::string& text,
-                              mxnet::FCompute forward, mxnet::FCompute backward) {
+                             mxnet::FCompute forward, mxnet::FCompute backward) {
   const std::string backward_name = "_backward_" + name;
-  Operator(backward_name)
-      .Inputs(2)
-      .Outputs(1)
-      .IsBackward()
-      .InplaceFirst()
-      .Compute(backward);
+  Operator(backward_name).Inputs(2).Outputs(1).IsBackward().InplaceFirst().Compute(backward);
   return Operator(name)
       .Text(text)
       .Inputs(1)

@@ -1,5 +1,6 @@
 /*
- * memonger_mask_clip: clip (relu6, hardtanh) that keeps one bit an element: inside the bounds or not.
+ * memonger_mask_clip: clip (relu6, hardtanh) that keeps one bit an element: inside the bounds or
+ * not.
  *
  * MXNet's clip keeps its input. Where an element was clipped the gradient is zero, selected and
  * not multiplied, as in MXNet; NaN counts as inside. MXNet's clip writes its gradient even when
@@ -31,9 +32,9 @@ void ClipBackward(const TBlob& gradient, const TBlob& mask, OpReqType request,
 void Forward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Requests& request,
              const Blobs& out) {
   const auto& param = nnvm::get<MaskClipParam>(attrs.parsed);
-  MEMONGER_REAL_SWITCH(in[0].type_flag_, attrs.name, T,
-                       GateForward<T>(Clip<T>{T(param.a_min), T(param.a_max)}, in[0], request,
-                                      out);)
+  MEMONGER_REAL_SWITCH(
+      in[0].type_flag_, attrs.name, T,
+      GateForward<T>(Clip<T>{T(param.a_min), T(param.a_max)}, in[0], request, out);)
 }
 
 void Backward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Requests& request,

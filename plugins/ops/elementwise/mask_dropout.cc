@@ -52,8 +52,8 @@ void DrawBits(float keep, int64_t begin, int64_t end, std::mt19937* engine, uint
   }
 }
 
-// MXNet's order of drawing: engine k serves elements [k * step, (k + 1) * step). Numbers for all but
-// float32 are drawn in float64, then rounded to float32.
+// MXNet's order of drawing: engine k serves elements [k * step, (k + 1) * step). Numbers for all
+// but float32 are drawn in float64, then rounded to float32.
 template <class T>
 void Draw(const OpContext& context, int64_t count, float keep, uint8_t* bits) {
   using Drawn = typename std::conditional<std::is_same<T, float>::value, float, double>::type;
@@ -128,8 +128,9 @@ void Backward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const R
 
 void RegisterMaskDropout() {
   Operator("memonger_mask_dropout")
-      .Text("Dropout that keeps one bit an element for backward, where Dropout keeps a mask "
-                "as large as its input. Draws the numbers that Dropout draws.")
+      .Text(
+          "Dropout that keeps one bit an element for backward, where Dropout keeps a mask "
+          "as large as its input. Draws the numbers that Dropout draws.")
       .Inputs(1)
       .Outputs(2)
       .Parser(ParseParam<MaskDropoutParam>)

@@ -4,8 +4,8 @@
  * LeakyReLU(act_type='leaky') keeps its input and its output. The negative side is rounded through
  * float32 whatever the dtype, as MXNet does.
  */
-#include "ops/frame/beside_mkldnn.h"
 #include "ops/elementwise/gate.h"
+#include "ops/frame/beside_mkldnn.h"
 #include "ops/frame/params.h"
 #include "ops/register.h"
 
@@ -34,9 +34,9 @@ void Forward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Re
   if (MkldnnActivates(in[0])) {
     return GateForward<float>(MkldnnLeakyRelu(slope), in[0], request, out);
   }
-  MEMONGER_REAL_SWITCH(in[0].type_flag_, attrs.name, T,
-                       GateForward<T>(LeakyRelu<T>{static_cast<float>(T(slope))}, in[0], request,
-                                      out);)
+  MEMONGER_REAL_SWITCH(
+      in[0].type_flag_, attrs.name, T,
+      GateForward<T>(LeakyRelu<T>{static_cast<float>(T(slope))}, in[0], request, out);)
 }
 
 void Backward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Requests& request,
@@ -55,8 +55,7 @@ void RegisterMaskLeakyRelu() {
                Forward, Backward)
       .Parser(ParseParam<MaskLeakyReluParam>)
       .Arguments(FieldsOf<MaskLeakyReluParam>());
-  Operator("_backward_memonger_mask_leaky_relu")
-      .Parser(ParseParam<MaskLeakyReluParam>);
+  Operator("_backward_memonger_mask_leaky_relu").Parser(ParseParam<MaskLeakyReluParam>);
 }
 
 }  // namespace ops

@@ -5,8 +5,8 @@
  * makes NaN. Activation under MKLDNN is another function there: it makes NaN 0 and its gradient
  * that of a closed gate. `stands_for` says which of the two is meant.
  */
-#include "ops/frame/beside_mkldnn.h"
 #include "ops/elementwise/gate.h"
+#include "ops/frame/beside_mkldnn.h"
 #include "ops/frame/params.h"
 #include "ops/register.h"
 

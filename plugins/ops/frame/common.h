@@ -16,21 +16,31 @@
 #include <vector>
 
 // Runs the block with T = float, double or half_t.
-#define MEMONGER_REAL_SWITCH(TYPE, OP_NAME, T, ...)                                        \
-  switch (TYPE) {                                                                          \
-    case mshadow::kFloat32: { using T = float; __VA_ARGS__ } break;                        \
-    case mshadow::kFloat64: { using T = double; __VA_ARGS__ } break;                       \
-    case mshadow::kFloat16: { using T = mshadow::half::half_t; __VA_ARGS__ } break;        \
-    default: LOG(FATAL) << (OP_NAME) << ": dtype " << memonger::ops::TypeName(TYPE)        \
-                        << " is not supported; use float16, float32 or float64";           \
+#define MEMONGER_REAL_SWITCH(TYPE, OP_NAME, T, ...)                          \
+  switch (TYPE) {                                                            \
+    case mshadow::kFloat32: {                                                \
+      using T = float;                                                       \
+      __VA_ARGS__                                                            \
+    } break;                                                                 \
+    case mshadow::kFloat64: {                                                \
+      using T = double;                                                      \
+      __VA_ARGS__                                                            \
+    } break;                                                                 \
+    case mshadow::kFloat16: {                                                \
+      using T = mshadow::half::half_t;                                       \
+      __VA_ARGS__                                                            \
+    } break;                                                                 \
+    default:                                                                 \
+      LOG(FATAL) << (OP_NAME) << ": dtype " << memonger::ops::TypeName(TYPE) \
+                 << " is not supported; use float16, float32 or float64";    \
   }
 
 // Defines NAME as the FCompute that runs FUNCTION<T> for the dtype T of an input.
-#define MEMONGER_REAL_COMPUTE(NAME, FUNCTION, INPUT)                                       \
-  void NAME(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,             \
-            const Requests& request, const Blobs& out) {                                   \
-    MEMONGER_REAL_SWITCH(in[INPUT].type_flag_, attrs.name, T,                              \
-                         FUNCTION<T>(attrs, context, in, request, out);)                   \
+#define MEMONGER_REAL_COMPUTE(NAME, FUNCTION, INPUT)                           \
+  void NAME(const NodeAttrs& attrs, const OpContext& context, const Blobs& in, \
+            const Requests& request, const Blobs& out) {                       \
+    MEMONGER_REAL_SWITCH(in[INPUT].type_flag_, attrs.name, T,                  \
+                         FUNCTION<T>(attrs, context, in, request, out);)       \
   }
 
 namespace memonger {
@@ -79,14 +89,21 @@ inline void ForEachPiece(int64_t count, Work work) {
 }
 
 // The type sums are made in, as MXNet does: float for half_t, else the type itself.
-template <class T> struct Accumulator { using type = T; };
-template <> struct Accumulator<half_t> { using type = float; };
-template <class T> using Acc = typename Accumulator<T>::type;
+template <class T>
+struct Accumulator {
+  using type = T;
+};
+template <>
+struct Accumulator<half_t> {
+  using type = float;
+};
+template <class T>
+using Acc = typename Accumulator<T>::type;
 
 inline const char* TypeName(int type) {
   static const char* const kNames[] = {"float32", "float64", "float16", "uint8", "int32",
-                                       "int8", "int64", "bool", "int16", "uint16", "uint32",
-                                       "uint64", "bfloat16"};
+                                       "int8",    "int64",   "bool",    "int16", "uint16",
+                                       "uint32",  "uint64",  "bfloat16"};
   return type >= 0 && type < 13 ? kNames[type] : "unknown";
 }
 

@@ -16,9 +16,9 @@ std::vector<dmlc::ParamFieldInfo> FieldsOf() {
   return Param::__FIELDS__();
 }
 
-#define MEMONGER_PARAMETERS(PARAM)              \
-  DMLC_REGISTER_PARAMETER(PARAM);               \
-  template void ParseParam<PARAM>(NodeAttrs*);  \
+#define MEMONGER_PARAMETERS(PARAM)             \
+  DMLC_REGISTER_PARAMETER(PARAM);              \
+  template void ParseParam<PARAM>(NodeAttrs*); \
   template std::vector<dmlc::ParamFieldInfo> FieldsOf<PARAM>()
 
 MEMONGER_PARAMETERS(MaskReluParam);

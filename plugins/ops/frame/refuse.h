@@ -29,8 +29,8 @@ class Words {
 // For shapes, dtypes and values. (CHECK would add its condition, a file of ours and the stack.)
 [[noreturn]] void Refuse(const NodeAttrs& attrs, const std::string& reason);
 
-// Puts the operator in front of the error that is being handled, which may be MXNet's, where it does
-// not name it. Throws.
+// Puts the operator in front of the error that is being handled, which may be MXNet's, where it
+// does not name it. Throws.
 [[noreturn]] void NameOperator(const NodeAttrs& attrs, const std::exception& error);
 
 // The function with such errors.

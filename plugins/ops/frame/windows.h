@@ -32,14 +32,14 @@ struct Line {
 
 class Windows {
  public:
-  Windows(const NodeAttrs& attrs, const TShape& data, const TShape& kernel,
-          const TShape& stride, const TShape& pad,
-          Convention convention, bool global, bool channels_last)
+  Windows(const NodeAttrs& attrs, const TShape& data, const TShape& kernel, const TShape& stride,
+          const TShape& pad, Convention convention, bool global, bool channels_last)
       : data_(data), last_(channels_last) {
     const int axes = data.ndim() - 2;
     if (axes < 1 || axes > 3) {
       Refuse(attrs, Words() << "input data should be 3D in (batch, channel, x) or 4D in (batch, "
-                               "channel, y, x) or 5D in (batch, channel, d, y, x), not " << data);
+                               "channel, y, x) or 5D in (batch, channel, d, y, x), not "
+                            << data);
     }
     if (!global && kernel.ndim() != axes) {
       Refuse(attrs, Words() << "a window of " << kernel.ndim() << " axes needs data of "
@@ -85,10 +85,10 @@ class Windows {
         stride_[axis] = static_cast<int>(std::min<int64_t>(stride[source], padded + 1));
       }
       const float step = static_cast<float>(stride_[axis]);
-      output_[axis] =
-          convention == kValid ? 1 + (padded - kernel_[axis]) / stride_[axis]
-          : convention == kFull ? 1 + static_cast<int>(std::ceil((padded - kernel_[axis]) / step))
-                                : static_cast<int>(std::ceil(padded / step));
+      output_[axis] = convention == kValid ? 1 + (padded - kernel_[axis]) / stride_[axis]
+                      : convention == kFull
+                          ? 1 + static_cast<int>(std::ceil((padded - kernel_[axis]) / step))
+                          : static_cast<int>(std::ceil(padded / step));
     }
     if (!last_) {
       first_.reserve(kernel_[2]);
@@ -97,8 +97,8 @@ class Windows {
     for (int k = 0; k < (last_ ? 0 : kernel_[2]); ++k) {
       const int stride = stride_[2], shift = k - pad_[2];  // output i is at i * stride + shift
       first_.push_back(shift >= 0 ? 0 : (-shift + stride - 1) / stride);
-      last_inside_.push_back(std::min(
-          output_[2], shift >= size_[2] ? 0 : (size_[2] - 1 - shift) / stride + 1));
+      last_inside_.push_back(
+          std::min(output_[2], shift >= size_[2] ? 0 : (size_[2] - 1 - shift) / stride + 1));
     }
   }
 
@@ -174,8 +174,7 @@ class Windows {
         }
         const int64_t stride = stride_[2];
         for (int k = 0; k < kernel_[2]; ++k) {
-          visit(number + k, line.base + offset + k - pad_[2], stride, first_[k],
-                last_inside_[k]);
+          visit(number + k, line.base + offset + k - pad_[2], stride, first_[k], last_inside_[k]);
         }
       }
     }

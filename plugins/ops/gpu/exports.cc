@@ -38,19 +38,25 @@ int TextOf(Make make, char* buffer, size_t size) {
 // number of bytes of machine code, or what is wrong.
 MEMONGER_API int memonger_gpu_compile(const char* file, int bits, int architecture, char* message,
                                       size_t size) {
-  return TextOf([=] {
-    return std::to_string(memonger::gpu::CompileKernels(file, bits, architecture, false).size());
-  }, message, size);
+  return TextOf(
+      [=] {
+        return std::to_string(
+            memonger::gpu::CompileKernels(file, bits, architecture, false).size());
+      },
+      message, size);
 }
 
 // Version and name of NVRTC, or why there is none.
 MEMONGER_API int memonger_gpu_compiler(char* message, size_t size) {
-  return TextOf([] {
-    const auto& nvrtc = memonger::gpu::GetNvrtc();
-    int major = 0, minor = 0;
-    nvrtc.version(&major, &minor);
-    return "NVRTC " + std::to_string(major) + "." + std::to_string(minor) + " (" + nvrtc.name + ")";
-  }, message, size);
+  return TextOf(
+      [] {
+        const auto& nvrtc = memonger::gpu::GetNvrtc();
+        int major = 0, minor = 0;
+        nvrtc.version(&major, &minor);
+        return "NVRTC " + std::to_string(major) + "." + std::to_string(minor) + " (" + nvrtc.name +
+               ")";
+      },
+      message, size);
 }
 
 // Whether the operator can run on a GPU: 1, or 0.

@@ -65,9 +65,8 @@ struct Channels {
   template <class Work>
   void ForEachGroup(Work work) const {
     const int64_t size = inner == 1 ? kMany : kFew;
-    ForEach(count, size, Size() >= kParallelFrom, [&](int64_t first) {
-      work(first, static_cast<int>(std::min(size, count - first)));
-    });
+    ForEach(count, size, Size() >= kParallelFrom,
+            [&](int64_t first) { work(first, static_cast<int>(std::min(size, count - first))); });
   }
 };
 
@@ -102,8 +101,8 @@ class Lines {
     const int64_t stride = tile.channels.LongestPiece() + 8;
     const int64_t offset = tile.channels.OffsetOf(tile.first, tile.piece);
     const bool one_run = tile.piece.at + tile.piece.length <= tile.channels.inner;
-    A* const there = request == mxnet::kWriteTo || request == mxnet::kWriteInplace ? Same(array)
-                                                                                  : nullptr;
+    A* const there =
+        request == mxnet::kWriteTo || request == mxnet::kWriteInplace ? Same(array) : nullptr;
     const bool direct = there && one_run;
     for (int lane = 0; lane < tile.lanes; ++lane) {
       line_[lane] = direct ? there + offset + lane * tile.channels.inner : room_ + lane * stride;
@@ -123,7 +122,9 @@ class Lines {
  private:
   static A* Same(A* array) { return array; }
   template <class T>
-  static A* Same(T*) { return nullptr; }
+  static A* Same(T*) {
+    return nullptr;
+  }
 
   // use(element, its place in a line), neighbours in memory one after the other.
   template <class T, class Use>

@@ -10,8 +10,8 @@
  */
 #include "ops/norms/batch_norm.h"
 #include "ops/norms/pieces.h"
-#include "ops/register.h"
 #include "ops/norms/spare.h"
+#include "ops/register.h"
 
 namespace memonger {
 namespace ops {
@@ -64,8 +64,8 @@ void InplaceForward(const NodeAttrs& attrs, const OpContext& context, const Blob
   T *y = out[0].dptr<T>(), *spare = out[3].dptr<T>();
   if (param.fix_gamma) std::fill(gamma, gamma + channels.count, A(1));  // as MXNet does
   const auto place = context.is_train || context.need_grad
-      ? PlacesOf(attrs, out[3], channels.count, gamma, beta)
-      : std::vector<int64_t>(channels.count, -1);
+                         ? PlacesOf(attrs, out[3], channels.count, gamma, beta)
+                         : std::vector<int64_t>(channels.count, -1);
   const int64_t items = channels.Items();
   const double below = param.act_type == kLeaky ? param.slope : 1.0;
   const auto inverse_root = [&](double square) {
@@ -217,8 +217,8 @@ void InplaceBackward(const NodeAttrs& attrs, const OpContext& context, const Blo
       if (!batch) continue;
       const double s = invstd[c], variance = s > 0 ? 1.0 / (s * s) - param.eps : 0.0;
       moving_mean[c] = moving_mean[c] * param.momentum + mean[c] * (A(1) - param.momentum);
-      moving_var[c] = static_cast<A>(moving_var[c] * param.momentum +
-                                     variance * (A(1) - param.momentum));
+      moving_var[c] =
+          static_cast<A>(moving_var[c] * param.momentum + variance * (A(1) - param.momentum));
     }
   });
 }
@@ -240,8 +240,8 @@ void RegisterInplaceBatchNorm() {
       .InferType(Type)
       .InplaceFirst()
       .Compute(Forward)
-      .Gradient({Output(0), Input(1), Input(2), Output(1), Output(2), Output(3), Input(3),
-                 Input(4)}, 3)
+      .Gradient(
+          {Output(0), Input(1), Input(2), Output(1), Output(2), Output(3), Input(3), Input(4)}, 3)
       .Arguments(FieldsOf<InplaceBatchNormParam>());
 
   Operator("_backward_memonger_inplace_batch_norm")

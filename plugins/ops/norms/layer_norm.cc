@@ -5,10 +5,10 @@
  * (y - beta) / gamma; channels with a gamma near zero keep it in `spare` (spare.h). Sums are made
  * in double, so errors are smaller than those of MXNet's float32 operator.
  */
-#include "ops/norms/channels.h"
 #include "ops/frame/operator.h"
-#include "ops/register.h"
+#include "ops/norms/channels.h"
 #include "ops/norms/spare.h"
+#include "ops/register.h"
 
 namespace memonger {
 namespace ops {
@@ -68,7 +68,8 @@ void Rows(Step step, int64_t count, int64_t begin, int64_t end, Work work) {
   }
 }
 
-// A constant step where there is one, so that loops become SIMD and rows are found without divisions.
+// A constant step where there is one, so that loops become SIMD and rows are found without
+// divisions.
 template <class Work>
 void WithStep(const Channels& channels, Work work) {
   if (channels.inner == 1) {
@@ -91,9 +92,8 @@ void NormForward(const NodeAttrs& attrs, const OpContext& context, const Blobs& 
   const OpReqType how = request[0];
   std::vector<std::pair<int64_t, int64_t>> spares;  // a channel and its place
   if (context.is_train || context.need_grad) {
-    const std::vector<int64_t> place =
-        SparePlaces(attrs, out[2], SpareRoom(ParamOf(attrs).spare_channels, count), count,
-                    gamma, beta);
+    const std::vector<int64_t> place = SparePlaces(
+        attrs, out[2], SpareRoom(ParamOf(attrs).spare_channels, count), count, gamma, beta);
     for (int64_t c = 0; c < count; ++c) {
       if (place[c] >= 0) spares.emplace_back(c, place[c]);
     }
@@ -123,8 +123,8 @@ void NormForward(const NodeAttrs& attrs, const OpContext& context, const Blobs& 
         const bool add = how == mxnet::kAddTo;
         for (int64_t c = 0; c < count; ++c) {
           const double hat = (static_cast<A>(from[c * step]) - mean) * inv;
-          const T z = static_cast<T>(static_cast<A>(hat * static_cast<A>(gamma[c]) +
-                                                    static_cast<A>(beta[c])));
+          const T z = static_cast<T>(
+              static_cast<A>(hat * static_cast<A>(gamma[c]) + static_cast<A>(beta[c])));
           to[c * step] = add ? T(to[c * step] + z) : z;
         }
       });
@@ -145,9 +145,8 @@ void NormBackward(const NodeAttrs& attrs, const OpContext&, const Blobs& in,
   const A* invstd = in[4].dptr<A>();
   T* dx = out[0].dptr<T>();
   const OpReqType how = request[0];
-  const auto place = SparePlaces(attrs, in[5],
-                                 SpareRoom(ParamOf(attrs).spare_channels, count), count, gamma,
-                                 beta);
+  const auto place = SparePlaces(attrs, in[5], SpareRoom(ParamOf(attrs).spare_channels, count),
+                                 count, gamma, beta);
   std::vector<double> scale(count), shift(count), inverse(count), sums(2 * kShares * count, 0.0);
   std::vector<int64_t> kept;
   for (int64_t c = 0; c < count; ++c) {
@@ -162,32 +161,32 @@ void NormBackward(const NodeAttrs& attrs, const OpContext&, const Blobs& in,
       double* __restrict of_gamma = sums.data() + 2 * share * count;
       double* __restrict of_beta = of_gamma + count;
       std::vector<double> hats(count), gradients(count);
-      double *__restrict hat = hats.data(), *__restrict dz = gradients.data();
+      double* __restrict hat = hats.data(), * __restrict dz = gradients.data();
       Rows(step, count, rows * share / kShares, rows * (share + 1) / kShares,
            [&](int64_t row, int64_t offset) {
-        for (int64_t c = 0; c < count; ++c) {
-          dz[c] = static_cast<A>(g[offset + c * step]);
-          hat[c] = (static_cast<A>(y[offset + c * step]) - shift[c]) * inverse[c];
-        }
-        for (int64_t c : kept) hat[c] = static_cast<A>(spare[place[c] * rows + row]);
-        double sum = 0, dot = 0;
+             for (int64_t c = 0; c < count; ++c) {
+               dz[c] = static_cast<A>(g[offset + c * step]);
+               hat[c] = (static_cast<A>(y[offset + c * step]) - shift[c]) * inverse[c];
+             }
+             for (int64_t c : kept) hat[c] = static_cast<A>(spare[place[c] * rows + row]);
+             double sum = 0, dot = 0;
 #pragma omp simd reduction(+ : sum, dot)
-        for (int64_t c = 0; c < count; ++c) {
-          of_gamma[c] += dz[c] * hat[c];
-          of_beta[c] += dz[c];
-          dz[c] *= scale[c];
-          sum += dz[c];
-          dot += dz[c] * hat[c];
-        }
-        if (how == mxnet::kNullOp) return;
-        const double p = sum / count, q = dot / count, inv = invstd[row];
-        const bool add = how == mxnet::kAddTo;
-        for (int64_t c = 0; c < count; ++c) {
-          const T value = static_cast<T>(static_cast<A>((dz[c] - p - hat[c] * q) * inv));
-          T* to = dx + offset + c * step;
-          *to = add ? T(*to + value) : value;
-        }
-      });
+             for (int64_t c = 0; c < count; ++c) {
+               of_gamma[c] += dz[c] * hat[c];
+               of_beta[c] += dz[c];
+               dz[c] *= scale[c];
+               sum += dz[c];
+               dot += dz[c] * hat[c];
+             }
+             if (how == mxnet::kNullOp) return;
+             const double p = sum / count, q = dot / count, inv = invstd[row];
+             const bool add = how == mxnet::kAddTo;
+             for (int64_t c = 0; c < count; ++c) {
+               const T value = static_cast<T>(static_cast<A>((dz[c] - p - hat[c] * q) * inv));
+               T* to = dx + offset + c * step;
+               *to = add ? T(*to + value) : value;
+             }
+           });
     };
     ForEach(kShares, 1, channels.Size() >= kRowsFrom, sum_share);
   });

@@ -17,7 +17,7 @@ namespace ops {
 // BatchNorm's backward: how x-hat comes from an output y = activation(gamma * x-hat + beta).
 template <class A>
 struct Inverse {
-  A slope;    // of leaky or elu
+  A slope;  // of leaky or elu
   A beta;
   A inverse;  // 1 / gamma
 };

@@ -7,13 +7,13 @@
  * MKLDNN: the first maximum of a window in row-major order gets the gradient; a window whose
  * elements are all NaN or -inf has none. Where no gradient can follow, Pooling itself runs.
  */
-#include "ops/frame/common.h"
 #include "ops/delegates/delegate.h"
-#include "ops/pooling/maxima.h"
+#include "ops/frame/common.h"
 #include "ops/frame/operator.h"
 #include "ops/frame/params.h"
-#include "ops/register.h"
 #include "ops/frame/vectors.h"
+#include "ops/pooling/maxima.h"
+#include "ops/register.h"
 
 namespace memonger {
 namespace ops {
@@ -77,7 +77,9 @@ class Indices {  // of one row; `kNone` for a window without a maximum
  public:
   Indices(I* data, int64_t row, const Windows& windows, Width width)
       : nibble_(width == kNibble),
-        none_(nibble_ ? 15 : sizeof(I) == 1 ? 255 : -1),
+        none_(nibble_          ? 15
+              : sizeof(I) == 1 ? 255
+                               : -1),
         row_(data + row * (nibble_ ? (windows.RowSize() + 1) / 2 : windows.RowSize())) {}
   void Put(int64_t i, int32_t value) {
     if (value < 0) value = none_;
@@ -110,8 +112,8 @@ class Indices {  // of one row; `kNone` for a window without a maximum
     if (length & 1) Put(position + length - 1, static_cast<int32_t>(where[length - 1]));
   }
   int32_t Get(int64_t i) const {
-    const int32_t value = nibble_ ? (row_[i >> 1] >> (4 * (i & 1))) & 15
-                                  : static_cast<int32_t>(row_[i]);
+    const int32_t value =
+        nibble_ ? (row_[i >> 1] >> (4 * (i & 1))) & 15 : static_cast<int32_t>(row_[i]);
     return value == none_ ? -1 : value;
   }
 
@@ -157,8 +159,7 @@ void PoolForward(const Windows& windows, const TBlob& data, const Requests& requ
     T* const values = best.data();
     Index<T>* const numbers = where.data();
     Vectorised([=, &windows] {
-      PoolRow(windows, row, x, how, y, Indices<I>(kept, row, windows, width), values,
-              numbers);
+      PoolRow(windows, row, x, how, y, Indices<I>(kept, row, windows, width), values, numbers);
     });
   });
 }
@@ -175,8 +176,8 @@ void PoolBackward(const Windows& windows, const Blobs& in, OpReqType request, co
   const int64_t share = out.Size() / std::max<int64_t>(windows.Rows(), 1);
   const int64_t size = windows.RowSize(), length = windows.LineLength();
   // In small maps, for lines of two or three outputs cost more.
-  const std::vector<int64_t> origins = size <= kSmallRow ? windows.Origins()
-                                                         : std::vector<int64_t>();
+  const std::vector<int64_t> origins =
+      size <= kSmallRow ? windows.Origins() : std::vector<int64_t>();
   const bool parallel = out.Size() >= static_cast<size_t>(kParallelFrom);
   ForEach(windows.Rows(), 1, parallel, [=, &windows, &origins, &offsets](int64_t row) {
     if (request != mxnet::kAddTo) std::fill(d + row * share, d + (row + 1) * share, T(0));
@@ -239,8 +240,9 @@ void Backward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const R
 
 void RegisterMaxPool() {
   Operator("memonger_max_pool")
-      .Text("Max pooling that keeps four bits, a byte or four bytes an output for backward, "
-                "where Pooling keeps its input and its output.")
+      .Text(
+          "Max pooling that keeps four bits, a byte or four bytes an output for backward, "
+          "where Pooling keeps its input and its output.")
       .Inputs(1)
       .Outputs(2)
       .Parser(Parse)
