@@ -17,9 +17,10 @@ from ..plan.plan_file import load_plan
 from ..util.errors import InfeasibleBudget, InputError, PlanMismatch, PluginMissing
 from ..util.units import format_bytes, parse_budget
 from ..variants.common_subexpressions import to_json
-from .inputs import Shapes, check_symbol, gather_shapes
+from .inputs import check_symbol, gather_shapes
 from .network import Estimate, Session, open_session
-from .planning import ProgressCallback, plan_session
+from .planning import plan_session
+from .requests import Binding, PlanRequest, ProgressCallback, Shapes
 from .sweeping import BUDGETS, sweep_budgets
 from .without_plugin import plan_without_plugin
 
@@ -95,25 +96,22 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
     """
     started_s = time.perf_counter()
     given = gather_shapes(plan, symbol, shapes, named_shapes, data_iter)
-    if budget is not None and overhead is not None:
-        raise InputError("give a budget or an overhead, not both")
-    budget = resolve_budget(budget, ctx)
+    binding = Binding(given, type_dict, grad_req, ctx, group2ctx, optimizer, optimizer_params)
+    request = PlanRequest(resolve_budget(budget, ctx), overhead, method, variants, keep, recompute,
+                          time_limit, max_clones, progress)
     if not native.available():
-        return _plan_without_plugin(symbol, given, budget, method, type_dict, grad_req, ctx)
-    session = open_session(symbol, given, type_dict, grad_req, ctx, costs, optimizer,
-                           optimizer_params, group2ctx)
-    return plan_session(session, budget, method, variants, keep, recompute, time_limit, progress,
-                        overhead, started_s, max_clones)
+        return _plan_without_plugin(symbol, binding, request)
+    return plan_session(open_session(symbol, binding, costs), request, started_s)
 
 
-def _plan_without_plugin(symbol: Any, shapes: Shapes, budget: Budget, method: str,
-                         type_dict: Optional[Mapping[str, Any]], grad_req: Any,
-                         ctx: Any) -> Plan:
-    if method not in ("auto", "sublinear"):
-        raise PluginMissing("method %r needs the native plugin: %s" % (method, native.status()))
-    found = plan_without_plugin(symbol, shapes, type_dict, grad_req, ctx)
-    if budget is not None:
-        budget_bytes = parse_budget(budget, found.baseline_total_bytes)
+def _plan_without_plugin(symbol: Any, binding: Binding, request: PlanRequest) -> Plan:
+    if request.method not in ("auto", "sublinear"):
+        raise PluginMissing("method %r needs the native plugin: %s"
+                            % (request.method, native.status()))
+    found = plan_without_plugin(symbol, binding.shapes, binding.type_dict, binding.grad_req,
+                                binding.ctx)
+    if request.budget is not None:
+        budget_bytes = parse_budget(request.budget, found.baseline_total_bytes)
         found = replace(found, budget_bytes=budget_bytes)
         if found.total_bytes > budget_bytes:
             raise InfeasibleBudget(
@@ -133,10 +131,10 @@ def estimate(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None, grad_re
     Works on planned symbols too. Parameters as for :func:`plan`.
     """
     given = gather_shapes(estimate, symbol, shapes, named_shapes, data_iter)
+    binding = Binding(given, type_dict, grad_req, ctx, group2ctx, optimizer, optimizer_params)
     if isinstance(costs, str) and costs == "auto":  # no times are told
-        costs = "cpu" if ctx is None or ctx.device_type == "cpu" else "reference"
-    return open_session(symbol, given, type_dict, grad_req, ctx, costs, optimizer,
-                        optimizer_params, group2ctx, as_it_is=True).estimate()
+        costs = "reference" if binding.on_gpu else "cpu"
+    return open_session(symbol, binding, costs, as_it_is=True).estimate()
 
 
 def verify(planned: Any, original: Any = None, steps: int = 2, ctx: Any = None,
@@ -248,11 +246,13 @@ def sweep(symbol: Any, budgets: Sequence[Budget] = BUDGETS, method: str = "auto"
         From the largest budget to the smallest.
     """
     given = gather_shapes(sweep, symbol, shapes, named_shapes, data_iter)
-    session = open_session(symbol, given, type_dict, grad_req, ctx, costs, optimizer,
-                           optimizer_params, None)
+    binding = Binding(given, type_dict, grad_req, ctx, None, optimizer, optimizer_params)
+    request = PlanRequest(None, None, method, variants, keep, recompute, time_limit,
+                          progress=progress)
     asked = [resolve_budget(budget, ctx) for budget in budgets]
+    session = open_session(symbol, binding, costs)
     return sweep_budgets(asked, session.unplanned_total_bytes, lambda budget: plan_session(
-        session, budget, method, variants, keep, recompute, time_limit, progress))
+        session, replace(request, budget=budget)))
 
 
 def max_batch(symbol: Any, budget: Budget, method: str = "auto", variants: str = "exact",
@@ -274,16 +274,14 @@ def max_batch(symbol: Any, budget: Budget, method: str = "auto", variants: str =
     """
     from .max_batch import search_batch
     given = gather_shapes(max_batch, symbol, shapes, named_shapes)
-    budget = resolve_budget(budget, ctx)
+    binding = Binding(given, type_dict, grad_req, ctx, None, optimizer, optimizer_params)
+    request = PlanRequest(resolve_budget(budget, ctx), None, method, variants,
+                          time_limit=time_limit, progress=progress)
 
     def session_for(batch_shapes: Shapes) -> Session:
-        return open_session(symbol, batch_shapes, type_dict, grad_req, ctx, costs, optimizer,
-                            optimizer_params, None)
+        return open_session(symbol, replace(binding, shapes=batch_shapes), costs)
 
-    def plan_for(session: Session, budget_bytes: int) -> Plan:
-        return plan_session(session, budget_bytes, method, variants, (), (), time_limit, progress)
-
-    return search_batch(given, budget, session_for, plan_for, limit)
+    return search_batch(given, request, session_for, limit)
 
 
 def _symbol_of(planned: Any) -> Any:

@@ -13,8 +13,9 @@ from ..mx import plugin as native
 from ..plan.plan import Budget
 from ..variants.common_subexpressions import to_json
 from .calls import plan
-from .inputs import Shapes, gather_shapes
+from .inputs import gather_shapes
 from .network import open_session
+from .requests import Binding, Shapes
 from .without_plugin import forward_graph, plan_without_plugin, printed_megabytes
 
 
@@ -52,7 +53,7 @@ def search_plan(symbol: Any, ntrial: int = 6, type_dict: Optional[Mapping[str, A
         return plan(symbol, budget=budget, type_dict=type_dict, shapes=given).symbol
     from ..solve import solve
     from ..solve.options import Options
-    session = open_session(symbol, given, type_dict, "write", None, "auto", None, None, None)
+    session = open_session(symbol, Binding(given, type_dict))
     found = solve(session.graph, None, "sublinear", Options(
         ntrial=ntrial, time_limit_s=math.inf, storage=session.storage, world=native.world()))
     return session.apply(found)
@@ -88,7 +89,7 @@ def make_mirror_plan(symbol: Any, threshold: int, plan_info: Optional[Dict[str, 
         if plan_info is not None:
             plan_info.update(max_size=segments.max_bytes, save_size=segments.saved_bytes)
         return from_json(apply_mirroring(to_json(symbol), graph, set(segments.recomputed)))
-    session = open_session(symbol, given, type_dict, "write", None, "auto", None, None, None)
+    session = open_session(symbol, Binding(given, type_dict))
     segments = divide(session.graph, int(threshold) << 20)
     if plan_info is not None:
         plan_info["max_size"] = segments.max_bytes

@@ -7,6 +7,7 @@ arrays of the caller.
 """
 from __future__ import annotations
 
+import inspect
 import time
 from dataclasses import replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
@@ -15,6 +16,7 @@ import numpy as np
 
 from ..graph.types import Graph, Op
 from ..mx import plugin as native
+from ..mx.device import resolve_budget
 from ..mx.environment import mxnet
 from ..plan.plan import Budget, Plan
 from ..util.errors import InputError, MemongerError, PluginError
@@ -49,8 +51,10 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
         If the block is not hybridized, or the inputs do not fit it.
     """
     started_s = time.perf_counter()
+    from .inputs import check_options
     from .network import open_session
     from .planning import plan_session
+    from .requests import Binding, PlanRequest
     mx = mxnet()
     if not isinstance(block, mx.gluon.HybridBlock):
         raise InputError("only HybridBlocks can be planned, not %s" % type(block).__name__)
@@ -60,6 +64,12 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
     if native.world() == "stock":
         raise PluginError("stock MXNet does not recompute in Gluon blocks; switch the plugin on: "
                           "memonger.native.enable()")
+    known = {*inspect.signature(PlanRequest).parameters, "costs", "optimizer", "optimizer_params"}
+    unknown = sorted(set(options) - known)
+    check_options("gluon.plan", known, unknown)
+    if unknown:
+        raise InputError("gluon.plan() has no option %r; there are %s"
+                         % (unknown[0], ", ".join(sorted(known))))
     arrays = [_as_array(item, dtype) for item in inputs_or_shapes]
     if not arrays:
         raise InputError("give the inputs of the block or their shapes, for example "
@@ -77,13 +87,11 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
                   for symbol, array in zip(data, arrays)})
     requests = {name: parameters[name].grad_req if name in parameters else "null"
                 for name in original.list_arguments()}
-    costs = options.pop("costs", "auto")
-    optimizer = options.pop("optimizer", None)
-    optimizer_params = options.pop("optimizer_params", None)
-    session = open_session(original, shapes, types, requests, None, costs, optimizer,
-                           optimizer_params, None,
+    binding = Binding(shapes, types, requests, optimizer=options.pop("optimizer", None),
+                      optimizer_params=options.pop("optimizer_params", None))
+    session = open_session(original, binding, options.pop("costs", "auto"),
                            cached_op_reader(unforced(original), shapes, types))
-    made = plan_session(session, budget=budget, started_s=started_s, **options)
+    made = plan_session(session, PlanRequest(resolve_budget(budget, None), **options), started_s)
     block._cached_graph = (data, made.symbol)
     block._cached_op = None
     return made

@@ -5,15 +5,14 @@ import difflib
 import fnmatch
 import inspect
 import os
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
 from ..graph.types import Graph
 from ..mx.environment import mxnet
 from ..plan.plan import Plan
 from ..util.errors import InputError, UnknownOpError
 from ..util.messages import listed
-
-Shapes = Mapping[str, Sequence[int]]
+from .requests import Shapes
 
 
 def check_symbol(given: Any) -> None:
@@ -49,7 +48,8 @@ def gather_shapes(call: Callable[..., Any], symbol: Any, shapes: Optional[Shapes
     if shapes is not None and named:
         raise InputError("give shapes either as keyword arguments or as shapes={...}, not both: %s"
                          % ", ".join(sorted(named)))
-    check_options(call, set(named) - set(symbol.list_inputs()))
+    check_options(call.__name__, inspect.signature(call).parameters,
+                  set(named) - set(symbol.list_inputs()))
     result: Dict[str, Sequence[int]] = {}
     if data_iter is not None:
         if not hasattr(data_iter, "provide_data"):
@@ -63,14 +63,13 @@ def gather_shapes(call: Callable[..., Any], symbol: Any, shapes: Optional[Shapes
     return result
 
 
-def check_options(call: Callable[..., Any], names: Any) -> None:
-    """Raise InputError where one of ``names`` is nearly an option of ``call``."""
-    known = [name for name in inspect.signature(call).parameters if name != "named_shapes"]
+def check_options(call: str, known: Iterable[str], names: Iterable[str]) -> None:
+    """Raise InputError where one of ``names`` is nearly one of the known options of ``call``."""
     for name in sorted(names):
-        close = difflib.get_close_matches(name, known, 1, 0.75)
+        close = difflib.get_close_matches(name, list(known), 1, 0.75)
         if close:
             raise InputError("%s() has no option %r; did you mean %r?"
-                             % (call.__name__, name, close[0]))
+                             % (call, name, close[0]))
 
 
 def pins(graph: Graph, patterns: Union[str, Sequence[str]], what: str) -> Tuple[int, ...]:
@@ -99,10 +98,14 @@ def share_of(value: Union[None, str, float]) -> Optional[float]:
     if value is None:
         return None
     try:
-        share = float(value[:-1]) / 100 if isinstance(value, str) and value.endswith("%") \
-            else float(value)
-    except ValueError:
-        raise InputError("cannot read the overhead %r; write it as 10%% or 0.1" % value) from None
+        percent = isinstance(value, str) and value.endswith("%")
+        share = float(str(value)[:-1]) / 100 if percent else float(value)
+    except (TypeError, ValueError):
+        raise InputError("cannot read the overhead %r; write it as 10%% or 0.1"
+                         % (value,)) from None
+    if not percent and 3 <= share <= 100:
+        raise InputError("an overhead of %g means %g times the step; write \"%g%%\""
+                         % (share, share, share))
     if not 0 <= share < float("inf"):
         raise InputError("the overhead cannot be %r" % (value,))
     return share

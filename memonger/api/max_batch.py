@@ -1,13 +1,15 @@
 """The largest batch that fits a budget."""
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
-from ..plan.plan import Budget, Plan
+from ..plan.plan import Plan
 from ..util.errors import InfeasibleBudget, InputError
 from ..util.units import budget_share, format_bytes, parse_budget
-from .network import Session, Shapes
+from .network import Session
+from .planning import plan_session
+from .requests import PlanRequest, Shapes
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,8 @@ class MaxBatch:
             format_bytes(self.budget_bytes), self.unplanned, self.planned, gain)
 
 
-def search_batch(shapes: Shapes, budget: Budget, session_for: Callable[[Shapes], Session],
-                 plan_for: Callable[[Session, int], Plan], limit: int) -> MaxBatch:
+def search_batch(shapes: Shapes, request: PlanRequest, session_for: Callable[[Shapes], Session],
+                 limit: int) -> MaxBatch:
     """Bisect over the batch size; memory grows with it, so each side has one answer.
 
     Raises
@@ -51,9 +53,11 @@ def search_batch(shapes: Shapes, budget: Budget, session_for: Callable[[Shapes],
     if not shapes or not next(iter(shapes.values())):
         raise InputError("max_batch needs the shape of an input whose first dimension is the "
                          "batch, for example data=(1, 3, 224, 224)")
+    budget = request.budget
     if budget is None or budget_share(budget) is not None:
         raise InputError("max_batch needs a budget in bytes, such as 8GB, not %r" % (budget,))
     budget_bytes = parse_budget(budget, 0)
+    request = replace(request, budget=budget_bytes)
     given = next(iter(shapes.values()))[0]
     plans: Dict[int, Plan] = {}
     reasons: Dict[int, str] = {}
@@ -67,7 +71,7 @@ def search_batch(shapes: Shapes, budget: Budget, session_for: Callable[[Shapes],
 
     def fits_planned(batch: int) -> bool:
         try:
-            plans[batch] = plan_for(session_for(with_batch(batch)), budget_bytes)
+            plans[batch] = plan_session(session_for(with_batch(batch)), request)
         except InfeasibleBudget as error:
             reasons[batch] = str(error)
             return False

@@ -23,7 +23,7 @@ from ..plan.plan import Plan
 from ..util.errors import InputError
 from ..util.gc_pause import paused
 from ..variants.common_subexpressions import to_json
-from .inputs import Shapes
+from .requests import Binding
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Session:
     """A symbol with shapes, bound once without allocation."""
 
     symbol: Any
-    shapes: Shapes
+    binding: Binding
     graph: Graph
     fixed_bytes: Mapping[str, int]
     #: Where op times come from.
@@ -78,7 +78,6 @@ class Session:
     #: Pool of the symbol as it is, on stock MXNet.
     unplanned_pool_bytes: int
     captured: Any = field(repr=False)
-    arguments: Tuple[Any, ...] = field(repr=False)
     #: The cost model that priced the graph.
     model: Any = field(default=None, repr=False)
     #: Costs and optimizer as they were asked for, where a name tells them.
@@ -97,20 +96,13 @@ class Session:
     @paused()
     def read(self, symbol: Any) -> Any:
         """Another form of the same network, bound in the same way."""
-        from ..mx.capture import read
-        type_dict, grad_req, ctx, group2ctx = self.arguments
-        return read(symbol, self.shapes, type_dict, grad_req, ctx, group2ctx)
+        return self.binding.read(symbol)
 
     @property
     def storage(self) -> str:
         """How the memory of a plan is assigned; see :mod:`memonger.memory.storage`."""
         found = native.storage_model()
         return "best" if found == "arena" and not arena.fits(self.graph) else found
-
-    @property
-    def on_gpu(self) -> bool:
-        ctx = self.arguments[2]
-        return ctx is not None and ctx.device_type == "gpu"
 
     def device_bytes(self, captured: Any, storage: str) -> Dict[str, int]:
         """What a form of the network takes of the GPU besides; {} on a CPU."""
@@ -129,7 +121,7 @@ class Session:
 
     def _workspaces(self, captured: Any) -> Sequence[int]:
         found = self.model.op_times(captured.graph, captured.attributes)
-        return _workspaces(captured, found, self.arguments[2], self.device, self.model)
+        return _workspaces(captured, found, self.binding.ctx, self.device, self.model)
 
     def _arrays(self, captured: Any) -> List[int]:
         """Sizes of the arrays outside a step."""
@@ -174,12 +166,14 @@ class Session:
         return replace(self, graph=graph, fixed_bytes={**self.fixed_bytes, "workspace": most})
 
     @property
-    def binding(self) -> Dict[str, Any]:
-        """Types, gradient requests, costs and optimizer in words, to be saved with a plan."""
+    def record(self) -> Dict[str, Any]:
+        """Shapes, types, gradient requests, costs and optimizer, to be saved with a plan."""
         arguments = self.captured.arguments
         types = dict(zip(arguments.names, arguments.dtypes))
         requests = dict(zip(arguments.names, arguments.grad_reqs))
-        return {"type_dict": {name: types[name] for name in sorted(self.arguments[0] or {})
+        return {"shapes": {name: tuple(shape) for name, shape in
+                           sorted(self.binding.shapes.items())},
+                "type_dict": {name: types[name] for name in sorted(self.binding.type_dict or {})
                               if name in types} or None,
                 "grad_req": arguments.grad_reqs[0] if len(set(requests.values())) == 1
                 else requests, **self.asked}
@@ -238,9 +232,7 @@ def _workspaces(captured: Any, found: OpTimes, ctx: Any, device: Optional[Device
 
 
 @paused()
-def open_session(symbol: Any, shapes: Shapes, type_dict: Optional[Mapping[str, Any]],
-                 grad_req: Any, ctx: Any, costs: Any, optimizer: Optional[str],
-                 optimizer_params: Optional[Mapping[str, Any]], group2ctx: Any,
+def open_session(symbol: Any, binding: Binding, costs: Any = "auto",
                  reshape: Optional[Callable[[Graph], Graph]] = None,
                  as_it_is: bool = False) -> Session:
     """Read a network and price its ops.
@@ -249,20 +241,20 @@ def open_session(symbol: Any, shapes: Shapes, type_dict: Optional[Mapping[str, A
     ``as_it_is`` a plan on the symbol and the user's ``force_mirroring`` show in the graph; else the
     plan is taken off, and the marks are hints on the ops.
     """
-    from ..mx.capture import read
     from ..mx.rewrite import unforced, without_plan
     native.load()
     symbol = symbol if as_it_is else without_plan(symbol)
     network = symbol if as_it_is else unforced(symbol)
     from ..mx.device import device_of
+    ctx, optimizer, optimizer_params = binding.ctx, binding.optimizer, binding.optimizer_params
     device = device_of(ctx)
     with contextlib.ExitStack() as stack:
         if network is not symbol:  # MXNet's own mirroring would not see that the marks are off
             stack.enter_context(native.switched(True, native.storage_model() != "stock",
                                                 native.storage_model() == "arena"))
-        as_run = captured = read(network, shapes, type_dict, grad_req, ctx, group2ctx)
+        as_run = captured = binding.read(network)
         if device is not None and device.fuses:
-            as_run = read(network, shapes, type_dict, grad_req, ctx, group2ctx, as_run=True)
+            as_run = binding.read(network, as_run=True)
     model = cost_model(costs)
     if isinstance(costs, str) and costs == "auto":
         from ..mx.profile.run import stored_profile
@@ -291,8 +283,7 @@ def open_session(symbol: Any, shapes: Shapes, type_dict: Optional[Mapping[str, A
     unplanned = plan_storage(unplanned_graph, expand(unplanned_graph, {}), "stock").pool_bytes
     asked = {"costs": costs if isinstance(costs, str) and costs != "auto" else None,
              "optimizer": optimizer, "optimizer_params": _plain(optimizer_params or {}) or None}
-    return Session(symbol, dict(shapes), graph, fixed, source, unplanned, captured,
-                   (type_dict, grad_req, ctx, group2ctx), model,
+    return Session(symbol, binding, graph, fixed, source, unplanned, captured, model,
                    {name: value for name, value in asked.items() if value is not None},
                    device, as_run, reshape or (lambda graph: graph), tuple(states),
                    max([*_workspaces(captured, found, ctx, device, model, planned=False), 0]))

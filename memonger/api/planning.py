@@ -4,36 +4,33 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
-from typing import Any, Callable, Mapping, Optional, Sequence, Union
+from typing import Any, Mapping, Optional
 
 from ..mx import plugin as native
 from ..plan import unmet_requests as asked
 from ..plan.consistency import fusion_note, pool_note
-from ..plan.plan import Budget, Plan, Progress
+from ..plan.plan import Plan
 from ..util import signals as interrupts
 from ..util.errors import InputError, InvalidPlan, PluginError
 from ..util.units import format_bytes, parse_budget
 from ..variants.common_subexpressions import to_json
 from .inputs import pins, share_of
 from .network import Session
+from .requests import PlanRequest
 
 logger = logging.getLogger("memonger")
-ProgressCallback = Callable[[Progress], None]
 #: How often a plan is searched that the bound executor must confirm.
 _ATTEMPTS = 3
 
 
-def plan_session(session: Session, budget: Budget = None, method: str = "auto",
-                 variants: str = "exact", keep: Sequence[str] = (), recompute: Sequence[str] = (),
-                 time_limit: float = 10.0, progress: Optional[ProgressCallback] = None,
-                 overhead: Union[None, str, float] = None,
-                 started_s: Optional[float] = None, max_clones: int = 0) -> Plan:
-    """:func:`memonger.plan` for a network that was read already; parameters as there."""
+def plan_session(session: Session, request: PlanRequest,
+                 started_s: Optional[float] = None) -> Plan:
+    """:func:`memonger.plan` for a network that was read already."""
     started_s = time.perf_counter() if started_s is None else started_s
     from ..solve import solve
     from ..solve.options import Options
-    if variants not in ("none", "exact", "all"):
-        raise InputError("variants must be none, exact or all, not %r" % (variants,))
+    budget, overhead, variants = request.budget, request.overhead, request.variants
+    method, keep, recompute = request.method, request.keep, request.recompute
     if native.world() == "stock":
         if method not in ("auto", "sublinear"):
             raise PluginError("method %r needs the plugin's exact recomputation, which is switched "
@@ -65,14 +62,15 @@ def plan_session(session: Session, budget: Budget = None, method: str = "auto",
         elif op.force_mirroring == "False" and not op.is_backward and index not in again:
             kept += (index,)
     options = Options(
-        time_limit_s=time_limit, storage=session.storage, world=native.world(),
-        variants=variants, keep=kept, recompute=again, progress=progress, costs=session.costs,
+        time_limit_s=request.time_limit, storage=session.storage, world=native.world(),
+        variants=variants, keep=kept, recompute=again, progress=request.progress,
+        costs=session.costs,
         objective="memory" if budget is None else "time", max_overhead=max_overhead,
-        fixed_bytes=fixed_bytes, on_gpu=session.on_gpu, max_clones=max_clones)
+        fixed_bytes=fixed_bytes, on_gpu=session.binding.on_gpu, max_clones=request.max_clones)
     record = {"budget": budget, "method": method, "variants": variants, "overhead": overhead,
               "keep": tuple(keep), "recompute": tuple(recompute),
-              "shapes": {name: tuple(shape) for name, shape in sorted(session.shapes.items())},
-              **({"max_clones": max_clones} if max_clones else {}), **session.binding}
+              **({"max_clones": request.max_clones} if request.max_clones else {}),
+              **session.record}
     # Where MXNet runs a network with variants in another order than predicted, its pool may come
     # out a little larger; then the search has a little less.
     logger.info("read %d forward ops, unplanned total %s; op times: %s", graph.num_forward,

@@ -8,7 +8,7 @@ from ..plan.plan import Budget, Plan
 from ..util.errors import InfeasibleBudget
 from ..util.units import parse_budget
 from .inputs import pins
-from .planning import ProgressCallback
+from .requests import ProgressCallback
 
 BUDGETS = ("100%", "90%", "80%", "70%", "60%", "50%", "40%", "30%", "25%", "20%")
 

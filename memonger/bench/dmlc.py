@@ -72,18 +72,18 @@ def run(targets: Sequence[Target] = TARGETS) -> List[Row]:
     """Plan for each target, one after the other, as ``memonger.plan`` does."""
     from ..api.network import open_session
     from ..api.planning import plan_session
+    from ..api.requests import Binding, PlanRequest
     from ..zoo import nets
     net = nets.build("dmlc_resnet50", 32)
-    session = open_session(net.symbol, net.shapes, None, "write", None, "reference", None, None,
-                           None)
+    session = open_session(net.symbol, Binding(net.shapes), "reference")
     fixed_bytes = sum(session.fixed_bytes.values())
     forward = session.graph.forward_time_s / session.graph.time_s
     rows = []
     for target in targets:
         started_s = time.perf_counter()
         try:
-            plan = plan_session(session, fixed_bytes + (target.pool_mb << 20),
-                                variants=target.variants)
+            plan = plan_session(session, PlanRequest(fixed_bytes + (target.pool_mb << 20),
+                                                     variants=target.variants))
         except InfeasibleBudget as error:
             rows.append(Row(target, error=str(error).splitlines()[0]))
             continue

@@ -79,6 +79,7 @@ def time_one(name: str) -> Timing:
 
     from ..api.calls import plan
     from ..api.network import open_session
+    from ..api.requests import Binding
     from ..util.errors import MemongerError
     from ..zoo import nets
     task = TASKS[name]
@@ -89,7 +90,7 @@ def time_one(name: str) -> Timing:
         total_s = time.perf_counter() - started_s
         peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         started_s = time.perf_counter()
-        open_session(net.symbol, net.shapes, None, "write", None, "reference", None, None, None)
+        open_session(net.symbol, Binding(net.shapes), "reference")
         row = Row(name, net.batch, "auto:exact", "total " + task.budget,
                   found.baseline_pool_bytes, found.baseline_total_bytes, found.pool_bytes,
                   found.total_bytes, found.overhead, found.bound, total_s, found.status.value,

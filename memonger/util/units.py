@@ -40,6 +40,8 @@ def parse_bytes(text: Union[str, int, float]) -> int:
     if isinstance(text, bool):
         raise UnitError("a size cannot be %r" % text)
     if not isinstance(text, str):
+        if not hasattr(text, "__float__"):
+            raise UnitError("a size cannot be %r" % (text,))
         if not text >= 0 or text == float("inf"):
             raise UnitError("a size cannot be %r" % text)
         return int(text)

@@ -227,9 +227,9 @@ def _read(network: str) -> Dict[str, Any]:
 def _open(net: nets.Net, data: Mapping[str, Any], symbol: Any = None,
           shapes: Optional[Mapping[str, Sequence[int]]] = None) -> Any:
     from ..api.network import open_session
+    from ..api.requests import Binding
     return open_session(net.symbol if symbol is None else symbol,
-                        net.shapes if shapes is None else shapes, None, "write", None,
-                        data["costs"], None, None, None)
+                        Binding(net.shapes if shapes is None else shapes), data["costs"])
 
 
 def _rebuild(session: Any, item: Mapping[str, Any], budget_bytes: int,
@@ -276,7 +276,7 @@ def _restore(session: Any, item: Mapping[str, Any], budget_bytes: int,
                    symbol_json=to_json(planned), budget_bytes=budget_bytes, world=native.world(),
                    options={"network": data["network"], "share": item["share"],
                             "shapes": {name: list(shape)
-                                       for name, shape in sorted(session.shapes.items())}})
+                                       for name, shape in sorted(session.binding.shapes.items())}})
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

@@ -10,6 +10,7 @@ from mx.random_symbols import random_symbol
 import memonger
 from memonger import native
 from memonger.api.network import open_session
+from memonger.api.requests import Binding
 from memonger.mx.capture import read
 from memonger.mx.verify import verify
 from memonger.solve import Options, solve
@@ -47,7 +48,7 @@ def check_refusal(symbol, shapes, budget: int, error: InfeasibleBudget, variants
     assert proven is None or proven <= error.minimum_bytes
     if variants != "none":
         return
-    session = open_session(symbol, shapes, None, "write", None, "auto", None, None, None)
+    session = open_session(symbol, Binding(shapes))
     fixed = sum(session.fixed_bytes.values())
     options = Options(storage=native.storage_model(), variants="none",
                       fixed_bytes=session.fixed_bytes)

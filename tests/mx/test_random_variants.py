@@ -8,6 +8,7 @@ from needed import needs_plugin
 
 import memonger
 from memonger.api.network import open_session
+from memonger.api.requests import Binding
 from memonger.util.errors import InputError
 from mx.random_symbols import random_symbol
 from mx.test_variants import check_prediction
@@ -22,7 +23,7 @@ def check(seed: int) -> None:
     requests = draw.choice(("write", "write", "add", "null", {
         name: draw.choice(("write", "add", "null")) for name in symbol.list_arguments()}))
     try:
-        opened = open_session(symbol, shapes, types, requests, None, "reference", None, None, None)
+        opened = open_session(symbol, Binding(shapes, types, requests), "reference")
     except InputError:
         return  # MXNet cannot bind it: dtypes that do not go together
     exact = draw.random() < 0.5

@@ -8,6 +8,7 @@ import pytest
 
 import memonger
 from memonger.api.network import open_session
+from memonger.api.requests import Binding
 from memonger.graph.decisions import graph_in_use
 from memonger.graph.schedule import Schedule, expand
 from memonger.memory.workspace import native_workspaces
@@ -38,7 +39,7 @@ class Network:
 
 
 def opened(net, grad_req="write"):
-    return open_session(net.symbol, net.shapes, None, grad_req, None, "reference", None, None, None)
+    return open_session(net.symbol, Binding(net.shapes, grad_req=grad_req), "reference")
 
 
 def split_everywhere(net, grad_req="write", again=()):

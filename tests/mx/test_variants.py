@@ -9,6 +9,7 @@ import pytest
 
 import memonger
 from memonger.api.network import open_session
+from memonger.api.requests import Binding
 from memonger.bench.recompute import small_network as build
 from memonger.graph.decisions import graph_in_use
 from memonger.graph.schedule import Schedule, expand
@@ -22,8 +23,7 @@ from memonger.zoo import nets
 
 def session(name):
     net = nets.build(name, 1, height=64, width=64, filters=8) if name == "unet" else build(name)
-    return net, open_session(net.symbol, net.shapes, None, "write", None, "reference", None, None,
-                             None)
+    return net, open_session(net.symbol, Binding(net.shapes), "reference")
 
 
 def choose(graph, draw, share):
@@ -53,8 +53,7 @@ def test_pool_with_random_variants_and_clones(name, exact):
 @pytest.mark.parametrize("name", ["inception_v3", "googlenet_three_losses", "gru_attention"])
 def test_variants_swapped_in_together_are_those_swapped_in_kind_by_kind(monkeypatch, name):
     net = nets.build(name, batch=2)
-    opened = open_session(net.symbol, net.shapes, None, "write", None, "reference", None, None,
-                          None)
+    opened = open_session(net.symbol, Binding(net.shapes), "reference")
     asked = []
     sets = variant_graph._rounds
 
@@ -96,8 +95,7 @@ SHORTER = {"dmlc_lstm": {"steps": 200}}
 
 def check_network(name, seed):
     net = nets.build(name, batch=2, **SHORTER.get(name, {}))
-    opened = open_session(net.symbol, net.shapes, None, "write", None, "reference", None, None,
-                          None)
+    opened = open_session(net.symbol, Binding(net.shapes), "reference")
     draw = random.Random(seed)
     check_known(net, opened, False, draw, (draw.choice((0.3, 0.6, 1.0)),))
 
@@ -169,7 +167,7 @@ def test_the_clip_of_an_input_whose_gradient_is_added_to():
     """MXNet's clip forgets to add; so does what takes its place."""
     symbol = mx.sym.sum(mx.sym.clip(mx.sym.var("data"), a_min=0, a_max=1, name="clip"))
     shapes = {"data": (2, 8)}
-    opened = open_session(symbol, shapes, None, "add", None, "reference", None, None, None)
+    opened = open_session(symbol, Binding(shapes, grad_req="add"), "reference")
     graph = opened.with_variants(exact_only=True).graph
     [chosen] = [i for i, variant in enumerate(graph.variants) if variant.name == "mask_clip"]
     schedule = Schedule(expand(graph_in_use(graph, Schedule((), (chosen,))), {}).steps, (chosen,))
@@ -215,7 +213,7 @@ def test_ops_that_mxnet_merges_are_swapped_together():
     heads = [mx.sym.mean(mx.sym.exp(mx.sym.Activation(x, act_type="relu", name="relu%d" % i)))
              for i in range(3)]
     symbol, shapes = mx.sym.add_n(*heads), {"data": (2, 3, 9, 9)}
-    opened = open_session(symbol, shapes, None, "write", None, "reference", None, None, None)
+    opened = open_session(symbol, Binding(shapes), "reference")
     graph = opened.with_variants(exact_only=True).graph
     assert [op.kind for op in graph.ops].count("Activation") == 1
     chosen = tuple(i for i, v in enumerate(graph.variants) if v.name == "mask_relu")
@@ -239,7 +237,7 @@ def test_ops_behind_two_that_mxnet_does_not_merge():
     bent = [mx.sym.tanh(parts[i][0], name="tanh%d" % j) for j, i in enumerate((0, 1, 1))]
     joined = [mx.sym.Concat(bent[i], parts[i][1], name="concat%d" % i) for i in range(2)]
     symbol, shapes = mx.sym.add_n(*joined, *[mx.sym.Concat(b, b) for b in bent]), {"data": (2, 8)}
-    opened = open_session(symbol, shapes, None, "write", None, "reference", None, None, None)
+    opened = open_session(symbol, Binding(shapes), "reference")
     graph = opened.with_variants(exact_only=True).graph
     assert {"tanh0", "tanh1", "concat0", "concat1"} < set(graph.op_index)
     assert "tanh2" not in graph.op_index
