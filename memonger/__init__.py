@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 from . import errors
 from .graph.types import Graph
 from .plan.plan import Plan, Progress, Status
+from .util.cuda_libraries import preload as _preload
 from .util.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ __all__ = ["Graph", "Plan", "Progress", "Status", "errors", "estimate", "get_cos
            "search_plan", "strip", "sweep", "verify", "zoo"]
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
+_preload()
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ..mx import plugin as native
-from ..mx.device import resolve_budget
+from ..mx.device import place, resolve_budget
 from ..plan.plan import Budget, Plan
 from ..plan.plan_file import load_plan
 from ..util.errors import InfeasibleBudget, InputError, PlanMismatch, PluginMissing
@@ -35,7 +35,7 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
          overhead: Union[None, str, float] = None, optimizer: Optional[str] = None,
          optimizer_params: Optional[Mapping[str, Any]] = None, data_iter: Any = None,
          group2ctx: Any = None, shapes: Optional[Shapes] = None, max_clones: int = 0,
-         **named_shapes: Any) -> Plan:
+         device: Optional[str] = None, **named_shapes: Any) -> Plan:
     """Plan the memory of a training step.
 
     Parameters
@@ -57,6 +57,11 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
     ctx, type_dict, grad_req, group2ctx
         As for ``simple_bind``. Planning never touches the device. Bytes are those of the gradients
         asked for; ``Module`` asks for none of data and labels.
+    device : str, optional
+        A GPU that need not be there, instead of ``ctx``: "p100", "v100", "t4", "a10", "a100",
+        "rtx2080ti", "rtx3090" or "rtx4090", by its data sheet. Bytes are those that MXNet's pool
+        hands out there, times are of its roofline, and the budget "auto" is its memory less
+        1 GB for MXNet, cuDNN and cuBLAS, less 5 %. Works with MXNet for CPUs, too.
     keep, recompute : sequence of str
         Ops (shell wildcards allowed) that must, or must not, stay in memory.
     costs : "auto", a device preset, or a cost model
@@ -95,6 +100,7 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
         If the input cannot be used.
     """
     started_s = time.perf_counter()
+    ctx = place(ctx, device)
     given = gather_shapes(plan, symbol, shapes, named_shapes, data_iter)
     binding = Binding(given, type_dict, grad_req, ctx, group2ctx, optimizer, optimizer_params)
     request = PlanRequest(resolve_budget(budget, ctx), overhead, method, variants, keep, recompute,
@@ -125,11 +131,12 @@ def estimate(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None, grad_re
              ctx: Any = None, costs: Any = "auto", optimizer: Optional[str] = None,
              optimizer_params: Optional[Mapping[str, Any]] = None, data_iter: Any = None,
              group2ctx: Any = None, shapes: Optional[Shapes] = None,
-             **named_shapes: Any) -> Estimate:
+             device: Optional[str] = None, **named_shapes: Any) -> Estimate:
     """Bytes by category of one training step; nothing is allocated on the device.
 
     Works on planned symbols too. Parameters as for :func:`plan`.
     """
+    ctx = place(ctx, device)
     given = gather_shapes(estimate, symbol, shapes, named_shapes, data_iter)
     binding = Binding(given, type_dict, grad_req, ctx, group2ctx, optimizer, optimizer_params)
     if isinstance(costs, str) and costs == "auto":  # no times are told
@@ -234,7 +241,7 @@ def sweep(symbol: Any, budgets: Sequence[Budget] = BUDGETS, method: str = "auto"
           data_iter: Any = None, shapes: Optional[Shapes] = None,
           optimizer: Optional[str] = None,
           optimizer_params: Optional[Mapping[str, Any]] = None,
-          **named_shapes: Any) -> List[Plan]:
+          device: Optional[str] = None, **named_shapes: Any) -> List[Plan]:
     """Plans for a list of budgets: the frontier of memory and time.
 
     Budgets that no plan meets are left out. Overheads never fall as budgets fall: where a tighter
@@ -245,6 +252,7 @@ def sweep(symbol: Any, budgets: Sequence[Budget] = BUDGETS, method: str = "auto"
     list of Plan
         From the largest budget to the smallest.
     """
+    ctx = place(ctx, device)
     given = gather_shapes(sweep, symbol, shapes, named_shapes, data_iter)
     binding = Binding(given, type_dict, grad_req, ctx, None, optimizer, optimizer_params)
     request = PlanRequest(None, None, method, variants, keep, recompute, time_limit,
@@ -261,7 +269,7 @@ def max_batch(symbol: Any, budget: Budget, method: str = "auto", variants: str =
               optimizer: Optional[str] = None,
               optimizer_params: Optional[Mapping[str, Any]] = None, limit: int = 65536,
               progress: Optional[ProgressCallback] = None, shapes: Optional[Shapes] = None,
-              **named_shapes: Any) -> Any:
+              device: Optional[str] = None, **named_shapes: Any) -> Any:
     """Largest batch that fits a budget, unplanned and planned.
 
     The first dimension of every shape that equals the first shape's first dimension is the
@@ -273,6 +281,7 @@ def max_batch(symbol: Any, budget: Budget, method: str = "auto", variants: str =
         ``unplanned``, ``planned`` (batch sizes, 0 when not even one sample fits) and ``plan``.
     """
     from .max_batch import search_batch
+    ctx = place(ctx, device)
     given = gather_shapes(max_batch, symbol, shapes, named_shapes)
     binding = Binding(given, type_dict, grad_req, ctx, None, optimizer, optimizer_params)
     request = PlanRequest(resolve_budget(budget, ctx), None, method, variants,

@@ -16,14 +16,14 @@ import numpy as np
 
 from ..graph.types import Graph, Op
 from ..mx import plugin as native
-from ..mx.device import resolve_budget
+from ..mx.device import place, resolve_budget
 from ..mx.environment import mxnet
 from ..plan.plan import Budget, Plan
 from ..util.errors import InputError, MemongerError, PluginError
 
 
 def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str = "float32",
-         **options: Any) -> Plan:
+         ctx: Any = None, device: Optional[str] = None, **options: Any) -> Plan:
     """Plan a hybridized block; from now on it trains by the plan.
 
     Parameters
@@ -34,9 +34,13 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
     *inputs_or_shapes : mx.nd.NDArray or tuple of int
         One for each input of the block; only shape and dtype matter.
     budget : int, float or str, optional
-        As in :func:`memonger.plan`, on parameters, gradients, inputs and both pools.
+        As in :func:`memonger.plan`, on parameters, gradients, inputs, outputs and both pools.
     dtype : str
         Of inputs that are given as shapes.
+    ctx : mx.Context, optional
+        Where the block trains; by default where its parameters are.
+    device : str, optional
+        A GPU that need not be there, as in :func:`memonger.plan`.
     **options
         As in :func:`memonger.plan`: method, variants, keep, recompute, costs, time_limit, ...
 
@@ -87,11 +91,12 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
                   for symbol, array in zip(data, arrays)})
     requests = {name: parameters[name].grad_req if name in parameters else "null"
                 for name in original.list_arguments()}
-    binding = Binding(shapes, types, requests, optimizer=options.pop("optimizer", None),
+    ctx = place(ctx, device) or _place_of(block)
+    binding = Binding(shapes, types, requests, ctx, optimizer=options.pop("optimizer", None),
                       optimizer_params=options.pop("optimizer_params", None))
     session = open_session(original, binding, options.pop("costs", "auto"),
-                           cached_op_reader(unforced(original), shapes, types))
-    made = plan_session(session, PlanRequest(resolve_budget(budget, None), **options), started_s)
+                           cached_op_reader(unforced(original), shapes, types, ctx))
+    made = plan_session(session, PlanRequest(resolve_budget(budget, ctx), **options), started_s)
     block._cached_graph = (data, made.symbol)
     block._cached_op = None
     return made
@@ -104,6 +109,16 @@ def strip(block: Any) -> None:
         data, out = block._cached_graph
         block._cached_graph = (data, strip_symbol(out))
         block._cached_op = None
+
+
+def _place_of(block: Any) -> Any:
+    """The first device of the parameters; None where they have none yet."""
+    for parameter in block.collect_params().values():
+        if parameter._data is not None:
+            return parameter.list_ctx()[0]
+        if parameter._deferred_init:
+            return parameter._deferred_init[1][0]
+    return None
 
 
 def _as_array(item: Any, dtype: str) -> Any:
@@ -128,13 +143,14 @@ def _traced(block: Any, arrays: Sequence[Any]) -> Tuple[List[Any], Any]:
 
 
 def cached_op_reader(symbol: Any, shapes: Mapping[str, Sequence[int]],
-                     types: Mapping[str, Any]) -> Callable[[Graph], Graph]:
+                     types: Mapping[str, Any], ctx: Any = None) -> Callable[[Graph], Graph]:
     """:func:`as_cached_op` for a network: with what CachedOp keeps for any gradient."""
     from ..mx.capture import read
 
     def convert(graph: Graph) -> Graph:
+        fused = any(op.kind == "_FusedOp" for op in graph.ops)
         try:
-            every = read(symbol, shapes, types, "write").graph
+            every = read(symbol, shapes, types, "write", ctx, as_run=fused).graph
         except MemongerError:  # not all inputs have gradients: nothing more is known
             return as_cached_op(graph)
         return as_cached_op(graph, every)

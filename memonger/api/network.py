@@ -12,7 +12,7 @@ from ..costs.models import CostModel, OpTimes, Roofline, best_known, roofline
 from ..graph.schedule import expand
 from ..graph.types import Graph
 from ..memory import arena
-from ..memory.device import BoundStep, Device, workspaces
+from ..memory.device import BoundStep, Device, callers_outputs, workspaces
 from ..memory.mkldnn import mkldnn_workspaces
 from ..memory.optimizer_state import state_arrays
 from ..memory.storage import plan_storage
@@ -126,7 +126,9 @@ class Session:
     def _arrays(self, captured: Any) -> List[int]:
         """Sizes of the arrays outside a step."""
         requests = dict(zip(captured.arguments.names, captured.arguments.grad_reqs))
-        outside = [t for t in captured.graph.tensors if t.producer < 0]
+        cached = self.graph.pools == "cached_op"  # which makes the gradients for outputs itself
+        outside = [t for t in captured.graph.tensors
+                   if t.producer < 0 and not (cached and t.category == "head_gradient")]
         trained = [t for t in outside if requests.get(t.name, "null") != "null"]
         return [*(t.size_bytes for t in outside + trained), *self.optimizer_arrays]
 
@@ -270,6 +272,9 @@ def open_session(symbol: Any, binding: Binding, costs: Any = "auto",
         graph = reshape(graph)
     fixed = dict(captured.fixed_bytes)
     states: Sequence[int] = ()
+    if graph.pools == "cached_op":  # with the gradients given for them
+        fixed["outputs"] = 2 * sum(size for _, size in callers_outputs(graph)) \
+            - fixed["head_gradients"]
     fixed["workspace"] = max([*spaces, 0])
     if optimizer:
         requests = dict(zip(captured.arguments.names, captured.arguments.grad_reqs))
@@ -291,6 +296,9 @@ def open_session(symbol: Any, binding: Binding, costs: Any = "auto",
 
 def _estimates(ctx: Any) -> Roofline:
     """Times where none were measured: of this CPU; for a GPU those of the reference device."""
+    from ..mx.device import StatedGpu
+    if isinstance(ctx, StatedGpu):
+        return roofline(ctx.name)
     preset = os.environ.get("MEMONGER_COSTS")
     if preset or (ctx is not None and ctx.device_type == "gpu"):
         return roofline(preset or "reference")

@@ -11,7 +11,7 @@ from ..plan import unmet_requests as asked
 from ..plan.consistency import fusion_note, pool_note
 from ..plan.plan import Plan
 from ..util import signals as interrupts
-from ..util.errors import InputError, InvalidPlan, PluginError
+from ..util.errors import InfeasibleBudget, InputError, PluginError
 from ..util.units import format_bytes, parse_budget
 from ..variants.common_subexpressions import to_json
 from .inputs import pins, share_of
@@ -37,6 +37,7 @@ def plan_session(session: Session, request: PlanRequest,
                               "off; memonger.native.enable() switches it on, and method sublinear "
                               "plans for MXNet's own mirroring" % method)
         method = "sublinear"
+    plain = session
     if variants != "none" and native.world() == "plugin" and \
             method not in ("sublinear", "chen", "ogc"):
         session = session.with_variants(exact_only=variants == "exact")
@@ -77,8 +78,14 @@ def plan_session(session: Session, request: PlanRequest,
                 format_bytes(session.unplanned_total_bytes), session.costs)
     logger.info("searching with method %s for %s", method, "the least memory"
                 if pool_budget is None else "a pool of at most %s" % format_bytes(pool_budget))
+    smallest: Optional[Plan] = None
     for _ in range(_ATTEMPTS):
-        found = solve(graph, pool_budget, method, options)
+        try:
+            found = solve(graph, pool_budget, method, options)
+        except InfeasibleBudget:
+            if smallest is None:
+                raise
+            break  # it tells of less than the caller's budget
         logger.info("%s: pool %s, %+.1f %% time", found.status.value,
                     format_bytes(found.pool_bytes), 100 * found.overhead)
         in_vain = asked.note(graph, found.schedule, again)
@@ -88,12 +95,22 @@ def plan_session(session: Session, request: PlanRequest,
             made = _finish(session, found, total_budget, record, started_s)
         excess_bytes = 0 if total_budget is None else made.total_bytes - total_budget
         if excess_bytes <= 0 or (made.pool_bytes == found.pool_bytes and session.device is None):
+            if budget is None and session.device and variants != "none" and \
+                    made.total_bytes > made.baseline_total_bytes:
+                # What the variants draw of random states is more than they spare.
+                return plan_session(plain, replace(request, variants="none"), started_s)
             return made
-        assert pool_budget is not None
+        assert pool_budget is not None and total_budget is not None
+        if smallest is None or made.total_bytes < smallest.total_bytes:
+            smallest = made
         pool_budget -= excess_bytes + pool_budget // 500
-    raise InvalidPlan(
-        "the plan takes %s in the pool, %s were predicted; please report this with the "
-        "symbol file" % (format_bytes(made.pool_bytes), format_bytes(found.pool_bytes)))
+        if pool_budget <= 0:
+            break
+    assert smallest is not None and total_budget is not None
+    raise InfeasibleBudget(
+        "no plan was found whose executor takes no more than %s: the smallest takes %s"
+        % (format_bytes(total_budget), format_bytes(smallest.total_bytes)),
+        total_budget, smallest.total_bytes, best_plan=smallest)
 
 
 def _finish(session: Session, found: Plan, budget_bytes: Optional[int],

@@ -100,6 +100,19 @@ def add_context(parser: argparse.ArgumentParser) -> None:
                         help="cpu, gpu, or the second GPU as gpu:1; default %(default)s")
 
 
+def add_place(parser: argparse.ArgumentParser) -> None:
+    """``--ctx``, or a GPU that need not be there."""
+    add_context(parser)
+    parser.add_argument("--device", metavar="NAME",
+                        help="instead of --ctx: a GPU that need not be there, by its data sheet: "
+                             "v100, t4, a10, a100, rtx3090, ...")
+
+
+def place_arguments(args: argparse.Namespace) -> Dict[str, Any]:
+    """Keyword argument ``ctx`` or ``device`` of the calls of the API."""
+    return {"device": args.device} if args.device else {"ctx": context(args.ctx)}
+
+
 def add_output(parser: argparse.ArgumentParser, *names: str, endings: Sequence[str] = (),
                **options: Any) -> None:
     """An option for a file to write, refused before any work where it cannot be written."""
@@ -123,7 +136,7 @@ def add_output(parser: argparse.ArgumentParser, *names: str, endings: Sequence[s
 def add_budget(parser: argparse.ArgumentParser, required: bool = False) -> None:
     parser.add_argument("--budget", type=budget, required=required, metavar="SIZE",
                         help="4GB (10^9), 4GiB (2^30), bytes, 60%% of the unplanned total, or "
-                             "auto: what the GPU --ctx has free less 5 %%")
+                             "auto: what the GPU --ctx has free less 5 %%, or --device has")
 
 
 def optimizer(text: str) -> Tuple[str, Dict[str, float]]:

@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import ctypes
 import importlib
 import importlib.util
 import os
@@ -13,7 +15,7 @@ from dataclasses import asdict, dataclass
 from importlib import metadata
 from typing import Callable, Iterator, List, Optional, Tuple
 
-from ..mx import cuda_libraries
+from ..util import cuda_libraries
 from ..util.errors import PluginError
 from ..util.messages import one_line
 from ..util.version import __version__
@@ -32,7 +34,12 @@ _VARIABLES = (
     ("MXNET_ENGINE_TYPE", NOTE, "the engine that runs the ops"),
     ("MXNET_GPU_MEM_POOL_TYPE", NOTE, "how device memory is rounded"),
     ("MXNET_CUDNN_AUTOTUNE_DEFAULT", NOTE, "autotuning may take large workspaces"),
+    ("MXNET_GPU_TEMP_COPY", WARNING, "above 1 each workspace counts as often; plans count one"),
+    ("MXNET_ENABLE_CUDA_GRAPHS", WARNING, "captured steps keep memory that plans do not count"),
 )
+#: Values of them that say what holds without them.
+_HARMLESS = {"MXNET_BACKWARD_DO_MIRROR": ("0", ""), "MXNET_GPU_TEMP_COPY": ("0", "1", ""),
+             "MXNET_ENABLE_CUDA_GRAPHS": ("0", "")}
 #: Machine code in the cu112 wheel: compute capability 5.0 to 8.6, which 8.9 runs too.
 _SERVED_CAPABILITIES = ((5, 0), (8, 9))
 _MXNET_NEEDED = ("pip install mxnet==1.9.1, or mxnet-cu112==1.9.1 for a GPU "
@@ -67,7 +74,8 @@ class Doctor(Command):
 def examine() -> List[Finding]:
     """All findings, in the order of the report."""
     checks: Tuple[Callable[[], Iterator[Finding]], ...] = (
-        _system, _distributions, _mxnet, _plugin, _gpu_kernels, _libraries, _programs, _devices,
+        _system, _distributions, _mxnet, _plugin, _gpu_kernels, _libraries, _programs, _cuda,
+        _devices,
         _variables)
     return [finding for check in checks for finding in check()]
 
@@ -224,6 +232,23 @@ def _programs() -> Iterator[Finding]:
                                  "apt install graphviz")
 
 
+def _cuda() -> Iterator[Finding]:
+    """The driver, and cuDNN where MXNet is for GPUs."""
+    version = ctypes.c_int()
+    try:
+        ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
+        yield Finding("driver", "CUDA %d.%d" % (version.value // 1000, version.value % 1000 // 10))
+    except (OSError, AttributeError):
+        yield Finding("driver", "none: no libcuda.so.1")
+    with contextlib.suppress(Exception):  # the findings above said why
+        if importlib.import_module("mxnet.runtime").Features().is_enabled("CUDA"):
+            library = ctypes.CDLL("libcudnn.so.8")
+            library.cudnnGetVersion.restype = ctypes.c_size_t
+            number = library.cudnnGetVersion()
+            yield Finding("cudnn", "%d.%d.%d" % (number // 1000, number % 1000 // 100,
+                                                 number % 100))
+
+
 def _devices() -> Iterator[Finding]:
     listing = None
     if shutil.which("nvidia-smi"):
@@ -260,8 +285,7 @@ def _variables() -> Iterator[Finding]:
     for name, state, meaning in _VARIABLES:
         value = os.environ.get(name)
         if value is not None:
-            harmless = state == WARNING and value in ("0", "") \
-                and name == "MXNET_BACKWARD_DO_MIRROR"
+            harmless = state == WARNING and value in _HARMLESS.get(name, ())
             yield Finding(name, value, NOTE if harmless else state, meaning)
     for name in sorted(set(os.environ) - known):
         if name.startswith(("NNVM_", "MEMONGER_")):

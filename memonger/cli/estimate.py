@@ -6,19 +6,19 @@ import json
 from typing import Any, Dict
 
 from ..api import calls as api
-from ..mx.device import resolve_budget
+from ..mx.device import place, resolve_budget
 from ..report.text import estimate_table
 from ..util.files import write_whole
 from ..util.units import parse_budget
 from .arguments import (
     add_budget,
-    add_context,
     add_optimizer,
     add_output,
+    add_place,
     add_shapes,
-    context,
     load_symbol,
     optimizer_arguments,
+    place_arguments,
     shape_arguments,
 )
 from .command import EXIT_BUDGET, EXIT_OK, Command, answer
@@ -35,7 +35,7 @@ class Estimate(Command):
     def configure(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("network", metavar="NETWORK", help="a *-symbol.json file")
         add_shapes(parser)
-        add_context(parser)
+        add_place(parser)
         add_budget(parser)
         add_optimizer(parser)
         add_output(parser, "--graph", help="write the step's ops, bytes and times as JSON, which "
@@ -43,9 +43,9 @@ class Estimate(Command):
 
     def run(self, args: argparse.Namespace) -> int:
         symbol = load_symbol(args.network)
-        device = context(args.ctx)
-        budget = resolve_budget(args.budget, device)
-        estimate = api.estimate(symbol, ctx=device, **optimizer_arguments(args),
+        where = place_arguments(args)
+        budget = resolve_budget(args.budget, place(**{"ctx": None, "device": None, **where}))
+        estimate = api.estimate(symbol, **where, **optimizer_arguments(args),
                                 **shape_arguments(args, symbol))
         total = estimate.total_bytes
         if args.graph:

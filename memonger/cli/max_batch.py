@@ -7,13 +7,13 @@ import sys
 from ..api import calls as api
 from .arguments import (
     add_budget,
-    add_context,
     add_optimizer,
+    add_place,
     add_search,
     add_shapes,
-    context,
     load_symbol,
     optimizer_arguments,
+    place_arguments,
     search_arguments,
     shape_arguments,
 )
@@ -35,7 +35,7 @@ class MaxBatch(Command):
     def configure(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("network", metavar="NETWORK", help="a *-symbol.json file")
         add_shapes(parser)
-        add_context(parser)
+        add_place(parser)
         add_budget(parser, required=True)
         add_search(parser)
         add_optimizer(parser)
@@ -44,7 +44,7 @@ class MaxBatch(Command):
         symbol = load_symbol(args.network)
         with ProgressLine() as line:
             found = api.max_batch(
-                symbol, budget=args.budget, ctx=context(args.ctx), progress=line.callback,
+                symbol, budget=args.budget, **place_arguments(args), progress=line.callback,
                 **search_arguments(args), **optimizer_arguments(args),
                 **shape_arguments(args, symbol))
         if found.reason:

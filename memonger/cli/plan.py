@@ -16,16 +16,16 @@ from ..util.errors import InputError
 from ..util.json_files import read_text
 from .arguments import (
     add_budget,
-    add_context,
     add_optimizer,
     add_output,
+    add_place,
     add_search,
     add_shapes,
-    context,
     count,
     is_symbol,
     load_symbol,
     optimizer_arguments,
+    place_arguments,
     refuse_plan,
     search_arguments,
     shape_arguments,
@@ -53,7 +53,7 @@ class MakePlan(Command):
     def configure(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("network", metavar="NETWORK")
         add_shapes(parser)
-        add_context(parser)
+        add_place(parser)
         add_budget(parser)
         parser.add_argument("--overhead", type=share, metavar="SHARE",
                             help="instead of a budget: least memory within this extra time, 10%%")
@@ -89,7 +89,7 @@ class MakePlan(Command):
     def _plan_symbol(self, args: argparse.Namespace) -> int:
         symbol = load_symbol(args.network)
         options: Dict[str, Any] = dict(
-            ctx=context(args.ctx), keep=args.keep, recompute=args.recompute,
+            **place_arguments(args), keep=args.keep, recompute=args.recompute,
             **search_arguments(args), **shape_arguments(args, symbol),
             **optimizer_arguments(args))
         with ProgressLine() as line:
@@ -115,7 +115,8 @@ class MakePlan(Command):
         refused = [flag for flag, given in (
             ("--shape", args.shape), ("--type", args.types), ("--grad-req", args.grad_req),
             ("--sweep", args.sweep), ("--optimizer", args.optimizer[0]),
-            ("--costs", args.costs != "auto"), ("--ctx", args.ctx != "cpu(0)")) if given]
+            ("--costs", args.costs != "auto"), ("--ctx", args.ctx != "cpu(0)"),
+            ("--device", args.device)) if given]
         from ..graph.imported import parse_graph
         from ..solve.imported import plan_graph
         try:

@@ -26,6 +26,7 @@ import numpy as np
 from ..util.errors import BindError, InputError, ShapeError
 from ..util.messages import listed
 from ..variants.common_subexpressions import to_json
+from .device import StatedGpu
 from .environment import mxnet
 
 GradReq = Union[str, Sequence[str], Mapping[str, str]]
@@ -187,7 +188,8 @@ def bind_delayed(symbol: Any, arguments: Arguments, ctx: Any = None,
     """
     mx = mxnet()
     from mxnet.ndarray.ndarray import _new_alloc_handle
-    ctx = ctx or mx.cpu()
+    if ctx is None or isinstance(ctx, StatedGpu):  # the plan of memory is the same on a CPU
+        ctx = mx.cpu()
     _check_devices([ctx, *(group2ctx or {}).values()])
     long_sizes = mx.runtime.Features().is_enabled("INT64_TENSOR_SIZE")
     attributes = _attributes(symbol) if group2ctx else {}

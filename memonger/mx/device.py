@@ -4,17 +4,53 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+from dataclasses import dataclass
 from typing import Any, Dict, Optional
 
+from ..costs.models import DEVICES
 from ..memory.device import Device
 from ..plan.plan import Budget
 from ..util.errors import InputError
 from ..util.units import refuse_bare_number
 from .environment import mxnet
 
+#: What MXNet, cuDNN and cuBLAS take of a stated GPU before the first array; nobody measured it.
+CONTEXT_BYTES = 10**9
 #: Share of the free memory that stays free: MXNet's pool rounds large requests up to 2 MiB, and
 #: cuDNN takes workspaces that nobody announces.
 RESERVE = 0.05
+
+
+@dataclass(frozen=True)
+class StatedGpu:
+    """A GPU that need not be there, by its data sheet: it stands where a ``mx.Context`` would."""
+
+    name: str
+    device_type: str = "gpu"
+    device_id: int = 0
+
+    @property
+    def sheet(self) -> Any:
+        """What the cost models know of it."""
+        return DEVICES[self.name]
+
+
+def place(ctx: Any, device: Optional[str]) -> Any:
+    """The context to plan for: ``ctx``, or the GPU that ``device`` names.
+
+    Raises
+    ------
+    InputError
+        If both are given, or no GPU has the name.
+    """
+    if device is None:
+        return ctx
+    if ctx is not None:
+        raise InputError("give ctx or device, not both")
+    known = [name for name, sheet in DEVICES.items() if sheet.memory_bytes]
+    if device not in known:
+        raise InputError("no GPU %r; there are %s" % (device, ", ".join(known)))
+    return StatedGpu(device)
 
 
 def free_bytes(ctx: Any) -> int:
@@ -28,6 +64,8 @@ def free_bytes(ctx: Any) -> int:
     if ctx is None or ctx.device_type != "gpu":
         raise InputError('the budget "auto" is what a GPU has free; name the device with '
                          "ctx=mx.gpu() (--ctx gpu), or give a size such as 8GB")
+    if isinstance(ctx, StatedGpu):
+        return int((ctx.sheet.memory_bytes - CONTEXT_BYTES) * (1.0 - RESERVE))
     mx = mxnet()
     try:
         free, _ = mx.context.gpu_memory_info(ctx.device_id)
@@ -65,10 +103,13 @@ def device_of(ctx: Any) -> Optional[Device]:
         large_bytes=_number("MXNET_GPU_MEM_LARGE_ALLOC_ROUND_SIZE", Device.large_bytes),
         linear_cutoff=_number("MXNET_GPU_MEM_POOL_ROUND_LINEAR_CUTOFF", Device.linear_cutoff),
         autotunes=_number("MXNET_CUDNN_AUTOTUNE_DEFAULT", 1) != 0,
-        fuses=os.environ.get("MXNET_USE_FUSION", "1") not in ("0", "false", "False"),
+        # On a CPU nobody sees what MXNet would fuse.
+        fuses=not isinstance(ctx, StatedGpu) and
+        os.environ.get("MXNET_USE_FUSION", "1") not in ("0", "false", "False"),
         random_copies=_number("MXNET_GPU_PARALLEL_RAND_COPY", Device.random_copies),
         dropout_copies=_number("MXNET_GPU_CUDNN_DROPOUT_STATE_COPY", Device.dropout_copies),
-        **_asked(ctx.device_id))
+        **({"multiprocessors": ctx.sheet.multiprocessors} if isinstance(ctx, StatedGpu)
+           else _asked(ctx.device_id)))
 
 
 def _number(name: str, otherwise: int) -> int:
@@ -81,6 +122,8 @@ def _number(name: str, otherwise: int) -> int:
 
 #: cudaDevAttrMultiProcessorCount.
 _MULTIPROCESSORS = 16
+#: cudaDevAttrComputeCapabilityMajor and Minor.
+_CAPABILITY = (75, 76)
 
 
 def _asked(number: int) -> Dict[str, int]:
@@ -97,3 +140,19 @@ def _asked(number: int) -> Dict[str, int]:
                 found["dropout_state_bytes"] = size.value
             library.cudnnDestroy(handle)
     return found
+
+
+def gpu_name(ctx: Any) -> str:
+    """A GPU's name, compute capability and the version of cuDNN: what times depend on."""
+    name, major, minor = ctypes.create_string_buffer(4096), ctypes.c_int(), ctypes.c_int()
+    version = "unknown"
+    with contextlib.suppress(OSError):
+        runtime = ctypes.CDLL("libcudart.so.11.0")
+        runtime.cudaGetDeviceProperties(name, ctx.device_id)  # its name comes first
+        for number, attribute in zip((major, minor), _CAPABILITY):
+            runtime.cudaDeviceGetAttribute(ctypes.byref(number), attribute, ctx.device_id)
+        library = ctypes.CDLL("libcudnn.so.8")
+        library.cudnnGetVersion.restype = ctypes.c_size_t
+        version = str(library.cudnnGetVersion())
+    return "%s (%d.%d, cuDNN %s)" % (name.value.decode(errors="replace") or "unknown GPU",
+                                     major.value, minor.value, version)

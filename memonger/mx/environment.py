@@ -7,8 +7,8 @@ import os
 import threading
 from typing import Any, Iterator
 
+from ..util.cuda_libraries import advice
 from ..util.errors import MemongerError
-from .cuda_libraries import advice
 
 logger = logging.getLogger("memonger")
 _alone = threading.RLock()

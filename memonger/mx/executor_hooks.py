@@ -29,6 +29,7 @@ def watch(plugin: Any, recomputes: Callable[[], bool], active: Callable[[], bool
         Whether arenas are switched on at the moment.
     """
     from mxnet.base import _LIB
+    fusion.watch_cached_ops(_LIB)
     for name in _MAKERS:
         setattr(_LIB, name, _wrapped(getattr(_LIB, name), _LIB.MXExecutorFree, plugin,
                                     recomputes, active))

@@ -1,7 +1,7 @@
 """MXNet's fusion of point-wise ops on a GPU, which happens after gradients and plans were made.
 
 It merges ops of the network into others that no plan knows, and may lengthen the lives of their
-inputs. So networks are read without it, and planned symbols are bound without it, unless
+inputs. So networks are read without it, and planned symbols run without it, unless
 ``MXNET_USE_FUSION`` is set in the environment: then the user has decided, and the pool of a planned
 symbol may differ from what was predicted.
 """
@@ -15,6 +15,8 @@ from .environment import variable
 
 _VARIABLE = "MXNET_USE_FUSION"  # MXNet reads it at every bind
 _GPU = 2
+#: CachedOps of planned symbols.
+_planned_ops: Set[int] = set()
 #: Executors bound without fusion: what is reshaped from them is, too.
 _unfused: Set[int] = set()
 
@@ -44,6 +46,30 @@ def unwanted(name: str, arguments: Any) -> bool:
 def remember(executor: Any) -> None:
     """``executor`` was bound without fusion."""
     _unfused.add(_number(executor))
+
+
+def watch_cached_ops(library: Any) -> None:
+    """Planned Gluon blocks run without fusion, too; once in a process.
+
+    A CachedOp fuses when it first runs on a device.
+    """
+    create, invoke = library.MXCreateCachedOpEx, library.MXInvokeCachedOpEx
+
+    def created(*arguments: Any) -> int:
+        failed = int(create(*arguments))
+        made = _number(arguments[-1]._obj)  # behind ctypes.byref
+        _planned_ops.discard(made)
+        if not failed and _is_planned(arguments[0]):
+            _planned_ops.add(made)
+        return failed
+
+    def invoked(*arguments: Any) -> int:
+        if _number(arguments[0]) not in _planned_ops or _VARIABLE in os.environ:
+            return int(invoke(*arguments))
+        with off():
+            return int(invoke(*arguments))
+
+    library.MXCreateCachedOpEx, library.MXInvokeCachedOpEx = created, invoked
 
 
 def _number(value: Any) -> int:

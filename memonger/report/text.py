@@ -196,7 +196,8 @@ def peak_table(plan: Plan, count: int = 8) -> str:
 #: Names of the categories of ``Plan.fixed_bytes`` and ``Estimate.by_category``, for people.
 CATEGORIES = {"parameters": "parameters", "gradients": "gradients", "aux": "aux states",
               "inputs": "inputs", "head_gradients": "head gradients", "pool": "pool",
-              "workspace": "workspace", "optimizer": "optimizer state"}
+              "workspace": "workspace", "optimizer": "optimizer state",
+              "outputs": "outputs and their gradients", "random_states": "random states"}
 
 
 def estimate_table(by_category: Mapping[str, int], budget_bytes: Optional[int] = None) -> str:

@@ -5,6 +5,7 @@
  * its launches are recorded only. PRETEND_LAUNCHES: a file that gets one line for each launch:
  * kernel, blocks, threads, bytes of shared memory. PRETEND_CAPABILITY: 90 by default.
  * PRETEND_DEVICES: how many there are. PRETEND_LAUNCH_CODE: the error of every launch.
+ * PRETEND_IDLE: nothing is run.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -111,7 +112,7 @@ int cuLaunchKernel(Function* f, unsigned gx, unsigned gy, unsigned gz, unsigned 
     fprintf(log, "%s %u %u %u\n", f->name, gx, bx, shared_bytes);
     fclose(log);
   }
-  if (f->launcher) f->launcher(arguments, gx, bx, shared_bytes);
+  if (f->launcher && !getenv("PRETEND_IDLE")) f->launcher(arguments, gx, bx, shared_bytes);
   pthread_mutex_unlock(&one_at_a_time);
   return 0;
 }

@@ -1,87 +1,133 @@
-"""The bytes of a GPU: what a plan says is what the pretended GPU hands out, in MXNet's defaults."""
+"""The bytes of a GPU: what a plan says is what the pretended GPU hands out, in MXNet's defaults.
+
+``pytest -m slow tests/gpu/test_memory.py -k table -s`` prints the table of docs/gpu.md.
+"""
 from __future__ import annotations
 
-import json
+import contextlib
 
 import pytest
 
-from gpu.test_cu112 import pytestmark, python  # noqa: F401
+from gpu import pretend, training
+from gpu.conftest import Place
+from gpu.test_cu112 import pytestmark  # noqa: F401
 from memonger.zoo import nets
 
 from . import zoo
 
-FOLDER = zoo.__file__.rpartition("/")[0]
 #: Nobody's loss is behind these outputs.
 NOT_MODULE = ("dmlc_lstm", "unet", "gan")
 #: Batches that make the arrays of a step large beside a page of memory.
 BATCH = 8
 
 
-def ask(folder, what, request, **variables):
-    """The answer of training.py; None where memory ran out."""
-    done = python(folder, FOLDER + "/training.py", what, json.dumps(request),
-                  PRETEND_ALLOCATIONS=str(folder / "allocations"), **variables)
-    (folder / "allocations").unlink(missing_ok=True)
-    if "out of memory" in done.stdout:
-        return None
-    assert done.returncode == 0, done.stdout[-3000:]
-    return json.loads(done.stdout.strip().splitlines()[-1])
+@contextlib.contextmanager
+def asking(cuda_folder, **variables):
+    """The answers of functions of training.py; None where memory ran out."""
+    place = Place("gpu", pretend.environment(cuda_folder, PRETEND_IDLE="1", **variables),
+                  [str(pretend.find_cu112())])
+    try:
+        yield lambda function, request, **more: place.call(training.alone, function, request, more)
+    finally:
+        place.close()
 
 
-def request_for(name, batch=BATCH, **more):
-    family = nets.spec(name).builder
-    return {"name": name, "batch": batch, **more,
-            "options": {**zoo.SMALL[family], **zoo.SPECIAL.get(name, {})}}
+@pytest.fixture(scope="module")
+def ask(cuda_folder):
+    """With MXNet's defaults."""
+    with asking(cuda_folder) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def ask_in_order(cuda_folder):
+    """With one op at a time: what of its memory a CachedOp uses again is chance with threads."""
+    with asking(cuda_folder, MXNET_ENGINE_TYPE="NaiveEngine") as found:
+        yield found
+
+
+def request_for(name, folder, gluon, batch=BATCH):
+    return {"name": name, "batch": batch, "gluon": gluon, "budget": None, "seconds": 0.3,
+            "options": {**zoo.SMALL[nets.spec(name).builder], **zoo.SPECIAL.get(name, {})},
+            "file": str(folder / "plan.json")}
+
+
+def unplanned(request):
+    return {name: value for name, value in request.items() if name != "file"}
 
 
 def check(predicted, taken):
-    assert abs(taken["peak"] - predicted["total"]) <= 0.001 * taken["peak"]
+    assert abs(taken - predicted) <= max(0.001 * taken, 8192)
 
 
-def check_within(predicted, taken):
-    """How much of the optimizer's state is there when convolutions are tuned is chance."""
-    least = predicted["total"] - predicted["tuning"]
-    assert 0.999 * least <= taken["peak"] <= predicted["total"]
-
-
-@pytest.mark.parametrize("fusion", ["0", "1"])
-@pytest.mark.parametrize("name", [name for name in nets.names()
-                                  if name not in zoo.DEEPER and name not in NOT_MODULE])
-def test_unplanned_and_planned_networks_take_what_is_predicted(cuda_folder, tmp_path, name, fusion):
-    more = {} if fusion == "1" else {"MXNET_USE_FUSION": "0"}
-    request = request_for(name)
-    planned = {**request, "budget": None, "file": str(tmp_path / "plan.json")}
-    predicted = ask(cuda_folder, "plan", planned, **more)
+def table_row(ask, folder, name, gluon, fusion):
+    """Predicted and taken, without a plan and with one."""
+    more = {} if fusion else {"MXNET_USE_FUSION": "0"}
+    request = request_for(name, folder, gluon)
+    predicted = ask(training.predict, request, **more)
     assert predicted["loaded"] == predicted["total"]
-    check({"total": predicted["baseline"]}, ask(cuda_folder, "train", request, **more))
-    check(predicted, ask(cuda_folder, "train", planned, **more))
+    row = (predicted["baseline"], ask(training.train, unplanned(request), **more)["peak"],
+           predicted["total"], ask(training.train, request, **more)["peak"])
+    print("%-22s %-6s fusion %-3s  unplanned %9.2f / %9.2f MB, planned %9.2f / %9.2f MB" % (
+        name, "Gluon" if gluon else "Module", "on" if fusion else "off",
+        *(size / 1e6 for size in row)))
+    return row
+
+
+@pytest.mark.parametrize("fusion", [False, True], ids=["unfused", "fused"])
+@pytest.mark.parametrize("gluon", [False, True], ids=["Module", "Gluon"])
+@pytest.mark.parametrize("name", [name for name in nets.names() if name not in zoo.DEEPER])
+def test_table_of_what_is_predicted_and_what_is_taken(ask, ask_in_order, tmp_path, name, gluon,
+                                                      fusion):
+    ask = ask_in_order if gluon else ask
+    if name in NOT_MODULE and not gluon:
+        pytest.skip("no loss")
+    free, free_taken, planned, planned_taken = table_row(ask, tmp_path, name, gluon, fusion)
+    if not gluon:
+        check(free, free_taken)
+        check(planned, planned_taken)
+    assert planned <= free
+    # A CachedOp gives back and takes while it runs; small networks are predicted too large.
+    assert free_taken <= 1.05 * free and planned_taken <= 1.05 * planned
 
 
 @pytest.mark.parametrize("pool", ["Naive", "Round", "Unpooled"])
-@pytest.mark.parametrize("budget", ["90%", "70%", "60%"])
-def test_a_budget_is_never_exceeded(cuda_folder, tmp_path, budget, pool):
+@pytest.mark.parametrize("budget", ["90%", "70%"])
+def test_a_budget_is_never_exceeded(ask, tmp_path, budget, pool):
     variables = {"MXNET_GPU_MEM_POOL_TYPE": pool, "MXNET_GPU_MEM_POOL_ROUND_LINEAR_CUTOFF": "21"}
     request = {"name": "resnet18", "batch": 8, "budget": budget, "file": str(tmp_path / "p.json")}
-    predicted = ask(cuda_folder, "plan", request, **variables)
-    taken = ask(cuda_folder, "train", request, **variables)
-    check(predicted, taken)
-    assert taken["peak"] <= predicted["budget"]
+    predicted = ask(training.predict, request, **variables)
+    taken = ask(training.train, request, **variables)["peak"]
+    check(predicted["total"], taken)
+    assert taken <= predicted["budget"]
 
 
+@pytest.mark.parametrize("gluon", [False, True], ids=["Module", "Gluon"])
 @pytest.mark.parametrize("memory, batch", [("1200000000", 32), ("2000000000", 32),
                                            ("2600000000", 64), ("16000000000", 256)])
-def test_what_is_free_suffices_for_training(cuda_folder, tmp_path, memory, batch):
+def test_what_is_free_suffices_for_training(ask, tmp_path, memory, batch, gluon):
     """With MXNet's defaults, its tuning of convolutions among them."""
-    request = {"name": "resnet50", "batch": batch, "budget": "auto", "variants": "none",
-               "momentum": 0.9, "file": str(tmp_path / "plan.json")}
-    predicted = ask(cuda_folder, "plan", request, PRETEND_MEMORY=memory)
-    check_within(predicted, ask(cuda_folder, "train", request, PRETEND_MEMORY=memory))
+    request = {"name": "resnet50", "batch": batch // 4 if gluon else batch, "budget": "auto",
+               "variants": "none", "gluon": gluon, "momentum": 0.9,
+               "file": str(tmp_path / "plan.json")}
+    predicted = ask(training.predict, request, PRETEND_MEMORY=memory)
+    taken = ask(training.train, request, PRETEND_MEMORY=memory)["peak"]
+    # How much of the optimizer's state is there when convolutions are tuned is chance.
+    least = (0.95 if gluon else 0.999) * (predicted["total"] - predicted["tuning"])
+    assert least <= taken <= int(memory)
 
 
-def test_the_largest_batch_trains_and_one_more_does_not(cuda_folder):
-    request = {"name": "resnet18", "batch": 4, "largest": "600MB"}
-    most = ask(cuda_folder, "plan", request)
+def test_the_largest_batch_trains_and_one_more_does_not(ask, tmp_path):
+    memory, file = 400000000, str(tmp_path / "plan.json")
+    request = {"name": "resnet18", "batch": 4, "largest": str(memory), "file": file}
+    most = ask(training.predict, request)
     assert most["planned"] >= most["unplanned"] > 1
     for more, trains in ((0, True), (1, False)):
-        tried = {**request, "batch": most["unplanned"] + more}
-        assert (ask(cuda_folder, "train", tried, PRETEND_MEMORY="600000000") is not None) == trains
+        tried = {"name": "resnet18", "batch": most["unplanned"] + more}
+        taken = ask(training.train, tried, PRETEND_MEMORY=str(memory))
+        assert (taken is not None) == trains
+    planned = {"name": "resnet18", "batch": most["planned"], "file": file}
+    assert ask(training.train, planned, PRETEND_MEMORY=str(memory)) is not None
+    # The plan does not fit a device that has less, and neither does the next batch.
+    short = str(most["total"] - (1 << 21))
+    assert ask(training.train, planned, PRETEND_MEMORY=short) is None

@@ -1,9 +1,10 @@
-"""The budget "auto"."""
+"""The budget "auto", and GPUs that are not there."""
 from __future__ import annotations
 
 import pytest
 
-from memonger.mx.device import free_bytes, resolve_budget
+import memonger
+from memonger.mx.device import free_bytes, place, resolve_budget
 from memonger.util.errors import InputError
 
 mx = pytest.importorskip("mxnet")
@@ -37,3 +38,43 @@ def test_a_gpu_that_does_not_answer_says_what_to_do(monkeypatch):
     monkeypatch.setattr(mx.context, "gpu_memory_info", gpu_memory_info)
     with pytest.raises(InputError, match="no CUDA-capable device is detected.*such as 8GB"):
         free_bytes(mx.gpu())
+
+
+def _network():
+    x = mx.sym.Variable("data")
+    for layer in range(10):
+        x = mx.sym.Convolution(x, kernel=(3, 3), pad=(1, 1), num_filter=8, name="conv%d" % layer)
+        x = mx.sym.Activation(x, act_type="relu", name="relu%d" % layer)
+    return mx.sym.SoftmaxOutput(mx.sym.FullyConnected(x, num_hidden=10), name="softmax")
+
+
+def test_a_gpu_that_is_not_there_is_planned_for():
+    shapes = {"data": (64, 3, 32, 32), "softmax_label": (64,)}
+    here = memonger.estimate(_network(), **shapes)
+    there = memonger.estimate(_network(), device="rtx3090", **shapes)
+    extra = {"rounding", "random_states", "autotuning"}
+    assert extra <= set(there.by_category) and not extra & set(here.by_category)
+    assert there.by_category["parameters"] == here.by_category["parameters"]
+    plan = memonger.plan(_network(), "80%", device="rtx3090", time_limit=0.2, **shapes)
+    assert plan.costs == "roofline: rtx3090"
+    assert plan.total_bytes <= plan.budget_bytes == int(0.8 * there.total_bytes)
+    found = memonger.max_batch(_network(), "100MB", device="t4", time_limit=0.1, **shapes)
+    assert found.planned >= found.unplanned > 1
+
+
+def test_auto_is_the_memory_of_a_stated_gpu():
+    assert free_bytes(place(None, "rtx3090")) == int(0.95 * 23e9)
+
+
+def test_unknown_gpus_and_two_places_are_refused():
+    with pytest.raises(InputError, match="no GPU 'rtx9'; there are p100, "):
+        place(None, "rtx9")
+    with pytest.raises(InputError, match="not both"):
+        place(mx.cpu(), "t4")
+
+
+def test_a_budget_that_rounding_exceeds_is_infeasible():
+    shapes = {"data": (2, 3, 8, 8), "softmax_label": (2,)}
+    with pytest.raises(memonger.errors.InfeasibleBudget) as caught:
+        memonger.plan(_network(), "40KB", device="t4", time_limit=0.1, **shapes)
+    assert caught.value.minimum_bytes > caught.value.budget_bytes

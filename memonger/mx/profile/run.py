@@ -12,6 +12,7 @@ from ...plan.plan import Progress
 from ...util.errors import InputError
 from ..binding import GradReq
 from ..capture import Captured, read
+from ..device import StatedGpu, gpu_name
 from ..environment import logger, mxnet
 from .alone import measure_alone
 from .in_place import by_signature, step_seconds
@@ -32,8 +33,7 @@ def circumstances(ctx: Any = None) -> Dict[str, Any]:
     threads = int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0)))
     device = "%s, %d threads" % (cpu, threads)
     if ctx.device_type == "gpu":
-        _, total = mx.context.gpu_memory_info(ctx.device_id)
-        device = "gpu %d with %.1f GiB" % (ctx.device_id, total / 2**30)
+        device = gpu_name(ctx)
     return {"device": device, "cpu": cpu, "threads": threads, "mxnet": mx.__version__,
             "mkldnn": os.environ.get("MXNET_MKLDNN_ENABLED", "1"),
             "engine": os.environ.get("MXNET_ENGINE_TYPE", "")}
@@ -41,7 +41,7 @@ def circumstances(ctx: Any = None) -> Dict[str, Any]:
 
 def stored_profile(ctx: Any = None) -> Optional[Profile]:
     """What earlier calls of :func:`profile` measured on this device; None when nothing."""
-    return find_profile(circumstances(ctx))
+    return None if isinstance(ctx, StatedGpu) else find_profile(circumstances(ctx))
 
 
 def profile(symbol: Any, shapes: Mapping[str, Sequence[int]],

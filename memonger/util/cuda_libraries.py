@@ -1,0 +1,72 @@
+"""The CUDA libraries that mxnet-cu112 1.9.1 needs, and where they come from."""
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib.util
+import os
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import List
+
+#: Library to the package on PyPI that supplies it, in a release that completes the wheel.
+PACKAGES = {
+    "libcudnn": "nvidia-cudnn-cu11==8.9.6.50",
+    "libcublas": "nvidia-cublas-cu11==11.11.3.6",
+    "libcudart": "nvidia-cuda-runtime-cu11==11.8.89",
+    "libnvrtc": "nvidia-cuda-nvrtc-cu11==11.8.89",
+    "libcurand": "nvidia-curand-cu11==10.3.0.86",
+    "libcufft": "nvidia-cufft-cu11==10.9.0.58",
+    "libcusolver": "nvidia-cusolver-cu11==11.4.1.48",
+    "libcusparse": "nvidia-cusparse-cu11==11.7.5.86",
+    "libnccl": "nvidia-nccl-cu11==2.21.5",
+    "libnvToolsExt": "nvidia-nvtx-cu11==11.8.86",
+}
+
+
+def advice(message: str) -> str:
+    """What to do when the loader misses a library; "" when it is none of these."""
+    library = message.partition(".so")[0].rpartition(" ")[2]
+    if library == "libcuda":
+        return ("mxnet-cu112 needs the NVIDIA driver, which supplies libcuda.so.1; without a GPU: "
+                "pip install mxnet==1.9.1")
+    if library not in PACKAGES:
+        return ""
+    return ("pip install %s, and import memonger before mxnet, or put the folders "
+            "site-packages/nvidia/*/lib into LD_LIBRARY_PATH before Python starts (docs/gpu.md)"
+            % PACKAGES[library])
+
+
+def preload() -> None:
+    """Open the CUDA libraries that pip installed, for an ``import mxnet`` that comes later.
+
+    MXNet's library looks for them in its own folder only, but takes those that are open already.
+    What the loader finds by itself (LD_LIBRARY_PATH) goes first. Nothing happens without
+    mxnet-cu112, or where MXNet was imported before.
+    """
+    found = None if "mxnet" in sys.modules else importlib.util.find_spec("nvidia")
+    if found is None:
+        return
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        metadata.version("mxnet-cu112")
+        os.environ.setdefault("CUDA_MODULE_LOADING", "LAZY")
+        for folder in found.submodule_search_locations or ():
+            paths = [path for name in reversed(list(PACKAGES))
+                     for path in sorted(Path(folder).glob("*/lib/%s.so.*" % name))]
+            for path in _in_order(paths):
+                _open(path)
+
+
+def _in_order(paths: List[Path]) -> List[Path]:
+    """Libraries behind those that they need."""
+    first = ("libcudart", "libcublas", "libcusparse")
+    return sorted(paths, key=lambda path: next(
+        (place for place, name in enumerate(first) if path.name.startswith(name)), len(first)))
+
+
+def _open(path: Path) -> None:
+    for name in (path.name, str(path)):
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(name, ctypes.RTLD_GLOBAL)
+            return
