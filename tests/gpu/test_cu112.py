@@ -103,7 +103,7 @@ def test_the_pool_is_what_was_predicted(gpu, budget, variants):
 
 def check_launches(found):
     expected = [kernel for kind, _ in found["ops"] for kernel in KERNELS.get(kind, ())]
-    assert len(expected) > 4
+    assert len(expected) >= 4
     # An op that works on a few samples at a time launches its kernel as often.
     launched = [name for name, _ in groupby(found["launches"], key=lambda launch: launch[0])]
     assert launched == [name for name, _ in groupby(expected)]
@@ -122,7 +122,7 @@ def test_our_kernels_are_launched_in_the_order_of_the_ops(gpu, variants):
     found = gpu.call(networks.train, None, variants)
     check_launches(found)
     blocks = {launch[0]: int(launch[1]) for launch in found["launches"]}
-    assert blocks["relu_forward"] == 8 * 16 * 16 * 16 // (256 * 8)  # eight elements a thread
+    assert blocks["max_pool_forward"] == 8 * 16 * 16 * 16 // (256 * 4)  # four outputs a thread
 
 
 def test_clones_of_batch_norm_do_not_move_the_averages(gpu):
