@@ -27,7 +27,7 @@ A message says what was wrong, where, and what to do next; the numbers in it are
 """
 from __future__ import annotations
 
-from typing import Optional, Sequence, Tuple
+from typing import Any, Optional, Sequence, Tuple, Type
 
 __all__ = [
     "BindError",
@@ -55,6 +55,16 @@ __all__ = [
 
 class MemongerError(Exception):
     """Base class of all errors raised by memonger."""
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return _with_args, (type(self), self.args), self.__dict__
+
+
+def _with_args(kind: Type[MemongerError], args: Tuple[Any, ...]) -> MemongerError:
+    """An unpickled error: subclasses take more arguments than ``args`` holds."""
+    error = kind.__new__(kind)
+    error.args = args
+    return error
 
 
 class InputError(MemongerError, ValueError):
