@@ -296,8 +296,8 @@ def wrong_answers():
             plan.schedule, steps=change(plan.schedule.steps))))
 
     return [
-        (lambda *_: None, "it is NoneType"),
-        (changed(lambda plan: plan.schedule), "it is Schedule"),
+        (lambda *_: None, "a NoneType in place of a Plan"),
+        (changed(lambda plan: plan.schedule), "a Schedule in place of a Plan"),
         (changed(lambda plan: replace(plan, pool_bytes=plan.pool_bytes - 8)), "bytes stated"),
         (changed(lambda plan: replace(plan, pool_bytes=0.5)), "pool_bytes cannot be 0.5"),
         (changed(lambda plan: replace(plan, baseline_pool_bytes=1)), "unplanned pool: 1"),
