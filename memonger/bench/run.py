@@ -41,7 +41,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add = parser.add_argument
     add("networks", nargs="*", metavar="NETWORK",
-        help="networks of the zoo (default: %s)" % ", ".join(COMPARED))
+        help="networks of the zoo (default: %s); or a table of its own: %s"
+        % (", ".join(COMPARED), ", ".join(("operators", "peers", *OWN_TABLES))))
     add("--list", action="store_true", help="name the networks and stop")
     add("--published", action="store_true",
         help="plan for the memory and the overhead of each published row")

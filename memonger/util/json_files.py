@@ -29,9 +29,10 @@ def read_text(path: str) -> str:
     try:
         with open(path, "rb") as file:
             data = file.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:  # a name with a zero in it is a ValueError
-        raise InputError("cannot read %s: %s"
-                         % (path, getattr(error, "strerror", None) or error)) from error
+    except (OSError, ValueError, TypeError) as error:  # a zero in the name, or no name
+        raise InputError("cannot read %s: %s" % (
+            path if isinstance(path, str) else repr(path),
+            getattr(error, "strerror", None) or error)) from error
     if len(data) > MAX_BYTES:
         raise InputError("cannot read %s: it is larger than %s" % (path, format_bytes(MAX_BYTES)))
     try:

@@ -99,6 +99,7 @@ def plan(*arguments, **options):
     (plan("60%", method="answers_nothing"), InvalidPlan, "a NoneType in place of a Plan"),
     (lambda: plan()().save("/nonexistent/plan.json"), MemongerError, "No such file or directory"),
     (lambda: memonger.load_plan("/nonexistent/plan.json"), InputError, "No such file"),
+    (lambda: memonger.load_plan(plan(method="sublinear")()), InputError, "not Plan"),
 ])
 def test_mistakes(call, error, words, monkeypatch):
     monkeypatch.setitem(_METHODS, "answers_nothing", None)
