@@ -13,15 +13,19 @@ from .requests import ProgressCallback
 BUDGETS = ("100%", "90%", "80%", "70%", "60%", "50%", "40%", "30%", "25%", "20%")
 
 
-def sweep_budgets(budgets: Iterable[Budget], whole_bytes: int,
-                  plan_at: Callable[[int], Plan]) -> List[Plan]:
+def sweep_budgets(budgets: Iterable[Budget], whole_bytes: int, plan_at: Callable[[int], Plan],
+                  least_bytes: int = 0) -> List[Plan]:
     """Plans from the largest budget to the smallest; those that no plan meets are left out.
+
+    Budgets below ``least_bytes``, which no plan takes less than, are not searched.
 
     Overheads never fall as budgets fall: where a tighter budget found a cheaper plan, the looser
     one gets it too.
     """
     found: List[Plan] = []
     for budget in sorted({parse_budget(b, whole_bytes) for b in budgets if b is not None}):
+        if budget < least_bytes:
+            continue
         try:
             new = plan_at(budget)
         except InfeasibleBudget:
@@ -45,9 +49,7 @@ def sweep_like(plan: Plan, time_limit: float, progress: Optional[ProgressCallbac
         recompute=pins(plan.graph, asked.get("recompute", ()), "recompute"),
         max_clones=asked.get("max_clones", 0), fixed_bytes=dict(plan.fixed_bytes))
     outside_bytes = sum(plan.fixed_bytes.values())
-    whole_bytes, least_bytes = plan.baseline_total_bytes, plan.minimum_total_bytes or 0
-    possible = [b for b in (parse_budget(b, whole_bytes) for b in budgets if b is not None)
-                if b >= least_bytes]
-    found = sweep_budgets(possible, whole_bytes, lambda budget: solve(
-        plan.graph, budget - outside_bytes, asked.get("method", "auto"), options))
+    found = sweep_budgets(budgets, plan.baseline_total_bytes, lambda budget: solve(
+        plan.graph, budget - outside_bytes, asked.get("method", "auto"), options),
+        plan.minimum_total_bytes or 0)
     return [*found, plan]
