@@ -2,15 +2,13 @@
 from __future__ import annotations
 
 import mxnet as mx
-import pytest
+from needed import needs_plugin
 
 import memonger
 from memonger.memory.mkldnn import mkldnn_workspaces
-from memonger.mx import plugin as native
 from memonger.mx.capture import read
 
-pytestmark = pytest.mark.skipif(not (native.folder() / "libmemonger_mxnet.so").exists(),
-                                reason="the native libraries are not built")
+pytestmark = needs_plugin
 SHAPES = {"data": (4, 3, 16, 16)}
 #: A map of 8 channels, and the two weights.
 MAP, FIRST, SECOND = 4 * 8 * 16 * 16 * 4, 8 * 3 * 9 * 4, 8 * 8 * 9 * 4
