@@ -229,6 +229,9 @@ def first_line(error: BaseException) -> str:
     for line in lines:
         if "Check failed" in line or "Error in operator" in line:
             return line.split("] ", 1)[-1]
+        if line.startswith("_Map_base"):
+            return ("fusion of point-wise ops misses an attribute of an op; set "
+                    "MXNET_USE_FUSION=0, or name act_type in each LeakyReLU")
     skip = ("Traceback", "File \"", "[bt]", "Stack trace", "---", "infer_shape error", "Arguments")
     for line in lines:
         if not line.startswith(skip):

@@ -3,11 +3,12 @@
 It merges ops of the network into others that no plan knows, and may lengthen the lives of their
 inputs. So networks are read without it, and planned symbols run without it, unless
 ``MXNET_USE_FUSION`` is set in the environment: then the user has decided, and the pool of a planned
-symbol may differ from what was predicted.
+symbol may differ from what was predicted. Symbols that MXNet fails to fuse go without it, too.
 """
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 from typing import Any, ContextManager, Set
 
@@ -15,8 +16,8 @@ from .environment import variable
 
 _VARIABLE = "MXNET_USE_FUSION"  # MXNet reads it at every bind
 _GPU = 2
-#: CachedOps of planned symbols.
-_planned_ops: Set[int] = set()
+#: CachedOps that run without fusion.
+_unfused_ops: Set[int] = set()
 #: Executors bound without fusion: what is reshaped from them is, too.
 _unfused: Set[int] = set()
 
@@ -40,7 +41,7 @@ def unwanted(name: str, arguments: Any) -> bool:
         return False
     if name.startswith("MXExecutorReshape"):
         return _number(arguments[-2]) in _unfused
-    return _number(arguments[1]) == _GPU and _is_planned(arguments[0])
+    return _number(arguments[1]) == _GPU and _is_unfused(arguments[0])
 
 
 def remember(executor: Any) -> None:
@@ -58,13 +59,13 @@ def watch_cached_ops(library: Any) -> None:
     def created(*arguments: Any) -> int:
         failed = int(create(*arguments))
         made = _number(arguments[-1]._obj)  # behind ctypes.byref
-        _planned_ops.discard(made)
-        if not failed and _is_planned(arguments[0]):
-            _planned_ops.add(made)
+        _unfused_ops.discard(made)
+        if not failed and _is_unfused(arguments[0]):
+            _unfused_ops.add(made)
         return failed
 
     def invoked(*arguments: Any) -> int:
-        if _number(arguments[0]) not in _planned_ops or _VARIABLE in os.environ:
+        if _number(arguments[0]) not in _unfused_ops or _VARIABLE in os.environ:
             return int(invoke(*arguments))
         with off():
             return int(invoke(*arguments))
@@ -77,8 +78,19 @@ def _number(value: Any) -> int:
     return int(found or 0)
 
 
-def _is_planned(symbol: Any) -> bool:
+def _is_unfused(symbol: Any) -> bool:
     from mxnet.base import _LIB, check_call
     text = ctypes.c_char_p()
     check_call(_LIB.MXSymbolSaveToJSON(symbol, ctypes.byref(text)))
-    return b'"__memonger_' in (text.value or b"")
+    found = text.value or b""
+    return b'"__memonger_' in found or fails_fused(found)
+
+
+def fails_fused(symbol_json: bytes) -> bool:
+    """Whether MXNet's fusion would end in an error.
+
+    It looks for ``act_type`` of LeakyReLU in the attributes, where a default does not stand.
+    """
+    return b'"LeakyReLU"' in symbol_json and any(
+        node["op"] == "LeakyReLU" and "act_type" not in node.get("attrs", {})
+        for node in json.loads(symbol_json)["nodes"])

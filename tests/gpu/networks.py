@@ -5,6 +5,8 @@ import os
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
+from memonger.mx.environment import variable
+
 SHAPES = {"data": (8, 3, 32, 32), "softmax_label": (8,)}
 
 
@@ -114,4 +116,29 @@ def fusion() -> Dict[str, Any]:
         result["insisted"] = bound(plan.symbol)
     finally:
         del os.environ["MXNET_USE_FUSION"]
+    return result
+
+
+def default_activation() -> Dict[str, str]:
+    """Binding LeakyReLU without ``act_type``: by MXNet alone, with memonger, fused by force."""
+    import mxnet as mx
+
+    from memonger import native
+    from memonger.mx.binding import bind_delayed, infer_arguments
+    native.load()
+    symbol = mx.sym.sum(mx.sym.LeakyReLU(mx.sym.Variable("data"), slope=0.1) + 1.0)
+    arguments = infer_arguments(symbol, {"data": (2, 3)})
+
+    def told() -> str:
+        try:
+            bind_delayed(symbol, arguments, mx.gpu(0))
+        except Exception as error:
+            return str(error)
+        return "bound"
+
+    result = {"memonger": told()}
+    with native.switched(recompute=False, storage=False, arena=False):
+        result["alone"] = told()
+    with variable("MXNET_USE_FUSION", "1"):
+        result["insisted"] = told()
     return result

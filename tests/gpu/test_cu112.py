@@ -151,6 +151,14 @@ def test_pointwise_fusion_leaves_planned_networks_alone(gpu):
     assert clones and min(clones) > names.index("sum0")
 
 
+def test_what_mxnet_fails_to_fuse_is_bound_without_fusion(gpu):
+    found = gpu.call(networks.default_activation)
+    assert found["memonger"] == "bound"
+    assert found["alone"] == found["insisted"] == (
+        "MXNet cannot bind this network: fusion of point-wise ops misses an attribute of an op; "
+        "set MXNET_USE_FUSION=0, or name act_type in each LeakyReLU")
+
+
 @pytest.mark.parametrize("name", [name for name in nets.names() if name not in zoo.DEEPER])
 def test_the_pool_of_each_network_of_the_zoo_is_what_was_predicted(gpu, name):
     stock, best, arena = gpu.call(zoo.pools, name)
