@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Mapping, Optional
 
 from ..mx import plugin as native
-from ..plan import unmet_requests as asked
+from ..plan import unmet_requests
 from ..plan.consistency import fusion_note, pool_note
 from ..plan.plan import Plan
 from ..util import signals as interrupts
@@ -88,9 +88,8 @@ def plan_session(session: Session, request: PlanRequest,
             break  # it tells of less than the caller's budget
         logger.info("%s: pool %s, %+.1f %% time", found.status.value,
                     format_bytes(found.pool_bytes), 100 * found.overhead)
-        in_vain = asked.note(graph, found.schedule, again)
-        if in_vain:
-            found = replace(found, notes=(*found.notes, in_vain))
+        told = (unmet_requests.kept_note(graph), unmet_requests.note(graph, found.schedule, again))
+        found = replace(found, notes=(*found.notes, *filter(None, told)))
         with interrupts.deferred():  # what was found would be lost
             made = _finish(session, found, total_budget, record, started_s)
         excess_bytes = 0 if total_budget is None else made.total_bytes - total_budget

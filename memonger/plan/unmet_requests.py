@@ -1,4 +1,4 @@
-"""Requests of ``recompute=`` that no plan can meet: ops that run once, and why."""
+"""Ops that run once, whatever is asked, and why."""
 from __future__ import annotations
 
 from typing import Dict, Sequence
@@ -48,3 +48,16 @@ def note(graph: Graph, schedule: Schedule, asked: Sequence[int]) -> str:
         return ""
     return "recompute is in vain for " + listed(
         ["%s (%s)" % (graph.ops[op].name, reason) for op, reason in found.items()])
+
+
+def kept_note(graph: Graph) -> str:
+    """The ops that no plan of this network runs again, in a line; empty without any.
+
+    Ops without inputs are left out: no plan would gain from running them again.
+    """
+    kept = ["%s (%s)" % (op.name, op.keep_reason) for op in graph.ops
+            if op.keep_reason and op.inputs and not op.is_backward and not op.placeholder]
+    if not kept:
+        return ""
+    return "kept: %s that may not run again: %s" % (
+        "1 op" if len(kept) == 1 else "%d ops" % len(kept), listed(kept))

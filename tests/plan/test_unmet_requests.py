@@ -47,6 +47,7 @@ def test_each_reason_is_told():
     assert reasons[index["drop"]].startswith("it may not run again: it draws random numbers")
     [note] = [note for note in plan.notes if "in vain" in note]
     assert note.startswith("recompute is in vain for linear (backward does not read it), drop (")
+    assert "kept: 1 op that may not run again: drop (it draws random numbers)" in plan.notes
 
 
 def gaps(graph, schedule, op):
