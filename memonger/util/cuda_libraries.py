@@ -1,4 +1,8 @@
-"""The CUDA libraries that mxnet-cu112 1.9.1 needs, and where they come from."""
+"""The CUDA libraries that mxnet-cu112 1.9.1 needs, and where they come from.
+
+Importing memonger opens them. ``memonger_cuda.pth``, which lies beside the installed package, lets
+an ``import mxnet`` import memonger first where NVIDIA's packages are installed.
+"""
 from __future__ import annotations
 
 import contextlib
@@ -33,9 +37,7 @@ def advice(message: str) -> str:
                 "pip install mxnet==1.9.1")
     if library not in PACKAGES:
         return ""
-    return ("pip install %s, and import memonger before mxnet, or put the folders "
-            "site-packages/nvidia/*/lib into LD_LIBRARY_PATH before Python starts (docs/gpu.md)"
-            % PACKAGES[library])
+    return "pip install %s; docs/gpu.md tells how MXNet finds it" % PACKAGES[library]
 
 
 def preload() -> None:
