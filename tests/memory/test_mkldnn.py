@@ -77,3 +77,24 @@ def test_of_another_device_they_are_not_known(monkeypatch):
     plan = memonger.plan(network(), method="chen", costs="reference", **SHAPES)
     assert plan.fixed_bytes["workspace"] == 0
     assert plan.baseline_total_bytes == plan.baseline_pool_bytes + sum(plan.fixed_bytes.values())
+
+def gated():
+    """The copy that `mask_relu` makes of what MKLDNN turned is as large as what it spares."""
+    gate = mx.sym.Convolution(mx.sym.var("data"), kernel=(8, 8), num_filter=8, no_bias=True)
+    passed = mx.sym.relu(mx.sym.broadcast_add(mx.sym.var("wide"), gate), name="relu")
+    waves = mx.sym.cos(mx.sym.sin(mx.sym.var("wide"), name="sin"), name="cos")
+    passed = mx.sym.Pooling(passed, global_pool=True, kernel=(2, 2), pool_type="sum")
+    waves = mx.sym.sum(waves, axis=(2, 3), keepdims=True)
+    return mx.sym.LinearRegressionOutput(passed + waves, name="out")
+
+
+def test_a_variant_is_refused_for_its_copies(monkeypatch):
+    """By the default search, where the copies are made."""
+    found = {}
+    for mkldnn in ("0", "1"):
+        monkeypatch.setenv("MXNET_MKLDNN_ENABLED", mkldnn)
+        plan = memonger.plan(gated(), budget="90%", costs="cpu", data=(4, 3, 8, 8),
+                             wide=(4, 8, 64, 64))
+        found[mkldnn] = plan.decisions["relu"], plan.decisions["sin"]
+        assert plan.total_bytes <= plan.budget_bytes
+    assert found == {"0": ("mask_relu", "keep"), "1": ("keep", "recompute")}
