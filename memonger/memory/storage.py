@@ -16,8 +16,7 @@ Four storage models, all exact for what they describe:
 
 :mod:`memonger.memory.liveness` numbers the values of a schedule;
 ``plugins/core/memory/storage.cc`` counts references as MXNet does, shares buffers and finds
-offsets. :mod:`memonger.plan.reference_liveness` is the readable reference, which shares no code
-with it.
+offsets. ``tests/reference/liveness.py`` is the readable reference, which shares no code with it.
 """
 from __future__ import annotations
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from ..plan.plan import Plan
 from ..plan.planned_symbol import (
-    BY_NAME,
     RECOMPUTE,
     STORAGE,
     is_forced,
@@ -41,7 +40,7 @@ def asks_for_arena(symbol: Any) -> bool:
 def is_planned(symbol: Any) -> bool:
     """Whether anything of memonger's, or a ``force_mirroring``, is on the symbol."""
     return any(node["op"].startswith("memonger_") or is_forced(node)
-               or not {RECOMPUTE, BY_NAME, STORAGE}.isdisjoint(node.get("attrs", ()))
+               or not {RECOMPUTE, STORAGE}.isdisjoint(node.get("attrs", ()))
                for node in json.loads(to_json(symbol))["nodes"])
 
 

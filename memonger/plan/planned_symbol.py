@@ -21,7 +21,6 @@ from ..variants.rewrite import swap_json, unswap_json
 from .plan import Plan
 
 RECOMPUTE = "__memonger_recompute__"
-BY_NAME = "__memonger_recompute_by_name__"
 #: "arena": executors of the symbol have one piece of memory with their tensors at offsets.
 STORAGE = "__memonger_storage__"
 FORCE_MIRRORING = "__force_mirroring__"
@@ -64,16 +63,11 @@ def apply_recompute(symbol_json: str, graph: Graph, recompute: Recompute) -> str
     """The symbol with the plugin's attributes, as JSON."""
     texts = recompute_texts(graph, recompute)
     document = json.loads(symbol_json)
-    by_name: Dict[str, str] = {}
 
     def mark(node: Dict[str, Any], text: str) -> None:
-        if node["op"] == "Custom":  # any extra attribute would reach the Python Prop and crash
-            by_name[node["name"]] = text
-        else:
-            node.setdefault("attrs", {})[RECOMPUTE] = text
+        node.setdefault("attrs", {})[RECOMPUTE] = text
 
     _mark_nodes(document, texts, graph.op_index.keys(), mark)
-    _mark_by_name(document, by_name)
     overrule(document)
     return symbol_text(document)
 
@@ -117,7 +111,6 @@ def strip_json(symbol_json: str) -> str:
         if not attributes:
             continue
         attributes.pop(RECOMPUTE, None)
-        attributes.pop(BY_NAME, None)
         attributes.pop(STORAGE, None)
         if BEFORE in attributes:
             before = attributes.pop(BEFORE)
@@ -172,15 +165,8 @@ def _as_swapped(graph: Graph, schedule: Schedule) -> Graph:
     return replace(in_use, ops=tuple(ops), _cache={})
 
 
-def _mark_by_name(document: Mapping[str, Any], by_name: Mapping[str, str]) -> None:
-    """Put what Custom nodes cannot carry on a node that can."""
-    if by_name:
-        head = _first_markable(document)
-        head.setdefault("attrs", {})[BY_NAME] = symbol_text(dict(sorted(by_name.items())))
-
-
 def _first_markable(document: Mapping[str, Any]) -> Dict[str, Any]:
-    """The node that carries what Custom nodes cannot: the first head, else any other op."""
+    """The first head, else any other op; extra attributes of Custom nodes reach the Python Prop."""
     nodes = document["nodes"]
     heads = [nodes[head[0]] for head in document["heads"]]
     for node in heads + nodes:

@@ -19,7 +19,6 @@ using nnvm::Op;
 namespace {
 
 const char kRecompute[] = "__memonger_recompute__";
-const char kByName[] = "__memonger_recompute_by_name__";
 const char kForceMirroring[] = "__force_mirroring__";
 
 // A cursor over the little JSON that the attributes hold: objects of strings or integers.
@@ -93,22 +92,6 @@ CloneNumbers ParseNumbers(const std::string& text, const std::string& where) {
   }
   reader.End();
   return numbers;
-}
-
-std::map<std::string, std::string> ParseByName(const std::string& text, const std::string& where) {
-  std::map<std::string, std::string> texts;
-  Reader reader(text, where);
-  reader.Expect('{');
-  if (!reader.Take('}')) {
-    do {
-      const std::string name = reader.String();
-      reader.Expect(':');
-      texts[name] = reader.String();
-    } while (reader.Take(','));
-    reader.Expect('}');
-  }
-  reader.End();
-  return texts;
 }
 
 class CloneInserter {
@@ -272,7 +255,7 @@ class CloneInserter {
     ObjectPtr copy = Node::Create();
     copy->attrs = original.attrs;
     copy->attrs.name += kCloneSuffix + std::to_string(number);
-    for (const char* key : {kRecompute, kByName, kForceMirroring}) copy->attrs.dict.erase(key);
+    for (const char* key : {kRecompute, kForceMirroring}) copy->attrs.dict.erase(key);
     if (UpdatesAverages(original)) {  // cuDNN's forward would move the averages a second time
       copy->attrs.dict["momentum"] = "1";
       copy->op()->attr_parser(&copy->attrs);
@@ -294,19 +277,13 @@ class CloneInserter {
 std::map<const Node*, CloneNumbers> ReadPolicies(const std::vector<NodeEntry>& outputs,
                                                  bool for_cached_op, bool* marked) {
   std::map<const Node*, CloneNumbers> policies;
-  std::map<std::string, std::string> by_name;
   std::vector<const Node*> nodes;
   nnvm::DFSVisit(outputs, [&](const ObjectPtr& n) {
-    if (n->is_variable()) return;
-    nodes.push_back(n.get());
-    const std::string text = Attribute(*n, kByName);
-    if (!text.empty())
-      for (auto& item : ParseByName(text, n->attrs.name)) by_name.insert(item);
+    if (!n->is_variable()) nodes.push_back(n.get());
   });
   const auto reasons = KeepReasons(nodes);
   for (const Node* n : nodes) {
     std::string text = Attribute(*n, kRecompute);
-    if (text.empty() && by_name.count(n->attrs.name)) text = by_name[n->attrs.name];
     const bool forced = text.empty() && Truthy(Attribute(*n, kForceMirroring));
     if (forced) text = "1";
     if (!text.empty()) *marked = true;

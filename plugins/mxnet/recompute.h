@@ -18,11 +18,10 @@ using CloneNumbers = std::map<std::string, int>;
 // Clone k of an op is named <op>_recompute<k>.
 const char kCloneSuffix[] = "_recompute";
 
-// Reads the attributes of all nodes that `outputs` reach: __memonger_recompute__,
-// __memonger_recompute_by_name__ and the user's own __force_mirroring__, which the first overrules
-// (0: the op runs once). Ops that make a state are left out for CachedOp. `marked` is set when an
-// attribute says anything. Throws dmlc::Error when one asks for an op that must not run again, or
-// cannot be read.
+// Reads the attributes of all nodes that `outputs` reach: __memonger_recompute__ and the user's own
+// __force_mirroring__, which the first overrules (0: the op runs once). Ops that make a state are
+// left out for CachedOp. `marked` is set when an attribute says anything. Throws dmlc::Error when one
+// asks for an op that must not run again, or cannot be read.
 std::map<const nnvm::Node*, CloneNumbers> ReadPolicies(const std::vector<nnvm::NodeEntry>& outputs,
                                                        bool for_cached_op, bool* marked);
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import strategies
+from reference.judge import validate
 
 from memonger.graph.decisions import graph_in_use
 from memonger.graph.gradient_split import with_placeholders, worth_splitting
@@ -13,7 +14,6 @@ from memonger.graph.schedule import Schedule, expand
 from memonger.graph.types import Graph, Op, Tensor
 from memonger.memory.storage import plan_storage
 from memonger.plan import columnar_json as columns
-from memonger.plan.validate import validate
 from memonger.solve.options import Options
 from memonger.solve.search.native import Core
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import strategies
 from hypothesis import given
+from reference.judge import validate
 from small_graphs import program_of, storage_of
 
 from memonger.graph.schedule import expand
@@ -13,7 +14,6 @@ from memonger.graph.types import Graph, Op, Tensor
 from memonger.memory import arena
 from memonger.memory.liveness import StorageModel
 from memonger.memory.storage import build_program, plan_program, plan_storage
-from memonger.plan.validate import validate
 
 
 def test_nested_lives_lie_on_top_of_each_other():

@@ -9,6 +9,7 @@ import pytest
 mx = pytest.importorskip("mxnet")
 
 from mx import random_nets  # noqa: E402
+from reference.judge import validate  # noqa: E402
 
 from memonger import native  # noqa: E402
 from memonger.graph.decisions import decisions_of  # noqa: E402
@@ -17,7 +18,6 @@ from memonger.memory.liveness import StorageModel  # noqa: E402
 from memonger.memory.storage import plan_storage  # noqa: E402
 from memonger.mx.capture import read  # noqa: E402
 from memonger.plan.planned_symbol import apply_recompute, mark_storage  # noqa: E402
-from memonger.plan.validate import validate  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="the plugin is not built")
 

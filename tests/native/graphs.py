@@ -8,7 +8,7 @@ import mxnet as mx
 
 from memonger import native
 from memonger.mx.binding import bind_delayed, infer_arguments
-from memonger.plan.planned_symbol import BY_NAME, RECOMPUTE
+from memonger.plan.planned_symbol import RECOMPUTE
 
 
 def mark(symbol: Any, texts: Mapping[str, str], key: str = RECOMPUTE) -> Any:
@@ -20,10 +20,6 @@ def mark(symbol: Any, texts: Mapping[str, str], key: str = RECOMPUTE) -> Any:
             node.setdefault("attrs", {})[key] = left.pop(node["name"])
     assert not left, "no such ops: %s" % left
     return mx.sym.load_json(json.dumps(document))
-
-
-def mark_by_name(symbol: Any, carrier: str, texts: Mapping[str, str]) -> Any:
-    return mark(symbol, {carrier: json.dumps(texts)}, BY_NAME)
 
 
 def captured(symbol: Any, shapes: Mapping[str, Sequence[int]], **options: Any) -> Dict[str, Any]:

@@ -1,7 +1,6 @@
 """Marked symbols through everything that makes executors out of them."""
 from __future__ import annotations
 
-import json
 import pickle
 
 import mxnet as mx
@@ -11,7 +10,7 @@ import pytest
 import memonger
 from memonger import native
 from memonger.mx.verify import verify
-from memonger.plan.planned_symbol import BY_NAME, FORCE_MIRRORING, RECOMPUTE, mark_storage
+from memonger.plan.planned_symbol import FORCE_MIRRORING, RECOMPUTE, mark_storage
 
 from .graphs import (
     CONVOLUTIONS,
@@ -20,7 +19,6 @@ from .graphs import (
     clones,
     convolutions,
     mark,
-    mark_by_name,
     order,
     perceptron,
 )
@@ -62,8 +60,7 @@ STATEFUL = {"data": (4, 2, 3), "state": (2, 2, 5), "cell": (2, 2, 5)}
 
 
 def test_ops_with_state_run_once():
-    texts = dict.fromkeys(("fc", "tanh", "rnn", "custom"), "1")
-    marked = mark_by_name(stateful(), "softmax", texts)
+    marked = mark(stateful(), dict.fromkeys(("fc", "tanh", "rnn"), "1"))  # `custom` carries none
     assert not clones(captured(marked, STATEFUL))
     assert verify(marked, stateful(), STATEFUL, steps=3).identical
 
@@ -168,7 +165,7 @@ def test_several_devices():
 
 
 def test_marks_survive_files_and_pickling(tmp_path):
-    marked = mark_by_name(mark(convolutions(), {"relu1": "1"}), "softmax", {"bn1": "1"})
+    marked = mark(convolutions(), {"relu1": "1", "bn1": "1"})
     expected = order(marked, CONVOLUTIONS)
     assert expected != order(convolutions(), CONVOLUTIONS)
     marked.save(str(tmp_path / "net.json"))
@@ -353,8 +350,3 @@ def test_ids_below_zero_and_buffers_in_place_are_respected():
 def test_a_conflict_of_marks_is_settled_by_the_more_precise_one():
     both = mark(mark(perceptron(), {"act1": "True"}, FORCE_MIRRORING), {"act1": "0"}, RECOMPUTE)
     assert clones(captured(both, PERCEPTRON)) == []
-
-
-def test_by_name_marks_that_name_nothing_are_harmless():
-    marked = mark(perceptron(), {"softmax": json.dumps({"gone": "1"})}, BY_NAME)
-    assert order(marked, PERCEPTRON) == order(perceptron(), PERCEPTRON)

@@ -8,7 +8,7 @@ import pytest
 
 from memonger import native
 from memonger.mx.verify import verify
-from memonger.plan.planned_symbol import FORCE_MIRRORING
+from memonger.plan.planned_symbol import FORCE_MIRRORING, RECOMPUTE
 
 from .graphs import (
     CONVOLUTIONS,
@@ -17,7 +17,6 @@ from .graphs import (
     clones,
     convolutions,
     mark,
-    mark_by_name,
     order,
     perceptron,
 )
@@ -184,13 +183,16 @@ def test_the_empty_wishes(text):
 
 
 def test_ops_of_one_name_are_told_apart():
-    x = mx.sym.var("data")
-    for _ in range(2):
-        x = mx.sym.tanh(mx.sym.FullyConnected(x, num_hidden=4, no_bias=True), name="same")
-    net = mx.sym.MakeLoss(x, name="loss")
+    def net(text):
+        x = mx.sym.var("data")
+        for _ in range(2):
+            x = mx.sym.FullyConnected(x, num_hidden=4, no_bias=True, name="fc_" + x.name)
+            x = mx.sym.tanh(x, name="same", attr={RECOMPUTE: text})
+        return mx.sym.MakeLoss(x, name="loss")
+
     # "same~2" is the second one: it reads clone 0, so only the first one is run again.
-    marked = mark_by_name(net, "loss", {"same": '{"same~2": 0}'})
-    assert verify(marked, net, {"data": (3, 4)}).identical
+    marked = net('{"same~2": 0}')
+    assert verify(marked, net("0"), {"data": (3, 4)}).identical
     assert clones(captured(marked, {"data": (3, 4)})) == ["same_recompute1"]
 
 

@@ -7,14 +7,15 @@ from dataclasses import replace
 import pytest
 import strategies
 from hypothesis import given
+from reference import liveness
+from reference.judge import Claim, validate
 
 from memonger.graph.schedule import Schedule, Step, expand
 from memonger.graph.types import Graph, Implementation, Op, Tensor, Variant
 from memonger.memory.liveness import StorageModel
 from memonger.memory.storage import plan_storage
-from memonger.plan import reference_liveness
 from memonger.plan.plan import Plan, Status
-from memonger.plan.validate import Kind, validate
+from memonger.plan.validate import Kind
 
 
 def net():
@@ -119,9 +120,9 @@ def test_variants_may_not_overlap_and_replaced_ops_may_not_run():
 
 
 def test_claims_are_checked():
-    assert kinds(PLANNED, time_s=10.9) == [Kind.TIME]
-    assert kinds(PLANNED, pool_bytes=39) == [Kind.POOL]
-    assert kinds(PLANNED, budget_bytes=49, fixed_bytes=10) == [Kind.BUDGET]
+    assert kinds(PLANNED, time_s=10.9) == [Claim.TIME]
+    assert kinds(PLANNED, pool_bytes=39) == [Claim.POOL]
+    assert kinds(PLANNED, budget_bytes=49, fixed_bytes=10) == [Claim.BUDGET]
 
 
 def test_a_whole_plan():
@@ -129,7 +130,7 @@ def test_a_whole_plan():
     schedule = Schedule(PLANNED)
     plan = Plan(graph, schedule, Status.FEASIBLE, "test", 40, 40, {"parameters": 10}, 50)
     assert validate(plan) == []
-    assert [p.kind for p in validate(replace(plan, pool_bytes=20))] == [Kind.POOL]
+    assert [p.kind for p in validate(replace(plan, pool_bytes=20))] == [Claim.POOL]
     assert [str(p) for p in validate(replace(plan, budget_bytes=30))] == [
         "the total is above the budget: 40 bytes of pool and 10 others, allowed are 30"]
     with pytest.raises(TypeError):
@@ -171,14 +172,14 @@ def second_opinion(seed, largest):
         rng, rng.randint(1, largest), devices=rng.choice((1, 1, 2)),
         pools=rng.choice(("executor", "executor", "cached_op")), unasked=True)
     schedule = expand(graph, strategies.decisions(rng, graph))
-    memory = reference_liveness.examine(graph, schedule)
+    memory = liveness.examine(graph, schedule)
     planned = plan_storage(graph, schedule, StorageModel("stock"))
     assert [(b.start, b.end, b.bytes, b.elements, b.device, b.pool)
             for b in planned.blocks.blocks] == [
         (x.start, x.end, x.bytes, x.elements, x.device, x.pool) for x in memory.lives], seed
     assert planned.peak_live_bytes == memory.peak()
     match_range = rng.choice((1, 2, 16))
-    assert reference_liveness.stock_pool(memory, match_range) == plan_storage(
+    assert liveness.stock_pool(memory, match_range) == plan_storage(
         graph, schedule, StorageModel("stock", match_range)).pool_bytes
 
 

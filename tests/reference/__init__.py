@@ -1,1 +1,1 @@
-"""Slow and simple solvers to compare with."""
+"""Slow and simple solvers and checks to compare with."""

@@ -10,12 +10,12 @@ from dataclasses import replace
 import pytest
 import reference.brute  # noqa: F401  a method of that name
 import strategies
+from reference.judge import validate
 
 from memonger.graph.imported import single_output_graph
 from memonger.graph.schedule import Step, expand
 from memonger.memory.storage import plan_storage
 from memonger.plan.plan import Status
-from memonger.plan.validate import validate
 from memonger.solve import Options, methods, register, solve
 from memonger.solve.baselines.ogc import best_cuts
 from memonger.solve.result import build_plan, unplanned

@@ -1,4 +1,4 @@
-"""Memory of a schedule by a slow, independent method; :mod:`memonger.plan.validate` compares.
+"""Memory of a schedule by a slow, independent method; :mod:`reference.judge` compares.
 
 It shares nothing with :mod:`memonger.memory.liveness` or the native library. Instead of counting
 references down, it answers each question ("does anybody still read this?") by looking at all later
@@ -7,12 +7,13 @@ steps, so the time is quadratic.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Dict, List, Optional, Sequence, Set, Tuple
+from typing import Dict, List, Sequence, Set, Tuple
 
 import numpy as np
 
-from ..graph.schedule import Schedule
-from ..graph.types import Graph, Op
+from memonger.graph.schedule import Schedule
+from memonger.graph.types import Graph, Op
+from memonger.plan.validate import chosen_ops
 
 #: A value: the step that makes it, and the tensor.
 Value = Tuple[int, int]
@@ -59,19 +60,6 @@ class Memory:
     def rounded(self, life: int) -> int:
         size = self.lives[life].bytes
         return size + -size % self.rounding
-
-
-def chosen_ops(graph: Graph, variants: Sequence[int]) -> List[Optional[Op]]:
-    """The ops as they run under these variants; None for one that does not run."""
-    ops: List[Optional[Op]] = [None if op.placeholder else op for op in graph.ops]
-    for index in variants:
-        for op, how in graph.variants[index].implementations:
-            base = graph.ops[op]
-            ops[op] = Op(base.name, base.kind, how.inputs, how.outputs, base.is_backward,
-                         base.forward_op, base.uses_state, base.control_deps,
-                         how.ignored_inputs, how.inplace, base.keep_reason, (),
-                         how.time_s, how.workspace_bytes, base.device) if how.runs else None
-    return ops
 
 
 class _Reads:
