@@ -1,12 +1,30 @@
-"""Training graphs of real shape, without MXNet: what planners are tried and timed on."""
+"""Training graphs of real shape, without MXNet: what planners are tried on; small real networks."""
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import List, Optional
+from typing import Any, Dict, List, Optional
 
 from memonger.graph.types import Graph, Implementation, Inplace, Op, Tensor, Variant
 
 MB = 2 ** 20
+
+#: Networks of the zoo, with the options that make them small enough to train in seconds.
+ZOO: Dict[str, Dict[str, int]] = {
+    "alexnet": {"batch": 2}, "vgg11_bn": {"batch": 2, "image": 64},
+    "vgg16_bn": {"batch": 2, "image": 64}, "resnet18": {"batch": 2, "image": 64},
+    "resnet50": {"batch": 2, "image": 64}, "resnet18_v2": {"batch": 2, "image": 64},
+    "resnet50_v2": {"batch": 2, "image": 64}, "densenet121": {"batch": 1},
+    "inception_v3": {"batch": 1}, "mobilenet": {"batch": 2, "image": 64},
+    "mobilenet_v2": {"batch": 2, "image": 64}, "squeezenet1_0": {"batch": 1},
+    "dmlc_resnet50": {"batch": 2, "image": 64}, "lstm_lm_35": {"batch": 2, "units": 32},
+    "attention_small": {"batch": 2},
+}
+
+
+def small_network(name: str) -> Any:
+    """A network of ``ZOO`` at the size that trains in seconds."""
+    from memonger.zoo import nets
+    return nets.build(name, **ZOO[name])
 
 
 class _Net:

@@ -9,7 +9,6 @@ which both take turns, at least ``--repeat`` of them and for ``--seconds``, so t
 run often. A ratio below 1 means that ours is faster. Errors of a percent behind a ReLU
 are single values next to zero that have another sign in float32 than in float64, in both operators.
 Threads that wait for each other blur the times on a busy machine; ``OMP_NUM_THREADS=1`` helps.
-A second table shows what each kind saves in whole networks (:mod:`memonger.bench.savings`).
 """
 from __future__ import annotations
 
@@ -211,7 +210,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser = argparse.ArgumentParser(description="Frugal operators beside MXNet's own.")
     parser.add_argument("--repeat", type=int, default=9, help="timed runs of each")
     parser.add_argument("--seconds", type=float, default=0.6, help="time for each row, at least")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="these variants, no networks")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="these variants")
     options = parser.parse_args(arguments)
     native.load()
     for name in options.only or ():
@@ -219,9 +218,6 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     chosen = [s for s in SUBJECTS if s.variant in (options.only or [s.variant])]
     print(table([measure(s, shape, options.repeat, options.seconds)
                  for s in chosen for shape in s.shapes]))
-    if not options.only:
-        from .savings import table as savings
-        print("\n" + savings())
     return 0
 
 

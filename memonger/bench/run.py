@@ -8,9 +8,7 @@
     memonger bench --process                           promised memory beside that of processes
     memonger bench peers [FOLDER]                      the rivals' own graphs, where they are
     memonger bench dmlc                                dmlc's ResNet-50 in less and less memory
-    memonger bench chains                              Revolve of checkpoint-schedules beside ours
     memonger bench operators                           frugal operators beside MXNet's own
-    memonger bench recompute                           cheap ops run again, convolutions kept
     memonger bench times                               how long planning takes, small to large
     memonger bench --list                              the networks
 """
@@ -23,7 +21,7 @@ import sys
 import time
 from typing import Any, Callable, List, Mapping, Optional, Sequence
 
-from ..util.errors import InputError, RenderError
+from ..util.errors import InputError
 from ..util.files import write_out, write_whole
 from ..util.units import parse_bytes
 from ..zoo import nets
@@ -34,7 +32,7 @@ from .rows import Row
 from .runner import run_cases
 
 #: Modules of this package that make a table of their own: ``main(words, as_json)``.
-OWN_TABLES = ("chains", "dmlc", "recompute", "times")
+OWN_TABLES = ("dmlc", "times")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +71,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--mkldnn", default="both", choices=("on", "off", "both"),
         help="with --process: MXNet's environment (default: %(default)s)")
     add("-o", "--output", metavar="FOLDER",
-        help="write results.json, results.md and results.svg there")
+        help="write results.json and results.md there")
     add("--from", dest="source", metavar="FILE", action="append", default=[],
         help="show a results.json instead of running (again: all of them)")
     add("--update", metavar="FILE", action="append", default=[],
@@ -198,17 +196,13 @@ def read_results(path: str) -> List[Row]:
 
 
 def write_results(rows: Sequence[Row], folder: str, command: str) -> None:
-    """results.json, results.md and, where matplotlib is installed, results.svg."""
+    """results.json and results.md."""
     from . import tables
     os.makedirs(folder, exist_ok=True)
     files = {"results.json": tables.as_json(rows, command),
              "results.md": "`%s`\n\n%s\n" % (command, tables.as_markdown(rows))}
     for name, text in files.items():
         write_whole(os.path.join(folder, name), text)
-    try:
-        tables.plot(rows, os.path.join(folder, "results.svg"))
-    except RenderError as error:
-        sys.stderr.write("no results.svg: %s\n" % error)
 
 
 def command_line(args: argparse.Namespace) -> str:

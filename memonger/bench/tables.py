@@ -1,11 +1,10 @@
-"""Rows of the benchmark as terminal table, Markdown, JSON and picture."""
+"""Rows of the benchmark as terminal table, Markdown and JSON."""
 from __future__ import annotations
 
 import json
 import re
 from typing import Dict, List, Match, Optional, Sequence, Tuple
 
-from ..report.charts.figures import new_figure, save_figure
 from ..report.formatting import format_extra, format_percent, table
 from ..util.errors import InputError
 from ..util.units import format_bytes
@@ -315,50 +314,3 @@ def as_json(rows: Sequence[Row], command: str = "") -> str:
 def from_json(text: str) -> List[Row]:
     """Inverse of :func:`as_json`."""
     return [Row.from_dict(item) for item in json.loads(text)["rows"]]
-
-
-def plot(rows: Sequence[Row], path: str) -> None:
-    """Memory against overhead, one line a method, one panel a network.
-
-    Raises
-    ------
-    RenderError
-        If matplotlib is not installed.
-    """
-    names = list(dict.fromkeys(row.network for row in rows if not row.error))
-    columns = min(3, max(1, len(names)))
-    lines = -(-len(names) // columns) if names else 1
-    figure = new_figure(5 * columns, 3.6 * lines)
-    panels = figure.subplots(lines, columns, squeeze=False)
-    methods = list(dict.fromkeys(row.method for row in rows))
-    for panel in panels.flat[len(names):]:
-        panel.set_visible(False)
-    for panel, name in zip(panels.flat, names):
-        for number, method in enumerate(methods):
-            points = sorted((100 * row.total_bytes / row.unplanned_total_bytes, 100 * row.overhead)
-                            for row in rows
-                            if row.network == name and row.method == method and not row.error)
-            if points:
-                panel.plot(*zip(*points), marker="o", markersize=4, linewidth=1.2,
-                           color="C%d" % number, label=method)
-        theirs = _points_of_others([row for row in rows if row.network == name])
-        if theirs:
-            panel.plot(*zip(*theirs), "k+", markersize=9, label="published")
-        panel.set_title(name)
-        panel.set_xlabel("memory, % of unplanned total")
-        panel.set_ylabel("extra step time, %")
-        panel.grid(alpha=0.3)
-    shown = {label: handle for panel in panels.flat
-             for handle, label in zip(*panel.get_legend_handles_labels())}
-    figure.tight_layout(rect=(0, 0, 1, 1 - 0.5 / (3.6 * lines)))
-    if shown:  # no panel has all methods
-        figure.legend([shown[label] for label in [*methods, "published"] if label in shown],
-                      [label for label in [*methods, "published"] if label in shown],
-                      loc="upper center", ncol=5, fontsize="small")
-    save_figure(figure, path)
-
-
-def _points_of_others(rows: Sequence[Row]) -> List[Tuple[float, float]]:
-    """Published rows of total memory, on the axes of the plot."""
-    return sorted((100 * group.published.share, 100 * group.their_overhead)
-                  for group in beside(rows) if group.published.scope == "total")

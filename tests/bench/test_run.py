@@ -282,8 +282,7 @@ def test_measured_and_predicted_stand_side_by_side(tmp_path, capsys):
     measured = found["rows"][0]["measured"]
     assert measured["bytes"] > 0 and measured["unplanned_bytes"] > 0
     assert found["command"].startswith("memonger bench attention_small --measure")
-    for name in ("results.md", "results.svg"):
-        assert (tmp_path / name).stat().st_size > 100
+    assert (tmp_path / "results.md").stat().st_size > 100
     assert command.main(["--from", str(tmp_path / "results.json"), "--markdown"]) == 0
     assert "| attention_small |" in capsys.readouterr().out
 

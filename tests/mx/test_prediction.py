@@ -3,11 +3,11 @@ from __future__ import annotations
 
 import mxnet as mx
 import pytest
+from training_nets import ZOO
+from training_nets import small_network as build
 
 import memonger
 from memonger import native
-from memonger.bench.recompute import NETWORKS
-from memonger.bench.recompute import small_network as build
 from memonger.graph.schedule import expand
 from memonger.graph.stock_mirroring import expand_mirrored, safe_to_mirror
 from memonger.memory.storage import plan_storage
@@ -23,7 +23,7 @@ def stock():
         yield
 
 
-@pytest.mark.parametrize("name", sorted(NETWORKS))
+@pytest.mark.parametrize("name", sorted(ZOO))
 def test_unplanned_pool_of_known_networks(name):
     net = build(name)
     for world, model in ((False, "stock"), (True, "best")):
@@ -122,7 +122,7 @@ def test_safe_mirroring_gives_the_same_gradients_on_stock_mxnet(seed, stock):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("plugin", [True, False], ids=["plugin", "stock"])
-@pytest.mark.parametrize("name", sorted(NETWORKS))
+@pytest.mark.parametrize("name", sorted(ZOO))
 def test_sublinear_plans_of_known_networks(name, plugin):
     """Exact bytes, never larger than no plan, and two steps bit for bit, in both worlds."""
     net = build(name)
@@ -134,7 +134,7 @@ def test_sublinear_plans_of_known_networks(name, plugin):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(NETWORKS))
+@pytest.mark.parametrize("name", sorted(ZOO))
 def test_default_plans_of_known_networks(name):
     """The same for method "auto" with exact variants."""
     net = build(name)

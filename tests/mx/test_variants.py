@@ -6,11 +6,11 @@ import re
 
 import mxnet as mx
 import pytest
+from training_nets import small_network as build
 
 import memonger
 from memonger.api.network import open_session
 from memonger.api.requests import Binding
-from memonger.bench.recompute import small_network as build
 from memonger.graph.decisions import graph_in_use
 from memonger.graph.schedule import Schedule, expand
 from memonger.mx import variant_graph
