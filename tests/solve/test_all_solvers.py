@@ -49,7 +49,7 @@ GRAPHS = [("chain", chain(5), "live"), ("foreign", strategies.foreign_graph(
     random.Random(7), 10), "live")] + [("mxnet%d" % s, mxnet_graph(s), "best") for s in range(6)]
 
 
-@pytest.mark.parametrize("share", [1.0, 0.9, 0.75, 0.6, 0.4])
+@pytest.mark.parametrize("share", [1.0, 0.75, 0.4])
 @pytest.mark.parametrize("name, graph, storage", GRAPHS, ids=[g[0] for g in GRAPHS])
 @pytest.mark.parametrize("method", SOLVERS)
 def test_budget_is_kept_or_refused(method, name, graph, storage, share):
@@ -156,7 +156,7 @@ def test_same_input_same_plan(seed):
 
 
 def test_least_memory_within_an_overhead():
-    graph = chain(30)
+    graph = chain(16)
     options = Options(storage="live", objective="memory", max_overhead=0.1)
     plan = solve(graph, None, "local", options)
     assert plan.overhead <= 0.1 + 1e-9

@@ -38,6 +38,8 @@ from memonger.util.errors import InfeasibleBudget, InputError
 
 #: Each of these once showed a wrong bound.
 KNOWN = (21, 26, 162, 236, 513, 621, 1049, 2505, 7890)
+#: First of some seeds; of many, where slow tests run.
+SEEDS = [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(60, 10060, 500))]
 
 
 def random_case(seed: int, split: bool = False) -> Tuple[Graph, List[Schedule]]:
@@ -88,23 +90,16 @@ def test_what_was_wrong_once(seed: int) -> None:
     check(seed, solve_programs=True)
 
 
-@pytest.mark.parametrize("first", range(0, 400, 100))
+@pytest.mark.parametrize("first", SEEDS)
 def test_schedules_are_points_and_bounds_hold(first: int) -> None:
-    for seed in range(first, first + 100):
+    for seed in range(first, first + (500 if first else 60)):
         check(seed, solve_programs=seed % 10 == 0)
 
 
-@pytest.mark.parametrize("first", range(0, 200, 100))
+@pytest.mark.parametrize("first", SEEDS[:3])
 def test_bounds_hold_with_gradients_in_two_steps(first: int) -> None:
-    for seed in range(first, first + 100):
+    for seed in range(first, first + (500 if first else 30)):
         check(seed, solve_programs=seed % 5 == 0, split=True)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("first", range(1000, 11000, 500))
-def test_schedules_are_points_and_bounds_hold_for_many(first: int) -> None:
-    for seed in range(first, first + 500):
-        check(seed, solve_programs=seed % 5 == 0)
 
 
 # ---------------------------------------------------------------------- arenas
@@ -217,7 +212,7 @@ def compare_with_exhaustive_search(seed: int, methods=("auto", "milp")) -> int:
 
 
 def test_proofs_agree_with_exhaustive_search() -> None:
-    assert sum(compare_with_exhaustive_search(seed) for seed in range(80)) > 20
+    assert sum(compare_with_exhaustive_search(seed) for seed in range(30)) > 7
 
 
 @pytest.mark.parametrize("seed", [1846, 2461, 2496, 2697])
@@ -271,7 +266,7 @@ def test_what_fits_unplanned_may_still_be_slower_than_a_plan() -> None:
     assert solve(graph, whole, "auto", Options(storage="live", variants="none")).bound == 0
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", strategies.seeds(4, quick=2))
 def test_a_larger_budget_never_costs_more(seed: int) -> None:
     graph = strategies.training_graph(random.Random(seed), 12, dtypes=False)
     whole = plan_storage(graph, expand(graph, {}), "best").pool_bytes

@@ -14,7 +14,7 @@ def graph() -> Graph:
     return attention(STEPS)
 
 
-def searched(graph, share, variants="exact", work=30 * 10 ** 6):
+def searched(graph, share, variants="exact", work=20 * 10 ** 6):
     core = Core(graph, Options(storage="live", variants=variants))
     room = int(share * core.evaluate(core.unplanned()).pool_bytes)
     return core.search(room, work, 60.0, 1)

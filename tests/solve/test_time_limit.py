@@ -17,7 +17,7 @@ from memonger.solve.search import local
 from memonger.solve.strategy import STRATEGY
 from memonger.util.errors import InfeasibleBudget
 
-GRAPH = residual_network(6)
+GRAPH = residual_network(4)
 UNPLANNED = plan_storage(GRAPH, expand(GRAPH, {}), "arena").pool_bytes
 
 
