@@ -4,13 +4,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forked import forks
 from needed import needs_plugin
 
-import memonger
 from gpu import pretend
 from memonger.bench.kernels import nvrtc, sources
 from memonger.mx import plugin as native
@@ -31,14 +30,21 @@ except mx.MXNetError as error:
 ANSWER = "[0.0, 0.0, 0.0, 0.0, 1.0, 2.0]"
 
 
-def run(code, folder, **variables):
-    environment = pretend.environment(folder, **variables)
-    environment["PYTHONPATH"] = str(Path(memonger.__file__).resolve().parents[1])
-    done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=os.sep,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
-                          errors="replace")  # compilers quote as the locale bids
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+@pytest.fixture(scope="module")
+def run(driver_folder):
+    """``run(code, **variables)``: what the code prints in a process with a pretended GPU."""
+    environment = pretend.environment(driver_folder)
+    with forks(environment) as server:
+        def run_forked(code, **variables):
+            if "LD_LIBRARY_PATH" in variables:  # read when a process starts
+                with forks({**environment, **variables}) as other:
+                    done = other.run(code)
+            else:
+                variables.setdefault("MEMONGER_NATIVE_DIR", str(native.folder()))
+                done = server.run(code, **variables)
+            assert done.returncode == 0, done.stderr
+            return done.stdout.strip()
+        yield run_forked
 
 
 @pytest.fixture
@@ -46,41 +52,41 @@ def cache(tmp_path):
     return tmp_path / "somewhere" / "cache"
 
 
-def test_what_was_compiled_once_is_found_again(driver_folder, cache):
-    assert run(TRAIN, driver_folder, MEMONGER_CACHE_DIR=str(cache)) == ANSWER
+def test_what_was_compiled_once_is_found_again(run, cache):
+    assert run(TRAIN, MEMONGER_CACHE_DIR=str(cache)) == ANSWER
     files = list(cache.iterdir())
     assert len(files) == 1 and files[0].name.startswith("gate.cu-32-sm90-")
     # A compiler that is not there is not missed.
-    assert run(TRAIN, driver_folder, MEMONGER_CACHE_DIR=str(cache),
+    assert run(TRAIN, MEMONGER_CACHE_DIR=str(cache),
                MEMONGER_NVRTC="/nowhere/libnvrtc.so") == ANSWER
     # Not if others could have written the code.
     files[0].chmod(0o666)
-    assert "there is none" in run(TRAIN, driver_folder, MEMONGER_CACHE_DIR=str(cache),
+    assert "there is none" in run(TRAIN, MEMONGER_CACHE_DIR=str(cache),
                                   MEMONGER_NVRTC="/nowhere/libnvrtc.so")
 
 
-def test_a_damaged_cache_is_compiled_again(driver_folder, cache):
-    run(TRAIN, driver_folder, MEMONGER_CACHE_DIR=str(cache))
+def test_a_damaged_cache_is_compiled_again(run, cache):
+    run(TRAIN, MEMONGER_CACHE_DIR=str(cache))
     file, = cache.iterdir()
     whole = file.read_bytes()
     for damaged in (whole[:-3], b"", whole[:40] + b"?" + whole[41:]):
         file.write_bytes(damaged)
-        assert run(TRAIN, driver_folder, MEMONGER_CACHE_DIR=str(cache)) == ANSWER
+        assert run(TRAIN, MEMONGER_CACHE_DIR=str(cache)) == ANSWER
     assert len(list(cache.iterdir())) == 1
 
 
-def test_a_cache_that_cannot_be_written_is_no_error(driver_folder, tmp_path):
+def test_a_cache_that_cannot_be_written_is_no_error(run, tmp_path):
     (tmp_path / "file").write_text("")
-    assert run(TRAIN, driver_folder, MEMONGER_CACHE_DIR=str(tmp_path / "file" / "x")) == ANSWER
+    assert run(TRAIN, MEMONGER_CACHE_DIR=str(tmp_path / "file" / "x")) == ANSWER
 
 
-def test_another_device_gets_other_code(driver_folder, cache):
+def test_another_device_gets_other_code(run, cache):
     for capability in ("70", "80"):
-        assert run(TRAIN, driver_folder, MEMONGER_CACHE_DIR=str(cache),
+        assert run(TRAIN, MEMONGER_CACHE_DIR=str(cache),
                    PRETEND_CAPABILITY=capability) == ANSWER
     assert sorted(path.name.split("-")[2] for path in cache.iterdir()) == ["sm70", "sm80"]
     # Newer than the compiler: code that the driver finishes.
-    assert run(TRAIN, driver_folder, MEMONGER_CACHE_DIR=str(cache),
+    assert run(TRAIN, MEMONGER_CACHE_DIR=str(cache),
                PRETEND_CAPABILITY="120") == ANSWER
 
 
@@ -93,10 +99,10 @@ def test_another_device_gets_other_code(driver_folder, cache):
      ["launch of relu_forward with 1 blocks of 256 threads", "CUDA driver error 719"]),
     ({"PRETEND_DEVICES": "0"}, ["no GPU 0", "CUDA driver error 101"]),
 ])
-def test_what_is_missing_is_said(driver_folder, cache, variables, words):
+def test_what_is_missing_is_said(run, cache, variables, words):
     if "LD_LIBRARY_PATH" in variables and has_driver():
         pytest.skip("this machine has a driver")
-    text = run(TRAIN, driver_folder, MEMONGER_CACHE_DIR=str(cache), **variables)
+    text = run(TRAIN, MEMONGER_CACHE_DIR=str(cache), **variables)
     assert text.startswith("MXNetError:")
     for word in words:
         assert word in text
@@ -117,17 +123,17 @@ def other_sources(tmp_path, monkeypatch):
     return folder / "cuda"
 
 
-def test_an_error_in_a_kernel_comes_with_the_compilers_log(driver_folder, cache, other_sources):
+def test_an_error_in_a_kernel_comes_with_the_compilers_log(run, cache, other_sources):
     with (other_sources / "gate.cu").open("a") as file:
         file.write("int x = undeclared;\n")
-    text = run(TRAIN, driver_folder, MEMONGER_CACHE_DIR=str(cache))
+    text = run(TRAIN, MEMONGER_CACHE_DIR=str(cache))
     for word in ("do not compile", "gate.cu", "sm_90", "undeclared", "error:"):
         assert word in text
 
 
-def test_a_missing_source_is_named(driver_folder, cache, other_sources):
+def test_a_missing_source_is_named(run, cache, other_sources):
     (other_sources / "gate.cu").unlink()
-    text = run(TRAIN, driver_folder, MEMONGER_CACHE_DIR=str(cache))
+    text = run(TRAIN, MEMONGER_CACHE_DIR=str(cache))
     assert "gate.cu cannot be read; reinstall memonger" in text
 
 
@@ -146,13 +152,13 @@ except errors.PluginError as error:
 """
 
 
-def test_the_plugin_compiles_with_nvrtc(other_sources, tmp_path):
+def test_the_plugin_compiles_with_nvrtc(run, other_sources, tmp_path):
     place = next((place for place in nvrtc.places() if Path(place).exists()), None)
     if place is None:
         pytest.skip("no NVRTC; pip install nvidia-cuda-nvrtc-cu11")
     (other_sources / "broken.cu").write_text('#include "real.cuh"\nint x = undeclared;\n')
     code = COMPILE.format(files=[path.name for path in sources.source_folder().glob("*.cu")],
                           architectures=[max(nvrtc.Nvrtc().architectures())])
-    text = run(code, tmp_path, MEMONGER_NVRTC=place)
+    text = run(code, MEMONGER_NVRTC=place)
     assert text.startswith("NVRTC ")
     assert "broken.cu" in text and 'identifier "undeclared" is undefined' in text

@@ -15,9 +15,10 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import List, NamedTuple, Tuple
+from typing import Iterator, List, NamedTuple, Tuple
 
 import pytest
+from forked import Forks, forks
 
 import memonger
 from memonger.cli import commands
@@ -49,24 +50,32 @@ def environment() -> dict:
 
 def run(arguments: List[str], folder: Path) -> str:
     """What the program prints to standard output, or its errors when it fails."""
-    done = subprocess.run(arguments, cwd=str(folder), env=environment(), stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300)
-    error = done.stderr.decode("utf-8")
+    return printed(subprocess.run(
+        arguments, cwd=str(folder), env=environment(), stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", timeout=300))
+
+
+def printed(done: "subprocess.CompletedProcess[str]") -> str:
     if done.returncode:
-        error = error[error.find("error: "):]
-        return done.stdout.decode("utf-8") + error + "exit code %d\n" % done.returncode
-    return done.stdout.decode("utf-8")
+        error = done.stderr[done.stderr.find("error: "):]
+        return done.stdout + error + "exit code %d\n" % done.returncode
+    return done.stdout
 
 
-def replay(console: str, folder: Path) -> str:
+@pytest.fixture(scope="module")
+def forked() -> Iterator[Forks]:
+    with forks(environment()) as server:
+        yield server
+
+
+def replay(console: str, folder: Path, forked: Forks) -> str:
     """The console block with what its commands print now."""
     lines = []
     for line in console.splitlines():
         if line.startswith("$ "):
             words = shlex.split(line[2:])
             assert words[0] == "memonger", "a console block runs memonger only: %r" % line
-            output = run([sys.executable, "-m", "memonger"] + words[1:], folder)
-            lines += [line + "\n", output]
+            lines += [line + "\n", printed(forked.command(words[1:], str(folder)))]
     return "".join(lines)
 
 
@@ -86,15 +95,16 @@ def has_examples(page: Path) -> bool:
 
 
 @pytest.mark.parametrize("page", list(filter(has_examples, PAGES)), ids=lambda page: page.name)
-def test_the_examples_of_the_documents_run_and_print_what_they_say(page, tmp_path, request):
+def test_the_examples_of_the_documents_run_and_print_what_they_say(page, tmp_path, request,
+                                                                    forked):
     text = page.read_text(encoding="utf-8")
     replacements = []
     for block in blocks(text):
         if block.language == "python":
-            output = run([sys.executable, "-c", block.text], tmp_path)
+            output = printed(forked.run(block.text, str(tmp_path)))
             assert "exit code" not in output, output
         elif block.language == "console":
-            now = replay(block.text, tmp_path)
+            now = replay(block.text, tmp_path, forked)
             replacements.append((block.span, now))
             if not request.config.getoption("--overwrite"):
                 assert without_durations(now) == without_durations(block.text)
