@@ -92,7 +92,7 @@ def test_methods_that_stock_mxnet_cannot_run_are_refused_there(method):
     with native.switched(False, False):
         with pytest.raises(PluginError, match="%s.*native.enable" % method):
             memonger.plan(convolutions(), method=method, **SHAPES)
-        plan = memonger.plan(convolutions(), **SHAPES)
+        plan = memonger.plan(convolutions(), time_limit=0.3, **SHAPES)
     assert (plan.world, plan.options["method"]) == ("stock", "sublinear")
 
 
@@ -164,7 +164,7 @@ def test_types_that_casts_decide_follow_from_the_data():
     x = mx.sym.Cast(mx.sym.var("data"), dtype="float16")
     x = mx.sym.relu(mx.sym.FullyConnected(x, num_hidden=8, name="fc"))
     net = mx.sym.MakeLoss(mx.sym.Cast(x, dtype="float32"), name="loss")
-    plan = memonger.plan(net, data=(4, 6))
+    plan = memonger.plan(net, time_limit=0.3, data=(4, 6))
     types = {tensor.name: tensor.dtype for tensor in plan.graph.tensors}
     assert (types["data"], types["fc_weight"], types["fc_bias"]) == \
         ("float32", "float16", "float16")
@@ -184,7 +184,7 @@ def test_names_in_any_script():
         net = mx.sym.MakeLoss(x, name="perte")
     shapes = {"données": (2, 3, 12, 12)}
     for options in ({}, {"variants": "none"}, {"method": "sublinear"}):
-        plan = memonger.plan(net, shapes=shapes, **options)
+        plan = memonger.plan(net, shapes=shapes, time_limit=0.3, **options)
         assert plan.pool_bytes < plan.baseline_pool_bytes
         assert read(plan.symbol, shapes).pool_bytes == plan.pool_bytes
         assert memonger.strip(plan).tojson() == net.tojson()

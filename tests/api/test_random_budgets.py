@@ -25,7 +25,7 @@ def check(seed: int) -> str:
     variants = rng.choice(("none", "exact"))
 
     def planned(bytes_wanted: int) -> memonger.Plan:
-        return memonger.plan(symbol, bytes_wanted, variants=variants, time_limit=2.0,
+        return memonger.plan(symbol, bytes_wanted, variants=variants, time_limit=0.5,
                              shapes=shapes)
     try:
         plan = planned(budget)

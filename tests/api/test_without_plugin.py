@@ -15,8 +15,8 @@ import memonger
 import mxnet as mx
 from memonger.zoo import nets
 from memonger.errors import InfeasibleBudget, InputError, PluginMissing
-net = nets.build("resnet18", 4, image=64)
-plan = memonger.plan(net.symbol, **net.shapes)
+net = nets.build("resnet18", 2, image=64)
+plan = memonger.plan(net.symbol, time_limit=0.5, **net.shapes)
 plan.save(sys.argv[1])
 hinted = nets.build("dmlc_resnet50", 8, image=112, hints=True)
 answer = {
@@ -28,13 +28,13 @@ answer = {
         hinted.symbol, memonger.search_plan(hinted.symbol, **hinted.shapes))],
     "strip": memonger.strip(plan.symbol).tojson() == net.symbol.tojson(),
     "same": memonger.verify(plan.symbol, net.symbol, **net.shapes).identical,
-    "again": memonger.plan(plan.symbol, **net.shapes).symbol_json == plan.symbol_json,
+    "again": memonger.plan(plan.symbol, time_limit=0.5, **net.shapes).symbol_json == plan.symbol_json,
     "recomputed": sum(d == "recompute" for d in plan.decisions.values()),
 }
 for name, arguments, error in (("milp", {"method": "milp"}, PluginMissing),
                                ("budget", {"budget": "1KB"}, InfeasibleBudget)):
     try:
-        memonger.plan(net.symbol, **arguments, **net.shapes)
+        memonger.plan(net.symbol, time_limit=0.5, **arguments, **net.shapes)
     except error as caught:
         answer[name] = str(caught)
 masked = mx.sym.MakeLoss(mx.sym.contrib.boolean_mask(mx.sym.var("data"), mx.sym.var("mask")))

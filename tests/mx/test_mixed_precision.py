@@ -52,7 +52,7 @@ def casts(symbol):
 def test_plans_keep_all_casts(network, options, tmp_path):
     net = NETWORKS[network]()
     assert casts(net)
-    plan = memonger.plan(net, shapes=SHAPES, **options)
+    plan = memonger.plan(net, shapes=SHAPES, time_limit=0.3, **options)
     assert casts(plan.symbol) == casts(net)
     assert plan.pool_bytes <= plan.baseline_pool_bytes
     assert to_json(memonger.strip(plan.symbol)) == to_json(net) == plan.original_json
@@ -69,7 +69,7 @@ def test_lost_casts_are_seen(network):
     without = mx.sym.load_json(net.tojson())
     assert casts(without) != casts(net)
     assert not memonger.verify(without, net, shapes=SHAPES).ok
-    plan = memonger.plan(net, shapes=SHAPES)
+    plan = memonger.plan(net, shapes=SHAPES, time_limit=0.3)
     with pytest.raises(PlanMismatch):
         apply_plan(plan, without)
 
@@ -85,7 +85,7 @@ def test_commands_keep_all_casts(tmp_path):
     net, source = by_hand(), str(tmp_path / "net-symbol.json")
     net.save(source, remove_amp_cast=False)
     plan, planned, plain = (str(tmp_path / name) for name in ("plan.json", "p.json", "s.json"))
-    assert main(["plan", source, "--shape", "data=8,6", "-o", plan]) == 0
+    assert main(["plan", source, "--shape", "data=8,6", "--time-limit", "0.3", "-o", plan]) == 0
     assert main(["apply", plan, "-o", planned]) == 0
     assert main(["apply", "--strip", planned, "-o", plain]) == 0
     for path in (planned, plain):

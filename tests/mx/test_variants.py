@@ -50,7 +50,7 @@ def test_pool_with_random_variants_and_clones(name, exact):
     check_known(net, opened, exact, random.Random(name), (0.5, 1.0))
 
 
-@pytest.mark.parametrize("name", ["inception_v3", "googlenet_three_losses", "gru_attention"])
+@pytest.mark.parametrize("name", ["googlenet_three_losses", "gru_attention"])
 def test_variants_swapped_in_together_are_those_swapped_in_kind_by_kind(monkeypatch, name):
     net = nets.build(name, batch=2)
     opened = open_session(net.symbol, Binding(net.shapes), "reference")
@@ -190,7 +190,7 @@ def test_whole_numbers_stay_with_mxnets_operators():
     net = mx.sym.SoftmaxOutput(real + index, name="softmax")
     requests = {name: "null" if name in ("data", "softmax_label") else "write"
                 for name in net.list_arguments()}
-    plan = memonger.plan(net, grad_req=requests, data=(64, 64))
+    plan = memonger.plan(net, grad_req=requests, time_limit=0.3, data=(64, 64))
     assert {(variant.name, plan.graph.ops[variant.op].name) for variant in plan.graph.variants} == \
         {("mask_relu", "relu%d" % layer) for layer in range(3)}
     assert memonger.verify(plan.symbol, net, grad_req=requests, data=(64, 64)).identical
@@ -199,8 +199,8 @@ def test_whole_numbers_stay_with_mxnets_operators():
 def test_exact_variants_make_a_budget_cheaper():
     net, opened = session("resnet18")
     budget = sum(opened.fixed_bytes.values()) + int(0.6 * opened.unplanned_pool_bytes)
-    plain = memonger.plan(net.symbol, budget=budget, variants="none", **net.shapes)
-    plan = memonger.plan(net.symbol, budget=budget, variants="exact", **net.shapes)
+    plain, plan = (memonger.plan(net.symbol, budget=budget, variants=variants, time_limit=1.0,
+                                 **net.shapes) for variants in ("none", "exact"))
     assert plan.total_bytes <= plan.budget_bytes
     assert plan.overhead <= plain.overhead + 1e-9
     assert all(v.exact for v in plan.graph.variants)

@@ -50,9 +50,9 @@ def run_again(plan):
 def plan_and_check(symbol, shapes, budget):
     """A plan for the budget, or for what is said to be the least; its pool is true."""
     try:
-        plan = memonger.plan(symbol, budget=budget, time_limit=2, shapes=shapes)
+        plan = memonger.plan(symbol, budget=budget, time_limit=0.5, shapes=shapes)
     except InfeasibleBudget as error:
-        plan = memonger.plan(symbol, budget=error.minimum_bytes, time_limit=2, shapes=shapes)
+        plan = memonger.plan(symbol, budget=error.minimum_bytes, time_limit=0.5, shapes=shapes)
         assert plan.total_bytes <= error.minimum_bytes
     assert not [note for note in plan.notes if "predicted" in note]
     assert read(plan.symbol, shapes).pool_bytes == plan.pool_bytes
@@ -83,7 +83,7 @@ def test_the_marks_are_kept_and_overruled():
         x = mx.sym.tanh(x, name="tanh%d" % index, attr={
             "force_mirroring": "False" if index == 2 else "True"})
     net, shapes = mx.sym.MakeLoss(x, name="loss"), {"data": (64, 16)}
-    plan = memonger.plan(net, variants="none", shapes=shapes)
+    plan = memonger.plan(net, variants="none", time_limit=0.3, shapes=shapes)
     assert "tanh2" not in run_again(plan)
     assert {"tanh0", "tanh1"} <= run_again(plan)
     plan = memonger.plan(net, variants="none", keep=["tanh0"], recompute=["tanh2"], shapes=shapes)

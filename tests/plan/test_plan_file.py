@@ -125,9 +125,9 @@ def with_symbols(plan: Plan) -> Plan:
         json.loads(planned_json(original, plan)), indent=2))
 
 
-def test_ten_thousand_ops_stay_small():
-    graph = lstm(500, 1)
-    assert len(graph.ops) > 10_000
+def test_large_plans_stay_small():
+    graph = lstm(120, 1)
+    assert len(graph.ops) > 2400
     plan = with_symbols(make(graph, {i: {} for i in range(0, graph.num_forward, 2)}))
     text = planfile.dumps(plan)
     assert len(text) - len(plan.original_json) < 200 * len(graph.ops)

@@ -21,7 +21,7 @@ pytestmark = needs_plugin
 
 @pytest.fixture(scope="module")
 def made():
-    return zoo.make("attention_small", SHARES, time_limit=5.0)
+    return zoo.make("attention_small", SHARES, time_limit=1.0)
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_a_loaded_plan_trains_as_the_original(folder, made):
 
 
 def test_the_file_is_the_same_each_time(folder, made):
-    again = zoo.make("attention_small", SHARES, time_limit=5.0)
+    again = zoo.make("attention_small", SHARES, time_limit=1.0)
     before = (folder / "attention_small.json").read_bytes()
     zoo.write("attention_small", again, str(folder))
     assert (folder / "attention_small.json").read_bytes() == before
@@ -117,7 +117,7 @@ def test_variants_cannot_serve_all_of_the_worst_ops_at_once():
     """Each of ResNet-18's worst ops alone would fit 25 %; no linear program sees more."""
     net = nets.build("resnet18")
     with pytest.raises(InfeasibleBudget) as caught:
-        memonger.plan(net.symbol, "25%", shapes=net.shapes, time_limit=4.0)
+        memonger.plan(net.symbol, "25%", shapes=net.shapes, time_limit=1.0)
     error = caught.value
     assert error.budget_bytes < error.bound_bytes <= error.minimum_bytes
     assert error.bound_bytes > 0.9999 * error.minimum_bytes
