@@ -28,7 +28,8 @@ answer = {
         hinted.symbol, memonger.search_plan(hinted.symbol, **hinted.shapes))],
     "strip": memonger.strip(plan.symbol).tojson() == net.symbol.tojson(),
     "same": memonger.verify(plan.symbol, net.symbol, **net.shapes).identical,
-    "again": memonger.plan(plan.symbol, time_limit=0.5, **net.shapes).symbol_json == plan.symbol_json,
+    "again": memonger.plan(plan.symbol, time_limit=0.5,
+                           **net.shapes).symbol_json == plan.symbol_json,
     "recomputed": sum(d == "recompute" for d in plan.decisions.values()),
 }
 for name, arguments, error in (("milp", {"method": "milp"}, PluginMissing),

@@ -75,9 +75,6 @@ def test_finite_differences(norm):
 
 
 def with_mkldnn():
-    import os
-    os.environ["MXNET_MKLDNN_ENABLED"] = "1"
-    os.environ["MXNET_SUBGRAPH_BACKEND"] = "NONE"
     results = []
     norm = {"fix_gamma": False}
     for micro_batch in (0, 3):
@@ -91,10 +88,7 @@ def with_mkldnn():
 
 
 def test_with_mkldnn_in_front_and_behind():
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        results = pool.submit(with_mkldnn).result()
+    results = call(with_mkldnn, mkldnn=True)
     exact = {name: value.astype("float64") for name, value in results[0].items()}
     for result in results[1:]:
         assert max(error_against(result, exact).values()) < 2e-5

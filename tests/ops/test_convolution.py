@@ -128,9 +128,6 @@ def test_mistakes_are_named(attributes, words):
 
 
 def with_mkldnn():
-    import os
-    os.environ["MXNET_MKLDNN_ENABLED"] = "1"
-    os.environ["MXNET_SUBGRAPH_BACKEND"] = "NONE"
     attributes = {"kernel": (3, 3), "pad": (1, 1), "num_filter": 16}
     results = []
     for op, more in (("Convolution", {}), ("memonger_convolution", {"micro_batch": 3}),
@@ -142,10 +139,7 @@ def with_mkldnn():
 
 def test_with_mkldnn_in_front_and_behind():
     """MKLDNN's layouts come in and go out; sums of parts differ in the last bits there."""
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        stock, parts, whole = pool.submit(with_mkldnn).result()
+    stock, parts, whole = call(with_mkldnn, mkldnn=True)
     exact = {name: value.astype("float64") for name, value in stock.items()}
     assert max(error_against(parts, exact).values()) < 3e-6
     assert max(error_against(whole, exact).values()) < 3e-6

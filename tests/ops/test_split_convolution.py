@@ -56,9 +56,6 @@ def test_mistakes_are_named(attributes, words):
 
 
 def with_mkldnn():
-    import os
-    os.environ["MXNET_MKLDNN_ENABLED"] = "1"
-    os.environ["MXNET_SUBGRAPH_BACKEND"] = "NONE"
     found = []
     for attributes in ({"kernel": (3, 3), "pad": (1, 1), "num_filter": 16},
                        {"kernel": (3, 3), "num_filter": 16, "num_group": 4, "no_bias": True,
@@ -103,15 +100,12 @@ def test_native_code_makes_nothing_twice():
 
 def test_with_mkldnn_in_front_and_behind():
     """MKLDNN's layouts come in and go out; it leaves out the part that is not asked for."""
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        for stock, ours in pool.submit(with_mkldnn).result():
-            assert isinstance(stock, dict), stock
-            assert isinstance(ours, dict), ours
-            exact = {name: value.astype("float64") for name, value in stock.items()}
-            assert max(error_against(ours, exact).values()) < 3e-6
-            assert same_bits(stock, ours) is None
+    for stock, ours in call(with_mkldnn, mkldnn=True):
+        assert isinstance(stock, dict), stock
+        assert isinstance(ours, dict), ours
+        exact = {name: value.astype("float64") for name, value in stock.items()}
+        assert max(error_against(ours, exact).values()) < 3e-6
+        assert same_bits(stock, ours) is None
 
 
 def changed_by_backward():
