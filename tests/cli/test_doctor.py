@@ -139,6 +139,63 @@ def test_which_gpus_are_served(row, state):
     assert doctor.gpu_finding(row).state == state
 
 
+class Libraries:
+    """What ctypes finds: functions of the libraries by the libraries' names."""
+
+    def __init__(self, **functions):
+        self.functions = functions
+
+    def __call__(self, name):
+        try:
+            return self.functions[name.partition(".")[0]]
+        except KeyError:
+            raise OSError(name + ": cannot open shared object file") from None
+
+
+class Driver:
+    def cuDriverGetVersion(self, version):
+        version._obj.value = 12040
+        return 0
+
+
+class Cudnn:
+    class cudnnGetVersion:
+        def __new__(cls):
+            return 8906
+
+
+@pytest.mark.parametrize("there, for_gpus, lines", [
+    ({}, False, ["none: no libcuda.so.1"]),
+    ({"libcuda": Driver()}, False, ["CUDA 12.4"]),
+    ({"libcuda": Driver(), "libcudnn": Cudnn()}, False, ["CUDA 12.4"]),  # not MXNet's
+    ({"libcuda": Driver(), "libcudnn": Cudnn()}, True, ["CUDA 12.4", "8.9.6"]),
+    ({"libcuda": Driver()}, True, ["CUDA 12.4"]),
+])
+def test_driver_and_cudnn_are_named(monkeypatch, there, for_gpus, lines):
+    import mxnet
+
+    class Features:
+        def is_enabled(self, name):
+            return for_gpus
+    monkeypatch.setattr(mxnet.runtime, "Features", Features)
+    monkeypatch.setattr(doctor.ctypes, "CDLL", Libraries(**there))
+    findings = list(doctor._cuda())
+    assert [f.value for f in findings] == lines
+    assert [f.subject for f in findings] == ["driver", "cudnn"][:len(lines)]
+
+
+@pytest.mark.parametrize("name, value, state", [
+    ("MXNET_GPU_TEMP_COPY", "2", "warning"), ("MXNET_GPU_TEMP_COPY", "1", "note"),
+    ("MXNET_ENABLE_CUDA_GRAPHS", "1", "warning"), ("MXNET_ENABLE_CUDA_GRAPHS", "0", "note"),
+    ("MXNET_GPU_MEM_POOL_TYPE", "Round", "note"), ("MXNET_CUDNN_AUTOTUNE_DEFAULT", "2", "note")])
+def test_settings_of_a_gpu_are_judged(monkeypatch, name, value, state):
+    monkeypatch.delenv(name, raising=False)
+    assert not find(doctor._variables(), name)
+    monkeypatch.setenv(name, value)
+    finding, = find(doctor._variables(), name)
+    assert (finding.value, finding.state) == (value, state) and finding.advice
+
+
 def test_settings_that_matter_are_shown(monkeypatch):
     monkeypatch.setenv("MXNET_BACKWARD_DO_MIRROR", "1")
     monkeypatch.setenv("NNVM_AUTO_SEARCH_MATCH_RANGE", "1")

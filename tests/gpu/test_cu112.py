@@ -65,6 +65,21 @@ def test_doctor_says_what_is_loaded(cuda_folder):
     assert str(pretend.find_cu112()) in lines["mxnet"]
     assert lines["plugin"] == lines["core library"] == "loaded"
     assert lines["gpu kernels"].startswith("compiled by NVRTC")
+    assert re.match(r"CUDA \d+\.\d+$", lines["driver"]) and lines["cudnn"] == "8.1.1"
+
+
+def test_doctor_names_settings_and_wheels_that_matter(cuda_folder, tmp_path):
+    for name in ("mxnet", "mxnet_cu112"):
+        folder = tmp_path / (name + "-1.9.1.dist-info")
+        folder.mkdir()
+        (folder / "METADATA").write_text("Name: %s\nVersion: 1.9.1\n" % name.replace("_", "-"))
+    done = python(cuda_folder, "-c", "import sys; sys.path.append(%r)\n"
+                  "from memonger.cli import main; sys.exit(main(['doctor']))" % str(tmp_path),
+                  MXNET_GPU_TEMP_COPY="3", MXNET_ENABLE_CUDA_GRAPHS="1",
+                  MXNET_GPU_MEM_POOL_TYPE="Round")
+    for line in ("distribution +warning: 2 of MXNet", "MXNET_GPU_TEMP_COPY +warning: 3",
+                 "MXNET_ENABLE_CUDA_GRAPHS +warning: 1", "MXNET_GPU_MEM_POOL_TYPE +Round"):
+        assert re.search(line, done.stdout), done.stdout
 
 
 def test_a_missing_library_is_named_with_its_package(cuda_folder, tmp_path):
