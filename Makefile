@@ -1,5 +1,6 @@
 # make demo    sets up, trains a real network without and with a plan, leaves out/
 # make test    sets up, runs the tests on the installed package
+# make test-cu112  sets up, runs mxnet-cu112 on a pretended GPU (an hour; 400 MB more)
 # make check   lint and types
 # make docs    makes a site of docs/ with the reference of the API: out/site
 # make tables  sets up, makes the tables of docs/ again (half an hour)
@@ -17,11 +18,11 @@ JOBS ?= auto
 SOURCES := setup.py pyproject.toml README.md $(shell find memonger plugins -type f \
 	! -name '*.pyc' ! -name '*.so' ! -name '*.o' 2>/dev/null)
 
-.PHONY: demo test docs tables pictures check install clean help
+.PHONY: demo test test-cu112 docs tables pictures check install clean help
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -11
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -12
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/python examples/train_digits.py --out out
@@ -30,6 +31,15 @@ demo: $(VENV)/.installed
 # pytest the program, not `python -m pytest`: only then is `memonger` the installed package.
 test: $(VENV)/.installed
 	MEMONGER_TEST_INSTALLED=1 $(VENV)/bin/pytest -n $(JOBS) $(PYTEST_ARGS)
+
+test-cu112: $(VENV)/.installed $(VENV).cu112/.made
+	MEMONGER_TEST_INSTALLED=1 MEMONGER_TEST_CU112=$(CURDIR)/$(VENV).cu112 \
+		$(VENV)/bin/pytest -m cu112 tests/gpu $(PYTEST_ARGS)
+
+# Beside the environment, which has the MXNet for CPUs.
+$(VENV).cu112/.made: $(VENV)/.made
+	$(VENV)/bin/python -m pip install --quiet --no-deps --target $(VENV).cu112 mxnet-cu112==1.9.1
+	@touch $@
 
 # The reference is read from the sources: nothing is compiled or imported.
 docs: $(VENV)/.made
@@ -73,4 +83,4 @@ $(VENV)/.installed: $(VENV)/.made $(SOURCES)
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV).tools build dist out memonger.egg-info
+	rm -rf $(VENV) $(VENV).tools $(VENV).cu112 build dist out memonger.egg-info

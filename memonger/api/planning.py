@@ -1,6 +1,7 @@
 """A plan for a network that was read: what solvers are asked, and what MXNet answers to theirs."""
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from dataclasses import replace
@@ -106,6 +107,9 @@ def plan_session(session: Session, request: PlanRequest,
         if pool_budget <= 0:
             break
     assert smallest is not None and total_budget is not None
+    if session.device and variants != "none":  # what they save may be less than pages round up
+        with contextlib.suppress(InfeasibleBudget):
+            return plan_session(plain, replace(request, variants="none"), started_s)
     raise InfeasibleBudget(
         "no plan was found whose executor takes no more than %s: the smallest takes %s"
         % (format_bytes(total_budget), format_bytes(smallest.total_bytes)),

@@ -29,7 +29,7 @@ class Trainer:
         batch = 1 << (batch.bit_length() - 1)
         while True:
             self.net = nets.build(case.network, batch, **dict(case.options))
-            self.estimate = stock_estimate(self.net, "reference")
+            self.estimate = stock_estimate(self.net, "reference", settings.ctx)
             if self.estimate.total_bytes <= settings.measure_bytes or batch == 1:
                 break
             batch //= 2
@@ -58,7 +58,7 @@ class Trainer:
             return {"batch": self.net.batch, "error": "%s at this batch: the smallest total found "
                     "is %s" % (case.target, format_bytes(error.minimum_bytes))}
         found = measure(plan.symbol, original=self.net.symbol, steps=self.settings.measure_steps,
-                        shapes=self.net.shapes)
+                        shapes=self.net.shapes, ctx=self.settings.ctx)
         before = found.original
         return {"batch": self.net.batch, "device": found.device, "costs": plan.costs,
                 "pool_cut": 1.0 - plan.pool_bytes / self.estimate.pool_bytes,
@@ -75,5 +75,6 @@ def _profile(net: nets.Net, settings: Settings) -> Profile:
     """The times of the network's ops and variants, measured here, now."""
     from ..mx.profile.run import profile
     with tempfile.TemporaryDirectory(prefix="memonger") as folder:
-        return profile(net.symbol, net.shapes, path=os.path.join(folder, "ops.json"),
+        return profile(net.symbol, net.shapes, ctx=settings.ctx,
+                       path=os.path.join(folder, "ops.json"),
                        time_limit=settings.profile_limit_s)

@@ -25,6 +25,8 @@ class Settings:
     measure_steps: int = 5
     #: Seconds for measuring the ops of a network.
     profile_limit_s: float = 60.0
+    #: The ``mx.Context`` to plan and train for; None: the CPU.
+    ctx: Any = None
 
 
 def make_plan(case: Case, net: nets.Net, pool_bytes: int, fixed_bytes: int,
@@ -50,14 +52,15 @@ def make_plan(case: Case, net: nets.Net, pool_bytes: int, fixed_bytes: int,
             native.load()
             stack.enter_context(native.switched(False, False))
         return plan(symbol, method=method, variants=variants or "none", costs=settings.costs,
-                    time_limit=settings.time_limit_s, shapes=net.shapes, **wanted)
+                    time_limit=settings.time_limit_s, shapes=net.shapes, ctx=settings.ctx,
+                    **wanted)
 
 
-def stock_estimate(net: nets.Net, costs: Any) -> Any:
+def stock_estimate(net: nets.Net, costs: Any, ctx: Any = None) -> Any:
     """What MXNet does by itself: the plugin reads, but changes nothing."""
     native.load()
     with native.switched(False, False):
-        return estimate(net.symbol, shapes=net.shapes, costs=costs)
+        return estimate(net.symbol, shapes=net.shapes, costs=costs, ctx=ctx)
 
 
 def _options(net: nets.Net) -> Mapping[str, Any]:

@@ -111,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
         settings = Settings(
             costs=args.costs, time_limit_s=args.time_limit, measure_steps=args.steps,
             measure_bytes=parse_bytes(args.measure_memory) if args.measure else 0,
-            measure_batch=args.measure_batch)
+            measure_batch=args.measure_batch, ctx=getattr(args, "context", None))
         rows = []
         show = _progress(len(cases))
 
@@ -218,6 +218,8 @@ def command_line(args: argparse.Namespace) -> str:
         words += ["--" + name.replace("_", "-"), str(value)] if value != default else []
     for option in args.set:
         words += ["--set", option]
+    place = getattr(args, "context", None)
+    words += ["--ctx", "%s:%d" % (place.device_type, place.device_id)] if place else []
     return " ".join(words)
 
 

@@ -68,7 +68,7 @@ class _Network:
 
     def __init__(self, net: nets.Net, settings: Settings) -> None:
         self.net, self.settings = net, settings
-        self.unplanned = stock_estimate(net, settings.costs)
+        self.unplanned = stock_estimate(net, settings.costs, settings.ctx)
         self.fixed_bytes = self.unplanned.total_bytes - self.unplanned.pool_bytes
         self.trainer: Optional[Trainer] = None
 
@@ -102,7 +102,7 @@ class _Network:
             found = self.unplanned
             if case.method == "mirror":
                 with variable("MXNET_BACKWARD_DO_MIRROR", "1"):
-                    found = stock_estimate(self.net, self.settings.costs)
+                    found = stock_estimate(self.net, self.settings.costs, self.settings.ctx)
             base_s = self.unplanned.graph.time_s
             return dataclasses.replace(
                 row, pool_bytes=found.pool_bytes, total_bytes=self.fixed_bytes + found.pool_bytes,

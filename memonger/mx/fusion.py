@@ -7,10 +7,11 @@ symbol may differ from what was predicted. Symbols that MXNet fails to fuse go w
 """
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
-from typing import Any, ContextManager, Set
+from typing import Any, Iterator, Set
 
 from .environment import variable
 
@@ -22,9 +23,11 @@ _unfused_ops: Set[int] = set()
 _unfused: Set[int] = set()
 
 
-def off() -> ContextManager[None]:
+@contextlib.contextmanager
+def off() -> Iterator[None]:
     """Binds inside the block are made without fusion."""
-    return variable(_VARIABLE, "0")
+    with variable(_VARIABLE, "0"):
+        yield
 
 
 def unwanted(name: str, arguments: Any) -> bool:

@@ -107,7 +107,7 @@ def _why_no_device() -> str:
 
 @pytest.fixture(scope="session", params=[
     pytest.param(_emulated, id="emulated"),
-    pytest.param(_cu112, id="cu112", marks=pytest.mark.slow),
+    pytest.param(_cu112, id="cu112", marks=[pytest.mark.slow, pytest.mark.cu112]),
     pytest.param(_device, id="device", marks=pytest.mark.gpu)])
 def place(request):
     """Each of the three, where it can be had."""

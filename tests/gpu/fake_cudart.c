@@ -1,11 +1,11 @@
 /*
- * A CUDA 11 runtime with one pretended GPU whose memory is the host's.
+ * A CUDA 11 runtime with pretended GPUs, one by default, whose memory is the host's.
  *
  * Copies and fills happen; kernels are accepted and not run, so what MXNet's own kernels should
  * have written is what was there before (zero in fresh memory).
- * PRETEND_MEMORY: bytes of the device (64 GiB). PRETEND_ALLOCATIONS: a file with one line for each
- * allocation (+) and release (-): sign and bytes as asked for. PRETEND_IDLE: no copies and fills, so
- * that memory which is counted is not touched.
+ * PRETEND_DEVICES: how many there are. PRETEND_MEMORY: bytes of each (64 GiB). PRETEND_ALLOCATIONS:
+ * a file with one line for each allocation (+) and release (-): sign and bytes as asked for.
+ * PRETEND_IDLE: no copies and fills, so that memory which is counted is not touched.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -20,12 +20,14 @@ typedef struct {
 typedef struct Block {
   void* memory;
   size_t asked, bytes;
+  int device;
   struct Block* next;
 } Block;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Block* blocks;
-static size_t used;
+static size_t used[8];
+static __thread int current;
 
 static size_t capacity(void) {
   const char* text = getenv("PRETEND_MEMORY");
@@ -41,9 +43,16 @@ static void record(char sign, size_t bytes) {
 }
 
 /* ---- devices */
-int cudaGetDeviceCount(int* count) { return *count = 1, 0; }
-int cudaGetDevice(int* device) { return *device = 0, 0; }
-int cudaSetDevice(int device) { return device ? 101 : 0; }
+static int devices(void) {
+  const char* text = getenv("PRETEND_DEVICES");
+  return text ? atoi(text) : 1;
+}
+int cudaGetDeviceCount(int* count) { return *count = devices(), 0; }
+int cudaGetDevice(int* device) { return *device = current, 0; }
+int cudaSetDevice(int device) {
+  if (device >= devices()) return 101;
+  return current = device, 0;
+}
 int cudaDriverGetVersion(int* version) { return *version = 11080, 0; }
 int cudaDeviceCanAccessPeer(int* can, int a, int b) { return *can = 0, 0; }
 int cudaDeviceGetP2PAttribute(int* value, int a, int b, int c) { return *value = 0, 0; }
@@ -57,7 +66,7 @@ static int capability(void) {
 
 int cudaMemGetInfo(size_t* left, size_t* all) {
   *all = capacity();
-  *left = *all - used;
+  *left = *all - used[current];
   return 0;
 }
 
@@ -116,7 +125,7 @@ int cudaMalloc(void** memory, size_t bytes) {
   pthread_mutex_lock(&lock);
   int code = 2;
   const size_t taken = (bytes + 511) & ~(size_t)511;
-  if (used + taken <= capacity()) {
+  if (used[current] + taken <= capacity()) {
     void* found = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (found != MAP_FAILED) {
@@ -124,9 +133,10 @@ int cudaMalloc(void** memory, size_t bytes) {
       block->memory = *memory = found;
       block->asked = bytes;
       block->bytes = taken;
+      block->device = current;
       block->next = blocks;
       blocks = block;
-      used += taken;
+      used[current] += taken;
       record('+', bytes);
       code = 0;
     }
@@ -143,7 +153,7 @@ int cudaFree(void* memory) {
     if ((*at)->memory != memory) continue;
     Block* block = *at;
     *at = block->next;
-    used -= block->bytes;
+    used[block->device] -= block->bytes;
     record('-', block->asked);
     munmap(block->memory, block->bytes);
     free(block);

@@ -1,9 +1,9 @@
 /*
- * A CUDA driver with one pretended GPU whose memory is the host's.
+ * A CUDA driver with pretended GPUs, one by default, whose memory is the host's.
  *
  * Modules made by the pretended NVRTC really run, on the CPU; real machine code is accepted, and
  * its launches are recorded only. PRETEND_LAUNCHES: a file that gets one line for each launch:
- * kernel, blocks, threads, bytes of shared memory. PRETEND_CAPABILITY: 90 by default.
+ * kernel, blocks, threads, bytes of shared memory, device. PRETEND_CAPABILITY: 90 by default.
  * PRETEND_DEVICES: how many there are. PRETEND_LAUNCH_CODE: the error of every launch.
  * PRETEND_IDLE: nothing is run.
  */
@@ -18,21 +18,25 @@ typedef void (*Launcher)(void**, unsigned, unsigned, unsigned);
 typedef struct {
   char* name;
   Launcher launcher;  /* NULL: not run */
+  void* context;      /* where its module was loaded */
 } Function;
 
-static long context[8];
+static long contexts[8];  /* one a device */
 static __thread void* current;
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 static const char machine_code[] = "machine code";
 
 int cuInit(unsigned flags) { return flags ? 1 : 0; }
 int cuDriverGetVersion(int* version) { return *version = 11080, 0; }
-int cuDeviceGetCount(int* count) { return *count = 1, 0; }
-int cuDeviceGet(int* device, int number) {
+static int devices(void) {
   const char* count = getenv("PRETEND_DEVICES");
-  return *device = number, number < (count ? atoi(count) : 1) ? 0 : 101;
+  return count ? atoi(count) : 1;
 }
-int cuDevicePrimaryCtxRetain(void** result, int device) { return *result = context, device; }
+int cuDeviceGetCount(int* count) { return *count = devices(), 0; }
+int cuDeviceGet(int* device, int number) { return *device = number, number < devices() ? 0 : 101; }
+int cuDevicePrimaryCtxRetain(void** result, int device) {
+  return *result = contexts + device, device < devices() ? 0 : 101;
+}
 int cuCtxGetCurrent(void** result) { return *result = current, 0; }
 int cuCtxSetCurrent(void* wanted) { return current = wanted, 0; }
 
@@ -40,13 +44,13 @@ int cuDeviceGetAttribute(int* value, int attribute, int device) {
   const char* text = getenv("PRETEND_CAPABILITY");
   const int capability = text ? atoi(text) : 90;
   *value = attribute == 75 ? capability / 10 : attribute == 76 ? capability % 10 : 0;
-  return device;
+  return 0;
 }
 
 int cuDeviceGetName(char* name, int size, int device) {
-  return snprintf(name, size, "Pretended GPU"), device;
+  return snprintf(name, size, "Pretended GPU"), 0;
 }
-int cuDeviceTotalMem_v2(size_t* size, int device) { return *size = 64 << 20, device; }
+int cuDeviceTotalMem_v2(size_t* size, int device) { return *size = 64 << 20, 0; }
 
 int cuMemAlloc_v2(unsigned long long* memory, size_t size) {
   return (*memory = (unsigned long long)malloc(size)) ? 0 : 2;
@@ -64,16 +68,16 @@ int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, size_t 
 int cuMemsetD8_v2(unsigned long long to, unsigned char value, size_t size) {
   return memset((void*)to, value, size), 0;
 }
-int cuEventCreate(void** event, unsigned flags) { return *event = context, flags; }
+int cuEventCreate(void** event, unsigned flags) { return *event = contexts, flags; }
 int cuEventRecord(void* event, void* stream) { return (void)event, stream != NULL; }
-int cuEventSynchronize(void* event) { return event != context; }
+int cuEventSynchronize(void* event) { return event != contexts; }
 int cuEventElapsedTime(float* ms, void* first, void* last) { return *ms = 1, first != last; }
 int cuStreamSynchronize(void* stream) { return 0; }
 int cuCtxSynchronize(void) { return 0; }
 
 int cuModuleLoadData(void** module, const void* image) {
   if (!strncmp(image, "EMULATED ", 9)) {
-    if (current != context) return 201;  /* the runtime made it current for MXNet's own calls */
+    if (!current) return 201;  /* the runtime made one current for MXNet's own calls */
     *module = dlopen((const char*)image + 9, RTLD_NOW | RTLD_LOCAL);
     return *module ? 0 : 200;
   }
@@ -92,6 +96,7 @@ int cuModuleGetFunction(void** function, void* module, const char* name) {
   snprintf(symbol, sizeof symbol, "launch_%s", name);
   f->name = strdup(name);
   f->launcher = module == machine_code ? NULL : (Launcher)dlsym(module, symbol);
+  f->context = current;
   if (module != machine_code && !f->launcher) return 500;
   *function = f;
   return 0;
@@ -101,7 +106,7 @@ int cuLaunchKernel(Function* f, unsigned gx, unsigned gy, unsigned gz, unsigned 
                    unsigned bz, unsigned shared_bytes, void* stream, void** arguments,
                    void** extra) {
   (void)stream, (void)extra;
-  if (current != context && f->launcher) return 201;
+  if (current != f->context && f->launcher) return 201;
   if (gy != 1 || gz != 1 || by != 1 || bz != 1 || bx > 1024 || bx == 0 || gx == 0) return 1;
   const char* code = getenv("PRETEND_LAUNCH_CODE");
   if (code) return atoi(code);
@@ -109,7 +114,8 @@ int cuLaunchKernel(Function* f, unsigned gx, unsigned gy, unsigned gz, unsigned 
   const char* path = getenv("PRETEND_LAUNCHES");
   FILE* log = path ? fopen(path, "a") : NULL;
   if (log) {
-    fprintf(log, "%s %u %u %u\n", f->name, gx, bx, shared_bytes);
+    fprintf(log, "%s %u %u %u %ld\n", f->name, gx, bx, shared_bytes,
+            current ? (long*)current - contexts : 0);
     fclose(log);
   }
   if (f->launcher && !getenv("PRETEND_IDLE")) f->launcher(arguments, gx, bx, shared_bytes);

@@ -82,6 +82,69 @@ def train(budget: Optional[str], variants: str, arena: bool = True,
     return result
 
 
+def two_devices() -> Dict[str, Any]:
+    """One step of a planned symbol in a ``Module`` on two GPUs."""
+    import mxnet as mx
+
+    import memonger
+    shapes = {name: (64, *shape[1:]) for name, shape in SHAPES.items()}
+    contexts = [mx.gpu(0), mx.gpu(1)]
+    free = [mx.context.gpu_memory_info(context.device_id)[0] for context in contexts]
+    net = network()
+    requests = {name: "null" if name in shapes else "write" for name in net.list_arguments()}
+    plan = memonger.plan(net, ctx=contexts[0], grad_req=requests, time_limit=2, **shapes)
+    batch = {name: (2 * shape[0], *shape[1:]) for name, shape in shapes.items()}
+    module = mx.mod.Module(plan.symbol, label_names=["softmax_label"], context=contexts)
+    module.bind([("data", batch["data"])], [("softmax_label", batch["softmax_label"])])
+    module.init_params(mx.init.Xavier())
+    module.init_optimizer()  # gradients meet on the host
+    module.forward_backward(mx.io.DataBatch([mx.nd.ones(batch["data"])],
+                                            [mx.nd.zeros(batch["softmax_label"])]))
+    module.update()
+    mx.nd.waitall()
+    launches = [line.split() for line in Path(os.environ["PRETEND_LAUNCHES"]).read_text()
+                .splitlines()]
+    return {"pool_bytes": plan.pool_bytes,
+            "allocations": [(line[0], int(line[2:])) for line in
+                            Path(os.environ["PRETEND_ALLOCATIONS"]).read_text().splitlines()],
+            "taken": [before - mx.context.gpu_memory_info(context.device_id)[0]
+                      for before, context in zip(free, contexts)],
+            "launches": [[launch[0] for launch in launches if launch[4] == device]
+                         for device in "01"]}
+
+
+def clones(budget: Optional[str], variants: str) -> Dict[str, Any]:
+    """The ops of a planned symbol that run again, and how many ops read each."""
+    import mxnet as mx
+
+    import memonger
+    from memonger.mx.capture import read
+    plan = memonger.plan(network(), budget, variants=variants, ctx=mx.gpu(0), time_limit=2,
+                         **SHAPES)
+    graph = read(plan.symbol, SHAPES, ctx=mx.gpu(0)).graph
+    return {"planned": len(plan.schedule.recomputed()), "readers": {
+        op.name: sum(len(graph.consumers[tensor]) for tensor in op.outputs)
+        for op in graph.ops if "_recompute" in op.name}}
+
+
+def fused_norms() -> Dict[str, Any]:
+    """A symbol planned for a CPU with norms in its variants, trained for a step on the GPU."""
+    import mxnet as mx
+
+    import memonger
+    from memonger import native
+    from memonger.mx.training_run import Trial
+    native.load()
+    plan = memonger.plan(network(), variants="exact", time_limit=2, **SHAPES)
+    trial = Trial(plan.symbol, SHAPES, mx.gpu(0))
+    mx.nd.waitall()
+    log = Path(os.environ["PRETEND_NORMS"])
+    log.write_text("")
+    trial.step()
+    mx.nd.waitall()
+    return {"variants": list(plan.decisions.values()), "norms": log.read_text().split()}
+
+
 def fusion() -> Dict[str, Any]:
     """How point-wise fusion meets plans: unfused while planning and in planned executors."""
     import mxnet as mx

@@ -17,11 +17,11 @@ from needed import needs_plugin
 
 import memonger
 from gpu import networks, pretend, zoo
+from gpu.conftest import Place
 from memonger.variants.catalogue import catalogue
 from memonger.zoo import nets
 
-pytestmark = [pytest.mark.slow,
-              needs_plugin]
+pytestmark = [pytest.mark.slow, pytest.mark.cu112, needs_plugin]
 ROOT = Path(__file__).resolve().parents[2]
 
 #: What each of our operators launches.
@@ -145,6 +145,38 @@ def test_clones_of_batch_norm_do_not_move_the_averages(gpu):
     clones = [name for kind, name in found["ops"] if kind == "BatchNorm" and "_recompute" in name]
     assert len(clones) >= 2
     assert sorted(found["norms"]) == ["0.0000"] * len(clones) + ["0.1250"] * 3
+
+
+@pytest.mark.parametrize("budget, variants", [("60%", "none"), ("60%", "exact"), (None, "all")])
+def test_no_clone_is_useless(gpu, budget, variants):
+    found = gpu.call(networks.clones, budget, variants)
+    assert len(found["readers"]) == found["planned"] > 0
+    assert min(found["readers"].values()) >= 1
+
+
+def test_averages_move_once_in_norms_that_were_planned_for_a_cpu(gpu):
+    found = gpu.call(networks.fused_norms)
+    fused = [kind for kind in found["variants"] if kind.startswith("b")]
+    assert fused  # batch_norm_relu or bn_relu_convolution
+    assert found["norms"].count("0.1250") == 3
+    assert found["norms"].count("0.0000") == len(found["norms"]) - 3 >= len(fused)
+
+
+def test_two_devices_in_one_module(cuda_folder):
+    logs = {name: str(cuda_folder / ("two_" + name.lower())) for name in
+            ("PRETEND_ALLOCATIONS", "PRETEND_LAUNCHES")}
+    place = Place("gpu", pretend.environment(
+        cuda_folder, PRETEND_DEVICES="2", MXNET_GPU_MEM_POOL_TYPE="Unpooled",
+        MXNET_CUDNN_AUTOTUNE_DEFAULT="0", MXNET_GPU_CUDNN_DROPOUT_STATE_COPY="1", **logs),
+        [str(pretend.find_cu112())])
+    try:
+        found = place.call(networks.two_devices)
+    finally:
+        place.close()
+    first, second = found["launches"]
+    assert sorted(first) == sorted(second) and {"relu_forward", "max_pool_backward"} <= set(first)
+    assert found["allocations"].count(("+", found["pool_bytes"] - 8 * OUTPUT)) == 2
+    assert found["taken"][0] == found["taken"][1] > found["pool_bytes"]
 
 
 def test_without_an_arena_every_buffer_is_one_allocation(gpu):

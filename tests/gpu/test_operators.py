@@ -181,7 +181,7 @@ def test_kernels_are_launched_over_all_elements(place):
     place.launched()
     on_gpu(place, Case([("memonger_mask_relu", {})], shape=(3, 1000)))
     # forward, gradient, forward in inference: eight elements a thread
-    assert place.launched() == [[name, "2", "256", "0"] for name in
+    assert place.launched() == [[name, "2", "256", "0", "0"] for name in
                                 ("relu_forward", "gate_backward", "relu_forward")]
 
 
@@ -204,5 +204,5 @@ def test_launches_are_those_of_the_benchmark(place):
             blocks = {case.kernel: case.blocks for case in expected}
         launched = place.launched()
         assert len(launched) >= 2
-        for kernel, found, threads, shared in launched:
+        for kernel, found, threads, shared, _ in launched:
             assert (int(found), threads, shared) == (blocks[kernel], "256", "0")

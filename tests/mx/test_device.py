@@ -62,6 +62,21 @@ def test_a_gpu_that_is_not_there_is_planned_for():
     assert found.planned >= found.unplanned > 1
 
 
+@pytest.mark.parametrize("budget", ["90%", "99%"])
+def test_where_pages_take_what_variants_save_the_plan_has_none(budget):
+    x = mx.sym.Variable("data")
+    for layer in range(3):
+        x = mx.sym.Convolution(x, kernel=(3, 3), pad=(1, 1), num_filter=16, no_bias=True,
+                               name="conv%d" % layer)
+        x = mx.sym.BatchNorm(x, fix_gamma=False, name="norm%d" % layer)
+        x = mx.sym.Activation(x, act_type="relu", name="relu%d" % layer)
+    x = mx.sym.Pooling(x, kernel=(2, 2), stride=(2, 2), pool_type="max", name="pool")
+    x = mx.sym.FullyConnected(mx.sym.Dropout(x, name="drop"), num_hidden=10, name="dense")
+    plan = memonger.plan(mx.sym.SoftmaxOutput(x, name="softmax"), budget, device="v100",
+                         time_limit=1, data=(32, 3, 32, 32))
+    assert plan.total_bytes <= plan.budget_bytes
+
+
 def test_auto_is_the_memory_of_a_stated_gpu():
     assert free_bytes(place(None, "rtx3090")) == int(0.95 * 23e9)
 

@@ -25,6 +25,7 @@ from ...costs.models import (
 from ...costs.operators import TensorType
 from ...graph.types import Graph
 from ...variants.common_subexpressions import symbol_text
+from .. import fusion
 from ..binding import first_line
 from ..environment import logger, mxnet
 
@@ -40,6 +41,7 @@ class _Job(NamedTuple):
     expected_s: float
 
 
+@fusion.off()
 def measure_alone(graph: Graph, attributes: Attributes, ctx: Any, times: Dict[str, float],
                   fallback: Roofline, time_limit_s: float, repeats: int = 5,
                   done: Optional[Callable[[float], None]] = None) -> int:

@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 from ...costs.models import Attributes, is_view, op_signature
 from ...graph.types import Graph
 from ...util import signals as interrupts
+from .. import fusion
 from ..binding import GradReq
 from ..environment import mxnet
 from ..training_run import Trial
@@ -51,6 +52,7 @@ def by_signature(graph: Graph, attributes: Attributes, seconds: OpSeconds) -> Di
     return {key: statistics.mean(values) for key, values in found.items()}
 
 
+@fusion.off()  # the graph's ops one by one
 def step_seconds(graph: Graph, symbol: Any, shapes: Mapping[str, Sequence[int]],
                  type_dict: Optional[Mapping[str, Any]], grad_req: GradReq, ctx: Any,
                  time_limit_s: float, repeats: int = 5,
