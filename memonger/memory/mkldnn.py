@@ -5,6 +5,8 @@ layout, and its weight always, in temporary space that all ops of an executor sh
 as large as its largest use. In a planned network our operators stand between MKLDNN's, and what
 they write is in MXNet's layout; which of them do is not known before there is a plan, so there each
 array that a convolution reads is counted, and each that an operator other than MKLDNN's reads.
+Gradients of MKLDNN's other operators turn that of the output to the layout of the data; those that
+write where they read do so through a copy.
 
 Not counted: what MKLDNN keeps for each convolution (about its weight for every further thread), and
 the copies that stock MXNet keeps for operators that are not MKLDNN's (none in planned networks).
@@ -21,6 +23,9 @@ _MAKE = ("Convolution", "Deconvolution", "memonger_convolution", "memonger_split
          "memonger_split_convolution_data", "memonger_bn_relu_convolution")
 _KEEP = ("BatchNorm", "Activation", "relu", "LeakyReLU", "Pooling", "Concat", "concat", "add_n",
          "elemwise_add", "_plus", "broadcast_add", "_grad_add", "_copy", "LRN")
+#: Operators whose gradient wants all it reads in one layout; those of the second are made in place.
+_ONE_LAYOUT = ("Activation", "LeakyReLU", "BatchNorm", "Pooling")
+_IN_PLACE = ("Activation", "LeakyReLU")
 #: Data with fewer channels are read as they are.
 _CHANNELS = 8
 
@@ -62,6 +67,12 @@ def _turned(graph: Graph) -> Set[int]:
 def _bytes(graph: Graph, op: Op, attributes: Mapping[str, str], turned: Set[int], planned: bool,
            native: int) -> int:
     kind = _base(op)
+    if kind in _ONE_LAYOUT and op.kind != kind:
+        gradient = graph.tensors[op.inputs[0]]
+        if gradient.dtype != "float32" or len(gradient.shape) > 4:
+            return 0
+        mixed = not turned.isdisjoint(op.inputs) and (planned or op.inputs[0] not in turned)
+        return gradient.size_bytes * (mixed + (kind in _IN_PLACE))
     if kind not in WEIGHT:
         copied = turned.intersection(op.inputs) if planned and kind not in _KEEP else ()
         return sum(graph.tensors[t].size_bytes for t in copied)

@@ -45,6 +45,13 @@ def test_convolutions_turn_what_comes_in_another_layout():
     assert fixed["first_backward"] == 2 * FIRST + MAP
 
 
+def test_gradients_of_activations_are_made_beside_what_they_read():
+    def act(value):
+        return mx.sym.Activation(value, act_type="tanh", name="act")
+    assert spaces(network(act), planned=False)["act_backward"] == MAP
+    assert spaces(network(act), planned=True)["act_backward"] == 2 * MAP
+
+
 def test_in_plans_other_operators_copy_what_they_read():
     def clip(value):
         return mx.sym.clip(value, a_min=0, a_max=6, name="clip")

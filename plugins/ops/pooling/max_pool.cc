@@ -204,6 +204,19 @@ const Delegate& Stock(const NodeAttrs& attrs) {
   return *nnvm::get<MaxPoolParam>(attrs.parsed).stock;
 }
 
+// The numbers in MXNet's layout; a copy of them is in the temporary space.
+TBlob Plain(const OpContext&, const TBlob& array, NDArray*) { return array; }
+TBlob Plain(const OpContext& context, const NDArray& array, NDArray* copy) {
+  if (!array.IsMKLDNNData()) return array.data();
+  if (array.IsView()) {
+    *copy = array.Reorder2Default();
+    return copy->data();
+  }
+  const size_t bytes = array.shape().Size() * mshadow::mshadow_sizeof(array.dtype());
+  *copy = DefaultLayoutAt(array, context.requested[0].get_host_space_internal(bytes));
+  return copy->data();
+}
+
 template <class Array>
 void Forward(const NodeAttrs& attrs, const OpContext& context, const std::vector<Array>& in,
              const Requests& request, const std::vector<Array>& out) {
@@ -211,8 +224,8 @@ void Forward(const NodeAttrs& attrs, const OpContext& context, const std::vector
     Stock(attrs).Run(context, in, request, out);
     return;
   }
-  const Array plain = InDefaultLayout(in[0]);
-  const TBlob data = BlobOf(plain);
+  NDArray copy;
+  const TBlob data = Plain(context, in[0], &copy);
   const Blobs results{BlobOf(out[0]), BlobOf(out[1])};
   const Windows windows = WindowsOf(attrs, data.shape_);
   MEMONGER_REAL_SWITCH(data.type_flag_, attrs.name, T, {
@@ -256,6 +269,7 @@ void RegisterMaxPool() {
         return Stock(attrs).InferStorage(device, mode, in, out);
       })
       .UsesMkldnn()
+      .TempSpace()
       .Compute(Forward<TBlob>)
       .ComputeArrays(Forward<NDArray>)
       .Gradient({Output(1)}, 1)
