@@ -9,7 +9,6 @@ from typing import Any, Mapping, Optional
 
 from ..mx import plugin as native
 from ..plan import unmet_requests
-from ..plan.consistency import fusion_note, pool_note
 from ..plan.plan import Plan
 from ..util import signals as interrupts
 from ..util.errors import InfeasibleBudget, InputError, PluginError
@@ -125,11 +124,16 @@ def _finish(session: Session, found: Plan, budget_bytes: Optional[int],
     if session.graph.pools != "executor":  # only a run shows the plan of a CachedOp
         pool_bytes = found.pool_bytes
     if pool_bytes != found.pool_bytes:
-        notes += (pool_note(pool_bytes, found.pool_bytes),)
+        notes += ("the pool is what MXNet allocates, %d bytes; %d were predicted"
+                  % (pool_bytes, found.pool_bytes),)
         logger.warning(notes[-1])
+        found = replace(found, predicted_pool_bytes=found.pool_bytes)
     if session.unplanned_pool_bytes != found.baseline_pool_bytes and session.device:
-        notes += (fusion_note(session.unplanned_pool_bytes, found.baseline_pool_bytes),)
-        found = replace(found, baseline_pool_bytes=session.unplanned_pool_bytes)
+        notes += ("without a plan MXNet fuses point-wise ops there, and its pool takes %d bytes; "
+                  "unfused, as in planned executors, %d"
+                  % (session.unplanned_pool_bytes, found.baseline_pool_bytes),)
+        found = replace(found, baseline_pool_bytes=session.unplanned_pool_bytes,
+                        predicted_baseline_pool_bytes=found.baseline_pool_bytes)
     found = replace(
         found, fixed_bytes={**found.fixed_bytes, **session.device_bytes(bound, found.storage)})
     if session.unplanned_fixed_bytes != found.fixed_bytes:

@@ -194,10 +194,9 @@ def table(rows: Sequence[Row]) -> str:
              "| forward, ms | ratio | backward, ms | ratio |",
              "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|"]
     for row in rows:
-        monet = variants.kind(row.variant).monet
         lines.append("| %s | %s | %s | %s | %.1e | %.1e | %.2f, %.2f | %.2f | %.2f, %.2f "
                      "| %.2f |" % (
-            row.variant + (" " + row.note if row.note else "") + (" (%s)" % monet if monet else ""),
+            row.variant + (" " + row.note if row.note else ""),
             "x".join(map(str, row.shape)),
             format_bytes(row.kept_bytes[0]), format_bytes(row.kept_bytes[1]), *row.errors,
             row.forward_s[0] * 1e3, row.forward_s[1] * 1e3, row.forward_s[1] / row.forward_s[0],

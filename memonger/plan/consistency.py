@@ -24,21 +24,6 @@ _CATEGORIES = {"parameters": "parameter", "aux": "aux", "inputs": "input",
                "head_gradients": "head_gradient"}
 
 
-def pool_note(bound_bytes: int, predicted_bytes: int) -> str:
-    """The note of a plan whose pool is MXNet's answer instead of the prediction.
-
-    A plan that carries it is confirmed by the prediction.
-    """
-    return ("the pool is what MXNet allocates, %d bytes; %d were predicted"
-            % (bound_bytes, predicted_bytes))
-
-
-def fusion_note(fused_bytes: int, unfused_bytes: int) -> str:
-    """The note of a plan for a GPU on which MXNet fuses point-wise ops where nothing is planned."""
-    return ("without a plan MXNet fuses point-wise ops there, and its pool takes %d bytes; "
-            "unfused, as in planned executors, %d" % (fused_bytes, unfused_bytes))
-
-
 def confirm(plan: Any, graph: Graph, method: str, keep: Sequence[int] = ()) -> Plan:
     """The plan that a method returned, after the naive check; every plan passes it.
 
@@ -99,18 +84,17 @@ def contradictions(plan: Plan) -> List[str]:
 
 def pools(plan: Plan) -> List[str]:
     """Messages about pools that do not follow from graph and schedule; [] for none."""
-    return _pool("pool", plan.pool_bytes, plan.graph, plan.schedule, plan.storage, plan.notes) \
-        + _pool("unplanned pool", plan.baseline_pool_bytes, plan.graph, expand(plan.graph, {}),
-                "live" if plan.storage == "live" else "stock", plan.notes)
+    predicted, unplanned = plan.predicted_pool_bytes, plan.predicted_baseline_pool_bytes
+    return _pool("pool", plan.pool_bytes if predicted is None else predicted, plan.graph,
+                 plan.schedule, plan.storage) \
+        + _pool("unplanned pool", plan.baseline_pool_bytes if unplanned is None else unplanned,
+                plan.graph, expand(plan.graph, {}), "live" if plan.storage == "live" else "stock")
 
 
-def _pool(what: str, stated_bytes: int, graph: Graph, schedule: Schedule, storage: str,
-          notes: Sequence[str] = ()) -> List[str]:
+def _pool(what: str, stated_bytes: int, graph: Graph, schedule: Schedule,
+          storage: str) -> List[str]:
     needed_bytes = plan_storage(graph, schedule, storage).pool_bytes
-    told = (pool_note(stated_bytes, needed_bytes), fusion_note(stated_bytes, needed_bytes))
-    if needed_bytes == stated_bytes or set(told) & set(notes):
-        return []
-    return [_differs(what, stated_bytes, needed_bytes)]
+    return [] if needed_bytes == stated_bytes else [_differs(what, stated_bytes, needed_bytes)]
 
 
 def _differs(what: str, stated_bytes: int, needed_bytes: int) -> str:

@@ -70,6 +70,9 @@ class Plan:
     method: str
     pool_bytes: int
     baseline_pool_bytes: int
+    #: The pools that follow from the graph, where MXNet allocates others; else None.
+    predicted_pool_bytes: Optional[int] = None
+    predicted_baseline_pool_bytes: Optional[int] = None
     #: Bytes outside the pool by category: "parameters", "gradients", "aux", "inputs",
     #: "head_gradients", "workspace", "optimizer", and on a GPU "rounding", "random_states",
     #: "autotuning", "context". Outputs of the network are part of the pool.

@@ -36,6 +36,8 @@ _AGAIN = "make the plan again with memonger plan"
 #: Fields that are written as they are.
 _PLAIN = ("method", "pool_bytes", "baseline_pool_bytes", "budget_bytes", "bound",
           "minimum_total_bytes", "costs", "world", "storage")
+#: Fields that are written where they say something.
+_RARE = ("predicted_pool_bytes", "predicted_baseline_pool_bytes")
 #: Ops that MXNet puts between those of the symbol when it binds.
 _OF_MXNET = ("_CrossDeviceCopy",)
 _STORAGES = ("arena", "best", "stock", "live")
@@ -92,6 +94,7 @@ def dumps(plan: Plan) -> str:
         "measured": None if plan.measured is None else dict(plan.measured),
         **({"baseline_fixed_bytes": dict(plan.baseline_fixed_bytes)}
            if plan.baseline_fixed_bytes else {}),
+        **{key: getattr(plan, key) for key in _RARE if getattr(plan, key) is not None},
         **{key: getattr(plan, key) for key in _PLAIN}}
     content["checksum"] = _checksum(content)
     lines = ["%s: %s" % (json.dumps(key), _json(content[key])) for key in sorted(content)]
@@ -121,7 +124,7 @@ def loads(text: str) -> Plan:
             original_json=data["original_json"],
             symbol_json=columns.unpack_text(data["original_json"], data["symbol_json"]),
             measured=_tuples(data["measured"]), from_file=True,
-            **{key: data[key] for key in _PLAIN})
+            **{key: data[key] for key in _PLAIN}, **{key: data.get(key) for key in _RARE})
         check_types([plan])
         _check_options(plan.options)
         if min(plan.pool_bytes, plan.baseline_pool_bytes, *plan.fixed_bytes.values(),

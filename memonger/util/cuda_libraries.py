@@ -12,7 +12,6 @@ import os
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import List
 
 #: Library to the package on PyPI that supplies it, in a release that completes the wheel.
 PACKAGES = {
@@ -53,18 +52,12 @@ def preload() -> None:
     with contextlib.suppress(metadata.PackageNotFoundError):
         metadata.version("mxnet-cu112")
         os.environ.setdefault("CUDA_MODULE_LOADING", "LAZY")
+        # Libraries behind those that they need.
+        names = dict.fromkeys(("libcudart", "libcublas", "libcusparse", *reversed(list(PACKAGES))))
         for folder in found.submodule_search_locations or ():
-            paths = [path for name in reversed(list(PACKAGES))
-                     for path in sorted(Path(folder).glob("*/lib/%s.so.*" % name))]
-            for path in _in_order(paths):
-                _open(path)
-
-
-def _in_order(paths: List[Path]) -> List[Path]:
-    """Libraries behind those that they need."""
-    first = ("libcudart", "libcublas", "libcusparse")
-    return sorted(paths, key=lambda path: next(
-        (place for place, name in enumerate(first) if path.name.startswith(name)), len(first)))
+            for name in names:
+                for path in sorted(Path(folder).glob("*/lib/%s.so.*" % name)):
+                    _open(path)
 
 
 def _open(path: Path) -> None:

@@ -24,12 +24,6 @@ class VariantKind:
     op: str
     #: True: bit for bit the same with MKLDNN off. False: within a stated tolerance.
     exact: bool
-    #: What backward keeps besides parameters and per-channel vectors.
-    keeps: str
-    #: What MXNet's own op keeps.
-    stock_keeps: str
-    #: The counterpart in MONeT (ICLR 2021); "" when it has none.
-    monet: str
     #: "" or why the chain with these attributes must stay as it is.
     refusal: Callable[[Sequence[Attributes]], str]
     #: Attributes of the new op.
@@ -138,6 +132,7 @@ def _relu(attributes: Attributes) -> Dict[str, str]:
 
 _CONVOLUTION = ("kernel", "stride", "dilate", "pad", "num_filter", "num_group", "workspace",
                 "no_bias", "cudnn_tune", "cudnn_off", "layout")
+_POOLING = ("kernel", "stride", "pad", "pooling_convention", "global_pool", "layout", "cudnn_off")
 _NORM = ("eps", "momentum", "fix_gamma", "use_global_stats", "axis", "cudnn_off")
 
 
@@ -166,58 +161,37 @@ def _separate_gradients(chain: Sequence[Attributes]) -> str:
 
 _CATALOGUE = (
     VariantKind("mask_relu", (("relu", "Activation"),), "memonger_mask_relu", True,
-                "1 bit an element", "output", "BinaryActReLU (intermediate-activated)",
                 _only_activation("relu"), lambda chain: _relu(chain[0])),
-    VariantKind("mask_leaky_relu", (("LeakyReLU",),), "memonger_mask_leaky_relu", True,
-                "1 bit an element", "input and output", "", _leaky, _copy("slope")),
-    VariantKind("mask_clip", (("clip",),), "memonger_mask_clip", True,
-                "1 bit an element", "input", "hardtanh, relu6", _always,
+    VariantKind("mask_leaky_relu", (("LeakyReLU",),), "memonger_mask_leaky_relu", True, _leaky,
+                _copy("slope")),
+    VariantKind("mask_clip", (("clip",),), "memonger_mask_clip", True, _always,
                 _copy("a_min", "a_max", adds="False")),
-    VariantKind("mask_dropout", (("Dropout",),), "memonger_mask_dropout", True,
-                "1 bit an element", "mask of the input's size", "dropout", _dropout,
+    VariantKind("mask_dropout", (("Dropout",),), "memonger_mask_dropout", True, _dropout,
                 _copy("p", "mode", "cudnn_off")),
-    VariantKind("max_pool", (("Pooling",),), "memonger_max_pool", True,
-                "4 bits, 1 or 4 bytes an output", "input, output (and workspace)",
-                "IndicesAct max_pool2d", _max_pooling,
-                _copy("kernel", "stride", "pad", "pooling_convention", "global_pool", "layout",
-                      "cudnn_off")),
+    VariantKind("max_pool", (("Pooling",),), "memonger_max_pool", True, _max_pooling,
+                _copy(*_POOLING)),
     VariantKind("batch_norm_relu", (("BatchNorm",), ("relu", "Activation")),
-                "memonger_batch_norm_relu", True, "input of BatchNorm",
-                "input of BatchNorm, output", "BatchNorm recomputed in backward",
-                _batch_norm_relu, lambda chain: {**_copy(*_NORM)(chain), **_relu(chain[1])},
-                on_gpu=False),
+                "memonger_batch_norm_relu", True, _batch_norm_relu,
+                lambda chain: {**_copy(*_NORM)(chain), **_relu(chain[1])}, on_gpu=False),
     VariantKind("bn_relu_convolution", (("BatchNorm",), ("relu", "Activation"), ("Convolution",)),
-                "memonger_bn_relu_convolution", True, "input of BatchNorm",
-                "input of BatchNorm, output of ReLU", "BatchNorm and ReLU recomputed in backward",
-                _batch_norm_relu_convolution, _norm_and_convolution, on_gpu=False),
+                "memonger_bn_relu_convolution", True, _batch_norm_relu_convolution,
+                _norm_and_convolution, on_gpu=False),
     VariantKind("inplace_batch_norm", (("BatchNorm",),), "memonger_inplace_batch_norm", False,
-                "output", "input", "OutputAct batch_norm", _batch_norm,
-                _copy(*_NORM, act_type="identity"), on_gpu=False),
-    VariantKind("inplace_batch_norm_leaky", (("BatchNorm",), ("LeakyReLU",)),
-                "memonger_inplace_batch_norm", False, "output",
-                "input of BatchNorm, input and output of LeakyReLU", "OutputAct batch_norm",
-                _batch_norm_before("leaky"), _norm_and("leaky"), on_gpu=False),
-    VariantKind("inplace_batch_norm_elu", (("BatchNorm",), ("LeakyReLU",)),
-                "memonger_inplace_batch_norm", False, "output",
-                "input of BatchNorm, input and output of LeakyReLU", "OutputAct batch_norm",
-                _batch_norm_before("elu"), _norm_and("elu"), on_gpu=False),
-    VariantKind("layer_norm", (("LayerNorm",),), "memonger_layer_norm", False, "output", "input",
-                "OutputAct", _layer_norm, _copy("axis", "eps"), on_gpu=False),
-    *(VariantKind("output_" + name, (("Activation",),), "memonger_activation", True, "output",
-                  "input and output", "OutputAct", _only_activation(name), _copy("act_type"))
-      for name in ("sigmoid", "tanh")),
+                _batch_norm, _copy(*_NORM, act_type="identity"), on_gpu=False),
+    *(VariantKind("inplace_batch_norm_" + name, (("BatchNorm",), ("LeakyReLU",)),
+                  "memonger_inplace_batch_norm", False, _batch_norm_before(name), _norm_and(name),
+                  on_gpu=False) for name in ("leaky", "elu")),
+    VariantKind("layer_norm", (("LayerNorm",),), "memonger_layer_norm", False, _layer_norm,
+                _copy("axis", "eps"), on_gpu=False),
+    *(VariantKind("output_" + name, (("Activation",),), "memonger_activation", True,
+                  _only_activation(name), _copy("act_type")) for name in ("sigmoid", "tanh")),
     VariantKind("output_gelu", (("LeakyReLU",),), "memonger_gelu", False,
-                "output and 1 byte an element", "input and output", "",
                 _only_activation("gelu"), _copy()),
-    VariantKind("concat", (("Concat", "concat"),), "memonger_concat", True, "nothing",
-                "all inputs", "", _always, _copy("num_args", "dim")),
-    VariantKind("avg_pool", (("Pooling",),), "memonger_avg_pool", True, "nothing",
-                "input and output", "", _average_pooling,
-                _copy("kernel", "stride", "pad", "pooling_convention", "global_pool", "layout",
-                      "cudnn_off", "pool_type", "count_include_pad", "p_value")),
+    VariantKind("concat", (("Concat", "concat"),), "memonger_concat", True, _always,
+                _copy("num_args", "dim")),
+    VariantKind("avg_pool", (("Pooling",),), "memonger_avg_pool", True, _average_pooling,
+                _copy(*_POOLING, "pool_type", "count_include_pad", "p_value")),
     VariantKind("split_convolution", (("Convolution",),), "memonger_split_convolution", True,
-                "input, until the weight's gradient is made", "input",
-                "convolution with separate gradients of parameters and data",
                 _separate_gradients, _copy(*_CONVOLUTION), gradient_ops=2),
 )
 

@@ -18,7 +18,6 @@ from memonger.graph.schedule import Schedule, Step, expand
 from memonger.graph.types import Graph, Implementation, Inplace, Variant
 from memonger.memory.storage import plan_storage
 from memonger.plan import columnar_json as columns
-from memonger.plan import consistency as confirm
 from memonger.plan import plan_file as planfile
 from memonger.plan.plan import Plan, Status
 from memonger.plan.planned_symbol import planned_json
@@ -355,11 +354,12 @@ def test_other_decisions_than_those_behind_the_numbers_are_refused():
 
 def test_a_pool_that_is_the_answer_of_mxnet_comes_with_the_prediction():
     plan = make(tiny())
-    note = confirm.pool_note(plan.pool_bytes + 4, plan.pool_bytes)
-    bound = replace(plan, pool_bytes=plan.pool_bytes + 4, notes=(note,))
+    bound = replace(plan, pool_bytes=plan.pool_bytes + 4, predicted_pool_bytes=plan.pool_bytes)
     assert planfile.loads(planfile.dumps(bound)) == bound
-    with pytest.raises(PlanSchemaError, match="pool: "):
-        planfile.loads(planfile.dumps(replace(bound, pool_bytes=plan.pool_bytes + 8)))
+    for forged in (replace(bound, predicted_pool_bytes=plan.pool_bytes + 8),
+                   replace(bound, predicted_pool_bytes=None)):
+        with pytest.raises(PlanSchemaError, match="pool: "):
+            planfile.loads(planfile.dumps(forged))
 
 
 def test_graph_columns_round_trip_an_empty_graph():
