@@ -17,6 +17,7 @@ import pytest
 
 import memonger
 from gpu import pretend
+from gpu.far import FarEnd
 from memonger.bench.kernels import __main__ as command
 from memonger.bench.kernels import cases, check, devices, nvrtc, sources, timing
 from memonger.util.errors import PluginError
@@ -44,12 +45,51 @@ def test_compiles_for_every_architecture(file, bits):
             assert kernel.file != file or kernel.name.encode() in code
 
 
+@pytest.fixture
+def wrong_kernel(tmp_path, monkeypatch):
+    """Changes a line of a kernel that devices of this test compile."""
+    def change(file, line, instead):
+        folder = tmp_path / "cuda"
+        shutil.copytree(str(sources.source_folder()), str(folder))
+        text = (folder / file).read_text()
+        assert line in text
+        (folder / file).write_text(text.replace(line, instead))
+        monkeypatch.setattr(devices, "source_folder", lambda: folder)
+    return change
+
+
 @needs_compilers
 def test_every_kernel_is_right_in_any_order_of_its_threads():
     """Threads between barriers, and blocks, run first to last and last to first: no race."""
     launches, wrong = check.check([devices.Emulated(), devices.Emulated(backwards=True)],
                                   cases.all_cases((1, 33, 2049)))
     assert launches > 1000 and not wrong, wrong[:5]
+
+
+@needs_compilers
+@pytest.mark.parametrize("seed", [1, 2])
+def test_every_kernel_is_right_for_random_shapes(seed):
+    _, wrong = check.check([devices.Emulated()], cases.all_cases(
+        cases.random_counts(3, seed), poolings=cases.random_poolings(8, seed)))
+    assert not wrong, wrong[:5]
+
+
+@needs_compilers
+def test_every_kernel_counts_elements_in_more_than_32_bits():
+    """As in arrays of 2^32 elements; MXNet's wheels have none of 2^31 and more."""
+    launches, wrong = check.check([FarEnd()], cases.all_cases((2049,), ["float16"]))
+    assert launches > 100 and not wrong, wrong[:5]
+
+
+@needs_compilers
+@pytest.mark.parametrize("file, line, instead", [
+    ("gate.cu", "(Index)thread_index() * kElements", "(int)(thread_index() * kElements)"),
+    ("dropout.cu", "const Index begin = (Index)", "const unsigned begin = "),
+    ("max_pool.cu", "x + (Index)row", "x + (unsigned)row")])
+def test_a_kernel_that_counts_in_32_bits_is_found(wrong_kernel, file, line, instead):
+    wrong_kernel(file, line, instead)
+    _, wrong = check.check([FarEnd()], cases.all_cases((2049,), ["float16"]))
+    assert len(wrong) > 3
 
 
 @pytest.mark.gpu
@@ -68,13 +108,8 @@ def test_every_kernel_is_right_on_a_device():
      "states is wrong"),
     ("dropout.cu", "  __syncthreads();\n", "", "differs from the first run's"),
     ("max_pool.cu", "s.output[axis] - 1)", "s.output[axis] - 2)", "dx is wrong")])
-def test_a_wrong_kernel_is_found(tmp_path, monkeypatch, file, line, instead, words):
-    folder = tmp_path / "cuda"
-    shutil.copytree(str(sources.source_folder()), str(folder))
-    text = (folder / file).read_text()
-    assert line in text
-    (folder / file).write_text(text.replace(line, instead))
-    monkeypatch.setattr(devices, "source_folder", lambda: folder)
+def test_a_wrong_kernel_is_found(wrong_kernel, file, line, instead, words):
+    wrong_kernel(file, line, instead)
     _, wrong = check.check([devices.Emulated(), devices.Emulated(backwards=True)],
                            cases.all_cases((33, 4097), ["float32"]))
     assert any(words in text for text in wrong), wrong[:5]

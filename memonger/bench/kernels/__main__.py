@@ -13,7 +13,7 @@ from typing import Callable, List, Optional, Sequence
 
 from ...util.errors import MemongerError
 from ...util.files import write_whole
-from .cases import EDGES, all_cases
+from .cases import EDGES, POOLINGS, all_cases, random_counts, random_poolings
 from .check import check
 from .devices import Device, Emulated, Gpu
 from .nvrtc import Nvrtc
@@ -94,8 +94,9 @@ def _run(report: Report, devices: Sequence[Device], options: argparse.Namespace)
                 write_whole(str(path), text())
 
     if options.check:
-        report.launches, report.wrong = check(
-            devices, all_cases(EDGES[:3] if options.small else EDGES))
+        cases = all_cases(EDGES[:3]) if options.small else all_cases(
+            EDGES + random_counts(6), poolings=[*POOLINGS, *random_poolings(20)])
+        report.launches, report.wrong = check(devices, cases)
         save()
         print("%d launches checked, %d wrong" % (report.launches, len(report.wrong)))
         for text in report.wrong[:20]:

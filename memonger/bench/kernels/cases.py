@@ -277,6 +277,24 @@ POOLINGS: Sequence[Pooling] = (
 )
 
 
+def random_poolings(count: int, seed: int = 0) -> List[Pooling]:
+    """Poolings of any shape, some with padding, gaps between windows, channels last or words."""
+    random, found = np.random.RandomState(seed), []
+    while len(found) < count:
+        size = tuple(int(n) for n in random.randint(1, (4, 14, 20)))
+        window = tuple(int(random.randint(1, min(n, 6) + 1)) for n in size)
+        pad = tuple(int(random.randint(0, n // 2 + 1)) for n in window)
+        found.append(Pooling(int(random.randint(1, 6)), size, window,  # type: ignore[arg-type]
+                             tuple(int(n) for n in random.randint(1, 5, 3)), pad,
+                             int(random.choice([1, 1, 2, 3, 5, 8])), bool(random.rand() < 0.2)))
+    return found
+
+
+def random_counts(count: int, seed: int = 0) -> Tuple[int, ...]:
+    """Numbers of elements, small and large ones alike."""
+    return tuple(int(n) for n in 2 ** np.random.RandomState(seed).uniform(0, 15, count))
+
+
 def max_pool(pooling: Pooling, dtype: str, request: int) -> Iterator[Case]:
     """Forward and backward of one pooling."""
     s, smallest = pooling, np.finfo(dtype).min
@@ -326,13 +344,15 @@ def max_pool(pooling: Pooling, dtype: str, request: int) -> Iterator[Case]:
 
 
 def all_cases(counts: Sequence[int] = EDGES,
-              dtypes: Iterable[str] = tuple(BITS)) -> Iterator[List[Case]]:
+              dtypes: Iterable[str] = tuple(BITS),
+              poolings: Sequence[Pooling] = POOLINGS) -> Iterator[List[Case]]:
     """Every kernel; cases of one list are run in order, and may read what the one before made."""
     with np.errstate(invalid="ignore", over="ignore"):  # infinity times 0
-        yield from _all_cases(counts, dtypes)
+        yield from _all_cases(counts, dtypes, poolings)
 
 
-def _all_cases(counts: Sequence[int], dtypes: Iterable[str]) -> Iterator[List[Case]]:
+def _all_cases(counts: Sequence[int], dtypes: Iterable[str],
+               poolings: Sequence[Pooling]) -> Iterator[List[Case]]:
     for dtype in dtypes:
         for count in counts:
             for request, in_place in ((NULL, False), (WRITE, False), (WRITE, True), (ADD, False)):
@@ -341,7 +361,7 @@ def _all_cases(counts: Sequence[int], dtypes: Iterable[str]) -> Iterator[List[Ca
                     yield [case]
                 if request != NULL:
                     yield list(gelu(count, dtype, request, in_place))
-        for pooling in POOLINGS:
+        for pooling in poolings:
             for request in (WRITE, ADD):
                 for case in max_pool(pooling, dtype, request):
                     yield [case]

@@ -139,6 +139,8 @@ class Emulated(Device):
     ----------
     backwards : bool
         Blocks, and threads between barriers, run last to first.
+    first_block : int
+        Blocks before this one are left out: the far end of arrays that no memory holds.
 
     Raises
     ------
@@ -148,8 +150,8 @@ class Emulated(Device):
 
     name = "emulated on the CPU"
 
-    def __init__(self, backwards: bool = False) -> None:
-        self._backwards = backwards
+    def __init__(self, backwards: bool = False, first_block: int = 0) -> None:
+        self._backwards, self._first_block = backwards, first_block
         self._libraries: Dict[Tuple[str, int], ctypes.CDLL] = {}
         self._memory: Dict[int, np.ndarray] = {}
 
@@ -182,4 +184,5 @@ class Emulated(Device):
                     raise PluginError("the emulation needs g++: %s" % error) from error
                 library = self._libraries[kernel.file, bits] = ctypes.CDLL(str(target))
         ctypes.c_int.in_dll(library, "emulation_backwards").value = self._backwards
+        ctypes.c_uint.in_dll(library, "emulation_first_block").value = self._first_block
         getattr(library, "launch_" + kernel.name)(pointers, blocks, constants()["kThreads"], 0)

@@ -27,6 +27,8 @@ using std::sqrt;
 // 1: blocks, and threads between barriers, run last to first. Results must not depend on it.
 extern "C" {
 int emulation_backwards = 0;
+// Blocks before this one are left out.
+unsigned emulation_first_block = 0;
 }
 
 struct Dimensions {
@@ -194,8 +196,9 @@ inline void launch(void (*kernel)(P...), void** arguments, unsigned blocks, unsi
   gridDim = {blocks, 1, 1};
   blockDim = {threads, 1, 1};
   if (shared_bytes) fail("no kernel of ours has shared memory");
-  for (unsigned b = 0; b < blocks; ++b) {
-    blockIdx = {emulation_backwards ? blocks - 1 - b : b, 0, 0};
+  const unsigned first = emulation_first_block;
+  for (unsigned b = first; b < blocks; ++b) {
+    blockIdx = {emulation_backwards ? blocks - 1 - (b - first) : b, 0, 0};
     run_block();
   }
 }
