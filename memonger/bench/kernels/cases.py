@@ -279,13 +279,18 @@ POOLINGS: Sequence[Pooling] = (
 
 def random_poolings(count: int, seed: int = 0) -> List[Pooling]:
     """Poolings of any shape, some with padding, gaps between windows, channels last or words."""
-    random, found = np.random.RandomState(seed), []
-    while len(found) < count:
-        size = tuple(int(n) for n in random.randint(1, (4, 14, 20)))
-        window = tuple(int(random.randint(1, min(n, 6) + 1)) for n in size)
-        pad = tuple(int(random.randint(0, n // 2 + 1)) for n in window)
-        found.append(Pooling(int(random.randint(1, 6)), size, window,  # type: ignore[arg-type]
-                             tuple(int(n) for n in random.randint(1, 5, 3)), pad,
+    random = np.random.RandomState(seed)
+
+    def three(least: Sequence[int], end: Sequence[int]) -> Tuple[int, int, int]:
+        a, b, c = (int(random.randint(low, high)) for low, high in zip(least, end))
+        return a, b, c
+
+    found: List[Pooling] = []
+    for _ in range(count):
+        size = three((1, 1, 1), (4, 14, 20))
+        window = three((1, 1, 1), [min(n, 6) + 1 for n in size])
+        found.append(Pooling(int(random.randint(1, 6)), size, window, three((1, 1, 1), (5, 5, 5)),
+                             three((0, 0, 0), [n // 2 + 1 for n in window]),
                              int(random.choice([1, 1, 2, 3, 5, 8])), bool(random.rand() < 0.2)))
     return found
 
