@@ -14,9 +14,12 @@ namespace {
 const int kBlockLarge = 4, kBlock = 24, kStretch = 6, kShift = 4;
 // Mean length of a stretch, and how far a checkpoint moves.
 const int kLength = 8;
-// After so many moves a walk that overflows makes overflow dearer, one that fits cheaper; more gently
-// where anything may run at any time.
-struct Weighing { int moves; double dearer, cheaper; };
+// After so many moves a walk that overflows makes overflow dearer, one that fits cheaper; more
+// gently where anything may run at any time.
+struct Weighing {
+  int moves;
+  double dearer, cheaper;
+};
 const Weighing kTraining = {100, 1.02, 0.993}, kAnywhere = {500, 1.0123, 0.995};
 
 }  // namespace
@@ -40,8 +43,8 @@ void Search::Anneal(Outcome current, Temperature temperature, int64_t work_end) 
   const Weighing& weighing = any_advance_ ? kAnywhere : kTraining;
   for (int64_t move = 1; !OutOf(work_end); ++move) {
     if (move % 64 == 1) {
-      const double done = static_cast<double>(Spent() - work_begin) /
-                          static_cast<double>(work_end - work_begin);
+      const double done =
+          static_cast<double>(Spent() - work_begin) / static_cast<double>(work_end - work_begin);
       heat = hot * std::pow(cold / hot, done);
     }
     ProposeMove(current);
@@ -164,7 +167,7 @@ void Search::ProposeStretch() {
   const int end = std::min(size, begin + Length(size)), length = end - begin;
   int from = simulator_->num_ops();
   for (int i = begin; i < end; ++i) from = std::min(from, gaps[crossing_[i]].end);
-  static const Choice values[] = {kDropTransient, kDropTransient, kDropTransient,
+  static const Choice values[] = {kDropTransient,  kDropTransient,  kDropTransient,
                                   kDropThenRetain, kDropThenRetain, kKeep};
   const int value = values[random_.Below(6)];
   const bool dropped_only = value != kKeep && random_.OneIn(2);

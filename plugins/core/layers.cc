@@ -49,16 +49,15 @@ LayerMeter::LayerMeter(const Problem& problem) : two_pools_(problem.two_pools) {
   }
 }
 
-const LayerMeter::Estimate& LayerMeter::Measure(const Simulator& simulator) {
-  const int steps = simulator.num_steps();
+const LayerMeter::Estimate& LayerMeter::Measure(Simulator* simulator) {
+  const int steps = simulator->num_steps();
   const Lanes zero = {};
   change_.assign(steps + 2, Row{zero});
-  const Simulator::Value* values = simulator.values();
-  for (int v = 0; v < simulator.num_values(); ++v) {
-    const Simulator::Value& value = values[v];
+  simulator->ListValues(&values_);
+  for (const Simulator::Value& value : values_) {
     if (value.bytes == 0) continue;
     int layer = layer_of_tensor_[value.tensor];
-    if (two_pools_ && simulator.in_second_pool(value.step)) layer += kLayers / 2;
+    if (two_pools_ && value.in_second_pool) layer += kLayers / 2;
     change_[value.step].lanes += from_[layer];
     change_[value.last + 1].lanes -= from_[layer];
   }

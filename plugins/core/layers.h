@@ -30,7 +30,7 @@ class LayerMeter {
     double crowding = 0;
   };
   // Of the simulator's last evaluation. Linear in steps and values.
-  const Estimate& Measure(const Simulator& simulator);
+  const Estimate& Measure(Simulator* simulator);
   // A step at which some layer is at its highest, of what was measured last.
   int CrowdedStep(Random* random) const;
 
@@ -47,6 +47,7 @@ class LayerMeter {
   bool two_pools_;
   std::vector<int> layer_of_tensor_;
   std::vector<double> thickness_;  // bytes of each layer
+  std::vector<Simulator::Value> values_;
   std::vector<Row> change_;
   Lanes most_;
   Lanes from_[kLayers];  // ones in this lane and those below it

@@ -65,7 +65,10 @@ void Search::SearchLive(int64_t work_end) {
     const double late = grouped && !best_.feasible ? 0.2 : 0;  // groups were not enough
     for (int start = 0; start < 3 && !OutOf(until(0.15 + late)); ++start) {
       if (start == 1 && num_variants_ == 0) continue;
-      if (start < 2) LoadDefaults(); else Load(best_);
+      if (start < 2)
+        LoadDefaults();
+      else
+        Load(best_);
       if (start == 1) SetAllVariants();
       Commit();
       if (Repair(&current, until(ends[start] + late))) Prune(&current, until(0.15 + late));
@@ -82,12 +85,12 @@ void Search::SearchLive(int64_t work_end) {
     }
     Iterate(until(any_advance_ ? 0.4 : 0.25));
   }
-  // Annealing from the best, hot and warm in turn; what it finds is pruned. A long hot walk is worth
-  // most at deep cuts, whose good plans are far from what repairs find. Where values may be
+  // Annealing from the best, hot and warm in turn; what it finds is pruned. A long hot walk is
+  // worth most at deep cuts, whose good plans are far from what repairs find. Where values may be
   // recomputed in advance, half of all searches start warm.
   const bool hot_first = !any_advance_ || random_.OneIn(2);
-  const Temperature rounds[] = {{hot_first ? kHot : kWarm, 0.01}, {any_advance_ ? 2 : kWarm, 0.01},
-                                {0.2, 0.005}};
+  const Temperature rounds[] = {
+      {hot_first ? kHot : kWarm, 0.01}, {any_advance_ ? 2 : kWarm, 0.01}, {0.2, 0.005}};
   const double shares[] = {0.7, 0.8, 0.87};
   for (int round = 0; round < 3 && !OutOf(work_end); ++round) {
     if (round == 2 && best_.feasible) FlipVariants(until(0.84));
@@ -106,7 +109,7 @@ void Search::SearchLive(int64_t work_end) {
 // Measures the exact pool of the current decisions and keeps them when they are the best so far.
 void Search::OfferPool(const Outcome& outcome) {
   if (best_.feasible && outcome.cost >= best_.cost) return;
-  const double estimate = layers_.Measure(*simulator_).bytes;
+  const double estimate = layers_.Measure(simulator_).bytes;
   Trace trace;
   const Outcome written = simulator_->EvaluateInto(&trace);
   const int64_t exact = meter_->Exact(trace);
@@ -167,8 +170,7 @@ void Search::SearchArena(int64_t work_end) {
     simulator_->set_budget(target);
     best_ = Solution();
     pause_at_s_ = shares[round] * options_.time_limit_s;
-    SearchLive(begin + static_cast<int64_t>(shares[round] *
-                                            static_cast<double>(work_end - begin)));
+    SearchLive(begin + static_cast<int64_t>(shares[round] * static_cast<double>(work_end - begin)));
     paused_ = false;
     Load(best_);
     Trace trace;

@@ -22,8 +22,8 @@ Search::Search(Simulator* simulator, const SearchOptions& options, PoolMeter* me
       poll_(std::move(poll)),
       random_(options.seed),
       num_gaps_(static_cast<int>(simulator->gaps().size())),
-      num_variants_(options.allow_variants
-                        ? static_cast<int>(simulator->problem().variants.size()) : 0),
+      num_variants_(options.allow_variants ? static_cast<int>(simulator->problem().variants.size())
+                                           : 0),
       any_advance_(simulator->problem().recompute_in_forward),
       // Training graphs gain almost nothing from it; others may need it.
       advance_odds_(simulator->first_backward() < simulator->num_ops() ? 40 : 3),
@@ -167,7 +167,7 @@ Outcome Search::Evaluate(double cost_limit) {
   Outcome outcome = simulator_->Evaluate(cost_limit);
   if (!pool_mode_ || !outcome.valid) return outcome;
   simulator_->AddWork(simulator_->num_steps() / 2);
-  const LayerMeter::Estimate& estimate = layers_.Measure(*simulator_);
+  const LayerMeter::Estimate& estimate = layers_.Measure(simulator_);
   const double pool = slack_ * estimate.bytes + static_cast<double>(simulator_->workspace_bytes());
   const double excess = pool - static_cast<double>(options_.budget_bytes);
   outcome.peak = static_cast<int64_t>(pool);
@@ -190,8 +190,8 @@ bool Search::Stopped() {
   const double elapsed =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   const int64_t bytes = meter_ ? best_.pool : best_.peak;
-  if (poll_ && poll_(elapsed, best_.feasible && bytes >= 0 ? best_.cost : -1,
-                     best_.feasible ? bytes : -1)) {
+  if (poll_ &&
+      poll_(elapsed, best_.feasible && bytes >= 0 ? best_.cost : -1, best_.feasible ? bytes : -1)) {
     stop_ = StopReason::kInterrupted;
   } else if (elapsed > options_.time_limit_s) {
     stop_ = StopReason::kTimeLimit;
@@ -220,8 +220,7 @@ void Search::Offer(const Outcome& outcome) {
   } else if (feasible != best_.feasible) {
     better = feasible;
   } else if (feasible) {
-    better = outcome.cost < best_.cost ||
-             (outcome.cost == best_.cost && outcome.peak < best_.peak);
+    better = outcome.cost < best_.cost || (outcome.cost == best_.cost && outcome.peak < best_.peak);
   } else {
     better = outcome.overflow < least_overflow_;
   }

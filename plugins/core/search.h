@@ -2,8 +2,8 @@
 // swaps, iterated local search and simulated annealing, all on exact evaluations.
 //
 // Work is counted in simulated steps, not in seconds, so that a result depends on the problem,
-// the seed and the work limit alone, unless the wall clock is behind: once a fifth of the time limit
-// is over, the work due is at least that of a machine which needs all of the time.
+// the seed and the work limit alone, unless the wall clock is behind: once a fifth of the time
+// limit is over, the work due is at least that of a machine which needs all of the time.
 #ifndef MEMONGER_CORE_SEARCH_H_
 #define MEMONGER_CORE_SEARCH_H_
 
@@ -43,7 +43,7 @@ struct SearchOptions {
   double time_limit_s = 10;
   bool allow_variants = true;
   bool crossover = false;  // a population of plans, in place of one that is annealed
-  Solution warm;  // decisions to start from; empty without
+  Solution warm;           // decisions to start from; empty without
 };
 
 enum class StopReason { kFinished, kTimeLimit, kInterrupted };
@@ -61,7 +61,9 @@ class Search {
   int64_t evaluations() const { return evaluations_; }
 
  private:
-  struct Temperature { double start, end; };  // in units of Unit()
+  struct Temperature {
+    double start, end;
+  };  // in units of Unit()
 
   // Items: gaps, then variants.
   int num_items() const { return num_gaps_ + num_variants_; }
@@ -71,7 +73,10 @@ class Search {
   void Set(int item, int value);  // remembered in undo_
   void SetAdvance(int gap, int op);
   void Undo();
-  void Commit() { undo_.clear(); advance_undo_.clear(); }
+  void Commit() {
+    undo_.clear();
+    advance_undo_.clear();
+  }
   int Default(int item) const;
   bool Allowed(int item, int value) const;
 
@@ -150,12 +155,12 @@ class Search {
   Random random_;
   int num_gaps_, num_variants_;
   bool any_advance_;
-  int advance_odds_;  // one move in so many recomputes something in advance
-  std::vector<std::pair<int, int>> undo_;          // item, value before
+  int advance_odds_;                       // one move in so many recomputes something in advance
+  std::vector<std::pair<int, int>> undo_;  // item, value before
   std::vector<std::pair<int, int>> advance_undo_;  // gap, op before
-  std::vector<int> changed_;        // items that are not at their default, in no order
-  std::vector<int> changed_place_;  // of each item in changed_, or -1
-  std::vector<int> crossing_;  // gaps that lead into the backward ops, in order of ops
+  std::vector<int> changed_;                // items that are not at their default, in no order
+  std::vector<int> changed_place_;          // of each item in changed_, or -1
+  std::vector<int> crossing_;               // gaps that lead into the backward ops, in order of ops
   std::vector<std::vector<int>> families_;  // gaps of like ops, in order
   std::vector<int> family_of_;              // of each gap
   std::vector<int> place_in_family_;
@@ -165,13 +170,13 @@ class Search {
   std::vector<int64_t> bytes_made_;
   double base_cost_ = 0;
   int64_t base_peak_ = 0;
-  std::vector<int> friendly_variants_;  // those of SetAllVariants()
+  std::vector<int> friendly_variants_;   // those of SetAllVariants()
   std::vector<double> values_per_byte_;  // of each op: time to make a byte
-  bool pool_mode_ = false;  // what has to fit is the pool, not the live bytes
-  double slack_ = 1;        // of the exact pool to the estimated one
-  double weight_ = 0;  // of the overflow, adjusts itself
+  bool pool_mode_ = false;               // what has to fit is the pool, not the live bytes
+  double slack_ = 1;                     // of the exact pool to the estimated one
+  double weight_ = 0;                    // of the overflow, adjusts itself
   Solution best_;
-  int best_steps_ = 0; // of best_
+  int best_steps_ = 0;  // of best_
   double least_overflow_ = 0;
   StopReason stop_ = StopReason::kFinished;
   bool paused_ = false;

@@ -1,6 +1,7 @@
 #include "core/simulator.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace memonger {
 
@@ -13,6 +14,9 @@ Simulator::Simulator(const Problem& problem)
       slot_(problem.tensor_bytes.size(), 0),
       kept_(problem.tensor_bytes.size(), 0) {
   const int n = num_ops();
+  double time = 0;
+  for (const Op& op : problem.ops) time += op.implementations[0].time;
+  if (time > 0) ticks_per_second_ = std::ldexp(1.0, 46) / time;
   first_backward_ = n;
   for (int op = n - 1; op >= 0; --op) {
     if (problem.ops[op].is_backward) first_backward_ = op;
@@ -23,13 +27,17 @@ Simulator::Simulator(const Problem& problem)
                          (problem.recompute_in_forward || !problem.ops[op].is_backward));
   }
   max_steps_ = 12 * n + 1000;
-  // One op runs at most once more after the limit is seen, by each level of recursion.
-  const size_t room = static_cast<size_t>(max_steps_ + 2 * n + 2);
-  step_op_.resize(room);
-  step_stage_.resize(room);
-  step_clone_.resize(room);
-  first_value_.resize(room);
-  values_.resize(room);
+  stages_.resize(n);
+  looks_.resize(n);
+  at_hand_.resize(n);
+  looked_at_.assign(n, 0);
+  ran_.assign(n, 0);
+  run_here_.assign(n, -1);
+  free_runs_.resize(n);
+  for (int op = 0; op < n; ++op) AddRun(op);
+  dirty_.Resize(n);
+  sharing_.Resize(n);
+  for (int stage = 0; stage < n; ++stage) dirty_.Add(stage);
   FindUses();
   FindGaps();
   advance_.assign(gaps_.size(), -1);
@@ -57,13 +65,13 @@ void Simulator::FindUses() {
   uses_.resize(n);
   used_by_op_.resize(n);
   for (int op = 0; op < n; ++op) {
-    std::vector<int>& used = used_by_op_[op];
+    std::vector<int> used;
     for (const Implementation& impl : problem_.ops[op].implementations) {
       for (int tensor : impl.reads) {
         for (int maker : makers[tensor]) {
           // A value is read from the first run only as long as its maker has no variant.
-          const bool kept = problem_.tensor_is_kept[tensor] &&
-                            problem_.ops[maker].implementations.size() == 1;
+          const bool kept =
+              problem_.tensor_is_kept[tensor] && problem_.ops[maker].implementations.size() == 1;
           if (maker < op && !kept) used.push_back(maker);
         }
       }
@@ -73,7 +81,10 @@ void Simulator::FindUses() {
     }
     std::sort(used.begin(), used.end());
     used.erase(std::unique(used.begin(), used.end()), used.end());
-    for (int maker : used) uses_[maker].push_back(op);
+    for (int maker : used) {
+      uses_[maker].push_back(op);
+      used_by_op_[op].emplace_back(maker, static_cast<int>(uses_[maker].size()));
+    }
   }
 }
 
@@ -135,7 +146,7 @@ void Simulator::Activate(int op, int implementation) {
   hot.reads_end = hot.reads + impl.reads.size();
   hot.outputs = outputs.data();
   hot.outputs_end = hot.outputs + outputs.size();
-  hot.time = impl.time;
+  hot.ticks = std::llround(impl.time * ticks_per_second_);
   hot.runs = impl.runs;
   hot.state_of = impl.uses_state ? problem_.ops[op].state_of : -1;
   hot.has_shares = !impl.shares.empty();
@@ -152,8 +163,11 @@ void Simulator::Activate(int op, int implementation) {
 void Simulator::set_variant(int variant, bool on) {
   if (variant_on_[variant] == static_cast<char>(on)) return;
   variant_on_[variant] = on;
+  relabelled_ = true;
   for (const auto& choice : problem_.variants[variant].choices) {
     Activate(choice.first, on ? choice.second : 0);
+    dirty_.Add(choice.first);
+    MarkLooks(choice.first, 0, num_ops());
   }
   workspace_ = 0;
   for (int op = 0; op < num_ops(); ++op) {
@@ -161,21 +175,28 @@ void Simulator::set_variant(int variant, bool on) {
   }
 }
 
+void Simulator::set_choice(int gap, Choice choice) {
+  char& now = choices_[slot_of_gap_[gap]];
+  if (now == choice) return;
+  now = choice;
+  if (problem_.recompute_in_forward && advance_[gap] >= 0) dirty_.Add(advance_[gap]);
+  HoldFrom(gap);
+}
+
 void Simulator::set_advance(int gap, int op) {
   const int before = advance_[gap];
   if (before == op) return;
-  if (!problem_.recompute_in_forward) {
-    advance_[gap] = op;
-    return HoldFrom(gap);
-  }
+  advance_[gap] = op;
+  if (!problem_.recompute_in_forward) return HoldFrom(gap);
   if (before >= 0) {
     std::vector<int>& list = advance_at_[before];
     list.erase(std::find(list.begin(), list.end(), gap));
+    dirty_.Add(before);
   }
-  advance_[gap] = op;
   if (op >= 0) {
     std::vector<int>& list = advance_at_[op];
     list.insert(std::upper_bound(list.begin(), list.end(), gap), gap);
+    dirty_.Add(op);
   }
 }
 
@@ -186,212 +207,28 @@ void Simulator::HoldFrom(int gap) {
   if (choices_[slot] == kDropTransient) {
     from = advance_[gap] >= 0 && !problem_.recompute_in_forward ? advance_[gap] : num_ops() + 1;
   }
+  if (held_from_[slot] == from) return;
   held_from_[slot] = from;
-}
-
-bool Simulator::NeedInputs(const Hot& hot) {
-  for (const int* tensor = hot.reads; tensor != hot.reads_end; ++tensor) {
-    if (hot.reads_kept && kept_[*tensor]) continue;
-    if (!Need(producer_[*tensor])) return false;
-  }
-  return hot.state_of < 0 || Need(hot.state_of);
-}
-
-bool Simulator::Rerun(int op) {
-  if (!can_rerun_[op] || !hot_[op].runs || num_steps_ >= max_steps_) return false;
-  if (!problem_.recompute_in_forward && stage_ < first_backward_) return false;
-  if (problem_.max_clones > 0 && clones_[op] >= problem_.max_clones) return false;
-  if (!NeedInputs(hot_[op])) return false;
-  ++clones_[op];
-  Run(op);
-  return true;
-}
-
-void Simulator::Run(int op) {
-  const int step = num_steps_;
-  const Hot& hot = hot_[op];
-  for (const int* tensor = hot.reads; tensor != hot.reads_end; ++tensor) {
-    const int maker = producer_[*tensor];
-    const bool kept = hot.reads_kept && kept_[*tensor];
-    const int run = kept ? first_run_[maker] : instance_[maker];
-    values_[first_value_[run] + slot_[*tensor]].last = step;
-  }
-  if (trace_) RecordSources(op);
-  const int base = num_values_;
-  if (values_.size() < static_cast<size_t>(base) + (hot.outputs_end - hot.outputs)) {
-    values_.resize(2 * values_.size() + (hot.outputs_end - hot.outputs));
-  }
-  for (const int* tensor = hot.outputs; tensor != hot.outputs_end; ++tensor) {
-    values_[num_values_++] = {problem_.tensor_bytes[*tensor], *tensor, step, step};
-  }
-  if (hot.has_shares) AddShares(op, step, base);
-  instance_[op] = step;
-  step_op_[step] = op;
-  step_stage_[step] = stage_;
-  step_clone_[step] = clones_[op];
-  first_value_[step] = base;
-  ++num_steps_;
-  cost_ += hot.time;
-  touched_.push_back(op);
-}
-
-void Simulator::AddShares(int op, int step, int base) {
-  const Implementation& impl = active(op);
-  for (const InplaceOption& option : impl.shares) {
-    const int tensor = impl.inputs[option.input];
-    const int maker = producer_[tensor];
-    if (maker < 0 || impl.ignored[option.input]) continue;
-    const int run = kept_[tensor] ? first_run_[maker] : instance_[maker];
-    shares_.push_back({step, first_value_[run] + slot_[tensor], base + option.output,
-                       option.identity});
-  }
-}
-
-bool Simulator::RunInAdvance(int stage) {
-  for (int gap : advance_at_[stage]) {
-    const Gap& g = gaps_[gap];
-    if (choices_[slot_of_gap_[gap]] == kKeep || next_use_[g.op] != g.index ||
-        instance_[g.op] >= 0 || stage <= g.op || g.trailing) {
-      continue;
-    }
-    if (!Need(g.op)) return false;
-    pinned_[g.op] = 1;
-  }
-  return true;
-}
-
-// Applies the decision of the gap that the op's value is in; called after each op that touched it.
-void Simulator::EndOfGap(int op) {
-  if (instance_[op] < 0 || pinned_[op]) return;
-  if (stage_ < held_from_[first_gap_[op] + next_use_[op]]) instance_[op] = -1;
-}
-
-bool Simulator::RunAll(double cost_limit) {
-  const int n = num_ops();
-  instance_.assign(n, -1);
-  first_run_.assign(n, -1);
-  next_use_.assign(n, 0);
-  clones_.assign(n, 0);
-  pinned_.assign(n, 0);
-  num_steps_ = num_values_ = 0;
-  shares_.clear();
-  cost_ = 0;
-  for (int op = 0; op < n; ++op) {
-    stage_ = op;
-    touched_.clear();
-    if (!advance_at_[op].empty() && !RunInAdvance(op)) return false;
-    if (hot_[op].runs) {
-      if (!NeedInputs(hot_[op])) return false;
-      Run(op);
-      first_run_[op] = instance_[op];
-      if (cost_ > cost_limit) return false;
-    }
-    for (int used : used_by_op_[op]) {
-      ++next_use_[used];
-      pinned_[used] = 0;
-      EndOfGap(used);
-    }
-    for (int ran : touched_) EndOfGap(ran);
-  }
-  return true;
-}
-
-void Simulator::Measure(Outcome* outcome) {
-  const int steps = num_steps();
-  profile_.assign(steps + 2, 0);
-  for (const auto& output : outputs_) {
-    const int op = producer_[output];
-    if (op >= 0 && first_run_[op] >= 0) values_[first_value_[first_run_[op]] + slot_[output]].last = steps;
-  }
-  if (!shares_.empty()) ShareMemory();
-  for (int v = 0; v < num_values_; ++v) {
-    const Value& value = values_[v];
-    profile_[value.step] += value.bytes;
-    profile_[value.last + 1] -= value.bytes;
-  }
-  const int64_t room = budget_ - workspace_;
-  int64_t live = 0, peak = -1, over = 0;
-  double overflow = 0;
-  int peak_step = 0;
-  for (int step = 0; step < steps; ++step) {
-    live += profile_[step];
-    profile_[step] = live;
-    if (live > peak) {
-      peak = live;
-      peak_step = step;
-    }
-    over = live - room;
-    if (over > 0) overflow += static_cast<double>(over);
-  }
-  outcome->peak = peak + workspace_;
-  outcome->overflow = overflow;
-  outcome->peak_op = steps ? step_stage_[peak_step] : 0;
-}
-
-// Lets outputs take the memory of inputs, as MXNet's planner does (see storage.h): a value that
-// shares has no bytes of its own, and the value whose memory it takes lives as long as both.
-void Simulator::ShareMemory() {
-  value_root_.resize(num_values_);
-  taken_at_.assign(num_values_, -1);
-  for (int v = 0; v < num_values_; ++v) value_root_[v] = v;
-  for (const Share& share : shares_) {
-    const int root = value_root_[share.from];
-    Value& to = values_[share.to];
-    if (value_root_[share.to] != share.to || taken_at_[share.from] == share.step ||
-        to.bytes != values_[root].bytes || to.bytes == 0 || to.last == share.step) {
-      continue;
-    }
-    if (!share.identity && values_[root].last != share.step) continue;
-    taken_at_[share.from] = share.step;
-    value_root_[share.to] = root;
-    values_[root].last = std::max(values_[root].last, to.last);
-    to.bytes = 0;
-  }
+  MarkLooks(gaps_[gap].op, gaps_[gap].begin, gaps_[gap].end);
 }
 
 Outcome Simulator::Evaluate(double cost_limit) {
   Outcome outcome;
-  outcome.valid = RunAll(cost_limit);
-  work_ += num_steps() + num_ops() / 4 + 60;  // what an evaluation of nothing would cost
-  outcome.cost = cost_;
+  outcome.valid = UpdateStages();
+  outcome.cost = static_cast<double>(ticks_) / ticks_per_second_;
+  outcome.valid = outcome.valid && outcome.cost <= cost_limit;
   if (outcome.valid) Measure(&outcome);
   return outcome;
 }
 
 Outcome Simulator::EvaluateInto(Trace* trace) {
   *trace = Trace();
-  trace_ = trace;
-  const Outcome outcome = Evaluate();
-  trace_ = nullptr;
-  trace->ops.assign(step_op_.begin(), step_op_.begin() + num_steps_);
-  trace->clones.assign(step_clone_.begin(), step_clone_.begin() + num_steps_);
-  for (int op : trace->ops) trace->implementations.push_back(implementation_[op]);
-  trace->source_begin.push_back(static_cast<int>(trace->sources.size()));
+  Outcome outcome = Evaluate();
+  if (!outcome.valid) return outcome;
+  WriteTrace(trace);
+  outcome.cost = 0;
+  for (int op : trace->ops) outcome.cost += active(op).time;
   return outcome;
-}
-
-void Simulator::RecordSources(int op) {
-  const Implementation& impl = active(op);
-  std::vector<int> makers;
-  trace_->source_begin.push_back(static_cast<int>(trace_->sources.size()));
-  for (size_t i = 0; i < impl.inputs.size(); ++i) {
-    const int tensor = impl.inputs[i];
-    const int maker = producer_[tensor];
-    if (maker < 0) {
-      trace_->sources.push_back(-1);
-      continue;
-    }
-    const bool from_clone = !impl.ignored[i] && !kept_[tensor];
-    trace_->sources.push_back(from_clone ? instance_[maker] : first_run_[maker]);
-    if (from_clone) makers.push_back(maker);
-  }
-  if (impl.uses_state) makers.push_back(problem_.ops[op].state_of);
-  std::sort(makers.begin(), makers.end());
-  makers.erase(std::unique(makers.begin(), makers.end()), makers.end());
-  for (int maker : makers) {
-    const int number = step_clone_[instance_[maker]];
-    if (number != 1) trace_->readers.emplace_back(maker, op, clones_[op], number);
-  }
 }
 
 }  // namespace memonger

@@ -7,16 +7,21 @@
 // A gap may also name an op. A value dropped after every op is kept again from there on, once
 // something has recomputed it: a stretch that is run again for what follows it, and later for
 // itself, need not be whole in memory twice. Where the graph allows recomputation anywhere, the
-// value is instead recomputed in advance of the op. Bytes count from the step that makes a value to the last step that
-// reads that instance, so keeping a value that nobody reads again costs nothing.
+// value is instead recomputed in advance of the op. Bytes count from the step that makes a value to
+// the last step that reads that instance, so keeping a value that nobody reads again costs nothing.
 //
-// One evaluation costs O(steps + reads). The order of steps is that of memonger.graph.schedule.expand.
+// The simulator keeps a log of what every stage runs, a stage being an op of the unplanned step
+// with whatever runs again right before it. An evaluation simulates the stages that a changed
+// decision reaches, the others stand; then it goes over all steps for their memory. The order of
+// steps is that of memonger.graph.schedule.expand.
 #ifndef MEMONGER_CORE_SIMULATOR_H_
 #define MEMONGER_CORE_SIMULATOR_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "core/problem.h"
@@ -43,13 +48,37 @@ struct Outcome {
 
 // What a schedule needs to be written down.
 struct Trace {
-  std::vector<int> ops;            // op of each step
+  std::vector<int> ops;  // op of each step
   std::vector<int> implementations;
-  std::vector<int> clones;         // number of the run: 0 the first
-  std::vector<int> source_begin;   // into sources, one more than steps
-  std::vector<int> sources;        // for each input position the step that made it, or -1
+  std::vector<int> clones;        // number of the run: 0 the first
+  std::vector<int> source_begin;  // into sources, one more than steps
+  std::vector<int> sources;       // for each input position the step that made it, or -1
   // (op, consumer op, consumer clone, clone): who reads which run, where it is not run 1.
   std::vector<std::tuple<int, int, int, int>> readers;
+};
+
+// Stages to be visited in order; more may be added on the way.
+class StageSet {
+ public:
+  void Resize(int stages) { words_.resize((static_cast<size_t>(stages) + 63) / 64); }
+  void Add(int stage) {
+    const size_t word = static_cast<size_t>(stage) / 64;
+    words_[word] |= uint64_t{1} << (stage % 64);
+    first_ = std::min(first_, word);
+  }
+  void Remove(int stage) {
+    words_[static_cast<size_t>(stage) / 64] &= ~(uint64_t{1} << (stage % 64));
+  }
+  // -1: none.
+  int First() {
+    while (first_ < words_.size() && !words_[first_]) ++first_;
+    if (first_ == words_.size()) return -1;
+    return static_cast<int>(first_) * 64 + __builtin_ctzll(words_[first_]);
+  }
+
+ private:
+  std::vector<uint64_t> words_;
+  size_t first_ = 0;  // words before this one are empty
 };
 
 class Simulator {
@@ -64,10 +93,7 @@ class Simulator {
 
   // Decisions. Gaps are named by their position in gaps().
   Choice choice(int gap) const { return static_cast<Choice>(choices_[slot_of_gap_[gap]]); }
-  void set_choice(int gap, Choice choice) {
-    choices_[slot_of_gap_[gap]] = choice;
-    HoldFrom(gap);
-  }
+  void set_choice(int gap, Choice choice);
   Choice default_choice(int gap) const { return gaps_[gap].trailing ? kDropTransient : kKeep; }
   // The op that the gap names; -1 for none.
   int advance(int gap) const { return advance_[gap]; }
@@ -84,7 +110,7 @@ class Simulator {
   void set_budget(int64_t bytes) { budget_ = bytes; }
   int64_t budget() const { return budget_; }
 
-  // Steps, cost and memory under the decisions; gives up (invalid) once the cost exceeds limit.
+  // Steps, cost and memory under the decisions; memory not (invalid) where the cost exceeds limit.
   Outcome Evaluate(double cost_limit = std::numeric_limits<double>::infinity());
   // As Evaluate, and writes the steps down.
   Outcome EvaluateInto(Trace* trace);
@@ -96,13 +122,13 @@ class Simulator {
     int tensor;
     int step;
     int last;  // last step that reads it, or whatever shares its memory
+    bool in_second_pool;
   };
-  const Value* values() const { return values_.data(); }
-  int num_values() const { return num_values_; }
+  void ListValues(std::vector<Value>* values);
   // Op of the unplanned step at or before which a step runs.
-  int stage_of_step(int step) const { return step_stage_[step]; }
-  bool in_second_pool(int step) const {
-    return problem_.ops[step_op_[step]].is_backward || step_clone_[step] > 0;
+  int stage_of_step(int step) const {
+    return static_cast<int>(std::upper_bound(start_.begin(), start_.end(), step) - start_.begin()) -
+           1;
   }
   int64_t workspace_bytes() const { return workspace_; }
   int num_steps() const { return num_steps_; }
@@ -112,47 +138,108 @@ class Simulator {
   void AddWork(int64_t steps) { work_ += steps; }
 
  private:
-  // What Run needs of the active implementation, close together in memory.
+  // What a run needs of the active implementation, close together in memory.
   struct Hot {
     const int* reads;
     const int* reads_end;
     const int* outputs;
     const int* outputs_end;
-    double time;
-    int state_of;         // -1 when no state is continued
+    int64_t ticks;  // its time, as a whole number: sums do not depend on their order
+    int state_of;   // -1 when no state is continued
     bool runs;
-    bool reads_kept;      // some reads are of kept outputs
+    bool reads_kept;  // some reads are of kept outputs
     bool has_shares;
+  };
+  // Runs have numbers: the first run of an op that of the op, others any that is free. An op runs
+  // once in a stage, and has the same number as long as it does.
+  struct Read {
+    int run, value;  // value -1: the state object
+    int place;       // of the reader, in the stage's runs
+    bool operator==(const Read& o) const {
+      return run == o.run && value == o.value && place == o.place;
+    }
+  };
+  // An output may take the memory of an input.
+  struct Sharing {
+    int from, to;  // values
+    int place;
+    bool identity;  // while the input is still in use, too: it is the same value
+    bool accepted;
+  };
+  // Bytes of one step: what is made, what is freed behind it, and what outputs take from inputs.
+  struct Bytes {
+    int64_t made, freed, saved;
+  };
+  struct Stage {
+    std::vector<int> runs;  // in order
+    std::vector<Read> reads;
+    std::vector<Sharing> shares;
+    std::vector<Bytes> bytes;    // of each run
+    std::vector<int> looked_at;  // ops whose value at hand the stage depends on, or changes
+    int64_t ticks = 0;
+    void Clear();
+  };
+  // A stage that looked at an op's value, and what is at hand behind it.
+  struct Look {
+    int stage;
+    int run;      // -1: nothing
+    bool pinned;  // recomputed in advance, waiting for its use
+    bool ran_again;
+    bool Same(const Look& other) const { return run == other.run && pinned == other.pinned; }
   };
   void FindUses();
   void FindGaps();
   bool MayTake(int op, int maker) const;
   void Activate(int op, int implementation);
-  bool Need(int op) { return instance_[op] >= 0 || Rerun(op); }
-  bool Rerun(int op);
-  bool NeedInputs(const Hot& hot);
-  void Run(int op);
-  bool RunInAdvance(int stage);
   void HoldFrom(int gap);
-  void EndOfGap(int op);
-  bool RunAll(double cost_limit);
+  // stages.cc
+  void MarkLooks(int op, int begin, int end);
+  bool UpdateStages();
+  bool Simulate(int stage);
+  bool RunStage();
+  size_t FindLook(int op) const;
+  Look Before(int op, size_t look) const;
+  int AtHand(int op);
+  bool MayRerun(int op) const;
+  bool Bring(int op);
+  bool RunWithInputs(int op);
+  void Run(int op);
+  int AddRun(int op);
+  int NewRun(int op);
+  bool RunInAdvance();
+  void EndOfGap(int op, int uses);
+  void Replace(Stage* log);
+  void UpdateLook(int op);
+  void EraseLook(int op);
+  // live_bytes.cc
+  // Steps are named by stage and place in it, in one number that grows with time.
+  static int64_t At(int stage, int place) { return (int64_t{stage} << 32) + place; }
+  static int StageOf(int64_t at) { return static_cast<int>(at >> 32); }
+  Bytes& BytesAt(int64_t at) { return stages_[StageOf(at)].bytes[at & 0xFFFFFFFF]; }
+  void RemoveValues(int stage);
+  void AddValues(int stage);
+  void Count(int value, int64_t bytes);
+  void FindLast(int value);
+  void SetParent(int value, int parent);
+  void MarkSharing(int64_t at);
+  bool MayShare(const Stage& log, size_t share) const;
+  void ShareMemory(int stage);
   void Measure(Outcome* outcome);
-  void RecordSources(int op);
-  void AddShares(int op, int step, int base);
-  void ShareMemory();
+  void WriteTrace(Trace* trace) const;
 
   const Problem& problem_;
   int64_t budget_ = std::numeric_limits<int64_t>::max() / 4;
   // Who may read the op's value, over all implementations; in order.
   std::vector<std::vector<int>> uses_;
-  std::vector<std::vector<int>> used_by_op_;  // ops whose value (or state) the op may use
-  std::vector<int> first_gap_;                // of each op, into choices_
+  // Ops whose value (or state) the op may use, and how many uses they have up to it.
+  std::vector<std::vector<std::pair<int, int>>> used_by_op_;
+  std::vector<int> first_gap_;  // of each op, into choices_
   std::vector<char> choices_;
   std::vector<int> held_from_;  // of each choice: where the value stays at hand
   std::vector<Gap> gaps_;
   std::vector<int> slot_of_gap_;
-  std::vector<int> gap_of_slot_;  // -1 where nothing can be decided
-  std::vector<int> advance_;      // of each gap
+  std::vector<int> gap_of_slot_;              // -1 where nothing can be decided
+  std::vector<int> advance_;                  // of each gap
   std::vector<std::vector<int>> advance_at_;  // gaps by op
   std::vector<char> variant_on_;
   std::vector<int> implementation_;
@@ -161,30 +248,49 @@ class Simulator {
   std::vector<int> slot_;      // of each tensor, in its producer's outputs
   std::vector<char> kept_;     // of each tensor: read from the first run only
   std::vector<char> can_rerun_;
+  double ticks_per_second_ = 1;
   int64_t workspace_ = 0;  // largest of the ops that run
   int first_backward_ = 0;
   int max_steps_ = 0;
 
-  // State of one evaluation.
-  std::vector<int> instance_;    // of each op: the step whose value is at hand, or -1
-  std::vector<int> first_run_;   // of each op
-  std::vector<int> next_use_;    // of each op, into uses_
-  std::vector<int> clones_;      // of each op: how often it has run again
-  std::vector<char> pinned_;     // recomputed in advance, waiting for its use
-  std::vector<int> touched_;
+  // The log.
+  std::vector<Stage> stages_;
+  std::vector<std::vector<Look>> looks_;     // of each op, by stage
+  std::vector<int> run_op_;                  // of each run number
+  std::vector<std::vector<int>> free_runs_;  // of each op
+  std::vector<int> ended_runs_;              // free once the log is up to date
+  StageSet dirty_;                           // to be simulated again
+  int num_steps_ = 0;
+  int64_t ticks_ = 0;
+  bool relabelled_ = false;  // variants changed what runs make
+
+  // The stage that is being simulated.
   int stage_ = 0;
-  double cost_ = 0;
-  // Steps and values so far; the vectors only grow, the counts say what is valid.
-  int num_steps_ = 0, num_values_ = 0;
-  std::vector<int> step_op_, step_stage_, step_clone_, first_value_;
-  std::vector<Value> values_;
-  std::vector<int> outputs_;      // tensors that outlive the step
-  std::vector<int> value_root_;   // the value whose memory it shares
-  std::vector<int> taken_at_;
-  struct Share { int step, from, to; bool identity; };
-  std::vector<Share> shares_;
-  std::vector<int64_t> profile_;
-  Trace* trace_ = nullptr;
+  int stamp_ = 0;
+  Stage next_;
+  std::vector<Look> at_hand_;   // of each op, where stamped
+  std::vector<int> looked_at_;  // of each op: stamp
+  std::vector<int> ran_;        // of each op: stamp
+  std::vector<int> run_here_;   // of each op: its number in the log of this stage, or -1
+  struct Frame {
+    int op;
+    const int* next;
+  };
+  std::vector<Frame> frames_;
+
+  // What the runs of the log make, by value. A run's values follow each other.
+  std::vector<int> first_value_ = {0};  // of each run number, and one behind them
+  std::vector<int> run_of_value_, tensor_;
+  std::vector<int64_t> bytes_;  // 0: nothing now
+  std::vector<int64_t> made_at_;
+  std::vector<int64_t> last_at_;               // where it is last read, or what is the same value
+  std::vector<std::vector<int64_t>> read_at_;  // by each stage last
+  std::vector<int> parent_;                    // the value that it is the same as, or -1
+  std::vector<std::vector<int>> children_;
+  StageSet sharing_;           // stages where other outputs may take memory than before
+  std::vector<int> outputs_;   // tensors that outlive the step
+  std::vector<int> start_;     // first step of each stage, for ListValues()
+  std::vector<size_t> place_;  // of each value in that list: whose memory it takes
   int64_t work_ = 0;
 };
 

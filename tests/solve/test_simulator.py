@@ -101,6 +101,33 @@ def test_foreign_schedules_run_and_peak_as_the_storage_planner_says(seed):
     assert found.cost_s == pytest.approx(found.schedule.time_s(graph))
 
 
+@pytest.mark.parametrize("kind", ["training", "limited", "foreign"])
+@pytest.mark.parametrize("seed", strategies.seeds(300, 30))
+def test_changed_decisions_are_simulated_as_if_from_the_start(kind, seed):
+    rng = random.Random(seed)
+    options = Options(storage="live", variants="all", max_clones=2 if kind == "limited" else 0)
+    graph = strategies.foreign_graph(rng, rng.randint(2, 30)) if kind == "foreign" else \
+        strategies.variants(rng, strategies.training_graph(rng, rng.randint(2, 14)))
+    core = Core(graph, options)
+    now = some_decisions(rng, core)
+    for _ in range(30):
+        other = some_decisions(rng, core)
+        share = rng.choice((0.05, 0.3, 1.0))
+        now = Decisions(*(tuple(new if rng.random() < share else old for old, new in zip(*pair))
+                          for pair in ((now.choices, other.choices), (now.advance, other.advance))),
+                        other.variants if rng.random() < share else now.variants)
+        assert core.evaluate(now) == Core(graph, options).evaluate(now)
+
+
+def test_a_chain_of_recomputations_may_be_as_long_as_the_graph():
+    # Everything is dropped: the last gradient runs all of the forward pass again.
+    graph = residual_network(20000)
+    core = Core(graph, Options(storage="live"))
+    found = core.evaluate(Decisions(tuple(2 if last else 1 for *_, last in core.gaps()),
+                                    (-1,) * len(core.gaps()), ()))
+    assert found is not None and len(found.schedule.recomputed()) > 15000
+
+
 def test_keeping_everything_is_the_unplanned_step():
     graph = strategies.training_graph(random.Random(3), 10)
     core = Core(graph, Options())

@@ -1,0 +1,246 @@
+// The memory that the steps of the simulator's log take.
+//
+// A value takes its bytes from the step that makes it to the last one that reads it. Where an
+// output takes the memory of an input, as MXNet's planner lets it (see storage.h), the two overlap
+// in that one step, so that is all it saves; an output that is the same value as its input has no
+// bytes of its own, and its reads are the input's.
+#include <algorithm>
+
+#include "core/simulator.h"
+
+namespace memonger {
+
+// Takes what a stage makes and reads out of the values.
+void Simulator::RemoveValues(int stage) {
+  const Stage& log = stages_[stage];
+  for (const Sharing& share : log.shares) {
+    if (share.identity && share.accepted) SetParent(share.to, -1);
+  }
+  for (const Read& read : log.reads) {
+    if (read.value < 0) continue;
+    std::vector<int64_t>& reads = read_at_[read.value];
+    for (size_t i = 0; i < reads.size(); ++i) {
+      if (StageOf(reads[i]) != stage) continue;
+      reads[i] = reads.back();
+      reads.pop_back();
+      FindLast(read.value);
+      break;
+    }
+  }
+  for (int run : log.runs) {
+    for (int value = first_value_[run]; value < first_value_[run + 1]; ++value) {
+      Count(value, -bytes_[value]);
+      bytes_[value] = 0;
+    }
+  }
+}
+
+void Simulator::AddValues(int stage) {
+  Stage& log = stages_[stage];
+  log.bytes.assign(log.runs.size(), Bytes{0, 0, 0});
+  int place = 0;
+  for (int run : log.runs) {
+    const Hot& hot = hot_[run_op_[run]];
+    int value = first_value_[run];
+    for (const int* tensor = hot.outputs; tensor != hot.outputs_end; ++tensor, ++value) {
+      tensor_[value] = *tensor;
+      made_at_[value] = last_at_[value] = At(stage, place);
+      bytes_[value] = problem_.tensor_bytes[*tensor];
+      Count(value, bytes_[value]);
+      FindLast(value);
+    }
+    ++place;
+  }
+  for (const Read& read : log.reads) {
+    if (read.value < 0) continue;
+    std::vector<int64_t>& reads = read_at_[read.value];
+    size_t i = 0;
+    while (i < reads.size() && StageOf(reads[i]) != stage) ++i;
+    if (i == reads.size()) reads.push_back(0);
+    reads[i] = At(stage, read.place);
+    FindLast(read.value);
+  }
+  if (!log.shares.empty()) sharing_.Add(stage);
+}
+
+// Counts a value's bytes, or takes them back where they are negative.
+void Simulator::Count(int value, int64_t bytes) {
+  if (bytes == 0 || parent_[value] >= 0) return;
+  BytesAt(made_at_[value]).made += bytes;
+  if (StageOf(last_at_[value]) < num_ops()) BytesAt(last_at_[value]).freed += bytes;
+}
+
+void Simulator::FindLast(int value) {
+  int64_t last = made_at_[value];
+  for (int64_t at : read_at_[value]) last = std::max(last, at);
+  for (int child : children_[value]) last = std::max(last, last_at_[child]);
+  // Numbers of first runs are those of ops.
+  if (problem_.tensor_is_output[tensor_[value]] && run_of_value_[value] < num_ops()) {
+    last = At(num_ops(), 0);
+  }
+  const int64_t before = last_at_[value];
+  if (last == before) return;
+  Count(value, -bytes_[value]);
+  last_at_[value] = last;
+  Count(value, bytes_[value]);
+  MarkSharing(made_at_[value]);
+  MarkSharing(before);
+  MarkSharing(last);
+  if (parent_[value] >= 0) FindLast(parent_[value]);
+}
+
+// Makes a value the same as another one (-1: as none).
+void Simulator::SetParent(int value, int parent) {
+  const int before = parent_[value];
+  if (before == parent) return;
+  Count(value, -bytes_[value]);
+  parent_[value] = parent;
+  Count(value, bytes_[value]);
+  if (before >= 0) {
+    std::vector<int>& children = children_[before];
+    children.erase(std::find(children.begin(), children.end(), value));
+    FindLast(before);
+  }
+  if (parent >= 0) {
+    children_[parent].push_back(value);
+    FindLast(parent);
+  }
+}
+
+void Simulator::MarkSharing(int64_t at) {
+  const int stage = StageOf(at);
+  if (stage < num_ops() && !stages_[stage].shares.empty()) sharing_.Add(stage);
+}
+
+// Whether an output takes the memory of an input: equal in size, read at all, and neither has done
+// so yet. The input must not be read later, unless both are the same value.
+bool Simulator::MayShare(const Stage& log, size_t place) const {
+  const Sharing& share = log.shares[place];
+  const int64_t at = made_at_[share.to];
+  if (bytes_[share.to] == 0 || bytes_[share.to] != bytes_[share.from] || last_at_[share.to] == at) {
+    return false;
+  }
+  for (size_t i = place; i > 0 && log.shares[i - 1].place == share.place; --i) {
+    const Sharing& other = log.shares[i - 1];
+    if (other.accepted && (other.from == share.from || other.to == share.to)) return false;
+  }
+  int root = share.from;
+  while (parent_[root] >= 0) root = parent_[root];
+  return share.identity || last_at_[root] == at;
+}
+
+void Simulator::ShareMemory(int stage) {
+  Stage& log = stages_[stage];
+  for (Bytes& bytes : log.bytes) bytes.saved = 0;
+  for (size_t i = 0; i < log.shares.size(); ++i) {
+    Sharing& share = log.shares[i];
+    const bool before = share.accepted;
+    share.accepted = MayShare(log, i);
+    if (!share.identity && share.accepted) log.bytes[share.place].saved += bytes_[share.to];
+    if (!share.identity || before == share.accepted) continue;
+    if (share.accepted) SetParent(share.to, share.from);
+    if (before && parent_[share.to] == share.from) SetParent(share.to, -1);
+  }
+}
+
+void Simulator::Measure(Outcome* outcome) {
+  for (int stage = sharing_.First(); stage >= 0; stage = sharing_.First()) {
+    sharing_.Remove(stage);
+    ShareMemory(stage);
+  }
+  const int64_t room = budget_ - workspace_;
+  int64_t live = 0, peak = -1;
+  double overflow = 0;
+  int peak_stage = 0;
+  for (int stage = 0; stage < num_ops(); ++stage) {
+    for (const Bytes& bytes : stages_[stage].bytes) {
+      live += bytes.made;
+      const int64_t now = live - bytes.saved;
+      if (now > peak) {
+        peak = now;
+        peak_stage = stage;
+      }
+      if (now > room) overflow += static_cast<double>(now - room);
+      live -= bytes.freed;
+    }
+  }
+  outcome->peak = peak + workspace_;
+  outcome->overflow = overflow;
+  outcome->peak_op = peak_stage;
+  work_ += num_steps_ / 4 + 20;
+}
+
+void Simulator::ListValues(std::vector<Value>* values) {
+  start_.assign(1, 0);
+  for (const Stage& log : stages_) {
+    start_.push_back(start_.back() + static_cast<int>(log.runs.size()));
+  }
+  const auto step = [this](int64_t at) {
+    return start_[StageOf(at)] + static_cast<int>(at & 0xFFFFFFFF);
+  };
+  values->clear();
+  place_.resize(bytes_.size());
+  for (const Stage& log : stages_) {
+    for (int run : log.runs) {
+      const bool second = problem_.ops[run_op_[run]].is_backward || run >= num_ops();
+      for (int value = first_value_[run]; value < first_value_[run + 1]; ++value) {
+        place_[value] = values->size();
+        values->push_back(
+            {bytes_[value], tensor_[value], step(made_at_[value]), step(last_at_[value]), second});
+      }
+    }
+    for (const Sharing& share : log.shares) {
+      if (!share.accepted) continue;
+      Value& to = (*values)[place_[share.to]];
+      place_[share.to] = place_[share.from];
+      Value& root = (*values)[place_[share.to]];
+      root.last = std::max(root.last, to.last);
+      to.bytes = 0;
+    }
+  }
+}
+
+// For each input position the step that made it; and who reads which run, where that is not the
+// first one again.
+void Simulator::WriteTrace(Trace* trace) const {
+  std::vector<int> clones(num_ops(), 0), clone_of_run(run_op_.size(), 0), run_of(num_ops(), -1);
+  std::vector<int> step_of_run(run_op_.size(), -1);  // -1: no first run
+  for (const Stage& log : stages_) {
+    auto read = log.reads.begin();
+    for (int place = 0; place < static_cast<int>(log.runs.size()); ++place) {
+      const int run = log.runs[place], op = run_op_[run];
+      const Implementation& impl = active(op);
+      if (run != op) clone_of_run[run] = ++clones[op];
+      step_of_run[run] = static_cast<int>(trace->ops.size());
+      trace->ops.push_back(op);
+      trace->implementations.push_back(implementation_[op]);
+      trace->clones.push_back(clone_of_run[run]);
+      trace->source_begin.push_back(static_cast<int>(trace->sources.size()));
+      std::vector<int> makers;
+      const Hot& hot = hot_[op];
+      for (const int* tensor = hot.reads; tensor != hot.reads_end; ++tensor, ++read) {
+        if (!kept_[*tensor]) run_of[producer_[*tensor]] = read->run;
+      }
+      if (hot.state_of >= 0) {
+        run_of[hot.state_of] = (read++)->run;
+        makers.push_back(hot.state_of);
+      }
+      for (size_t i = 0; i < impl.inputs.size(); ++i) {
+        const int tensor = impl.inputs[i], maker = producer_[tensor];
+        const bool from_clone = maker >= 0 && !impl.ignored[i] && !kept_[tensor];
+        const int source = from_clone ? run_of[maker] : maker;
+        trace->sources.push_back(maker < 0 ? -1 : step_of_run[source]);
+        if (from_clone) makers.push_back(maker);
+      }
+      std::sort(makers.begin(), makers.end());
+      makers.erase(std::unique(makers.begin(), makers.end()), makers.end());
+      for (int maker : makers) {
+        const int number = clone_of_run[run_of[maker]];
+        if (number != 1) trace->readers.emplace_back(maker, op, clone_of_run[run], number);
+      }
+    }
+  }
+  trace->source_begin.push_back(static_cast<int>(trace->sources.size()));
+}
+
+}  // namespace memonger
