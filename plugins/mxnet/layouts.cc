@@ -90,13 +90,11 @@ struct Blobs {
 
   void Copy(const Arrays& arrays, const Resource* space) {
     int64_t bytes = 0;
-    const auto moves = [](const NDArray& array) {
-      return array.IsMKLDNNData() && !array.IsView();
-    };
+    const auto moves = [](const NDArray& array) { return array.IsMKLDNNData() && !array.IsView(); };
     for (const NDArray& array : arrays)
       if (moves(array)) bytes += Aligned(array);
-    char* next = space && bytes ? static_cast<char*>(space->get_host_space_internal(bytes))
-                                : nullptr;
+    char* next =
+        space && bytes ? static_cast<char*>(space->get_host_space_internal(bytes)) : nullptr;
     for (const NDArray& array : arrays) {
       if (!next || !moves(array)) {
         copies_.push_back(array.Reorder2Default());
@@ -146,11 +144,16 @@ void Set(Op* op, const char* key, const Compute& compute) {
     op->set_attr<bool>("TIsMKLDNN", true, kPriority);
 }
 
-// Whether the op's own code on blobs uses the temporary space of the host, in which MKLDNN reorders.
+// Whether the op's own code on blobs uses the temporary space of the host, in which MKLDNN
+// reorders.
 bool UsesHostSpace(const std::string& name) {
-  static const auto* names = new std::unordered_set<std::string>{
-      "RNN", "_backward_RNN", "SoftmaxOutput", "_backward_SoftmaxOutput", "Softmax",
-      "SpatialTransformer", "_backward_SpatialTransformer"};
+  static const auto* names = new std::unordered_set<std::string>{"RNN",
+                                                                 "_backward_RNN",
+                                                                 "SoftmaxOutput",
+                                                                 "_backward_SoftmaxOutput",
+                                                                 "Softmax",
+                                                                 "SpatialTransformer",
+                                                                 "_backward_SpatialTransformer"};
   return names->count(name) != 0;
 }
 
@@ -163,18 +166,19 @@ void RegisterStateless(Op* op, const mxnet::FCompute& compute) {
   if (changes.contains(op)) changed = changes[op];
   const bool reads_layouts = Op::GetAttr<bool>("TIsMKLDNN").get(op, false);
   const bool uses_space = UsesHostSpace(op->name);
-  Set<mxnet::FComputeEx>(op, "FComputeEx<cpu>", [=](const NodeAttrs& attrs,
-                                                    const OpContext& context, const Arrays& in,
-                                                    const Requests& request, const Arrays& out) {
-    if (before && !(AreDense(in) && AreDense(out) &&
-                    ModeOf(attrs, in.size(), out.size()) == DispatchMode::kFCompute)) {
-      before(attrs, context, reads_layouts ? in : Reordered(in), request, out);
-      return;
-    }
-    const Blobs blobs(in, changed ? changed(attrs) : std::vector<uint32_t>(), request, out,
-                      SharedSpace(context, uses_space));
-    compute(attrs, context, blobs.in, blobs.request, blobs.out);
-  });
+  Set<mxnet::FComputeEx>(
+      op, "FComputeEx<cpu>",
+      [=](const NodeAttrs& attrs, const OpContext& context, const Arrays& in,
+          const Requests& request, const Arrays& out) {
+        if (before && !(AreDense(in) && AreDense(out) &&
+                        ModeOf(attrs, in.size(), out.size()) == DispatchMode::kFCompute)) {
+          before(attrs, context, reads_layouts ? in : Reordered(in), request, out);
+          return;
+        }
+        const Blobs blobs(in, changed ? changed(attrs) : std::vector<uint32_t>(), request, out,
+                          SharedSpace(context, uses_space));
+        compute(attrs, context, blobs.in, blobs.request, blobs.out);
+      });
 }
 
 void RegisterStateful(Op* op, const mxnet::FStatefulCompute& compute) {
@@ -182,13 +186,13 @@ void RegisterStateful(Op* op, const mxnet::FStatefulCompute& compute) {
   static const auto& changes = Op::GetAttr<nnvm::FMutateInputs>("FMutateInputs");
   if (on_arrays.contains(op) || changes.contains(op)) return;
   const bool uses_space = UsesHostSpace(op->name);
-  Set<mxnet::FStatefulComputeEx>(
-      op, "FStatefulComputeEx<cpu>",
-      [=](const mxnet::OpStatePtr& state, const OpContext& context, const Arrays& in,
-                const Requests& request, const Arrays& out) {
-        const Blobs blobs(in, {}, request, out, SharedSpace(context, uses_space));
-        compute(state, context, blobs.in, blobs.request, blobs.out);
-      });
+  Set<mxnet::FStatefulComputeEx>(op, "FStatefulComputeEx<cpu>",
+                                 [=](const mxnet::OpStatePtr& state, const OpContext& context,
+                                     const Arrays& in, const Requests& request, const Arrays& out) {
+                                   const Blobs blobs(in, {}, request, out,
+                                                     SharedSpace(context, uses_space));
+                                   compute(state, context, blobs.in, blobs.request, blobs.out);
+                                 });
 }
 
 // Freed arrays go back to the system at once. By itself malloc learns from MKLDNN's temporary

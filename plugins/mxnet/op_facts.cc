@@ -43,13 +43,18 @@ bool DrawsRandomNumbers(const Node& node) {
   return requests.contains(node.op()) && AsksForRandomness(requests[node.op()](node.attrs));
 }
 
-// Differentiable ops that tests/native/test_every_op.py cannot run: they work on GPUs only, on sparse
-// arrays, on whole numbers beside others, or MXNet does not know their shapes.
+// Differentiable ops that tests/native/test_every_op.py cannot run: they work on GPUs only, on
+// sparse arrays, on whole numbers beside others, or MXNet does not know their shapes.
 bool IsUnproven(const Node& node) {
-  static const std::set<std::string> names = {
-      "_contrib_ModulatedDeformableConvolution", "_contrib_count_sketch", "_contrib_fft",
-      "_contrib_ifft", "_contrib_hawkesll", "_npi_dstack", "_npi_hstack", "_sparse_retain",
-      "_square_sum"};
+  static const std::set<std::string> names = {"_contrib_ModulatedDeformableConvolution",
+                                              "_contrib_count_sketch",
+                                              "_contrib_fft",
+                                              "_contrib_ifft",
+                                              "_contrib_hawkesll",
+                                              "_npi_dstack",
+                                              "_npi_hstack",
+                                              "_sparse_retain",
+                                              "_square_sum"};
   return names.count(node.op()->name) != 0;
 }
 

@@ -20,8 +20,8 @@ const char kCloneSuffix[] = "_recompute";
 
 // Reads the attributes of all nodes that `outputs` reach: __memonger_recompute__ and the user's own
 // __force_mirroring__, which the first overrules (0: the op runs once). Ops that make a state are
-// left out for CachedOp. `marked` is set when an attribute says anything. Throws dmlc::Error when one
-// asks for an op that must not run again, or cannot be read.
+// left out for CachedOp. `marked` is set when an attribute says anything. Throws dmlc::Error when
+// one asks for an op that must not run again, or cannot be read.
 std::map<const nnvm::Node*, CloneNumbers> ReadPolicies(const std::vector<nnvm::NodeEntry>& outputs,
                                                        bool for_cached_op, bool* marked);
 

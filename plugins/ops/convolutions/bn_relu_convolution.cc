@@ -12,9 +12,9 @@
  */
 #include "ops/convolutions/bn_relu_convolution.h"
 
-#include "ops/norms/batch_norm_relu.h"
 #include "ops/frame/operator.h"
 #include "ops/frame/params.h"
+#include "ops/norms/batch_norm_relu.h"
 #include "ops/register.h"
 
 namespace memonger {
@@ -26,7 +26,8 @@ void Parse(NodeAttrs* attrs) {
   Dictionary norm, rest;
   for (const auto& item : attrs->dict) {
     const auto fields = FieldsOf<BatchNormParam>();
-    const bool is_norm = item.first != "cudnn_off" &&
+    const bool is_norm =
+        item.first != "cudnn_off" &&
         std::any_of(fields.begin(), fields.end(),
                     [&](const dmlc::ParamFieldInfo& field) { return field.name == item.first; });
     if (item.first == "bn_cudnn_off") {
@@ -228,7 +229,7 @@ void RegisterBnReluConvolution() {
       .ComputeArrays(Forward<NDArray>)
       .Gradient([](const ObjectPtr& n, const std::vector<NodeEntry>& gradients) {
         const auto& in = n->inputs;
-        std::vector<NodeEntry> inputs{gradients[0], in[0], in[1], in[2], NodeEntry{n, 1, 0},
+        std::vector<NodeEntry> inputs{gradients[0],       in[0], in[1], in[2], NodeEntry{n, 1, 0},
                                       NodeEntry{n, 2, 0}, in[3], in[4]};
         inputs.insert(inputs.end(), in.begin() + kNormInputs, in.end());
         return GradientsOf(BackwardNode(n, "_backward_memonger_bn_relu_convolution", inputs),

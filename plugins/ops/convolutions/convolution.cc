@@ -191,36 +191,49 @@ uint32_t Inputs(const NodeAttrs& attrs) { return ConvolverOf(attrs).has_bias ? 3
 
 }  // namespace
 
-void RegisterConvolution() {
+Operator ConvolutionLike(const char* name, const Delegate& (*stock)(const NodeAttrs&)) {
   static const auto& infer_shape = nnvm::Op::GetAttr<mxnet::FInferShape>("FInferShape");
   static const auto& infer_type = nnvm::Op::GetAttr<nnvm::FInferType>("FInferType");
-  Operator("memonger_convolution")
-      .Text(
-          "Convolution with a chosen implementation: on a few samples at a time, and on a "
-          "GPU with a workspace limit and a way of tuning for each direction.")
-      .Inputs(Inputs)
+  const auto inputs = [stock](const NodeAttrs& attrs) {
+    const NodeAttrs& convolution = stock(attrs).attrs();
+    return convolution.op->get_num_inputs(convolution);
+  };
+  return Operator(name)
+      .Inputs(inputs)
       .Outputs(1)
-      .Parser(Parse)
-      .InputNames([](const NodeAttrs& attrs) {
+      .InputNames([inputs](const NodeAttrs& attrs) {
         Names names{"data", "weight", "bias"};
-        names.resize(Inputs(attrs));
+        names.resize(inputs(attrs));
         return names;
       })
       .OutputNames({"output"})
-      .InferShape([](const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
-        const NodeAttrs& stock = ConvolverOf(attrs).forward.attrs();
-        return infer_shape[stock.op](stock, in, out);
+      .InferShape([stock](const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
+        const NodeAttrs& convolution = stock(attrs).attrs();
+        return infer_shape[convolution.op](convolution, in, out);
       })
-      .InferType([](const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
-        const NodeAttrs& stock = ConvolverOf(attrs).forward.attrs();
-        return infer_type[stock.op](stock, in, out);
+      .InferType([stock](const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
+        const NodeAttrs& convolution = stock(attrs).attrs();
+        return infer_type[convolution.op](convolution, in, out);
       })
-      .InferStorage([](const NodeAttrs& attrs, const int device, mxnet::DispatchMode* mode,
-                       std::vector<int>* in, std::vector<int>* out) {
-        return ConvolverOf(attrs).forward.InferStorage(device, mode, in, out);
+      .InferStorage([stock](const NodeAttrs& attrs, const int device, mxnet::DispatchMode* mode,
+                            std::vector<int>* in, std::vector<int>* out) {
+        return stock(attrs).InferStorage(device, mode, in, out);
       })
       .TempSpace()
       .UsesMkldnn()
+      .Argument("data", "Input.")
+      .Argument("weight", "Filters.")
+      .Argument("bias", "Bias.");
+}
+
+void RegisterConvolution() {
+  ConvolutionLike(
+      "memonger_convolution",
+      [](const NodeAttrs& attrs) -> const Delegate& { return ConvolverOf(attrs).forward; })
+      .Text(
+          "Convolution with a chosen implementation: on a few samples at a time, and on a "
+          "GPU with a workspace limit and a way of tuning for each direction.")
+      .Parser(Parse)
       .Compute(Forward<TBlob>)
       .ComputeOnGpu(Forward<TBlob>)
       .ComputeArrays(Forward<NDArray>)
@@ -230,9 +243,6 @@ void RegisterConvolution() {
         return GradientsOf(BackwardNode(node, "_backward_memonger_convolution", inputs),
                            Inputs(node->attrs));
       })
-      .Argument("data", "Input.")
-      .Argument("weight", "Filters.")
-      .Argument("bias", "Bias.")
       .Arguments(ConvolutionFields());
 
   Operator("_backward_memonger_convolution")

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ops/delegates/delegate.h"
+#include "ops/frame/operator.h"
 #include "ops/frame/params.h"
 
 namespace memonger {
@@ -52,6 +53,10 @@ struct Convolver {
 // The sum of the gradient over all but the channels, in the order in which MXNet's native code
 // adds, which parts of the batch would not keep.
 void BiasGradient(const TBlob& gradient, OpReqType request, const TBlob& out);
+
+// An operator with inputs, names, shapes and storage of the Convolution that `stock` finds in its
+// attributes.
+Operator ConvolutionLike(const char* name, const Delegate& (*stock)(const NodeAttrs&));
 
 // Attributes of Convolution and of ConvolutionSettings, for documentation and generated functions.
 std::vector<dmlc::ParamFieldInfo> ConvolutionFields();

@@ -164,7 +164,6 @@ void Forward(const NodeAttrs& attrs, const OpContext& context, const std::vector
   Of(attrs).forward.Run(context, in, request, out);
 }
 
-uint32_t Inputs(const NodeAttrs& attrs) { return 1 + Of(attrs).parameters; }
 uint32_t Parameters(const NodeAttrs& attrs) { return Of(attrs).parameters; }
 
 std::vector<NodeEntry> Gradients(const ObjectPtr& node, const std::vector<NodeEntry>& gradients) {
@@ -201,48 +200,22 @@ void RegisterPart(const char* name, uint32_t inputs, Operator::Count outputs,
 }  // namespace
 
 void RegisterSplitConvolution() {
-  static const auto& infer_shape = nnvm::Op::GetAttr<mxnet::FInferShape>("FInferShape");
-  static const auto& infer_type = nnvm::Op::GetAttr<nnvm::FInferType>("FInferType");
   auto fields = nnvm::Op::Get("Convolution")->arguments;
   fields.erase(std::remove_if(fields.begin(), fields.end(),
                               [](const dmlc::ParamFieldInfo& field) {
                                 return field.type.find("NDArray") != std::string::npos;
                               }),
                fields.end());
-  Operator(kName)
+  ConvolutionLike(kName,
+                  [](const NodeAttrs& attrs) -> const Delegate& { return Of(attrs).forward; })
       .Text(
           "Convolution that makes the gradient of its weight and that of its data one after the "
           "other, so that data and data's gradient need not be in memory at once.")
-      .Inputs(Inputs)
-      .Outputs(1)
       .Parser(Parse)
-      .InputNames([](const NodeAttrs& attrs) {
-        Names names{"data", "weight", "bias"};
-        names.resize(Inputs(attrs));
-        return names;
-      })
-      .OutputNames({"output"})
-      .InferShape([](const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
-        const NodeAttrs& stock = Of(attrs).forward.attrs();
-        return infer_shape[stock.op](stock, in, out);
-      })
-      .InferType([](const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
-        const NodeAttrs& stock = Of(attrs).forward.attrs();
-        return infer_type[stock.op](stock, in, out);
-      })
-      .InferStorage([](const NodeAttrs& attrs, const int device, mxnet::DispatchMode* mode,
-                       std::vector<int>* in, std::vector<int>* out) {
-        return Of(attrs).forward.InferStorage(device, mode, in, out);
-      })
-      .TempSpace()
-      .UsesMkldnn()
       .Compute(Forward<TBlob>)
       .ComputeOnGpu(Forward<TBlob>)
       .ComputeArrays(Forward<NDArray>)
       .Gradient(Gradients)
-      .Argument("data", "Input.")
-      .Argument("weight", "Filters.")
-      .Argument("bias", "Bias.")
       .Arguments(fields);
   RegisterPart(kOfWeight, 3, Parameters, BackwardWeight<TBlob>, BackwardWeight<NDArray>);
   RegisterPart(

@@ -35,8 +35,8 @@ void Delegate::Run(const OpContext& context, const Blobs& in, const Requests& re
   static const auto& on_gpu = nnvm::Op::GetAttr<mxnet::FCompute>("FCompute<gpu>");
   const bool gpu = context.run_ctx.ctx.dev_mask() == mshadow::gpu::kDevMask;
   const auto& compute = gpu ? on_gpu : on_cpu;
-  CHECK(compute.contains(attrs_.op)) << attrs_.op->name << " cannot run on a "
-                                     << (gpu ? "GPU" : "CPU") << " here";
+  CHECK(compute.contains(attrs_.op))
+      << attrs_.op->name << " cannot run on a " << (gpu ? "GPU" : "CPU") << " here";
   compute[attrs_.op](attrs_, context, in, request, out);
 }
 

@@ -2,16 +2,16 @@
  * memonger_gelu: gelu that keeps its output and one byte an element.
  *
  * LeakyReLU(act_type='gelu') keeps its input and its output, and the layer behind it mostly keeps
- * the output as well. cuda/gelu.cu tells how the derivative is made of output and byte. In float64 it
- * has the digits of float32, as MXNet's has.
+ * the output as well. cuda/gelu.cu tells how the derivative is made of output and byte. In float64
+ * it has the digits of float32, as MXNet's has.
  */
 #include <cmath>
 #include <cstring>
 
 #include "ops/frame/operator.h"
 #include "ops/frame/params.h"
-#include "ops/register.h"
 #include "ops/frame/vectors.h"
+#include "ops/register.h"
 
 namespace memonger {
 namespace ops {
@@ -42,7 +42,9 @@ inline int gelu_round(double value, double scale, int shift) {
   return static_cast<int>(Bits<uint64_t>(value * scale + (5066549580791808.0 + shift)));
 }
 template <class A>
-inline A gelu_real(int rounded) { return rounded; }
+inline A gelu_real(int rounded) {
+  return rounded;
+}
 template <>
 inline float gelu_real<float>(int rounded) {
   return Bits<float>(static_cast<uint32_t>(rounded)) - kRound;
@@ -118,8 +120,8 @@ void BackwardPiece(const A* g, const A* y, const uint8_t* bytes, int64_t length,
   GeluBackward(g, y, bytes, length, 8 * sizeof(A), add, d);
 }
 
-void BackwardPiece(const half_t* g, const half_t* y, const uint8_t* bytes, int64_t length,
-                   bool add, half_t* d) {
+void BackwardPiece(const half_t* g, const half_t* y, const uint8_t* bytes, int64_t length, bool add,
+                   half_t* d) {
   float gradient[kPiece], output[kPiece];
   for (int64_t i = 0; i < length; ++i) gradient[i] = g[i];
   for (int64_t i = 0; i < length; ++i) output[i] = y[i];
@@ -163,8 +165,9 @@ MEMONGER_REAL_COMPUTE(Backward, Gradients, 0)
 
 void RegisterOutputGelu() {
   Operator("memonger_gelu")
-      .Text("Gelu that keeps its output and one byte an element, where LeakyReLU keeps its input "
-            "and its output.")
+      .Text(
+          "Gelu that keeps its output and one byte an element, where LeakyReLU keeps its input "
+          "and its output.")
       .Inputs(1)
       .Outputs(2)
       .VisibleOutputs(1)

@@ -86,9 +86,8 @@ Operator& Operator::Changes(const std::vector<uint32_t>& inputs) {
 }
 
 Operator& Operator::TempSpace() {
-  return Resources([](const NodeAttrs&) {
-    return std::vector<ResourceRequest>{ResourceRequest::kTempSpace};
-  });
+  return Resources(
+      [](const NodeAttrs&) { return std::vector<ResourceRequest>{ResourceRequest::kTempSpace}; });
 }
 
 Operator& Operator::Resources(mxnet::FResourceRequest request) {
@@ -212,8 +211,8 @@ static bool Merge(TShape* one, TShape* other) {
 void MergeShapes(const NodeAttrs& attrs, TShape* inferred, TShape* provided,
                  const std::string& of) {
   if (Merge(inferred, provided)) return;
-  Refuse(attrs, Words() << "Shape inconsistent, Provided = " << *provided << ", inferred shape="
-                        << *inferred << of);
+  Refuse(attrs, Words() << "Shape inconsistent, Provided = " << *provided
+                        << ", inferred shape=" << *inferred << of);
 }
 
 bool SameShape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {

@@ -2,12 +2,13 @@
  * BatchNorm and ReLU, with a convolution behind or without, on a GPU: MXNet's own operators, which
  * are cuDNN's unless `cudnn_off`, so averages and gradients are those of an unplanned network.
  *
- * Backward normalises once more, by the same code: nothing is kept but BatchNorm's input. It works on
- * the whole batch; parts would save nothing, for cuDNN needs ReLU's whole gradient.
+ * Backward normalises once more, by the same code: nothing is kept but BatchNorm's input. It works
+ * on the whole batch; parts would save nothing, for cuDNN needs ReLU's whole gradient.
  */
+#include "ops/norms/batch_norm.h"
+
 #include "ops/convolutions/bn_relu_convolution.h"
 #include "ops/gpu/operators.h"
-#include "ops/norms/batch_norm.h"
 
 namespace memonger {
 namespace ops {
@@ -99,8 +100,8 @@ void GpuBatchNormReluBackward(const NodeAttrs& attrs, const OpContext& context, 
   NormBackward(norm, context, z, in, request, out);
 }
 
-void GpuBnReluConvolutionForward(const NodeAttrs& attrs, const OpContext& context,
-                                 const Blobs& in, const Requests& request, const Blobs& out) {
+void GpuBnReluConvolutionForward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
+                                 const Requests& request, const Blobs& out) {
   const Fused& fused = FusedOf(attrs);
   Temporary temporary(context);
   Blobs conv_in = ConvolutionInputs(in);
@@ -112,8 +113,8 @@ void GpuBnReluConvolutionForward(const NodeAttrs& attrs, const OpContext& contex
 }
 
 // in: gradient data gamma beta mean invstd moving_mean moving_var weight [bias]
-void GpuBnReluConvolutionBackward(const NodeAttrs& attrs, const OpContext& context,
-                                  const Blobs& in, const Requests& request, const Blobs& out) {
+void GpuBnReluConvolutionBackward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
+                                  const Requests& request, const Blobs& out) {
   const Fused& fused = FusedOf(attrs);
   Temporary temporary(context);
   const TBlob z = BufferOr(out.back(), in[1], &temporary);

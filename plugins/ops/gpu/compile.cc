@@ -82,8 +82,8 @@ void WriteCache(const std::string& folder, const std::string& path, const std::s
   const int descriptor = mkstemp(&part[0]);
   if (descriptor < 0) return;
   const std::string text = Hash(code) + code;
-  const bool whole = write(descriptor, text.data(), text.size()) ==
-                     static_cast<ssize_t>(text.size());
+  const bool whole =
+      write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   if (close(descriptor) != 0 || !whole || std::rename(part.c_str(), path.c_str()) != 0) {
     std::remove(part.c_str());
   }
@@ -113,8 +113,8 @@ std::string Compile(const Nvrtc& nvrtc, const std::string& file, const Sources& 
   const bool ptx = best != architecture;
   options.insert(options.begin(), "--gpu-architecture=" + std::string(ptx ? "compute_" : "sm_") +
                                       std::to_string(best));
-  LOG(INFO) << "memonger compiles GPU kernels, once: " << file << " with " << nvrtc.name << " for sm_"
-            << architecture;
+  LOG(INFO) << "memonger compiles GPU kernels, once: " << file << " with " << nvrtc.name
+            << " for sm_" << architecture;
   Handle program = nullptr;
   const char* const headers[] = {sources.headers[0].c_str(), sources.headers[1].c_str()};
   Code code = nvrtc.create(&program, sources.kernels.c_str(), file.c_str(), 2, headers, kHeaders);
@@ -133,7 +133,8 @@ std::string Compile(const Nvrtc& nvrtc, const std::string& file, const Sources& 
     nvrtc.destroy(&program);
     LOG(FATAL) << "memonger's kernels in " << KernelFolder() << "/" << file
                << " do not compile with " << nvrtc.name << " (NVRTC error " << code << "), options "
-               << options[0] << " " << options[1] << ":\n" << log;
+               << options[0] << " " << options[1] << ":\n"
+               << log;
   }
   std::string result;
   code = ptx ? nvrtc.ptx_size(program, &size) : nvrtc.cubin_size(program, &size);

@@ -1,6 +1,6 @@
 /* Dropout on a GPU: cuda/dropout.cu. */
-#include "ops/gpu/operators.h"
 #include "ops/frame/params.h"
+#include "ops/gpu/operators.h"
 
 namespace memonger {
 namespace ops {

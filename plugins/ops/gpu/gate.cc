@@ -1,6 +1,6 @@
 /* ReLU, leaky ReLU and clip on a GPU: cuda/gate.cu. */
-#include "ops/gpu/operators.h"
 #include "ops/frame/params.h"
+#include "ops/gpu/operators.h"
 
 namespace memonger {
 namespace ops {

@@ -1,6 +1,6 @@
 /* Gelu on a GPU: cuda/gelu.cu. */
-#include "ops/gpu/operators.h"
 #include "ops/frame/params.h"
+#include "ops/gpu/operators.h"
 
 namespace memonger {
 namespace ops {
@@ -22,9 +22,8 @@ void GpuGeluBackward(const NodeAttrs&, const OpContext& context, const Blobs& in
                      const Requests& request, const Blobs& out) {
   if (request[0] == mxnet::kNullOp) return;
   const int64_t count = out[0].Size();
-  gpu::Launch(context, &backward, in[0].type_flag_, gpu::Blocks(count, gpu::kElements),
-              in[0].dptr_, in[1].dptr_, in[2].dptr_, out[0].dptr_, count,
-              static_cast<int>(request[0]));
+  gpu::Launch(context, &backward, in[0].type_flag_, gpu::Blocks(count, gpu::kElements), in[0].dptr_,
+              in[1].dptr_, in[2].dptr_, out[0].dptr_, count, static_cast<int>(request[0]));
 }
 
 }  // namespace ops

@@ -1,8 +1,9 @@
+#include "ops/gpu/launch.h"
+
 #include <map>
 #include <mutex>
 #include <string>
 
-#include "ops/gpu/launch.h"
 #include "ops/gpu/compile.h"
 #include "ops/gpu/libraries.h"
 
@@ -13,9 +14,7 @@ namespace {
 constexpr int kComputeMajor = 75, kComputeMinor = 76;  // attributes of devices
 
 int BitsOf(int place) { return 16 << place; }
-int PlaceOf(int type) {
-  return type == mshadow::kFloat16 ? 0 : type == mshadow::kFloat64 ? 2 : 1;
-}
+int PlaceOf(int type) { return type == mshadow::kFloat16 ? 0 : type == mshadow::kFloat64 ? 2 : 1; }
 
 std::string Describe(Code code) { return GetDriver().Describe(code); }
 
@@ -95,8 +94,8 @@ void LaunchPointers(const OpContext& context, Kernel* kernel, int type, int64_t 
                     void** arguments) {
   if (blocks == 0) return;
   // Threads are counted in 32 bits.
-  CHECK_LE(blocks, 0xffffffffll / kThreads) << "memonger: " << kernel->name
-                                            << " over too many elements";
+  CHECK_LE(blocks, 0xffffffffll / kThreads)
+      << "memonger: " << kernel->name << " over too many elements";
   const int number = context.run_ctx.ctx.dev_id, place = PlaceOf(type);
   Device* const device = DeviceOf(number);
   device->MakeCurrent();

@@ -1,6 +1,6 @@
 /* Max pooling on a GPU: cuda/max_pool.cu. */
-#include "ops/gpu/operators.h"
 #include "ops/frame/params.h"
+#include "ops/gpu/operators.h"
 
 namespace memonger {
 namespace ops {

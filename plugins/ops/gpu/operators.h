@@ -7,8 +7,8 @@
 namespace memonger {
 namespace ops {
 
-#define MEMONGER_GPU_COMPUTE(NAME)                                                  \
-  void NAME(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,      \
+#define MEMONGER_GPU_COMPUTE(NAME)                                             \
+  void NAME(const NodeAttrs& attrs, const OpContext& context, const Blobs& in, \
             const Requests& request, const Blobs& out)
 
 MEMONGER_GPU_COMPUTE(GpuReluForward);

@@ -1,6 +1,7 @@
-#include "ops/gpu/operators.h"
-#include "ops/frame/operator.h"
 #include "ops/register.h"
+
+#include "ops/frame/operator.h"
+#include "ops/gpu/operators.h"
 
 namespace memonger {
 namespace ops {
@@ -24,8 +25,7 @@ void Register(const char* attribute, int priority) {
   };
   for (const GpuOperator& op : operators) {
     Operator(op.name).ComputeAs(attribute, op.forward, priority);
-    Operator(std::string("_backward_") + op.name)
-        .ComputeAs(attribute, op.backward, priority);
+    Operator(std::string("_backward_") + op.name).ComputeAs(attribute, op.backward, priority);
   }
 }
 

@@ -26,7 +26,8 @@ bool BatchNormType(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
 std::shared_ptr<const StockNorm> StockNormOf(const std::string& name,
                                              const Dictionary& attributes) {
   Dictionary own;
-  for (const char* key : {"eps", "momentum", "fix_gamma", "use_global_stats", "axis", "cudnn_off"}) {
+  for (const char* key :
+       {"eps", "momentum", "fix_gamma", "use_global_stats", "axis", "cudnn_off"}) {
     const auto found = attributes.find(key);
     if (found != attributes.end()) own.insert(*found);
   }

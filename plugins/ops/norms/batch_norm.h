@@ -14,10 +14,10 @@
 #include <string>
 #include <vector>
 
-#include "ops/norms/channels.h"
 #include "ops/delegates/delegate.h"
 #include "ops/frame/operator.h"
 #include "ops/frame/params.h"
+#include "ops/norms/channels.h"
 #include "ops/norms/pieces.h"
 
 namespace memonger {

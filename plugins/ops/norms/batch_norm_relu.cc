@@ -9,8 +9,8 @@
 
 #include <algorithm>
 
-#include "ops/norms/batch_norm.h"
 #include "ops/frame/beside_mkldnn.h"
+#include "ops/norms/batch_norm.h"
 #include "ops/norms/pieces.h"
 #include "ops/register.h"
 
@@ -48,9 +48,8 @@ void ReluTerms(const half_t* x, const half_t* g, int64_t length, const NormThenR
   }
 }
 
-void ReluGradient(const half_t* x, const half_t* g, int64_t length,
-                  const NormThenRelu<float>& how, float shift, float slope, float scale,
-                  half_t* to) {
+void ReluGradient(const half_t* x, const half_t* g, int64_t length, const NormThenRelu<float>& how,
+                  float shift, float slope, float scale, half_t* to) {
   for (int64_t i = 0; i < length; ++i) {
     const half_t part = how.of_batch ? (x[i] - how.mean) * slope : half_t(0.0f);
     to[i] = (BehindRelu(x[i], g[i], how) - shift - part) * scale;
@@ -236,14 +235,13 @@ void NormReluBackward(const BatchNormParam& param, bool batch, const Blobs& in,
     NormRelu<float>(param, in[1]).Backward<InDouble>(batch, in, gradient, request, out);
     return;
   }
-  MEMONGER_REAL_SWITCH(in[1].type_flag_, kName, T,
-                       NormRelu<T>(param, in[1]).template Backward<InOrder<T>>(
-                           batch, in, gradient, request, out);)
+  MEMONGER_REAL_SWITCH(
+      in[1].type_flag_, kName, T,
+      NormRelu<T>(param, in[1]).template Backward<InOrder<T>>(batch, in, gradient, request, out);)
 }
 
 void RegisterBatchNormRelu() {
-  RegisterNorm(kName,
-               "BatchNorm followed by ReLU, keeping BatchNorm's input and no output.")
+  RegisterNorm(kName, "BatchNorm followed by ReLU, keeping BatchNorm's input and no output.")
       .Outputs(3)
       .TempSpace()
       .Parser(Parse)
