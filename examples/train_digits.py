@@ -118,7 +118,7 @@ def main() -> int:
     net = network()
     train_iter, _ = digits()
     say("planning")
-    plan = memonger.plan(net, budget=options.budget, data_iter=train_iter,
+    plan = memonger.plan(net, budget=options.budget, name="digits", data_iter=train_iter,
                          optimizer="sgd", optimizer_params={"momentum": 0.9})
     print(plan)
     results = {}

@@ -35,7 +35,7 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
          overhead: Union[None, str, float] = None, optimizer: Optional[str] = None,
          optimizer_params: Optional[Mapping[str, Any]] = None, data_iter: Any = None,
          group2ctx: Any = None, shapes: Optional[Shapes] = None, max_clones: int = 0,
-         device: Optional[str] = None, **named_shapes: Any) -> Plan:
+         device: Optional[str] = None, name: str = "", **named_shapes: Any) -> Plan:
     """Plan the memory of a training step.
 
     Parameters
@@ -87,6 +87,8 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
         Shapes of inputs by name, as for ``infer_shape``.
     max_clones : int
         How often one op may run again in a step, 1 for at most once; 0: as often as it pays.
+    name : str
+        What tables, pictures and pages call the network.
 
     Returns
     -------
@@ -104,7 +106,7 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
     given = gather_shapes(plan, symbol, shapes, named_shapes, data_iter)
     binding = Binding(given, type_dict, grad_req, ctx, group2ctx, optimizer, optimizer_params)
     request = PlanRequest(resolve_budget(budget, ctx), overhead, method, variants, keep, recompute,
-                          time_limit, max_clones, progress)
+                          time_limit, max_clones, name, progress)
     if not native.available():
         return _plan_without_plugin(symbol, binding, request)
     return plan_session(open_session(symbol, binding, costs), request, started_s)
@@ -116,6 +118,8 @@ def _plan_without_plugin(symbol: Any, binding: Binding, request: PlanRequest) ->
                             % (request.method, native.status()))
     found = plan_without_plugin(symbol, binding.shapes, binding.type_dict, binding.grad_req,
                                 binding.ctx)
+    if request.name:
+        found = replace(found, graph=replace(found.graph, name=request.name))
     if request.budget is not None:
         budget_bytes = parse_budget(request.budget, found.baseline_total_bytes)
         found = replace(found, budget_bytes=budget_bytes)

@@ -96,6 +96,7 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
                       optimizer_params=options.pop("optimizer_params", None))
     session = open_session(original, binding, options.pop("costs", "auto"),
                            cached_op_reader(unforced(original), shapes, types, ctx))
+    options.setdefault("name", type(block).__name__)
     made = plan_session(session, PlanRequest(resolve_budget(budget, ctx), **options), started_s)
     block._cached_graph = (data, made.symbol)
     block._cached_op = None

@@ -37,6 +37,8 @@ def plan_session(session: Session, request: PlanRequest,
                               "off; memonger.native.enable() switches it on, and method sublinear "
                               "plans for MXNet's own mirroring" % method)
         method = "sublinear"
+    if request.name:
+        session = replace(session, graph=replace(session.graph, name=request.name))
     plain = session
     if variants != "none" and native.world() == "plugin" and \
             method not in ("sublinear", "chen", "ogc"):

@@ -58,6 +58,7 @@ class PlanRequest:
     recompute: Sequence[str] = ()
     time_limit: float = 10.0
     max_clones: int = 0
+    name: str = ""
     progress: Optional[ProgressCallback] = field(default=None, repr=False)
 
     def __post_init__(self) -> None:

@@ -57,13 +57,13 @@ def budget(text: str) -> str:
     return text
 
 
-def share(text: str) -> float:
-    """``10%`` or ``0.1`` to 0.1."""
+def share(text: str) -> str:
+    """``10%`` or ``0.1``, as calls of the API take them."""
     try:
-        return share_of(text.strip()) or 0.0
-    except InputError:
-        raise argparse.ArgumentTypeError(
-            "cannot read %r; write it as 10%% or 0.1" % text) from None
+        share_of(text.strip())
+    except InputError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text.strip()
 
 
 def positive(text: str) -> float:

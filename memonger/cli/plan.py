@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Dict
 
 from ..api import calls as api
-from ..api.inputs import pins
+from ..api.inputs import pins, share_of
 from ..plan.plan import Plan
 from ..report.charts.figures import FORMATS
 from ..report.charts.frontier import draw_frontier, frontier_table
@@ -132,7 +132,7 @@ class MakePlan(Command):
                 graph, args.budget, args.method, time_limit_s=args.time_limit,
                 variants=args.variants, keep=pins(graph, args.keep, "keep"),
                 progress=line.callback, recompute=pins(graph, args.recompute, "recompute"),
-                max_clones=args.max_clones, max_overhead=args.overhead)
+                max_clones=args.max_clones, max_overhead=share_of(args.overhead))
         record = foreign_record if graph.recompute_in_forward else plan_record
         finish(args, named(plan, args.network), record(plan))
         return EXIT_OK

@@ -5,6 +5,7 @@ from collections import Counter
 from typing import Any, Dict
 
 from ..plan.plan import Plan
+from ..report.facts import Facts
 
 
 def plan_record(plan: Plan) -> Dict[str, Any]:
@@ -13,7 +14,6 @@ def plan_record(plan: Plan) -> Dict[str, Any]:
     The plan itself, with its decisions in full, is what ``-o`` writes.
     """
     decisions = plan.decisions
-    again = plan.schedule.recomputed()
     return {
         "status": plan.status.value, "advice": plan.status.advice, "method": plan.method,
         "world": plan.world, "storage": plan.storage, "costs": plan.costs,
@@ -22,7 +22,7 @@ def plan_record(plan: Plan) -> Dict[str, Any]:
         "fixed_bytes": dict(plan.fixed_bytes), "budget_bytes": plan.budget_bytes,
         "minimum_total_bytes": plan.minimum_total_bytes,
         "overhead": plan.overhead, "bound": plan.bound, "step_s": plan.graph.time_s,
-        "recomputed_s": sum(plan.graph.ops[op].time_s for op in again),
+        "recomputed_s": Facts(plan).recomputed_s,
         "ops": len(decisions), "decisions": dict(Counter(decisions.values())),
         "notes": list(plan.notes), "seconds": round(plan.planning_s, 3),
         "measured": plan.measured, "as_the_file_says": list(plan.told),

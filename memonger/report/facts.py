@@ -193,11 +193,16 @@ class Facts:
         return self._once("names", lambda: step_names(self.plan.graph, self.plan.schedule))[step]
 
     @property
-    def recomputed_share(self) -> float:
-        """Time of all repeated runs as a share of the unplanned forward time."""
-        forward_s = self.plan.graph.forward_time_s
-        again_s = sum(self.graph.ops[op].time_s for op in self.plan.schedule.recomputed())
-        return again_s / forward_s if forward_s > 0 else 0.0
+    def recomputed_s(self) -> float:
+        """Time of all repeated runs."""
+        return sum(self.graph.ops[op].time_s for op in self.plan.schedule.recomputed())
+
+    @property
+    def extra_shares(self) -> Tuple[float, float]:
+        """Of the unplanned step: what repeated runs and what variants add; in all the overhead."""
+        base_s = self.plan.graph.time_s
+        again = self.recomputed_s / base_s if base_s > 0 else 0.0
+        return again, self.plan.overhead - again
 
     @property
     def dtype(self) -> str:

@@ -72,6 +72,7 @@ def _cards(facts: Facts) -> str:
     plan, units = facts.plan, Units.of(facts.plan)
     base = plan.baseline_total_bytes
     saved = 1 - plan.total_bytes / base if base else 0.0
+    again, variants = facts.extra_shares
     cards = [("memory", "%s → %s" % (units.size(base), units.size(plan.total_bytes)),
               "%s less in total" % format_percent(saved)),
              ("step time", format_extra(plan.overhead),
@@ -79,7 +80,8 @@ def _cards(facts: Facts) -> str:
                            units.time(plan.schedule.time_s(plan.graph)))),
              ("recomputed", "%d of %d ops" % (sum(f.again > 0 for f in facts.ops),
                                               len(facts.ops)),
-              "%s of forward time" % format_percent(facts.recomputed_share)),
+              "%s of a step%s" % (format_extra(again), "; variants " + format_extra(variants)
+                                  if plan.schedule.variants else "")),
              ("status", plan.status.value, plan.status.advice)]
     return "".join('<div class="card"><h3>%s</h3><b>%s</b><span>%s</span></div>'
                    % tuple(map(escape, card)) for card in cards)

@@ -119,12 +119,14 @@ def _search_lines(facts: Facts) -> List[str]:
 def _what_was_done(facts: Facts) -> List[str]:
     plan = facts.plan
     again = sum(fact.again > 0 for fact in facts.ops)
-    words = ["recomputed %d of %s (%s of forward time)" % (
-        again, counted(plan.graph.num_forward, "op"), format_percent(facts.recomputed_share))]
+    of_again, of_variants = map(format_extra, facts.extra_shares)
+    words = ["recomputed %d of %s (%s of a step)" % (
+        again, counted(plan.graph.num_forward, "op"), of_again)]
     used = Counter(plan.graph.variants[i].name for i in plan.schedule.variants)
     if used:
-        words.append("%s (%s)" % (counted(sum(used.values()), "variant"), ", ".join(
-            "%s: %d" % item for item in sorted(used.items()))))
+        words.append("%s (%s; %s)" % (
+            counted(sum(used.values()), "variant"), of_variants,
+            ", ".join("%s: %d" % item for item in sorted(used.items()))))
     words.append("times: " + costs_words(plan.costs))
     if plan.world == "stock":
         words.append("runs on MXNet's own mirroring, without the plugin")

@@ -308,3 +308,12 @@ def test_unplanned_is_one_number():
     tighter = memonger.plan(net, plan.baseline_total_bytes - 1, shapes=shapes)
     assert tighter.status.value != "not_needed"
     assert memonger.estimate(tighter.symbol, shapes=shapes).pool_bytes == tighter.pool_bytes
+
+
+def test_plans_are_called_what_the_user_says(tmp_path):
+    plan = memonger.plan(convolutions(), "95%", name="tower", time_limit=0.5, **SHAPES)
+    plan.save(str(tmp_path / "plan.json"))
+    again = memonger.load_plan(str(tmp_path / "plan.json"))
+    assert str(plan).startswith("tower   ") and str(again).startswith("tower   ")
+    assert repr(plan).startswith("<Plan tower: ")
+    assert "tower" in again._repr_html_()

@@ -159,3 +159,7 @@ def test_blocks_that_cannot_be_planned():
         memonger.gluon.plan(net)
     with pytest.raises(InputError, match="HybridBlock"):
         memonger.gluon.plan(nn.Sequential(), SHAPE)
+
+
+def test_blocks_are_named_after_their_class():
+    assert train(True, {})[1].graph.name == "Net"

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memonger.api.inputs import share_of
 from memonger.cli import arguments
 
 
@@ -56,7 +57,15 @@ def test_devices(text, expected):
 @pytest.mark.parametrize("text, expected", [("10%", 0.1), ("0.1", 0.1), ("150%", 1.5), ("0", 0.0),
                                             (" 10 % ", 0.1)])
 def test_shares(text, expected):
-    assert arguments.share(text) == pytest.approx(expected)
+    assert share_of(arguments.share(text)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("text", ["5", "300"])
+def test_a_number_that_is_surely_a_percentage_is_refused_with_both_readings(text):
+    words = 'write "%s%%", or "%s00%%" if you mean that' % (text, text)
+    with pytest.raises(argparse.ArgumentTypeError, match=words):
+        arguments.share(text)
+    assert share_of(arguments.share(text + "00%")) == float(text)
 
 
 @pytest.mark.parametrize("text", ["", "ten", "-1", "nan", "inf"])

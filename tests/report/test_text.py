@@ -81,7 +81,7 @@ def test_variants_are_counted_by_name():
     how = Implementation(graph.ops[relu].inputs, graph.ops[relu].outputs, time_s=1e-5)
     graph = replace(graph, variants=(Variant("mask", relu, ((relu, how),)),), _cache={})
     shown = plan_of(graph, {}, schedule=Schedule(expand(graph, {}).steps, (0,)))
-    assert "1 variant (mask: 1)" in str(shown)
+    assert "1 variant (-1.6 %; mask: 1)" in str(shown)
     assert Facts(shown).by_name["relu0"].group == "variant"
 
 

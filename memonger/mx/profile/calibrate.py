@@ -52,7 +52,8 @@ def calibrated(ctx: Any = None) -> Roofline:
 
 
 def _model(factors: Dict[str, float], facts: Dict[str, Any]) -> Roofline:
-    return Roofline(roofline("cpu").device, factors, "this CPU, %d threads" % facts["threads"])
+    return Roofline(roofline("cpu").device, factors, "this CPU, %d thread%s"
+                    % (facts["threads"], "s" * (facts["threads"] != 1)))
 
 
 def _is_busy() -> bool:

@@ -31,7 +31,7 @@ def circumstances(ctx: Any = None) -> Dict[str, Any]:
     except OSError:
         pass
     threads = int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0)))
-    device = "%s, %d threads" % (cpu, threads)
+    device = "%s, %d thread%s" % (cpu, threads, "s" * (threads != 1))
     if ctx.device_type == "gpu":
         device = gpu_name(ctx)
     return {"device": device, "cpu": cpu, "threads": threads, "mxnet": mx.__version__,
