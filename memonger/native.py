@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from .mx.plugin import (
     available,
+    backend,
     capture,
     compile_kernels,
     disable,
@@ -12,9 +13,8 @@ from .mx.plugin import (
     status,
     storage_model,
     switched,
-    world,
 )
 from .util.native_libraries import core, folder
 
 __all__ = ["available", "capture", "compile_kernels", "core", "disable", "enable", "folder",
-           "gpu_compiler", "load", "status", "storage_model", "switched", "world"]
+           "gpu_compiler", "load", "status", "storage_model", "switched", "backend"]

@@ -26,7 +26,7 @@ def random_graph(seed: int, mxnet: bool, forward: int = 5) -> Graph:
                        if rng.random() < 0.3 and mxnet
                        and tensors[inputs[i]].size_bytes == tensors[-1].size_bytes)
         ops.append(Op(name, "op", inputs, (len(tensors) - 1,), backward, inplace=places,
-                      keep_reason=reason, time_s=float(rng.randint(0, 6))))
+                      not_recomputable_because=reason, time_s=float(rng.randint(0, 6))))
         return len(tensors) - 1
 
     made = []
@@ -122,7 +122,7 @@ def chain(sizes: Tuple[int, ...], times: Tuple[float, ...]) -> Graph:
     for i in reversed(range(len(sizes))):
         tensors.append(Tensor("g%d" % i, 100, len(ops)))
         ops.append(Op("b%d" % i, "op", (i,) + gradient, (len(tensors) - 1,), True,
-                      keep_reason="backward", time_s=1.0))
+                      not_recomputable_because="backward", time_s=1.0))
         gradient = (len(tensors) - 1,)
     return Graph(tuple(tensors), tuple(ops), ())
 
@@ -131,10 +131,10 @@ def variant_graph(saving_s: float) -> Graph:
     """Two ops whose variant keeps a small mask where the base keeps the large value."""
     tensors = (Tensor("a", 800, 0), Tensor("b", 800, 1), Tensor("c", 800, 2), Tensor("gb", 100, 3),
                Tensor("ga", 100, 4), Tensor("mask", 50, 1))
-    ops = (Op("f0", "op", (), (0,), time_s=5.0, keep_reason="random"),
+    ops = (Op("f0", "op", (), (0,), time_s=5.0, not_recomputable_because="random"),
            Op("f1", "op", (0,), (1,), time_s=4.0), Op("f2", "op", (1,), (2,), time_s=3.0),
-           Op("b1", "op", (1, 2), (3,), True, keep_reason="backward", time_s=1.0),
-           Op("b0", "op", (0, 3), (4,), True, keep_reason="backward", time_s=1.0))
+           Op("b1", "op", (1, 2), (3,), True, not_recomputable_because="backward", time_s=1.0),
+           Op("b0", "op", (0, 3), (4,), True, not_recomputable_because="backward", time_s=1.0))
     variant = Variant("mask", 1, (
         (1, Implementation((0,), (1, 5), time_s=4.0 - saving_s)),
         (3, Implementation((2, 5), (3,), time_s=1.5)),

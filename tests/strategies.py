@@ -108,7 +108,7 @@ def training_graph(rng: random.Random, num_forward: int = 8, dtypes: bool = True
         make.ops.append(Op(
             "op%d" % index, "Op", tuple(inputs), tuple(outputs), ignored_inputs=ignored,
             inplace=make.inplace(len(inputs), len(outputs)), kept_outputs=kept,
-            keep_reason="random" if rng.random() < 0.12 else "",
+            not_recomputable_because="random" if rng.random() < 0.12 else "",
             time_s=rng.choice((0.0, 1.0, 1.0, 2.0, 5.0)), device=rng.randrange(devices),
             workspace_bytes=rng.choice((0, 0, 16))))
         # Small side outputs are seldom read by others.
@@ -166,7 +166,7 @@ def _backward(make: _Maker, num_forward: int, results, leaves) -> List[int]:
         ignored = tuple(make.some(range(len(inputs)), 1)) if rng.random() < 0.1 else ()
         make.ops.append(Op(
             "_backward_%s" % op.name, "_backward_Op", tuple(inputs), tuple(outputs), True,
-            forward, uses_state=not op.keep_reason and rng.random() < 0.1,
+            forward, uses_state=not op.not_recomputable_because and rng.random() < 0.1,
             ignored_inputs=ignored, inplace=make.inplace(len(inputs), len(outputs)),
             time_s=op.time_s * 2, device=op.device))
         for tensor, gradient in zip(targets, outputs):
@@ -205,7 +205,7 @@ def variants(rng: random.Random, graph: Graph) -> Graph:
             continue
         forward = graph.ops[op.forward_op]
         readable = [t for t in op.inputs if t in forward.inputs + forward.outputs]
-        if not readable or forward.keep_reason:
+        if not readable or forward.not_recomputable_because:
             continue
         dropped = rng.choice(readable)
         mask = len(tensors)
@@ -268,7 +268,7 @@ def foreign_graph(rng: random.Random, num_ops: int = 10) -> Graph:
         inputs = rng.sample(range(index), min(index, rng.choice((0, 1, 1, 2, 2, 3))))
         tensors.append(Tensor("n%d" % index, rng.choice(SIZES), index))
         ops.append(Op("n%d" % index, "node", tuple(inputs), (index,), index >= forward,
-                      keep_reason="" if index < forward else "backward",
+                      not_recomputable_because="" if index < forward else "backward",
                       time_s=float(rng.randint(0, 9))))
     return Graph(tuple(tensors), tuple(ops), (num_ops - 1,), name="foreign",
                  recompute_in_forward=True)

@@ -75,7 +75,7 @@ class _Net:
             self.ops.append(Op(
                 "backward_" + op.name, "backward_" + op.kind, (arrived, *values),
                 tuple(t for _, t in made), is_backward=True, forward_op=index,
-                keep_reason="backward", time_s=2 * op.time_s,
+                not_recomputable_because="backward", time_s=2 * op.time_s,
                 inplace=() if op.kind == "conv" else (Inplace(0, 0),)))
             for tensor, made_by in made:
                 if tensor < 0:
@@ -85,7 +85,8 @@ class _Net:
                     total = self.tensor("sum%d" % add, self.tensors[tensor].size_bytes, add)
                     self.ops.append(Op(
                         "sum%d" % add, "elemwise_add", (gradient[tensor], made_by), (total,),
-                        is_backward=True, keep_reason="backward", inplace=(Inplace(0, 0),),
+                        is_backward=True, not_recomputable_because="backward",
+                        inplace=(Inplace(0, 0),),
                         time_s=6e-12 * self.tensors[tensor].size_bytes))
                     gradient[tensor] = total
                 else:

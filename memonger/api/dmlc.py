@@ -55,7 +55,7 @@ def search_plan(symbol: Any, ntrial: int = 6, type_dict: Optional[Mapping[str, A
     from ..solve.options import Options
     session = open_session(symbol, Binding(given, type_dict))
     found = solve(session.graph, None, "sublinear", Options(
-        ntrial=ntrial, time_limit_s=math.inf, storage=session.storage, world=native.world()))
+        ntrial=ntrial, time_limit_s=math.inf, storage=session.storage, backend=native.backend()))
     return session.apply(found)
 
 

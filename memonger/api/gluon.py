@@ -65,7 +65,7 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
     if not block._active and not isinstance(block, mx.gluon.SymbolBlock):
         raise InputError("hybridize the block before planning it: block.hybridize()")
     native.load()
-    if native.world() == "stock":
+    if native.backend() == "stock":
         raise PluginError("stock MXNet does not recompute in Gluon blocks; switch the plugin on: "
                           "memonger.native.enable()")
     known = {*inspect.signature(PlanRequest).parameters, "costs", "optimizer", "optimizer_params"}
@@ -195,7 +195,7 @@ def as_cached_op(graph: Graph, every: Optional[Graph] = None) -> Graph:
     def renumbered(op: Op) -> Op:
         return replace(op, inputs=tuple(replaced.get(t, t) for t in op.inputs),
                        forward_op=number.get(op.forward_op, -1),
-                       keep_reason=op.keep_reason or
+                       not_recomputable_because=op.not_recomputable_because or
                        ("it has a state of its own, which CachedOp cannot make twice"
                         if op.makes_state else ""),
                        control_deps=tuple(number[d] for d in op.control_deps if d in number))

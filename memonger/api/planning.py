@@ -31,7 +31,7 @@ def plan_session(session: Session, request: PlanRequest,
     from ..solve.options import Options
     budget, overhead, variants = request.budget, request.overhead, request.variants
     method, keep, recompute = request.method, request.keep, request.recompute
-    if native.world() == "stock":
+    if native.backend() == "stock":
         if method not in ("auto", "sublinear"):
             raise PluginError("method %r needs the plugin's exact recomputation, which is switched "
                               "off; memonger.native.enable() switches it on, and method sublinear "
@@ -40,7 +40,7 @@ def plan_session(session: Session, request: PlanRequest,
     if request.name:
         session = replace(session, graph=replace(session.graph, name=request.name))
     plain = session
-    if variants != "none" and native.world() == "plugin" and \
+    if variants != "none" and native.backend() == "plugin" and \
             method not in ("sublinear", "chen", "ogc"):
         session = session.with_variants(exact_only=variants == "exact")
     graph = session.graph
@@ -65,7 +65,7 @@ def plan_session(session: Session, request: PlanRequest,
         elif op.force_mirroring == "False" and not op.is_backward and index not in again:
             kept += (index,)
     options = Options(
-        time_limit_s=request.time_limit, storage=session.storage, world=native.world(),
+        time_limit_s=request.time_limit, storage=session.storage, backend=native.backend(),
         variants=variants, keep=kept, recompute=again, progress=request.progress,
         costs=session.costs,
         objective="memory" if budget is None else "time", max_overhead=max_overhead,

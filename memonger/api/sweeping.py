@@ -43,7 +43,7 @@ def sweep_like(plan: Plan, time_limit: float, progress: Optional[ProgressCallbac
     from ..solve.options import Options
     asked = plan.options
     options = Options(
-        time_limit_s=time_limit, storage=plan.storage, world=plan.world, costs=plan.costs,
+        time_limit_s=time_limit, storage=plan.storage, backend=plan.backend, costs=plan.costs,
         variants=asked.get("variants", "none"), progress=progress,
         keep=pins(plan.graph, asked.get("keep", ()), "keep"),
         recompute=pins(plan.graph, asked.get("recompute", ()), "recompute"),

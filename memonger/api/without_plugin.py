@@ -73,12 +73,12 @@ def forward_graph(symbol: Any, arguments: Arguments) -> Graph:
             ops.append(Op(
                 node["name"], node["op"],
                 tuple(first[i[0], i[1]] for i in node["inputs"] if (i[0], i[1]) in first),
-                tuple(made), keep_reason="it is not safe to run again on stock MXNet"
+                tuple(made), not_recomputable_because="it is not safe to run again on stock MXNet"
                 if _KEPT.match(node["op"]) else "", time_s=1.0,
                 mirror_stage=attributes.get("__mirror_stage__", ""),
                 force_mirroring=attributes.get("__force_mirroring__", "")))
     ops = [_fragile(ops, index) for index in range(len(ops))]
-    ops.append(Op("backward", "backward", (), (), True, keep_reason="it is a gradient",
+    ops.append(Op("backward", "backward", (), (), True, not_recomputable_because="it is a gradient",
                   time_s=2.0 * len(ops)))
     return Graph(tuple(tensors), tuple(ops), ())
 
@@ -89,7 +89,7 @@ def _fragile(ops: Sequence[Op], index: int) -> Op:
     if op.kind != "Convolution" or any(reader.kind == "BatchNorm" and
                                        set(op.outputs) & set(reader.inputs) for reader in ops):
         return op
-    return replace(op, keep_reason="stock MXNet cannot run it for nothing")
+    return replace(op, not_recomputable_because="stock MXNet cannot run it for nothing")
 
 
 def plan_without_plugin(symbol: Any, shapes: Mapping[str, Sequence[int]],
@@ -119,7 +119,7 @@ def plan_without_plugin(symbol: Any, shapes: Mapping[str, Sequence[int]],
         graph=graph, schedule=Schedule(base[:-1] + again + base[-1:]), method="sublinear",
         status=Status.FEASIBLE if recomputed else Status.NOT_NEEDED,
         pool_bytes=megabytes << 20, baseline_pool_bytes=before << 20, costs=UNIT_TIMES,
-        world="stock", storage="stock", fixed_bytes=fixed_bytes(arguments),
+        backend="stock", storage="stock", fixed_bytes=fixed_bytes(arguments),
         original_json=to_json(symbol), symbol_json=to_json(planned),
         options={"method": "sublinear", "shapes": {n: list(s) for n, s in sorted(shapes.items())}},
         notes=("planned without the native plugin, in MXNet's whole megabytes (%s)" % reason,))

@@ -48,7 +48,8 @@ def with_placeholders(graph: Graph, gradients: AbstractSet[int]) -> Graph:
     for index, op in enumerate(graph.ops):
         if index in gradients:
             ops.append(Op(op.name + "_weight", op.kind, (), (), is_backward=True,
-                          keep_reason=op.keep_reason, device=op.device, placeholder=True))
+                          not_recomputable_because=op.not_recomputable_because,
+                          device=op.device, placeholder=True))
         place[index] = len(ops)
         ops.append(op)
     ops = [replace(op, forward_op=place[op.forward_op],

@@ -212,7 +212,7 @@ def single_output_graph(names: Sequence[str], sizes: Sequence[int], costs: Seque
                     for i, (label, size) in enumerate(zip(names, sizes)))
     ops = tuple(Op(str(names[i]), "node", tuple(sorted(inputs[i])), (i,),
                    is_backward=not may_run_again[i],
-                   keep_reason="" if may_run_again[i] else "a backward node",
+                   not_recomputable_because="" if may_run_again[i] else "a backward node",
                    time_s=float(costs[i])) for i in range(len(names)))
     graph = Graph(tensors, ops, (), name=name, recompute_in_forward=True)
     try:

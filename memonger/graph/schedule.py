@@ -65,7 +65,7 @@ def expand(graph: Graph, recompute: Recompute) -> Schedule:
     graph : Graph
         Without variants in use.
     recompute : Recompute
-        The ops to run again; an op with a ``keep_reason`` is never run again, whatever is asked.
+        The ops to run again; one that is not ``recomputable`` never is, whatever is asked.
 
     Returns
     -------

@@ -76,7 +76,7 @@ class Op:
     ignored_inputs: Tuple[int, ...] = ()
     inplace: Tuple[Inplace, ...] = ()
     #: "" when the op may run again with the same result, else the reason why it may not.
-    keep_reason: str = ""
+    not_recomputable_because: str = ""
     #: Output positions that stay with the first run even if the op runs again (small statistics).
     kept_outputs: Tuple[int, ...] = ()
     time_s: float = 0.0
@@ -92,7 +92,11 @@ class Op:
 
     @property
     def recomputable(self) -> bool:
-        return not self.keep_reason
+        return not self.not_recomputable_because
+
+
+#: Names of fields in files of earlier versions.
+_RENAMED = {"keep_reason": "not_recomputable_because"}
 
 
 @dataclass(frozen=True)
@@ -284,7 +288,8 @@ class Graph:
     def from_dict(cls, data: Mapping[str, Any]) -> "Graph":
         """Inverse of :meth:`to_dict`."""
         def tuples(item: Mapping[str, Any]) -> Dict[str, Any]:
-            return {k: tuple(v) if isinstance(v, list) else v for k, v in item.items()}
+            return {_RENAMED.get(k, k): tuple(v) if isinstance(v, list) else v
+                    for k, v in item.items()}
 
         def inplace(items: Sequence[Mapping[str, Any]]) -> Tuple[Inplace, ...]:
             return tuple(Inplace(**i) for i in items)

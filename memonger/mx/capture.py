@@ -138,7 +138,7 @@ def captured_from(record: Mapping[str, Any], arguments: Arguments, num_outputs: 
             control_deps=tuple(op_of_node[n] for n in node["control_deps"] if n in op_of_node),
             ignored_inputs=tuple(node.get("ignored_inputs", ())),
             inplace=tuple(Inplace(i, o, bool(same)) for i, o, same in node.get("inplace", ())),
-            keep_reason="it is a gradient" if backward else
+            not_recomputable_because="it is a gradient" if backward else
             refused.get(index, node.get("keep_reason", "")),
             kept_outputs=tuple(node.get("kept_outputs", ())), device=node.get("device", 0),
             mirror_stage=hints.get("__mirror_stage__", ""),

@@ -87,7 +87,7 @@ def _guarded_load() -> ctypes.CDLL:
     library.memonger_capture_end.restype = ctypes.c_size_t
     _expose_operators()
     from .executor_hooks import watch
-    watch(library, lambda: world() == "plugin", lambda: _switches["arena"])
+    watch(library, lambda: backend() == "plugin", lambda: _switches["arena"])
     return library
 
 
@@ -254,7 +254,7 @@ def switched(recompute: bool, storage: bool, arena: bool = False) -> Iterator[No
         enable(**before)
 
 
-def world() -> str:
+def backend() -> str:
     """"plugin" or "stock": who runs ``force_mirroring`` in this process."""
     return "plugin" if _plugin is not None and _switches["recompute"] else "stock"
 

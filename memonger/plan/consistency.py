@@ -41,7 +41,7 @@ def confirm(plan: Any, graph: Graph, method: str, keep: Sequence[int] = ()) -> P
         check_types([plan.schedule, *plan.schedule.steps])
         if plan.graph is not graph and plan.graph != graph:
             raise ValueError("it is for another graph")
-        found = [str(problem) for problem in structure(graph, plan.schedule, plan.world)] or [
+        found = [str(problem) for problem in structure(graph, plan.schedule, plan.backend)] or [
             "%s runs again" % graph.ops[op].name
             for op in sorted(set(plan.schedule.recomputed()) & set(keep))] or pools(plan)
     except (TypeError, ValueError, IndexError, AttributeError) as error:
@@ -72,9 +72,9 @@ def contradictions(plan: Plan) -> List[str]:
     Plans made without the plugin hold no gradients, and pools in the whole megabytes that MXNet
     prints: of them nothing can be said.
     """
-    if plan.costs == UNIT_TIMES and plan.world == "stock":
+    if plan.costs == UNIT_TIMES and plan.backend == "stock":
         return []
-    found = [str(problem) for problem in structure(plan.graph, plan.schedule, plan.world)] \
+    found = [str(problem) for problem in structure(plan.graph, plan.schedule, plan.backend)] \
         or pools(plan)
     follows = _fixed_bytes(plan)
     return found + [_differs(name, stated, follows[name])

@@ -70,9 +70,6 @@ class Plan:
     method: str
     pool_bytes: int
     baseline_pool_bytes: int
-    #: The pools that follow from the graph, where MXNet allocates others; else None.
-    predicted_pool_bytes: Optional[int] = None
-    predicted_baseline_pool_bytes: Optional[int] = None
     #: Bytes outside the pool by category: "parameters", "gradients", "aux", "inputs",
     #: "head_gradients", "workspace", "optimizer", and on a GPU "rounding", "random_states",
     #: "autotuning", "context". Outputs of the network are part of the pool.
@@ -88,10 +85,13 @@ class Plan:
     #: ``UNIT_TIMES``.
     costs: str = "units"
     #: Which executor runs the plan: "plugin" (exact recomputation) or "stock" (mirroring).
-    world: str = "plugin"
+    backend: str = "plugin"
     #: How storage is assigned: "arena" or "best" (plugin), "stock" (MXNet), "live" (peak of live
     #: bytes).
     storage: str = "best"
+    #: The pools that follow from the graph, where MXNet allocates others; else None.
+    predicted_pool_bytes: Optional[int] = None
+    predicted_baseline_pool_bytes: Optional[int] = None
     #: The method proved :attr:`bound` itself. Not part of plan files.
     bounded: bool = field(default=False, repr=False, compare=False)
     #: What was asked for, for the record: keyword arguments of ``memonger.plan``.

@@ -35,7 +35,7 @@ FORMAT = "memonger plan"
 _AGAIN = "make the plan again with memonger plan"
 #: Fields that are written as they are.
 _PLAIN = ("method", "pool_bytes", "baseline_pool_bytes", "budget_bytes", "bound",
-          "minimum_total_bytes", "costs", "world", "storage")
+          "minimum_total_bytes", "costs", "backend", "storage")
 #: Fields that are written where they say something.
 _RARE = ("predicted_pool_bytes", "predicted_baseline_pool_bytes")
 #: Ops that MXNet puts between those of the symbol when it binds.
@@ -108,6 +108,7 @@ def loads(text: str) -> Plan:
     except InputError as error:
         raise PlanSchemaError("the file is damaged or no plan: %s; %s" % (error, _AGAIN)) from error
     _check_header(data)
+    data.setdefault("backend", data.get("world"))  # its name in files of earlier versions
     try:
         graph = columns.unpack_graph(data["graph"])
         graph.check()
@@ -130,8 +131,9 @@ def loads(text: str) -> Plan:
         if min(plan.pool_bytes, plan.baseline_pool_bytes, *plan.fixed_bytes.values(),
                *plan.baseline_fixed_bytes.values(), 0) < 0:
             raise ValueError("sizes cannot be negative")
-        if plan.storage not in _STORAGES or plan.world not in ("plugin", "stock"):
-            raise ValueError("storage %r and world %r are not known" % (plan.storage, plan.world))
+        if plan.storage not in _STORAGES or plan.backend not in ("plugin", "stock"):
+            raise ValueError("storage %r and backend %r are not known"
+                             % (plan.storage, plan.backend))
         if plan.bound > max(0.0, plan.overhead) + 1e-9 or \
                 (plan.minimum_total_bytes or 0) > plan.total_bytes:
             raise ValueError("it is better than its bounds allow")

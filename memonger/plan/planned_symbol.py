@@ -2,7 +2,7 @@
 
 Only attributes are added, so arguments, aux states, outputs and their names stay, checkpoints
 interchange, and a MXNet without the plugin trains the planned symbol as if it were not planned.
-The meaning of the attributes is explained in CONTRIBUTING.md, "The two worlds".
+The meaning of the attributes is explained in CONTRIBUTING.md, "The two backends".
 """
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _decisions_on(text: str, plan: Plan) -> str:
         return apply_recompute(text, _as_swapped(plan.graph, plan.schedule),
                                decisions_of(plan.graph, plan.schedule))
     recomputed = set(plan.schedule.recomputed())
-    if plan.world == "stock":
+    if plan.backend == "stock":
         return apply_mirroring(text, plan.graph, recomputed)
     text = apply_recompute(text, plan.graph, decisions_of(plan.graph, plan.schedule))
     if plan.method == "sublinear":

@@ -32,7 +32,7 @@ def run_once(graph: Graph, schedule: Schedule, asked: Sequence[int]) -> Dict[int
         late = {slot for slot, tensor in enumerate(op.outputs) if tensor in read_late}
         if number not in again:
             found[number] = (
-                "it may not run again: %s" % op.keep_reason if op.keep_reason
+                "it may not run again: %s" % op.not_recomputable_because if not op.recomputable
                 else "a variant is in its place" if number in replaced
                 else "backward does not read it" if not late
                 else "what backward reads of it stays with its first run"
@@ -55,8 +55,8 @@ def kept_note(graph: Graph) -> str:
 
     Ops without inputs are left out: no plan would gain from running them again.
     """
-    kept = ["%s (%s)" % (op.name, op.keep_reason) for op in graph.ops
-            if op.keep_reason and op.inputs and not op.is_backward and not op.placeholder]
+    kept = ["%s (%s)" % (op.name, op.not_recomputable_because) for op in graph.ops
+            if not op.recomputable and op.inputs and not op.is_backward and not op.placeholder]
     if not kept:
         return ""
     return "kept: %s that may not run again: %s" % (

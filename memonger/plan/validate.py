@@ -57,16 +57,16 @@ def chosen_ops(graph: Graph, variants: Sequence[int]) -> List[Optional[Op]]:
             base = graph.ops[op]
             ops[op] = Op(base.name, base.kind, how.inputs, how.outputs, base.is_backward,
                          base.forward_op, base.uses_state, base.control_deps,
-                         how.ignored_inputs, how.inplace, base.keep_reason, (),
+                         how.ignored_inputs, how.inplace, base.not_recomputable_because, (),
                          how.time_s, how.workspace_bytes, base.device) if how.runs else None
     return ops
 
 
-def structure(graph: Graph, schedule: Schedule, world: str = "plugin") -> List[Problem]:
+def structure(graph: Graph, schedule: Schedule, backend: str = "plugin") -> List[Problem]:
     """What keeps a schedule from running, or from giving the results of the unplanned step.
 
     O(size of the schedule): every plan passes it before a user gets it. Where clones run is not
-    looked at in MXNet's own world ("stock"), which runs copies that no op reads.
+    looked at for stock MXNet, which runs copies that no op reads.
     """
     found = _variants(graph, schedule)
     if found:
@@ -76,7 +76,7 @@ def structure(graph: Graph, schedule: Schedule, world: str = "plugin") -> List[P
     if found:
         return found
     running = [op for op in (ops[step.op] for step in schedule.steps) if op is not None]
-    for check in (_runs, _outputs) if world == "stock" else (_runs, _clones, _outputs):
+    for check in (_runs, _outputs) if backend == "stock" else (_runs, _clones, _outputs):
         found += check(graph, schedule, running)
     return found
 
@@ -141,9 +141,9 @@ def _runs(graph: Graph, schedule: Schedule, running: Sequence[Op]) -> List[Probl
     for index, step in enumerate(schedule.steps):
         op = running[index]
         if step.op in before:
-            if op.keep_reason or (op.is_backward and not graph.recompute_in_forward):
+            if op.not_recomputable_because or (op.is_backward and not graph.recompute_in_forward):
                 found.append(Problem(Kind.RUN_TWICE, "%s: %s" % (
-                    op.name, op.keep_reason or "a backward op"), index))
+                    op.name, op.not_recomputable_because or "a backward op"), index))
             continue
         if step.op < last_first:
             found.append(Problem(Kind.BASE_ORDER, "%s runs after %s" % (

@@ -216,8 +216,8 @@ def _dependencies(facts: Facts, fact: OpFacts) -> List[str]:
 def _remarks(facts: Facts, fact: OpFacts) -> List[str]:
     op = facts.plan.graph.ops[fact.op]
     lines = []
-    if op.keep_reason:
-        lines.append("it may not run again: %s" % op.keep_reason)
+    if op.not_recomputable_because:
+        lines.append("it may not run again: %s" % op.not_recomputable_because)
     states = [facts.plan.graph.tensors[t].name for t in op.inputs
               if facts.plan.graph.tensors[t].category == "aux"]
     if states and fact.again:
@@ -229,7 +229,7 @@ def _remarks(facts: Facts, fact: OpFacts) -> List[str]:
         if any(fnmatch.fnmatchcase(fact.name, pattern)
                for pattern in ([asked] if isinstance(asked, str) else asked)):
             reason = "".join(run_once(facts.plan.graph, facts.plan.schedule, [fact.op]).values()) \
-                if key == "recompute" and not op.keep_reason else ""
+                if key == "recompute" and not op.not_recomputable_because else ""
             lines.append("asked for: %s=%r says %s it%s" % (
                 key, asked, words, ", in vain: " + reason if reason else ""))
     if not fact.again and fact.group == "keep" and not fact.held_bytes:
@@ -241,7 +241,7 @@ def _variants(facts: Facts, fact: OpFacts) -> List[str]:
     """What else could stand in the op's place, or why nothing can."""
     plan = facts.plan
     asked = plan.options.get("variants", "none")
-    if asked == "none" or plan.world == "stock" or not plan.original_json \
+    if asked == "none" or plan.backend == "stock" or not plan.original_json \
             or _variant_in_use(fact):
         return []
     offered = [variant.name for variant in plan.graph.variants if variant.op == fact.op]

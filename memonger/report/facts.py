@@ -174,7 +174,7 @@ class Facts:
             return "runs again%s instead of waiting in memory" % again
         late = self.late_readers(index)
         if group == "pinned":
-            return "may not run again: " + op.keep_reason
+            return "may not run again: " + op.not_recomputable_because
         if group == "variant":
             return "another implementation that holds less"
         if not late:

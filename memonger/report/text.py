@@ -128,7 +128,7 @@ def _what_was_done(facts: Facts) -> List[str]:
             counted(sum(used.values()), "variant"), of_variants,
             ", ".join("%s: %d" % item for item in sorted(used.items()))))
     words.append("times: " + costs_words(plan.costs))
-    if plan.world == "stock":
+    if plan.backend == "stock":
         words.append("runs on MXNet's own mirroring, without the plugin")
     return [" · ".join(words)]
 

@@ -126,7 +126,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], method: str = "auto",
 def _with_bound(plan: Plan, budget_bytes: int, options: Options) -> Plan:
     """The plan with its lower bound; where they meet, the plan is proven optimal."""
     graph = plan.graph
-    if not graph.time_s > 0 or plan.world == "stock" or plan.bounded:
+    if not graph.time_s > 0 or plan.backend == "stock" or plan.bounded:
         return plan
     from .mip.bounds import overhead_bound, pool_room
     # A fixed number of linear programs, not a time, so that the same input gives the same bound.

@@ -34,7 +34,7 @@ class Options:
     effort: float = 1.0
     storage: str = "best"
     #: Who runs the plan: "plugin" (clones as decided) or "stock" (MXNet's mirroring).
-    world: str = "plugin"
+    backend: str = "plugin"
     #: The step runs on a GPU; stock mirroring has more traps there.
     on_gpu: bool = False
     #: Ids of ops that must not run again.
@@ -70,8 +70,8 @@ class Options:
         if self.variants not in VARIANTS:
             raise InputError("variants must be one of %s, not %r"
                              % (", ".join(VARIANTS), self.variants))
-        if self.world not in ("plugin", "stock"):
-            raise InputError("world must be plugin or stock, not %r" % self.world)
+        if self.backend not in ("plugin", "stock"):
+            raise InputError("backend must be plugin or stock, not %r" % self.backend)
         if self.objective not in ("time", "memory"):
             raise InputError("objective must be time or memory, not %r" % self.objective)
         if not self.time_limit_s > 0:

@@ -251,7 +251,7 @@ def _rebuild(session: Any, item: Mapping[str, Any], budget_bytes: int,
         op, served = (entry, []) if isinstance(entry, int) else entry
         recompute[op] = {(reader, number): clone for reader, number, clone in served}
     steps = expand(graph_in_use(graph, Schedule((), variants)), recompute).steps
-    options = Options(storage=session.storage, world=native.world(), costs=session.costs,
+    options = Options(storage=session.storage, backend=native.backend(), costs=session.costs,
                       fixed_bytes=session.fixed_bytes)
     pool_budget = budget_bytes - sum(session.fixed_bytes.values())
     plan = build_plan(graph, Schedule(steps, variants), item["method"], options, pool_budget,
@@ -273,7 +273,8 @@ def _restore(session: Any, item: Mapping[str, Any], budget_bytes: int,
             "the ready plan of %s takes %d bytes in the pool here, not the %d it was made for; %s"
             % (data["network"], found_bytes, item["pool_bytes"], _AGAIN))
     return replace(plan, bound=item["bound"], original_json=to_json(session.symbol),
-                   symbol_json=to_json(planned), budget_bytes=budget_bytes, world=native.world(),
+                   symbol_json=to_json(planned), budget_bytes=budget_bytes,
+                   backend=native.backend(),
                    options={"network": data["network"], "share": item["share"],
                             "shapes": {name: list(shape)
                                        for name, shape in sorted(session.binding.shapes.items())}})

@@ -39,16 +39,16 @@ def convolutions(depth=6, dropout=False):
 
 
 @pytest.fixture(params=["plugin", "stock"])
-def world(request):
+def backend(request):
     plugin = request.param == "plugin"
     with native.switched(plugin, plugin):
         yield request.param
 
 
-def test_sublinear_plan_is_smaller_exact_and_trains_the_same(world):
+def test_sublinear_plan_is_smaller_exact_and_trains_the_same(backend):
     net = convolutions(dropout=True)
     plan = memonger.plan(net, method="sublinear", **SHAPES)
-    assert plan.world == world
+    assert plan.backend == backend
     assert plan.pool_bytes < plan.baseline_pool_bytes
     assert plan.pool_bytes == read(plan.symbol, SHAPES).pool_bytes
     assert plan.decisions["drop"] == "keep"
@@ -73,7 +73,7 @@ def test_search_plan_tries_every_threshold_and_no_choice_twice(monkeypatch):
     assert len(measured) == len({schedule.recomputed() for schedule in measured}) > 2
 
 
-def test_a_planned_symbol_is_planned_anew(world):
+def test_a_planned_symbol_is_planned_anew(backend):
     net = convolutions(dropout=True)
     first = memonger.plan(net, method="sublinear", **SHAPES)
     again = memonger.plan(first.symbol, method="sublinear", **SHAPES)
@@ -93,7 +93,7 @@ def test_methods_that_stock_mxnet_cannot_run_are_refused_there(method):
         with pytest.raises(PluginError, match="%s.*native.enable" % method):
             memonger.plan(convolutions(), method=method, **SHAPES)
         plan = memonger.plan(convolutions(), time_limit=0.3, **SHAPES)
-    assert (plan.world, plan.options["method"]) == ("stock", "sublinear")
+    assert (plan.backend, plan.options["method"]) == ("stock", "sublinear")
 
 
 def test_plans_are_the_same_every_time(tmp_path):

@@ -20,7 +20,7 @@ plan = memonger.plan(net.symbol, time_limit=0.5, **net.shapes)
 plan.save(sys.argv[1])
 hinted = nets.build("dmlc_resnet50", 8, image=112, hints=True)
 answer = {
-    "available": memonger.native.available(), "world": plan.world, "notes": plan.notes,
+    "available": memonger.native.available(), "backend": plan.backend, "notes": plan.notes,
     "before": memonger.get_cost(net.symbol, **net.shapes),
     "after": memonger.get_cost(plan.symbol, **net.shapes),
     "claimed": plan.pool_bytes >> 20,
@@ -64,7 +64,7 @@ def test_shapes_that_only_a_run_knows(answer):
 
 
 def test_it_plans_for_stock_mirroring_and_is_no_worse_than_no_plan(answer):
-    assert answer["available"] is False and answer["world"] == "stock"
+    assert answer["available"] is False and answer["backend"] == "stock"
     assert answer["claimed"] == answer["after"] < answer["before"]
     assert answer["recomputed"] > 0
     assert answer["hinted"][1] < answer["hinted"][0]

@@ -98,7 +98,7 @@ def chain(sizes):
     for i in range(len(ops) - 1, -1, -1):
         tensors.append(Tensor("g%d" % i, sizes[i], len(ops), pooled=True))
         ops.append(Op("b%d" % i, "_backward_Convolution", (gradient, i), (len(tensors) - 1,), True,
-                      i, keep_reason="it is a gradient"))
+                      i, not_recomputable_because="it is a gradient"))
         gradient = len(tensors) - 1
     return Graph(tuple(tensors), tuple(ops), ())
 

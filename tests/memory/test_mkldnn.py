@@ -100,7 +100,7 @@ def test_a_variant_is_refused_for_its_copies(monkeypatch):
     found = {}
     for mkldnn in ("0", "1"):
         monkeypatch.setenv("MXNET_MKLDNN_ENABLED", mkldnn)
-        plan = memonger.plan(gated(), budget="90%", costs="cpu", data=(4, 3, 8, 8),
+        plan = memonger.plan(gated(), budget="90%", costs="cpu", time_limit=2, data=(4, 3, 8, 8),
                              wide=(4, 8, 64, 64))
         found[mkldnn] = plan.decisions["relu"], plan.decisions["sin"]
         assert plan.total_bytes <= plan.budget_bytes

@@ -80,7 +80,7 @@ def test_what_another_device_reads_is_kept() -> None:
     with mx.AttrScope(ctx_group="two"):
         net = mx.sym.MakeLoss(x, name="loss")
     graph = read(net, {"data": (4, 8)}, group2ctx=PLACES).graph
-    reasons = {op.name: op.keep_reason for op in graph.ops if not op.is_backward}
+    reasons = {op.name: op.not_recomputable_because for op in graph.ops if not op.is_backward}
     assert any(op.kind == "_CrossDeviceCopy" for op in graph.ops)
     assert reasons["act1"] == "another device reads it"
     assert {n for n, why in reasons.items() if why == "another device reads it"} == {"act1"}
@@ -97,7 +97,7 @@ def test_ops_of_the_same_name_all_run_once() -> None:
     net = mx.sym.MakeLoss(x, name="loss")
     shapes = {"data": (4, 8)}
     graph = read(net, shapes).graph
-    reasons = {op.name: op.keep_reason for op in graph.ops if not op.is_backward}
+    reasons = {op.name: op.not_recomputable_because for op in graph.ops if not op.is_backward}
     assert reasons["act"] == reasons["act~2"] == "another op has the same name"
     assert reasons["other"] == ""
     schedule = expand(graph, {graph.op_index[n]: {} for n in ("act", "other", "act~2")})

@@ -26,8 +26,8 @@ def stock():
 @pytest.mark.parametrize("name", sorted(ZOO))
 def test_unplanned_pool_of_known_networks(name):
     net = build(name)
-    for world, model in ((False, "stock"), (True, "best")):
-        with native.switched(world, world):
+    for plugin, model in ((False, "stock"), (True, "best")):
+        with native.switched(plugin, plugin):
             captured = read(net.symbol, net.shapes)
         graph = captured.graph
         graph.check()
@@ -124,7 +124,7 @@ def test_safe_mirroring_gives_the_same_gradients_on_stock_mxnet(seed, stock):
 @pytest.mark.parametrize("plugin", [True, False], ids=["plugin", "stock"])
 @pytest.mark.parametrize("name", sorted(ZOO))
 def test_sublinear_plans_of_known_networks(name, plugin):
-    """Exact bytes, never larger than no plan, and two steps bit for bit, in both worlds."""
+    """Exact bytes, never larger than no plan, and two steps bit for bit."""
     net = build(name)
     with native.switched(plugin, plugin):
         plan = memonger.plan(net.symbol, method="sublinear", shapes=net.shapes)

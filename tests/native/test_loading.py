@@ -64,7 +64,7 @@ else:
     raise SystemExit("loaded")
 assert not native.available()
 assert native.status().startswith("not loaded: ")
-assert native.world() == "stock" and native.storage_model() == "stock"
+assert native.backend() == "stock" and native.storage_model() == "stock"
 """ + STILL_WHOLE
 
 

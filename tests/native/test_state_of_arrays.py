@@ -126,7 +126,8 @@ def test_plans(kind, method):
     assert memonger.verify(plan).identical
     assert "may refer to it" in plan.explain("before")
     assert any("ops that may not run again: before (" in note for note in plan.notes)
-    kept = {op.name: op.keep_reason for op in read(net, shapes).graph.ops if not op.is_backward}
+    kept = {op.name: op.not_recomputable_because for op in read(net, shapes).graph.ops
+            if not op.is_backward}
     assert kept["before"] and not kept["sigmoid0"] and not kept["fc"]
 
 

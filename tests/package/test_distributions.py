@@ -87,7 +87,7 @@ def test_the_plugin_of_the_wheel_loads_into_mxnet(wheel, tmp_path):
     code = ("import memonger, mxnet as mx\n"
             "from memonger import native\n"
             "native.load()\n"
-            "print(native.folder(), native.world(), mx.sym.memonger_mask_relu.__name__)")
+            "print(native.folder(), native.backend(), mx.sym.memonger_mask_relu.__name__)")
     clean = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "MEMONGER_NATIVE_DIR")}
     done = subprocess.run([sys.executable, "-c", code], cwd=str(tmp_path), env=clean,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)

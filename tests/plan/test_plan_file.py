@@ -309,7 +309,7 @@ def test_contradictions_are_refused(change):
 @pytest.mark.parametrize("change", [
     {"costs": None}, {"pool_bytes": "1"}, {"pool_bytes": -1}, {"fixed_bytes": {"aux": {}}},
     {"fixed_bytes": {"aux": 1.5}}, {"bound": "x"}, {"budget_bytes": 10 ** 30}, {"measured": 3},
-    {"method": 3}, {"storage": ""}, {"world": "x"}, {"notes": [1]}, {"options": []},
+    {"method": 3}, {"storage": ""}, {"backend": "x"}, {"notes": [1]}, {"options": []},
     {"options": {"keep": -1}}, {"options": {"recompute": [3]}}, {"options": {"optimizer": 1.5}},
     {"options": {"shapes": "x"}}, {"options": {"shapes": {"data": 3}}}])
 def test_fields_of_the_wrong_kind_are_refused(change):
@@ -350,6 +350,17 @@ def test_other_decisions_than_those_behind_the_numbers_are_refused():
     schedule = json.loads(planfile.dumps(again))["schedule"]
     with pytest.raises(PlanSchemaError, match=r"\(pool: \d+ bytes stated"):
         planfile.loads(edited(make(graph), schedule=schedule))
+
+
+def test_files_of_earlier_names_are_read():
+    plan = make(tiny())
+    kept = replace(plan.graph.ops[0], not_recomputable_because="random")
+    plan = make(replace(plan.graph, ops=(kept, *plan.graph.ops[1:]), _cache={}))
+    text = planfile.dumps(plan).replace('"not_recomputable_because"', '"keep_reason"')
+    data = json.loads(text)
+    data["world"] = data.pop("backend")
+    data["checksum"] = planfile._checksum(data)
+    assert "keep_reason" in text and planfile.loads(json.dumps(data)) == plan
 
 
 def test_a_pool_that_is_the_answer_of_mxnet_comes_with_the_prediction():

@@ -26,7 +26,7 @@ def net():
                Tensor("x", 8, -1, "input", False, (2,)), Tensor("mask", 1, 0, shape=(1,),
                                                                dtype="uint8"))
     ops = (Op("a", "Op", (6,), (0,), time_s=1.0), Op("b", "Op", (0,), (1,), time_s=1.0),
-           Op("c", "Op", (1,), (2,), time_s=1.0, keep_reason="random"),
+           Op("c", "Op", (1,), (2,), time_s=1.0, not_recomputable_because="random"),
            Op("gc", "Op", (2,), (3,), True, 2, control_deps=(2,), time_s=2.0),
            Op("gb", "Op", (1, 3), (4,), True, 1, time_s=2.0),
            Op("ga", "Op", (0, 4), (5,), True, 0, time_s=2.0))

@@ -36,7 +36,7 @@ class Net:
 
     def op(self, name: str, kind: str, inputs: Sequence[int], shape: Sequence[int],
            weights: Sequence[Sequence[int]] = (), flops: float = 0.0, outputs: int = 1,
-           keep_reason: str = "", stage: str = "") -> int:
+           because: str = "", stage: str = "") -> int:
         """Append an op and return its (first) output."""
         ids = list(inputs) + [self.outside("%s_%s" % (name, part), weight, "parameter")
                               for part, weight in zip(("weight", "bias"), weights)]
@@ -44,7 +44,8 @@ class Net:
                 for i in range(outputs)]
         moved = sum(self.tensors[t].size_bytes for t in ids + made)
         self.ops.append(Op(
-            name, kind, tuple(ids), tuple(made), keep_reason=keep_reason, mirror_stage=stage,
+            name, kind, tuple(ids), tuple(made),
+            not_recomputable_because=because, mirror_stage=stage,
             inplace=(Inplace(0, 0),) if kind in ("Activation", "elemwise_add") else (),
             time_s=max(flops / FLOPS_PER_S, moved / BYTES_PER_S)))
         return made[0]
@@ -184,7 +185,7 @@ def unet(depth: int = 4, batch: int = 4, size: int = 256, width: int = 64) -> Gr
             x = net.conv("up%d_conv%d" % (level, i), x, width << level)
             x = net.same("up%d_relu%d" % (level, i), "Activation", x)
     x = net.conv("score", x, 2, 1)
-    return net.graph(net.same("softmax", "SoftmaxOutput", x, keep_reason="it is a loss"))
+    return net.graph(net.same("softmax", "SoftmaxOutput", x, because="it is a loss"))
 
 
 def lstm(steps: int = 200, layers: int = 1, batch: int = 32, hidden: int = 512) -> Graph:
@@ -224,7 +225,7 @@ def lstm(steps: int = 200, layers: int = 1, batch: int = 32, hidden: int = 512) 
 def _classifier(net: Net, x: int, classes: int) -> Graph:
     x = net.dense("fc1", x, classes)
     label = net.outside("softmax_label", net.tensors[x].shape[:1], "input")
-    return net.graph(net.same("softmax", "SoftmaxOutput", x, label, keep_reason="it is a loss"))
+    return net.graph(net.same("softmax", "SoftmaxOutput", x, label, because="it is a loss"))
 
 
 def tiny() -> Graph:
@@ -233,7 +234,7 @@ def tiny() -> Graph:
     x = net.conv("conv0", net.data(1, 4, 256, 256), 16)
     x = net.same("relu0", "Activation", net.same("bn0", "BatchNorm", x))
     x = net.conv("conv1", x, 16)
-    return net.graph(net.same("softmax", "SoftmaxOutput", x, keep_reason="it is a loss"))
+    return net.graph(net.same("softmax", "SoftmaxOutput", x, because="it is a loss"))
 
 
 CHEAP = ("BatchNorm", "Activation", "Concat", "elemwise_add", "elemwise_mul")

@@ -73,7 +73,8 @@ def test_local_search_reaches_the_optimum_where_anything_may_run_at_any_time(see
         answers = []
         for method in ("brute", "local"):
             try:
-                plan = solve(graph, int(peak(graph) * share), method, Options(storage="live"))
+                plan = solve(graph, int(peak(graph) * share), method,
+                             Options(storage="live", effort=0.2))
                 answers.append(plan.schedule.time_s(graph))
             except InfeasibleBudget:
                 answers.append(None)

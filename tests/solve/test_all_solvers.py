@@ -84,7 +84,8 @@ def test_local_search_reaches_the_optimum_of_small_foreign_graphs(seed):
         answers = []
         for method in ("brute", "local"):
             try:
-                plan = solve(graph, int(base * share), method, Options(storage="live"))
+                plan = solve(graph, int(base * share), method,
+                             Options(storage="live", effort=0.2))
                 answers.append(plan.schedule.time_s(graph))
             except InfeasibleBudget:
                 answers.append(None)
@@ -94,7 +95,7 @@ def test_local_search_reaches_the_optimum_of_small_foreign_graphs(seed):
 @pytest.mark.parametrize("seed", strategies.seeds(12, quick=4))
 def test_local_search_reaches_the_optimum_of_small_mxnet_graphs(seed):
     graph = mxnet_graph(seed, 4)
-    options = Options(storage="best")
+    options = Options(storage="best", effort=0.2)
     base = pool(graph, "best")
     for share in (0.9, 0.7):
         answers = []
@@ -251,7 +252,7 @@ def test_users_solver_is_called_by_name():
     (Options(storage="disk"), "local", "storage"), (Options(variants="some"), "local", "variants"),
     (Options(), "magic", "unknown method"), (Options(time_limit_s=0), "local", "time_limit"),
     (Options(keep=(1,), recompute=(1,)), "local", "both"), (Options(effort=-1), "local", "effort"),
-    (Options(objective="fun"), "local", "objective"), (Options(world="x"), "local", "world"),
+    (Options(objective="fun"), "local", "objective"), (Options(backend="x"), "local", "backend"),
     (Options(max_overhead=-1), "local", "overhead")])
 def test_bad_options(options, method, message):
     with pytest.raises(InputError, match=message):

@@ -283,8 +283,9 @@ def test_a_larger_budget_never_costs_more(seed: int) -> None:
 def test_rounding_does_not_make_a_budget_impossible() -> None:
     # Seed 2505: a tenth of a value must go; what was left of the excess was 1e-12 bytes.
     tensors = (Tensor("a", 18176, 0), Tensor("b", 51200, 1), Tensor("g", 4, 2))
-    ops = (Op("f0", "Op", (), (0,), time_s=1.0), Op("f1", "Op", (), (1,), keep_reason="random"),
-           Op("b0", "Op", (0,), (2,), True, keep_reason="backward"))
+    ops = (Op("f0", "Op", (), (0,), time_s=1.0),
+           Op("f1", "Op", (), (1,), not_recomputable_because="random"),
+           Op("b0", "Op", (0,), (2,), True, not_recomputable_because="backward"))
     for missing in range(1, 18176, 7):
         found = knapsack_bound(reduce_graph(Graph(tensors, ops, ())), 51200 + 18176 - missing)
         assert found.extra_s <= 1.0

@@ -47,7 +47,7 @@ class _OutOfTime(Exception):
 class Segments(NamedTuple):
     """Outcome of one threshold."""
 
-    #: Forward ops to run again, legal in the world asked for.
+    #: Forward ops to run again, legal for the backend asked for.
     recomputed: Tuple[int, ...]
     #: Largest sum of output bytes between two dividing points.
     max_bytes: int
@@ -129,10 +129,10 @@ def thresholds(graph: Graph, ntrial: int) -> Iterator[Tuple[int, ...]]:
                 yield segments.recomputed
 
 
-def schedule_of(graph: Graph, recomputed: Sequence[int], world: str,
+def schedule_of(graph: Graph, recomputed: Sequence[int], backend: str,
                 on_gpu: bool = False) -> Tuple[Schedule, Set[int]]:
-    """The schedule that a set of recomputed ops gives in a world, and the set that is legal."""
-    if world == "stock":
+    """The schedule that a set of recomputed ops gives for a backend, and the set that is legal."""
+    if backend == "stock":
         legal = set(safe_to_mirror(graph, set(recomputed), on_gpu))
         return expand_mirrored(graph, legal), legal
     return expand(graph, {op: {} for op in recomputed}), set(recomputed)
@@ -158,7 +158,7 @@ def search(graph: Graph, options: Options,
     Parameters
     ----------
     options : Options
-        ``world``, ``storage``, ``on_gpu``, ``ntrial``, ``keep``, ``recompute`` and
+        ``backend``, ``storage``, ``on_gpu``, ``ntrial``, ``keep``, ``recompute`` and
         ``time_limit_s`` matter; when the time is over, the trials so far are returned.
     on_trial : callable, optional
         Called after each trial with the best so far and the share of the work done.
@@ -197,7 +197,7 @@ def _search_family(graph: Graph, options: Options, candidates: Optional[FrozenSe
             segments = known[threshold_bytes] = divide(graph, threshold_bytes, candidates)
             if segments.recomputed not in by_choice:
                 schedule, legal = schedule_of(
-                    graph, sorted((set(segments.recomputed) | again) - keep), options.world,
+                    graph, sorted((set(segments.recomputed) | again) - keep), options.backend,
                     options.on_gpu)
                 by_choice[segments.recomputed] = Trial(
                     plan_storage(graph, schedule, options.storage).pool_bytes,
@@ -243,11 +243,11 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
     if budget_bytes is not None:
         best = min((t for t in trials if t.pool_bytes <= budget_bytes),
                    key=lambda t: (t.time_s, t), default=best)
-    schedule, _ = schedule_of(graph, best.recomputed, options.world, options.on_gpu)
+    schedule, _ = schedule_of(graph, best.recomputed, options.backend, options.on_gpu)
     plan = build_plan(graph, schedule, "sublinear", options, budget_bytes, notes=(
         "dividing points every %s" % format_bytes(best.threshold_bytes),))
     nothing = build_plan(graph, unplanned(graph), "sublinear", options, budget_bytes,
                          Status.NOT_NEEDED)
     if nothing.pool_bytes <= plan.pool_bytes and not options.recompute:
         plan = nothing
-    return replace(plan, world=options.world)
+    return replace(plan, backend=options.backend)

@@ -98,7 +98,7 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
     variants : str
         "none", "exact" or "all", as in ``Options``.
     keep : sequence of int
-        Ops that must not run again, besides those with a ``keep_reason``.
+        Ops that must not run again, besides those with a ``not_recomputable_because``.
     negligible_bytes : int
         Tensors up to this size count nothing and are always at hand (a relaxation).
     arena : bool
