@@ -187,6 +187,14 @@ def test_a_narrow_page_scrolls_downwards_only(plan, sweep, scheme, page, tmp_pat
         assert browser.run("getComputedStyle(document.body).backgroundColor") == page
         assert browser.run("[...document.querySelectorAll('nav a')].every("
                            "a => a.getBoundingClientRect().right <= 420)")
+        assert browser.run("[...document.querySelectorAll('table.summary td + td')].every("
+                           "cell => cell.getBoundingClientRect().height < 40)")
+        middle, left, right = browser.run(
+            "(input => { const a = input.getBoundingClientRect(),"
+            " b = document.getElementById('diagram').getBoundingClientRect();"
+            " return [a.left + a.width / 2, b.left, b.right]; })("
+            "document.querySelector('#diagram ellipse') || document.querySelector('#diagram g'))")
+        assert left < middle < right  # the network's first node is in sight
         left, top, width, height = browser.place("#memory")
         before = browser.run("window.scrollY")
         browser.mouse("mouseWheel", left + width / 2, top + height / 2, deltaX=0, deltaY=120)
