@@ -4,9 +4,10 @@
 
 The digits are scikit-learn's ``load_digits`` (1,797 scans of 8 x 8). Both runs start from the same
 seed and go through ``mx.mod.Module.fit``. ``memonger.verify`` says whether both networks are the
-same, and what was predicted stands beside what was measured. With MXNET_MKLDNN_ENABLED=0 the
-trained parameters are the same bit for bit; MKLDNN, on by default, rounds otherwise beside other
-operators, and training enlarges that. The plan's picture and report are left in ``--out``.
+same, and what was predicted stands beside what was measured: the ops are timed first, as ``memonger
+profile`` does. With MXNET_MKLDNN_ENABLED=0 the trained parameters are the same bit for bit;
+MKLDNN, on by default, rounds otherwise beside other operators, and training enlarges that. The
+plan's picture and report are left in ``--out``.
 """
 from __future__ import annotations
 
@@ -24,6 +25,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 import memonger
+from memonger.mx.profile.run import profile
 from memonger.report.formatting import costs_words
 
 SEED, BATCH = 7, 128
@@ -117,9 +119,14 @@ def main() -> int:
     os.makedirs(options.out, exist_ok=True)
     net = network()
     train_iter, _ = digits()
+    shapes = dict(d[:2] for d in train_iter.provide_data + train_iter.provide_label)
+    say("measuring how long each op takes")
+    times = os.path.join(options.out, "profile.json")
+    profile(net, shapes, path=times)
     say("planning")
-    plan = memonger.plan(net, budget=options.budget, name="digits", data_iter=train_iter,
-                         optimizer="sgd", optimizer_params={"momentum": 0.9})
+    plan = memonger.plan(net, budget=options.budget, name="digits", costs=times,
+                         data_iter=train_iter, optimizer="sgd",
+                         optimizer_params={"momentum": 0.9})
     print(plan)
     results = {}
     for title, symbol in (("without a plan", net), ("with the plan", plan.symbol)):
@@ -136,7 +143,6 @@ def main() -> int:
     print("outputs, gradients and aux states of %d steps: %s" % (
         verified.steps, "the same bit for bit" if verified.identical else
         "the same within rounding" if verified else "not the same"))
-    shapes = dict(d[:2] for d in train_iter.provide_data + train_iter.provide_label)
     say("measuring memory and step time of both")
     measured = memonger.measure(plan.symbol, original=net, steps=10, shapes=shapes)
     print(table(plan, measured))

@@ -62,6 +62,9 @@ def _gpu(name: str, tera: float, giga: float, half: float, double: float, memory
                   memory_bytes=memory * 10**9, multiprocessors=multiprocessors)
 
 
+#: From here on a CPU's caches and MXNet's malloc do not help: such tensors have times of their own.
+LARGE_BYTES = 1 << 20
+
 #: Peaks and memory of NVIDIA's data sheets (Tesla P100, V100 SXM2, T4, A10, A100 40 GB) and of its
 #: white papers on Turing, Ampere GA102 and Ada; dense float16 products summed in float32.
 #: ``reference`` is the plain device of the literature and of
@@ -128,17 +131,21 @@ def tensor_types(graph: Graph, tensors: Sequence[int]) -> Tuple[TensorType, ...]
     return tuple(TensorType(graph.tensors[t].shape, graph.tensors[t].dtype) for t in tensors)
 
 
-def op_class(kind: str, attributes: Mapping[str, str]) -> Tuple[str, ...]:
+def op_class(kind: str, attributes: Mapping[str, str],
+             tensors: Sequence[TensorType] = ()) -> Tuple[str, ...]:
     """Classes of ops with the speed of this kind, the closest first."""
     backward = "_backward" * kind.startswith("_backward_")
     names = [kind]
-    if "onvolution" in kind:
-        if attributes.get("num_group", "1") != "1":
-            return (kind + " in groups",)
-        if attributes.get("kernel", "").replace(" ", "") == "(1,1)":
+    if "onvolution" in kind and attributes.get("num_group", "1") != "1":
+        names = [kind + " in groups"]
+    else:
+        if "onvolution" in kind and attributes.get("kernel", "").replace(" ", "") == "(1,1)":
             names.insert(0, kind + " 1x1")
-    return (*names, ("matrix" if "onvolution" in kind or "FullyConnected" in kind
-                     else "elements") + backward)
+        names.append(("matrix" if "onvolution" in kind or "FullyConnected" in kind
+                      else "elements") + backward)
+    if all(tensor.size_bytes < LARGE_BYTES for tensor in tensors):
+        return tuple(names)
+    return tuple(name + size for name in names for size in (" large", ""))
 
 
 @dataclass(frozen=True)
@@ -161,8 +168,9 @@ class Roofline:
         # Inputs such as labels and masks may have other dtypes: the first output decides.
         dtype = outputs[0].dtype if outputs else "float32"
         moved_bytes = needed.moved_bytes + needed.again_bytes * self.device.second_passes
-        factor = next((self.factors[name] for name in op_class(kind, attributes)
-                       if name in self.factors), 1.0)
+        factor = next((self.factors[name] for name in op_class(
+            kind, attributes, (*inputs, *outputs)) if name in self.factors), 1.0) \
+            if self.factors else 1.0
         return factor * self.device.time_s(needed.flops, moved_bytes, dtype, needed.is_matrix,
                                            needed.calls)
 

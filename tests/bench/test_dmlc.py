@@ -64,3 +64,13 @@ def test_search_plan_takes_no_more_than_dmlcs(network, theirs_mb):
     net = nets.build(network, 32, hints=True)
     planned = memonger.search_plan(net.symbol, **net.shapes)
     assert memonger.get_cost(planned, **net.shapes) <= theirs_mb
+
+
+@pytest.mark.slow
+@needs_plugin
+@pytest.mark.parametrize("steps, theirs_mb", [(100, 318), (300, 585)])
+def test_search_plan_on_dmlcs_lstm(steps, theirs_mb):
+    """Their 4 layers and batch; what their search_plan comes to by our count."""
+    net = nets.build("dmlc_lstm", 64, steps=steps, layers=4, hints=True)
+    planned = memonger.search_plan(net.symbol, **net.shapes)
+    assert memonger.get_cost(planned, **net.shapes) <= theirs_mb

@@ -76,15 +76,17 @@ def test_a_folder_that_cannot_be_written_does_not_matter(cache, speeds):
 
 def test_every_op_of_the_network_and_its_variants_is_measured(cache, monkeypatch):
     native.load()
-    monkeypatch.setattr(calibrate, "_SHAPES", {"data": (1, 32, 8, 8)})
-    monkeypatch.setattr(calibrate, "_RUNS", 2)
+    monkeypatch.setattr(calibrate, "_SIZES", (((1, 32, 8, 8), 2), ((16, 32, 24, 24), 1)))
     monkeypatch.setattr(calibrate, "_LEAST_S", 0.0)
     factors = calibrate.calibrated().factors
     assert {"Convolution", "Convolution 1x1", "Convolution in groups", "_backward_Convolution",
             "memonger_bn_relu_convolution", "_backward_memonger_bn_relu_convolution",
             "memonger_mask_relu", "memonger_max_pool", "matrix", "elements",
-            "elements_backward"} <= set(factors)
+            "elements_backward", "BatchNorm", "BatchNorm large",
+            "memonger_bn_relu_convolution 1x1 large"} <= set(factors)
     assert all(factor > 0 for factor in factors.values())
+    # Not those of 1x1 alone: larger kernels have other prices.
+    assert factors["memonger_bn_relu_convolution"] != factors["memonger_bn_relu_convolution 1x1"]
 
 
 def test_the_closest_class_prices_an_op(cache):
@@ -99,3 +101,14 @@ def test_the_closest_class_prices_an_op(cache):
             ("tanh", [data], [data], 5.0), ("_backward_tanh", [data, data], [data], 1.0)):
         assert priced.time_s(kind, options, inputs, outputs) == pytest.approx(
             factor * cpu.time_s(kind, options, inputs, outputs))
+
+
+def test_large_tensors_have_prices_of_their_own(cache):
+    from memonger.costs.models import LARGE_BYTES, Roofline, roofline
+    from memonger.costs.operators import TensorType
+    small, large = TensorType((LARGE_BYTES // 4 - 1,)), TensorType((LARGE_BYTES // 4,))
+    cpu = roofline("cpu")
+    priced = Roofline(cpu.device, {"relu": 3.0, "relu large": 5.0, "tanh": 7.0})
+    for kind, data, factor in (("relu", small, 3.0), ("relu", large, 5.0), ("tanh", large, 7.0)):
+        assert priced.time_s(kind, {}, [data], [data]) == pytest.approx(
+            factor * cpu.time_s(kind, {}, [data], [data]))

@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Set, Tuple
 
 from ...costs.models import op_signature
 from ...graph.types import Graph, Op
+from ...plan.planned_symbol import mark_storage
 from ...variants.common_subexpressions import to_json
 from ...variants.rewrite import members, swap_json
 from ..capture import Captured
@@ -66,7 +67,8 @@ def swapped_networks(symbol: Any, graph: Graph, read: Callable[[Any], Captured],
                 taken.update(dict.fromkeys(chain, name))
                 choice[op] = name
         waiting = [(op, name) for op, name in waiting if choice.get(op) != name]
-        swapped = from_json(swap_json(text, choice, graph.op_index.keys()))
+        # As in a plan: the ops of an arena share the space in which they copy.
+        swapped = from_json(mark_storage(swap_json(text, choice, graph.op_index.keys())))
         yield SwappedNetwork(swapped, read(swapped), frozenset(choice))
 
 
