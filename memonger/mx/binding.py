@@ -220,7 +220,8 @@ def _check_devices(places: Sequence[Any]) -> None:
     if any(place.device_type == "gpu" for place in places) and \
             not mxnet().runtime.Features().is_enabled("CUDA"):
         raise BindError("this MXNet is built without CUDA, it has no operators for a GPU; install "
-                        "mxnet-cu112==1.9.1 in place of mxnet, or plan for the CPU")
+                        "mxnet-cu112==1.9.1 in place of mxnet, or plan for a GPU by its name, as "
+                        "in device=\"v100\" (--device v100), or for the CPU")
 
 
 def first_line(error: BaseException) -> str:
