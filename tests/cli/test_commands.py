@@ -100,10 +100,11 @@ def test_a_sweep_is_asked_for_with_the_same_words(symbol_file, fake, capsys):
     assert options["variants"] == "none"
 
 
-def test_an_overhead_instead_of_a_budget(symbol_file, fake, capsys):
+@pytest.mark.parametrize("overhead", ["10%", "500%", "0.1"])
+def test_an_overhead_instead_of_a_budget(symbol_file, fake, capsys, overhead):
     call = fake("plan", small_plan())
-    assert main(["plan", symbol_file, "--overhead", "10%", "--json"]) == 0
-    assert call.calls[0][1]["overhead"] == pytest.approx(0.1)
+    assert main(["plan", symbol_file, "--overhead", overhead, "--json"]) == 0
+    assert call.calls[0][1]["overhead"] == overhead  # as calls of the API take it
     assert call.calls[0][1]["budget"] is None
 
 
