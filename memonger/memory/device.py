@@ -248,10 +248,11 @@ class BoundStep:
         Exact for arenas; for whole buffers, whose sizes are not known yet, by those of this step.
         """
         inside = self._arenas()
-        apart = [size for i, size in enumerate(self.storage.buffer_bytes) if i not in inside]
+        own_buffers = [size for i, size in enumerate(self.storage.buffer_bytes) if i not in inside]
         if not inside:
-            return left_bytes - device.all_rounded(apart) + sum(apart)
-        return device.largest_within(left_bytes - device.all_rounded(apart)) + sum(apart)
+            return left_bytes - device.all_rounded(own_buffers) + sum(own_buffers)
+        return device.largest_within(left_bytes - device.all_rounded(own_buffers)) \
+            + sum(own_buffers)
 
 
 def callers_outputs(graph: Graph) -> List[Tuple[int, int]]:

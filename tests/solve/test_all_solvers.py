@@ -158,20 +158,22 @@ def test_same_input_same_plan(seed):
 
 def test_least_memory_within_an_overhead():
     graph = chain(16)
-    options = Options(storage="live", objective="memory", max_overhead=0.1)
+    options = Options(storage="live", objective="memory", max_overhead=0.1, effort=0.3)
     plan = solve(graph, None, "local", options)
     assert plan.overhead <= 0.1 + 1e-9
     assert plan.pool_bytes < pool(graph, "live")
-    free = solve(graph, None, "local", Options(storage="live", objective="memory"))
+    free = solve(graph, None, "local", replace(options, max_overhead=None))
     assert free.pool_bytes <= plan.pool_bytes
 
 
 def test_pins_are_honoured():
     graph = chain(12)
     budget = int(pool(graph, "live") * 0.8)
-    plan = solve(graph, budget, "local", Options(storage="live", keep=(2, 3, 4)))
+    plan = solve(graph, budget, "local", Options(storage="live", keep=(2, 3, 4),
+                                                  effort=0.2))
     assert not {2, 3, 4} & set(plan.schedule.recomputed())
-    plan = solve(graph, budget * 2, "local", Options(storage="live", recompute=(6,)))
+    plan = solve(graph, budget * 2, "local", Options(storage="live", recompute=(6,),
+                                                      effort=0.2))
     assert 6 in plan.schedule.recomputed()
 
 
@@ -225,7 +227,7 @@ def test_too_little_time_shortens_every_phase():
     budget = int(pool(graph, "live") * 0.5)
     usual = solve(graph, budget, "local", Options(storage="live"))
     hurried = solve(graph, budget, "local",
-                    Options(storage="live", effort=1000, time_limit_s=2.0))
+                    Options(storage="live", effort=1000, time_limit_s=1.0))
     assert usual.status is not Status.TIME_LIMIT
     assert hurried.overhead <= usual.overhead * (1 + 1e-9)
 

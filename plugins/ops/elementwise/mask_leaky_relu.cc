@@ -5,7 +5,7 @@
  * float32 whatever the dtype, as MXNet does.
  */
 #include "ops/elementwise/gate.h"
-#include "ops/frame/beside_mkldnn.h"
+#include "ops/frame/mkldnn.h"
 #include "ops/frame/params.h"
 #include "ops/register.h"
 

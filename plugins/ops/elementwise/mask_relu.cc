@@ -6,7 +6,7 @@
  * that of a closed gate. `stands_for` says which of the two is meant.
  */
 #include "ops/elementwise/gate.h"
-#include "ops/frame/beside_mkldnn.h"
+#include "ops/frame/mkldnn.h"
 #include "ops/frame/params.h"
 #include "ops/register.h"
 

@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include "ops/frame/beside_mkldnn.h"
+#include "ops/frame/mkldnn.h"
 #include "ops/norms/batch_norm.h"
 #include "ops/norms/pieces.h"
 #include "ops/register.h"
