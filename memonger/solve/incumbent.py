@@ -262,6 +262,8 @@ class Incumbent:
 
     def _take(self, found: Found, core: Core) -> None:
         self.interrupted |= found.stop == INTERRUPTED
+        if self.best is not None and found.cost_s - self.graph.time_s > self.best.extra_s:
+            return  # to weigh it takes a storage assignment, half a second
         if self.evaluate(found.schedule) is self.best and self.core:
             self.best_decisions = found.decisions if self.cores.same_decisions(core) \
                 else self.core.adopt(core, found.decisions)

@@ -38,7 +38,7 @@ _ENDLESS = 2 ** 62
 
 
 def work_for(graph: Graph, time_limit_s: float = USUAL_TIME_LIMIT_S) -> int:
-    """Steps to simulate for a graph: about a second for 700 ops, n log n beyond 3,000.
+    """Steps to simulate for a graph: about a quarter of a second for 700 ops, n log n beyond 3,000.
 
     What a time limit above the usual one adds is spent; a low one leaves out what it cannot hold.
     """
