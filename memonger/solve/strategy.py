@@ -36,8 +36,8 @@ class Strategy:
     clock_factor: float = 20.0
 
     # ---- the native search
-    #: Steps of one search for 700 ops (grows with n, from 3000 ops with n log n). Four times as many
-    #: win 0.1 % at deep cuts (ResNet-152 and DenseNet-121 at a fifth of their pools).
+    #: Steps of one search for 700 ops (grows with n, from 3000 ops with n log n). Four times as
+    #: many win 0.1 % at deep cuts (ResNet-152 and DenseNet-121 at a fifth of their pools).
     steps_700_ops: float = 9e6
     #: Fewer ops count as so many, in MXNet's graphs and in others, which are compared with proven
     #: optima: small graphs are searched through and through.
