@@ -233,6 +233,7 @@ void Simulator::Replace(Stage* log) {
     std::swap(log->looked_at, next_.looked_at);
     return;
   }
+  work_ += 2 * static_cast<int64_t>(log->reads.size() + next_.reads.size());
   RemoveValues(stage_);
   std::swap(*log, next_);
   AddValues(stage_);
