@@ -27,14 +27,18 @@ for program, *arguments in %r:
 
 
 def run(*programs, **environment):
-    """What programs beside this file print, in a process of their own."""
+    """What programs beside this file print, in a process of their own.
+
+    It begins in this folder: ``python -c`` imports from where it is before all else.
+    """
     path = os.pathsep.join(filter(None, [
         str(FOLDER), str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
     named = [[str(Path(__file__).with_name(name)), *map(str, arguments)]
              for name, *arguments in programs]
     done = subprocess.run([sys.executable, "-c", PROGRAMS % (named,)], stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, universal_newlines=True,
-                          env=dict(os.environ, PYTHONPATH=path, **environment))
+                          env=dict(os.environ, PYTHONPATH=path, **environment),
+                          cwd=str(Path(__file__).parent))
     assert done.returncode == 0, done.stdout[-2000:]
     return done.stdout
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy
 import pytest
 
 import memonger
@@ -36,11 +37,15 @@ def site(tmp_path):
 
 
 def run(site: Path, code: str) -> str:
-    """What a Python prints, or the last line of its error, that has ``site`` as site-packages."""
+    """What a Python prints, or the last line of its error, that has ``site`` as site-packages.
+
+    It reads no other such file (``-S``): the package under test may have brought one.
+    """
     environment = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
     environment["PYTHONPATH"] = os.pathsep.join(
-        [str(site), str(Path(memonger.__file__).resolve().parents[1])])
-    done = subprocess.run([sys.executable, "-c", code, str(site)], env=environment, cwd=str(site),
+        str(folder) for folder in [site, *(Path(module.__file__).resolve().parents[1]
+                                           for module in (memonger, numpy))])
+    done = subprocess.run([sys.executable, "-S", "-c", code, str(site)], env=environment, cwd=str(site),
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           universal_newlines=True)
     return (done.stdout.splitlines() or [""])[-1]
