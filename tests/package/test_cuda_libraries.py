@@ -45,8 +45,8 @@ def run(site: Path, code: str) -> str:
     environment["PYTHONPATH"] = os.pathsep.join(
         str(folder) for folder in [site, *(Path(module.__file__).resolve().parents[1]
                                            for module in (memonger, numpy))])
-    done = subprocess.run([sys.executable, "-S", "-c", code, str(site)], env=environment, cwd=str(site),
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    done = subprocess.run([sys.executable, "-S", "-c", code, str(site)], env=environment,
+                          cwd=str(site), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           universal_newlines=True)
     return (done.stdout.splitlines() or [""])[-1]
 
