@@ -19,13 +19,11 @@ void Simulator::RemoveValues(int stage) {
   for (const Read& read : log.reads) {
     if (read.value < 0) continue;
     std::vector<int64_t>& reads = read_at_[read.value];
-    for (size_t i = 0; i < reads.size(); ++i) {
-      if (StageOf(reads[i]) != stage) continue;
-      reads[i] = reads.back();
-      reads.pop_back();
-      FindLast(read.value);
-      break;
-    }
+    const size_t found = FindRead(read.value, stage);
+    if (found == reads.size()) continue;  // read twice by this stage
+    reads[found] = reads.back();
+    reads.pop_back();
+    FindLast(read.value);
   }
   for (int run : log.runs) {
     for (int value = first_value_[run]; value < first_value_[run + 1]; ++value) {
@@ -54,10 +52,9 @@ void Simulator::AddValues(int stage) {
   for (const Read& read : log.reads) {
     if (read.value < 0) continue;
     std::vector<int64_t>& reads = read_at_[read.value];
-    size_t i = 0;
-    while (i < reads.size() && StageOf(reads[i]) != stage) ++i;
-    if (i == reads.size()) reads.push_back(0);
-    reads[i] = At(stage, read.place);
+    const size_t found = FindRead(read.value, stage);
+    if (found == reads.size()) reads.push_back(0);
+    reads[found] = At(stage, read.place);
     FindLast(read.value);
   }
   if (!log.shares.empty()) sharing_.Add(stage);
@@ -68,6 +65,14 @@ void Simulator::Count(int value, int64_t bytes) {
   if (bytes == 0 || parent_[value] >= 0) return;
   BytesAt(made_at_[value]).made += bytes;
   if (StageOf(last_at_[value]) < num_ops()) BytesAt(last_at_[value]).freed += bytes;
+}
+
+// Place of a stage among those that read a value, or behind them.
+size_t Simulator::FindRead(int value, int stage) const {
+  const std::vector<int64_t>& reads = read_at_[value];
+  size_t place = 0;
+  while (place < reads.size() && StageOf(reads[place]) != stage) ++place;
+  return place;
 }
 
 void Simulator::FindLast(int value) {

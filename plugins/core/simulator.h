@@ -108,7 +108,6 @@ class Simulator {
   int producer(int tensor) const { return producer_[tensor]; }
 
   void set_budget(int64_t bytes) { budget_ = bytes; }
-  int64_t budget() const { return budget_; }
 
   // Steps, cost and memory under the decisions; memory not (invalid) where the cost exceeds limit.
   Outcome Evaluate(double cost_limit = std::numeric_limits<double>::infinity());
@@ -132,7 +131,7 @@ class Simulator {
   }
   int64_t workspace_bytes() const { return workspace_; }
   int num_steps() const { return num_steps_; }
-  // Steps simulated so far, over all evaluations: a measure of work without a clock.
+  // Work so far, over all evaluations, in units of 25 ns of an idle core; no clock is read.
   int64_t work() const { return work_; }
   // Counts work done elsewhere.
   void AddWork(int64_t steps) { work_ += steps; }
@@ -201,7 +200,6 @@ class Simulator {
   Look Before(int op, size_t look) const;
   int AtHand(int op);
   bool MayRerun(int op) const;
-  bool Bring(int op);
   bool RunWithInputs(int op);
   void Run(int op);
   int AddRun(int op);
@@ -219,6 +217,7 @@ class Simulator {
   void RemoveValues(int stage);
   void AddValues(int stage);
   void Count(int value, int64_t bytes);
+  size_t FindRead(int value, int stage) const;
   void FindLast(int value);
   void SetParent(int value, int parent);
   void MarkSharing(int64_t at);

@@ -108,8 +108,6 @@ bool Simulator::MayRerun(int op) const {
   return clones < problem_.max_clones;
 }
 
-bool Simulator::Bring(int op) { return AtHand(op) >= 0 || (MayRerun(op) && RunWithInputs(op)); }
-
 // Runs an op, and before it whatever it reads that is not at hand. A chain of those may be as long
 // as the graph: no recursion.
 bool Simulator::RunWithInputs(int first) {
@@ -205,7 +203,7 @@ bool Simulator::RunInAdvance() {
         AtHand(g.op) >= 0) {
       continue;
     }
-    if (!Bring(g.op)) return false;
+    if (!MayRerun(g.op) || !RunWithInputs(g.op)) return false;
     at_hand_[g.op].pinned = true;
   }
   return true;
