@@ -15,7 +15,7 @@ from ..mx.device import place, resolve_budget
 from ..plan.plan import Budget, Plan
 from ..plan.plan_file import load_plan
 from ..util.errors import InfeasibleBudget, InputError, PlanMismatch, PluginMissing
-from ..util.units import format_bytes, parse_budget
+from ..util.units import format_distinct, parse_budget
 from ..variants.common_subexpressions import to_json
 from .inputs import check_symbol, gather_shapes
 from .network import Estimate, Session, open_session
@@ -126,7 +126,7 @@ def _plan_without_plugin(symbol: Any, binding: Binding, request: PlanRequest) ->
         if found.total_bytes > budget_bytes:
             raise InfeasibleBudget(
                 "without the native plugin the smallest total found is %s, above %s (%s)"
-                % (format_bytes(found.total_bytes), format_bytes(budget_bytes), native.status()),
+                % (*format_distinct(found.total_bytes, budget_bytes), native.status()),
                 budget_bytes, found.total_bytes, best_plan=found)
     return found
 

@@ -12,7 +12,7 @@ from ..plan import unmet_requests
 from ..plan.plan import Plan
 from ..util import signals as interrupts
 from ..util.errors import InfeasibleBudget, InputError, PluginError
-from ..util.units import format_bytes, parse_budget
+from ..util.units import format_bytes, format_distinct, parse_budget
 from ..variants.common_subexpressions import to_json
 from .inputs import pins, share_of
 from .network import Session
@@ -113,7 +113,7 @@ def plan_session(session: Session, request: PlanRequest,
             return plan_session(plain, replace(request, variants="none"), started_s)
     raise InfeasibleBudget(
         "no plan was found whose executor takes no more than %s: the smallest takes %s"
-        % (format_bytes(total_budget), format_bytes(smallest.total_bytes)),
+        % format_distinct(total_budget, smallest.total_bytes),
         total_budget, smallest.total_bytes, best_plan=smallest)
 
 

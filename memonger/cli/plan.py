@@ -117,13 +117,16 @@ class MakePlan(Command):
             ("--sweep", args.sweep), ("--optimizer", args.optimizer[0]),
             ("--costs", args.costs != "auto"), ("--ctx", args.ctx != "cpu(0)"),
             ("--device", args.device)) if given]
-        from ..graph.imported import parse_graph
+        from ..graph.imported import looks_like_graph, parse_graph
         from ..solve.imported import plan_graph
         try:
             graph = parse_graph(text)
         except InputError as error:
-            raise InputError("%s is no MXNet symbol and no graph: %s"
-                             % (args.network, error)) from error
+            if not looks_like_graph(text):
+                raise InputError(
+                    "%s is no symbol JSON of MXNet, which sym.save(%r) writes, and no graph in a "
+                    "form of docs/graphs.md" % (args.network, "net-symbol.json")) from error
+            raise InputError("%s: %s" % (args.network, error)) from error
         if refused:
             raise UsageError("%s is a graph and no MXNet symbol, so it takes no %s"
                              % (args.network, refused[0]))

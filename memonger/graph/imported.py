@@ -15,6 +15,7 @@ are, and memory is the peak of live units.
 from __future__ import annotations
 
 import os
+import re
 from fractions import Fraction
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple, Union
 
@@ -66,6 +67,13 @@ def parse_graph(text: str, name: str = "") -> Graph:
         raise InputError("the graph is damaged: %s: %s" % (type(error).__name__, error)) from error
     raise InputError("neither a memonger graph (no key 'tensors') nor node-link JSON "
                      "(no keys 'nodes' and 'links')")
+
+
+def looks_like_graph(text: str) -> bool:
+    """Whether the text has the beginning of one of the three formats, damaged or not."""
+    if text.lstrip().startswith("{"):
+        return bool(re.search(r'"(tensors|links)"\s*:', text))
+    return bool(re.match(r"\s*\d+[ \t]+\d+[ \t]*(\n|$)", text))
 
 
 def _from_text(text: str, name: str) -> Graph:

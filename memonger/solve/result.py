@@ -10,7 +10,7 @@ from ..memory.workspace import workspace_bytes
 from ..plan.plan import Plan, Status
 from ..util.errors import InfeasibleBudget
 from ..util.gc_pause import paused
-from ..util.units import format_bytes
+from ..util.units import format_bytes, format_distinct
 from .options import Options
 
 
@@ -77,12 +77,13 @@ def raise_infeasible(best: Plan, budget_bytes: int, options: Options) -> None:
     minimum = best.total_bytes
     bound = best.minimum_total_bytes or 0
     named = ", ".join("%s (%s)" % (name, format_bytes(size)) for name, size in pinned[:3])
-    proof = ", and none takes less than %s" % format_bytes(bound) if bound else ""
+    asked, least, *proven = format_distinct(total, minimum, *([bound] if bound else []))
+    proof = "".join(", and none takes less than %s" % size for size in proven)
     late = " in the time limit" if best.status is Status.TIME_LIMIT and bound <= total else ""
     raise InfeasibleBudget(
         "no plan %sfits %s%s; the smallest total found is %s%s%s. At its worst step these are "
         "alive: %s. Ask for at least that much, %sor make the batch smaller"
-        % ("was found that " if late else "", format_bytes(total), late, format_bytes(minimum),
+        % ("was found that " if late else "", asked, late, least,
            _no_choice(best.fixed_bytes), proof, named or "nothing",
            "give the search more time, " if late else ""),
         budget_bytes=total, minimum_bytes=minimum, pinned=pinned, best_plan=best,

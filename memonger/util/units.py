@@ -6,7 +6,7 @@ never end in running out of memory. Bytes are printed in binary units, as GPU to
 from __future__ import annotations
 
 import re
-from typing import Optional, Union
+from typing import Optional, Tuple, Union
 
 from .errors import UnitError
 
@@ -104,7 +104,7 @@ def budget_share(budget: Union[None, str, int, float]) -> Optional[float]:
     return budget if isinstance(budget, float) and 0 < budget <= 1 else None
 
 
-def format_bytes(size_bytes: float) -> str:
+def format_bytes(size_bytes: float, more_digits: int = 0) -> str:
     """Write a size for people: ``"3.70 GiB"``, ``"412 MiB"``, ``"96 B"``."""
     value = float(size_bytes)
     for unit in ("B", "KiB", "MiB", "GiB"):
@@ -113,4 +113,14 @@ def format_bytes(size_bytes: float) -> str:
         value /= 1024
     if unit == "B":
         return "%d B" % value
-    return "%.*f %s" % (2 if abs(value) < 10 else 1 if abs(value) < 100 else 0, value, unit)
+    digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
+    return "%.*f %s" % (digits + more_digits, value, unit)
+
+
+def format_distinct(*sizes_bytes: int) -> Tuple[str, ...]:
+    """Sizes for people, with as many digits as it takes to tell different ones apart."""
+    for more_digits in range(10):
+        words = tuple(format_bytes(size, more_digits) for size in sizes_bytes)
+        if len(set(words)) == len(set(sizes_bytes)):
+            break
+    return words

@@ -192,13 +192,15 @@ def test_a_defect_keeps_its_traceback(symbol_file, fake):
     ("max-batch F --shape data=2,300 --budget 1KB --json", 3, "no batch fits: with a batch of 1"),
     ("plan net.plan --shape data=2,3", 1, "is a plan already"),
     ("estimate net.plan", 1, "is a plan already"),
-    ("plan passwd --shape data=2,3", 1, "passwd is no MXNet symbol and no graph"),
+    ("plan passwd --shape data=2,3", 1, "passwd is no symbol JSON of MXNet, which sym.save"),
+    ("plan cut.txt", 1, "cut.txt: line 2: expected size, cost and whether node 0"),
 ])
 def test_mistakes_are_told_in_the_words_of_the_command_line(symbol_file, tmp_path, monkeypatch,
                                                             capsys, words, code, message):
     monkeypatch.chdir(tmp_path)
     small_plan().save("net.plan")
     (tmp_path / "passwd").write_text("root:x:0:0", encoding="utf-8")
+    (tmp_path / "cut.txt").write_text("3 2\n1 2\n", encoding="utf-8")
     assert main([symbol_file if word == "F" else word for word in words.split()]) == code
     err = capsys.readouterr().err
     assert message in err and err.count("\n") == 1

@@ -1,0 +1,18 @@
+"""Sizes that are compared in a sentence look different where they are."""
+from __future__ import annotations
+
+import pytest
+
+from memonger.util.units import format_distinct
+
+MIB = 2**20
+
+
+@pytest.mark.parametrize("sizes, words", [
+    ((212 * MIB, 212 * MIB + 300_000), ("212.0 MiB", "212.3 MiB")),
+    ((212 * MIB, 212 * MIB + 1), ("212.000000 MiB", "212.000001 MiB")),
+    ((5 * MIB, 7 * MIB), ("5.00 MiB", "7.00 MiB")),
+    ((5 * MIB, 5 * MIB), ("5.00 MiB", "5.00 MiB")),
+    ((212 * MIB, 212 * MIB + 300_000, 211 * MIB), ("212.0 MiB", "212.3 MiB", "211.0 MiB"))])
+def test_digits_tell_sizes_apart(sizes, words):
+    assert format_distinct(*sizes) == words
