@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from . import errors
 from .graph.types import Graph
+from .mx.symbol_hooks import watch_symbols as _watch_symbols
 from .plan.plan import Plan, Progress, Status
 from .util.cuda_libraries import preload as _preload
 from .util.version import __version__ as __version__
@@ -46,6 +47,7 @@ __all__ = ["Graph", "Plan", "Progress", "Status", "errors", "estimate", "get_cos
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 _preload()
+_watch_symbols()
 
 
 def __getattr__(name: str) -> Any:

@@ -17,7 +17,7 @@ class Apply(Command):
     The planned file has the arguments, aux states and outputs of the original, so checkpoints
     interchange. SYMBOL, where given, must be the network that the plan was made for.
 
-    A process that only loads and trains it calls memonger.native.load() before mx.sym.load.
+    MXNet reads the planned file wherever memonger is installed.
 
       memonger apply plan.json net-symbol.json -o planned-symbol.json
       memonger apply --strip planned-symbol.json -o net-symbol.json
@@ -51,6 +51,5 @@ class Apply(Command):
             else:
                 planned = plan.symbol
         write_whole(args.output, to_json(planned))
-        hint = "" if args.strip else "; call memonger.native.load() before mx.sym.load reads it"
-        answer(args, {"output": args.output}, "wrote %s%s" % (args.output, hint))
+        answer(args, {"output": args.output}, "wrote %s" % args.output)
         return EXIT_OK

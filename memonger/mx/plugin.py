@@ -5,8 +5,8 @@ capture of memory plans. It is loaded only into the MXNet that it was built for,
 trust: version, compiler stamp, symbols, a self-check that exchanges live objects, and only then
 registration. A refusal leaves MXNet as it was.
 
-Any planning call loads it. A process that only trains a planned symbol from a file calls
-:func:`load` before MXNet reads that file.
+Any planning call loads it, and so does MXNet when it reads a planned symbol
+(:mod:`memonger.mx.symbol_hooks`).
 """
 from __future__ import annotations
 

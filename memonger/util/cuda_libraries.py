@@ -1,7 +1,7 @@
 """The CUDA libraries that mxnet-cu112 1.9.1 needs, and where they come from.
 
-Importing memonger opens them. ``memonger_cuda.pth``, which lies beside the installed package, lets
-an ``import mxnet`` import memonger first where NVIDIA's packages are installed.
+Importing memonger opens them. ``memonger_mxnet.pth``, which lies beside the installed package, lets
+an ``import mxnet`` import memonger first.
 """
 from __future__ import annotations
 

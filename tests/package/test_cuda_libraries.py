@@ -32,7 +32,7 @@ def site(tmp_path):
     (tmp_path / "mxnet_cu112-1.9.1.dist-info").mkdir()
     (tmp_path / "mxnet_cu112-1.9.1.dist-info" / "METADATA").write_text(
         "Name: mxnet-cu112\nVersion: 1.9.1\n")
-    shutil.copy(str(ROOT / "tools" / "memonger_cuda.pth"), str(tmp_path))
+    shutil.copy(str(ROOT / "tools" / "memonger_mxnet.pth"), str(tmp_path))
     return tmp_path
 
 
@@ -66,8 +66,9 @@ def test_without_the_file_memonger_comes_first(site):
     assert run(site, "import memonger, mxnet" + LOADED) == "['memonger', 'mxnet']"
 
 
-def test_where_mxnet_is_for_cpus_nothing_is_imported(site):
+def test_where_mxnet_is_for_cpus_nothing_is_opened(site):
     shutil.rmtree(str(site / "nvidia"))
     (site / "mxnet" / "__init__.py").write_text("")
     code = "import site, sys; site.addsitedir(sys.argv[1]); import mxnet"
-    assert run(site, code + LOADED) == "['mxnet']"
+    assert run(site, code + LOADED) == "['memonger', 'mxnet']"
+    assert run(site, code + "; print('cudnn' in open('/proc/self/maps').read())") == "False"

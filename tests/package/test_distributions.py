@@ -52,7 +52,7 @@ def test_one_wheel_serves_every_python(wheel):
 
 def test_the_wheel_carries_libraries_and_kernels_and_no_tests(wheel):
     names = set(zipfile.ZipFile(str(wheel)).namelist())
-    assert LIBRARIES <= names and {"memonger/py.typed", "memonger_cuda.pth"} <= names
+    assert LIBRARIES <= names and {"memonger/py.typed", "memonger_mxnet.pth"} <= names
     sources = (ROOT / "plugins" / "ops" / "cuda").iterdir()
     assert {"memonger/_native/cuda/" + path.name for path in sources} <= names
     assert not [n for n in names if n.startswith(("tests/", "plugins/", "examples/"))]
@@ -84,10 +84,14 @@ def test_the_core_library_loads_in_every_python(wheel, tmp_path, version):
 def test_the_plugin_of_the_wheel_loads_into_mxnet(wheel, tmp_path):
     pytest.importorskip("mxnet")
     zipfile.ZipFile(str(wheel)).extractall(str(tmp_path))
-    code = ("import memonger, mxnet as mx\n"
+    # As if it were installed: Python reads the file that lies beside the package.
+    code = ("import os, site; site.addsitedir(os.getcwd())\n"
+            "import mxnet as mx\n"
+            "mx.sym.load_json(%r)\n"
             "from memonger import native\n"
-            "native.load()\n"
-            "print(native.folder(), native.backend(), mx.sym.memonger_mask_relu.__name__)")
+            "print(native.folder(), native.backend(), mx.sym.memonger_mask_relu.__name__)"
+            % '{"nodes": [{"op": "null", "name": "x", "inputs": []}, {"op": "memonger_mask_relu", '
+              '"name": "a", "inputs": [[0, 0, 0]]}], "arg_nodes": [0], "heads": [[1, 0, 0]]}')
     clean = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "MEMONGER_NATIVE_DIR")}
     done = subprocess.run([sys.executable, "-c", code], cwd=str(tmp_path), env=clean,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
@@ -119,7 +123,7 @@ def test_the_source_distribution_carries_what_the_build_needs(source, tmp_path):
                if path.is_file() and path.suffix not in (".pyc", ".so", ".o")}
     assert tracked - names == set()
     assert {"LICENSE", "README.md", "Makefile", "pyproject.toml", "tools/find_python.sh",
-            "tools/memonger_cuda.pth"} <= names
+            "tools/memonger_mxnet.pth"} <= names
 
 
 def test_a_build_without_a_compiler_fails_and_says_so(source, tmp_path):

@@ -1,0 +1,75 @@
+"""MXNet loads the plugin when it reads a planned symbol, in processes that make no plan."""
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from forked import forks
+
+import memonger
+
+mx = pytest.importorskip("mxnet")
+
+
+def text(op="relu", **attributes):
+    """A symbol of one op on "data", as JSON."""
+    return json.dumps({"nodes": [
+        {"op": "null", "name": "data", "inputs": []},
+        {"op": op, "name": "a", "attrs": attributes, "inputs": [[0, 0, 0]]}],
+        "arg_nodes": [0], "heads": [[1, 0, 0]]})
+
+
+RECOMPUTED = text(__memonger_recompute__="1")
+VARIANT = text("memonger_mask_relu")
+STATUS = "; print('memonger_mask_relu' in dir(mx.sym))"
+
+
+@pytest.fixture(scope="module")
+def forked():
+    """Forks of a process that has imported MXNet, and not memonger."""
+    with forks(os.environ) as server:
+        yield server
+
+
+@pytest.mark.parametrize("symbol, loaded", [(RECOMPUTED, True), (VARIANT, True), (text(), False)])
+@pytest.mark.parametrize("read", ["mx.sym.load(%r)", "mx.sym.load_json(open(%r).read())"])
+def test_planned_symbols_load_the_plugin(forked, tmp_path, symbol, loaded, read):
+    path = tmp_path / "net-symbol.json"
+    path.write_text(symbol)
+    done = forked.run("import memonger, mxnet as mx; %s%s" % (read % str(path), STATUS))
+    assert done.stdout.strip() == str(loaded), done.stderr
+
+
+def test_memonger_may_be_imported_before_mxnet():
+    code = "import memonger, mxnet as mx; mx.sym.load_json(%r)%s" % (VARIANT, STATUS)
+    path = [str(Path(memonger.__file__).resolve().parents[1]), os.environ.get("PYTHONPATH")]
+    done = subprocess.run([sys.executable, "-c", code], cwd=os.sep, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, universal_newlines=True,
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))})
+    assert done.stdout.split()[-1] == "True"
+
+
+def test_pickled_symbols_load_it_too(forked, tmp_path):
+    path = tmp_path / "net.pickle"
+    path.write_bytes(pickle.dumps(mx.sym.load_json(RECOMPUTED)))
+    done = forked.run("import memonger, pickle, mxnet as mx; pickle.load(open(%r, 'rb'))%s"
+                      % (str(path), STATUS))
+    assert done.stdout.strip() == "True", done.stderr
+
+
+def test_without_the_plugin_a_warning_names_what_is_missing(forked, tmp_path):
+    done = forked.run("import memonger, mxnet as mx; print(mx.sym.load_json(%r).list_outputs())"
+                      % RECOMPUTED, MEMONGER_NATIVE_DIR=str(tmp_path))
+    assert done.stdout.strip() == "['a_output']"
+    assert "RuntimeWarning: this symbol carries a plan of memonger, which needs its plugin: " \
+        "libmemonger_mxnet.so is not in" in done.stderr
+
+
+def test_a_file_that_is_missing_is_mxnets_to_tell(forked):
+    done = forked.run("import memonger, mxnet as mx; mx.sym.load('/nonexistent/net.json')")
+    assert "MXNetError" in done.stderr and "No such file" in done.stderr
