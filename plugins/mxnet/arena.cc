@@ -12,11 +12,7 @@
 #include <unordered_set>
 #include <utility>
 
-namespace mxnet {
-namespace exec {
-class OpExecutor;
-}  // namespace exec
-}  // namespace mxnet
+#include "mxnet/loops.h"
 
 namespace memonger {
 
@@ -41,20 +37,13 @@ struct Places {
 };
 using PlacesPointer = std::shared_ptr<Places>;
 
-// The beginnings of two classes of libmxnet 1.9.1 whose headers the wheel does not carry
-// (src/executor/graph_executor.h, exec_pass.h).
+// The beginning of a class of libmxnet 1.9.1 whose header the wheel does not carry
+// (src/executor/graph_executor.h).
 struct ExecutorHead {
   void* vtable;
   bool is_dynamic, need_gradients;
   Graph graph;
 };
-struct OpExecutorHead {
-  void* vtable;
-  std::vector<NDArray> in_array, out_array;
-  std::vector<mxnet::OpReqType> req;
-  mxnet::OpContext op_ctx;
-};
-using OpExecutors = std::vector<std::shared_ptr<mxnet::exec::OpExecutor>>;
 
 // The engine variable of an array, which NDArray keeps to itself. An explicit instantiation may
 // name private members.
@@ -263,9 +252,10 @@ void Place(mxnet::Executor* executor, mxnet::Executor* shared) {
   placement_expected = serializing = false;
   if (!executor) return;
   const Graph& graph = *GraphOf(executor);
+  const auto& ops = graph.GetAttr<OpExecutors>("op_execs");
+  WaitBeforeLoops(graph, ops);
   const PlacesPointer places = PlacesOf(graph);
   if (!places || places->arena_bytes == 0) return;
-  const auto& ops = graph.GetAttr<OpExecutors>("op_execs");
   const auto variable = Check(graph, ops);
   const IndexedGraph& index = graph.indexed_graph();
   const auto& skipped = graph.GetAttr<std::vector<int>>("skip_plus_node");

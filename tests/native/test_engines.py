@@ -57,3 +57,10 @@ def test_whoever_reads_internal_arrays_sees_computed_values_and_training_is_the_
 def test_a_thousand_random_networks(engine, first):
     printed = run(["random_training.py", first, first + 250], MXNET_ENGINE_TYPE=engine)
     assert "identical: 250" in printed
+
+
+def test_loops_wait_for_what_they_read():
+    """MXNet's own executors read the layouts of arrays that other threads still compute."""
+    printed = run(["loop_training.py", 20], MXNET_MKLDNN_ENABLED="1", OMP_NUM_THREADS="1",
+                  MXNET_CPU_WORKER_NTHREADS="4")
+    assert "wrong steps: 0 of 60" in printed
