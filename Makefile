@@ -33,8 +33,8 @@ test: $(VENV)/.installed
 	MEMONGER_TEST_INSTALLED=1 $(VENV)/bin/pytest -n $(JOBS) $(PYTEST_ARGS)
 
 test-cu112: $(VENV)/.installed $(VENV).cu112/.made
-	MEMONGER_TEST_INSTALLED=1 MEMONGER_TEST_CU112=$(CURDIR)/$(VENV).cu112 \
-		$(VENV)/bin/pytest -m cu112 tests/gpu $(PYTEST_ARGS)
+	MEMONGER_TEST_INSTALLED=1 MEMONGER_TEST_CU112=$(abspath $(VENV).cu112) \
+		$(VENV)/bin/pytest -n $(JOBS) -m cu112 tests/gpu $(PYTEST_ARGS)
 
 # Beside the environment, which has the MXNet for CPUs.
 $(VENV).cu112/.made: $(VENV)/.made

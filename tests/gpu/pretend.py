@@ -62,8 +62,9 @@ def find_cu112() -> Optional[Path]:
     folder = os.environ.get("MEMONGER_TEST_CU112")
     if not folder:
         return None
-    found = Path(folder)
-    return found if (found / "mxnet" / "libmxnet.so").exists() else None
+    if not (Path(folder) / "mxnet" / "libmxnet.so").exists():
+        raise FileNotFoundError("MEMONGER_TEST_CU112=%s has no mxnet-cu112" % folder)
+    return Path(folder)
 
 
 def make_cuda(folder: Path, libmxnet: Path) -> Path:

@@ -1,6 +1,6 @@
 """The bytes of a GPU: what a plan says is what the pretended GPU hands out, in MXNet's defaults.
 
-``make test-cu112 PYTEST_ARGS="-k table -s"`` prints the table of docs/gpu.md.
+``make test-cu112 PYTEST_ARGS="-n 0 -k table -s"`` prints the table of docs/gpu.md.
 """
 from __future__ import annotations
 
