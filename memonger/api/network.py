@@ -12,7 +12,7 @@ from ..costs.models import CostModel, OpTimes, Roofline, best_known, roofline
 from ..graph.schedule import expand
 from ..graph.types import Graph
 from ..memory import arena
-from ..memory.device import BoundStep, Device, callers_outputs, workspaces
+from ..memory.device import BoundStep, Device, callers_outputs, reservations, workspaces
 from ..memory.mkldnn import mkldnn_workspaces
 from ..memory.optimizer_state import state_arrays
 from ..memory.storage import plan_storage
@@ -92,6 +92,8 @@ class Session:
     optimizer_arrays: Tuple[int, ...] = field(default=(), repr=False)
     #: Largest workspace of the symbol as it is, on stock MXNet.
     unplanned_workspace_bytes: int = 0
+    #: Whether plans may ask for an arena.
+    has_arena: bool = True
 
     @paused()
     def read(self, symbol: Any) -> Any:
@@ -102,7 +104,14 @@ class Session:
     def storage(self) -> str:
         """How the memory of a plan is assigned; see :mod:`memonger.memory.storage`."""
         found = native.storage_model()
-        return "best" if found == "arena" and not arena.fits(self.graph) else found
+        fits = self.has_arena and arena.fits(self.graph)
+        return "best" if found == "arena" and not fits else found
+
+    @property
+    def tunes(self) -> bool:
+        """Whether MXNet tunes convolutions of the network."""
+        return self.device is not None and self.device.autotunes and \
+            any(reservations(self.graph, op) for op in self.graph.ops)
 
     def device_bytes(self, captured: Any, storage: str) -> Dict[str, int]:
         """What a form of the network takes of the GPU besides; {} on a CPU."""

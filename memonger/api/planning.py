@@ -1,11 +1,10 @@
 """A plan for a network that was read: what solvers are asked, and what MXNet answers to theirs."""
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
 from dataclasses import replace
-from typing import Any, Mapping, Optional
+from typing import Any, Iterator, Mapping, Optional, Tuple
 
 from ..mx import plugin as native
 from ..plan import unmet_requests
@@ -27,6 +26,52 @@ def plan_session(session: Session, request: PlanRequest,
                  started_s: Optional[float] = None) -> Plan:
     """:func:`memonger.plan` for a network that was read already."""
     started_s = time.perf_counter() if started_s is None else started_s
+    best: Optional[Plan] = None
+    refused: Optional[InfeasibleBudget] = None
+    for tried, way in _ways(session, request):
+        if best is not None and not _may_be_better(way, request, best):
+            continue
+        if way.variants != request.variants and refused is not None and refused.pinned:
+            break  # no rounding stands in the way: the search itself met no budget
+        try:
+            made = _plan(tried, way, started_s)
+        except InfeasibleBudget as error:
+            if refused is None or error.minimum_bytes < refused.minimum_bytes:
+                refused = error
+            continue
+        if best is None or made.total_bytes < best.total_bytes:
+            best = made
+    if best is None:
+        assert refused is not None
+        raise refused
+    return best
+
+
+def _ways(session: Session, request: PlanRequest) -> Iterator[Tuple[Session, PlanRequest]]:
+    """What to plan; on a GPU, what else where a plan takes more than it spares.
+
+    An arena is there while convolutions are tuned, whole buffers come later. Variants may draw
+    random states, and what they spare may be less than pages round up.
+    """
+    yield session, request
+    if session.device is not None:
+        in_buffers = replace(session, has_arena=session.has_arena and not session.tunes)
+        if in_buffers.storage != session.storage:
+            yield in_buffers, request
+        if request.variants != "none":
+            yield in_buffers, replace(request, variants="none")
+
+
+def _may_be_better(way: PlanRequest, request: PlanRequest, found: Plan) -> bool:
+    """Whether another way of :func:`_ways` may end in less memory than the plan that was found."""
+    if request.budget is not None:
+        return False
+    if way.variants == request.variants:
+        return found.fixed_bytes.get("autotuning", 0) > 0
+    return found.total_bytes > found.baseline_total_bytes
+
+
+def _plan(session: Session, request: PlanRequest, started_s: float) -> Plan:
     from ..solve import solve
     from ..solve.options import Options
     budget, overhead, variants = request.budget, request.overhead, request.variants
@@ -39,7 +84,6 @@ def plan_session(session: Session, request: PlanRequest,
         method = "sublinear"
     if request.name:
         session = replace(session, graph=replace(session.graph, name=request.name))
-    plain = session
     if variants != "none" and native.backend() == "plugin" and \
             method not in ("sublinear", "chen", "ogc"):
         session = session.with_variants(exact_only=variants == "exact")
@@ -96,10 +140,6 @@ def plan_session(session: Session, request: PlanRequest,
             made = _finish(session, found, total_budget, record, started_s)
         excess_bytes = 0 if total_budget is None else made.total_bytes - total_budget
         if excess_bytes <= 0 or (made.pool_bytes == found.pool_bytes and session.device is None):
-            if budget is None and session.device and variants != "none" and \
-                    made.total_bytes > made.baseline_total_bytes:
-                # What the variants draw of random states is more than they spare.
-                return plan_session(plain, replace(request, variants="none"), started_s)
             return made
         assert pool_budget is not None and total_budget is not None
         if smallest is None or made.total_bytes < smallest.total_bytes:
@@ -108,12 +148,12 @@ def plan_session(session: Session, request: PlanRequest,
         if pool_budget <= 0:
             break
     assert smallest is not None and total_budget is not None
-    if session.device and variants != "none":  # what they save may be less than pages round up
-        with contextlib.suppress(InfeasibleBudget):
-            return plan_session(plain, replace(request, variants="none"), started_s)
+    tuning = smallest.fixed_bytes.get("autotuning", 0)
     raise InfeasibleBudget(
         "no plan was found whose executor takes no more than %s: the smallest takes %s"
-        % format_distinct(total_budget, smallest.total_bytes),
+        % format_distinct(total_budget, smallest.total_bytes)
+        + (", %s of it to tune convolutions (MXNET_CUDNN_AUTOTUNE_DEFAULT=0 spares that)"
+           % format_bytes(tuning) if tuning else ""),
         total_budget, smallest.total_bytes, best_plan=smallest)
 
 
