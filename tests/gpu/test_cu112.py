@@ -22,7 +22,7 @@ from memonger.variants.catalogue import catalogue
 from memonger.zoo import nets
 
 pytestmark = [pytest.mark.slow, pytest.mark.cu112, needs_plugin]
-ROOT = Path(__file__).resolve().parents[2]
+TESTS = Path(__file__).resolve().parents[1]
 
 #: What each of our operators launches.
 KERNELS = {
@@ -42,19 +42,19 @@ KERNELS = {
 
 
 def python(folder, *arguments, **variables):
-    """Run Python with mxnet-cu112 and the pretended libraries; returns the process."""
+    """Run Python with mxnet-cu112 and the pretended libraries, away from the source tree."""
     environment = pretend.environment(folder, **variables)
     paths = [str(pretend.find_cu112()), str(Path(memonger.__file__).resolve().parents[1])]
     environment["PYTHONPATH"] = os.pathsep.join(paths)
-    return subprocess.run([sys.executable, *arguments], env=environment, cwd=str(ROOT),
+    return subprocess.run([sys.executable, *arguments], env=environment, cwd=str(TESTS),
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           universal_newlines=True)
 
 
 def test_the_binary_built_for_one_wheel_serves_the_other(cuda_folder):
     """The quick tests of recomputation and storage, and of the operators, on ``mx.cpu()``."""
-    done = python(cuda_folder, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/native",
-                  "tests/ops/test_exact.py", "--ignore", "tests/native/test_build.py")
+    done = python(cuda_folder, "-m", "pytest", "-q", "-p", "no:cacheprovider", "native",
+                  "ops/test_exact.py", "--ignore", "native/test_build.py")
     assert done.returncode == 0, done.stdout[-3000:]
 
 
@@ -94,17 +94,16 @@ def test_a_missing_library_is_named_with_its_package(cuda_folder, tmp_path):
 
 def test_every_operator_that_plans_for_a_gpu_offer_runs_there():
     code = "from ops.runner import gpu_gaps; print(gpu_gaps())"
-    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE,
-                          universal_newlines=True, check=True,
-                          env={**os.environ, "PYTHONPATH": os.pathsep.join(
-                              [str(ROOT / "tests"), str(Path(memonger.__file__).parents[1])])})
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=str(TESTS),
+                          universal_newlines=True, check=True, env={
+                              **os.environ, "PYTHONPATH": str(Path(memonger.__file__).parents[1])})
     gaps = ["memonger_inplace_batch_norm", "memonger_layer_norm"]
     assert sorted(eval(done.stdout)) == sorted(gaps + ["_backward_" + name for name in gaps])
     assert not {kind.op for kind in catalogue() if kind.on_gpu} & set(gaps)
 
 
 # ---------------------------------------------------------------------- planned networks
-OUTPUT = 8 * 10 * 4  # bytes of the network's output, which MXNet allocates by itself
+OUTPUT = 64 * 10 * 4  # bytes of the network's output, which MXNet allocates by itself
 
 
 @pytest.mark.parametrize("budget, variants", [(None, "exact"), (None, "all"), ("60%", "exact"),
@@ -137,7 +136,7 @@ def test_our_kernels_are_launched_in_the_order_of_the_ops(gpu, variants):
     found = gpu.call(networks.train, None, variants)
     check_launches(found)
     blocks = {launch[0]: int(launch[1]) for launch in found["launches"]}
-    assert blocks["max_pool_forward"] == 8 * 16 * 16 * 16 // (256 * 4)  # four outputs a thread
+    assert blocks["max_pool_forward"] == 64 * 16 * 16 * 16 // (256 * 4)  # four outputs a thread
 
 
 def test_clones_of_batch_norm_do_not_move_the_averages(gpu):
@@ -175,14 +174,14 @@ def test_two_devices_in_one_module(cuda_folder):
         place.close()
     first, second = found["launches"]
     assert sorted(first) == sorted(second) and {"relu_forward", "max_pool_backward"} <= set(first)
-    assert found["allocations"].count(("+", found["pool_bytes"] - 8 * OUTPUT)) == 2
+    assert found["allocations"].count(("+", found["pool_bytes"] - OUTPUT)) == 2
     assert found["taken"][0] == found["taken"][1] > found["pool_bytes"]
 
 
 def test_without_an_arena_every_buffer_is_one_allocation(gpu):
     found = gpu.call(networks.train, None, "exact", False)
     taken = sum(size if sign == "+" else -size for sign, size in found["step"])
-    assert found["pool_bytes"] <= taken - OUTPUT <= found["pool_bytes"] + 64
+    assert found["pool_bytes"] <= taken - OUTPUT <= found["pool_bytes"] + 4 * 64
 
 
 def test_pointwise_fusion_leaves_planned_networks_alone(gpu):
