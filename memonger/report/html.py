@@ -6,13 +6,15 @@ import os
 import platform
 import re
 import shlex
+from dataclasses import replace
 from html import escape
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..plan.plan import Plan
 from ..util.files import write_whole
 from .charts.timeline import common_steps
-from .diagram.model import draw
+from .diagram.dot import remarks
+from .diagram.model import LEGEND, draw
 from .diagram.render import picture
 from .facts import Facts
 from .formatting import Units, costs_words, format_extra, format_percent, format_time
@@ -96,12 +98,16 @@ def _summary(facts: Facts) -> str:
 
 
 def _diagram(plan: Plan) -> str:
-    svg = picture(draw(plan), "svg").decode("utf-8")
+    drawing = draw(plan)
+    svg = picture(replace(drawing, title=""), "svg").decode("utf-8")
     svg = svg[svg.index("<svg"):]
     if len(svg) > MAX_DIAGRAM_BYTES:
-        return ("<p>The diagram of this network is too large for this page; "
-                "<code>memonger report plan.json --graph plan.svg</code> draws it.</p>")
-    return svg
+        return ('<p id="diagram">The diagram of this network is too large for this page; '
+                '<code>memonger report plan.json --graph plan.svg</code> draws it.</p>')
+    colours = "".join('<span class="tag" style="background:%s">%s</span> '
+                      % tuple(map(escape, LEGEND[group])) for group in drawing.legend)
+    return '<div class="controls" id="colours">%s<br>%s</div><div id="diagram">%s</div>' % (
+        colours, "<br>".join(map(escape, remarks(drawing, drawing.edges))), svg)
 
 
 def _peaks(facts: Facts, count: int = 10) -> str:

@@ -119,7 +119,7 @@ def test_blocks_with_mixed_decisions_say_so():
              if len(node.groups) > 1 and "recompute" in dict(node.groups)]
     assert len(mixed) >= 6
     assert all(dict(node.groups)["recompute"] == 2 for node in mixed)
-    assert all("2 recompute, 1" in node.lines[-1] for node in mixed)
+    assert all("2 recomputed, 1" in node.lines[-1] for node in mixed)
     assert 'style="striped"' in dot_text(drawing)
 
 

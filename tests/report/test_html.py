@@ -15,6 +15,8 @@ from memonger.graph.imported import single_output_graph
 from memonger.graph.schedule import expand
 from memonger.plan.plan import UNIT_TIMES, Plan, Status
 from memonger.report import html, page_data
+from memonger.report.diagram import render as rendering
+from memonger.report.diagram.model import LEGEND, draw
 from memonger.report.facts import Facts
 
 
@@ -143,6 +145,19 @@ def test_large_networks_stay_under_a_megabyte(tmp_path, monkeypatch):
     assert data["planned"]["peak"] >= 0
 
 
+@pytest.mark.parametrize("drawer", ["graphviz where it is", "our own"])
+def test_the_legend_stands_above_the_diagram_where_it_wraps(plan, monkeypatch, drawer):
+    if drawer == "our own":
+        monkeypatch.setattr(rendering, "_WAYS", ())
+    text = html.page(plan)
+    legend, svg = text[text.index('id="colours"'):].split('<div id="diagram">')
+    drawing = draw(plan)
+    assert drawing.legend and all(LEGEND[group][1] in legend for group in drawing.legend)
+    assert "a line is as thick as" in legend
+    picture = svg[:svg.index("</svg>")]
+    assert "as thick as" not in picture and drawing.title not in picture
+
+
 def test_a_huge_diagram_stays_out(plan, monkeypatch):
     monkeypatch.setattr(html, "MAX_DIAGRAM_BYTES", 10)
     assert "memonger report plan.json --graph" in html.page(plan)
@@ -214,7 +229,7 @@ def test_the_page_works_in_a_browser(plan, sweep, tmp_path):
         _check_table(browser, plan)
         _check_timeline(browser)
         _check_diagram(browser)
-        assert "budgets were planned" in browser.run(
+        assert "that no other plan beats" in browser.run(
             "document.getElementById('curve-words').textContent")
         assert browser.run("performance.getEntriesByType('resource').length") == 0
         assert browser.errors == []

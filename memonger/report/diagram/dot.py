@@ -17,7 +17,7 @@ def dot_lines(drawing: Drawing) -> List[str]:
     """The statements of the graph, without its braces."""
     lines = [
         'graph [rankdir=TB, ranksep=0.28, nodesep=0.18, fontname="%s", fontsize=13, '
-        'labelloc=t, label=%s];' % (_FONT, _legend(drawing)),
+        'labelloc=t%s];' % (_FONT, ", label=" + _legend(drawing) if drawing.title else ""),
         'node [shape=box, style="filled,rounded", fontname="%s", fontsize=10, margin="0.10,0.04",'
         ' height=0.3, color="#555555", penwidth=0.7];' % _FONT,
         'edge [color="#666666", arrowsize=0.6];']
@@ -88,7 +88,7 @@ def _legend(drawing: Drawing) -> str:
         % (LEGEND[group][0], LEGEND[group][1]) for group in drawing.legend)
     words = '<BR ALIGN="LEFT"/>'.join(map(escaped, remarks(drawing, drawing.edges)))
     columns = max(1, len(drawing.legend))
-    return ('<<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="3"><TR><TD COLSPAN="%d">'
+    return ('<<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="3" CELLPADDING="4"><TR><TD COLSPAN="%d">'
             '<B>%s</B></TD></TR><TR>%s</TR><TR><TD COLSPAN="%d" BALIGN="LEFT">'
             '<FONT POINT-SIZE="10">%s</FONT></TD></TR></TABLE>>' % (
                 columns, escaped(drawing.title), cells or "<TD></TD>", columns, words))

@@ -33,6 +33,10 @@ LEGEND = {
 }
 
 
+#: What a box of several copies says of those in one group.
+COPIES = {"keep": "kept", "free": "not needed", "recompute": "recomputed", "variant": "replaced",
+          "variant+recompute": "replaced and recomputed", "pinned": "may not run again",
+          "absorbed": "in a variant"}
 #: Copies of a repeated op whose reasons a box tells.
 MAX_COPIES = 12
 
@@ -76,6 +80,8 @@ class Cluster:
 
 @dataclass
 class Drawing:
+    """What is drawn; without a title the picture has no legend either."""
+
     title: str
     nodes: List[Node] = field(default_factory=list)
     edges: List[Edge] = field(default_factory=list)
@@ -266,7 +272,7 @@ class _Painter:
         if variants:
             lines.append(", ".join(variants))
         if len(order) > 1:
-            lines.append(", ".join("%d %s" % (number, group) for group, number in order))
+            lines.append(", ".join("%d %s" % (number, COPIES[group]) for group, number in order))
         self._add(key, tuple(lines), tuple(order), _tip(facts, kind, size), cluster)
 
     @staticmethod

@@ -25,10 +25,11 @@ def svg_text(drawing: Drawing) -> str:
     layout = layered(widths, [(edge.source, edge.target) for edge in drawn],
                      [i for i, node in enumerate(drawing.nodes) if node.group == "clone"], frames)
     notes = remarks(drawing, drawn)
-    tops, bottom = _rows(drawing, layout, frames, _HEAD + _LINE * len(notes))
+    head = _HEAD + _LINE * len(notes) if drawing.title else _FRAME
+    tops, bottom = _rows(drawing, layout, frames, head)
     wide = max([x + (widths[i] / 2 if i < len(widths) else 2)
                 for i, x in enumerate(layout.x)] or [0.0])
-    legend, legend_width = _legend(drawing, notes)
+    legend, legend_width = _legend(drawing, notes) if drawing.title else ([], 0.0)
     width = max(wide + 2 * _FRAME, legend_width,
                 _CHARACTER * 1.3 * len(drawing.title)) + 2 * _MARGIN
     shift = (width - wide) / 2
