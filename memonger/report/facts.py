@@ -5,12 +5,13 @@ Step numbers count the executions of the planned step from 0, clones included.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Tuple
+from functools import cached_property
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from ..graph.decisions import decisions_of
 from ..graph.in_use import graph_in_use
 from ..graph.schedule import Schedule, expand
-from ..graph.types import Graph
+from ..graph.types import Graph, Tensor
 from ..memory.timeline import Timeline, step_names, timeline
 from ..plan.plan import Plan
 
@@ -49,89 +50,74 @@ class Facts:
         self.plan = plan
         #: Variants in use are in the place of the ops that they replace.
         self.graph: Graph = graph_in_use(plan.graph, plan.schedule)
-        self._cache: Dict[str, Any] = {}
-
-    def _once(self, key: str, make: Any) -> Any:
-        if key not in self._cache:
-            self._cache[key] = make()
-        return self._cache[key]
 
     # ------------------------------------------------------------------ memory
-    @property
+    @cached_property
     def baseline(self) -> Schedule:
         """The unplanned step."""
-        return self._once("baseline", lambda: expand(self.plan.graph, {}))
+        return expand(self.plan.graph, {})
 
-    @property
+    @cached_property
     def timeline(self) -> Timeline:
         """Memory of the planned step."""
-        return self._once("timeline", self.plan.timeline)
+        return self.plan.timeline()
 
-    @property
+    @cached_property
     def baseline_timeline(self) -> Timeline:
         """Memory of the unplanned step, with the pool that the plan states for it.
 
         MXNet's own assignment where the plan was compared with that, else the plan's.
         """
-        def make() -> Timeline:
-            if self.plan.storage in ("arena", "best"):
-                found = timeline(self.plan.graph, self.baseline, "stock")
-                if found.pool_bytes == self.plan.baseline_pool_bytes:
-                    return found
-            return timeline(self.plan.graph, self.baseline, self.plan.storage)
-        return self._once("baseline timeline", make)
+        if self.plan.storage in ("arena", "best"):
+            found = timeline(self.plan.graph, self.baseline, "stock")
+            if found.pool_bytes == self.plan.baseline_pool_bytes:
+                return found
+        return timeline(self.plan.graph, self.baseline, self.plan.storage)
 
-    @property
+    @cached_property
     def recompute(self) -> Dict[int, Dict[Tuple[int, int], int]]:
-        return self._once("recompute",
-                          lambda: decisions_of(self.plan.graph, self.plan.schedule))
+        """As :func:`memonger.graph.decisions.decisions_of` gives it."""
+        return decisions_of(self.plan.graph, self.plan.schedule)
 
     # ------------------------------------------------------------------ the schedule
-    @property
+    @cached_property
     def runs(self) -> List[List[int]]:
         """For each op the steps that run it."""
-        def make() -> List[List[int]]:
-            result: List[List[int]] = [[] for _ in self.graph.ops]
-            for index, step in enumerate(self.plan.schedule.steps):
-                result[step.op].append(index)
-            return result
-        return self._once("runs", make)
+        result: List[List[int]] = [[] for _ in self.graph.ops]
+        for index, step in enumerate(self.plan.schedule.steps):
+            result[step.op].append(index)
+        return result
 
-    @property
+    @cached_property
     def readers(self) -> List[List[int]]:
         """For each step the steps that read a value of it, in order, each once."""
-        def make() -> List[List[int]]:
-            result: List[List[int]] = [[] for _ in self.plan.schedule.steps]
-            for index, step in enumerate(self.plan.schedule.steps):
-                ignored = self.graph.ops[step.op].ignored_inputs
-                for source in {s for position, s in enumerate(step.sources)
-                               if s >= 0 and position not in ignored}:
-                    result[source].append(index)
-            return result
-        return self._once("readers", make)
+        result: List[List[int]] = [[] for _ in self.plan.schedule.steps]
+        for index, step in enumerate(self.plan.schedule.steps):
+            ignored = self.graph.ops[step.op].ignored_inputs
+            for source in {s for position, s in enumerate(step.sources)
+                           if s >= 0 and position not in ignored}:
+                result[source].append(index)
+        return result
 
-    @property
+    @cached_property
     def backward_start(self) -> int:
         """The first step of backward; the number of steps where there is none."""
         steps = self.plan.schedule.steps
-        return self._once("backward start", lambda: next(
-            (i for i, step in enumerate(steps) if self.graph.ops[step.op].is_backward
-             or self.runs[step.op][0] != i), len(steps)))
+        return next((i for i, step in enumerate(steps) if self.graph.ops[step.op].is_backward
+                     or self.runs[step.op][0] != i), len(steps))
 
     # ------------------------------------------------------------------ ops
-    @property
+    @cached_property
     def ops(self) -> List[OpFacts]:
         """All forward ops, in execution order."""
-        return self._once("ops", self._make_ops)
-
-    @property
-    def by_name(self) -> Dict[str, OpFacts]:
-        return self._once("by name", lambda: {fact.name: fact for fact in self.ops})
-
-    def _make_ops(self) -> List[OpFacts]:
         decisions = self.plan.decisions
         return [self._op(index, decisions[op.name]) for index, op in enumerate(self.graph.ops)
                 if not op.is_backward]
+
+    @cached_property
+    def by_name(self) -> Dict[str, OpFacts]:
+        """Forward ops by their names."""
+        return {fact.name: fact for fact in self.ops}
 
     def _op(self, index: int, decision: str) -> OpFacts:
         op = self.graph.ops[index]
@@ -190,7 +176,11 @@ class Facts:
 
     def step_name(self, step: int) -> str:
         """Name of a step; ``"<op>#k"`` for the k-th repeated run."""
-        return self._once("names", lambda: step_names(self.plan.graph, self.plan.schedule))[step]
+        return self._step_names[step]
+
+    @cached_property
+    def _step_names(self) -> Sequence[str]:
+        return step_names(self.plan.graph, self.plan.schedule)
 
     @property
     def recomputed_s(self) -> float:
@@ -214,7 +204,7 @@ class Facts:
         return max(sorted(sizes), key=lambda d: sizes[d]) if sizes else "float32"
 
     @property
-    def largest_input(self) -> Optional[Any]:
+    def largest_input(self) -> Optional[Tensor]:
         """The network's largest input tensor; None where the graph has none."""
         inputs = [t for t in self.graph.tensors if t.category == "input"]
         return max(inputs, key=lambda t: t.size_bytes) if inputs else None

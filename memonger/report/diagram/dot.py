@@ -88,8 +88,8 @@ def _legend(drawing: Drawing) -> str:
         % (LEGEND[group][0], LEGEND[group][1]) for group in drawing.legend)
     words = '<BR ALIGN="LEFT"/>'.join(map(escaped, remarks(drawing, drawing.edges)))
     columns = max(1, len(drawing.legend))
-    return ('<<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="3" CELLPADDING="4"><TR><TD COLSPAN="%d">'
-            '<B>%s</B></TD></TR><TR>%s</TR><TR><TD COLSPAN="%d" BALIGN="LEFT">'
+    return ('<<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="3" CELLPADDING="4">'
+            '<TR><TD COLSPAN="%d"><B>%s</B></TD></TR><TR>%s</TR><TR><TD COLSPAN="%d" BALIGN="LEFT">'
             '<FONT POINT-SIZE="10">%s</FONT></TD></TR></TABLE>>' % (
                 columns, escaped(drawing.title), cells or "<TD></TD>", columns, words))
 
