@@ -54,7 +54,7 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
         with MKLDNN on, MXNet's default on a CPU, within rounding, as :func:`verify` judges against
         float64. "all" includes those whose results differ in the last bits everywhere (in-place
         BatchNorm).
-    ctx, type_dict, grad_req, group2ctx
+    ctx, type_dict, grad_req, group2ctx : optional
         As for ``simple_bind``. Planning never touches the device. Bytes are those of the gradients
         asked for; ``Module`` asks for none of data and labels.
     device : str, optional
@@ -66,9 +66,8 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
         Ops (shell wildcards allowed) that must, or must not, stay in memory.
     costs : "auto", a device preset, or a cost model
         Where op times come from; see :mod:`memonger.costs.models`. "auto" takes what ``memonger
-        profile``
-        measured, else estimates for this CPU, calibrated once in some seconds, and for a GPU those
-        of "reference", a device with 10 TFLOP/s and 600 GB/s.
+        profile`` measured, else estimates for this CPU, calibrated once in some seconds, and for a
+        GPU those of "reference", a device with 10 TFLOP/s and 600 GB/s.
     time_limit : float
         Most work for the search, in seconds of an idle machine with two cores. The work is
         counted, so a busy machine takes longer and gives the same plan; the clock only ends a
@@ -83,8 +82,8 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
         Name and parameters of the optimizer; its state then counts in the total.
     data_iter : mx.io.DataIter, optional
         Gives the shapes of data and labels.
-    shapes, **named_shapes
-        Shapes of inputs by name, as for ``infer_shape``.
+    shapes, **named_shapes : optional
+        Shapes of inputs by name, as for ``infer_shape``: ``data=(32, 3, 224, 224)``.
     max_clones : int
         How often one op may run again in a step, 1 for at most once; 0: as often as it pays.
     name : str
@@ -138,7 +137,24 @@ def estimate(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None, grad_re
              device: Optional[str] = None, **named_shapes: Any) -> Estimate:
     """Bytes by category of one training step; nothing is allocated on the device.
 
-    Works on planned symbols too. Parameters as for :func:`plan`.
+    Parameters
+    ----------
+    symbol : mx.sym.Symbol
+        The network, planned or not.
+    type_dict, grad_req, ctx, costs, optimizer, optimizer_params, group2ctx, device : optional
+        As for :func:`plan`.
+    data_iter, shapes, **named_shapes : optional
+        Shapes of inputs, as for :func:`plan`.
+
+    Returns
+    -------
+    Estimate
+        ``total_bytes``, ``pool_bytes`` and ``by_category``; prints as a table.
+
+    Raises
+    ------
+    ShapeError, InputError, UnitError, BindError
+        If the input cannot be used.
     """
     ctx = place(ctx, device)
     given = gather_shapes(estimate, symbol, shapes, named_shapes, data_iter)
@@ -157,10 +173,17 @@ def verify(planned: Any, original: Any = None, steps: int = 2, ctx: Any = None,
     Parameters
     ----------
     planned : mx.sym.Symbol or Plan
+        A plan brings its shapes, types and gradient requests along.
     original : mx.sym.Symbol, optional
         Default: ``strip(planned)``.
     steps : int
         Training steps, with plain gradient descent between them.
+    ctx : mx.Context, optional
+        Where both train; the CPU by default.
+    type_dict, grad_req, shapes, **named_shapes : optional
+        As for :func:`plan`; by default those of the plan.
+    seed : int
+        Of the random values of parameters and inputs.
     tolerance : float
         Largest difference, relative to a tensor's largest value, that still counts as the same.
     values : mapping, optional
@@ -169,7 +192,13 @@ def verify(planned: Any, original: Any = None, steps: int = 2, ctx: Any = None,
     Returns
     -------
     memonger.mx.verify.Verification
-        True in a condition when both agree; ``identical`` when bit for bit; ``check()`` raises.
+        True in a condition when both agree; ``identical`` when bit for bit; ``check()`` raises
+        VerificationError unless they agree.
+
+    Raises
+    ------
+    InputError, ShapeError, BindError
+        If the input cannot be used, or the symbol carries no plan and no original is given.
     """
     from ..mx.verify import verify as run
     given = _shapes_of(verify, planned, shapes, named_shapes)
@@ -188,17 +217,30 @@ def verify(planned: Any, original: Any = None, steps: int = 2, ctx: Any = None,
 def measure(symbol: Any, ctx: Any = None, steps: int = 5, original: Any = None,
             type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = None,
             shapes: Optional[Shapes] = None, **named_shapes: Any) -> Any:
-    """Really allocated bytes and step time.
+    """What a process really allocates, in bytes, and the time of a step, in seconds.
 
     Parameters
     ----------
     symbol : mx.sym.Symbol or Plan
-        A planned symbol is measured in turn with its original, unless ``original`` is False.
-    original : mx.sym.Symbol, optional
+        Planned and original run step by step in turn.
+    ctx : mx.Context, optional
+        Where the steps run; the CPU by default.
+    steps : int
+        Steps whose median time counts.
+    original : mx.sym.Symbol or False, optional
+        Default: ``strip(symbol)``; False measures ``symbol`` alone.
+    type_dict, grad_req, shapes, **named_shapes : optional
+        As for :func:`plan`; by default those of the plan.
 
     Returns
     -------
     memonger.mx.measure.Measurement
+        ``allocated_bytes``, ``step_s``, ``overhead``, and the ``original``'s beside them.
+
+    Raises
+    ------
+    InputError, ShapeError, BindError
+        If the input cannot be used.
     """
     from ..mx.measure import measure as run
     given = _shapes_of(measure, symbol, shapes, named_shapes)
@@ -212,7 +254,21 @@ def measure(symbol: Any, ctx: Any = None, steps: int = 5, original: Any = None,
 
 
 def strip(planned: Any) -> Any:
-    """The symbol before planning; its JSON is byte for byte what it was."""
+    """The symbol before planning; its JSON is byte for byte what it was.
+
+    Parameters
+    ----------
+    planned : mx.sym.Symbol or Plan
+
+    Returns
+    -------
+    mx.sym.Symbol
+
+    Raises
+    ------
+    InputError
+        If ``planned`` is neither.
+    """
     from ..mx.rewrite import strip_symbol
     symbol = _symbol_of(planned)
     check_symbol(symbol)
@@ -221,6 +277,15 @@ def strip(planned: Any) -> Any:
 
 def apply_plan(plan: Plan, symbol: Any) -> Any:
     """The planned form of ``symbol``, from a plan made for the same network.
+
+    Parameters
+    ----------
+    plan : Plan
+    symbol : mx.sym.Symbol
+
+    Returns
+    -------
+    mx.sym.Symbol
 
     Raises
     ------
@@ -249,12 +314,30 @@ def sweep(symbol: Any, budgets: Sequence[Budget] = BUDGETS, method: str = "auto"
     """Plans for a list of budgets: the frontier of memory and time.
 
     Budgets that no plan meets are left out. Overheads never fall as budgets fall: where a tighter
-    budget found a cheaper plan, the looser one gets it too. Parameters as for :func:`plan`.
+    budget found a cheaper plan, the looser one gets it too.
+
+    Parameters
+    ----------
+    symbol : mx.sym.Symbol
+        The network, with its loss.
+    budgets : sequence of int, float or str
+        Each as for :func:`plan`.
+    time_limit : float
+        Most work for each search, in seconds.
+    method, variants, ctx, type_dict, grad_req, keep, recompute, costs, progress : optional
+        As for :func:`plan`.
+    data_iter, shapes, optimizer, optimizer_params, device, **named_shapes : optional
+        As for :func:`plan`.
 
     Returns
     -------
     list of Plan
         From the largest budget to the smallest.
+
+    Raises
+    ------
+    ShapeError, InputError, UnknownOpError, UnitError, BindError
+        If the input cannot be used.
     """
     ctx = place(ctx, device)
     given = gather_shapes(sweep, symbol, shapes, named_shapes, data_iter)
@@ -279,10 +362,30 @@ def max_batch(symbol: Any, budget: Budget, method: str = "auto", variants: str =
     The first dimension of every shape that equals the first shape's first dimension is the
     batch. Each candidate is bound without allocation, so the answer is exact by the memory model.
 
+    Parameters
+    ----------
+    symbol : mx.sym.Symbol
+        The network, with its loss.
+    budget : int or str
+        Bytes, "8GB", "8GiB" or "auto"; a share would have no whole.
+    time_limit : float
+        Most work for the search of each candidate, in seconds.
+    limit : int
+        The largest batch to try.
+    method, variants, type_dict, grad_req, ctx, costs, progress : optional
+        As for :func:`plan`.
+    optimizer, optimizer_params, shapes, device, **named_shapes : optional
+        As for :func:`plan`.
+
     Returns
     -------
     memonger.api.max_batch.MaxBatch
         ``unplanned``, ``planned`` (batch sizes, 0 when not even one sample fits) and ``plan``.
+
+    Raises
+    ------
+    ShapeError, InputError, UnitError, BindError
+        If the input cannot be used, or no shape has a batch.
     """
     from .max_batch import search_batch
     ctx = place(ctx, device)

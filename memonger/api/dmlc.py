@@ -39,12 +39,19 @@ def search_plan(symbol: Any, ntrial: int = 6, type_dict: Optional[Mapping[str, A
         :func:`memonger.plan`.
     data_iter : mx.io.DataIter, optional
         Gives the shapes of data and labels.
-    shapes, **named_shapes
+    shapes, **named_shapes : optional
         Shapes of inputs, as for ``infer_shape``; not needed where variables carry them.
 
     Returns
     -------
     mx.sym.Symbol
+
+    Raises
+    ------
+    InfeasibleBudget
+        If no plan fits ``budget``.
+    ShapeError, InputError, UnitError, BindError
+        If the input cannot be used.
     """
     given = gather_shapes(search_plan, symbol, shapes, named_shapes, data_iter)
     if not native.available():
@@ -71,11 +78,18 @@ def make_mirror_plan(symbol: Any, threshold: int, plan_info: Optional[Dict[str, 
         Megabytes (2**20 bytes) of results after which the next candidate is kept.
     plan_info : dict, optional
         Receives "max_size", the largest segment, and "save_size", what is kept, in bytes.
+    type_dict, shapes, **named_shapes : optional
+        As for :func:`search_plan`.
 
     Returns
     -------
     mx.sym.Symbol
         A copy with ``force_mirroring`` on the ops to recompute.
+
+    Raises
+    ------
+    ShapeError, InputError, BindError
+        If the input cannot be used.
     """
     from ..mx.rewrite import from_json, without_plan
     from ..plan.planned_symbol import apply_mirroring
@@ -103,6 +117,22 @@ def get_cost(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None,
     """Megabytes (2**20 bytes) of the pool of internal tensors, by real dtypes.
 
     The symbol is bound without allocation, so any size works on any machine.
+
+    Parameters
+    ----------
+    symbol : mx.sym.Symbol
+        The network, planned or not.
+    type_dict, shapes, **named_shapes : optional
+        As for :func:`search_plan`.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ShapeError, InputError, BindError
+        If the input cannot be used.
     """
     given = gather_shapes(get_cost, symbol, shapes, named_shapes)
     if not native.available():

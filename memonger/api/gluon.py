@@ -104,7 +104,13 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
 
 
 def strip(block: Any) -> None:
-    """Take the plan off a block."""
+    """Take the plan off a block.
+
+    Parameters
+    ----------
+    block : mx.gluon.HybridBlock
+        One without a plan stays as it is.
+    """
     from ..mx.rewrite import strip_symbol
     if block._cached_graph:
         data, out = block._cached_graph

@@ -25,6 +25,7 @@ class MaxBatch:
     reason: str = ""
 
     def to_dict(self) -> Dict[str, Any]:
+        """All numbers, fit for JSON."""
         return {"budget_bytes": self.budget_bytes, "unplanned": self.unplanned,
                 "planned": self.planned,
                 "overhead": self.plan.overhead if self.plan else None,

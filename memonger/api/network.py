@@ -50,6 +50,7 @@ class Estimate:
 
     @property
     def total_bytes(self) -> int:
+        """Of all categories."""
         return sum(self.by_category.values())
 
     def timeline(self) -> Timeline:
@@ -57,6 +58,7 @@ class Estimate:
         return timeline(self.graph, expand(self.graph, {}), self.storage)
 
     def to_dict(self) -> Dict[str, Any]:
+        """All numbers, fit for JSON."""
         return {"by_category": dict(self.by_category), "total_bytes": self.total_bytes,
                 "pool_bytes": self.pool_bytes, "peak_live_bytes": self.peak_live_bytes}
 

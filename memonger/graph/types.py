@@ -136,11 +136,6 @@ class Graph:
 
     A frozen record without a framework; memonger makes one from a symbol (``plan.graph``), solvers
     and reports read it. Ids of tensors and ops are indices into ``tensors`` and ``ops``.
-
-    Raises
-    ------
-    ValueError
-        From :meth:`check`, when an id is out of range or an op reads what is made later.
     """
 
     tensors: Tuple[Tensor, ...]
@@ -186,23 +181,42 @@ class Graph:
 
     @property
     def forward_time_s(self) -> float:
+        """Time of all forward ops of the unplanned step, seconds."""
         return sum(op.time_s for op in self.ops if not op.is_backward)
 
     @property
     def time_s(self) -> float:
-        """Time of the whole unplanned step."""
+        """Time of the whole unplanned step, seconds."""
         return sum(op.time_s for op in self.ops)
 
     def with_times(self, times_s: Sequence[float],
                    workspaces_bytes: Sequence[int] = ()) -> "Graph":
-        """The same graph with other op times (seconds, one for each op) and workspaces."""
+        """The same graph with other op times and workspaces.
+
+        Parameters
+        ----------
+        times_s : sequence of float
+            Seconds, one for each op.
+        workspaces_bytes : sequence of int
+            Bytes, one for each op; by default as they are.
+
+        Returns
+        -------
+        Graph
+        """
         spaces = workspaces_bytes or [op.workspace_bytes for op in self.ops]
         ops = tuple(replace(op, time_s=float(t), workspace_bytes=int(w))
                     for op, t, w in zip(self.ops, times_s, spaces))
         return replace(self, ops=ops, _cache={})
 
     def check(self) -> None:
-        """Raise ValueError or TypeError when the graph contradicts itself."""
+        """Look for contradictions.
+
+        Raises
+        ------
+        ValueError, TypeError
+            When an id is out of range, an op reads what is made later, a size is negative, ...
+        """
         parts = [part for variant in self.variants for _, part in variant.implementations]
         for records in ([self], self.tensors, self.ops, self.variants, parts):
             check_types(records)
@@ -272,7 +286,12 @@ class Graph:
         return self._cache["fingerprint"]
 
     def to_dict(self) -> Dict[str, Any]:
-        """Plain lists and dictionaries, fit for JSON; defaults are left out."""
+        """Plain lists and dictionaries, fit for JSON; defaults are left out.
+
+        Returns
+        -------
+        dict
+        """
         def lean(item: Any) -> Dict[str, Any]:
             defaults = {k: f.default for k, f in type(item).__dataclass_fields__.items()}
             return {k: v for k, v in asdict(item).items()
@@ -286,7 +305,16 @@ class Graph:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Graph":
-        """Inverse of :meth:`to_dict`."""
+        """Inverse of :meth:`to_dict`.
+
+        Parameters
+        ----------
+        data : mapping
+
+        Returns
+        -------
+        Graph
+        """
         def tuples(item: Mapping[str, Any]) -> Dict[str, Any]:
             return {_RENAMED.get(k, k): tuple(v) if isinstance(v, list) else v
                     for k, v in item.items()}

@@ -53,6 +53,7 @@ class Measurement:
         return statistics.median(ratios) - 1.0
 
     def to_dict(self) -> Dict[str, Any]:
+        """All numbers, fit for JSON."""
         return {**asdict(self), "overhead": self.overhead}
 
     def __str__(self) -> str:

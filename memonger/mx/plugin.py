@@ -150,7 +150,12 @@ def _expose_operators() -> None:
 
 
 def available() -> bool:
-    """Whether the plugin is loaded, or can be."""
+    """Whether the plugin is loaded, or can be: then it is loaded now.
+
+    Returns
+    -------
+    bool
+    """
     try:
         load()
     except MemongerError:
@@ -159,7 +164,12 @@ def available() -> bool:
 
 
 def status() -> str:
-    """One line for people: what is loaded, or why not."""
+    """One line for people: what is loaded, or why not.
+
+    Returns
+    -------
+    str
+    """
     try:
         load()
     except MemongerError as error:
@@ -172,6 +182,10 @@ def status() -> str:
 
 def gpu_compiler() -> str:
     """Version and library of the NVRTC that compiles our operators' kernels on a GPU.
+
+    Returns
+    -------
+    str
 
     Raises
     ------
@@ -229,6 +243,11 @@ def enable(recompute: bool = True, storage: bool = True, arena: bool = True) -> 
     arena : bool
         Executors of planned symbols that ask for it get one piece of memory with their tensors at
         offsets. Needs ``storage``.
+
+    Raises
+    ------
+    PluginMissing, PluginABIError
+        If the plugin cannot be loaded.
     """
     load()
     assert _plugin is not None
@@ -244,7 +263,18 @@ def disable() -> None:
 
 @contextlib.contextmanager
 def switched(recompute: bool, storage: bool, arena: bool = False) -> Iterator[None]:
-    """:func:`enable` for a while."""
+    """:func:`enable` in a ``with`` block; behind it all is as before.
+
+    Parameters
+    ----------
+    recompute, storage, arena : bool
+        As for :func:`enable`.
+
+    Raises
+    ------
+    PluginMissing, PluginABIError
+        If the plugin cannot be loaded.
+    """
     load()
     before = dict(_switches)
     enable(recompute, storage, arena)
@@ -255,12 +285,22 @@ def switched(recompute: bool, storage: bool, arena: bool = False) -> Iterator[No
 
 
 def backend() -> str:
-    """"plugin" or "stock": who runs ``force_mirroring`` in this process."""
+    """"plugin" or "stock": who runs ``force_mirroring`` in this process.
+
+    Returns
+    -------
+    str
+    """
     return "plugin" if _plugin is not None and _switches["recompute"] else "stock"
 
 
 def storage_model() -> str:
-    """"arena", "best" or "stock": how storage is assigned in this process, at most."""
+    """"arena", "best" or "stock": how storage is assigned in this process, at most.
+
+    Returns
+    -------
+    str
+    """
     if _plugin is None or not _switches["storage"]:
         return "stock"
     return "arena" if _switches["arena"] else "best"

@@ -47,6 +47,7 @@ class Difference:
 
     @property
     def ok(self) -> bool:
+        """Rounding explains the difference."""
         return self.identical or self.error <= self.allowed
 
 
@@ -74,10 +75,12 @@ class Verification:
 
     @property
     def worst(self) -> Difference:
+        """The largest relative difference."""
         return max(self.differences, key=lambda d: (not d.identical, d.max_rel))
 
     @property
     def ok(self) -> bool:
+        """Rounding explains every difference, and no cast is lost."""
         return self.wrong is None and not self.lost_casts
 
     @property

@@ -121,10 +121,12 @@ class Plan:
     # ------------------------------------------------------------------ totals
     @property
     def total_bytes(self) -> int:
+        """Pool and all bytes outside it, with the plan."""
         return self.pool_bytes + sum(self.fixed_bytes.values())
 
     @property
     def baseline_total_bytes(self) -> int:
+        """The same without a plan, on stock MXNet."""
         fixed = self.baseline_fixed_bytes or self.fixed_bytes
         return self.baseline_pool_bytes + sum(fixed.values())
 
@@ -159,31 +161,95 @@ class Plan:
         return _views().symbol(self.symbol_json)
 
     def with_measured(self, measured: Mapping[str, Any]) -> "Plan":
+        """The plan with a measurement beside its predictions.
+
+        Parameters
+        ----------
+        measured : mapping
+            What ``to_dict()`` of a :func:`memonger.measure` gives.
+
+        Returns
+        -------
+        Plan
+        """
         return replace(self, measured=dict(measured))
 
     # ------------------------------------------------------------------ views
     def explain(self, op: str) -> str:
-        """Why ``op`` got its decision, what it saves, costs and depends on."""
+        """Why ``op`` got its decision, what it saves, costs and depends on.
+
+        Parameters
+        ----------
+        op : str
+            Name of a forward op.
+
+        Returns
+        -------
+        str
+            Four lines or so.
+
+        Raises
+        ------
+        UnknownOpError
+            If the plan has no such op; close names are suggested.
+        """
         return _views().explain(self, op)
 
     def timeline(self) -> Any:
-        """Live and allocated bytes at each step: a :class:`memonger.memory.timeline.Timeline`."""
+        """Live and allocated bytes at each step.
+
+        Returns
+        -------
+        memonger.memory.timeline.Timeline
+        """
         from ..memory.timeline import timeline
         return timeline(self.graph, self.schedule, self.storage)
 
     def to_graphviz(self, **options: Any) -> Any:
-        """Diagram of the plan as ``graphviz.Digraph``.
+        """Diagram of the plan.
 
-        Options as in :func:`memonger.report.diagram.render.diagram`.
+        Parameters
+        ----------
+        **options
+            As in :func:`memonger.report.diagram.render.diagram`.
+
+        Returns
+        -------
+        graphviz.Digraph
+
+        Raises
+        ------
+        RenderError
+            If the Python package ``graphviz``, which MXNet brings along, is missing.
         """
         return _views().diagram(self, **options)
 
     def report(self, path: str) -> None:
-        """Write a self-contained HTML report."""
+        """Write a self-contained HTML report.
+
+        Parameters
+        ----------
+        path : str
+
+        Raises
+        ------
+        MemongerError
+            If the file cannot be written.
+        """
         _views().write_html(self, path)
 
     def save(self, path: str) -> None:
-        """Write the plan as JSON, whole or not at all."""
+        """Write the plan as JSON, whole or not at all.
+
+        Parameters
+        ----------
+        path : str
+
+        Raises
+        ------
+        MemongerError
+            If the file cannot be written.
+        """
         _views().save_plan(self, path)
 
     def __repr__(self) -> str:

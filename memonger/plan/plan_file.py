@@ -62,6 +62,14 @@ def save_plan(plan: Plan, path: str) -> None:
 def load_plan(path: str) -> Plan:
     """Read a plan file.
 
+    Parameters
+    ----------
+    path : str
+
+    Returns
+    -------
+    Plan
+
     Raises
     ------
     InputError

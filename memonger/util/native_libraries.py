@@ -24,7 +24,12 @@ _core: Optional[ctypes.CDLL] = None
 
 
 def folder() -> Path:
-    """Where the libraries are looked for: ``MEMONGER_NATIVE_DIR``, else ``memonger/_native``."""
+    """Where the libraries are looked for: ``MEMONGER_NATIVE_DIR``, else ``memonger/_native``.
+
+    Returns
+    -------
+    pathlib.Path
+    """
     return Path(os.environ.get("MEMONGER_NATIVE_DIR") or Path(__file__).parents[1] / "_native")
 
 
@@ -70,6 +75,10 @@ def check_undamaged(path: Path) -> None:
 
 def core() -> ctypes.CDLL:
     """The framework-free library.
+
+    Returns
+    -------
+    ctypes.CDLL
 
     Raises
     ------

@@ -36,7 +36,13 @@ _AGAIN = "make it again with python -m memonger.zoo.ready_plans"
 
 
 def names() -> Tuple[str, ...]:
-    """Networks that have ready plans."""
+    """Networks that have ready plans.
+
+    Returns
+    -------
+    tuple of str
+        Names for :func:`load`, in alphabetical order.
+    """
     if not os.path.isdir(FOLDER):
         return ()
     return tuple(sorted(name[:-5] for name in os.listdir(FOLDER) if name.endswith(".json")))
