@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
 
 from ..graph.types import Graph, Op
 from ..util.errors import InputError
-from .operators import TensorType, work
+from .operators import Operator, TensorType, convolution_inside, work
 
 Attributes = Sequence[Mapping[str, str]]
 
@@ -164,15 +164,32 @@ class Roofline:
 
     def time_s(self, kind: str, attributes: Mapping[str, str], inputs: Sequence[TensorType],
                outputs: Sequence[TensorType], wanted: Optional[Sequence[bool]] = None) -> float:
-        needed = work(kind, attributes, inputs, outputs, wanted)
-        # Inputs such as labels and masks may have other dtypes: the first output decides.
-        dtype = outputs[0].dtype if outputs else "float32"
-        moved_bytes = needed.moved_bytes + needed.again_bytes * self.device.second_passes
+        inside_s, rest_s = self.parts_s(kind, attributes, inputs, outputs, wanted)
         factor = next((self.factors[name] for name in op_class(
             kind, attributes, (*inputs, *outputs)) if name in self.factors), 1.0) \
             if self.factors else 1.0
-        return factor * self.device.time_s(needed.flops, moved_bytes, dtype, needed.is_matrix,
-                                           needed.calls)
+        return inside_s + factor * rest_s
+
+    def parts_s(self, kind: str, attributes: Mapping[str, str], inputs: Sequence[TensorType],
+                outputs: Sequence[TensorType],
+                wanted: Optional[Sequence[bool]] = None) -> Tuple[float, float]:
+        """Time of a convolution inside of the op, and the rest before its factor.
+
+        On a device with factors a fused operator takes its convolution's time and that of its
+        passes over the data, which have another speed. Elsewhere all of it is the rest.
+        """
+        needed = work(kind, attributes, inputs, outputs, wanted)
+        inside_s = 0.0
+        inside = convolution_inside(Operator(
+            kind, attributes, inputs, outputs,
+            wanted or (True,) * len(outputs))) if self.factors else None
+        if inside is not None:
+            inside_s, needed = self.time_s(*inside), needed.without(work(*inside))
+        # Inputs such as labels and masks may have other dtypes: the first output decides.
+        dtype = outputs[0].dtype if outputs else "float32"
+        moved_bytes = needed.moved_bytes + needed.again_bytes * self.device.second_passes
+        return inside_s, self.device.time_s(needed.flops, moved_bytes, dtype, needed.is_matrix,
+                                            needed.calls)
 
     def op_times(self, graph: Graph, attributes: Attributes = ()) -> OpTimes:
         times = []

@@ -44,6 +44,12 @@ class Work(NamedTuple):
     #: Operators of MXNet's, or kernels, that it starts one after the other.
     calls: int = 1
 
+    def without(self, other: "Work") -> "Work":
+        """The work besides that of a part."""
+        return Work(max(0.0, self.flops - other.flops),
+                    max(0.0, self.moved_bytes - other.moved_bytes), False, self.again_bytes,
+                    max(1, self.calls - other.calls))
+
 
 class _Call(NamedTuple):
     """One operator with its tensors; ``wanted`` tells which outputs are read."""
@@ -153,6 +159,29 @@ def _norm_relu_convolution(call: _Call) -> Work:
     return Work((4 if call.backward else 2) * macs + (22 if call.backward else 8) * data.elements,
                 call.traffic() + passes * data.size_bytes + result.size_bytes * call.backward,
                 True, data.size_bytes * (2 if call.backward else 1), calls)
+
+
+class Operator(NamedTuple):
+    """One operator with its tensors, as :func:`work` takes them."""
+
+    kind: str
+    attributes: Mapping[str, str]
+    inputs: Sequence[TensorType]
+    outputs: Sequence[TensorType]
+    wanted: Sequence[bool]
+
+
+def convolution_inside(op: Operator) -> Optional[Operator]:
+    """MXNet's convolution that a fused operator runs; None where there is none."""
+    if op.kind == "memonger_bn_relu_convolution" and len(op.inputs) > 5:
+        return op._replace(kind="Convolution", inputs=(op.inputs[0], *op.inputs[5:]),
+                           outputs=op.outputs[:1], wanted=op.wanted[:1])
+    if op.kind == "_backward_memonger_bn_relu_convolution" and len(op.inputs) > 8:
+        return op._replace(kind="_backward_Convolution",
+                           inputs=(*op.inputs[:2], *op.inputs[8:]),
+                           outputs=(op.inputs[1], *op.outputs[3:-1]),
+                           wanted=(True, *op.wanted[3:-1]))
+    return None
 
 
 def _deconvolution(call: _Call) -> Work:

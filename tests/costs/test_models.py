@@ -56,6 +56,24 @@ def test_a_convolution_and_each_of_its_gradients():
     assert backward(False, False, False) == (0, 0, True, 0, 1)
 
 
+def test_a_fused_operator_takes_the_time_of_its_convolution_and_of_its_passes():
+    """On a device whose speeds were measured; elsewhere it has one price."""
+    fused, channel = "memonger_bn_relu_convolution", TensorType((8,))
+    forward = fused, {}, [DATA, *[channel] * 4, WEIGHT], [OUT, channel, channel, DATA]
+    backward = ("_backward_" + fused, {}, [OUT, DATA, *[channel] * 6, WEIGHT],
+                [DATA, channel, channel, WEIGHT, DATA])
+    cpu = roofline("cpu")
+    for op, conv in (
+            (forward, ("Convolution", {}, [DATA, WEIGHT], [OUT])),
+            (backward, ("_backward_Convolution", {}, [OUT, DATA, WEIGHT], [DATA, WEIGHT]))):
+        factors = {conv[0]: 3.0, op[0]: 5.0}
+        inside_s, rest_s = Roofline(cpu.device, factors).parts_s(*op)
+        assert inside_s == pytest.approx(3 * cpu.time_s(*conv)) and rest_s > 0
+        assert Roofline(cpu.device, factors).time_s(*op) == pytest.approx(inside_s + 5 * rest_s)
+        assert work(*op).without(work(*conv)).flops < work(*conv).flops
+        assert cpu.parts_s(*op) == (0.0, cpu.time_s(*op))
+
+
 def test_parts_of_a_batch_are_calls_of_their_own():
     """As many as the operator makes: ``Convolver::Step``."""
     for attributes, parts in (({}, 1), ({"micro_batch": "1"}, 2), ({"micro_batch": "5"}, 1),

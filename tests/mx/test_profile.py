@@ -171,6 +171,8 @@ def test_what_a_variant_changes_in_its_readers_is_its_own():
     after[names.index("fc")] = 0.0  # never less than nothing
     assert seconds_with_neighbours(graph, before, swapped, {**after, names.index("act"): 0.5})[
         names.index("act")] == 0.05
+    own = seconds_with_neighbours(graph, before, swapped, {**after, names.index("act"): 0.5}, 1.0)
+    assert own[names.index("act")] == 0.5
 
 
 def test_an_interrupt_during_a_measured_step_is_raised_after_it(monkeypatch):

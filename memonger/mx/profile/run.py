@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from ...costs.models import Profile, roofline
 from ...costs.profile_files import find_profile, save_profile
 from ...plan.plan import Progress
+from ...report.formatting import counted
 from ...util.errors import InputError
 from ..binding import GradReq
 from ..capture import Captured, read
@@ -31,7 +32,7 @@ def circumstances(ctx: Any = None) -> Dict[str, Any]:
     except OSError:
         pass
     threads = int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0)))
-    device = "%s, %d thread%s" % (cpu, threads, "s" * (threads != 1))
+    device = "%s, %s" % (cpu, counted(threads, "thread"))
     if ctx.device_type == "gpu":
         device = gpu_name(ctx)
     return {"device": device, "cpu": cpu, "threads": threads, "mxnet": mx.__version__,
@@ -134,7 +135,7 @@ def step_times(symbol: Any, shapes: Mapping[str, Sequence[int]], ctx: Any, time_
                                     binding[2].device_type == "gpu"))
     times: Dict[str, float] = {}
     _measure_in_place(captured, symbol, shapes, binding, swapped, times, time_limit_s, repeats,
-                      lambda fraction: None, min)
+                      lambda fraction: None, min, 1.0)
     return times
 
 
@@ -142,7 +143,8 @@ def _measure_in_place(captured: Captured, symbol: Any, shapes: Mapping[str, Sequ
                       binding: Tuple[Any, Any, Any], swapped: Sequence[SwappedNetwork],
                       times: Dict[str, float], time_limit_s: float, repeats: int,
                       tell: Callable[[float], None],
-                      of: Callable[[List[float]], float] = statistics.median) -> bool:
+                      of: Callable[[List[float]], float] = statistics.median,
+                      least: float = 0.1) -> bool:
     """Add the times of the network and of its variants; False when other ops ran than read."""
     started_s = time.perf_counter()
     parts = 1 + len(swapped)
@@ -160,7 +162,7 @@ def _measure_in_place(captured: Captured, symbol: Any, shapes: Mapping[str, Sequ
                                left_s / (parts - number), repeats, _part_of(tell, number, parts),
                                of)
         if found_s is not None:
-            variants_s = seconds_with_neighbours(graph, base_s, network, found_s)
+            variants_s = seconds_with_neighbours(graph, base_s, network, found_s, least)
             times.update(by_signature(network.captured.graph, network.captured.attributes,
                                       variants_s))
     return True

@@ -85,7 +85,7 @@ def _neighbours(graph: Graph) -> Dict[str, Set[str]]:
 
 
 def seconds_with_neighbours(graph: Graph, base_s: OpSeconds, swapped: SwappedNetwork,
-                            swapped_s: OpSeconds) -> OpSeconds:
+                            swapped_s: OpSeconds, least: float = 0.1) -> OpSeconds:
     """Seconds of the variants in a swapped network, with what they change in their readers.
 
     Parameters
@@ -94,6 +94,9 @@ def seconds_with_neighbours(graph: Graph, base_s: OpSeconds, swapped: SwappedNet
         The network as it is and the seconds of its ops.
     swapped_s
         Seconds of the ops of the swapped one.
+    least : float
+        The share of its own time that a variant takes at least: with 1 it gains nothing by what
+        its neighbours save in this network.
     """
     other = swapped.captured.graph
     variants = set(swapped.ops)
@@ -106,7 +109,7 @@ def seconds_with_neighbours(graph: Graph, base_s: OpSeconds, swapped: SwappedNet
             continue
         for maker in makers:
             result[maker] += (seconds - known_s) / len(makers)
-    return {i: max(seconds, swapped_s[i] / 10) for i, seconds in result.items()}
+    return {i: max(seconds, least * swapped_s[i]) for i, seconds in result.items()}
 
 
 def _key(graph: Graph, index: int) -> Tuple[str, str, int]:
