@@ -52,9 +52,9 @@ def python(folder, *arguments, **variables):
 
 
 def test_the_binary_built_for_one_wheel_serves_the_other(cuda_folder):
-    """The quick tests of recomputation and storage, and of the operators, on ``mx.cpu()``."""
-    done = python(cuda_folder, "-m", "pytest", "-q", "-p", "no:cacheprovider", "native",
-                  "ops/test_exact.py", "--ignore", "native/test_build.py")
+    """The tests of recomputation and arenas, and of the operators, on ``mx.cpu()``."""
+    done = python(cuda_folder, "-m", "pytest", "-q", "-p", "no:cacheprovider",
+                  "native/test_recompute.py", "native/test_arena.py", "ops/test_exact.py")
     assert done.returncode == 0, done.stdout[-3000:]
 
 
@@ -207,8 +207,14 @@ def test_what_mxnet_fails_to_fuse_is_bound_without_fusion(gpu):
 
 @pytest.mark.parametrize("name", [name for name in nets.names() if name not in zoo.DEEPER])
 def test_the_pool_of_each_network_of_the_zoo_is_what_was_predicted(gpu, name):
-    stock, best, arena = gpu.call(zoo.pools, name)
-    for found in (stock, best, arena):
+    for found in gpu.call(zoo.pools, name):
+        assert found["predicted"] == found["bound"] == found["taken"]
+
+
+@pytest.mark.parametrize("name", sorted(zoo.KINDS))
+def test_the_pool_is_what_was_predicted_without_an_arena(gpu, name):
+    stock, best, arena = gpu.call(zoo.pools, name, None, zoo.STORAGES)
+    for found in (stock, best):
         assert found["predicted"] == found["bound"] == found["taken"]
     assert arena["taken"] <= stock["taken"]
 

@@ -74,9 +74,10 @@ def table_row(ask, folder, name, gluon, fusion):
     return row
 
 
-@pytest.mark.parametrize("fusion", [False, True], ids=["unfused", "fused"])
 @pytest.mark.parametrize("gluon", [False, True], ids=["Module", "Gluon"])
-@pytest.mark.parametrize("name", [name for name in nets.names() if name not in zoo.DEEPER])
+@pytest.mark.parametrize("name, fusion", [
+    *(pytest.param(name, True, id=name) for name in nets.names() if name not in zoo.DEEPER),
+    *(pytest.param(name, False, id=name + "-unfused") for name in sorted(zoo.KINDS))])
 def test_table_of_what_is_predicted_and_what_is_taken(ask, ask_in_order, tmp_path, name, gluon,
                                                       fusion):
     ask = ask_in_order if gluon else ask

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 #: What makes a family's networks small enough for a pretended GPU.
 SMALL: Dict[str, Dict[str, Any]] = {
@@ -20,16 +20,22 @@ SMALL: Dict[str, Dict[str, Any]] = {
 SPECIAL: Dict[str, Dict[str, Any]] = {
     "alexnet": {"image": 96}, "inception_v3": {"image": 299}, "densenet121": {"image": 224},
     "squeezenet1_0": {"image": 224}, "squeezenet1_1": {"image": 224},
-    "googlenet_three_losses": {"image": 224}, "dmlc_resnet200": {"blocks": (3, 8, 12, 3)}}
+    "googlenet_three_losses": {"image": 224}}
 #: Networks that repeat the layers of a smaller one.
 DEEPER = frozenset({
-    "vgg13", "vgg16", "vgg19", "vgg13_bn", "vgg19_bn", "resnet34", "resnet101", "resnet152",
-    "resnet34_v2", "resnet101_v2", "resnet152_v2", "densenet161", "densenet169", "densenet201",
-    "lstm_lm_200", "lstm_lm_500", "transformer_96"})
+    "vgg13", "vgg16", "vgg19", "vgg13_bn", "vgg16_bn", "vgg19_bn", "resnet34", "resnet101",
+    "resnet152", "resnet34_v2", "resnet101_v2", "resnet152_v2", "dmlc_resnet200", "densenet161",
+    "densenet169", "densenet201", "squeezenet1_0", "lstm_lm_200", "lstm_lm_500",
+    "transformer_96"})
+#: One of each kind, for what differs little among the networks of a kind.
+KINDS = frozenset({"resnet18", "densenet121", "gru_attention", "transformer", "nasnet_cifar10"})
+#: Ways to store a planned network's tensors: the plugin's storage, and an arena.
+STORAGES = ((False, False), (True, False), (True, True))
 
 
-def pools(name: str, grad_req: Optional[str] = None) -> List[Dict[str, int]]:
-    """Bytes of a planned network's internal tensors in three ways to store them.
+def pools(name: str, grad_req: Optional[str] = None,
+          storages: Sequence[Tuple[bool, bool]] = STORAGES[2:]) -> List[Dict[str, int]]:
+    """Bytes of a planned network's internal tensors in each of some ways to store them.
 
     "predicted" is the plan's, "bound" what MXNet's planner says, "taken" what one step allocated
     without the other arrays: arguments, gradients, aux states, the gradients given for outputs and
@@ -51,7 +57,7 @@ def pools(name: str, grad_req: Optional[str] = None) -> List[Dict[str, int]]:
                "grad_req": grad_req or without_index_gradients(net.symbol, "write")}
     log = Path(os.environ["PRETEND_ALLOCATIONS"])
     found = []
-    for storage, arena in ((False, False), (True, False), (True, True)):
+    for storage, arena in storages:
         with native.switched(recompute=True, storage=storage, arena=arena):
             plan = memonger.plan(net.symbol, variants="all", time_limit=0.5, **binding,
                                  **net.shapes)
