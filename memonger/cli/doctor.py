@@ -18,6 +18,7 @@ from typing import Callable, Iterator, List, Optional, Tuple
 from ..util import cuda_libraries
 from ..util.errors import PluginError
 from ..util.messages import one_line
+from ..util.units import format_bytes
 from ..util.version import __version__
 from .command import EXIT_ERROR, EXIT_OK, Command, answer
 
@@ -249,33 +250,38 @@ def _cuda() -> Iterator[Finding]:
                                                  number % 100))
 
 
+#: CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and MINOR.
+_CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
+
+
 def _devices() -> Iterator[Finding]:
-    listing = None
-    if shutil.which("nvidia-smi"):
-        try:
-            listing = subprocess.run(
-                ["nvidia-smi", "--query-gpu=name,compute_cap,memory.total",
-                 "--format=csv,noheader"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                universal_newlines=True, timeout=20).stdout.strip()
-        except (OSError, subprocess.TimeoutExpired):
-            listing = None
-    if not listing:
-        yield Finding("gpu", "none")
-        return
-    for row in listing.splitlines():
-        yield gpu_finding(row)
-
-
-def gpu_finding(row: str) -> Finding:
-    """Judge one line of ``nvidia-smi``: name, compute capability, memory."""
-    words = [word.strip() for word in row.split(",")]
+    """What the driver says of each GPU that this process may use."""
+    count = ctypes.c_int()
     try:
-        capability = tuple(int(n) for n in words[1].split("."))
-    except (IndexError, ValueError):
-        return Finding("gpu", row)
+        driver = ctypes.CDLL("libcuda.so.1")
+        if driver.cuInit(0) == 0:
+            driver.cuDeviceGetCount(ctypes.byref(count))
+    except (OSError, AttributeError):
+        count.value = 0
+    if not count.value:
+        yield Finding("gpu", "none")
+    for number in range(count.value):
+        name, size = ctypes.create_string_buffer(256), ctypes.c_size_t()
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        driver.cuDeviceGetName(name, len(name), number)
+        driver.cuDeviceTotalMem_v2(ctypes.byref(size), number)
+        driver.cuDeviceGetAttribute(ctypes.byref(major), _CAPABILITY_MAJOR, number)
+        driver.cuDeviceGetAttribute(ctypes.byref(minor), _CAPABILITY_MINOR, number)
+        yield gpu_finding(name.value.decode(errors="replace"), (major.value, minor.value),
+                          size.value)
+
+
+def gpu_finding(name: str, capability: Tuple[int, int], memory_bytes: int) -> Finding:
+    """Whether mxnet-cu112 serves a GPU."""
     lowest, highest = _SERVED_CAPABILITIES
     served = lowest <= capability <= highest
-    return Finding("gpu", ", ".join(words), OK if served else WARNING,
+    return Finding("gpu", "%s, %d.%d, %s" % (name, *capability, format_bytes(memory_bytes)),
+                   OK if served else WARNING,
                    "" if served else "mxnet-cu112 1.9.1 has code for compute capability 5.0 to "
                                      "8.9 only; MXNet's own kernels do not run on this device")
 

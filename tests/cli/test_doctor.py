@@ -128,15 +128,34 @@ def test_another_release_of_mxnet_is_a_problem(monkeypatch):
     assert [f.state for f in doctor._distributions()] == ["problem"]
 
 
-@pytest.mark.parametrize("row, state", [
-    ("NVIDIA GeForce RTX 3090, 8.6, 24576 MiB", "ok"),
-    ("NVIDIA L40, 8.9, 46068 MiB", "ok"),
-    ("NVIDIA H100 80GB HBM3, 9.0, 81559 MiB", "warning"),
-    ("Tesla K80, 3.7, 11441 MiB", "warning"),
-    ("a device of unknown capability", "ok"),
-])
-def test_which_gpus_are_served(row, state):
-    assert doctor.gpu_finding(row).state == state
+@pytest.mark.parametrize("capability, state", [
+    ((8, 6), "ok"), ((8, 9), "ok"), ((5, 0), "ok"), ((9, 0), "warning"), ((3, 7), "warning")])
+def test_which_gpus_are_served(capability, state):
+    finding = doctor.gpu_finding("GPU of NVIDIA", capability, 24 << 30)
+    assert finding.state == state
+    assert finding.value == "GPU of NVIDIA, %d.%d, 24.0 GiB" % capability
+
+
+@pytest.mark.parametrize("code, count, values", [
+    (0, 0, ["none"]), (100, 2, ["none"]), (0, 2, ["T4, 7.5, 16.0 GiB"] * 2)])
+def test_gpus_are_those_of_the_driver(monkeypatch, code, count, values):
+    class Told:
+        def cuInit(self, flags):
+            return code
+
+        def cuDeviceGetCount(self, found):
+            found._obj.value = count
+
+        def cuDeviceGetName(self, name, size, number):
+            name.value = b"T4"
+
+        def cuDeviceTotalMem_v2(self, size, number):
+            size._obj.value = 16 << 30
+
+        def cuDeviceGetAttribute(self, found, attribute, number):
+            found._obj.value = {75: 7, 76: 5}[attribute]
+    monkeypatch.setattr(doctor.ctypes, "CDLL", Libraries(libcuda=Told()))
+    assert [f.value for f in doctor._devices()] == values
 
 
 class Libraries:
