@@ -55,7 +55,7 @@ def cache(tmp_path):
 def test_what_was_compiled_once_is_found_again(run, cache):
     assert run(TRAIN, MEMONGER_CACHE_DIR=str(cache)) == ANSWER
     files = list(cache.iterdir())
-    assert len(files) == 1 and files[0].name.startswith("gate.cu-32-sm90-")
+    assert len(files) == 1 and files[0].name.startswith("activations.cu-32-sm90-")
     # A compiler that is not there is not missed.
     assert run(TRAIN, MEMONGER_CACHE_DIR=str(cache),
                MEMONGER_NVRTC="/nowhere/libnvrtc.so") == ANSWER
@@ -124,17 +124,17 @@ def other_sources(tmp_path, monkeypatch):
 
 
 def test_an_error_in_a_kernel_comes_with_the_compilers_log(run, cache, other_sources):
-    with (other_sources / "gate.cu").open("a") as file:
+    with (other_sources / "activations.cu").open("a") as file:
         file.write("int x = undeclared;\n")
     text = run(TRAIN, MEMONGER_CACHE_DIR=str(cache))
-    for word in ("do not compile", "gate.cu", "sm_90", "undeclared", "error:"):
+    for word in ("do not compile", "activations.cu", "sm_90", "undeclared", "error:"):
         assert word in text
 
 
 def test_a_missing_source_is_named(run, cache, other_sources):
-    (other_sources / "gate.cu").unlink()
+    (other_sources / "activations.cu").unlink()
     text = run(TRAIN, MEMONGER_CACHE_DIR=str(cache))
-    assert "gate.cu cannot be read; reinstall memonger" in text
+    assert "activations.cu cannot be read; reinstall memonger" in text
 
 
 # ---------------------------------------------------------------------- the real compiler

@@ -27,7 +27,7 @@ TESTS = Path(__file__).resolve().parents[1]
 #: What each of our operators launches.
 KERNELS = {
     "memonger_mask_relu": ["relu_forward"],
-    "_backward_memonger_mask_relu": ["gate_backward"],
+    "_backward_memonger_mask_relu": ["leaky_relu_backward"],
     "memonger_mask_dropout": ["dropout_forward"],
     "_backward_memonger_mask_dropout": ["dropout_backward"],
     "memonger_max_pool": ["max_pool_forward"],
@@ -35,7 +35,7 @@ KERNELS = {
     "memonger_mask_clip": ["clip_forward"],
     "_backward_memonger_mask_clip": ["clip_backward"],
     "memonger_mask_leaky_relu": ["leaky_relu_forward"],
-    "_backward_memonger_mask_leaky_relu": ["gate_backward"],
+    "_backward_memonger_mask_leaky_relu": ["leaky_relu_backward"],
     "memonger_gelu": ["gelu_forward"],
     "_backward_memonger_gelu": ["gelu_backward"],
 }
@@ -77,7 +77,8 @@ def test_doctor_names_settings_and_wheels_that_matter(cuda_folder, tmp_path):
                   "from memonger.cli import main; sys.exit(main(['doctor']))" % str(tmp_path),
                   MXNET_GPU_TEMP_COPY="3", MXNET_ENABLE_CUDA_GRAPHS="1",
                   MXNET_GPU_MEM_POOL_TYPE="Round")
-    for line in ("distribution +warning: 2 of MXNet", "MXNET_GPU_TEMP_COPY +warning: 3",
+    for line in ("gpu +warning: Pretended GPU, 9.0, ", "distribution +warning: 2 of MXNet",
+                 "MXNET_GPU_TEMP_COPY +warning: 3",
                  "MXNET_ENABLE_CUDA_GRAPHS +warning: 1", "MXNET_GPU_MEM_POOL_TYPE +Round"):
         assert re.search(line, done.stdout), done.stdout
 

@@ -83,7 +83,7 @@ def test_every_kernel_counts_elements_in_more_than_32_bits():
 
 @needs_compilers
 @pytest.mark.parametrize("file, line, instead", [
-    ("gate.cu", "(Index)thread_index() * kElements", "(int)(thread_index() * kElements)"),
+    ("activations.cu", "(Index)thread_index() * kElements", "(int)(thread_index() * kElements)"),
     ("dropout.cu", "const Index begin = (Index)", "const unsigned begin = "),
     ("max_pool.cu", "x + (Index)row", "x + (unsigned)row")])
 def test_a_kernel_that_counts_in_32_bits_is_found(wrong_kernel, file, line, instead):
@@ -99,10 +99,10 @@ def test_every_kernel_is_right_on_a_device():
 
 @needs_compilers
 @pytest.mark.parametrize("file, line, instead, words", [
-    ("gate.cu", "*value <= Value(0)", "*value < Value(0)", "relu_forward float32"),
-    ("gate.cu", "mask[first / kElements] = (Byte)(bits & 255u >> (kElements - inside))",
+    ("activations.cu", "*value <= Value(0)", "*value < Value(0)", "relu_forward float32"),
+    ("activations.cu", "mask[first / kElements] = (Byte)(bits & 255u >> (kElements - inside))",
      "mask[first / kElements] = (Byte)(bits | 128)", "mask is wrong"),
-    ("gate.cu", "put_values(dx + first, inside,", "put_values(dx + first, 8,",
+    ("activations.cu", "put_values(dx + first, inside,", "put_values(dx + first, 8,",
      "memory around dx was written"),
     ("dropout.cu", "own[threadIdx.x].used = stream.used", "own[threadIdx.x].used = 0",
      "states is wrong"),
@@ -168,3 +168,21 @@ def test_exit_codes(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command, "check", lambda *_: (1, []))
     assert command.main(["--emulate", "--time"]) == command.OK
     assert "nothing is timed without a GPU" in capsys.readouterr().out
+
+
+@needs_compilers
+def test_arguments_lie_as_the_compiler_lays_them(tmp_path):
+    """Structs that are read from ``layout.cuh``, however it is formatted."""
+    fields = [(name, field) for name, struct in sources.structs().items()
+              for field, _ in struct._fields_]
+    program = tmp_path / "layout.cc"
+    lines = ["#include <cstddef>", "#include <cstdio>", '#include "layout.cuh"', "int main() {"]
+    lines += ['  std::printf("%%zu\\n", offsetof(%s, %s));' % names for names in fields]
+    program.write_text("\n".join([*lines, "}\n"]))
+    subprocess.run(["g++", "-I", str(sources.source_folder()), str(program), "-o",
+                    str(tmp_path / "layout")], check=True)
+    printed = subprocess.run([str(tmp_path / "layout")], stdout=subprocess.PIPE, check=True,
+                             universal_newlines=True).stdout
+    assert [getattr(sources.structs()[name], field).offset for name, field in fields] \
+        == [int(line) for line in printed.split()]
+    assert len(fields) > 10 and sources.constants()["kThreads"] == 256

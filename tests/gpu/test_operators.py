@@ -182,7 +182,7 @@ def test_kernels_are_launched_over_all_elements(place):
     on_gpu(place, Case([("memonger_mask_relu", {})], shape=(3, 1000)))
     # forward, gradient, forward in inference: eight elements a thread
     assert place.launched() == [[name, "2", "256", "0", "0"] for name in
-                                ("relu_forward", "gate_backward", "relu_forward")]
+                                ("relu_forward", "leaky_relu_backward", "relu_forward")]
 
 
 def test_launches_are_those_of_the_benchmark(place):
@@ -193,7 +193,8 @@ def test_launches_are_those_of_the_benchmark(place):
     shape, count = (3, 5, 9, 11), 3 * 5 * 9 * 11
     pooling = cases.Pooling(15, (1, 9, 11), (1, 3, 3), (1, 2, 2), (0, 1, 1))
     for op, attributes, expected in (
-            ("memonger_mask_leaky_relu", {}, cases.gates(count, "float32", cases.WRITE, False)),
+            ("memonger_mask_leaky_relu", {},
+             cases.activations(count, "float32", cases.WRITE, False)),
             ("memonger_mask_dropout", {"p": 0.3},
              cases.dropout(count, "float32", cases.WRITE, False)),
             ("memonger_gelu", {}, cases.gelu(count, "float32", cases.WRITE, False)),

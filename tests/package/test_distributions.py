@@ -146,4 +146,4 @@ def test_a_build_without_mxnet_makes_the_core_and_brings_the_plugin_s_sources(so
     native = tmp_path / "memonger" / "_native"
     assert [path.name for path in native.glob("*.so")] == ["libmemonger_core.so"]
     assert (native / "plugins" / "build.py").exists()
-    assert (native / "plugins" / "ops" / "cuda" / "gate.cu").exists()
+    assert (native / "plugins" / "ops" / "cuda" / "activations.cu").exists()

@@ -71,8 +71,8 @@ def _garbage(count: int, dtype: str = "uint8") -> np.ndarray:
     return np.full(count * np.dtype(dtype).itemsize, 0xA5, np.uint8).view(dtype)
 
 
-# ---------------------------------------------------------------------- gates
-def gates(count: int, dtype: str, request: int, in_place: bool) -> Iterator[Case]:
+# ---------------------------------------------------------------------- activations
+def activations(count: int, dtype: str, request: int, in_place: bool) -> Iterator[Case]:
     """relu, leaky relu and clip, forward and backward."""
     x, slope, low, high = values(count, dtype), np.float32(0.25), np.float32(-0.5), np.float32(1)
     before = x if in_place else values(count, dtype, 1)
@@ -94,9 +94,9 @@ def gates(count: int, dtype: str, request: int, in_place: bool) -> Iterator[Case
             "request": request, **dict(zip(names.get(kernel, ()), map(float, scalars)))}, label)
     open_ = np.random.RandomState(2).rand(count) < 0.5
     for kernel, extra, result in (
-            ("gate_backward", {"closed": float(slope)},
+            ("leaky_relu_backward", {"slope": float(slope)},
              x * np.where(open_, 1, slope).astype(dtype)),
-            ("gate_backward", {"closed": 0.0}, x * open_.astype(dtype)),
+            ("leaky_relu_backward", {"slope": 0.0}, x * open_.astype(dtype)),
             ("clip_backward", {}, np.where(open_, x, x.dtype.type(0)))):
         yield Case(kernel, dtype, _elements(count), {
             "dy": "dx" if in_place else x, "mask": _bits(open_),
@@ -174,7 +174,7 @@ def dropout(count: int, dtype: str, request: int, in_place: bool) -> Iterator[Ca
     mask = np.concatenate([np.ones(1, np.uint8), _bits(passes)])
     result = x * np.where(passes, *factors)
     pointwise = {"count": count, "request": request}
-    scalars = {"open": float(factors[0]), "closed": 0.0}
+    scalars = {"kept_factor": float(factors[0]), "dropped_factor": 0.0}
     if request != NULL:
         yield Case("dropout_forward", dtype, -(-used // shape["kStatesOfBlock"]), {
             **pointwise, **scalars, "x": "y" if in_place else x,
@@ -361,7 +361,7 @@ def _all_cases(counts: Sequence[int], dtypes: Iterable[str],
     for dtype in dtypes:
         for count in counts:
             for request, in_place in ((NULL, False), (WRITE, False), (WRITE, True), (ADD, False)):
-                for case in (*gates(count, dtype, request, in_place),
+                for case in (*activations(count, dtype, request, in_place),
                              *dropout(count, dtype, request, in_place)):
                     yield [case]
                 if request != NULL:

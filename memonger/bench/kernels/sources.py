@@ -17,7 +17,7 @@ HEADERS = ("real.cuh", "layout.cuh")
 BITS = {"float16": 16, "float32": 32, "float64": 64}
 _SCALARS: Dict[str, Any] = {"int": ctypes.c_int, "unsigned": ctypes.c_uint,
                             "float": ctypes.c_float, "Index": ctypes.c_longlong}
-_KERNEL = re.compile(r'extern "C" __global__ void (\w+)\(([^)]*)\)')
+_KERNEL = re.compile(r'extern\s+"C"\s+__global__\s+void\s+(\w+)\s*\(([^)]*)\)')
 
 
 @dataclass(frozen=True)
@@ -44,25 +44,27 @@ def source_folder() -> Path:
 
 
 def _layout() -> str:
+    """The text of ``layout.cuh`` without comments."""
     text = (source_folder() / "layout.cuh").read_text()
-    return re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
 
 
 @lru_cache(maxsize=None)
 def constants() -> Dict[str, int]:
     """Launch shapes: ``kThreads``, ``kElements``, ..."""
-    return {name: int(value) for name, value in re.findall(r"enum \{ (\w+) = (\d+) \}", _layout())}
+    return {name: int(value) for name, value in re.findall(r"\b(k[A-Z]\w*)\s*=\s*(\d+)", _layout())}
 
 
 @lru_cache(maxsize=None)
 def structs() -> Dict[str, Any]:
     """A ctypes structure for each struct that is an argument."""
     found: Dict[str, Any] = {}
-    for name, body in re.findall(r"struct (\w+) \{(.*?)\};", _layout()):
+    for name, body in re.findall(r"struct\s+(\w+)\s*\{(.*?)\}\s*;", _layout(), re.DOTALL):
         fields: List[Tuple[str, Any]] = []
-        for kind, field, count in re.findall(r"(\w+) (\w+)(?:\[(\d+)\])?;", body):
+        for kind, declared in re.findall(r"(\w+)\s+([^;]+);", body):
             base = found.get(kind) or _SCALARS[kind]
-            fields.append((field, base * int(count) if count else base))
+            for field, count in re.findall(r"(\w+)\s*(?:\[(\d+)\])?\s*(?:,|$)", declared):
+                fields.append((field, base * int(count) if count else base))
         found[name] = type(name, (ctypes.Structure,), {"_fields_": fields})
     return found
 

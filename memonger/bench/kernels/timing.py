@@ -67,14 +67,14 @@ class Clock:
 
 #: Of each pooling: name, window and stride.
 _POOLS = (("2x2/2", 2, 2), ("3x3/2", 3, 2))
-_SCALARS = {"slope": 0.25, "closed": 0.25, "low": -0.5, "high": 1.0, "keep": 0.7,
-            "open": 1 / 0.7, "request": WRITE}
+_SCALARS = {"slope": 0.25, "dropped_factor": 0.0, "low": -0.5, "high": 1.0, "keep": 0.7,
+            "kept_factor": 1 / 0.7, "request": WRITE}
 
 
 def _launches(count: int, item: int) -> Iterator[Tuple[str, str, int, int, Dict[str, Any]]]:
     """Name, kernel, blocks, bytes to move and arguments of each kernel over ``count`` elements."""
     elements, mask = blocks(count, constants()["kElements"]), count // 8
-    for name in ("relu_forward", "leaky_relu_forward", "clip_forward", "gate_backward",
+    for name in ("relu_forward", "leaky_relu_forward", "clip_forward", "leaky_relu_backward",
                  "clip_backward", "dropout_backward", "dropout_pass"):
         bits = 0 if name == "dropout_pass" else mask
         yield name, name, elements, 2 * count * item + bits, {"count": count}
@@ -181,7 +181,7 @@ def torch_operators(runs: int) -> Dict[str, Callable[[int, str], float]]:
 
     found = {
         "relu_forward": timed(lambda x, g: lambda: torch.relu(x)),
-        "gate_backward": timed(lambda x, g: lambda: aten.threshold_backward(g, x, 0)),
+        "leaky_relu_backward": timed(lambda x, g: lambda: aten.threshold_backward(g, x, 0)),
         "leaky_relu_forward": timed(lambda x, g: lambda: functional.leaky_relu(x, 0.25)),
         "clip_forward": timed(lambda x, g: lambda: functional.hardtanh(x, -0.5, 1.0)),
         "clip_backward": timed(lambda x, g: lambda: aten.hardtanh_backward(g, x, -0.5, 1.0)),

@@ -1,7 +1,7 @@
 // Dropout that keeps one bit an element, behind a first byte that says whether anything was
-// dropped. Numbers are those of MXNet's own GPU generator: cuRAND's Philox 4x32-10 (Salmon et al.,
-// 2011), whose states MXNet seeds; each state serves `step` neighbouring elements. The generator is a
-// function of a counter, so every thread makes the numbers of its own elements.
+// dropped. Numbers are those of MXNet's own GPU generator: cuRAND's Philox 4x32-10 (Salmon
+// et al., 2011), whose states MXNet seeds; each state serves `step` neighbouring elements. The
+// generator is a function of a counter, so every thread makes the numbers of its own elements.
 #include "real.cuh"
 
 // The layout of curandStatePhilox4_32_10_t.
@@ -74,12 +74,12 @@ __device__ __forceinline__ float uniform(unsigned bits) {
 // threads move the states on when all threads have read them.
 extern "C" __global__ void dropout_forward(const Real* x, Real* y, Byte* mask, Index count,
                                            int request, State* states, int step, float keep,
-                                           float open, float closed) {
+                                           float kept_factor, float dropped_factor) {
   State* const own = states + (Index)blockIdx.x * kStatesOfBlock;
   const Index begin = (Index)blockIdx.x * kStatesOfBlock * step;
   const Index left = count - begin;
-  const int elements = (int)(left < (Index)kStatesOfBlock * step ? left
-                                                                 : (Index)kStatesOfBlock * step);
+  const int elements =
+      (int)(left < (Index)kStatesOfBlock * step ? left : (Index)kStatesOfBlock * step);
   if (thread_index() == 0) mask[0] = 1;
   for (int first = kElements * threadIdx.x; first < elements; first += kElements * blockDim.x) {
     const int inside = inside_of(first, elements);
@@ -98,7 +98,8 @@ extern "C" __global__ void dropout_forward(const Real* x, Real* y, Byte* mask, I
     }
     mask[1 + (begin + first) / kElements] = (Byte)bits;
 #pragma unroll
-    for (int i = 0; i < kElements; ++i) eight.value[i] *= Value(bits >> i & 1 ? open : closed);
+    for (int i = 0; i < kElements; ++i)
+      eight.value[i] *= Value(bits >> i & 1 ? kept_factor : dropped_factor);
     put_values(y + begin + first, inside, request, eight);
   }
   __syncthreads();
@@ -110,9 +111,9 @@ extern "C" __global__ void dropout_forward(const Real* x, Real* y, Byte* mask, I
   own[threadIdx.x].used = stream.used;
 }
 
-// dx = dy * (bit ? open : closed), or a copy.
-extern "C" __global__ void dropout_backward(const Real* dy, const Byte* mask, Real* dx,
-                                            Index count, int request, float open, float closed) {
+// dx = dy * (bit ? kept_factor : dropped_factor), or a copy.
+extern "C" __global__ void dropout_backward(const Real* dy, const Byte* mask, Real* dx, Index count,
+                                            int request, float kept_factor, float dropped_factor) {
   const Index first = (Index)thread_index() * kElements;
   if (first >= count) return;
   const int inside = inside_of(first, count);
@@ -120,7 +121,8 @@ extern "C" __global__ void dropout_backward(const Real* dy, const Byte* mask, Re
   if (mask[0]) {
     const unsigned bits = mask[1 + first / kElements];
 #pragma unroll
-    for (int i = 0; i < kElements; ++i) eight.value[i] *= Value(bits >> i & 1 ? open : closed);
+    for (int i = 0; i < kElements; ++i)
+      eight.value[i] *= Value(bits >> i & 1 ? kept_factor : dropped_factor);
   }
   put_values(dx + first, inside, request, eight);
 }

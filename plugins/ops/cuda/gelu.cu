@@ -12,8 +12,8 @@
 //           p = 1 - y / 6;
 //   left:   d = q * s * (polynomial of q + s * polynomial of q).
 // These are wrong by at most 1.2e-5, 55 units in float32. All polynomials are minimax fits in
-// Horner's form, the highest power first; forward's are wrong by 1e-8 before rounding. A is float or
-// double.
+// Horner's form, the highest power first; forward's are wrong by 1e-8 before rounding. A is float
+// or double.
 #ifndef MEMONGER_GELU_INLINE
 #define MEMONGER_GELU_KERNELS
 #define MEMONGER_GELU_INLINE __device__ __forceinline__
@@ -38,7 +38,9 @@ __device__ __forceinline__ int gelu_round(double value, double scale, int shift)
   return (int)rint(value * scale) + shift;
 }
 template <class A>
-__device__ __forceinline__ A gelu_real(int rounded) { return (A)rounded; }
+__device__ __forceinline__ A gelu_real(int rounded) {
+  return (A)rounded;
+}
 // What is not needed may be skipped.
 __device__ __forceinline__ bool gelu_any(bool needed) { return needed; }
 #endif
@@ -50,19 +52,23 @@ __device__ __forceinline__ bool gelu_any(bool needed) { return needed; }
   (MEMONGER_HORNER6(m, a, b, c, d, e, f) * (m) + A(g))
 
 template <class A>
-MEMONGER_GELU_INLINE bool gelu_negative(A x) { return x < A(0); }
+MEMONGER_GELU_INLINE bool gelu_negative(A x) {
+  return x < A(0);
+}
 template <class A>
-MEMONGER_GELU_INLINE A gelu_select(bool condition, A yes, A no) { return condition ? yes : no; }
+MEMONGER_GELU_INLINE A gelu_select(bool condition, A yes, A no) {
+  return condition ? yes : no;
+}
 MEMONGER_GELU_INLINE int gelu_byte(int units, bool left) {
   return (units & 127) + (left ? 128 : 0);
 }
 MEMONGER_GELU_INLINE bool gelu_left(int byte) { return (byte & 128) != 0; }
 
 // How the numbers lie that y is rounded to, next to the minimum: `least` is one of them. There y is
-// least + min(stretch * s^2 + rest, s^2 + most). In float32 that is above the truth by up to a third
-// of the distance of two numbers, and rounded, no y stands for more than 5.5e-5 of |s| (8.4e-5 for
-// y rounded correctly). The middle of what y stands for is the root of the larger one of
-// y - least - above and (y - least) * share + first. Up to `fine` the scale is lower, so that y
+// least + min(stretch * s^2 + rest, s^2 + most). In float32 that is above the truth by up to a
+// third of the distance of two numbers, and rounded, no y stands for more than 5.5e-5 of |s|
+// (8.4e-5 for y rounded correctly). The middle of what y stands for is the root of the larger one
+// of y - least - above and (y - least) * share + first. Up to `fine` the scale is lower, so that y
 // stands for less than 128 units.
 template <class A>
 struct GeluGrid {
@@ -75,8 +81,16 @@ MEMONGER_GELU_INLINE GeluGrid<A> gelu_grid(int bits) {
   const A whole = A(-0.16997120747990369), half = A(-0.169921875), half_rest = whole - half;
   GeluGrid<A> grid = {whole, A(0), A(1), A(0), A(0), A(0), A(0), A(4.6e6), A(4.6e6), A(0)};
   if (bits == 32) {
-    grid = {A(-0.16997121274471283), A(2.49e-9), A(1.64), A(1.019e-8), A(1.08e-8), A(0.405),
-            A(7.6e-10), A(2.38e6), A(4.6e6), A(-0.16996991)};
+    grid = {A(-0.16997121274471283),
+            A(2.49e-9),
+            A(1.64),
+            A(1.019e-8),
+            A(1.08e-8),
+            A(0.405),
+            A(7.6e-10),
+            A(2.38e6),
+            A(4.6e6),
+            A(-0.16996991)};
   } else if (bits == 16) {
     grid = {half, half_rest, A(1), half_rest, half_rest, A(0), A(0), A(9300), A(9300), A(0)};
   }
@@ -90,8 +104,7 @@ MEMONGER_GELU_INLINE A gelu_exp2(A x) {
   const A to_integer = sizeof(A) == 4 ? A(12582912.0) : A(6755399441055744.0);
   const A shifted = x + to_integer, f = x - (shifted - to_integer);
   const A p = MEMONGER_HORNER7(f, 1.534581194e-04, 1.339993122e-03, 9.618488957e-03,
-                               5.550328777e-02, 2.402264689e-01, 6.931472057e-01,
-                               1.000000001e+00);
+                               5.550328777e-02, 2.402264689e-01, 6.931472057e-01, 1.000000001e+00);
   return gelu_raised(p, shifted);
 }
 
@@ -106,9 +119,9 @@ MEMONGER_GELU_INLINE GeluTail<A> gelu_tail(A size) {
   // Phi(-t) = exp(-t * t / 2) * ratio
   const A t = gelu_select(size < A(12), size, A(12));
   const A power = gelu_exp2(A(-0.72134752044448170) * t * t), z = t / (A(3.6) + t);
-  const A ratio = MEMONGER_HORNER7(z, -1.099095349e-01, 2.426071548e-01, 1.592318428e-01,
-                                   -1.159352774e+00, 1.803733986e+00, -1.436190500e+00,
-                                   4.999999936e-01);
+  const A ratio =
+      MEMONGER_HORNER7(z, -1.099095349e-01, 2.426071548e-01, 1.592318428e-01, -1.159352774e+00,
+                       1.803733986e+00, -1.436190500e+00, 4.999999936e-01);
   return {t, power * ratio, power * (ratio - A(0.3989422804014327) * t)};
 }
 
@@ -118,10 +131,12 @@ struct Gelu {
   Byte byte;  // for y as it is stored
 };
 
-// Below this outputs are next to the minimum. The farther up, the less of the 64 units is lost above
-// it to what backward takes to be added below, and to rounding: here 42.
+// Below this outputs are next to the minimum. The farther up, the less of the 64 units is lost
+// above it to what backward takes to be added below, and to rounding: here 42.
 template <class A>
-MEMONGER_GELU_INLINE A gelu_near(A) { return A(-0.16996320747990369); }
+MEMONGER_GELU_INLINE A gelu_near(A) {
+  return A(-0.16996320747990369);
+}
 
 template <class Byte, class A>
 MEMONGER_GELU_INLINE Gelu<A, Byte> gelu_of(A x, const GeluGrid<A>& grid) {
@@ -153,14 +168,14 @@ MEMONGER_GELU_INLINE A gelu_about(A y, Mask is_left, const GeluGrid<A>& grid) {
   const A low = s * MEMONGER_HORNER6(s, 1.308179703e-01, -3.972868844e-01, 6.786383877e-01,
                                      -1.459624203e+00, 1.199460339e+00, 9.287289190e-01);
   const A p = A(1) - bounded * A(1.0 / 6), p2 = p * p, p4 = p2 * p2;
-  const A high = A(1) + p4 * p4 * MEMONGER_HORNER5(p, 2.344637902e+02, -5.363836673e+02,
-                                                   4.333227772e+02, -1.499802392e+02,
-                                                   2.208213119e+01);
+  const A high = A(1) + p4 * p4 *
+                            MEMONGER_HORNER5(p, 2.344637902e+02, -5.363836673e+02, 4.333227772e+02,
+                                             -1.499802392e+02, 2.208213119e+01);
   const A q = gelu_sqrt(gelu_sqrt(gelu_select(y < A(0), -y, A(0))));
-  const A of_q = MEMONGER_HORNER4(q, 8.077271548e+00, -2.167795217e+01, 1.798804411e+01,
-                                  -6.198720793e+00);
-  const A of_s = MEMONGER_HORNER4(q, -2.018164510e+01, 4.867340269e+01, -4.337587044e+01,
-                                  1.502942948e+01);
+  const A of_q =
+      MEMONGER_HORNER4(q, 8.077271548e+00, -2.167795217e+01, 1.798804411e+01, -6.198720793e+00);
+  const A of_s =
+      MEMONGER_HORNER4(q, -2.018164510e+01, 4.867340269e+01, -4.337587044e+01, 1.502942948e+01);
   const A left = (q * s) * (s * of_s + of_q), right = gelu_select(y < A(1.7), low, high);
   return gelu_select(is_left, left, right);
 }

@@ -89,8 +89,8 @@ __device__ __forceinline__ Cover cover(int at, int axis, const Pool& s) {
           min(divide(at, s.stride[axis]), s.output[axis] - 1)};
 }
 
-// A thread has some neighbouring inputs of a line (w and channels). Each gathers from the windows that
-// cover it, in the order of the outputs: sums are the CPU's to the bit.
+// A thread has some neighbouring inputs of a line (w and channels). Each gathers from the windows
+// that cover it, in the order of the outputs: sums are the CPU's to the bit.
 extern "C" __global__ void max_pool_backward(const Real* dy, const Byte* kept, Real* dx, int lines,
                                              int row_size, int request, Pool s) {
   const int segment = (int)thread_index(), line = divide(segment, s.segments);
@@ -114,8 +114,8 @@ extern "C" __global__ void max_pool_backward(const Real* dy, const Byte* kept, R
     const Cover over_w = cover(at_w, 2, s);
     for (int d = over_d.first; d <= over_d.last; ++d) {
       for (int h = over_h.first; h <= over_h.last; ++h) {
-        const int before = ((at_d - d * s.stride[0].by) * s.window[1] + at_h - h * s.stride[1].by) *
-                           s.window[2];
+        const int before =
+            ((at_d - d * s.stride[0].by) * s.window[1] + at_h - h * s.stride[1].by) * s.window[2];
         for (int w = over_w.first; w <= over_w.last; ++w) {
           const int output = (d * s.output[1] + h) * s.output[2] + w;
           const int position = output * s.channels.by + channel;

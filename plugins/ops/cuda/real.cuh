@@ -79,7 +79,7 @@ template <int kCount>
 __device__ __forceinline__ Values<kCount> load_values(const Real* p, int inside) {
   alignas(16) Real items[kCount];
   Values<kCount> result;
-  const bool whole = inside >= kCount && copy_aligned<kCount * (int)sizeof(Real)>(items, p, p);
+  const bool whole = inside >= kCount && copy_aligned<kCount*(int)sizeof(Real)>(items, p, p);
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     result.value[i] = whole ? load(items + i) : i < inside ? load(p + i) : Value(0);
@@ -102,7 +102,7 @@ __device__ __forceinline__ void put_values(Real* p, int inside, int request,
   alignas(16) Real items[kCount];
 #pragma unroll
   for (int i = 0; i < kCount; ++i) store(items + i, result.value[i]);
-  if (inside >= kCount && copy_aligned<kCount * (int)sizeof(Real)>(p, items, p)) return;
+  if (inside >= kCount && copy_aligned<kCount*(int)sizeof(Real)>(p, items, p)) return;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     if (i < inside) p[i] = items[i];

@@ -25,15 +25,18 @@ void ParseParam(NodeAttrs* attrs);
 template <class Param>
 std::vector<dmlc::ParamFieldInfo> FieldsOf();
 
-// ------------------------------------------------------------------ gates
+// ------------------------------------------------------------------ activations
 // Which ReLU of MXNet's an operator takes the place of: they differ at NaN.
 enum StandsFor { kForRelu, kForActivation };
 
-#define MEMONGER_DECLARE_STANDS_FOR                                                          \
-  DMLC_DECLARE_FIELD(stands_for).add_enum("relu", kForRelu)                                  \
-      .add_enum("Activation", kForActivation).set_default(kForRelu).describe(                \
-      "Treat NaN as this operator of MXNet: relu passes it on, Activation makes it 0 where " \
-      "MKLDNN computes it.")
+#define MEMONGER_DECLARE_STANDS_FOR                                                              \
+  DMLC_DECLARE_FIELD(stands_for)                                                                 \
+      .add_enum("relu", kForRelu)                                                                \
+      .add_enum("Activation", kForActivation)                                                    \
+      .set_default(kForRelu)                                                                     \
+      .describe(                                                                                 \
+          "Treat NaN as this operator of MXNet: relu passes it on, Activation makes it 0 where " \
+          "MKLDNN computes it.")
 
 struct MaskReluParam : public dmlc::Parameter<MaskReluParam> {
   int stands_for;
@@ -81,10 +84,14 @@ struct MaskDropoutParam : public dmlc::Parameter<MaskDropoutParam> {
   DMLC_DECLARE_PARAMETER(MaskDropoutParam) {
     DMLC_DECLARE_FIELD(p).set_default(0.5f).set_range(0, 1).describe(
         "Fraction of the input that is dropped.");
-    DMLC_DECLARE_FIELD(mode).add_enum("training", kTraining).add_enum("always", kAlways)
-        .set_default(kTraining).describe("Whether to drop in training only or also in inference.");
-    DMLC_DECLARE_FIELD(cudnn_off).set_default(dmlc::optional<bool>(false)).describe(
-        "Accepted for compatibility; cuDNN is never used.");
+    DMLC_DECLARE_FIELD(mode)
+        .add_enum("training", kTraining)
+        .add_enum("always", kAlways)
+        .set_default(kTraining)
+        .describe("Whether to drop in training only or also in inference.");
+    DMLC_DECLARE_FIELD(cudnn_off)
+        .set_default(dmlc::optional<bool>(false))
+        .describe("Accepted for compatibility; cuDNN is never used.");
   }
 };
 
@@ -99,22 +106,35 @@ struct MaxPoolParam : public dmlc::Parameter<MaxPoolParam> {
   dmlc::optional<int> layout;
   std::shared_ptr<const Delegate> stock;  // MXNet's operator; no attribute
   DMLC_DECLARE_PARAMETER(MaxPoolParam) {
-    DMLC_DECLARE_FIELD(kernel).set_default(TShape(0, 0)).enforce_nonzero().describe(
-        "Window: (x), (y, x) or (d, y, x).");
-    DMLC_DECLARE_FIELD(global_pool).set_default(false).describe(
-        "Ignore the window and pool over the whole map.");
+    DMLC_DECLARE_FIELD(kernel)
+        .set_default(TShape(0, 0))
+        .enforce_nonzero()
+        .describe("Window: (x), (y, x) or (d, y, x).");
+    DMLC_DECLARE_FIELD(global_pool)
+        .set_default(false)
+        .describe("Ignore the window and pool over the whole map.");
     DMLC_DECLARE_FIELD(cudnn_off).set_default(false).describe(
         "Accepted for compatibility; cuDNN is never used.");
-    DMLC_DECLARE_FIELD(pooling_convention).set_default(kValid).add_enum("full", kFull)
-        .add_enum("valid", kValid).add_enum("same", kSame).describe(
-        "How the output's size is rounded, as in Pooling.");
-    DMLC_DECLARE_FIELD(stride).set_default(TShape(0, 0)).enforce_nonzero().describe(
-        "Stride; 1 by default.");
+    DMLC_DECLARE_FIELD(pooling_convention)
+        .set_default(kValid)
+        .add_enum("full", kFull)
+        .add_enum("valid", kValid)
+        .add_enum("same", kSame)
+        .describe("How the output's size is rounded, as in Pooling.");
+    DMLC_DECLARE_FIELD(stride)
+        .set_default(TShape(0, 0))
+        .enforce_nonzero()
+        .describe("Stride; 1 by default.");
     DMLC_DECLARE_FIELD(pad).set_default(TShape(0, 0)).describe("Padding; 0 by default.");
-    DMLC_DECLARE_FIELD(layout).add_enum("NCW", mshadow::kNCW).add_enum("NCHW", mshadow::kNCHW)
-        .add_enum("NCDHW", mshadow::kNCDHW).add_enum("NWC", mshadow::kNWC)
-        .add_enum("NHWC", mshadow::kNHWC).add_enum("NDHWC", mshadow::kNDHWC)
-        .set_default(dmlc::optional<int>()).describe("Layout; channels first by default.");
+    DMLC_DECLARE_FIELD(layout)
+        .add_enum("NCW", mshadow::kNCW)
+        .add_enum("NCHW", mshadow::kNCHW)
+        .add_enum("NCDHW", mshadow::kNCDHW)
+        .add_enum("NWC", mshadow::kNWC)
+        .add_enum("NHWC", mshadow::kNHWC)
+        .add_enum("NDHWC", mshadow::kNDHWC)
+        .set_default(dmlc::optional<int>())
+        .describe("Layout; channels first by default.");
   }
 };
 
@@ -126,8 +146,9 @@ inline bool ChannelsLast(const MaxPoolParam& param) {
 inline Windows WindowsOf(const NodeAttrs& attrs, const TShape& data) {
   const auto& param = nnvm::get<MaxPoolParam>(attrs.parsed);
   const int layout = param.layout.has_value() ? param.layout.value() : -1;
-  const int axes = layout == mshadow::kNCW || layout == mshadow::kNWC ? 3
-                   : layout == mshadow::kNCHW || layout == mshadow::kNHWC ? 4 : 5;
+  const int axes = layout == mshadow::kNCW || layout == mshadow::kNWC     ? 3
+                   : layout == mshadow::kNCHW || layout == mshadow::kNHWC ? 4
+                                                                          : 5;
   if (layout >= 0 && axes != data.ndim() && !param.global_pool) {
     Refuse(attrs, Words() << "layout " << attrs.dict.at("layout") << " is not one of data of "
                           << data.ndim() << " axes, " << data);
@@ -162,8 +183,9 @@ struct BatchNormFields : public dmlc::Parameter<Param> {
     DMLC_DECLARE_FIELD(momentum).set_default(0.9f).describe("Momentum of the moving averages.");
     DMLC_DECLARE_FIELD(fix_gamma).set_default(true).describe(
         "Keep gamma at 1 and its gradient at 0.");
-    DMLC_DECLARE_FIELD(use_global_stats).set_default(false).describe(
-        "Use the moving averages in training, too.");
+    DMLC_DECLARE_FIELD(use_global_stats)
+        .set_default(false)
+        .describe("Use the moving averages in training, too.");
     DMLC_DECLARE_FIELD(axis).set_default(1).describe("Channel axis.");
     DMLC_DECLARE_FIELD(cudnn_off).set_default(false).describe(
         "On a GPU, use MXNet's own code where that is not cuDNN.");
@@ -189,12 +211,18 @@ struct InplaceBatchNormParam : public BatchNormFields<InplaceBatchNormParam> {
   int spare_channels;
   DMLC_DECLARE_PARAMETER(InplaceBatchNormParam) {
     DeclareNorm(manager);
-    DMLC_DECLARE_FIELD(act_type).add_enum("identity", kIdentity).add_enum("leaky", kLeaky)
-        .add_enum("elu", kElu).set_default(kIdentity).describe("Activation behind.");
+    DMLC_DECLARE_FIELD(act_type)
+        .add_enum("identity", kIdentity)
+        .add_enum("leaky", kLeaky)
+        .add_enum("elu", kElu)
+        .set_default(kIdentity)
+        .describe("Activation behind.");
     DMLC_DECLARE_FIELD(slope).set_default(0.25f).describe(
         "Slope of leaky, scale of elu; above zero, so that the activation can be inverted.");
-    DMLC_DECLARE_FIELD(spare_channels).set_default(-1).set_lower_bound(-1).describe(
-        "How many channels may have a gamma near zero; -1: one in sixteen.");
+    DMLC_DECLARE_FIELD(spare_channels)
+        .set_default(-1)
+        .set_lower_bound(-1)
+        .describe("How many channels may have a gamma near zero; -1: one in sixteen.");
   }
 };
 
@@ -221,8 +249,10 @@ struct LayerNormParam : public dmlc::Parameter<LayerNormParam> {
     DMLC_DECLARE_FIELD(axis).set_default(-1).describe("Axis to normalise over.");
     DMLC_DECLARE_FIELD(eps).set_default(1e-5f).describe("Added to the variance.");
     DMLC_DECLARE_FIELD(output_mean_var).set_default(false).describe("Must be false.");
-    DMLC_DECLARE_FIELD(spare_channels).set_default(-1).set_lower_bound(-1).describe(
-        "How many channels may have a gamma near zero; -1: one in sixteen.");
+    DMLC_DECLARE_FIELD(spare_channels)
+        .set_default(-1)
+        .set_lower_bound(-1)
+        .describe("How many channels may have a gamma near zero; -1: one in sixteen.");
   }
 };
 
@@ -242,19 +272,28 @@ struct ConvolutionSettings : public dmlc::Parameter<ConvolutionSettings> {
   std::string backward_data_workspace, backward_data_cudnn_tune;
   std::string backward_filter_workspace, backward_filter_cudnn_tune;
   DMLC_DECLARE_PARAMETER(ConvolutionSettings) {
-    DMLC_DECLARE_FIELD(micro_batch).set_default(0).set_lower_bound(0).describe(
-        "Samples that the convolution works on at a time; 0: all.");
-    DMLC_DECLARE_FIELD(micro_batch_mb).set_default(0).set_lower_bound(0).describe(
-        "As many samples at a time as have so many MB of data and output in float32, or eight "
-        "times the weight's, but no fewer than micro_batch; 0: micro_batch alone counts.");
-    DMLC_DECLARE_FIELD(backward_data_workspace).set_default("").describe(
-        "MB of workspace for the gradient of the data; as forward by default.");
-    DMLC_DECLARE_FIELD(backward_data_cudnn_tune).set_default("").describe(
-        "cudnn_tune for the gradient of the data; as forward by default.");
-    DMLC_DECLARE_FIELD(backward_filter_workspace).set_default("").describe(
-        "MB of workspace for the gradient of the weight; as forward by default.");
-    DMLC_DECLARE_FIELD(backward_filter_cudnn_tune).set_default("").describe(
-        "cudnn_tune for the gradient of the weight; as forward by default.");
+    DMLC_DECLARE_FIELD(micro_batch)
+        .set_default(0)
+        .set_lower_bound(0)
+        .describe("Samples that the convolution works on at a time; 0: all.");
+    DMLC_DECLARE_FIELD(micro_batch_mb)
+        .set_default(0)
+        .set_lower_bound(0)
+        .describe(
+            "As many samples at a time as have so many MB of data and output in float32, or eight "
+            "times the weight's, but no fewer than micro_batch; 0: micro_batch alone counts.");
+    DMLC_DECLARE_FIELD(backward_data_workspace)
+        .set_default("")
+        .describe("MB of workspace for the gradient of the data; as forward by default.");
+    DMLC_DECLARE_FIELD(backward_data_cudnn_tune)
+        .set_default("")
+        .describe("cudnn_tune for the gradient of the data; as forward by default.");
+    DMLC_DECLARE_FIELD(backward_filter_workspace)
+        .set_default("")
+        .describe("MB of workspace for the gradient of the weight; as forward by default.");
+    DMLC_DECLARE_FIELD(backward_filter_cudnn_tune)
+        .set_default("")
+        .describe("cudnn_tune for the gradient of the weight; as forward by default.");
   }
 };
 

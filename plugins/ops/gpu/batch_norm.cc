@@ -28,7 +28,7 @@ void Normalise(const Delegate& norm, const OpContext& context, const Blobs& in, 
 }
 
 // z, which is BatchNorm's or ReLU's output, becomes the gradient of BatchNorm's output.
-void Gate(const OpContext& context, const TBlob& gradient, const TBlob& z) {
+void ReluGradient(const OpContext& context, const TBlob& gradient, const TBlob& z) {
   static const Delegate backward = Relu().As("_backward_relu");
   backward.Run(context, {gradient, z}, {mxnet::kWriteInplace}, {z});
 }
@@ -57,8 +57,8 @@ TBlob ScratchLike(const OpContext& context, const TBlob& like) {
                like.dev_id());
 }
 
-// An array of the data's shape beside the step's memory, for what a step planned for a CPU has no
-// room for. Convolutions use the scratch memory themselves.
+// An array of the data's shape beside the step's memory, which a step planned for a CPU
+// did not count. Convolutions use the scratch memory themselves.
 class Temporary {
  public:
   explicit Temporary(const OpContext& context) : context_(context) {}
@@ -96,7 +96,7 @@ void GpuBatchNormReluBackward(const NodeAttrs& attrs, const OpContext& context, 
   const StockNorm& norm = *nnvm::get<BatchNormParam>(attrs.parsed).stock;
   const TBlob z = ScratchLike(context, in[1]);
   NormaliseAgain(norm, context, in, z);
-  Gate(context, in[0], z);
+  ReluGradient(context, in[0], z);
   NormBackward(norm, context, z, in, request, out);
 }
 
@@ -130,7 +130,7 @@ void GpuBnReluConvolutionBackward(const NodeAttrs& attrs, const OpContext& conte
     conv_request.push_back(request[3 + i]);
   }
   fused.convolver.Backward(context, conv_in, conv_request, conv_out);
-  Gate(context, gradient, z);
+  ReluGradient(context, gradient, z);
   NormBackward(*fused.norm.stock, context, z, in, request, out);
 }
 

@@ -15,11 +15,11 @@ constexpr int64_t kStates = 32768, kPerState = 64;
 
 // What an element is multiplied with: by its bit.
 struct Factors {
-  float open, closed;
+  float kept_factor, dropped_factor;
   Factors(const MaskDropoutParam& param, int type) {
     const float factor = 1.0f / (1.0f - param.p);
-    open = gpu::Rounded(type, factor);
-    closed = gpu::Rounded(type, 0.0f * factor);
+    kept_factor = gpu::Rounded(type, factor);
+    dropped_factor = gpu::Rounded(type, 0.0f * factor);
   }
 };
 
@@ -45,7 +45,7 @@ void GpuDropoutForward(const NodeAttrs& attrs, const OpContext& context, const B
   void* generator = *static_cast<void**>(context.requested[0].ptr_);
   gpu::Launch(context, &forward, type, (used + gpu::kStatesOfBlock - 1) / gpu::kStatesOfBlock,
               in[0].dptr_, out[0].dptr_, out[1].dptr_, size, static_cast<int>(request[0]),
-              generator, static_cast<int>(step), keep, factors.open, factors.closed);
+              generator, static_cast<int>(step), keep, factors.kept_factor, factors.dropped_factor);
 }
 
 void GpuDropoutBackward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
@@ -54,7 +54,7 @@ void GpuDropoutBackward(const NodeAttrs& attrs, const OpContext& context, const 
   const int type = out[0].type_flag_;
   const Factors factors(nnvm::get<MaskDropoutParam>(attrs.parsed), type);
   gpu::LaunchElements(context, &backward, type, in[0], in[1], out[0], out[0].Size(),
-                      static_cast<int>(request[0]), factors.open, factors.closed);
+                      static_cast<int>(request[0]), factors.kept_factor, factors.dropped_factor);
 }
 
 }  // namespace ops

@@ -1,8 +1,8 @@
-// ReLU, leaky ReLU and clip that keep one bit an element. A thread has eight elements and the byte of
-// their bits: bit i % 8 of byte i / 8 belongs to element i, as on the CPU.
+// ReLU, leaky ReLU and clip that keep one bit an element. A thread has eight elements and the byte
+// of their bits: bit i % 8 of byte i / 8 belongs to element i, as on the CPU.
 #include "real.cuh"
 
-// Each gate changes a value and says whether the gradient passes.
+// Each changes a value and says whether the gradient passes.
 struct Relu {  // NaN passes, as in MXNet
   __device__ __forceinline__ bool operator()(Value* value) const {
     const bool passes = !(*value <= Value(0));
@@ -30,16 +30,16 @@ struct Clip {
   }
 };
 
-template <class Gate>
+template <class Activation>
 __device__ __forceinline__ void forward(const Real* x, Real* y, Byte* mask, Index count,
-                                        int request, Gate gate) {
+                                        int request, Activation activation) {
   const Index first = (Index)thread_index() * kElements;
   if (first >= count) return;
   const int inside = inside_of(first, count);
   Eight eight = load_eight(x + first, inside);
   unsigned bits = 0;
 #pragma unroll
-  for (int i = 0; i < kElements; ++i) bits |= (unsigned)gate(&eight.value[i]) << i;
+  for (int i = 0; i < kElements; ++i) bits |= (unsigned)activation(&eight.value[i]) << i;
   mask[first / kElements] = (Byte)(bits & 255u >> (kElements - inside));
   put_values(y + first, inside, request, eight);
 }
@@ -59,9 +59,9 @@ extern "C" __global__ void clip_forward(const Real* x, Real* y, Byte* mask, Inde
   forward(x, y, mask, count, request, Clip{Value(low), Value(high)});
 }
 
-// dx = dy * (bit ? 1 : closed); closed is 0 for ReLU and the slope for leaky ReLU.
-extern "C" __global__ void gate_backward(const Real* dy, const Byte* mask, Real* dx, Index count,
-                                         int request, float closed) {
+// dx = dy * (bit ? 1 : slope); of ReLU the slope is 0.
+extern "C" __global__ void leaky_relu_backward(const Real* dy, const Byte* mask, Real* dx,
+                                               Index count, int request, float slope) {
   const Index first = (Index)thread_index() * kElements;
   if (first >= count) return;
   const int inside = inside_of(first, count);
@@ -69,7 +69,7 @@ extern "C" __global__ void gate_backward(const Real* dy, const Byte* mask, Real*
   const unsigned bits = mask[first / kElements];
 #pragma unroll
   for (int i = 0; i < kElements; ++i) {
-    eight.value[i] *= bits >> i & 1 ? Value(1) : Value(closed);
+    eight.value[i] *= bits >> i & 1 ? Value(1) : Value(slope);
   }
   put_values(dx + first, inside, request, eight);
 }

@@ -1,4 +1,4 @@
-/* ReLU, leaky ReLU and clip on a GPU: cuda/gate.cu. */
+/* ReLU, leaky ReLU and clip on a GPU: cuda/activations.cu. */
 #include "ops/frame/params.h"
 #include "ops/gpu/operators.h"
 
@@ -6,11 +6,11 @@ namespace memonger {
 namespace ops {
 namespace {
 
-gpu::Kernel relu_forward("gate.cu", "relu_forward");
-gpu::Kernel leaky_relu_forward("gate.cu", "leaky_relu_forward");
-gpu::Kernel clip_forward("gate.cu", "clip_forward");
-gpu::Kernel gate_backward("gate.cu", "gate_backward");
-gpu::Kernel clip_backward("gate.cu", "clip_backward");
+gpu::Kernel relu_forward("activations.cu", "relu_forward");
+gpu::Kernel leaky_relu_forward("activations.cu", "leaky_relu_forward");
+gpu::Kernel clip_forward("activations.cu", "clip_forward");
+gpu::Kernel leaky_relu_backward("activations.cu", "leaky_relu_backward");
+gpu::Kernel clip_backward("activations.cu", "clip_backward");
 
 template <class... Scalars>
 void Forward(gpu::Kernel* kernel, const OpContext& context, const Blobs& in,
@@ -40,7 +40,7 @@ void GpuReluForward(const NodeAttrs&, const OpContext& context, const Blobs& in,
 
 void GpuReluBackward(const NodeAttrs&, const OpContext& context, const Blobs& in,
                      const Requests& request, const Blobs& out) {
-  Backward(&gate_backward, context, in, request[0], out, 0.0f);
+  Backward(&leaky_relu_backward, context, in, request[0], out, 0.0f);
 }
 
 void GpuLeakyReluForward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
@@ -50,7 +50,7 @@ void GpuLeakyReluForward(const NodeAttrs& attrs, const OpContext& context, const
 
 void GpuLeakyReluBackward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
                           const Requests& request, const Blobs& out) {
-  Backward(&gate_backward, context, in, request[0], out, Slope(attrs, in));
+  Backward(&leaky_relu_backward, context, in, request[0], out, Slope(attrs, in));
 }
 
 void GpuClipForward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
