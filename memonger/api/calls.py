@@ -52,8 +52,8 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
         Which operator variants may be swapped in. "exact": results are bit for bit those of the
         unplanned network with MXNET_MKLDNN_ENABLED=0 (and on a GPU with deterministic algorithms);
         with MKLDNN on, MXNet's default on a CPU, within rounding, as :func:`verify` judges against
-        float64. "all" includes those whose results differ in the last bits everywhere (in-place
-        BatchNorm).
+        float64. "all" includes variants whose results differ in the last bits everywhere
+        (in-place BatchNorm).
     ctx, type_dict, grad_req, group2ctx : optional
         As for ``simple_bind``. Planning never touches the device. Bytes are those of the gradients
         asked for; ``Module`` asks for none of data and labels.
@@ -85,7 +85,7 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
     shapes, **named_shapes : optional
         Shapes of inputs by name, as for ``infer_shape``: ``data=(32, 3, 224, 224)``.
     max_clones : int
-        How often one op may run again in a step, 1 for at most once; 0: as often as it pays.
+        How often one op may be recomputed in a step; 0: as often as it pays.
     name : str
         What tables, pictures and pages call the network.
 
@@ -297,7 +297,7 @@ def apply_plan(plan: Plan, symbol: Any) -> Any:
         raise PlanMismatch("the plan was made for a graph that is not MXNet's; it has no symbol")
     if text != plan.original_json:
         from ..util.fingerprint import of_text
-        raise PlanMismatch("the plan was made for another network; plan this one anew",
+        raise PlanMismatch("the plan was made for another network; plan this one",
                            of_text(plan.original_json), of_text(text))
     return plan.symbol
 

@@ -1,8 +1,8 @@
 """The calls of dmlc/mxnet-memonger, with the same arguments and meaning.
 
 What differs is what was wrong there: parameters are known by their role and not by their name,
-sizes by their dtype, no device is needed, random ops are never run again, nothing is printed, and a
-plan that does not help is not returned.
+sizes by their dtype, no device is needed, random ops are never recomputed, nothing is printed, and
+a plan that does not help is not returned.
 """
 from __future__ import annotations
 

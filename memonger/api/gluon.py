@@ -168,8 +168,8 @@ def as_cached_op(graph: Graph, every: Optional[Graph] = None) -> Graph:
     """The graph of an executor as CachedOp runs it.
 
     The nodes that give head gradients the shape of the outputs are gone, outputs are the
-    caller's, and each half of the step has a pool of its own. Ops with a state never run again:
-    CachedOp has no room for the states of clones (plugins/mxnet/op_facts.h).
+    caller's, and each half of the step has a pool of its own. Ops with a state are never
+    recomputed: CachedOp does not keep the states of clones (plugins/mxnet/op_facts.h).
 
     Parameters
     ----------

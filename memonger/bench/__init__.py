@@ -1,4 +1,4 @@
-"""The tables that our claims rest on."""
+"""The benchmark tables."""
 from __future__ import annotations
 
 from ..zoo import nets

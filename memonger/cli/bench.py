@@ -8,7 +8,7 @@ from .command import Command
 
 
 class Bench(Command):
-    """Print the tables that memonger's claims rest on."""
+    """Reproduce the benchmark tables."""
 
     name = "bench"
 

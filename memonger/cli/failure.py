@@ -19,6 +19,7 @@ _OPTIONS = (
     (r"for example (\w+)=\(([\d, ]+)\)",
      lambda found: "for example --shape %s=%s" % (found[1], found[2].replace(" ", ""))),
     (r"ctx=mx\.gpu\(\) \(--ctx gpu\)", "--ctx gpu"), (r"\b(keep|recompute)=", r"--\1 "),
+    (r'as in device="\w+" \((--device \w+)\)', r"as in \1"),
     (r"\btype_dict\b", "--type"), (r"\bgrad_req\b", "--grad-req"),
     (r"\btime_limit\b", "--time-limit"), (r"\bmax_clones\b", "--max-clones"),
     (r"\bmemonger\.(plan|estimate|verify|measure)\b", r"memonger \1"),

@@ -37,7 +37,7 @@ from .record import foreign_record, plan_record
 
 
 class MakePlan(Command):
-    """Plan a network: what to keep for the backward pass and what to compute again.
+    """Plan a network: what to keep for the backward pass and what to recompute.
 
     NETWORK is a *-symbol.json file of MXNet, or a graph (memonger's own JSON, node-link JSON or
     text; see docs/graphs.md), whose budget is in its own units or a share.
@@ -62,7 +62,7 @@ class MakePlan(Command):
         parser.add_argument("--keep", action="append", default=[], metavar="OP",
                             help="keep what this op makes (wildcards work); repeat for more")
         parser.add_argument("--recompute", action="append", default=[], metavar="OP",
-                            help="compute this op again; repeat for more")
+                            help="recompute this op (wildcards work); repeat for more")
         parser.add_argument("--max-clones", type=count, default=0, metavar="N",
                             help="recompute any op at most N times (default: unlimited)")
         parser.add_argument("--sweep", action="store_true",

@@ -34,7 +34,7 @@ class Report(Command):
         parser.add_argument("--expand", action="store_true",
                             help="draw repeated blocks one by one in the diagram")
         parser.add_argument("--clones", action="store_true",
-                            help="draw backward, and what runs again beside what it serves")
+                            help="draw backward, and recomputed ops beside the ops that they serve")
         parser.add_argument("--sweep", action="store_true",
                             help="plan for a range of budgets, for the report's frontier "
                                  "(takes a while)")

@@ -1,4 +1,4 @@
-"""A plan: what is kept, what runs again, what is swapped, and what that takes.
+"""A plan: what is kept, recomputed and replaced, and what that takes.
 
 A :class:`Plan` is the one result type of all solvers and the only input of all reports. It is
 frozen and free of MXNet; the planned symbol travels as JSON text and becomes a ``mx.sym.Symbol``
@@ -269,5 +269,5 @@ Budget = Union[None, str, int, float]
 
 
 def _views() -> Any:
-    """What a plan looks like and becomes; bound by name, for it stands above this room."""
+    """The module of a plan's views; imported by name, for it lies above this package."""
     return importlib.import_module("memonger.api.plan_views")

@@ -18,7 +18,7 @@ def run_once(graph: Graph, schedule: Schedule, asked: Sequence[int]) -> Dict[int
     schedule : Schedule
         A plan's, of this graph.
     asked : sequence of int
-        Ops that were to run again.
+        Ops that were to be recomputed.
     """
     again = set(schedule.recomputed())
     replaced = {op for index in schedule.variants
@@ -32,32 +32,32 @@ def run_once(graph: Graph, schedule: Schedule, asked: Sequence[int]) -> Dict[int
         late = {slot for slot, tensor in enumerate(op.outputs) if tensor in read_late}
         if number not in again:
             found[number] = (
-                "it may not run again: %s" % op.not_recomputable_because if not op.recomputable
+                "it must not be recomputed: %s" % op.not_recomputable_because if not op.recomputable
                 else "a variant is in its place" if number in replaced
                 else "backward does not read it" if not late
                 else "what backward reads of it stays with its first run"
                 if late <= set(op.kept_outputs)
-                else "backward reads it right behind its last use, nothing is freed between")
+                else "backward reads it right after its last use, so nothing would be freed")
     return found
 
 
 def note(graph: Graph, schedule: Schedule, asked: Sequence[int]) -> str:
-    """:func:`run_once` in a line; empty when all that was asked for runs again."""
+    """:func:`run_once` in a line; empty when all that was asked for is recomputed."""
     found = run_once(graph, schedule, asked)
     if not found:
         return ""
-    return "recompute is in vain for " + listed(
+    return "recompute has no effect on " + listed(
         ["%s (%s)" % (graph.ops[op].name, reason) for op, reason in found.items()])
 
 
 def kept_note(graph: Graph) -> str:
-    """The ops that no plan of this network runs again, in a line; empty without any.
+    """The ops that no plan of this network recomputes, in a line; empty without any.
 
-    Ops without inputs are left out: no plan would gain from running them again.
+    Ops without inputs are left out: no plan would gain from recomputing them.
     """
     kept = ["%s (%s)" % (op.name, op.not_recomputable_because) for op in graph.ops
             if not op.recomputable and op.inputs and not op.is_backward and not op.placeholder]
     if not kept:
         return ""
-    return "kept: %s that may not run again: %s" % (
+    return "kept: %s that must not be recomputed: %s" % (
         "1 op" if len(kept) == 1 else "%d ops" % len(kept), listed(kept))

@@ -132,7 +132,8 @@ def _extra(facts: Facts, other: Schedule) -> str:
     more = len(other.steps) - len(facts.plan.schedule.steps)
     return "that would %s %s a step (%s)%s" % (
         "save" if extra_s < 0 else "cost", Units.of(facts.plan).time(abs(extra_s)),
-        _share(facts, abs(extra_s)), ", running %s again" % counted(more, "op") if more > 0 else "")
+        _share(facts, abs(extra_s)),
+        ", recomputing %s" % counted(more, "more op") if more > 0 else "")
 
 
 def schedule_without_variant(facts: Facts, fact: OpFacts) -> Optional[Schedule]:
@@ -191,7 +192,7 @@ def rank_words(facts: Facts, fact: OpFacts) -> str:
     own = (1 - 1e-6) * fact.time_s / fact.size_bytes
     place = 1 + sum(rate < own for rate in rates)
     number = "" if place == 1 else ordinal(place) + " "
-    return "%scheapest per MiB of the %s that may run again" % (
+    return "%scheapest per MiB of the %s that may be recomputed" % (
         number, counted(len(rates), "op"))
 
 
@@ -205,7 +206,7 @@ def _dependencies(facts: Facts, fact: OpFacts) -> List[str]:
         made_by = facts.plan.schedule.steps[source].op
         number = facts.runs[made_by].index(source)
         needs.append("%s (%s)" % (facts.graph.ops[made_by].name,
-                                  "run again too" if number else "stored"))
+                                  "recomputed too" if number else "stored"))
     readers = [facts.step_name(s) for run in facts.runs[fact.op][1:] for s in facts.readers[run]]
     lines = ["needs %s" % (listed(needs) if needs else "only inputs and parameters")]
     if readers:
@@ -217,7 +218,7 @@ def _remarks(facts: Facts, fact: OpFacts) -> List[str]:
     op = facts.plan.graph.ops[fact.op]
     lines = []
     if op.not_recomputable_because:
-        lines.append("it may not run again: %s" % op.not_recomputable_because)
+        lines.append("it must not be recomputed: %s" % op.not_recomputable_because)
     states = [facts.plan.graph.tensors[t].name for t in op.inputs
               if facts.plan.graph.tensors[t].category == "aux"]
     if states and fact.again:
@@ -231,7 +232,7 @@ def _remarks(facts: Facts, fact: OpFacts) -> List[str]:
             reason = "".join(run_once(facts.plan.graph, facts.plan.schedule, [fact.op]).values()) \
                 if key == "recompute" and not op.not_recomputable_because else ""
             lines.append("asked for: %s=%r says %s it%s" % (
-                key, asked, words, ", in vain: " + reason if reason else ""))
+                key, asked, words, ", without effect: " + reason if reason else ""))
     if not fact.again and fact.group == "keep" and not fact.held_bytes:
         lines.append("nothing of it waits in memory for backward, so there is nothing to save")
     return lines

@@ -15,8 +15,8 @@ from ..graph.types import Graph, Tensor
 from ..memory.timeline import Timeline, step_names, timeline
 from ..plan.plan import Plan
 
-#: Decisions: "pinned" is a kept op that may not run again, "absorbed" one whose work is part of a
-#: variant that is named after another op.
+#: Decisions: "pinned" is a kept op that must not be recomputed, "absorbed" one whose work is part
+#: of a variant that is named after another op.
 GROUPS = ("keep", "recompute", "variant", "variant+recompute", "pinned", "absorbed")
 
 
@@ -36,7 +36,7 @@ class OpFacts:
     #: Of these, bytes that wait in memory from forward to backward.
     held_bytes: int
     time_s: float
-    #: How often it runs again.
+    #: How often it is recomputed.
     again: int
     shape: Tuple[int, ...]
     #: The decision's reason in a few words.
@@ -157,10 +157,10 @@ class Facts:
         if len(self.runs[index]) > 1:
             reader = next(iter(self.readers[self.runs[index][1]]), None)
             again = "" if reader is None else " for " + self.step_name(reader)
-            return "runs again%s instead of waiting in memory" % again
+            return "recomputed%s instead of waiting in memory" % again
         late = self.late_readers(index)
         if group == "pinned":
-            return "may not run again: " + op.not_recomputable_because
+            return "must not be recomputed: " + op.not_recomputable_because
         if group == "variant":
             return "another implementation that holds less"
         if not late:

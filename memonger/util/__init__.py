@@ -1,1 +1,1 @@
-"""What every room uses: errors, units, files, signals, the native libraries."""
+"""What all others use: errors, units, files, signals, the native libraries."""

@@ -119,8 +119,12 @@ def format_bytes(size_bytes: float, more_digits: int = 0) -> str:
 
 def format_distinct(*sizes_bytes: int) -> Tuple[str, ...]:
     """Sizes for people, with as many digits as it takes to tell different ones apart."""
-    for more_digits in range(10):
-        words = tuple(format_bytes(size, more_digits) for size in sizes_bytes)
-        if len(set(words)) == len(set(sizes_bytes)):
-            break
-    return words
+    def words(size_bytes: int) -> str:
+        for more_digits in range(10):
+            found = format_bytes(size_bytes, more_digits)
+            if all(format_bytes(other, more_digits) != found for other in sizes_bytes
+                   if other != size_bytes):
+                break
+        return found
+
+    return tuple(map(words, sizes_bytes))

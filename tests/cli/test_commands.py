@@ -206,6 +206,13 @@ def test_mistakes_are_told_in_the_words_of_the_command_line(symbol_file, tmp_pat
     assert message in err and err.count("\n") == 1
 
 
+@pytest.mark.skipif(mx.runtime.Features().is_enabled("CUDA"), reason="this MXNet has CUDA")
+def test_a_missing_gpu_names_the_option_that_needs_none(symbol_file, capsys):
+    assert main(["plan", symbol_file, "--shape", "data=2,3", "--ctx", "gpu"]) == 1
+    err = capsys.readouterr().err
+    assert "plan for a GPU by its name, as in --device v100, or for the CPU" in err
+
+
 @pytest.mark.parametrize("content, words", [
     (None, "No such file"),
     (b"\xff\xfe\x00", "no text file"),

@@ -1,4 +1,4 @@
-"""What ``recompute=`` names runs again, with every method; where it is in vain the plan says so."""
+"""``recompute=`` is obeyed by every method; where it has no effect the plan says so."""
 from __future__ import annotations
 
 import random
@@ -24,11 +24,11 @@ def test_the_last_value_of_a_block_is_not_worth_running_again():
     plan = memonger.gluon.plan(block, (4, 6), recompute=["*tanh*"], variants="none")
     assert (plan.decisions["net_tanh0_fwd"], plan.decisions["net_tanh1_fwd"]) == \
         ("recompute", "keep")
-    reason = "backward reads it right behind its last use, nothing is freed between"
-    assert "recompute is in vain for net_tanh1_fwd (%s)" % reason in plan.notes
-    assert "asked for: recompute=('*tanh*',) says to recompute it, in vain: " + reason \
+    reason = "backward reads it right after its last use, so nothing would be freed"
+    assert "recompute has no effect on net_tanh1_fwd (%s)" % reason in plan.notes
+    assert "asked for: recompute=('*tanh*',) says to recompute it, without effect: " + reason \
         in plan.explain("net_tanh1_fwd")
-    assert "in vain" in str(plan) and "in vain" not in plan.explain("net_tanh0_fwd")
+    assert "no effect" in str(plan) and "no effect" not in plan.explain("net_tanh0_fwd")
 
 
 def test_each_reason_is_told():
@@ -44,10 +44,10 @@ def test_each_reason_is_told():
                        [plan.graph.op_index[name] for name in (*asked, "relu")])
     index = plan.graph.op_index
     assert reasons[index["linear"]] == reasons[index["fc"]] == "backward does not read it"
-    assert reasons[index["drop"]].startswith("it may not run again: it draws random numbers")
-    [note] = [note for note in plan.notes if "in vain" in note]
-    assert note.startswith("recompute is in vain for linear (backward does not read it), drop (")
-    assert "kept: 1 op that may not run again: drop (it draws random numbers)" in plan.notes
+    assert reasons[index["drop"]].startswith("it must not be recomputed: it draws random numbers")
+    [note] = [note for note in plan.notes if "no effect" in note]
+    assert note.startswith("recompute has no effect on linear (backward does not read it), drop (")
+    assert "kept: 1 op that must not be recomputed: drop (it draws random numbers)" in plan.notes
 
 
 def gaps(graph, schedule, op):
@@ -81,7 +81,7 @@ def test_whatever_can_run_again_does_when_it_was_asked_for(method):
             continue
         forward = [i for i, op in enumerate(plan.graph.ops) if not op.is_backward]
         for op, reason in run_once(plan.graph, plan.schedule, forward).items():
-            if "right behind" in reason:
+            if "right after" in reason:
                 assert not any(gaps(plan.graph, plan.schedule, op)), (seed, op)
         checked += bool(plan.schedule.recomputed())
     assert checked >= 4

@@ -205,7 +205,7 @@ def test_facts_of_ops_agree_with_the_plan(plan):
     kept = facts.by_name["conv0"]
     assert (kept.group, kept.held_bytes) == ("keep", kept.size_bytes)
     again = facts.by_name["relu0"]
-    assert again.why == "runs again for pooling0_backward instead of waiting in memory"
+    assert again.why == "recomputed for pooling0_backward instead of waiting in memory"
     assert again.held_bytes == 0
     assert facts.by_name["softmax"].group == "pinned"
 
