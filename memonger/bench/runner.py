@@ -6,7 +6,7 @@ from typing import Callable, List, Optional, Sequence
 
 from ..mx.environment import variable
 from ..util.errors import InfeasibleBudget, MemongerError
-from ..util.units import format_bytes
+from ..util.units import format_bytes, format_distinct
 from ..zoo import nets
 from .cases import Case, by_network
 from .measuring import Trainer
@@ -89,10 +89,9 @@ class _Network:
             reason = "the smallest total found is %s" % format_bytes(error.minimum_bytes)
             if error.bound_bytes:
                 proven = error.bound_bytes > error.budget_bytes
-                least = format_bytes(error.bound_bytes)
-                reason = "impossible: needs at least %s, budget %s" % (
-                    least, format_bytes(error.budget_bytes)) if proven else \
-                    "%s, every plan takes at least %s" % (reason, least)
+                least, budget = format_distinct(error.bound_bytes, error.budget_bytes)
+                reason = "impossible: needs at least %s, budget %s" % (least, budget) \
+                    if proven else "%s, every plan takes at least %s" % (reason, least)
             return dataclasses.replace(row, status="infeasible", error=reason)
         except MemongerError as error:
             return dataclasses.replace(row, status="failed", error=_first_line(error))

@@ -4,8 +4,8 @@
   writes it;
 * node-link JSON, as networkx writes it and as Checkmate's and Moccasin's graphs are published:
   ``nodes`` with ``cost_ram`` and ``cost_cpu`` (or ``out_cost`` and ``duration``), ``backward``
-  true for nodes that must not run again, and ``links`` between them;
-* text: ``n m``, then n lines ``bytes cost may_run_again``, then m lines ``from to``, nodes in
+  true for nodes that must not be recomputed, and ``links`` between them;
+* text: ``n m``, then n lines ``bytes cost recomputable``, then m lines ``from to``, nodes in
   execution order.
 
 In the last two each node makes one value, and while a node runs its inputs and its output are in
@@ -94,7 +94,7 @@ def _from_text(text: str, name: str) -> Graph:
 
     size, edge_count = numbers(0, (_count, _count), "the numbers of nodes and edges")
     nodes = [numbers(1 + i, (_whole, float, float),
-                     "size, cost and whether node %d may run again" % i) for i in range(size)]
+                     "size, cost and whether node %d is recomputable" % i) for i in range(size)]
     edges = [numbers(1 + size + i, (_count, _count), "the two ends of edge %d" % i)
              for i in range(edge_count)]
     if len(rows) > 1 + size + edge_count:
@@ -188,13 +188,13 @@ def _execution_order(ids: Sequence[Any], edges: Sequence[Tuple[int, int]]) -> Li
 
 
 def single_output_graph(names: Sequence[str], sizes: Sequence[int], costs: Sequence[float],
-                        may_run_again: Sequence[bool], edges: Sequence[Tuple[int, int]],
+                        recomputable: Sequence[bool], edges: Sequence[Tuple[int, int]],
                         name: str = "") -> Graph:
     """A graph in which each op makes one tensor.
 
     Parameters
     ----------
-    names, sizes, costs, may_run_again : sequence
+    names, sizes, costs, recomputable : sequence
         One entry for each op, in execution order.
     edges : sequence of (int, int)
         Producer and consumer.
@@ -219,8 +219,8 @@ def single_output_graph(names: Sequence[str], sizes: Sequence[int], costs: Seque
     tensors = tuple(Tensor(str(label), int(size), i)
                     for i, (label, size) in enumerate(zip(names, sizes)))
     ops = tuple(Op(str(names[i]), "node", tuple(sorted(inputs[i])), (i,),
-                   is_backward=not may_run_again[i],
-                   not_recomputable_because="" if may_run_again[i] else "a backward node",
+                   is_backward=not recomputable[i],
+                   not_recomputable_because="" if recomputable[i] else "a backward node",
                    time_s=float(costs[i])) for i in range(len(names)))
     graph = Graph(tensors, ops, (), name=name, recompute_in_forward=True)
     try:
