@@ -109,7 +109,7 @@ def test_a_budget_is_never_exceeded(ask, tmp_path, budget, pool):
 def test_what_is_free_suffices_for_training(ask, tmp_path, memory, batch, gluon):
     """With MXNet's defaults, its tuning of convolutions among them."""
     request = {"name": "resnet50", "batch": batch // 4 if gluon else batch, "budget": "auto",
-               "variants": "none", "gluon": gluon, "momentum": 0.9,
+               "variants": "none", "gluon": gluon, "momentum": 0.9, "seconds": 5,
                "file": str(tmp_path / "plan.json")}
     predicted = ask(training.predict, request, PRETEND_MEMORY=memory)
     taken = ask(training.train, request, PRETEND_MEMORY=memory)["peak"]
