@@ -63,7 +63,7 @@ using Requests = std::vector<OpReqType>;
 using Pairs = std::vector<std::pair<int, int>>;
 using Names = std::vector<std::string>;
 
-// Loops shorter than this run on one thread: starting a team costs about as much.
+// Shorter loops run on one thread: starting a team costs about as much.
 constexpr int64_t kParallelFrom = 16384;
 
 // work(i) for 0, step, 2 * step and so on below `end`, on all threads if `parallel`. Otherwise
@@ -111,7 +111,7 @@ inline bool IsReal(int type) {
   return type == mshadow::kFloat32 || type == mshadow::kFloat64 || type == mshadow::kFloat16;
 }
 
-// Writes v as the request says. `add` and `null` are loop invariants that the compiler hoists.
+// Writes or adds the value, as the request says: a loop invariant, which the compiler hoists.
 template <class T, class V>
 inline void Store(T* target, OpReqType request, V value) {
   if (request == mxnet::kAddTo) {

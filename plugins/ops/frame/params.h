@@ -230,7 +230,7 @@ struct InplaceBatchNormParam : public BatchNormFields<InplaceBatchNormParam> {
 // digits of x-hat that gamma's gradient has more than about twice the error of MXNet's operator.
 inline double SmallGamma(int type) { return type == mshadow::kFloat16 ? 0.2 : 0.02; }
 
-// Room for `wanted` such channels; by default (-1) for one in sixteen.
+// How many such channels there may be: `wanted`, by default (-1) one in sixteen.
 inline int64_t SpareRoom(int wanted, int64_t channels) {
   return wanted >= 0 ? std::min<int64_t>(wanted, channels) : (channels + 15) / 16;
 }
