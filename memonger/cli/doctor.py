@@ -76,8 +76,7 @@ def examine() -> List[Finding]:
     """All findings, in the order of the report."""
     checks: Tuple[Callable[[], Iterator[Finding]], ...] = (
         _system, _distributions, _mxnet, _plugin, _gpu_kernels, _libraries, _programs, _cuda,
-        _devices,
-        _variables)
+        _devices, _variables)
     return [finding for check in checks for finding in check()]
 
 

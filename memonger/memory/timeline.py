@@ -21,7 +21,7 @@ CATEGORIES = ("activations", "outputs", "recomputed", "gradients")
 
 @dataclass(frozen=True)
 class Alive:
-    """A piece of memory in use at some step."""
+    """A block of memory in use at some step."""
 
     #: The tensor in it: the last one made, where several share the memory in place.
     tensor: str

@@ -116,9 +116,9 @@ def _peaks(facts: Facts, count: int = 10) -> str:
     for title, line in (("as it is", facts.baseline_timeline), ("with this plan", facts.timeline)):
         alive, x = line.at_peak, across(line)
         rows = ["<tr><td>%s</td><td>%s</td><td>%s</td><td>%s to %s</td></tr>" % (
-            escape(piece.tensor), units.size(piece.bytes), piece.category,
-            _place(x[piece.start]), _place(x[min(piece.end, len(line) - 1)]))
-            for piece in alive[:count]]
+            escape(block.tensor), units.size(block.bytes), block.category,
+            _place(x[block.start]), _place(x[min(block.end, len(line) - 1)]))
+            for block in alive[:count]]
         if alive[count:]:
             rows.append("<tr><td>%d smaller</td><td>%s</td><td></td><td></td></tr>" % (
                 len(alive) - count, units.size(sum(p.bytes for p in alive[count:]))))

@@ -16,7 +16,7 @@ from .diagram.model import LEGEND
 from .facts import Facts, OpFacts
 from .formatting import Units
 
-MAX_STEPS, MAX_OPS, MAX_PIECES = 2500, 2000, 600
+MAX_STEPS, MAX_OPS, MAX_BLOCKS = 2500, 2000, 600
 
 
 def page_data(facts: Facts, sweep: Sequence[Plan] = ()) -> Dict[str, Any]:
@@ -47,7 +47,7 @@ def page_data(facts: Facts, sweep: Sequence[Plan] = ()) -> Dict[str, Any]:
 def _line(line: Timeline, x: Sequence[float], unit: int) -> Dict[str, Any]:
     steps = _representatives(line)
     number = {step: i for i, step in enumerate(steps)}
-    pieces = sorted(_pieces(line, steps), key=lambda p: -p[2])[:MAX_PIECES]
+    blocks = sorted(_blocks(line, steps), key=lambda p: -p[2])[:MAX_BLOCKS]
     return {
         "x": [round(x[step], 2) for step in steps],
         "names": [line.names[step] for step in steps],
@@ -56,8 +56,8 @@ def _line(line: Timeline, x: Sequence[float], unit: int) -> Dict[str, Any]:
                   for name in CATEGORIES],
         "peak": number.get(line.peak_step, -1),
         "cut": len(line) - len(steps),
-        "pieces": {"first": [p[0] for p in pieces], "last": [p[1] for p in pieces],
-                   "size": [p[2] // unit for p in pieces], "name": [p[3] for p in pieces]}}
+        "blocks": {"first": [p[0] for p in blocks], "last": [p[1] for p in blocks],
+                   "size": [p[2] // unit for p in blocks], "name": [p[3] for p in blocks]}}
 
 
 def _representatives(line: Timeline) -> List[int]:
@@ -71,7 +71,7 @@ def _representatives(line: Timeline) -> List[int]:
     return sorted(chosen)
 
 
-def _pieces(line: Timeline, steps: Sequence[int]) -> List[tuple]:
+def _blocks(line: Timeline, steps: Sequence[int]) -> List[tuple]:
     """(first, last, bytes, tensor) of every block of memory, in numbers of drawn steps."""
     storage, graph = line.storage, line.graph
     name = [""] * len(storage.blocks.blocks)

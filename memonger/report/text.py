@@ -183,12 +183,12 @@ def peak_table(plan: Plan, count: int = 8) -> str:
         rows = [["%s: %s alive at the peak, step %d of %d (%s)" % (
             title, units.size(line.peak_live_bytes), line.peak_step, len(line),
             line.names[line.peak_step])]]
-        rows += [["", units.size(piece.bytes), piece.tensor, piece.category,
-                  "steps %d to %d" % (piece.start, min(piece.end, len(line) - 1))]
-                 for piece in line.at_peak[:count]]
+        rows += [["", units.size(block.bytes), block.tensor, block.category,
+                  "steps %d to %d" % (block.start, min(block.end, len(line) - 1))]
+                 for block in line.at_peak[:count]]
         rest = line.at_peak[count:]
         if rest:
-            rows.append(["", units.size(sum(piece.bytes for piece in rest)),
+            rows.append(["", units.size(sum(block.bytes for block in rest)),
                          "%d smaller" % len(rest), "", ""])
         parts.append(table(rows, "<><<<", gap=2))
     return "\n".join(parts)

@@ -148,8 +148,8 @@ def _mark_peak(axes: Any, line: Timeline, x: Sequence[float], scale: float, unit
     axes.plot([at], [height], marker="v", color=PEAK, markersize=6)
     words = ["peak %s at %s" % (units.size(line.peak_live_bytes), line.names[line.peak_step])]
     alive = line.at_peak
-    words += ["%s  %s (%s)" % (units.size(piece.bytes), piece.tensor, piece.category)
-              for piece in alive[:top]]
+    words += ["%s  %s (%s)" % (units.size(block.bytes), block.tensor, block.category)
+              for block in alive[:top]]
     if alive[top:]:
         words.append("%s  in %d smaller" % (units.size(sum(p.bytes for p in alive[top:])),
                                             len(alive) - top))
