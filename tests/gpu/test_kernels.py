@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -43,6 +44,19 @@ def test_compiles_for_every_architecture(file, bits):
         assert code[:4] == b"\x7fELF"
         for kernel in sources.kernels().values():
             assert kernel.file != file or kernel.name.encode() in code
+
+
+@pytest.mark.parametrize("bits", [16, 32])
+def test_memory_is_accessed_in_16_bytes_and_no_element_costs_a_division(bits):
+    found, newer = compiler(), 999  # than the compiler, which then gives text
+    for file in sorted({kernel.file for kernel in sources.kernels().values()}):
+        text = found.compile(file, bits, newer).decode()
+        for name, body in re.findall(r"\.entry (\w+)\((.*?)\n}\n", text, re.DOTALL):
+            assert "st.global.v4" in body, name
+            assert "ld.global.v4" in body or file == "max_pool.cu", name
+            # Dropout's is one for eight elements: which random state serves the first.
+            divisions = re.findall(r"\b(?:div|rem)\.[su]\d+", body)
+            assert len(divisions) == (name == "dropout_forward"), name
 
 
 @pytest.fixture
