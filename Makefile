@@ -34,7 +34,7 @@ test: $(VENV)/.installed
 
 test-cu112: $(VENV)/.installed $(VENV).cu112/.made
 	MEMONGER_TEST_INSTALLED=1 MEMONGER_TEST_CU112=$(abspath $(VENV).cu112) \
-		$(VENV)/bin/pytest -n $(JOBS) -m cu112 tests/gpu $(PYTEST_ARGS)
+		$(VENV)/bin/pytest -n $(JOBS) --dist worksteal -m cu112 tests/gpu $(PYTEST_ARGS)
 
 # Beside the environment, which has the MXNet for CPUs.
 $(VENV).cu112/.made: $(VENV)/.made
