@@ -9,7 +9,8 @@
     memonger bench peers [FOLDER]                      the rivals' own graphs, where they are
     memonger bench dmlc                                dmlc's ResNet-50 in less and less memory
     memonger bench operators                           frugal operators beside MXNet's own
-    memonger bench times                               how long planning takes, small to large
+    memonger bench scaling                             time and memory of planning, to 20,000 ops
+    memonger bench ablation                            what each part of the search is worth
     memonger bench --list                              the networks
 """
 from __future__ import annotations
@@ -32,7 +33,7 @@ from .rows import Row
 from .runner import run_cases
 
 #: Modules of this package that make a table of their own: ``main(words, as_json)``.
-OWN_TABLES = ("dmlc", "times")
+OWN_TABLES = ("ablation", "dmlc", "scaling")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -128,12 +128,12 @@ def _with_bound(plan: Plan, budget_bytes: int, options: Options) -> Plan:
     graph = plan.graph
     if not graph.time_s > 0 or plan.backend == "stock" or plan.bounded:
         return plan
-    from .mip.bounds import overhead_bound, pool_room
+    from .mip.bounds import overhead_bound, pool_limit_bytes
     # A fixed number of linear programs, not a time, so that the same input gives the same bound.
     rounds = 4 if len(graph.ops) <= 1000 else 2 if len(graph.ops) <= 4000 else 1
     # A plan whose variants need less workspace may have a larger pool.
-    room = pool_room(graph, budget_bytes + workspace_bytes(graph), options.variants)
-    found = overhead_bound(graph, room, options.variants, options.keep,
+    limit_bytes = pool_limit_bytes(graph, budget_bytes + workspace_bytes(graph), options.variants)
+    found = overhead_bound(graph, limit_bytes, options.variants, options.keep,
                            Effort(options.time_limit_s / 2), rounds=rounds, integer=False)
     bound = min(plan.overhead, max(plan.bound, found.extra_s / graph.time_s))
     if plan.status is Status.INTERRUPTED or bound < plan.overhead - 1e-9:

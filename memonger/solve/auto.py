@@ -1,26 +1,22 @@
 """The default method: a native search for the plan, programs for the proof, turns between them.
 
 1. What fits needs no plan.
-2. A few linear programs give a bound, and say which ops to measure
-(:mod:`memonger.solve.mip.bounds`), while the
-   native search runs from its own seeds on another core (:mod:`memonger.solve.search.background`).
-   Where nothing fits, the
-   smallest plans known come in, which do not depend on the budget
-   (:mod:`memonger.solve.incumbent`).
+2. A few linear programs give a bound, and say at which ops to constrain live bytes
+   (:mod:`memonger.solve.mip.bounds`), while the native search runs from its own seeds on another
+   core (:mod:`memonger.solve.search.background`). Where nothing fits, the smallest plans known come
+   in, which do not depend on the budget (:mod:`memonger.solve.incumbent`).
 3. While the best plan is not near the bound, turns follow. In each, a small 0/1 program over the
-   measured ops raises the bound and suggests a plan, which the native search mends where it does
-   not fit (:mod:`memonger.solve.refinement`); beside it runs a longer native search. Once programs
-   change nothing any
-   more, or miss the budget by far, two native searches run in a turn, on from the best plan and
-   anew.
-4. A time limit above the usual one buys further such turns, which cross a population of plans
+   constrained ops raises the bound and suggests a plan. The native search repairs that plan where
+   it does not fit (:mod:`memonger.solve.refinement`). A longer native search runs beside it. Once
+   programs change nothing any more, or miss the budget by far, two native searches run in a turn:
+   one from the best plan, one from nothing.
+4. A time limit above the usual one buys further turns, which cross a population of plans
    (``plugins/core/crossover.cc``).
 
-Work is counted, not timed (:mod:`memonger.solve.effort`), and whoever works beside somebody else is
-waited for.
-So the same input gives the same plan on every machine. What each constant is worth is told in
-:mod:`memonger.solve.strategy`. Without HiGHS only the native search is left, with the knapsack
-bound.
+Work is counted, not timed (:mod:`memonger.solve.effort`), and each turn waits for both of its
+searches. So the same input gives the same plan on every machine. :mod:`memonger.solve.strategy`
+tells what each constant is worth, and ``memonger bench ablation`` what each part is. Without HiGHS
+only the native search is left, with the knapsack bound.
 """
 from __future__ import annotations
 
@@ -61,7 +57,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
 
 
 def _search(search: Refinement) -> None:
-    graph, items = search.graph, len(search.reduced.size_bytes)
+    graph, groups = search.graph, len(search.reduced.size_bytes)
     work = int(work_for(graph, min(search.options.time_limit_s, USUAL_TIME_LIMIT_S))
                * search.options.effort)
     if not search.options.recompute:
@@ -69,17 +65,17 @@ def _search(search: Refinement) -> None:
     programs = search.options.bound and highs.available()
     with search.searching(int(STRATEGY.first_work * work)):
         if search.options.bound:
-            _first_bound(search, items)
+            _first_bound(search, groups)
     if not search.proven and search.best is None and search.possible:
         search.smallest_plan()
     if search.proven or not search.possible:
         return
     if not programs:
         search.local_search(work, search.warm())
-    elif items > STRATEGY.integer_items:
+    elif groups > STRATEGY.integer_groups:
         with search.searching(work):
             _round_linear(search, work // 3)
-    _take_turns(search, work, programs and items <= STRATEGY.integer_items)
+    _take_turns(search, work, programs and groups <= STRATEGY.integer_groups)
 
 
 def _take_turns(search: Refinement, work: int, programs: bool) -> None:
@@ -149,20 +145,20 @@ def _crosses(search: Refinement) -> bool:
     return any(op.is_backward for op in search.graph.ops)
 
 
-def _first_bound(search: Refinement, items: int) -> None:
+def _first_bound(search: Refinement, groups: int) -> None:
     few, some, one = STRATEGY.bound_rounds
-    rounds = few if items <= 500 else some if items <= 1500 else one
+    rounds = few if groups <= 500 else some if groups <= 1500 else one
     try:
-        search.first_bound(rounds, None if items <= STRATEGY.layer_items else 0)
+        search.first_bound(rounds, None if groups <= STRATEGY.layer_groups else 0)
     except SolverUnavailable:
         return
 
 
 def _round_linear(search: Refinement, work: int) -> None:
     """One linear program, rounded and mended; for graphs too large for 0/1 programs."""
-    if not search.measured:
+    if not search.constrained:
         return
-    program = build(search.reduced, search.measured, search.live_budget_bytes)
+    program = build(search.reduced, search.constrained, search.live_budget_bytes)
     solution = highs.solve_linear(program, search.effort)
     if solution.values is None:
         return
@@ -170,5 +166,5 @@ def _round_linear(search: Refinement, work: int) -> None:
         schedule = schedule_of_point(program, search.reduced, solution.values, threshold)
         if schedule is not None:
             search.evaluate(schedule)
-    if search.core and schedule is not None:
-        search.local_search(work, search.core.decisions_of(schedule))
+    if search.native and schedule is not None:
+        search.local_search(work, search.native.decisions_of(schedule))

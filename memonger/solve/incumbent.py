@@ -20,14 +20,14 @@ from ..memory.storage import plan_storage
 from ..plan.plan import Plan, Progress, Status
 from ..util.errors import PluginMissing
 from .effort import Effort
-from .mip.bounds import Bound, minimum_peak_bound, pool_room, whole_buffers_bound
+from .mip.bounds import Bound, minimum_peak_bound, pool_limit_bytes, whole_buffers_bound
 from .mip.problem import Reduced, reduce_graph
 from .options import Options
 from .result import build_plan, unplanned
 from .search import local
 from .search.background import BackgroundSearch
-from .search.instances import Cores
-from .search.native import INTERRUPTED, Core, Found
+from .search.instances import NativeSearches
+from .search.native import INTERRUPTED, Found, NativeSearch
 from .search.starts import sibling_schedules
 from .strategy import STRATEGY
 
@@ -51,8 +51,8 @@ class Incumbent:
 
     graph: Graph
     options: Options
-    #: Bytes for pool and workspace.
-    room_bytes: int
+    #: Most bytes of pool and workspace.
+    limit_bytes: int
     reduced: Reduced
     started_s: float
     effort: Effort
@@ -76,8 +76,8 @@ class Incumbent:
               options: Options) -> _Search:
         reduced = reduce_graph(graph, options.variants, options.keep,
                                arena=options.storage == "arena")
-        room = budget_bytes + max([op.workspace_bytes for op in graph.ops] or [0])
-        return cls(graph, options, room, reduced, time.perf_counter(),
+        limit_bytes = budget_bytes + max([op.workspace_bytes for op in graph.ops] or [0])
+        return cls(graph, options, limit_bytes, reduced, time.perf_counter(),
                    Effort(options.time_limit_s))
 
     # ------------------------------------------------------------------ facts
@@ -88,7 +88,7 @@ class Incumbent:
     @property
     def live_budget_bytes(self) -> int:
         """What the pool may take at most, whatever variants are chosen."""
-        return pool_room(self.graph, self.room_bytes, self.options.variants)
+        return pool_limit_bytes(self.graph, self.limit_bytes, self.options.variants)
 
     @property
     def left_s(self) -> float:
@@ -128,7 +128,7 @@ class Incumbent:
         found = Candidate(schedule, schedule.time_s(self.graph) - self.graph.time_s, pool + space)
         if self.smallest is None or found.bytes < self.smallest.bytes:
             self.smallest = found
-        if found.bytes <= self.room_bytes and (
+        if found.bytes <= self.limit_bytes and (
                 self.best is None
                 or (found.extra_s, found.bytes) < (self.best.extra_s, self.best.bytes)):
             self.best, self.best_decisions = found, None
@@ -138,19 +138,19 @@ class Incumbent:
     def _forgetting(self, schedule: Schedule) -> Schedule:
         """With nothing kept for backward that is not to be.
 
-        The programs demand it at measured ops only, the methods that solve none hardly look.
+        The programs demand it at constrained ops only, the methods that solve none hardly look.
         """
         asked = set(self.options.recompute)
-        if not asked or not self.core or self.graph.recompute_in_forward:
+        if not asked or not self.native or self.graph.recompute_in_forward:
             return schedule
         first = self.reduced.first_backward
-        decisions = self.core.decisions_of(schedule)
+        decisions = self.native.decisions_of(schedule)
         choices = tuple(
             1 if op in asked and choice == 0 and begin < first <= end and not trailing else choice
-            for (op, _, begin, end, trailing), choice in zip(self.core.gaps(), decisions.choices))
+            for (op, _, begin, end, trailing), choice in zip(self.native.gaps(), decisions.choices))
         if choices == decisions.choices:
             return schedule
-        found = self.core.evaluate(replace(decisions, choices=choices))
+        found = self.native.evaluate(replace(decisions, choices=choices))
         return schedule if found is None else found.schedule
 
     def report(self) -> None:
@@ -192,21 +192,21 @@ class Incumbent:
         """A bound of the reduced graph as one for every plan, also those in whole buffers."""
         return found._replace(extra_s=min(found.extra_s, self.most_bound_s))
 
-    def raise_bound(self, extra_s: float, how: str, measured: Sequence[int]) -> None:
+    def raise_bound(self, extra_s: float, how: str, constrained: Sequence[int]) -> None:
         if extra_s > self.bound.extra_s:
-            found = self.valid(Bound(extra_s, how, tuple(measured)))
+            found = self.valid(Bound(extra_s, how, tuple(constrained)))
             self.bound = max(self.bound, found, key=lambda bound: bound.extra_s)
             logger.debug("bound: at least %.3g more time (%s)", extra_s, how)
 
     # ------------------------------------------------------------------ native searches
     def local_search(self, work: int, decisions: Any = None, crossover: bool = False) -> None:
         """Let the native search improve on decisions; nothing where there is no library."""
-        if not self.core or self.left_s <= 0:
+        if not self.native or self.left_s <= 0:
             return
-        core = self._chosen(self.core, decisions)
+        native = self._chosen(self.native, decisions)
         request = self._request(work)
         self.effort.spend(request[1] / STRATEGY.steps_per_s)
-        self._take(core.search(*request, decisions, crossover=crossover), core)
+        self._take(native.search(*request, decisions, crossover=crossover), native)
 
     @contextmanager
     def searching(self, work: int, decisions: Any = None,
@@ -215,12 +215,12 @@ class Incumbent:
 
         What it finds is forgotten where the block's own plan is near enough to the bound.
         """
-        if not self.cores.background or self.left_s <= 0:
+        if not self.native_searches.background or self.left_s <= 0:
             yield
             return
-        core = self._chosen(self.cores.background, decisions)
+        native = self._chosen(self.native_searches.background, decisions)
         request, spent_s = self._request(work), self.effort.spent_s
-        background = BackgroundSearch(core, request, decisions, crossover)
+        background = BackgroundSearch(native, request, decisions, crossover)
         try:
             yield
         except KeyboardInterrupt:
@@ -229,44 +229,44 @@ class Incumbent:
             background.stop()
             raise
         if self.interrupted:
-            self._take(background.stop(), core)
+            self._take(background.stop(), native)
         elif self.within(self.target_gap):
             background.stop()
         else:
-            self._take(background.result(), core)
+            self._take(background.result(), native)
             done_s = self.effort.spent_s - spent_s
             self.effort.spend(max(0.0, request[1] / STRATEGY.steps_per_s - done_s))
 
     @cached_property
-    def cores(self) -> Cores:
+    def native_searches(self) -> NativeSearches:
         """The native searches."""
-        return Cores(self.graph, self.options)
+        return NativeSearches(self.graph, self.options)
 
     @property
-    def core(self) -> Optional[Core]:
+    def native(self) -> Optional[NativeSearch]:
         """The native search; None where there is no library."""
-        return self.cores.main
+        return self.native_searches.main
 
-    def _chosen(self, core: Core, decisions: Any) -> Core:
+    def _chosen(self, native: NativeSearch, decisions: Any) -> NativeSearch:
         """The search for these decisions; two in three from nothing are narrower ones."""
         if decisions is not None:
-            return core
+            return native
         self.starts += 1
-        return self.cores.exact(core) if self.starts % 3 else core
+        return self.native_searches.exact(native) if self.starts % 3 else native
 
     def _request(self, work: int) -> Tuple[int, int, float, int]:
         """Budget, work, time and seed of the next native search."""
         self.searches += 1
-        return (self.room_bytes, min(work, self.effort.steps), self.effort.clock_s,
+        return (self.limit_bytes, min(work, self.effort.steps), self.effort.clock_s,
                 self.options.seed + self.searches - 1)
 
-    def _take(self, found: Found, core: Core) -> None:
+    def _take(self, found: Found, native: NativeSearch) -> None:
         self.interrupted |= found.stop == INTERRUPTED
         if self.best is not None and found.cost_s - self.graph.time_s > self.best.extra_s:
             return  # to weigh it takes a storage assignment, half a second
-        if self.evaluate(found.schedule) is self.best and self.core:
-            self.best_decisions = found.decisions if self.cores.same_decisions(core) \
-                else self.core.adopt(core, found.decisions)
+        if self.evaluate(found.schedule) is self.best and self.native:
+            self.best_decisions = found.decisions if self.native_searches.same_decisions(native) \
+                else self.native.adopt(native, found.decisions)
 
     def smallest_plan(self) -> None:
         """Weigh the plan with the least memory and those of simpler methods. Once.
@@ -296,11 +296,11 @@ class Incumbent:
 
     def warm(self) -> Any:
         """Decisions of the search close to the best plan; None without one."""
-        if self.best is None or not self.core:
+        if self.best is None or not self.native:
             return None
         if self.best_decisions is not None:
             return self.best_decisions
-        return self.core.decisions_of(self.best.schedule)
+        return self.native.decisions_of(self.best.schedule)
 
     # ------------------------------------------------------------------ result
     def plan(self, method: str, budget_bytes: int) -> Plan:

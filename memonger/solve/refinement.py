@@ -1,12 +1,11 @@
-"""The exact method: 0/1 programs over few measured ops, refined until their plans fit.
+"""The exact method: 0/1 programs over few constrained ops, refined until their plans fit.
 
-Each round solves the program of :mod:`memonger.solve.mip.formulation` over the measured ops (lives,
-reruns and
-variants 0 or 1, buffers whole), decodes the answer into a schedule and weighs that in exact
-integers. The program's bound holds for every plan; when a schedule fits and costs no more than
-the bound it is optimal, and when it does not fit, the op where it exceeds the budget most is
-measured as well. With all ops measured the program is MONeT's and Checkmate's, but it seldom
-comes to that: a handful of measured ops proves most optima.
+Each round solves the program of :mod:`memonger.solve.mip.formulation` over the constrained ops
+(lives, reruns and variants 0 or 1, buffers whole), decodes the answer into a schedule and weighs
+that in exact integers. The program's bound holds for every plan; when a schedule fits and costs no
+more than the bound it is optimal, and when it does not fit, the op where it exceeds the budget most
+is constrained as well. With all ops constrained the program is MONeT's and Checkmate's, but it
+seldom comes to that: a handful of constrained ops proves most optima.
 
 The local search, where the native library is there, gives the first plan and mends decoded
 schedules that do not fit. Cost: the worst case is exponential; ``time_limit_s`` ends it.
@@ -35,7 +34,7 @@ from .strategy import STRATEGY
 
 @dataclass
 class Refinement(Incumbent):
-    """A search by refinement: programs over more and more measured ops."""
+    """A search by refinement: programs over more and more constrained ops."""
 
     #: How often the solver may ask whether to go on in a round; 0: as long as time allows.
     max_checks: int = 0
@@ -54,7 +53,7 @@ class Refinement(Incumbent):
     missed_far: bool = False
     #: Cost and decisions of the cheapest plan that hardly missed the budget.
     near_miss: Optional[Tuple[float, Any]] = None
-    measured: List[int] = field(default_factory=list)
+    constrained: List[int] = field(default_factory=list)
 
     @property
     def wants_program(self) -> bool:
@@ -70,48 +69,48 @@ class Refinement(Incumbent):
             layers=self.layers if layers is None else layers))
         if self.smallest_peak_bytes > self.live_budget_bytes:
             self.bound = Bound(float("inf"), "smallest peak")
-        self.measured = list(self.bound.measured)
+        self.constrained = list(self.bound.constrained)
 
     def _program(self, allowed_bytes: int) -> Program:
-        return build(self.reduced, self.measured, allowed_bytes, self.options.max_clones,
+        return build(self.reduced, self.constrained, allowed_bytes, self.options.max_clones,
                      self.options.recompute, self.layers)
 
     def refine(self, rounds: int, share: float = 0.4, mend_work: int = 0,
                target: float = 1.0) -> None:
-        """Solve, decode, evaluate, measure one op more; until proven or out of time.
+        """Solve, decode, evaluate, constrain one op more; until proven or out of time.
 
         ``target`` below 1 plans for that share of the budget: what a decoded schedule needs
-        between measured ops may then fit, but nothing is proven.
+        between constrained ops may then fit, but nothing is proven.
         """
         allowed = int(self.live_budget_bytes * target)
         for _ in range(rounds):
             if self.within(self.target_gap) or self.interrupted or self.left_s <= 0 \
-                    or not self.measured or self.exhausted:
+                    or not self.constrained or self.exhausted:
                 return
             self.rounds += 1
             program, values, schedule = self._ask(allowed, share, proof=target == 1.0)
             if schedule is None:
                 return
             found = self.evaluate(schedule)
-            if found.bytes > self.room_bytes:
+            if found.bytes > self.limit_bytes:
                 self._bring_within(found, allowed, share, mend_work)
             worst = worst_op(program, self.reduced, schedule, values, allowed)
-            if worst < 0 or worst in self.measured:
+            if worst < 0 or worst in self.constrained:
                 self.exhausted = True
                 return
-            self.measured = sorted(set(self.measured) | {worst})
+            self.constrained = sorted(set(self.constrained) | {worst})
 
     def _ask(self, allowed_bytes: int, share: float, proof: bool
              ) -> Tuple[Program, Any, Optional[Schedule]]:
-        """Solve one 0/1 program over the measured ops and decode it; None without an answer."""
+        """Solve one 0/1 program over the constrained ops and decode it; None without an answer."""
         program = self._program(allowed_bytes)
         solution = highs.solve_integer(
             program, integer_columns(program), self.effort.part(share),
             self._start_point(program) if proof else None, self.gap, max_checks=self.max_checks,
             absolute_gap=self.step_gap * self.graph.time_s)
         if proof and not self.options.recompute:
-            self.raise_bound(solution.bound - 1e-6 * abs(solution.bound), "integer, %d measured"
-                             % len(program.measured), self.measured)
+            self.raise_bound(solution.bound - 1e-6 * abs(solution.bound), "integer, %d constrained"
+                             % len(program.constrained), self.constrained)
         self.interrupted |= solution.status == "interrupted"
         self.report()
         return program, solution.values, None if solution.values is None else \
@@ -120,38 +119,38 @@ class Refinement(Incumbent):
     def _bring_within(self, found: Candidate, allowed_bytes: int, share: float,
                       mend_work: int) -> None:
         """A decoded plan takes too much: mend it; what hardly misses is also planned for less."""
-        near = found.bytes <= STRATEGY.near_miss * self.room_bytes
-        self.missed_far |= found.bytes > STRATEGY.far_miss * self.room_bytes
+        near = found.bytes <= STRATEGY.near_miss * self.limit_bytes
+        self.missed_far |= found.bytes > STRATEGY.far_miss * self.limit_bytes
         if self.best is not None and found.extra_s >= self.best.extra_s:
             return
         self._mend(found, mend_work, near)
         if not near or self.within(STRATEGY.far) or self.left_s <= 0 or self.best is not None \
                 and self.best.extra_s - found.extra_s <= self.target_gap * self.graph.time_s:
             return
-        less = int(0.999 * allowed_bytes * self.room_bytes / found.bytes)
+        less = int(0.999 * allowed_bytes * self.limit_bytes / found.bytes)
         schedule = self._ask(less, share, proof=False)[2]
         if schedule is not None:
             other = self.evaluate(schedule)
             # One that fits, but costs more than the best, is not what to go on from.
-            if self.room_bytes < other.bytes < found.bytes:
+            if self.limit_bytes < other.bytes < found.bytes:
                 self._mend(other, mend_work, near)
 
     def _mend(self, found: Candidate, mend_work: int, near: bool) -> None:
         """Let the native search go on from a plan that does not fit."""
-        if not mend_work or not self.core:
+        if not mend_work or not self.native:
             return
-        decisions = self.core.decisions_of(found.schedule)
+        decisions = self.native.decisions_of(found.schedule)
         if near and (self.near_miss is None or found.extra_s < self.near_miss[0]):
             self.near_miss = found.extra_s, decisions
         self.local_search(mend_work * (STRATEGY.mend_near if near else 1), decisions)
 
     def squeeze(self, rounds: int) -> None:
         """Where no plan fits yet: plan for less and less memory until one does."""
-        first = list(self.bound.measured)
+        first = list(self.bound.constrained)
         for target in (0.97, 0.93, 0.88, 0.8, 0.7):
             if self.best is not None or self.interrupted or self.left_s <= 0:
                 return
-            self.measured, self.exhausted = first, False
+            self.constrained, self.exhausted = first, False
             self.refine(rounds, share=0.2, target=target)
 
     def _start_point(self, program: Program) -> Optional[np.ndarray]:
@@ -181,7 +180,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
         search.refine(12, share=0.2, mend_work=work // 8)
         if search.best is None and search.bound.extra_s < float("inf"):
             search.squeeze(12)
-            search.measured, search.exhausted = list(search.bound.measured), False
+            search.constrained, search.exhausted = list(search.bound.constrained), False
         search.refine(10 ** 6)
     except KeyboardInterrupt:
         search.interrupted = True

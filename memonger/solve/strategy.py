@@ -4,8 +4,9 @@ Shares are of the step time unless they say otherwise. "Small" means up to ``sma
 """
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple, Tuple
+from typing import Any, Iterator, NamedTuple, Tuple
 
 
 class Turn(NamedTuple):
@@ -46,6 +47,9 @@ class Strategy:
     #: Share of that work for the search beside the first bound: enough where budgets are easy.
     first_work: float = 0.4
 
+    #: What the native search leaves out: bits of ``Part`` in ``plugins/core/search.h``.
+    without: int = 0
+
     # ---- turns
     #: Worth most at deep cuts, where only long native searches find cheap plans.
     turns: Tuple[Turn, ...] = (
@@ -65,7 +69,7 @@ class Strategy:
 
     # ---- 0/1 programs
     #: Programs are built up to so many values; beyond, one linear program is rounded.
-    integer_items: int = 6000
+    integer_groups: int = 6000
     #: Programs in all, and HiGHS's checks in each: small graphs, others, whole buffers.
     programs: Tuple[int, int, int] = (12, 4, 2)
     checks: Tuple[int, int, int] = (400, 60, 15)
@@ -92,16 +96,16 @@ class Strategy:
     bound_rounds: Tuple[int, int, int] = (7, 3, 1)
     #: Sizes of whole buffers told apart, and up to how many values: finer is slower, not better.
     layers: int = 10
-    layer_items: int = 2500
+    layer_groups: int = 2500
     #: The bound of plans in whole buffers that caps an arena's: programs, sizes, checks, values.
     whole_rounds: int = 9
     whole_layers: int = 6
     whole_checks: int = 200
-    whole_items: int = 1500
+    whole_groups: int = 1500
     #: The bound on the smallest peak: ops in it, checks, and values up to which it is tried.
     peak_ops: int = 8
     peak_checks: int = 25
-    peak_items: int = 1500
+    peak_groups: int = 1500
 
     # ---- least memory
     #: Work as a multiple of a budget's: the question is several budgets in one.
@@ -124,3 +128,16 @@ class Strategy:
 
 
 STRATEGY = Strategy()
+
+
+@contextmanager
+def changed(**values: Any) -> Iterator[None]:
+    """Search with other constants while the block runs, to measure what each is worth."""
+    before = {name: getattr(STRATEGY, name) for name in values}
+    try:
+        for name, value in values.items():
+            object.__setattr__(STRATEGY, name, value)  # nobody else may: it is frozen
+        yield
+    finally:
+        for name, value in before.items():
+            object.__setattr__(STRATEGY, name, value)

@@ -33,7 +33,7 @@ double Search::Unit() const {
 }
 
 void Search::Anneal(Outcome current, Temperature temperature, int64_t work_end) {
-  if (!current.valid || num_items() == 0) return;
+  if (!current.valid || num_items() == 0 || !Has(kAnnealing)) return;
   const int64_t work_begin = Spent();
   if (work_end <= work_begin) return;
   const double hot = temperature.start * Unit(), cold = temperature.end * Unit();
@@ -78,11 +78,11 @@ int Search::PickItem() {
 }
 
 void Search::ProposeMove(const Outcome& current) {
-  if (num_gaps_ > 0 && random_.OneIn(num_gaps_ > 2000 ? kBlockLarge : kBlock)) {
+  if (Has(kBlocks) && num_gaps_ > 0 && random_.OneIn(num_gaps_ > 2000 ? kBlockLarge : kBlock)) {
     return ProposeBlock();
   }
-  if (!crossing_.empty() && random_.OneIn(kStretch)) return ProposeStretch();
-  if (!crossing_.empty() && random_.OneIn(kShift)) return ProposeShift();
+  if (Has(kStretches) && !crossing_.empty() && random_.OneIn(kStretch)) return ProposeStretch();
+  if (Has(kShifts) && !crossing_.empty() && random_.OneIn(kShift)) return ProposeShift();
   const int count = 1 + (random_.OneIn(3) ? 1 : 0) + (random_.OneIn(8) ? 1 : 0);
   int first = 0;
   for (int i = 0; i < count; ++i) {

@@ -69,7 +69,6 @@ void Search::Crossover(int64_t work_end) {
     Outcome current;
     const bool fits = Repair(&current, work_end);
     if (fits) Prune(&current, work_end);
-    if (fits && best_.feasible && current.cost < best_.cost) SwapMoves(&current, work_end);
     Offer(current);
     if (!fits) continue;
     bool known = false;

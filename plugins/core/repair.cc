@@ -1,4 +1,4 @@
-// Greedy repair, pruning, and the iterated local search made of them and of swap moves.
+// Greedy repair, pruning, and the iterated local search made of them.
 #include <algorithm>
 
 #include "core/search.h"
@@ -171,26 +171,6 @@ void Search::Reschedule(Outcome* current, int64_t work_end) {
   }
 }
 
-// Each variant the other way round, with everything around it decided again: a variant pays
-// only together with the decisions that it allows.
-void Search::FlipVariants(int64_t work_end) {
-  std::vector<int> order;
-  for (int v = 0; v < num_variants_; ++v) order.push_back(num_gaps_ + v);
-  for (size_t i = order.size(); i > 1; --i) {
-    std::swap(order[i - 1], order[random_.Below(static_cast<int>(i))]);
-  }
-  for (size_t i = 0; i < order.size() && !OutOf(work_end); ++i) {
-    Load(best_);
-    Set(order[i], 1 - Get(order[i]));
-    Commit();
-    Outcome current = Evaluate();
-    if (!current.valid) continue;
-    if (!Feasible(current) && !Repair(&current, work_end)) continue;
-    Prune(&current, work_end);
-    Offer(current);
-  }
-}
-
 // A few changes of the best solution: some taken back, neighbours or any, some made at random.
 void Search::Perturb() {
   const int taken_back = 1 + random_.Below(6);
@@ -217,7 +197,7 @@ void Search::Perturb() {
 }
 
 void Search::Iterate(int64_t work_end) {
-  if (num_items() == 0) return;
+  if (num_items() == 0 || !Has(kRepairs)) return;
   int failures = 0;
   for (int round = 0; !OutOf(work_end); ++round) {
     if (!best_.feasible || round % 30 == 29) {
@@ -234,9 +214,6 @@ void Search::Iterate(int64_t work_end) {
     }
     Offer(current);
     Prune(&current, work_end);
-    if (round % 16 == 5) {
-      Swap(&current, std::min(work_end, Spent() + (work_end - Spent()) / 8));
-    }
     Offer(current);
   }
 }

@@ -23,7 +23,8 @@ void Search::SearchLive(int64_t work_end) {
   };
   const bool many = num_gaps_ > kManyGaps;
   // Where anything may run at any time, other decisions matter more.
-  const bool grouped = !any_advance_ && simulator_->first_backward() < simulator_->num_ops();
+  const bool grouped =
+      Has(kGroups) && !any_advance_ && simulator_->first_backward() < simulator_->num_ops();
   LoadDefaults();
   Outcome current = Evaluate();
   Offer(current);
@@ -78,7 +79,6 @@ void Search::SearchLive(int64_t work_end) {
       Crossover(until(0.95));
       Load(best_);
       current = Evaluate();
-      if (Feasible(current)) SwapMoves(&current, work_end);
       if (Feasible(current)) Prune(&current, work_end);
       Offer(current);
       return;
@@ -93,7 +93,6 @@ void Search::SearchLive(int64_t work_end) {
       {hot_first ? kHot : kWarm, 0.01}, {any_advance_ ? 2 : kWarm, 0.01}, {0.2, 0.005}};
   const double shares[] = {0.7, 0.8, 0.87};
   for (int round = 0; round < 3 && !OutOf(work_end); ++round) {
-    if (round == 2 && best_.feasible) FlipVariants(until(0.84));
     if (round == 1 && !best_.feasible) TrySeeds(true, until(0.75));
     Load(best_);
     current = Evaluate();

@@ -1,5 +1,5 @@
 // Local search for the cheapest decisions within a budget: restarts of greedy repair, pruning,
-// swaps, iterated local search and simulated annealing, all on exact evaluations.
+// iterated local search and simulated annealing, all on exact evaluations.
 //
 // Work is counted in simulated steps, not in seconds, so that a result depends on the problem,
 // the seed and the work limit alone, unless the wall clock is behind: once a fifth of the time
@@ -36,6 +36,17 @@ struct Solution {
   bool feasible = false;
 };
 
+// What a search can do without, to measure what each is worth (`memonger bench ablation`).
+enum Part {
+  kSeeds = 1,
+  kGroups = 2,
+  kRepairs = 4,  // iterated repair and pruning
+  kAnnealing = 8,
+  kStretches = 16,  // moves of annealing
+  kShifts = 32,
+  kBlocks = 64,
+};
+
 struct SearchOptions {
   int64_t budget_bytes = 0;  // of pool and workspace
   uint64_t seed = 1;
@@ -43,6 +54,7 @@ struct SearchOptions {
   double time_limit_s = 10;
   bool allow_variants = true;
   bool crossover = false;  // a population of plans, in place of one that is annealed
+  int64_t without = 0;     // bits of Part
   Solution warm;           // decisions to start from; empty without
 };
 
@@ -92,6 +104,7 @@ class Search {
   bool Stopped();
   // Work so far, or what would be due by the clock on a machine too slow for the work limit.
   int64_t Spent() const { return std::max(simulator_->work(), due_by_clock_); }
+  bool Has(Part part) const { return !(options_.without & part); }
   bool OutOf(int64_t work_end) { return Stopped() || Spent() >= work_end; }
   bool Feasible(const Outcome& o) const { return o.valid && o.overflow <= 0; }
   // Keeps the current decisions when they are the best so far for the live budget.
@@ -102,13 +115,8 @@ class Search {
   void Prune(Outcome* current, int64_t work_end);
   void PruneAdvance(int item, Outcome* current);
   void Reschedule(Outcome* current, int64_t work_end);
-  void FlipVariants(int64_t work_end);
   void Perturb();
   void Iterate(int64_t work_end);
-  // swap_moves.cc
-  void Swap(Outcome* current, int64_t work_end);
-  void SwapMoves(Outcome* current, int64_t work_end);
-  bool TakeBackTwo(int gap, Outcome* current, int64_t work_end);
   // crossover.cc
   void TakeStretch(const Solution& giver);
   void Crossover(int64_t work_end);

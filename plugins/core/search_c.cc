@@ -83,7 +83,7 @@ MEMONGER_API int32_t memonger_search_evaluate(void* pointer, const int8_t* choic
 }
 
 // integers: budget of pool and workspace, seed, work limit, allow variants, warm start or not,
-// cross a population of plans or not.
+// cross a population of plans or not, bits of memonger::Part to leave out.
 // The search ends when `poll` returns something else than 0 or `stop` no longer points at 0; both
 // may be null. Another thread may write `stop`: a caller whose poll would have to wait for a lock
 // of its own (Python's) has no other way that costs nothing.
@@ -103,6 +103,7 @@ MEMONGER_API int32_t memonger_search_run(void* pointer, const int64_t* integers,
     options.time_limit_s = time_limit_s;
     options.allow_variants = integers[3] != 0;
     options.crossover = integers[5] != 0;
+    options.without = integers[6];
     if (integers[4]) {
       const size_t gaps = handle->simulator->gaps().size();
       options.warm.known = true;

@@ -107,6 +107,7 @@ void Search::LoadCheapSeed(double time_per_byte, int segments, double transient,
 }
 
 void Search::TrySeeds(bool frugal, int64_t work_end) {
+  if (!Has(kSeeds)) return;
   if (values_per_byte_.empty()) values_per_byte_ = ValuesPerByte(simulator_->problem());
   std::vector<double> thresholds;
   for (const Gap& gap : simulator_->gaps()) thresholds.push_back(values_per_byte_[gap.op]);

@@ -15,7 +15,7 @@ from memonger.graph.types import Graph, Op, Tensor
 from memonger.memory.storage import plan_storage
 from memonger.plan import columnar_json as columns
 from memonger.solve.options import Options
-from memonger.solve.search.native import Core
+from memonger.solve.search.native import NativeSearch
 
 MODELS = ("best", "stock", "live")
 
@@ -65,7 +65,7 @@ def test_the_search_sees_what_the_schedule_does():
         rng, _, graph = case(seed)
         schedule = Schedule((), strategies.schedule_with_variants(rng, graph).variants)
         schedule = Schedule(expand(graph_in_use(graph, schedule), {}).steps, schedule.variants)
-        core = Core(graph, Options(variants="all", storage="best"))
+        core = NativeSearch(graph, Options(variants="all", storage="best"))
         found = core.evaluate(core.decisions_of(schedule))
         assert found.schedule == schedule
         assert found.cost_s == pytest.approx(schedule.time_s(graph))

@@ -17,7 +17,7 @@ from memonger.memory.workspace import workspace_bytes
 from memonger.plan.plan import Plan, Status
 from memonger.solve import Options, register
 from memonger.solve.result import build_plan, unplanned
-from memonger.solve.search.native import Core, Decisions, Found
+from memonger.solve.search.native import Decisions, Found, NativeSearch
 from memonger.util.errors import InputError
 
 _MOST_OPS = 14
@@ -122,7 +122,7 @@ def _walk(graph: Graph, state: _State, came: Dict[_State, Tuple[_State, int]]) -
 
 def _all_decisions(graph: Graph, budget_bytes: Optional[int],
                    options: Options) -> Optional[Schedule]:
-    core = Core(graph, options)
+    core = NativeSearch(graph, options)
     gaps = core.gaps()
     count = 3 ** len(gaps) * 2 ** len(core.allowed_variants)
     if count > _MOST_DECISIONS:
@@ -150,7 +150,7 @@ def _all_decisions(graph: Graph, budget_bytes: Optional[int],
     return None if best is None else best.schedule
 
 
-def _overlap(core: Core, variants: Tuple[bool, ...]) -> bool:
+def _overlap(core: NativeSearch, variants: Tuple[bool, ...]) -> bool:
     touched = [op for index, on in zip(core.allowed_variants, variants) if on
                for op, _ in core.graph.variants[index].implementations]
     return len(touched) != len(set(touched))

@@ -10,7 +10,7 @@ from memonger.graph.imported import single_output_graph
 from memonger.graph.schedule import expand
 from memonger.memory.storage import plan_storage
 from memonger.solve import Options, solve
-from memonger.solve.search.native import Core, Decisions
+from memonger.solve.search.native import Decisions, NativeSearch
 from memonger.util.errors import InfeasibleBudget
 
 
@@ -32,7 +32,7 @@ def test_decisions_of_a_schedule_recompute_in_advance_again():
     for seed in range(200):
         rng = random.Random(seed)
         graph = strategies.foreign_graph(rng, rng.randint(2, 30))
-        core = Core(graph, Options(storage="live"))
+        core = NativeSearch(graph, Options(storage="live"))
         first = core.evaluate(decisions(rng, core))
         if first is None:
             continue
@@ -83,7 +83,7 @@ def test_local_search_reaches_the_optimum_where_anything_may_run_at_any_time(see
 
 def test_a_warm_start_keeps_what_is_recomputed_in_advance():
     graph = early_graph()
-    core = Core(graph, Options(storage="live"))
+    core = NativeSearch(graph, Options(storage="live"))
     warm = core.decisions_of(solve(graph, 112, "brute", Options(storage="live")).schedule)
     assert 4 in warm.advance
     # A search that has just time to look at where it starts.

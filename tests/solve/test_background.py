@@ -9,24 +9,26 @@ from training_nets import residual_network
 from memonger.solve import Options
 from memonger.solve import refinement as milp
 from memonger.solve.search.background import BackgroundSearch
-from memonger.solve.search.native import INTERRUPTED, Core
+from memonger.solve.search.native import INTERRUPTED, NativeSearch
 
 GRAPH = residual_network(8)
 OPTIONS = Options(storage="arena")
 
 
 def _room():
-    return Core(GRAPH, OPTIONS).evaluate(Core(GRAPH, OPTIONS).unplanned()).pool_bytes * 3 // 4
+    search = NativeSearch(GRAPH, OPTIONS)
+    return search.evaluate(search.unplanned()).pool_bytes * 3 // 4
 
 
 def test_a_thread_finds_what_the_caller_would_find():
-    here = Core(GRAPH, OPTIONS).search(_room(), 10 ** 6, 60.0, 3)
-    there = BackgroundSearch(Core(GRAPH, OPTIONS), (_room(), 10 ** 6, 60.0, 3), None).result()
+    here = NativeSearch(GRAPH, OPTIONS).search(_room(), 10 ** 6, 60.0, 3)
+    other = NativeSearch(GRAPH, OPTIONS)
+    there = BackgroundSearch(other, (_room(), 10 ** 6, 60.0, 3), None).result()
     assert there == here and there.feasible
 
 
 def test_stopped_it_returns_the_best_so_far():
-    endless = BackgroundSearch(Core(GRAPH, OPTIONS), (_room(), 10 ** 14, 600.0, 1), None)
+    endless = BackgroundSearch(NativeSearch(GRAPH, OPTIONS), (_room(), 10 ** 14, 600.0, 1), None)
     time.sleep(0.2)
     found = endless.stop()
     assert found.stop == INTERRUPTED and len(found.schedule.steps) >= len(GRAPH.ops)
@@ -35,7 +37,7 @@ def test_stopped_it_returns_the_best_so_far():
 def test_stopped_before_it_began_it_returns_the_unplanned_step():
     for storage in ("live", "best", "arena"):
         stop = ctypes.c_int32(1)
-        found = Core(GRAPH, replace(OPTIONS, storage=storage)).search(
+        found = NativeSearch(GRAPH, replace(OPTIONS, storage=storage)).search(
             _room(), 10 ** 9, 60.0, stop=stop)
         assert (found.stop, found.feasible) == (INTERRUPTED, False)
         assert len(found.schedule.steps) == len(GRAPH.ops)

@@ -8,7 +8,7 @@ from training_nets import residual_network
 
 from memonger.graph.imported import single_output_graph
 from memonger.solve import Options
-from memonger.solve.search.native import Core
+from memonger.solve.search.native import NativeSearch
 
 BIG = 1000
 
@@ -40,7 +40,8 @@ def least_time(sizes, times, room):
 
 
 def bred(graph, room, work=10 ** 7, warm=None):
-    return Core(graph, Options(storage="live")).search(room, work, 60.0, 1, warm, crossover=True)
+    native = NativeSearch(graph, Options(storage="live"))
+    return native.search(room, work, 60.0, 1, warm, crossover=True)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -58,7 +59,7 @@ def test_two_small_values_are_kept_in_place_of_a_large_one():
     # Little work, from a plan that no change and no swap improves on: 520 < 289 + 258.
     sizes, times = (20, 10, 10), (520, 289, 258)
     graph = knapsack(sizes, times)
-    core = Core(graph, Options(storage="live"))
+    core = NativeSearch(graph, Options(storage="live"))
     unplanned = core.unplanned()
     kept_large = replace(unplanned, choices=tuple(
         1 if op in (1, 2) and not trailing else choice
@@ -72,7 +73,7 @@ def test_the_same_work_finds_the_same_plan(storage):
     graph = residual_network(6)
 
     def search():
-        core = Core(graph, Options(storage=storage))
+        core = NativeSearch(graph, Options(storage=storage))
         room = core.evaluate(core.unplanned()).pool_bytes * 3 // 4
         return core.search(room, 2 * 10 ** 6, 60.0, 5, crossover=True)
 
@@ -82,7 +83,7 @@ def test_the_same_work_finds_the_same_plan(storage):
 
 def test_it_never_ends_above_where_it_started():
     graph = residual_network(8)
-    core = Core(graph, Options(storage="live"))
+    core = NativeSearch(graph, Options(storage="live"))
     room = core.evaluate(core.unplanned()).pool_bytes * 6 // 10
     warm = core.search(room, 10 ** 6, 60.0, 2)
     again = core.search(room, 10 ** 6, 60.0, 3, warm.decisions, crossover=True)

@@ -17,7 +17,7 @@ from memonger.solve.mip import highs
 from memonger.solve.mip.bounds import Bound, integer_columns
 from memonger.solve.mip.formulation import build
 from memonger.solve.mip.problem import reduce_graph
-from memonger.solve.search.native import Core, Decisions
+from memonger.solve.search.native import Decisions, NativeSearch
 
 OPTIONS = Options(storage="live")
 
@@ -72,7 +72,7 @@ def test_the_absolute_gap_is_in_units_of_the_costs(monkeypatch, scale: float) ->
 def test_a_search_gives_its_pool_as_it_was_packed() -> None:
     graph = residual_network(8)
     for storage in ("arena", "best"):
-        core = Core(graph, replace(OPTIONS, storage=storage))
+        core = NativeSearch(graph, replace(OPTIONS, storage=storage))
         room = core.evaluate(core.unplanned()).pool_bytes * 3 // 4
         found = core.search(room, 10 ** 6, 60.0, 1)
         assert found.feasible
@@ -82,7 +82,7 @@ def test_a_search_gives_its_pool_as_it_was_packed() -> None:
 
 def test_plans_found_with_fewer_variants_are_gone_on_from_as_they_are() -> None:
     for graph in (attention(12), variant_graph(2.0)):
-        narrow, wide = (Core(graph, replace(OPTIONS, storage="arena", variants=which))
+        narrow, wide = (NativeSearch(graph, replace(OPTIONS, storage="arena", variants=which))
                         for which in ("none", "exact"))
         assert wide.allowed_variants and not narrow.allowed_variants
         room = narrow.evaluate(narrow.unplanned()).pool_bytes
@@ -104,5 +104,5 @@ def test_a_gap_that_a_variant_reads_in_decides_as_the_whole(choices, expected) -
                                     graph=SimpleNamespace(ops=[None] * 12,
                                                           recompute_in_forward=False))
                     for gaps, allowed in ((whole, (3,)), (parts, (1, 3))))
-    adopted = Core.adopt(wide, narrow, Decisions(choices, (-1, -1), (True,)))
+    adopted = NativeSearch.adopt(wide, narrow, Decisions(choices, (-1, -1), (True,)))
     assert adopted == Decisions(expected, (-1, -1, -1), (False, True))

@@ -125,7 +125,7 @@ def test_two_in_three_searches_from_nothing_leave_out_variants_that_are_not_exac
     inexact = replace(graph.variants[0], exact=False)
     search = milp.Refinement.start(replace(graph, variants=(inexact,), _cache={}), 10000,
                                    Options(storage="live", variants="all"))
-    assert search.core is not None and search.core.allowed_variants == (0,)
+    assert search.native is not None and search.native.allowed_variants == (0,)
     search.bound = Bound(-10.0, "none")  # or the search beside would be forgotten
     used = []
     take = search._take

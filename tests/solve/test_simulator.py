@@ -12,7 +12,7 @@ from memonger.graph.decisions import graph_in_use
 from memonger.graph.schedule import expand
 from memonger.memory.storage import plan_storage
 from memonger.solve.options import Options
-from memonger.solve.search.native import Core, Decisions
+from memonger.solve.search.native import Decisions, NativeSearch
 
 
 def some_decisions(rng, core):
@@ -35,7 +35,7 @@ def found_of(seed, **options):
     pools = rng.choice(("executor", "executor", "cached_op"))
     graph = strategies.variants(rng, strategies.training_graph(
         rng, rng.randint(2, 14), pools=pools))
-    core = Core(graph, Options(variants="all", **options))
+    core = NativeSearch(graph, Options(variants="all", **options))
     return graph, core.evaluate(some_decisions(rng, core))
 
 
@@ -52,7 +52,7 @@ def test_schedules_are_those_of_expand(seed):
 def test_decisions_of_a_schedule_make_it_again(seed):
     rng = random.Random(seed)
     graph = strategies.training_graph(rng, rng.randint(2, 14))
-    core = Core(graph, Options())
+    core = NativeSearch(graph, Options())
     share = rng.random()
     choices = tuple(2 if trailing else int(rng.random() < share) for *_, trailing in core.gaps())
     found = core.evaluate(Decisions(choices, (-1,) * len(choices), ()))
@@ -62,7 +62,7 @@ def test_decisions_of_a_schedule_make_it_again(seed):
 @pytest.mark.parametrize("seed", range(20))
 def test_a_dropped_value_stays_from_the_op_that_its_gap_names(seed):
     rng = random.Random(seed)
-    core = Core(strategies.training_graph(rng, rng.randint(2, 14)), Options())
+    core = NativeSearch(strategies.training_graph(rng, rng.randint(2, 14)), Options())
     gaps = core.gaps()
     kept = Decisions(tuple(2 if gap[-1] else 1 for gap in gaps), (-1,) * len(gaps), ())
     named = Decisions((2,) * len(gaps), tuple(-1 if last else begin + 1
@@ -74,7 +74,7 @@ def test_decisions_of_a_schedule_with_variants_cost_the_same():
     same = 0
     for seed in range(100):
         graph, found = found_of(seed)
-        core = Core(graph, Options(variants="all"))
+        core = NativeSearch(graph, Options(variants="all"))
         same += core.evaluate(core.decisions_of(found.schedule)).cost_s <= found.cost_s * (1 + 1e-9)
     assert same >= 95  # values that are read from two runs at a time are no decision of the search
 
@@ -90,7 +90,7 @@ def test_pools_are_those_of_the_storage_planner(seed, storage):
 def test_foreign_schedules_run_and_peak_as_the_storage_planner_says(seed):
     rng = random.Random(seed)
     graph = strategies.foreign_graph(rng, rng.randint(2, 30))
-    core = Core(graph, Options(storage="live"))
+    core = NativeSearch(graph, Options(storage="live"))
     found = core.evaluate(some_decisions(rng, core))
     if found is None:
         pytest.skip("these decisions run something too often")
@@ -108,7 +108,7 @@ def test_changed_decisions_are_simulated_as_if_from_the_start(kind, seed):
     options = Options(storage="live", variants="all", max_clones=2 if kind == "limited" else 0)
     graph = strategies.foreign_graph(rng, rng.randint(2, 30)) if kind == "foreign" else \
         strategies.variants(rng, strategies.training_graph(rng, rng.randint(2, 14)))
-    core = Core(graph, options)
+    core = NativeSearch(graph, options)
     now = some_decisions(rng, core)
     for _ in range(30):
         other = some_decisions(rng, core)
@@ -116,13 +116,13 @@ def test_changed_decisions_are_simulated_as_if_from_the_start(kind, seed):
         now = Decisions(*(tuple(new if rng.random() < share else old for old, new in zip(*pair))
                           for pair in ((now.choices, other.choices), (now.advance, other.advance))),
                         other.variants if rng.random() < share else now.variants)
-        assert core.evaluate(now) == Core(graph, options).evaluate(now)
+        assert core.evaluate(now) == NativeSearch(graph, options).evaluate(now)
 
 
 def test_a_chain_of_recomputations_may_be_as_long_as_the_graph():
     # Everything is dropped: the last gradient runs all of the forward pass again.
     graph = residual_network(20000)
-    core = Core(graph, Options(storage="live"))
+    core = NativeSearch(graph, Options(storage="live"))
     found = core.evaluate(Decisions(tuple(2 if last else 1 for *_, last in core.gaps()),
                                     (-1,) * len(core.gaps()), ()))
     assert found is not None and len(found.schedule.recomputed()) > 15000
@@ -130,13 +130,13 @@ def test_a_chain_of_recomputations_may_be_as_long_as_the_graph():
 
 def test_keeping_everything_is_the_unplanned_step():
     graph = strategies.training_graph(random.Random(3), 10)
-    core = Core(graph, Options())
+    core = NativeSearch(graph, Options())
     assert core.evaluate(core.unplanned()).schedule == expand(graph, {})
 
 
 def test_ops_that_must_not_run_again_have_no_gaps():
     graph = strategies.training_graph(random.Random(4), 12)
-    core = Core(graph, Options(keep=(1, 2)))
+    core = NativeSearch(graph, Options(keep=(1, 2)))
     ops = {op for op, *_ in core.gaps()}
     assert ops and not ops & {1, 2}
     assert all(graph.ops[op].recomputable and not graph.ops[op].is_backward for op in ops)
@@ -145,18 +145,18 @@ def test_ops_that_must_not_run_again_have_no_gaps():
 def test_pinned_recomputation_is_never_kept():
     rng = random.Random(5)
     graph = strategies.training_graph(rng, 10, dtypes=False)
-    free = Core(graph, Options())
+    free = NativeSearch(graph, Options())
     pinned = next(op for op, _, begin, end, trailing in free.gaps() if not trailing
                   and not graph.ops[begin].is_backward and graph.ops[end].is_backward
                   and not graph.ops[op].kept_outputs)
-    found = Core(graph, Options(recompute=(pinned,))).search(2 ** 40, 10 ** 6, 10.0)
+    found = NativeSearch(graph, Options(recompute=(pinned,))).search(2 ** 40, 10 ** 6, 10.0)
     assert found.feasible and pinned in found.schedule.recomputed()
 
 
 @pytest.mark.parametrize("storage", ["live", "best"])
 def test_clones_are_limited(storage):
     graph = residual_network(4)
-    core = Core(graph, Options(max_clones=1, storage=storage))
+    core = NativeSearch(graph, Options(max_clones=1, storage=storage))
     base = core.evaluate(core.unplanned())
     found = core.search(int(base.pool_bytes * 0.6), 10 ** 6, 10.0)
     again = found.schedule.recomputed()
@@ -169,4 +169,4 @@ def test_damaged_graphs_are_refused():
     broken = replace(graph, ops=graph.ops[:-1] + (replace(graph.ops[-1], inputs=(9999,)),),
                      _cache={})
     with pytest.raises(SolverError):
-        Core(broken, Options())
+        NativeSearch(broken, Options())

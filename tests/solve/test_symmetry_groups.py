@@ -4,7 +4,7 @@ from training_nets import attention
 
 from memonger.graph.types import Graph
 from memonger.solve import Options
-from memonger.solve.search.native import Core
+from memonger.solve.search.native import NativeSearch
 
 STEPS = 300
 
@@ -15,7 +15,7 @@ def graph() -> Graph:
 
 
 def searched(graph, share, variants="exact", work=20 * 10 ** 6):
-    core = Core(graph, Options(storage="live", variants=variants))
+    core = NativeSearch(graph, Options(storage="live", variants=variants))
     room = int(share * core.evaluate(core.unplanned()).pool_bytes)
     return core.search(room, work, 60.0, 1)
 

@@ -6,11 +6,11 @@ bytes, and let whatever may share memory share it. Where some values must lie be
 graph reduced for arenas counts them from the first op to the last; a plan may then take whole
 buffers instead, so the bound is the smaller one of both kinds (:func:`whole_buffers_bound`).
 
-Method: the program of :mod:`memonger.solve.mip.formulation` over a few measured ops, chosen where
-the unplanned step
-or the last solution is worst. Few windows give the best bounds (see there), so a handful of tiny
-linear programs is solved and the largest bound is kept; where time is left, the 0/1 program of
-the best choice raises it further. Without HiGHS a knapsack bound takes its place.
+Method: the program of :mod:`memonger.solve.mip.formulation` over a few constrained ops, chosen
+where the unplanned step or the last solution is worst. Few windows give the best bounds (see
+there), so a handful of tiny linear programs is solved and the largest bound is kept; where time is
+left, the 0/1 program of the best choice raises it further. Without HiGHS a knapsack bound takes its
+place.
 """
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Bound(NamedTuple):
 
     #: Extra time of the step, in the graph's units; ``inf`` when no plan can fit.
     extra_s: float
-    #: "linear", "integer", "knapsack" or "none", with the number of measured ops.
+    #: "linear", "integer", "knapsack" or "none", with the number of constrained ops.
     how: str
-    #: The measured ops that gave it.
-    measured: Tuple[int, ...] = ()
+    #: The constrained ops that gave it.
+    constrained: Tuple[int, ...] = ()
     #: The point of the linear program over them, where that gave it and nothing more is known.
     point: Optional[np.ndarray] = None
 
@@ -55,14 +55,15 @@ def unplanned_live(reduced: Reduced, certain: bool = False) -> np.ndarray:
     change = np.zeros(reduced.num_ops + 1)
     ends = [max([op for op, _ in readers], default=int(birth))
             for readers, birth in zip(reduced.readers, reduced.birth)]
-    for item, size in enumerate(reduced.size_bytes):
-        if certain and reduced.scattered_item[item]:
+    for group, size in enumerate(reduced.size_bytes):
+        if certain and reduced.scattered_group[group]:
             continue
-        change[reduced.birth[item]] += size
-        change[ends[item] + 1] -= size
+        change[reduced.birth[group]] += size
+        change[ends[group] + 1] -= size
     live = reduced.profile_bytes + np.cumsum(change)[:-1]
     for one in () if certain else reduced.inplace_reuses:
-        gone = sorted((saved for item, saved in one.sources if ends[item] <= one.op), reverse=True)
+        gone = sorted((saved for group, saved in one.sources if ends[group] <= one.op),
+                      reverse=True)
         live[one.op] += sum(one.places) - sum(gone[:len(one.places)])
     return live
 
@@ -71,20 +72,20 @@ def needed_live(reduced: Reduced) -> np.ndarray:
     """Bytes that must be alive at each op in every plan: its operands and the profile."""
     needed = reduced.profile_bytes.copy()
     lives = np.zeros(reduced.num_ops + 1)
-    for item, size in enumerate(reduced.size_bytes):
+    for group, size in enumerate(reduced.size_bytes):
         count: Dict[int, Set[int]] = {}
-        for op, number in reduced.readers[item] + reduced.makers[item]:
+        for op, number in reduced.readers[group] + reduced.makers[group]:
             count.setdefault(op, set()).add(number)
         sure = [op for op, numbers in count.items() if len(numbers) == len(reduced.modes[op])]
         needed[sure] += size
         if reduced.graph.recompute_in_forward:
             continue
         # First lives in forward are no decision.
-        plain = [op for op, _ in reduced.readers[item]
+        plain = [op for op, _ in reduced.readers[group]
                  if op < reduced.first_backward and len(reduced.modes[op]) == 1]
         begin = end = -1
-        for op in plain if reduced.scattered_item[item] else plain[-1:]:
-            begin, end = max(reduced.first_life(item, op) + 1, end), op
+        for op in plain if reduced.scattered_group[group] else plain[-1:]:
+            begin, end = max(reduced.first_life(group, op) + 1, end), op
             if begin < end:
                 lives[begin] += size
                 lives[end] -= size
@@ -107,15 +108,16 @@ def knapsack_bound(reduced: Reduced, budget_bytes: float) -> Bound:
     if excess <= 0 or reduced.variants:
         return Bound(0.0, "knapsack", (worst,))
     size_of: Dict[int, float] = {}
-    for item, size in enumerate(reduced.size_bytes):
-        reads = [op for op, _ in reduced.readers[item]]
-        if reduced.frozen_item[item] or reduced.scattered_item[item] \
-                or reduced.birth[item] >= worst or worst in reads or max(reads, default=-1) < worst:
+    for group, size in enumerate(reduced.size_bytes):
+        reads = [op for op, _ in reduced.readers[group]]
+        if reduced.frozen_group[group] or reduced.scattered_group[group] \
+                or reduced.birth[group] >= worst or worst in reads \
+                or max(reads, default=-1) < worst:
             continue
         if not reduced.graph.recompute_in_forward and \
                 max([r for r in reads if r < reduced.first_backward], default=-1) > worst:
             continue
-        cheapest = min((reduced.modes[op][m].time_s, op) for op, m in reduced.makers[item])
+        cheapest = min((reduced.modes[op][m].time_s, op) for op, m in reduced.makers[group])
         size_of[cheapest[1]] = size_of.get(cheapest[1], 0.0) + float(size)
     times = {op: reduced.graph.ops[op].time_s for op in size_of}
     spent = 0.0
@@ -129,13 +131,13 @@ def knapsack_bound(reduced: Reduced, budget_bytes: float) -> Bound:
     return Bound(float("inf") if excess > 0 else spent, "knapsack", (worst,))
 
 
-def pool_room(graph: Graph, room_bytes: int, variants: str) -> int:
+def pool_limit_bytes(graph: Graph, limit_bytes: int, variants: str) -> int:
     """What of the bytes for pool and workspace the pool of any plan may take at most."""
     least = [op.workspace_bytes for op in graph.ops]
     for number in allowed_variants(graph, variants):
         for op, how in graph.variants[number].implementations:
             least[op] = min(least[op], how.workspace_bytes if how.runs else 0)
-    return room_bytes - max(least or [0])
+    return limit_bytes - max(least or [0])
 
 
 def free_bound(graph: Graph, variants: str) -> float:
@@ -205,14 +207,14 @@ def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none
         best = Bound(_most_saved(reduced.graph, reduced.variants), "none")
     if not highs.available():
         return best
-    for number, measured in enumerate(_candidates(reduced, pool_budget_bytes, rounds)):
+    for number, constrained in enumerate(_candidates(reduced, pool_budget_bytes, rounds)):
         if number and effort.left_s <= 0:
             break
-        program = build(reduced, measured, pool_budget_bytes, layers=layers)
+        program = build(reduced, constrained, pool_budget_bytes, layers=layers)
         found = highs.solve_linear(program, effort)
         if found.bound > best.extra_s:
-            best = Bound(found.bound, "linear, %d measured" % len(measured), tuple(measured),
-                         found.values)
+            best = Bound(found.bound, "linear, %d constrained" % len(constrained),
+                         tuple(constrained), found.values)
         if best.extra_s == float("inf"):
             return best
     if integer:
@@ -226,15 +228,15 @@ def whole_buffers_bound(reduced: Reduced, pool_budget_bytes: float, effort: Effo
     What a bound for arenas must not exceed, for a plan takes whole buffers where those are
     smaller.
     """
-    large = len(reduced.size_bytes) > STRATEGY.whole_items
+    large = len(reduced.size_bytes) > STRATEGY.whole_groups
     best = overhead_bound(reduced.graph, pool_budget_bytes, effort=effort.part(0.5),
                           reduced=reduced, integer=False,
                           rounds=1 if large else STRATEGY.whole_rounds,
                           layers=0 if large else STRATEGY.whole_layers)
-    if large or not best.measured or not np.isfinite(best.extra_s) or effort.left_s <= 0 \
+    if large or not best.constrained or not np.isfinite(best.extra_s) or effort.left_s <= 0 \
             or not highs.available():
         return best.extra_s
-    program = build(reduced, best.measured, pool_budget_bytes, layers=STRATEGY.whole_layers)
+    program = build(reduced, best.constrained, pool_budget_bytes, layers=STRATEGY.whole_layers)
     found = highs.solve_integer(program, integer_columns(program), effort, gap=1e-3,
                                 max_checks=STRATEGY.whole_checks)
     return max(best.extra_s, found.bound - 1e-6 * abs(found.bound)
@@ -244,23 +246,23 @@ def whole_buffers_bound(reduced: Reduced, pool_budget_bytes: float, effort: Effo
 def _integer_bound(reduced: Reduced, budget_bytes: float, best: Bound, effort: Effort,
                    layers: int) -> Bound:
     """Solve the 0/1 program over the ops of the best linear bound, then over all ops."""
-    sets: List[Sequence[int]] = [best.measured] if best.measured else []
+    sets: List[Sequence[int]] = [best.constrained] if best.constrained else []
     if reduced.num_ops * len(reduced.size_bytes) <= 20000:
         sets.append(range(reduced.num_ops))
-    for measured in sets:
+    for constrained in sets:
         if effort.left_s <= 0:
             break
-        program = build(reduced, measured, budget_bytes, layers=layers)
+        program = build(reduced, constrained, budget_bytes, layers=layers)
         found = highs.solve_integer(program, integer_columns(program), effort)
         proven = found.bound - 1e-6 * abs(found.bound) if np.isfinite(found.bound) \
             else found.bound
         if proven > best.extra_s:
-            best = Bound(proven, "integer, %d measured" % len(measured), tuple(measured))
+            best = Bound(proven, "integer, %d constrained" % len(constrained), tuple(constrained))
     return best
 
 
 def _candidates(reduced: Reduced, budget_bytes: float, rounds: int) -> List[List[int]]:
-    """Sets of measured ops worth trying, best guesses first."""
+    """Sets of constrained ops worth trying, best guesses first."""
     live = unplanned_live(reduced)
     needed = needed_live(reduced)
     count = reduced.num_ops
@@ -302,15 +304,16 @@ def minimum_peak_bound(graph: Graph, variants: str = "none", keep: Sequence[int]
     best = PeakBound(int(np.ceil(needed[where] - 1e-6)), "operands of one op", where)
     # Variants make the difference: few of them can serve all the worst ops at once.
     if not highs.available() or not reduced.variants \
-            or not 0 < len(reduced.size_bytes) <= STRATEGY.peak_items:
+            or not 0 < len(reduced.size_bytes) <= STRATEGY.peak_groups:
         return best
-    measured = sorted(int(op) for op in np.argsort(-needed, kind="stable")[:STRATEGY.peak_ops])
-    program = build(reduced, measured, float("inf"), layers=layers)
+    constrained = sorted(int(op) for op in np.argsort(-needed, kind="stable")[:STRATEGY.peak_ops])
+    program = build(reduced, constrained, float("inf"), layers=layers)
     found = highs.solve_integer(program, integer_columns(program), effort or Effort(1.0),
                                 gap=1e-4, max_checks=STRATEGY.peak_checks)
     proven = found.bound * program.unit_bytes * (1 - 1e-6)
     if np.isfinite(proven) and proven > best.bytes + 0.5:
-        best = PeakBound(int(np.ceil(proven - 0.5)), "integer, %d measured" % len(measured), where)
+        best = PeakBound(int(np.ceil(proven - 0.5)),
+                         "integer, %d constrained" % len(constrained), where)
     return best
 
 

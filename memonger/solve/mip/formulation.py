@@ -1,18 +1,18 @@
-"""The planning problem as a linear program over a few measured ops.
+"""The planning problem as a linear program over a few constrained ops.
 
 Formulation (after Checkmate, Jain et al., MLSys 2020, and MONeT, Shah et al., ICLR 2021, with
-their stages replaced by windows between *measured ops*): the ops are cut into windows, each
-ending at a measured op. For item ``t`` and window ``j``
+their stages replaced by windows between *constrained ops*): the ops are cut into windows, each
+ending at a constrained op. For group ``t`` and window ``j``
 
-* ``live[t, j]``: the value is in memory at the measured op that ends window ``j``;
+* ``live[t, j]``: the value is in memory at the constrained op that ends window ``j``;
 * ``rerun[r, j]``: runner ``r`` runs again inside window ``j``;
 * ``mode[i, m]``: op ``i`` runs as variant ``m`` (only for ops that have variants);
-* ``taken[t, j]``: the measured op that ends window ``j`` works in the value's memory, and the
+* ``taken[t, j]``: the constrained op that ends window ``j`` works in the value's memory, and the
   value is gone (only for ops that save memory in no other way).
 
 A value is *at hand* in a window if it was live at the window's start, is made in the window, or
-is rerun in it. Reads, reruns and lives all need values at hand; the live bytes at each measured op
-stay within the budget; the time of reruns and variants is minimised.
+is rerun in it. Reads, reruns and lives all need values at hand; the live bytes at each constrained
+op stay within the budget; the time of reruns and variants is minimised.
 
 Every schedule that fits the budget gives a feasible 0/1 point that costs no more, whatever the
 windows are: so any lower bound of this program is a lower bound for all schedules. Few windows
@@ -30,14 +30,14 @@ from .problem import Reduced
 from .program import Program, Ranges, Rows, Spots
 
 
-def build(reduced: Reduced, measured: Sequence[int], budget_bytes: float,
+def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
           max_reruns: int = 0, forget: Sequence[int] = (), layers: int = 0) -> Program:
-    """Write the program for some measured ops.
+    """Write the program for some constrained ops.
 
     Parameters
     ----------
     reduced : Reduced
-    measured : sequence of int
+    constrained : sequence of int
         Op ids, increasing. In a graph that never reruns in forward the last forward op is
         always added.
     budget_bytes : float
@@ -55,11 +55,11 @@ def build(reduced: Reduced, measured: Sequence[int], budget_bytes: float,
     Returns
     -------
     Program
-        O(items x windows) size and time.
+        O(groups x windows) size and time.
     """
     graph = reduced.graph
     late_only = not graph.recompute_in_forward
-    ends = {int(k) for k in measured}
+    ends = {int(k) for k in constrained}
     if late_only and 0 < reduced.first_backward < reduced.num_ops:
         ends.add(reduced.first_backward - 1)
     ends_at = np.array(sorted(ends), dtype=np.int64)
@@ -79,12 +79,12 @@ def build(reduced: Reduced, measured: Sequence[int], budget_bytes: float,
                for number, mode in enumerate(reduced.modes[op]) if mode.runs]
     number_of = {runner: i for i, runner in enumerate(runners)}
     wanted = np.full(len(runners), -1, dtype=np.int64)
-    for item, ways in enumerate(reduced.makers):
-        if not reduced.frozen_item[item]:
+    for group, ways in enumerate(reduced.makers):
+        if not reduced.frozen_group[group]:
             for way in ways:
                 runner = number_of.get(way, -1)
                 if runner >= 0:
-                    wanted[runner] = max(wanted[runner], reduced.last_need[item])
+                    wanted[runner] = max(wanted[runner], reduced.last_need[group])
     runner_op = np.array([op for op, _ in runners], dtype=np.int64)
     rerun_first = window_of[runner_op] + 1 if len(runners) else np.zeros(0, dtype=np.int64)
     if late_only and reduced.first_backward < reduced.num_ops:
@@ -97,7 +97,7 @@ def build(reduced: Reduced, measured: Sequence[int], budget_bytes: float,
     next_column += len(reduced.variants)
     place = {int(k): j for j, k in enumerate(ends_at)}
     reuses = [(place[one.op], one) for one in reduced.inplace_reuses if one.op in place]
-    taken = Spots.make([(item, window) for window, one in reuses for item, _ in one.sources],
+    taken = Spots.make([(group, window) for window, one in reuses for group, _ in one.sources],
                        next_column)
     next_column += len(taken.owner)
     sizes = layer_sizes(reduced, layers)
@@ -166,9 +166,9 @@ def _layer_rows(reduced: Reduced, rows: Rows, live: Ranges, taken: Spots,
         rows.add(numbers[window[large]], columns[large], np.array(1.0))
         for spot, one in reuses:
             rows.upper[-1][spot] -= sum(saved >= size for saved in one.places)
-            items = np.array([item for item, saved in one.sources if saved >= size], dtype=int)
-            rows.add(np.full(len(items), numbers[spot]),
-                     taken.column(items, np.full(len(items), spot)), np.array(-1.0))
+            groups = np.array([group for group, saved in one.sources if saved >= size], dtype=int)
+            rows.add(np.full(len(groups), numbers[spot]),
+                     taken.column(groups, np.full(len(groups), spot)), np.array(-1.0))
     total = rows.open(np.array([-np.inf]),
                       np.array([budget_bytes / unit if np.isfinite(budget_bytes) else 0.0]))
     rows.add(np.repeat(total, len(sizes)), base + np.arange(len(sizes)), steps / unit)
@@ -179,52 +179,52 @@ def _layer_rows(reduced: Reduced, rows: Rows, live: Ranges, taken: Spots,
 def _at_hand_rows(reduced: Reduced, rows: Rows, live: Ranges, rerun: Ranges, taken: Spots,
                   runners: List[Tuple[int, int]], number_of: dict, variant_column: np.ndarray,
                   window_of: np.ndarray) -> None:
-    """``at hand(item, window) >= target`` for reads, lives and reruns."""
-    modal = reduced.scattered_item
+    """``at hand(group, window) >= target`` for reads, lives and reruns."""
+    modal = reduced.scattered_group
     born = window_of[reduced.birth] if len(reduced.birth) else np.zeros(0, dtype=np.int64)
     # Targets: column, -1 for the constant 1 and -2 - op for "1 - sum of the op's variants".
-    items: List[np.ndarray] = []
+    groups: List[np.ndarray] = []
     spots: List[np.ndarray] = []
     targets: List[np.ndarray] = []
-    plain_item: List[int] = []
+    plain_group: List[int] = []
     plain_spot: List[int] = []
     plain_target: List[int] = []
-    for item, ways in enumerate(reduced.readers):
+    for group, ways in enumerate(reduced.readers):
         for op, number in ways:
-            plain_item.append(item)
+            plain_group.append(group)
             plain_spot.append(int(window_of[op]))
             plain_target.append(_mode_target(reduced, op, number, variant_column))
-    items.append(np.array(plain_item, dtype=np.int64))
+    groups.append(np.array(plain_group, dtype=np.int64))
     spots.append(np.array(plain_spot, dtype=np.int64))
     targets.append(np.array(plain_target, dtype=np.int64))
     owner, window = live.pairs()
-    items.append(owner)
+    groups.append(owner)
     spots.append(window)
     targets.append(live.base + np.arange(live.total))
-    for item, ways in enumerate(reduced.readers):
+    for group, ways in enumerate(reduced.readers):
         for way in ways:
             runner = number_of.get(way, -1)
             if runner >= 0 and rerun.first[runner] <= rerun.last[runner]:
                 span = np.arange(rerun.first[runner], rerun.last[runner] + 1)
-                items.append(np.full(len(span), item))
+                groups.append(np.full(len(span), group))
                 spots.append(span)
                 targets.append(rerun.offset[runner] + span - rerun.first[runner])
-    item_of, spot, target = map(np.concatenate, (items, spots, targets))
-    if not len(item_of):
+    group_of, spot, target = map(np.concatenate, (groups, spots, targets))
+    if not len(group_of):
         return
-    needed = modal[item_of] | (spot > born[item_of])
-    triple = np.unique(np.stack([item_of[needed], spot[needed], target[needed]]), axis=1)
-    item_of, spot, target = triple
+    needed = modal[group_of] | (spot > born[group_of])
+    triple = np.unique(np.stack([group_of[needed], spot[needed], target[needed]]), axis=1)
+    group_of, spot, target = triple
     numbers = rows.open(np.where(target == -1, 1.0, np.where(target < -1, 1.0, 0.0)),
                         np.full(len(target), np.inf))
-    rows.add(numbers, live.column(item_of, spot - 1), np.array(1.0))
-    rows.add(numbers, taken.column(item_of, spot - 1), np.array(-1.0))
+    rows.add(numbers, live.column(group_of, spot - 1), np.array(1.0))
+    rows.add(numbers, taken.column(group_of, spot - 1), np.array(-1.0))
     most = max((len(ways) for ways in reduced.makers), default=0)
     for position in range(most):
         maker = np.array([number_of.get(ways[position], -1)
-                          if position < len(ways) and not reduced.frozen_item[i] else -1
+                          if position < len(ways) and not reduced.frozen_group[i] else -1
                           for i, ways in enumerate(reduced.makers)], dtype=np.int64)
-        picked = maker[item_of]
+        picked = maker[group_of]
         column = np.where(picked >= 0, rerun.column(np.maximum(picked, 0), spot), -1) \
             if len(runners) else np.full(len(picked), -1)
         rows.add(numbers, column, np.array(1.0))
@@ -235,8 +235,8 @@ def _at_hand_rows(reduced: Reduced, rows: Rows, live: Ranges, rerun: Ranges, tak
             rows.add(np.array([row]), variant_column[[mode.variant]], np.array(1.0))
     # A value that only some modes make is at hand in its op's window when that mode is chosen.
     shift = np.zeros(len(numbers))
-    for place in np.flatnonzero(modal[item_of]):
-        for op, number in reduced.makers[item_of[place]]:
+    for place in np.flatnonzero(modal[group_of]):
+        for op, number in reduced.makers[group_of[place]]:
             if window_of[op] != spot[place]:
                 continue
             row = numbers[place:place + 1]
@@ -263,21 +263,21 @@ def _mode_target(reduced: Reduced, op: int, number: int, variant_column: np.ndar
 def _forced_lives(reduced: Reduced, rows: Rows, live: Ranges, lower: np.ndarray,
                   upper: np.ndarray, variant_column: np.ndarray, ends_at: np.ndarray,
                   late_only: bool, forget: Sequence[int]) -> None:
-    """Lives that are no decision: operands of measured ops, first lives in forward."""
+    """Lives that are no decision: operands of constrained ops, first lives in forward."""
     place = {int(k): j for j, k in enumerate(ends_at)}
     forgotten = set(forget)
-    for item in range(len(reduced.size_bytes)):
+    for group in range(len(reduced.size_bytes)):
         must: List[Tuple[int, int, int]] = []
-        for op, number in reduced.readers[item] + reduced.makers[item]:
+        for op, number in reduced.readers[group] + reduced.makers[group]:
             if op in place:
                 must.append((place[op], op, number))
-        for op, number in reduced.readers[item] if late_only else ():
+        for op, number in reduced.readers[group] if late_only else ():
             if op < reduced.first_backward:
-                begin = int(np.searchsorted(ends_at, reduced.first_life(item, op), side="left"))
+                begin = int(np.searchsorted(ends_at, reduced.first_life(group, op), side="left"))
                 end = int(np.searchsorted(ends_at, op, side="left"))
                 must.extend((j, op, number) for j in range(begin, end))
         for window, op, number in must:
-            column = _column(live, item, window)
+            column = _column(live, group, window)
             if column < 0:
                 continue
             target = _mode_target(reduced, op, number, variant_column)
@@ -291,9 +291,9 @@ def _forced_lives(reduced: Reduced, rows: Rows, live: Ranges, lower: np.ndarray,
             else:
                 for mode in reduced.modes[op][1:]:
                     rows.add(row, variant_column[[mode.variant]], np.array(1.0))
-        if forgotten and any(op in forgotten for op, _ in reduced.makers[item]):
+        if forgotten and any(op in forgotten for op, _ in reduced.makers[group]):
             boundary = int(np.searchsorted(ends_at, reduced.first_backward - 1))
-            column = _column(live, item, boundary)
+            column = _column(live, group, boundary)
             if column >= 0 and lower[column] == 0.0:
                 upper[column] = 0.0
 
@@ -323,9 +323,9 @@ def _inplace_rows(rows: Rows, live: Ranges, taken: Spots,
     """What an op saves in place: only what it takes, from what is live, once an output."""
     for spot, one in reuses:
         rows.upper[-1][spot] -= sum(one.places) / unit
-        items = np.array([item for item, _ in one.sources], dtype=np.int64)
-        columns = taken.column(items, np.full(len(items), spot))
-        rows.add(np.full(len(items), memory[spot]), columns,
+        groups = np.array([group for group, _ in one.sources], dtype=np.int64)
+        columns = taken.column(groups, np.full(len(groups), spot))
+        rows.add(np.full(len(groups), memory[spot]), columns,
                  -np.array([saved for _, saved in one.sources]) / unit)
     if not reuses:
         return

@@ -27,16 +27,16 @@ class Savings(NamedTuple):
 
 
 class InplaceReuse(NamedTuple):
-    """An op that saves memory only by taking that of items."""
+    """An op that saves memory only by taking that of groups."""
 
     op: int
     #: As in :class:`Savings`.
     places: Tuple[int, ...]
-    #: Items, with the bytes that are saved when their memory is taken.
+    #: Groups, with the bytes that are saved when their memory is taken.
     sources: Tuple[Tuple[int, int], ...]
 
 
-def savings(graph: Graph, ways: Sequence[Mode], group: np.ndarray, sizes: Mapping[int, int],
+def savings(graph: Graph, ways: Sequence[Mode], root_of: np.ndarray, sizes: Mapping[int, int],
             lasting: Container[int]) -> Savings:
     """The savings of one op.
 
@@ -45,7 +45,7 @@ def savings(graph: Graph, ways: Sequence[Mode], group: np.ndarray, sizes: Mappin
     graph : Graph
     ways : sequence of Mode
         The modes of the op.
-    group : array of int
+    root_of : array of int
         Group of each tensor that may share memory for life.
     sizes : mapping
         Bytes of each group that counts.
@@ -63,7 +63,7 @@ def savings(graph: Graph, ways: Sequence[Mode], group: np.ndarray, sizes: Mappin
         best: Dict[int, int] = {}
         for option in mode.inplace:
             source, target = mode.inputs[option.input], mode.outputs[option.output]
-            one, other = int(group[source]), int(group[target])
+            one, other = int(root_of[source]), int(root_of[target])
             if may_share(graph, source, target) and one != other and one not in lasting:
                 saved = min(sizes[one], sizes[other])
                 best[target] = max(best.get(target, 0), saved)
@@ -76,16 +76,16 @@ def savings(graph: Graph, ways: Sequence[Mode], group: np.ndarray, sizes: Mappin
     return Savings(places, sources, all(len(tensors) == 1 for tensors in read_as.values()))
 
 
-def inplace_reuses(saved: Sequence[Savings], item_of: Mapping[int, int],
+def inplace_reuses(saved: Sequence[Savings], group_of: Mapping[int, int],
             last_need: Mapping[int, int]) -> List[InplaceReuse]:
-    """The ops whose every saving takes an item that may be needed later.
+    """The ops whose every saving takes an group that may be needed later.
 
     Parameters
     ----------
     saved : sequence of Savings
         By op.
-    item_of : mapping
-        The item of each group that is one.
+    group_of : mapping
+        The group of each group that is one.
     last_need : mapping
         The last op that may need a value of the group.
 
@@ -94,8 +94,8 @@ def inplace_reuses(saved: Sequence[Savings], item_of: Mapping[int, int],
     list of InplaceReuse
         By op, in order.
     """
-    return [InplaceReuse(op, one.places, tuple((item_of[group], size)
-                                         for group, size in sorted(one.sources.items())))
+    return [InplaceReuse(op, one.places, tuple((group_of[root], size)
+                                         for root, size in sorted(one.sources.items())))
             for op, one in enumerate(saved)
             if one.sources and one.single
-            and all(group in item_of and last_need[group] > op for group in one.sources)]
+            and all(root in group_of and last_need[root] > op for root in one.sources)]

@@ -106,8 +106,8 @@ def may_share(graph: Graph, source: int, target: int) -> bool:
 
 def planned(graph: Graph, tensor: int) -> bool:
     """Whether the tensor's memory is the planner's."""
-    item = graph.tensors[tensor]
-    return item.pooled and item.producer >= 0
+    group = graph.tensors[tensor]
+    return group.pooled and group.producer >= 0
 
 
 def added_at_once(graph: Graph, modes: List[List[Mode]]) -> Set[int]:

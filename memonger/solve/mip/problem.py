@@ -1,16 +1,16 @@
-"""What a planning problem keeps of a graph: items, runners, and the bytes that nobody decides.
+"""A graph reduced to lifetime groups, runners, and the bytes that no decision changes.
 
 The relaxation (:mod:`memonger.solve.mip.formulation`) and the exact program are written over
-*items* and *runners*:
+*lifetime groups* and *runners*:
 
-* an **item** is a tensor whose lifetime is a decision. Tensors that only rename each other
-  (identity in-place options) are one item, because they can share memory for their whole life;
+* a **lifetime group** is a tensor whose lifetime is a decision, with all tensors that only rename
+  it (identity in-place options), because they can share memory for their whole life;
 * a **runner** is one way to run an op again: the op itself, or the op as a variant runs it;
 * everything else is a **profile**: bytes alive at each op whatever is decided (gradients, values
   that may not run again, outputs of the network).
 
 Each step of the reduction only removes constraints or replaces a schedule by one that is no worse
-at the measured ops, so a lower bound for the reduced problem holds for the graph.
+at the constrained ops, so a lower bound for the reduced problem holds for the graph.
 """
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ class Reduced:
     modes: List[List[Mode]]
     #: Variants that may be chosen (indices into ``graph.variants``).
     variants: Tuple[int, ...]
-    #: Item of each tensor: -1 external or always available.
-    item_of: np.ndarray
-    #: Per item: bytes (of the smallest member), first op that can make it, last op that can
+    #: Group of each tensor: -1 external or always available.
+    group_of: np.ndarray
+    #: Per group: bytes (of the smallest member), first op that can make it, last op that can
     #: need it, members.
     size_bytes: np.ndarray
     birth: np.ndarray
     last_need: np.ndarray
     members: List[Tuple[int, ...]]
-    #: Per item: positions of its readers in the base order with the reader's mode index.
+    #: Per group: positions of its readers in the base order with the reader's mode index.
     readers: List[List[Tuple[int, int]]]
-    #: Per item: (op, mode index) pairs that make it.
+    #: Per group: (op, mode index) pairs that make it.
     makers: List[List[Tuple[int, int]]]
-    #: Items that nothing makes again.
-    frozen_item: np.ndarray
-    #: Items that several ops make, or one in some of its modes only: between ``birth`` and a read
+    #: Groups that nothing makes again.
+    frozen_group: np.ndarray
+    #: Groups that several ops make, or one in some of its modes only: between ``birth`` and a read
     #: there may be a time at which no member exists.
-    scattered_item: np.ndarray
+    scattered_group: np.ndarray
     #: Ops that may run again.
     again: np.ndarray
     #: What no decision changes: (bytes, first op, op behind the last, sign) of each value that is
@@ -59,7 +59,7 @@ class Reduced:
     #: The bytes of ``fixed_spans`` alive at each op.
     profile_bytes: np.ndarray
     first_backward: int
-    #: Ops whose savings in ``fixed_spans`` need an item to go: (see
+    #: Ops whose savings in ``fixed_spans`` need a group to go (see
     #: :mod:`memonger.solve.mip.inplace_reuse`).
     inplace_reuses: List[InplaceReuse]
     #: Bytes among these in buffers of their own beside an arena.
@@ -69,14 +69,14 @@ class Reduced:
     def num_ops(self) -> int:
         return len(self.graph.ops)
 
-    def first_life(self, item: int, op: int) -> int:
+    def first_life(self, group: int, op: int) -> int:
         """The op from which on a value that forward op ``op`` reads is alive in any case.
 
         Only for graphs that rerun in backward alone.
         """
-        if not self.scattered_item[item]:
-            return int(self.birth[item])
-        return max([maker for maker, _ in self.makers[item] if maker < op], default=op)
+        if not self.scattered_group[group]:
+            return int(self.birth[group])
+        return max([maker for maker, _ in self.makers[group] if maker < op], default=op)
 
     def fixed_at_least(self, size_bytes: float) -> np.ndarray:
         """At each op the number of fixed values of at least so many bytes."""
@@ -113,7 +113,7 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
     chosen = allowed_variants(graph, variants)
     modes = modes_of(graph, chosen)
     sharing = Sharing.of(graph, modes)
-    group = sharing.alike
+    root_of = sharing.alike
     pinned = set(keep)
     count = len(graph.ops)
     again = np.array([op.recomputable and not op.is_backward and i not in pinned
@@ -125,12 +125,12 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
     apart = sharing.apart(graph, modes, weightless) if arena else {}
     for tensor in range(len(graph.tensors)):
         if planned(graph, tensor):
-            root = int(group[tensor])
+            root = int(root_of[tensor])
             beside = tensor in weightless or int(sharing.together[tensor]) in apart
             size = 0 if beside else graph.tensors[tensor].size_bytes
             sizes[root] = min(sizes.get(root, size), size)
-    lasting = {int(group[t]) for t in graph.outputs if int(group[t]) in sizes}
-    settled = _settled(graph, modes, group, lasting, again)
+    lasting = {int(root_of[t]) for t in graph.outputs if int(root_of[t]) in sizes}
+    settled = _settled(graph, modes, root_of, lasting, again)
 
     readers: Dict[int, List[Tuple[int, int]]] = {root: [] for root in sizes}
     makers: Dict[int, List[Tuple[int, int]]] = {root: [] for root in sizes}
@@ -138,23 +138,23 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
     for index, ways in enumerate(modes):
         op = graph.ops[index]
         for number, mode in enumerate(ways):
-            read_roots = {int(group[t]) for t in mode.reads} & sizes.keys()
+            read_roots = {int(root_of[t]) for t in mode.reads} & sizes.keys()
             for root in sorted(read_roots):
                 readers[root].append((index, number))
             for position, tensor in enumerate(mode.writes):
-                root = int(group[tensor])
+                root = int(root_of[tensor])
                 if root in sizes and root not in read_roots:
                     if (index, number) not in makers[root]:
                         makers[root].append((index, number))
                     # Variants have no outputs that stay with the first run.
                     if again[index] and (number or position not in op.kept_outputs):
                         remade.add(root)
-    return _finish(graph, modes, chosen, group, sizes, settled, readers, makers,
+    return _finish(graph, modes, chosen, root_of, sizes, settled, readers, makers,
                    sizes.keys() - remade, again, first_backward, negligible_bytes,
                    sorted(apart.values()))
 
 
-def _settled(graph: Graph, modes: List[List[Mode]], group: np.ndarray, lasting: Set[int],
+def _settled(graph: Graph, modes: List[List[Mode]], root_of: np.ndarray, lasting: Set[int],
              again: np.ndarray) -> Dict[int, int]:
     """For each group with an output of the step, the op from which on it is alive to the end.
 
@@ -166,14 +166,14 @@ def _settled(graph: Graph, modes: List[List[Mode]], group: np.ndarray, lasting: 
     made: Dict[int, int] = {}
     for index, ways in enumerate(modes):
         for mode in ways:
-            read = {int(group[t]) for t in mode.reads}
+            read = {int(root_of[t]) for t in mode.reads}
             for tensor in mode.writes:
                 made[tensor] = max(made.get(tensor, index), index)
-                if int(group[tensor]) in lasting and int(group[tensor]) not in read:
-                    begins[int(group[tensor])].add(index)
+                if int(root_of[tensor]) in lasting and int(root_of[tensor]) not in read:
+                    begins[int(root_of[tensor])].add(index)
     settled: Dict[int, int] = {}
     for tensor in graph.outputs:
-        root = int(group[tensor])
+        root = int(root_of[tensor])
         if root not in lasting:
             continue
         start = made.get(tensor, graph.tensors[tensor].producer)
@@ -187,7 +187,7 @@ def _settled(graph: Graph, modes: List[List[Mode]], group: np.ndarray, lasting: 
     return settled
 
 
-def _finish(graph: Graph, modes: List[List[Mode]], chosen: Tuple[int, ...], group: np.ndarray,
+def _finish(graph: Graph, modes: List[List[Mode]], chosen: Tuple[int, ...], root_of: np.ndarray,
             sizes: Dict[int, int], settled: Dict[int, int],
             readers: Dict[int, List[Tuple[int, int]]], makers: Dict[int, List[Tuple[int, int]]],
             frozen: Set[int], again: np.ndarray, first_backward: int,
@@ -216,11 +216,11 @@ def _finish(graph: Graph, modes: List[List[Mode]], chosen: Tuple[int, ...], grou
                     latest_rerun[op] = max(latest_rerun[op], need)
 
     spans = [(size, 0, count, 1) for size in apart]
-    saved = [savings(graph, ways, group, sizes, settled) for ways in modes]
+    saved = [savings(graph, ways, root_of, sizes, settled) for ways in modes]
     for index, one in enumerate(saved):
         spans.extend((size, index, index + 1, -1) for size in one.places)
-    item_of = np.full(len(graph.tensors), -1, dtype=np.int64)
-    items: List[int] = []
+    group_of = np.full(len(graph.tensors), -1, dtype=np.int64)
+    groups: List[int] = []
     for root in sorted(sizes, key=lambda r: (birth[r], r)):
         modal = any(len(modes[op]) > 1 for op, _ in makers[root] + readers[root])
         if root in settled:
@@ -232,25 +232,25 @@ def _finish(graph: Graph, modes: List[List[Mode]], chosen: Tuple[int, ...], grou
                 and last_need[root] <= last_read[root]:
             spans.append((sizes[root], birth[root], last_read[root] + 1, 1))
         else:
-            items.append(root)
-    index_of = {root: i for i, root in enumerate(items)}
-    members: List[List[int]] = [[] for _ in items]
+            groups.append(root)
+    index_of = {root: i for i, root in enumerate(groups)}
+    members: List[List[int]] = [[] for _ in groups]
     for tensor in range(len(graph.tensors)):
-        item = index_of.get(int(group[tensor]), -1)
-        item_of[tensor] = item
-        if item >= 0:
-            members[item].append(tensor)
+        group = index_of.get(int(root_of[tensor]), -1)
+        group_of[tensor] = group
+        if group >= 0:
+            members[group].append(tensor)
     profile = np.zeros(count + 1)
     for size, start, stop, sign in spans:
         profile[start] += sign * size
         profile[stop] -= sign * size
     return Reduced(
-        graph, modes, chosen, item_of,
-        np.array([sizes[r] for r in items], dtype=np.float64),
-        np.array([birth[r] for r in items], dtype=np.int64),
-        np.array([last_need[r] for r in items], dtype=np.int64),
-        [tuple(m) for m in members], [readers[r] for r in items], [makers[r] for r in items],
-        np.array([r in frozen for r in items], dtype=bool),
-        np.array([r in scattered for r in items], dtype=bool), again,
+        graph, modes, chosen, group_of,
+        np.array([sizes[r] for r in groups], dtype=np.float64),
+        np.array([birth[r] for r in groups], dtype=np.int64),
+        np.array([last_need[r] for r in groups], dtype=np.int64),
+        [tuple(m) for m in members], [readers[r] for r in groups], [makers[r] for r in groups],
+        np.array([r in frozen for r in groups], dtype=bool),
+        np.array([r in scattered for r in groups], dtype=bool), again,
         spans, np.cumsum(profile)[:count], first_backward,
         inplace_reuses(saved, index_of, last_need), sum(apart))

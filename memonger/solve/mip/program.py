@@ -22,7 +22,7 @@ class Program:
     start: np.ndarray
     index: np.ndarray
     value: np.ndarray
-    #: Rows that hold the budget, one for each measured op.
+    #: Rows that hold the budget, one for each constrained op.
     memory_rows: np.ndarray
     #: Bytes of one unit of the memory rows.
     unit_bytes: float
@@ -30,13 +30,13 @@ class Program:
     constant: float
     live: "Ranges"
     rerun: "Ranges"
-    #: Item ``o``'s memory is taken in place by the op that ends window ``w``.
+    #: Group ``o``'s memory is taken in place by the op that ends window ``w``.
     taken: "Spots"
     #: Runner number -> (op, mode).
     runners: List[Tuple[int, int]]
     #: Column of each variant that may be chosen.
     variant_column: np.ndarray
-    measured: np.ndarray
+    constrained: np.ndarray
     #: Sizes of buffers that are counted, largest first, and the columns that count them.
     layers: np.ndarray
     layer_base: int

@@ -2,7 +2,7 @@
 
 The base ops run in order; a value that is missing is made again on demand, after its own inputs.
 After each op a value stays only if it must (first lives in forward, outputs, values that nothing
-makes again), if the current window still reads it, or if the point has it live at the measured
+makes again), if the current window still reads it, or if the point has it live at the constrained
 op that ends the window. The result runs whatever the point is; what it takes is for the storage
 model to say. O(steps + windows x values) time.
 """
@@ -51,22 +51,22 @@ class _Decoder:
     def __init__(self, program: Program, reduced: Reduced, graph: Graph, values: np.ndarray,
                  threshold: float):
         self.reduced, self.graph = reduced, graph
-        self.ends = [int(k) for k in program.measured]
+        self.ends = [int(k) for k in program.constrained]
         self.version: List[int] = [-1] * len(graph.tensors)
         self.steps: List[Step] = []
         self.touched: Set[int] = set()
         self.last_made: Dict[int, int] = {}
         self.reruns: Set[int] = set()
-        items = reduced.item_of
+        groups = reduced.group_of
         self.kept_items = [set() for _ in self.ends]  # type: List[Set[int]]
         owner, window = program.live.pairs()
         alive = values[program.live.slice] >= threshold
-        for item, spot in zip(owner[alive].tolist(), window[alive].tolist()):
-            self.kept_items[spot].add(item)
+        for group, spot in zip(owner[alive].tolist(), window[alive].tolist()):
+            self.kept_items[spot].add(group)
         taken = values[program.taken.base + np.arange(len(program.taken.owner))] >= threshold
-        for item, spot in zip(program.taken.owner[taken].tolist(),
+        for group, spot in zip(program.taken.owner[taken].tolist(),
                               program.taken.window[taken].tolist()):
-            self.kept_items[spot].discard(item)
+            self.kept_items[spot].discard(group)
         self.planned = [set() for _ in range(len(self.ends) + 1)]  # type: List[Set[int]]
         owner, window = program.rerun.pairs()
         chosen = values[program.rerun.slice] >= threshold
@@ -78,14 +78,14 @@ class _Decoder:
             for tensor in {t for i, t in enumerate(op.inputs) if i not in ignored}:
                 self.reads[tensor].append(index)
         late = not graph.recompute_in_forward
-        made_in = {t: op for op, item in enumerate(graph.ops) for t in item.outputs}
+        made_in = {t: op for op, group in enumerate(graph.ops) for t in group.outputs}
         outputs = set(graph.outputs)
         #: Last base op until which the first value of a tensor stays in any case.
         self.stays: List[int] = []
         for tensor in range(len(graph.tensors)):
             producer = made_in.get(tensor, -1)
             last = -1
-            if tensor in outputs or items[tensor] < 0 or producer < 0:
+            if tensor in outputs or groups[tensor] < 0 or producer < 0:
                 last = len(graph.ops)
             elif not reduced.again[producer] \
                     or graph.ops[producer].outputs.index(tensor) in \
@@ -110,11 +110,11 @@ class _Decoder:
         return self.steps
 
     def _advance(self, window: int, index: int) -> bool:
-        """Make what the point has live at the measured op before that op runs."""
+        """Make what the point has live at the constrained op before that op runs."""
         wanted = self.kept_items[window]
         for op in sorted(self.planned[window] - self.reruns):
             for tensor in self.graph.ops[op].outputs:
-                if int(self.reduced.item_of[tensor]) in wanted and self.version[tensor] < 0 \
+                if int(self.reduced.group_of[tensor]) in wanted and self.version[tensor] < 0 \
                         and op < index and not self._make(op, False):
                     return False
         return True
@@ -183,7 +183,7 @@ class _Decoder:
         for tensor in candidates:
             if self.version[tensor] < 0 or self.stays[tensor] > index:
                 continue
-            if int(self.reduced.item_of[tensor]) in kept:
+            if int(self.reduced.group_of[tensor]) in kept:
                 continue
             later = self.reads[tensor]
             spot = bisect_left(later, index + 1)

@@ -20,7 +20,7 @@ def base_positions(schedule: Schedule) -> List[int]:
 
 
 def lifetimes(reduced: Reduced, schedule: Schedule) -> Dict[int, List[Tuple[int, int]]]:
-    """For each item the steps (made, last read) of each of its values."""
+    """For each group the steps (made, last read) of each of its values."""
     used = graph_in_use(reduced.graph, schedule)
     outputs = set(reduced.graph.outputs)
     spans: Dict[int, List[Tuple[int, int]]] = {}
@@ -33,14 +33,14 @@ def lifetimes(reduced: Reduced, schedule: Schedule) -> Dict[int, List[Tuple[int,
     seen: Set[int] = set()
     for index, step in enumerate(schedule.steps):
         for tensor in used.ops[step.op].outputs:
-            item = int(reduced.item_of[tensor])
-            if item < 0:
+            group = int(reduced.group_of[tensor])
+            if group < 0:
                 continue
             end = last_read.get((index, tensor), index)
             if tensor in outputs and tensor not in seen:
                 end = len(schedule.steps)
             seen.add(tensor)
-            spans.setdefault(item, []).append((index, end))
+            spans.setdefault(group, []).append((index, end))
     return spans
 
 
@@ -52,27 +52,27 @@ def point_of(program: Program, reduced: Reduced, schedule: Schedule) -> np.ndarr
     """
     values = np.zeros(program.num_columns)
     first, lives = base_positions(schedule), lifetimes(reduced, schedule)
-    taken = taken_items(reduced, first, lives)
+    taken = taken_groups(reduced, first, lives)
     # An op that a variant leaves out happens right after the op before it, which took what it took.
     left_out = [step < 0 for step in first]
     for op in range(len(first)):
         if first[op] < 0:
             first[op] = first[op - 1] if op else 0
-    ends = [first[k] for k in program.measured]
-    after = [left_out[k] for k in program.measured]
+    ends = [first[k] for k in program.constrained]
+    after = [left_out[k] for k in program.constrained]
     for number in schedule.variants:
         values[program.variant_column[number]] = 1.0
-    for item, spans in lives.items():
+    for group, spans in lives.items():
         for made, last in spans:
             begin = int(np.searchsorted(ends, made, side="left"))
             for window in range(begin, len(ends)):
                 if ends[window] + after[window] > last:
                     break
-                low, high = program.live.first[item], program.live.last[item]
+                low, high = program.live.first[group], program.live.last[group]
                 if low <= window <= high:
-                    values[program.live.offset[item] + window - low] = 1.0
-    for number, (item, window) in enumerate(zip(program.taken.owner, program.taken.window)):
-        if int(item) in taken[int(program.measured[window])]:
+                    values[program.live.offset[group] + window - low] = 1.0
+    for number, (group, window) in enumerate(zip(program.taken.owner, program.taken.window)):
+        if int(group) in taken[int(program.constrained[window])]:
             values[program.taken.base + number] = 1.0
     mode_of = {op: number for op, ways in enumerate(reduced.modes)
                for number, mode in enumerate(ways)
@@ -96,9 +96,9 @@ def point_of(program: Program, reduced: Reduced, schedule: Schedule) -> np.ndarr
     return values
 
 
-def taken_items(reduced: Reduced, first: Sequence[int],
+def taken_groups(reduced: Reduced, first: Sequence[int],
                 lives: Mapping[int, Sequence[Tuple[int, int]]]) -> Dict[int, Dict[int, int]]:
-    """By op of ``reduced.inplace_reuses``: the items it can take, as their last value ends there.
+    """By op of ``reduced.inplace_reuses``: the groups it can take, as their last value ends there.
 
     No more than the op has outputs for, those that save most; with the bytes. ``first`` and
     ``lives`` are :func:`base_positions` and :func:`lifetimes` of a schedule.
@@ -106,9 +106,9 @@ def taken_items(reduced: Reduced, first: Sequence[int],
     found: Dict[int, Dict[int, int]] = {}
     for one in reduced.inplace_reuses:
         step = first[one.op] if one.op < len(first) else -1
-        gone = [(item, saved) for item, saved in one.sources
-                if any(last == step for _, last in lives.get(item, ()))
-                and not any(made <= step < last for made, last in lives[item])]
+        gone = [(group, saved) for group, saved in one.sources
+                if any(last == step for _, last in lives.get(group, ()))
+                and not any(made <= step < last for made, last in lives[group])]
         gone.sort(key=lambda pair: (-pair[1], pair[0]))
         found[one.op] = dict(gone[:len(one.places)])
     return found
@@ -116,23 +116,23 @@ def taken_items(reduced: Reduced, first: Sequence[int],
 
 def worst_op(program: Program, reduced: Reduced, schedule: Schedule, values: np.ndarray,
              budget_bytes: float) -> int:
-    """The base op, not yet measured, at or before which a schedule exceeds the budget most.
+    """The base op, not yet constrained, at or before which a schedule exceeds the budget most.
 
     With layers, what counts is the bytes of buffers beyond those that the point provides.
-    -1 when no op that is not measured exceeds it.
+    -1 when no op that is not constrained exceeds it.
     """
     steps = len(schedule.steps)
     places = np.array(place_of_ops(schedule), dtype=np.int64)
     first, lives = base_positions(schedule), lifetimes(reduced, schedule)
-    spans = [(reduced.size_bytes[item], made, last)
-             for item, one in lives.items() for made, last in one]
-    taken = taken_items(reduced, first, lives)
+    spans = [(reduced.size_bytes[group], made, last)
+             for group, one in lives.items() for made, last in one]
+    taken = taken_groups(reduced, first, lives)
     sizes = program.layers
     parts = [(0.0, 1.0, budget_bytes)] if not len(sizes) else [
         (size, size - following, float(values[program.layer_base + layer]))
         for layer, (size, following) in enumerate(zip(sizes, np.append(sizes[1:], 0.0)))]
     excess = np.zeros(steps)
-    for least, weight, room in parts:
+    for least, weight, limit in parts:
         change = np.zeros(steps + 2)
         for size, made, last in spans:
             if size >= least:
@@ -146,8 +146,8 @@ def worst_op(program: Program, reduced: Reduced, schedule: Schedule, values: np.
                 falsely = [*one.places, *(-saved for saved in taken[one.op].values())]
                 alive[first[one.op]] += sum(np.sign(size) if least else size
                                             for size in falsely if abs(size) >= least)
-        excess += weight * np.maximum(alive - room - 1e-6 * max(room, 1.0), 0.0)
-    excess[np.isin(places, program.measured)] = 0.0
+        excess += weight * np.maximum(alive - limit - 1e-6 * max(limit, 1.0), 0.0)
+    excess[np.isin(places, program.constrained)] = 0.0
     worst = int(np.argmax(excess)) if steps else 0
     return int(places[worst]) if steps and excess[worst] > 0 else -1
 

@@ -9,25 +9,26 @@ import ctypes
 import threading
 from typing import List, Optional, Tuple
 
-from .native import Core, Decisions, Found
+from .native import Decisions, Found, NativeSearch
 
 
 class BackgroundSearch:
-    """One run of :meth:`memonger.solve.search.native.Core.search` in a thread.
+    """One run of :meth:`memonger.solve.search.native.NativeSearch.search` in a thread.
 
     Parameters
     ----------
-    core : Core
+    native : NativeSearch
         Nobody else may use it until the search is over.
     request
-        Budget, work, time and seed, as :meth:`memonger.solve.search.native.Core.search` takes them.
+        Budget, work, time and seed, as
+        :meth:`memonger.solve.search.native.NativeSearch.search` takes them.
     warm : Decisions, optional
         Where to start.
     crossover : bool
-        As :meth:`memonger.solve.search.native.Core.search` takes it.
+        As :meth:`memonger.solve.search.native.NativeSearch.search` takes it.
     """
 
-    def __init__(self, core: Core, request: Tuple[int, int, float, int],
+    def __init__(self, native: NativeSearch, request: Tuple[int, int, float, int],
                  warm: Optional[Decisions], crossover: bool = False) -> None:
         self._stop = ctypes.c_int32(0)
         self._found: List[Found] = []
@@ -35,7 +36,7 @@ class BackgroundSearch:
 
         def run() -> None:
             try:
-                self._found.append(core.search(*request, warm, stop=self._stop,
+                self._found.append(native.search(*request, warm, stop=self._stop,
                                                crossover=crossover))
             except BaseException as error:  # noqa: B036 - raised again where it is waited for
                 self._raised.append(error)

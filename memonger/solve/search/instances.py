@@ -3,7 +3,7 @@
 Variants that are not exact seldom save much time, and with them a search from nothing finds worse
 plans with the same work; but they improve on the best plan found without. So searches on from the
 best plan have them all, and take it over as it is
-(:meth:`memonger.solve.search.native.Core.adopt`); of those that start
+(:meth:`memonger.solve.search.native.NativeSearch.adopt`); of those that start
 anew two in three leave them out, not each, for in some networks they matter.
 """
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Dict, Optional
 from ...graph.types import Graph
 from ...util.errors import PluginMissing
 from ..options import Options
-from .native import Core
+from .native import NativeSearch
 
 
-class Cores:
+class NativeSearches:
     """Native searches of a graph, made when first asked for.
 
     Parameters
@@ -30,29 +30,29 @@ class Cores:
     def __init__(self, graph: Graph, options: Options):
         self.graph = graph
         self.options = options
-        self._exact: Dict[Core, Core] = {}
+        self._exact: Dict[NativeSearch, NativeSearch] = {}
 
     @cached_property
-    def main(self) -> Optional[Core]:
+    def main(self) -> Optional[NativeSearch]:
         """The native search; None where there is no library."""
         try:
-            return Core(self.graph, self.options)
+            return NativeSearch(self.graph, self.options)
         except (PluginMissing, OSError):
             return None
 
     @cached_property
-    def background(self) -> Optional[Core]:
+    def background(self) -> Optional[NativeSearch]:
         """A second one, for searches in the background."""
-        return self.main and Core(self.graph, self.options)
+        return self.main and NativeSearch(self.graph, self.options)
 
-    def exact(self, core: Core) -> Core:
+    def exact(self, native: NativeSearch) -> NativeSearch:
         """The same search without variants that are not exact; itself where there are none."""
         if self.options.variants != "all" or all(one.exact for one in self.graph.variants):
-            return core
-        if core not in self._exact:
-            self._exact[core] = Core(self.graph, replace(self.options, variants="exact"))
-        return self._exact[core]
+            return native
+        if native not in self._exact:
+            self._exact[native] = NativeSearch(self.graph, replace(self.options, variants="exact"))
+        return self._exact[native]
 
-    def same_decisions(self, core: Core) -> bool:
-        """Whether decisions of the core are those of the main one."""
-        return core not in self._exact.values()
+    def same_decisions(self, native: NativeSearch) -> bool:
+        """Whether decisions of that search are those of the main one."""
+        return native not in self._exact.values()

@@ -3,7 +3,7 @@
 Decisions are made for each op and each gap between two uses of its value (keep, drop until
 something recomputes it, drop after every op) and for each variant. ``plugins/core`` simulates the
 schedule that they give and searches: seeds (cheap ops by a threshold on time per byte, and the
-segments of Chen et al. 2016), greedy repair, pruning, swaps, iterated local search (Lourenco,
+segments of Chen et al. 2016), greedy repair, pruning, iterated local search (Lourenco,
 Martin and Stuetzle 2003) and simulated annealing, which also moves checkpoints and decides
 stretches of the forward pass at once, and whose penalty for bytes above the budget adjusts itself;
 longer searches of :mod:`memonger.solve.auto` also cross plans of a population. Groups of like
@@ -31,7 +31,7 @@ from ..effort import Effort
 from ..options import USUAL_TIME_LIMIT_S, Options
 from ..result import build_plan
 from ..strategy import STRATEGY
-from .native import INTERRUPTED, TIME_LIMIT, Core, Decisions, Found, Poll
+from .native import INTERRUPTED, TIME_LIMIT, Decisions, Found, NativeSearch, Poll
 
 #: A budget above everything.
 _ENDLESS = 2 ** 62
@@ -59,7 +59,7 @@ class _Search:
 
     graph: Graph
     options: Options
-    core: Core
+    native: NativeSearch
     started_s: float
     stop: int = 0
     phase: str = "search"
@@ -74,7 +74,7 @@ class _Search:
         work = work_for(self.graph, options.time_limit_s)
         steps = min(int(work * options.effort * share), self.effort.steps)
         self.effort.spend(steps / STRATEGY.steps_per_s)
-        found = self.core.search(
+        found = self.native.search(
             budget_bytes, steps, max(self.effort.clock_s, 0.01),
             options.seed, warm, self.poll())
         self.stop = max(self.stop, found.stop)
@@ -110,25 +110,25 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
 
     When nothing fits, the plan returned is the one with the smallest pool.
     """
-    search = _Search(graph, options, Core(graph, options), time.perf_counter())
+    search = _Search(graph, options, NativeSearch(graph, options), time.perf_counter())
     warm = None
     if options.warm_start is not None:
         in_use = graph_in_use(graph, Schedule((), options.warm_variants))
-        warm = search.core.decisions_of(
+        warm = search.native.decisions_of(
             Schedule(expand(in_use, options.warm_start).steps, options.warm_variants))
     if budget_bytes is None or options.objective == "memory":
         found = _least_memory(search, budget_bytes, warm) if options.max_overhead is not None \
             else _descend(search, warm)
     else:
         # The pool was allotted beside the workspace of the unplanned step.
-        room = budget_bytes + workspace_bytes(graph)
-        found = search.run(room, 1.0, warm)
+        limit_bytes = budget_bytes + workspace_bytes(graph)
+        found = search.run(limit_bytes, 1.0, warm)
         if not found.feasible and not search.stopped:
             search.phase = "least memory"
-            found = _descend(search, found.decisions, stop_below=room)
+            found = _descend(search, found.decisions, stop_below=limit_bytes)
             if found.feasible and not search.stopped:
                 search.phase = "search"
-                better = search.run(room, 1.0, found.decisions)
+                better = search.run(limit_bytes, 1.0, found.decisions)
                 found = better if better.feasible else found
     return build_plan(graph, found.schedule, "local", options, budget_bytes, search.status())
 
@@ -164,7 +164,7 @@ def _least_memory(search: _Search, budget_bytes: Optional[int],
     """Bisection on the budget: the smallest at which a plan within the overhead is found."""
     options = search.options
     most_s = search.graph.time_s * (1 + (options.max_overhead or 0.0)) * (1 + 1e-12)
-    start = search.core.evaluate(search.core.unplanned())
+    start = search.native.evaluate(search.native.unplanned())
     if options.recompute or start is None:
         start = search.run(_ENDLESS, 1.0 / STRATEGY.probes, None)
     best, low, high = start, 0, _size(start)

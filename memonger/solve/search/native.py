@@ -1,7 +1,7 @@
 """The C++ planner (``plugins/core``): a graph as flat numbers, and the calls.
 
-The library simulates tens of thousands of decisions a second; :class:`Core` owns one problem in
-it. Everything that leaves here is in the terms of :mod:`memonger.graph.schedule`.
+The library simulates tens of thousands of decisions a second; :class:`NativeSearch` owns one
+problem in it. Everything that leaves here is in the terms of :mod:`memonger.graph.schedule`.
 """
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from ...memory.liveness import DTYPES, number_of_elements, own_buffer_tensors
 from ...util import signals as interrupts
 from ...util.errors import SolverError
 from ..options import Options
+from ..strategy import STRATEGY
 
 _STORAGE = {"live": 0, "stock": 1, "best": 2, "arena": 3}
 _POLL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_double, ctypes.c_double, ctypes.c_int64)
@@ -62,7 +63,7 @@ class Found:
     evaluations: int = 0
 
 
-class Core:
+class NativeSearch:
     """One problem in the C++ library.
 
     Parameters
@@ -171,8 +172,8 @@ class Core:
         return Decisions(tuple(choices), tuple(advance),
                          tuple(i in schedule.variants for i in self.allowed_variants))
 
-    def adopt(self, other: "Core", decisions: Decisions) -> Decisions:
-        """Decisions of a core that may use fewer variants, as decisions here.
+    def adopt(self, other: "NativeSearch", decisions: Decisions) -> Decisions:
+        """Decisions of a search that may use fewer variants, as decisions here.
 
         Unlike :meth:`decisions_of` it loses nothing. A gap there may be several here, where an op
         in between reads the value as a variant only: the first part decides as the whole did, and
@@ -252,7 +253,8 @@ class Core:
 
         warm = warm or self.unplanned()
         evaluations, feasible = ctypes.c_int64(), ctypes.c_int32()
-        integers = (budget_bytes, seed, work, bool(self.allowed_variants), True, crossover)
+        integers = (budget_bytes, seed, work, bool(self.allowed_variants), True, crossover,
+                    STRATEGY.without)
         with interrupts.collected(raised):
             ended = self._library.memonger_search_run(
                 self._handle, _array(ctypes.c_int64, integers), ctypes.c_double(time_limit_s),
@@ -272,11 +274,11 @@ class Core:
         self._library.memonger_search_sizes(self._handle, sizes, ctypes.byref(cost))
         steps, num_sources, num_readers, peak, pool, workspace = sizes
         num_gaps = self._library.memonger_search_gaps(self._handle, None)
-        ops, sources = _room(ctypes.c_int32, steps), _room(ctypes.c_int32, num_sources)
-        begin = _room(ctypes.c_int32, steps + 1)
-        readers = _room(ctypes.c_int32, 4 * num_readers)
-        choices, advance = _room(ctypes.c_int8, num_gaps), _room(ctypes.c_int32, num_gaps)
-        variants = _room(ctypes.c_int8, len(self.allowed_variants))
+        ops, sources = _empty(ctypes.c_int32, steps), _empty(ctypes.c_int32, num_sources)
+        begin = _empty(ctypes.c_int32, steps + 1)
+        readers = _empty(ctypes.c_int32, 4 * num_readers)
+        choices, advance = _empty(ctypes.c_int8, num_gaps), _empty(ctypes.c_int32, num_gaps)
+        variants = _empty(ctypes.c_int8, len(self.allowed_variants))
         self._library.memonger_search_result(self._handle, ops, begin, sources, readers, choices,
                                              advance, variants)
         used = tuple(index for index, on in zip(self.allowed_variants, variants) if on)
@@ -357,7 +359,7 @@ def _array(kind: Any, values: Sequence[Any]) -> Any:
     return (kind * max(1, len(values)))(*[int(v) for v in values])
 
 
-def _room(kind: Any, count: int) -> Any:
+def _empty(kind: Any, count: int) -> Any:
     return (kind * max(1, count))()
 
 

@@ -1,0 +1,99 @@
+"""``memonger bench ablation``: what each part of the search is worth.
+
+Every network is planned with the whole search, then without each part in turn. A positive number
+says by how many percentage points of the step time plans cost more without the part. Work is
+counted, so the table does not depend on how busy the machine is.
+"""
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple
+
+from ..report.formatting import table
+from ..solve.strategy import changed
+from ..util.errors import InfeasibleBudget, InputError
+
+#: Each part with the constants of :mod:`memonger.solve.strategy` that leave it out.
+PARTS: Dict[str, Mapping[str, Any]] = {
+    "0/1 programs": {"programs": (0, 0, 0)},
+    "later turns": {"turns": ()},
+    "repair of programs' plans": {"mend_work": 0.0},
+    "starts by thresholds": {"without": 1},
+    "groups of like values": {"without": 2},
+    "iterated repair": {"without": 4},
+    "annealing": {"without": 8},
+    "moves of stretches": {"without": 16},
+    "moves of checkpoints": {"without": 32},
+    "moves of like values": {"without": 64},
+}
+#: Where the parts differ most: a quarter of the unplanned total.
+NETWORKS = ("densenet121", "inception_v3", "mobilenet_v2", "unet", "nasnet_cifar10",
+            "dmlc_resnet50")
+TARGETS = (("25%", "none"), ("25%", "exact"))
+
+
+@dataclass(frozen=True)
+class Row:
+    """Plans without a part; overheads are shares of the unplanned step, None: refused."""
+
+    part: str
+    overheads: Mapping[str, Optional[float]]
+
+    def change(self, whole: "Row") -> Iterator[Tuple[str, float]]:
+        """Extra overhead of each plan that both searches found."""
+        for case, overhead in self.overheads.items():
+            base = whole.overheads[case]
+            if overhead is not None and base is not None:
+                yield case, overhead - base
+
+
+def run(parts: Sequence[str], networks: Sequence[str] = NETWORKS) -> Iterator[Row]:
+    """Plan every case with the whole search, then without each part."""
+    from ..api.network import open_session
+    from ..api.planning import plan_session
+    from ..api.requests import Binding, PlanRequest
+    from ..zoo import nets
+    sessions = {}
+    for name in networks:
+        net = nets.build(name)
+        sessions[name] = open_session(net.symbol, Binding(net.shapes), "reference")
+    for part in ("", *parts):
+        overheads: Dict[str, Optional[float]] = {}
+        with changed(**PARTS.get(part, {})):
+            for name, session in sessions.items():
+                for budget, variants in TARGETS:
+                    case = "%s %s %s" % (name, budget, variants)
+                    try:
+                        plan = plan_session(session, PlanRequest(budget, variants=variants))
+                    except InfeasibleBudget:
+                        overheads[case] = None
+                    else:
+                        overheads[case] = plan.overhead
+        yield Row(part, overheads)
+
+
+def render(rows: Sequence[Row]) -> str:
+    """The table as text; changes in percentage points of the step."""
+    whole = rows[0]
+    lines = [["without", "mean", "worst", "where", "best", "where", "refused"]]
+    for row in rows[1:]:
+        changes = sorted(((100 * more, case) for case, more in row.change(whole)), reverse=True)
+        if not changes:
+            continue
+        refused = sum(row.overheads[case] is None and overhead is not None
+                      for case, overhead in whole.overheads.items())
+        mean = sum(more for more, _ in changes) / len(changes)
+        lines.append([row.part, "%+.2f" % mean, "%+.2f" % changes[0][0], changes[0][1],
+                      "%+.2f" % changes[-1][0], changes[-1][1], str(refused)])
+    return table(lines, "<>><><>")
+
+
+def main(names: Sequence[str], as_json: bool = False) -> int:
+    """Print the table; ``names`` are parts, none: all."""
+    for name in names:
+        if name not in PARTS:
+            raise InputError("no part %r; there are %s" % (name, ", ".join(PARTS)))
+    rows = list(run(names or list(PARTS)))
+    print(json.dumps([asdict(row) for row in rows], indent=2) if as_json else render(rows))
+    return 0

@@ -1,0 +1,63 @@
+"""memonger bench ablation: parts of the search are left out, and put back."""
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from needed import needs_plugin
+from small_graphs import chain
+
+from memonger.bench import ablation
+from memonger.bench.ablation import Row
+from memonger.solve.options import Options
+from memonger.solve.search.native import NativeSearch
+from memonger.solve.strategy import STRATEGY, changed
+from memonger.util.errors import InputError
+
+
+def test_constants_are_put_back() -> None:
+    before = STRATEGY.turns
+    with pytest.raises(RuntimeError), changed(turns=(), without=8):
+        assert STRATEGY.turns == () and STRATEGY.without == 8
+        raise RuntimeError
+    assert STRATEGY.turns == before and STRATEGY.without == 0
+
+
+def test_the_bits_are_those_of_the_native_search() -> None:
+    header = Path(__file__).parents[2] / "plugins/core/search.h"
+    parts = re.search(r"enum Part \{(.*?)\};", header.read_text(), re.DOTALL)
+    assert parts is not None
+    declared = sorted(int(number) for number in re.findall(r"= (\d+)", parts.group(1)))
+    assert declared == sorted(values["without"] for values in ablation.PARTS.values()
+                              if "without" in values)
+
+
+def test_a_native_search_without_its_parts_only_starts() -> None:
+    graph = chain((100,) * 12, (1.0,) * 12)
+    search = NativeSearch(graph, Options(storage="live"))
+    limit_bytes = search.evaluate(search.unplanned()).pool_bytes * 3 // 4
+    whole = search.search(limit_bytes, 10 ** 6, 60.0)
+    with changed(without=2 ** 7 - 1):
+        bare = search.search(limit_bytes, 10 ** 6, 60.0)
+    assert whole.feasible and whole.evaluations > 2 * bare.evaluations
+
+
+def test_the_table_names_the_plan_that_loses_most() -> None:
+    text = ablation.render([Row("", {"a": 0.1, "b": 0.2, "c": 0.3, "d": None}),
+                            Row("swaps", {"a": 0.15, "b": 0.19, "c": None, "d": 0.4})])
+    line = text.splitlines()[-1].split()
+    assert line == ["swaps", "+2.00", "+5.00", "a", "-1.00", "b", "1"]
+
+
+def test_unknown_parts_are_named() -> None:
+    with pytest.raises(InputError, match="annealing"):
+        ablation.main(["no_such"])
+
+
+@needs_plugin
+def test_one_part_of_one_network(monkeypatch) -> None:
+    monkeypatch.setattr(ablation, "TARGETS", (("60%", "none"),))
+    whole, without = ablation.run(["moves of like values"], ["squeezenet1_0"])
+    (case, change), = without.change(whole)
+    assert case == "squeezenet1_0 60% none" and abs(change) < 0.2
