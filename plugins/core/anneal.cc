@@ -33,7 +33,7 @@ double Search::Unit() const {
 }
 
 void Search::Anneal(Outcome current, Temperature temperature, int64_t work_end) {
-  if (!current.valid || num_items() == 0 || !Has(kAnnealing)) return;
+  if (!current.valid || num_decisions() == 0 || !Has(kAnnealing)) return;
   const int64_t work_begin = Spent();
   if (work_end <= work_begin) return;
   const double hot = temperature.start * Unit(), cold = temperature.end * Unit();
@@ -70,11 +70,12 @@ void Search::Anneal(Outcome current, Temperature temperature, int64_t work_end) 
   }
 }
 
-// Any item; gaps behind the last use, which seldom matter, seldom.
-int Search::PickItem() {
-  const int item = random_.Below(num_items());
-  if (!is_gap(item) || !simulator_->gaps()[item].trailing || random_.OneIn(8)) return item;
-  return random_.Below(num_items());
+// Any decision; gaps behind the last use, which seldom matter, seldom.
+int Search::PickDecision() {
+  const int decision = random_.Below(num_decisions());
+  if (!is_gap(decision) || !simulator_->gaps()[decision].trailing || random_.OneIn(8))
+    return decision;
+  return random_.Below(num_decisions());
 }
 
 void Search::ProposeMove(const Outcome& current) {
@@ -86,31 +87,31 @@ void Search::ProposeMove(const Outcome& current) {
   const int count = 1 + (random_.OneIn(3) ? 1 : 0) + (random_.OneIn(8) ? 1 : 0);
   int first = 0;
   for (int i = 0; i < count; ++i) {
-    int item;
+    int decision;
     if (i == 0) {
-      item = PickItem();
+      decision = PickDecision();
       if (current.overflow > 0 && random_.OneIn(2)) {
         // Something that is alive at the worst step.
         for (int tries = 0; tries < 30; ++tries) {
-          if (!is_gap(item)) break;
-          const Gap& gap = simulator_->gaps()[item];
+          if (!is_gap(decision)) break;
+          const Gap& gap = simulator_->gaps()[decision];
           if (gap.begin < current.peak_op && gap.end >= current.peak_op) break;
-          item = PickItem();
+          decision = PickDecision();
         }
       } else if (current.overflow <= 0 && !changed_.empty() && random_.OneIn(4)) {
-        item = changed_[random_.Below(static_cast<int>(changed_.size()))];
+        decision = changed_[random_.Below(static_cast<int>(changed_.size()))];
       }
-      first = item;
+      first = decision;
     } else if (random_.OneIn(2)) {
-      item = PickItem();
+      decision = PickDecision();
     } else {
-      item = std::max(0, std::min(num_items() - 1, first + random_.Below(21) - 10));
+      decision = std::max(0, std::min(num_decisions() - 1, first + random_.Below(21) - 10));
     }
     int value;
     do {
-      value = random_.Below(num_values(item));
-    } while (value == Get(item));
-    Set(item, value);
+      value = random_.Below(num_values(decision));
+    } while (value == Get(decision));
+    Set(decision, value);
   }
   if (any_advance_ && is_gap(first) && TryAdvance()) ProposeAdvance(first);
 }

@@ -20,15 +20,15 @@ const double kOpen = 0.3;
 
 // A stretch of decisions, round the end where it is long, as the giver has them.
 void Search::TakeStretch(const Solution& giver) {
-  const int length = 1 + random_.Below(std::max(1, num_items() / 2));
-  const int from = random_.Below(num_items());
+  const int length = 1 + random_.Below(std::max(1, num_decisions() / 2));
+  const int from = random_.Below(num_decisions());
   for (int i = 0; i < length; ++i) {
-    const int item = (from + i) % num_items();
-    if (is_gap(item)) {
-      Set(item, giver.choices[item]);
-      SetAdvance(item, giver.advance[item]);
+    const int decision = (from + i) % num_decisions();
+    if (is_gap(decision)) {
+      Set(decision, giver.choices[decision]);
+      SetAdvance(decision, giver.advance[decision]);
     } else {
-      Set(item, giver.variants[item - num_gaps_]);
+      Set(decision, giver.variants[decision - num_gaps_]);
     }
   }
   Commit();
@@ -38,7 +38,7 @@ void Search::TakeStretch(const Solution& giver) {
 // its first parent when it is cheaper, and is refused when it costs what another one does. Their
 // number falls to one by the end.
 void Search::Crossover(int64_t work_end) {
-  if (num_items() == 0) return;
+  if (num_decisions() == 0) return;
   const int64_t begin = Spent();
   std::vector<Solution> parents;
   if (best_.feasible) parents.push_back(best_);
@@ -69,6 +69,7 @@ void Search::Crossover(int64_t work_end) {
     Outcome current;
     const bool fits = Repair(&current, work_end);
     if (fits) Prune(&current, work_end);
+    if (fits && best_.feasible && current.cost < best_.cost) SwapMoves(&current, work_end);
     Offer(current);
     if (!fits) continue;
     bool known = false;

@@ -10,7 +10,7 @@ namespace memonger {
 bool Search::Repair(Outcome* current, int64_t work_end) {
   *current = Evaluate();
   if (!current->valid) return false;
-  const int64_t rounds_limit = 4 * static_cast<int64_t>(num_items());
+  const int64_t rounds_limit = 4 * static_cast<int64_t>(num_decisions());
   // On large graphs only a sample of the candidates is tried, the cheapest per byte first.
   const int64_t steps = std::max(1, simulator_->num_steps());
   const size_t most = static_cast<size_t>(std::max<int64_t>(24, 400000 / steps));
@@ -18,12 +18,12 @@ bool Search::Repair(Outcome* current, int64_t work_end) {
     if (round > rounds_limit || OutOf(work_end)) return false;
     const Outcome start = *current;
     double best_score = 0;
-    int best_item = -1, best_value = 0;
+    int best_decision = -1, best_value = 0;
     int best_advance = -1;
-    const auto attempt = [&](int item, int value, bool by_peak, int advance = -1) {
-      if ((value == Get(item) && advance < 0) || !Allowed(item, value)) return;
-      Set(item, value);
-      if (advance >= 0) SetAdvance(item, advance);
+    const auto attempt = [&](int decision, int value, bool by_peak, int advance = -1) {
+      if ((value == Get(decision) && advance < 0) || !Allowed(decision, value)) return;
+      Set(decision, value);
+      if (advance >= 0) SetAdvance(decision, advance);
       const Outcome o = Evaluate();
       if (o.valid) {
         const double gain =
@@ -33,7 +33,7 @@ bool Search::Repair(Outcome* current, int64_t work_end) {
         const double score = gain > 0 ? (by_peak ? gain : gain / added) * noise : 0;
         if (score > best_score) {
           best_score = score;
-          best_item = item;
+          best_decision = decision;
           best_value = value;
           best_advance = advance;
         }
@@ -55,13 +55,13 @@ bool Search::Repair(Outcome* current, int64_t work_end) {
       }
       candidates.resize(most);
     }
-    for (int item : candidates) {
-      attempt(item, kDropThenRetain, false);
-      attempt(item, kDropTransient, false);
-      const Gap& gap = simulator_->gaps()[item];
+    for (int decision : candidates) {
+      attempt(decision, kDropThenRetain, false);
+      attempt(decision, kDropTransient, false);
+      const Gap& gap = simulator_->gaps()[decision];
       // Recomputed once the worst step is over, while what it is made from may still be there.
       if (any_advance_ && !gap.trailing && gap.end > worst + 1 && TryAdvance()) {
-        attempt(item, kDropThenRetain, false, worst + 1);
+        attempt(decision, kDropThenRetain, false, worst + 1);
       }
     }
     for (int v = 0; v < num_variants_; ++v) {
@@ -70,18 +70,19 @@ bool Search::Repair(Outcome* current, int64_t work_end) {
         attempt(num_gaps_ + v, 1 - Get(num_gaps_ + v), false);
       }
     }
-    for (int pass = 0; pass < 2 && best_item < 0 && !OutOf(work_end); ++pass) {
-      for (int item = 0; item < num_items(); ++item) {
-        if (num_items() > static_cast<int>(2 * most) &&
-            random_.Below(num_items()) >= static_cast<int>(2 * most)) {
+    for (int pass = 0; pass < 2 && best_decision < 0 && !OutOf(work_end); ++pass) {
+      for (int decision = 0; decision < num_decisions(); ++decision) {
+        if (num_decisions() > static_cast<int>(2 * most) &&
+            random_.Below(num_decisions()) >= static_cast<int>(2 * most)) {
           continue;
         }
-        for (int value = 0; value < num_values(item); ++value) attempt(item, value, pass == 1);
+        for (int value = 0; value < num_values(decision); ++value)
+          attempt(decision, value, pass == 1);
       }
     }
-    if (best_item < 0) return false;
-    Set(best_item, best_value);
-    if (best_advance >= 0) SetAdvance(best_item, best_advance);
+    if (best_decision < 0) return false;
+    Set(best_decision, best_value);
+    if (best_advance >= 0) SetAdvance(best_decision, best_advance);
     Commit();
     *current = Evaluate();
   }
@@ -98,15 +99,15 @@ void Search::Prune(Outcome* current, int64_t work_end) {
     for (size_t i = order.size(); i > 1; --i) {
       std::swap(order[i - 1], order[random_.Below(static_cast<int>(i))]);
     }
-    for (int item : order) {
+    for (int decision : order) {
       if (OutOf(work_end)) return;
-      const int before = Get(item);
-      for (int value = 0; value < num_values(item); ++value) {
-        if (value == before || !Allowed(item, value)) continue;
-        Set(item, value);
+      const int before = Get(decision);
+      for (int value = 0; value < num_values(decision); ++value) {
+        if (value == before || !Allowed(decision, value)) continue;
+        Set(decision, value);
         const Outcome o = Evaluate(current->cost);
         if (Feasible(o) &&
-            (o.cost < current->cost || (value == Default(item) && o.cost <= current->cost))) {
+            (o.cost < current->cost || (value == Default(decision) && o.cost <= current->cost))) {
           again = again || o.cost < current->cost;
           *current = o;
           Commit();
@@ -114,21 +115,21 @@ void Search::Prune(Outcome* current, int64_t work_end) {
         }
         Undo();
       }
-      PruneAdvance(item, current);
+      PruneAdvance(decision, current);
     }
   }
 }
 
 // Another op before which a dropped value is recomputed in advance, or none, where that is cheaper
 // (or, for none, as cheap).
-void Search::PruneAdvance(int item, Outcome* current) {
-  if (!any_advance_ || !is_gap(item) || simulator_->choice(item) == kKeep ||
-      simulator_->gaps()[item].trailing) {
+void Search::PruneAdvance(int decision, Outcome* current) {
+  if (!any_advance_ || !is_gap(decision) || simulator_->choice(decision) == kKeep ||
+      simulator_->gaps()[decision].trailing) {
     return;
   }
   const auto attempt = [&](int op) {
-    if (op == simulator_->advance(item)) return;
-    SetAdvance(item, op);
+    if (op == simulator_->advance(decision)) return;
+    SetAdvance(decision, op);
     const Outcome o = Evaluate(current->cost);
     if (Feasible(o) && (o.cost < current->cost || (op < 0 && o.cost <= current->cost))) {
       *current = o;
@@ -138,7 +139,7 @@ void Search::PruneAdvance(int item, Outcome* current) {
     }
   };
   attempt(-1);
-  const Gap& gap = simulator_->gaps()[item];
+  const Gap& gap = simulator_->gaps()[decision];
   if (gap.end - gap.begin > 1 && TryAdvance()) {
     attempt(gap.begin + 1 + random_.Below(gap.end - gap.begin - 1));
   }
@@ -183,21 +184,21 @@ void Search::Perturb() {
       for (int i = from; i < std::min(size, from + taken_back); ++i) Set(on[i], Default(on[i]));
     } else {
       for (int i = 0; i < taken_back; ++i) {
-        const int item = on[random_.Below(size)];
-        Set(item, Default(item));
+        const int decision = on[random_.Below(size)];
+        Set(decision, Default(decision));
       }
     }
   }
   for (int i = random_.Below(4); i > 0; --i) {
-    const int item = random_.Below(num_items());
-    Set(item, is_gap(item) ? 1 + random_.Below(2) : random_.Below(2));
-    if (any_advance_ && is_gap(item) && TryAdvance()) ProposeAdvance(item);
+    const int decision = random_.Below(num_decisions());
+    Set(decision, is_gap(decision) ? 1 + random_.Below(2) : random_.Below(2));
+    if (any_advance_ && is_gap(decision) && TryAdvance()) ProposeAdvance(decision);
   }
   Commit();
 }
 
 void Search::Iterate(int64_t work_end) {
-  if (num_items() == 0 || !Has(kRepairs)) return;
+  if (num_decisions() == 0 || !Has(kRepairs)) return;
   int failures = 0;
   for (int round = 0; !OutOf(work_end); ++round) {
     if (!best_.feasible || round % 30 == 29) {

@@ -79,6 +79,7 @@ void Search::SearchLive(int64_t work_end) {
       Crossover(until(0.95));
       Load(best_);
       current = Evaluate();
+      if (Feasible(current)) SwapMoves(&current, work_end);
       if (Feasible(current)) Prune(&current, work_end);
       Offer(current);
       return;

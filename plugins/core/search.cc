@@ -59,31 +59,31 @@ Search::Search(Simulator* simulator, const SearchOptions& options, PoolMeter* me
   }
 }
 
-int Search::Get(int item) const {
-  if (is_gap(item)) return simulator_->choice(item);
-  return simulator_->variant_on(item - num_gaps_) ? 1 : 0;
+int Search::Get(int decision) const {
+  if (is_gap(decision)) return simulator_->choice(decision);
+  return simulator_->variant_on(decision - num_gaps_) ? 1 : 0;
 }
 
-int Search::Default(int item) const {
-  if (!is_gap(item)) return 0;
-  return Allowed(item, kKeep) ? simulator_->default_choice(item) : kDropThenRetain;
+int Search::Default(int decision) const {
+  if (!is_gap(decision)) return 0;
+  return Allowed(decision, kKeep) ? simulator_->default_choice(decision) : kDropThenRetain;
 }
 
-bool Search::Allowed(int item, int value) const {
-  if (!is_gap(item)) return true;
-  const Gap& gap = simulator_->gaps()[item];
+bool Search::Allowed(int decision, int value) const {
+  if (!is_gap(decision)) return true;
+  const Gap& gap = simulator_->gaps()[decision];
   if (value != kKeep || gap.trailing || simulator_->problem().pins[gap.op] != 2) return true;
   return gap.begin >= simulator_->first_backward() || gap.end < simulator_->first_backward();
 }
 
-void Search::Set(int item, int value) {
-  const int before = Get(item);
-  if (before == value || !Allowed(item, value)) return;
-  undo_.emplace_back(item, before);
-  if (is_gap(item)) {
-    simulator_->set_choice(item, static_cast<Choice>(value));
+void Search::Set(int decision, int value) {
+  const int before = Get(decision);
+  if (before == value || !Allowed(decision, value)) return;
+  undo_.emplace_back(decision, before);
+  if (is_gap(decision)) {
+    simulator_->set_choice(decision, static_cast<Choice>(value));
   } else {
-    const int variant = item - num_gaps_;
+    const int variant = decision - num_gaps_;
     if (value) {
       for (int other : simulator_->problem().variants[variant].conflicts) {
         if (simulator_->variant_on(other)) {
@@ -94,17 +94,17 @@ void Search::Set(int item, int value) {
     }
     simulator_->set_variant(variant, value != 0);
   }
-  // Keep the list of items that are not at their default.
-  const bool is_default = value == Default(item);
-  if (is_default && changed_place_[item] >= 0) {
-    const int place = changed_place_[item], last = changed_.back();
+  // Keep the list of decisions that are not at their default.
+  const bool is_default = value == Default(decision);
+  if (is_default && changed_place_[decision] >= 0) {
+    const int place = changed_place_[decision], last = changed_.back();
     changed_[place] = last;
     changed_place_[last] = place;
     changed_.pop_back();
-    changed_place_[item] = -1;
-  } else if (!is_default && changed_place_[item] < 0) {
-    changed_place_[item] = static_cast<int>(changed_.size());
-    changed_.push_back(item);
+    changed_place_[decision] = -1;
+  } else if (!is_default && changed_place_[decision] < 0) {
+    changed_place_[decision] = static_cast<int>(changed_.size());
+    changed_.push_back(decision);
   }
 }
 
@@ -157,7 +157,7 @@ void Search::Load(const Solution& solution) {
 }
 
 void Search::LoadDefaults() {
-  for (int item = 0; item < num_items(); ++item) Set(item, Default(item));
+  for (int decision = 0; decision < num_decisions(); ++decision) Set(decision, Default(decision));
   for (int gap = 0; gap < num_gaps_; ++gap) SetAdvance(gap, -1);
   Commit();
 }

@@ -77,20 +77,20 @@ class Search {
     double start, end;
   };  // in units of Unit()
 
-  // Items: gaps, then variants.
-  int num_items() const { return num_gaps_ + num_variants_; }
-  bool is_gap(int item) const { return item < num_gaps_; }
-  int num_values(int item) const { return is_gap(item) ? 3 : 2; }
-  int Get(int item) const;
-  void Set(int item, int value);  // remembered in undo_
+  // Decisions: gaps, then variants.
+  int num_decisions() const { return num_gaps_ + num_variants_; }
+  bool is_gap(int decision) const { return decision < num_gaps_; }
+  int num_values(int decision) const { return is_gap(decision) ? 3 : 2; }
+  int Get(int decision) const;
+  void Set(int decision, int value);  // remembered in undo_
   void SetAdvance(int gap, int op);
   void Undo();
   void Commit() {
     undo_.clear();
     advance_undo_.clear();
   }
-  int Default(int item) const;
-  bool Allowed(int item, int value) const;
+  int Default(int decision) const;
+  bool Allowed(int decision, int value) const;
 
   Solution Snapshot(const Outcome& outcome);
   void Load(const Solution& solution);
@@ -113,17 +113,20 @@ class Search {
   // repair.cc
   bool Repair(Outcome* current, int64_t work_end);
   void Prune(Outcome* current, int64_t work_end);
-  void PruneAdvance(int item, Outcome* current);
+  void PruneAdvance(int decision, Outcome* current);
   void Reschedule(Outcome* current, int64_t work_end);
   void Perturb();
   void Iterate(int64_t work_end);
+  // swap_moves.cc
+  void SwapMoves(Outcome* current, int64_t work_end);
+  bool TakeBackTwo(int gap, Outcome* current, int64_t work_end);
   // crossover.cc
   void TakeStretch(const Solution& giver);
   void Crossover(int64_t work_end);
   // anneal.cc
   double Unit() const;
   void Anneal(Outcome current, Temperature temperature, int64_t work_end);
-  int PickItem();
+  int PickDecision();
   void ProposeMove(const Outcome& current);
   void ProposeBlock();
   void ProposeAdvance(int gap);
@@ -144,7 +147,7 @@ class Search {
     int value;  // a Choice, or whether a variant is in use
     Basis basis;
   };
-  void DropItem(int item, Way way);
+  void Drop(int decision, Way way);
   void KeepBasis(int op, int value, int64_t most_bytes, int depth);
   bool RepairGroups(Outcome* current, bool variants, int64_t work_end);
   void PruneGroups(Outcome* current, int64_t work_end);
@@ -164,15 +167,15 @@ class Search {
   int num_gaps_, num_variants_;
   bool any_advance_;
   int advance_odds_;                       // one move in so many recomputes something in advance
-  std::vector<std::pair<int, int>> undo_;  // item, value before
+  std::vector<std::pair<int, int>> undo_;  // decision, value before
   std::vector<std::pair<int, int>> advance_undo_;  // gap, op before
-  std::vector<int> changed_;                // items that are not at their default, in no order
-  std::vector<int> changed_place_;          // of each item in changed_, or -1
+  std::vector<int> changed_;                // decisions that are not at their default, in no order
+  std::vector<int> changed_place_;          // of each decision in changed_, or -1
   std::vector<int> crossing_;               // gaps that lead into the backward ops, in order of ops
   std::vector<std::vector<int>> families_;  // gaps of like ops, in order
   std::vector<int> family_of_;              // of each gap
   std::vector<int> place_in_family_;
-  std::vector<std::vector<int>> groups_;  // items at the same place of repeated blocks
+  std::vector<std::vector<int>> groups_;  // decisions at the same place of repeated blocks
   // Of each op: the gap behind its last use, the one into the backward ops (-1: none), its bytes.
   std::vector<int> trailing_gap_, crossing_gap_;
   std::vector<int64_t> bytes_made_;

@@ -86,22 +86,22 @@ void Search::LoadCheapSeed(double time_per_byte, int segments, double transient,
   }
   LoadDefaults();
   if (all_variants) SetAllVariants();
-  for (int item = 0; item < num_gaps_; ++item) {
-    const Gap& gap = simulator_->gaps()[item];
+  for (int decision = 0; decision < num_gaps_; ++decision) {
+    const Gap& gap = simulator_->gaps()[decision];
     const bool leads_back = has_backward ? gap.begin < first_backward && gap.end >= first_backward
                                          : gap.end - gap.begin > simulator_->num_ops() / 10;
     const bool for_a_moment = values_per_byte_[gap.op] <= transient;
     if (for_a_moment && has_backward && gap.begin >= first_backward && !gap.trailing) {
-      Set(item, kDropTransient);
+      Set(decision, kDropTransient);
     }
     if (!leads_back || values_per_byte_[gap.op] > time_per_byte) continue;
     const bool crosses = segments > 0 && segment[gap.begin] != segment[gap.op];
     if (gap.trailing) {
       // What crosses a boundary is where the segment's clones start from.
-      if (crosses) Set(item, kKeep);
+      if (crosses) Set(decision, kKeep);
       continue;
     }
-    if (!crosses) Set(item, for_a_moment ? kDropTransient : kDropThenRetain);
+    if (!crosses) Set(decision, for_a_moment ? kDropTransient : kDropThenRetain);
   }
   Commit();
 }

