@@ -29,8 +29,8 @@ _PUBLISHED_MEASURED = (("published", "network", "batch", "of", "their cut", "the
                         "planned step"), "<<><>>>>>>>")
 _AT_A_GLANCE = (("network (batch)", "unplanned", "mirror", "sublinear", "chen", "ogc",
                  "auto:none, 50 %", "auto:exact, 50 %", "auto:exact, 25 %"), "<>>>>>>>>")
-_GAPS = (("target", "variants", "plans", "refused", "within 1 % of the bound", "others"),
-         "<<>>><")
+_GAPS = (("target", "variants", "plans", "refused", "near", "near the bound", "others"),
+         "<<>>>><")
 
 Cells = List[Tuple[str, ...]]
 
@@ -205,19 +205,23 @@ def published_measured_cells(rows: Sequence[Row]) -> Cells:
     return cells
 
 
-def gap_cells(rows: Sequence[Row], near: float = 0.01) -> Cells:
-    """How far plans are from their bounds, as shares of the step; a line a target and variants."""
+def gap_cells(rows: Sequence[Row]) -> Cells:
+    """How far plans are from their bounds, as shares of the step; a line a target and variants.
+
+    Near is within 1 % of the step, below a quarter of the memory within 3 %.
+    """
     groups: Dict[Tuple[str, str], List[Row]] = {}
     for row in rows:
         if row.method.startswith("auto:") and row.target.startswith("total"):
             groups.setdefault((row.target, row.method.partition(":")[2]), []).append(row)
     cells: Cells = []
     for (target, variants), found in groups.items():
+        near = 0.01 if float(target.split()[1].rstrip("%")) >= 25 else 0.03
         plans = [row for row in found if not row.error]
         far = sorted(((row.overhead - row.bound, row.network) for row in plans
                       if row.overhead - row.bound > near), reverse=True)
         cells.append((target, variants, str(len(plans)), str(len(found) - len(plans)),
-                      str(len(plans) - len(far)),
+                      "%.0f %%" % (100 * near), str(len(plans) - len(far)),
                       ", ".join("%s %.1f" % (name, 100 * gap) for gap, name in far)))
     return cells
 

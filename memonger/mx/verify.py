@@ -18,8 +18,9 @@ from .training_run import Trial, index_inputs, random_values, without_index_grad
 TOLERANCE = 1e-5
 #: The planned training may err so many times as much as rounding lets the original err.
 FACTOR = 3.0
-#: At most so often the original is rounded otherwise to see how far that leads.
-ROUNDINGS = 16
+#: At most so often the original is rounded otherwise to see how far that leads. Errors of deep
+#: networks have heavy tails: fewer tries refuse right plans now and then.
+ROUNDINGS = 64
 #: Inputs and parameters move by up to so many of their last bits for that.
 LAST_BITS = 4
 #: A gradient this small beside the network's largest is what rounding leaves of sums that cancel:

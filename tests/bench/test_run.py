@@ -192,8 +192,11 @@ def test_gaps_to_the_bound_are_counted_by_target_and_variants():
             row("auto:none", "total 35%", overhead=0.05, bound=0.05),
             row("chen", "", overhead=0.3), row(target="pool 35%", overhead=0.3)]
     assert tables.gap_cells(rows) == [
-        ("total 35%", "exact", "2", "1", "1", "resnet50 3.0"),
-        ("total 35%", "none", "1", "0", "1", "")]
+        ("total 35%", "exact", "2", "1", "1 %", "1", "resnet50 3.0"),
+        ("total 35%", "none", "1", "0", "1 %", "1", "")]
+    deep = [row(target="total 20%", overhead=0.05, bound=bound) for bound in (0.03, 0.01)]
+    assert tables.gap_cells(deep) == [
+        ("total 20%", "exact", "2", "0", "3 %", "1", "resnet50 4.0")]
 
 
 MEASURED = {"batch": 4, "pool_cut": 0.689, "overhead": 0.2, "predicted_overhead": 0.1,

@@ -23,7 +23,6 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("MEMONGER_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("MEMONGER_COSTS")
     monkeypatch.setattr(calibrate, "_is_busy", lambda: False)
-    monkeypatch.setattr(calibrate, "_unkept", {})
     return tmp_path / "profiles"
 
 
@@ -52,10 +51,13 @@ def test_speeds_are_measured_once_for_each_kind_of_circumstances(cache, speeds, 
     assert "7 threads" in calibrate.calibrated().source and len(speeds) == 2
 
 
-def test_what_a_busy_machine_measured_is_not_kept(cache, speeds, monkeypatch):
+def test_a_busy_machine_is_not_measured(cache, speeds, monkeypatch):
     monkeypatch.setattr(calibrate, "_is_busy", lambda: True)
-    assert calibrate.calibrated() == calibrate.calibrated()
-    assert len(speeds) == 1 and not cache.exists()
+    plan = memonger.plan(small_net(), method="sublinear", **SHAPES)
+    assert "times: estimated for a common CPU, as this one is busy; " in str(plan)
+    assert not speeds and not cache.exists()
+    monkeypatch.setattr(calibrate, "_is_busy", lambda: False)
+    assert "this CPU, " in calibrate.calibrated().source and len(speeds) == 1
 
 
 @pytest.mark.parametrize("damage", [

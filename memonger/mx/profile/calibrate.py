@@ -21,28 +21,25 @@ _SIZES = (((2, 32, 56, 56), 5), ((4, 32, 64, 64), 4))
 _LIMIT_S = 40.0
 #: Classes that take less in all tell nothing: others are noise beside them.
 _LEAST_S = 1e-4
-#: What was measured beside other work, by file: good enough for this process alone.
-_unkept: Dict[str, Dict[str, float]] = {}
 
 
 def calibrated(ctx: Any = None) -> Roofline:
     """The roofline model with the share of its speed that each kind of op reaches on this CPU.
 
     Measured in some seconds, and kept beside the profiles for the same CPU, threads, switches and
-    versions, unless the machine had other work meanwhile.
+    versions. On a machine with other work threads wait for each other, and ops measure up to fifty
+    times their time: there the ``cpu`` preset serves, and the next idle process measures.
     """
     from ...util.version import __version__
     facts = {**circumstances(ctx), "memonger": __version__}
     folder, name = os.path.split(default_path(facts))
     path = os.path.join(folder, "calibration-" + name)
-    factors = _stored(path, facts) or _unkept.get(path)
+    factors = _stored(path, facts)
     if factors is None:
-        busy = _is_busy()
+        if _is_busy():
+            logger.info("other programs compute: the prices are not those of this CPU")
+            return Roofline(roofline("cpu").device, {}, "a common CPU, as this one is busy")
         factors = _measured(ctx)
-        if busy:
-            logger.info("other programs compute: the prices of this CPU are not kept")
-            _unkept[path] = factors
-            return _model(factors, facts)
         try:
             os.makedirs(folder, exist_ok=True)
             write_whole(path, json.dumps({"kind": _KIND, "schema": _SCHEMA, "facts": facts,
@@ -58,8 +55,8 @@ def _model(factors: Dict[str, float], facts: Dict[str, Any]) -> Roofline:
 
 
 def _is_busy() -> bool:
-    """Whether other programs have kept half of the processors busy in the last minute."""
-    return os.getloadavg()[0] > len(os.sched_getaffinity(0)) / 2
+    """Whether programs have kept more than all processors busy in the last minute."""
+    return os.getloadavg()[0] > len(os.sched_getaffinity(0))
 
 
 def _stored(path: str, facts: Dict[str, Any]) -> Optional[Dict[str, float]]:
