@@ -146,7 +146,7 @@ def build_program(graph: Graph, schedule: Schedule) -> Program:
     first = [-1] * len(ops)
     runs = [0] * len(ops)
     cached = graph.pools == "cached_op"
-    lie_apart = own_buffer_tensors(graph)
+    own_buffers = own_buffer_tensors(graph)
     own_buffer: Set[int] = set()
     for index, step in enumerate(schedule.steps):
         op = ops[step.op]
@@ -161,7 +161,7 @@ def build_program(graph: Graph, schedule: Schedule) -> Program:
             made[tensor] = len(values)
             values.append(Value(tensor, index, position))
         numbers.append(made)
-        away = lie_apart.get(step.op, ())
+        away = own_buffers.get(step.op, ())
         own_buffer.update(value for tensor, value in [*zip(op.inputs, inputs), *made.items()]
                      if tensor in away)
         if not runs[step.op]:

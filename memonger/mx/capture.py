@@ -139,7 +139,7 @@ def captured_from(record: Mapping[str, Any], arguments: Arguments, num_outputs: 
             ignored_inputs=tuple(node.get("ignored_inputs", ())),
             inplace=tuple(Inplace(i, o, bool(same)) for i, o, same in node.get("inplace", ())),
             not_recomputable_because="it is a gradient" if backward else
-            refused.get(index, node.get("keep_reason", "")),
+            refused.get(index, node.get("not_recomputable_because", "")),
             kept_outputs=tuple(node.get("kept_outputs", ())), device=node.get("device", 0),
             mirror_stage=hints.get("__mirror_stage__", ""),
             force_mirroring=_truth(hints.get("__force_mirroring__", "")),

@@ -168,7 +168,7 @@ class Incumbent:
     @cached_property
     def reduced_whole(self) -> Reduced:
         """For whole buffers, which may need less than an arena with what lies beside it."""
-        if not self.reduced.apart_bytes:
+        if not self.reduced.own_buffer_bytes:
             return self.reduced
         return reduce_graph(self.graph, self.options.variants, self.options.keep)
 
@@ -183,7 +183,7 @@ class Incumbent:
 
         No limit where nothing lies beside the arena: then a bound counts live bytes only.
         """
-        if not self.reduced.apart_bytes:
+        if not self.reduced.own_buffer_bytes:
             return float("inf")
         return whole_buffers_bound(self.reduced_whole, self.live_budget_bytes,
                                    self.effort.part(1 / 3))

@@ -153,7 +153,7 @@ void WriteOpFacts(const Node& node, const mxnet::Context& context, const Reasons
   }
   const auto reason = reasons.find(&node);
   if (reason != reasons.end()) {
-    json->Raw(",\"keep_reason\":");
+    json->Raw(",\"not_recomputable_because\":");
     json->String(reason->second);
   }
   const auto kept = KeptOutputs(node);

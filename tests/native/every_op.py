@@ -227,7 +227,7 @@ def run(symbol, values, gradients):
         [arrays[n].asnumpy() for n in symbol.list_auxiliary_states()]
     nodes = records[-1]["nodes"]
     return results, [n["name"] for n in nodes if "clone_of" in n], \
-        next((n.get("keep_reason", "") for n in nodes if n["name"] == "it"), "")
+        next((n.get("not_recomputable_because", "") for n in nodes if n["name"] == "it"), "")
 
 
 def same(one, other):

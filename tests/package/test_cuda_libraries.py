@@ -72,3 +72,13 @@ def test_where_mxnet_is_for_cpus_nothing_is_opened(site):
     code = "import site, sys; site.addsitedir(sys.argv[1]); import mxnet"
     assert run(site, code + LOADED) == "['memonger', 'mxnet']"
     assert run(site, code + "; print('cudnn' in open('/proc/self/maps').read())") == "False"
+
+
+def test_mxnet_is_imported_where_memonger_cannot_be(site):
+    shutil.rmtree(str(site / "nvidia"))
+    (site / "mxnet" / "__init__.py").write_text("")
+    (site / "memonger.py").write_text("raise ImportError('No module named numpy')")
+    code = "import site, sys; site.addsitedir(sys.argv[1]); import mxnet"
+    assert run(site, code + LOADED) == "['mxnet']"
+    assert run(site, "import warnings; warnings.simplefilter('error'); " + code) == (
+        "RuntimeWarning: memonger cannot be imported beside MXNet: No module named numpy")

@@ -50,8 +50,8 @@ class Sharing:
                 alike.join(tensor, shared[root])
         return cls(alike.sets(), in_place.sets())
 
-    def apart(self, graph: Graph, modes: List[List[Mode]],
-              weightless: Set[int]) -> Dict[int, int]:
+    def own_buffers(self, graph: Graph, modes: List[List[Mode]],
+                    weightless: Set[int]) -> Dict[int, int]:
         """Sets of ``together`` with a value that has a buffer of its own beside any arena.
 
         Only values that every plan has: made, and read where it matters, in all modes.

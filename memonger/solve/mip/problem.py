@@ -63,7 +63,7 @@ class Reduced:
     #: :mod:`memonger.solve.mip.inplace_reuse`).
     inplace_reuses: List[InplaceReuse]
     #: Bytes among these in buffers of their own beside an arena.
-    apart_bytes: int = 0
+    own_buffer_bytes: int = 0
 
     @property
     def num_ops(self) -> int:
@@ -122,11 +122,11 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
 
     sizes: Dict[int, int] = {}
     weightless = added_at_once(graph, modes)
-    apart = sharing.apart(graph, modes, weightless) if arena else {}
+    own_buffers = sharing.own_buffers(graph, modes, weightless) if arena else {}
     for tensor in range(len(graph.tensors)):
         if planned(graph, tensor):
             root = int(root_of[tensor])
-            beside = tensor in weightless or int(sharing.together[tensor]) in apart
+            beside = tensor in weightless or int(sharing.together[tensor]) in own_buffers
             size = 0 if beside else graph.tensors[tensor].size_bytes
             sizes[root] = min(sizes.get(root, size), size)
     lasting = {int(root_of[t]) for t in graph.outputs if int(root_of[t]) in sizes}
@@ -151,7 +151,7 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
                         remade.add(root)
     return _finish(graph, modes, chosen, root_of, sizes, settled, readers, makers,
                    sizes.keys() - remade, again, first_backward, negligible_bytes,
-                   sorted(apart.values()))
+                   sorted(own_buffers.values()))
 
 
 def _settled(graph: Graph, modes: List[List[Mode]], root_of: np.ndarray, lasting: Set[int],
@@ -191,7 +191,7 @@ def _finish(graph: Graph, modes: List[List[Mode]], chosen: Tuple[int, ...], root
             sizes: Dict[int, int], settled: Dict[int, int],
             readers: Dict[int, List[Tuple[int, int]]], makers: Dict[int, List[Tuple[int, int]]],
             frozen: Set[int], again: np.ndarray, first_backward: int,
-            negligible_bytes: int, apart: Sequence[int]) -> Reduced:
+            negligible_bytes: int, own_buffers: Sequence[int]) -> Reduced:
     count = len(graph.ops)
     scattered = {root for root, ways in makers.items() if len({op for op, _ in ways}) > 1
                  or any(len(modes[op]) > len(ways) for op, _ in ways)}
@@ -215,7 +215,7 @@ def _finish(graph: Graph, modes: List[List[Mode]], chosen: Tuple[int, ...], root
                 for op, _ in makers[root]:
                     latest_rerun[op] = max(latest_rerun[op], need)
 
-    spans = [(size, 0, count, 1) for size in apart]
+    spans = [(size, 0, count, 1) for size in own_buffers]
     saved = [savings(graph, ways, root_of, sizes, settled) for ways in modes]
     for index, one in enumerate(saved):
         spans.extend((size, index, index + 1, -1) for size in one.places)
@@ -253,4 +253,4 @@ def _finish(graph: Graph, modes: List[List[Mode]], chosen: Tuple[int, ...], root
         np.array([r in frozen for r in groups], dtype=bool),
         np.array([r in scattered for r in groups], dtype=bool), again,
         spans, np.cumsum(profile)[:count], first_backward,
-        inplace_reuses(saved, index_of, last_need), sum(apart))
+        inplace_reuses(saved, index_of, last_need), sum(own_buffers))

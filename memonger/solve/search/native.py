@@ -306,15 +306,15 @@ def _flatten(graph: Graph, options: Options,
     outputs = {*graph.outputs, *graph.held_for_gradients}
     kept = {op.outputs[position] for op in graph.ops for position in op.kept_outputs}
     # Whichever run of its op made the value: a little more than :func:`build_program` counts.
-    apart = frozenset(itertools.chain.from_iterable(own_buffer_tensors(graph).values()))
+    own_buffers = frozenset(itertools.chain.from_iterable(own_buffer_tensors(graph).values()))
     made = {t for op in graph.ops for t in op.outputs}
     for index in variants:
         made.update(t for _, how in graph.variants[index].implementations for t in how.outputs)
     for number, tensor in enumerate(graph.tensors):
         flag, item = DTYPES.get(tensor.dtype, (0, 4))
         integers += [tensor.size_bytes, number_of_elements(tensor.size_bytes, tensor.shape, item),
-                     flag, not tensor.pooled, number in outputs, number in kept, number in apart,
-                     number in made]
+                     flag, not tensor.pooled, number in outputs, number in kept,
+                     number in own_buffers, number in made]
     implementations: List[List[Union[Op, Implementation]]] = [[op] for op in graph.ops]
     choices: List[List[Tuple[int, int]]] = []
     for index in variants:

@@ -64,13 +64,13 @@ struct Values {
   Value value[kCount];
 };
 
-// Copies kSize bytes in pieces of 16, or in one. False where the address does not allow it.
+// Copies kSize bytes in chunks of 16, or in one. False where the address does not allow it.
 template <int kSize>
 __device__ __forceinline__ bool copy_aligned(void* to, const void* from, const void* outside) {
-  typedef Words<(kSize < 16 ? kSize : 16)> Piece;
-  if ((unsigned long long)outside % sizeof(Piece)) return false;
+  typedef Words<(kSize < 16 ? kSize : 16)> Chunk;
+  if ((unsigned long long)outside % sizeof(Chunk)) return false;
 #pragma unroll
-  for (int i = 0; i < kSize / (int)sizeof(Piece); ++i) ((Piece*)to)[i] = ((const Piece*)from)[i];
+  for (int i = 0; i < kSize / (int)sizeof(Chunk); ++i) ((Chunk*)to)[i] = ((const Chunk*)from)[i];
   return true;
 }
 

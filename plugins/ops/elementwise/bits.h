@@ -11,7 +11,7 @@ namespace memonger {
 namespace ops {
 
 // Elements that a thread works on at a time: whole bytes of bits.
-constexpr int64_t kBitsPiece = 2048;
+constexpr int64_t kBitsChunk = 2048;
 
 inline int64_t BytesOfBits(int64_t count) { return (count + 7) / 8; }
 
@@ -37,8 +37,8 @@ void ForEachBit(const T* from, const uint8_t* bits, int64_t count, OpReqType req
                 Of of) {
   if (request == mxnet::kNullOp) return;
   const bool add = request == mxnet::kAddTo;
-  ForEach(count, kBitsPiece, count >= kParallelFrom, [=](int64_t begin) {
-    const int64_t end = std::min(begin + kBitsPiece, count), whole = end / 8 * 8;
+  ForEach(count, kBitsChunk, count >= kParallelFrom, [=](int64_t begin) {
+    const int64_t end = std::min(begin + kBitsChunk, count), whole = end / 8 * 8;
     Vectorised([=] {
       for (int64_t i = begin; i < whole; i += 8) {
         const int byte = bits[i / 8];
@@ -54,7 +54,7 @@ void ForEachBit(const T* from, const uint8_t* bits, int64_t count, OpReqType req
 }
 
 // to = from * (bit ? open : closed). A product, not a selection: where `from` is infinite or NaN
-// the gradient of a closed gate is NaN, as it is in MXNet.
+// the gradient where the bit is not set is NaN, as it is in MXNet.
 template <class T>
 void ScaleByBits(const T* from, const uint8_t* bits, int64_t count, T open, T closed,
                  OpReqType request, T* to) {

@@ -6,7 +6,7 @@
  * not multiplied, as in MXNet; NaN counts as inside. MXNet's clip writes its gradient even when
  * asked to add it; this one adds, unless `adds` says that it takes the place of MXNet's.
  */
-#include "ops/elementwise/gate.h"
+#include "ops/elementwise/bit_mask_activation.h"
 #include "ops/frame/params.h"
 #include "ops/register.h"
 
@@ -34,7 +34,7 @@ void Forward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Re
   const auto& param = nnvm::get<MaskClipParam>(attrs.parsed);
   MEMONGER_REAL_SWITCH(
       in[0].type_flag_, attrs.name, T,
-      GateForward<T>(Clip<T>{T(param.a_min), T(param.a_max)}, in[0], request, out);)
+      BitMaskForward<T>(Clip<T>{T(param.a_min), T(param.a_max)}, in[0], request, out);)
 }
 
 void Backward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Requests& request,
@@ -47,10 +47,11 @@ void Backward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const R
 }  // namespace
 
 void RegisterMaskClip() {
-  RegisterGate("memonger_mask_clip",
-               "Limits values to [a_min, a_max] and keeps one bit an element for backward, where "
-               "clip keeps its input. relu6 is a_min=0, a_max=6.",
-               Forward, Backward)
+  RegisterBitMaskActivation(
+      "memonger_mask_clip",
+      "Limits values to [a_min, a_max] and keeps one bit an element for backward, where "
+      "clip keeps its input. relu6 is a_min=0, a_max=6.",
+      Forward, Backward)
       .Parser(ParseParam<MaskClipParam>)
       .Arguments(FieldsOf<MaskClipParam>());
   Operator("_backward_memonger_mask_clip").Parser(ParseParam<MaskClipParam>);

@@ -4,7 +4,7 @@
  * LeakyReLU(act_type='leaky') keeps its input and its output. The negative side is rounded through
  * float32 whatever the dtype, as MXNet does.
  */
-#include "ops/elementwise/gate.h"
+#include "ops/elementwise/bit_mask_activation.h"
 #include "ops/frame/mkldnn.h"
 #include "ops/frame/params.h"
 #include "ops/register.h"
@@ -32,27 +32,28 @@ void Forward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Re
              const Blobs& out) {
   const float slope = nnvm::get<MaskLeakyReluParam>(attrs.parsed).slope;
   if (MkldnnActivates(in[0])) {
-    return GateForward<float>(MkldnnLeakyRelu(slope), in[0], request, out);
+    return BitMaskForward<float>(MkldnnLeakyRelu(slope), in[0], request, out);
   }
   MEMONGER_REAL_SWITCH(
       in[0].type_flag_, attrs.name, T,
-      GateForward<T>(LeakyRelu<T>{static_cast<float>(T(slope))}, in[0], request, out);)
+      BitMaskForward<T>(LeakyRelu<T>{static_cast<float>(T(slope))}, in[0], request, out);)
 }
 
 void Backward(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Requests& request,
               const Blobs& out) {
   const float slope = nnvm::get<MaskLeakyReluParam>(attrs.parsed).slope;
   MEMONGER_REAL_SWITCH(in[0].type_flag_, attrs.name, T,
-                       GateBackward<T>(in[0], in[1], T(slope), request[0], out[0]);)
+                       BitMaskBackward<T>(in[0], in[1], T(slope), request[0], out[0]);)
 }
 
 }  // namespace
 
 void RegisterMaskLeakyRelu() {
-  RegisterGate("memonger_mask_leaky_relu",
-               "Leaky rectified linear unit that keeps one bit an element for backward, where "
-               "LeakyReLU keeps its input and its output.",
-               Forward, Backward)
+  RegisterBitMaskActivation(
+      "memonger_mask_leaky_relu",
+      "Leaky rectified linear unit that keeps one bit an element for backward, where "
+      "LeakyReLU keeps its input and its output.",
+      Forward, Backward)
       .Parser(ParseParam<MaskLeakyReluParam>)
       .Arguments(FieldsOf<MaskLeakyReluParam>());
   Operator("_backward_memonger_mask_leaky_relu").Parser(ParseParam<MaskLeakyReluParam>);

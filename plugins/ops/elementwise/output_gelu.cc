@@ -104,25 +104,25 @@ bool Type(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
 }
 
 template <class A>
-void ForwardPiece(const A* x, int64_t length, A* y, uint8_t* bytes) {
+void ForwardChunk(const A* x, int64_t length, A* y, uint8_t* bytes) {
   GeluForward(x, length, 8 * sizeof(A), y, bytes);
 }
 
-void ForwardPiece(const half_t* x, int64_t length, half_t* y, uint8_t* bytes) {
-  float value[kPiece];
+void ForwardChunk(const half_t* x, int64_t length, half_t* y, uint8_t* bytes) {
+  float value[kChunk];
   for (int64_t i = 0; i < length; ++i) value[i] = x[i];
   GeluForward(value, length, 16, value, bytes);
   for (int64_t i = 0; i < length; ++i) y[i] = half_t(value[i]);
 }
 
 template <class A>
-void BackwardPiece(const A* g, const A* y, const uint8_t* bytes, int64_t length, bool add, A* d) {
+void BackwardChunk(const A* g, const A* y, const uint8_t* bytes, int64_t length, bool add, A* d) {
   GeluBackward(g, y, bytes, length, 8 * sizeof(A), add, d);
 }
 
-void BackwardPiece(const half_t* g, const half_t* y, const uint8_t* bytes, int64_t length, bool add,
+void BackwardChunk(const half_t* g, const half_t* y, const uint8_t* bytes, int64_t length, bool add,
                    half_t* d) {
-  float gradient[kPiece], output[kPiece];
+  float gradient[kChunk], output[kChunk];
   for (int64_t i = 0; i < length; ++i) gradient[i] = g[i];
   for (int64_t i = 0; i < length; ++i) output[i] = y[i];
   GeluBackward(gradient, output, bytes, length, 16, false, gradient);
@@ -139,8 +139,8 @@ void Gelus(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Requ
   const T* x = in[0].dptr<T>();
   T* y = out[0].dptr<T>();
   uint8_t* bytes = out[1].dptr<uint8_t>();
-  ForEachPiece(in[0].Size(), [=](int64_t begin, int64_t length) {
-    ForwardPiece(x + begin, length, y + begin, bytes + begin);
+  ForEachChunk(in[0].Size(), [=](int64_t begin, int64_t length) {
+    ForwardChunk(x + begin, length, y + begin, bytes + begin);
   });
 }
 
@@ -153,8 +153,8 @@ void Gradients(const NodeAttrs&, const OpContext&, const Blobs& in, const Reques
   const uint8_t* bytes = in[2].dptr<uint8_t>();
   T* d = out[0].dptr<T>();
   const bool add = request[0] == mxnet::kAddTo;
-  ForEachPiece(in[0].Size(), [=](int64_t begin, int64_t length) {
-    BackwardPiece(g + begin, y + begin, bytes + begin, length, add, d + begin);
+  ForEachChunk(in[0].Size(), [=](int64_t begin, int64_t length) {
+    BackwardChunk(g + begin, y + begin, bytes + begin, length, add, d + begin);
   });
 }
 

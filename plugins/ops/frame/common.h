@@ -78,14 +78,14 @@ inline void ForEach(int64_t end, int64_t step, bool parallel, Work work) {
   for (int64_t i = 0; i < end; i += step) work(i);
 }
 
-// Elements that ForEachPiece hands out at a time, at most.
-constexpr int64_t kPiece = 2048;
+// Elements that ForEachChunk hands out at a time, at most.
+constexpr int64_t kChunk = 2048;
 
-// work(begin, length) for all pieces, on all threads.
+// work(begin, length) for all chunks, on all threads.
 template <class Work>
-inline void ForEachPiece(int64_t count, Work work) {
-  ForEach(count, kPiece, count >= kParallelFrom,
-          [=](int64_t begin) { work(begin, std::min(kPiece, count - begin)); });
+inline void ForEachChunk(int64_t count, Work work) {
+  ForEach(count, kChunk, count >= kParallelFrom,
+          [=](int64_t begin) { work(begin, std::min(kChunk, count - begin)); });
 }
 
 // The type sums are made in, as MXNet does: float for half_t, else the type itself.

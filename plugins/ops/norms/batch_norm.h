@@ -18,7 +18,7 @@
 #include "ops/frame/operator.h"
 #include "ops/frame/params.h"
 #include "ops/norms/channels.h"
-#include "ops/norms/pieces.h"
+#include "ops/norms/chunks.h"
 
 namespace memonger {
 namespace ops {
@@ -61,17 +61,17 @@ struct BatchNorm {
     const size_t items = channels.Items();
     A sum[Channels::kMany] = {}, square[Channels::kMany] = {};
     Lines<A> values, squares;
-    channels.Pieces([&](const Channels::Piece& piece) {
-      values.Read({channels, first, lanes, piece}, x);
-      SumInOrder(values, lanes, piece.length, sum);
+    channels.ForEachChunk([&](const Channels::Chunk& chunk) {
+      values.Read({channels, first, lanes, chunk}, x);
+      SumInOrder(values, lanes, chunk.length, sum);
     });
     for (int g = 0; g < lanes; ++g) mean[g] = sum[g] / items;
-    channels.Pieces([&](const Channels::Piece& piece) {
-      const Tile tile{channels, first, lanes, piece};
+    channels.ForEachChunk([&](const Channels::Chunk& chunk) {
+      const Tile tile{channels, first, lanes, chunk};
       values.Read(tile, x);
       squares.Aim(tile);
-      for (int g = 0; g < lanes; ++g) Squares(values[g], piece.length, mean[g], squares[g]);
-      SumInOrder(squares, lanes, piece.length, square);
+      for (int g = 0; g < lanes; ++g) Squares(values[g], chunk.length, mean[g], squares[g]);
+      SumInOrder(squares, lanes, chunk.length, square);
     });
     for (int g = 0; g < lanes; ++g) {
       invstd[g] = square[g] == 0 && eps == 0.0 ? A(0) : InvStd(square[g] / items);

@@ -11,7 +11,7 @@
 
 #include "ops/frame/mkldnn.h"
 #include "ops/norms/batch_norm.h"
-#include "ops/norms/pieces.h"
+#include "ops/norms/chunks.h"
 #include "ops/register.h"
 
 namespace memonger {
@@ -22,7 +22,7 @@ const BatchNormParam& ParamOf(const NodeAttrs& attrs) {
   return nnvm::get<BatchNormParam>(attrs.parsed);
 }
 
-// As the pieces of these names, in float16: each result is rounded to it, as MXNet's are.
+// As the chunks of these names, in float16: each result is rounded to it, as MXNet's are.
 half_t Normalised(half_t x, const NormThenRelu<float>& how) {
   return ((x - how.mean) * how.invstd) * how.gamma + how.beta;
 }
@@ -67,10 +67,10 @@ class InOrder {
     terms_.Aim(tile);
     products_.Aim(tile);
     for (int lane = 0; lane < tile.lanes; ++lane) {
-      ReluTerms(x[lane], g[lane], tile.piece.length, how[lane], terms_[lane], products_[lane]);
+      ReluTerms(x[lane], g[lane], tile.chunk.length, how[lane], terms_[lane], products_[lane]);
     }
-    SumInOrder(terms_, tile.lanes, tile.piece.length, sums_);
-    SumInOrder(products_, tile.lanes, tile.piece.length, dots_);
+    SumInOrder(terms_, tile.lanes, tile.chunk.length, sums_);
+    SumInOrder(products_, tile.lanes, tile.chunk.length, dots_);
   }
   A Sum(int lane) const { return sums_[lane]; }
   A Dot(int lane) const { return dots_[lane]; }
@@ -86,7 +86,7 @@ class InDouble {
   void Add(const Tile& tile, const Lines<float>& x, const Lines<float>& g,
            const NormThenRelu<float>* how) {
     for (int lane = 0; lane < tile.lanes; ++lane) {
-      AddReluSums(x[lane], g[lane], tile.piece.length, how[lane], sums_[lane]);
+      AddReluSums(x[lane], g[lane], tile.chunk.length, how[lane], sums_[lane]);
     }
   }
   double Sum(int lane) const { return sums_[lane][0]; }
@@ -132,12 +132,12 @@ struct NormRelu : BatchNorm<T> {
         how[i] = HowOf(first + i, gamma, beta, mean, invstd);
       }
       Lines<T> values, results;
-      channels.Pieces([&](const Channels::Piece& piece) {
-        const Tile tile{channels, first, lanes, piece};
+      channels.ForEachChunk([&](const Channels::Chunk& chunk) {
+        const Tile tile{channels, first, lanes, chunk};
         values.Read(tile, x);
         const bool done = results.Aim(tile, y, request);
         for (int i = 0; i < lanes; ++i) {
-          NormReluOutput(values[i], piece.length, how[i], results[i]);
+          NormReluOutput(values[i], chunk.length, how[i], results[i]);
         }
         if (!done) results.Write(tile, request, y);
       });
@@ -162,8 +162,8 @@ struct NormRelu : BatchNorm<T> {
       }
       Sums sums;
       Lines<T> values, gradients, results;
-      channels.Pieces([&](const Channels::Piece& piece) {
-        const Tile tile{channels, first, lanes, piece};
+      channels.ForEachChunk([&](const Channels::Chunk& chunk) {
+        const Tile tile{channels, first, lanes, chunk};
         values.Read(tile, x);
         gradients.Read(tile, g);
         sums.Add(tile, values, gradients, how);
@@ -180,13 +180,13 @@ struct NormRelu : BatchNorm<T> {
         slope[i] = dot * s * s / items;
       }
       if (request[0] == mxnet::kNullOp) return;
-      channels.Pieces([&](const Channels::Piece& piece) {
-        const Tile tile{channels, first, lanes, piece};
+      channels.ForEachChunk([&](const Channels::Chunk& chunk) {
+        const Tile tile{channels, first, lanes, chunk};
         values.Read(tile, x);
         gradients.Read(tile, g);
         const bool done = results.Aim(tile, dx, request[0]);
         for (int i = 0; i < lanes; ++i) {
-          ReluGradient(values[i], gradients[i], piece.length, how[i], shift[i], slope[i], scale[i],
+          ReluGradient(values[i], gradients[i], chunk.length, how[i], shift[i], slope[i], scale[i],
                        results[i]);
         }
         if (!done) results.Write(tile, request[0], dx);

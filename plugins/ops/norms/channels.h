@@ -3,7 +3,7 @@
  *
  * MXNet sums a channel front to back in one accumulator. To give the same bits at a better speed,
  * several channels are summed at once, each still front to back. Where the elements of a channel do
- * not lie side by side, short pieces of several channels are copied, each to a line of its own.
+ * not lie side by side, short chunks of several channels are copied, each to a line of its own.
  */
 #ifndef MEMONGER_OPS_NORMS_CHANNELS_H_
 #define MEMONGER_OPS_NORMS_CHANNELS_H_
@@ -18,7 +18,7 @@ namespace ops {
 
 struct Channels {
   static constexpr int kFew = 4, kMany = 16;  // channels of a group; many if inner is 1
-  static constexpr int64_t kPiece = 256, kPieceOfMany = 64;
+  static constexpr int64_t kChunk = 256, kChunkOfMany = 64;
   static constexpr int64_t kWorthIt = 32;  // shorter runs are copied to longer lines
   int64_t outer = 1, count = 1, inner = 1;
 
@@ -31,34 +31,34 @@ struct Channels {
   int64_t Items() const { return outer * inner; }  // of one channel
   int64_t Size() const { return outer * count * inner; }
 
-  int64_t LongestPiece() const {
-    if (inner == 1) return kPieceOfMany;
-    if (inner < kWorthIt) return kPiece / inner * inner;  // whole runs
-    return inner < kPiece ? inner : kPiece;
+  int64_t LongestChunk() const {
+    if (inner == 1) return kChunkOfMany;
+    if (inner < kWorthIt) return kChunk / inner * inner;  // whole runs
+    return inner < kChunk ? inner : kChunk;
   }
 
   // Elements begin to begin + length - 1 of a channel: the first is `at` in the outer-th row.
-  struct Piece {
+  struct Chunk {
     int64_t begin, length, outer, at;
   };
 
-  // work(piece) for the Items() of a channel, front to back, in short pieces.
+  // work(chunk) for the Items() of a channel, front to back, in short chunks.
   template <class Work>
-  void Pieces(Work work) const {
-    const int64_t items = Items(), longest = LongestPiece();
-    for (Piece piece{0, 0, 0, 0}; piece.begin < items; piece.begin += piece.length) {
-      piece.length = std::min(longest, items - piece.begin);
-      if (inner >= kWorthIt) piece.length = std::min(piece.length, inner - piece.at);
-      work(piece);
-      piece.at += piece.length;
-      if (piece.at < inner) continue;
-      piece.outer += piece.at / inner;
-      piece.at %= inner;
+  void ForEachChunk(Work work) const {
+    const int64_t items = Items(), longest = LongestChunk();
+    for (Chunk chunk{0, 0, 0, 0}; chunk.begin < items; chunk.begin += chunk.length) {
+      chunk.length = std::min(longest, items - chunk.begin);
+      if (inner >= kWorthIt) chunk.length = std::min(chunk.length, inner - chunk.at);
+      work(chunk);
+      chunk.at += chunk.length;
+      if (chunk.at < inner) continue;
+      chunk.outer += chunk.at / inner;
+      chunk.at %= inner;
     }
   }
 
-  int64_t OffsetOf(int64_t c, const Piece& piece) const {
-    return (piece.outer * count + c) * inner + piece.at;
+  int64_t OffsetOf(int64_t c, const Chunk& chunk) const {
+    return (chunk.outer * count + c) * inner + chunk.at;
   }
 
   // work(first, lanes) for all channels in groups.
@@ -75,7 +75,7 @@ struct Tile {
   const Channels& channels;
   const int64_t first;
   const int lanes;
-  const Channels::Piece piece;
+  const Channels::Chunk chunk;
 };
 
 // The elements of a tile as numbers of type A, each channel's side by side: where they are if that
@@ -98,14 +98,14 @@ class Lines {
   // Whether what is written to the lines is in the array at once; else call Write.
   template <class T>
   bool Aim(const Tile& tile, T* array, OpReqType request) {
-    const int64_t stride = tile.channels.LongestPiece() + 8;
-    const int64_t offset = tile.channels.OffsetOf(tile.first, tile.piece);
-    const bool one_run = tile.piece.at + tile.piece.length <= tile.channels.inner;
+    const int64_t stride = tile.channels.LongestChunk() + 8;
+    const int64_t offset = tile.channels.OffsetOf(tile.first, tile.chunk);
+    const bool one_run = tile.chunk.at + tile.chunk.length <= tile.channels.inner;
     A* const there =
         request == mxnet::kWriteTo || request == mxnet::kWriteInplace ? Same(array) : nullptr;
     const bool direct = there && one_run;
     for (int lane = 0; lane < tile.lanes; ++lane) {
-      line_[lane] = direct ? there + offset + lane * tile.channels.inner : room_ + lane * stride;
+      line_[lane] = direct ? there + offset + lane * tile.channels.inner : buffer_ + lane * stride;
     }
     return direct;
   }
@@ -131,18 +131,18 @@ class Lines {
   void ForEach(const Tile& tile, T* array, Use use) const {
     const Channels& channels = tile.channels;
     if (channels.inner == 1) {
-      for (int64_t i = 0; i < tile.piece.length; ++i) {
-        T* const row = array + (tile.piece.begin + i) * channels.count + tile.first;
+      for (int64_t i = 0; i < tile.chunk.length; ++i) {
+        T* const row = array + (tile.chunk.begin + i) * channels.count + tile.first;
         for (int lane = 0; lane < tile.lanes; ++lane) use(row[lane], line_[lane] + i);
       }
       return;
     }
-    // A piece is runs of this many elements that lie side by side: whole rows, or part of one.
-    const int64_t length = std::min(channels.inner, tile.piece.length);
+    // A chunk is runs of this many elements that lie side by side: whole rows, or part of one.
+    const int64_t length = std::min(channels.inner, tile.chunk.length);
     for (int lane = 0; lane < tile.lanes; ++lane) {
-      T* run = array + channels.OffsetOf(tile.first + lane, tile.piece);
+      T* run = array + channels.OffsetOf(tile.first + lane, tile.chunk);
       A* line = line_[lane];
-      for (int64_t done = 0; done < tile.piece.length; done += length) {
+      for (int64_t done = 0; done < tile.chunk.length; done += length) {
         for (int64_t i = 0; i < length; ++i) use(run[i], line + i);
         run += channels.count * channels.inner;
         line += length;
@@ -151,7 +151,7 @@ class Lines {
   }
 
   A* line_[Channels::kMany];
-  A room_[Channels::kMany * (Channels::kPieceOfMany + 8)];
+  A buffer_[Channels::kMany * (Channels::kChunkOfMany + 8)];
 };
 
 // sums[lane] += terms[lane][0], then terms[lane][1], ...: each sum in order, four side by side.

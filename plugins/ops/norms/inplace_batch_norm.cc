@@ -9,7 +9,7 @@
  * Sums are made in double, so errors are smaller than those of MXNet's float32 operator.
  */
 #include "ops/norms/batch_norm.h"
-#include "ops/norms/pieces.h"
+#include "ops/norms/chunks.h"
 #include "ops/norms/spare.h"
 #include "ops/register.h"
 
@@ -82,9 +82,9 @@ void InplaceForward(const NodeAttrs& attrs, const OpContext& context, const Blob
     double center[Channels::kMany], inv[Channels::kMany], scale[Channels::kMany];
     T* keeps[Channels::kMany];  // where the lane's x-hat are kept, if they are
     Lines<A> values, results;
-    const auto pieces = [&](auto visit) {  // visit(tile)
-      channels.Pieces([&](const Channels::Piece& piece) {
-        const Tile tile{channels, first, lanes, piece};
+    const auto chunks = [&](auto visit) {  // visit(tile)
+      channels.ForEachChunk([&](const Channels::Chunk& chunk) {
+        const Tile tile{channels, first, lanes, chunk};
         values.Read(tile, x);
         visit(tile);
       });
@@ -92,13 +92,13 @@ void InplaceForward(const NodeAttrs& attrs, const OpContext& context, const Blob
     if (batch) {
       double spread[Channels::kMany] = {};
       std::fill_n(center, lanes, 0.0);
-      pieces([&](const Tile& tile) {
-        for (int i = 0; i < lanes; ++i) AddValues(values[i], tile.piece.length, center + i);
+      chunks([&](const Tile& tile) {
+        for (int i = 0; i < lanes; ++i) AddValues(values[i], tile.chunk.length, center + i);
       });
       for (int i = 0; i < lanes; ++i) center[i] /= items;
-      pieces([&](const Tile& tile) {
+      chunks([&](const Tile& tile) {
         for (int i = 0; i < lanes; ++i) {
-          AddSquares(values[i], tile.piece.length, center[i], spread + i);
+          AddSquares(values[i], tile.chunk.length, center[i], spread + i);
         }
       });
       for (int i = 0; i < lanes; ++i) {
@@ -117,16 +117,16 @@ void InplaceForward(const NodeAttrs& attrs, const OpContext& context, const Blob
       scale[i] = inv[i] * gamma[c];
       keeps[i] = place[c] >= 0 ? spare + place[c] * items : nullptr;
     }
-    pieces([&](const Tile& tile) {
+    chunks([&](const Tile& tile) {
       const bool done = results.Aim(tile, y, request[0]);
       for (int i = 0; i < lanes; ++i) {
-        for (int64_t j = 0; keeps[i] && j < tile.piece.length; ++j) {
-          keeps[i][tile.piece.begin + j] =
+        for (int64_t j = 0; keeps[i] && j < tile.chunk.length; ++j) {
+          keeps[i][tile.chunk.begin + j] =
               static_cast<T>(static_cast<A>((values[i][j] - center[i]) * inv[i]));
         }
-        ScaleLeaky(values[i], tile.piece.length, center[i], scale[i], beta[first + i], below,
+        ScaleLeaky(values[i], tile.chunk.length, center[i], scale[i], beta[first + i], below,
                    results[i]);
-        if (param.act_type == kElu) Elu(results[i], tile.piece.length, static_cast<A>(param.slope));
+        if (param.act_type == kElu) Elu(results[i], tile.chunk.length, static_cast<A>(param.slope));
       }
       if (!done) results.Write(tile, request[0], y);
     });
@@ -163,28 +163,28 @@ void InplaceBackward(const NodeAttrs& attrs, const OpContext& context, const Blo
     static thread_local std::vector<A> cache;
     if (elu) cache.resize(lanes * items);
     Lines<A> outputs, gradients, results;
-    A dz[Channels::kPiece], hats[Channels::kPiece];
+    A dz[Channels::kChunk], hats[Channels::kChunk];
     // The gradient of the normalised value of channel first + i goes to `dz`; returns x-hat.
     const auto rebuild = [&](const Tile& tile, int i, bool again) -> const A* {
       const A *value = outputs[i], *g = gradients[i];
-      const int64_t length = tile.piece.length, spared = place[first + i];
+      const int64_t length = tile.chunk.length, spared = place[first + i];
       if (spared < 0 && !elu) {
         UndoLeaky(value, g, length, how[i], dz, hats);
         return hats;
       }
-      A* hat = spared >= 0 ? hats : cache.data() + i * items + tile.piece.begin;
+      A* hat = spared >= 0 ? hats : cache.data() + i * items + tile.chunk.begin;
       if (spared < 0 && !again) {
         UndoElu(value, g, length, how[i], dz, hat);
         return hat;
       }
       elu ? GateElu(value, g, length, slope, dz) : GateLeaky(value, g, length, slope, dz);
-      const T* kept = spare + spared * items + tile.piece.begin;
+      const T* kept = spare + spared * items + tile.chunk.begin;
       for (int64_t j = 0; spared >= 0 && j < length; ++j) hat[j] = static_cast<A>(kept[j]);
       return hat;
     };
-    const auto pieces = [&](bool again, bool writes, auto visit) {  // visit(tile, i, x-hat)
-      channels.Pieces([&](const Channels::Piece& piece) {
-        const Tile tile{channels, first, lanes, piece};
+    const auto chunks = [&](bool again, bool writes, auto visit) {  // visit(tile, i, x-hat)
+      channels.ForEachChunk([&](const Channels::Chunk& chunk) {
+        const Tile tile{channels, first, lanes, chunk};
         outputs.Read(tile, y);
         gradients.Read(tile, gradient);
         const bool done = !writes || results.Aim(tile, dx, request[0]);
@@ -197,15 +197,15 @@ void InplaceBackward(const NodeAttrs& attrs, const OpContext& context, const Blo
     const double share = 1.0 / items;
     const bool writes = request[0] != mxnet::kNullOp, at_once = writes && !batch;
     const auto combine = [&](const Tile& tile, int i, const A* hat) {
-      Combine(dz, hat, tile.piece.length, static_cast<A>(scale[i] * invstd[first + i]),
+      Combine(dz, hat, tile.chunk.length, static_cast<A>(scale[i] * invstd[first + i]),
               batch ? static_cast<A>(sums[i][0] * share) : A(0),
               batch ? static_cast<A>(sums[i][1] * share) : A(0), results[i]);
     };
-    pieces(false, at_once, [&](const Tile& tile, int i, const A* hat) {
-      AddSums(dz, hat, tile.piece.length, sums[i]);
+    chunks(false, at_once, [&](const Tile& tile, int i, const A* hat) {
+      AddSums(dz, hat, tile.chunk.length, sums[i]);
       if (at_once) combine(tile, i, hat);
     });
-    if (writes && batch) pieces(true, true, combine);
+    if (writes && batch) chunks(true, true, combine);
     for (int i = 0; i < lanes; ++i) {
       const int64_t c = first + i;
       if (!param.fix_gamma) {

@@ -1,9 +1,9 @@
 /*
- * Loops of BatchNorm over short pieces of float or double data: plain, compiled for AVX2 as well
+ * Loops of BatchNorm over short chunks of float or double data: plain, compiled for AVX2 as well
  * (vectors.h).
  */
-#ifndef MEMONGER_OPS_NORMS_PIECES_H_
-#define MEMONGER_OPS_NORMS_PIECES_H_
+#ifndef MEMONGER_OPS_NORMS_CHUNKS_H_
+#define MEMONGER_OPS_NORMS_CHUNKS_H_
 
 #include <cmath>
 #include <cstdint>
@@ -152,7 +152,7 @@ void Combine(const A* dz, const A* hat, int64_t length, A factor, A mean, A slop
 }
 
 // ------------------------------------------------------------------ BatchNorm and ReLU
-// Products and sums are not fused: ReLU's gate depends on a sign that backward finds again, and
+// Products and sums are not fused: ReLU's mask depends on a sign that backward finds again, and
 // MXNet rounds both.
 template <class A>
 inline A Normalised(A x, const NormThenRelu<A>& how) {
@@ -232,4 +232,4 @@ void ReluGradient(const A* x, const A* g, int64_t length, NormThenRelu<A> how, A
 }  // namespace ops
 }  // namespace memonger
 
-#endif  // MEMONGER_OPS_NORMS_PIECES_H_
+#endif  // MEMONGER_OPS_NORMS_CHUNKS_H_
