@@ -125,7 +125,7 @@ def test_plans(kind, method):
     plan = memonger.plan(net, shapes=shapes, method=method, time_limit=0.3)
     assert memonger.verify(plan).identical
     assert "may refer to it" in plan.explain("before")
-    assert any("ops that may not run again: before (" in note for note in plan.notes)
+    assert any("ops that must not be recomputed: before (" in note for note in plan.notes)
     kept = {op.name: op.not_recomputable_because for op in read(net, shapes).graph.ops
             if not op.is_backward}
     assert kept["before"] and not kept["sigmoid0"] and not kept["fc"]
