@@ -10,8 +10,10 @@
    it does not fit (:mod:`memonger.solve.refinement`). A longer native search runs beside it. Once
    programs change nothing any more, or miss the budget by far, two native searches run in a turn:
    one from the best plan, one from nothing.
-4. A time limit above the usual one buys further turns, which cross a population of plans
-   (``plugins/core/crossover.cc``).
+4. A time limit above the usual one buys rounds after that, each longer than the one before: a
+   native search that crosses a population of plans (``plugins/core/crossover.cc``) beside a 0/1
+   program over the ops where the best plan is at its limit. No round depends on the limit, so a
+   longer search begins as a shorter one does, and never ends with a dearer plan or a lower bound.
 
 Work is counted, not timed (:mod:`memonger.solve.effort`), and each turn waits for both of its
 searches. So the same input gives the same plan on every machine. :mod:`memonger.solve.strategy`
@@ -42,6 +44,8 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
     if budget_bytes is None or options.objective == "memory":
         return least_memory(graph, budget_bytes, options)
     search = Refinement.start(graph, budget_bytes, options)
+    more_s = options.time_limit_s - USUAL_TIME_LIMIT_S
+    search.effort.limit_s = min(options.time_limit_s, USUAL_TIME_LIMIT_S)
     try:
         _search(search)
         if search.best is None and not search.interrupted:
@@ -51,6 +55,9 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
             within = graph.forward_time_s / graph.time_s if graph.time_s > 0 else 0.0
             search.offer_least(least_memory(graph, None, replace(
                 options, objective="memory", max_overhead=within)).schedule)
+        if more_s > 0 and search.possible and not search.interrupted:
+            search.effort.grant(more_s)
+            _go_on(search)
     except KeyboardInterrupt:
         search.interrupted = True
     return search.plan("auto", budget_bytes)
@@ -80,7 +87,7 @@ def _search(search: Refinement) -> None:
 
 def _take_turns(search: Refinement, work: int, programs: bool) -> None:
     """Turns until the best plan is near the bound, or the work is spent."""
-    num_ops, more = len(search.graph.ops), search.options.time_limit_s > USUAL_TIME_LIMIT_S
+    num_ops = len(search.graph.ops)
     small = num_ops <= STRATEGY.small_ops
     kind = 2 if search.layers else 0 if small else 1
     search.max_checks = max(1, int(STRATEGY.checks[kind] * search.options.effort))
@@ -94,28 +101,40 @@ def _take_turns(search: Refinement, work: int, programs: bool) -> None:
     for turn in STRATEGY.turns:
         if search.within(max(turn.near, search.target_gap)) or search.over:
             break
-        _take(search, turn, int(factor * turn.work * work), crossover=False)
+        _take(search, turn, int(factor * turn.work * work))
     if search.best is None:
         search.squeeze(search.programs)
-    each = max(work, int(STRATEGY.least_extra_steps))
-    last = Turn(1, False, search.target_gap)
-    while more and search.best is not None and not search.within(search.target_gap) \
-            and search.effort.steps >= each and not search.over:
-        _take(search, last, each, crossover=_crosses(search))
-    near = search.target_gap if more or num_ops <= STRATEGY.tiny_ops else STRATEGY.far
+    near = search.target_gap if num_ops <= STRATEGY.tiny_ops else STRATEGY.far
     while search.wants_program and not search.within(near):
         _prove(search)
 
 
-def _take(search: Refinement, turn: Turn, work: int, crossover: bool) -> None:
+def _go_on(search: Refinement) -> None:
+    """Rounds for a limit above the usual one, while the next is paid for and the gap is open."""
+    work = max(work_for(search.graph), int(STRATEGY.least_round_steps))
+    peaks = STRATEGY.first_peaks
+    while not search.within(search.target_gap) and search.effort.steps >= work \
+            and not search.interrupted:
+        crosses = search.best is not None and _crosses(search)
+        with search.searching(work, search.warm(), crosses):
+            if search.programs and search.best is not None:
+                search.bound_at_peaks(peaks, work / STRATEGY.steps_per_s)
+            else:
+                search.local_search(work, search.warm(), crosses)
+        work, peaks = int(STRATEGY.round_growth * work), peaks + STRATEGY.more_peaks
+    if not search.within(search.target_gap):
+        search.effort.spend(search.effort.left_s)  # no round fits into the rest
+
+
+def _take(search: Refinement, turn: Turn, work: int) -> None:
     start = search.warm() if turn.from_best else None
     if search.near_miss is not None and not search.wants_program:
         start, search.near_miss = search.near_miss[1], None
-    with search.searching(work, start, crossover):
+    with search.searching(work, start):
         if search.wants_program:
             _prove(search)
         if not search.wants_program and search.best is not None and not search.within(turn.near):
-            search.local_search(work, None if turn.from_best else search.warm(), crossover)
+            search.local_search(work, None if turn.from_best else search.warm())
 
 
 def _prove(search: Refinement) -> None:

@@ -20,13 +20,14 @@ import numpy as np
 from ..graph.schedule import Schedule
 from ..graph.types import Graph
 from ..plan.plan import Plan
+from .effort import Effort
 from .incumbent import Candidate, Incumbent
 from .mip import highs
 from .mip.bounds import Bound, integer_columns, overhead_bound
 from .mip.formulation import build
 from .mip.program import Program
 from .mip.rounding import schedule_of_point
-from .mip.windows import point_of, worst_op
+from .mip.windows import peak_ops, point_of, worst_op
 from .options import Options
 from .result import as_asked
 from .strategy import STRATEGY
@@ -88,7 +89,8 @@ class Refinement(Incumbent):
                     or not self.constrained or self.exhausted:
                 return
             self.rounds += 1
-            program, values, schedule = self._ask(allowed, share, proof=target == 1.0)
+            program, values, schedule = self._ask(allowed, self.effort.part(share),
+                                                  proof=target == 1.0)
             if schedule is None:
                 return
             found = self.evaluate(schedule)
@@ -100,12 +102,12 @@ class Refinement(Incumbent):
                 return
             self.constrained = sorted(set(self.constrained) | {worst})
 
-    def _ask(self, allowed_bytes: int, share: float, proof: bool
+    def _ask(self, allowed_bytes: int, effort: Effort, proof: bool
              ) -> Tuple[Program, Any, Optional[Schedule]]:
         """Solve one 0/1 program over the constrained ops and decode it; None without an answer."""
         program = self._program(allowed_bytes)
         solution = highs.solve_integer(
-            program, integer_columns(program), self.effort.part(share),
+            program, integer_columns(program), effort,
             self._start_point(program) if proof else None, self.gap, max_checks=self.max_checks,
             absolute_gap=self.step_gap * self.graph.time_s)
         if proof and not self.options.recompute:
@@ -128,7 +130,7 @@ class Refinement(Incumbent):
                 and self.best.extra_s - found.extra_s <= self.target_gap * self.graph.time_s:
             return
         less = int(0.999 * allowed_bytes * self.limit_bytes / found.bytes)
-        schedule = self._ask(less, share, proof=False)[2]
+        schedule = self._ask(less, self.effort.part(share), proof=False)[2]
         if schedule is not None:
             other = self.evaluate(schedule)
             # One that fits, but costs more than the best, is not what to go on from.
@@ -143,6 +145,16 @@ class Refinement(Incumbent):
         if near and (self.near_miss is None or found.extra_s < self.near_miss[0]):
             self.near_miss = found.extra_s, decisions
         self.local_search(mend_work * (STRATEGY.mend_near if near else 1), decisions)
+
+    def bound_at_peaks(self, count: int, seconds: float) -> None:
+        """One 0/1 program over the ops where the best plan takes most, in counted seconds."""
+        if self.best is None:
+            return
+        self.constrained = peak_ops(self.reduced, self.best.schedule, count)
+        self.max_checks = 0
+        schedule = self._ask(self.live_budget_bytes, Effort(seconds, self.effort), proof=True)[2]
+        if schedule is not None:
+            self.evaluate(schedule)
 
     def squeeze(self, rounds: int) -> None:
         """Where no plan fits yet: plan for less and less memory until one does."""

@@ -64,8 +64,14 @@ class Strategy:
     #: Turns of larger graphs get this share of a small one's work: the usual time holds.
     turn_work_middle: float = 0.4
     turn_work_large: float = 0.125
-    #: Each search that more effort buys simulates at least so many steps: populations need them.
-    least_extra_steps: float = 100e6
+    # ---- rounds that a longer limit buys
+    #: The first simulates at least so many steps, for populations need them; each of the others so
+    #: many times as many: bounds need programs that run for minutes.
+    least_round_steps: float = 100e6
+    round_growth: float = 1.5
+    #: Peaks of the best plan where the first program constrains live bytes, and more in each.
+    first_peaks: int = 5
+    more_peaks: int = 1
 
     # ---- 0/1 programs
     #: Programs are built up to so many values; beyond, one linear program is rounded.

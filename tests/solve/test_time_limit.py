@@ -14,7 +14,7 @@ from memonger.solve import result as build
 from memonger.solve.baselines import sublinear
 from memonger.solve.effort import Effort
 from memonger.solve.search import local
-from memonger.solve.strategy import STRATEGY
+from memonger.solve.strategy import STRATEGY, changed
 from memonger.util.errors import InfeasibleBudget
 
 GRAPH = residual_network(4)
@@ -111,6 +111,21 @@ def test_a_budget_that_only_time_may_meet_is_refused_in_these_words():
         refused = replace(plan, status=status, minimum_total_bytes=least)
         with pytest.raises(InfeasibleBudget, match="^no plan fits [^;]*; the smallest"):
             build.raise_infeasible(refused, 1000, Options())
+
+
+def test_a_longer_limit_is_never_worse():
+    """Rounds above the usual limit do not depend on it: each search begins as the shorter one."""
+    graph = residual_network(12)
+    budget = int(0.35 * plan_storage(graph, expand(graph, {}), "arena").pool_bytes)
+    found = []
+    with changed(steps_700_ops=2e5, least_round_steps=1e6, target_gap=0.0, tiny_ops=0,
+                 programs=(1, 1, 1), checks=(10, 10, 10)):
+        for limit_s in (10.0, 10.05, 10.2):
+            plan = solve(graph, budget, "auto", Options(storage="arena", time_limit_s=limit_s))
+            found.append((plan.overhead, -plan.bound))
+    assert [one[0] for one in found] == sorted([one[0] for one in found], reverse=True)
+    assert [one[1] for one in found] == sorted([one[1] for one in found], reverse=True)
+    assert found[0] != found[-1]
 
 
 def test_sublinear_stops_between_two_trials_where_the_net_strikes(monkeypatch):

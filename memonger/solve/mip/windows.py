@@ -121,35 +121,58 @@ def worst_op(program: Program, reduced: Reduced, schedule: Schedule, values: np.
     With layers, what counts is the bytes of buffers beyond those that the point provides.
     -1 when no op that is not constrained exceeds it.
     """
-    steps = len(schedule.steps)
     places = np.array(place_of_ops(schedule), dtype=np.int64)
-    first, lives = base_positions(schedule), lifetimes(reduced, schedule)
-    spans = [(reduced.size_bytes[group], made, last)
-             for group, one in lives.items() for made, last in one]
-    taken = taken_groups(reduced, first, lives)
     sizes = program.layers
     parts = [(0.0, 1.0, budget_bytes)] if not len(sizes) else [
         (size, size - following, float(values[program.layer_base + layer]))
         for layer, (size, following) in enumerate(zip(sizes, np.append(sizes[1:], 0.0)))]
-    excess = np.zeros(steps)
+    excess = np.zeros(len(places))
     for least, weight, limit in parts:
-        change = np.zeros(steps + 2)
-        for size, made, last in spans:
-            if size >= least:
-                amount = 1.0 if least else size
-                change[made] += amount
-                change[last + 1] -= amount
-        fixed = reduced.fixed_at_least(least) if least else reduced.profile_bytes
-        alive = np.cumsum(change)[:steps] + fixed[places]
-        for one in reduced.inplace_reuses:
-            if one.op < len(first) and first[one.op] >= 0:
-                falsely = [*one.places, *(-saved for saved in taken[one.op].values())]
-                alive[first[one.op]] += sum(np.sign(size) if least else size
-                                            for size in falsely if abs(size) >= least)
+        alive = _alive(reduced, schedule, places, least)
         excess += weight * np.maximum(alive - limit - 1e-6 * max(limit, 1.0), 0.0)
     excess[np.isin(places, program.constrained)] = 0.0
-    worst = int(np.argmax(excess)) if steps else 0
-    return int(places[worst]) if steps and excess[worst] > 0 else -1
+    worst = int(np.argmax(excess)) if len(excess) else 0
+    return int(places[worst]) if len(excess) and excess[worst] > 0 else -1
+
+
+def peak_ops(reduced: Reduced, schedule: Schedule, count: int) -> List[int]:
+    """The base ops at which a schedule takes most bytes, so many of them and none side by side.
+
+    Of neighbours, which a program would constrain alike, only the worst.
+    """
+    places = np.array(place_of_ops(schedule), dtype=np.int64)
+    alive = _alive(reduced, schedule, places, 0.0)
+    at_op = {op: alive[step] for op, step in enumerate(base_positions(schedule)) if step >= 0}
+    apart = max(1, reduced.num_ops // (4 * count))
+    chosen: List[int] = []
+    for op in sorted(at_op, key=lambda op: (-at_op[op], op)):
+        if all(abs(op - other) >= apart for other in chosen):
+            chosen.append(op)
+        if len(chosen) == count:
+            break
+    return sorted(chosen)
+
+
+def _alive(reduced: Reduced, schedule: Schedule, places: np.ndarray, least: float) -> np.ndarray:
+    """Live bytes at each step; with ``least``, the number of live values of at least so many."""
+    steps = len(places)
+    first, lives = base_positions(schedule), lifetimes(reduced, schedule)
+    taken = taken_groups(reduced, first, lives)
+    change = np.zeros(steps + 2)
+    for group, spans in lives.items():
+        size = reduced.size_bytes[group]
+        if size >= least:
+            for made, last in spans:
+                change[made] += 1.0 if least else size
+                change[last + 1] -= 1.0 if least else size
+    fixed = reduced.fixed_at_least(least) if least else reduced.profile_bytes
+    alive = np.cumsum(change)[:steps] + fixed[places]
+    for one in reduced.inplace_reuses:
+        if one.op < len(first) and first[one.op] >= 0:
+            falsely = [*one.places, *(-saved for saved in taken[one.op].values())]
+            alive[first[one.op]] += sum(np.sign(size) if least else size
+                                        for size in falsely if abs(size) >= least)
+    return alive
 
 
 def place_of_ops(schedule: Schedule) -> Tuple[int, ...]:
