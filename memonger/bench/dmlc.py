@@ -1,7 +1,7 @@
 """``memonger bench dmlc``: the ResNet-50 of dmlc/mxnet-memonger at smaller and smaller pools.
 
 Batch 32, units 3-4-6-3, op times of a device with 10 TFLOP/s and 600 GB/s. dmlc's own plan takes
-1658 MB instead of 4899 and runs 93 % of the forward pass again (README of dmlc/mxnet-memonger and
+1658 MB instead of 4899 and recomputes 93 % of the forward pass (README of dmlc/mxnet-memonger and
 its example; Chen et al., 2016). The limits are goals that this project set itself.
 Megabytes are MXNet's, 2^20 bytes of the pool.
 """
@@ -18,7 +18,7 @@ from ..util.errors import InfeasibleBudget, InputError
 
 @dataclass(frozen=True)
 class Target:
-    """A pool, and how much time may be paid for it."""
+    """A pool size with the extra time allowed for it."""
 
     pool_mb: int
     variants: str

@@ -1,4 +1,4 @@
-"""Training networks of the benchmark for real, on this machine."""
+"""Trains networks of the benchmark on this machine and measures them."""
 from __future__ import annotations
 
 import dataclasses
@@ -38,9 +38,9 @@ class Trainer:
     def measure(self, case: Case, row: Row) -> Optional[Dict[str, Any]]:
         """Train without and with the case's plan, in turn; medians.
 
-        The plan is made for the network at this batch, with the measured times of its ops; beside
-        a published row, for the share of the pool that is the published memory at the published
-        batch: less of the total can be saved at a smaller batch, where parameters weigh more.
+        The plan is for the network at this batch, with measured op times. For a published row its
+        target is a share of the pool, which gives the published memory at the published batch: a
+        share of the total would ask too much of a smaller batch, where parameters weigh more.
         """
         from ..api.calls import measure
         if case.method in ("mxnet", "mirror"):
@@ -72,7 +72,7 @@ class Trainer:
 
 
 def _profile(net: nets.Net, settings: Settings) -> Profile:
-    """The times of the network's ops and variants, measured here, now."""
+    """Times of the network's ops and variants, measured now."""
     from ..mx.profile.run import profile
     with tempfile.TemporaryDirectory(prefix="memonger") as folder:
         return profile(net.symbol, net.shapes, ctx=settings.ctx,

@@ -1,4 +1,4 @@
-"""The rivals' own graphs, planned with our method in their model (``memonger bench peers``).
+"""``memonger bench peers``: other planners' graphs, planned by our method in their memory model.
 
 Model: fixed order, peak of live bytes, any number of recomputations. The figures beside ours are
 those published or proven elsewhere for the same graph and budget: optima of Checkmate's program
@@ -38,7 +38,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Row:
-    """Ours beside theirs."""
+    """Our result for a case."""
 
     case: Case
     #: None: no plan found.
@@ -49,7 +49,7 @@ class Row:
 
     @property
     def reached(self) -> bool:
-        """Ours is at least as good; percentages count to the three digits published."""
+        """Whether ours is at least as good, to the three digits that are published."""
         if self.case.cost is None and self.case.overhead_percent is None:
             return self.cost is None
         if self.cost is None or self.overhead_percent is None:
@@ -96,7 +96,7 @@ CASES = tuple(_cases())
 
 
 def folder(given: Optional[str] = None) -> Path:
-    """Where the rivals' graphs are.
+    """Folder of the other planners' graphs.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def folder(given: Optional[str] = None) -> Path:
 
 
 def run(case: Case, graphs: Optional[Path] = None) -> Row:
-    """Plan one case within its time, as ``memonger plan`` does when nobody asks for a method."""
+    """Plan one case within its time limit by the default method."""
     path = str((graphs or folder()) / case.file)
     budget = case.budget if case.budget < 1 else int(case.budget)
     try:

@@ -1,4 +1,4 @@
-"""Plans for cases of the benchmark, and what MXNet does by itself."""
+"""Plans for cases of the benchmark, and estimates for stock MXNet."""
 from __future__ import annotations
 
 import contextlib
@@ -57,7 +57,7 @@ def make_plan(case: Case, net: nets.Net, pool_bytes: int, fixed_bytes: int,
 
 
 def stock_estimate(net: nets.Net, costs: Any, ctx: Any = None) -> Any:
-    """What MXNet does by itself: the plugin reads, but changes nothing."""
+    """The estimate for stock MXNet: the plugin reads the network and changes nothing."""
     native.load()
     with native.switched(False, False):
         return estimate(net.symbol, shapes=net.shapes, costs=costs, ctx=ctx)

@@ -1,8 +1,7 @@
-"""``memonger bench --process``: whether a process takes what its plan says.
+"""``memonger bench --process``: compares the memory of processes with what their plans promise.
 
-Each network of the zoo, at the largest batch that this machine trains, is planned and trained in
-processes of their own, without the plan and with it: how far the resident memory grows over what
-the process had after importing, beside what the plan promised.
+For each network of the zoo, at the largest batch that this machine trains, one process trains
+without the plan and another with it. Measured is the growth of resident memory after imports.
 """
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """What the process saved over what the plan promised."""
+        """Bytes that the process saved, divided by those that the plan promised to save."""
         promised_bytes = self.promised_unplanned_bytes - self.promised_bytes
         return (self.unplanned_bytes - self.planned_bytes) / max(promised_bytes, 1)
 

@@ -1,11 +1,11 @@
-"""What other planners publish: the rows that ``memonger bench --published`` sets beside ours.
+"""Published results of other planners, which ``memonger bench --published`` compares with ours.
 
 * MONeT (Shah et al., ICLR 2021), README of utsaslab/MONeT: PyTorch 1.5 on a P100, all of the
   device's memory, overhead over PyTorch without checkpoints, convolution algorithms chosen too.
 * OGC, optimal gradient checkpoint search (Feng and Huang, CVPR 2021), README of
   lordfjw/OptimalGradCheckpointing: PyTorch on a GPU, memory of intermediate tensors only.
-* dmlc/mxnet-memonger: its own example, binding counted by MXNet; time is the share of the forward
-  pass that is run again.
+* dmlc/mxnet-memonger: its own example, bytes counted by MXNet at binding; time is the recomputed
+  share of the forward pass.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one case of the benchmark gave."""
+"""Results of the benchmark's cases."""
 from __future__ import annotations
 
 import dataclasses
@@ -9,7 +9,7 @@ from .published import Published
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """What one case gave. Sizes are bytes, ``overhead`` and ``bound`` shares of the step."""
+    """Result of one case. Sizes are bytes; ``overhead`` and ``bound`` are shares of the step."""
 
     network: str
     batch: int

@@ -1,18 +1,4 @@
-"""``memonger bench``: the command.
-
-::
-
-    memonger bench resnet50 --budgets 75,50,35,25      every method on one network
-    memonger bench --published                         ours beside the published tables
-    memonger bench resnet18 --measure                  really train, planned and unplanned in turn
-    memonger bench --process                           promised memory beside that of processes
-    memonger bench peers [FOLDER]                      the rivals' own graphs, where they are
-    memonger bench dmlc                                dmlc's ResNet-50 in less and less memory
-    memonger bench operators                           frugal operators beside MXNet's own
-    memonger bench scaling                             time and memory of planning, to 20,000 ops
-    memonger bench ablation                            what each part of the search is worth
-    memonger bench --list                              the networks
-"""
+"""``memonger bench``: the command; :mod:`memonger.cli.bench` lists what it can do."""
 from __future__ import annotations
 
 import argparse
@@ -24,6 +10,7 @@ from typing import Any, Callable, List, Mapping, Optional, Sequence
 
 from ..util.errors import InputError
 from ..util.files import write_out, write_whole
+from ..util.json_files import read_text
 from ..util.units import parse_bytes
 from ..zoo import nets
 from .cases import BUDGETED, COMPARED, METHODS, Case, comparison, published_cases
@@ -103,6 +90,10 @@ def run(args: argparse.Namespace) -> int:
                        options=dict(map(_option, args.set)))
     from . import tables
     started_s = time.perf_counter()
+    # What cannot be written is refused before the work.
+    documents = {path: _document(path) for path in args.update}
+    if args.output:
+        os.makedirs(args.output, exist_ok=True)
     if args.source:
         rows = [row for path in args.source for row in read_results(path)]
     else:
@@ -129,10 +120,8 @@ def run(args: argparse.Namespace) -> int:
                 raise
     if args.output:
         write_results(rows, args.output, command_line(args))
-    for path in args.update:
-        with open(path, encoding="utf-8") as file:
-            text = tables.documented(rows, file.read())
-        write_whole(path, text)
+    for path, text in documents.items():
+        write_whole(path, tables.documented(rows, text))
     if getattr(args, "json", False):
         write_out(tables.as_json(rows, command_line(args)))
     else:
@@ -144,8 +133,7 @@ def run(args: argparse.Namespace) -> int:
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """``python -m memonger.bench.run``: the same without ``memonger bench``."""
-    parser = argparse.ArgumentParser(prog="memonger bench", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(prog="memonger bench", description=__doc__)
     configure(parser)
     parser.add_argument("--json", action="store_true", help="print the rows as JSON")
     return run(parser.parse_args(argv))
@@ -194,6 +182,14 @@ def read_results(path: str) -> List[Row]:
             return tables.from_json(file.read())
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError("cannot read the results %s: %s" % (path, error)) from error
+
+
+def _document(path: str) -> str:
+    """A document whose tables can be updated."""
+    from . import tables
+    text = read_text(path)
+    tables.documented((), text)  # refuses unknown tables
+    return text
 
 
 def write_results(rows: Sequence[Row], folder: str, command: str) -> None:

@@ -1,4 +1,4 @@
-"""Running cases of the benchmark: plan, count, and where asked for, train and measure."""
+"""Runs cases of the benchmark: plans, counts bytes, and on request trains and measures."""
 from __future__ import annotations
 
 import dataclasses
@@ -64,7 +64,7 @@ def run_network(cases: Sequence[Case], settings: Settings,
 
 
 class _Network:
-    """One network, with what stock MXNet needs for it."""
+    """One network, with the estimate for stock MXNet."""
 
     def __init__(self, net: nets.Net, settings: Settings) -> None:
         self.net, self.settings = net, settings

@@ -66,7 +66,7 @@ class Timing:
 
 
 def failed(name: str, budget: str, error: str) -> Timing:
-    """What is left of a network that could not be planned."""
+    """The row of a network that could not be planned."""
     return Timing(Row(name, 0, "auto:exact", "total " + budget, error=error),
                   limit_s=TASKS[name].limit_s * BUDGETS[budget])
 

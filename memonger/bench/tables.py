@@ -53,7 +53,7 @@ def comparison_cells(rows: Sequence[Row]) -> Cells:
 
 
 class Beside:
-    """Ours beside one published row.
+    """Our rows for one published row.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class Beside:
 
 
 def beside(rows: Sequence[Row]) -> List[Beside]:
-    """Our rows grouped by the published row they stand beside."""
+    """Our rows grouped by the published row that they are compared with."""
     groups: Dict[Published, List[Row]] = {}
     for row in rows:
         if row.published is not None:
@@ -278,7 +278,7 @@ def _markdown(header: Sequence[str], align: str, cells: Cells) -> str:
 
 
 def documented(rows: Sequence[Row], text: str) -> str:
-    """A document with its tables made anew.
+    """A document with its tables made again.
 
     A table stands between ``<!-- memonger bench: NAME -->`` and ``<!-- end -->``; NAME is
     methods, gaps, published, measured, published_measured or summary. Tables for which there are

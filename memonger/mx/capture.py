@@ -56,7 +56,7 @@ def read(symbol: Any, shapes: Mapping[str, Sequence[int]],
     type_dict, grad_req, ctx, group2ctx
         As for ``simple_bind``.
     as_run : bool
-        With point-wise ops fused where an executor of the symbol has them fused.
+        Read the network with the fusion of point-wise ops that an executor would have.
 
     Raises
     ------
@@ -154,14 +154,14 @@ def captured_from(record: Mapping[str, Any], arguments: Arguments, num_outputs: 
 
 
 def refuse_unknown_shapes(owners: Sequence[Tuple[str, str]], shapes: Sequence[Any]) -> None:
-    """Raise where MXNet gives tensors memory while it runs, outside of any plan.
+    """Raise InputError where MXNet allocates tensors while it runs, outside of any memory plan.
 
     Parameters
     ----------
     owners : sequence of (name, kind)
-        The node that makes each tensor.
+        Name and operator of the node that makes each tensor.
     shapes : sequence
-        None for those that are not known.
+        None for a shape that is not known.
     """
     for (name, kind), shape in zip(owners, shapes):
         if shape is None:
@@ -182,7 +182,7 @@ def _forward_op(node: Mapping[str, Any], num_forward_nodes: int,
 
 def _refused(forward: Sequence[Mapping[str, Any]],
              nodes: Sequence[Mapping[str, Any]]) -> Dict[int, str]:
-    """Nodes that run once for reasons that only the whole graph shows."""
+    """Nodes that must not be recomputed, for reasons that only the whole graph shows."""
     count: Dict[str, int] = {}
     for node in forward:
         if node["op"] != "null":

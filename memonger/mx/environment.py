@@ -1,4 +1,4 @@
-"""Finding MXNet, with a message that helps when it is not there."""
+"""Imports MXNet, or says how to install it; sets environment variables for a while."""
 from __future__ import annotations
 
 import contextlib
@@ -18,7 +18,7 @@ _alone = threading.RLock()
 def variable(name: str, value: str) -> Iterator[None]:
     """An environment variable set for a while; MXNet reads many of them at every bind.
 
-    Threads take turns: each would take what another has set for what was there before.
+    Threads take turns; otherwise one would restore the value that another has just set.
     """
     with _alone:
         before = os.environ.get(name)

@@ -1,8 +1,8 @@
-"""Every executor that this process makes passes here, and gets an arena if it asks for one.
+"""Hooks that give executors of planned symbols their arena.
 
-``Symbol.bind``, ``simple_bind``, ``Executor.reshape`` and so ``Module`` make executors through a
-few functions of MXNet's C interface. They are wrapped once, in the loaded library object of this
-process; without an executor that asks for an arena they do what they did before.
+``Symbol.bind``, ``simple_bind``, ``Executor.reshape`` and so ``Module`` create executors through a
+few functions of MXNet's C interface. This module wraps these functions once in a process, in the
+loaded library object. Executors of other symbols are created as before.
 """
 from __future__ import annotations
 

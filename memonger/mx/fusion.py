@@ -1,9 +1,9 @@
-"""MXNet's fusion of point-wise ops on a GPU, which happens after gradients and plans were made.
+"""Switches off MXNet's fusion of point-wise ops on a GPU, which runs after the gradient pass.
 
-It merges ops of the network into others that no plan knows, and may lengthen the lives of their
-inputs. So networks are read without it, and planned symbols run without it, unless
+Fusion merges ops of the network into others that no plan knows, and may lengthen the lives of their
+inputs. So memonger reads networks and runs planned symbols without it, unless
 ``MXNET_USE_FUSION`` is set in the environment: then the user has decided, and the pool of a planned
-symbol may differ from what was predicted. Symbols that MXNet fails to fuse go without it, too.
+symbol may differ from the prediction. Symbols that MXNet fails to fuse run without fusion, too.
 """
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _unfused: Set[int] = set()
 
 @contextlib.contextmanager
 def off() -> Iterator[None]:
-    """Binds inside the block are made without fusion."""
+    """Symbols that are bound inside the block are not fused."""
     with variable(_VARIABLE, "0"):
         yield
 
 
 def unwanted(name: str, arguments: Any) -> bool:
-    """Whether a call of a maker of executors in MXNet's C interface must go without fusion.
+    """Whether a C function that creates an executor must run without fusion.
 
     Parameters
     ----------
     name : str
-        Of the function.
+        Name of the function in MXNet's C interface.
     arguments : sequence
-        Of the call.
+        Arguments of the call.
     """
     if _VARIABLE in os.environ:
         return False
@@ -53,9 +53,9 @@ def remember(executor: Any) -> None:
 
 
 def watch_cached_ops(library: Any) -> None:
-    """Planned Gluon blocks run without fusion, too; once in a process.
+    """Run planned Gluon blocks without fusion, too; call once in a process.
 
-    A CachedOp fuses when it first runs on a device.
+    A CachedOp fuses ops when it first runs on a device.
     """
     create, invoke = library.MXCreateCachedOpEx, library.MXInvokeCachedOpEx
 

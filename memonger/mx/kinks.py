@@ -1,6 +1,6 @@
-"""Where rounding decides on which side of a kink a value is: ReLU, clip, max-pooling.
+"""Finds values so near a kink (ReLU, clip, max-pooling) that rounding decides their side.
 
-Outputs stay the same but for the last bits, while gradients take another way.
+There outputs differ in the last bits only, while gradients differ as a whole.
 """
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .training_run import Trial
 
 Values = Mapping[str, np.ndarray]
 
-#: A value is at its kink within so many times what rounding changes in its tensor (as root of the
-#: mean square).
+#: A value counts as at its kink within this multiple of the rounding error of its tensor (root mean
+#: square).
 WITHIN = 3.0
-#: A tensor that rounding changes by more, relative to its largest value, tells nothing.
+#: Tensors with a larger rounding error, relative to their largest value, are not examined.
 LOST = 1e-2
 _RELU = ("relu", "LeakyReLU", "abs")
 _CHOICES = ("_maximum", "_minimum", "broadcast_maximum", "broadcast_minimum")
@@ -82,7 +82,7 @@ def _has_kink(node: Mapping[str, Any]) -> bool:
 
 
 def _gaps(node: Mapping[str, Any], values: Sequence[np.ndarray]) -> np.ndarray:
-    """How far each value that an op reads is from the kink."""
+    """Distance of each input value from the kink."""
     attributes = node.get("attrs", {})
     if node["op"] == "clip":
         low, high = (np.abs(values[0] - float(attributes[n])) for n in ("a_min", "a_max"))

@@ -1,4 +1,4 @@
-"""Symbols from JSON that somebody else may have written, looked at before MXNet loads them."""
+"""Loads symbols from JSON of unknown origin, checked before MXNet sees it."""
 from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Sequence
@@ -39,7 +39,7 @@ def _load(document: Mapping[str, Any]) -> Any:
 
 def _output_counts(originals: Sequence[Mapping[str, Any]],
                    version: Mapping[str, Any]) -> Dict[int, int]:
-    """How many outputs each op has, as MXNet says when all stand side by side."""
+    """Number of outputs of each op, as MXNet reports it for a symbol of all ops side by side."""
     nodes: List[Dict[str, Any]] = []
     counts: Dict[int, int] = {}
     for index, node in enumerate(originals):

@@ -1,8 +1,8 @@
-"""What training really takes: bytes allocated by the process, and step time.
+"""Measures what training takes: bytes allocated by the process, and step time.
 
-Each symbol's bytes are measured in a process of its own, so that nothing else is counted; step
-times are taken in one process, planned and unplanned steps in turn, so that their ratio means
-something on a busy machine.
+Bytes of each symbol are measured in a process of its own, so that nothing else counts. Step times
+are measured in one process, planned and unplanned steps in turn, so that their ratio is meaningful
+on a busy machine.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process that :mod:`memonger.mx.measure` measures: request file in, answer file out."""
+"""The measured process of :mod:`memonger.mx.measure`: reads a request file, writes an answer."""
 from __future__ import annotations
 
 import contextlib
@@ -28,7 +28,7 @@ def _used_bytes(ctx: Any) -> int:
 
 
 def _forget_peak() -> None:
-    """Give unused memory back, and let the kernel's high-water mark start again."""
+    """Give unused memory back, and reset the kernel's high-water mark."""
     gc.collect()
     getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
     try:
@@ -49,7 +49,7 @@ def _peak_bytes(ctx: Any) -> int:
 
 
 def _warm(ctx: Any) -> None:
-    """Load what every network loads, so that it is not counted as the network's."""
+    """Load libraries and buffers that every network needs, so that they do not count."""
     mx = mxnet()
     x = mx.nd.ones((2, 3, 8, 8), ctx=ctx)
     w = mx.nd.ones((4, 3, 3, 3), ctx=ctx)

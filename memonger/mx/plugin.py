@@ -1,11 +1,11 @@
 """memonger's plugin in the running MXNet: loading, switching, recording.
 
-``libmemonger_mxnet.so`` brings exact recomputation, better storage, frugal operators and the
-capture of memory plans. It is loaded only into the MXNet that it was built for, in steps of growing
-trust: version, compiler stamp, symbols, a self-check that exchanges live objects, and only then
-registration. A refusal leaves MXNet as it was.
+``libmemonger_mxnet.so`` adds exact recomputation, better storage, frugal operators and the capture
+of memory plans. It is loaded only into the MXNet that it was built for. It registers its operators
+after checks of version, compiler stamp, symbols, and a self-check that exchanges live objects. A
+refusal leaves MXNet unchanged.
 
-Any planning call loads it, and so does MXNet when it reads a planned symbol
+Every planning call loads it, and so does MXNet when it reads a planned symbol
 (:mod:`memonger.mx.symbol_hooks`).
 """
 from __future__ import annotations
@@ -35,7 +35,7 @@ _switches = {"recompute": False, "storage": False, "arena": False}
 
 
 def load() -> None:
-    """Load the plugin into the running MXNet and switch it on; again: nothing happens.
+    """Load the plugin into the running MXNet and switch it on; later calls do nothing.
 
     Raises
     ------
@@ -164,7 +164,7 @@ def available() -> bool:
 
 
 def status() -> str:
-    """One line for people: what is loaded, or why not.
+    """One line that says what is loaded, or why nothing is.
 
     Returns
     -------
@@ -232,7 +232,7 @@ def compile_kernels(file: str, bits: int, architecture: int) -> int:
 
 
 def enable(recompute: bool = True, storage: bool = True, arena: bool = True) -> None:
-    """Switch the passes of the plugin; holds for everything bound from now on.
+    """Switch passes of the plugin on or off, for everything bound from now on.
 
     Parameters
     ----------
@@ -251,19 +251,19 @@ def enable(recompute: bool = True, storage: bool = True, arena: bool = True) -> 
     """
     load()
     assert _plugin is not None
-    _plugin.memonger_enable(int(recompute), int(storage))
+    _plugin.memonger_enable(int(bool(recompute)), int(bool(storage)))
     _switches.update(recompute=recompute, storage=storage, arena=storage and arena)
 
 
 def disable() -> None:
-    """Stock MXNet again, in everything bound from now on; frugal operators stay usable."""
+    """Switch back to stock MXNet for everything bound from now on; frugal operators stay usable."""
     if _plugin is not None:
         enable(False, False, False)
 
 
 @contextlib.contextmanager
 def switched(recompute: bool, storage: bool, arena: bool = False) -> Iterator[None]:
-    """:func:`enable` in a ``with`` block; behind it all is as before.
+    """:func:`enable` for a ``with`` block; afterwards the former switches are back.
 
     Parameters
     ----------

@@ -20,9 +20,9 @@ from .load import symbol_from_json
 
 
 def unforced(symbol: Any) -> Any:
-    """The network as plans start from it: its graph has no clones, and the user's marks as hints.
+    """The network that plans start from: without clones, the user's marks kept as hints.
 
-    Only for the plugin's recomputation.
+    For the plugin's recomputation only.
     """
     document = json.loads(to_json(symbol))
     if not any(map(is_forced, document["nodes"])):

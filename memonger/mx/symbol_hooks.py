@@ -1,7 +1,7 @@
-"""A planned symbol loads the plugin: whoever has MXNet read one needs no call of memonger.
+"""Loads the plugin when MXNet reads a planned symbol, so that users need not call memonger.
 
-MXNet reads symbols by two functions of its C interface, from files and from JSON. Once MXNet is
-imported they are wrapped in the library object of this process; other symbols pass untouched.
+MXNet reads symbols from files and from JSON by two functions of its C interface. This module wraps
+them in the library object of this process once MXNet is imported; other symbols are read as before.
 """
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any, Callable
 
-#: What stands in the JSON of a symbol that stock MXNet cannot read, or trains without its plan.
+#: Names in the JSON of a symbol that stock MXNet cannot read, or would train without its plan.
 _MARKS = re.compile(rb'"(memonger_\w+|__memonger_(recompute|storage)__)"')
 
 
@@ -27,7 +27,7 @@ def watch_symbols() -> None:
 
 
 class _AtImport(MetaPathFinder):
-    """Finds MXNet where the other finders do, and wraps its readers when it is imported."""
+    """Finds MXNet as the other finders do, and wraps its readers after the import."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> "ModuleSpec | None":
         if name != "mxnet":

@@ -1,4 +1,4 @@
-"""Executors filled with reproducible random data, for checks and measurements."""
+"""Executors with reproducible random data, for checks and measurements."""
 from __future__ import annotations
 
 import json
@@ -16,7 +16,7 @@ _INDEX_INPUTS = {
     "Embedding": (0,), "take": (1,), "batch_take": (1,), "pick": (1,), "one_hot": (0,),
     "SequenceMask": (1,), "SequenceLast": (1,), "SequenceReverse": (1,), "gather_nd": (1,),
 }
-#: Ops that pass such numbers on unchanged.
+#: Ops that leave such numbers unchanged.
 _PASS_ON = frozenset({"Reshape", "reshape", "Flatten", "transpose", "expand_dims", "squeeze",
                       "SwapAxis", "slice", "slice_axis", "Cast", "SliceChannel", "identity"})
 
@@ -67,7 +67,7 @@ def random_values(symbol: Any, arguments: Arguments, seed: int = 0,
 
 
 def without_index_gradients(symbol: Any, grad_req: GradReq) -> GradReq:
-    """One request for all arguments but those of :func:`index_inputs`, which have none."""
+    """The request for all arguments; none for :func:`index_inputs`, which have no gradient."""
     if not isinstance(grad_req, str):
         return grad_req
     indices = index_inputs(symbol)
@@ -103,7 +103,7 @@ class Trial:
         self.output_names = symbol.list_outputs()
 
     def step(self, number: int = 0) -> None:
-        """Forward and backward, waited for; random ops draw by the step's number."""
+        """Run forward and backward and wait for both; the step's number seeds random ops."""
         self.mx.random.seed(self.seed + number)
         outputs = self.executor.forward(is_train=True)
         if self.head_gradients is None:

@@ -1,9 +1,10 @@
-"""The variants that a network offers, as part of its graph.
+"""Adds the variants that a network allows to its graph.
 
-The network is bound a few times more, each time with as many ops swapped as do not touch each
-other, until every op was swapped for every kind of variant that it allows. What MXNet then says of
-the swapped ops becomes :class:`memonger.graph.Variant` entries of the base graph: which tensors
-forward makes and backward reads, in-place options, times. Planners choose among them without MXNet.
+The network is bound a few more times, each time with variants in place of as many ops as do not
+touch each other, until each op has been replaced by each variant that it allows. What MXNet reports
+of the replaced ops becomes :class:`memonger.graph.Variant` entries of the base graph: the tensors
+that forward makes and backward reads, in-place options, times. Planners choose among them without
+MXNet.
 """
 from __future__ import annotations
 
@@ -80,9 +81,9 @@ def with_variants(graph: Graph, symbol_json: str, exact_only: bool, read: Read,
 
 def offers(graph: Graph, symbol_json: str, exact_only: bool = False,
            on_gpu: bool = False) -> Dict[str, List[str]]:
-    """For each op of the graph the variants that are worth a look there.
+    """Variants to consider for each op of the graph.
 
-    None for whole numbers, which most of our operators refuse.
+    None for integer tensors, which most of our operators refuse.
     """
     split = worth_splitting(graph)
     real = {op.name for op in graph.ops if graph.tensors[op.outputs[0]].dtype in _REAL}
@@ -105,7 +106,7 @@ def _disjoint(symbol_json: str, ops: Sequence[str], name: str) -> List[str]:
 
 
 def _rounds(chains: Mapping[Tuple[str, str], Sequence[str]]) -> List[List[Tuple[str, str]]]:
-    """The swaps in as few sets as come of taking each into the first where its chain is free."""
+    """Swaps grouped greedily into few sets, so that chains of one set do not overlap."""
     rounds: List[List[Tuple[str, str]]] = []
     taken: List[Set[str]] = []
     for swap, chain in chains.items():
@@ -119,7 +120,7 @@ def _rounds(chains: Mapping[Tuple[str, str], Sequence[str]]) -> List[List[Tuple[
 
 
 class _Known(NamedTuple):
-    """A graph with the look-ups that translating needs."""
+    """A graph with the look-up tables for translating variants."""
 
     graph: Graph
     #: Gradient ops of each forward op.
@@ -141,7 +142,7 @@ def _variant(base: _Known, tensors: List[Tensor], other: _Known, name: str,
              chain: Sequence[str], variant: VariantKind) -> Optional[Variant]:
     """Translate one swapped op; adds the tensors that only it makes to ``tensors``.
 
-    None when shapes of the gradient are too different to say which op does what.
+    None where the gradients have too different a structure to match their ops.
     """
     graph, swapped = base.graph, other.graph
     index = graph.op_index
@@ -202,12 +203,12 @@ def _inputs(base: _Known, swapped: Graph, op: Op, known: Mapping[int, int],
     known : mapping
         Tensors of the swapped graph that were translated already.
     gradients : sequence of int
-        The gradients that come to the chain, in order: names do not tell them apart.
+        Gradients that the chain receives, in order; names do not identify them.
 
     Returns
     -------
     tuple of int or None
-        None where the base graph has nothing of the kind.
+        None where the base graph has no such tensor.
     """
     result: List[int] = []
     waiting = list(gradients)
@@ -242,9 +243,9 @@ def _gradient_ops(swapped: _Known, forward: int, variant: VariantKind) -> List[O
 
 
 def _for_nobody_else(graph: Graph, backward: Sequence[int], read: AbstractSet[int]) -> List[int]:
-    """Backward ops that work for ``backward`` alone, and for nobody once only ``read`` is read.
+    """Backward ops that only ``backward`` needs, and that no op needs once only ``read`` is read.
 
-    Such are the zeros that stand for the gradients of hidden outputs.
+    The zeros that stand for gradients of hidden outputs are such ops.
     """
     found = []
     for tensor in sorted({t for op in backward for t in graph.ops[op].inputs}):

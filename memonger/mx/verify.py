@@ -1,4 +1,4 @@
-"""Does the planned network train exactly as the original?"""
+"""Checks that a planned network trains as the original does."""
 from __future__ import annotations
 
 from collections import Counter
@@ -16,17 +16,17 @@ from .training_run import Trial, index_inputs, random_values, without_index_grad
 
 #: Relative difference allowed where bits may differ (MKLDNN sums in another order).
 TOLERANCE = 1e-5
-#: The planned training may err so many times as much as rounding lets the original err.
+#: The error of the planned training may be this multiple of the rounding error of the original.
 FACTOR = 3.0
-#: At most so often the original is rounded otherwise to see how far that leads. Errors of deep
-#: networks have heavy tails: fewer tries refuse right plans now and then.
+#: Largest number of differently rounded runs of the original that estimate its rounding error.
+#: Errors of deep networks have heavy tails: fewer runs now and then refuse right plans.
 ROUNDINGS = 64
-#: Inputs and parameters move by up to so many of their last bits for that.
+#: For these runs inputs and parameters move by up to this number of units in the last place.
 LAST_BITS = 4
-#: A gradient this small beside the network's largest is what rounding leaves of sums that cancel:
-#: the gradient of a bias before BatchNorm is zero. First in the given types, then in float64.
+#: A gradient this small, relative to the network's largest, is rounding noise of sums that cancel,
+#: as for a bias before BatchNorm, whose gradient is zero. In the given types, then in float64.
 NOISE, NOISE_IN_DOUBLE = 1e-6, 1e-12
-#: Outputs this far apart in float64 are of another training: random ops draw other numbers there.
+#: Outputs this far apart in float64 come from another training: random ops draw other numbers.
 ANOTHER = 0.1
 
 
@@ -123,7 +123,7 @@ Types = Optional[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class _Training:
-    """How both networks are trained: all but the network, its values and their types."""
+    """Settings of the training that both networks share."""
 
     shapes: Mapping[str, Sequence[int]]
     steps: int
@@ -133,7 +133,7 @@ class _Training:
     learning_rate: float
 
     def run(self, symbol: Any, start: Values, types: Types) -> Results:
-        """What each step leaves; only here is the network in memory."""
+        """Tensors after each step; the network is in memory during this call only."""
         results = []
         try:
             trial = Trial(symbol, self.shapes, self.ctx, types, self.grad_req, self.seed, start)
@@ -157,11 +157,10 @@ def verify(planned: Any, original: Any, shapes: Mapping[str, Sequence[int]], ste
     Outputs, every gradient and every aux state are compared after each step; parameters move by
     plain gradient descent between steps. Random ops draw the same numbers on both sides.
 
-    Deep networks enlarge the last bits: where these are decided otherwise, a ReLU far behind may
-    open instead of close. So where a difference is above the tolerance, float64 judges: there
-    planned and original must agree, and in the given types the planned training may err, against
-    the original in float64, ``FACTOR`` times as much as the original does, rounded in one of
-    ``ROUNDINGS`` other ways.
+    Deep networks amplify the last bits: other rounding may flip a ReLU many layers later. So where
+    a difference exceeds the tolerance, float64 judges: planned and original must agree in float64,
+    and the error of the planned training in the given types, against the original in float64, may
+    be ``FACTOR`` times the largest one of up to ``ROUNDINGS`` differently rounded originals.
 
     Parameters
     ----------
@@ -221,7 +220,7 @@ def verify(planned: Any, original: Any, shapes: Mapping[str, Sequence[int]], ste
 
 def _judged(training: _Training, original: Any, start: Values, types: Types, found: Verification,
             truth: Results, runs: Tuple[Results, Results]) -> Verification:
-    """Planned and original measured from the truth; the original again until it errs as much."""
+    """Errors of planned and original against the truth, over as many roundings as needed."""
     expected, made = runs
     off = [_compare(truth, run, found.tolerance, NOISE) for run in runs]
     original_errors = [d.error for d in off[0]]
@@ -256,7 +255,7 @@ def _lost_casts(planned: Any, original: Any) -> Dict[str, int]:
 
 
 def _is_another(truth: Results, expected: Results) -> bool:
-    """True where float64 trains something else than the given types do."""
+    """Whether training in float64 is another training than in the given types."""
     return any(d.max_rel > ANOTHER for d in _compare(truth, expected, 0.0)
                if d.tensor.startswith("output"))
 

@@ -138,6 +138,11 @@ def test_files_that_a_page_names_exist(page):
             assert (page.parent / target).exists(), target
 
 
+def test_the_citation_names_this_version():
+    text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.search(r"^version: (.*)$", text, re.MULTILINE).group(1) == memonger.__version__
+
+
 def test_every_page_is_in_the_site():
     site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     assert set(re.findall(r"[\w-]+\.md", site)) == {path.name for path in PAGES[1:]}

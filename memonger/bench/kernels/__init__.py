@@ -1,4 +1,4 @@
-"""Our GPU kernels on any device, without MXNet: right, and how fast.
+"""Checks and times our GPU kernels on any device, without MXNet.
 
 ``python -m memonger.bench.kernels --check --time`` needs NumPy, a driver and NVRTC. Without a
 device the kernels run on the CPU (:mod:`.emulate`), where they can be checked and not timed.

@@ -1,4 +1,4 @@
-"""How fast kernels are on a GPU, beside a copy of the same bytes and PyTorch's operators."""
+"""Times kernels on a GPU and compares with a copy of the same bytes and PyTorch's operators."""
 from __future__ import annotations
 
 import ctypes

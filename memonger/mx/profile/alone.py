@@ -1,9 +1,9 @@
-"""Measures ops one by one: each distinct one of a network, bound alone.
+"""Measures each distinct op of a network, bound alone.
 
 Forward ops are bound alone and run. A gradient is measured as MXNet runs it, by binding its
 forward op alone and running ``backward``, with gradients for just those inputs that need one;
-the copy of the head gradient that ``backward`` makes is measured too and taken off. The largest
-ops by the analytic model come first, so that a time limit costs little accuracy.
+the copy of the head gradient that ``backward`` makes is measured and subtracted. The largest ops by
+the analytic model come first, so that a time limit costs little accuracy.
 """
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ def measure_alone(graph: Graph, attributes: Attributes, ctx: Any, times: Dict[st
     times : dict
         Seconds by signature; measured ones are added.
     fallback : Roofline
-        Tells which ops matter most.
+        Its times order the ops, largest first.
     repeats : int
         Samples of which the median counts.
     done : callable, optional
-        Called with the share of the work that is done.
+        Called with the fraction of the work done.
 
     Returns
     -------
     int
-        How many ops could not be run alone; they are left out.
+        Number of ops that cannot run alone; they are left out.
     """
     mx = mxnet()
     started_s = time.perf_counter()
@@ -122,7 +122,7 @@ def _jobs(graph: Graph, attributes: Attributes, known: Mapping[str, float],
 
 def _record(graph: Graph, attributes: Attributes, fallback: Roofline, job: _Job,
             measured_s: float, times: Dict[str, float]) -> None:
-    """Store a measured time; several gradients of one op share it as the model would."""
+    """Store a measured time; several gradients of one op divide it in the model's proportions."""
     if not job.backward:
         times[op_signature(graph, job.forward, attributes)] = measured_s
         return

@@ -1,4 +1,4 @@
-"""Prices of this CPU: each kind of op measured once, in a small network of ordinary layers."""
+"""Op times of this CPU: each kind of op measured once, in a small network of common layers."""
 from __future__ import annotations
 
 import json
@@ -26,9 +26,10 @@ _LEAST_S = 1e-4
 def calibrated(ctx: Any = None) -> Roofline:
     """The roofline model with the share of its speed that each kind of op reaches on this CPU.
 
-    Measured in some seconds, and kept beside the profiles for the same CPU, threads, switches and
-    versions. On a machine with other work threads wait for each other, and ops measure up to fifty
-    times their time: there the ``cpu`` preset serves, and the next idle process measures.
+    Measured in a few seconds, and stored beside the profiles for the same CPU, threads, switches
+    and versions. On a busy machine threads wait for each other, and ops seem to take up to fifty
+    times their time: then the ``cpu`` preset is used, and the next process on an idle machine
+    measures.
     """
     from ...util.version import __version__
     facts = {**circumstances(ctx), "memonger": __version__}

@@ -1,4 +1,4 @@
-"""Measures ops where they run: in the network itself, one after the other.
+"""Measures ops in the network itself, one after the other.
 
 MXNet's monitor callback runs after each op; waiting for its output there gives the time of every
 op in place. That is closer to a training step than running ops alone: on CPUs most of MXNet's
@@ -69,8 +69,8 @@ def step_seconds(graph: Graph, symbol: Any, shapes: Mapping[str, Sequence[int]],
     done : callable, optional
         Called with the share of the work that is done.
     of : callable
-        Takes one time from those of an op: the median tells what is usual, the least what a
-        machine with other work can do.
+        Reduces the times of an op to one: the median on an idle machine, the minimum on one with
+        other work.
 
     Returns
     -------
@@ -135,7 +135,7 @@ def _node_name(graph: Graph, index: int) -> str:
 
 
 def _start_time_s(ctx: Any) -> float:
-    """What running and noticing an op costs that does nothing."""
+    """Time (s) to run and observe an op that does nothing."""
     mx = mxnet()
     chain = mx.sym.var("data")
     for _ in range(40):

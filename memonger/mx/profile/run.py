@@ -1,4 +1,4 @@
-"""Measured costs: each distinct op of a network, on the device that will train it."""
+"""Measures op times of a network on the device that will train it."""
 from __future__ import annotations
 
 import os
@@ -21,7 +21,7 @@ from .variants import SwappedNetwork, seconds_with_neighbours, swapped_networks
 
 
 def circumstances(ctx: Any = None) -> Dict[str, Any]:
-    """What measured times hold for: device, CPU, threads, versions, MXNet's switches."""
+    """Conditions of measured times: device, CPU, threads, versions, MXNet's switches."""
     mx = mxnet()
     ctx = ctx or mx.current_context()
     cpu = "unknown CPU"
@@ -41,7 +41,7 @@ def circumstances(ctx: Any = None) -> Dict[str, Any]:
 
 
 def stored_profile(ctx: Any = None) -> Optional[Profile]:
-    """What earlier calls of :func:`profile` measured on this device; None when nothing."""
+    """Times that :func:`profile` measured on this device before; None if there are none."""
     return None if isinstance(ctx, StatedGpu) else find_profile(circumstances(ctx))
 
 
@@ -145,7 +145,7 @@ def _measure_in_place(captured: Captured, symbol: Any, shapes: Mapping[str, Sequ
                       tell: Callable[[float], None],
                       of: Callable[[List[float]], float] = statistics.median,
                       least: float = 0.1) -> bool:
-    """Add the times of the network and of its variants; False when other ops ran than read."""
+    """Add times of the network and its variants; False if the ops that ran are not those read."""
     started_s = time.perf_counter()
     parts = 1 + len(swapped)
     graph = captured.graph

@@ -1,9 +1,9 @@
-"""Measures the operator variants of a network, in the network and with what they do to others.
+"""Measures operator variants in the network, with their effect on the ops that read their results.
 
-The network is swapped a few times, each time as many ops as go together without two variants side
-by side, until every variant has run once. What a variant costs is its own time and what it changes
-in the ops that read what it makes: on CPUs an operator leaves its result in a memory layout of its
-own, and the next one may have to put it into another, or run much slower on it.
+Variants replace ops in a few rounds, as many at a time as fit without two variants side by side,
+until every variant has run once. The cost of a variant is its own time plus the change in the time
+of its readers: on CPUs an operator leaves its result in a memory layout of its own, and its reader
+may have to convert it, or run much slower.
 """
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SwappedNetwork:
 
 def swapped_networks(symbol: Any, graph: Graph, read: Callable[[Any], Captured],
                      on_gpu: bool = False) -> Iterator[SwappedNetwork]:
-    """The network swapped until each variant of each op was in it once.
+    """Networks with variants swapped in; together they contain each variant of each op once.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def seconds_with_neighbours(graph: Graph, base_s: OpSeconds, swapped: SwappedNet
 
 
 def _key(graph: Graph, index: int) -> Tuple[str, str, int]:
-    """What tells an op from all others, in the swapped network too."""
+    """A key that identifies an op in the network and in swapped ones."""
     op = graph.ops[index]
     return op.name, _forward_name(graph, op), len(op.outputs)
 
