@@ -52,6 +52,7 @@ def unknown_op(plan: Plan, name: str) -> str:
     names = list(plan.graph.op_index)
     if name in {o.name for o in plan.graph.ops}:
         return "%r is an op of backward; decisions are made for forward ops" % name
+    name = str(name)
     close = difflib.get_close_matches(name, names, 3) or [n for n in names if name in n][:3]
     hint = "did you mean %s?" % " or ".join(close) if close else \
         "the network has %s, the first is %s" % (counted(len(names), "op"), names[0]) \

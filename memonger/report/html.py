@@ -137,8 +137,7 @@ def _place(x: float) -> str:
 
 def _facts(plan: Plan, command: Optional[str]) -> str:
     units = Units.of(plan)
-    rows: List[Tuple[str, str]] = [("command", command or command_line(plan))]
-    rows += [(CATEGORIES.get(name, name), units.size(size))
+    rows: List[Tuple[str, str]] = [(CATEGORIES.get(name, name), units.size(size))
              for name, size in sorted(plan.fixed_bytes.items()) if size]
     rows += [("method", plan.method), ("op times", costs_words(plan.costs)),
              ("graph", plan.graph.fingerprint)]
@@ -151,10 +150,13 @@ def _facts(plan: Plan, command: Optional[str]) -> str:
             units.size(plan.measured["allocated_bytes"]),
             format_time(plan.measured.get("step_s", 0.0)))))
     if plan.told:
-        rows.append(("as its file says, not worked out again", ", ".join(plan.told)))
+        rows.append(("taken from its file, not checked again", ", ".join(plan.told)))
     rows += [("note", note) for note in plan.notes]
-    return "<table>%s</table>" % "".join(
-        "<tr><th>%s</th><td>%s</td></tr>" % (escape(key), escape(value)) for key, value in rows)
+    # No line ends within an option.
+    words = " ".join("<span>%s</span>" % escape(word)
+                     for word in (command or command_line(plan)).split())
+    return "<table><tr><th>command</th><td>%s</td></tr>%s</table>" % (words, "".join(
+        "<tr><th>%s</th><td>%s</td></tr>" % (escape(key), escape(value)) for key, value in rows))
 
 
 def command_line(plan: Plan) -> str:

@@ -12,11 +12,13 @@ from ..memory.timeline import CATEGORIES, Timeline
 from ..plan.plan import Plan
 from .charts.frontier import frontier, knee
 from .charts.timeline import COLOURS, common_steps, measured_pool, pool_budget
-from .diagram.model import LEGEND
+from .diagram.model import LEGEND, drawn_group
 from .facts import Facts, OpFacts
 from .formatting import Units
 
 MAX_STEPS, MAX_OPS, MAX_BLOCKS = 2500, 2000, 600
+#: The group of rows that stand for the smallest ops of a large network.
+SMALL = "small"
 
 
 def page_data(facts: Facts, sweep: Sequence[Plan] = ()) -> Dict[str, Any]:
@@ -39,7 +41,8 @@ def page_data(facts: Facts, sweep: Sequence[Plan] = ()) -> Dict[str, Any]:
         "unplanned": _line(unplanned, across(unplanned), unit),
         "categories": [[name, COLOURS[name]] for name in CATEGORIES],
         "ops": _ops(facts, unit),
-        "colours": {group: colour for group, (colour, _) in LEGEND.items()},
+        "colours": {**{group: colour for group, (colour, _) in LEGEND.items()},
+                    SMALL: LEGEND["free"][0]},
         "frontier": _frontier(plan, sweep),
     }
 
@@ -86,6 +89,11 @@ def _blocks(line: Timeline, steps: Sequence[int]) -> List[tuple]:
     return found
 
 
+def _at_least_one(size_bytes: int, unit: int) -> int:
+    """Whole units; what is there is at least one."""
+    return max(1, size_bytes // unit) if size_bytes else 0
+
+
 def _ops(facts: Facts, unit: int) -> Dict[str, Any]:
     """The op table by column; the smallest ops of large networks as one row a kind."""
     ranked = sorted(facts.ops, key=lambda f: (-f.size_bytes, f.op))
@@ -94,13 +102,14 @@ def _ops(facts: Facts, unit: int) -> Dict[str, Any]:
     for fact in ranked[MAX_OPS:]:
         rest.setdefault(fact.kind, []).append(fact)
     rows: List[List[Any]] = [
-        [f.name, f.kind, list(f.shape), f.size_bytes // unit, f.held_bytes // unit,
-         f.time_s * 1e6, f.decision, f.group, f.again, f.why] for f in shown]
+        [f.name, f.kind, list(f.shape), _at_least_one(f.size_bytes, unit),
+         _at_least_one(f.held_bytes, unit), f.time_s * 1e6, f.decision, drawn_group(f), f.again,
+         f.why] for f in shown]
     for kind, facts_of_kind in sorted(rest.items()):
         rows.append(["(%d smaller %s)" % (len(facts_of_kind), kind), kind, [],
                      sum(f.size_bytes for f in facts_of_kind) // unit,
                      sum(f.held_bytes for f in facts_of_kind) // unit,
-                     sum(f.time_s for f in facts_of_kind) * 1e6, "", "free",
+                     sum(f.time_s for f in facts_of_kind) * 1e6, "", SMALL,
                      sum(f.again for f in facts_of_kind), "too small to be listed"])
     names = ("name", "kind", "shape", "makes", "holds", "time", "decision", "group", "again",
              "why")

@@ -46,7 +46,7 @@ def summary(plan: Plan, path: Optional[str] = None) -> str:
     if not plan.graph.recompute_in_forward:
         lines.append("not counted: %s" % _not_counted(plan))
     if plan.told:
-        lines.append("as its file says, not worked out again: " + ", ".join(plan.told))
+        lines.append("taken from its file, not checked again: " + ", ".join(plan.told))
     lines += ["note: " + note for note in plan.notes]
     if path is not None:
         example = max(facts.ops, key=lambda f: (f.again > 0, f.size_bytes)).name \

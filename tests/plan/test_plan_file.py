@@ -165,11 +165,11 @@ def test_what_only_the_file_vouches_for_is_marked():
     plan = make(tiny(), {2: {}}, minimum_total_bytes=1, measured={"allocated_bytes": 5,
                                                                   "step_s": 1.0})
     assert plan.told == ()
-    assert "as its file says" not in str(plan)
+    assert "taken from its file" not in str(plan)
     again = planfile.loads(planfile.dumps(plan))
     assert again.told == ("op times", "status", "minimum", "measurements")
-    assert "as its file says, not worked out again: op times, status, minimum, measurements" \
-        in str(again) and "as its file says" in html._facts(again, None)
+    assert "taken from its file, not checked again: op times, status, minimum, measurements" \
+        in str(again) and "taken from its file" in html._facts(again, None)
     assert plan_record(again)["as_the_file_says"] == list(again.told)
 
 

@@ -163,7 +163,7 @@ def test_recomputed_runs_between_kept_ops_are_framed(plan):
 def test_thicker_lines_carry_more(plan):
     drawing = draw(plan)
     edges = sorted(drawing.edges, key=lambda e: e.size_bytes)
-    assert drawing.edge_width(edges[0]) < drawing.edge_width(edges[-1]) == 5.0
+    assert drawing.edge_width(edges[0]) < drawing.edge_width(edges[-1]) == 4.0
 
 
 def test_empty_and_foreign_graphs_are_drawn():

@@ -54,7 +54,8 @@ def timeline_figure(plan: Plan, top: int = 5) -> Any:
                  label="pool, planned: %s" % units.size(planned.pool_bytes))
     budget = pool_budget(plan)
     if budget is not None:
-        axes.axhline(budget / scale, color=BUDGET, linewidth=1.2,
+        # Wide and below, for the planned pool often lies on it.
+        axes.axhline(budget / scale, color=BUDGET, linewidth=2.5, zorder=1.5,
                      label="budget for the pool: %s" % units.size(budget))
     measured = [(measured_pool(plan, original=True), BASELINE, "measured, as it is"),
                 (measured_pool(plan), MEASURED, "measured, planned")]

@@ -18,7 +18,7 @@ def dot_lines(drawing: Drawing) -> List[str]:
     lines = [
         'graph [rankdir=TB, ranksep=0.28, nodesep=0.18, fontname="%s", fontsize=13, '
         'labelloc=t%s];' % (_FONT, ", label=" + _legend(drawing) if drawing.title else ""),
-        'node [shape=box, style="filled,rounded", fontname="%s", fontsize=10, margin="0.10,0.04",'
+        'node [shape=box, style="filled,rounded", fontname="%s", fontsize=10, margin="0.10,0.08",'
         ' height=0.3, color="#555555", penwidth=0.7];' % _FONT,
         'edge [color="#666666", arrowsize=0.6];']
     lines += _cluster_lines(drawing, -1, "")

@@ -94,9 +94,9 @@ class Drawing:
         return max([edge.size_bytes for edge in self.edges] or [0])
 
     def edge_width(self, edge: Edge) -> float:
-        """Line width: the square root of the bytes, between 0.6 and 5."""
+        """Line width: grows with the square root of the bytes, from 0.6 to 4."""
         largest = self.largest_edge_bytes
-        return 0.6 + 4.4 * (edge.size_bytes / largest) ** 0.5 if largest else 0.6
+        return 0.6 + 3.4 * (edge.size_bytes / largest) ** 0.5 if largest else 0.6
 
 
 def draw(plan: Plan, collapse: bool = True, clones: bool = False, parameters: bool = False,
@@ -264,7 +264,7 @@ class _Painter:
             self._add(key, (name + ("#%d" % key[2]) + self._times(ops), size),
                       (("clone", len(ops)),), "run %d of %s, for backward" % (key[2] + 1, name))
             return
-        groups = Counter(_group(fact) for fact in facts)
+        groups = Counter(drawn_group(fact) for fact in facts)
         order = sorted(groups.items(), key=lambda item: (-item[1], list(LEGEND).index(item[0])))
         lines = [name, "%s  %s" % (kind, size)]
         variants = sorted({fact.decision.split("+")[0] for fact in facts
@@ -345,7 +345,8 @@ class _Painter:
                 nodes[node].cluster = len(self.drawing.clusters) - 1
 
 
-def _group(fact: OpFacts) -> str:
+def drawn_group(fact: OpFacts) -> str:
+    """The group that gives an op its colour."""
     return "free" if fact.group == "keep" and not fact.held_bytes else fact.group
 
 

@@ -1,14 +1,15 @@
 """Diagrams as files: Graphviz where it is installed, else ``pygraphviz``, else our own SVG."""
 from __future__ import annotations
 
+import inspect
 import os
 import shutil
 import subprocess
 import warnings
-from typing import Any, List, Tuple
+from typing import Any, List, Mapping, Tuple
 
 from ...plan.plan import Plan
-from ...util.errors import RenderError
+from ...util.errors import InputError, RenderError
 from ...util.files import write_whole
 from ...util.messages import one_line
 from .dot import dot_lines, dot_text
@@ -43,7 +44,7 @@ def render(plan: Plan, path: str, **options: Any) -> None:
     if ending not in FORMATS:
         raise RenderError("cannot draw a %r file; the ending must be one of %s"
                           % (path, ", ".join("." + name for name in FORMATS)))
-    write_whole(path, picture(draw(plan, **options), ending))
+    write_whole(path, picture(_drawn(plan, options), ending))
 
 
 def diagram(plan: Plan, **options: Any) -> Any:
@@ -73,7 +74,7 @@ def diagram(plan: Plan, **options: Any) -> Any:
         raise RenderError("plan.to_graphviz() needs the Python package graphviz, which MXNet "
                           "brings along (pip install 'graphviz<0.9'); memonger report --graph "
                           "draws without it") from error
-    drawing = draw(plan, **options)
+    drawing = _drawn(plan, options)
 
     class Diagram(graphviz.Digraph):
         """A Digraph that can be drawn without the ``dot`` executable, too."""
@@ -84,6 +85,14 @@ def diagram(plan: Plan, **options: Any) -> Any:
     result = Diagram("plan", format="svg")
     result.body += dot_lines(drawing)
     return result
+
+
+def _drawn(plan: Plan, options: Mapping[str, Any]) -> Drawing:
+    known = list(inspect.signature(draw).parameters)[1:]
+    for name in options:
+        if name not in known:
+            raise InputError("diagrams have no option %r; there are %s" % (name, ", ".join(known)))
+    return draw(plan, **options)
 
 
 def picture(drawing: Drawing, ending: str) -> bytes:
