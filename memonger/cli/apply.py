@@ -31,7 +31,7 @@ class Apply(Command):
                             help="the original network, to check that the plan is for it")
         parser.add_argument("--strip", action="store_true",
                             help="take memonger's marks off the symbol file PLAN")
-        add_output(parser, "-o", "--output", required=True)
+        add_output(parser, "-o", "--output", required=True, help="the *-symbol.json file to write")
 
     def run(self, args: argparse.Namespace) -> int:
         if args.strip:

@@ -135,8 +135,9 @@ def add_output(parser: argparse.ArgumentParser, *names: str, endings: Sequence[s
 
 def add_budget(parser: argparse.ArgumentParser, required: bool = False) -> None:
     parser.add_argument("--budget", type=budget, required=required, metavar="SIZE",
-                        help="4GB (10^9), 4GiB (2^30), bytes, 60%% of the unplanned total, or "
-                             "auto: what the GPU --ctx has free less 5 %%, or --device has")
+                        help="largest total: 4GB (10^9), 4GiB (2^30), bytes, 60%% of the unplanned "
+                             "total, or auto: what the GPU of --ctx or --device has free, less "
+                             "5 %%")
 
 
 def optimizer(text: str) -> Tuple[str, Dict[str, float]]:
@@ -156,7 +157,7 @@ def optimizer(text: str) -> Tuple[str, Dict[str, float]]:
 def add_optimizer(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--optimizer", type=optimizer, default=(None, None),
                         metavar="NAME[,KEY=VALUE]",
-                        help="count its state in the total: adam, or sgd,momentum=0.9; MXNet has "
+                        help="count its state in the total: adam, or sgd,momentum=0.9; one of "
                              + ", ".join(sorted(OPTIMIZERS)))
 
 
@@ -167,17 +168,18 @@ def optimizer_arguments(args: argparse.Namespace) -> Dict[str, Any]:
 
 def add_search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--method", default="auto", metavar="NAME",
-                        help="one of %s; default %%(default)s" % ", ".join(methods()))
+                        help="one of %s; default %%(default)s, which searches and proves a bound; "
+                             "chen, ogc and sublinear are published rules" % ", ".join(methods()))
     parser.add_argument("--variants", default="exact", choices=("none", "exact", "all"),
-                        help="operator variants to use. exact: those with results bit for bit "
-                             "those of the unplanned network with MXNET_MKLDNN_ENABLED=0 (and on a "
-                             "GPU with deterministic algorithms); with MKLDNN on, MXNet's default "
-                             "on a CPU, within rounding, as verify judges against float64. all: "
-                             "also those within a stated tolerance; default %(default)s")
+                        help="frugal operators to use. exact: those with the same results, bit for "
+                             "bit with MXNET_MKLDNN_ENABLED=0 (on a GPU with deterministic "
+                             "algorithms), within rounding with MKLDNN, MXNet's default on a CPU. "
+                             "all: also those that differ in the last bits everywhere; "
+                             "default %(default)s")
     parser.add_argument("--costs", default="auto", metavar="SOURCE",
-                        help="op times: a profile file, or a preset (%s); default: as measured "
-                             "by memonger profile, else estimated for this CPU, or for a GPU "
-                             "those of reference, a 10 TFLOP/s, 600 GB/s device"
+                        help="op times: a profile file, or a preset (%s); default: what memonger "
+                             "profile measured, else estimates for this CPU, or for a GPU those of "
+                             "reference, a device with 10 TFLOP/s and 600 GB/s"
                              % ", ".join(DEVICES))
     parser.add_argument("--time-limit", type=positive, default=10.0, metavar="SECONDS",
                         help="most work for the search, in seconds of an idle machine; a busy one "

@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import inspect
 import json
 import sys
+import textwrap
 from typing import IO, Any, Callable, Mapping, NoReturn, Optional, Sequence, Union
 
 from ..util.files import write_out
@@ -75,7 +75,8 @@ class Command:
 
     @classmethod
     def description(cls) -> str:
-        return inspect.cleandoc(cls.__doc__ or "")
+        # Of a class: all lines but the first are indented by four.
+        return textwrap.dedent(" " * 4 + (cls.__doc__ or "")).strip()
 
 
 def answer(args: argparse.Namespace, record: Union[Mapping[str, Any], Callable[[], Any]],

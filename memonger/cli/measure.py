@@ -25,7 +25,8 @@ class Measure(Command):
                             help="a plan file or a *-symbol.json file")
         add_shapes(parser)
         add_context(parser)
-        parser.add_argument("--steps", type=count, default=5, help="default %(default)s")
+        parser.add_argument("--steps", type=count, default=5,
+                            help="steps whose median time counts; default %(default)s")
         add_output(parser, "-o", "--output", help="write the plan with what was measured")
 
     def run(self, args: argparse.Namespace) -> int:

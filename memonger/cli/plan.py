@@ -51,7 +51,8 @@ class MakePlan(Command):
     name = "plan"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("network", metavar="NETWORK")
+        parser.add_argument("network", metavar="NETWORK",
+                            help="a *-symbol.json file, or a graph")
         add_shapes(parser)
         add_place(parser)
         add_budget(parser)

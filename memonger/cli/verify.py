@@ -33,7 +33,8 @@ class Verify(Command):
                             help="the original *-symbol.json file; a plan file brings its own")
         add_shapes(parser)
         add_context(parser)
-        parser.add_argument("--steps", type=count, default=2, help="default %(default)s")
+        parser.add_argument("--steps", type=count, default=2,
+                            help="training steps to compare; default %(default)s")
 
     def run(self, args: argparse.Namespace) -> int:
         network = load_network(args, args.planned)

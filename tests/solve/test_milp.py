@@ -185,3 +185,21 @@ def test_a_near_miss_is_mended_though_a_worse_plan_fits(monkeypatch) -> None:
     search._bring_within(replace(kept, bytes=1501, extra_s=0.1), 1500, 0.4, 10)
     assert mended == [10 * STRATEGY.mend_near]
     assert search.near_miss is not None and search.near_miss[0] == 0.1
+
+
+def test_highs_prints_nothing(capfd):
+    class Loud(highs._highspy().Highs):
+        """As release 1.16: a banner while it is made, unless output is off."""
+
+        def enableCallbacks(self):
+            if self.getOptionValue("output_flag")[1]:
+                print("Running HiGHS")
+            super().enableCallbacks()
+
+    class Highspy:
+        Highs = Loud
+
+    highs._quiet(Highspy)().run()
+    assert capfd.readouterr().out == ""
+    Loud()
+    assert "Running" in capfd.readouterr().out

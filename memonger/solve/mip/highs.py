@@ -70,6 +70,16 @@ def _highspy() -> Any:
     return highspy
 
 
+def _quiet(highspy: Any) -> Any:
+    """Highs without the banner that release 1.16 prints while it is made."""
+    class Quiet(highspy.Highs):
+        def enableCallbacks(self) -> None:
+            self.setOptionValue("output_flag", False)
+            super().enableCallbacks()
+
+    return Quiet
+
+
 def _load(program: Program, integer_columns: Optional[np.ndarray], clock_s: float) -> Any:
     highspy = _highspy()
     model = highspy.HighsLp()
@@ -86,7 +96,7 @@ def _load(program: Program, integer_columns: Optional[np.ndarray], clock_s: floa
         for column in integer_columns:
             kinds[column] = highspy.HighsVarType.kInteger
         model.integrality_ = kinds
-    solver = highspy.Highs()
+    solver = _quiet(highspy)()
     for option, value in (("output_flag", False), ("threads", 1), ("random_seed", 1),
                           ("time_limit", max(clock_s, 0.01))):
         solver.setOptionValue(option, value)
