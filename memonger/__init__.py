@@ -54,7 +54,10 @@ def __getattr__(name: str) -> Any:
     try:
         module_name, attribute = _LAZY[name]
     except KeyError:
-        raise AttributeError("module %r has no attribute %r" % (__name__, name)) from None
+        from difflib import get_close_matches
+        close = get_close_matches(name, __all__, 1)
+        raise AttributeError("module %r has no attribute %r%s" % (
+            __name__, name, "; did you mean %r?" % close[0] if close else "")) from None
     module = importlib.import_module(module_name, __name__)
     value = module if attribute is None else getattr(module, attribute)
     globals()[name] = value

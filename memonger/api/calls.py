@@ -14,6 +14,7 @@ from ..mx import plugin as native
 from ..mx.device import place, resolve_budget
 from ..plan.plan import Budget, Plan
 from ..plan.plan_file import load_plan
+from ..util import argument_checks as check
 from ..util.errors import InfeasibleBudget, InputError, PlanMismatch, PluginMissing
 from ..util.units import format_distinct, parse_budget
 from ..variants.common_subexpressions import to_json
@@ -211,6 +212,10 @@ def verify(planned: Any, original: Any = None, steps: int = 2, ctx: Any = None,
             raise InputError("the symbol carries no plan, so there is nothing to compare; give a "
                              "planned symbol, or the original as the second argument")
     check_symbol(original)
+    check.whole_number("steps", steps, 1)
+    check.whole_number("seed", seed, 0)
+    check.real_number("tolerance", tolerance)
+    values = _known_values(symbol, values)
     return run(symbol, original, given, steps, ctx, type_dict, grad_req, seed, tolerance, values)
 
 
@@ -246,9 +251,14 @@ def measure(symbol: Any, ctx: Any = None, steps: int = 5, original: Any = None,
     given = _shapes_of(measure, symbol, shapes, named_shapes)
     type_dict, grad_req = _binding_of(symbol, type_dict, grad_req)
     symbol = _symbol_of(symbol)
+    check.whole_number("steps", steps, 1)
+    if ctx is not None:
+        check.context("ctx", ctx)
     if original is None:
         stripped = strip(symbol)
         original = stripped if to_json(stripped) != to_json(symbol) else None
+    elif original is not False:
+        check_symbol(original)
     return run(symbol, given, ctx, steps, None if original is False else original, type_dict,
                grad_req)
 
@@ -344,6 +354,9 @@ def sweep(symbol: Any, budgets: Sequence[Budget] = BUDGETS, method: str = "auto"
     binding = Binding(given, type_dict, grad_req, ctx, None, optimizer, optimizer_params)
     request = PlanRequest(None, None, method, variants, keep, recompute, time_limit,
                           progress=progress)
+    if isinstance(budgets, str) or not hasattr(budgets, "__iter__"):
+        raise InputError("budgets must be a list such as [\"80%%\", \"60%%\"], not %s"
+                         % check.shown(budgets))
     asked = [resolve_budget(budget, ctx) for budget in budgets]
     session = open_session(symbol, binding, costs)
     return sweep_budgets(asked, session.unplanned_total_bytes, lambda budget: plan_session(
@@ -397,7 +410,18 @@ def max_batch(symbol: Any, budget: Budget, method: str = "auto", variants: str =
     def session_for(batch_shapes: Shapes) -> Session:
         return open_session(symbol, replace(binding, shapes=batch_shapes), costs)
 
-    return search_batch(given, request, session_for, limit)
+    return search_batch(given, request, session_for, check.whole_number("limit", limit, 1))
+
+
+def _known_values(symbol: Any, values: Any) -> Optional[Mapping[str, Any]]:
+    """``values`` by name, all of them names of the network."""
+    if values is None:
+        return None
+    values = check.mapping("values", values, '{"data": array}')
+    for name in values:
+        if name not in symbol.list_inputs():
+            raise InputError("values names %r, which the network does not have" % (name,))
+    return values
 
 
 def _symbol_of(planned: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, Dict, Mapping, Optional
 
 from ..mx import plugin as native
 from ..plan.plan import Budget
+from ..util import argument_checks as check
 from ..variants.common_subexpressions import to_json
 from .calls import plan
 from .inputs import gather_shapes
@@ -54,6 +55,7 @@ def search_plan(symbol: Any, ntrial: int = 6, type_dict: Optional[Mapping[str, A
         If the input cannot be used.
     """
     given = gather_shapes(search_plan, symbol, shapes, named_shapes, data_iter)
+    check.whole_number("ntrial", ntrial, 0)
     if not native.available():
         return plan_without_plugin(symbol, given, type_dict, ntrial=ntrial).symbol
     if budget is not None:
@@ -95,6 +97,7 @@ def make_mirror_plan(symbol: Any, threshold: int, plan_info: Optional[Dict[str, 
     from ..plan.planned_symbol import apply_mirroring
     from ..solve.baselines.sublinear import divide, schedule_of
     given = gather_shapes(make_mirror_plan, symbol, shapes, named_shapes)
+    check.real_number("threshold", threshold)
     if not native.available():
         from ..mx.binding import infer_arguments
         symbol = without_plan(symbol)

@@ -8,6 +8,7 @@ arrays of the caller.
 from __future__ import annotations
 
 import inspect
+import operator
 import time
 from dataclasses import replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
@@ -19,6 +20,7 @@ from ..mx import plugin as native
 from ..mx.device import place, resolve_budget
 from ..mx.environment import mxnet
 from ..plan.plan import Budget, Plan
+from ..util import argument_checks as check
 from ..util.errors import InputError, MemongerError, PluginError
 
 
@@ -74,6 +76,11 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
     if unknown:
         raise InputError("gluon.plan() has no option %r; there are %s"
                          % (unknown[0], ", ".join(sorted(known))))
+    try:
+        np.dtype("nothing" if dtype is None else dtype)
+    except TypeError:
+        raise InputError("dtype must be a type such as 'float16', not %s"
+                         % check.shown(dtype)) from None
     arrays = [_as_array(item, dtype) for item in inputs_or_shapes]
     if not arrays:
         raise InputError("give the inputs of the block or their shapes, for example "
@@ -112,6 +119,9 @@ def strip(block: Any) -> None:
         One without a plan stays as it is.
     """
     from ..mx.rewrite import strip_symbol
+    if not isinstance(block, mxnet().gluon.HybridBlock):
+        raise InputError("only HybridBlocks carry plans here, not %s; memonger.strip takes a plan "
+                         "off a symbol" % type(block).__name__)
     if block._cached_graph:
         data, out = block._cached_graph
         block._cached_graph = (data, strip_symbol(out))
@@ -133,9 +143,12 @@ def _as_array(item: Any, dtype: str) -> Any:
     if isinstance(item, mx.nd.NDArray):
         return item
     try:
-        shape = tuple(int(n) for n in item)
-    except (TypeError, ValueError):
-        raise InputError("an input must be an array or a shape, not %r" % (item,)) from None
+        if hasattr(item, "shape"):  # of NumPy, say
+            item = item.shape
+        shape = tuple(operator.index(n) for n in item)
+    except TypeError:
+        raise InputError("an input must be an mx.nd.NDArray or a shape, not %s; write options by "
+                         "name, for example budget=\"60%%\"" % check.shown(item)) from None
     from mxnet.ndarray.ndarray import _new_alloc_handle
     return mx.nd.NDArray(_new_alloc_handle(shape, mx.cpu(), True, np.dtype(dtype).type))
 

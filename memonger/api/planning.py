@@ -8,9 +8,10 @@ from typing import Any, Iterator, Mapping, Optional, Tuple
 
 from ..mx import plugin as native
 from ..plan import unmet_requests
-from ..plan.plan import Plan
+from ..plan.plan import Plan, Status
+from ..solve.strategy import STRATEGY
 from ..util import signals as interrupts
-from ..util.errors import InfeasibleBudget, InputError, PluginError
+from ..util.errors import InfeasibleBudget, InputError, NoPlanInTime, PluginError
 from ..util.units import format_bytes, format_distinct, parse_budget
 from ..variants.common_subexpressions import to_json
 from .inputs import pins, share_of
@@ -20,6 +21,8 @@ from .requests import PlanRequest
 logger = logging.getLogger("memonger")
 #: How often a plan is searched that the bound executor must confirm.
 _ATTEMPTS = 3
+#: Methods that use no variants.
+_WITHOUT_VARIANTS = ("sublinear", "chen", "ogc")
 
 
 def plan_session(session: Session, request: PlanRequest,
@@ -29,17 +32,19 @@ def plan_session(session: Session, request: PlanRequest,
     best: Optional[Plan] = None
     refused: Optional[InfeasibleBudget] = None
     for tried, way in _ways(session, request):
-        if best is not None and not _may_be_better(way, request, best):
+        if not _may_be_better(way, request, best, refused):
             continue
-        if way.variants != request.variants and refused is not None and refused.pinned:
-            break  # no rounding stands in the way: the search itself met no budget
         try:
             made = _plan(tried, way, started_s)
         except InfeasibleBudget as error:
             if refused is None or error.minimum_bytes < refused.minimum_bytes:
                 refused = error
             continue
-        if best is None or made.total_bytes < best.total_bytes:
+        except (KeyboardInterrupt, NoPlanInTime):
+            if best is None:
+                raise
+            break
+        if best is None or _rank(made, request) < _rank(best, request):
             best = made
     if best is None:
         assert refused is not None
@@ -48,27 +53,51 @@ def plan_session(session: Session, request: PlanRequest,
 
 
 def _ways(session: Session, request: PlanRequest) -> Iterator[Tuple[Session, PlanRequest]]:
-    """What to plan; on a GPU, what else where a plan takes more than it spares.
+    """What to plan: the request, then fewer variants, where a search may find what it missed.
 
-    An arena is there while convolutions are tuned, whole buffers come later. Variants may draw
-    random states, and what they spare may be less than pages round up.
+    On a GPU also what takes less than it saves: an arena is there while convolutions are tuned,
+    whole buffers come later; variants may draw random states, and pages round up.
     """
     yield session, request
+    in_buffers = session
     if session.device is not None:
         in_buffers = replace(session, has_arena=session.has_arena and not session.tunes)
         if in_buffers.storage != session.storage:
             yield in_buffers, request
-        if request.variants != "none":
-            yield in_buffers, replace(request, variants="none")
+    if request.variants != "none" and request.method not in _WITHOUT_VARIANTS:
+        if request.variants == "all":
+            yield session, replace(request, variants="exact")
+        yield in_buffers, replace(request, variants="none")
 
 
-def _may_be_better(way: PlanRequest, request: PlanRequest, found: Plan) -> bool:
-    """Whether another way of :func:`_ways` may end in less memory than the plan that was found."""
+def _may_be_better(way: PlanRequest, request: PlanRequest, best: Optional[Plan],
+                   refused: Optional[InfeasibleBudget]) -> bool:
+    """Whether another way of :func:`_ways` is worth its time after what the earlier ones gave."""
+    if best is None:  # nothing fits so far; what is proven impossible stays so with fewer variants
+        return refused is None or refused.bound_bytes <= refused.budget_bytes
+    if best.status is Status.INTERRUPTED:
+        return False
+    if way.variants == "exact" != request.variants:
+        return _is_far(best, request)
     if request.budget is not None:
         return False
     if way.variants == request.variants:
-        return found.fixed_bytes.get("autotuning", 0) > 0
-    return found.total_bytes > found.baseline_total_bytes
+        return best.fixed_bytes.get("autotuning", 0) > 0
+    return best.total_bytes > best.baseline_total_bytes
+
+
+def _is_far(plan: Plan, request: PlanRequest) -> bool:
+    """Whether a plan may be improved by more than a search calls near enough."""
+    if request.budget is not None:
+        return plan.overhead - plan.bound > STRATEGY.target_gap
+    return plan.total_bytes > (plan.minimum_total_bytes or 0)
+
+
+def _rank(plan: Plan, request: PlanRequest) -> Tuple[float, float]:
+    """Less is better: time within a budget, else bytes."""
+    if request.budget is not None:
+        return plan.overhead, plan.total_bytes
+    return plan.total_bytes, plan.overhead
 
 
 def _plan(session: Session, request: PlanRequest, started_s: float) -> Plan:
@@ -85,7 +114,7 @@ def _plan(session: Session, request: PlanRequest, started_s: float) -> Plan:
     if request.name:
         session = replace(session, graph=replace(session.graph, name=request.name))
     if variants != "none" and native.backend() == "plugin" and \
-            method not in ("sublinear", "chen", "ogc"):
+            method not in _WITHOUT_VARIANTS:
         session = session.with_variants(exact_only=variants == "exact")
     graph = session.graph
     fixed_bytes = dict(session.fixed_bytes)

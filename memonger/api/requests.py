@@ -7,7 +7,9 @@ from typing import Any, Callable, Mapping, Optional, Sequence, Union
 import numpy as np
 
 from ..plan.plan import Budget, Progress
-from ..util.errors import InputError
+from ..solve import methods
+from ..util import argument_checks as check
+from ..util.errors import InputError, UnitError
 
 Shapes = Mapping[str, Sequence[int]]
 ProgressCallback = Callable[[Progress], None]
@@ -26,14 +28,29 @@ class Binding:
     optimizer_params: Optional[Mapping[str, Any]] = None
 
     def __post_init__(self) -> None:
-        if self.ctx is not None and not hasattr(self.ctx, "device_type"):
-            raise InputError("ctx must be mx.cpu() or mx.gpu(0), not %r" % (self.ctx,))
-        for name, dtype in (self.type_dict or {}).items():
-            try:
-                np.dtype(dtype)
-            except TypeError:
-                raise InputError("type_dict[%r] must be a type such as 'float16', not %r"
-                                 % (name, dtype)) from None
+        if self.ctx is not None:
+            check.context("ctx", self.ctx)
+        if self.group2ctx is not None:
+            for name, place in check.mapping("group2ctx", self.group2ctx,
+                                             '{"group": mx.gpu(1)}').items():
+                check.context("group2ctx[%r]" % name, place)
+        if self.type_dict is not None:
+            for name, dtype in check.mapping("type_dict", self.type_dict,
+                                             '{"data": "float16"}').items():
+                try:
+                    np.dtype("nothing" if dtype is None else dtype)
+                except TypeError:
+                    raise InputError("type_dict[%r] must be a type such as 'float16', not %s"
+                                     % (name, check.shown(dtype))) from None
+        if self.optimizer is not None:
+            check.text("optimizer", self.optimizer, "adam")
+        if self.optimizer_params is not None:
+            if self.optimizer is None:
+                raise InputError("optimizer_params without an optimizer; name it, for example "
+                                 "optimizer='sgd'")
+            # Module takes pairs, too.
+            object.__setattr__(self, "optimizer_params", check.mapping(
+                "optimizer_params", self.optimizer_params, '{"momentum": 0.9}'))
 
     @property
     def on_gpu(self) -> bool:
@@ -64,6 +81,16 @@ class PlanRequest:
     def __post_init__(self) -> None:
         if self.budget is not None and self.overhead is not None:
             raise InputError("give a budget or an overhead, not both")
+        if not isinstance(self.budget, (str, type(None))) and not hasattr(self.budget, "__float__"):
+            raise UnitError("a budget cannot be %s; write it as 4GB or 60%%, and shapes as "
+                            "data=(32, 3, 224, 224)" % check.shown(self.budget))
+        if self.method not in methods():
+            raise InputError("unknown method %s; one of %s, or a registered name"
+                             % (check.shown(self.method), ", ".join(methods())))
+        check.text("name", self.name, "resnet50")
+        check.whole_number("max_clones", self.max_clones, 0)
+        if self.progress is not None:
+            check.function("progress", self.progress)
         if self.variants not in ("none", "exact", "all"):
             raise InputError("variants must be none, exact or all, not %r" % (self.variants,))
         if not isinstance(self.time_limit, (int, float)):

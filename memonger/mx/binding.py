@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import operator
 from typing import (
     AbstractSet,
     Any,
@@ -77,8 +78,8 @@ def infer_arguments(symbol: Any, shapes: Mapping[str, Sequence[int]],
                              "array's shape: %s=array.shape"
                              % (name, type(shape).__name__, name), [name])
         try:
-            clean[name] = tuple(int(n) for n in shape)
-        except (TypeError, ValueError):
+            clean[name] = tuple(operator.index(n) for n in shape)
+        except TypeError:
             raise ShapeError("the shape of %r must be a tuple of integers, not %r"
                              % (name, shape), [name]) from None
     mx = mxnet()
@@ -117,7 +118,7 @@ def _leading(symbol: Any, names: Sequence[str]) -> List[str]:
 
 
 def _attributes(symbol: Any) -> Dict[str, Mapping[str, str]]:
-    """Attributes by name, as ``attr_dict`` has them, which stumbles over a ``$`` in a name."""
+    """Attributes by name, as in ``attr_dict``, which fails at a ``$`` in a name."""
     return {node["name"]: node.get("attrs", {}) for node in json.loads(to_json(symbol))["nodes"]}
 
 
@@ -125,8 +126,8 @@ def _infer_types(symbol: Any, type_dict: Mapping[str, Any],
                  known: AbstractSet[str]) -> Tuple[Tuple[str, ...], Tuple[str, ...]]:
     """As ``simple_bind``: float32 where nothing else is said.
 
-    Friendlier when only some types are given, and where float32 everywhere contradicts casts in the
-    network: then as ``Module``, which names the type of the data and lets the rest follow.
+    Unlike it, this works when only some types are given, and where float32 everywhere contradicts
+    casts in the network: then it infers the rest from the types given, as ``Module`` does.
     """
     unknown = sorted(set(type_dict) - known)
     if unknown:
@@ -165,11 +166,14 @@ def _grad_reqs(names: Sequence[str], grad_req: GradReq) -> Tuple[str, ...]:
             raise InputError("grad_req names %s, which the network does not have"
                              % ", ".join(map(repr, unknown)))
         reqs = tuple(grad_req.get(name, "null") for name in names)
-    else:
+    elif isinstance(grad_req, (list, tuple)):
         reqs = tuple(grad_req)
         if len(reqs) != len(names):
             raise InputError("grad_req lists %d requests for %d arguments"
                              % (len(reqs), len(names)))
+    else:
+        raise InputError("grad_req must be 'write', 'add', 'null' or a dictionary by name, not %r"
+                         % (grad_req,))
     for name, req in zip(names, reqs):
         if req not in ("write", "add", "null"):
             raise InputError("grad_req of %r is %r; it must be 'write', 'add' or 'null'"
@@ -179,7 +183,7 @@ def _grad_reqs(names: Sequence[str], grad_req: GradReq) -> Tuple[str, ...]:
 
 def bind_delayed(symbol: Any, arguments: Arguments, ctx: Any = None,
                  group2ctx: Optional[Mapping[str, Any]] = None) -> Any:
-    """Bind with arrays whose memory is never taken; MXNet's memory plan is the real one.
+    """Bind with arrays that are never allocated; MXNet's memory plan is the real one.
 
     Raises
     ------

@@ -1,9 +1,10 @@
-"""What the GPU of this process is like, and what it has left: the budget called ``"auto"``."""
+"""Properties and free memory of the GPU to plan for; free memory is the budget ``"auto"``."""
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import os
+import re
 from dataclasses import dataclass
 from typing import Any, Dict, Optional
 
@@ -14,16 +15,16 @@ from ..util.errors import InputError
 from ..util.units import refuse_bare_number
 from .environment import mxnet
 
-#: What MXNet, cuDNN and cuBLAS take of a stated GPU before the first array; nobody measured it.
+#: An allowance for MXNet, cuDNN and cuBLAS on a stated GPU before the first array; not measured.
 CONTEXT_BYTES = 10**9
 #: Share of the free memory that stays free: MXNet's pool rounds large requests up to 2 MiB, and
-#: cuDNN takes workspaces that nobody announces.
+#: cuDNN allocates workspaces that MXNet does not report.
 RESERVE = 0.05
 
 
 @dataclass(frozen=True)
 class StatedGpu:
-    """A GPU that need not be there, by its data sheet: it stands where a ``mx.Context`` would."""
+    """A GPU described by its data sheet alone; takes the place of an ``mx.Context``."""
 
     name: str
     device_type: str = "gpu"
@@ -31,7 +32,7 @@ class StatedGpu:
 
     @property
     def sheet(self) -> Any:
-        """What the cost models know of it."""
+        """Its entry in the cost models' table of devices."""
         return DEVICES[self.name]
 
 
@@ -47,10 +48,14 @@ def place(ctx: Any, device: Optional[str]) -> Any:
         return ctx
     if ctx is not None:
         raise InputError("give ctx or device, not both")
+    if hasattr(device, "device_type"):
+        raise InputError("device takes the name of a GPU that need not be there, such as 'v100'; "
+                         "give %s as ctx" % device)
     known = [name for name, sheet in DEVICES.items() if sheet.memory_bytes]
-    if device not in known:
+    plain = re.sub(r"[\s_-]", "", str(device)).lower()  # RTX 3090
+    if plain not in known:
         raise InputError("no GPU %r; there are %s" % (device, ", ".join(known)))
-    return StatedGpu(device)
+    return StatedGpu(plain)
 
 
 def free_bytes(ctx: Any) -> int:
@@ -76,24 +81,24 @@ def free_bytes(ctx: Any) -> int:
 
 
 def resolve_budget(budget: Budget, ctx: Any) -> Budget:
-    """What a user wrote: ``"auto"`` to bytes, any other budget as it is.
+    """A user's budget with ``"auto"`` turned into bytes; any other stays as it is.
 
     Raises
     ------
     UnitError
-        If it is a number that can only be meant with a unit.
+        If it is a bare number that was surely meant with a unit.
     """
     refuse_bare_number(budget)
     return free_bytes(ctx) if budget == "auto" else budget
 
 
 def device_of(ctx: Any) -> Optional[Device]:
-    """How MXNet in this process hands out the memory of a GPU; None for other devices.
+    """How MXNet in this process allocates memory on a GPU; None for other devices.
 
     Raises
     ------
     InputError
-        If a variable of MXNet's pool is not what MXNet takes.
+        If an environment variable of MXNet's pool has a value that MXNet refuses.
     """
     if ctx is None or ctx.device_type != "gpu":
         return None
@@ -103,7 +108,7 @@ def device_of(ctx: Any) -> Optional[Device]:
         large_bytes=_number("MXNET_GPU_MEM_LARGE_ALLOC_ROUND_SIZE", Device.large_bytes),
         linear_cutoff=_number("MXNET_GPU_MEM_POOL_ROUND_LINEAR_CUTOFF", Device.linear_cutoff),
         autotunes=_number("MXNET_CUDNN_AUTOTUNE_DEFAULT", 1) != 0,
-        # On a CPU nobody sees what MXNet would fuse.
+        # A CPU does not show what MXNet would fuse on the GPU.
         fuses=not isinstance(ctx, StatedGpu) and
         os.environ.get("MXNET_USE_FUSION", "1") not in ("0", "false", "False"),
         random_copies=_number("MXNET_GPU_PARALLEL_RAND_COPY", Device.random_copies),
@@ -127,7 +132,7 @@ _CAPABILITY = (75, 76)
 
 
 def _asked(number: int) -> Dict[str, int]:
-    """What the CUDA libraries of this process say of a GPU."""
+    """Facts of a GPU that the CUDA libraries of this process report."""
     found: Dict[str, int] = {}
     count, size, handle = ctypes.c_int(), ctypes.c_size_t(), ctypes.c_void_p()
     with contextlib.suppress(OSError):
@@ -143,7 +148,7 @@ def _asked(number: int) -> Dict[str, int]:
 
 
 def gpu_name(ctx: Any) -> str:
-    """A GPU's name, compute capability and the version of cuDNN: what times depend on."""
+    """A GPU's name, its compute capability and cuDNN's version, on which op times depend."""
     name, major, minor = ctypes.create_string_buffer(4096), ctypes.c_int(), ctypes.c_int()
     version = "unknown"
     with contextlib.suppress(OSError):

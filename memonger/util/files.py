@@ -33,6 +33,8 @@ def write_whole(path: str, content: Union[str, bytes]) -> None:
         If it cannot be written (no such folder, no permission, disk full); whatever was at
         ``path`` before is untouched.
     """
+    if not isinstance(path, (str, os.PathLike)):
+        raise MemongerError("cannot write to %r; give the name of a file" % (path,))
     data = content.encode("utf-8") if isinstance(content, str) else content
     try:
         target = os.path.realpath(path)  # fails where the working directory is gone

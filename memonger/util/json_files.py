@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from itertools import accumulate
 from typing import Any
@@ -26,6 +27,8 @@ def read_text(path: str) -> str:
     InputError
         If it cannot be opened, is no text, or is too large.
     """
+    if not isinstance(path, (str, os.PathLike)):
+        raise InputError("cannot read %r; give the name of a file" % (path,))
     try:
         with open(path, "rb") as file:
             data = file.read(MAX_BYTES + 1)

@@ -215,7 +215,7 @@ def write(network: str, content: Mapping[str, Any], folder: str = FOLDER) -> str
 
 
 def _read(network: str) -> Dict[str, Any]:
-    path = os.path.join(FOLDER, network + ".json")
+    path = os.path.join(FOLDER, "%s.json" % (network,))
     if not os.path.isfile(path):
         nets.spec(network)
         raise InputError("there are no ready plans for %s; there are for: %s"

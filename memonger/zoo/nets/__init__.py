@@ -14,6 +14,7 @@ from __future__ import annotations
 import importlib
 from typing import Any, Dict, Optional, Tuple
 
+from ...util.argument_checks import whole_number
 from ...util.errors import InputError
 from .catalog import CATALOG, Net, Spec
 
@@ -35,9 +36,9 @@ def spec(name: str) -> Spec:
     """
     try:
         return CATALOG[name]
-    except KeyError:
+    except (KeyError, TypeError):
         from difflib import get_close_matches
-        near = get_close_matches(name, CATALOG, 3)
+        near = get_close_matches(str(name), CATALOG, 3)
         hint = "did you mean %s?" % " or ".join(near) if near else "memonger bench --list names all"
         raise InputError("no network %r in the zoo; %s" % (name, hint)) from None
 
@@ -65,8 +66,8 @@ def build(name: str, batch: Optional[int] = None, **options: Any) -> Net:
         If there is no such network, or the family has no such option.
     """
     item = spec(name)
-    if batch is not None and batch < 1:
-        raise InputError("the batch must be at least 1, not %r" % batch)
+    if batch is not None:
+        batch = whole_number("the batch", batch, 1)
     import mxnet as mx
 
     module = importlib.import_module("." + item.family, __name__)
