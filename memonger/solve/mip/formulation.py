@@ -5,7 +5,7 @@ their stages replaced by windows between *constrained ops*): the ops are cut int
 ending at a constrained op. For group ``t`` and window ``j``
 
 * ``live[t, j]``: the value is in memory at the constrained op that ends window ``j``;
-* ``rerun[r, j]``: runner ``r`` runs again inside window ``j``;
+* ``rerun[r, j]``: repeat ``r``, of an op in one mode, happens inside window ``j``;
 * ``mode[i, m]``: op ``i`` runs as variant ``m`` (only for ops that have variants);
 * ``taken[t, j]``: the constrained op that ends window ``j`` works in the value's memory, and the
   value is gone (only for ops that save memory in no other way).
@@ -75,18 +75,18 @@ def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
     last = np.searchsorted(ends_at, reduced.last_need, side="right") - 1
     live = Ranges.make(first, last, next_column)
     next_column += live.total
-    runners = [(op, number) for op in range(reduced.num_ops) if reduced.again[op]
+    repeats = [(op, number) for op in range(reduced.num_ops) if reduced.again[op]
                for number, mode in enumerate(reduced.modes[op]) if mode.runs]
-    number_of = {runner: i for i, runner in enumerate(runners)}
-    wanted = np.full(len(runners), -1, dtype=np.int64)
+    number_of = {repeat: i for i, repeat in enumerate(repeats)}
+    wanted = np.full(len(repeats), -1, dtype=np.int64)
     for group, ways in enumerate(reduced.makers):
         if not reduced.frozen_group[group]:
             for way in ways:
-                runner = number_of.get(way, -1)
-                if runner >= 0:
-                    wanted[runner] = max(wanted[runner], reduced.last_need[group])
-    runner_op = np.array([op for op, _ in runners], dtype=np.int64)
-    rerun_first = window_of[runner_op] + 1 if len(runners) else np.zeros(0, dtype=np.int64)
+                repeat = number_of.get(way, -1)
+                if repeat >= 0:
+                    wanted[repeat] = max(wanted[repeat], reduced.last_need[group])
+    repeat_op = np.array([op for op, _ in repeats], dtype=np.int64)
+    rerun_first = window_of[repeat_op] + 1 if len(repeats) else np.zeros(0, dtype=np.int64)
     if late_only and reduced.first_backward < reduced.num_ops:
         rerun_first = np.maximum(rerun_first, window_of[reduced.first_backward])
     rerun_last = np.where(wanted >= 0, window_of[np.maximum(wanted, 0)], -1)
@@ -105,7 +105,7 @@ def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
 
     # ---- costs
     cost = np.zeros(columns)
-    times = np.array([reduced.modes[op][number].time_s for op, number in runners], dtype=float)
+    times = np.array([reduced.modes[op][number].time_s for op, number in repeats], dtype=float)
     owner, _ = rerun.pairs()
     if not minimise_peak:
         cost[rerun.slice] = times[owner]
@@ -120,16 +120,16 @@ def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
     if minimise_peak:
         upper[0] = float(reduced.size_bytes.sum() + reduced.profile_bytes.max(initial=0.0)) / unit
     rows = Rows()
-    _at_hand_rows(reduced, rows, live, rerun, taken, runners, number_of, variant_column, window_of)
+    _at_hand_rows(reduced, rows, live, rerun, taken, repeats, number_of, variant_column, window_of)
     _forced_lives(reduced, rows, live, lower, upper, variant_column, ends_at, late_only, forget)
     memory = _memory_rows(reduced, rows, live, ends_at, budget_bytes, unit)
     _inplace_rows(rows, live, taken, reuses, memory, unit)
-    _choice_rows(reduced, rows, rerun, runners, variant_column, max_reruns)
+    _choice_rows(reduced, rows, rerun, repeats, variant_column, max_reruns)
     _layer_rows(reduced, rows, live, taken, reuses, ends_at, sizes, next_column, upper,
                 budget_bytes, unit)
     start, index, value = rows.matrix(columns)
     return Program(cost, lower, upper, np.concatenate(rows.lower), np.concatenate(rows.upper),
-                   start, index, value, memory, unit, 0.0, live, rerun, taken, runners,
+                   start, index, value, memory, unit, 0.0, live, rerun, taken, repeats,
                    variant_column, ends_at, sizes, next_column)
 
 
@@ -177,7 +177,7 @@ def _layer_rows(reduced: Reduced, rows: Rows, live: Ranges, taken: Spots,
 
 
 def _at_hand_rows(reduced: Reduced, rows: Rows, live: Ranges, rerun: Ranges, taken: Spots,
-                  runners: List[Tuple[int, int]], number_of: dict, variant_column: np.ndarray,
+                  repeats: List[Tuple[int, int]], number_of: dict, variant_column: np.ndarray,
                   window_of: np.ndarray) -> None:
     """``at hand(group, window) >= target`` for reads, lives and reruns."""
     modal = reduced.scattered_group
@@ -203,12 +203,12 @@ def _at_hand_rows(reduced: Reduced, rows: Rows, live: Ranges, rerun: Ranges, tak
     targets.append(live.base + np.arange(live.total))
     for group, ways in enumerate(reduced.readers):
         for way in ways:
-            runner = number_of.get(way, -1)
-            if runner >= 0 and rerun.first[runner] <= rerun.last[runner]:
-                span = np.arange(rerun.first[runner], rerun.last[runner] + 1)
+            repeat = number_of.get(way, -1)
+            if repeat >= 0 and rerun.first[repeat] <= rerun.last[repeat]:
+                span = np.arange(rerun.first[repeat], rerun.last[repeat] + 1)
                 groups.append(np.full(len(span), group))
                 spots.append(span)
-                targets.append(rerun.offset[runner] + span - rerun.first[runner])
+                targets.append(rerun.offset[repeat] + span - rerun.first[repeat])
     group_of, spot, target = map(np.concatenate, (groups, spots, targets))
     if not len(group_of):
         return
@@ -226,7 +226,7 @@ def _at_hand_rows(reduced: Reduced, rows: Rows, live: Ranges, rerun: Ranges, tak
                           for i, ways in enumerate(reduced.makers)], dtype=np.int64)
         picked = maker[group_of]
         column = np.where(picked >= 0, rerun.column(np.maximum(picked, 0), spot), -1) \
-            if len(runners) else np.full(len(picked), -1)
+            if len(repeats) else np.full(len(picked), -1)
         rows.add(numbers, column, np.array(1.0))
     simple = target >= 0
     rows.add(numbers[simple], target[simple], np.array(-1.0))
@@ -339,7 +339,7 @@ def _inplace_rows(rows: Rows, live: Ranges, taken: Spots,
     rows.add(numbers, live.column(taken.owner, taken.window), np.array(-1.0))
 
 
-def _choice_rows(reduced: Reduced, rows: Rows, rerun: Ranges, runners: List[Tuple[int, int]],
+def _choice_rows(reduced: Reduced, rows: Rows, rerun: Ranges, repeats: List[Tuple[int, int]],
                  variant_column: np.ndarray, max_reruns: int) -> None:
     """One mode for each op; reruns as the op runs; at most so many reruns."""
     seen = set()
@@ -349,10 +349,10 @@ def _choice_rows(reduced: Reduced, rows: Rows, rerun: Ranges, runners: List[Tupl
             seen.add(chosen)
             row = rows.open(np.array([-np.inf]), np.array([1.0]))
             rows.add(np.repeat(row, len(chosen)), variant_column[list(chosen)], np.array(1.0))
-    for runner, (op, number) in enumerate(runners):
-        span = np.arange(rerun.first[runner], rerun.last[runner] + 1)
+    for repeat, (op, number) in enumerate(repeats):
+        span = np.arange(rerun.first[repeat], rerun.last[repeat] + 1)
         if len(reduced.modes[op]) > 1:
-            for column in rerun.offset[runner] + span - rerun.first[runner]:
+            for column in rerun.offset[repeat] + span - rerun.first[repeat]:
                 row = rows.open(np.array([-np.inf]), np.array([1.0 if number == 0 else 0.0]))
                 rows.add(row, np.array([column]), np.array(1.0))
                 others = reduced.modes[op][1:] if number == 0 else [reduced.modes[op][number]]
@@ -362,4 +362,4 @@ def _choice_rows(reduced: Reduced, rows: Rows, rerun: Ranges, runners: List[Tupl
         if max_reruns and len(span) > max_reruns:
             row = rows.open(np.array([-np.inf]), np.array([float(max_reruns)]))
             rows.add(np.repeat(row, len(span)),
-                     rerun.offset[runner] + span - rerun.first[runner], np.array(1.0))
+                     rerun.offset[repeat] + span - rerun.first[repeat], np.array(1.0))

@@ -78,7 +78,7 @@ def savings(graph: Graph, ways: Sequence[Mode], root_of: np.ndarray, sizes: Mapp
 
 def inplace_reuses(saved: Sequence[Savings], group_of: Mapping[int, int],
             last_need: Mapping[int, int]) -> List[InplaceReuse]:
-    """The ops whose every saving takes an group that may be needed later.
+    """The ops whose every saving takes a group that may be needed later.
 
     Parameters
     ----------

@@ -1,11 +1,11 @@
-"""A graph reduced to lifetime groups, runners, and the bytes that no decision changes.
+"""A graph reduced to lifetime groups, repeats, and the bytes that no decision changes.
 
 The relaxation (:mod:`memonger.solve.mip.formulation`) and the exact program are written over
-*lifetime groups* and *runners*:
+*lifetime groups* and *repeats*:
 
 * a **lifetime group** is a tensor whose lifetime is a decision, with all tensors that only rename
   it (identity in-place options), because they can share memory for their whole life;
-* a **runner** is one way to run an op again: the op itself, or the op as a variant runs it;
+* a **repeat** is one way to run an op again: the op itself, or the op as a variant runs it;
 * everything else is a **profile**: bytes alive at each op whatever is decided (gradients, values
   that may not run again, outputs of the network).
 

@@ -32,8 +32,8 @@ class Program:
     rerun: "Ranges"
     #: Group ``o``'s memory is taken in place by the op that ends window ``w``.
     taken: "Spots"
-    #: Runner number -> (op, mode).
-    runners: List[Tuple[int, int]]
+    #: What may run again: (op, mode).
+    repeats: List[Tuple[int, int]]
     #: Column of each variant that may be chosen.
     variant_column: np.ndarray
     constrained: np.ndarray

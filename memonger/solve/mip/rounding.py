@@ -58,20 +58,20 @@ class _Decoder:
         self.last_made: Dict[int, int] = {}
         self.reruns: Set[int] = set()
         groups = reduced.group_of
-        self.kept_items = [set() for _ in self.ends]  # type: List[Set[int]]
+        self.kept_groups = [set() for _ in self.ends]  # type: List[Set[int]]
         owner, window = program.live.pairs()
         alive = values[program.live.slice] >= threshold
         for group, spot in zip(owner[alive].tolist(), window[alive].tolist()):
-            self.kept_items[spot].add(group)
+            self.kept_groups[spot].add(group)
         taken = values[program.taken.base + np.arange(len(program.taken.owner))] >= threshold
         for group, spot in zip(program.taken.owner[taken].tolist(),
                               program.taken.window[taken].tolist()):
-            self.kept_items[spot].discard(group)
+            self.kept_groups[spot].discard(group)
         self.planned = [set() for _ in range(len(self.ends) + 1)]  # type: List[Set[int]]
         owner, window = program.rerun.pairs()
         chosen = values[program.rerun.slice] >= threshold
-        for runner, spot in zip(owner[chosen].tolist(), window[chosen].tolist()):
-            self.planned[spot].add(program.runners[runner][0])
+        for repeat, spot in zip(owner[chosen].tolist(), window[chosen].tolist()):
+            self.planned[spot].add(program.repeats[repeat][0])
         self.reads: List[List[int]] = [[] for _ in graph.tensors]
         for index, op in enumerate(graph.ops):
             ignored = set(op.ignored_inputs)
@@ -111,7 +111,7 @@ class _Decoder:
 
     def _advance(self, window: int, index: int) -> bool:
         """Make what the point has live at the constrained op before that op runs."""
-        wanted = self.kept_items[window]
+        wanted = self.kept_groups[window]
         for op in sorted(self.planned[window] - self.reruns):
             for tensor in self.graph.ops[op].outputs:
                 if int(self.reduced.group_of[tensor]) in wanted and self.version[tensor] < 0 \
@@ -171,7 +171,7 @@ class _Decoder:
 
     def _release(self, index: int, window: int, done: bool) -> None:
         """Drop what neither this window nor its end needs."""
-        kept = self.kept_items[window] if window < len(self.ends) else set()
+        kept = self.kept_groups[window] if window < len(self.ends) else set()
         end = self.ends[window] if window < len(self.ends) else len(self.graph.ops)
         pending = self.planned[window] - self.reruns
         candidates: Sequence[int] = sorted(self.touched)

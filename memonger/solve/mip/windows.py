@@ -77,14 +77,14 @@ def point_of(program: Program, reduced: Reduced, schedule: Schedule) -> np.ndarr
     mode_of = {op: number for op, ways in enumerate(reduced.modes)
                for number, mode in enumerate(ways)
                if mode.variant in schedule.variants or (number == 0)}
-    runner_of = {way: index for index, way in enumerate(program.runners)}
+    repeat_of = {way: index for index, way in enumerate(program.repeats)}
     seen: Set[int] = set()
     for index, step in enumerate(schedule.steps):
         if step.op in seen:
-            runner = runner_of[step.op, mode_of[step.op]]
+            repeat = repeat_of[step.op, mode_of[step.op]]
             window = int(np.searchsorted(ends, index, side="left"))
-            if program.rerun.first[runner] <= window <= program.rerun.last[runner]:
-                values[program.rerun.offset[runner] + window - program.rerun.first[runner]] = 1.0
+            if program.rerun.first[repeat] <= window <= program.rerun.last[repeat]:
+                values[program.rerun.offset[repeat] + window - program.rerun.first[repeat]] = 1.0
         seen.add(step.op)
     if len(program.layers):
         rows = np.repeat(np.arange(program.num_rows), np.diff(program.start))
