@@ -20,7 +20,7 @@ from .rows import Row
 from .runner import run_cases
 
 #: Modules of this package that make a table of their own: ``main(words, as_json)``.
-OWN_TABLES = ("ablation", "dmlc", "scaling")
+OWN_TABLES = ("ablation", "dmlc", "scaling", "smallest")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -19,6 +19,7 @@ class Bench(Command):
       memonger bench operators                       frugal operators and MXNet's own
       memonger bench scaling                         time and memory of planning, to 20,000 ops
       memonger bench ablation                        what each part of the search is worth
+      memonger bench smallest                        the least memory that any plan takes
       memonger bench --list                          the networks
     """
 

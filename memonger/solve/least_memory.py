@@ -40,7 +40,11 @@ def _smaller_sibling(plan: Plan, budget_bytes: Optional[int], options: Options) 
     from .search.local import solve
     most = float("inf") if options.max_overhead is None else options.max_overhead + 1e-9
     best = plan
-    for schedule in sibling_schedules(plan.graph, options, sorted({(), plan.schedule.variants})):
+    schedules = list(sibling_schedules(plan.graph, options, sorted({(), plan.schedule.variants})))
+    if plan.schedule.variants:  # with more to choose from, a search may end with larger plans
+        plain = replace(options, variants="none", effort=STRATEGY.least_work * options.effort)
+        schedules.append(solve(plan.graph, budget_bytes, plain).schedule)
+    for schedule in schedules:
         found = build_plan(plan.graph, schedule, plan.method, options, budget_bytes)
         if found.overhead <= most and pool_and_workspace(found) < pool_and_workspace(best):
             best = found

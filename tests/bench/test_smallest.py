@@ -1,0 +1,21 @@
+"""``memonger bench smallest``."""
+import json
+
+from memonger.bench import smallest
+
+
+def test_the_smallest_plan_is_between_the_proof_and_the_unplanned_total():
+    rows = list(smallest.run(["attention_small"]))
+    assert [row.variants for row in rows] == ["none", "all"]
+    for row in rows:
+        assert 0 < row.proven_bytes <= row.smallest_bytes < row.unplanned_bytes
+    plain, variants = rows
+    assert variants.smallest_bytes <= plain.smallest_bytes
+
+
+def test_the_table_and_its_json_have_the_same_gap(capsys):
+    row = smallest.Row("net", 8, "none", 4 << 20, 3 << 20, 2 << 20, 0.25)
+    assert "50.0 %" in smallest.render([row]) and "+25.0 %" in smallest.render([row])
+    smallest.main(["attention_small"], as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert found[0]["gap"] == found[0]["smallest_bytes"] / found[0]["proven_bytes"] - 1
