@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import operator
+import re
 from typing import (
     AbstractSet,
     Any,
@@ -34,6 +35,8 @@ GradReq = Union[str, Sequence[str], Mapping[str, str]]
 
 #: Where MXNet counts the elements of an array in 32 bits.
 _MOST_ELEMENTS = 2 ** 31
+#: ``file:line: Check failed: condition (values) : what it means``
+_CHECK = re.compile(r"(?:\S+:\d+: )?Check failed: .*?(\([^()]* vs\. [^()]*\))?\s?: (\w.*)")
 #: So many arguments are named in an error.
 _MOST_NAMED = 12
 
@@ -233,7 +236,9 @@ def first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     for line in lines:
         if "Check failed" in line or "Error in operator" in line:
-            return line.split("] ", 1)[-1]
+            words = line.split("] ", 1)[-1].replace("MXNetError: ", "")
+            told = _CHECK.match(words)
+            return " ".join(filter(None, told.groups()[::-1])) if told else words
         if line.startswith("_Map_base"):
             return ("fusion of point-wise ops misses an attribute of an op; set "
                     "MXNET_USE_FUSION=0, or name act_type in each LeakyReLU")

@@ -1,0 +1,76 @@
+"""Fewer variants are tried where more lead a search to a worse plan, or to none."""
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from report.graphs import plan_of, resnet
+
+from memonger.api import planning
+from memonger.api.requests import PlanRequest
+from memonger.plan.plan import Status
+from memonger.util.errors import InfeasibleBudget, NoPlanInTime
+
+REQUEST = PlanRequest("60%", variants="all")
+
+
+@pytest.fixture
+def search(monkeypatch):
+    """Calls ``plan_session`` with canned answers by variants; also returns what was tried."""
+    plan = plan_of(resnet((1,), 4, 16), {})
+    tried = []
+
+    def run(answers, request=REQUEST):
+        tried.clear()
+
+        def answer(session, way, started_s):
+            tried.append(way.variants)
+            found = answers[way.variants]
+            if isinstance(found, BaseException):
+                raise found
+            overhead, bound, *status = found
+            again = next(i for i, op in enumerate(plan.graph.ops) if op.recomputable)
+            made = plan_of(plan.graph, {again: {}} if overhead else {}, bound=bound)
+            return replace(made, status=status[0]) if status else made
+
+        monkeypatch.setattr(planning, "_plan", answer)
+        return planning.plan_session(SimpleNamespace(device=None), request), tried
+
+    return run
+
+
+def refusal(bound_bytes):
+    return InfeasibleBudget("no plan fits", 100, 150, bound_bytes=bound_bytes)
+
+
+def test_the_cheaper_of_two_sets_of_variants_is_taken(search):
+    found, tried = search({"all": (1, -0.5), "exact": (0, -0.5)})
+    assert tried == ["all", "exact"] and found.overhead == 0
+    found, tried = search({"all": (0, -0.5), "exact": (1, -0.5)})
+    assert tried == ["all", "exact"] and found.overhead == 0
+
+
+def test_a_plan_near_its_bound_ends_the_search(search):
+    assert search({"all": (0, 0.0)})[1] == ["all"]
+    assert search({"exact": (1, -0.5)}, replace(REQUEST, variants="exact"))[1] == ["exact"]
+
+
+def test_a_refusal_stands_only_where_fewer_variants_refuse_too(search):
+    found, tried = search({"all": refusal(90), "exact": refusal(90), "none": (0, 0.0)})
+    assert tried == ["all", "exact", "none"] and found.overhead == 0
+    with pytest.raises(InfeasibleBudget):
+        search({"all": refusal(90), "exact": refusal(90), "none": refusal(90)})
+
+
+def test_what_is_proven_impossible_is_not_searched_again(search):
+    with pytest.raises(InfeasibleBudget):
+        search({"all": refusal(120)})
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt(), NoPlanInTime("interrupted")])
+def test_ctrl_c_keeps_the_plan_that_is_there(search, end):
+    assert search({"all": (1, -0.5), "exact": end})[0].overhead > 0
+    assert search({"all": (1, -0.5, Status.INTERRUPTED)})[1] == ["all"]
+    with pytest.raises(type(end)):
+        search({"all": end})
