@@ -212,6 +212,7 @@ def verify(planned: Any, original: Any = None, steps: int = 2, ctx: Any = None,
             raise InputError("the symbol carries no plan, so there is nothing to compare; give a "
                              "planned symbol, or the original as the second argument")
     check_symbol(original)
+    _check_place(ctx)
     check.whole_number("steps", steps, 1)
     check.whole_number("seed", seed, 0)
     check.real_number("tolerance", tolerance)
@@ -251,9 +252,8 @@ def measure(symbol: Any, ctx: Any = None, steps: int = 5, original: Any = None,
     given = _shapes_of(measure, symbol, shapes, named_shapes)
     type_dict, grad_req = _binding_of(symbol, type_dict, grad_req)
     symbol = _symbol_of(symbol)
+    _check_place(ctx)
     check.whole_number("steps", steps, 1)
-    if ctx is not None:
-        check.context("ctx", ctx)
     if original is None:
         stripped = strip(symbol)
         original = stripped if to_json(stripped) != to_json(symbol) else None
@@ -411,6 +411,13 @@ def max_batch(symbol: Any, budget: Budget, method: str = "auto", variants: str =
         return open_session(symbol, replace(binding, shapes=batch_shapes), costs)
 
     return search_batch(given, request, session_for, check.whole_number("limit", limit, 1))
+
+
+def _check_place(ctx: Any) -> None:
+    """Refuse what is no context, and a GPU that this MXNet has no operators for."""
+    if ctx is not None:
+        from ..mx.binding import check_devices
+        check_devices([check.context("ctx", ctx)])
 
 
 def _known_values(symbol: Any, values: Any) -> Optional[Mapping[str, Any]]:

@@ -6,8 +6,9 @@ import argparse
 from ..api import calls as api
 from ..util.errors import InputError
 from ..util.files import write_whole
+from ..util.json_files import read_text
 from ..variants.common_subexpressions import to_json
-from .arguments import add_output, load_symbol
+from .arguments import add_output, is_plan, load_symbol
 from .command import EXIT_OK, Command, UsageError, answer
 
 
@@ -37,6 +38,9 @@ class Apply(Command):
         if args.strip:
             if args.symbol:
                 raise UsageError("--strip takes one symbol file")
+            if is_plan(read_text(args.plan)):
+                raise InputError("%s is a plan file; --strip takes the planned *-symbol.json that "
+                                 "memonger apply wrote" % args.plan)
             symbol = load_symbol(args.plan)
             planned = api.strip(symbol)
             if to_json(planned) == to_json(symbol):

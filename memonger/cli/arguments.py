@@ -14,6 +14,7 @@ from ..solve import methods
 from ..util.errors import InputError, UnitError
 from ..util.json_files import parse_json, read_text
 from ..util.units import budget_share, parse_bytes
+from .command import UsageError
 
 _DTYPES = ("float16", "float32", "float64", "uint8", "int8", "int32", "int64")
 
@@ -110,6 +111,8 @@ def add_place(parser: argparse.ArgumentParser) -> None:
 
 def place_arguments(args: argparse.Namespace) -> Dict[str, Any]:
     """Keyword argument ``ctx`` or ``device`` of the calls of the API."""
+    if args.device and args.ctx != "cpu(0)":
+        raise UsageError("--ctx and --device exclude each other")
     return {"device": args.device} if args.device else {"ctx": context(args.ctx)}
 
 
@@ -225,9 +228,14 @@ def context(text: str) -> Any:
     return getattr(mxnet(), kind)(int(number))
 
 
+def is_plan(text: str) -> bool:
+    """Whether the text is a plan file."""
+    return '"format": "%s"' % PLAN_FORMAT in text
+
+
 def refuse_plan(path: str, text: str) -> None:
     """Raise InputError where a plan file stands in the place of a network."""
-    if '"format": "%s"' % PLAN_FORMAT in text:
+    if is_plan(text):
         raise InputError(
             "%s is a plan already; memonger apply, verify, measure, explain and report take plan "
             "files; for another budget plan the network's *-symbol.json again" % path)

@@ -25,7 +25,7 @@ class Report(Command):
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("plan", metavar="PLAN", help="a plan file")
-        add_output(parser, "-o", "--output", metavar="FILE.html",
+        add_output(parser, "-o", "--output", metavar="FILE.html", endings=("html", "htm"),
                    help="the report, one self-contained file")
         add_output(parser, "--graph", endings=render.FORMATS,
                    help="the diagram: .svg .png .pdf or .dot")

@@ -197,7 +197,7 @@ def bind_delayed(symbol: Any, arguments: Arguments, ctx: Any = None,
     from mxnet.ndarray.ndarray import _new_alloc_handle
     if ctx is None or isinstance(ctx, StatedGpu):  # the plan of memory is the same on a CPU
         ctx = mx.cpu()
-    _check_devices([ctx, *(group2ctx or {}).values()])
+    check_devices([ctx, *(group2ctx or {}).values()])
     long_sizes = mx.runtime.Features().is_enabled("INT64_TENSOR_SIZE")
     attributes = _attributes(symbol) if group2ctx else {}
 
@@ -222,8 +222,8 @@ def bind_delayed(symbol: Any, arguments: Arguments, ctx: Any = None,
         raise BindError("MXNet cannot bind this network: %s" % first_line(error)) from error
 
 
-def _check_devices(places: Sequence[Any]) -> None:
-    """Refuse a GPU where MXNet has no CUDA: binding there would end the process."""
+def check_devices(places: Sequence[Any]) -> None:
+    """Raise BindError for a GPU where MXNet has no CUDA: binding there would end the process."""
     if any(place.device_type == "gpu" for place in places) and \
             not mxnet().runtime.Features().is_enabled("CUDA"):
         raise BindError("this MXNet is built without CUDA, it has no operators for a GPU; install "

@@ -196,7 +196,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
 
 def _check_header(data: Any) -> None:
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        hint = ("it is an MXNet symbol; make a plan for it with memonger plan"
+        hint = ("it is an MXNet symbol; memonger plan -o writes plan files"
                 if isinstance(data, dict) and "arg_nodes" in data else _AGAIN)
         raise PlanSchemaError("the file is no memonger plan; %s" % hint)
     schema = data.get("schema")

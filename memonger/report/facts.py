@@ -162,7 +162,7 @@ class Facts:
         if group == "pinned":
             return "must not be recomputed: " + op.not_recomputable_because
         if group == "variant":
-            return "another implementation that holds less"
+            return "replaced by an operator that keeps less"
         if not late:
             return "backward does not read it"
         return "read in backward by %s" % self.step_name(late[0]) + \

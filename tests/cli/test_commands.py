@@ -123,9 +123,12 @@ def test_an_overhead_instead_of_a_budget(symbol_file, fake, capsys, overhead):
     (["profile", "F", "-o", "/"], "it is a folder"),
     (["max-batch", "F", "--shape", "data=1,3"], "--budget"),
     (["report", "F"], "nothing to draw"),
+    (["report", "F", "-o", "plan.png"], "ending must be one of .html"),
     (["apply", "F", "G", "--strip", "-o", "H"], "takes one symbol file"),
     (["measure", "F", "-o", "x.json"], "needs a plan file"),
     (["verify", "F", "--steps", "0"], "whole number above 0"),
+    (["plan", "F", "--shape", "data=2,3", "--ctx", "gpu", "--device", "v100"],
+     "--ctx and --device exclude each other"),
 ])
 def test_wrong_usage_is_code_2_with_a_next_step(symbol_file, capsys, arguments, words):
     code = main([symbol_file if word == "F" else word for word in arguments])
@@ -189,6 +192,11 @@ def test_a_defect_keeps_its_traceback(symbol_file, fake):
     ("plan F --shape data=2,3 --keep fcc", 1, "--keep 'fcc' names no op"),
     ("verify F --shape data=2,3", 1, "carries no plan"),
     ("apply --strip F -o out.json", 1, "carries no plan; there is nothing to take off"),
+    ("apply --strip net.plan -o out.json", 1, "--strip takes the planned *-symbol.json"),
+    ("apply F -o out.json", 1, "no memonger plan; it is an MXNet symbol; memonger plan -o writes"),
+    ("plan F --shape data=2,3 --optimizer adma", 1, "unknown optimizer 'adma'"),
+    ("bench alexnet --update nothere.md", 1, "cannot read nothere.md: No such file"),
+    ("bench alexnet --update passwd -o passwd", 1, "File exists: passwd"),
     ("max-batch F --shape data=2,300 --budget 1KB --json", 3, "no batch fits: with a batch of 1"),
     ("plan net.plan --shape data=2,3", 1, "is a plan already"),
     ("estimate net.plan", 1, "is a plan already"),
@@ -208,9 +216,10 @@ def test_mistakes_are_told_in_the_words_of_the_command_line(symbol_file, tmp_pat
 
 @pytest.mark.skipif(mx.runtime.Features().is_enabled("CUDA"), reason="this MXNet has CUDA")
 def test_a_missing_gpu_names_the_option_that_needs_none(symbol_file, capsys):
-    assert main(["plan", symbol_file, "--shape", "data=2,3", "--ctx", "gpu"]) == 1
-    err = capsys.readouterr().err
-    assert "plan for a GPU by its name, as in --device v100, or for the CPU" in err
+    for command in ("plan", "measure", "profile"):
+        assert main([command, symbol_file, "--shape", "data=2,3", "--ctx", "gpu"]) == 1
+        err = capsys.readouterr().err
+        assert "plan for a GPU by its name, as in --device v100, or for the CPU" in err, command
 
 
 @pytest.mark.parametrize("content, words", [
