@@ -106,8 +106,8 @@ def folder(given: Optional[str] = None) -> Path:
     given = given or os.environ.get("MEMONGER_PEERS")
     root = Path(given) if given else Path(__file__).resolve().parents[3] / "shared" / "peers"
     if not (root / "graphs").is_dir():
-        raise InputError("the rivals' graphs are not in %s; set MEMONGER_PEERS to the folder "
-                         "that has them in 'graphs', or name it: memonger bench peers FOLDER"
+        raise InputError("the graphs of other planners are not in %s; set MEMONGER_PEERS to the "
+                         "folder that has them in 'graphs', or name it: memonger bench peers FOLDER"
                          % root)
     return root / "graphs"
 

@@ -76,8 +76,11 @@ def run(args: argparse.Namespace) -> int:
         from .peers import compare
         write_out(compare(getattr(args, "json", False), (args.networks[1:] or [None])[0]) + "\n")
         return 0
-    if list(args.networks) == ["operators"]:
+    if args.networks[:1] == ["operators"]:
         from .operators import main as operators
+        if args.networks[1:]:
+            raise InputError("memonger bench operators takes no networks, not %s"
+                             % args.networks[1])
         return operators([])
     if args.networks and args.networks[0] in OWN_TABLES:
         module = importlib.import_module("." + args.networks[0], __package__)
@@ -154,7 +157,10 @@ def make_cases(args: argparse.Namespace) -> List[Case]:
         budgets = [float(word.rstrip("%")) for word in _words(args.budgets)]
     except ValueError:
         raise InputError("cannot read the budgets %r; write percentages, 75,50" % args.budgets)
-    return comparison(networks, methods, budgets, args.batch, dict(map(_option, args.set)))
+    options = dict(map(_option, args.set))
+    for network in networks:
+        nets.check(network, args.batch or None, **options)
+    return comparison(networks, methods, budgets, args.batch, options)
 
 
 def network_table() -> str:
@@ -180,8 +186,10 @@ def read_results(path: str) -> List[Row]:
     try:
         with open(path, encoding="utf-8") as file:
             return tables.from_json(file.read())
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError("cannot read the results %s: %s" % (path, error)) from error
+    except OSError as error:
+        raise InputError("cannot read the results %s: %s" % (path, error.strerror)) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError("%s is no results.json of memonger bench" % path) from error
 
 
 def _document(path: str) -> str:

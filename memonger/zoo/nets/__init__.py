@@ -12,7 +12,7 @@ in every process. MXNet is imported when the first network is built, not before.
 from __future__ import annotations
 
 import importlib
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 from ...util.argument_checks import whole_number
 from ...util.errors import InputError
@@ -43,6 +43,24 @@ def spec(name: str) -> Spec:
         raise InputError("no network %r in the zoo; %s" % (name, hint)) from None
 
 
+def check(name: str, batch: Optional[int] = None, **options: Any) -> None:
+    """Raise InputError where :func:`build` would refuse these arguments; builds nothing."""
+    _builder(name, batch, options)
+
+
+def _builder(name: str, batch: Optional[int], options: Mapping[str, Any]) -> Any:
+    item = spec(name)
+    if batch is not None:
+        whole_number("the batch", batch, 1)
+    builder = getattr(importlib.import_module("." + item.family, __name__), item.builder)
+    known = builder.__kwdefaults__ or {}
+    wrong = sorted(set(options) - set(known))
+    if wrong:
+        raise InputError("%s has no option %r; it has %s"
+                         % (name, wrong[0], ", ".join(sorted(known))))
+    return builder
+
+
 def build(name: str, batch: Optional[int] = None, **options: Any) -> Net:
     """A network of the zoo as a symbol with its loss.
 
@@ -65,19 +83,10 @@ def build(name: str, batch: Optional[int] = None, **options: Any) -> Net:
     InputError
         If there is no such network, or the family has no such option.
     """
-    item = spec(name)
-    if batch is not None:
-        batch = whole_number("the batch", batch, 1)
+    item, builder = spec(name), _builder(name, batch, options)
     import mxnet as mx
 
-    module = importlib.import_module("." + item.family, __name__)
     arguments: Dict[str, Any] = {**item.options, **options}
-    builder = getattr(module, item.builder)
-    known = builder.__kwdefaults__ or {}
-    wrong = sorted(set(options) - set(known))
-    if wrong:
-        raise InputError("%s has no option %r; it has %s"
-                         % (name, wrong[0], ", ".join(sorted(known))))
     # A fresh name manager: names must not depend on what was built before.
     with mx.name.NameManager():
         symbol, shapes = builder(batch or item.batch, **arguments)
