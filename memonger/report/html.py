@@ -65,8 +65,11 @@ def page(plan: Plan, sweep: Sequence[Plan] = (), command: Optional[str] = None) 
 def fragment(plan: Plan) -> str:
     """The plan for a notebook: the summary table and a small timeline."""
     facts = Facts(plan)
+    table = re.sub("<(t[hd])>", r'<\1 style="padding:2px 8px;text-align:right">', _summary(facts))
     return ('<div style="font-family:sans-serif;font-size:13px"><b>%s</b>%s%s</div>'
-            % (escape(plan.graph.name or "network"), _summary(facts), _small_timeline(facts)))
+            % (escape(plan.graph.name or "network"), table.replace(
+                "<table ", '<table style="font-size:13px;border-collapse:collapse" '),
+               _small_timeline(facts)))
 
 
 # ---------------------------------------------------------------------- parts of the page
