@@ -1,4 +1,4 @@
-"""Processes of their own that need not import MXNet again: forks of one that did."""
+"""Processes of their own: Python, and forks of one that has imported MXNet already."""
 from __future__ import annotations
 
 import contextlib
@@ -34,6 +34,22 @@ for line in sys.stdin:
 """
 
 
+def paths(environment: Mapping[str, str]) -> str:
+    """PYTHONPATH for a process that imports the same memonger as we do, and the tests' helpers."""
+    folders = [str(Path(memonger.__file__).resolve().parents[1]), str(Path(__file__).parent),
+               environment.get("PYTHONPATH")]
+    return os.pathsep.join(filter(None, folders))
+
+
+def python(*arguments: str, folder: str = os.sep,
+           **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Run Python with these arguments; what it prints and its errors are one text."""
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=str(folder), stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, universal_newlines=True,
+        env={**os.environ, "PYTHONPATH": paths(os.environ), **environment})
+
+
 class Forks:
     """What :func:`forks` gives."""
 
@@ -66,11 +82,10 @@ class Forks:
 @contextlib.contextmanager
 def forks(environment: Mapping[str, str]) -> Iterator[Forks]:
     """A process that has imported MXNet in this environment and sees the same memonger as we do."""
-    path = [str(Path(memonger.__file__).resolve().parents[1]), environment.get("PYTHONPATH")]
     server = subprocess.Popen(
         [sys.executable, "-c", SERVER], cwd=os.sep, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         universal_newlines=True,
-        env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, path))})
+        env={**environment, "PYTHONPATH": paths(environment)})
     with tempfile.TemporaryDirectory() as folder:
         try:
             yield Forks(server, folder)

@@ -50,12 +50,17 @@ def _build(draw: random.Random, ops: int,
     def layer_norm(x: Any) -> Any:
         return mx.sym.LayerNorm(x, axis=-1)
 
-    def widened(x: Any) -> Any:
-        return mx.sym.Cast(mx.sym.exp(0.1 * mx.sym.Cast(x, dtype="float64")), dtype="float32")
+    def other_dtype(x: Any) -> Any:
+        other = draw.choice(["float64", "float16"])
+        return mx.sym.Cast(mx.sym.exp(0.1 * mx.sym.Cast(x, dtype=other)), dtype="float32")
+
+    def many_gradients(x: Any) -> Any:  # MXNet adds more than eight in another way
+        return mx.sym.add_n(*[x] * 9)
 
     single = [
         convolution, convolution, norm, norm, shared_convolution, split, reshaped, layer_norm,
-        widened, mx.sym.relu, mx.sym.sigmoid,
+        other_dtype, many_gradients, mx.sym.relu, mx.sym.sigmoid,
+        lambda x: x + mx.sym.zeros_like(x),
         lambda x: mx.sym.Activation(x, act_type=draw.choice(["relu", "tanh", "softrelu"])),
         lambda x: mx.sym.LeakyReLU(x, act_type="leaky"),
         lambda x: mx.sym.Pooling(x, kernel=(3, 3), pad=(1, 1), stride=(1, 1),

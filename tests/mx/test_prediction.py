@@ -13,7 +13,7 @@ from memonger.graph.stock_mirroring import expand_mirrored, safe_to_mirror
 from memonger.memory.storage import plan_storage
 from memonger.mx.capture import read
 from memonger.mx.verify import verify
-from memonger.plan.planned_symbol import apply_mirroring, apply_recompute
+from memonger.plan.planned_symbol import apply_mirroring
 from mx.random_symbols import random_recompute, random_symbol
 
 
@@ -52,32 +52,6 @@ def test_pool_of_a_module():
 
 
 @pytest.mark.parametrize("seed", range(30))
-@pytest.mark.parametrize("storage", ["stock", "best"])
-def test_pool_of_random_networks_with_random_clones(seed, storage):
-    check_random_clones(seed, storage)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1000, 1200))
-def test_pool_of_many_random_networks_with_random_clones(seed):
-    check_random_clones(seed, "stock" if seed % 2 else "best")
-
-
-def check_random_clones(seed, storage):
-    symbol, shapes = random_symbol(seed)
-    with native.switched(True, storage == "best"):
-        graph = read(symbol, shapes).graph
-        for trial in range(3):
-            recompute = random_recompute(graph, 10 * seed + trial)
-            schedule = expand(graph, recompute)
-            planned = mx.sym.load_json(apply_recompute(symbol.tojson(), graph, recompute))
-            bound = read(planned, shapes)
-            assert [op.kind for op in bound.graph.ops] == \
-                [graph.ops[step.op].kind for step in schedule.steps]
-            assert plan_storage(graph, schedule, storage).pool_bytes == bound.pool_bytes
-
-
-@pytest.mark.parametrize("seed", range(30))
 def test_pool_of_random_networks_under_stock_mirroring(seed, stock):
     symbol, shapes = random_symbol(seed)
     captured = read(symbol, shapes)
@@ -89,26 +63,6 @@ def test_pool_of_random_networks_under_stock_mirroring(seed, stock):
         bound = read(planned, shapes)
         predicted = plan_storage(graph, expand_mirrored(graph, mirrored), "stock")
         assert predicted.pool_bytes == bound.pool_bytes
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_random_clones_give_the_same_gradients(seed):
-    check_gradients(seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2000, 2500))
-def test_many_random_clones_give_the_same_gradients(seed):
-    check_gradients(seed)
-
-
-def check_gradients(seed):
-    symbol, shapes = random_symbol(seed)
-    graph = read(symbol, shapes).graph
-    for trial in range(2):
-        recompute = random_recompute(graph, 10 * seed + trial)
-        planned = mx.sym.load_json(apply_recompute(symbol.tojson(), graph, recompute))
-        assert verify(planned, symbol, shapes).identical
 
 
 @pytest.mark.parametrize("seed", range(12))

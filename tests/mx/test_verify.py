@@ -1,16 +1,13 @@
 """memonger.verify: what it lets pass, and what not."""
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import mxnet as mx
 import numpy as np
 import pytest
+from forked import python
 
-import memonger
 from memonger.mx.verify import TOLERANCE, verify
 from memonger.util.errors import VerificationError
 from mx.ordinary_nets import FAULTS, mask_one_off, ordinary_net
@@ -163,12 +160,8 @@ def test_a_relu_at_its_kink_is_recognised():
 def test_no_false_alarm_in_the_default_environment(numbers):
     """With MKLDNN; every planted fault is found there, too."""
     seeds = 2 if numbers[1] < 10 else 8
-    path = os.pathsep.join(filter(None, [str(Path(memonger.__file__).resolve().parents[1]),
-                                         os.environ.get("PYTHONPATH")]))
-    child = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("verify_ordinary.py")),
-         *map(str, (*numbers, seeds))], stdout=subprocess.PIPE, universal_newlines=True,
-        env={**os.environ, "PYTHONPATH": path, "MXNET_MKLDNN_ENABLED": "1",
-             "MXNET_USE_MKLDNN_RNN": "1"})
+    child = python(str(Path(__file__).with_name("verify_ordinary.py")),
+                   *map(str, (*numbers, seeds)), MXNET_MKLDNN_ENABLED="1",
+                   MXNET_USE_MKLDNN_RNN="1")
     assert child.returncode == 0, child.stdout
     assert "%d networks, %d seeds each: 0 false alarms" % (numbers[1], seeds) in child.stdout

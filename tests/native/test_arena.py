@@ -3,14 +3,12 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import mxnet as mx
 import numpy as np
 import pytest
+from forked import python
 
 import memonger
 from memonger import native
@@ -40,8 +38,6 @@ from .test_executors import (
     unrolled,
 )
 
-FOLDER = Path(memonger.__file__).resolve().parents[1]
-
 
 def with_arena(symbol):
     return mx.sym.load_json(mark_storage(symbol.tojson()))
@@ -54,10 +50,7 @@ def total_mb(executor):
 
 def child(code):
     """Runs code in a process of its own; what it prints."""
-    path = os.pathsep.join(filter(None, [str(FOLDER), os.environ.get("PYTHONPATH")]))
-    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, universal_newlines=True, cwd=os.sep,
-                          env=dict(os.environ, PYTHONPATH=path))
+    done = python("-c", code)
     assert done.returncode == 0, done.stdout[-2000:]
     return done.stdout
 

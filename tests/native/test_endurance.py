@@ -1,16 +1,8 @@
 """Binding, training and freeing again and again keeps nothing."""
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
-
-import memonger
-
-FOLDER = Path(memonger.__file__).resolve().parents[1]
+from forked import python
 
 PROGRAM = """
 import sys
@@ -55,12 +47,8 @@ print("grown by KiB:", resident_kib() - before)
 
 
 def grown_kib(cycles, *, enabled=True):
-    path = os.pathsep.join([str(FOLDER), str(Path(__file__).resolve().parents[1])])
-    done = subprocess.run([sys.executable, "-c", PROGRAM, str(cycles)], stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, universal_newlines=True, cwd=os.sep,
-                          env=dict(os.environ, PYTHONPATH=path,
-                                   MEMONGER_DISABLE="" if enabled else "1"))
-    assert done.returncode == 0, done.stderr[-2000:]
+    done = python("-c", PROGRAM, str(cycles), MEMONGER_DISABLE="" if enabled else "1")
+    assert done.returncode == 0, done.stdout[-2000:]
     return int(done.stdout.rsplit(":", 1)[1])
 
 

@@ -1,18 +1,11 @@
 """No clone runs too early or too late, whatever the engine."""
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-
-import memonger
-
-FOLDER = Path(memonger.__file__).resolve().parents[1]
-
+from forked import python
 
 ENGINES = ["NaiveEngine", "ThreadedEnginePerDevice", "ThreadedEngine"]
 
@@ -27,18 +20,10 @@ for program, *arguments in %r:
 
 
 def run(*programs, **environment):
-    """What programs beside this file print, in a process of their own.
-
-    It begins in this folder: ``python -c`` imports from where it is before all else.
-    """
-    path = os.pathsep.join(filter(None, [
-        str(FOLDER), str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
+    """What programs beside this file print, in a process of their own."""
     named = [[str(Path(__file__).with_name(name)), *map(str, arguments)]
              for name, *arguments in programs]
-    done = subprocess.run([sys.executable, "-c", PROGRAMS % (named,)], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, universal_newlines=True,
-                          env=dict(os.environ, PYTHONPATH=path, **environment),
-                          cwd=str(Path(__file__).parent))
+    done = python("-c", PROGRAMS % (named,), **environment)
     assert done.returncode == 0, done.stdout[-2000:]
     return done.stdout
 

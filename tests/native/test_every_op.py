@@ -9,12 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-
-import memonger
+from forked import paths, python
 
 HERE = Path(__file__).parent
-#: Where this memonger was imported from: a child must not find another.
-ROOT = Path(memonger.__file__).resolve().parents[1]
 ENVIRONMENT = {"MXNET_MKLDNN_ENABLED": "0", "MXNET_USE_MKLDNN_RNN": "0",
                "MXNET_SUBGRAPH_BACKEND": "NONE", "MXNET_ENGINE_TYPE": "NaiveEngine"}
 
@@ -22,7 +19,7 @@ ENVIRONMENT = {"MXNET_MKLDNN_ENABLED": "0", "MXNET_USE_MKLDNN_RNN": "0",
 def outcomes(chosen):
     """What comes of each op; an op that ends the process is said to crash."""
     found, left = {}, list(chosen)
-    environment = dict(os.environ, **ENVIRONMENT, PYTHONPATH=str(ROOT))
+    environment = dict(os.environ, **ENVIRONMENT, PYTHONPATH=paths(os.environ))
     while left:
         started = left[0]
         with subprocess.Popen([sys.executable, str(HERE / "every_op.py"), *left], env=environment,
@@ -82,9 +79,7 @@ def test_some_ops():
 
 @pytest.mark.slow
 def test_every_op():
-    listed = subprocess.run([sys.executable, "-c", "import every_op; print(*every_op.names())"],
-                            cwd=str(HERE), stdout=subprocess.PIPE, text=True, check=True,
-                            env=dict(os.environ, PYTHONPATH=str(ROOT)))
+    listed = python("-c", "import every_op; print(*every_op.names())", folder=str(HERE))
     found = outcomes(listed.stdout.split())
     assert not {name: said for name, said in found.items() if said[0] in ("wrong", "failed")}
     left = {name: said for name, said in found.items() if said[0] in ("uncovered", "crash")}

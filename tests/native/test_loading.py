@@ -4,16 +4,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-from forked import forks
+from forked import forks, python
 
-import memonger
 from memonger.mx import plugin as native
 
-FOLDER = Path(memonger.__file__).resolve().parents[1]
 PLUGIN, CORE = "libmemonger_mxnet.so", "libmemonger_core.so"
 
 #: Ends every child: MXNet still binds and trains, and is its stock self when `refused`.
@@ -44,13 +40,9 @@ def forked():
 
 def run(code, folder=None, **environment):
     """A process of its own that runs ``code``; libraries come from ``folder``."""
-    path = os.pathsep.join(filter(None, [str(FOLDER), os.environ.get("PYTHONPATH")]))
     if folder is not None:
         environment["MEMONGER_NATIVE_DIR"] = str(folder)
-    return subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, universal_newlines=True, timeout=300,
-                          cwd=os.sep,  # not the source tree, which would hide the package
-                          env=dict(os.environ, PYTHONPATH=path, **environment))
+    return python("-c", code, **environment)
 
 
 REFUSED = """

@@ -2,14 +2,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import mxnet as mx
 import numpy as np
 import pytest
+from forked import python
 
 import memonger
 from memonger.mx.capture import read
@@ -132,8 +129,6 @@ def test_plans(kind, method):
 
 
 SCRIPT = """
-import sys
-sys.path.insert(0, %r)
 from native.test_state_of_arrays import SHAPES, everything_again, network, verify
 for kind in SHAPES:
     found = verify(everything_again(network(kind)), network(kind), SHAPES[kind])
@@ -143,11 +138,7 @@ for kind in SHAPES:
 
 def test_with_mkldnn():
     """Its RNN reads in backward what lies where forward found its input."""
-    tests = Path(__file__).parent.parent
-    environment = dict(os.environ, MXNET_MKLDNN_ENABLED="1", MXNET_USE_MKLDNN_RNN="1",
-                       PYTHONPATH=os.pathsep.join([str(tests), str(tests.parent)]))
-    run = subprocess.run([sys.executable, "-c", SCRIPT % str(tests)], env=environment,
-                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    run = python("-c", SCRIPT, MXNET_MKLDNN_ENABLED="1", MXNET_USE_MKLDNN_RNN="1")
     assert run.returncode == 0, run.stdout
 
 

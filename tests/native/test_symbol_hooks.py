@@ -4,14 +4,9 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-from forked import forks
-
-import memonger
+from forked import forks, python
 
 mx = pytest.importorskip("mxnet")
 
@@ -47,10 +42,7 @@ def test_planned_symbols_load_the_plugin(forked, tmp_path, symbol, loaded, read)
 
 def test_memonger_may_be_imported_before_mxnet():
     code = "import memonger, mxnet as mx; mx.sym.load_json(%r)%s" % (VARIANT, STATUS)
-    path = [str(Path(memonger.__file__).resolve().parents[1]), os.environ.get("PYTHONPATH")]
-    done = subprocess.run([sys.executable, "-c", code], cwd=os.sep, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, universal_newlines=True,
-                          env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))})
+    done = python("-c", code)
     assert done.stdout.split()[-1] == "True"
 
 

@@ -194,35 +194,3 @@ def error_against(result: Arrays, exact: Arrays) -> Dict[str, float]:
     """Largest error of each array relative to the exact one's largest value."""
     return {name: float(np.abs(result[name].astype("float64") - exact[name]).max() /
                         (np.abs(exact[name]).max() + 1e-300)) for name in exact}
-
-
-def numeric_gradient(case: Case, step: float = 1e-6) -> np.ndarray:
-    """The gradient of ``x`` by central differences, in float64."""
-    import mxnet as mx
-    load_plugin()
-    symbol = build(case.chain)
-    executor = symbol.simple_bind(mx.cpu(), grad_req="null", type_dict={"x": "float64"},
-                                  x=case.shape)
-    for name, array in sorted(executor.arg_dict.items()):
-        if name != "x":
-            array[:] = mx.nd.array(parameter(case, name, array.shape), dtype=array.dtype)
-    for name, array in executor.aux_dict.items():
-        array[:] = 1 if name.endswith("var") else 0
-    values = data(case)
-
-    def loss(x: np.ndarray) -> float:
-        executor.arg_dict["x"][:] = mx.nd.array(x, dtype="float64")
-        mx.random.seed(case.seed)
-        output = executor.forward(is_train=True)[0].asnumpy()
-        head = np.random.RandomState(case.seed + 5).randn(*output.shape)
-        return float((output * head).sum())
-
-    gradient = np.zeros(case.shape)
-    for index in np.ndindex(*case.shape):
-        ends = []
-        for sign in (1, -1):
-            moved = values.copy()
-            moved[index] += sign * step
-            ends.append(loss(moved))
-        gradient[index] = (ends[0] - ends[1]) / (2 * step)
-    return gradient

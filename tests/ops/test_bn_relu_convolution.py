@@ -1,15 +1,12 @@
 """BatchNorm, ReLU and Convolution in one: bit for bit as MXNet's three operators."""
 from __future__ import annotations
 
-import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from needed import needs_plugin
 
-from memonger import native
 from memonger.variants import rewrite as variants
-from ops.runner import Case, call, error_against, numeric_gradient, run, same_bits
+from ops.runner import Case, call, error_against, run, same_bits
 
 pytestmark = needs_plugin
 
@@ -65,15 +62,6 @@ def test_infinite_and_nan_values():
     assert same_bits(renamed(stock), renamed(ours)) is None
 
 
-@pytest.mark.parametrize("norm", [{"fix_gamma": False}, {"fix_gamma": True},
-                                  {"fix_gamma": False, "use_global_stats": True}], ids=str)
-def test_finite_differences(norm):
-    case = Case(chains(norm, dict(CONVOLUTION, num_filter=2), 2)[1], shape=(3, 2, 3, 4),
-                dtype="float64", inner=False)
-    found, expected = call(run, case)["gradient of x"], call(numeric_gradient, case)
-    assert np.abs(found - expected).max() < 1e-6 * max(1.0, np.abs(expected).max())
-
-
 def with_mkldnn():
     results = []
     norm = {"fix_gamma": False}
@@ -94,48 +82,6 @@ def test_with_mkldnn_in_front_and_behind():
         assert max(error_against(result, exact).values()) < 2e-5
 
 
-def gluon(hybridize):
-    import mxnet as mx
-
-    native.load()
-
-    class Block(mx.gluon.HybridBlock):
-        def __init__(self):
-            super().__init__()
-            with self.name_scope():
-                shapes = {"gamma": (4,), "beta": (4,), "mean": (4,), "var": (4,),
-                          "weight": (3, 4, 3, 3)}
-                for name, shape in shapes.items():
-                    gradient = "null" if name in ("mean", "var") else "write"
-                    setattr(self, name, self.params.get(name, shape=shape, grad_req=gradient,
-                                                        init=mx.init.One()))
-
-        def hybrid_forward(self, F, x, gamma, beta, mean, var, weight):
-            return F.memonger_bn_relu_convolution(
-                x, gamma, beta, mean, var, weight, kernel=(3, 3), num_filter=3, no_bias=True,
-                fix_gamma=False, micro_batch=2)
-
-    block = Block()
-    block.initialize()
-    if hybridize is not None:
-        block.hybridize(**hybridize)
-    x = mx.nd.array(np.random.RandomState(0).randn(5, 4, 6, 6))
-    x.attach_grad()
-    for _ in range(2):
-        with mx.autograd.record():
-            y = block(x)
-        y.backward()
-    return {"output": y.asnumpy(), "gradient": x.grad.asnumpy(),
-            "weight": block.weight.grad().asnumpy(), "mean": block.mean.data().asnumpy()}
-
-
-def test_gluon_eager_hybrid_and_static():
-    eager = call(gluon, None)
-    assert np.abs(eager["mean"] - 1).max() > 0.01
-    for how in ({}, {"static_alloc": True}, {"static_alloc": True, "static_shape": True}):
-        assert same_bits(eager, call(gluon, how)) is None, how
-
-
 def test_variant_refusals():
     import mxnet as mx
     data = mx.sym.Variable("data")
@@ -148,11 +94,3 @@ def test_variant_refusals():
     for text, words in ((net(axis=0), "is the batch"), (net(axis=-4), "is the batch"),
                         (net("tanh"), "not relu")):
         assert words in variants.refusals(text)["conv"]["bn_relu_convolution"]
-
-
-def test_errors_name_the_operator_and_the_reason():
-    for attributes, words in (({"axis": 0}, "cannot be the batch"), ({"axis": 7}, "out of range"),
-                              ({"kernel": (9, 9)}, "kernel size exceed input"),
-                              ({"colour": "red"}, "colour")):
-        text = call(run, Case([(OP, dict(CONVOLUTION, **attributes))], shape=(2, 3, 4, 5)))
-        assert isinstance(text, str) and words in text, text

@@ -122,6 +122,8 @@ MISTAKES = [
      "should be greater equal to 0"),
     ("memonger_convolution", {**CONVOLUTION, "backward_data_workspace": "x"},
      "Invalid Parameter format for workspace"),
+    ("memonger_convolution", {**CONVOLUTION, "micro_batch_mb": -1}, "should be greater equal to 0"),
+    ("memonger_convolution", {**CONVOLUTION, "backward_data_cudnn_tune": "slow"}, "slow"),
     ("memonger_split_convolution", {"kernel": (3, 3)}, "Required parameter num_filter"),
     ("memonger_layer_norm", {"output_mean_var": True}, "mean and variance are not among"),
     ("memonger_layer_norm", {"spare_channels": -2}, "should be greater equal to -1"),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from needed import needs_plugin
 
-from ops.runner import Case, call, error_against, numeric_gradient, run, same_bits
+from ops.runner import Case, call, error_against, run, same_bits
 from ops.test_convolution import convolutions
 
 pytestmark = needs_plugin
@@ -22,17 +22,6 @@ def test_same_bits_fuzzed(example):
     assert isinstance(stock, dict), stock
     assert isinstance(ours, dict), ours
     assert same_bits(stock, ours) is None
-
-
-def test_finite_differences():
-    for attributes in ({"kernel": (2, 2)}, {"kernel": (1, 1), "no_bias": True},
-                       {"kernel": (3,), "dilate": (2,), "pad": (2,)},
-                       {"kernel": (2, 1, 2), "num_group": 2, "stride": (2, 1, 1)}):
-        extents = (5, 4, 3)[:len(attributes["kernel"])]
-        case = Case([(OURS, dict(attributes, num_filter=2))], shape=(3, 2, *extents),
-                    dtype="float64", inner=False)
-        found, expected = call(run, case)["gradient of x"], call(numeric_gradient, case)
-        assert np.abs(found - expected).max() < 1e-6
 
 
 def test_half_precision_is_mxnets():
@@ -67,35 +56,6 @@ def with_mkldnn():
                 found.append([run(Case([("Convolution", attributes), (op, attributes),
                                         ("relu", {})], **case)) for op in ("Convolution", OURS)])
     return found
-
-
-def least_seconds():
-    """Of the process, for a step of MXNet's operator and of ours, in turn."""
-    import time
-
-    import mxnet as mx
-
-    from ops.runner import build, load_plugin
-    load_plugin()
-    attributes = {"kernel": (3, 3), "pad": (1, 1), "num_filter": 32}
-    bound = [build([(op, attributes)]).simple_bind(mx.cpu(), x=(4, 32, 28, 28))
-             for op in ("Convolution", OURS)]
-    found = []
-    for _ in range(12):
-        for executor in bound:
-            start = time.process_time()
-            executor.forward(is_train=True)
-            executor.backward(executor.outputs[0])
-            mx.nd.waitall()
-            found.append(time.process_time() - start)
-    return min(found[::2]), min(found[1::2])
-
-
-@pytest.mark.slow
-def test_native_code_makes_nothing_twice():
-    """With the other part thrown away a step would take 1.6 times as long."""
-    stock, ours = call(least_seconds)
-    assert ours < 1.25 * stock
 
 
 def test_with_mkldnn_in_front_and_behind():

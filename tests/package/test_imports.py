@@ -2,12 +2,11 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 from pathlib import Path
 from typing import Iterator
 
 import pytest
+from forked import python
 
 import memonger
 
@@ -22,11 +21,9 @@ CORE = ("util", "graph", "variants", "memory", "costs", "plan", "solve", "report
 def test_rooms_and_circles():
     """The contracts in pyproject.toml: a room imports only from rooms below, without circles."""
     pytest.importorskip("importlinter")
-    done = subprocess.run(
-        [sys.executable, "-c", "from importlinter.cli import lint_imports_command as run; run()",
-         "--no-cache", "--config", str(ROOT / "pyproject.toml")],
-        cwd=str(PACKAGE.parent), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        universal_newlines=True)
+    done = python("-c", "from importlinter.cli import lint_imports_command as run; run()",
+                  "--no-cache", "--config", str(ROOT / "pyproject.toml"),
+                  folder=str(PACKAGE.parent))
     assert done.returncode == 0, done.stdout
 
 
@@ -53,28 +50,26 @@ def test_heavy_libraries_are_imported_where_they_are_used(path):
         assert room == "api" or "mxnet" not in {name.split(".")[0] for name in late | names}
 
 
-def python(code: str, cwd: Path) -> str:
-    """Run ``code`` in a fresh interpreter that sees the same memonger as this one."""
-    script = "import sys; sys.path.insert(0, %r)\n%s" % (str(PACKAGE.parent), code)
-    done = subprocess.run([sys.executable, "-c", script], cwd=str(cwd), stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, universal_newlines=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+def printed(code: str) -> str:
+    """What ``code`` prints in a fresh interpreter."""
+    done = python("-c", code)
+    assert done.returncode == 0, done.stdout
     return done.stdout.strip()
 
 
-def test_importing_memonger_and_its_core_imports_nothing_heavy(tmp_path):
+def test_importing_memonger_and_its_core_imports_nothing_heavy():
     core = ", ".join(
         ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in MODULES
         if path.relative_to(PACKAGE).parts[0] in (*CORE, "cli") and path.name != "__init__.py")
-    code = "import memonger, %s\nprint([n for n in %r if n in sys.modules])" % (core, HEAVY)
-    assert python(code, tmp_path) == "[]"
+    code = "import sys, memonger, %s\nprint([n for n in %r if n in sys.modules])" % (core, HEAVY)
+    assert printed(code) == "[]"
 
 
-def test_plan_is_the_function_whatever_was_imported_first(tmp_path):
+def test_plan_is_the_function_whatever_was_imported_first():
     pytest.importorskip("memonger.api")
     code = ("from memonger.plan.plan import Plan\nimport memonger.plan.plan_file\nimport memonger\n"
             "print(callable(memonger.plan), memonger.Plan is Plan)")
-    assert python(code, tmp_path) == "True True"
+    assert printed(code) == "True True"
 
 
 def test_unknown_names_are_refused_in_the_usual_words():
@@ -89,8 +84,8 @@ def test_public_names_are_listed_and_exist():
         assert hasattr(memonger, name), name
 
 
-def test_every_public_name_leads_somewhere(tmp_path):
+def test_every_public_name_leads_somewhere():
     pytest.importorskip("mxnet")
     code = ("import memonger\nfor name in %r:\n    assert getattr(memonger, name) is not None\n"
             "print(memonger.plan.__name__, memonger.native.__name__)" % (memonger.__all__,))
-    assert python(code, tmp_path) == "plan memonger.native"
+    assert printed(code) == "plan memonger.native"

@@ -2,15 +2,13 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
-import sys
 
 import pytest
 
 mx = pytest.importorskip("mxnet")
 
+from forked import python  # noqa: E402
 from mutations import json_text, mutated, mutated_text, places  # noqa: E402
 
 import memonger  # noqa: E402
@@ -162,10 +160,6 @@ def survives(first, last):
 @pytest.mark.slow
 def test_no_symbol_file_ends_the_process():
     for first in range(0, 6000, 2000):
-        child = subprocess.run(
-            [sys.executable, "-c", "import sys; sys.path[:0] = %r; from variants.test_symbol_check "
-             "import survives; survives(%d, %d)" % (sys.path, first, first + 2000)],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
-        lines = child.stdout.splitlines()
-        assert child.returncode == 0 and lines[-1] == "done", (lines[-1:], child.stderr[-2000:])
+        child = python("-c", "from variants.test_symbol_check import survives; "
+                             "survives(%d, %d)" % (first, first + 2000))
+        assert child.returncode == 0 and child.stdout.endswith("done\n"), child.stdout[-2000:]
