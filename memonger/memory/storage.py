@@ -66,12 +66,6 @@ class StoragePlan:
         return {(value.step, value.position): block
                 for value, block in zip(self.program.values, self.blocks.block_of) if block >= 0}
 
-    @property
-    def storage_ids(self) -> Tuple[int, ...]:
-        """Buffer of each value, as MXNet's graph attribute ``storage_id``: -2 is the caller's."""
-        return tuple(self.buffer_of[block] if block >= 0 else -2
-                     for block in self.blocks.block_of)
-
 
 def plan_storage(graph: Graph, schedule: Schedule,
                  model: Union[str, StorageModel] = "best") -> StoragePlan:

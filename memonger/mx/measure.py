@@ -102,10 +102,10 @@ def measure(symbol: Any, shapes: Mapping[str, Sequence[int]], ctx: Any = None, s
     return results[-1]
 
 
-def allocated_bytes(symbol: Any, shapes: Mapping[str, Sequence[int]], steps: int = 2) -> int:
+def allocated_bytes(symbol: Any, shapes: Mapping[str, Sequence[int]]) -> int:
     """Growth of the resident memory of a process that trains on a CPU."""
     found = _child({"symbols": [to_json(symbol)], "shapes": {n: list(s) for n, s in shapes.items()},
-                    "steps": steps, "seed": 0, "types": {}, "grad_req": "write",
+                    "steps": 2, "seed": 0, "types": {}, "grad_req": "write",
                     "device": ["cpu", 0]}, None)
     return int(found["allocated_bytes"])
 

@@ -8,7 +8,7 @@ import re
 import shlex
 from dataclasses import replace
 from html import escape
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 from ..plan.plan import Plan
 from ..util.files import write_whole
@@ -26,24 +26,20 @@ TEMPLATE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "plan.html")
 MAX_DIAGRAM_BYTES = 400_000
 
 
-def write_html(plan: Plan, path: str, sweep: Sequence[Plan] = (),
-               command: Optional[str] = None) -> None:
-    """Write the report of a plan, whole or not at all.
+def write_html(plan: Plan, path: str, sweep: Sequence[Plan] = ()) -> None:
+    """Write the report of a plan, whole or not at all; see :func:`page`."""
+    write_whole(path, page(plan, sweep))
+
+
+def page(plan: Plan, sweep: Sequence[Plan] = ()) -> str:
+    """The report as text.
 
     Parameters
     ----------
     plan : Plan
-    path : str
     sweep : sequence of Plan
         Plans of the same network for other budgets, for the frontier.
-    command : str, optional
-        The command line to show; by default the one that the plan's options spell.
     """
-    write_whole(path, page(plan, sweep, command))
-
-
-def page(plan: Plan, sweep: Sequence[Plan] = (), command: Optional[str] = None) -> str:
-    """The report as text; see :func:`write_html`."""
     facts = Facts(plan)
     with open(TEMPLATE, encoding="utf-8") as file:
         template = file.read()
@@ -54,7 +50,7 @@ def page(plan: Plan, sweep: Sequence[Plan] = (), command: Optional[str] = None) 
         "SUMMARY": _summary(facts),
         "DIAGRAM": _diagram(plan),
         "PEAKS": _peaks(facts),
-        "FACTS": _facts(plan, command),
+        "FACTS": _facts(plan),
         "VERSIONS": escape(" · ".join("%s %s" % item for item in versions())),
         # "</script>" inside the data would end it.
         "DATA": data.replace("<", "\\u003c"),
@@ -138,7 +134,7 @@ def _place(x: float) -> str:
     return ("%.1f" % x).replace(".0", "")
 
 
-def _facts(plan: Plan, command: Optional[str]) -> str:
+def _facts(plan: Plan) -> str:
     units = Units.of(plan)
     rows: List[Tuple[str, str]] = [(CATEGORIES.get(name, name), units.size(size))
              for name, size in sorted(plan.fixed_bytes.items()) if size]
@@ -157,7 +153,7 @@ def _facts(plan: Plan, command: Optional[str]) -> str:
     rows += [("note", note) for note in plan.notes]
     # No line ends within an option.
     words = " ".join("<span>%s</span>" % escape(word)
-                     for word in (command or command_line(plan)).split())
+                     for word in command_line(plan).split())
     return "<table><tr><th>command</th><td>%s</td></tr>%s</table>" % (words, "".join(
         "<tr><th>%s</th><td>%s</td></tr>" % (escape(key), escape(value)) for key, value in rows))
 

@@ -6,13 +6,13 @@ their own, and below each total stands what it does not count.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, List, Mapping, Optional, Tuple
 
 from ..plan.plan import Plan
 from ..util.messages import listed
 from ..util.units import format_bytes
 from .charts.frontier import frontier_table
-from .facts import Facts, OpFacts
+from .facts import Facts
 from .formatting import (
     Units,
     costs_words,
@@ -24,8 +24,8 @@ from .formatting import (
     table,
 )
 
-__all__ = ["estimate_table", "frontier_table", "measurement_table", "op_table", "peak_table",
-           "summary", "verification_table"]
+__all__ = ["estimate_table", "frontier_table", "measurement_table", "summary",
+           "verification_table"]
 
 
 def summary(plan: Plan, path: Optional[str] = None) -> str:
@@ -140,58 +140,6 @@ def _not_counted(plan: Plan) -> str:
     if "optimizer" not in plan.fixed_bytes:
         parts.append("optimizer state (name the optimizer to count it)")
     return ", ".join(parts)
-
-
-# ---------------------------------------------------------------------- ops and tensors
-def op_table(plan: Plan, only: Sequence[str] = ()) -> str:
-    """One row for each forward op: size, bytes held for backward, decision, time.
-
-    Parameters
-    ----------
-    plan : Plan
-    only : sequence of str
-        Decisions to list, "recompute" say; all when empty.
-    """
-    facts, units = Facts(plan), Units.of(plan)
-    chosen = [fact for fact in facts.ops if not only or fact.decision in only
-              or set(fact.group.split("+")) & set(only)]
-    rows = [["op", "kind", "shape", "makes", "holds", "time", "decision"]]
-    rows += [[f.name, f.kind, shape_words(f.shape), units.size(f.size_bytes),
-              units.size(f.held_bytes) if f.held_bytes else "-", units.time(f.time_s),
-              _decision_words(f)] for f in chosen]
-    rows.append(["%s of %d" % (counted(len(chosen), "op"), len(facts.ops)), "", "",
-                 units.size(sum(f.size_bytes for f in chosen)),
-                 units.size(sum(f.held_bytes for f in chosen)),
-                 units.time(sum(f.time_s for f in chosen)), ""])
-    return table(rows, "<<<>>><")
-
-
-def _decision_words(fact: OpFacts) -> str:
-    if fact.group in ("pinned", "absorbed"):
-        return "keep (%s)" % fact.why
-    return fact.decision + (" x%d" % fact.again if fact.again > 1 else "")
-
-
-def peak_table(plan: Plan, count: int = 8) -> str:
-    """The largest memory blocks alive at the worst step, without the plan and with it."""
-    facts, units = Facts(plan), Units.of(plan)
-    parts = []
-    for title, line in (("as it is", facts.baseline_timeline), ("with this plan", facts.timeline)):
-        if line.peak_step < 0:
-            parts.append("%s: nothing is ever alive in the pool" % title)
-            continue
-        rows = [["%s: %s alive at the peak, step %d of %d (%s)" % (
-            title, units.size(line.peak_live_bytes), line.peak_step, len(line),
-            line.names[line.peak_step])]]
-        rows += [["", units.size(block.bytes), block.tensor, block.category,
-                  "steps %d to %d" % (block.start, min(block.end, len(line) - 1))]
-                 for block in line.at_peak[:count]]
-        rest = line.at_peak[count:]
-        if rest:
-            rows.append(["", units.size(sum(block.bytes for block in rest)),
-                         "%d smaller" % len(rest), "", ""])
-        parts.append(table(rows, "<><<<", gap=2))
-    return "\n".join(parts)
 
 
 # ---------------------------------------------------------------------- results of the other calls

@@ -175,7 +175,7 @@ class Incumbent:
     @cached_property
     def smallest_peak_bytes(self) -> int:
         """No plan's pool is smaller than this."""
-        return minimum_peak_bound(self.graph, reduced=self.reduced_whole, layers=self.layers).bytes
+        return minimum_peak_bound(self.reduced_whole, self.layers).bytes
 
     @cached_property
     def most_bound_s(self) -> float:

@@ -30,7 +30,7 @@ def least_memory(graph: Graph, budget_bytes: Optional[int], options: Options) ->
     plan = _smaller_sibling(plan, budget_bytes, options)
     reduced = reduce_graph(graph, options.variants, options.keep)
     layers = 0 if options.storage in ("arena", "live") else STRATEGY.layers
-    smallest = minimum_peak_bound(graph, reduced=reduced, layers=layers).bytes
+    smallest = minimum_peak_bound(reduced, layers).bytes
     total = smallest + sum(plan.fixed_bytes.values())
     return replace(plan, method="auto", minimum_total_bytes=min(total, plan.total_bytes))
 

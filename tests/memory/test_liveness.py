@@ -36,7 +36,7 @@ def test_inplace_makes_one_block():
     found = plan(chain(1, 1, 1, inplace=True))
     assert [(b.start, b.end) for b in found.blocks.blocks] == [(0, 3)]
     assert found.blocks.inplace_index == (-1, 0, 0)
-    assert found.storage_ids == (0, 0, 0)
+    assert found.blocks.block_of == (0, 0, 0) and found.buffer_of == (0,)
 
 
 def test_a_second_reader_forbids_inplace_but_not_identity():
@@ -80,7 +80,7 @@ def test_external_arrays_have_no_block():
     graph = chain(1, 1, inplace=True)
     graph = replace(graph, tensors=(graph.tensors[0], replace(graph.tensors[1], pooled=False)))
     found = plan(graph)
-    assert found.storage_ids == (0, -2)
+    assert found.blocks.block_of == (0, -1)
     assert found.pool_bytes == 4
 
 

@@ -6,10 +6,10 @@ import random
 import pytest
 import strategies
 from hypothesis import given
+from reference.judge import round_up
 from small_graphs import storage_of
 
 from memonger.graph.schedule import expand
-from memonger.memory.arena import round_up
 from memonger.memory.liveness import StorageModel
 from memonger.memory.storage import plan_storage
 

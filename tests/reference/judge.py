@@ -17,6 +17,9 @@ from memonger.plan.validate import Problem, chosen_ops, structure
 
 from . import liveness
 
+#: Offsets in an arena are multiples of this number of bytes.
+ALIGNMENT = 64
+
 
 class Claim(str, enum.Enum):
     """What can be wrong with the figures of a plan that can run."""
@@ -26,6 +29,11 @@ class Claim(str, enum.Enum):
     POOL = "the pool is not what the plan claims"
     TIME = "the time is not what the plan claims"
     BUDGET = "the total is above the budget"
+
+
+def round_up(size_bytes: int, unit: int) -> int:
+    """The smallest multiple of a unit that is at least this number of bytes."""
+    return -(-size_bytes // unit) * unit
 
 
 def validate(plan: Union[Plan, Graph], schedule: Optional[Schedule] = None, *,
@@ -108,8 +116,8 @@ def _pool(graph: Graph, schedule: Schedule,
             return [Problem(Claim.BLOCKS_DIFFER, graph.tensors[value.tensor].name,
                             value.step)], planned.pool_bytes
     # Where each life lies in its buffer.
-    places = {life: (planned.offset_of[block], planned.offset_of[block] + arena.round_up(
-        memory.rounded(life), arena.ALIGNMENT))
+    places = {life: (planned.offset_of[block], planned.offset_of[block] + round_up(
+        memory.rounded(life), ALIGNMENT))
         for block, life in blocks.items()
         if planned.offset_of and not arena.outlives(planned.blocks.blocks[block], planned.blocks)}
     buffers: Dict[int, List[int]] = {}
@@ -122,7 +130,8 @@ def _pool(graph: Graph, schedule: Schedule,
                 a, b = memory.lives[one], memory.lives[other]
                 together = a.start <= b.end and b.start <= a.end
                 if one in places and other in places:
-                    together = together and arena.overlap(places[one], places[other])
+                    together = together and places[one][0] < places[other][1] \
+                        and places[other][0] < places[one][1]
                 if together or (a.device, a.pool) != (b.device, b.pool):
                     found.append(Problem(Claim.BUFFERS_OVERLAP, "%s and %s" % (
                         graph.tensors[a.values[0][1]].name, graph.tensors[b.values[0][1]].name),

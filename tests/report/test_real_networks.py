@@ -98,7 +98,7 @@ def test_frontiers_below_no_plan_are_drawn_at_the_plans_own_prices(with_variants
     best = frontier(plans)
     assert len(best) > 1 and any(plan.overhead < 0 for plan in best)
     assert max(map(len, frontier_table(plans).splitlines())) <= 100
-    figure = frontier_figure(plans, with_variants)
+    figure = frontier_figure(plans)
     low, high = figure.axes[0].get_ylim()
     assert all(low < 100 * plan.overhead < high for plan in plans)
 

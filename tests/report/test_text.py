@@ -43,24 +43,9 @@ def test_times_of_one_unit_an_op_are_no_seconds():
     units = replace(base, graph=replace(base.graph, ops=ops), costs=UNIT_TIMES)
     row = next(line for line in text.summary(units).splitlines() if line.startswith("as it is"))
     assert row.split()[-1] == str(len(ops)) and "MiB" in row
-    assert text.op_table(units).splitlines()[1].split()[-2] == "1"
 
 
-def test_op_table(plan, golden):
-    golden("op_table.txt", text.op_table(plan) + "\n")
-
-
-def test_op_table_of_some_decisions(plan):
-    lines = text.op_table(plan, ["recompute"]).splitlines()
-    assert len(lines) == 2 + len(set(plan.schedule.recomputed()))
-    assert all(line.endswith("recompute") for line in lines[1:-1])
-
-
-def test_peak_table(plan, golden):
-    golden("peak_table.txt", text.peak_table(plan) + "\n")
-
-
-def test_the_peak_table_counts_every_byte_alive(plan):
+def test_the_peak_counts_every_byte_alive(plan):
     facts = Facts(plan)
     for line in (facts.timeline, facts.baseline_timeline):
         assert sum(piece.bytes for piece in line.at_peak) == line.peak_live_bytes

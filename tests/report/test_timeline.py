@@ -100,9 +100,8 @@ def test_frontier_pictures(plan, tmp_path):
     plans = [plan_of(graph, {op: {} for op in cheap[:count]}, budget_bytes=10**8)
              for count in (0, 8, 16, 24, len(cheap))]
     path = tmp_path / "frontier.svg"
-    draw_frontier(plans, str(path), chosen=plan)
-    assert {"knee", "this plan"} <= {word for word in ("knee", "this plan", "nothing")
-                                     if word in path.read_text()}
+    draw_frontier(plans, str(path))
+    assert "knee" in path.read_text()
     with pytest.raises(RenderError, match="no plan to draw"):
         draw_frontier([], str(path))
 

@@ -72,7 +72,7 @@ def frontier_table(plans: Sequence[Plan]) -> str:
     return "\n".join(lines)
 
 
-def draw_frontier(plans: Sequence[Plan], path: str, chosen: Optional[Plan] = None) -> None:
+def draw_frontier(plans: Sequence[Plan], path: str) -> None:
     """Draw extra time over total memory into a file (.svg, .png, .pdf), the knee marked.
 
     Raises
@@ -80,10 +80,10 @@ def draw_frontier(plans: Sequence[Plan], path: str, chosen: Optional[Plan] = Non
     RenderError
         If there is no plan, the ending is unknown or matplotlib is not installed.
     """
-    save_figure(frontier_figure(plans, chosen), path)
+    save_figure(frontier_figure(plans), path)
 
 
-def frontier_figure(plans: Sequence[Plan], chosen: Optional[Plan] = None) -> Any:
+def frontier_figure(plans: Sequence[Plan]) -> Any:
     """The picture of :func:`draw_frontier` as a ``matplotlib.figure.Figure``."""
     if not plans:
         raise RenderError("there is no plan to draw; a sweep needs at least one")
@@ -101,14 +101,12 @@ def frontier_figure(plans: Sequence[Plan], chosen: Optional[Plan] = None) -> Any
     axes.plot([base / scale], [0], marker="s", color="#636363", linestyle="none",
               label="as it is: %s" % units.size(base))
     axes.axhline(0, color="#bbbbbb", linewidth=0.8, zorder=0)
-    for plan, colour, words in ((turn, "#b30000", "knee"), (chosen, "#238b45", "this plan")):
-        if plan is not None:
-            axes.plot([plan.total_bytes / scale], [100 * plan.overhead], marker="D",
-                      color=colour, linestyle="none", label="%s: %s, %s" % (
-                          words, units.size(plan.total_bytes), format_extra(plan.overhead)))
+    if turn is not None:
+        axes.plot([turn.total_bytes / scale], [100 * turn.overhead], marker="D",
+                  color="#b30000", linestyle="none", label="knee: %s, %s" % (
+                      units.size(turn.total_bytes), format_extra(turn.overhead)))
     axes.set_xlim(left=0)
-    least, most = _range([p.overhead for p in best] + [p.bound for p in bounded]
-                         + ([] if chosen is None else [chosen.overhead]))
+    least, most = _range([p.overhead for p in best] + [p.bound for p in bounded])
     axes.set_ylim(100 * (least - 0.06 * (most - least)), 100 * (most + 0.06 * (most - least)))
     axes.set_xlabel("total memory%s" % (", " + unit if unit else ""))
     axes.set_ylabel("step time beside no plan, %")

@@ -281,22 +281,11 @@ def _candidates(reduced: Reduced, budget_bytes: float, rounds: int) -> List[List
     return unique[:rounds]
 
 
-def minimum_peak_bound(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
-                       effort: Optional[Effort] = None, reduced: Optional[Reduced] = None,
-                       layers: int = 0) -> PeakBound:
+def minimum_peak_bound(reduced: Reduced, layers: int = 0) -> PeakBound:
     """Bytes of pooled tensors that no plan of the class can do without.
 
-    Parameters
-    ----------
-    graph, variants, keep, effort, reduced, layers
-        As for :func:`overhead_bound`.
-
-    Returns
-    -------
-    PeakBound
+    ``layers`` is as for :func:`overhead_bound`.
     """
-    if reduced is None:
-        reduced = reduce_graph(graph, variants, keep)
     if not reduced.num_ops:
         return PeakBound(0, "none", -1)
     needed = needed_live(reduced)
@@ -308,7 +297,7 @@ def minimum_peak_bound(graph: Graph, variants: str = "none", keep: Sequence[int]
         return best
     constrained = sorted(int(op) for op in np.argsort(-needed, kind="stable")[:STRATEGY.peak_ops])
     program = build(reduced, constrained, float("inf"), layers=layers)
-    found = highs.solve_integer(program, integer_columns(program), effort or Effort(1.0),
+    found = highs.solve_integer(program, integer_columns(program), Effort(1.0),
                                 gap=1e-4, max_checks=STRATEGY.peak_checks)
     proven = found.bound * program.unit_bytes * (1 - 1e-6)
     if np.isfinite(proven) and proven > best.bytes + 0.5:

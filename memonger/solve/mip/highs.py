@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Optional, Tuple
 
 import numpy as np
 
@@ -228,7 +228,6 @@ def _linear_result(program: Program, solver: Any, effort: Effort) -> Solution:
 
 def solve_integer(program: Program, integer_columns: np.ndarray, effort: Effort,
                   start: Optional[np.ndarray] = None, gap: float = 0.0,
-                  report: Optional[Callable[[float, float], None]] = None,
                   max_checks: int = 0, absolute_gap: float = 0.0) -> Solution:
     """Solve the program with some columns 0 or 1.
 
@@ -244,8 +243,6 @@ def solve_integer(program: Program, integer_columns: np.ndarray, effort: Effort,
         A feasible point to begin with.
     gap : float
         Stop when the bound is within this share of the best point.
-    report : callable, optional
-        Called with the objective of the best point so far and the bound.
     max_checks : int
         Most times that HiGHS may ask; 0: as often as the effort allows.
     absolute_gap : float
@@ -275,15 +272,14 @@ def solve_integer(program: Program, integer_columns: np.ndarray, effort: Effort,
         point.col_value = [float(v) for v in start]
         point.value_valid = True
         solver.setSolution(point)
-    tell = report and (lambda objective, bound: report(objective / factor, bound / factor))
-    interrupted, checks = _run_polled(solver, tell, max_checks)
+    interrupted, checks = _run_polled(solver, max_checks)
     effort.spend(checks * check_s)
     status = solver.getModelStatus()
     if status == highspy.HighsModelStatus.kInfeasible:
         # Presolve has called feasible programs infeasible; what ends a search is asked twice.
         solver.setOptionValue("presolve", "off")
         solver.clearSolver()
-        again, checks = _run_polled(solver, tell, max_checks)
+        again, checks = _run_polled(solver, max_checks)
         effort.spend(checks * check_s)
         interrupted |= again
         status = solver.getModelStatus()
@@ -302,17 +298,8 @@ def solve_integer(program: Program, integer_columns: np.ndarray, effort: Effort,
                     float(info.mip_dual_bound), name).divided(factor)
 
 
-def _run_polled(solver: Any, report: Optional[Callable[[float, float], None]],
-                max_checks: int) -> Tuple[bool, int]:
+def _run_polled(solver: Any, max_checks: int) -> Tuple[bool, int]:
     """Run in the solver's own thread: whether Ctrl-C ended it, and how often HiGHS asked."""
-    best = [float("inf"), float("-inf")]
-    news = [False]
-
-    def improved(event: Any) -> None:
-        best[0] = float(event.data_out.objective_function_value)
-        best[1] = float(event.data_out.mip_dual_bound)
-        news[0] = True
-
     checks = [0]
 
     def check(event: Any) -> None:
@@ -322,7 +309,6 @@ def _run_polled(solver: Any, report: Optional[Callable[[float, float], None]],
 
     solver.HandleUserInterrupt = True
     solver.cbMipInterrupt += check
-    solver.cbMipImprovingSolution += improved
     interrupted = False
     try:
         with _alone:
@@ -330,14 +316,10 @@ def _run_polled(solver: Any, report: Optional[Callable[[float, float], None]],
             while True:
                 try:
                     done = solver.wait(0.02)[0]
-                    if news[0] and report is not None:
-                        news[0] = False
-                        report(best[0], best[1])
                     if done:
                         return interrupted, checks[0]
                 except KeyboardInterrupt:
                     interrupted = True
                     solver.cancelSolve()
     finally:
-        solver.cbMipImprovingSolution -= improved
         solver.cbMipInterrupt -= check

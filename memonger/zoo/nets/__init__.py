@@ -21,9 +21,9 @@ from .catalog import CATALOG, Net, Spec
 __all__ = ["CATALOG", "Net", "Spec", "build", "names", "spec"]
 
 
-def names(group: str = "") -> Tuple[str, ...]:
-    """Names of the networks, of one group (``"ogc"``, ``"monet"``, ...) or all."""
-    return tuple(name for name, item in CATALOG.items() if not group or group in item.groups)
+def names() -> Tuple[str, ...]:
+    """Names of the networks."""
+    return tuple(CATALOG)
 
 
 def spec(name: str) -> Spec:

@@ -10,7 +10,7 @@
  * For all but Arena a buffer ("storage id" in MXNet) is used from its first byte, so it is as
  * large as the largest block in it and the pool is the sum over all buffers.
  *
- * memonger/plan/reference_liveness.py is a slow, readable reference. Only the standard library is
+ * tests/reference/liveness.py is a slow, readable reference. Only the standard library is
  * used, and only plain structs and vectors cross this header: it is compiled into the MXNet plugin
  * (with its ABI shim) and into libmemonger_core.so alike.
  */
