@@ -50,7 +50,7 @@ MXNET = ["-D_GLIBCXX_USE_CXX11_ABI=0",
 SHIM = ROOT / "mxnet" / "abi_gcc48.h"
 #: The shim and MXNet's headers, read once for all sources where many are to be compiled.
 HEADERS = ROOT / "mxnet" / "headers.h"
-#: So many sources, or more, make up for the reading.
+#: From this many sources on, reading the headers once pays.
 MANY = 6
 #: Compilers with which the plugin was built and tested; older ones lack C++14, newer ones may have
 #: a C++ library that the shim does not fit.

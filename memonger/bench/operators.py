@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..mx import plugin as native
-from ..mx import variants as swap
 from ..mx.environment import mxnet
 from ..util.units import format_bytes
 from ..variants import rewrite as variants
@@ -104,7 +103,8 @@ def build(subject: Subject) -> Tuple[Any, Any]:
         inputs = [symbol, symbol + 1.0] if kind == "Concat" else [symbol]
         symbol = getattr(mx.sym, kind)(*inputs, name="op%d" % place, **attributes)
     last = "op%d" % (len(subject.chain) - 1)
-    return symbol, swap.swap(symbol, {last: subject.variant})
+    return symbol, mx.sym.load_json(
+        variants.swap_json(symbol.tojson(), {last: subject.variant}))
 
 
 class _Bound:

@@ -44,7 +44,7 @@ class Device:
 
     def time_s(self, flops: float, moved_bytes: float, dtype: str = "float32",
                is_matrix: bool = False, calls: int = 1) -> float:
-        """Time of one op, which starts so many kernels."""
+        """Seconds that one op takes, which starts ``calls`` kernels."""
         peak = self.flops_per_s
         if dtype == "float64":
             peak = self.double_flops_per_s or peak / 2

@@ -17,9 +17,6 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple, Union
 
 from ..util.type_checks import check_types
 
-#: ``Tensor.category`` of tensors whose memory the planner does not own.
-EXTERNAL_CATEGORIES = ("parameter", "input", "aux", "gradient", "head_gradient")
-
 #: No tensor has as many bytes, nor all of them together, and no op takes as long: sums stay exact.
 MAX_SIZE_BYTES = 2 ** 60
 MAX_TIME_S = 2.0 ** 60
@@ -38,7 +35,8 @@ class Tensor:
     size_bytes: int
     #: Op that makes it; -1 when it exists before the step (parameter, input, aux state).
     producer: int
-    #: "activation", "output" (of the network), or one of EXTERNAL_CATEGORIES.
+    #: "activation", "output" (of the network); of memory that the planner does not own
+    #: "parameter", "input", "aux", "gradient" or "head_gradient".
     category: str = "activation"
     #: False where the memory is the caller's: parameters, inputs, aux states, the arrays that
     #: receive the parameters' gradients. Only pooled tensors count in the pool.

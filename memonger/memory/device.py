@@ -256,7 +256,7 @@ class BoundStep:
 
 
 def callers_outputs(graph: Graph) -> List[Tuple[int, int]]:
-    """Outputs of a CachedOp with their sizes: the caller's, made anew in each step."""
+    """Outputs of a CachedOp with their sizes: the caller's, new in each step."""
     if graph.pools != "cached_op":
         return []
     return [(t, graph.tensors[t].size_bytes) for t in dict.fromkeys(graph.outputs)

@@ -37,7 +37,7 @@ GradReq = Union[str, Sequence[str], Mapping[str, str]]
 _MOST_ELEMENTS = 2 ** 31
 #: ``file:line: Check failed: condition (values) : what it means``
 _CHECK = re.compile(r"(?:\S+:\d+: )?Check failed: .*?(\([^()]* vs\. [^()]*\))?\s?: (\w.*)")
-#: So many arguments are named in an error.
+#: Most arguments that an error names.
 _MOST_NAMED = 12
 
 

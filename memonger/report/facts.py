@@ -15,10 +15,6 @@ from ..graph.types import Graph, Tensor
 from ..memory.timeline import Timeline, step_names, timeline
 from ..plan.plan import Plan
 
-#: Decisions: "pinned" is a kept op that must not be recomputed, "absorbed" one whose work is part
-#: of a variant that is named after another op.
-GROUPS = ("keep", "recompute", "variant", "variant+recompute", "pinned", "absorbed")
-
 
 @dataclass(frozen=True)
 class OpFacts:
@@ -29,7 +25,8 @@ class OpFacts:
     kind: str
     #: As in ``Plan.decisions``.
     decision: str
-    #: One of GROUPS.
+    #: "keep", "recompute", "variant", "variant+recompute", "pinned" (kept, for it must not be
+    #: recomputed) or "absorbed" (its work is part of a variant that is named after another op).
     group: str
     #: Bytes of all its outputs in the pool.
     size_bytes: int

@@ -24,7 +24,7 @@ class Effort:
         self._end_s = time.perf_counter() + STRATEGY.clock_factor * max(limit_s, 1.0)
 
     def grant(self, seconds: float) -> None:
-        """So many counted seconds from now on, whatever is left."""
+        """Allow ``seconds`` counted seconds from now on, whatever is left."""
         self.limit_s = self.spent_s + seconds
         self._end_s = time.perf_counter() + STRATEGY.clock_factor * max(seconds, 1.0)
 

@@ -28,7 +28,7 @@ from .search import local
 from .search.background import BackgroundSearch
 from .search.instances import NativeSearches
 from .search.native import INTERRUPTED, Found, NativeSearch
-from .search.starts import sibling_schedules
+from .search.starts import baseline_schedules
 from .strategy import STRATEGY
 
 logger = logging.getLogger("memonger")
@@ -138,7 +138,7 @@ class Incumbent:
     def _forgetting(self, schedule: Schedule) -> Schedule:
         """With nothing kept for backward that is not to be.
 
-        The programs demand it at constrained ops only, the methods that solve none hardly look.
+        The programs demand it at constrained ops only; methods without programs rarely look.
         """
         asked = set(self.options.recompute)
         if not asked or not self.native or self.graph.recompute_in_forward:
@@ -285,7 +285,7 @@ class Incumbent:
             pass
         sets = sorted({(), found[-1].schedule.variants})
         found += [self.evaluate(schedule)
-                  for schedule in sibling_schedules(self.graph, options, sets)]
+                  for schedule in baseline_schedules(self.graph, options, sets)]
         self.least = min(found, key=lambda one: one.bytes)
 
     def offer_least(self, schedule: Schedule) -> None:

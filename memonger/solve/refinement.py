@@ -52,7 +52,7 @@ class Refinement(Incumbent):
     exhausted: bool = False
     #: A decoded plan took so much that programs are no guide to plans that fit.
     missed_far: bool = False
-    #: Cost and decisions of the cheapest plan that hardly missed the budget.
+    #: Cost and decisions of the cheapest plan that almost met the budget.
     near_miss: Optional[Tuple[float, Any]] = None
     constrained: List[int] = field(default_factory=list)
 
@@ -120,7 +120,7 @@ class Refinement(Incumbent):
 
     def _bring_within(self, found: Candidate, allowed_bytes: int, share: float,
                       mend_work: int) -> None:
-        """A decoded plan takes too much: mend it; what hardly misses is also planned for less."""
+        """A decoded plan takes too much: mend it; what almost fits is also planned for less."""
         near = found.bytes <= STRATEGY.near_miss * self.limit_bytes
         self.missed_far |= found.bytes > STRATEGY.far_miss * self.limit_bytes
         if self.best is not None and found.extra_s >= self.best.extra_s:

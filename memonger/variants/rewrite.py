@@ -195,12 +195,6 @@ def _fused(nodes: Sequence[Dict[str, Any]], ids: Sequence[int],
             "inputs": inputs}
 
 
-def swapped(symbol_json: str) -> Dict[str, str]:
-    """Op name to the operator that was swapped in there."""
-    return {node["name"]: node["op"] for node in json.loads(symbol_json)["nodes"]
-            if ORIGINAL in attributes_of(node)}
-
-
 def unswap_json(symbol_json: str) -> str:
     """The symbol with every swapped-in op replaced by what it stands for.
 

@@ -287,7 +287,7 @@ def _restore(session: Any, item: Mapping[str, Any], budget_bytes: int,
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Make the ready plans anew."""
+    """Search the ready plans again."""
     parser = argparse.ArgumentParser(prog="python -m memonger.zoo.ready_plans", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("networks", nargs="*", help="default: %s" % ", ".join(names()))

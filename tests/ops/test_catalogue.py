@@ -134,13 +134,12 @@ def train(kind: str, chain, swapped: bool, case: Case):
 
 def symbol(kind: str, chain, swapped: bool):
     import mxnet as mx
-
-    from memonger.mx import variants as swap
     net = mx.sym.Variable("x") * 1.0
     for place, (op, attributes) in enumerate(chain):
         inputs = [net, net * 2.0 + 1.0] if op.lower() == "concat" else [net]
         net = getattr(mx.sym, op)(*inputs, name="op%d" % place, **attributes)
-    return swap.swap(net, {"op%d" % (len(chain) - 1): kind}) if swapped else net
+    return mx.sym.load_json(variants.swap_json(
+        net.tojson(), {"op%d" % (len(chain) - 1): kind})) if swapped else net
 
 
 def gradients(kind: str, chain, shape, step: float):

@@ -12,7 +12,7 @@ from ..facts import Facts
 from ..formatting import Units, format_extra
 from .figures import axis_unit, new_figure, save_figure
 
-#: Category of ``lifetime.Timeline`` -> colour.
+#: Category of ``memory.timeline.Timeline`` -> colour.
 COLOURS = {"activations": "#9ecae1", "outputs": "#bdbdbd", "recomputed": "#fdae6b",
            "gradients": "#c7b3d9"}
 BASELINE, PEAK, BUDGET, MEASURED = "#636363", "#b30000", "#238b45", "#e7298a"

@@ -51,7 +51,7 @@ class PeakBound(NamedTuple):
 
 
 def unplanned_live(reduced: Reduced, certain: bool = False) -> np.ndarray:
-    """Live bytes at each op when everything is kept; ``certain``: at least so many."""
+    """Live bytes at each op when everything is kept; ``certain``: a lower bound."""
     change = np.zeros(reduced.num_ops + 1)
     ends = [max([op for op, _ in readers], default=int(birth))
             for readers, birth in zip(reduced.readers, reduced.birth)]
@@ -185,7 +185,7 @@ def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none
         Raise the bound by 0/1 programs in the time that is left.
     layers : int
         0: the bound holds for every storage assignment. More: for assignments to whole buffers,
-        as MXNet's and the plugin's are; so many sizes of buffers are told apart.
+        as MXNet's and the plugin's are; the number of sizes that are told apart.
 
     Returns
     -------

@@ -48,7 +48,7 @@ def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
     forget : sequence of int
         Ops whose values must not stay from forward to backward.
     layers : int
-        Count whole buffers of so many sizes instead of bytes only: a buffer holds one value at a
+        Count whole buffers of this many sizes instead of bytes only: a buffer holds one value at a
         time, from its start, so there must be as many buffers of at least ``s`` bytes as values
         of at least ``s`` bytes are ever alive at once. 0 for memory that can be cut anywhere.
 
@@ -129,7 +129,7 @@ def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
                 budget_bytes, unit)
     start, index, value = rows.matrix(columns)
     return Program(cost, lower, upper, np.concatenate(rows.lower), np.concatenate(rows.upper),
-                   start, index, value, memory, unit, 0.0, live, rerun, taken, repeats,
+                   start, index, value, unit, 0.0, live, rerun, taken, repeats,
                    variant_column, ends_at, sizes, next_column)
 
 
@@ -341,7 +341,7 @@ def _inplace_rows(rows: Rows, live: Ranges, taken: Spots,
 
 def _choice_rows(reduced: Reduced, rows: Rows, rerun: Ranges, repeats: List[Tuple[int, int]],
                  variant_column: np.ndarray, max_reruns: int) -> None:
-    """One mode for each op; reruns as the op runs; at most so many reruns."""
+    """One mode for each op; reruns as the op runs; at most ``max_reruns`` of them."""
     seen = set()
     for ways in reduced.modes:
         chosen = tuple(sorted({mode.variant for mode in ways[1:]}))

@@ -79,7 +79,7 @@ class Reduced:
         return max([maker for maker, _ in self.makers[group] if maker < op], default=op)
 
     def fixed_at_least(self, size_bytes: float) -> np.ndarray:
-        """At each op the number of fixed values of at least so many bytes."""
+        """At each op the number of fixed values of at least ``size_bytes``."""
         change = np.zeros(self.num_ops + 1)
         for size, start, end, sign in self.fixed_spans:
             if size >= size_bytes:

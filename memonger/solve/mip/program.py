@@ -22,9 +22,7 @@ class Program:
     start: np.ndarray
     index: np.ndarray
     value: np.ndarray
-    #: Rows that hold the budget, one for each constrained op.
-    memory_rows: np.ndarray
-    #: Bytes of one unit of the memory rows.
+    #: Bytes of one unit of the rows that hold the budget.
     unit_bytes: float
     #: Time that is spent whatever is decided (negative when a variant could save time).
     constant: float

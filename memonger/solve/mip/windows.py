@@ -136,7 +136,7 @@ def worst_op(program: Program, reduced: Reduced, schedule: Schedule, values: np.
 
 
 def peak_ops(reduced: Reduced, schedule: Schedule, count: int) -> List[int]:
-    """The base ops at which a schedule takes most bytes, so many of them and none side by side.
+    """The ``count`` base ops at which a schedule takes most bytes, none side by side.
 
     Of neighbours, which a program would constrain alike, only the worst.
     """
@@ -154,7 +154,7 @@ def peak_ops(reduced: Reduced, schedule: Schedule, count: int) -> List[int]:
 
 
 def _alive(reduced: Reduced, schedule: Schedule, places: np.ndarray, least: float) -> np.ndarray:
-    """Live bytes at each step; with ``least``, the number of live values of at least so many."""
+    """Live bytes at each step; with ``least``, how many live values have at least that many."""
     steps = len(places)
     first, lives = base_positions(schedule), lifetimes(reduced, schedule)
     taken = taken_groups(reduced, first, lives)

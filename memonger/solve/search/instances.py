@@ -4,7 +4,7 @@ Variants that are not exact seldom save much time, and with them a search from n
 plans with the same work; but they improve on the best plan found without. So searches on from the
 best plan have them all, and take it over as it is
 (:meth:`memonger.solve.search.native.NativeSearch.adopt`); of those that start
-anew two in three leave them out, not each, for in some networks they matter.
+from nothing two in three leave them out, not each, for in some networks they matter.
 """
 from __future__ import annotations
 

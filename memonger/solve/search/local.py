@@ -142,7 +142,7 @@ def _descend(search: _Search, warm: Optional[Decisions], stop_below: int = 0) ->
 
     The first plan is asked for what the largest op works on. Asking for far less than is possible
     leads nowhere from there: steps are small, and smaller where one fails. ``stop_below`` ends it
-    at the first plan of at most so many bytes.
+    at the first plan of at most that many bytes.
     """
     aim = max(working_bytes(search.graph, op) for op in search.graph.ops)
     work = STRATEGY.descent_work * min(1.0, len(search.graph.ops) / STRATEGY.least_ops)

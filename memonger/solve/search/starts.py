@@ -17,8 +17,8 @@ from ..options import Options
 from ..strategy import STRATEGY
 
 
-def sibling_schedules(graph: Graph, options: Options,
-                      variants: Sequence[Tuple[int, ...]] = ((),)) -> Iterator[Schedule]:
+def baseline_schedules(graph: Graph, options: Options,
+                       variants: Sequence[Tuple[int, ...]] = ((),)) -> Iterator[Schedule]:
     """Schedules of the other methods, for MXNet graphs for the plugin.
 
     Parameters

@@ -1,4 +1,4 @@
-"""The two example networks of dmlc/mxnet-memonger, in the same structure, written anew."""
+"""The two example networks of dmlc/mxnet-memonger, in the same structure."""
 from __future__ import annotations
 
 from typing import Any, Dict, List, Sequence, Tuple
