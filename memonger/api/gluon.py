@@ -88,7 +88,7 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
     data, out = _traced(block, arrays)
     if len(data) != len(arrays):
         raise InputError("the block has %d inputs, %d were given" % (len(data), len(arrays)))
-    from ..mx.rewrite import strip_symbol, unforced
+    from ..mx.rewrite import strip_symbol
     original = strip_symbol(out)
     shapes = {symbol.name: array.shape for symbol, array in zip(data, arrays)}
     parameters = block.collect_params()
@@ -102,7 +102,7 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
     binding = Binding(shapes, types, requests, ctx, optimizer=options.pop("optimizer", None),
                       optimizer_params=options.pop("optimizer_params", None))
     session = open_session(original, binding, options.pop("costs", "auto"),
-                           cached_op_reader(unforced(original), shapes, types, ctx))
+                           cached_op_reader(shapes, types, ctx))
     options.setdefault("name", type(block).__name__)
     made = plan_session(session, PlanRequest(resolve_budget(budget, ctx), **options), started_s)
     block._cached_graph = (data, made.symbol)
@@ -162,12 +162,12 @@ def _traced(block: Any, arrays: Sequence[Any]) -> Tuple[List[Any], Any]:
     return list(data), out
 
 
-def cached_op_reader(symbol: Any, shapes: Mapping[str, Sequence[int]],
-                     types: Mapping[str, Any], ctx: Any = None) -> Callable[[Graph], Graph]:
-    """:func:`as_cached_op` for a network: with what CachedOp keeps for any gradient."""
+def cached_op_reader(shapes: Mapping[str, Sequence[int]], types: Mapping[str, Any],
+                     ctx: Any = None) -> Callable[[Graph, Any], Graph]:
+    """:func:`as_cached_op` of a graph and its symbol, with what is kept for any gradient."""
     from ..mx.capture import read
 
-    def convert(graph: Graph) -> Graph:
+    def convert(graph: Graph, symbol: Any) -> Graph:
         fused = any(op.kind == "_FusedOp" for op in graph.ops)
         try:
             every = read(symbol, shapes, types, "write", ctx, as_run=fused).graph

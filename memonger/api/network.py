@@ -25,6 +25,9 @@ from ..util.gc_pause import paused
 from ..variants.common_subexpressions import to_json
 from .requests import Binding
 
+#: A graph and its symbol to the graph of another runner.
+Reshape = Callable[[Graph, Any], Graph]
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -88,8 +91,10 @@ class Session:
     device: Optional[Device] = None
     #: The symbol as an executor of it runs, where that is not ``captured``.
     as_run: Any = field(default=None, repr=False)
-    #: Turns the graph of an executor into that of another runner.
-    reshape: Callable[[Graph], Graph] = field(default=lambda graph: graph, repr=False)
+    #: The symbol that ``captured`` and ``as_run`` were read from.
+    network: Any = field(default=None, repr=False)
+    #: Turns the graph of an executor, read from a symbol, into that of another runner.
+    reshape: Reshape = field(default=lambda graph, symbol: graph, repr=False)
     #: Sizes of the arrays that the optimizer makes.
     optimizer_arrays: Tuple[int, ...] = field(default=(), repr=False)
     #: Largest workspace of the symbol as it is, on stock MXNet.
@@ -115,16 +120,22 @@ class Session:
         return self.device is not None and self.device.autotunes and \
             any(reservations(self.graph, op) for op in self.graph.ops)
 
-    def device_bytes(self, captured: Any, storage: str) -> Dict[str, int]:
+    def pool_bytes(self, captured: Any, symbol: Any, storage: str) -> int:
+        """What MXNet allocates for internal tensors of a form of the network."""
+        if self.graph.pools == "executor":
+            return int(captured.pool_bytes)
+        return self._bound_step(captured, symbol, storage).storage.pool_bytes
+
+    def device_bytes(self, captured: Any, symbol: Any, storage: str) -> Dict[str, int]:
         """What a form of the network takes of the GPU besides; {} on a CPU."""
         if self.device is None:
             return {}
-        step = self._bound_step(captured, storage)
+        step = self._bound_step(captured, symbol, storage)
         return step.extra_bytes(self.device, self._arrays(captured))
 
-    def _bound_step(self, captured: Any, storage: str) -> BoundStep:
+    def _bound_step(self, captured: Any, symbol: Any, storage: str) -> BoundStep:
         spaces = self._workspaces(captured)
-        graph = self.reshape(captured.graph.with_times([0.0] * len(spaces), spaces))
+        graph = self.reshape(captured.graph.with_times([0.0] * len(spaces), spaces), symbol)
         names = [op.name for op in captured.graph.ops]
         return BoundStep(graph, dict(zip(names, captured.attributes)),
                          dict(zip(names, captured.resources)),
@@ -148,7 +159,7 @@ class Session:
         fixed = dict(self.fixed_bytes)
         if self.device is None:
             return total_bytes - sum(fixed.values()), fixed
-        step = self._bound_step(self.captured, self.storage)
+        step = self._bound_step(self.captured, self.network, self.storage)
         extra = step.extra_bytes(self.device, self._arrays(self.captured))
         buffers = step.storage.buffer_bytes
         extra["rounding"] -= self.device.all_rounded(buffers) - sum(buffers)
@@ -161,7 +172,7 @@ class Session:
     def unplanned_fixed_bytes(self) -> Dict[str, int]:
         """Bytes outside the pool of the symbol as it is, on stock MXNet."""
         return {**self.fixed_bytes, "workspace": self.unplanned_workspace_bytes,
-                **self.device_bytes(self.as_run, "stock")}
+                **self.device_bytes(self.as_run, self.network, "stock")}
 
     @property
     def unplanned_total_bytes(self) -> int:
@@ -222,7 +233,7 @@ class Session:
         elif storage == "arena":
             storage = self.storage if asks_for_arena(self.symbol) else "best"
         by_category = dict(fixed_bytes, pool=pool_bytes,
-                           **self.device_bytes(self.as_run, storage))
+                           **self.device_bytes(self.as_run, self.network, storage))
         return Estimate(by_category, pool_bytes, live.pool_bytes, graph, storage)
 
 
@@ -246,7 +257,7 @@ def _workspaces(captured: Any, found: OpTimes, ctx: Any, device: Optional[Device
 
 @paused()
 def open_session(symbol: Any, binding: Binding, costs: Any = "auto",
-                 reshape: Optional[Callable[[Graph], Graph]] = None,
+                 reshape: Optional[Reshape] = None,
                  as_it_is: bool = False) -> Session:
     """Read a network and price its ops.
 
@@ -280,7 +291,7 @@ def open_session(symbol: Any, binding: Binding, costs: Any = "auto",
     spaces = _workspaces(captured, found, ctx, device, model)
     graph = captured.graph.with_times(found.times_s, spaces)
     if reshape is not None:
-        graph = reshape(graph)
+        graph = reshape(graph, network)
     fixed = dict(captured.fixed_bytes)
     states: Sequence[int] = ()
     if graph.pools == "cached_op":  # with the gradients given for them
@@ -295,13 +306,14 @@ def open_session(symbol: Any, binding: Binding, costs: Any = "auto",
         fixed["optimizer"] = sum(states)
     unplanned_graph = graph if as_run is captured else as_run.graph
     if as_run is not captured and reshape is not None:
-        unplanned_graph = reshape(unplanned_graph)
+        unplanned_graph = reshape(unplanned_graph, network)
     unplanned = plan_storage(unplanned_graph, expand(unplanned_graph, {}), "stock").pool_bytes
     asked = {"costs": costs if isinstance(costs, str) and costs != "auto" else None,
              "optimizer": optimizer, "optimizer_params": _plain(optimizer_params or {}) or None}
     return Session(symbol, binding, graph, fixed, source, unplanned, captured, model,
                    {name: value for name, value in asked.items() if value is not None},
-                   device, as_run, reshape or (lambda graph: graph), tuple(states),
+                   device, as_run, network, reshape or (lambda graph, symbol: graph),
+                   tuple(states),
                    max([*_workspaces(captured, found, ctx, device, model, planned=False), 0]))
 
 

@@ -157,8 +157,13 @@ def _plan(session: Session, request: PlanRequest, started_s: float) -> Plan:
     for _ in range(_ATTEMPTS):
         try:
             found = solve(graph, pool_budget, method, options)
-        except InfeasibleBudget:
+        except InfeasibleBudget as error:
             if smallest is None:
+                best = error.best_plan
+                if isinstance(best, Plan):
+                    error.best_plan = replace(
+                        best, original_json=to_json(session.symbol), options=dict(record),
+                        symbol_json=to_json(session.apply(best)))
                 raise
             break  # it tells of less than the caller's budget
         logger.info("%s: pool %s, %+.1f %% time", found.status.value,
@@ -191,9 +196,7 @@ def _finish(session: Session, found: Plan, budget_bytes: Optional[int],
     """A solver's answer with its symbol, confirmed by binding that symbol."""
     planned = session.apply(found)
     bound = session.read(planned)
-    pool_bytes, notes = bound.pool_bytes, found.notes
-    if session.graph.pools != "executor":  # only a run shows the plan of a CachedOp
-        pool_bytes = found.pool_bytes
+    pool_bytes, notes = session.pool_bytes(bound, planned, found.storage), found.notes
     if pool_bytes != found.pool_bytes:
         notes += ("the pool is what MXNet allocates, %d bytes; %d were predicted"
                   % (pool_bytes, found.pool_bytes),)
@@ -205,8 +208,8 @@ def _finish(session: Session, found: Plan, budget_bytes: Optional[int],
                   % (session.unplanned_pool_bytes, found.baseline_pool_bytes),)
         found = replace(found, baseline_pool_bytes=session.unplanned_pool_bytes,
                         predicted_baseline_pool_bytes=found.baseline_pool_bytes)
-    found = replace(
-        found, fixed_bytes={**found.fixed_bytes, **session.device_bytes(bound, found.storage)})
+    on_device = session.device_bytes(bound, planned, found.storage)
+    found = replace(found, fixed_bytes={**found.fixed_bytes, **on_device})
     if session.unplanned_fixed_bytes != found.fixed_bytes:
         found = replace(found, baseline_fixed_bytes=session.unplanned_fixed_bytes)
     return replace(

@@ -21,8 +21,6 @@ _RANDOM_STATES, _DROPOUT_STATE = 2, 3
 _RANDOM_STATES_BYTES = 32768 * 64
 #: What ``cudaMalloc`` hands out are multiples of this.
 _GRANULE_BYTES = 512
-#: Of states of cuDNN's dropout that MXNet makes in turn, more than anybody asks for.
-_MOST_COPIES = 64
 #: Convolutions by kind, and where their weight is among the inputs; the data come first.
 _WEIGHT = {"Convolution": 1, "Deconvolution": 1, "memonger_convolution": 1,
            "memonger_split_convolution": 1, "memonger_bn_relu_convolution": 5}
@@ -94,52 +92,19 @@ class Device:
             low, high = (middle, high) if self.rounded(middle) <= size_bytes else (low, middle)
         return low
 
-    def states_bytes(self, requests: Iterable[Sequence[int]]) -> int:
-        """Random states, and those of cuDNN's dropout, for the resources that ops ask for."""
-        requests = list(requests)
+    def random_states_bytes(self, requests: Iterable[Sequence[int]]) -> int:
+        """MXNet's own, if any op asks for them."""
         asks = any(_RANDOM_STATES in request for request in requests)
-        return self.random_copies * _up(_RANDOM_STATES_BYTES, _GRANULE_BYTES) * asks + \
-            self.dropout_states_bytes(requests)
+        return self.random_copies * _up(_RANDOM_STATES_BYTES, _GRANULE_BYTES) * asks
 
     def dropout_states_bytes(self, requests: Iterable[Sequence[int]]) -> int:
-        """Only those of cuDNN's dropout."""
+        """Those of cuDNN's dropout, as many as ops ask for."""
         asked = sum(list(request).count(_DROPOUT_STATE) for request in requests)
         return min(asked, self.dropout_copies) * self.rounded(self.dropout_state_bytes)
 
 
 def _up(size_bytes: int, multiple: int) -> int:
     return -(-size_bytes // multiple) * multiple
-
-
-class Pool:
-    """MXNet's pool: what is given back serves the next array that takes as much."""
-
-    def __init__(self, keeps: bool) -> None:
-        self.taken_bytes = 0
-        self._keeps = keeps
-        self._free: Dict[int, int] = {}
-
-    def take(self, size_bytes: int) -> None:
-        """Memory for an array of this size, rounded."""
-        if self._free.get(size_bytes, 0):
-            self._free[size_bytes] -= 1
-        else:
-            self.taken_bytes += size_bytes
-
-    def give(self, size_bytes: int) -> None:
-        """The array is gone."""
-        if self._keeps:
-            self._free[size_bytes] = self._free.get(size_bytes, 0) + 1
-        else:
-            self.taken_bytes -= size_bytes
-
-    def reserve(self, sizes: Sequence[int]) -> int:
-        """What is taken while there are these arrays, whose memory then leaves the pool."""
-        for size_bytes in sizes:
-            self.take(size_bytes)
-        most = self.taken_bytes
-        self.taken_bytes -= sum(sizes)
-        return most
 
 
 @dataclass(frozen=True)
@@ -165,76 +130,56 @@ class BoundStep:
         Returns
         -------
         dict
-            "rounding" (of the buffers, too, less what a CachedOp's backward takes over of the
-            memory that forward gave back), "random_states", "autotuning" and, where a device's is
+            "rounding" (of the buffers, too), "random_states", "autotuning" and, where a device's is
             stated, "context".
         """
         space = max([op.workspace_bytes for op in self.graph.ops] or [0])
-        made = sum(arrays) + sum(self.storage.buffer_bytes) + space + \
-            2 * sum(size for _, size in callers_outputs(self.graph))
-        states = device.states_bytes(self._requests)
-        most, tuning = self._most_bytes(device)
-        rounding = device.all_rounded(arrays) + most - made
-        result = {"rounding": max(0, rounding), "random_states": states,
-                  "autotuning": max(0, tuning - most)}
+        inside = [*self.storage.buffer_bytes, space]
+        for _, size in callers_outputs(self.graph):  # with the gradients for them
+            inside += [size, size]
+        # A CachedOp asks for dropout's states again in each step.
+        repeats = device.dropout_copies if self.graph.pools == "cached_op" else 1
+        states = device.random_states_bytes(self.resources.values()) + \
+            device.dropout_states_bytes([*self.resources.values()] * repeats)
+        inside_bytes = device.all_rounded(inside)
+        result = {
+            "rounding": device.all_rounded(arrays) + inside_bytes - sum(arrays) - sum(inside),
+            "random_states": states,
+            "autotuning": max(0, self._tuning_bytes(device) - inside_bytes - states)}
         return {**result, "context": device.context_bytes} if device.context_bytes else result
 
-    @property
-    def _requests(self) -> List[Sequence[int]]:
-        """What ops ask for until nothing new is made: a CachedOp asks again in each step."""
-        requests = list(self.resources.values())
-        return requests * (_MOST_COPIES if self.graph.pools == "cached_op" else 1)
-
-    def _most_bytes(self, device: Device) -> Tuple[int, int]:
-        """The most that buffers and workspace take, and with what is there during tuning.
-
-        The latter without the states of dropout that come later.
-        """
-        storage, cached = self.storage, self.graph.pools == "cached_op"
+    def _tuning_bytes(self, device: Device) -> int:
+        """The most that there is beside the arrays outside while a convolution is tuned."""
+        storage = self.storage
         sizes = [*map(device.rounded, storage.buffer_bytes)]
-        pool = Pool(device.pool_type != "Unpooled")
-        # An arena is there when the executor is; other buffers come with their first use. A
-        # CachedOp gives back what is not used any more, an executor nothing.
-        seen = self._arenas()
-        for buffer in seen:
-            pool.take(sizes[buffer])
-        ends: Dict[int, int] = {}
-        for buffer, whole in zip(storage.buffer_of, storage.blocks.blocks):
-            ends[buffer] = max(ends.get(buffer, 0), whole.end)
         outputs = {t: device.rounded(size) for t, size in callers_outputs(self.graph)}
+        # Arenas and random states are there when an executor is; all else comes with its first use.
+        seen = self._arenas()
+        taken = sum(sizes[buffer] for buffer in seen)
+        states = 0 if self.graph.pools == "cached_op" else \
+            device.random_states_bytes(self.resources.values())
         tuned: Set[Tuple[object, ...]] = set()
-        most = tuning = space = dropouts = 0
-        state_bytes = device.rounded(device.dropout_state_bytes)
-        in_backward = False
-        for index, step in enumerate(storage.program.steps):
+        most = space = dropouts = 0
+        for step in storage.program.steps:
             op = self.graph.ops[step.op]
             attributes = self.attributes[op.name]
-            if op.is_backward and not in_backward:
-                in_backward = True
-                for size_bytes in outputs.values():  # their gradients
-                    pool.take(size_bytes)
             for value in (*step.inputs, *step.outputs):
                 block = storage.blocks.block_of[value] if value >= 0 else -1
                 if block >= 0 and storage.buffer_of[block] not in seen:
                     seen.add(storage.buffer_of[block])
-                    pool.take(sizes[storage.buffer_of[block]])
-            for tensor in op.outputs:
-                pool.take(outputs.get(tensor, 0))
+                    taken += sizes[storage.buffer_of[block]]
+            taken += sum(outputs.get(tensor, 0) for tensor in op.outputs)
             for wanted in reservations(self.graph, op):
                 key = (wanted, "Deconvolution" in op.kind, *(
                     attributes.get(name, "").replace(" ", "") for name in _TUNED_BY))
                 if key not in tuned and _tunes(device, attributes):
-                    tuning = max(tuning, space + dropouts * state_bytes + pool.reserve(
-                        [*map(device.rounded, wanted)]))
+                    most = max(most, taken + space + states + device.all_rounded(wanted) +
+                               device.dropout_states_bytes([[_DROPOUT_STATE] * dropouts]))
                 tuned.add(key)
             space = max(space, device.rounded(op.workspace_bytes))
-            if _DROPOUT_STATE in self.resources[op.name]:
-                dropouts = min(dropouts + 1, device.dropout_copies)
-            most = max(most, space + pool.taken_bytes)
-            if cached:
-                for buffer in [buffer for buffer, end in ends.items() if end == index]:
-                    pool.give(sizes[buffer])
-        return most, tuning - device.dropout_states_bytes(self._requests)
+            states = states or device.random_states_bytes([self.resources[op.name]])
+            dropouts += _DROPOUT_STATE in self.resources[op.name]
+        return most
 
     def _arenas(self) -> Set[int]:
         """The buffers in which blocks lie side by side."""

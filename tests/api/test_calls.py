@@ -142,7 +142,10 @@ def test_an_impossible_budget_says_what_is_possible():
     with pytest.raises(InfeasibleBudget) as error:
         memonger.plan(convolutions(), budget=1000, method="sublinear", **SHAPES)
     assert error.value.minimum_bytes > error.value.budget_bytes == 1000
-    assert error.value.pinned and error.value.best_plan is not None
+    smallest = error.value.best_plan
+    assert error.value.pinned and smallest.total_bytes == error.value.minimum_bytes
+    assert smallest.symbol.list_arguments() == convolutions().list_arguments()
+    assert memonger.estimate(smallest.symbol, **SHAPES).total_bytes == smallest.total_bytes
     fixed = dict(error.value.best_plan.fixed_bytes)
     fixed.pop("workspace")  # variants change it
     assert ", of which %s are the same in every plan (gradients %s, " % (

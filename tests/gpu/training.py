@@ -57,12 +57,12 @@ def parameters(request: Dict[str, Any]) -> Dict[str, float]:
     return {"learning_rate": 0.1, "momentum": request.get("momentum", 0.0)}
 
 
-def block(symbol: Any, shapes: Dict[str, Tuple[int, ...]]) -> Any:
+def block(symbol: Any, shapes: Dict[str, Tuple[int, ...]], flags: Mapping[str, Any]) -> Any:
     """A hybridized block of the network, its parameters on the GPU."""
     import mxnet as mx
     result = mx.gluon.SymbolBlock(symbol, [mx.sym.Variable(name) for name in shapes])
     result.initialize(mx.init.Zero(), ctx=mx.gpu(0))
-    result.hybridize()
+    result.hybridize(**flags)
     return result
 
 
@@ -75,7 +75,7 @@ def plan(request: Dict[str, Any], symbol: Any, shapes: Dict[str, Tuple[int, ...]
                "time_limit": request.get("seconds", 0.5), "optimizer": "sgd",
                "optimizer_params": parameters(request)}
     if request.get("gluon"):
-        trained = block(symbol, shapes)
+        trained = block(symbol, shapes, request.get("flags", {}))
         return memonger.gluon.plan(trained, *shapes.values(), ctx=mx.gpu(0), **options)
     # As Module binds: no gradients of data and labels.
     requests = {name: "null" if name in shapes else "write" for name in symbol.list_arguments()}
@@ -116,8 +116,9 @@ def train(request: Dict[str, Any]) -> Dict[str, Any]:
         symbol = memonger.load_plan(request["file"]).symbol
     else:
         native.disable()
-    step = (gluon_step if request.get("gluon") else module_step)(symbol, shapes,
-                                                                parameters(request))
+    options = parameters(request)
+    step = gluon_step(symbol, shapes, options, request.get("flags", {})) if request.get("gluon") \
+        else module_step(symbol, shapes, options)
     for _ in range(request.get("steps", 4 if request.get("gluon") else 2)):
         step()
         mx.nd.waitall()
@@ -143,11 +144,11 @@ def module_step(symbol: Any, shapes: Dict[str, Tuple[int, ...]],
     return step
 
 
-def gluon_step(symbol: Any, shapes: Dict[str, Tuple[int, ...]],
-               options: Dict[str, float]) -> Callable[[], None]:
+def gluon_step(symbol: Any, shapes: Dict[str, Tuple[int, ...]], options: Dict[str, float],
+               flags: Mapping[str, Any]) -> Callable[[], None]:
     """One step of a hybridized block."""
     import mxnet as mx
-    trained = block(symbol, shapes)
+    trained = block(symbol, shapes, flags)
     trainer = mx.gluon.Trainer(trained.collect_params(), "sgd", options)
     inputs = [mx.nd.zeros(shape, ctx=mx.gpu(0)) for shape in shapes.values()]
     trained.infer_shape(*inputs)
