@@ -57,8 +57,6 @@ class Device:
     #: One state of cuDNN's dropout, which depends on the GPU.
     dropout_state_bytes: int = 1 << 20
     multiprocessors: int = 80
-    #: What the process takes before the first array; 0 where budgets are for what comes after.
-    context_bytes: int = 0
 
     def __post_init__(self) -> None:
         if self.pool_type not in ("Naive", "Round", "Unpooled"):
@@ -130,8 +128,7 @@ class BoundStep:
         Returns
         -------
         dict
-            "rounding" (of the buffers, too), "random_states", "autotuning" and, where a device's is
-            stated, "context".
+            "rounding" (of the buffers, too), "random_states" and "autotuning".
         """
         space = max([op.workspace_bytes for op in self.graph.ops] or [0])
         inside = [*self.storage.buffer_bytes, space]
@@ -142,11 +139,10 @@ class BoundStep:
         states = device.random_states_bytes(self.resources.values()) + \
             device.dropout_states_bytes([*self.resources.values()] * repeats)
         inside_bytes = device.all_rounded(inside)
-        result = {
+        return {
             "rounding": device.all_rounded(arrays) + inside_bytes - sum(arrays) - sum(inside),
             "random_states": states,
             "autotuning": max(0, self._tuning_bytes(device) - inside_bytes - states)}
-        return {**result, "context": device.context_bytes} if device.context_bytes else result
 
     def _tuning_bytes(self, device: Device) -> int:
         """The most that there is beside the arrays outside while a convolution is tuned."""
