@@ -73,8 +73,9 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
         Most work for the search, in seconds of an idle machine with two cores. The work is
         counted, so a busy machine takes longer and gives the same plan; the clock only ends a
         search after twenty times as long. More than the usual ten buy further searches where the
-        plan is not near its bound. Reading the network and confirming the plan come on top: two to
-        three seconds for 700 ops.
+        plan is not near its bound. Where a search is followed by another, with fewer variants or a
+        smaller pool, the limit is that of all together; each may take a quarter of it at least.
+        Reading the network and confirming the plan come on top: two to three seconds for 700 ops.
     progress : callable, optional
         Called with :class:`memonger.plan.Progress` now and then.
     overhead : float or str, optional
@@ -333,7 +334,7 @@ def sweep(symbol: Any, budgets: Sequence[Budget] = BUDGETS, method: str = "auto"
     budgets : sequence of int, float or str
         Each as for :func:`plan`.
     time_limit : float
-        Most work for each search, in seconds.
+        Most work for each budget, in seconds.
     method, variants, ctx, type_dict, grad_req, keep, recompute, costs, progress : optional
         As for :func:`plan`.
     data_iter, shapes, optimizer, optimizer_params, device, **named_shapes : optional
@@ -382,7 +383,7 @@ def max_batch(symbol: Any, budget: Budget, method: str = "auto", variants: str =
     budget : int or str
         Bytes, "8GB", "8GiB" or "auto"; a share would have no whole.
     time_limit : float
-        Most work for the search of each candidate, in seconds.
+        Most work for each candidate, in seconds.
     limit : int
         The largest batch to try.
     method, variants, type_dict, grad_req, ctx, costs, progress : optional

@@ -15,6 +15,8 @@ class Effort:
     limit_s : float
         Counted seconds: simulated steps, entries of linear programs and checks of 0/1 programs,
         each at what it takes on an idle core (:mod:`memonger.solve.strategy`).
+    parent : Effort, optional
+        What is spent here is spent there, too.
     """
 
     def __init__(self, limit_s: float, parent: Optional["Effort"] = None):

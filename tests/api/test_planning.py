@@ -19,13 +19,16 @@ REQUEST = PlanRequest("60%", variants="all")
 def search(monkeypatch):
     """Calls ``plan_session`` with canned answers by variants; also returns what was tried."""
     plan = plan_of(resnet((1,), 4, 16), {})
-    tried = []
+    tried, limits = [], []
 
     def run(answers, request=REQUEST):
         tried.clear()
+        limits.clear()
 
-        def answer(session, way, started_s):
+        def answer(session, way, started_s, work):
             tried.append(way.variants)
+            limits.append(planning._limit_s(work))
+            work.spend(6.0)
             found = answers[way.variants]
             if isinstance(found, BaseException):
                 raise found
@@ -37,6 +40,7 @@ def search(monkeypatch):
         monkeypatch.setattr(planning, "_plan", answer)
         return planning.plan_session(SimpleNamespace(device=None), request), tried
 
+    run.limits = limits
     return run
 
 
@@ -54,6 +58,30 @@ def test_the_cheaper_of_two_sets_of_variants_is_taken(search):
 def test_a_plan_near_its_bound_ends_the_search(search):
     assert search({"all": (0, 0.0)})[1] == ["all"]
     assert search({"exact": (1, -0.5)}, replace(REQUEST, variants="exact"))[1] == ["exact"]
+
+
+def test_the_time_limit_is_that_of_all_searches_together(search):
+    search({"all": (1, -0.5), "exact": (0, -0.5)})
+    assert search.limits == [10.0, 4.0]
+    search({"all": refusal(90), "exact": refusal(90), "none": (0, 0.0)},
+           replace(REQUEST, time_limit=8.0))
+    assert search.limits == [8.0, 2.0, 2.0]
+
+
+def test_fewer_variants_that_cannot_cost_less_are_not_searched():
+    unplanned = plan_of(resnet((1,), 4, 16), {})
+    fixed_bytes = sum(unplanned.fixed_bytes.values())
+    tight = replace(unplanned, budget_bytes=fixed_bytes + unplanned.pool_bytes * 3 // 4, bound=-0.5)
+    cheap = plan_of(unplanned.graph)
+    assert planning._least_overhead(tight, "exact") > tight.overhead
+    assert 0 < planning._least_overhead(
+        replace(cheap, budget_bytes=fixed_bytes + cheap.pool_bytes), "exact") <= cheap.overhead
+    fewer = replace(REQUEST, variants="exact")
+    on_cpu, on_gpu = SimpleNamespace(device=None), SimpleNamespace(device="a GPU")
+    assert not planning._may_be_better(on_cpu, fewer, REQUEST, tight, None)
+    assert planning._may_be_better(on_gpu, fewer, REQUEST, tight, None)
+    assert planning._may_be_better(on_cpu, fewer, REQUEST, replace(
+        tight, budget_bytes=unplanned.total_bytes), None)
 
 
 def test_a_refusal_stands_only_where_fewer_variants_refuse_too(search):

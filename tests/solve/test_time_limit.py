@@ -67,6 +67,15 @@ def test_a_slow_machine_gives_the_same_plan(share, monkeypatch):
     assert (busy.schedule, busy.bound, busy.status) == (idle.schedule, idle.bound, idle.status)
 
 
+@pytest.mark.parametrize("method", ["auto", "local", "milp"])
+def test_what_a_search_spends_is_counted(method):
+    options = Options(storage="arena", time_limit_s=0.5)
+    account = Effort(100.0)
+    alone, counted = (solve(GRAPH, int(0.8 * UNPLANNED), method, one)
+                      for one in (options, replace(options, account=account)))
+    assert counted.schedule == alone.schedule and account.spent_s > 0
+
+
 def test_more_time_buys_more_steps_and_less_time_fewer():
     usual = local.work_for(GRAPH)
     assert local.work_for(GRAPH, 20.0) == usual + 10 * STRATEGY.steps_per_s
