@@ -82,7 +82,7 @@ def _has_kink(node: Mapping[str, Any]) -> bool:
 
 
 def _gaps(node: Mapping[str, Any], values: Sequence[np.ndarray]) -> np.ndarray:
-    """Distance of each input value from the kink."""
+    """Distance of each input value from the kink, in the input's shape."""
     attributes = node.get("attrs", {})
     if node["op"] == "clip":
         low, high = (np.abs(values[0] - float(attributes[n])) for n in ("a_min", "a_max"))

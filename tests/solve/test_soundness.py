@@ -61,8 +61,7 @@ def random_case(seed: int, split: bool = False) -> Tuple[Graph, List[Schedule]]:
 def check(seed: int, solve_programs: bool = False, split: bool = False) -> None:
     graph, schedules = random_case(seed, split)
     rng = random.Random(seed)
-    which = "exact" if graph.variants else "none"
-    reduced = reduce_graph(graph, which)
+    reduced = reduce_graph(graph, "exact" if graph.variants else "none")
     for schedule in schedules:
         extra_s = schedule.time_s(graph) - graph.time_s
         peak = plan_storage(graph, schedule, "live").peak_live_bytes
@@ -70,10 +69,6 @@ def check(seed: int, solve_programs: bool = False, split: bool = False) -> None:
         assert plan_storage(graph, schedule, "arena").pool_bytes >= peak
         assert needed_live(reduced).max(initial=0) <= peak
         assert knapsack_bound(reduced, peak).extra_s <= extra_s + 1e-6
-        if solve_programs:
-            coarse = reduce_graph(graph, which, negligible_bytes=16)
-            bound = overhead_bound(graph, peak, reduced=coarse, integer=False)
-            assert bound.extra_s <= extra_s + 1e-6, bound
         for layers in (0,) if graph.recompute_in_forward else (0, 3, 8):
             budget = pool if layers else peak
             if not budget:

@@ -91,7 +91,7 @@ def _candidates(kinds: numpy.ndarray) -> List[Tuple[float, int, int]]:
 
 
 def _run_lengths(agrees: numpy.ndarray) -> numpy.ndarray:
-    """For each place, how many trues follow from there on."""
+    """(places,) int64: how many trues of ``agrees``, (places,) bool, follow from each on."""
     positions = numpy.arange(len(agrees))
     stops = numpy.where(agrees, len(agrees), positions)
     return numpy.minimum.accumulate(stops[::-1])[::-1] - positions
@@ -108,11 +108,13 @@ def _wires(graph: Graph, ops: Sequence[int]) -> List[Tuple[int, ...]]:
 class _Blocks:
     """The ops by position, and which are part of a repeat already."""
 
+    #: (ops,) int64: a number for each kind of op.
     kinds: numpy.ndarray
     wires: List[Tuple[int, ...]]
     names: List[str]
     #: Names without their numbers.
     skeletons: List[str]
+    #: (ops,) bool.
     taken: numpy.ndarray
 
     def best_rotation(self, first: int, period: int) -> Optional[Repeat]:

@@ -42,7 +42,10 @@ class _Places:
         self.last = np.array([place[last_forward_use(graph, op)] for op in self.ops], np.int64)
 
     def segments_to(self, end: int) -> Tuple[np.ndarray, np.ndarray]:
-        """For the segments of the ops start..end, by start: bytes inside, and bytes crossing."""
+        """Bytes inside each segment of the ops start..end, and bytes crossing it.
+
+        Two arrays (end + 1,) int64, by start.
+        """
         crosses = self.last[:end + 1] > end
         sizes = self.bytes[:end + 1]
         crossing = np.cumsum((sizes * crosses)[::-1])[::-1]

@@ -37,7 +37,8 @@ class Bound(NamedTuple):
     how: str
     #: The constrained ops that gave it.
     constrained: Tuple[int, ...] = ()
-    #: The point of the linear program over them, where that gave it and nothing more is known.
+    #: The point of the linear program over them, where that gave it and nothing more is known:
+    #: (columns,) float64.
     point: Optional[np.ndarray] = None
 
 
@@ -51,7 +52,7 @@ class PeakBound(NamedTuple):
 
 
 def unplanned_live(reduced: Reduced, certain: bool = False) -> np.ndarray:
-    """Live bytes at each op when everything is kept; ``certain``: a lower bound."""
+    """(ops,) float64: live bytes when everything is kept; ``certain``: a lower bound of them."""
     change = np.zeros(reduced.num_ops + 1)
     ends = [max([op for op, _ in readers], default=int(birth))
             for readers, birth in zip(reduced.readers, reduced.birth)]
@@ -69,7 +70,7 @@ def unplanned_live(reduced: Reduced, certain: bool = False) -> np.ndarray:
 
 
 def needed_live(reduced: Reduced) -> np.ndarray:
-    """Bytes that must be alive at each op in every plan: its operands and the profile."""
+    """(ops,) float64: bytes alive at each op in every plan, its operands and the profile."""
     needed = reduced.profile_bytes.copy()
     lives = np.zeros(reduced.num_ops + 1)
     for group, size in enumerate(reduced.size_bytes):

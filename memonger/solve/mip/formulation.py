@@ -129,7 +129,7 @@ def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
                 budget_bytes, unit)
     start, index, value = rows.matrix(columns)
     return Program(cost, lower, upper, np.concatenate(rows.lower), np.concatenate(rows.upper),
-                   start, index, value, unit, 0.0, live, rerun, taken, repeats,
+                   start, index, value, unit, live, rerun, taken, repeats,
                    variant_column, ends_at, sizes, next_column)
 
 

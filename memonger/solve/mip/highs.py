@@ -31,12 +31,14 @@ _alone = threading.RLock()
 class Solution:
     """What came back: ``values`` is None when no feasible point is known."""
 
+    #: (columns,) float64.
     values: Optional[np.ndarray]
     objective: float
     #: Proven lower bound of the objective; ``inf`` when the program has no feasible point.
     bound: float
     #: "optimal", "infeasible", "time_limit", "work_limit", "interrupted" or "unknown".
     status: str
+    #: (rows,) float64, of a linear program only.
     multipliers: Optional[np.ndarray] = None
 
     def divided(self, factor: float) -> "Solution":
@@ -122,7 +124,7 @@ def dual_bound(program: Program, multipliers: np.ndarray) -> float:
     ----------
     program : Program
     multipliers : ndarray
-        One for each row; those with the wrong sign for a one-sided row are set to zero.
+        (rows,) float64; those with the wrong sign for a one-sided row are set to zero.
 
     Returns
     -------
@@ -236,17 +238,18 @@ def solve_integer(program: Program, integer_columns: np.ndarray, effort: Effort,
     Parameters
     ----------
     program : Program
-    integer_columns : ndarray of int
+    integer_columns : ndarray
+        (number of them,) int64.
     effort : Effort
         HiGHS is stopped by how often it has asked whether to go on.
     start : ndarray, optional
-        A feasible point to begin with.
+        (columns,) float64: a feasible point to begin with.
     gap : float
         Stop when the bound is within this share of the best point.
     max_checks : int
         Most times that HiGHS may ask; 0: as often as the effort allows.
     absolute_gap : float
-        Stop when the bound is within so much of the best point, in units of the costs.
+        Stop when the bound is within this many seconds of the best point.
 
     Returns
     -------

@@ -19,7 +19,8 @@ from .implementations import Mode
 class Sharing:
     """Tensors by the memory that they may share; the smallest tensor stands for its set."""
 
-    #: Representative of each tensor's group of values that may share memory for life.
+    #: (tensors,) int64: representative of the tensor's group of values that may share memory for
+    #: life.
     alike: np.ndarray
     #: The same for values that may ever lie in one block.
     together: np.ndarray

@@ -34,10 +34,10 @@ class Reduced:
     modes: List[List[Mode]]
     #: Variants that may be chosen (indices into ``graph.variants``).
     variants: Tuple[int, ...]
-    #: Group of each tensor: -1 external or always available.
+    #: (tensors,) int64: group of each tensor, -1 external or always available.
     group_of: np.ndarray
-    #: Per group: bytes (of the smallest member), first op that can make it, last op that can
-    #: need it, members.
+    #: (groups,) float64, int64, int64: bytes (of the smallest member), first op that can make it,
+    #: last op that can need it; and the group's members.
     size_bytes: np.ndarray
     birth: np.ndarray
     last_need: np.ndarray
@@ -46,17 +46,17 @@ class Reduced:
     readers: List[List[Tuple[int, int]]]
     #: Per group: (op, mode index) pairs that make it.
     makers: List[List[Tuple[int, int]]]
-    #: Groups that nothing makes again.
+    #: (groups,) bool: nothing makes it again.
     frozen_group: np.ndarray
-    #: Groups that several ops make, or one in some of its modes only: between ``birth`` and a read
-    #: there may be a time at which no member exists.
+    #: (groups,) bool: several ops make it, or one in some of its modes only. Between ``birth`` and
+    #: a read there may be a time at which no member exists.
     scattered_group: np.ndarray
-    #: Ops that may run again.
+    #: (ops,) bool: may run again.
     again: np.ndarray
     #: What no decision changes: (bytes, first op, op behind the last, sign) of each value that is
     #: alive anyway; sign -1 for what in-place options save while an op runs.
     fixed_spans: List[Tuple[int, int, int, int]]
-    #: The bytes of ``fixed_spans`` alive at each op.
+    #: (ops,) float64: the bytes of ``fixed_spans`` alive at each op.
     profile_bytes: np.ndarray
     first_backward: int
     #: Ops whose savings in ``fixed_spans`` need a group to go (see
@@ -79,7 +79,7 @@ class Reduced:
         return max([maker for maker, _ in self.makers[group] if maker < op], default=op)
 
     def fixed_at_least(self, size_bytes: float) -> np.ndarray:
-        """At each op the number of fixed values of at least ``size_bytes``."""
+        """(ops,) float64: the number of fixed values alive of at least ``size_bytes``."""
         change = np.zeros(self.num_ops + 1)
         for size, start, end, sign in self.fixed_spans:
             if size >= size_bytes:
@@ -89,7 +89,7 @@ class Reduced:
 
 
 def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
-                 negligible_bytes: int = 0, arena: bool = False) -> Reduced:
+                 arena: bool = False) -> Reduced:
     """Reduce a graph.
 
     Parameters
@@ -99,8 +99,6 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
         "none", "exact" or "all", as in ``Options``.
     keep : sequence of int
         Ops that must not run again, besides those with a ``not_recomputable_because``.
-    negligible_bytes : int
-        Tensors up to this size count nothing and are always at hand (a relaxation).
     arena : bool
         The memory is an arena, with buffers beside it for values that must not lie in it: those
         count from the first op to the last. Bounds then hold for arenas, not for whole buffers.
@@ -150,8 +148,7 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
                     if again[index] and (number or position not in op.kept_outputs):
                         remade.add(root)
     return _finish(graph, modes, chosen, root_of, sizes, settled, readers, makers,
-                   sizes.keys() - remade, again, first_backward, negligible_bytes,
-                   sorted(own_buffers.values()))
+                   sizes.keys() - remade, again, first_backward, sorted(own_buffers.values()))
 
 
 def _settled(graph: Graph, modes: List[List[Mode]], root_of: np.ndarray, lasting: Set[int],
@@ -191,7 +188,7 @@ def _finish(graph: Graph, modes: List[List[Mode]], chosen: Tuple[int, ...], root
             sizes: Dict[int, int], settled: Dict[int, int],
             readers: Dict[int, List[Tuple[int, int]]], makers: Dict[int, List[Tuple[int, int]]],
             frozen: Set[int], again: np.ndarray, first_backward: int,
-            negligible_bytes: int, own_buffers: Sequence[int]) -> Reduced:
+            own_buffers: Sequence[int]) -> Reduced:
     count = len(graph.ops)
     scattered = {root for root, ways in makers.items() if len({op for op, _ in ways}) > 1
                  or any(len(modes[op]) > len(ways) for op, _ in ways)}
@@ -226,7 +223,7 @@ def _finish(graph: Graph, modes: List[List[Mode]], chosen: Tuple[int, ...], root
         if root in settled:
             # What members take before is left out.
             spans.append((sizes[root], settled[root], count, 1))
-        elif sizes[root] <= negligible_bytes:
+        elif not sizes[root]:
             continue
         elif root in frozen and not modal and root not in scattered \
                 and last_need[root] <= last_read[root]:

@@ -11,31 +11,35 @@ import numpy as np
 class Program:
     """``minimise cost x`` with ``row_lower <= A x <= row_upper`` and ``lower <= x <= upper``.
 
-    ``A`` is stored by rows: ``start``, ``index``, ``value``.
+    ``A`` is stored by rows: the entries of row ``r`` are those from ``start[r]`` to
+    ``start[r + 1]`` of ``index`` (columns) and ``value``. Costs are seconds.
     """
 
+    #: (columns,) float64 each.
     cost: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
+    #: (rows,) float64 each.
     row_lower: np.ndarray
     row_upper: np.ndarray
+    #: (rows + 1,) int32; (entries,) int32; (entries,) float64.
     start: np.ndarray
     index: np.ndarray
     value: np.ndarray
     #: Bytes of one unit of the rows that hold the budget.
     unit_bytes: float
-    #: Time that is spent whatever is decided (negative when a variant could save time).
-    constant: float
     live: "Ranges"
     rerun: "Ranges"
     #: Group ``o``'s memory is taken in place by the op that ends window ``w``.
     taken: "Spots"
     #: What may run again: (op, mode).
     repeats: List[Tuple[int, int]]
-    #: Column of each variant that may be chosen.
+    #: (variants of the graph,) int64: column of each that may be chosen, -1 for the others.
     variant_column: np.ndarray
+    #: (windows,) int64: the constrained ops, increasing.
     constrained: np.ndarray
-    #: Sizes of buffers that are counted, largest first, and the columns that count them.
+    #: (layers,) float64: bytes of the buffers that are counted, largest first. They are counted by
+    #: the columns from ``layer_base`` on.
     layers: np.ndarray
     layer_base: int
 
@@ -50,7 +54,10 @@ class Program:
 
 @dataclass
 class Ranges:
-    """Columns of a family of variables: owner ``o`` has windows ``first[o] .. last[o]``."""
+    """Columns of a family of variables: owner ``o`` has windows ``first[o] .. last[o]``.
+
+    The arrays are (owners,) int64; ``offset`` is the column of each owner's first window.
+    """
 
     first: np.ndarray
     last: np.ndarray
@@ -85,7 +92,10 @@ class Ranges:
 
 @dataclass
 class Spots:
-    """Columns of a family that has a variable at some pairs of owner and window only."""
+    """Columns of a family that has a variable at some pairs of owner and window only.
+
+    The arrays are (pairs,) int64, sorted by owner, then window.
+    """
 
     owner: np.ndarray
     window: np.ndarray
@@ -110,7 +120,7 @@ class Spots:
 
 
 class Rows:
-    """Rows collected as arrays of (row, column, value)."""
+    """Rows collected as arrays of (row, column, value), and the limits of each row."""
 
     def __init__(self) -> None:
         self.count = 0

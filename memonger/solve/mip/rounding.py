@@ -23,7 +23,9 @@ from .program import Program
 
 def schedule_of_point(program: Program, reduced: Reduced, values: np.ndarray,
                       threshold: float = 0.5) -> Optional[Schedule]:
-    """The schedule that a point suggests; fractions from ``threshold`` on count as live.
+    """The schedule that a point, (columns,) float64, suggests.
+
+    Fractions from ``threshold`` on count as live.
 
     Returns
     -------

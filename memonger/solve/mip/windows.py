@@ -45,7 +45,7 @@ def lifetimes(reduced: Reduced, schedule: Schedule) -> Dict[int, List[Tuple[int,
 
 
 def point_of(program: Program, reduced: Reduced, schedule: Schedule) -> np.ndarray:
-    """The 0/1 point of the program that a schedule is.
+    """The 0/1 point of the program that a schedule is: (columns,) float64.
 
     It is feasible when the schedule's live bytes fit the budget, and its cost is at most the
     schedule's extra time: that is why the program's optimum is a lower bound.
@@ -154,7 +154,7 @@ def peak_ops(reduced: Reduced, schedule: Schedule, count: int) -> List[int]:
 
 
 def _alive(reduced: Reduced, schedule: Schedule, places: np.ndarray, least: float) -> np.ndarray:
-    """Live bytes at each step; with ``least``, how many live values have at least that many."""
+    """(steps,): live bytes; with ``least``, how many live values have at least that many bytes."""
     steps = len(places)
     first, lives = base_positions(schedule), lifetimes(reduced, schedule)
     taken = taken_groups(reduced, first, lives)
