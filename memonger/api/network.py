@@ -261,7 +261,7 @@ def open_session(symbol: Any, binding: Binding, costs: Any = "auto",
                  as_it_is: bool = False) -> Session:
     """Read a network and price its ops.
 
-    ``reshape`` turns the graph of an executor into that of another runner (CachedOp). With
+    ``reshape`` turns the graph of an executor into that of a CachedOp. With
     ``as_it_is`` a plan on the symbol and the user's ``force_mirroring`` show in the graph; else the
     plan is taken off, and the marks are hints on the ops.
     """

@@ -12,7 +12,7 @@ from ..variants.common_subexpressions import symbol_text
 from .environment import mxnet
 from .in_float64 import symbol_data
 from .rewrite import from_json
-from .training_run import Trial
+from .training_run import TrainingRun
 
 Values = Mapping[str, np.ndarray]
 
@@ -54,10 +54,11 @@ def kinks_within_rounding(narrow: Any, wide: Any, shapes: Mapping[str, Sequence[
                                        "heads": [[*entry, 0] for entry in entries]}))
         names = {*inner.list_arguments(), *inner.list_auxiliary_states()}
         # With gradients, for without any MXNet fuses BatchNorm as inference computes it.
-        trial = Trial(inner, {n: s for n, s in shapes.items() if n in names}, ctx,
-                      {n: t for n, t in (dtypes or {}).items() if n in names}, "write", seed, start)
+        run = TrainingRun(
+            inner, {n: s for n, s in shapes.items() if n in names}, ctx,
+            {n: t for n, t in (dtypes or {}).items() if n in names}, "write", seed, start)
         mxnet().random.seed(seed)
-        outputs = trial.executor.forward(is_train=True)
+        outputs = run.executor.forward(is_train=True)
         runs.append({e: o.asnumpy().astype(np.float64) for e, o in zip(entries, outputs)})
     found: List[Kink] = []
     for node in nodes:

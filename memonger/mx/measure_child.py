@@ -15,7 +15,7 @@ from . import plugin as native
 from .binding import first_line
 from .environment import mxnet
 from .rewrite import is_planned
-from .training_run import Trial
+from .training_run import TrainingRun
 
 
 def _used_bytes(ctx: Any) -> int:
@@ -59,13 +59,13 @@ def _warm(ctx: Any) -> None:
     mx.nd.waitall()
 
 
-def _bound(symbol: Any, ctx: Any, request: Dict[str, Any]) -> Trial:
+def _bound(symbol: Any, ctx: Any, request: Dict[str, Any]) -> TrainingRun:
     """The symbol bound for training; without a plan in MXNet's own storage."""
     planned = is_planned(symbol)
     with native.switched(True, planned, planned) if native.available() \
             else contextlib.nullcontext():
-        return Trial(symbol, request["shapes"], ctx, request["types"] or None,
-                     request["grad_req"], request["seed"])
+        return TrainingRun(symbol, request["shapes"], ctx, request["types"] or None,
+                           request["grad_req"], request["seed"])
 
 
 def run(request: Dict[str, Any]) -> Dict[str, Any]:

@@ -74,7 +74,7 @@ def without_index_gradients(symbol: Any, grad_req: GradReq) -> GradReq:
     return {name: "null" if name in indices else grad_req for name in symbol.list_arguments()}
 
 
-class Trial:
+class TrainingRun:
     """One symbol bound for training, with its own arrays."""
 
     def __init__(self, symbol: Any, shapes: Mapping[str, Sequence[int]], ctx: Any = None,

@@ -12,7 +12,7 @@ from .binding import GradReq, first_line, infer_arguments
 from .environment import logger, mxnet
 from .in_float64 import all_nodes, in_float64, symbol_data, wide_types
 from .kinks import Kink, kinks_within_rounding
-from .training_run import Trial, index_inputs, random_values, without_index_gradients
+from .training_run import TrainingRun, index_inputs, random_values, without_index_gradients
 
 #: Relative difference allowed where bits may differ (MKLDNN sums in another order).
 TOLERANCE = 1e-5
@@ -136,12 +136,12 @@ class _Training:
         """Tensors after each step; the network is in memory during this call only."""
         results = []
         try:
-            trial = Trial(symbol, self.shapes, self.ctx, types, self.grad_req, self.seed, start)
+            run = TrainingRun(symbol, self.shapes, self.ctx, types, self.grad_req, self.seed, start)
             for number in range(self.steps):
                 if number:
-                    trial.update(self.learning_rate)
-                trial.step(number)
-                results.append(trial.results())
+                    run.update(self.learning_rate)
+                run.step(number)
+                results.append(run.results())
         except mxnet().MXNetError as error:
             raise BindError("MXNet cannot run this network: %s" % first_line(error)) from error
         return results

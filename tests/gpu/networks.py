@@ -54,7 +54,7 @@ def train(budget: Optional[str], variants: str, arena: bool = True,
     import memonger
     from memonger import native
     from memonger.mx.capture import read
-    from memonger.mx.training_run import Trial
+    from memonger.mx.training_run import TrainingRun
     context = mx.gpu(0)
     native.load()
     with native.switched(recompute=True, storage=True, arena=arena):
@@ -64,12 +64,12 @@ def train(budget: Optional[str], variants: str, arena: bool = True,
         mx.nd.waitall()
         logs = {name: Path(os.environ[name]) for name in
                 ("PRETEND_ALLOCATIONS", "PRETEND_LAUNCHES", "PRETEND_NORMS")}
-        Trial(plan.symbol, SHAPES, context).step()  # libraries take workspaces once
+        TrainingRun(plan.symbol, SHAPES, context).step()  # libraries take workspaces once
         for log in logs.values():
             log.write_text("")
-        trial = Trial(plan.symbol, SHAPES, context)
+        run = TrainingRun(plan.symbol, SHAPES, context)
         bound = len(logs["PRETEND_ALLOCATIONS"].read_text().splitlines())
-        trial.step()
+        run.step()
         allocations = [(line[0], int(line[2:])) for line in
                        logs["PRETEND_ALLOCATIONS"].read_text().splitlines()]
         result = {
@@ -79,7 +79,7 @@ def train(budget: Optional[str], variants: str, arena: bool = True,
             "launches": [line.split() for line in
                          logs["PRETEND_LAUNCHES"].read_text().splitlines()],
             "norms": logs["PRETEND_NORMS"].read_text().split()}
-        del trial
+        del run
     return result
 
 
@@ -133,14 +133,14 @@ def fused_norms() -> Dict[str, Any]:
 
     import memonger
     from memonger import native
-    from memonger.mx.training_run import Trial
+    from memonger.mx.training_run import TrainingRun
     native.load()
     plan = memonger.plan(network(), variants="exact", time_limit=2, **SHAPES)
-    trial = Trial(plan.symbol, SHAPES, mx.gpu(0))
+    run = TrainingRun(plan.symbol, SHAPES, mx.gpu(0))
     mx.nd.waitall()
     log = Path(os.environ["PRETEND_NORMS"])
     log.write_text("")
-    trial.step()
+    run.step()
     mx.nd.waitall()
     return {"variants": list(plan.decisions.values()), "norms": log.read_text().split()}
 

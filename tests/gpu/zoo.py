@@ -46,13 +46,13 @@ def pools(name: str, grad_req: Optional[str] = None,
     import memonger
     from memonger import native
     from memonger.mx.capture import read
-    from memonger.mx.training_run import Trial, without_index_gradients
+    from memonger.mx.training_run import TrainingRun, without_index_gradients
     from memonger.zoo import nets
     native.load()
     context = mx.gpu(0)
     family = nets.spec(name).builder
     net = nets.build(name, 2, **{**SMALL[family], **SPECIAL.get(name, {})})
-    # As the trial binds: no gradients for labels and indices.
+    # As the run binds: no gradients for labels and indices.
     binding = {"ctx": context,
                "grad_req": grad_req or without_index_gradients(net.symbol, "write")}
     log = Path(os.environ["PRETEND_ALLOCATIONS"])
@@ -62,19 +62,19 @@ def pools(name: str, grad_req: Optional[str] = None,
             plan = memonger.plan(net.symbol, variants="all", time_limit=0.5, **binding,
                                  **net.shapes)
             captured = read(plan.symbol, net.shapes, **binding)
-            Trial(plan.symbol, net.shapes, context).step()  # temporary space is taken once
+            TrainingRun(plan.symbol, net.shapes, context).step()  # temporary space is taken once
             mx.nd.waitall()
             log.write_text("")
-            trial = Trial(plan.symbol, net.shapes, context)
-            trial.step()
+            run = TrainingRun(plan.symbol, net.shapes, context)
+            run.step()
             lines = log.read_text().splitlines()
         taken = sum(int(line[2:]) * (1 if line[0] == "+" else -1) for line in lines)
-        arrays = [*trial.arrays.values(), *trial.aux.values(), *trial.gradients.values(),
-                  *trial.head_gradients]
+        arrays = [*run.arrays.values(), *run.aux.values(), *run.gradients.values(),
+                  *run.head_gradients]
         outside = sum(array.size * array.dtype().itemsize for array in arrays)
         outside += captured.fixed_bytes["head_gradients"]
         found.append({"predicted": plan.pool_bytes, "bound": captured.pool_bytes,
                       "taken": taken - outside})
-        del trial
+        del run
         mx.nd.waitall()
     return found

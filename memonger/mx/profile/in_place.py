@@ -17,7 +17,7 @@ from ...util import signals as interrupts
 from .. import fusion
 from ..binding import GradReq
 from ..environment import mxnet
-from ..training_run import Trial
+from ..training_run import TrainingRun
 
 #: Seconds of ops by their place in ``graph.ops``.
 OpSeconds = Dict[int, float]
@@ -80,14 +80,14 @@ def step_seconds(graph: Graph, symbol: Any, shapes: Mapping[str, Sequence[int]],
     """
     started_s = time.perf_counter()
     start_s = _start_time_s(ctx)
-    trial = Trial(symbol, shapes, ctx, type_dict, grad_req)
-    trial.step()
-    clock = _Clock(trial.executor)
+    run = TrainingRun(symbol, shapes, ctx, type_dict, grad_req)
+    run.step()
+    clock = _Clock(run.executor)
     samples: Dict[int, List[float]] = {}
     for step in range(repeats + 1):
         raised: List[BaseException] = []
         with interrupts.collected(raised):  # MXNet would drop it in the monitor's callback
-            taken = _one_step(trial, clock, graph)
+            taken = _one_step(run, clock, graph)
         if raised:
             raise raised[0]
         if taken is None:
@@ -102,17 +102,17 @@ def step_seconds(graph: Graph, symbol: Any, shapes: Mapping[str, Sequence[int]],
     return {index: of(values) for index, values in sorted(samples.items())}
 
 
-def _one_step(trial: Trial, clock: _Clock, graph: Graph) -> Optional[Dict[int, float]]:
+def _one_step(run: TrainingRun, clock: _Clock, graph: Graph) -> Optional[Dict[int, float]]:
     """Seconds of each op that ran in one step; None when the names do not fit the graph."""
     clock.restart()
-    outputs = trial.executor.forward(is_train=True)
+    outputs = run.executor.forward(is_train=True)
     forward = clock.events
     for output in outputs:
         output.wait_to_read()
     clock.restart()
-    trial.executor.backward(trial.head_gradients)
+    run.executor.backward(run.head_gradients)
     backward = clock.events
-    trial.mx.nd.waitall()
+    run.mx.nd.waitall()
     taken: Dict[int, float] = {}
     index = -1
     for events in (forward, backward):
