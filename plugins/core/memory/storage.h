@@ -156,7 +156,7 @@ class Packer {
   // The group at hand: sizes and first and last instants, where instants are the starts.
   std::vector<int32_t> member_;
   std::vector<int64_t> bytes_;
-  std::vector<int32_t> first_, last_, rank_, start_count_;
+  std::vector<int32_t> first_, last_, rank_;
   std::vector<int32_t> order_, trial_, object_, best_object_;
   std::vector<int64_t> buffers_, key_;  // sizes of the buffers; sorting keys
   std::vector<uint64_t> tree_;          // see BusyBuffers; 4 * leaves_ words for 64 buffers
