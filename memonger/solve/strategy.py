@@ -53,8 +53,7 @@ class Strategy:
     # ---- turns
     #: Worth most at deep cuts, where only long native searches find cheap plans.
     turns: Tuple[Turn, ...] = (
-        Turn(2, False, 0.001), Turn(4, True, 0.003), Turn(4, True, 0.005), Turn(8, True, 0.005),
-        Turn(8, True, 0.01), Turn(8, True, 0.01))
+        Turn(3, False, 0.001), Turn(6, True, 0.003), Turn(10, False, 0.005), Turn(15, True, 0.01))
     #: Turns in a row without a better plan that end the search of a tiny graph in whole buffers, as
     #: Gluon blocks have them: 19 ops take 5 s instead of 21.
     idle_turns: int = 2

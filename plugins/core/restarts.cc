@@ -11,8 +11,9 @@ namespace {
 const int kManyGaps = 1500;
 // Writing the steps down and assigning storage for them takes as long as simulating so many times.
 const int kExactWork = 100;
-// Where annealing starts, in units of Search::Unit().
-const double kHot = 3, kWarm = 0.5;
+// Where annealing starts, in units of Search::Unit(): in training graphs, where values may be
+// recomputed in advance, and warm ones.
+const double kHot = 6, kHotAdvance = 3, kWarm = 0.5;
 
 }  // namespace
 
@@ -84,17 +85,17 @@ void Search::SearchLive(int64_t work_end) {
       Offer(current);
       return;
     }
-    Iterate(until(any_advance_ ? 0.4 : 0.25));
+    Iterate(until(any_advance_ ? 0.4 : 0.15));
   }
   // Annealing from the best, hot and warm in turn; what it finds is pruned. A long hot walk is
   // worth most at deep cuts, whose good plans are far from what repairs find. Where values may be
   // recomputed in advance, half of all searches start warm.
-  const bool hot_first = !any_advance_ || random_.OneIn(2);
-  const Temperature rounds[] = {
-      {hot_first ? kHot : kWarm, 0.01}, {any_advance_ ? 2 : kWarm, 0.01}, {0.2, 0.005}};
-  const double shares[] = {0.7, 0.8, 0.87};
+  const double first = !any_advance_ ? kHot : random_.OneIn(2) ? kHotAdvance : kWarm;
+  const Temperature rounds[] = {{first, 0.01}, {any_advance_ ? 2 : kWarm, 0.01}, {0.2, 0.005}};
+  const double on_demand[] = {0.85, 0.9, 0.94}, in_advance[] = {0.7, 0.8, 0.87};
+  const double* shares = any_advance_ ? in_advance : on_demand;
   for (int round = 0; round < 3 && !OutOf(work_end); ++round) {
-    if (round == 1 && !best_.feasible) TrySeeds(true, until(0.75));
+    if (round == 1 && !best_.feasible) TrySeeds(true, until((shares[0] + shares[1]) / 2));
     Load(best_);
     current = Evaluate();
     Anneal(current, rounds[round], until(shares[round] - 0.01));
