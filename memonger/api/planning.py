@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from dataclasses import replace
 from typing import Any, Iterator, Mapping, Optional, Tuple
@@ -30,7 +31,7 @@ def plan_session(session: Session, request: PlanRequest,
                  started_s: Optional[float] = None) -> Plan:
     """:func:`memonger.plan` for a network that was read already."""
     started_s = time.perf_counter() if started_s is None else started_s
-    work = Effort(request.time_limit)
+    work = Effort(math.inf)  # the first search has its own limit only
     best: Optional[Plan] = None
     refused: Optional[InfeasibleBudget] = None
     for tried, way in _ways(session, request):
@@ -117,10 +118,10 @@ def _rank(plan: Plan, request: PlanRequest) -> Tuple[float, float]:
     return plan.total_bytes, plan.overhead
 
 
-def _limit_s(work: Effort) -> float:
-    """Counted seconds of the next search: what is left, and at least a quarter of all."""
-    left_s = work.limit_s - work.spent_s
-    return max(left_s, work.limit_s / 4) if work.spent_s else left_s
+def _allow(work: Effort, limit_s: float) -> None:
+    """Let the next search spend what earlier ones left of a time limit, and half of it at least."""
+    if work.spent_s:
+        work.limit_s = max(limit_s, work.spent_s + limit_s / 2)
 
 
 def _plan(session: Session, request: PlanRequest, started_s: float, work: Effort) -> Plan:
@@ -161,7 +162,8 @@ def _plan(session: Session, request: PlanRequest, started_s: float, work: Effort
         elif op.force_mirroring == "False" and not op.is_backward and index not in again:
             kept += (index,)
     options = Options(
-        account=work, storage=session.storage, backend=native.backend(),
+        time_limit_s=request.time_limit, account=work, storage=session.storage,
+        backend=native.backend(),
         variants=variants, keep=kept, recompute=again, progress=request.progress,
         costs=session.costs,
         objective="memory" if budget is None else "time", max_overhead=max_overhead,
@@ -179,8 +181,8 @@ def _plan(session: Session, request: PlanRequest, started_s: float, work: Effort
     smallest: Optional[Plan] = None
     for _ in range(_ATTEMPTS):
         try:
-            found = solve(graph, pool_budget, method,
-                          replace(options, time_limit_s=_limit_s(work)))
+            _allow(work, request.time_limit)
+            found = solve(graph, pool_budget, method, options)
         except InfeasibleBudget as error:
             if smallest is None:
                 best = error.best_plan
