@@ -1,6 +1,6 @@
 """Train a residual network on real handwritten digits, without a plan and with one.
 
-    python examples/train_digits.py [--out FOLDER] [--budget 50%] [--epochs N]
+    python examples/train_digits.py [--out FOLDER] [--budget 40%] [--epochs N]
 
 The digits are scikit-learn's ``load_digits`` (1,797 scans of 8 x 8). Both runs start from the same
 seed and go through ``mx.mod.Module.fit``. ``memonger.verify`` says whether both networks are the
@@ -113,7 +113,7 @@ def table(plan: Any, measured: Any) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", default="out", help="folder for picture and report")
-    parser.add_argument("--budget", help='largest total, such as "60%%" of the unplanned one')
+    parser.add_argument("--budget", default="40%", help="largest total, a share or as in 5MB")
     parser.add_argument("--epochs", type=int, default=EPOCHS)
     options = parser.parse_args()
     os.makedirs(options.out, exist_ok=True)
@@ -124,7 +124,7 @@ def main() -> int:
     times = os.path.join(options.out, "profile.json")
     profile(net, shapes, path=times)
     say("planning")
-    plan = memonger.plan(net, budget=options.budget, name="digits", costs=times,
+    plan = memonger.plan(net, budget=options.budget, name="digits", costs=times, time_limit=5,
                          data_iter=train_iter, optimizer="sgd",
                          optimizer_params={"momentum": 0.9})
     print(plan)

@@ -87,7 +87,7 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
     shapes, **named_shapes : optional
         Shapes of inputs by name, as for ``infer_shape``: ``data=(32, 3, 224, 224)``.
     max_clones : int
-        How often one op may be recomputed in a step; 0: as often as it pays.
+        How often one op may be recomputed in a step; 0: without limit.
     name : str
         What tables, pictures and pages call the network.
 

@@ -30,7 +30,7 @@ _VARIABLES = (
     ("MXNET_EXEC_ENABLE_INPLACE", WARNING, "changes in-place choices; plans assume it is unset"),
     ("MXNET_EXEC_NUM_TEMP", NOTE, "number of workspaces; more of them take more memory"),
     ("MXNET_USE_FUSION", NOTE, "1: point-wise ops are fused after the plan, pools may be larger"),
-    ("MXNET_MKLDNN_ENABLED", NOTE, "1 (the default) allows differences up to 1e-5 on a CPU"),
+    ("MXNET_MKLDNN_ENABLED", NOTE, "0: a plan changes no bit; 1, the default: rounding only"),
     ("MXNET_SUBGRAPH_BACKEND", NOTE, "training binds are the same with and without it"),
     ("MXNET_ENGINE_TYPE", NOTE, "the engine that runs the ops"),
     ("MXNET_GPU_MEM_POOL_TYPE", NOTE, "how device memory is rounded"),

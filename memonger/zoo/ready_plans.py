@@ -234,8 +234,9 @@ def _open(net: nets.Net, data: Mapping[str, Any], symbol: Any = None,
           shapes: Optional[Mapping[str, Sequence[int]]] = None) -> Any:
     from ..api.network import open_session
     from ..api.requests import Binding
-    return open_session(net.symbol if symbol is None else symbol,
-                        Binding(net.shapes if shapes is None else shapes), data["costs"])
+    session = open_session(net.symbol if symbol is None else symbol,
+                           Binding(net.shapes if shapes is None else shapes), data["costs"])
+    return replace(session, graph=replace(session.graph, name=data["network"]))
 
 
 def _rebuild(session: Any, item: Mapping[str, Any], budget_bytes: int,

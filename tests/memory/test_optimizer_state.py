@@ -21,18 +21,24 @@ def _bytes(state):
     return int(np.prod(state.shape)) * np.dtype(state.dtype).itemsize
 
 
+def _takes(name, options):
+    try:
+        mx.optimizer.create(name, **options)
+    except TypeError:
+        return not options
+    return True
+
+
 CASES = [(name, options) for name in sorted(mx.optimizer.Optimizer.opt_registry)
          if name != "groupadagrad"
-         for options in ({}, {"momentum": 0.9}, {"centered": True}, {"multi_precision": True})]
+         for options in ({}, {"momentum": 0.9}, {"centered": True}, {"multi_precision": True})
+         if _takes(name, options)]
 
 
 @pytest.mark.filterwarnings("ignore:Accumulating with float16")
 @pytest.mark.parametrize("name,options", CASES, ids=str)
 def test_state_bytes_are_those_of_mxnet(name, options):
-    try:
-        optimizer = mx.optimizer.create(name, **options)
-    except TypeError:
-        pytest.skip("%s takes no %s" % (name, next(iter(options))))
+    optimizer = mx.optimizer.create(name, **options)
     for dtype in ("float32", "float16", "float64"):
         weight = mx.nd.zeros((10, 10), dtype=dtype)
         real = _bytes(optimizer.create_state_multi_precision(0, weight))

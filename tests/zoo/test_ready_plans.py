@@ -41,6 +41,7 @@ def test_loaded_plans_take_the_bytes_of_the_search(folder, made):
             min(p["overhead"] for p in made["plans"] if p["total_bytes"] <= plan.budget_bytes),
             abs=1e-6)
         assert plan.total_bytes < plan.baseline_total_bytes
+        assert str(plan).startswith("attention_small ")
 
 
 def test_a_loaded_plan_trains_as_the_original(folder, made):
