@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import importlib
+import inspect
 import io
 import json
 import re
@@ -34,6 +36,20 @@ def code_cells():
 def test_the_stored_notebook_has_no_outputs(code_cells):
     assert len(code_cells) >= 10
     assert not any(cell["outputs"] or cell["execution_count"] for cell in code_cells)
+
+
+def test_calls_of_the_tour_are_those_there_are(code_cells):
+    tree = ast.parse("\n".join("".join(cell["source"]) for cell in code_cells))
+    imports = [node for node in ast.walk(tree)
+               if isinstance(node, ast.ImportFrom) and str(node.module).startswith("memonger")]
+    functions = {alias.name: getattr(importlib.import_module(str(node.module)), alias.name)
+                 for node in imports for alias in node.names}
+    calls = [node for node in ast.walk(tree)
+             if isinstance(node, ast.Call) and getattr(node.func, "id", None) in functions]
+    assert {call.func.id for call in calls} == set(functions) != set()
+    for call in calls:
+        inspect.signature(functions[call.func.id]).bind(
+            *call.args, **{str(word.arg): word.value for word in call.keywords})
 
 
 @pytest.mark.slow
