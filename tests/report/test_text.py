@@ -166,6 +166,11 @@ def test_frontier_table(golden):
     assert frontier_table([]) == "no plan"
 
 
+def test_a_plan_that_serves_two_budgets_is_not_called_beaten():
+    text = frontier_table(sweep([(800, 0.1), (800, 0.1), (900, 0.2)]))
+    assert text.count("(the same again)") == text.count("(beaten by another plan)") == 1
+
+
 # ---------------------------------------------------------------------- words
 @pytest.mark.parametrize("time_s, expected", [
     (0, "0.00 s"), (0.214, "214 ms"), (1.2, "1.20 s"), (35e-6, "35.0 us"), (3e-8, "0.03 us")])

@@ -58,7 +58,8 @@ def frontier_table(plans: Sequence[Plan]) -> str:
     for plan in sorted(plans, key=lambda p: (p.total_bytes, p.overhead)):
         bar = "#" * round(BAR * (plan.overhead - least) / (most - least))
         remark = " <- knee" if plan is turn else "" if any(p is plan for p in best) else \
-            " (beaten by another plan)"
+            " (the same again)" if any((p.total_bytes, p.overhead) == (
+                plan.total_bytes, plan.overhead) for p in best) else " (beaten by another plan)"
         rows.append([units.size(plan.total_bytes),
                      format_percent(plan.total_bytes / base) if base else "",
                      units.size(plan.pool_bytes), format_extra(plan.overhead),
