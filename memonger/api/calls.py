@@ -74,8 +74,8 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
         counted, so a busy machine takes longer and gives the same plan; the clock only ends a
         search after twenty times as long. More than the usual ten buy further searches where the
         plan is not near its bound. Where a search is followed by another, with fewer variants or a
-        smaller pool, the limit is that of all together; each may take half of it at least.
-        Reading the network and confirming the plan come on top: two to three seconds for 700 ops.
+        smaller pool, each has this limit. Reading the network and confirming the plan come on
+        top: two to three seconds for 700 ops.
     progress : callable, optional
         Called with :class:`memonger.plan.Progress` now and then.
     overhead : float or str, optional

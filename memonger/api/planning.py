@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 from dataclasses import replace
 from typing import Any, Iterator, Mapping, Optional, Tuple
@@ -10,7 +9,6 @@ from typing import Any, Iterator, Mapping, Optional, Tuple
 from ..mx import plugin as native
 from ..plan import unmet_requests
 from ..plan.plan import Plan, Status
-from ..solve.effort import Effort
 from ..solve.strategy import STRATEGY
 from ..util import signals as interrupts
 from ..util.errors import InfeasibleBudget, InputError, NoPlanInTime, PluginError
@@ -31,14 +29,13 @@ def plan_session(session: Session, request: PlanRequest,
                  started_s: Optional[float] = None) -> Plan:
     """:func:`memonger.plan` for a network that was read already."""
     started_s = time.perf_counter() if started_s is None else started_s
-    work = Effort(math.inf)  # the first search has its own limit only
     best: Optional[Plan] = None
     refused: Optional[InfeasibleBudget] = None
     for tried, way in _ways(session, request):
         if not _may_be_better(tried, way, request, best, refused):
             continue
         try:
-            made = _plan(tried, way, started_s, work)
+            made = _plan(tried, way, started_s)
         except InfeasibleBudget as error:
             if refused is None or error.minimum_bytes < refused.minimum_bytes:
                 refused = error
@@ -118,13 +115,7 @@ def _rank(plan: Plan, request: PlanRequest) -> Tuple[float, float]:
     return plan.total_bytes, plan.overhead
 
 
-def _allow(work: Effort, limit_s: float) -> None:
-    """Let the next search spend what earlier ones left of a time limit, and half of it at least."""
-    if work.spent_s:
-        work.limit_s = max(limit_s, work.spent_s + limit_s / 2)
-
-
-def _plan(session: Session, request: PlanRequest, started_s: float, work: Effort) -> Plan:
+def _plan(session: Session, request: PlanRequest, started_s: float) -> Plan:
     from ..solve import solve
     from ..solve.options import Options
     budget, overhead, variants = request.budget, request.overhead, request.variants
@@ -162,8 +153,7 @@ def _plan(session: Session, request: PlanRequest, started_s: float, work: Effort
         elif op.force_mirroring == "False" and not op.is_backward and index not in again:
             kept += (index,)
     options = Options(
-        time_limit_s=request.time_limit, account=work, storage=session.storage,
-        backend=native.backend(),
+        time_limit_s=request.time_limit, storage=session.storage, backend=native.backend(),
         variants=variants, keep=kept, recompute=again, progress=request.progress,
         costs=session.costs,
         objective="memory" if budget is None else "time", max_overhead=max_overhead,
@@ -181,7 +171,6 @@ def _plan(session: Session, request: PlanRequest, started_s: float, work: Effort
     smallest: Optional[Plan] = None
     for _ in range(_ATTEMPTS):
         try:
-            _allow(work, request.time_limit)
             found = solve(graph, pool_budget, method, options)
         except InfeasibleBudget as error:
             if smallest is None:

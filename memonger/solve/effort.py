@@ -17,16 +17,12 @@ class Effort:
         each at what it takes on an idle core (:mod:`memonger.solve.strategy`).
     parent : Effort, optional
         What is spent here is spent there, too.
-    account : Effort, optional
-        The same, of several searches: once it has nothing left, this has nothing left.
     """
 
-    def __init__(self, limit_s: float, parent: Optional["Effort"] = None,
-                 account: Optional["Effort"] = None):
+    def __init__(self, limit_s: float, parent: Optional["Effort"] = None):
         self.limit_s = limit_s
         self.spent_s = 0.0
         self._parent = parent
-        self._account = account
         self._end_s = time.perf_counter() + STRATEGY.clock_factor * max(limit_s, 1.0)
 
     def grant(self, seconds: float) -> None:
@@ -37,15 +33,12 @@ class Effort:
     def spend(self, seconds: float) -> None:
         """Count work that was done."""
         self.spent_s += seconds
-        for other in (self._parent, self._account):
-            if other is not None:
-                other.spend(seconds)
+        if self._parent is not None:
+            self._parent.spend(seconds)
 
     @property
     def left_s(self) -> float:
         """Counted seconds left; none where the safety net has struck."""
-        if self._account is not None and self._account.spent_s >= self._account.limit_s:
-            return 0.0
         return self.limit_s - self.spent_s if self.clock_s > 0 else 0.0
 
     @property

@@ -78,7 +78,7 @@ class Incumbent:
                                arena=options.storage == "arena")
         limit_bytes = budget_bytes + max([op.workspace_bytes for op in graph.ops] or [0])
         return cls(graph, options, limit_bytes, reduced, time.perf_counter(),
-                   Effort(options.time_limit_s, account=options.account))
+                   Effort(options.time_limit_s))
 
     # ------------------------------------------------------------------ facts
     @property

@@ -7,7 +7,6 @@ from typing import Callable, Mapping, Optional, Tuple
 from ..graph.schedule import Recompute
 from ..plan.plan import Progress
 from ..util.errors import InputError
-from .effort import Effort
 
 #: Ways to count memory: the plugin's arena and its assignment to whole buffers, MXNet's own, the
 #: peak of live bytes.
@@ -30,8 +29,6 @@ class Options:
     #: ``Status.TIME_LIMIT``. Above the default, method "auto" searches on where the plan is not
     #: near its bound. The clock itself ends a search only after twenty times as long.
     time_limit_s: float = USUAL_TIME_LIMIT_S
-    #: Counts the work of several searches, and ends this one where they have spent it all.
-    account: Optional[Effort] = field(default=None, repr=False, compare=False)
     seed: int = 1
     #: Multiplies the number of evaluations, which otherwise follows from the graph's size.
     effort: float = 1.0

@@ -67,25 +67,6 @@ def test_a_slow_machine_gives_the_same_plan(share, monkeypatch):
     assert (busy.schedule, busy.bound, busy.status) == (idle.schedule, idle.bound, idle.status)
 
 
-@pytest.mark.parametrize("method", ["auto", "local", "milp"])
-def test_what_a_search_spends_is_counted(method):
-    options = Options(storage="arena", time_limit_s=0.5)
-    account = Effort(100.0)
-    alone, counted = (solve(GRAPH, int(0.8 * UNPLANNED), method, one)
-                      for one in (options, replace(options, account=account)))
-    assert counted.schedule == alone.schedule and account.spent_s > 0
-
-
-def test_a_search_ends_where_several_have_spent_their_work():
-    plans, spent_s = [], []
-    for limit_s in (100.0, 0.02):
-        account = Effort(limit_s)
-        plans.append(solve(GRAPH, int(0.8 * UNPLANNED), "auto",
-                           Options(storage="arena", time_limit_s=0.5, account=account)))
-        spent_s.append(account.spent_s)
-    assert spent_s[1] < spent_s[0] and plans[0].overhead <= plans[1].overhead
-
-
 def test_more_time_buys_more_steps_and_less_time_fewer():
     usual = local.work_for(GRAPH)
     assert local.work_for(GRAPH, 20.0) == usual + 10 * STRATEGY.steps_per_s

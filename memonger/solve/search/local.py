@@ -66,7 +66,7 @@ class _Search:
     effort: Effort = field(init=False)
 
     def __post_init__(self) -> None:
-        self.effort = Effort(self.options.time_limit_s, account=self.options.account)
+        self.effort = Effort(self.options.time_limit_s)
 
     def run(self, budget_bytes: int, share: float, warm: Optional[Decisions]) -> Found:
         """Search with a budget for pool and workspace, and a share of the work."""
