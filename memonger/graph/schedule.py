@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict, List, Mapping, Tuple
 
+from ..util.errors import InputError
 from .types import Graph
 
 #: Who reads a recomputed value: (backward op, 0), or (forward op, k) for its k-th clone, k >= 1.
@@ -71,7 +72,17 @@ def expand(graph: Graph, recompute: Recompute) -> Schedule:
     -------
     Schedule
         O(number of edges) time and size.
+
+    Raises
+    ------
+    InputError
+        If a decision names an op that the graph has not.
     """
+    named = {*recompute, *(reader for served in recompute.values() for reader, _ in served)}
+    unknown = sorted(named.difference(range(len(graph.ops))))
+    if unknown:
+        raise InputError("a decision names op %s, and the graph has ops 0 to %d"
+                         % (unknown[0], len(graph.ops) - 1))
     steps: List[Step] = []
     made: Dict[Consumer, int] = {}
 

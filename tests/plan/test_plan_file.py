@@ -169,7 +169,7 @@ def test_what_only_the_file_vouches_for_is_marked():
     again = planfile.loads(planfile.dumps(plan))
     assert again.told == ("op times", "status", "minimum", "measurements")
     assert "taken from its file, not checked again: op times, status, minimum, measurements" \
-        in str(again) and "taken from its file" in html._facts(again, None)
+        in str(again) and "taken from its file" in html._facts(again)
     assert plan_record(again)["as_the_file_says"] == list(again.told)
 
 

@@ -16,6 +16,7 @@ from memonger.memory.liveness import StorageModel
 from memonger.memory.storage import plan_storage
 from memonger.plan.plan import Plan, Status
 from memonger.plan.validate import Kind
+from memonger.util.errors import InputError
 
 
 def net():
@@ -51,6 +52,12 @@ def test_right_schedules_have_no_problem():
     assert expand(graph, {0: {}, 1: {}}).steps == PLANNED
     assert kinds(PLANNED, time_s=11.0, pool_bytes=40, budget_bytes=50, fixed_bytes=10) == []
     assert kinds(expand(graph, {}).steps, time_s=9.0) == []
+
+
+@pytest.mark.parametrize("recompute", [{9: {}}, {-1: {}}, {0: {(9, 0): 1}}])
+def test_decisions_about_ops_that_are_not_there_are_refused(recompute):
+    with pytest.raises(InputError, match="names op (9|-1), and the graph has ops 0 to 5"):
+        expand(net(), recompute)
 
 
 def changed(index, step):
