@@ -8,6 +8,7 @@ from typing import Any, Dict
 
 from ..api import calls as api
 from ..api.inputs import pins, share_of
+from ..api.sweeping import BUDGETS
 from ..plan.plan import Plan
 from ..report.charts.figures import FORMATS
 from ..report.charts.frontier import draw_frontier, frontier_table
@@ -34,6 +35,13 @@ from .arguments import (
 from .command import EXIT_OK, Command, UsageError, answer
 from .progress import ProgressLine
 from .record import foreign_record, plan_record
+
+
+def _refused(planned: int) -> str:
+    """How many of a sweep's budgets have no plan."""
+    missing = len(BUDGETS) - planned
+    return "\nno plan was found for %d tighter of the %d budgets, which end at %s of the " \
+        "unplanned total" % (missing, len(BUDGETS), BUDGETS[-1]) if missing else ""
 
 
 class MakePlan(Command):
@@ -107,7 +115,7 @@ class MakePlan(Command):
             if args.plot:
                 draw_frontier([named(p, args.network) for p in frontier], args.plot)
             answer(args, lambda: [plan_record(p) for p in frontier],
-                   lambda: frontier_table(frontier))
+                   lambda: frontier_table(frontier) + _refused(len(frontier)))
         else:
             finish(args, named(plan, args.network), plan_record(plan))
         return EXIT_OK

@@ -100,6 +100,15 @@ def test_a_sweep_is_asked_for_with_the_same_words(symbol_file, fake, capsys):
     assert options["variants"] == "none"
 
 
+def test_a_sweep_tells_of_budgets_without_a_plan(symbol_file, fake, capsys):
+    fake("sweep", [small_plan()] * 3)
+    assert main(["plan", symbol_file, "--sweep"]) == 0
+    assert "no plan was found for 7 tighter of the 10 budgets" in capsys.readouterr().out
+    fake("sweep", [small_plan()] * 10)
+    assert main(["plan", symbol_file, "--sweep"]) == 0
+    assert "no plan was found" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("overhead", ["10%", "500%", "0.1"])
 def test_an_overhead_instead_of_a_budget(symbol_file, fake, capsys, overhead):
     call = fake("plan", small_plan())
