@@ -3,7 +3,7 @@
 # make test-cu112  sets up, runs mxnet-cu112 on a pretended GPU (an hour; 400 MB more)
 # make check   lint and types
 # make docs    makes a site of docs/ with the reference of the API: out/site
-# make tables  sets up, makes the tables of docs/ again (half an hour)
+# make tables  sets up, makes the tables of docs/ again (two hours)
 # make pictures  sets up, makes the pictures of docs/ again from the demo's plan
 #
 # PYTHON=python3.9     the interpreter to set up with (default: the first fit one)
@@ -55,6 +55,8 @@ pictures: demo
 tables: $(VENV)/.installed
 	$(VENV)/bin/memonger bench --published --same-cut --methods auto:exact,auto:all --jobs 2 \
 		-o out/published --update docs/RESULTS.md
+	$(VENV)/bin/memonger bench --methods auto:none,auto:exact,auto:all --budgets 35,25,20,15 --jobs 2 \
+		-o out/gaps --update docs/RESULTS.md
 	$(VENV)/bin/memonger bench --jobs 2 -o out/methods --update docs/METHODS.md
 
 install: $(VENV)/.installed
