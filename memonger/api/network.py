@@ -120,18 +120,19 @@ class Session:
         return self.device is not None and self.device.autotunes and \
             any(reservations(self.graph, op) for op in self.graph.ops)
 
-    def pool_bytes(self, captured: Any, symbol: Any, storage: str) -> int:
-        """What MXNet allocates for internal tensors of a form of the network."""
-        if self.graph.pools == "executor":
-            return int(captured.pool_bytes)
-        return self._bound_step(captured, symbol, storage).storage.pool_bytes
+    def bound_bytes(self, captured: Any, symbol: Any, storage: str) -> Tuple[int, Dict[str, int]]:
+        """Pool of a form of the network, and what it takes of the GPU besides; {} on a CPU."""
+        is_executor = self.graph.pools == "executor"
+        if is_executor and self.device is None:
+            return int(captured.pool_bytes), {}
+        step = self._bound_step(captured, symbol, storage)
+        return (int(captured.pool_bytes) if is_executor else step.storage.pool_bytes,
+                {} if self.device is None else
+                step.extra_bytes(self.device, self._arrays(captured)))
 
     def device_bytes(self, captured: Any, symbol: Any, storage: str) -> Dict[str, int]:
         """What a form of the network takes of the GPU besides; {} on a CPU."""
-        if self.device is None:
-            return {}
-        step = self._bound_step(captured, symbol, storage)
-        return step.extra_bytes(self.device, self._arrays(captured))
+        return {} if self.device is None else self.bound_bytes(captured, symbol, storage)[1]
 
     def _bound_step(self, captured: Any, symbol: Any, storage: str) -> BoundStep:
         spaces = self._workspaces(captured)

@@ -211,7 +211,8 @@ def _finish(session: Session, found: Plan, budget_bytes: Optional[int],
     """A solver's answer with its symbol, confirmed by binding that symbol."""
     planned = session.apply(found)
     bound = session.read(planned)
-    pool_bytes, notes = session.pool_bytes(bound, planned, found.storage), found.notes
+    pool_bytes, on_device = session.bound_bytes(bound, planned, found.storage)
+    notes = found.notes
     if pool_bytes != found.pool_bytes:
         notes += ("the pool is what MXNet allocates, %d bytes; %d were predicted"
                   % (pool_bytes, found.pool_bytes),)
@@ -223,10 +224,10 @@ def _finish(session: Session, found: Plan, budget_bytes: Optional[int],
                   % (session.unplanned_pool_bytes, found.baseline_pool_bytes),)
         found = replace(found, baseline_pool_bytes=session.unplanned_pool_bytes,
                         predicted_baseline_pool_bytes=found.baseline_pool_bytes)
-    on_device = session.device_bytes(bound, planned, found.storage)
     found = replace(found, fixed_bytes={**found.fixed_bytes, **on_device})
-    if session.unplanned_fixed_bytes != found.fixed_bytes:
-        found = replace(found, baseline_fixed_bytes=session.unplanned_fixed_bytes)
+    unplanned_fixed_bytes = session.unplanned_fixed_bytes
+    if unplanned_fixed_bytes != found.fixed_bytes:
+        found = replace(found, baseline_fixed_bytes=unplanned_fixed_bytes)
     return replace(
         found, original_json=to_json(session.symbol), symbol_json=to_json(planned),
         pool_bytes=pool_bytes, budget_bytes=budget_bytes, costs=session.costs, notes=notes,
