@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from memonger.graph.decisions import graph_in_use
 from memonger.graph.gradient_split import with_placeholders
-from memonger.graph.schedule import Consumer, Schedule, Step, expand
+from memonger.graph.schedule import Consumer, Schedule, Step, expand_in_part
 from memonger.graph.types import Graph, Implementation, Inplace, Op, Tensor, Variant
 from memonger.memory.liveness import DTYPES
 
@@ -258,7 +258,7 @@ def schedule_with_variants(rng: random.Random, graph: Graph) -> Schedule:
             chosen.append(index)
             taken |= ops
     in_use = graph_in_use(graph, Schedule((), tuple(chosen)))
-    return Schedule(expand(in_use, decisions(rng, in_use)).steps, tuple(chosen))
+    return Schedule(expand_in_part(in_use, decisions(rng, in_use)).steps, tuple(chosen))
 
 
 def foreign_graph(rng: random.Random, num_ops: int = 10) -> Graph:
@@ -308,7 +308,7 @@ def planned_graphs(draw, max_forward: int = 10, **options) -> Tuple[Graph, Sched
     """A training graph and the schedule of random decisions."""
     rng = draw(st.randoms(use_true_random=False))
     graph = training_graph(rng, draw(st.integers(1, max_forward)), **options)
-    return graph, expand(graph, decisions(rng, graph))
+    return graph, expand_in_part(graph, decisions(rng, graph))
 
 
 @st.composite

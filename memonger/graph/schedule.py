@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict, List, Mapping, Tuple
 
+from ..util.argument_checks import shown
 from ..util.errors import InputError
 from .types import Graph
 
@@ -76,13 +77,45 @@ def expand(graph: Graph, recompute: Recompute) -> Schedule:
     Raises
     ------
     InputError
-        If a decision names an op that the graph has not.
+        If a decision has another form, or names an op or a run that there is not.
     """
-    named = {*recompute, *(reader for served in recompute.values() for reader, _ in served)}
-    unknown = sorted(named.difference(range(len(graph.ops))))
+    _check(graph, recompute)
+    schedule, runs = _steps(graph, recompute)
+    for op, served in recompute.items():
+        for (reader, run), clone in served.items():
+            for index, number in ((reader, run), (op, clone)):
+                if (index, number) not in runs and graph.ops[op].recomputable:
+                    raise InputError("the decision on op %r names run %d of op %r, which does not "
+                                     "run so often" % (graph.ops[op].name, number,
+                                                       graph.ops[index].name))
+    return schedule
+
+
+def expand_in_part(graph: Graph, recompute: Recompute) -> Schedule:
+    """The same where some decisions may be about runs that there are no longer."""
+    return _steps(graph, recompute)[0]
+
+
+def _check(graph: Graph, recompute: Recompute) -> None:
+    """Raise InputError for decisions of another form, or about ops that the graph has not."""
+    try:
+        numbers = [number for op, served in recompute.items()
+                   for (reader, run), clone in (((op, 0), 0), *served.items())
+                   for number in (reader, run, clone)]
+        well_formed = all(type(number) is int for number in numbers)
+    except (AttributeError, TypeError, ValueError):
+        well_formed = False
+    if not well_formed:
+        raise InputError("decisions must be {op: {(reader, its run): run of op}}, all in numbers, "
+                         "not %s" % shown(recompute))
+    unknown = sorted(set(numbers[::3]).difference(range(len(graph.ops))))
     if unknown:
         raise InputError("a decision names op %s, and the graph has ops 0 to %d"
                          % (unknown[0], len(graph.ops) - 1))
+
+
+def _steps(graph: Graph, recompute: Recompute) -> Tuple[Schedule, Dict[Consumer, int]]:
+    """The schedule, and the step of each run of each op."""
     steps: List[Step] = []
     made: Dict[Consumer, int] = {}
 
@@ -126,4 +159,4 @@ def expand(graph: Graph, recompute: Recompute) -> Schedule:
     for index, op in enumerate(graph.ops):
         if not op.placeholder:
             run(index, 0)
-    return Schedule(tuple(steps))
+    return Schedule(tuple(steps)), made

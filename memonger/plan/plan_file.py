@@ -17,7 +17,7 @@ from typing import Any, Dict, List, Mapping
 
 from ..graph.decisions import decisions_of
 from ..graph.in_use import graph_in_use
-from ..graph.schedule import Schedule, Step, expand
+from ..graph.schedule import Schedule, Step, expand, expand_in_part
 from ..graph.types import Graph
 from ..util.errors import InputError, MemongerError, PlanError, PlanMismatch, PlanSchemaError
 from ..util.files import write_whole
@@ -249,7 +249,8 @@ def _tuples(value: Any) -> Any:
 def _pack_schedule(plan: Plan) -> Dict[str, Any]:
     variants = list(plan.schedule.variants)
     recompute = decisions_of(plan.graph, plan.schedule)
-    if expand(graph_in_use(plan.graph, plan.schedule), recompute).steps == plan.schedule.steps:
+    in_use = graph_in_use(plan.graph, plan.schedule)
+    if expand_in_part(in_use, recompute).steps == plan.schedule.steps:
         rows = [[op, [[*consumer, clone] for consumer, clone in sorted(served.items())]]
                 for op, served in sorted(recompute.items())]
         return {"recompute": rows, "variants": variants}
@@ -270,8 +271,11 @@ def _unpack_schedule(graph: Graph, data: Mapping[str, Any]) -> Schedule:
         for op in recompute:
             graph.ops[op]
         schedule = Schedule(expand(in_use, recompute).steps, variants)
-        if decisions_of(graph, schedule) != recompute:
-            raise ValueError("a decision names a clone or a reader that does not exist")
+        found = decisions_of(graph, schedule)
+        wrong = [op for op in recompute if found.get(op) != recompute[op]]
+        if wrong:
+            raise ValueError("the decision on op %r names a run or a reader that there is not"
+                             % graph.ops[wrong[0]].name)
         return schedule
     steps: List[Step] = []
     for row in columns.unpack(data["steps"]):

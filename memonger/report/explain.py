@@ -6,7 +6,7 @@ import fnmatch
 from typing import Dict, List, Mapping, Optional
 
 from ..graph.in_use import graph_in_use
-from ..graph.schedule import Consumer, Schedule, expand
+from ..graph.schedule import Consumer, Schedule, expand_in_part
 from ..memory.storage import plan_storage
 from ..plan.plan import Plan
 from ..plan.unmet_requests import run_once
@@ -144,7 +144,7 @@ def schedule_without_variant(facts: Facts, fact: OpFacts) -> Optional[Schedule]:
     if len(others) == len(schedule.variants):
         return None
     in_use = graph_in_use(graph, Schedule((), others))
-    return Schedule(expand(in_use, facts.recompute).steps, others)
+    return Schedule(expand_in_part(in_use, facts.recompute).steps, others)
 
 
 def flipped_schedule(facts: Facts, fact: OpFacts) -> Optional[Schedule]:
@@ -153,12 +153,11 @@ def flipped_schedule(facts: Facts, fact: OpFacts) -> Optional[Schedule]:
     recompute: Dict[int, Mapping[Consumer, int]] = dict(facts.recompute)
     if fact.op in recompute:
         del recompute[fact.op]
-        # Readers that were told to use its clones have nothing to say any more.
     elif op.recomputable and facts.late_readers(fact.op):
         recompute[fact.op] = {}
     else:
         return None
-    schedule = expand(facts.graph, recompute)
+    schedule = expand_in_part(facts.graph, recompute)
     return Schedule(schedule.steps, facts.plan.schedule.variants)
 
 

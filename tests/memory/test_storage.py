@@ -7,7 +7,7 @@ from dataclasses import replace
 import strategies
 
 from memonger.graph.decisions import graph_in_use
-from memonger.graph.schedule import expand
+from memonger.graph.schedule import expand_in_part
 from memonger.memory.liveness import ProgramStep, StorageModel
 from memonger.memory.storage import build_program, plan_program, plan_storage
 
@@ -33,7 +33,7 @@ def test_ops_that_became_part_of_others_change_no_arena():
     for seed in range(40):
         rng = random.Random(seed)
         graph = strategies.training_graph(rng, 25)
-        program = build_program(graph, expand(graph, strategies.decisions(rng, graph)))
+        program = build_program(graph, expand_in_part(graph, strategies.decisions(rng, graph)))
         program = replace(program, bytes=tuple(1024 * b for b in program.bytes))
         steps, running = [], []
         for step in program.steps:

@@ -14,7 +14,7 @@ from report.graphs import lstm, resnet, tiny
 
 from memonger.cli.record import plan_record
 from memonger.graph.decisions import decisions_of
-from memonger.graph.schedule import Schedule, Step, expand
+from memonger.graph.schedule import Schedule, Step, expand, expand_in_part
 from memonger.graph.types import Graph, Implementation, Inplace, Variant
 from memonger.memory.storage import plan_storage
 from memonger.plan import columnar_json as columns
@@ -32,7 +32,7 @@ from memonger.util.errors import (
 
 
 def make(graph, recompute=None, **fields) -> Plan:
-    values = {"graph": graph, "schedule": expand(graph, recompute or {}),
+    values = {"graph": graph, "schedule": expand_in_part(graph, recompute or {}),
               "status": Status.FEASIBLE, "method": "local", "storage": "best", **fields}
     parameters = sum(t.size_bytes for t in graph.tensors if t.category == "parameter")
     return Plan(**{
@@ -304,6 +304,15 @@ def test_another_graph_in_the_file_is_a_mismatch():
 def test_contradictions_are_refused(change):
     with pytest.raises(PlanSchemaError, match="contradicts itself|memonger plan"):
         planfile.loads(edited(make(tiny()), **change))
+
+
+@pytest.mark.parametrize("rows, message", [
+    ([[0, [[1, 7, 2]]]], "InputError: the decision on op '%s' names run 7 of op '%s'"),
+    ([[0, 3]], "TypeError"), ([["a", []]], "TypeError"), ({"0": 1}, "contradicts itself")])
+def test_decisions_that_cannot_be_are_refused_with_what_is_wrong(rows, message):
+    names = tuple(op.name for op in tiny().ops[:2])[:message.count("%s")]
+    with pytest.raises(PlanSchemaError, match=message % names):
+        planfile.loads(edited(make(tiny()), schedule={"recompute": rows, "variants": []}))
 
 
 @pytest.mark.parametrize("change", [

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from reference import liveness
 from reference.judge import Claim, validate
 
-from memonger.graph.schedule import Schedule, Step, expand
+from memonger.graph.schedule import Schedule, Step, expand, expand_in_part
 from memonger.graph.types import Graph, Implementation, Op, Tensor, Variant
 from memonger.memory.liveness import StorageModel
 from memonger.memory.storage import plan_storage
@@ -58,6 +59,21 @@ def test_right_schedules_have_no_problem():
 def test_decisions_about_ops_that_are_not_there_are_refused(recompute):
     with pytest.raises(InputError, match="names op (9|-1), and the graph has ops 0 to 5"):
         expand(net(), recompute)
+
+
+@pytest.mark.parametrize("recompute, message", [
+    ({0: {(1, 3): 2}}, "op 'a' names run 3 of op 'b', which does not run so often"),
+    ({0: {(2, 0): 5}}, "op 'a' names run 5 of op 'a', which does not run so often"),
+    ([0, 1], "decisions must be {op: {"), ({0: None}, "not {0: None}"),
+    ({0: {4: 1}}, "decisions must"), ({0: {("a", 0): 1}}, "decisions must"),
+    ({0: {(4, 0): 1.0}}, "decisions must"), ({"a": {}}, "decisions must")])
+def test_decisions_about_other_runs_and_of_another_form_are_refused(recompute, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        expand(net(), recompute)
+
+
+def test_derived_decisions_may_be_about_runs_that_there_are_no_longer():
+    assert expand_in_part(net(), {0: {(1, 3): 2}, 1: {}}).steps == PLANNED
 
 
 def changed(index, step):
@@ -178,7 +194,7 @@ def second_opinion(seed, largest):
     graph = strategies.training_graph(
         rng, rng.randint(1, largest), devices=rng.choice((1, 1, 2)),
         pools=rng.choice(("executor", "executor", "cached_op")), unasked=True)
-    schedule = expand(graph, strategies.decisions(rng, graph))
+    schedule = expand_in_part(graph, strategies.decisions(rng, graph))
     memory = liveness.examine(graph, schedule)
     planned = plan_storage(graph, schedule, StorageModel("stock"))
     assert [(b.start, b.end, b.bytes, b.elements, b.device, b.pool)

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...graph.decisions import decisions_of
 from ...graph.in_use import graph_in_use
-from ...graph.schedule import Schedule, Step, expand
+from ...graph.schedule import Schedule, Step, expand_in_part
 from ...graph.types import Graph
 from .problem import Reduced
 from .program import Program
@@ -43,7 +43,7 @@ def schedule_of_point(program: Program, reduced: Reduced, values: np.ndarray,
     schedule = Schedule(tuple(steps), variants)
     if graph.recompute_in_forward:
         return schedule
-    again = expand(used, decisions_of(graph, schedule))
+    again = expand_in_part(used, decisions_of(graph, schedule))
     return Schedule(again.steps, variants)
 
 

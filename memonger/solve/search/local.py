@@ -23,13 +23,13 @@ from typing import Optional
 
 from ...graph.gradient_split import working_bytes
 from ...graph.in_use import graph_in_use
-from ...graph.schedule import Schedule, expand
+from ...graph.schedule import Schedule, expand_in_part
 from ...graph.types import Graph
 from ...memory.workspace import workspace_bytes
 from ...plan.plan import Plan, Progress, Status
 from ..effort import Effort
 from ..options import USUAL_TIME_LIMIT_S, Options
-from ..result import build_plan
+from ..result import build_plan, total_bytes
 from ..strategy import STRATEGY
 from .native import INTERRUPTED, TIME_LIMIT, Decisions, Found, NativeSearch, Poll
 
@@ -62,7 +62,7 @@ class _Search:
     native: NativeSearch
     started_s: float
     stop: int = 0
-    phase: str = "search"
+    phase: str = "searching"
     effort: Effort = field(init=False)
 
     def __post_init__(self) -> None:
@@ -91,7 +91,9 @@ class _Search:
                 return
             next_s[0] = elapsed_s + 0.1
             overhead = None if cost_s is None or base_s <= 0 else cost_s / base_s - 1
-            self.options.progress(Progress(self.phase, elapsed_s, size_bytes, overhead))
+            total = None if size_bytes is None else \
+                total_bytes(self.graph, self.options, size_bytes)
+            self.options.progress(Progress(self.phase, elapsed_s, total, overhead))
         return call
 
     @property
@@ -115,7 +117,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
     if options.warm_start is not None:
         in_use = graph_in_use(graph, Schedule((), options.warm_variants))
         warm = search.native.decisions_of(
-            Schedule(expand(in_use, options.warm_start).steps, options.warm_variants))
+            Schedule(expand_in_part(in_use, options.warm_start).steps, options.warm_variants))
     if budget_bytes is None or options.objective == "memory":
         found = _least_memory(search, budget_bytes, warm) if options.max_overhead is not None \
             else _descend(search, warm)
@@ -124,10 +126,10 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
         limit_bytes = budget_bytes + workspace_bytes(graph)
         found = search.run(limit_bytes, 1.0, warm)
         if not found.feasible and not search.stopped:
-            search.phase = "least memory"
+            search.phase = "searching for the least memory"
             found = _descend(search, found.decisions, stop_below=limit_bytes)
             if found.feasible and not search.stopped:
-                search.phase = "search"
+                search.phase = "searching"
                 better = search.run(limit_bytes, 1.0, found.decisions)
                 found = better if better.feasible else found
     return build_plan(graph, found.schedule, "local", options, budget_bytes, search.status())
