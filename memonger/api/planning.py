@@ -48,6 +48,8 @@ def plan_session(session: Session, request: PlanRequest,
             best = made
     if best is None:
         assert refused is not None
+        refused.args = ("%s. As it is the network takes %s" % (
+            refused, format_bytes(session.unplanned_total_bytes)),)
         raise refused
     return best
 

@@ -9,10 +9,10 @@ from ..util.units import format_bytes
 
 
 def describe(progress: Progress) -> str:
-    """``3.2 s  searching  best pool 1.52 GiB  +7.1 % time  (at least +6.8 %)  45 % done``."""
+    """``3.2 s  searching  total 1.52 GiB  +7.1 % time  (at least +6.8 %)  45 % done``."""
     parts = ["%.1f s" % progress.elapsed_s, progress.phase]
-    if progress.pool_bytes is not None:
-        parts.append("best pool " + format_bytes(progress.pool_bytes))
+    if progress.total_bytes is not None:
+        parts.append("total " + format_bytes(progress.total_bytes))
     if progress.overhead is not None:
         parts.append("%+.1f %% time" % (100 * progress.overhead))
     if progress.bound is not None:

@@ -46,8 +46,8 @@ class Progress:
 
     phase: str
     elapsed_s: float
-    #: Pool of the best plan so far and its overhead; None before there is one.
-    pool_bytes: Optional[int] = None
+    #: Total of the best plan so far and its overhead; None before there is one.
+    total_bytes: Optional[int] = None
     overhead: Optional[float] = None
     bound: Optional[float] = None
     #: Share of the work done, 0 to 1; None when unknown.

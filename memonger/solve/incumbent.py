@@ -23,7 +23,7 @@ from .effort import Effort
 from .mip.bounds import Bound, minimum_peak_bound, pool_limit_bytes, whole_buffers_bound
 from .mip.problem import Reduced, reduce_graph
 from .options import Options
-from .result import build_plan, unplanned
+from .result import build_plan, total_bytes, unplanned
 from .search import local
 from .search.background import BackgroundSearch
 from .search.instances import NativeSearches
@@ -159,8 +159,8 @@ class Incumbent:
             return
         scale = self.graph.time_s or 1.0
         self.options.progress(Progress(
-            "exact", time.perf_counter() - self.started_s,
-            self.best.bytes if self.best else None,
+            "searching", time.perf_counter() - self.started_s,
+            total_bytes(self.graph, self.options, self.best.bytes) if self.best else None,
             self.best.extra_s / scale if self.best else None,
             self.bound.extra_s / scale if self.bound.extra_s < float("inf") else None))
 

@@ -70,6 +70,12 @@ def fixed_bytes(graph: Graph, options: Options) -> Dict[str, int]:
     return fixed
 
 
+def total_bytes(graph: Graph, options: Options, size_bytes: int) -> int:
+    """Bytes of a training step whose pool and workspace take ``size_bytes``."""
+    fixed = fixed_bytes(graph, options)
+    return size_bytes + sum(size for name, size in fixed.items() if name != "workspace")
+
+
 def raise_infeasible(best: Plan, budget_bytes: int, options: Options) -> None:
     """Raise InfeasibleBudget for the plan with the smallest pool that was found."""
     total = budget_bytes + sum(fixed_bytes(best.graph, options).values())
@@ -77,8 +83,11 @@ def raise_infeasible(best: Plan, budget_bytes: int, options: Options) -> None:
     minimum = best.total_bytes
     bound = best.minimum_total_bytes or 0
     named = ", ".join("%s (%s)" % (name, format_bytes(size)) for name, size in pinned[:3])
-    asked, least, *proven = format_distinct(total, minimum, *([bound] if bound else []))
-    proof = "".join(", and none takes less than %s" % size for size in proven)
+    asked, least = format_distinct(total, minimum)
+    proof = ""
+    if bound:
+        proof = ", and none takes noticeably less" if format_bytes(bound) == format_bytes(minimum) \
+            else ", and none takes less than %s" % format_distinct(total, bound)[1]
     late = " in the time limit" if best.status is Status.TIME_LIMIT and bound <= total else ""
     raise InfeasibleBudget(
         "no plan %sfits %s%s; the smallest total found is %s%s%s. At its worst step these are "

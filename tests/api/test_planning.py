@@ -35,7 +35,8 @@ def search(monkeypatch):
             return replace(made, status=status[0]) if status else made
 
         monkeypatch.setattr(planning, "_plan", answer)
-        return planning.plan_session(SimpleNamespace(device=None), request), tried
+        session = SimpleNamespace(device=None, unplanned_total_bytes=2 ** 20)
+        return planning.plan_session(session, request), tried
 
     return run
 
@@ -75,7 +76,7 @@ def test_fewer_variants_that_cannot_cost_less_are_not_searched():
 def test_a_refusal_stands_only_where_fewer_variants_refuse_too(search):
     found, tried = search({"all": refusal(90), "exact": refusal(90), "none": (0, 0.0)})
     assert tried == ["all", "exact", "none"] and found.overhead == 0
-    with pytest.raises(InfeasibleBudget):
+    with pytest.raises(InfeasibleBudget, match="As it is the network takes 1.00 MiB$"):
         search({"all": refusal(90), "exact": refusal(90), "none": refusal(90)})
 
 

@@ -28,7 +28,7 @@ def screen(text: str) -> str:
 def test_describe():
     assert describe(Progress("reading", 0.25)) == "0.2 s  reading"
     assert describe(Progress("searching", 3.2, 2**30, 0.071, 0.068, 0.45)) == \
-        "3.2 s  searching  best pool 1.00 GiB  +7.1 % time  (at least +6.8 %)  45 % done"
+        "3.2 s  searching  total 1.00 GiB  +7.1 % time  (at least +6.8 %)  45 % done"
 
 
 def test_line_is_rewritten_and_erased():

@@ -232,6 +232,17 @@ def test_too_little_time_shortens_every_phase():
     assert hurried.overhead <= usual.overhead * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("method", ["auto", "sublinear"])
+def test_progress_tells_the_total_that_the_budget_is_on(method):
+    graph = chain(20)
+    graph = replace(graph, ops=tuple(replace(op, workspace_bytes=7) for op in graph.ops))
+    seen = []
+    budget = int(pool(graph, "live") * 0.7) if method == "auto" else None
+    plan = solve(graph, budget, method, Options(
+        storage="live", fixed_bytes={"parameters": 1000}, progress=seen.append))
+    assert seen[-1].total_bytes == plan.total_bytes == plan.pool_bytes + 1007
+
+
 def test_errors_in_the_progress_callback_come_through():
     def fail(_):
         raise ZeroDivisionError

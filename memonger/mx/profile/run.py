@@ -92,7 +92,7 @@ def profile(symbol: Any, shapes: Mapping[str, Sequence[int]],
 
     def tell(fraction: float) -> None:
         if progress is not None:
-            progress(Progress("profile", time.perf_counter() - started_s, fraction=fraction))
+            progress(Progress("measuring", time.perf_counter() - started_s, fraction=fraction))
 
     result = Profile(facts["device"], times, fallback, facts)
     missing = result.op_times(captured.graph, captured.attributes).estimated

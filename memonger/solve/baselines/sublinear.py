@@ -33,11 +33,12 @@ from ...graph.schedule import Schedule, expand
 from ...graph.stock_mirroring import expand_mirrored, safe_to_mirror
 from ...graph.types import Graph
 from ...memory.storage import plan_storage
+from ...memory.workspace import workspace_bytes
 from ...plan.plan import Plan, Progress, Status
 from ...util.units import format_bytes
 from ..effort import Effort
 from ..options import Options
-from ..result import build_plan, unplanned
+from ..result import build_plan, total_bytes, unplanned
 
 
 class _OutOfTime(Exception):
@@ -233,8 +234,9 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
     def report(best: Trial, fraction: float) -> None:
         if options.progress:
             base_s = graph.time_s
-            options.progress(Progress("sublinear", time.perf_counter() - started_s,
-                                      best.pool_bytes,
+            options.progress(Progress("searching", time.perf_counter() - started_s,
+                                      total_bytes(graph, options,
+                                                  best.pool_bytes + workspace_bytes(graph)),
                                       best.time_s / base_s - 1 if base_s > 0 else 0.0,
                                       fraction=fraction))
 
