@@ -63,7 +63,8 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
     from .requests import Binding, PlanRequest
     mx = mxnet()
     if not isinstance(block, mx.gluon.HybridBlock):
-        raise InputError("only HybridBlocks can be planned, not %s" % type(block).__name__)
+        raise InputError("only HybridBlocks can be planned here, not %s; memonger.plan plans "
+                         "symbols" % type(block).__name__)
     if not block._active and not isinstance(block, mx.gluon.SymbolBlock):
         raise InputError("hybridize the block before planning it: block.hybridize()")
     native.load()

@@ -4,6 +4,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
+import re
 import sys
 import textwrap
 from typing import IO, Any, Callable, Mapping, NoReturn, Optional, Sequence, Union
@@ -29,7 +30,10 @@ class Parser(argparse.ArgumentParser):
         known, rest = super().parse_known_args(args, namespace)
         if rest:
             options = [word for action in self._actions for word in action.option_strings]
-            self.error("unknown argument: %s%s" % (rest[0], meant(rest[0], options)))
+            hint = "; did you mean --shape %s?" % rest[0] \
+                if "--shape" in options and re.match(r"\w+=\d", rest[0]) else \
+                meant(rest[0], options)
+            self.error("unknown argument: %s%s" % (rest[0], hint))
         return known, rest
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:

@@ -145,7 +145,7 @@ def _facts(plan: Plan) -> str:
     if plan.minimum_total_bytes is not None:
         rows.append(("least total", units.size(plan.minimum_total_bytes)))
     if plan.measured and "allocated_bytes" in plan.measured:
-        rows.append(("measured", "%s allocated, step %s" % (
+        rows.append(("measured", "process %s, step %s" % (
             units.size(plan.measured["allocated_bytes"]),
             format_time(plan.measured.get("step_s", 0.0)))))
     if plan.told:

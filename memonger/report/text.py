@@ -216,16 +216,16 @@ def _verdict(verification: Any) -> str:
 
 def measurement_table(measurement: Any) -> str:
     """What ``memonger.measure`` found: a :class:`memonger.mx.measure.Measurement`."""
-    rows, words = [["", "allocated", "step time", ""]], ""
+    rows, words = [["measured", "process", "step time", ""]], ""
     if measurement.original is not None:
-        rows.append(["original, measured", format_bytes(measurement.original.allocated_bytes),
+        rows.append(["as it is", format_bytes(measurement.original.allocated_bytes),
                      format_time(measurement.original.step_s), ""])
-        rows.append(["planned, measured", format_bytes(measurement.allocated_bytes),
+        rows.append(["with this plan", format_bytes(measurement.allocated_bytes),
                      format_time(measurement.step_s), "(%s)" % format_extra(measurement.overhead)])
         words = "; %s is the median of the ratios of steps run in turn" % format_extra(
             measurement.overhead)
     else:
-        rows.append(["measured", format_bytes(measurement.allocated_bytes),
+        rows.append(["", format_bytes(measurement.allocated_bytes),
                      format_time(measurement.step_s), ""])
     return table(rows, "<>><") + "\non %s; medians of %s%s" % (
         measurement.device, counted(len(measurement.steps_s), "step"), words)
@@ -235,12 +235,12 @@ def _measured_words(measured: Mapping[str, Any]) -> List[str]:
     """One line for what ``Plan.measured`` holds (``Measurement.to_dict``)."""
     if "allocated_bytes" not in measured:
         return []
-    words = "%s allocated" % format_bytes(measured["allocated_bytes"])
+    words = "process %s" % format_bytes(measured["allocated_bytes"])
     original = measured.get("original")
     if original:
-        words += " (original %s)" % format_bytes(original["allocated_bytes"])
+        words += " (as it is %s)" % format_bytes(original["allocated_bytes"])
     words += ", step %s" % format_time(measured["step_s"])
     if original:
-        words += " (original %s, %s)" % (format_time(original["step_s"]),
+        words += " (as it is %s, %s)" % (format_time(original["step_s"]),
                                          format_extra(measured["overhead"]))
     return [words + (" on %s" % measured["device"] if "device" in measured else "")]

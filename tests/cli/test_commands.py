@@ -125,6 +125,7 @@ def test_an_overhead_instead_of_a_budget(symbol_file, fake, capsys, overhead):
     (["plan"], "NETWORK"),
     (["paln"], "no 'paln'; did you mean plan?"),
     (["plan", "F", "--budgt", "60%"], "--budgt; did you mean --budget?"),
+    (["plan", "F", "--shape", "a=2,3", "b=2,3"], "b=2,3; did you mean --shape b=2,3?"),
     (["plan", "F", "--ctx", "gpu:x"], "write it as cpu, gpu or gpu:1"),
     (["plan", "F", "-o", "/nonexistent/plan.json"], "there is no folder /nonexistent"),
     (["plan", "F", "--sweep", "--plot", "frontier.jpg"], "ending must be one of .svg"),

@@ -69,6 +69,7 @@ def test_name_patterns():
     assert name_pattern(["stage3_unit2_bn1", "stage3_unit36_bn1"]) == "stage3_unit*_bn1"
     assert name_pattern(["a1", "a1"]) == "a1"
     assert name_pattern(["down4_conv0", "up3_conv0"]) == "*_conv0"
+    assert name_pattern(["l_unit0_conv1", "r_unit0_conv1"]) == "*_unit0_conv1"
     assert name_pattern(["conv", "conv_1_b"]) == "conv*"
 
 

@@ -55,7 +55,7 @@ def test_a_measured_plan_keeps_measured_and_predicted_apart(plan):
     measured = {"allocated_bytes": 2**28, "step_s": 0.02, "device": "cpu(0)", "overhead": 0.1,
                 "original": {"allocated_bytes": 2**29, "step_s": 0.018}}
     shown = str(plan.with_measured(measured))
-    assert ("measured: 256 MiB allocated (original 512 MiB), step 20.0 ms (original 18.0 ms, "
+    assert ("measured: process 256 MiB (as it is 512 MiB), step 20.0 ms (as it is 18.0 ms, "
             "+10.0 %) on cpu(0)") in shown
     assert shown.count("256 MiB") == 1
 

@@ -369,7 +369,7 @@ def _block_name(names: List[str]) -> str:
     if any(name[len(prefix):][:1].isalnum() for name in names):
         prefix = prefix[:prefix.rfind("_") + 1]
     prefix = prefix.rstrip("_")
-    if "*" in prefix:
+    if "*" in prefix[1:]:
         return prefix
     return "this block (%s_*)" % prefix if len(prefix) > 2 else "this block"
 

@@ -196,7 +196,7 @@ def name_pattern(names: Sequence[str]) -> str:
     """What names have in common: ``stage3_unit*_bn1``."""
     if len(set(names)) == 1:
         return names[0]
-    parts = [re.split(r"(\d+)", name) for name in names]
+    parts = [re.split(r"(\d+|_)", name) for name in names]
     if len({len(part) for part in parts}) > 1:
         return os.path.commonprefix(list(names)) + "*"
     merged = "".join("*" if len(set(column)) > 1 else column[0] for column in zip(*parts))
