@@ -257,9 +257,8 @@ def _build(out: Optional[Path], cache: Optional[Path], sanitize: bool, jobs: int
     wanted = [core_library()] * (CORE in names)
     if mxnet is not None:
         wanted.append(plugin_library(mxnet, compiler))
-    seed = str(compiler) + SHIM.read_text()
-    objects = {library.name: _objects(library, cache, seed + " ".join(extra))
-               for library in wanted}
+    seed = " ".join([str(compiler), *extra]).encode() + _included_bytes(SHIM)
+    objects = {library.name: _objects(library, cache, seed) for library in wanted}
     with tempfile.TemporaryDirectory(dir=str(cache)) as folder, \
             ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
         compilation = _Compilation(compiler, extra, Path(folder), pool)
@@ -278,12 +277,12 @@ def _build(out: Optional[Path], cache: Optional[Path], sanitize: bool, jobs: int
     return [out / library.name for library in wanted]
 
 
-def _objects(library: Library, cache: Path, seed: str) -> Dict[Path, Path]:
+def _objects(library: Library, cache: Path, seed: bytes) -> Dict[Path, Path]:
     """The object file of each source, named by the hash of all that enters it."""
     objects = {}
     for source in library.sources:
-        text = seed + " ".join(library.compile_flags) + source.name
-        key = hashlib.sha256(text.encode() + _included_bytes(source)).hexdigest()[:20]
+        flags = " ".join([*library.compile_flags, source.name])
+        key = hashlib.sha256(seed + flags.encode() + _included_bytes(source)).hexdigest()[:20]
         objects[source] = cache / ("%s-%s.o" % (source.stem, key))
     return objects
 

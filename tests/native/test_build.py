@@ -167,6 +167,20 @@ def test_what_is_up_to_date_is_not_compiled_again(build, tmp_path, compiler) -> 
     assert path.exists()
 
 
+def test_a_changed_part_of_the_shim_compiles_all_again(build, tmp_path, compiler,
+                                                       monkeypatch) -> None:
+    compiler('echo "$source" >> "%s/calls"; echo made > "$out"' % tmp_path)
+    part = tmp_path / "part.h"
+    part.write_text("// one\n")
+    monkeypatch.setattr(build, "SHIM", tmp_path / "shim.h")
+    build.SHIM.write_text('#include "part.h"\n')
+    build.build(tmp_path / "out", tmp_path / "cache", jobs=1)
+    first = (tmp_path / "calls").read_text().count(".cc")
+    part.write_text("// two\n")
+    build.build(tmp_path / "out", tmp_path / "cache", jobs=1)
+    assert (tmp_path / "calls").read_text().count(".cc") == 2 * first > 0
+
+
 def test_headers_are_precompiled_where_many_sources_need_them(build, tmp_path, compiler) -> None:
     calls = tmp_path / "calls"
     compiler('echo "$all" >> "%s"; echo made > "$out"' % calls)
