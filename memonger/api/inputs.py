@@ -129,8 +129,9 @@ def share_of(value: Union[None, str, float]) -> Optional[float]:
         raise InputError("cannot read the overhead %r; write it as 10%% or 0.1"
                          % (value,)) from None
     if not percent and share >= 3:
-        raise InputError("an overhead of %g means %g more steps in each; write \"%g%%\", or "
-                         "\"%g%%\" if you mean that" % (share, share, share, 100 * share))
+        raise InputError("an overhead of %g means steps %g times as long; write \"%g%%\", or "
+                         "\"%g%%\" if you mean that"
+                         % (share, 1 + share, share, 100 * share))
     if not 0 <= share < float("inf"):
         raise InputError("the overhead cannot be %r" % (value,))
     return share

@@ -121,7 +121,7 @@ def _child(specification: Mapping[str, Any],
             logging.getLogger("memonger").info("the measured process said:\n%s", child.stdout)
             said = child.stdout.strip().splitlines()
             raise MemongerError("the measured process failed: %s" % (
-                "it was killed, perhaps for want of memory" if child.returncode == -9
+                "it was killed, perhaps because memory ran out" if child.returncode == -9
                 else said[-1] if said else "it ended with status %d" % child.returncode))
         with open(answer) as file:
             return json.load(file)

@@ -43,10 +43,12 @@ def library_path(name: str, where: Optional[Path] = None) -> Path:
     """
     path = (where or folder()) / name
     if not path.exists():
-        raise PluginMissing(
-            "%s is not in %s; reinstall memonger, or in a source tree run: "
-            "python plugins/build.py (it needs g++ and an installed MXNet %s)"
-            % (name, path.parent, MXNET_VERSION))
+        source_tree = Path(__file__).parents[2]
+        raise PluginMissing("%s is not in %s; %s" % (
+            name, path.parent, "reinstall memonger" if not (source_tree / "setup.py").exists() else
+            "Python found the source tree %s: start it in another folder to use the installed "
+            "memonger, or build here: python plugins/build.py (it needs g++ and an installed "
+            "MXNet %s)" % (source_tree, MXNET_VERSION)))
     check_undamaged(path)
     return path
 

@@ -28,7 +28,7 @@ def new_figure(width: float, height: float) -> Any:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise RenderError("this picture needs matplotlib: pip install 'memonger[plot]'") from error
+        raise RenderError("this picture needs matplotlib: pip install matplotlib") from error
     figure = Figure(figsize=(width, height), dpi=120)
     FigureCanvasAgg(figure)
     return figure

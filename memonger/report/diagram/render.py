@@ -19,7 +19,7 @@ from .svg import svg_text
 FORMATS = ("svg", "png", "pdf", "dot")
 #: Graphviz gets this long for one picture.
 TIME_LIMIT_S = 120
-_HINT = ("install Graphviz (Debian: apt install graphviz) or pip install 'memonger[graph]' "
+_HINT = ("install Graphviz (Debian: apt install graphviz) or pip install pygraphviz "
          "(Python 3.10 and newer); .svg and .dot files need neither")
 
 
