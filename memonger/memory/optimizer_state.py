@@ -91,7 +91,7 @@ def _check_options(name: str, options: Mapping[str, Any]) -> None:
         if option not in known:
             close = difflib.get_close_matches(str(option), known, 1)
             raise InputError("the optimizer %s takes no %r%s" % (
-                name, option, "; do you mean %r?" % close[0] if close
+                name, option, "; did you mean %r?" % close[0] if close
                 else "; it takes: %s" % ", ".join(known)))
     momentum = options.get("momentum", 0.0)
     try:

@@ -37,6 +37,7 @@ GradReq = Union[str, Sequence[str], Mapping[str, str]]
 _MOST_ELEMENTS = 2 ** 31
 #: ``file:line: Check failed: condition (values) : what it means``
 _CHECK = re.compile(r"(?:\S+:\d+: )?Check failed: .*?(\([^()]* vs\. [^()]*\))?\s?: (\w.*)")
+_IN_OP = re.compile(r"Error in operator ([^:\s]+): ")
 #: Most arguments that an error names.
 _MOST_NAMED = 12
 
@@ -236,9 +237,10 @@ def first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     for line in lines:
         if "Check failed" in line or "Error in operator" in line:
-            words = line.split("] ", 1)[-1].replace("MXNetError: ", "")
-            told = _CHECK.match(words)
-            return " ".join(filter(None, told.groups()[::-1])) if told else words
+            words = _IN_OP.sub("", line.replace("MXNetError: ", "").split("] ", 1)[-1])
+            told, op = _CHECK.match(words), _IN_OP.search(line)
+            return ("op %r: " % op.group(1) if op else "") + (
+                " ".join(filter(None, told.groups()[::-1])) if told else words)
         if line.startswith("_Map_base"):
             return ("fusion of point-wise ops misses an attribute of an op; set "
                     "MXNET_USE_FUSION=0, or name act_type in each LeakyReLU")

@@ -56,7 +56,7 @@ def test_the_parameters_of_an_optimizer_are_those_of_mxnet(name):
 
 
 @pytest.mark.parametrize("name,options,message", [
-    ("sgd", {"momentun": 0.9}, "sgd takes no 'momentun'; do you mean 'momentum'"),
+    ("sgd", {"momentun": 0.9}, "sgd takes no 'momentun'; did you mean 'momentum'"),
     ("adam", {"momentum": 0.9}, "adam takes no 'momentum'; it takes: beta1"),
     ("sgd", {"momentum": "much"}, "the momentum of sgd is 'much'"),
     (mx.optimizer.SGD(), {}, "unknown optimizer <mxnet.*adam"),

@@ -52,7 +52,7 @@ def run(arguments: List[str], folder: Path) -> str:
     """What the program prints to standard output, or its errors when it fails."""
     return printed(subprocess.run(
         arguments, cwd=str(folder), env=environment(), stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", timeout=300))
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", timeout=1800))
 
 
 def printed(done: "subprocess.CompletedProcess[str]") -> str:

@@ -38,7 +38,7 @@ def calibrated(ctx: Any = None) -> Roofline:
     factors = _stored(path, facts)
     if factors is None:
         if _is_busy():
-            logger.info("other programs compute: the prices are not those of this CPU")
+            logger.info("other programs keep this CPU busy; it is not measured now")
             return Roofline(roofline("cpu").device, {}, "a common CPU, as this one is busy")
         factors = _measured(ctx)
         try:
