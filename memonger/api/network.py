@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 import os
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
@@ -169,7 +170,7 @@ class Session:
         extra["rounding"] += left_bytes - pool_bytes
         return pool_bytes, {**fixed, **extra}
 
-    @property
+    @cached_property
     def unplanned_fixed_bytes(self) -> Dict[str, int]:
         """Bytes outside the pool of the symbol as it is, on stock MXNet."""
         return {**self.fixed_bytes, "workspace": self.unplanned_workspace_bytes,

@@ -34,7 +34,7 @@ def search(monkeypatch):
             made = plan_of(plan.graph, {again: {}} if overhead else {}, bound=bound)
             return replace(made, status=status[0]) if status else made
 
-        monkeypatch.setattr(planning, "_plan", answer)
+        monkeypatch.setattr(planning, "confirmed_plan", answer)
         session = SimpleNamespace(device=None, unplanned_total_bytes=2 ** 20)
         return planning.plan_session(session, request), tried
 

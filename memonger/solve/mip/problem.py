@@ -25,6 +25,29 @@ from .inplace_reuse import InplaceReuse, inplace_reuses, savings
 from .memory_sharing import Sharing, added_at_once, planned
 
 
+@dataclass(frozen=True)
+class _Groups:
+    """Groups by the tensor that stands for them, before it is known which are decisions."""
+
+    #: Bytes of the smallest member.
+    size_bytes: Dict[int, int]
+    #: Of groups with an output of the step: the op from which on they are alive to the end.
+    settled: Dict[int, int]
+    #: (op, mode index) pairs that read and that make a group.
+    readers: Dict[int, List[Tuple[int, int]]]
+    makers: Dict[int, List[Tuple[int, int]]]
+    #: Nothing makes them again.
+    frozen: Set[int]
+    #: Several ops make them, or one in some of its modes only.
+    scattered: Set[int]
+    birth: Dict[int, int]
+    last_read: Dict[int, int]
+
+    @property
+    def by_birth(self) -> List[int]:
+        return sorted(self.size_bytes, key=lambda root: (self.birth[root], root))
+
+
 @dataclass
 class Reduced:
     """A graph reduced to what planning decides. Positions are op ids of the graph."""
@@ -80,12 +103,8 @@ class Reduced:
 
     def fixed_at_least(self, size_bytes: float) -> np.ndarray:
         """(ops,) float64: the number of fixed values alive of at least ``size_bytes``."""
-        change = np.zeros(self.num_ops + 1)
-        for size, start, end, sign in self.fixed_spans:
-            if size >= size_bytes:
-                change[start] += sign
-                change[end] -= sign
-        return np.cumsum(change)[:-1]
+        return _alive_bytes([(1, *span[1:]) for span in self.fixed_spans if span[0] >= size_bytes],
+                            self.num_ops)
 
 
 def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
@@ -129,7 +148,47 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
             sizes[root] = min(sizes.get(root, size), size)
     lasting = {int(root_of[t]) for t in graph.outputs if int(root_of[t]) in sizes}
     settled = _settled(graph, modes, root_of, lasting, again)
+    groups = _groups(graph, modes, root_of, again, sizes, settled)
+    last_need = _last_needs(groups, again)
 
+    fixed_spans = [(size, 0, count, 1) for size in sorted(own_buffers.values())]
+    saved = [savings(graph, ways, root_of, sizes, settled) for ways in modes]
+    for index, one in enumerate(saved):
+        fixed_spans.extend((size, index, index + 1, -1) for size in one.places)
+    decided: List[int] = []
+    for root in groups.by_birth:
+        modal = any(len(modes[op]) > 1 for op, _ in groups.makers[root] + groups.readers[root])
+        if root in settled:
+            # What members take before is left out.
+            fixed_spans.append((sizes[root], settled[root], count, 1))
+        elif not sizes[root]:
+            continue
+        elif root in groups.frozen and not modal and root not in groups.scattered \
+                and last_need[root] <= groups.last_read[root]:
+            fixed_spans.append((sizes[root], groups.birth[root], groups.last_read[root] + 1, 1))
+        else:
+            decided.append(root)
+    index_of = {root: i for i, root in enumerate(decided)}
+    group_of = np.array([index_of.get(int(root), -1) for root in root_of], dtype=np.int64)
+    members: List[List[int]] = [[] for _ in decided]
+    for tensor in np.flatnonzero(group_of >= 0).tolist():
+        members[group_of[tensor]].append(tensor)
+    return Reduced(
+        graph, modes, chosen, group_of,
+        np.array([sizes[r] for r in decided], dtype=np.float64),
+        np.array([groups.birth[r] for r in decided], dtype=np.int64),
+        np.array([last_need[r] for r in decided], dtype=np.int64),
+        [tuple(m) for m in members], [groups.readers[r] for r in decided],
+        [groups.makers[r] for r in decided],
+        np.array([r in groups.frozen for r in decided], dtype=bool),
+        np.array([r in groups.scattered for r in decided], dtype=bool), again,
+        fixed_spans, _alive_bytes(fixed_spans, count), first_backward,
+        inplace_reuses(saved, index_of, last_need), sum(own_buffers.values()))
+
+
+def _groups(graph: Graph, modes: List[List[Mode]], root_of: np.ndarray, again: np.ndarray,
+            sizes: Dict[int, int], settled: Dict[int, int]) -> _Groups:
+    """Who makes and who reads each group."""
     readers: Dict[int, List[Tuple[int, int]]] = {root: [] for root in sizes}
     makers: Dict[int, List[Tuple[int, int]]] = {root: [] for root in sizes}
     remade: Set[int] = set()
@@ -147,8 +206,42 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
                     # Variants have no outputs that stay with the first run.
                     if again[index] and (number or position not in op.kept_outputs):
                         remade.add(root)
-    return _finish(graph, modes, chosen, root_of, sizes, settled, readers, makers,
-                   sizes.keys() - remade, again, first_backward, sorted(own_buffers.values()))
+    scattered = {root for root, ways in makers.items() if len({op for op, _ in ways}) > 1
+                 or any(len(modes[op]) > len(ways) for op, _ in ways)}
+    birth = {root: min((op for op, _ in makers[root]), default=graph.tensors[root].producer)
+             for root in sizes}
+    last_read = {root: max((op for op, _ in readers[root]), default=birth[root])
+                 for root in sizes}
+    return _Groups(sizes, settled, readers, makers, sizes.keys() - remade, scattered, birth,
+                   last_read)
+
+
+def _last_needs(groups: _Groups, again: np.ndarray) -> Dict[int, int]:
+    """The last op that can need each group: its own readers, or a later repeat of one."""
+    last_need: Dict[int, int] = {}
+    latest_rerun = np.full(len(again), -1, dtype=np.int64)
+    changed = True
+    # One pass settles what only one op makes; else a value may be born before what it is made of.
+    while changed:
+        changed = False
+        for root in reversed(groups.by_birth):
+            need = max([groups.last_read[root]] + [
+                int(latest_rerun[op]) for op, _ in groups.readers[root] if again[op]])
+            changed |= last_need.get(root, -1) != need and bool(groups.scattered)
+            last_need[root] = need
+            if root not in groups.frozen:
+                for op, _ in groups.makers[root]:
+                    latest_rerun[op] = max(latest_rerun[op], need)
+    return last_need
+
+
+def _alive_bytes(spans: Sequence[Tuple[int, int, int, int]], count: int) -> np.ndarray:
+    """(ops,) float64: the bytes of the spans alive at each op."""
+    change = np.zeros(count + 1)
+    for size, start, stop, sign in spans:
+        change[start] += sign * size
+        change[stop] -= sign * size
+    return np.cumsum(change)[:count]
 
 
 def _settled(graph: Graph, modes: List[List[Mode]], root_of: np.ndarray, lasting: Set[int],
@@ -182,72 +275,3 @@ def _settled(graph: Graph, modes: List[List[Mode]], root_of: np.ndarray, lasting
                 start = first
         settled[root] = min(settled.get(root, start), start)
     return settled
-
-
-def _finish(graph: Graph, modes: List[List[Mode]], chosen: Tuple[int, ...], root_of: np.ndarray,
-            sizes: Dict[int, int], settled: Dict[int, int],
-            readers: Dict[int, List[Tuple[int, int]]], makers: Dict[int, List[Tuple[int, int]]],
-            frozen: Set[int], again: np.ndarray, first_backward: int,
-            own_buffers: Sequence[int]) -> Reduced:
-    count = len(graph.ops)
-    scattered = {root for root, ways in makers.items() if len({op for op, _ in ways}) > 1
-                 or any(len(modes[op]) > len(ways) for op, _ in ways)}
-    birth = {root: min((op for op, _ in makers[root]), default=graph.tensors[root].producer)
-             for root in sizes}
-    last_read = {root: max((op for op, _ in readers[root]), default=birth[root])
-                 for root in sizes}
-    # The last moment a value can be needed: by its own readers, or to feed a later rerun of one.
-    last_need: Dict[int, int] = {}
-    latest_rerun = np.full(count, -1, dtype=np.int64)
-    changed = True
-    # One pass settles what only one op makes; else a value may be born before what it is made of.
-    while changed:
-        changed = False
-        for root in sorted(sizes, key=lambda r: (birth[r], r), reverse=True):
-            need = max([last_read[root]] + [int(latest_rerun[op]) for op, _ in readers[root]
-                                            if again[op]])
-            changed |= last_need.get(root, -1) != need and bool(scattered)
-            last_need[root] = need
-            if root not in frozen:
-                for op, _ in makers[root]:
-                    latest_rerun[op] = max(latest_rerun[op], need)
-
-    spans = [(size, 0, count, 1) for size in own_buffers]
-    saved = [savings(graph, ways, root_of, sizes, settled) for ways in modes]
-    for index, one in enumerate(saved):
-        spans.extend((size, index, index + 1, -1) for size in one.places)
-    group_of = np.full(len(graph.tensors), -1, dtype=np.int64)
-    groups: List[int] = []
-    for root in sorted(sizes, key=lambda r: (birth[r], r)):
-        modal = any(len(modes[op]) > 1 for op, _ in makers[root] + readers[root])
-        if root in settled:
-            # What members take before is left out.
-            spans.append((sizes[root], settled[root], count, 1))
-        elif not sizes[root]:
-            continue
-        elif root in frozen and not modal and root not in scattered \
-                and last_need[root] <= last_read[root]:
-            spans.append((sizes[root], birth[root], last_read[root] + 1, 1))
-        else:
-            groups.append(root)
-    index_of = {root: i for i, root in enumerate(groups)}
-    members: List[List[int]] = [[] for _ in groups]
-    for tensor in range(len(graph.tensors)):
-        group = index_of.get(int(root_of[tensor]), -1)
-        group_of[tensor] = group
-        if group >= 0:
-            members[group].append(tensor)
-    profile = np.zeros(count + 1)
-    for size, start, stop, sign in spans:
-        profile[start] += sign * size
-        profile[stop] -= sign * size
-    return Reduced(
-        graph, modes, chosen, group_of,
-        np.array([sizes[r] for r in groups], dtype=np.float64),
-        np.array([birth[r] for r in groups], dtype=np.int64),
-        np.array([last_need[r] for r in groups], dtype=np.int64),
-        [tuple(m) for m in members], [readers[r] for r in groups], [makers[r] for r in groups],
-        np.array([r in frozen for r in groups], dtype=bool),
-        np.array([r in scattered for r in groups], dtype=bool), again,
-        spans, np.cumsum(profile)[:count], first_backward,
-        inplace_reuses(saved, index_of, last_need), sum(own_buffers))
