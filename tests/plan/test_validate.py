@@ -5,6 +5,7 @@ import random
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import strategies
 from hypothesis import given
@@ -51,6 +52,7 @@ def kinds(steps, variants=(), graph=None, **claims):
 def test_right_schedules_have_no_problem():
     graph = net()
     assert expand(graph, {0: {}, 1: {}}).steps == PLANNED
+    assert expand(graph, {op: {} for op in np.arange(2)}).steps == PLANNED
     assert kinds(PLANNED, time_s=11.0, pool_bytes=40, budget_bytes=50, fixed_bytes=10) == []
     assert kinds(expand(graph, {}).steps, time_s=9.0) == []
 
