@@ -160,7 +160,7 @@ class Incumbent:
         scale = self.graph.time_s or 1.0
         self.options.progress(Progress(
             "searching", time.perf_counter() - self.started_s,
-            total_bytes(self.graph, self.options, self.best.bytes) if self.best else None,
+            total_bytes(self.options, self.best.bytes) if self.best else None,
             self.best.extra_s / scale if self.best else None,
             self.bound.extra_s / scale if self.bound.extra_s < float("inf") else None))
 

@@ -70,10 +70,10 @@ def fixed_bytes(graph: Graph, options: Options) -> Dict[str, int]:
     return fixed
 
 
-def total_bytes(graph: Graph, options: Options, size_bytes: int) -> int:
+def total_bytes(options: Options, size_bytes: int) -> int:
     """Bytes of a training step whose pool and workspace take ``size_bytes``."""
-    fixed = fixed_bytes(graph, options)
-    return size_bytes + sum(size for name, size in fixed.items() if name != "workspace")
+    fixed = options.fixed_bytes.items()
+    return size_bytes + sum(size for name, size in fixed if name != "workspace")
 
 
 def raise_infeasible(best: Plan, budget_bytes: int, options: Options) -> None:

@@ -234,9 +234,9 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
     def report(best: Trial, fraction: float) -> None:
         if options.progress:
             base_s = graph.time_s
+            size_bytes = best.pool_bytes + workspace_bytes(graph)
             options.progress(Progress("searching", time.perf_counter() - started_s,
-                                      total_bytes(graph, options,
-                                                  best.pool_bytes + workspace_bytes(graph)),
+                                      total_bytes(options, size_bytes),
                                       best.time_s / base_s - 1 if base_s > 0 else 0.0,
                                       fraction=fraction))
 
