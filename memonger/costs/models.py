@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import statistics
 from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
 
 from ..graph.types import Graph, Op
@@ -70,7 +72,7 @@ LARGE_BYTES = 1 << 20
 #: ``reference`` is the plain device of the literature and of
 #: memonger's own benchmarks: each tensor is read or written once, and nothing overlaps (of the
 #: simple models it is the one that gives the reference bounds of CONTRIBUTING.md); ``cpu`` is two
-#: cores of the machine memonger was developed on.
+#: cores of the machine memonger was developed on, where each class of ops has a factor of its own.
 DEVICES: Mapping[str, Device] = {device.name: device for device in (
     Device("reference", 10e12, 600e9, second_passes=False, overlaps=False),
     _gpu("p100", 10.6, 732, 21.2, 5.3, 16, 56),
@@ -223,7 +225,15 @@ def roofline(device: str = "reference") -> Roofline:
     """
     if device not in DEVICES:
         raise InputError("no device preset %r; there are %s" % (device, ", ".join(DEVICES)))
-    return Roofline(DEVICES[device])
+    return Roofline(DEVICES[device], _cpu_factors() if device == "cpu" else {})
+
+
+@lru_cache(maxsize=None)
+def _cpu_factors() -> Mapping[str, float]:
+    """Of the preset ``cpu``: the mean of two runs of ``memonger.mx.profile.calibrate`` there."""
+    text = Path(__file__).with_name("cpu_factors.json").read_text(encoding="utf-8")
+    factors: Mapping[str, float] = json.loads(text)["factors"]
+    return factors
 
 
 # ---------------------------------------------------------------------------------- measured

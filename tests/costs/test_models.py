@@ -62,7 +62,7 @@ def test_a_fused_operator_takes_the_time_of_its_convolution_and_of_its_passes():
     forward = fused, {}, [DATA, *[channel] * 4, WEIGHT], [OUT, channel, channel, DATA]
     backward = ("_backward_" + fused, {}, [OUT, DATA, *[channel] * 6, WEIGHT],
                 [DATA, channel, channel, WEIGHT, DATA])
-    cpu = roofline("cpu")
+    cpu = Roofline(DEVICES["cpu"])
     for op, conv in (
             (forward, ("Convolution", {}, [DATA, WEIGHT], [OUT])),
             (backward, ("_backward_Convolution", {}, [OUT, DATA, WEIGHT], [DATA, WEIGHT]))):
@@ -72,6 +72,15 @@ def test_a_fused_operator_takes_the_time_of_its_convolution_and_of_its_passes():
         assert Roofline(cpu.device, factors).time_s(*op) == pytest.approx(inside_s + 5 * rest_s)
         assert work(*op).without(work(*conv)).flops < work(*conv).flops
         assert cpu.parts_s(*op) == (0.0, cpu.time_s(*op))
+
+
+def test_the_cpu_preset_prices_ops_as_they_were_measured():
+    """Frugal operators are slower there than MXNet's own, which MKLDNN runs."""
+    cpu = roofline("cpu")
+    for own, kind in (("LeakyReLU", "memonger_mask_leaky_relu"), ("relu", "memonger_mask_relu")):
+        large = [TensorType((8, 64, 56, 56))]
+        assert cpu.time_s(kind, {}, large, large) > cpu.time_s(own, {}, large, large)
+    assert roofline("v100").factors == {} and cpu.source == "roofline: cpu"
 
 
 def test_parts_of_a_batch_are_calls_of_their_own():

@@ -3,9 +3,10 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from typing import Any, Dict, List, Optional
 
-from ...costs.models import Roofline, op_class, roofline
+from ...costs.models import DEVICES, Roofline, op_class, roofline
 from ...costs.operators import TensorType
 from ...costs.profile_files import default_path
 from ...report.formatting import counted
@@ -39,7 +40,7 @@ def calibrated(ctx: Any = None) -> Roofline:
     if factors is None:
         if _is_busy():
             logger.info("other programs keep this CPU busy; it is not measured now")
-            return Roofline(roofline("cpu").device, {}, "a common CPU, as this one is busy")
+            return replace(roofline("cpu"), name="a common CPU, as this one is busy")
         factors = _measured(ctx)
         try:
             os.makedirs(folder, exist_ok=True)
@@ -51,8 +52,7 @@ def calibrated(ctx: Any = None) -> Roofline:
 
 
 def _model(factors: Dict[str, float], facts: Dict[str, Any]) -> Roofline:
-    return Roofline(roofline("cpu").device, factors,
-                    "this CPU, " + counted(facts["threads"], "thread"))
+    return Roofline(DEVICES["cpu"], factors, "this CPU, " + counted(facts["threads"], "thread"))
 
 
 def _is_busy() -> bool:
@@ -81,9 +81,9 @@ def _measured(ctx: Any) -> Dict[str, float]:
     for shape, runs in _SIZES:
         times.update(step_times(_network(), {"data": shape}, ctx, _LIMIT_S, runs))
     fused = {key: seconds for key, seconds in times.items() if "bn_relu_convolution" in key}
-    cpu = roofline("cpu")
-    plain = _factors({key: times[key] for key in set(times) - set(fused)}, cpu)
-    return {**_factors(fused, Roofline(cpu.device, plain)), **plain}
+    cpu = DEVICES["cpu"]
+    plain = _factors({key: times[key] for key in set(times) - set(fused)}, Roofline(cpu))
+    return {**_factors(fused, Roofline(cpu, plain)), **plain}
 
 
 def _factors(times: Dict[str, float], expected: Roofline) -> Dict[str, float]:
