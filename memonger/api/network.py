@@ -20,6 +20,7 @@ from ..memory.storage import plan_storage
 from ..memory.timeline import Timeline, timeline
 from ..memory.workspace import native_workspaces
 from ..mx import plugin as native
+from ..mx.environment import mkldnn_is_on
 from ..plan.plan import Plan
 from ..util.errors import InputError
 from ..util.gc_pause import paused
@@ -237,10 +238,6 @@ class Session:
         by_category = dict(fixed_bytes, pool=pool_bytes,
                            **self.device_bytes(self.as_run, self.network, storage))
         return Estimate(by_category, pool_bytes, live.pool_bytes, graph, storage)
-
-
-def mkldnn_is_on() -> bool:
-    return os.environ.get("MXNET_MKLDNN_ENABLED", "1") not in ("0", "false", "False")
 
 
 def _workspaces(captured: Any, found: OpTimes, ctx: Any, device: Optional[Device],

@@ -54,7 +54,7 @@ def measure_network(network: str, batch: int = 0, budget: str = "50%", variants:
                     options: Mapping[str, Any] = {}) -> Row:
     """Plan a network and train it, unplanned and planned, in this process's environment."""
     from ..api import calls as api
-    from ..api.network import mkldnn_is_on
+    from ..mx.environment import mkldnn_is_on
     from ..mx.measure import allocated_bytes
     wanted = batch or nets.spec(network).batch
     while True:

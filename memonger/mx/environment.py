@@ -40,8 +40,11 @@ def mxnet() -> Any:
     MemongerError
         If it is not installed or does not import, saying what to install.
     """
-    # MXNet reads this once, at its first bind, and else reports every bind on standard error.
+    # MXNet reads these once, at its first bind, and else reports every bind on standard error; with
+    # MKLDNN off as if it copied each array.
     os.environ.setdefault("MXNET_SUBGRAPH_VERBOSE", "0")
+    if not mkldnn_is_on():
+        os.environ.setdefault("MXNET_STORAGE_FALLBACK_LOG_VERBOSE", "0")
     try:
         import mxnet as mx
     except ImportError as error:
@@ -55,3 +58,8 @@ def mxnet() -> Any:
         raise MemongerError("MXNet 1.9.1 does not import (%s); it needs numpy < 1.24: "
                             "pip install 'numpy<1.24'" % error) from error
     return mx
+
+
+def mkldnn_is_on() -> bool:
+    """Whether MXNet uses MKLDNN's operators where it was built with them."""
+    return os.environ.get("MXNET_MKLDNN_ENABLED", "1") not in ("0", "false", "False")

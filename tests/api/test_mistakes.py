@@ -179,6 +179,16 @@ def test_mxnet_does_not_report_its_binds(monkeypatch):
     assert os.environ["MXNET_SUBGRAPH_VERBOSE"] == "0"
 
 
+@pytest.mark.parametrize("mkldnn, told", [("0", "0"), ("1", None)])
+def test_mxnet_does_not_report_that_mkldnn_is_off(monkeypatch, mkldnn, told):
+    """Its words are about sparse arrays, where they stay."""
+    monkeypatch.setenv("MXNET_MKLDNN_ENABLED", mkldnn)
+    monkeypatch.setenv("MXNET_STORAGE_FALLBACK_LOG_VERBOSE", "to be restored")
+    monkeypatch.delenv("MXNET_STORAGE_FALLBACK_LOG_VERBOSE")
+    mxnet()
+    assert os.environ.get("MXNET_STORAGE_FALLBACK_LOG_VERBOSE") == told
+
+
 def test_planning_tells_the_log_what_it_does(caplog):
     with caplog.at_level("INFO", "memonger"):
         plan()()
