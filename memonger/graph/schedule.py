@@ -9,9 +9,8 @@ order do: a clone runs right before the first op that needs it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Dict, List, Mapping, Tuple
-
-import numpy as np
 
 from ..util.argument_checks import shown
 from ..util.errors import InputError
@@ -104,7 +103,7 @@ def _check(graph: Graph, recompute: Recompute) -> None:
         numbers = [number for op, served in recompute.items()
                    for (reader, run), clone in (((op, 0), 0), *served.items())
                    for number in (reader, run, clone)]
-        well_formed = all(isinstance(number, (int, np.integer)) for number in numbers)
+        well_formed = all(isinstance(number, Integral) for number in numbers)
     except (AttributeError, TypeError, ValueError):
         well_formed = False
     if not well_formed:

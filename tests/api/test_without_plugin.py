@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from needed import BUILD_ADVICE
 
 SCRIPT = r"""
 import json, logging, sys
@@ -75,7 +76,7 @@ def test_training_is_the_same_and_the_plan_comes_off(answer):
 
 
 def test_it_says_what_is_missing(answer):
-    assert "python plugins/build.py" in answer["stderr"]
+    assert BUILD_ADVICE in answer["stderr"]
     assert "without the native plugin" in answer["notes"][0]
     assert "needs the native plugin" in answer["milp"]
     assert "smallest total found" in answer["budget"]

@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 from forked import forks, python
+from needed import BUILD_ADVICE
 
 from memonger.mx import plugin as native
 
@@ -77,7 +78,7 @@ def check_refused(done, error, *words):
 
 
 def test_nothing_built(forked, tmp_path):
-    check_refused(forked(REFUSED, tmp_path), "PluginMissing", "plugins/build.py", "g++")
+    check_refused(forked(REFUSED, tmp_path), "PluginMissing", BUILD_ADVICE)
 
 
 def cut(data):
