@@ -168,6 +168,9 @@ def _finish(session: Session, found: Plan, budget_bytes: Optional[int],
         found = replace(found, baseline_pool_bytes=session.unplanned_pool_bytes,
                         predicted_baseline_pool_bytes=found.baseline_pool_bytes)
     found = replace(found, fixed_bytes={**found.fixed_bytes, **on_device})
+    resident = {name: n for name, n in found.fixed_bytes.items() if name != "never_written"}
+    if pool_bytes + sum(resident.values()) <= (budget_bytes or 0):  # it does not hang on that
+        found = replace(found, fixed_bytes=resident)
     unplanned_fixed_bytes = session.unplanned_fixed_bytes
     if unplanned_fixed_bytes != found.fixed_bytes:
         found = replace(found, baseline_fixed_bytes=unplanned_fixed_bytes)

@@ -15,6 +15,7 @@ from ..graph.types import Graph
 from ..memory import arena
 from ..memory.device import BoundStep, Device, callers_outputs, reservations, workspaces
 from ..memory.mkldnn import mkldnn_workspaces
+from ..memory.never_written import never_written_bytes
 from ..memory.optimizer_state import state_arrays
 from ..memory.storage import plan_storage
 from ..memory.timeline import Timeline, timeline
@@ -41,7 +42,8 @@ class Estimate:
         "parameters", "gradients", "aux", "inputs", "head_gradients", "pool", "workspace",
         where the optimizer was named "optimizer", and on a GPU what
         :meth:`memonger.memory.device.BoundStep.extra_bytes` counts. Outputs of the network are in
-        the pool.
+        the pool. On a CPU without MKLDNN "never_written", less than 0, is what of the pool never
+        gets resident: second outputs of max pooling.
     pool_bytes, peak_live_bytes : int
         What MXNet allocates for internal tensors, and what of it is alive at the worst step.
     """
@@ -101,6 +103,8 @@ class Session:
     optimizer_arrays: Tuple[int, ...] = field(default=(), repr=False)
     #: Largest workspace of the symbol as it is, on stock MXNet.
     unplanned_workspace_bytes: int = 0
+    #: What of ``unplanned_pool_bytes`` is never resident.
+    never_written_bytes: int = 0
     #: Whether plans may ask for an arena.
     has_arena: bool = True
 
@@ -175,7 +179,11 @@ class Session:
     def unplanned_fixed_bytes(self) -> Dict[str, int]:
         """Bytes outside the pool of the symbol as it is, on stock MXNet."""
         return {**self.fixed_bytes, "workspace": self.unplanned_workspace_bytes,
-                **self.device_bytes(self.as_run, self.network, "stock")}
+                **self._never_resident, **self.device_bytes(self.as_run, self.network, "stock")}
+
+    @property
+    def _never_resident(self) -> Dict[str, int]:
+        return {"never_written": -self.never_written_bytes} if self.never_written_bytes else {}
 
     @property
     def unplanned_total_bytes(self) -> int:
@@ -183,14 +191,16 @@ class Session:
         return self.unplanned_pool_bytes + sum(self.unplanned_fixed_bytes.values())
 
     def as_unplanned(self) -> "Session":
-        """The same, no op taking more workspace than the largest takes on stock MXNet."""
+        """The same, taking no more outside the pool than on stock MXNet."""
         most = self.unplanned_workspace_bytes
-        if self.fixed_bytes["workspace"] <= most:
+        if self.fixed_bytes["workspace"] <= most and not self.never_written_bytes:
             return self
         ops = self.graph.ops
         graph = self.graph.with_times([op.time_s for op in ops],
                                       [min(op.workspace_bytes, most) for op in ops])
-        return replace(self, graph=graph, fixed_bytes={**self.fixed_bytes, "workspace": most})
+        return replace(self, graph=graph, fixed_bytes={
+            **self.fixed_bytes, "workspace": min(most, self.fixed_bytes["workspace"]),
+            **self._never_resident})
 
     @property
     def record(self) -> Dict[str, Any]:
@@ -213,7 +223,8 @@ class Session:
 
         def times(captured: Any) -> Tuple[Sequence[float], Sequence[int]]:
             found = self.model.op_times(captured.graph, captured.attributes)
-            return found.times_s, self._workspaces(captured)
+            return found.times_s, _workspaces(captured, found, self.binding.ctx, self.device,
+                                              self.model)
 
         return replace(self, graph=with_variants(
             self.graph, to_json(unforced(self.symbol)), exact_only, self.read, times,
@@ -306,14 +317,17 @@ def open_session(symbol: Any, binding: Binding, costs: Any = "auto",
     unplanned_graph = graph if as_run is captured else as_run.graph
     if as_run is not captured and reshape is not None:
         unplanned_graph = reshape(unplanned_graph, network)
-    unplanned = plan_storage(unplanned_graph, expand(unplanned_graph, {}), "stock").pool_bytes
+    unplanned = plan_storage(unplanned_graph, expand(unplanned_graph, {}), "stock")
+    on_cpu = device is None and (ctx is None or ctx.device_type == "cpu")
     asked = {"costs": costs if isinstance(costs, str) and costs != "auto" else None,
              "optimizer": optimizer, "optimizer_params": _plain(optimizer_params or {}) or None}
-    return Session(symbol, binding, graph, fixed, source, unplanned, captured, model,
+    return Session(symbol, binding, graph, fixed, source, unplanned.pool_bytes, captured, model,
                    {name: value for name, value in asked.items() if value is not None},
                    device, as_run, network, reshape or (lambda graph, symbol: graph),
                    tuple(states),
-                   max([*_workspaces(captured, found, ctx, device, model, planned=False), 0]))
+                   max([*_workspaces(captured, found, ctx, device, model, planned=False), 0]),
+                   never_written_bytes(unplanned_graph, unplanned)
+                   if on_cpu and not mkldnn_is_on() else 0)
 
 
 def _estimates(ctx: Any) -> Roofline:

@@ -114,8 +114,8 @@ class CostModel(Protocol):
 
 def wanted_outputs(graph: Graph, index: int) -> Tuple[bool, ...]:
     """Which outputs of an op are read or are outputs of the graph; others are not computed."""
-    results = graph._cache.setdefault("results", frozenset(graph.outputs))
-    return tuple(bool(graph.consumers[t]) or t in results for t in graph.ops[index].outputs)
+    return tuple(bool(graph.consumers[t]) or t in graph.output_set
+                 for t in graph.ops[index].outputs)
 
 
 def is_view(graph: Graph, op: Op) -> bool:

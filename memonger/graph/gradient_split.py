@@ -36,7 +36,7 @@ def worth_splitting(graph: Graph) -> Dict[str, int]:
 def _can_split(graph: Graph, op: Op) -> bool:
     """Whether the op is a gradient of a convolution of which the data's part is wanted."""
     return op.kind == "_backward_Convolution" and op.forward_op >= 0 and (
-        bool(graph.consumers[op.outputs[0]]) or op.outputs[0] in graph.outputs)
+        bool(graph.consumers[op.outputs[0]]) or op.outputs[0] in graph.output_set)
 
 
 def with_placeholders(graph: Graph, gradients: AbstractSet[int]) -> Graph:

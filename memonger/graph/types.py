@@ -13,7 +13,7 @@ import hashlib
 import json
 import math
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Dict, List, Mapping, Sequence, Tuple, Union
+from typing import Any, Dict, FrozenSet, List, Mapping, Sequence, Tuple, Union
 
 from ..util.type_checks import check_types
 
@@ -168,6 +168,13 @@ class Graph:
                     readers[tensor].append(index)
             self._cache["consumers"] = tuple(map(tuple, readers))
         return self._cache["consumers"]
+
+    @property
+    def output_set(self) -> FrozenSet[int]:
+        """``outputs``, for questions about single tensors: there may be thousands."""
+        if "output_set" not in self._cache:
+            self._cache["output_set"] = frozenset(self.outputs)
+        return self._cache["output_set"]
 
     @property
     def op_index(self) -> Mapping[str, int]:

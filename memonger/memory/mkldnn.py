@@ -95,7 +95,7 @@ def _bytes(graph: Graph, op: Op, attributes: Mapping[str, str], turned: Set[int]
     size = 2 * weight.size_bytes + copy(0)
     if not kind.endswith("_data"):
         size += copy(1) * (not few)
-    data_gradient = op.outputs[0] in graph.outputs or bool(graph.consumers[op.outputs[0]])
+    data_gradient = op.outputs[0] in graph.output_set or bool(graph.consumers[op.outputs[0]])
     if few and data_gradient:  # its gradients read that of the output in different layouts
         size += int(first.size_bytes * part)
     if part < 1:  # the gradient of the output is turned as a whole, then again in parts

@@ -253,7 +253,7 @@ def _for_nobody_else(graph: Graph, backward: Sequence[int], read: AbstractSet[in
         if maker in backward or maker < 0 or not graph.ops[maker].is_backward:
             continue
         outputs = graph.ops[maker].outputs
-        if not read & set(outputs) and not set(outputs) & set(graph.outputs) and all(
+        if not read & set(outputs) and graph.output_set.isdisjoint(outputs) and all(
                 reader in backward for t in outputs for reader in graph.consumers[t]):
             found.append(maker)
     return sorted(set(found))

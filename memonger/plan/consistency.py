@@ -11,6 +11,7 @@ from typing import Any, Dict, List, Sequence
 
 from ..graph.schedule import Schedule, expand
 from ..graph.types import Graph
+from ..memory.never_written import never_written_bytes
 from ..memory.optimizer_state import state_bytes
 from ..memory.storage import plan_storage
 from ..memory.workspace import workspace_bytes
@@ -77,8 +78,9 @@ def contradictions(plan: Plan) -> List[str]:
     found = [str(problem) for problem in structure(plan.graph, plan.schedule, plan.backend)] \
         or pools(plan)
     follows = _fixed_bytes(plan)
+    unplanned = [item for item in plan.baseline_fixed_bytes.items() if item[0] == "never_written"]
     return found + [_differs(name, stated, follows[name])
-                    for name, stated in plan.fixed_bytes.items()
+                    for name, stated in (*plan.fixed_bytes.items(), *unplanned)
                     if stated != follows.get(name, stated)]
 
 
@@ -110,6 +112,9 @@ def _fixed_bytes(plan: Plan) -> Dict[str, int]:
     if graph.pools != "executor":
         del result["head_gradients"]  # CachedOp's callers bring them where an executor makes them
     result["workspace"] = workspace_bytes(graph, plan.schedule)
+    if "never_written" in {**plan.fixed_bytes, **plan.baseline_fixed_bytes}:
+        unplanned = plan_storage(graph, expand(graph, {}), "stock")
+        result["never_written"] = -never_written_bytes(graph, unplanned)
     if "grad_req" not in asked:
         return result
     requests = asked["grad_req"]

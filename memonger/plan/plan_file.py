@@ -136,8 +136,10 @@ def loads(text: str) -> Plan:
             **{key: data[key] for key in _PLAIN}, **{key: data.get(key) for key in _RARE})
         check_types([plan])
         _check_options(plan.options)
-        if min(plan.pool_bytes, plan.baseline_pool_bytes, *plan.fixed_bytes.values(),
-               *plan.baseline_fixed_bytes.values(), 0) < 0:
+        outside = [(name, size) for fixed in (plan.fixed_bytes, plan.baseline_fixed_bytes)
+                   for name, size in fixed.items()]
+        if min(plan.pool_bytes, plan.baseline_pool_bytes,
+               *(size for name, size in outside if name != "never_written")) < 0:
             raise ValueError("sizes cannot be negative")
         if plan.storage not in _STORAGES or plan.backend not in ("plugin", "stock"):
             raise ValueError("storage %r and backend %r are not known"

@@ -147,7 +147,8 @@ def _not_counted(plan: Plan) -> str:
 CATEGORIES = {"parameters": "parameters", "gradients": "gradients", "aux": "aux states",
               "inputs": "inputs", "head_gradients": "head gradients", "pool": "pool",
               "workspace": "workspace", "optimizer": "optimizer state",
-              "outputs": "outputs and their gradients", "random_states": "random states"}
+              "outputs": "outputs and their gradients", "random_states": "random states",
+              "never_written": "never written"}
 
 
 def estimate_table(by_category: Mapping[str, int], budget_bytes: Optional[int] = None) -> str:

@@ -129,4 +129,4 @@ def added_at_once(graph: Graph, modes: List[List[Mode]]) -> Set[int]:
                 candidates.add(mode.inputs[1])
     if graph.recompute_in_forward:
         return set()
-    return {t for t in candidates if reads.get(t, 0) <= 1 and t not in graph.outputs}
+    return {t for t in candidates if reads.get(t, 0) <= 1 and t not in graph.output_set}
