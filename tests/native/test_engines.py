@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from forked import python
 
-ENGINES = ["NaiveEngine", "ThreadedEnginePerDevice", "ThreadedEngine"]
-
-
+#: MXNet's default first.
+ENGINES = ["ThreadedEnginePerDevice", pytest.param("NaiveEngine", marks=pytest.mark.slow),
+           pytest.param("ThreadedEngine", marks=pytest.mark.slow)]
 #: Runs programs beside this file one after the other: their names and arguments.
 PROGRAMS = """
 import runpy, sys

@@ -163,6 +163,7 @@ def test_examples_refuse_an_impossible_budget_in_a_line(command, tmp_path):
     assert output.startswith("error: no plan fits 1000 B") and "Traceback" not in output
 
 
+@pytest.mark.slow
 def test_too_few_epochs_on_digits_are_refused_in_a_line(tmp_path):
     pytest.importorskip("sklearn")
     output = run([sys.executable, str(ROOT / "examples" / "train_digits.py"), "--epochs", "1"],

@@ -121,7 +121,7 @@ def test_changed_decisions_are_simulated_as_if_from_the_start(kind, seed):
 
 def test_a_chain_of_recomputations_may_be_as_long_as_the_graph():
     # Everything is dropped: the last gradient runs all of the forward pass again.
-    graph = residual_network(20000)
+    graph = residual_network(6000)
     core = NativeSearch(graph, Options(storage="live"))
     found = core.evaluate(Decisions(tuple(2 if last else 1 for *_, last in core.gaps()),
                                     (-1,) * len(core.gaps()), ()))
