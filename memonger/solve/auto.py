@@ -79,7 +79,7 @@ def _search(search: Refinement) -> None:
         return
     if not programs:
         search.local_search(work, search.warm())
-    elif groups > STRATEGY.integer_groups:
+    elif groups > STRATEGY.integer_groups and not search.within(_target_gap(graph)):
         with search.searching(work):
             _round_linear(search, work // 3)
     _take_turns(search, work, programs and groups <= STRATEGY.integer_groups)
