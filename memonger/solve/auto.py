@@ -98,16 +98,14 @@ def _take_turns(search: Refinement, work: int, programs: bool) -> None:
     search.programs = STRATEGY.programs[kind] if programs else 0
     factor = 1.0 if small else STRATEGY.turn_work_middle if num_ops <= STRATEGY.large_ops \
         else STRATEGY.turn_work_large
-    idle = 0
     for turn in STRATEGY.turns:
         if search.within(max(turn.near, search.target_gap)) or search.over:
             break
-        before = search.best
+        before = search.best or search.smallest
         _take(search, turn, int(factor * turn.work * work))
-        # The bound of whole buffers stays low: a small graph is searched through long before.
-        idle = idle + 1 if search.best is before and before is not None else 0
-        if search.layers and num_ops <= STRATEGY.tiny_ops and idle == STRATEGY.idle_turns:
-            break
+        if search.layers and num_ops <= STRATEGY.tiny_ops and \
+                before is (search.best or search.smallest):
+            break  # the bound of whole buffers stays low: the graph is searched through before
     if search.best is None:
         search.squeeze(search.programs)
     near = search.target_gap if num_ops <= STRATEGY.tiny_ops else STRATEGY.far
