@@ -68,7 +68,8 @@ class _Search:
     def __post_init__(self) -> None:
         self.effort = Effort(self.options.time_limit_s)
 
-    def run(self, budget_bytes: int, share: float, warm: Optional[Decisions]) -> Found:
+    def run(self, budget_bytes: int, share: float, warm: Optional[Decisions],
+            crossover: bool = False) -> Found:
         """Search with a budget for pool and workspace, and a share of the work."""
         options = self.options
         work = work_for(self.graph, options.time_limit_s)
@@ -76,7 +77,7 @@ class _Search:
         self.effort.spend(steps / STRATEGY.steps_per_s)
         found = self.native.search(
             budget_bytes, steps, max(self.effort.clock_s, 0.01),
-            options.seed, warm, self.poll())
+            options.seed, warm, self.poll(), crossover=crossover)
         self.stop = max(self.stop, found.stop)
         return found
 
@@ -142,21 +143,24 @@ def _descend(search: _Search, warm: Optional[Decisions], stop_below: int = 0) ->
     """The least memory at any cost: ask for less and less, each time from the smallest plan.
 
     The first plan is asked for what the largest op works on. Asking for far less than is possible
-    leads nowhere from there: steps are small, and smaller where one fails. ``stop_below`` ends it
-    at the first plan of at most that many bytes.
+    leads nowhere from there: steps are small, and smaller where one fails. Where annealing comes to
+    its end, crossing plans may go on: a sixth of ResNet-50's pool. ``stop_below`` ends it at the
+    first plan of at most that many bytes.
     """
     aim = max(working_bytes(search.graph, op) for op in search.graph.ops)
     work = STRATEGY.descent_work * min(1.0, len(search.graph.ops) / STRATEGY.least_ops)
     best = search.run(max(aim, stop_below), 2 * work, warm)
-    step = STRATEGY.steepest
-    for _ in range(STRATEGY.descents):
-        if search.stopped or step < STRATEGY.flattest or _size(best) <= max(stop_below, 1):
-            break
-        found = search.run(int(_size(best) * (1 - step)), work, best.decisions)
-        if _size(found) < _size(best):
-            best = found
-        else:
-            step /= 2
+    for crossover in (False,) if search.graph.recompute_in_forward else (False, True):
+        step = STRATEGY.steepest
+        for _ in range(STRATEGY.descents):
+            if search.stopped or step < STRATEGY.flattest or _size(best) <= max(stop_below, 1):
+                break
+            goal = int(_size(best) * (1 - step))
+            found = search.run(goal, work, best.decisions, crossover)
+            if _size(found) < _size(best):
+                best = found
+            else:
+                step /= 2
     return _same_bytes_in_less_time(search, best)
 
 
