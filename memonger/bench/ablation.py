@@ -27,10 +27,13 @@ PARTS: Dict[str, Mapping[str, Any]] = {
     "moves of checkpoints": {"without": 32},
     "moves of like values": {"without": 64},
 }
-#: Where the parts differ most: a quarter of the unplanned total.
-NETWORKS = ("densenet121", "inception_v3", "mobilenet_v2", "unet", "nasnet_cifar10",
-            "dmlc_resnet50")
-TARGETS = (("25%", "none"), ("25%", "exact"))
+#: Where the parts differ most: network, share of the unplanned total, variants.
+CASES: Sequence[Tuple[str, str, str]] = (
+    *((name, "25%", variants)
+      for name in ("densenet121", "inception_v3", "mobilenet_v2", "unet", "nasnet_cifar10",
+                   "dmlc_resnet50")
+      for variants in ("none", "exact")),
+    ("resnet50", "20%", "none"), ("resnet50", "20%", "exact"), ("dmlc_resnet50", "15%", "none"))
 
 
 @dataclass(frozen=True)
@@ -48,28 +51,26 @@ class Row:
                 yield case, overhead - base
 
 
-def run(parts: Sequence[str], networks: Sequence[str] = NETWORKS) -> Iterator[Row]:
+def run(parts: Sequence[str], cases: Sequence[Tuple[str, str, str]] = CASES) -> Iterator[Row]:
     """Plan every case with the whole search, then without each part."""
     from ..api.network import open_session
     from ..api.planning import plan_session
     from ..api.requests import Binding, PlanRequest
     from ..zoo import nets
     sessions = {}
-    for name in networks:
+    for name in dict.fromkeys(name for name, _, _ in cases):
         net = nets.build(name)
         sessions[name] = open_session(net.symbol, Binding(net.shapes), "reference")
     for part in ("", *parts):
         overheads: Dict[str, Optional[float]] = {}
         with changed(**PARTS.get(part, {})):
-            for name, session in sessions.items():
-                for budget, variants in TARGETS:
-                    case = "%s %s %s" % (name, budget, variants)
-                    try:
-                        plan = plan_session(session, PlanRequest(budget, variants=variants))
-                    except InfeasibleBudget:
-                        overheads[case] = None
-                    else:
-                        overheads[case] = plan.overhead
+            for name, budget, variants in cases:
+                case = "%s %s %s" % (name, budget, variants)
+                try:
+                    overheads[case] = plan_session(
+                        sessions[name], PlanRequest(budget, variants=variants)).overhead
+                except InfeasibleBudget:
+                    overheads[case] = None
         yield Row(part, overheads)
 
 

@@ -56,8 +56,7 @@ def test_unknown_parts_are_named() -> None:
 
 
 @needs_plugin
-def test_one_part_of_one_network(monkeypatch) -> None:
-    monkeypatch.setattr(ablation, "TARGETS", (("60%", "none"),))
-    whole, without = ablation.run(["moves of like values"], ["squeezenet1_0"])
+def test_one_part_of_one_network() -> None:
+    whole, without = ablation.run(["moves of like values"], [("squeezenet1_0", "60%", "none")])
     (case, change), = without.change(whole)
     assert case == "squeezenet1_0 60% none" and abs(change) < 0.2
