@@ -122,8 +122,9 @@ class Strategy:
     least_s: float = 4.0
     #: Budgets tried within an overhead.
     probes: int = 14
-    #: At any cost: budgets tried, work of each (below ``least_ops`` ops their share of it, which
-    #: finds the same plans in a quarter of the time), first and last step down.
+    #: At any cost: budgets tried, by annealing and again by crossing, work of each (below
+    #: ``least_ops`` ops their share of it, which finds the same plans in a quarter of the time),
+    #: first and last step down.
     descents: int = 24
     descent_work: float = 0.5
     steepest: float = 0.08
