@@ -17,15 +17,19 @@ namespace memonger {
 namespace ops {
 
 Delegate::Delegate(const char* op, const std::string& name, const Dictionary& attributes) {
-  attrs_.op = nnvm::Op::Get(op);
-  attrs_.name = name;
-  attrs_.dict = attributes;
-  if (attrs_.op->attr_parser) attrs_.op->attr_parser(&attrs_);
+  const auto attrs = std::make_shared<NodeAttrs>();
+  attrs->op = nnvm::Op::Get(op);
+  attrs->name = name;
+  attrs->dict = attributes;
+  if (attrs->op->attr_parser) attrs->op->attr_parser(attrs.get());
+  attrs_ = attrs;
 }
 
 Delegate Delegate::As(const char* op) const {
-  Delegate other = *this;
-  other.attrs_.op = nnvm::Op::Get(op);
+  const auto attrs = std::make_shared<NodeAttrs>(*attrs_);
+  attrs->op = nnvm::Op::Get(op);
+  Delegate other;
+  other.attrs_ = attrs;
   return other;
 }
 
@@ -35,21 +39,21 @@ void Delegate::Run(const OpContext& context, const Blobs& in, const Requests& re
   static const auto& on_gpu = nnvm::Op::GetAttr<mxnet::FCompute>("FCompute<gpu>");
   const bool gpu = context.run_ctx.ctx.dev_mask() == mshadow::gpu::kDevMask;
   const auto& compute = gpu ? on_gpu : on_cpu;
-  CHECK(compute.contains(attrs_.op))
-      << attrs_.op->name << " cannot run on a " << (gpu ? "GPU" : "CPU") << " here";
-  compute[attrs_.op](attrs_, context, in, request, out);
+  CHECK(compute.contains(attrs_->op))
+      << attrs_->op->name << " cannot run on a " << (gpu ? "GPU" : "CPU") << " here";
+  compute[attrs_->op](*attrs_, context, in, request, out);
 }
 
 void Delegate::Run(const OpContext& context, const NDArrays& in, const Requests& request,
                    const NDArrays& out) const {
   static const auto& compute = nnvm::Op::GetAttr<mxnet::FComputeEx>("FComputeEx<cpu>");
-  compute[attrs_.op](attrs_, context, in, request, out);
+  compute[attrs_->op](*attrs_, context, in, request, out);
 }
 
 bool Delegate::InferStorage(int device, mxnet::DispatchMode* mode, std::vector<int>* in,
                             std::vector<int>* out) const {
   static const auto& infer = nnvm::Op::GetAttr<mxnet::FInferStorageType>("FInferStorageType");
-  return infer[attrs_.op](attrs_, device, mode, in, out);
+  return infer[attrs_->op](*attrs_, device, mode, in, out);
 }
 
 bool Delegate::InferDense(int inputs, int outputs, int device, mxnet::DispatchMode* mode,

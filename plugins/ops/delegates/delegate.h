@@ -10,6 +10,7 @@
 
 #include <mxnet/ndarray.h>
 
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -31,7 +32,7 @@ class Delegate {
   // Another operator that reads the same attributes: a gradient. They are not parsed again.
   Delegate As(const char* op) const;
 
-  const NodeAttrs& attrs() const { return attrs_; }
+  const NodeAttrs& attrs() const { return *attrs_; }
 
   // FCompute of the device that the context runs on.
   void Run(const OpContext& context, const Blobs& in, const Requests& request,
@@ -47,7 +48,8 @@ class Delegate {
                   std::vector<int>* in, std::vector<int>* out) const;
 
  private:
-  NodeAttrs attrs_;
+  // Shared: MXNet copies the attributes of every node several times.
+  std::shared_ptr<const NodeAttrs> attrs_;
 };
 
 // Samples begin to end - 1, in place. MKLDNN's layouts cannot be cut: see InDefaultLayout.
