@@ -4,6 +4,7 @@
 #include <nnvm/op_attr_types.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -18,6 +19,7 @@ using nnvm::Op;
 
 namespace {
 
+const char kPlanned[] = "__memonger_";  // how attributes of plans begin
 const char kRecompute[] = "__memonger_recompute__";
 const char kForceMirroring[] = "__force_mirroring__";
 
@@ -255,7 +257,11 @@ class CloneInserter {
     ObjectPtr copy = Node::Create();
     copy->attrs = original.attrs;
     copy->attrs.name += kCloneSuffix + std::to_string(number);
-    for (const char* key : {kRecompute, kForceMirroring}) copy->attrs.dict.erase(key);
+    for (auto entry = copy->attrs.dict.begin(); entry != copy->attrs.dict.end();) {
+      const bool of_the_plan = entry->first.compare(0, sizeof(kPlanned) - 1, kPlanned) == 0;
+      entry = of_the_plan || entry->first == kForceMirroring ? copy->attrs.dict.erase(entry)
+                                                             : std::next(entry);
+    }
     if (UpdatesAverages(original)) {  // cuDNN's forward would move the averages a second time
       copy->attrs.dict["momentum"] = "1";
       copy->op()->attr_parser(&copy->attrs);

@@ -6,6 +6,9 @@
  * too. Forward and backward are MXNet's own code (delegate.h); what is not kept is replaced by
  * another array of the same shape, whose values are not read. Bit for bit as MXNet without MKLDNN.
  */
+#include <memory>
+#include <utility>
+
 #include "ops/delegates/delegate.h"
 #include "ops/frame/operator.h"
 #include "ops/register.h"
@@ -78,7 +81,10 @@ const Kind kKinds[] = {
      false, PlanActivation},
 };
 
-const Frugal& FrugalOf(const NodeAttrs& attrs) { return nnvm::get<Frugal>(attrs.parsed); }
+// What attributes hold, shared by the copies of a node.
+using Parsed = std::shared_ptr<const Frugal>;
+
+const Frugal& FrugalOf(const NodeAttrs& attrs) { return *nnvm::get<Parsed>(attrs.parsed); }
 
 void Parse(const Kind& kind, NodeAttrs* attrs) {
   Frugal frugal;
@@ -87,7 +93,7 @@ void Parse(const Kind& kind, NodeAttrs* attrs) {
   const NodeAttrs& stock = frugal.forward.attrs();
   frugal.inputs = stock.op->get_num_inputs ? stock.op->get_num_inputs(stock) : stock.op->num_inputs;
   kind.plan(attrs->dict, &frugal);
-  attrs->parsed = std::move(frugal);
+  attrs->parsed = Parsed(std::make_shared<Frugal>(std::move(frugal)));
 }
 
 template <class Array>
