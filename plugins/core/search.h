@@ -38,12 +38,13 @@ struct Solution {
 
 // What a search can do without, to measure what each is worth (`memonger bench ablation`).
 enum Part {
-  kGroups = 1,
-  kRepairs = 2,  // iterated repair and pruning
-  kAnnealing = 4,
-  kStretches = 8,  // moves of annealing
-  kShifts = 16,
-  kBlocks = 32,
+  kSeeds = 1,
+  kGroups = 2,
+  kRepairs = 4,  // iterated repair and pruning
+  kAnnealing = 8,
+  kStretches = 16,  // moves of annealing
+  kShifts = 32,
+  kBlocks = 64,
 };
 
 struct SearchOptions {
@@ -94,7 +95,6 @@ class Search {
   Solution Snapshot(const Outcome& outcome);
   void Load(const Solution& solution);
   void LoadDefaults();
-  void SetAllVariants(double most_added = std::numeric_limits<double>::infinity());
 
   Outcome Evaluate(double cost_limit);
   Outcome Evaluate();
@@ -128,12 +128,17 @@ class Search {
   void Anneal(Outcome current, Temperature temperature, int64_t work_end);
   int PickDecision();
   void ProposeMove(const Outcome& current);
+  void ProposeBlock();
   void ProposeAdvance(int gap);
   int Length(int most);
-  void ProposeBlock();
   void ProposeStretch();
   void ProposeShift();
   bool TryAdvance() { return random_.OneIn(advance_odds_); }
+  // seeds.cc
+  // `frugal`: those that take the least memory, and much time.
+  void TrySeeds(bool frugal, int64_t work_end);
+  void SetAllVariants(double most_added = std::numeric_limits<double>::infinity());
+  void LoadCheapSeed(double time_per_byte, int segments, double transient, bool all_variants);
   // symmetry_groups.cc
   void FindGroups();
   // What to keep for making a dropped value again.
@@ -176,10 +181,11 @@ class Search {
   std::vector<int64_t> bytes_made_;
   double base_cost_ = 0;
   int64_t base_peak_ = 0;
-  std::vector<int> friendly_variants_;  // those of SetAllVariants()
-  bool pool_mode_ = false;              // what has to fit is the pool, not the live bytes
-  double slack_ = 1;                    // of the exact pool to the estimated one
-  double weight_ = 0;                   // of the overflow, adjusts itself
+  std::vector<int> friendly_variants_;   // those of SetAllVariants()
+  std::vector<double> values_per_byte_;  // of each op: time to make a byte
+  bool pool_mode_ = false;               // what has to fit is the pool, not the live bytes
+  double slack_ = 1;                     // of the exact pool to the estimated one
+  double weight_ = 0;                    // of the overflow, adjusts itself
   Solution best_;
   int best_steps_ = 0;  // of best_
   double least_overflow_ = 0;
