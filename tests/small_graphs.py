@@ -3,13 +3,13 @@ from __future__ import annotations
 
 import heapq
 import random
-from typing import Dict, FrozenSet, Optional, Tuple, Union
+from typing import Dict, FrozenSet, Optional, Tuple
 
 import numpy as np
 
 from memonger.graph.types import Graph, Implementation, Inplace, Op, Tensor, Variant
 from memonger.memory.liveness import Program as StorageProgram
-from memonger.memory.liveness import ProgramStep, StorageModel, Value
+from memonger.memory.liveness import ProgramStep, Value
 from memonger.memory.storage import StoragePlan, plan_program
 from memonger.solve.mip.program import Program
 
@@ -166,7 +166,6 @@ def program_of(*lives: Tuple[int, int, int]) -> StorageProgram:
         (False,) * count, (0,) * count, (False,) * count)
 
 
-def storage_of(*lives: Tuple[int, int, int], model: Union[str, StorageModel]) -> StoragePlan:
+def storage_of(*lives: Tuple[int, int, int], model: str) -> StoragePlan:
     """Storage of values with these lives; blocks come in order of first step, largest first."""
-    return plan_program(program_of(*lives),
-                        StorageModel(model) if isinstance(model, str) else model)
+    return plan_program(program_of(*lives), model)

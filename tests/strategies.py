@@ -13,8 +13,8 @@ from typing import Dict, List, Optional, Tuple
 import pytest
 from hypothesis import strategies as st
 
-from memonger.graph.decisions import graph_in_use
 from memonger.graph.gradient_split import with_placeholders
+from memonger.graph.in_use import graph_in_use
 from memonger.graph.schedule import Consumer, Schedule, Step, expand_in_part
 from memonger.graph.types import Graph, Implementation, Inplace, Op, Tensor, Variant
 from memonger.memory.liveness import DTYPES

@@ -1,9 +1,8 @@
 """Recovers from a schedule the decisions that make it.
 
 :func:`memonger.graph.schedule.expand` turns decisions into steps; this is its inverse, for plan
-files
-and reports. It exists for every schedule that ``expand`` can make; whether it was one of those
-shows by expanding the result.
+files and reports. It exists for every schedule that ``expand`` can make; whether it was one of
+those shows by expanding the result.
 """
 from __future__ import annotations
 
@@ -20,17 +19,18 @@ def decisions_of(graph: Graph, schedule: Schedule) -> Dict[int, Dict[Consumer, i
     The k-th repeated run of an op is its clone k. O(size of the schedule).
     """
     in_use = graph_in_use(graph, schedule)
+    recompute: Dict[int, Dict[Consumer, int]] = {op: {} for op in schedule.recomputed()}
     runs: Dict[int, int] = {}
     number: List[int] = []
     for step in schedule.steps:
+        op = in_use.ops[step.op]
         number.append(runs.get(step.op, 0))
         runs[step.op] = number[-1] + 1
-    recompute: Dict[int, Dict[Consumer, int]] = {op: {} for op, count in sorted(runs.items())
-                                                 if count > 1}
-    for index, step in enumerate(schedule.steps):
-        op = in_use.ops[step.op]
-        if not op.is_backward and number[index] == 0:
+        if not op.is_backward and number[-1] == 0:
             continue
+        # The state that an op continues is that of the last run.
+        if op.uses_state and op.forward_op in recompute and runs[op.forward_op] != 2:
+            recompute[op.forward_op][step.op, number[-1]] = runs[op.forward_op] - 1
         for position, source in enumerate(step.sources):
             if source < 0 or position in op.ignored_inputs:
                 continue
@@ -38,5 +38,5 @@ def decisions_of(graph: Graph, schedule: Schedule) -> Dict[int, Dict[Consumer, i
             output = in_use.ops[made_by].outputs.index(op.inputs[position])
             if made_by in recompute and output not in in_use.ops[made_by].kept_outputs \
                     and number[source] != 1:
-                recompute[made_by][step.op, number[index]] = number[source]
+                recompute[made_by][step.op, number[-1]] = number[source]
     return recompute

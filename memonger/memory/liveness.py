@@ -17,25 +17,6 @@ from ..graph.schedule import Schedule
 from ..graph.types import DTYPES, Graph, Inplace, Op
 
 
-@dataclass(frozen=True)
-class StorageModel:
-    """How memory is shared; the defaults are those of an executor in MXNet 1.9.1.
-
-    ``NNVM_EXEC_NUM_TEMP`` is taken to be 1, its default: other values colour the graph first and
-    are not modelled.
-    """
-
-    #: "arena" (the plugin's, at offsets of one buffer), "best" (the plugin's, whole buffers),
-    #: "stock" (MXNet's), "live" (peak of live bytes).
-    assignment: str = "best"
-    #: The environment variable NNVM_EXEC_MATCH_RANGE.
-    match_range: int = 16
-    #: The environment variable NNVM_AUTO_SEARCH_MATCH_RANGE.
-    search_match_range: bool = False
-    #: Most tries of the search for the best assignment; ten times as many for an arena.
-    effort: int = 400
-
-
 class Value(NamedTuple):
     """One output of one step."""
 

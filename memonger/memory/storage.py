@@ -1,6 +1,7 @@
 """How much memory a schedule takes, tensor by tensor and buffer by buffer.
 
-Four storage models, all exact for what they describe:
+Four storage models, all exact for what they describe, with MXNet's environment variables at their
+defaults:
 
 ``"arena"``
     The plugin's assignment for planned executors: MXNet's blocks at offsets of one buffer, or
@@ -22,25 +23,25 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Sequence, Tuple, Union
+from typing import Any, Dict, List, Sequence, Tuple
 
 from ..graph.schedule import Schedule
 from ..graph.types import Graph
 from ..util import native_libraries
-from .liveness import Block, Blocks, Program, StorageModel, build_program
+from .liveness import Block, Blocks, Program, build_program
 
-__all__ = ["Block", "Blocks", "Program", "StorageModel", "StoragePlan", "build_program",
+__all__ = ["STORAGES", "Block", "Blocks", "Program", "StoragePlan", "build_program",
            "plan_program", "plan_storage"]
 
-#: Numbers of the models in ``storage_c.cc``.
-_ASSIGNMENTS = {"stock": 0, "best": 2, "live": 3, "arena": 4}
+#: The storage models, in the order of ``Kind`` in ``plugins/core/memory/storage.h``.
+STORAGES = ("arena", "best", "stock", "live")
 
 
 @dataclass(frozen=True)
 class StoragePlan:
     """The memory of one schedule under one storage model."""
 
-    model: StorageModel
+    model: str
     program: Program
     #: Memory in use, each with the steps through which it is; see
     #: :class:`memonger.memory.liveness.Blocks`.
@@ -67,16 +68,15 @@ class StoragePlan:
                 for value, block in zip(self.program.values, self.blocks.block_of) if block >= 0}
 
 
-def plan_storage(graph: Graph, schedule: Schedule,
-                 model: Union[str, StorageModel] = "best") -> StoragePlan:
+def plan_storage(graph: Graph, schedule: Schedule, model: str = "best") -> StoragePlan:
     """Plan the storage of a schedule.
 
     Parameters
     ----------
     graph : Graph
     schedule : Schedule
-    model : str or StorageModel
-        ``"arena"``, ``"best"``, ``"stock"`` or ``"live"``.
+    model : str
+        One of ``STORAGES``.
 
     Returns
     -------
@@ -89,15 +89,12 @@ def plan_storage(graph: Graph, schedule: Schedule,
     PluginMissing
         If ``libmemonger_core.so`` was not built.
     """
-    if isinstance(model, str):
-        model = StorageModel(assignment=model)
-    if model.assignment not in _ASSIGNMENTS:
-        raise ValueError("unknown storage model %r; one of arena, best, stock, live"
-                         % model.assignment)
+    if model not in STORAGES:
+        raise ValueError("unknown storage model %r; one of %s" % (model, ", ".join(STORAGES)))
     return plan_program(build_program(graph, schedule), model)
 
 
-def plan_program(program: Program, model: StorageModel) -> StoragePlan:
+def plan_program(program: Program, model: str) -> StoragePlan:
     """Plan the storage of a numbered program; see :func:`plan_storage`."""
     running = [i for i, step in enumerate(program.steps) if step.inputs or step.outputs]
     if len(running) == len(program.steps):
@@ -135,7 +132,7 @@ def _flat(rows: Sequence[Sequence[int]]) -> Tuple[List[int], List[int]]:
     return begin, flat
 
 
-def _plan_running(program: Program, model: StorageModel) -> StoragePlan:
+def _plan_running(program: Program, model: str) -> StoragePlan:
     """Plan the storage of a program all of whose steps have values."""
     int32, int64, uint8 = ctypes.c_int32, ctypes.c_int64, ctypes.c_uint8
     steps, entries = len(program.steps), len(program.values)
@@ -146,9 +143,7 @@ def _plan_running(program: Program, model: StorageModel) -> StoragePlan:
     inplace_begin, inplace = _flat([[number for option in step.inplace for number in
                                      (option.input, option.output, option.identity)]
                                     for step in program.steps])
-    options = (program.inplace, program.count_ignored, program.inplace, model.match_range,
-               model.search_match_range, program.rounding, model.effort,
-               _ASSIGNMENTS[model.assignment])
+    options = (program.inplace, program.count_ignored, program.rounding, STORAGES.index(model))
     blocks = (int64 * max(1, 7 * entries))()
     offset_of = (int64 * max(1, entries))()
     buffer_bytes = (int64 * max(1, entries))()
@@ -171,7 +166,7 @@ def _plan_running(program: Program, model: StorageModel) -> StoragePlan:
                   tuple(released[:num_released.value]), tuple(block_of[:entries]),
                   tuple(inplace_index[:entries]))
     pool_bytes, printed_bytes, peak_bytes, peak_step, bound_bytes, buffers, has_offsets = totals
-    if model.assignment == "live":
+    if model == "live":
         return StoragePlan(model, program, made, (), (), peak_bytes, peak_bytes, peak_step, 0,
                            bound_bytes)
     return StoragePlan(model, program, made, tuple(buffer_of[:count]),

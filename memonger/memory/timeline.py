@@ -1,18 +1,19 @@
 """The timeline of a planned training step: what is in memory at each step.
 
 The timeline is computed from the same blocks and buffers as the pool
-(:mod:`memonger.memory.storage`), so
-its largest value is ``peak_live_bytes`` and its buffers add up to ``pool_bytes``.
+(:mod:`memonger.memory.storage`), so its largest value is ``peak_live_bytes`` and its buffers add up
+to ``pool_bytes``.
 """
 from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import Dict, List, Mapping, Tuple, Union
+from typing import Dict, List, Mapping, Tuple
 
+from ..graph.in_use import effective_ops
 from ..graph.schedule import Schedule
 from ..graph.types import Graph
-from .storage import StorageModel, StoragePlan, plan_storage
+from .storage import StoragePlan, plan_storage
 
 #: What the bytes of the pool hold: values of forward ops, network outputs, values made again,
 #: and gradients that only exist during backward.
@@ -92,15 +93,14 @@ def step_names(graph: Graph, schedule: Schedule) -> Tuple[str, ...]:
     return tuple(names)
 
 
-def timeline(graph: Graph, schedule: Schedule,
-             storage_model: Union[str, StorageModel] = "best") -> Timeline:
+def timeline(graph: Graph, schedule: Schedule, storage_model: str = "best") -> Timeline:
     """The timeline of a schedule.
 
     Parameters
     ----------
     graph : Graph
     schedule : Schedule
-    storage_model : str or StorageModel
+    storage_model : str
         As in :func:`memonger.memory.storage.plan_storage`. Without whole buffers (``"live"``, an
         arena) ``buffer_bytes`` equals ``live_bytes``.
 
@@ -135,15 +135,12 @@ def timeline(graph: Graph, schedule: Schedule,
             column[whole.start] += storage.buffer_bytes[block]
             column[whole.end + 1] -= storage.buffer_bytes[block]
         buffers = _running(column, count)
-    spaces = {op: graph.ops[op].workspace_bytes for op in {s.op for s in program.steps}}
-    for index in schedule.variants:
-        spaces.update((op, how.workspace_bytes if how.runs else 0)
-                      for op, how in graph.variants[index].implementations)
+    ops = effective_ops(graph, schedule.variants)
     return Timeline(
         step_names(graph, schedule), tuple(s.op for s in program.steps),
         tuple(graph.ops[s.op].is_backward for s in program.steps), live, buffers, by_category,
-        tuple(spaces[s.op] for s in program.steps), storage.pool_bytes, storage.peak_live_bytes,
-        storage.step_of_peak, graph, storage)
+        tuple(ops[s.op].workspace_bytes for s in program.steps), storage.pool_bytes,
+        storage.peak_live_bytes, storage.step_of_peak, graph, storage)
 
 
 def _running(change: List[int], count: int) -> Tuple[int, ...]:

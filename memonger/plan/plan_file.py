@@ -19,6 +19,7 @@ from ..graph.decisions import decisions_of
 from ..graph.in_use import graph_in_use
 from ..graph.schedule import Schedule, Step, expand, expand_in_part
 from ..graph.types import Graph
+from ..memory.storage import STORAGES
 from ..util.errors import InputError, MemongerError, PlanError, PlanMismatch, PlanSchemaError
 from ..util.files import write_whole
 from ..util.gc_pause import paused
@@ -40,7 +41,6 @@ _PLAIN = ("method", "pool_bytes", "baseline_pool_bytes", "budget_bytes", "bound"
 _RARE = ("predicted_pool_bytes", "predicted_baseline_pool_bytes")
 #: Ops that MXNet puts between those of the symbol when it binds.
 _OF_MXNET = ("_CrossDeviceCopy",)
-_STORAGES = ("arena", "best", "stock", "live")
 
 
 def save_plan(plan: Plan, path: str) -> None:
@@ -141,7 +141,7 @@ def loads(text: str) -> Plan:
         if min(plan.pool_bytes, plan.baseline_pool_bytes,
                *(size for name, size in outside if name != "never_written")) < 0:
             raise ValueError("sizes cannot be negative")
-        if plan.storage not in _STORAGES or plan.backend not in ("plugin", "stock"):
+        if plan.storage not in STORAGES or plan.backend not in ("plugin", "stock"):
             raise ValueError("storage %r and backend %r are not known"
                              % (plan.storage, plan.backend))
         if plan.bound > max(0.0, plan.overhead) + 1e-9 or \

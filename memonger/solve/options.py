@@ -5,12 +5,10 @@ from dataclasses import dataclass, field
 from typing import Callable, Mapping, Optional, Tuple
 
 from ..graph.schedule import Recompute
+from ..memory.storage import STORAGES
 from ..plan.plan import Progress
 from ..util.errors import InputError
 
-#: Ways to count memory: the plugin's arena and its assignment to whole buffers, MXNet's own, the
-#: peak of live bytes.
-STORAGES = ("arena", "best", "stock", "live")
 #: What the time limit is when nobody asks.
 USUAL_TIME_LIMIT_S = 10.0
 #: Which operator variants may be used.
@@ -32,6 +30,7 @@ class Options:
     seed: int = 1
     #: Multiplies the number of evaluations, which otherwise follows from the graph's size.
     effort: float = 1.0
+    #: How memory is counted: one of :data:`memonger.memory.storage.STORAGES`.
     storage: str = "best"
     #: Who runs the plan: "plugin" (clones as decided) or "stock" (MXNet's mirroring).
     backend: str = "plugin"

@@ -205,43 +205,29 @@ void Simulator::ListValues(std::vector<Value>* values) {
   }
 }
 
-// For each input position the step that made it; and who reads which run, where that is not the
-// first one again.
 void Simulator::WriteTrace(Trace* trace) const {
-  std::vector<int> clones(num_ops(), 0), clone_of_run(run_op_.size(), 0), run_of(num_ops(), -1);
+  std::vector<int> clones(num_ops(), 0), run_of(num_ops(), -1);
   std::vector<int> step_of_run(run_op_.size(), -1);  // -1: no first run
   for (const Stage& log : stages_) {
     auto read = log.reads.begin();
     for (int place = 0; place < static_cast<int>(log.runs.size()); ++place) {
       const int run = log.runs[place], op = run_op_[run];
       const Implementation& impl = active(op);
-      if (run != op) clone_of_run[run] = ++clones[op];
       step_of_run[run] = static_cast<int>(trace->ops.size());
       trace->ops.push_back(op);
       trace->implementations.push_back(implementation_[op]);
-      trace->clones.push_back(clone_of_run[run]);
+      trace->clones.push_back(run == op ? 0 : ++clones[op]);
       trace->source_begin.push_back(static_cast<int>(trace->sources.size()));
-      std::vector<int> makers;
       const Hot& hot = hot_[op];
       for (const int* tensor = hot.reads; tensor != hot.reads_end; ++tensor, ++read) {
         if (!kept_[*tensor]) run_of[producer_[*tensor]] = read->run;
       }
-      if (hot.state_of >= 0) {
-        run_of[hot.state_of] = (read++)->run;
-        makers.push_back(hot.state_of);
-      }
+      if (hot.state_of >= 0) ++read;
       for (size_t i = 0; i < impl.inputs.size(); ++i) {
         const int tensor = impl.inputs[i], maker = producer_[tensor];
         const bool from_clone = maker >= 0 && !impl.ignored[i] && !kept_[tensor];
         const int source = from_clone ? run_of[maker] : maker;
         trace->sources.push_back(maker < 0 ? -1 : step_of_run[source]);
-        if (from_clone) makers.push_back(maker);
-      }
-      std::sort(makers.begin(), makers.end());
-      makers.erase(std::unique(makers.begin(), makers.end()), makers.end());
-      for (int maker : makers) {
-        const int number = clone_of_run[run_of[maker]];
-        if (number != 1) trace->readers.emplace_back(maker, op, clone_of_run[run], number);
       }
     }
   }

@@ -12,11 +12,11 @@ const int kArenaEffort = 20;
 
 }  // namespace
 
-PoolMeter::PoolMeter(const Problem& problem, StorageKind kind) : problem_(problem), kind_(kind) {
+PoolMeter::PoolMeter(const Problem& problem, storage::Kind kind) : problem_(problem), kind_(kind) {
   model_.inplace = !problem_.recompute_in_forward;
   model_.count_ignored = problem_.two_pools;
   model_.rounding = problem_.two_pools ? 1 : 4;
-  if (kind == StorageKind::kArena) model_.effort = kArenaEffort;
+  if (kind == storage::Kind::kArena) model_.effort = kArenaEffort;
 }
 
 void PoolMeter::Fill(const Trace& trace) {
@@ -39,11 +39,10 @@ void PoolMeter::Fill(const Trace& trace) {
       producer_slot[tensor] = static_cast<int>(slot);
       program_.outputs.push_back(first_value[step] + static_cast<int>(slot));
       program_.elements.push_back(problem_.tensor_elements[tensor]);
-      program_.bytes.push_back(problem_.tensor_is_external[tensor] ? 0
-                                                                   : problem_.tensor_bytes[tensor]);
+      program_.bytes.push_back(problem_.tensor_bytes[tensor]);
       program_.dtype.push_back(problem_.tensor_dtype[tensor]);
       program_.external.push_back(problem_.tensor_is_external[tensor]);
-      program_.own_buffer.push_back(problem_.tensor_is_apart[tensor]);
+      program_.own_buffer.push_back(problem_.tensor_has_own_buffer[tensor]);
       program_.held.push_back(trace.clones[step] == 0 && problem_.tensor_is_output[tensor]);
     }
     for (const InplaceOption& option : impl.inplace) {
@@ -62,10 +61,10 @@ void PoolMeter::Fill(const Trace& trace) {
 
 int64_t PoolMeter::Exact(const Trace& trace, int64_t wanted) {
   Fill(trace);
-  if (kind_ == StorageKind::kLive) return storage::PeakLive(blocks_).bytes;
-  if (kind_ == StorageKind::kStock) {
+  if (kind_ == storage::Kind::kLive) return storage::PeakLive(blocks_).bytes;
+  if (kind_ == storage::Kind::kStock) {
     storage::Stock(blocks_, model_, &assignment_);
-  } else if (kind_ == StorageKind::kArena) {
+  } else if (kind_ == storage::Kind::kArena) {
     storage::Smallest(blocks_, model_, &assignment_, wanted);
   } else {
     packer_.Best(blocks_, model_, &assignment_);

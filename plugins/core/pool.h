@@ -10,12 +10,10 @@
 
 namespace memonger {
 
-enum class StorageKind { kLive = 0, kStock = 1, kBest = 2, kArena = 3 };
-
 class PoolMeter {
  public:
-  PoolMeter(const Problem& problem, StorageKind kind);
-  StorageKind kind() const { return kind_; }
+  PoolMeter(const Problem& problem, storage::Kind kind);
+  storage::Kind kind() const { return kind_; }
   // Bytes of the pool as memonger/memory/storage.py counts them; or more, but no more than
   // `wanted`, where that saves time.
   int64_t Exact(const Trace& trace, int64_t wanted = 0);
@@ -24,7 +22,7 @@ class PoolMeter {
   void Fill(const Trace& trace);
 
   const Problem& problem_;
-  StorageKind kind_;
+  storage::Kind kind_;
   storage::Model model_;
   storage::Program program_;
   storage::Blocks blocks_;

@@ -59,7 +59,7 @@ bool Problem::Parse(const int64_t* data, int64_t size, const double* times, int6
     tensor_bytes.push_back(tensor_is_external.back() ? 0 : bytes);
     tensor_is_output.push_back(in.Next() != 0);
     tensor_is_kept.push_back(in.Next() != 0);
-    tensor_is_apart.push_back(in.Next() != 0);
+    tensor_has_own_buffer.push_back(in.Next() != 0);
     made[t] = in.Next() != 0;
   }
   int64_t time_at = 0;
@@ -123,7 +123,6 @@ bool Problem::Parse(const int64_t* data, int64_t size, const double* times, int6
     others.erase(v);
     variants[v].conflicts.assign(others.begin(), others.end());
   }
-  for (int n = in.Count(); n > 0; --n) first_variants.push_back(in.Index(num_variants));
   return in.ok() && in.at_end();
 }
 

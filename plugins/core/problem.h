@@ -56,15 +56,14 @@ struct Problem {
   std::vector<int> tensor_dtype;  // MXNet's type flag
   std::vector<char> tensor_is_external;
   std::vector<char> tensor_is_output;
-  std::vector<char> tensor_is_apart;  // must not lie in an arena
-  std::vector<char> tensor_is_kept;   // never read from a clone: Op.kept_outputs
+  std::vector<char> tensor_has_own_buffer;  // must not lie in an arena
+  std::vector<char> tensor_is_kept;         // never read from a clone: Op.kept_outputs
   std::vector<Variant> variants;
   bool recompute_in_forward = false;
   bool two_pools = false;  // forward and backward have a pool each (CachedOp)
   // Ops that the user pinned: 0 free, 1 never run again, 2 never kept for backward.
   std::vector<char> pins;
-  int max_clones = 0;               // 0 is no limit
-  std::vector<int> first_variants;  // variants in use at the start
+  int max_clones = 0;  // 0 is no limit
 
   // Reads the format that memonger/solve/search/native.py writes; false when it contradicts itself.
   bool Parse(const int64_t* data, int64_t size, const double* times, int64_t num_times);

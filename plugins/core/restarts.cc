@@ -29,26 +29,24 @@ void Search::SearchLive(int64_t work_end) {
   LoadDefaults();
   Outcome current = Evaluate();
   Offer(current);
-  if (options_.warm.known) {
+  Load(options_.warm);
+  current = Evaluate();
+  Offer(current);
+  // A plan just above the budget is repaired before seeds that fit, at any price, take its place.
+  const bool misses = current.valid && !Feasible(current);
+  if (misses && grouped && many) {
+    FitGroups(&current, true, until(0.3), until(0.5));
+  } else if (misses && Repair(&current, until(0.1))) {
+    Prune(&current, until(0.15));
+    Offer(current);
+  }
+  if (misses && any_advance_) {
+    // Often all it lacks is that something is recomputed earlier or later.
     Load(options_.warm);
     current = Evaluate();
+    Reschedule(&current, until(0.2));
     Offer(current);
-    // A plan just above the budget is repaired before seeds that fit, at any price, take its place.
-    const bool misses = current.valid && !Feasible(current);
-    if (misses && grouped && many) {
-      FitGroups(&current, true, until(0.3), until(0.5));
-    } else if (misses && Repair(&current, until(0.1))) {
-      Prune(&current, until(0.15));
-      Offer(current);
-    }
-    if (misses && any_advance_) {
-      // Often all it lacks is that something is recomputed earlier or later.
-      Load(options_.warm);
-      current = Evaluate();
-      Reschedule(&current, until(0.2));
-      Offer(current);
-      Anneal(current, {0.2, 0.01}, until(0.3));
-    }
+    Anneal(current, {0.2, 0.01}, until(0.3));
   }
   TrySeeds(false, until(many ? 0.1 : 0.03));
   if (grouped) {
@@ -194,8 +192,7 @@ Solution Search::Run() {
   LoadDefaults();
   const Outcome unplanned = Evaluate();
   base_cost_ = std::max(unplanned.cost, 1e-300);
-  base_peak_ = std::max<int64_t>(1, unplanned.peak);
-  weight_ = 0.05 * base_cost_ / static_cast<double>(base_peak_);
+  weight_ = 0.05 * base_cost_ / static_cast<double>(std::max<int64_t>(1, unplanned.peak));
   const int64_t begin = simulator_->work(), work = options_.work_limit;
   work_begin_ = begin;
   if (!meter_) {
@@ -203,7 +200,7 @@ Solution Search::Run() {
     Load(best_);
     return best_;
   }
-  if (meter_->kind() == StorageKind::kArena) {
+  if (meter_->kind() == storage::Kind::kArena) {
     SearchArena(begin + work);
   } else {
     SearchLive(begin + work / 3);

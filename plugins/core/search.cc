@@ -22,8 +22,7 @@ Search::Search(Simulator* simulator, const SearchOptions& options, PoolMeter* me
       poll_(std::move(poll)),
       random_(options.seed),
       num_gaps_(static_cast<int>(simulator->gaps().size())),
-      num_variants_(options.allow_variants ? static_cast<int>(simulator->problem().variants.size())
-                                           : 0),
+      num_variants_(static_cast<int>(simulator->problem().variants.size())),
       any_advance_(simulator->problem().recompute_in_forward),
       // Training graphs gain almost nothing from it; others may need it.
       advance_odds_(simulator->first_backward() < simulator->num_ops() ? 40 : 3),
@@ -31,9 +30,7 @@ Search::Search(Simulator* simulator, const SearchOptions& options, PoolMeter* me
       start_(std::chrono::steady_clock::now()) {
   simulator_->set_budget(options.budget_bytes);
   // A simulator may have served another search before.
-  for (size_t v = 0; v < simulator_->problem().variants.size(); ++v) {
-    simulator_->set_variant(static_cast<int>(v), false);
-  }
+  for (int v = 0; v < num_variants_; ++v) simulator_->set_variant(v, false);
   for (int gap = 0; gap < num_gaps_; ++gap) {
     simulator_->set_choice(gap, static_cast<Choice>(Default(gap)));
     simulator_->set_advance(gap, -1);
@@ -132,9 +129,7 @@ Solution Search::Snapshot(const Outcome& outcome) {
     s.choices.push_back(simulator_->choice(gap));
     s.advance.push_back(simulator_->advance(gap));
   }
-  for (size_t v = 0; v < simulator_->problem().variants.size(); ++v) {
-    s.variants.push_back(simulator_->variant_on(static_cast<int>(v)));
-  }
+  for (int v = 0; v < num_variants_; ++v) s.variants.push_back(simulator_->variant_on(v));
   s.cost = outcome.cost;
   s.peak = outcome.peak;
   s.feasible = Feasible(outcome);
@@ -163,7 +158,6 @@ void Search::LoadDefaults() {
 }
 
 Outcome Search::Evaluate(double cost_limit) {
-  ++evaluations_;
   Outcome outcome = simulator_->Evaluate(cost_limit);
   if (!pool_mode_ || !outcome.valid) return outcome;
   simulator_->AddWork(simulator_->num_steps() / 2);
@@ -190,8 +184,7 @@ bool Search::Stopped() {
   const double elapsed =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   const int64_t bytes = meter_ ? best_.pool : best_.peak;
-  if (poll_ &&
-      poll_(elapsed, best_.feasible && bytes >= 0 ? best_.cost : -1, best_.feasible ? bytes : -1)) {
+  if (poll_(best_.feasible && bytes >= 0 ? best_.cost : -1, best_.feasible ? bytes : -1)) {
     stop_ = StopReason::kInterrupted;
   } else if (elapsed > options_.time_limit_s) {
     stop_ = StopReason::kTimeLimit;

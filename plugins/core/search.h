@@ -22,8 +22,8 @@
 
 namespace memonger {
 
-// Receives seconds, cost and bytes of the best so far (negative without one); true stops.
-using PollFunction = std::function<bool(double, double, int64_t)>;
+// Receives cost and bytes of the best so far (negative without one); true stops.
+using PollFunction = std::function<bool(double, int64_t)>;
 
 struct Solution {
   bool known = false;         // false: nothing yet; a graph may have no gaps at all
@@ -52,10 +52,9 @@ struct SearchOptions {
   uint64_t seed = 1;
   int64_t work_limit = 0;  // simulated steps
   double time_limit_s = 10;
-  bool allow_variants = true;
   bool crossover = false;  // a population of plans, in place of one that is annealed
   int64_t without = 0;     // bits of Part
-  Solution warm;           // decisions to start from; empty without
+  Solution warm;           // decisions to start from
 };
 
 enum class StopReason { kFinished, kTimeLimit, kInterrupted };
@@ -70,7 +69,6 @@ class Search {
   StopReason stop_reason() const {
     return stop_ == StopReason::kFinished && hurried_ ? StopReason::kTimeLimit : stop_;
   }
-  int64_t evaluations() const { return evaluations_; }
 
  private:
   struct Temperature {
@@ -180,12 +178,11 @@ class Search {
   std::vector<int> trailing_gap_, crossing_gap_;
   std::vector<int64_t> bytes_made_;
   double base_cost_ = 0;
-  int64_t base_peak_ = 0;
-  std::vector<int> friendly_variants_;   // those of SetAllVariants()
-  std::vector<double> values_per_byte_;  // of each op: time to make a byte
-  bool pool_mode_ = false;               // what has to fit is the pool, not the live bytes
-  double slack_ = 1;                     // of the exact pool to the estimated one
-  double weight_ = 0;                    // of the overflow, adjusts itself
+  std::vector<int> friendly_variants_;    // those of SetAllVariants()
+  std::vector<double> seconds_per_byte_;  // of each op: time to make a byte
+  bool pool_mode_ = false;                // what has to fit is the pool, not the live bytes
+  double slack_ = 1;                      // of the exact pool to the estimated one
+  double weight_ = 0;                     // of the overflow, adjusts itself
   Solution best_;
   int best_steps_ = 0;  // of best_
   double least_overflow_ = 0;
@@ -193,7 +190,7 @@ class Search {
   bool paused_ = false;
   double pause_at_s_ = std::numeric_limits<double>::infinity();
   bool hurried_ = false;  // the clock, not the work, decided when a search ended
-  int64_t evaluations_ = 0, next_poll_ = 0;
+  int64_t next_poll_ = 0;
   int64_t work_begin_ = 0, due_by_clock_ = 0;
   std::chrono::steady_clock::time_point start_;
 };

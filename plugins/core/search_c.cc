@@ -31,7 +31,7 @@ struct Handle {
 
 }  // namespace
 
-// storage: -1 the simulator's own peak of live bytes, else memonger::StorageKind.
+// storage: -1 the simulator's own peak of live bytes, else memonger::storage::Kind.
 // Returns nullptr when the numbers contradict themselves.
 MEMONGER_API void* memonger_search_create(const int64_t* data, int64_t size, const double* times,
                                           int64_t num_times, int32_t storage) {
@@ -41,7 +41,7 @@ MEMONGER_API void* memonger_search_create(const int64_t* data, int64_t size, con
     handle->simulator.reset(new memonger::Simulator(handle->problem));
     if (storage >= 0) {
       handle->meter.reset(
-          new memonger::PoolMeter(handle->problem, static_cast<memonger::StorageKind>(storage)));
+          new memonger::PoolMeter(handle->problem, static_cast<memonger::storage::Kind>(storage)));
     }
     return handle.release();
   } catch (const std::exception&) {
@@ -82,17 +82,16 @@ MEMONGER_API int32_t memonger_search_evaluate(void* pointer, const int8_t* choic
   return handle->outcome.valid;
 }
 
-// integers: budget of pool and workspace, seed, work limit, allow variants, warm start or not,
-// cross a population of plans or not, bits of memonger::Part to leave out.
-// The search ends when `poll` returns something else than 0 or `stop` no longer points at 0; both
-// may be null. Another thread may write `stop`: a caller whose poll would have to wait for a lock
-// of its own (Python's) has no other way that costs nothing.
-// Returns 0 finished, 1 time limit, 2 interrupted, -1 out of memory.
+// integers: budget of pool and workspace, seed, work limit, cross a population of plans or not,
+// bits of memonger::Part to leave out. warm: decisions to start from, as above. The search ends
+// when `poll` returns something else than 0 or `stop` no longer points at 0; both may be null.
+// Another thread may write `stop`: a caller whose poll would have to wait for a lock of its own
+// (Python's) has no other way that costs nothing. Returns 0 finished, 1 time limit, 2 interrupted,
+// -1 out of memory.
 MEMONGER_API int32_t memonger_search_run(void* pointer, const int64_t* integers,
                                          double time_limit_s, const int8_t* warm_choices,
                                          const int32_t* warm_advance, const int8_t* warm_variants,
-                                         int32_t (*poll)(double, double, int64_t),
-                                         const int32_t* stop, int64_t* evaluations,
+                                         int32_t (*poll)(double, int64_t), const int32_t* stop,
                                          int32_t* feasible) {
   try {
     Handle* handle = static_cast<Handle*>(pointer);
@@ -101,24 +100,20 @@ MEMONGER_API int32_t memonger_search_run(void* pointer, const int64_t* integers,
     options.seed = static_cast<uint64_t>(integers[1]);
     options.work_limit = integers[2];
     options.time_limit_s = time_limit_s;
-    options.allow_variants = integers[3] != 0;
-    options.crossover = integers[5] != 0;
-    options.without = integers[6];
-    if (integers[4]) {
-      const size_t gaps = handle->simulator->gaps().size();
-      options.warm.known = true;
-      options.warm.choices.assign(warm_choices, warm_choices + gaps);
-      options.warm.advance.assign(warm_advance, warm_advance + gaps);
-      options.warm.variants.assign(warm_variants, warm_variants + handle->problem.variants.size());
-    }
+    options.crossover = integers[3] != 0;
+    options.without = integers[4];
+    const size_t gaps = handle->simulator->gaps().size();
+    options.warm.known = true;
+    options.warm.choices.assign(warm_choices, warm_choices + gaps);
+    options.warm.advance.assign(warm_advance, warm_advance + gaps);
+    options.warm.variants.assign(warm_variants, warm_variants + handle->problem.variants.size());
     memonger::Search search(handle->simulator.get(), options, handle->meter.get(),
-                            [poll, stop](double seconds, double cost, int64_t bytes) {
+                            [poll, stop](double cost, int64_t bytes) {
                               return (stop && __atomic_load_n(stop, __ATOMIC_RELAXED) != 0) ||
-                                     (poll && poll(seconds, cost, bytes) != 0);
+                                     (poll && poll(cost, bytes) != 0);
                             });
     const memonger::Solution best = search.Run();
     handle->Finish(best.pool < 0 ? -1 : best.pool - handle->simulator->workspace_bytes());
-    *evaluations = search.evaluations();
     *feasible = best.feasible;
     return static_cast<int32_t>(search.stop_reason());
   } catch (const std::exception&) {
@@ -126,33 +121,26 @@ MEMONGER_API int32_t memonger_search_run(void* pointer, const int64_t* integers,
   }
 }
 
-// sizes: steps, sources, readers, live peak with workspace, pool without (-1), workspace.
+// sizes: steps, sources, live peak with workspace, pool without (-1), workspace.
 MEMONGER_API void memonger_search_sizes(void* pointer, int64_t* sizes, double* cost) {
   const Handle* handle = static_cast<Handle*>(pointer);
   sizes[0] = static_cast<int64_t>(handle->trace.ops.size());
   sizes[1] = static_cast<int64_t>(handle->trace.sources.size());
-  sizes[2] = static_cast<int64_t>(handle->trace.readers.size());
-  sizes[3] = handle->outcome.peak;
-  sizes[4] = handle->pool;
-  sizes[5] = handle->simulator->workspace_bytes();
+  sizes[2] = handle->outcome.peak;
+  sizes[3] = handle->pool;
+  sizes[4] = handle->simulator->workspace_bytes();
   *cost = handle->outcome.cost;
 }
 
-// readers: op, consumer op, consumer's run, run, for each value that is not read from run 1.
+// The steps and the decisions that make them.
 MEMONGER_API void memonger_search_result(void* pointer, int32_t* ops, int32_t* source_begin,
-                                         int32_t* sources, int32_t* readers, int8_t* choices,
-                                         int32_t* advance, int8_t* variants) {
+                                         int32_t* sources, int8_t* choices, int32_t* advance,
+                                         int8_t* variants) {
   const Handle* handle = static_cast<Handle*>(pointer);
   const memonger::Trace& trace = handle->trace;
   std::copy(trace.ops.begin(), trace.ops.end(), ops);
   std::copy(trace.source_begin.begin(), trace.source_begin.end(), source_begin);
   std::copy(trace.sources.begin(), trace.sources.end(), sources);
-  for (const auto& reader : trace.readers) {
-    *readers++ = std::get<0>(reader);
-    *readers++ = std::get<1>(reader);
-    *readers++ = std::get<2>(reader);
-    *readers++ = std::get<3>(reader);
-  }
   for (size_t gap = 0; gap < handle->simulator->gaps().size(); ++gap) {
     choices[gap] = handle->simulator->choice(static_cast<int>(gap));
     advance[gap] = handle->simulator->advance(static_cast<int>(gap));

@@ -14,8 +14,8 @@ namespace memonger {
 
 namespace {
 
-// Where the value of an op is last read before the backward ops, by gap begin.
-std::vector<double> ValuesPerByte(const Problem& problem) {
+// Of each op: time to make a byte.
+std::vector<double> SecondsPerByte(const Problem& problem) {
   std::vector<double> result;
   for (const Op& op : problem.ops) {
     int64_t bytes = 0;
@@ -67,7 +67,7 @@ void Search::LoadCheapSeed(double time_per_byte, int segments, double transient,
   const Problem& problem = simulator_->problem();
   const int first_backward = simulator_->first_backward();
   const bool has_backward = first_backward < simulator_->num_ops();
-  if (values_per_byte_.empty()) values_per_byte_ = ValuesPerByte(problem);
+  if (seconds_per_byte_.empty()) seconds_per_byte_ = SecondsPerByte(problem);
   // Segment of each op, by equal shares of the forward bytes.
   std::vector<int> segment(simulator_->num_ops(), segments);
   if (segments > 0) {
@@ -90,11 +90,11 @@ void Search::LoadCheapSeed(double time_per_byte, int segments, double transient,
     const Gap& gap = simulator_->gaps()[decision];
     const bool leads_back = has_backward ? gap.begin < first_backward && gap.end >= first_backward
                                          : gap.end - gap.begin > simulator_->num_ops() / 10;
-    const bool for_a_moment = values_per_byte_[gap.op] <= transient;
+    const bool for_a_moment = seconds_per_byte_[gap.op] <= transient;
     if (for_a_moment && has_backward && gap.begin >= first_backward && !gap.trailing) {
       Set(decision, kDropTransient);
     }
-    if (!leads_back || values_per_byte_[gap.op] > time_per_byte) continue;
+    if (!leads_back || seconds_per_byte_[gap.op] > time_per_byte) continue;
     const bool crosses = segments > 0 && segment[gap.begin] != segment[gap.op];
     if (gap.trailing) {
       // What crosses a boundary is where the segment's clones start from.
@@ -108,9 +108,9 @@ void Search::LoadCheapSeed(double time_per_byte, int segments, double transient,
 
 void Search::TrySeeds(bool frugal, int64_t work_end) {
   if (!Has(kSeeds)) return;
-  if (values_per_byte_.empty()) values_per_byte_ = ValuesPerByte(simulator_->problem());
+  if (seconds_per_byte_.empty()) seconds_per_byte_ = SecondsPerByte(simulator_->problem());
   std::vector<double> thresholds;
-  for (const Gap& gap : simulator_->gaps()) thresholds.push_back(values_per_byte_[gap.op]);
+  for (const Gap& gap : simulator_->gaps()) thresholds.push_back(seconds_per_byte_[gap.op]);
   std::sort(thresholds.begin(), thresholds.end());
   thresholds.erase(std::unique(thresholds.begin(), thresholds.end()), thresholds.end());
   if (thresholds.empty()) return;

@@ -48,7 +48,6 @@ Simulator::Simulator(const Problem& problem)
   for (const Op& op : problem.ops) {
     workspace_ = std::max(workspace_, op.implementations[0].workspace_bytes);
   }
-  for (int variant : problem.first_variants) set_variant(variant, true);
 }
 
 void Simulator::FindUses() {

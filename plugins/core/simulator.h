@@ -20,7 +20,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -53,8 +52,6 @@ struct Trace {
   std::vector<int> clones;        // number of the run: 0 the first
   std::vector<int> source_begin;  // into sources, one more than steps
   std::vector<int> sources;       // for each input position the step that made it, or -1
-  // (op, consumer op, consumer clone, clone): who reads which run, where it is not run 1.
-  std::vector<std::tuple<int, int, int, int>> readers;
 };
 
 // Stages to be visited in order; more may be added on the way.

@@ -11,6 +11,7 @@
 namespace {
 
 using memonger::storage::Inplace;
+using memonger::storage::Kind;
 using memonger::storage::Model;
 using memonger::storage::Program;
 
@@ -23,8 +24,7 @@ void Copy(const T* from, int64_t count, std::vector<T>* to) {
 
 // Plans the storage of one order of execution.
 //
-// options: inplace, count_ignored, detect_add, match_range, search_match_range, rounding, effort,
-//          assignment (0 stock, 1 quick, 2 best, 4 arena or best).
+// options: inplace, count_ignored, rounding, storage::Kind.
 // inplace: triples (input, output, identity). blocks: start, end, bytes, elements, device, pool,
 // own_buffer for each block; all other results have room for one number for each entry, `blocks`
 // for seven. totals: pool bytes, printed bytes, peak live bytes, its step, lower bound, number of
@@ -61,20 +61,15 @@ MEMONGER_API int32_t memonger_storage_plan(
   Model model;
   model.inplace = options[0] != 0;
   model.count_ignored = options[1] != 0;
-  model.detect_add = options[2] != 0;
-  model.match_range = options[3];
-  model.search_match_range = options[4] != 0;
-  model.rounding = options[5];
-  model.effort = options[6];
+  model.rounding = options[2];
 
   memonger::storage::Blocks b;
   memonger::storage::Replay(p, model, &b);
   memonger::storage::Assignment a;
-  memonger::storage::Packer packer;
-  if (options[7] == 0) memonger::storage::Stock(b, model, &a);
-  if (options[7] == 1) packer.Quick(b, model, &a);
-  if (options[7] == 2) packer.Best(b, model, &a);
-  if (options[7] == 4) memonger::storage::Smallest(b, model, &a);
+  const Kind kind = static_cast<Kind>(options[3]);
+  if (kind == Kind::kArena) memonger::storage::Smallest(b, model, &a);
+  if (kind == Kind::kBest) memonger::storage::Packer().Best(b, model, &a);
+  if (kind == Kind::kStock) memonger::storage::Stock(b, model, &a);
   for (size_t i = 0; i < b.blocks.size(); ++i) {
     const memonger::storage::Block& block = b.blocks[i];
     const int64_t row[7] = {block.start,  block.end,  block.bytes,     block.elements,

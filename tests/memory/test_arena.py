@@ -12,7 +12,6 @@ from small_graphs import program_of, storage_of
 from memonger.graph.schedule import expand, expand_in_part
 from memonger.graph.types import Graph, Op, Tensor
 from memonger.memory import arena
-from memonger.memory.liveness import StorageModel
 from memonger.memory.storage import build_program, plan_program, plan_storage
 
 
@@ -33,7 +32,7 @@ def test_offsets_are_aligned_and_outputs_lie_apart():
     program = program_of((0, 1, 1), (0, 1, 1), (1, 1, 5), (0, 1, 128), (2, 3, 64), (2, 3, 64),
                          (0, 1, 3))
     program = replace(program, held=(0, 0, 1, 0, 0, 0, 0), own_buffer=(False,) * 6 + (True,))
-    found = plan_program(program, StorageModel("arena"))
+    found = plan_program(program, "arena")
     where = {(block.elements, found.buffer_of[i]): found.offset_of[i] % ALIGNMENT
              for i, block in enumerate(found.blocks.blocks)}
     assert not any(where.values())
@@ -71,7 +70,7 @@ def test_arenas_come_close_to_the_peak():
         graph = strategies.training_graph(rng, 40)
         program = build_program(graph, expand_in_part(graph, strategies.decisions(rng, graph)))
         large = replace(program, bytes=tuple(1024 * b for b in program.bytes))
-        found = plan_program(large, StorageModel("arena"))
+        found = plan_program(large, "arena")
         blocks = found.blocks.blocks
         beside = [block for block in blocks if arena.outlives(block, found.blocks)]
         inside = [block for block in blocks if block not in beside]

@@ -10,7 +10,6 @@ from reference.judge import round_up
 from small_graphs import storage_of
 
 from memonger.graph.schedule import expand, expand_in_part
-from memonger.memory.liveness import StorageModel
 from memonger.memory.storage import plan_storage
 
 
@@ -19,11 +18,9 @@ def plan(graph, model="stock"):
 
 
 # --------------------------------------------------------------------------------- stock
-@pytest.mark.parametrize("second, match_range, shared", [
-    (16, 16, True), (19, 16, True), (20, 16, False), (20, 32, True), (1, 0, False), (2, 1, False),
-    (1, 1, True)])
-def test_stock_shares_within_the_match_range(second, match_range, shared):
-    found = storage_of((0, 0, 1), (1, 1, second), model=StorageModel("stock", match_range))
+@pytest.mark.parametrize("second, shared", [(16, True), (19, True), (20, False)])
+def test_stock_shares_within_the_match_range(second, shared):
+    found = storage_of((0, 0, 1), (1, 1, second), model="stock")
     assert found.buffer_of == ((0, 0) if shared else (0, 1))
 
 
@@ -31,13 +28,6 @@ def test_stock_takes_the_larger_free_buffer_first_and_grows_the_smaller_one_else
     found = storage_of((0, 0, 8), (0, 0, 2), (1, 2, 4), (2, 2, 4), model="stock")
     assert found.buffer_of == (0, 1, 0, 1)
     assert found.buffer_bytes == (32, 16)
-
-
-def test_searching_the_match_range_takes_the_smallest_pool():
-    lives = ((0, 0, 8), (1, 4, 1), (2, 4, 8))
-    wide = storage_of(*lives, model="stock")
-    searched = storage_of(*lives, model=StorageModel("stock", search_match_range=True))
-    assert (wide.printed_bytes, searched.printed_bytes) == (64, 36)
 
 
 # ---------------------------------------------------------------------------------- best

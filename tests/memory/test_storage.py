@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import strategies
 
-from memonger.graph.decisions import graph_in_use
+from memonger.graph.in_use import graph_in_use
 from memonger.graph.schedule import expand_in_part
-from memonger.memory.liveness import ProgramStep, StorageModel
+from memonger.memory.liveness import ProgramStep
 from memonger.memory.storage import build_program, plan_program, plan_storage
 
 
@@ -42,8 +42,8 @@ def test_ops_that_became_part_of_others_change_no_arena():
             steps.append(step)
         longer = replace(program, steps=tuple(steps))
         for model in ("arena", "best", "stock"):
-            found = plan_program(longer, StorageModel(model))
-            same = plan_program(program, StorageModel(model))
+            found = plan_program(longer, model)
+            same = plan_program(program, model)
             assert (found.pool_bytes, found.offset_of) == (same.pool_bytes, same.offset_of)
             assert found.peak_live_bytes == same.peak_live_bytes
             assert found.step_of_peak == running[same.step_of_peak]

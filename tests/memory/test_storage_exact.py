@@ -14,7 +14,6 @@ from reference.judge import validate  # noqa: E402
 from memonger import native  # noqa: E402
 from memonger.graph.decisions import decisions_of  # noqa: E402
 from memonger.graph.schedule import expand, expand_in_part  # noqa: E402
-from memonger.memory.liveness import StorageModel  # noqa: E402
 from memonger.memory.storage import plan_storage  # noqa: E402
 from memonger.mx.capture import read  # noqa: E402
 from memonger.plan.planned_symbol import apply_recompute, mark_storage  # noqa: E402
@@ -102,21 +101,6 @@ def test_cached_ops(grad_of_data):
     # CachedOp keeps for backward what any gradient would read, asked for or not.
     for seed in range(15):
         compare_cached_op(seed, grad_of_data)
-
-
-@pytest.mark.parametrize("setting, model", [
-    ({"NNVM_EXEC_MATCH_RANGE": "1"}, StorageModel("stock", match_range=1)),
-    ({"NNVM_EXEC_MATCH_RANGE": "0"}, StorageModel("stock", match_range=0)),
-    ({"NNVM_AUTO_SEARCH_MATCH_RANGE": "1"}, StorageModel("stock", search_match_range=True))])
-def test_the_allocator_obeys_its_switches(monkeypatch, setting, model):
-    for key, value in setting.items():
-        monkeypatch.setenv(key, value)
-    for seed in range(5):
-        symbol, shapes = random_symbol(seed, 20)
-        with native.switched(recompute=True, storage=False):
-            stock = read(symbol, shapes)
-        found = plan_storage(stock.graph, expand(stock.graph, {}), model)
-        assert (found.printed_bytes, found.pool_bytes) == (stock.printed_bytes, stock.pool_bytes)
 
 
 def test_debug_str_prints_the_printed_bytes():

@@ -10,7 +10,7 @@ from reference.judge import validate
 import memonger
 from memonger.api.network import open_session
 from memonger.api.requests import Binding
-from memonger.graph.decisions import graph_in_use
+from memonger.graph.in_use import graph_in_use
 from memonger.graph.schedule import Schedule, expand
 from memonger.memory.workspace import native_workspaces
 from memonger.mx.rewrite import apply_plan_to

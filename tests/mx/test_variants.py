@@ -11,7 +11,7 @@ from training_nets import small_network as build
 import memonger
 from memonger.api.network import open_session
 from memonger.api.requests import Binding
-from memonger.graph.decisions import graph_in_use
+from memonger.graph.in_use import graph_in_use
 from memonger.graph.schedule import Schedule, expand
 from memonger.mx import variant_graph
 from memonger.mx.rewrite import apply_plan_to

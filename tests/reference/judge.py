@@ -11,7 +11,7 @@ from typing import Dict, List, Optional, Sequence, Tuple, Union
 from memonger.graph.schedule import Schedule
 from memonger.graph.types import Graph, Op
 from memonger.memory import arena
-from memonger.memory.storage import StorageModel, plan_storage
+from memonger.memory.storage import plan_storage
 from memonger.plan.plan import Plan
 from memonger.plan.validate import Problem, chosen_ops, structure
 
@@ -37,7 +37,7 @@ def round_up(size_bytes: int, unit: int) -> int:
 
 
 def validate(plan: Union[Plan, Graph], schedule: Optional[Schedule] = None, *,
-             storage: Union[str, StorageModel] = "best", pool_bytes: Optional[int] = None,
+             storage: str = "best", pool_bytes: Optional[int] = None,
              time_s: Optional[float] = None, budget_bytes: Optional[int] = None,
              fixed_bytes: int = 0) -> List[Problem]:
     """Everything that is wrong with a plan; an empty list when it is right.
@@ -47,7 +47,7 @@ def validate(plan: Union[Plan, Graph], schedule: Optional[Schedule] = None, *,
     plan : Plan or Graph
         A whole plan, or a graph; then the rest is given by the other arguments.
     schedule : Schedule, optional
-    storage : str or StorageModel
+    storage : str
         Storage model of ``pool_bytes``.
     pool_bytes, time_s : optional
         What is claimed; compared when given.
@@ -79,9 +79,8 @@ def validate(plan: Union[Plan, Graph], schedule: Optional[Schedule] = None, *,
 
 
 def _totals(graph: Graph, schedule: Schedule, running: Sequence[Op],
-            storage: Union[str, StorageModel], pool_bytes: Optional[int],
-            time_s: Optional[float], budget_bytes: Optional[int],
-            fixed_bytes: int) -> List[Problem]:
+            storage: str, pool_bytes: Optional[int], time_s: Optional[float],
+            budget_bytes: Optional[int], fixed_bytes: int) -> List[Problem]:
     found = []
     needed_s = math.fsum(op.time_s for op in running)
     if time_s is not None and not math.isclose(needed_s, time_s, rel_tol=1e-9, abs_tol=1e-15):
@@ -98,16 +97,14 @@ def _totals(graph: Graph, schedule: Schedule, running: Sequence[Op],
     return found
 
 
-def _pool(graph: Graph, schedule: Schedule,
-          storage: Union[str, StorageModel]) -> Tuple[List[Problem], int]:
+def _pool(graph: Graph, schedule: Schedule, storage: str) -> Tuple[List[Problem], int]:
     """The pool by the naive way; for "best" and "arena" the assignment is taken and checked."""
-    model = StorageModel(storage) if isinstance(storage, str) else storage
     memory = liveness.examine(graph, schedule)
-    if model.assignment == "live":
+    if storage == "live":
         return [], memory.peak()
-    if model.assignment == "stock" and not model.search_match_range and model.match_range > 0:
-        return [], liveness.stock_pool(memory, model.match_range)
-    planned = plan_storage(graph, schedule, model)
+    if storage == "stock":
+        return [], liveness.stock_pool(memory)
+    planned = plan_storage(graph, schedule, storage)
     life_of = memory.life_of()
     blocks: Dict[int, int] = {}
     for value, block in zip(planned.program.values, planned.blocks.block_of):

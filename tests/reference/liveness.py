@@ -196,7 +196,7 @@ def _added(schedule: Schedule, ops: Sequence[Op], reads: _Reads,
     return found
 
 
-def stock_pool(memory: Memory, match_range: int = 16) -> int:
+def stock_pool(memory: Memory) -> int:
     """Real bytes of the pool that MXNet's own allocator makes of these lives."""
     sizes: List[int] = []
     contents: List[List[int]] = []
@@ -213,8 +213,8 @@ def stock_pool(memory: Memory, match_range: int = 16) -> int:
                 size = 4 * life.elements
                 same = [entry for entry in free if memory.lives[contents[entry[1]][0]].device
                         == life.device]
-                larger = [e for e in same if size <= e[0] <= size * match_range]
-                smaller = [e for e in same if size // match_range <= e[0] < size]
+                larger = [e for e in same if size <= e[0] <= 16 * size]
+                smaller = [e for e in same if size // 16 <= e[0] < size]
                 if larger:
                     entry = min(larger, key=lambda e: e[0])  # first of equals
                 elif smaller:

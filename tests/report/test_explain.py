@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from report.graphs import cheap_ops, plan_of, resnet
 
-from memonger.graph.decisions import graph_in_use
+from memonger.graph.in_use import graph_in_use
 from memonger.graph.schedule import Schedule, expand
 from memonger.graph.types import Implementation, Variant
 from memonger.memory.storage import plan_storage

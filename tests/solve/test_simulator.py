@@ -8,7 +8,8 @@ import pytest
 import strategies
 from training_nets import residual_network
 
-from memonger.graph.decisions import graph_in_use
+from memonger.graph.decisions import decisions_of
+from memonger.graph.in_use import graph_in_use
 from memonger.graph.schedule import expand
 from memonger.memory.storage import plan_storage
 from memonger.solve.options import Options
@@ -43,7 +44,7 @@ def found_of(seed, **options):
 def test_schedules_are_those_of_expand(seed):
     graph, found = found_of(seed)
     used = graph_in_use(graph, found.schedule)
-    expanded = expand(used, found.recompute)
+    expanded = expand(used, decisions_of(graph, found.schedule))
     assert found.schedule.steps == expanded.steps
     assert found.cost_s == pytest.approx(found.schedule.time_s(graph))
 

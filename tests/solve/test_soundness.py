@@ -16,7 +16,7 @@ import reference.brute  # noqa: F401  a method of that name
 import strategies
 from small_graphs import random_graph, variant_graph, violation
 
-from memonger.graph.decisions import graph_in_use
+from memonger.graph.in_use import graph_in_use
 from memonger.graph.schedule import Schedule, expand
 from memonger.graph.types import Graph, Inplace, Op, Tensor
 from memonger.memory.storage import plan_storage

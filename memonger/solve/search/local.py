@@ -86,7 +86,7 @@ class _Search:
         base_s = self.graph.time_s
         next_s = [0.0]
 
-        def call(_: float, cost_s: Optional[float], size_bytes: Optional[int]) -> None:
+        def call(cost_s: Optional[float], size_bytes: Optional[int]) -> None:
             elapsed_s = time.perf_counter() - self.started_s
             if self.options.progress is None or elapsed_s < next_s[0]:
                 return

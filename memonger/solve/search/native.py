@@ -12,21 +12,21 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from ...graph.in_use import graph_in_use
-from ...graph.schedule import Consumer, Recompute, Schedule, Step
+from ...graph.schedule import Schedule, Step
 from ...graph.types import Graph, Implementation, Op
 from ...memory.liveness import DTYPES, number_of_elements, own_buffer_tensors
+from ...memory.storage import STORAGES
 from ...util import signals as interrupts
 from ...util.errors import SolverError
 from ..options import Options
 from ..strategy import STRATEGY
 
-_STORAGE = {"live": 0, "stock": 1, "best": 2, "arena": 3}
-_POLL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_double, ctypes.c_double, ctypes.c_int64)
+_POLL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_double, ctypes.c_int64)
 #: How a search ended, by the library's number.
 FINISHED, TIME_LIMIT, INTERRUPTED = 0, 1, 2
 
-#: Called with seconds, cost and bytes of the best plan so far (None without one).
-Poll = Callable[[float, Optional[float], Optional[int]], None]
+#: Called with cost and bytes of the best plan so far (None without one).
+Poll = Callable[[Optional[float], Optional[int]], None]
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,6 @@ class Found:
     """The steps of some decisions, and what they cost."""
 
     schedule: Schedule
-    #: Decisions that make :func:`memonger.graph.schedule.expand` give the same schedule; only where
-    #: ``graph.recompute_in_forward`` is False.
-    recompute: Recompute
     decisions: Decisions
     cost_s: float
     #: Live bytes and workspace at the worst step, as the simulator counts them.
@@ -60,7 +57,6 @@ class Found:
     feasible: bool
     #: FINISHED, TIME_LIMIT or INTERRUPTED.
     stop: int = FINISHED
-    evaluations: int = 0
 
 
 class NativeSearch:
@@ -85,7 +81,7 @@ class NativeSearch:
         self._handle = self._library.memonger_search_create(
             (ctypes.c_int64 * len(integers))(*integers), len(integers),
             (ctypes.c_double * len(times))(*times), len(times),
-            -1 if own else _STORAGE[options.storage])
+            -1 if own else STORAGES.index(options.storage))
         if not self._handle:
             raise SolverError("the graph %r contradicts itself; Graph.check() says where"
                               % graph.name)
@@ -209,7 +205,7 @@ class NativeSearch:
             self._handle, _array(ctypes.c_int8, decisions.choices),
             _array(ctypes.c_int32, decisions.advance),
             _array(ctypes.c_int8, decisions.variants))
-        return self._result(True, FINISHED, 0) if valid else None
+        return self._result(True, FINISHED) if valid else None
 
     # ------------------------------------------------------------------ search
     def search(self, budget_bytes: int, work: int, time_limit_s: float, seed: int = 1,
@@ -243,18 +239,17 @@ class NativeSearch:
         """
         raised: List[BaseException] = []
 
-        def call(seconds: float, cost: float, size: int) -> int:
+        def call(cost: float, size: int) -> int:
             try:
                 if poll is not None and not raised:
-                    poll(seconds, None if cost < 0 else cost, None if size < 0 else size)
+                    poll(None if cost < 0 else cost, None if size < 0 else size)
             except BaseException as error:  # noqa: B036 - ctypes cannot pass it through
                 raised.append(error)
             return 1 if raised else 0
 
         warm = warm or self.unplanned()
-        evaluations, feasible = ctypes.c_int64(), ctypes.c_int32()
-        integers = (budget_bytes, seed, work, bool(self.allowed_variants), True, crossover,
-                    STRATEGY.without)
+        feasible = ctypes.c_int32()
+        integers = (budget_bytes, seed, work, crossover, STRATEGY.without)
         with interrupts.collected(raised):
             ended = self._library.memonger_search_run(
                 self._handle, _array(ctypes.c_int64, integers), ctypes.c_double(time_limit_s),
@@ -262,39 +257,32 @@ class NativeSearch:
                 _array(ctypes.c_int8, warm.variants),
                 _POLL(call) if stop is None else _POLL(),
                 None if stop is None else ctypes.byref(stop),
-                ctypes.byref(evaluations), ctypes.byref(feasible))
+                ctypes.byref(feasible))
         if raised and not isinstance(raised[0], KeyboardInterrupt):
             raise raised[0]
         if ended < 0:
             raise SolverError("the planner ran out of memory")
-        return self._result(bool(feasible.value), ended, evaluations.value)
+        return self._result(bool(feasible.value), ended)
 
-    def _result(self, feasible: bool, stop: int, evaluations: int) -> Found:
-        sizes, cost = (ctypes.c_int64 * 6)(), ctypes.c_double()
+    def _result(self, feasible: bool, stop: int) -> Found:
+        sizes, cost = (ctypes.c_int64 * 5)(), ctypes.c_double()
         self._library.memonger_search_sizes(self._handle, sizes, ctypes.byref(cost))
-        steps, num_sources, num_readers, peak, pool, workspace = sizes
+        steps, num_sources, peak, pool, workspace = sizes
         num_gaps = self._library.memonger_search_gaps(self._handle, None)
         ops, sources = _empty(ctypes.c_int32, steps), _empty(ctypes.c_int32, num_sources)
         begin = _empty(ctypes.c_int32, steps + 1)
-        readers = _empty(ctypes.c_int32, 4 * num_readers)
         choices, advance = _empty(ctypes.c_int8, num_gaps), _empty(ctypes.c_int32, num_gaps)
         variants = _empty(ctypes.c_int8, len(self.allowed_variants))
-        self._library.memonger_search_result(self._handle, ops, begin, sources, readers, choices,
-                                             advance, variants)
+        self._library.memonger_search_result(self._handle, ops, begin, sources, choices, advance,
+                                             variants)
         used = tuple(index for index, on in zip(self.allowed_variants, variants) if on)
         flat = sources[:num_sources]
         schedule = Schedule(tuple(Step(ops[i], tuple(flat[begin[i]:begin[i + 1]]))
                                   for i in range(steps)), used)
-        recompute: Dict[int, Dict[Consumer, int]] = {op: {} for op in schedule.recomputed()}
-        for i in range(num_readers):
-            op, consumer, run, number = readers[4 * i:4 * i + 4]
-            if op in recompute and (self.graph.ops[consumer].is_backward or run > 0):
-                recompute[op][consumer, run] = number
         decisions = Decisions(tuple(choices[:num_gaps]), tuple(advance[:num_gaps]),
                               tuple(bool(v) for v in variants[:len(self.allowed_variants)]))
-        return Found(schedule, recompute, decisions, cost.value, peak,
-                     pool if pool >= 0 else peak - workspace, workspace, feasible, stop,
-                     evaluations)
+        return Found(schedule, decisions, cost.value, peak,
+                     pool if pool >= 0 else peak - workspace, workspace, feasible, stop)
 
 
 def _flatten(graph: Graph, options: Options,
@@ -336,7 +324,7 @@ def _flatten(graph: Graph, options: Options,
         integers.append(len(chosen))
         for pair in chosen:
             integers += pair
-    return [int(number) for number in integers] + [0], times
+    return [int(number) for number in integers], times
 
 
 def _flatten_implementation(how: Union[Op, Implementation], uses_state: bool, integers: List[int],
@@ -376,9 +364,9 @@ def _load() -> Any:
     library.memonger_search_evaluate.argtypes = [ctypes.c_void_p] * 4
     library.memonger_search_run.argtypes = [
         ctypes.c_void_p, ctypes.c_void_p, ctypes.c_double, ctypes.c_void_p, ctypes.c_void_p,
-        ctypes.c_void_p, _POLL, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+        ctypes.c_void_p, _POLL, ctypes.c_void_p, ctypes.c_void_p]
     library.memonger_search_sizes.argtypes = [ctypes.c_void_p] * 3
     library.memonger_search_sizes.restype = None
-    library.memonger_search_result.argtypes = [ctypes.c_void_p] * 8
+    library.memonger_search_result.argtypes = [ctypes.c_void_p] * 7
     library.memonger_search_result.restype = None
     return library

@@ -77,20 +77,5 @@ void Smallest(const Blocks& b, const Model& model, Assignment* result, int64_t w
   if (whole.pool_bytes <= result->pool_bytes) *result = whole;
 }
 
-int64_t ArenaBound(const Blocks& b, const Model& model) {
-  std::map<std::pair<int32_t, int32_t>, std::vector<int32_t>> inside;
-  int64_t bytes = 0;
-  for (size_t i = 0; i < b.blocks.size(); ++i) {
-    const Block& block = b.blocks[i];
-    if (block.own_buffer || block.end >= b.num_steps) {
-      bytes += RoundUp(block.bytes, model.rounding);
-    } else {
-      inside[{block.pool, block.device}].push_back(static_cast<int32_t>(i));
-    }
-  }
-  for (const auto& group : inside) bytes += Load(b, group.second, model.alignment).Bound();
-  return bytes;
-}
-
 }  // namespace storage
 }  // namespace memonger

@@ -97,7 +97,7 @@ void Packer::Occupy(int32_t buffer, int32_t first, int32_t last) {
   }
 }
 
-void Packer::Groups(const Blocks& b, const Model&) {
+void Packer::Groups(const Blocks& b) {
   members_.resize(b.blocks.size());
   for (size_t i = 0; i < members_.size(); ++i) members_[i] = static_cast<int32_t>(i);
   auto before = [&](int32_t x, int32_t y) {
@@ -189,32 +189,6 @@ void Packer::SortByBytes() {  // largest first, then earliest; member order is o
                    [&](int32_t x, int32_t y) { return bytes_[x] > bytes_[y]; });
 }
 
-int64_t Packer::QuickBytes(const Blocks& blocks, const Model& model) {
-  int64_t total = 0;
-  Groups(blocks, model);
-  for (size_t g = 0; g + 1 < group_begin_.size(); ++g) {
-    Load(blocks, model, g);
-    SortByBytes();
-    total += Greedy(order_, std::numeric_limits<int64_t>::max(), true);
-  }
-  return total;
-}
-
-void Packer::Quick(const Blocks& blocks, const Model& model, Assignment* result) {
-  result->buffer_of.assign(blocks.blocks.size(), -1);
-  int32_t first_buffer = 0;
-  Groups(blocks, model);
-  for (size_t g = 0; g + 1 < group_begin_.size(); ++g) {
-    Load(blocks, model, g);
-    SortByBytes();
-    Greedy(order_, std::numeric_limits<int64_t>::max(), true);
-    for (size_t i = 0; i < member_.size(); ++i)
-      result->buffer_of[member_[i]] = first_buffer + object_[i];
-    first_buffer += static_cast<int32_t>(buffers_.size());
-  }
-  Measure(blocks, model, result);
-}
-
 void Packer::ImproveGroup(const Model& model, int64_t bound) {
   const size_t n = member_.size();
   auto attempt = [&](const std::vector<int32_t>& order, bool falling) {
@@ -277,7 +251,7 @@ void Packer::Best(const Blocks& blocks, const Model& model, Assignment* result) 
   Stock(blocks, model, &stock);
   result->buffer_of.assign(blocks.blocks.size(), -1);
   int32_t first_buffer = 0;
-  Groups(blocks, model);
+  Groups(blocks);
   std::vector<int32_t> number;
   for (size_t g = 0; g + 1 < group_begin_.size(); ++g) {
     Load(blocks, model, g);

@@ -127,7 +127,7 @@ void Replay(const Program& p, const Model& model, Blocks* out) {
 
   // `_grad_add` in place: the right operand is added where the left one lies, when it is made.
   std::vector<uint8_t> added(entries, 0);
-  for (int32_t s = 0; model.inplace && model.detect_add && s < steps; ++s) {
+  for (int32_t s = 0; model.inplace && s < steps; ++s) {
     if (!p.grad_add[s]) continue;
     const int32_t lhs = p.inputs[p.input_begin[s]], rhs = p.inputs[p.input_begin[s] + 1];
     const int32_t sum = p.outputs[p.output_begin[s]];
@@ -166,9 +166,12 @@ Peak PeakLive(const Blocks& b) {
 
 namespace {
 
-// MXGraphAllocator on the blocks of one pool; returns what debug_str would count.
-int64_t StockPool(const Blocks& b, int32_t pool, int64_t match_range,
-                  std::vector<int32_t>* buffer_of, int32_t first_buffer) {
+// MXNet's NNVM_EXEC_MATCH_RANGE.
+constexpr int64_t kMatchRange = 16;
+
+// MXGraphAllocator on the blocks of one pool, whose buffers are numbered from `first_buffer` on.
+void StockPool(const Blocks& b, int32_t pool, int32_t first_buffer,
+               std::vector<int32_t>* buffer_of) {
   struct Storage {
     int32_t device;
     int64_t bytes;
@@ -187,32 +190,26 @@ int64_t StockPool(const Blocks& b, int32_t pool, int64_t match_range,
       free.insert({data[id].bytes, id});
     }
     const int64_t size = block.elements * 4;
-    int32_t id = -1;
-    if (match_range > 0) {
-      const auto begin = free.lower_bound(size / match_range), mid = free.lower_bound(size),
-                 end = free.upper_bound(size * match_range);
-      auto found = free.end();
-      for (auto it = mid; it != end && found == free.end(); ++it)
-        if (data[it->second].device == block.device) found = it;
-      for (auto it = mid; it != begin && found == free.end();) {
-        --it;
-        if (data[it->second].device == block.device) found = it;
-      }
-      if (found != free.end()) {
-        id = found->second;
-        free.erase(found);
-        data[id].bytes = std::max(data[id].bytes, size);
-      }
+    int32_t id;
+    const auto begin = free.lower_bound(size / kMatchRange), mid = free.lower_bound(size),
+               end = free.upper_bound(size * kMatchRange);
+    auto found = free.end();
+    for (auto it = mid; it != end && found == free.end(); ++it)
+      if (data[it->second].device == block.device) found = it;
+    for (auto it = mid; it != begin && found == free.end();) {
+      --it;
+      if (data[it->second].device == block.device) found = it;
     }
-    if (id < 0) {
+    if (found != free.end()) {
+      id = found->second;
+      free.erase(found);
+      data[id].bytes = std::max(data[id].bytes, size);
+    } else {
       id = static_cast<int32_t>(data.size());
       data.push_back(Storage{block.device, size});
     }
     (*buffer_of)[i] = first_buffer + id;
   }
-  int64_t total = 0;
-  for (const Storage& s : data) total += s.bytes;
-  return total;
 }
 
 }  // namespace
@@ -222,17 +219,7 @@ void Stock(const Blocks& b, const Model& model, Assignment* result) {
   int32_t pools = 0, first_buffer = 0;
   for (const Block& block : b.blocks) pools = std::max(pools, block.pool + 1);
   for (int32_t pool = 0; pool < pools; ++pool) {
-    std::vector<int32_t> trial(result->buffer_of);
-    int64_t least = -1;
-    int64_t range = model.search_match_range && model.match_range > 0 ? 1 : model.match_range;
-    for (; range <= model.match_range; range *= 2) {
-      const int64_t printed = StockPool(b, pool, range, &trial, first_buffer);
-      if (least < 0 || printed < least) {
-        least = printed;
-        result->buffer_of = trial;
-      }
-      if (range == 0) break;
-    }
+    StockPool(b, pool, first_buffer, &result->buffer_of);
     for (int32_t id : result->buffer_of) first_buffer = std::max(first_buffer, id + 1);
   }
   Measure(b, model, result);

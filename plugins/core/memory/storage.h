@@ -5,7 +5,7 @@
  *               in-place options; it lives from one step to another. Repeats the reference
  *               counting of MXNet 1.9.1's MXPlanMemory.
  *   Stock       blocks -> buffers, as MXPlanMemory's allocator does it, byte for byte.
- *   Packer      blocks -> buffers, better: at once (Quick) or with a bounded search (Best).
+ *   Packer      blocks -> buffers, better, by a bounded search.
  *   Arena       blocks -> offsets in one buffer, which comes close to the peak of live bytes.
  * For all but Arena a buffer ("storage id" in MXNet) is used from its first byte, so it is as
  * large as the largest block in it and the pool is the sum over all buffers.
@@ -41,7 +41,7 @@ struct Program {
   std::vector<Inplace> inplace;   // in the op's order
   std::vector<int32_t> device;    // per step
   std::vector<int32_t> pool;      // per step; values of another pool are external to a step
-  std::vector<uint8_t> grad_add;  // per step: the op is _grad_add (see Model::detect_add)
+  std::vector<uint8_t> grad_add;  // per step: the op is _grad_add, which may add in place
   // Per entry.
   std::vector<int64_t> elements;    // number of elements
   std::vector<int64_t> bytes;       // elements times the size of the dtype
@@ -57,15 +57,20 @@ struct Program {
   void Clear();
 };
 
+// Ways to count memory, numbered as in memonger/memory/storage.py.
+enum class Kind {
+  kArena = 0,  // Smallest
+  kBest = 1,   // Packer
+  kStock = 2,  // Stock
+  kLive = 3,   // PeakLive: nothing is assigned
+};
+
 struct Model {
-  uint8_t inplace = 1;             // 0: no sharing, each value is a block of its own
-  uint8_t count_ignored = 0;       // CachedOp counts ignored inputs too, so they never release
-  uint8_t detect_add = 1;          // DetectInplaceAddTo frees the right operand of _grad_add
-  int32_t match_range = 16;        // NNVM_EXEC_MATCH_RANGE
-  uint8_t search_match_range = 0;  // NNVM_AUTO_SEARCH_MATCH_RANGE
-  int32_t rounding = 4;            // buffers are multiples of this: executor 4, CachedOp 1
-  int32_t effort = 400;            // most tries of Best's search; ten times as many of Arena's
-  int32_t alignment = 64;          // Arena: offsets are multiples of this
+  uint8_t inplace = 1;        // 0: no sharing, each value is a block of its own
+  uint8_t count_ignored = 0;  // CachedOp counts ignored inputs too, so they never release
+  int32_t rounding = 4;       // buffers are multiples of this: executor 4, CachedOp 1
+  int32_t effort = 400;       // most tries of Packer's search; ten times as many of Arena's
+  int32_t alignment = 64;     // Arena: offsets are multiples of this
 };
 
 struct Block {
@@ -113,7 +118,7 @@ Peak PeakLive(const Blocks& blocks);
 // of the largest k-th largest block that is ever alive; for each device and pool.
 int64_t LowerBound(const Blocks& blocks, const Model& model);
 
-// MXNet's own assignment (MXGraphAllocator). O(n log n).
+// MXNet's own assignment (MXGraphAllocator with NNVM_EXEC_MATCH_RANGE at its default). O(n log n).
 void Stock(const Blocks& blocks, const Model& model, Assignment* result);
 
 // One buffer for each device and pool, its blocks at offsets; values that outlive the step (outputs
@@ -124,9 +129,6 @@ void Arena(const Blocks& blocks, const Model& model, Assignment* result, int64_t
 // The arena, or what Packer::Best finds where that is no larger (then offset_of is empty).
 void Smallest(const Blocks& blocks, const Model& model, Assignment* result, int64_t wanted = 0);
 
-// No arena of these blocks is smaller: the peak of what lies in it, and the buffers of their own.
-int64_t ArenaBound(const Blocks& blocks, const Model& model);
-
 // Recomputes buffer_bytes, pool_bytes and printed_bytes from buffer_of.
 void Measure(const Blocks& blocks, const Model& model, Assignment* result);
 
@@ -134,16 +136,12 @@ void Measure(const Blocks& blocks, const Model& model, Assignment* result);
 // working memory. Not for two threads at once.
 class Packer {
  public:
-  // Largest block first, each into the smallest free buffer; one pass.
-  // Only the pool's size; for search loops.
-  int64_t QuickBytes(const Blocks& blocks, const Model& model);
-  void Quick(const Blocks& blocks, const Model& model, Assignment* result);
   // Stock, four greedy orders, then changes of the order until LowerBound is reached or the
   // tries are used up. Never more bytes than Stock, device by device and pool by pool.
   void Best(const Blocks& blocks, const Model& model, Assignment* result);
 
  private:
-  void Groups(const Blocks& blocks, const Model& model);
+  void Groups(const Blocks& blocks);
   void Load(const Blocks& blocks, const Model& model, size_t group);
   void SortByBytes();
   uint64_t BusyBuffers(size_t chunk, int32_t first, int32_t last) const;
