@@ -1,6 +1,7 @@
 """What the benchmark runs: a case is one network planned by one method for one target."""
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
@@ -49,7 +50,8 @@ class Case:
             share = float(text.rstrip("%")) / 100
         except ValueError:
             share = -1.0
-        if kind not in ("total", "pool", "overhead") or share < 0 or not text.endswith("%"):
+        if kind not in ("total", "pool", "overhead") or not 0 <= share < math.inf \
+                or not text.endswith("%"):
             raise InputError("cannot read the target %r; write total 50%%, pool 37%% or "
                              "overhead 12%%" % self.target)
         return kind, share

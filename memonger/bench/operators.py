@@ -1,27 +1,29 @@
-"""Frugal operators beside MXNet's own: bytes kept for backward, error, time.
-
-    python -m memonger.bench.operators [--repeat N] [--seconds S] [--only NAME ...]
+"""``memonger bench operators``: frugal operators beside MXNet's own: bytes kept, error, time.
 
 For each variant and each of a few shapes it prints what backward keeps (both counted from the
 bound graph), the largest error of outputs, gradients and states against the float64 run of MXNet's
 ops, relative to the largest value, and the time of forward and backward: the median of runs in
-which both take turns, at least ``--repeat`` of them and for ``--seconds``, so that short ones are
-run often. A ratio below 1 means that ours is faster. Errors of a percent behind a ReLU
+which both take turns. A ratio below 1 means that ours is faster. Errors of a percent behind a ReLU
 are single values next to zero that have another sign in float32 than in float64, in both operators.
 Threads that wait for each other blur the times on a busy machine; ``OMP_NUM_THREADS=1`` helps.
 """
 from __future__ import annotations
 
-import argparse
+import json
 import statistics
 import time
-from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from dataclasses import asdict, dataclass
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from ..mx import plugin as native
 from ..mx.environment import mxnet
+from ..util.errors import InputError
 from ..util.units import format_bytes
-from ..variants import rewrite as variants
+from ..variants.rewrite import swap_json
+
+#: Runs that a time is the median of, at least, and how long they go on, at least: short operators
+#: run often.
+REPEAT, SECONDS = 9, 0.6
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ def build(subject: Subject) -> Tuple[Any, Any]:
         symbol = getattr(mx.sym, kind)(*inputs, name="op%d" % place, **attributes)
     last = "op%d" % (len(subject.chain) - 1)
     return symbol, mx.sym.load_json(
-        variants.swap_json(symbol.tojson(), {last: subject.variant}))
+        swap_json(symbol.tojson(), {last: subject.variant}))
 
 
 class _Bound:
@@ -168,7 +170,8 @@ def _error(found: Dict[str, Any], exact: Dict[str, Any]) -> float:
                      (np.abs(exact[name]).max() + 1e-300)) for name in exact)
 
 
-def measure(subject: Subject, shape: Sequence[int], repeat: int, seconds: float = 0.0) -> Row:
+def measure(subject: Subject, shape: Sequence[int], repeat: int = REPEAT,
+            seconds: float = SECONDS) -> Row:
     """One row of the table."""
     stock, ours = build(subject)
     exact = _Bound(stock, shape, "float64").first
@@ -205,20 +208,15 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    parser = argparse.ArgumentParser(description="Frugal operators beside MXNet's own.")
-    parser.add_argument("--repeat", type=int, default=9, help="timed runs of each")
-    parser.add_argument("--seconds", type=float, default=0.6, help="time for each row, at least")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="these variants")
-    options = parser.parse_args(arguments)
+def main(names: Sequence[str], as_json: bool = False) -> int:
+    """Print the table; ``names`` are variants, none: all."""
+    known = list(dict.fromkeys(subject.variant for subject in SUBJECTS))
+    for name in names:
+        if name not in known:
+            raise InputError("no variant %r in this table; there are %s"
+                             % (name, ", ".join(known)))
     native.load()
-    for name in options.only or ():
-        variants.kind(name)  # raises with the list of names
-    chosen = [s for s in SUBJECTS if s.variant in (options.only or [s.variant])]
-    print(table([measure(s, shape, options.repeat, options.seconds)
-                 for s in chosen for shape in s.shapes]))
+    rows = [measure(subject, shape) for subject in SUBJECTS if subject.variant in (names or known)
+            for shape in subject.shapes]
+    print(json.dumps([asdict(row) for row in rows], indent=2) if as_json else table(rows))
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

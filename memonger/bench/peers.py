@@ -112,9 +112,9 @@ def folder(given: Optional[str] = None) -> Path:
     return root / "graphs"
 
 
-def run(case: Case, graphs: Optional[Path] = None) -> Row:
+def run(case: Case, graphs: Path) -> Row:
     """Plan one case within its time limit by the default method."""
-    path = str((graphs or folder()) / case.file)
+    path = str(graphs / case.file)
     budget = case.budget if case.budget < 1 else int(case.budget)
     try:
         plan = plan_foreign(path, budget, "auto", case.time_limit_s)
@@ -143,13 +143,15 @@ def table(rows: Sequence[Row]) -> str:
         lines.append("| %s | %g | %s | %.1f | %s | %s | %s |" % (
             case.file, case.budget, " | ".join(ours), row.seconds, theirs, case.source,
             "yes" if row.reached else "no"))
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
-def compare(as_json: bool = False, given: Optional[str] = None) -> str:
-    """Plan all cases and write the table, as Markdown or JSON."""
-    graphs = folder(given)
+def main(words: Sequence[str], as_json: bool = False) -> int:
+    """Print the table; ``words`` is the folder of the graphs, or nothing."""
+    if len(words) > 1:
+        raise InputError("memonger bench peers takes one folder, not %d" % len(words))
+    graphs = folder(*words)
     rows = [run(case, graphs) for case in CASES]
-    if as_json:
-        return json.dumps([{**asdict(row), "reached": row.reached} for row in rows], indent=1)
-    return table(rows)
+    found = [{**asdict(row), "reached": row.reached} for row in rows]
+    print(json.dumps(found, indent=2) if as_json else table(rows))
+    return 0

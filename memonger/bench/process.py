@@ -80,13 +80,18 @@ def measure_network(network: str, batch: int = 0, budget: str = "50%", variants:
 def rows(networks: Sequence[str], mkldnn: str = "both", **options: Any) -> Iterator[Row]:
     """One row for each network and environment, each from a process of its own."""
     switches = {"on": ("1",), "off": ("0",), "both": ("1", "0")}[mkldnn]
+    for network in networks:  # what is wrong is told before the work
+        nets.check(network, options.get("batch") or None, **options.get("options", {}))
     for network in networks or nets.names():
         for switch in switches:
             child = run_module("memonger.bench.process", stdin=json.dumps([network, options]),
                                environment={"MXNET_MKLDNN_ENABLED": switch})
             if child.returncode:
-                raise MemongerError("%s: %s" % (network, child.stderr.strip()[-500:]))
-            yield Row(**json.loads(child.stdout.splitlines()[-1]))
+                last = (child.stderr.strip().splitlines() or [""])[-1]
+                yield Row(network, options.get("batch", 0), switch == "1", error="its process "
+                          "ended with code %d: %s" % (child.returncode, last))
+            else:
+                yield Row(**json.loads(child.stdout.splitlines()[-1]))
 
 
 HEADER = ("network", "batch", "MKLDNN", "promised", "", "process", "", "saved of promised", "")

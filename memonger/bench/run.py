@@ -3,10 +3,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import os
 import sys
 import time
-from typing import Any, Callable, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from ..util.errors import InputError
 from ..util.files import write_out, write_whole
@@ -20,7 +21,13 @@ from .rows import Row
 from .runner import run_cases
 
 #: Modules of this package that make a table of their own: ``main(words, as_json)``.
-OWN_TABLES = ("ablation", "dmlc", "scaling", "smallest")
+OWN_TABLES = ("ablation", "dmlc", "operators", "peers", "scaling", "smallest")
+#: Options of ``--process``, those of them that the other tables do not have, and those that
+#: published rows say themselves.
+PROCESS = ("process", "set", "batch", "time_limit", "measure_memory", "budget", "variants",
+           "mkldnn")
+PROCESS_ONLY = ("budget", "variants", "mkldnn")
+NOT_PUBLISHED = ("set", "batch", "budgets")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("networks", nargs="*", metavar="NETWORK",
         help="networks of the zoo (default: %s); or a table of its own: %s"
-        % (", ".join(COMPARED), ", ".join(("operators", "peers", *OWN_TABLES))))
+        % (", ".join(COMPARED), ", ".join(OWN_TABLES)))
     add("--list", action="store_true", help="name the networks and stop")
     add("--published", action="store_true",
         help="plan for the memory and the overhead of each published row")
@@ -69,28 +76,37 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
+    as_json = getattr(args, "json", False)
     if args.list:
-        write_out(network_table() + "\n")
+        write_out((json.dumps(network_list(), indent=2) if as_json else network_table()) + "\n")
         return 0
-    if args.networks[:1] == ["peers"] and len(args.networks) <= 2:
-        from .peers import compare
-        write_out(compare(getattr(args, "json", False), (args.networks[1:] or [None])[0]) + "\n")
-        return 0
-    if args.networks[:1] == ["operators"]:
-        from .operators import main as operators
-        if args.networks[1:]:
-            raise InputError("memonger bench operators takes no networks, not %s"
-                             % args.networks[1])
-        return operators([])
     if args.networks and args.networks[0] in OWN_TABLES:
+        _refuse(args, "bench " + args.networks[0], lambda option: False)
         module = importlib.import_module("." + args.networks[0], __package__)
-        return int(module.main(args.networks[1:], getattr(args, "json", False)))
+        return int(module.main(args.networks[1:], as_json))
     if args.process:
+        _refuse(args, "bench --process", PROCESS.__contains__)
         from .process import main as process
-        return process(args.networks, getattr(args, "json", False), args.mkldnn, batch=args.batch,
+        return process(args.networks, as_json, args.mkldnn, batch=args.batch,
                        budget=args.budget, variants=args.variants, time_limit_s=args.time_limit,
                        limit_bytes=parse_bytes(args.measure_memory),
                        options=dict(map(_option, args.set)))
+    _refuse(args, "bench without --process", lambda option: option not in PROCESS_ONLY)
+    return _compare(args)
+
+
+def _refuse(args: argparse.Namespace, what: str, takes: Callable[[str], bool]) -> None:
+    """Raise InputError for an option that was given and would mean nothing."""
+    parser = argparse.ArgumentParser()
+    configure(parser)
+    for name, default in vars(parser.parse_args([])).items():
+        if name != "networks" and getattr(args, name) != default and not takes(name):
+            raise InputError("memonger %s has no --%s" % (
+                what, {"source": "from"}.get(name, name).replace("_", "-")))
+
+
+def _compare(args: argparse.Namespace) -> int:
+    """The tables of networks and methods."""
     from . import tables
     started_s = time.perf_counter()
     # What cannot be written is refused before the work.
@@ -134,21 +150,19 @@ def run(args: argparse.Namespace) -> int:
     return 1 if rows and all(row.error for row in rows) else 0
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
-    """``python -m memonger.bench.run``: the same without ``memonger bench``."""
-    parser = argparse.ArgumentParser(prog="memonger bench", description=__doc__)
-    configure(parser)
-    parser.add_argument("--json", action="store_true", help="print the rows as JSON")
-    return run(parser.parse_args(argv))
-
-
 def make_cases(args: argparse.Namespace) -> List[Case]:
     """The cases that the arguments ask for."""
     methods = _words(args.methods) or METHODS
     if args.published:
+        _refuse(args, "bench --published", lambda option: option not in NOT_PUBLISHED)
+        if args.methods and not set(methods) <= set(BUDGETED):
+            raise InputError("--published compares %s, not %s" % (", ".join(BUDGETED),
+                                                                  args.methods))
+        for network in args.networks:
+            if network not in {row.network for row in PUBLISHED}:
+                nets.spec(network)
+                raise InputError("no published row is about %s" % network)
         rows = [row for row in PUBLISHED if not args.networks or row.network in args.networks]
-        if not rows:
-            raise InputError("no published row is about %s" % ", ".join(args.networks))
         cases = published_cases(rows, [m for m in methods if m in BUDGETED])
         return [case for case in cases
                 if not (args.same_cut and case.target.startswith("overhead"))]
@@ -163,14 +177,19 @@ def make_cases(args: argparse.Namespace) -> List[Case]:
     return comparison(networks, methods, budgets, args.batch, options)
 
 
-def network_table() -> str:
+def network_list() -> List[Dict[str, Any]]:
     """The networks of the zoo with their published set-ups."""
-    from ..report.formatting import table
+    return [{"network": name, "batch": item.batch, "example": item.input,
+             "parameters": item.parameters, "source": item.source}
+            for name, item in nets.CATALOG.items()]
+
+
+def network_table() -> str:
+    """The same as text."""
+    from ..report.formatting import shape_words, table
     rows = [("network", "batch", "example", "parameters", "source of the count")]
-    for name in nets.names():
-        item = nets.spec(name)
-        rows.append((name, str(item.batch), "x".join(map(str, item.input)),
-                     "{:,}".format(item.parameters), item.source))
+    rows += [(item["network"], str(item["batch"]), shape_words(item["example"]),
+              "{:,}".format(item["parameters"]), item["source"]) for item in network_list()]
     return table(rows, "<>>><")
 
 
@@ -256,6 +275,3 @@ def _option(text: str) -> Any:
             pass
     return name, {"true": True, "false": False}.get(value.lower(), value)
 
-
-if __name__ == "__main__":
-    sys.exit(main())

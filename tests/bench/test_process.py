@@ -2,14 +2,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
 
+from memonger.bench import process
 from memonger.bench.process import Row, render, rows
-from memonger.bench.run import main
+from memonger.cli import main
 
 
 def test_processes_are_measured_with_mkldnn_and_without(capsys):
     """A network so small that only the form of the answer is certain."""
-    code = main(["--process", "attention_small", "--json", "--time-limit", "0.2",
+    code = main(["bench", "--process", "attention_small", "--json", "--time-limit", "0.2",
                  "--budget", "90%"])
     found = json.loads(capsys.readouterr().out)
     assert [row["mkldnn"] for row in found] == [True, False]
@@ -24,6 +26,13 @@ def test_a_network_whose_plan_fails_has_a_row():
     row, = rows(["attention_small"], "off", budget="1 parsec")
     assert "parsec" in row.error and not row.holds
     assert "parsec" in render([row])
+
+
+def test_a_process_that_dies_has_a_row(monkeypatch):
+    died = subprocess.CompletedProcess((), -9, "", "some\nlast words\n")
+    monkeypatch.setattr(process, "run_module", lambda *_, **__: died)
+    row, = rows(["attention_small"], "off")
+    assert row.error == "its process ended with code -9: last words" and not row.mkldnn
 
 
 def test_a_row_holds_when_nine_tenths_are_saved():

@@ -16,6 +16,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 
 from ...util.argument_checks import whole_number
 from ...util.errors import InputError
+from ...util.messages import one_line
 from .catalog import CATALOG, Net, Spec
 
 __all__ = ["CATALOG", "Net", "Spec", "build", "names", "spec"]
@@ -58,6 +59,12 @@ def _builder(name: str, batch: Optional[int], options: Mapping[str, Any]) -> Any
     if wrong:
         raise InputError("%s has no option %r; it has %s"
                          % (name, wrong[0], ", ".join(sorted(known))))
+    for key, value in options.items():
+        default = known[key]
+        kinds = {float: (int, float), tuple: (tuple, list)}.get(type(default), (type(default),))
+        if not isinstance(value, kinds):
+            raise InputError("the option %s of %s is a value like %r, not %r"
+                             % (key, name, default, value))
     return builder
 
 
@@ -81,13 +88,18 @@ def build(name: str, batch: Optional[int] = None, **options: Any) -> Net:
     Raises
     ------
     InputError
-        If there is no such network, or the family has no such option.
+        If there is no such network, or the family has no such option or cannot take its value.
     """
     item, builder = spec(name), _builder(name, batch, options)
     import mxnet as mx
 
     arguments: Dict[str, Any] = {**item.options, **options}
     # A fresh name manager: names must not depend on what was built before.
-    with mx.name.NameManager():
-        symbol, shapes = builder(batch or item.batch, **arguments)
+    try:
+        with mx.name.NameManager():
+            symbol, shapes = builder(batch or item.batch, **arguments)
+    except (mx.base.MXNetError, ArithmeticError, LookupError, ValueError) as error:
+        raise InputError("%s cannot be built with %s: %s" % (
+            name, ", ".join("%s=%s" % pair for pair in options.items()),
+            one_line(error))) from error
     return Net(name, symbol, shapes, batch or item.batch, item)
