@@ -25,8 +25,8 @@ def format_percent(share: float) -> str:
 
 
 def format_extra(share: float) -> str:
-    """Write extra time: ``"+13.6 %"``."""
-    return "%+.1f %%" % (100 * share + 0.0)
+    """Write extra time: ``"+13.6 %"``; what rounds to nothing is ``"+0.0 %"``."""
+    return "%+.1f %%" % (round(100 * share, 1) + 0.0)
 
 
 def ordinal(number: int) -> str:

@@ -17,9 +17,9 @@ from .diagram.dot import remarks
 from .diagram.model import LEGEND, draw
 from .diagram.render import picture
 from .facts import Facts
-from .formatting import Units, costs_words, format_extra, format_percent, format_time
+from .formatting import Units, costs_words, format_extra, format_percent
 from .page_data import page_data
-from .text import CATEGORIES, summary_rows
+from .text import CATEGORIES, measured_words, summary_rows
 
 TEMPLATE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "plan.html")
 #: A larger diagram stays out of the page, which then says how to get it.
@@ -144,10 +144,7 @@ def _facts(plan: Plan) -> str:
         rows.append(("least extra time at this budget", format_extra(plan.bound)))
     if plan.minimum_total_bytes is not None:
         rows.append(("least total", units.size(plan.minimum_total_bytes)))
-    if plan.measured and "allocated_bytes" in plan.measured:
-        rows.append(("measured", "process %s, step %s" % (
-            units.size(plan.measured["allocated_bytes"]),
-            format_time(plan.measured.get("step_s", 0.0)))))
+    rows += [("measured", words) for words in measured_words(plan.measured or {})]
     if plan.told:
         rows.append(("taken from its file, not checked again", ", ".join(plan.told)))
     rows += [("note", note) for note in plan.notes]
@@ -159,8 +156,10 @@ def _facts(plan: Plan) -> str:
 
 
 def command_line(plan: Plan) -> str:
-    """The command that makes this plan, as far as its options tell."""
+    """The command, or of a ready plan the call, that makes this plan, as far as options tell."""
     options: Dict[str, Any] = dict(plan.options)
+    if "share" in options:
+        return 'memonger.zoo.load("%s", "%g%%")' % (options["network"], 100 * options["share"])
     words = ["memonger", "plan", "%s-symbol.json" % (plan.graph.name or "network")]
     for name, shape in sorted((options.get("shapes") or {}).items()):
         words += ["--shape", "%s=%s" % (name, ",".join(map(str, shape)))]

@@ -5,13 +5,13 @@ their own, and below each total stands what it does not count.
 """
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from typing import Any, List, Mapping, Optional, Tuple
 
 from ..plan.plan import Plan
 from ..util.messages import listed
 from ..util.units import format_bytes
-from .charts.frontier import frontier_table
 from .facts import Facts
 from .formatting import (
     Units,
@@ -23,9 +23,6 @@ from .formatting import (
     shape_words,
     table,
 )
-
-__all__ = ["estimate_table", "frontier_table", "measurement_table", "summary",
-           "verification_table"]
 
 
 def summary(plan: Plan, path: Optional[str] = None) -> str:
@@ -42,7 +39,7 @@ def summary(plan: Plan, path: Optional[str] = None) -> str:
     lines += _search_lines(facts)
     lines += _what_was_done(facts)
     if plan.measured:
-        lines += ["measured: " + words for words in _measured_words(plan.measured)]
+        lines += ["measured: " + words for words in measured_words(plan.measured)]
     if not plan.graph.recompute_in_forward:
         lines.append("not counted: %s" % _not_counted(plan))
     if plan.told:
@@ -51,8 +48,9 @@ def summary(plan: Plan, path: Optional[str] = None) -> str:
     if path is not None:
         example = max(facts.ops, key=lambda f: (f.again > 0, f.size_bytes)).name \
             if facts.ops else "OP"
+        file = shlex.quote(path)
         lines.append("next: memonger verify %s · memonger report %s -o plan.html · memonger "
-                     "explain %s %s" % (path, path, path, example))
+                     "explain %s %s" % (file, file, file, shlex.quote(example)))
     return "\n".join(lines)
 
 
@@ -241,7 +239,7 @@ def measurement_table(measurement: Any) -> str:
         measurement.device, counted(len(measurement.steps_s), "step"), words)
 
 
-def _measured_words(measured: Mapping[str, Any]) -> List[str]:
+def measured_words(measured: Mapping[str, Any]) -> List[str]:
     """One line for what ``Plan.measured`` holds (``Measurement.to_dict``)."""
     if "allocated_bytes" not in measured:
         return []

@@ -158,7 +158,6 @@ def test_recomputed_runs_between_kept_ops_are_framed(plan):
     assert {"bn0", "relu0"} in inside
     assert {"stage1_unit1_plus", "stage1_unit2_bn1", "stage1_unit2_relu1",
             "stage1_unit2_plus", "stage2_unit1_bn1", "stage2_unit1_relu1"} in inside
-    assert not draw(plan, collapse=False, clusters=False).clusters
 
 
 def test_thicker_lines_carry_more(plan):
@@ -196,7 +195,7 @@ def test_strange_names_stay_inside_their_quotes():
 
 
 @pytest.mark.parametrize("options", [{}, {"collapse": False}, {"clones": True},
-                                     {"parameters": True}, {"clusters": False}])
+                                     {"parameters": True}])
 def test_own_svg_is_complete(plan, options):
     drawing = draw(plan, **options)
     root = xml.fromstring(svg_text(drawing))

@@ -113,6 +113,8 @@ def test_the_command_line_is_spelled_out(plan):
     assert html.command_line(replace(plan, options=options)) == (
         "memonger plan %s-symbol.json --costs v100 --max-clones 1 --optimizer sgd,momentum=0.9 "
         "-o plan.json" % plan.graph.name)
+    ready = replace(plan, options={"network": "vgg16", "share": 0.75, "shapes": {}})
+    assert html.command_line(ready) == 'memonger.zoo.load("vgg16", "75%")'
     page = re.sub("</?span>", "", html.page(plan))
     assert html.escape(html.command_line(plan)) in page
 

@@ -36,6 +36,10 @@ def test_print_shows_the_summary(plan):
     assert "next:" not in str(plan)
 
 
+def test_the_hints_quote_the_name_of_the_file(plan):
+    assert "memonger verify 'my plan.json' ·" in text.summary(plan, "my plan.json")
+
+
 @pytest.mark.parametrize("size, told", [(64, False), (16, True)])
 def test_objects_of_many_small_ops_are_told_beside_the_total(size, told):
     """An LSTM of 200 steps takes 60 MiB more for objects of ops that run again."""
@@ -185,6 +189,11 @@ def test_a_plan_that_serves_two_budgets_is_not_called_beaten():
     (0, "0.00 s"), (0.214, "214 ms"), (1.2, "1.20 s"), (35e-6, "35.0 us"), (3e-8, "0.03 us")])
 def test_times_in_words(time_s, expected):
     assert words.format_time(time_s) == expected
+
+
+def test_extra_time_that_rounds_to_nothing_has_one_sign():
+    assert words.format_extra(-0.0004) == words.format_extra(0.0004) == "+0.0 %"
+    assert words.format_extra(-0.0006) == "-0.1 %"
 
 
 @pytest.mark.parametrize("number, expected", [

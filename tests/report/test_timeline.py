@@ -4,6 +4,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import xml.etree.ElementTree as xml
+from dataclasses import replace
 
 import pytest
 from report.graphs import plan_of, resnet, tiny
@@ -12,6 +13,7 @@ from memonger.report.charts.frontier import draw_frontier
 from memonger.report.charts.timeline import (
     BUDGET,
     MEASURED,
+    TOP,
     common_steps,
     draw_timeline,
     measured_pool,
@@ -64,18 +66,26 @@ def test_what_is_drawn(plan):
 
 
 def test_the_peak_names_its_tensors(plan):
-    words = timeline_figure(plan, top=2).axes[0].texts[0].get_text().splitlines()
+    words = timeline_figure(plan).axes[0].texts[0].get_text().splitlines()
     alive = Facts(plan).timeline.at_peak
     assert words[0].startswith("peak 34.5 MiB at ")
-    assert [piece.tensor in line for piece, line in zip(alive, words[1:3])] == [True, True]
-    assert words[3].endswith("in %d smaller" % (len(alive) - 2))
+    assert all(piece.tensor in line for piece, line in zip(alive, words[1:1 + TOP]))
+    assert words[1 + TOP].endswith("in %d smaller" % (len(alive) - TOP))
 
 
 def test_a_measured_line_is_drawn_where_there_is_one(plan):
     measured = plan.with_measured({"allocated_bytes": plan.total_bytes + 5})
     assert measured_pool(measured) == plan.pool_bytes + 5
+    assert measured_pool(measured, original=True) is None
     assert lines_of(timeline_figure(measured))["measured, planned"].get_color() \
         == MEASURED
+
+
+def test_the_unplanned_measurement_is_less_what_the_unplanned_network_has_outside(plan):
+    both = replace(plan, fixed_bytes={"workspace": 10}, baseline_fixed_bytes={"workspace": 70},
+                   measured={"allocated_bytes": 30, "original": {"allocated_bytes": 100}})
+    assert measured_pool(both) == 20
+    assert measured_pool(both, original=True) == 30
 
 
 def test_the_axis_is_that_of_the_unplanned_step(plan):

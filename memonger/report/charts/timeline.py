@@ -16,9 +16,11 @@ from .figures import axis_unit, new_figure, save_figure
 COLOURS = {"activations": "#9ecae1", "outputs": "#bdbdbd", "recomputed": "#fdae6b",
            "gradients": "#c7b3d9"}
 BASELINE, PEAK, BUDGET, MEASURED = "#636363", "#b30000", "#238b45", "#e7298a"
+#: How many of the largest tensors alive at the peak are named.
+TOP = 5
 
 
-def draw_timeline(plan: Plan, path: str, top: int = 5) -> None:
+def draw_timeline(plan: Plan, path: str) -> None:
     """Draw live bytes and pool over the steps of one training iteration into a file.
 
     Parameters
@@ -26,18 +28,16 @@ def draw_timeline(plan: Plan, path: str, top: int = 5) -> None:
     plan : Plan
     path : str
         Ends in ``.svg``, ``.png`` or ``.pdf``.
-    top : int
-        How many of the largest tensors alive at the peak are named.
 
     Raises
     ------
     RenderError
         If the ending is unknown or matplotlib is not installed.
     """
-    save_figure(timeline_figure(plan, top), path)
+    save_figure(timeline_figure(plan), path)
 
 
-def timeline_figure(plan: Plan, top: int = 5) -> Any:
+def timeline_figure(plan: Plan) -> Any:
     """The picture of :func:`draw_timeline` as a ``matplotlib.figure.Figure``."""
     figure = new_figure(10, 5)
     axes = figure.add_subplot()
@@ -66,13 +66,13 @@ def timeline_figure(plan: Plan, top: int = 5) -> Any:
     axes.set_xlim(0, max(1, len(unplanned)))
     axes.set_ylim(0, 1.32 * max([unplanned.pool_bytes, planned.pool_bytes, 1,
                                  *(size or 0 for size, _, _ in measured)]) / scale)
-    _mark_peak(axes, planned, across(planned), scale, units, top)
+    _mark_peak(axes, planned, across(planned), scale, units)
     axes.set_xlabel("step of the unplanned iteration (backward begins at %d; repeated runs in "
                     "between)" % _backward(unplanned))
     notes = ["live: bytes that later steps still need; pool: what is set aside for them"]
     if measured[1][0] is not None:
-        notes.append("measured: what the process took, less parameters, gradients and inputs; what "
-                     "is above the pool are workspaces and copies in other layouts")
+        notes.append("measured: what the process took, less what is predicted outside the pool: "
+                     "parameters, gradients, inputs, workspace")
     axes.text(0, -0.17, "\n".join(notes), transform=axes.transAxes, fontsize=7, va="top",
               color="#666666")
     axes.set_ylabel("memory of the pool%s" % (", " + unit if unit else ""))
@@ -94,11 +94,12 @@ def pool_budget(plan: Plan) -> "int | None":
 
 def measured_pool(plan: Plan, original: bool = False) -> "int | None":
     """What was measured, less the predicted bytes outside the pool; None where nothing was."""
-    found = plan.measured or {}
-    found = found.get("original") or {} if original else found
+    found, fixed_bytes = plan.measured or {}, plan.fixed_bytes
+    if original:
+        found, fixed_bytes = found.get("original") or {}, plan.baseline_fixed_bytes or fixed_bytes
     if "allocated_bytes" not in found:
         return None
-    return max(0, int(found["allocated_bytes"]) - sum(plan.fixed_bytes.values()))
+    return max(0, int(found["allocated_bytes"]) - sum(fixed_bytes.values()))
 
 
 def _backward(line: Timeline) -> int:
@@ -141,8 +142,8 @@ def _stack(axes: Any, line: Timeline, x: Sequence[float], scale: float) -> None:
               linewidth=0.9, label="live, planned")
 
 
-def _mark_peak(axes: Any, line: Timeline, x: Sequence[float], scale: float, units: Units,
-               top: int) -> None:
+def _mark_peak(axes: Any, line: Timeline, x: Sequence[float], scale: float,
+               units: Units) -> None:
     if line.peak_step < 0:
         return
     at, height = x[line.peak_step], line.peak_live_bytes / scale
@@ -150,10 +151,10 @@ def _mark_peak(axes: Any, line: Timeline, x: Sequence[float], scale: float, unit
     words = ["peak %s at %s" % (units.size(line.peak_live_bytes), line.names[line.peak_step])]
     alive = line.at_peak
     words += ["%s  %s (%s)" % (units.size(block.bytes), block.tensor, block.category)
-              for block in alive[:top]]
-    if alive[top:]:
-        words.append("%s  in %d smaller" % (units.size(sum(p.bytes for p in alive[top:])),
-                                            len(alive) - top))
+              for block in alive[:TOP]]
+    if alive[TOP:]:
+        words.append("%s  in %d smaller" % (units.size(sum(p.bytes for p in alive[TOP:])),
+                                            len(alive) - TOP))
     left = at > max(x) * 0.6
     low = height < 0.45 * axes.get_ylim()[1]
     axes.annotate("\n".join(words).replace("$", r"\$"), (at, height),

@@ -1,7 +1,7 @@
 """Diagrams as DOT text, for Graphviz."""
 from __future__ import annotations
 
-from typing import Dict, List, Sequence
+from typing import Dict, List, Mapping, Sequence, Set
 
 from .model import LEGEND, Drawing, Edge, Node
 
@@ -21,17 +21,19 @@ def dot_lines(drawing: Drawing) -> List[str]:
         'node [shape=box, style="filled,rounded", fontname="%s", fontsize=10, margin="0.10,0.08",'
         ' height=0.3, color="#555555", penwidth=0.7];' % _FONT,
         'edge [color="#666666", arrowsize=0.6];']
-    lines += _cluster_lines(drawing, -1, "")
+    lines += _cluster_lines(drawing, drawing.members(), -1, "")
     lines += [_edge_line(drawing, edge) for edge in drawing.edges]
     return lines
 
 
-def _cluster_lines(drawing: Drawing, cluster: int, indent: str) -> List[str]:
+def _cluster_lines(drawing: Drawing, members: Mapping[int, Set[int]], cluster: int,
+                   indent: str) -> List[str]:
     """Nodes of a cluster and, in frames of their own, those of the clusters inside it."""
-    lines = [indent + _node_line(number, node) for number, node in enumerate(drawing.nodes)
-             if node.cluster == cluster]
+    inside = range(len(drawing.nodes)) if cluster < 0 else sorted(members[cluster])
+    lines = [indent + _node_line(number, drawing.nodes[number]) for number in inside
+             if drawing.nodes[number].cluster == cluster]
     for number, inner in enumerate(drawing.clusters):
-        if inner.parent != cluster or not _members(drawing, number):
+        if inner.parent != cluster or not members[number]:
             continue
         style = 'style="rounded,dashed", color="#d9772b", fontcolor="#a3500e"' \
             if inner.kind == "segment" else \
@@ -39,15 +41,9 @@ def _cluster_lines(drawing: Drawing, cluster: int, indent: str) -> List[str]:
         lines.append("%ssubgraph cluster_%d {" % (indent, number))
         lines.append("%s  graph [label=%s, labeljust=l, fontsize=%d, %s];" % (
             indent, quoted(inner.label), 9 if inner.kind == "segment" else 13, style))
-        lines += _cluster_lines(drawing, number, indent + "  ")
+        lines += _cluster_lines(drawing, members, number, indent + "  ")
         lines.append(indent + "}")
     return lines
-
-
-def _members(drawing: Drawing, cluster: int) -> bool:
-    return any(node.cluster == cluster for node in drawing.nodes) or any(
-        inner.parent == cluster and _members(drawing, number)
-        for number, inner in enumerate(drawing.clusters))
 
 
 def _node_line(number: int, node: Node) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from ...graph.schedule import Step
@@ -89,7 +90,7 @@ class Drawing:
     legend: List[str] = field(default_factory=list)
     units: Units = field(default_factory=lambda: Units(False))
 
-    @property
+    @cached_property
     def largest_edge_bytes(self) -> int:
         return max([edge.size_bytes for edge in self.edges] or [0])
 
@@ -98,9 +99,19 @@ class Drawing:
         largest = self.largest_edge_bytes
         return 0.6 + 3.4 * (edge.size_bytes / largest) ** 0.5 if largest else 0.6
 
+    def members(self) -> Dict[int, Set[int]]:
+        """For each cluster the nodes inside it, those of its inner clusters too."""
+        result: Dict[int, Set[int]] = {number: set() for number in range(len(self.clusters))}
+        for index, node in enumerate(self.nodes):
+            cluster = node.cluster
+            while cluster >= 0:
+                result[cluster].add(index)
+                cluster = self.clusters[cluster].parent
+        return result
 
-def draw(plan: Plan, collapse: bool = True, clones: bool = False, parameters: bool = False,
-         clusters: bool = True) -> Drawing:
+
+def draw(plan: Plan, collapse: bool = True, clones: bool = False,
+         parameters: bool = False) -> Drawing:
     """Lay out what a diagram of the plan shows.
 
     Parameters
@@ -112,15 +123,12 @@ def draw(plan: Plan, collapse: bool = True, clones: bool = False, parameters: bo
         Draw the ops of backward too, and the repeated runs beside those that they serve.
     parameters : bool
         Draw parameters and aux states.
-    clusters : bool
-        Frame runs of recomputed ops between kept ones.
     """
-    return _Painter(plan, collapse, clones, parameters, clusters).drawing
+    return _Painter(plan, collapse, clones, parameters).drawing
 
 
 class _Painter:
-    def __init__(self, plan: Plan, collapse: bool, clones: bool, parameters: bool,
-                 clusters: bool):
+    def __init__(self, plan: Plan, collapse: bool, clones: bool, parameters: bool):
         self.facts = Facts(plan)
         self.graph = self.facts.graph
         self.units = Units.of(plan)
@@ -139,9 +147,8 @@ class _Painter:
         self.owner = self._owners()
         self._frame_repeats()
         self._add_nodes(clones, parameters)
-        self._add_edges(clones, parameters)
-        if clusters:
-            self._frame_segments()
+        self._add_edges()
+        self._frame_segments()
         present = {group for node in self.drawing.nodes for group, _ in node.groups}
         self.drawing.legend = [group for group in LEGEND if group in present]
 
@@ -179,18 +186,17 @@ class _Painter:
         if repeat is None:
             return ("backward", op)
         return ("backward", self._drawn(op), self.graph.ops[op].kind,
-                self._rank_among_siblings(op))
+                self._rank_among_siblings[op])
 
-    def _rank_among_siblings(self, op: int) -> int:
-        # The second backward op of the same kind for the same forward op, and so on.
-        if not hasattr(self, "_ranks"):
-            seen: Counter = Counter()
-            self._ranks: Dict[int, int] = {}
-            for index, item in enumerate(self.graph.ops):
-                if item.is_backward:
-                    self._ranks[index] = seen[self.owner[index], item.kind]
-                    seen[self.owner[index], item.kind] += 1
-        return self._ranks[op]
+    @cached_property
+    def _rank_among_siblings(self) -> List[int]:
+        """1 for the second op of the same kind that belongs to the same forward op, and so on."""
+        seen: Counter = Counter()
+        ranks = []
+        for owner, op in zip(self.owner, self.graph.ops):
+            ranks.append(seen[owner, op.kind])
+            seen[owner, op.kind] += 1
+        return ranks
 
     # ------------------------------------------------------------------ nodes
     def _frame_repeats(self) -> None:
@@ -280,7 +286,7 @@ class _Painter:
         return " x %d" % len(ops) if len(ops) > 1 else ""
 
     # ------------------------------------------------------------------ edges
-    def _add_edges(self, clones: bool, parameters: bool) -> None:
+    def _add_edges(self) -> None:
         found: Dict[Tuple[int, int, str], int] = {}
         steps = self.facts.plan.schedule.steps
         for index, step in enumerate(steps):

@@ -32,8 +32,7 @@ def render(plan: Plan, path: str, **options: Any) -> None:
     path : str
         Its ending says how: ``.svg``, ``.png``, ``.pdf`` or ``.dot``.
     **options
-        ``collapse``, ``clones``, ``parameters``, ``clusters``; see
-        :func:`memonger.report.diagram.model.draw`.
+        ``collapse``, ``clones``, ``parameters``; see :func:`memonger.report.diagram.model.draw`.
 
     Raises
     ------
@@ -54,14 +53,13 @@ def diagram(plan: Plan, **options: Any) -> Any:
     ----------
     plan : Plan
     **options
-        ``collapse``, ``clones``, ``parameters``, ``clusters``; see
-        :func:`memonger.report.diagram.model.draw`.
+        ``collapse``, ``clones``, ``parameters``; see :func:`memonger.report.diagram.model.draw`.
 
     Returns
     -------
     graphviz.Digraph
-        In a notebook, and in its ``pipe`` and ``render``, it is drawn by Graphviz where ``dot``
-        is installed, else as :func:`render` does.
+        A notebook and its ``pipe`` draw it as :func:`render` does, without ``dot`` too; its own
+        ``render`` needs ``dot``.
 
     Raises
     ------

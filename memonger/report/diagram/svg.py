@@ -1,7 +1,7 @@
 """Diagrams as SVG without Graphviz: plainer than Graphviz', complete all the same."""
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Set, Tuple
 
 from .dot import escaped, remarks
 from .layers import Layout, layered
@@ -17,7 +17,7 @@ def svg_text(drawing: Drawing) -> str:
     """The drawing as an SVG document."""
     widths = [_width(node) for node in drawing.nodes]
     drawn = [edge for edge in drawing.edges if edge.style != "carry" or edge.source < edge.target]
-    inside = _members(drawing)
+    inside = drawing.members()
     frames = [-1] * len(drawing.nodes)
     for number, cluster in enumerate(drawing.clusters):
         for node in inside[number] if cluster.kind == "repeat" else ():
@@ -127,7 +127,7 @@ def _box(node: Node, place: Tuple[float, float, float, float]) -> str:
 
 
 def _frames(drawing: Drawing, boxes: List[Tuple[float, float, float, float]],
-            inside: Dict[int, set]) -> Tuple[List[str], List[str]]:
+            inside: Dict[int, Set[int]]) -> Tuple[List[str], List[str]]:
     """Frames of clusters, and the titles of repeated blocks, which stand above all lines.
 
     Recomputed ops that stand among others have no frame.
@@ -155,16 +155,6 @@ def _frames(drawing: Drawing, boxes: List[Tuple[float, float, float, float]],
             left, top, right - left, bottom - top, 'fill="#f4f4f4" stroke="#888"' if repeat
             else 'fill="none" stroke="#d9772b" stroke-dasharray="5,4"'))
     return frames, titles
-
-
-def _members(drawing: Drawing) -> Dict[int, set]:
-    result: Dict[int, set] = {number: set() for number in range(len(drawing.clusters))}
-    for index, node in enumerate(drawing.nodes):
-        cluster: Optional[int] = node.cluster
-        while cluster is not None and cluster >= 0:
-            result[cluster].add(index)
-            cluster = drawing.clusters[cluster].parent
-    return result
 
 
 def _legend(drawing: Drawing, notes: List[str]) -> Tuple[List[str], float]:
