@@ -16,6 +16,7 @@ os.environ["MEMONGER_COSTS"] = "reference"
 from pathlib import Path
 
 import pytest
+from forked import forks
 from hypothesis import settings
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -39,6 +40,20 @@ def own_cache(tmp_path_factory):
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.delenv("MEMONGER_CACHE_DIR", raising=False)
         yield
+
+
+@pytest.fixture(scope="session")
+def forked(own_cache):
+    """Runs code and commands in forks of a process that has imported MXNet, and not memonger."""
+    with forks(os.environ) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def forked_as_users(own_cache):
+    """The same with MXNet as a user has it: with MKLDNN."""
+    with forks({n: value for n, value in os.environ.items() if "MKLDNN" not in n}) as server:
+        yield server
 
 
 def pytest_addoption(parser):

@@ -85,7 +85,7 @@ def forks(environment: Mapping[str, str]) -> Iterator[Forks]:
     server = subprocess.Popen(
         [sys.executable, "-c", SERVER], cwd=os.sep, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         universal_newlines=True,
-        env={**environment, "PYTHONPATH": paths(environment)})
+        env={**environment, "PYTHONPATH": paths(environment), "PYTHONIOENCODING": "utf-8"})
     with tempfile.TemporaryDirectory() as folder:
         try:
             yield Forks(server, folder)

@@ -63,7 +63,12 @@ def check_refusal(symbol, shapes, budget: int, error: InfeasibleBudget, variants
     pytest.fail("refused %d bytes, which exhaustive search fits" % budget)
 
 
-@pytest.mark.parametrize("seed", range(8))
+#: Kept with each catalogue of variants, refused with exact ones, and (10 and 14) refused where
+#: exhaustive search has fewer than 3000 plans to try.
+SEEDS = (0, 4, 7, 10, 14, 24, 25, 35)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_budgets_are_kept_or_refused(seed: int) -> None:
     check(seed)
 

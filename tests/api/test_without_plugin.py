@@ -2,9 +2,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 from needed import BUILD_ADVICE
@@ -18,7 +15,7 @@ from memonger.zoo import nets
 from memonger.errors import InfeasibleBudget, InputError, PluginMissing
 net = nets.build("resnet18", 2, image=64)
 plan = memonger.plan(net.symbol, time_limit=0.5, **net.shapes)
-plan.save(sys.argv[1])
+plan.save("plan.json")
 hinted = nets.build("dmlc_resnet50", 8, image=112, hints=True)
 answer = {
     "available": memonger.native.available(), "backend": plan.backend, "notes": plan.notes,
@@ -49,13 +46,9 @@ print(json.dumps(answer))
 
 
 @pytest.fixture(scope="module")
-def answer(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("empty")
-    child = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(folder / "plan.json")], stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, universal_newlines=True, cwd=str(folder),
-        env={**os.environ, "MEMONGER_NATIVE_DIR": str(folder),
-             "PYTHONPATH": os.pathsep.join(sys.path)})
+def answer(tmp_path_factory, forked):
+    folder = str(tmp_path_factory.mktemp("empty"))
+    child = forked.run(SCRIPT, folder, MEMONGER_NATIVE_DIR=folder)
     assert child.returncode == 0, child.stderr
     return {**json.loads(child.stdout.splitlines()[-1]), "stderr": child.stderr}
 

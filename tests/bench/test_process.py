@@ -3,27 +3,36 @@ from __future__ import annotations
 
 import json
 import subprocess
+from dataclasses import asdict
 
 from memonger.bench import process
-from memonger.bench.process import Row, render, rows
+from memonger.bench.process import Row, measure_network, render, rows
 from memonger.cli import main
 
 
-def test_processes_are_measured_with_mkldnn_and_without(capsys):
+def test_a_process_is_measured_with_mkldnn(capsys):
     """A network so small that only the form of the answer is certain."""
     code = main(["bench", "--process", "attention_small", "--json", "--time-limit", "0.2",
-                 "--budget", "90%"])
-    found = json.loads(capsys.readouterr().out)
-    assert [row["mkldnn"] for row in found] == [True, False]
-    for row in found:
-        assert not row["error"]
-        assert row["promised_bytes"] < row["promised_unplanned_bytes"]
-        assert row["planned_bytes"] > 0
-    assert code == int(not all(row["holds"] for row in found))
+                 "--budget", "90%", "--mkldnn", "on"])
+    row, = json.loads(capsys.readouterr().out)
+    assert row["mkldnn"] and not row["error"]
+    assert row["promised_bytes"] < row["promised_unplanned_bytes"]
+    assert row["planned_bytes"] > 0
+    assert code == int(not row["holds"])
+
+
+def test_each_network_has_a_process_with_mkldnn_and_one_without(monkeypatch):
+    def run_module(module, stdin, environment):
+        name, options = json.loads(stdin)
+        row = Row(name, options["batch"], environment["MXNET_MKLDNN_ENABLED"] == "1")
+        return subprocess.CompletedProcess((), 0, "words\n" + json.dumps(asdict(row)))
+    monkeypatch.setattr(process, "run_module", run_module)
+    assert list(rows(["alexnet", "gan"], batch=2)) == [
+        Row(name, 2, on) for name in ("alexnet", "gan") for on in (True, False)]
 
 
 def test_a_network_whose_plan_fails_has_a_row():
-    row, = rows(["attention_small"], "off", budget="1 parsec")
+    row = measure_network("attention_small", budget="1 parsec")
     assert "parsec" in row.error and not row.holds
     assert "parsec" in render([row])
 

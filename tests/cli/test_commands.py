@@ -5,9 +5,6 @@ The API is replaced by recorders here; the real thing runs in test_end_to_end.py
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
@@ -282,15 +279,14 @@ def test_a_symbol_that_mxnet_cannot_load_is_told_in_its_words(tmp_path, capsys):
     assert "MXNet cannot load" in err and "Traceback" not in err and len(err.splitlines()) == 1
 
 
-def test_names_that_the_terminal_cannot_show_are_escaped(tmp_path):
+def test_names_that_the_terminal_cannot_show_are_escaped(tmp_path, forked):
     mx.sym.tanh(mx.sym.Variable("data"), name="層").save(str(tmp_path / "net-symbol.json"))
-    found = subprocess.run(
-        [sys.executable, "-m", "memonger", "plan", "net-symbol.json", "--shape", "data=2,3",
-         "-o", "plan.json"],
-        cwd=str(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": os.pathsep.join(sys.path)})
-    assert (found.returncode, found.stderr) == (0, b"")
-    assert b"\\xb7" in found.stdout
+    found = forked.run("import sys; sys.stdout.reconfigure(encoding='ascii')\n"
+                       "from memonger.cli import main\n"
+                       "sys.exit(main('plan net-symbol.json --shape data=2,3 -o x.json'.split()))",
+                       str(tmp_path))
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "\\xb7" in found.stdout
 
 
 def test_every_command_has_help(capsys):

@@ -8,7 +8,6 @@ import subprocess
 import sys
 
 import pytest
-from forked import forks
 
 import memonger
 from memonger.cli import main
@@ -32,13 +31,6 @@ def residual_network() -> "mx.sym.Symbol":
 SHAPE = ["--shape", "data=8,3,16,16"]
 #: A little search is enough for so small a network.
 QUICK = [*SHAPE, "--time-limit", "0.3"]
-
-
-@pytest.fixture(scope="module")
-def forked():
-    """Runs commands in processes of their own."""
-    with forks(os.environ) as server:
-        yield server
 
 
 @pytest.fixture(scope="module")
@@ -175,11 +167,21 @@ def test_verify_finds_a_difference(plan_file, tmp_path, capsys):
     assert not record["ok"] and record["different"]
 
 
-def test_measure_both_in_one_run_and_keep_it_in_the_plan(plan_file, tmp_path, capsys):
+def test_measure_both_in_one_run_and_keep_it_in_the_plan(plan_file, tmp_path, capsys, monkeypatch):
+    """Without the processes that measure; tests/api/test_calls.py runs those."""
+    from memonger.mx import measure
+    asked = []
+
+    def child(specification, environment):
+        asked.append((len(specification["symbols"]), specification["steps"]))
+        return {"allocated_bytes": 100 * len(asked), "device": "cpu",
+                "steps_s": [[0.3, 0.5], [0.2, 0.4]][:len(specification["symbols"])]}
+    monkeypatch.setattr(measure, "_child", child)
     out = tmp_path / "measured.json"
     record = answer_of(capsys, "measure", plan_file, "--steps", "2", "-o", str(out))
-    assert record["allocated_bytes"] > 0 and record["original"]["allocated_bytes"] > 0
-    assert record["step_s"] > 0 and record["overhead"] is not None
+    assert asked == [(1, 1), (1, 1), (2, 2)]
+    assert (record["allocated_bytes"], record["original"]["allocated_bytes"]) == (100, 200)
+    assert record["step_s"] == 0.4 and record["overhead"] == pytest.approx(0.375)
     assert memonger.load_plan(str(out)).measured["allocated_bytes"] == record["allocated_bytes"]
 
 
@@ -263,7 +265,7 @@ def test_closed_output_and_a_deleted_working_directory(plan_file, tmp_path, word
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
 @pytest.mark.parametrize("words, unbuffered", [
-    ("--help", ""), ("--help", "1"), ("plan --help", ""), ("--version", ""), ("bench --list", ""),
+    ("--help", ""), ("--help", "1"), ("--version", ""), ("bench --list", ""),
     ("explain {plan} relu1", ""),
     ("plan {net} --shape data=2,3,16,16 --budget 1KB --time-limit 0.1 --json", "")])
 def test_an_answer_that_a_full_disk_does_not_take_is_an_error(plan_file, folder, words, unbuffered):

@@ -1,12 +1,9 @@
 """memonger.verify: what it lets pass, and what not."""
 from __future__ import annotations
 
-from pathlib import Path
-
 import mxnet as mx
 import numpy as np
 import pytest
-from forked import python
 
 from memonger.mx.verify import TOLERANCE, verify
 from memonger.util.errors import VerificationError
@@ -157,11 +154,10 @@ def test_a_relu_at_its_kink_is_recognised():
 
 
 @pytest.mark.parametrize("numbers", [(0, 2), pytest.param((0, 200), marks=pytest.mark.slow)])
-def test_no_false_alarm_in_the_default_environment(numbers):
+def test_no_false_alarm_in_the_default_environment(numbers, forked_as_users):
     """With MKLDNN; every planted fault is found there, too."""
     seeds = 2 if numbers[1] < 10 else 8
-    child = python(str(Path(__file__).with_name("verify_ordinary.py")),
-                   *map(str, (*numbers, seeds)), MXNET_MKLDNN_ENABLED="1",
-                   MXNET_USE_MKLDNN_RNN="1")
+    child = forked_as_users.run("from mx import verify_ordinary; verify_ordinary.main(%d, %d, %d)"
+                                % (*numbers, seeds))
     assert child.returncode == 0, child.stdout
     assert "%d networks, %d seeds each: 0 false alarms" % (numbers[1], seeds) in child.stdout

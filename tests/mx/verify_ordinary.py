@@ -1,19 +1,14 @@
-"""Verifies plans of random networks in MXNet's default environment; a process of its own.
-
-    PYTHONPATH=. python tests/mx/verify_ordinary.py FIRST LAST SEEDS
-
-Prints each false alarm and each planted fault that was not found, and how many there are.
-"""
+"""Verifies plans of random networks; the test runs it in MXNet's default environment."""
 from __future__ import annotations
 
 import sys
 
 import mxnet as mx
-from ordinary_nets import FAULTS, mask_one_off, ordinary_net
 
 import memonger
 from memonger.mx.verify import verify
 from memonger.util.errors import InfeasibleBudget
+from mx.ordinary_nets import FAULTS, mask_one_off, ordinary_net
 
 
 def false_alarms(number: int, seeds: int) -> int:
@@ -46,12 +41,9 @@ def missed(number: int) -> int:
 
 
 def main(first: int, last: int, seeds: int) -> None:
+    """Print each false alarm, each planted fault that was not found, and how many there are."""
     alarms = [false_alarms(number, seeds) for number in range(first, last)]
     faults = [missed(number) for number in range(first, last)]
     print("%d networks, %d seeds each: %d false alarms; of %d planted faults %d not found"
           % (last - first, seeds, sum(alarms), 5 * len(faults), sum(faults)))
     sys.exit(1 if sum(alarms) + sum(faults) else 0)
-
-
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:4]))

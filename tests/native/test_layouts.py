@@ -3,14 +3,10 @@ from __future__ import annotations
 
 from needed import needs_plugin
 
-from native.test_arena import child
-
 pytestmark = needs_plugin
 
 #: Trains `plain` and `marked` for three steps; `same` tells whether all bits are equal.
 _TRAIN = """
-import os
-os.environ["MXNET_MKLDNN_ENABLED"] = "1"
 import mxnet as mx, numpy as np
 from memonger import native
 from memonger.plan.planned_symbol import mark_storage
@@ -42,9 +38,9 @@ def same(plain, request="write"):
 """
 
 
-def test_mxnets_own_operators_compute_the_same():
+def test_mxnets_own_operators_compute_the_same(forked_as_users):
     """clip, sums over axes, slices, reshapes, dropout, concatenation and products by themselves."""
-    assert child(_TRAIN + """
+    done = forked_as_users.run(_TRAIN + """
 x = mx.sym.clip(conv(mx.sym.var("data"), 16), a_min=0, a_max=6)
 x = mx.sym.broadcast_mul(conv(x, 16), mx.sym.sum(x, axis=(2, 3), keepdims=True))
 x = mx.sym.Concat(conv(x, 16), mx.sym.slice_axis(conv(x, 32), axis=1, begin=8, end=24), dim=1)
@@ -55,14 +51,13 @@ x = mx.sym.BatchNorm(conv(mx.sym.tanh(x), 8), fix_gamma=False)
 x = mx.sym.reshape(conv(x, 16), shape=(0, -1))
 x = mx.sym.softmax(mx.sym.FullyConnected(x, num_hidden=7))
 print(*(same(mx.sym.log(x), request) for request in ("write", "add")))
-""").split()[-2:] == ["True", "True"]
+""")
+    assert done.stdout.split() == ["True", "True"], done.stderr
 
 
-def test_a_process_saves_what_the_plan_promises():
+def test_a_process_saves_what_the_plan_promises(forked_as_users):
     """Ten blocks whose variants read and write beside MKLDNN's convolutions."""
-    done = child("""
-import os
-os.environ["MXNET_MKLDNN_ENABLED"] = "1"
+    done = forked_as_users.run("""
 import memonger, mxnet as mx
 from memonger.mx.measure import allocated_bytes
 x = mx.sym.var("data")
@@ -70,11 +65,11 @@ for _ in range(10):
     x = mx.sym.Convolution(x, num_filter=32, kernel=(3, 3), pad=(1, 1))
     x = mx.sym.Activation(mx.sym.BatchNorm(x), act_type="relu")
 x = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(x, num_hidden=2), name="softmax")
-shapes = {"data": (16, 3, 64, 64)}
+shapes = {"data": (8, 3, 64, 64)}
 plan = memonger.plan(x, budget="50%", time_limit=0.5, shapes=shapes)
 promised = plan.baseline_total_bytes - plan.total_bytes
 saved = allocated_bytes(x, shapes) - allocated_bytes(plan.symbol, shapes)
 print(bool(plan.schedule.variants), saved / promised)
-""").split()
-    assert done[-2] == "True"
-    assert float(done[-1]) >= 0.9
+""")
+    variants, share = done.stdout.split()
+    assert variants == "True" and float(share) >= 0.9

@@ -1,12 +1,11 @@
 """The plugin is loaded only into the MXNet it was built for, and a refusal changes nothing."""
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 
 import pytest
-from forked import forks, python
+from forked import python
 from needed import BUILD_ADVICE
 
 from memonger.mx import plugin as native
@@ -26,17 +25,16 @@ print("whole")
 """
 
 
-@pytest.fixture(scope="module")
-def forked():
-    """``forked(code, folder)``: runs ``code`` in a fork of a process that has imported MXNet."""
-    with forks(os.environ) as server:
-        def run_forked(code, folder=None, **environment):
-            if folder is not None:
-                environment["MEMONGER_NATIVE_DIR"] = str(folder)
-            done = server.run(code, **environment)
-            done.stdout += done.stderr
-            return done
-        yield run_forked
+@pytest.fixture
+def run_forked(forked):
+    """``run_forked(code, folder)`` is :func:`run` with MXNet imported already."""
+    def run(code, folder=None, **environment):
+        if folder is not None:
+            environment["MEMONGER_NATIVE_DIR"] = str(folder)
+        done = forked.run(code, **environment)
+        done.stdout += done.stderr
+        return done
+    return run
 
 
 def run(code, folder=None, **environment):
@@ -77,8 +75,8 @@ def check_refused(done, error, *words):
         assert word in line
 
 
-def test_nothing_built(forked, tmp_path):
-    check_refused(forked(REFUSED, tmp_path), "PluginMissing", BUILD_ADVICE)
+def test_nothing_built(run_forked, tmp_path):
+    check_refused(run_forked(REFUSED, tmp_path), "PluginMissing", BUILD_ADVICE)
 
 
 def cut(data):
@@ -101,24 +99,24 @@ def not_a_library(data):
 
 @pytest.mark.parametrize("damage", [cut, cut_a_little, altered, not_a_library, lambda data: b""],
                          ids=["cut", "cut a little", "altered", "no library", "empty"])
-def test_a_damaged_plugin(forked, copies, damage):
+def test_a_damaged_plugin(run_forked, copies, damage):
     path = copies / PLUGIN
     path.write_bytes(damage(path.read_bytes()))
-    check_refused(forked(REFUSED, copies), "PluginABIError", PLUGIN, "damaged", "reinstall")
+    check_refused(run_forked(REFUSED, copies), "PluginABIError", PLUGIN, "damaged", "reinstall")
 
 
-def test_a_stripped_plugin_loads(forked, copies):
+def test_a_stripped_plugin_loads(run_forked, copies):
     strip = shutil.which("strip")
     if strip is None:
         pytest.skip("no strip")
     subprocess.run([strip, str(copies / PLUGIN)], check=True)
-    done = forked("from memonger import native; native.load(); print(native.status())", copies)
+    done = run_forked("from memonger import native; native.load(); print(native.status())", copies)
     assert done.returncode == 0 and "loaded from" in done.stdout, done.stdout
 
 
-def test_another_library_of_that_name(forked, copies):
+def test_another_library_of_that_name(run_forked, copies):
     shutil.copy(str(copies / CORE), str(copies / PLUGIN))
-    check_refused(forked(REFUSED, copies), "PluginABIError", "not memonger's plugin")
+    check_refused(run_forked(REFUSED, copies), "PluginABIError", "not memonger's plugin")
 
 
 def compiled(source, path):
@@ -129,56 +127,56 @@ def compiled(source, path):
                    input=source, universal_newlines=True)
 
 
-def test_a_plugin_that_needs_what_this_mxnet_lacks(forked, copies):
+def test_a_plugin_that_needs_what_this_mxnet_lacks(run_forked, copies):
     compiled("extern \"C\" void mxnet_has_no_such_symbol();"
              "extern \"C\" int memonger_interface_version() {"
              "  mxnet_has_no_such_symbol(); return 1; }", copies / PLUGIN)
-    check_refused(forked(REFUSED, copies), "PluginABIError", "mxnet_has_no_such_symbol")
+    check_refused(run_forked(REFUSED, copies), "PluginABIError", "mxnet_has_no_such_symbol")
 
 
-def test_a_plugin_of_another_memonger(forked, copies):
+def test_a_plugin_of_another_memonger(run_forked, copies):
     compiled("extern \"C\" int memonger_interface_version() { return 999; }"
              "extern \"C\" int memonger_self_check(char*, unsigned long) { return 0; }"
              "extern \"C\" int memonger_register(char*, unsigned long) { __builtin_trap(); }",
              copies / PLUGIN)
-    check_refused(forked(REFUSED, copies), "PluginABIError", "interface 999")
+    check_refused(run_forked(REFUSED, copies), "PluginABIError", "interface 999")
 
 
-def test_a_failing_self_check_stops_before_registration(forked, copies):
+def test_a_failing_self_check_stops_before_registration(run_forked, copies):
     compiled("#include <string.h>\n"
              "extern \"C\" int memonger_interface_version() { return %d; }" % native._INTERFACE +
              "extern \"C\" int memonger_self_check(char* text, unsigned long) {"
              "  strcpy(text, \"nnvm::Node layout\"); return 1; }"
              "extern \"C\" int memonger_register(char*, unsigned long) { __builtin_trap(); }",
              copies / PLUGIN)
-    check_refused(forked(REFUSED, copies), "PluginABIError", "nnvm::Node layout",
+    check_refused(run_forked(REFUSED, copies), "PluginABIError", "nnvm::Node layout",
                   "pip install mxnet==1.9.1")
 
 
-def test_another_version_of_mxnet(forked):
-    done = forked("import mxnet; mxnet.__version__ = '1.9.0'\n" + REFUSED)
+def test_another_version_of_mxnet(run_forked):
+    done = run_forked("import mxnet; mxnet.__version__ = '1.9.0'\n" + REFUSED)
     check_refused(done, "PluginABIError", "made for MXNet 1.9.1, this is 1.9.0")
 
 
-def test_a_libmxnet_of_another_compiler(forked, tmp_path):
+def test_a_libmxnet_of_another_compiler(run_forked, tmp_path):
     foreign = tmp_path / "libmxnet.so"
     compiled("int nothing;", foreign)
-    done = forked("import mxnet.base; mxnet.base._LIB._name = %r\n" % str(foreign) + REFUSED)
+    done = run_forked("import mxnet.base; mxnet.base._LIB._name = %r\n" % str(foreign) + REFUSED)
     check_refused(done, "PluginABIError", "was compiled by GCC", "GCC: (GNU) 4.8.5",
                   "pip install mxnet==1.9.1")
 
 
 @pytest.mark.parametrize("content", [b"", b"no ELF file", b"\x7fELF\x02\x01" + b"\xff" * 90],
                          ids=["empty", "text", "nonsense"])
-def test_a_libmxnet_that_cannot_be_read(forked, tmp_path, content):
+def test_a_libmxnet_that_cannot_be_read(run_forked, tmp_path, content):
     (tmp_path / "libmxnet.so").write_bytes(content)
-    done = forked("import mxnet.base; mxnet.base._LIB._name = %r\n"
+    done = run_forked("import mxnet.base; mxnet.base._LIB._name = %r\n"
                % str(tmp_path / "libmxnet.so") + REFUSED)
     check_refused(done, "PluginABIError", "cannot read")
 
 
-def test_a_second_copy_is_refused_and_the_first_goes_on(forked, copies):
-    done = forked("""
+def test_a_second_copy_is_refused_and_the_first_goes_on(run_forked, copies):
+    done = run_forked("""
 import os
 from memonger import native
 native.load()
@@ -201,8 +199,8 @@ print([node["name"] for node in records[0]["nodes"] if "clone_of" in node], "who
     assert "['a_recompute1']" in done.stdout
 
 
-def test_the_same_library_loads_once(forked, tmp_path):
-    done = forked("""
+def test_the_same_library_loads_once(run_forked, tmp_path):
+    done = run_forked("""
 import importlib
 from memonger import native
 native.load(); native.load()
@@ -213,10 +211,10 @@ print(again.status())
     assert done.returncode == 0 and "loaded from" in done.stdout, done.stdout
 
 
-def test_what_was_missing_is_found_when_it_is_there(forked, tmp_path, copies):
+def test_what_was_missing_is_found_when_it_is_there(run_forked, tmp_path, copies):
     empty = tmp_path / "empty"
     empty.mkdir()
-    done = forked("""
+    done = run_forked("""
 import shutil
 from memonger import native
 assert not native.available()
@@ -260,8 +258,8 @@ def test_a_core_of_another_memonger(copies, source, interface):
     assert interface in done.stdout and "python plugins/build.py" in done.stdout, done.stdout
 
 
-def test_memonger_disable_loads_but_stays_off(forked):
-    done = forked("from memonger import native; native.load(); print(native.status())",
+def test_memonger_disable_loads_but_stays_off(run_forked):
+    done = run_forked("from memonger import native; native.load(); print(native.status())",
                   MEMONGER_DISABLE="1")
     assert "exact recomputation off, storage planning off" in done.stdout
 

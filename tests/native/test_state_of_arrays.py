@@ -6,7 +6,6 @@ import json
 import mxnet as mx
 import numpy as np
 import pytest
-from forked import python
 
 import memonger
 from memonger.mx.capture import read
@@ -136,10 +135,10 @@ for kind in SHAPES:
 """
 
 
-def test_with_mkldnn():
+def test_with_mkldnn(forked_as_users):
     """Its RNN reads in backward what lies where forward found its input."""
-    run = python("-c", SCRIPT, MXNET_MKLDNN_ENABLED="1", MXNET_USE_MKLDNN_RNN="1")
-    assert run.returncode == 0, run.stdout
+    run = forked_as_users.run(SCRIPT)
+    assert run.returncode == 0, run.stderr
 
 
 def while_loop(x):

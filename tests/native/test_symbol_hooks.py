@@ -2,11 +2,10 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 
 import pytest
-from forked import forks, python
+from forked import python
 
 mx = pytest.importorskip("mxnet")
 
@@ -22,13 +21,6 @@ def text(op="relu", **attributes):
 RECOMPUTED = text(__memonger_recompute__="1")
 VARIANT = text("memonger_mask_relu")
 STATUS = "; print('memonger_mask_relu' in dir(mx.sym))"
-
-
-@pytest.fixture(scope="module")
-def forked():
-    """Forks of a process that has imported MXNet, and not memonger."""
-    with forks(os.environ) as server:
-        yield server
 
 
 @pytest.mark.parametrize("symbol, loaded", [(RECOMPUTED, True), (VARIANT, True), (text(), False)])

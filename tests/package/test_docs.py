@@ -9,16 +9,14 @@ extra times may differ a little, too.
 """
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
-from typing import Iterator, List, NamedTuple, Tuple
+from typing import List, NamedTuple, Tuple
 
 import pytest
-from forked import Forks, forks
+from forked import Forks
 
 import memonger
 from memonger.cli import commands
@@ -40,19 +38,12 @@ def blocks(text: str) -> List[Block]:
     return [Block(m.group(1), m.group(2), m.span(2)) for m in BLOCK.finditer(text)]
 
 
-def environment() -> dict:
-    """The same memonger as this process, whatever the current folder; MXNet as a user has it."""
-    root = str(Path(memonger.__file__).parent.parent)
-    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
-    plain = {name: value for name, value in os.environ.items() if "MKLDNN" not in name}
-    return {**plain, "PYTHONPATH": path, "COLUMNS": "80", "PYTHONIOENCODING": "utf-8"}
-
-
-def run(arguments: List[str], folder: Path) -> str:
-    """What the program prints to standard output, or its errors when it fails."""
-    return printed(subprocess.run(
-        arguments, cwd=str(folder), env=environment(), stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", timeout=1800))
+def run_example(words: str, folder: Path, forked: Forks) -> str:
+    """What a program of examples/ prints to standard output, or its errors when it fails."""
+    name, *arguments = words.split()
+    path = str(ROOT / "examples" / name)
+    return printed(forked.run("import runpy, sys; sys.argv[:] = %r; runpy.run_path(%r, None, "
+                              "'__main__')" % ([path, *arguments], path), str(folder)))
 
 
 def printed(done: "subprocess.CompletedProcess[str]") -> str:
@@ -62,12 +53,6 @@ def printed(done: "subprocess.CompletedProcess[str]") -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def forked() -> Iterator[Forks]:
-    with forks(environment()) as server:
-        yield server
-
-
 def replay(console: str, folder: Path, forked: Forks) -> str:
     """The console block with what its commands print now."""
     lines = []
@@ -75,7 +60,7 @@ def replay(console: str, folder: Path, forked: Forks) -> str:
         if line.startswith("$ "):
             words = shlex.split(line[2:])
             assert words[0] == "memonger", "a console block runs memonger only: %r" % line
-            lines += [line + "\n", printed(forked.command(words[1:], str(folder)))]
+            lines += [line + "\n", printed(forked.command(words[1:], str(folder), COLUMNS="80"))]
     return "".join(lines)
 
 
@@ -96,15 +81,15 @@ def has_examples(page: Path) -> bool:
 
 @pytest.mark.parametrize("page", list(filter(has_examples, PAGES)), ids=lambda page: page.name)
 def test_the_examples_of_the_documents_run_and_print_what_they_say(page, tmp_path, request,
-                                                                    forked):
+                                                                    forked_as_users):
     text = page.read_text(encoding="utf-8")
     replacements = []
     for block in blocks(text):
         if block.language == "python":
-            output = printed(forked.run(block.text, str(tmp_path)))
+            output = printed(forked_as_users.run(block.text, str(tmp_path)))
             assert "exit code" not in output, output
         elif block.language == "console":
-            now = replay(block.text, tmp_path, forked)
+            now = replay(block.text, tmp_path, forked_as_users)
             replacements.append((block.span, now))
             if not request.config.getoption("--overwrite"):
                 assert without_durations(now) == without_durations(block.text)
@@ -157,17 +142,15 @@ def test_durations_are_not_compared(text, expected):
 
 @pytest.mark.parametrize("command", ["resnet.py --blocks 1,1,1,1 --batch 1 --budget 1KB",
                                      "lstm.py --steps 2 --layers 1 --batch 2 --budget 1KB"])
-def test_examples_refuse_an_impossible_budget_in_a_line(command, tmp_path):
-    name, *options = command.split()
-    output = run([sys.executable, str(ROOT / "examples" / name)] + options, tmp_path)
+def test_examples_refuse_an_impossible_budget_in_a_line(command, tmp_path, forked_as_users):
+    output = run_example(command, tmp_path, forked_as_users)
     assert output.startswith("error: no plan fits 1000 B") and "Traceback" not in output
 
 
 @pytest.mark.slow
-def test_too_few_epochs_on_digits_are_refused_in_a_line(tmp_path):
+def test_too_few_epochs_on_digits_are_refused_in_a_line(tmp_path, forked_as_users):
     pytest.importorskip("sklearn")
-    output = run([sys.executable, str(ROOT / "examples" / "train_digits.py"), "--epochs", "1"],
-                 tmp_path)
+    output = run_example("train_digits.py --epochs 1", tmp_path, forked_as_users)
     assert re.search(r"^outputs, gradients and aux states of 2 steps: the same (within rounding|"
                      r"bit for bit)$", output, re.MULTILINE)
     assert re.search(r"^error: \d+\.\d+ % of the test digits are right after --epochs 1, 97 % are "
@@ -178,10 +161,10 @@ def test_too_few_epochs_on_digits_are_refused_in_a_line(tmp_path):
     "custom_allocator.py",
     pytest.param("gluon_train.py --epochs 1", marks=pytest.mark.slow),
     pytest.param("train_digits.py", marks=pytest.mark.slow)])
-def test_examples_train_the_same_network_in_mxnets_default_environment(command, tmp_path):
+def test_examples_train_the_same_network_in_mxnets_default_environment(command, tmp_path,
+                                                                       forked_as_users):
     pytest.importorskip("sklearn")
-    name, *options = command.split()
-    output = run([sys.executable, str(ROOT / "examples" / name)] + options, tmp_path)
+    output = run_example(command, tmp_path, forked_as_users)
     assert re.search(r"the same .*(within rounding|bit for bit)$", output, re.MULTILINE), output
     assert "exit code" not in output
 

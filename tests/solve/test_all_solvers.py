@@ -75,23 +75,6 @@ def test_budget_is_kept_or_refused(method, name, graph, storage, share):
         assert (plan.status is Status.NOT_NEEDED) == (plan.baseline_pool_bytes <= budget)
 
 
-@pytest.mark.parametrize("seed", strategies.seeds(25, quick=5))
-def test_local_search_reaches_the_optimum_of_small_foreign_graphs(seed):
-    rng = random.Random(seed)
-    graph = strategies.foreign_graph(rng, rng.randint(4, 9))
-    base = pool(graph, "live")
-    for share in (0.9, 0.7):
-        answers = []
-        for method in ("brute", "local"):
-            try:
-                plan = solve(graph, int(base * share), method,
-                             Options(storage="live", effort=0.2))
-                answers.append(plan.schedule.time_s(graph))
-            except InfeasibleBudget:
-                answers.append(None)
-        assert answers[0] == answers[1]
-
-
 @pytest.mark.parametrize("seed", strategies.seeds(12, quick=4))
 def test_local_search_reaches_the_optimum_of_small_mxnet_graphs(seed):
     graph = mxnet_graph(seed, 4)
