@@ -132,3 +132,38 @@ def test_all_ways_of_calling_give_the_same(op):
     assert np.abs(found["nd"]["x"]).max() > 0
     for way in found:
         assert same_bits(found["nd"], found[way]) is None, way
+
+
+#: Those of CALLS that MXNet lets work on a map without elements.
+EMPTY = [op for op in CALLS if "convolution" not in op and "pool" not in op]
+
+
+def on_nothing(op, shape):
+    """Shapes of output and gradient; arrays of no elements exist under ``np_shape`` only."""
+    import mxnet as mx
+    load_plugin()
+    with mx.util.np_shape(True):
+        data = mx.nd.zeros(shape)
+        data.attach_grad()
+        channels = shape[-1 if op == "memonger_layer_norm" else 1]
+        count = {"memonger_layer_norm": 2}.get(op, 4 if "batch_norm" in op else 0)
+        parameters = [mx.nd.ones((channels,)) for _ in range(count)]
+        if "convolution" in op:
+            parameters = [mx.nd.ones((2, channels, 3, 3)), mx.nd.ones((2,))]
+        with mx.autograd.record():
+            output = applied(mx.nd, op, data, parameters)
+        output.backward()
+        mx.nd.waitall()
+        return output.shape, data.grad.shape
+
+
+@pytest.mark.parametrize("op", EMPTY)
+def test_arrays_without_elements(op):
+    for shape in ((0, 4, 5, 6), (3, 4, 0, 6)):
+        output, gradient = call(on_nothing, op, shape)
+        assert gradient == shape and 0 in output
+
+
+def test_a_split_convolution_of_no_channels():
+    assert call(on_nothing, "memonger_split_convolution", (2, 0, 5, 6)) == (
+        (2, 2, 3, 4), (2, 0, 5, 6))

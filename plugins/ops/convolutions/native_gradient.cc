@@ -161,6 +161,7 @@ NativeGradient::NativeGradient(const std::string& name, const Dictionary& attrib
 
 void NativeGradient::OfWeight(const OpContext& context, const TBlob& gradient, const TBlob& data,
                               OpReqType request, const TBlob& out) const {
+  if (out.Size() == 0) return;
   const Unrolling unrolling(window_, data.shape_, gradient.shape_);
   const int64_t filters = gradient.shape_[1];
   const int64_t groups = data.shape_[1] / std::max<int64_t>(1, out.shape_[1]);
@@ -187,6 +188,7 @@ void NativeGradient::OfWeight(const OpContext& context, const TBlob& gradient, c
 
 void NativeGradient::OfData(const OpContext& context, const TBlob& gradient, const TBlob& weight,
                             OpReqType request, const TBlob& out) const {
+  if (out.Size() == 0) return;
   const Unrolling unrolling(window_, out.shape_, gradient.shape_);
   const int64_t filters = gradient.shape_[1];
   const int64_t groups = out.shape_[1] / std::max<int64_t>(1, weight.shape_[1]);

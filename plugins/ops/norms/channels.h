@@ -33,7 +33,7 @@ struct Channels {
 
   int64_t LongestChunk() const {
     if (inner == 1) return kChunkOfMany;
-    if (inner < kWorthIt) return kChunk / inner * inner;  // whole runs
+    if (inner < kWorthIt) return kChunk / std::max<int64_t>(1, inner) * inner;  // whole runs
     return inner < kChunk ? inner : kChunk;
   }
 
