@@ -72,8 +72,6 @@ SUBJECTS = (
             ((8, 64, 56, 56), (8, 256, 14, 14))),
     Subject("inplace_batch_norm", (_NORM,), _MAPS),
     Subject("inplace_batch_norm_leaky", (_NORM, ("LeakyReLU", {"slope": 0.1})), _MAPS),
-    Subject("inplace_batch_norm_elu", (_NORM, ("LeakyReLU", {"act_type": "elu", "slope": 1.0})),
-            _MAPS),
     Subject("layer_norm", (("LayerNorm", {}),), ((8, 128, 768), (4, 256, 1024))),
     *(Subject("output_" + name, (("Activation", {"act_type": name}),), _MAPS)
       for name in ("sigmoid", "tanh")),

@@ -242,8 +242,6 @@ def _normalisation(call: _Call) -> Work:
     again = sum(t.size_bytes for t in call.inputs if t.size_bytes == largest)
     elements = max((t.elements for t in call.inputs), default=0)
     each = 14 if call.backward else 8
-    if call.attributes.get("act_type") == "elu":  # an exponential, its logarithm
-        each += 30
     return Work(each * elements, call.traffic(), again_bytes=again)
 
 

@@ -114,15 +114,13 @@ def _batch_norm_relu_convolution(chain: Sequence[Attributes]) -> str:
     return _batch_norm_relu(chain)
 
 
-def _batch_norm_before(activation: str) -> Callable[[Sequence[Attributes]], str]:
-    def refusal(chain: Sequence[Attributes]) -> str:
-        found = chain[1].get("act_type", "leaky")
-        if found != activation:
-            return "the activation is %s, not %s" % (found, activation)
-        if float(chain[1].get("slope", 0.25)) <= 0:
-            return "without a positive slope the activation cannot be inverted"
-        return _batch_norm(chain)
-    return refusal
+def _batch_norm_and_leaky(chain: Sequence[Attributes]) -> str:
+    found = chain[1].get("act_type", "leaky")
+    if found != "leaky":
+        return "the activation is %s, not leaky" % found
+    if float(chain[1].get("slope", 0.25)) <= 0:
+        return "without a positive slope the activation cannot be inverted"
+    return _batch_norm(chain)
 
 
 def _relu(attributes: Attributes) -> Dict[str, str]:
@@ -136,11 +134,9 @@ _POOLING = ("kernel", "stride", "pad", "pooling_convention", "global_pool", "lay
 _NORM = ("eps", "momentum", "fix_gamma", "use_global_stats", "axis", "cudnn_off")
 
 
-def _norm_and(activation: str) -> Callable[[Sequence[Attributes]], Dict[str, str]]:
-    def make(chain: Sequence[Attributes]) -> Dict[str, str]:
-        return {**_copy(*_NORM)(chain), "act_type": activation,
-                **{n: v for n, v in chain[1].items() if n == "slope"}}
-    return make
+def _norm_and_leaky(chain: Sequence[Attributes]) -> Dict[str, str]:
+    return {**_copy(*_NORM)(chain), "act_type": "leaky",
+            **{n: v for n, v in chain[1].items() if n == "slope"}}
 
 
 def _norm_and_convolution(chain: Sequence[Attributes]) -> Dict[str, str]:
@@ -178,9 +174,9 @@ _CATALOGUE = (
                 _norm_and_convolution, on_gpu=False),
     VariantKind("inplace_batch_norm", (("BatchNorm",),), "memonger_inplace_batch_norm", False,
                 _batch_norm, _copy(*_NORM, act_type="identity"), on_gpu=False),
-    *(VariantKind("inplace_batch_norm_" + name, (("BatchNorm",), ("LeakyReLU",)),
-                  "memonger_inplace_batch_norm", False, _batch_norm_before(name), _norm_and(name),
-                  on_gpu=False) for name in ("leaky", "elu")),
+    VariantKind("inplace_batch_norm_leaky", (("BatchNorm",), ("LeakyReLU",)),
+                "memonger_inplace_batch_norm", False, _batch_norm_and_leaky, _norm_and_leaky,
+                on_gpu=False),
     VariantKind("layer_norm", (("LayerNorm",),), "memonger_layer_norm", False, _layer_norm,
                 _copy("axis", "eps"), on_gpu=False),
     *(VariantKind("output_" + name, (("Activation",),), "memonger_activation", True,

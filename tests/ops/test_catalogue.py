@@ -58,7 +58,6 @@ CHAINS: Dict[str, List] = {
         for i, norm in enumerate(NORMS)],
     "inplace_batch_norm": [[("BatchNorm", norm)] for norm in NORMS],
     "inplace_batch_norm_leaky": _norm_and("leaky", 0.5, 0.8),
-    "inplace_batch_norm_elu": _norm_and("elu", 0.5, 1.0),
     "layer_norm": [[("LayerNorm", attributes)] for attributes in (
         {}, {"axis": 1, "eps": 1e-3}, {"axis": 0})],
     **{prefix + name: [[("Activation", {"act_type": name})]] for prefix, name in (

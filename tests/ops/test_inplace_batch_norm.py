@@ -25,7 +25,7 @@ def chains(activation, attributes):
 
 
 @pytest.mark.parametrize("attributes", ATTRIBUTES, ids=str)
-@pytest.mark.parametrize("activation", ["identity", "leaky", "elu"])
+@pytest.mark.parametrize("activation", ["identity", "leaky"])
 def test_error_against_float64(activation, attributes):
     stock, ours = chains(activation, attributes)
     for shape in ((8, 6, 9, 5), (16, 4, 14, 14), (10, 3, 5, 37), (30, 21, 1, 19), (66, 5, 2, 2),
@@ -43,7 +43,7 @@ def test_error_against_float64(activation, attributes):
 
 
 @given(st.lists(st.integers(2, 6), min_size=2, max_size=4), st.integers(0, 3),
-       st.sampled_from(["identity", "leaky", "elu"]), st.floats(0.1, 1.5),
+       st.sampled_from(["identity", "leaky"]), st.floats(0.1, 1.5),
        st.fixed_dictionaries({"fix_gamma": st.booleans(), "use_global_stats": st.booleans(),
                               "eps": st.sampled_from([1e-3, 0.1])}),
        st.sampled_from(["write", "add"]), st.booleans())

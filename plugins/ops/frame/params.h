@@ -203,7 +203,7 @@ struct BatchNormParam : public BatchNormFields<BatchNormParam> {
   }
 };
 
-enum Activation { kIdentity, kLeaky, kElu };
+enum Activation { kIdentity, kLeaky };
 
 struct InplaceBatchNormParam : public BatchNormFields<InplaceBatchNormParam> {
   int act_type;
@@ -214,11 +214,10 @@ struct InplaceBatchNormParam : public BatchNormFields<InplaceBatchNormParam> {
     DMLC_DECLARE_FIELD(act_type)
         .add_enum("identity", kIdentity)
         .add_enum("leaky", kLeaky)
-        .add_enum("elu", kElu)
         .set_default(kIdentity)
         .describe("Activation behind.");
     DMLC_DECLARE_FIELD(slope).set_default(0.25f).describe(
-        "Slope of leaky, scale of elu; above zero, so that the activation can be inverted.");
+        "Slope of leaky; above zero, so that the activation can be inverted.");
     DMLC_DECLARE_FIELD(spare_channels)
         .set_default(-1)
         .set_lower_bound(-1)

@@ -17,7 +17,7 @@ namespace ops {
 // BatchNorm's backward: how x-hat comes from an output y = activation(gamma * x-hat + beta).
 template <class A>
 struct Inverse {
-  A slope;  // of leaky or elu
+  A slope;  // of the leaky ReLU, 1: identity
   A beta;
   A inverse;  // 1 / gamma
 };
@@ -31,29 +31,12 @@ struct NormThenRelu {
 };
 
 // ------------------------------------------------------------------ an invertible activation
-// z = elu(z)
-template <class A>
-void Elu(A* z, int64_t length, A slope) {
-  for (int64_t i = 0; i < length; ++i) {
-    if (!(z[i] > A(0))) z[i] = slope * std::expm1(z[i]);
-  }
-}
-
-// dz = g * activation'(.) for the leaky ReLU (slope 1: identity)
+// dz = g * activation'(.)
 template <class A>
 void GateLeaky(const A* y, const A* g, int64_t length, A slope, A* dz) {
   Vectorised([=] {
 #pragma omp simd
     for (int64_t i = 0; i < length; ++i) dz[i] = g[i] * (y[i] > A(0) ? A(1) : slope);
-  });
-}
-
-// The same for ELU.
-template <class A>
-void GateElu(const A* y, const A* g, int64_t length, A slope, A* dz) {
-  Vectorised([=] {
-#pragma omp simd
-    for (int64_t i = 0; i < length; ++i) dz[i] = g[i] * (y[i] > A(0) ? A(1) : y[i] + slope);
   });
 }
 
@@ -68,17 +51,6 @@ void UndoLeaky(const A* y, const A* g, int64_t length, const Inverse<A>& how, A*
       hat[i] = (y[i] * (y[i] > A(0) ? A(1) : steep) - beta) * inverse;
     }
   });
-}
-
-template <class A>
-void UndoElu(const A* y, const A* g, int64_t length, const Inverse<A>& how, A* dz, A* hat) {
-  GateElu(y, g, length, how.slope, dz);
-  const A lowest = std::expm1(A(-40));  // below, the output has lost its input
-  for (int64_t i = 0; i < length; ++i) {
-    const A low = y[i] / how.slope;
-    const A z = y[i] > A(0) ? y[i] : low > lowest ? std::log1p(low) : A(-40);
-    hat[i] = (z - how.beta) * how.inverse;
-  }
 }
 
 // ------------------------------------------------------------------ sums and statistics

@@ -2,8 +2,8 @@
  * memonger_inplace_batch_norm: BatchNorm with an invertible activation behind it, keeping its
  * output alone (In-Place Activated BatchNorm, Rota Bulo et al., CVPR 2018).
  *
- * Backward rebuilds x-hat from the output: through the activation's inverse (identity, leaky ReLU
- * or ELU), then (z - beta) / gamma. The input is not kept, and the output may take its memory.
+ * Backward rebuilds x-hat from the output: through the activation's inverse (identity or leaky
+ * ReLU), then (z - beta) / gamma. The input is not kept, and the output may take its memory.
  *
  * Channels with a gamma near zero keep x-hat in `spare` (spare.h, attribute spare_channels).
  * Sums are made in double, so errors are smaller than those of MXNet's float32 operator.
@@ -126,7 +126,6 @@ void InplaceForward(const NodeAttrs& attrs, const OpContext& context, const Blob
         }
         ScaleLeaky(values[i], tile.chunk.length, center[i], scale[i], beta[first + i], below,
                    results[i]);
-        if (param.act_type == kElu) Elu(results[i], tile.chunk.length, static_cast<A>(param.slope));
       }
       if (!done) results.Write(tile, request[0], y);
     });
@@ -149,8 +148,7 @@ void InplaceBackward(const NodeAttrs& attrs, const OpContext& context, const Blo
   A *dgamma = out[1].dptr<A>(), *dbeta = out[2].dptr<A>();
   const auto place = PlacesOf(attrs, in[6], channels.count, gamma, beta);
   const int64_t items = channels.Items();
-  const bool elu = param.act_type == kElu;
-  const A slope = param.act_type == kIdentity ? A(1) : static_cast<A>(param.slope);
+  const A slope = param.act_type == kLeaky ? static_cast<A>(param.slope) : A(1);
   channels.ForEachGroup([&](int64_t first, int lanes) {
     Inverse<A> how[Channels::kMany];
     double scale[Channels::kMany], sums[Channels::kMany][2] = {};
@@ -159,53 +157,41 @@ void InplaceBackward(const NodeAttrs& attrs, const OpContext& context, const Blo
       scale[i] = param.fix_gamma ? 1.0 : static_cast<double>(gamma[c]);
       how[i] = {slope, beta[c], place[c] >= 0 ? A(0) : static_cast<A>(1.0 / scale[i])};
     }
-    // Logarithms are taken once: the second walk over the channels finds x-hat here.
-    static thread_local std::vector<A> cache;
-    if (elu) cache.resize(lanes * items);
     Lines<A> outputs, gradients, results;
     A dz[Channels::kChunk], hats[Channels::kChunk];
-    // The gradient of the normalised value of channel first + i goes to `dz`; returns x-hat.
-    const auto rebuild = [&](const Tile& tile, int i, bool again) -> const A* {
-      const A *value = outputs[i], *g = gradients[i];
+    // The gradient of the normalised value of channel first + i goes to `dz`, x-hat to `hats`.
+    const auto rebuild = [&](const Tile& tile, int i) {
       const int64_t length = tile.chunk.length, spared = place[first + i];
-      if (spared < 0 && !elu) {
-        UndoLeaky(value, g, length, how[i], dz, hats);
-        return hats;
-      }
-      A* hat = spared >= 0 ? hats : cache.data() + i * items + tile.chunk.begin;
-      if (spared < 0 && !again) {
-        UndoElu(value, g, length, how[i], dz, hat);
-        return hat;
-      }
-      elu ? GateElu(value, g, length, slope, dz) : GateLeaky(value, g, length, slope, dz);
+      if (spared < 0) return UndoLeaky(outputs[i], gradients[i], length, how[i], dz, hats);
+      GateLeaky(outputs[i], gradients[i], length, slope, dz);
       const T* kept = spare + spared * items + tile.chunk.begin;
-      for (int64_t j = 0; spared >= 0 && j < length; ++j) hat[j] = static_cast<A>(kept[j]);
-      return hat;
+      for (int64_t j = 0; j < length; ++j) hats[j] = static_cast<A>(kept[j]);
     };
-    const auto chunks = [&](bool again, bool writes, auto visit) {  // visit(tile, i, x-hat)
+    const auto chunks = [&](bool writes, auto visit) {  // visit(tile, i), with dz and hats
       channels.ForEachChunk([&](const Channels::Chunk& chunk) {
         const Tile tile{channels, first, lanes, chunk};
         outputs.Read(tile, y);
         gradients.Read(tile, gradient);
         const bool done = !writes || results.Aim(tile, dx, request[0]);
         for (int i = 0; i < lanes; ++i) {
-          visit(tile, i, rebuild(tile, i, again));
+          rebuild(tile, i);
+          visit(tile, i);
         }
         if (!done) results.Write(tile, request[0], dx);
       });
     };
     const double share = 1.0 / items;
     const bool writes = request[0] != mxnet::kNullOp, at_once = writes && !batch;
-    const auto combine = [&](const Tile& tile, int i, const A* hat) {
-      Combine(dz, hat, tile.chunk.length, static_cast<A>(scale[i] * invstd[first + i]),
+    const auto combine = [&](const Tile& tile, int i) {
+      Combine(dz, hats, tile.chunk.length, static_cast<A>(scale[i] * invstd[first + i]),
               batch ? static_cast<A>(sums[i][0] * share) : A(0),
               batch ? static_cast<A>(sums[i][1] * share) : A(0), results[i]);
     };
-    chunks(false, at_once, [&](const Tile& tile, int i, const A* hat) {
-      AddSums(dz, hat, tile.chunk.length, sums[i]);
-      if (at_once) combine(tile, i, hat);
+    chunks(at_once, [&](const Tile& tile, int i) {
+      AddSums(dz, hats, tile.chunk.length, sums[i]);
+      if (at_once) combine(tile, i);
     });
-    if (writes && batch) chunks(true, true, combine);
+    if (writes && batch) chunks(true, combine);
     for (int i = 0; i < lanes; ++i) {
       const int64_t c = first + i;
       if (!param.fix_gamma) {
@@ -230,7 +216,7 @@ MEMONGER_REAL_COMPUTE(Backward, InplaceBackward, 1)
 
 void RegisterInplaceBatchNorm() {
   RegisterNorm("memonger_inplace_batch_norm",
-               "BatchNorm with an invertible activation behind it (identity, leaky ReLU, ELU) "
+               "BatchNorm with an invertible activation behind it (identity, leaky ReLU) "
                "that keeps its output alone: In-Place Activated BatchNorm.")
       .Outputs(4)
       .Parser(Parse)
