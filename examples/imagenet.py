@@ -116,6 +116,9 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     for path in needed:
         if path and not os.path.exists(path):
             parser.error("there is no file %s" % path)
+    if arguments.batches < 1 or arguments.epochs <= (arguments.resume or 0):
+        parser.error("there is nothing to train: --batches must be above 0, --epochs above "
+                     "--resume")
     if not re.fullmatch(r"(cpu|gpu)\d*(,(cpu|gpu)\d*)*", arguments.devices):
         parser.error("cannot read the devices %r; write cpu0 or gpu0,gpu1" % arguments.devices)
     return arguments

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import statistics
 import tempfile
 from typing import Any, Dict, Optional
 
@@ -65,9 +64,7 @@ class Trainer:
                 "bytes": found.allocated_bytes, "unplanned_bytes": before.allocated_bytes,
                 "predicted_bytes": plan.total_bytes,
                 "predicted_unplanned_bytes": self.estimate.total_bytes,
-                "overhead": statistics.median(
-                    a / b for a, b in zip(found.steps_s, before.steps_s)) - 1.0,
-                "predicted_overhead": plan.overhead,
+                "overhead": found.overhead, "predicted_overhead": plan.overhead,
                 "step_s": found.step_s, "unplanned_step_s": before.step_s}
 
 

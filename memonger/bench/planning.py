@@ -2,9 +2,8 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping
+from typing import Any, Dict
 
 from ..api.calls import estimate, plan
 from ..mx import plugin as native
@@ -34,7 +33,7 @@ def make_plan(case: Case, net: nets.Net, pool_bytes: int, fixed_bytes: int,
     """The plan of a case; ``pool_bytes`` and ``fixed_bytes`` are those of stock MXNet."""
     method, _, variants = case.method.partition(":")
     symbol = net.symbol
-    if method == "sublinear" and "hints" in _options(net):
+    if method == "sublinear" and "hints" in nets.options(net.name):
         # The example's author marked the dividing points for this method.
         symbol = nets.build(net.name, net.batch, **{**dict(case.options), "hints": True}).symbol
     wanted: Dict[str, Any] = {}
@@ -61,8 +60,3 @@ def stock_estimate(net: nets.Net, costs: Any, ctx: Any = None) -> Any:
     native.load()
     with native.switched(False, False):
         return estimate(net.symbol, shapes=net.shapes, costs=costs, ctx=ctx)
-
-
-def _options(net: nets.Net) -> Mapping[str, Any]:
-    module = importlib.import_module("." + net.spec.family, nets.__name__)
-    return getattr(module, net.spec.builder).__kwdefaults__ or {}

@@ -1,7 +1,8 @@
 """``memonger bench --process``: compares the memory of processes with what their plans promise.
 
-For each network of the zoo, at the largest batch that this machine trains, one process trains
-without the plan and another with it. Measured is the growth of resident memory after imports.
+Each network of the zoo trains in two processes, without a plan and with one, at its published
+batch, halved until it takes no more than ``--measure-memory``. Measured is the growth of resident
+memory after imports.
 """
 from __future__ import annotations
 

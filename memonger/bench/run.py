@@ -22,12 +22,13 @@ from .runner import run_cases
 
 #: Modules of this package that make a table of their own: ``main(words, as_json)``.
 OWN_TABLES = ("ablation", "dmlc", "operators", "peers", "scaling", "smallest")
-#: Options of ``--process``, those of them that the other tables do not have, and those that
-#: published rows say themselves.
+#: Options of ``--process``, those of them that the other tables do not have, those that published
+#: rows say themselves, and those of ``--from``.
 PROCESS = ("process", "set", "batch", "time_limit", "measure_memory", "budget", "variants",
            "mkldnn")
 PROCESS_ONLY = ("budget", "variants", "mkldnn")
 NOT_PUBLISHED = ("set", "batch", "budgets")
+SHOW = ("source", "output", "update", "markdown")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -92,6 +93,11 @@ def run(args: argparse.Namespace) -> int:
                        limit_bytes=parse_bytes(args.measure_memory),
                        options=dict(map(_option, args.set)))
     _refuse(args, "bench without --process", lambda option: option not in PROCESS_ONLY)
+    if args.source:
+        _refuse(args, "bench --from", SHOW.__contains__)
+        if args.networks:
+            raise InputError("memonger bench --from shows all rows; leave out %s"
+                             % args.networks[0])
     return _compare(args)
 
 

@@ -122,13 +122,15 @@ def render(timings: Sequence[Timing]) -> str:
     lines = [["network", "forward ops", "budget", "reading", "planning in all", "limit",
               "by the clock", "memory", "overhead", "bound", "status"]]
     for timing in timings:
-        row = timing.row
+        row, limit = timing.row, "%g s" % timing.limit_s
+        if row.error:
+            lines.append([row.network, "", row.target.split()[-1], "", "", limit, "", "", "", "",
+                          row.error])
+            continue
         lines.append([row.network, str(row.ops), row.target.split()[-1],
-                      "%.1f s" % timing.reading_s, "%.1f s" % timing.cpu_s,
-                      "%g s" % timing.limit_s, "%.1f s" % row.planning_s,
-                      "%d MB" % (timing.process_bytes / 1e6),
-                      format_extra(row.overhead), format_extra(row.bound),
-                      row.error or row.status])
+                      "%.1f s" % timing.reading_s, "%.1f s" % timing.cpu_s, limit,
+                      "%.1f s" % row.planning_s, "%d MB" % (timing.process_bytes / 1e6),
+                      format_extra(row.overhead), format_extra(row.bound), row.status])
     return table(lines, "<>>>>>>>>><")
 
 

@@ -30,6 +30,8 @@ from . import nets
 
 #: Budgets of the ready plans, as shares of the unplanned total.
 SHARES = (0.75, 0.50, 0.35, 0.25)
+#: Where their op times come from.
+COSTS = "reference"
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "plans")
 _FORMAT = "memonger ready plans 1"
 _AGAIN = "make it again with python -m memonger.zoo.ready_plans"
@@ -110,7 +112,7 @@ def load(network: str, budget: Union[str, int, float] = "50%", symbol: Any = Non
 
 
 def make(network: str, shares: Sequence[float] = SHARES, time_limit: float = 10.0,
-         costs: str = "reference") -> Dict[str, Any]:
+         ) -> Dict[str, Any]:
     """Search the ready plans of a network; the content of its file.
 
     Raises
@@ -126,7 +128,7 @@ def make(network: str, shares: Sequence[float] = SHARES, time_limit: float = 10.
     refused: Optional[InfeasibleBudget] = None
     for share in shares:
         try:
-            found = plan(net.symbol, budget=share, costs=costs, time_limit=time_limit,
+            found = plan(net.symbol, budget=share, costs=COSTS, time_limit=time_limit,
                          shapes=net.shapes)
         except InfeasibleBudget as error:
             refused = refused or error
@@ -144,7 +146,7 @@ def make(network: str, shares: Sequence[float] = SHARES, time_limit: float = 10.
     if found is None:
         assert refused is not None
         raise refused
-    return {"format": _FORMAT, "network": network, "batch": net.batch, "costs": costs,
+    return {"format": _FORMAT, "network": network, "batch": net.batch, "costs": COSTS,
             "fingerprint": found.graph.fingerprint, "plans": undominated(plans)}
 
 
@@ -201,11 +203,11 @@ def undominated(plans: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
     return result[::-1]
 
 
-def write(network: str, content: Mapping[str, Any], folder: str = FOLDER) -> str:
+def write(network: str, content: Mapping[str, Any]) -> str:
     """Write the file of a network, whole or not at all; returns its path."""
     from ..util.files import write_whole
-    os.makedirs(folder, exist_ok=True)
-    path = os.path.join(folder, network + ".json")
+    os.makedirs(FOLDER, exist_ok=True)
+    path = os.path.join(FOLDER, network + ".json")
     plans = ",\n  ".join(json.dumps(item, sort_keys=True, separators=(",", ":"))
                          for item in content["plans"])
     head = {key: value for key, value in content.items() if key != "plans"}
@@ -293,9 +295,6 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("networks", nargs="*", help="default: %s" % ", ".join(names()))
     parser.add_argument("--time-limit", type=float, default=10.0, help="seconds for each plan")
-    parser.add_argument("--folder", default=FOLDER, help="default: %(default)s")
-    parser.add_argument("--anew", action="store_true",
-                        help="forget shipped plans that cost less than those found now")
     parser.add_argument("--table", action="store_true", help="print what there is and stop")
     args = parser.parse_args(argv)
     if args.table:
@@ -303,11 +302,11 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         return 0
     for network in args.networks or names():
         try:
-            content = make(network, time_limit=args.time_limit)
+            content = keep_better(make(network, time_limit=args.time_limit))
         except InfeasibleBudget as error:
             print("%s: %s" % (network, error), flush=True)
             continue
-        path = write(network, content if args.anew else keep_better(content), args.folder)
+        path = write(network, content)
         print("%s: %s" % (os.path.relpath(path), ", ".join(
             "%g %% %+.1f %%" % (100 * item["share"], 100 * item["overhead"])
             for item in content["plans"])), flush=True)

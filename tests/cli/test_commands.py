@@ -213,6 +213,8 @@ def test_a_defect_keeps_its_traceback(symbol_file, fake):
     ("bench --published --methods chen", 1, "--published compares auto:none, auto:exact, auto:all"),
     ("bench --published vgg16 unheard", 1, "no network 'unheard' in the zoo"),
     ("bench --published --batch 4", 1, "memonger bench --published has no --batch"),
+    ("bench alexnet --from passwd", 1, "memonger bench --from shows all rows; leave out alexnet"),
+    ("bench --from passwd --batch 4", 1, "memonger bench --from has no --batch"),
     ("bench --from passwd", 1, "passwd is no results.json of memonger bench"),
     ("bench --from nothere", 1, "cannot read the results nothere: No such file or directory"),
     ("bench alexnet --update nothere.md", 1, "cannot read nothere.md: No such file"),

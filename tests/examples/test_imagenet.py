@@ -66,8 +66,10 @@ def test_two_devices_share_a_batch(example, capsys):
 @pytest.mark.parametrize("words, message", [
     (["--records", "none.rec"], "there is no file none.rec"),
     (["--checkpoint", "none", "--resume", "2"], "there is no file none-symbol.json"),
-    (["--devices", "tpu0"], "cannot read the devices 'tpu0'")])
-def test_what_is_not_there_is_named_before_anything_runs(example, words, message, capsys):
+    (["--devices", "tpu0"], "cannot read the devices 'tpu0'"),
+    (["--epochs", "0"], "there is nothing to train"),
+    (["--batches", "0"], "there is nothing to train")])
+def test_what_cannot_be_is_told_before_anything_runs(example, words, message, capsys):
     with pytest.raises(SystemExit) as caught:
         example.main(SMALL + words)
     assert caught.value.code == 2 and message in capsys.readouterr().err

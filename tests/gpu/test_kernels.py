@@ -172,6 +172,21 @@ def test_on_a_pretended_gpu_all_is_written(driver_folder, tmp_path):
     assert "| relu_forward | float32 | 1 MB | 1000.0 us |" in (tmp_path / "r.md").read_text()
 
 
+def test_a_device_too_old_for_the_compiler_is_told(monkeypatch):
+    compiler = nvrtc.Nvrtc.__new__(nvrtc.Nvrtc)
+    compiler.version = "NVRTC 13.0"
+    monkeypatch.setattr(nvrtc.Nvrtc, "architectures", lambda self: [75, 80])
+    with pytest.raises(PluginError, match="NVRTC 13.0 does not compile for this device, sm_61"):
+        compiler.compile("gelu.cu", 32, 61)
+
+
+def test_architectures_are_read(capsys):
+    assert command.parser().parse_args(["--compile-only", "sm_80"]).compile_only == 80
+    with pytest.raises(SystemExit):
+        command.parser().parse_args(["--compile-only", "ampere"])
+    assert "write sm_80, not 'ampere'" in capsys.readouterr().err
+
+
 def test_exit_codes(tmp_path, monkeypatch, capsys):
     assert command.main(["--gpu"]) == command.NO_DEVICE or shutil.which("nvidia-smi")
     row = timing.Row("relu_forward", "float32", 64 << 20, 128 << 20, 1.0, float(200 << 20))

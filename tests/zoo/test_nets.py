@@ -145,3 +145,19 @@ def test_errors_say_what_exists():
         nets.build("resnet50", picture=64)
     with pytest.raises(InputError, match="batch"):
         nets.build("resnet50", batch=0)
+    with pytest.raises(InputError, match="the option image of resnet50 is a value like 224, not"):
+        nets.build("resnet50", image="large")
+    with pytest.raises(InputError, match="darts_cifar10 cannot be built with genotype=other"):
+        nets.build("darts_cifar10", genotype="other")
+    with pytest.raises(InputError, match="dmlc_resnet50 cannot be built with image=-2: "):
+        nets.build("dmlc_resnet50", image=-2)
+
+
+@pytest.mark.parametrize("network, options, message", [
+    ("gan", {"image": 48}, "gan cannot be built with image=48: image must be a power of two"),
+    ("amoebanet_d", {"cells": 17}, "cells must be a multiple of three"),
+    ("unet", {"height": 100}, "height and width must be multiples of 16"),
+    ("transformer", {"heads": 5}, "units must be a multiple of heads")])
+def test_sizes_that_do_not_fit_are_refused(network, options, message):
+    with pytest.raises(InputError, match=message):
+        nets.build(network, **options)

@@ -28,7 +28,7 @@ def made():
 def folder(tmp_path, monkeypatch, made):
     """A folder with ready plans of one small network."""
     monkeypatch.setattr(zoo, "FOLDER", str(tmp_path))
-    zoo.write("attention_small", made, str(tmp_path))
+    zoo.write("attention_small", made)
     return tmp_path
 
 
@@ -54,7 +54,7 @@ def test_a_loaded_plan_trains_as_the_original(folder, made):
 def test_the_file_is_the_same_each_time(folder, made):
     again = zoo.make("attention_small", SHARES, time_limit=1.0)
     before = (folder / "attention_small.json").read_bytes()
-    zoo.write("attention_small", again, str(folder))
+    zoo.write("attention_small", again)
     assert (folder / "attention_small.json").read_bytes() == before
 
 
@@ -68,11 +68,20 @@ def test_better_plans_of_the_file_are_kept(folder, made):
     # Made when memory was shared in another way: the bytes are worked out again.
     other = [dict(item, pool_bytes=item["pool_bytes"] + 64, total_bytes=item["total_bytes"] + 64)
              for item in made["plans"]]
-    zoo.write("attention_small", {**made, "plans": other}, str(folder))
+    zoo.write("attention_small", {**made, "plans": other})
     assert zoo.keep_better({**made, "plans": worse}) == made
     unknown = [dict(item, variants=[["layer0_gelu", "nothing"]]) for item in made["plans"]]
-    zoo.write("attention_small", {**made, "plans": unknown}, str(folder))
+    zoo.write("attention_small", {**made, "plans": unknown})
     assert zoo.keep_better({**made, "plans": worse})["plans"] == worse
+
+
+def test_the_command_prints_the_plans_that_it_writes(folder, made, monkeypatch, capsys):
+    worse = [dict(item, overhead=item["overhead"] + 0.1) for item in made["plans"]]
+    monkeypatch.setattr(zoo, "make", lambda network, time_limit: {**made, "plans": worse})
+    assert zoo.main(["attention_small"]) == 0
+    assert capsys.readouterr().out.rstrip().endswith("attention_small.json: " + ", ".join(
+        "%g %% %+.1f %%" % (100 * item["share"], 100 * item["overhead"])
+        for item in made["plans"]))
 
 
 def test_other_graphs_are_refused(folder):

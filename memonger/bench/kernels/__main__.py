@@ -41,9 +41,17 @@ def parser() -> argparse.ArgumentParser:
     add("--seconds", type=float, default=240.0, help="start nothing new after this")
     add("--json", type=Path, help="write the report as JSON")
     add("--markdown", type=Path, help="write the report as Markdown")
-    add("--compile-only", metavar="SM", help="compile for sm_80, say, into --cubins")
+    add("--compile-only", metavar="SM", type=_architecture,
+        help="compile for sm_80, say, into --cubins")
     add("--cubins", type=Path, help="a folder of machine code, in place of NVRTC")
     return result
+
+
+def _architecture(text: str) -> int:
+    number = text[3:] if text.startswith("sm_") else text
+    if not number.isdigit():
+        raise argparse.ArgumentTypeError("write sm_80, not %r" % text)
+    return int(number)
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -52,7 +60,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     options.check = options.check or not options.time
     try:
         if options.compile_only:
-            return _compile(options.cubins or Path("."), int(options.compile_only.lstrip("sm_")))
+            return _compile(options.cubins or Path("."), options.compile_only)
         devices = _devices(options)
     except MemongerError as error:
         print("error: %s" % error, file=sys.stderr)

@@ -21,7 +21,6 @@ class Device:
 
     #: One line: what it is.
     name = ""
-    is_gpu = False
 
     def put(self, data: np.ndarray) -> int:
         """A copy in device memory, aligned to 256 bytes; its address."""
@@ -59,8 +58,6 @@ class Gpu(Device):
     PluginError
         If there is no driver, no device or no compiler.
     """
-
-    is_gpu = True
 
     def __init__(self, compiled: Optional[Callable[[str, int, int], bytes]] = None) -> None:
         try:

@@ -186,7 +186,7 @@ struct Call {
   }
 };
 
-// Arguments as the driver takes them: a pointer to each. Returns how many the kernel has.
+// Arguments as the driver takes them: a pointer to each.
 template <class... P>
 inline void launch(void (*kernel)(P...), void** arguments, unsigned blocks, unsigned threads,
                    unsigned shared_bytes) {

@@ -7,7 +7,7 @@ import glob
 import os
 import sys
 from pathlib import Path
-from typing import List, Optional, Sequence, Tuple
+from typing import List, Sequence, Tuple
 
 from ...util.errors import PluginError
 from .sources import HEADERS, source_folder
@@ -33,8 +33,8 @@ class Nvrtc:
         If no library is found.
     """
 
-    def __init__(self, library: Optional[ctypes.CDLL] = None) -> None:
-        self._library = library or self._find()
+    def __init__(self) -> None:
+        self._library = self._find()
         major, minor = ctypes.c_int(), ctypes.c_int()
         self._library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
         self.version = "NVRTC %d.%d" % (major.value, minor.value)
@@ -65,9 +65,12 @@ class Nvrtc:
         Raises
         ------
         PluginError
-            With the compiler's log.
+            If it compiles for newer devices only, or with the compiler's log.
         """
-        best = max(a for a in self.architectures() if a <= architecture)
+        best = max((a for a in self.architectures() if a <= architecture), default=0)
+        if not best:
+            raise PluginError("%s does not compile for this device, sm_%d"
+                              % (self.version, architecture))
         folder = source_folder()
         program, size = ctypes.c_void_p(), ctypes.c_size_t()
         self._library.nvrtcCreateProgram(

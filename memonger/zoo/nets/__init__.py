@@ -12,14 +12,14 @@ in every process. MXNet is imported when the first network is built, not before.
 from __future__ import annotations
 
 import importlib
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 from ...util.argument_checks import whole_number
 from ...util.errors import InputError
 from ...util.messages import one_line
 from .catalog import CATALOG, Net, Spec
 
-__all__ = ["CATALOG", "Net", "Spec", "build", "names", "spec"]
+__all__ = ["CATALOG", "Net", "Spec", "build", "check", "names", "options", "spec"]
 
 
 def names() -> Tuple[str, ...]:
@@ -44,28 +44,30 @@ def spec(name: str) -> Spec:
         raise InputError("no network %r in the zoo; %s" % (name, hint)) from None
 
 
+def options(name: str) -> Mapping[str, Any]:
+    """Options of a network's builder with their defaults; imports MXNet."""
+    return _builder(spec(name)).__kwdefaults__ or {}
+
+
 def check(name: str, batch: Optional[int] = None, **options: Any) -> None:
     """Raise InputError where :func:`build` would refuse these arguments; builds nothing."""
-    _builder(name, batch, options)
-
-
-def _builder(name: str, batch: Optional[int], options: Mapping[str, Any]) -> Any:
-    item = spec(name)
+    known = _builder(spec(name)).__kwdefaults__ or {}
     if batch is not None:
         whole_number("the batch", batch, 1)
-    builder = getattr(importlib.import_module("." + item.family, __name__), item.builder)
-    known = builder.__kwdefaults__ or {}
-    wrong = sorted(set(options) - set(known))
-    if wrong:
-        raise InputError("%s has no option %r; it has %s"
-                         % (name, wrong[0], ", ".join(sorted(known))))
-    for key, value in options.items():
-        default = known[key]
-        kinds = {float: (int, float), tuple: (tuple, list)}.get(type(default), (type(default),))
+    for key, value in sorted(options.items()):
+        if key not in known:
+            raise InputError("%s has no option %r; it has %s"
+                             % (name, key, ", ".join(sorted(known))))
+        kind = type(known[key])
+        kinds = {float: (int, float), tuple: (tuple, list)}.get(kind, (kind,))
         if not isinstance(value, kinds):
             raise InputError("the option %s of %s is a value like %r, not %r"
-                             % (key, name, default, value))
-    return builder
+                             % (key, name, known[key], value))
+
+
+def _builder(item: Spec) -> Callable[..., Any]:
+    module = importlib.import_module("." + item.family, __name__)
+    return getattr(module, item.builder)  # type: ignore[no-any-return]
 
 
 def build(name: str, batch: Optional[int] = None, **options: Any) -> Net:
@@ -90,14 +92,15 @@ def build(name: str, batch: Optional[int] = None, **options: Any) -> Net:
     InputError
         If there is no such network, or the family has no such option or cannot take its value.
     """
-    item, builder = spec(name), _builder(name, batch, options)
+    check(name, batch, **options)
     import mxnet as mx
 
+    item = spec(name)
     arguments: Dict[str, Any] = {**item.options, **options}
     # A fresh name manager: names must not depend on what was built before.
     try:
         with mx.name.NameManager():
-            symbol, shapes = builder(batch or item.batch, **arguments)
+            symbol, shapes = _builder(item)(batch or item.batch, **arguments)
     except (mx.base.MXNetError, ArithmeticError, LookupError, ValueError) as error:
         raise InputError("%s cannot be built with %s: %s" % (
             name, ", ".join("%s=%s" % pair for pair in options.items()),

@@ -173,6 +173,8 @@ def amoebanet_d(batch: int, *, cells: int = 18, filters: int = 208, image: int =
         Normal cells, a multiple of three; four cells that halve the picture come on top.
     filters, image, classes : int
     """
+    if cells % 3:
+        raise ValueError("cells must be a multiple of three")
     width = filters // 4
     before = last = _norm(_conv(_relu(mx.sym.var("data")), width, (3, 3), (2, 2)))
     before_width = last_width = width

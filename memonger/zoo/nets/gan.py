@@ -70,6 +70,8 @@ def dcgan(batch: int, *, image: int = 64, filters: int = 64, noise: int = 100, c
         A power of two, 16 or more.
     filters, noise, channels : int
     """
+    if image < 16 or image & (image - 1):
+        raise ValueError("image must be a power of two, 16 or more")
     doublings = image.bit_length() - 3
     made = _generator(mx.sym.var("noise"), filters, doublings, channels)
     judge = _Discriminator(filters, doublings)

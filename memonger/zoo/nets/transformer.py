@@ -12,6 +12,8 @@ Built = Tuple[Any, Dict[str, Tuple[int, ...]]]
 def _attention(data: Any, batch: int, length: int, units: int, heads: int, dropout: float,
                name: str) -> Any:
     """Multi-head self-attention of (batch, length, units)."""
+    if units % heads:
+        raise ValueError("units must be a multiple of heads")
     size = units // heads
 
     def project(part: str) -> Any:
@@ -51,8 +53,9 @@ def encoder(batch: int, *, layers: int = 12, units: int = 768, heads: int = 12,
             dropout: float = 0.1) -> Built:
     """Transformer encoder with a classifier on the first token: BERT base by default.
 
-    Trained parameters, for n = units, h = hidden: embeddings n(vocabulary + 512 or length + 2 + 2),
-    each layer 4n(n + 1) + h(n + 1) + n(h + 1) + 4n, pooler n(n + 1), head classes*(n + 1).
+    Trained parameters, for n = units, h = hidden: embeddings and their norm
+    n(vocabulary + length + 2 + 2), each layer 4n(n + 1) + h(n + 1) + n(h + 1) + 4n, pooler
+    n(n + 1), head classes*(n + 1).
 
     Parameters
     ----------

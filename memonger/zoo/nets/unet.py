@@ -32,6 +32,8 @@ def unet(batch: int, *, height: int = 416, width: int = 608, filters: int = 64, 
     depth : int
         Number of times that the picture is halved.
     """
+    if height % 2 ** depth or width % 2 ** depth:
+        raise ValueError("height and width must be multiples of %d" % 2 ** depth)
     data = _twice(mx.sym.var("data"), (filters, filters), "down0")
     levels = []
     for level in range(1, depth + 1):
