@@ -67,7 +67,7 @@ def check(name: str, batch: Optional[int] = None, **options: Any) -> None:
 
 def _builder(item: Spec) -> Callable[..., Any]:
     module = importlib.import_module("." + item.family, __name__)
-    return getattr(module, item.builder)  # type: ignore[no-any-return]
+    return getattr(module, item.builder)
 
 
 def build(name: str, batch: Optional[int] = None, **options: Any) -> Net:
