@@ -53,7 +53,8 @@ GRAPHS = [("chain", chain(5), "live"), ("foreign", strategies.foreign_graph(
 @pytest.mark.parametrize("name, graph, storage", GRAPHS, ids=[g[0] for g in GRAPHS])
 @pytest.mark.parametrize("method", SOLVERS)
 def test_budget_is_kept_or_refused(method, name, graph, storage, share):
-    options = Options(storage=storage, fixed_bytes={"parameters": 1000}, effort=0.1)
+    options = Options(storage=storage, fixed_bytes={"parameters": 1000}, effort=0.1,
+                      time_limit_s=1.0)
     workspace = max(op.workspace_bytes for op in graph.ops)
     budget = int(pool(graph, storage) * share)
     try:

@@ -14,7 +14,7 @@ from memonger.solve import Options, auto
 from memonger.solve.least_memory import least_memory
 from memonger.solve.refinement import solve as milp
 
-OPTIONS = Options(storage="live", time_limit_s=1.0)
+OPTIONS = Options(storage="live", time_limit_s=0.3)
 GRAPH = chain((400, 400, 400, 400, 400, 100), (3.0, 1.0, 2.0, 1.0, 2.0, 1.0))
 
 

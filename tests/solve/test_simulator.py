@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import strategies
+from small_graphs import chain
 from training_nets import residual_network
 
 from memonger.graph.decisions import decisions_of
@@ -122,7 +123,7 @@ def test_changed_decisions_are_simulated_as_if_from_the_start(kind, seed):
 
 def test_a_chain_of_recomputations_may_be_as_long_as_the_graph():
     # Everything is dropped: the last gradient runs all of the forward pass again.
-    graph = residual_network(6000)
+    graph = chain((100,) * 16000, (1.0,) * 16000)
     core = NativeSearch(graph, Options(storage="live"))
     found = core.evaluate(Decisions(tuple(2 if last else 1 for *_, last in core.gaps()),
                                     (-1,) * len(core.gaps()), ()))
