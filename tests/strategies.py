@@ -123,7 +123,8 @@ def training_graph(rng: random.Random, num_forward: int = 8, dtypes: bool = True
                      3) if unasked and pools == "cached_op" else []
     graph = Graph(tuple(make.tensors), tuple(make.ops), tuple(results + gradients),
                   name="random", pools=pools,
-                  held_for_gradients=tuple(sorted(held)))
+                  held_for_gradients=tuple(sorted(held)),
+                  objects_bytes_per_op=rng.choice((0, 0, 8)))
     graph.check()
     return graph
 

@@ -19,7 +19,12 @@ from ..memory.never_written import never_written_bytes
 from ..memory.optimizer_state import state_arrays
 from ..memory.storage import plan_storage
 from ..memory.timeline import Timeline, timeline
-from ..memory.workspace import native_workspaces
+from ..memory.workspace import (
+    OBJECTS_BYTES_PER_OP,
+    OBJECTS_LEAST_OPS,
+    native_workspaces,
+    objects_bytes,
+)
 from ..mx import plugin as native
 from ..mx.environment import mkldnn_is_on
 from ..plan.plan import Plan
@@ -43,7 +48,8 @@ class Estimate:
         where the optimizer was named "optimizer", and on a GPU what
         :meth:`memonger.memory.device.BoundStep.extra_bytes` counts. Outputs of the network are in
         the pool. On a CPU without MKLDNN "never_written", less than 0, is what of the pool never
-        gets resident: second outputs of max pooling.
+        gets resident: second outputs of max pooling. Networks of thousands of ops have "objects"
+        there: those of MXNet's executor for each op that runs.
     pool_bytes, peak_live_bytes : int
         What MXNet allocates for internal tensors, and what of it is alive at the worst step.
     """
@@ -260,9 +266,14 @@ def _workspaces(captured: Any, found: OpTimes, ctx: Any, device: Optional[Device
         return found.workspaces_bytes
     if not mkldnn_is_on():
         return native_workspaces(captured.graph, captured.attributes)
-    if isinstance(model, Roofline) and model.device.name != "cpu":
+    if not _is_of_cpu(model):
         return found.workspaces_bytes
     return mkldnn_workspaces(captured.graph, captured.attributes, planned)
+
+
+def _is_of_cpu(model: CostModel) -> bool:
+    """False for the preset of another device."""
+    return not isinstance(model, Roofline) or model.device.name == "cpu"
 
 
 @paused()
@@ -308,6 +319,11 @@ def open_session(symbol: Any, binding: Binding, costs: Any = "auto",
         fixed["outputs"] = 2 * sum(size for _, size in callers_outputs(graph)) \
             - fixed["head_gradients"]
     fixed["workspace"] = max([*spaces, 0])
+    on_cpu = device is None and (ctx is None or ctx.device_type == "cpu")
+    if on_cpu and _is_of_cpu(model) and graph.pools == "executor" \
+            and len(graph.ops) >= OBJECTS_LEAST_OPS:
+        graph = replace(graph, objects_bytes_per_op=OBJECTS_BYTES_PER_OP, _cache={})
+        fixed["objects"] = objects_bytes(graph)
     if optimizer:
         requests = dict(zip(captured.arguments.names, captured.arguments.grad_reqs))
         trained = [(t.size_bytes, t.dtype) for t in graph.tensors
@@ -318,7 +334,6 @@ def open_session(symbol: Any, binding: Binding, costs: Any = "auto",
     if as_run is not captured and reshape is not None:
         unplanned_graph = reshape(unplanned_graph, network)
     unplanned = plan_storage(unplanned_graph, expand(unplanned_graph, {}), "stock")
-    on_cpu = device is None and (ctx is None or ctx.device_type == "cpu")
     asked = {"costs": costs if isinstance(costs, str) and costs != "auto" else None,
              "optimizer": optimizer, "optimizer_params": _plain(optimizer_params or {}) or None}
     return Session(symbol, binding, graph, fixed, source, unplanned.pool_bytes, captured, model,

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Iterator, Optional, Tuple
 
 from ..plan.plan import Plan, Status
+from ..solve.result import BY_SCHEDULE
 from ..solve.strategy import STRATEGY
 from ..util.errors import InfeasibleBudget, NoPlanInTime
 from ..util.units import format_bytes
@@ -93,7 +94,7 @@ def _least_overhead(plan: Plan, variants: str) -> float:
     if plan.budget_bytes is None:
         return float("-inf")
     from ..solve.mip.bounds import overhead_bound, pool_limit_bytes
-    fixed_bytes = sum(size for name, size in plan.fixed_bytes.items() if name != "workspace")
+    fixed_bytes = sum(size for name, size in plan.fixed_bytes.items() if name not in BY_SCHEDULE)
     limit_bytes = pool_limit_bytes(plan.graph, plan.budget_bytes - fixed_bytes, variants)
     bound = overhead_bound(plan.graph, limit_bytes, variants, rounds=1, integer=False)
     return bound.extra_s / plan.graph.time_s

@@ -149,6 +149,8 @@ class Graph:
     #: Forward tensors that a CachedOp keeps to the end of forward for gradients that it could
     #: take although the user did not ask for them (of the data, say), besides what ``ops`` read.
     held_for_gradients: Tuple[int, ...] = ()
+    #: What each op that runs takes beside its arrays: the executor's objects on the host.
+    objects_bytes_per_op: int = 0
     _cache: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     # ------------------------------------------------------------------ derived facts
@@ -230,6 +232,8 @@ class Graph:
         every_op, every_tensor = range(len(self.ops)), range(len(self.tensors))
         if self.pools not in ("executor", "cached_op"):
             raise ValueError("%r pools are not known" % self.pools)
+        if not 0 <= self.objects_bytes_per_op < MAX_SIZE_BYTES:
+            raise ValueError("an op cannot take %d bytes of objects" % self.objects_bytes_per_op)
         if not all(t in every_tensor for t in self.outputs + self.held_for_gradients):
             raise ValueError("an output is a tensor that does not exist")
         made = {tensor for op in self.ops for tensor in op.outputs}
@@ -302,8 +306,10 @@ class Graph:
             return {k: v for k, v in asdict(item).items()
                     if k != "_cache" and v != defaults[k]}
         held = {"held_for_gradients": list(self.held_for_gradients)}
+        objects = {"objects_bytes_per_op": self.objects_bytes_per_op}
         return {"name": self.name, "outputs": list(self.outputs), "pools": self.pools,
                 **(held if self.held_for_gradients else {}),
+                **(objects if self.objects_bytes_per_op else {}),
                 "recompute_in_forward": self.recompute_in_forward,
                 "tensors": [lean(t) for t in self.tensors], "ops": [lean(o) for o in self.ops],
                 "variants": [lean(v) for v in self.variants]}
@@ -334,6 +340,7 @@ class Graph:
             name=data.get("name", ""), outputs=tuple(data["outputs"]),
             pools=data.get("pools", "executor"),
             held_for_gradients=tuple(data.get("held_for_gradients", ())),
+            objects_bytes_per_op=data.get("objects_bytes_per_op", 0),
             recompute_in_forward=bool(data.get("recompute_in_forward", False)),
             tensors=tuple(Tensor(**tuples(t)) for t in data["tensors"]),
             ops=tuple(Op(**{**tuples(o), "inplace": inplace(o.get("inplace", ()))})

@@ -1,4 +1,4 @@
-"""Memory of operators while they run, outside the pool.
+"""Memory of operators outside the pool: workspaces while they run, and the objects of executors.
 
 Of MXNet's native CPU code only convolutions take much: ``Convolution`` unrolls one sample to a
 matrix (im2col), however large the batch is. MKLDNN's are in :mod:`memonger.memory.mkldnn`.
@@ -18,11 +18,31 @@ WEIGHT = {"Convolution": (1, 2), "memonger_convolution": (1, 2),
            "memonger_split_convolution": (1, 2), "memonger_split_convolution_weight": (1, 2),
            "memonger_split_convolution_data": (1, 1), "memonger_bn_relu_convolution": (5, 8)}
 
+#: Bytes of MXNet's objects for each op that an executor runs (nodes, arrays' records, attributes,
+#: engine operations): what unrolled LSTMs of 35 and 200 steps take more for each op more.
+OBJECTS_BYTES_PER_OP = 6500
+#: They are counted in networks of at least so many ops. In others they are less than what two runs
+#: of a process differ by.
+OBJECTS_LEAST_OPS = 2000
+
 
 def workspace_bytes(graph: Graph, schedule: Optional[Schedule] = None) -> int:
     """Largest workspace of any op, with the variants of the schedule in use."""
     ops = effective_ops(graph, schedule.variants) if schedule else graph.ops
     return max([op.workspace_bytes for op in ops] or [0])
+
+
+def objects_bytes(graph: Graph, schedule: Optional[Schedule] = None) -> int:
+    """Objects of the executor for the ops that the schedule runs, each as often as it runs."""
+    if not graph.objects_bytes_per_op:
+        return 0
+    runs = len(schedule.steps) if schedule else sum(not op.placeholder for op in graph.ops)
+    return graph.objects_bytes_per_op * runs
+
+
+def outside_pool_bytes(graph: Graph, schedule: Optional[Schedule] = None) -> int:
+    """What depends on the schedule beside its pool: workspace and objects."""
+    return workspace_bytes(graph, schedule) + objects_bytes(graph, schedule)
 
 
 def native_workspaces(graph: Graph,

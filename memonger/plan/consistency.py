@@ -14,7 +14,7 @@ from ..graph.types import Graph
 from ..memory.never_written import never_written_bytes
 from ..memory.optimizer_state import state_bytes
 from ..memory.storage import plan_storage
-from ..memory.workspace import workspace_bytes
+from ..memory.workspace import objects_bytes, workspace_bytes
 from ..util.errors import InvalidPlan
 from ..util.type_checks import check_types
 from .plan import UNIT_TIMES, Plan
@@ -112,6 +112,7 @@ def _fixed_bytes(plan: Plan) -> Dict[str, int]:
     if graph.pools != "executor":
         del result["head_gradients"]  # CachedOp's callers bring them where an executor makes them
     result["workspace"] = workspace_bytes(graph, plan.schedule)
+    result["objects"] = objects_bytes(graph, plan.schedule)
     if "never_written" in {**plan.fixed_bytes, **plan.baseline_fixed_bytes}:
         unplanned = plan_storage(graph, expand(graph, {}), "stock")
         result["never_written"] = -never_written_bytes(graph, unplanned)

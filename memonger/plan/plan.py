@@ -72,7 +72,8 @@ class Plan:
     baseline_pool_bytes: int
     #: Bytes outside the pool by category: "parameters", "gradients", "aux", "inputs",
     #: "head_gradients", "workspace", "optimizer", and on a GPU "rounding", "random_states",
-    #: "autotuning". Outputs of the network are part of the pool. "never_written", below 0, is what
+    #: "autotuning". Outputs of the network are part of the pool. "objects" are those of MXNet's
+    #: executor, counted on CPUs in networks of thousands of ops. "never_written", below 0, is what
     #: of an unplanned pool is never resident.
     fixed_bytes: Mapping[str, int] = field(default_factory=dict)
     #: The same for the unplanned step, where it differs; {} where it does not.

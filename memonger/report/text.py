@@ -131,21 +131,12 @@ def _what_was_done(facts: Facts) -> List[str]:
     return [" · ".join(words)]
 
 
-#: What an executor of MXNet holds for each op that runs, beside its arrays: measured for unrolled
-#: LSTMs of 35 and 200 steps; with plans it is up to a fifth more.
-BYTES_PER_STEP = 6500
-
-
 def _not_counted(plan: Plan) -> str:
     parts = ["the device's context", "fragmentation of the device's allocator"]
     if not plan.fixed_bytes.get("workspace"):
         parts.append("workspace of operators")
     if "optimizer" not in plan.fixed_bytes:
         parts.append("optimizer state (name the optimizer to count it)")
-    objects_bytes = BYTES_PER_STEP * len(plan.schedule.steps)
-    if objects_bytes >= 0.02 * plan.total_bytes > 0:
-        parts.append("MXNet's objects for %s that run (about %s of the host's memory)" % (
-            counted(len(plan.schedule.steps), "op"), format_bytes(objects_bytes)))
     return ", ".join(parts)
 
 
@@ -155,7 +146,7 @@ CATEGORIES = {"parameters": "parameters", "gradients": "gradients", "aux": "aux 
               "inputs": "inputs", "head_gradients": "head gradients", "pool": "pool",
               "workspace": "workspace", "optimizer": "optimizer state",
               "outputs": "outputs and their gradients", "random_states": "random states",
-              "never_written": "never written"}
+              "never_written": "never written", "objects": "MXNet's objects"}
 
 
 def estimate_table(by_category: Mapping[str, int], budget_bytes: Optional[int] = None) -> str:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Callable, Dict, Optional, Tuple, Union
 
 from ..graph.types import Graph
-from ..memory.workspace import workspace_bytes
+from ..memory.workspace import outside_pool_bytes
 from ..plan.consistency import confirm
 from ..plan.plan import Plan, Status
 from ..util.errors import InputError, NoPlanInTime
@@ -132,7 +132,8 @@ def _with_bound(plan: Plan, budget_bytes: int, options: Options) -> Plan:
     # A fixed number of linear programs, not a time, so that the same input gives the same bound.
     rounds = 4 if len(graph.ops) <= 1000 else 2 if len(graph.ops) <= 4000 else 1
     # A plan whose variants need less workspace may have a larger pool.
-    limit_bytes = pool_limit_bytes(graph, budget_bytes + workspace_bytes(graph), options.variants)
+    limit_bytes = pool_limit_bytes(graph, budget_bytes + outside_pool_bytes(graph),
+                                   options.variants)
     found = overhead_bound(graph, limit_bytes, options.variants, options.keep,
                            Effort(options.time_limit_s / 2), rounds=rounds, integer=False)
     bound = min(plan.overhead, max(plan.bound, found.extra_s / graph.time_s))

@@ -8,6 +8,7 @@ from ..graph.schedule import expand
 from ..graph.types import Graph
 from ..memory import arena
 from ..memory.storage import plan_storage
+from ..memory.workspace import outside_pool_bytes
 from ..plan.plan import Plan
 from . import solve
 from .options import Options
@@ -57,7 +58,7 @@ def plan_graph(graph: Graph, budget: Union[None, str, int, float] = None, method
         options.setdefault("costs", "as the graph's file says")
     pool_budget = None
     if budget is not None:
-        around = sum(fixed.values()) + max([op.workspace_bytes for op in graph.ops] or [0])
+        around = sum(fixed.values()) + outside_pool_bytes(graph)
         unplanned = plan_storage(graph, expand(graph, {}), base).pool_bytes
         pool_budget = parse_imported_budget(budget, unplanned + around) - around
     else:

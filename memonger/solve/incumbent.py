@@ -13,14 +13,20 @@ from typing import Any, Iterator, Optional, Sequence, Tuple, Type, TypeVar
 
 import numpy as np
 
-from ..graph.in_use import effective_ops
 from ..graph.schedule import Schedule
 from ..graph.types import Graph
 from ..memory.storage import plan_storage
+from ..memory.workspace import outside_pool_bytes
 from ..plan.plan import Plan, Progress, Status
 from ..util.errors import PluginMissing
 from .effort import Effort
-from .mip.bounds import Bound, minimum_peak_bound, pool_limit_bytes, whole_buffers_bound
+from .mip.bounds import (
+    Bound,
+    least_outside_pool_bytes,
+    minimum_peak_bound,
+    pool_limit_bytes,
+    whole_buffers_bound,
+)
 from .mip.problem import Reduced, reduce_graph
 from .options import Options
 from .result import build_plan, total_bytes, unplanned
@@ -38,7 +44,7 @@ _Search = TypeVar("_Search", bound="Incumbent")
 
 @dataclass(frozen=True)
 class Candidate:
-    """A schedule with what it takes: time beyond the unplanned step, pool and workspace."""
+    """A schedule with what it takes: time beyond the unplanned step, pool, workspace, objects."""
 
     schedule: Schedule
     extra_s: float
@@ -51,7 +57,7 @@ class Incumbent:
 
     graph: Graph
     options: Options
-    #: Most bytes of pool and workspace.
+    #: Most bytes of pool, workspace and objects.
     limit_bytes: int
     reduced: Reduced
     started_s: float
@@ -76,7 +82,7 @@ class Incumbent:
               options: Options) -> _Search:
         reduced = reduce_graph(graph, options.variants, options.keep,
                                arena=options.storage == "arena")
-        limit_bytes = budget_bytes + max([op.workspace_bytes for op in graph.ops] or [0])
+        limit_bytes = budget_bytes + outside_pool_bytes(graph)
         return cls(graph, options, limit_bytes, reduced, time.perf_counter(),
                    Effort(options.time_limit_s))
 
@@ -123,9 +129,8 @@ class Incumbent:
         """Weigh a schedule exactly, and keep it if it is the best so far."""
         schedule = self._forgetting(schedule)
         pool = plan_storage(self.graph, schedule, self.options.storage).pool_bytes
-        space = max([op.workspace_bytes for op in effective_ops(self.graph, schedule.variants)]
-                    or [0])
-        found = Candidate(schedule, schedule.time_s(self.graph) - self.graph.time_s, pool + space)
+        found = Candidate(schedule, schedule.time_s(self.graph) - self.graph.time_s,
+                          pool + outside_pool_bytes(self.graph, schedule))
         if self.smallest is None or found.bytes < self.smallest.bytes:
             self.smallest = found
         if found.bytes <= self.limit_bytes and (
@@ -311,7 +316,8 @@ class Incumbent:
             Status.TIME_LIMIT if self.left_s <= 0 else Status.FEASIBLE
         plan = build_plan(self.graph, chosen.schedule, method, self.options, budget_bytes, status)
         share = self.bound.extra_s / (self.graph.time_s or float("inf"))
-        smallest = self.smallest_peak_bytes + sum(plan.fixed_bytes.values())
+        smallest = total_bytes(self.options, self.smallest_peak_bytes + least_outside_pool_bytes(
+            self.graph, self.options.variants))
         return replace(plan, bound=min(share, plan.overhead) if np.isfinite(share) else 0.0,
                        minimum_total_bytes=min(smallest, plan.total_bytes),
                        bounded=True)

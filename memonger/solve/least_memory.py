@@ -7,17 +7,17 @@ from typing import Optional
 from ..graph.decisions import decisions_of
 from ..graph.types import Graph
 from ..plan.plan import Plan
-from .mip.bounds import minimum_peak_bound
+from .mip.bounds import least_outside_pool_bytes, minimum_peak_bound
 from .mip.problem import reduce_graph
 from .options import Options
-from .result import build_plan
+from .result import BY_SCHEDULE, build_plan, total_bytes
 from .search.starts import baseline_schedules
 from .strategy import STRATEGY
 
 
-def pool_and_workspace(plan: Plan) -> int:
-    """Bytes that compete for a pool budget."""
-    return plan.pool_bytes + plan.fixed_bytes.get("workspace", 0)
+def _bytes_by_schedule(plan: Plan) -> int:
+    """What of a plan's bytes depends on its schedule."""
+    return plan.pool_bytes + sum(plan.fixed_bytes.get(name, 0) for name in BY_SCHEDULE)
 
 
 def least_memory(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
@@ -30,9 +30,9 @@ def least_memory(graph: Graph, budget_bytes: Optional[int], options: Options) ->
     plan = _smaller_baseline(plan, budget_bytes, options)
     reduced = reduce_graph(graph, options.variants, options.keep)
     layers = 0 if options.storage in ("arena", "live") else STRATEGY.layers
-    smallest = minimum_peak_bound(reduced, layers).bytes
-    total = smallest + sum(plan.fixed_bytes.values())
-    return replace(plan, method="auto", minimum_total_bytes=min(total, plan.total_bytes))
+    smallest = total_bytes(options, minimum_peak_bound(reduced, layers).bytes
+                           + least_outside_pool_bytes(graph, options.variants))
+    return replace(plan, method="auto", minimum_total_bytes=min(smallest, plan.total_bytes))
 
 
 def _smaller_baseline(plan: Plan, budget_bytes: Optional[int], options: Options) -> Plan:
@@ -46,12 +46,12 @@ def _smaller_baseline(plan: Plan, budget_bytes: Optional[int], options: Options)
         schedules.append(solve(plan.graph, budget_bytes, plain).schedule)
     for schedule in schedules:
         found = build_plan(plan.graph, schedule, plan.method, options, budget_bytes)
-        if found.overhead <= most and pool_and_workspace(found) < pool_and_workspace(best):
+        if found.overhead <= most and _bytes_by_schedule(found) < _bytes_by_schedule(best):
             best = found
     if best is plan:
         return plan
     warm = replace(options, warm_start=decisions_of(plan.graph, best.schedule),
                    warm_variants=best.schedule.variants)
     grown = solve(plan.graph, best.pool_bytes, warm)
-    inside = grown.overhead <= most and pool_and_workspace(grown) <= pool_and_workspace(best)
+    inside = grown.overhead <= most and _bytes_by_schedule(grown) <= _bytes_by_schedule(best)
     return grown if inside else best

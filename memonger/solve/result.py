@@ -6,12 +6,15 @@ from typing import Dict, List, Mapping, Optional, Tuple
 from ..graph.schedule import Schedule, expand
 from ..graph.types import Graph
 from ..memory.storage import plan_storage
-from ..memory.workspace import workspace_bytes
+from ..memory.workspace import objects_bytes, workspace_bytes
 from ..plan.plan import Plan, Status
 from ..util.errors import InfeasibleBudget
 from ..util.gc_pause import paused
 from ..util.units import format_bytes, format_distinct
 from .options import Options
+
+#: Categories of ``Plan.fixed_bytes`` that depend on the schedule.
+BY_SCHEDULE = ("workspace", "objects")
 
 
 @paused()
@@ -37,10 +40,12 @@ def build_plan(graph: Graph, schedule: Schedule, method: str, options: Options,
     Plan
     """
     fixed = fixed_bytes(graph, options)
-    # What is allotted to the pool was counted beside the workspace of the unplanned step.
+    # What is allotted to the pool was counted beside these of the unplanned step.
     total = None if budget_bytes is None else budget_bytes + sum(fixed.values())
     if "workspace" in fixed:
         fixed["workspace"] = workspace_bytes(graph, schedule)
+    if "objects" in fixed:
+        fixed["objects"] = objects_bytes(graph, schedule)
     base = "live" if options.storage == "live" else "stock"
     return Plan(
         graph=graph, schedule=schedule, status=status, method=method,
@@ -62,18 +67,15 @@ def as_asked(graph: Graph, options: Options) -> Schedule:
 
 
 def fixed_bytes(graph: Graph, options: Options) -> Dict[str, int]:
-    """Bytes outside the pool by category, with the workspace of the unplanned step."""
-    fixed = dict(options.fixed_bytes)
-    workspace = workspace_bytes(graph)
-    if workspace:
-        fixed["workspace"] = workspace
-    return fixed
+    """Bytes outside the pool by category, with workspace and objects of the unplanned step."""
+    by_schedule = {"workspace": workspace_bytes(graph), "objects": objects_bytes(graph)}
+    return {**options.fixed_bytes, **{name: size for name, size in by_schedule.items() if size}}
 
 
 def total_bytes(options: Options, size_bytes: int) -> int:
-    """Bytes of a training step whose pool and workspace take ``size_bytes``."""
+    """Bytes of a training step whose pool, workspace and objects take ``size_bytes``."""
     fixed = options.fixed_bytes.items()
-    return size_bytes + sum(size for name, size in fixed if name != "workspace")
+    return size_bytes + sum(size for name, size in fixed if name not in BY_SCHEDULE)
 
 
 def raise_infeasible(best: Plan, budget_bytes: int, options: Options) -> None:
@@ -101,7 +103,7 @@ def raise_infeasible(best: Plan, budget_bytes: int, options: Options) -> None:
 
 def _no_choice(fixed: Mapping[str, int]) -> str:
     """What of a total is the same in every plan, with the two largest categories."""
-    same = {name: size for name, size in fixed.items() if size and name != "workspace"}
+    same = {name: size for name, size in fixed.items() if size and name not in BY_SCHEDULE}
     if not same:
         return ""
     largest = sorted(same.items(), key=lambda item: (-item[1], item[0]))[:2]

@@ -153,7 +153,7 @@ void Simulator::Measure(Outcome* outcome) {
     sharing_.Remove(stage);
     ShareMemory(stage);
   }
-  const int64_t room = budget_ - workspace_;
+  const int64_t room = budget_ - bytes_outside_pool();
   int64_t live = 0, peak = -1;
   double overflow = 0;
   int peak_stage = 0;
@@ -169,7 +169,7 @@ void Simulator::Measure(Outcome* outcome) {
       live -= bytes.freed;
     }
   }
-  outcome->peak = peak + workspace_;
+  outcome->peak = peak + bytes_outside_pool();
   outcome->overflow = overflow;
   outcome->peak_op = peak_stage;
   work_ += num_steps_ / 4 + 20;

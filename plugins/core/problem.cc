@@ -48,6 +48,7 @@ bool Problem::Parse(const int64_t* data, int64_t size, const double* times, int6
   recompute_in_forward = in.Next() != 0;
   two_pools = in.Next() != 0;
   max_clones = static_cast<int>(in.Next());
+  objects_bytes_per_op = in.Next();
   const int num_tensors = in.Count(), num_ops = in.Count(), num_variants = in.Count();
   if (!in.ok()) return false;
   std::vector<char> made(num_tensors);

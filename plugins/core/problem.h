@@ -63,7 +63,8 @@ struct Problem {
   bool two_pools = false;  // forward and backward have a pool each (CachedOp)
   // Ops that the user pinned: 0 free, 1 never run again, 2 never kept for backward.
   std::vector<char> pins;
-  int max_clones = 0;  // 0 is no limit
+  int max_clones = 0;                // 0 is no limit
+  int64_t objects_bytes_per_op = 0;  // of each that runs, beside its tensors
 
   // Reads the format that memonger/solve/search/native.py writes; false when it contradicts itself.
   bool Parse(const int64_t* data, int64_t size, const double* times, int64_t num_times);

@@ -114,7 +114,7 @@ void Search::OfferPool(const Outcome& outcome) {
   const int64_t exact = meter_->Exact(trace);
   simulator_->AddWork(kExactWork * simulator_->num_steps());
   if (estimate > 0) slack_ += 0.25 * (static_cast<double>(exact) / estimate - slack_);
-  const int64_t pool = exact + simulator_->workspace_bytes();
+  const int64_t pool = exact + simulator_->bytes_outside_pool();
   const bool feasible = pool <= options_.budget_bytes;
   const bool better = !best_.known || feasible || (!best_.feasible && pool < best_.pool);
   if (!better) return;
@@ -174,8 +174,8 @@ void Search::SearchArena(int64_t work_end) {
     Load(best_);
     Trace trace;
     if (!simulator_->EvaluateInto(&trace).valid) break;
-    best_.pool = meter_->Exact(trace, budget - simulator_->workspace_bytes()) +
-                 simulator_->workspace_bytes();
+    best_.pool = meter_->Exact(trace, budget - simulator_->bytes_outside_pool()) +
+                 simulator_->bytes_outside_pool();
     simulator_->AddWork(kExactWork * simulator_->num_steps());
     const bool was_feasible = best_.feasible;
     best_.feasible = best_.pool <= budget;

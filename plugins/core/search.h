@@ -32,7 +32,7 @@ struct Solution {
   std::vector<char> variants;
   double cost = 0;
   int64_t peak = 0;
-  int64_t pool = -1;  // with workspace, where there is a pool meter
+  int64_t pool = -1;  // with the bytes outside it, where there is a pool meter
   bool feasible = false;
 };
 
@@ -48,7 +48,7 @@ enum Part {
 };
 
 struct SearchOptions {
-  int64_t budget_bytes = 0;  // of pool and workspace
+  int64_t budget_bytes = 0;  // of the pool and of workspace and objects outside it
   uint64_t seed = 1;
   int64_t work_limit = 0;  // simulated steps
   double time_limit_s = 10;

@@ -82,12 +82,12 @@ MEMONGER_API int32_t memonger_search_evaluate(void* pointer, const int8_t* choic
   return handle->outcome.valid;
 }
 
-// integers: budget of pool and workspace, seed, work limit, cross a population of plans or not,
-// bits of memonger::Part to leave out. warm: decisions to start from, as above. The search ends
-// when `poll` returns something else than 0 or `stop` no longer points at 0; both may be null.
-// Another thread may write `stop`: a caller whose poll would have to wait for a lock of its own
-// (Python's) has no other way that costs nothing. Returns 0 finished, 1 time limit, 2 interrupted,
-// -1 out of memory.
+// integers: budget of the pool and the bytes outside it, seed, work limit, cross a population of
+// plans or not, bits of memonger::Part to leave out. warm: decisions to start from, as above. The
+// search ends when `poll` returns something else than 0 or `stop` no longer points at 0; both may
+// be null. Another thread may write `stop`: a caller whose poll would have to wait for a lock of
+// its own (Python's) has no other way that costs nothing. Returns 0 finished, 1 time limit, 2
+// interrupted, -1 out of memory.
 MEMONGER_API int32_t memonger_search_run(void* pointer, const int64_t* integers,
                                          double time_limit_s, const int8_t* warm_choices,
                                          const int32_t* warm_advance, const int8_t* warm_variants,
@@ -113,7 +113,7 @@ MEMONGER_API int32_t memonger_search_run(void* pointer, const int64_t* integers,
                                      (poll && poll(cost, bytes) != 0);
                             });
     const memonger::Solution best = search.Run();
-    handle->Finish(best.pool < 0 ? -1 : best.pool - handle->simulator->workspace_bytes());
+    handle->Finish(best.pool < 0 ? -1 : best.pool - handle->simulator->bytes_outside_pool());
     *feasible = best.feasible;
     return static_cast<int32_t>(search.stop_reason());
   } catch (const std::exception&) {
@@ -121,14 +121,15 @@ MEMONGER_API int32_t memonger_search_run(void* pointer, const int64_t* integers,
   }
 }
 
-// sizes: steps, sources, live peak with workspace, pool without (-1), workspace.
+// sizes: steps, sources, live peak with the bytes outside the pool, pool (-1: no meter), bytes
+// outside it.
 MEMONGER_API void memonger_search_sizes(void* pointer, int64_t* sizes, double* cost) {
   const Handle* handle = static_cast<Handle*>(pointer);
   sizes[0] = static_cast<int64_t>(handle->trace.ops.size());
   sizes[1] = static_cast<int64_t>(handle->trace.sources.size());
   sizes[2] = handle->outcome.peak;
   sizes[3] = handle->pool;
-  sizes[4] = handle->simulator->workspace_bytes();
+  sizes[4] = handle->simulator->bytes_outside_pool();
   *cost = handle->outcome.cost;
 }
 

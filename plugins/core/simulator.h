@@ -40,7 +40,7 @@ struct Gap {
 struct Outcome {
   bool valid = false;  // false: something was needed that must not run again, or too many steps
   double cost = 0;
-  int64_t peak = 0;     // live bytes and workspace at the worst step
+  int64_t peak = 0;     // with the bytes outside the pool, at the worst step
   double overflow = 0;  // bytes above the budget, summed over the steps
   int peak_op = 0;      // op of the unplanned step at or before which the worst step runs
 };
@@ -126,7 +126,10 @@ class Simulator {
     return static_cast<int>(std::upper_bound(start_.begin(), start_.end(), step) - start_.begin()) -
            1;
   }
-  int64_t workspace_bytes() const { return workspace_; }
+  // Bytes outside the pool: the largest workspace, and the objects of what runs.
+  int64_t bytes_outside_pool() const {
+    return workspace_ + problem_.objects_bytes_per_op * num_steps_;
+  }
   int num_steps() const { return num_steps_; }
   // Work so far, over all evaluations, in units of 25 ns of an idle core; no clock is read.
   int64_t work() const { return work_; }

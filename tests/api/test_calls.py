@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 import memonger
+from memonger.api import network
 from memonger.mx import plugin as native
 from memonger.mx.capture import read
+from memonger.plan.plan_file import dumps, loads
 from memonger.solve import effort
 from memonger.solve.baselines import sublinear
 from memonger.util.errors import (
@@ -55,6 +57,25 @@ def test_sublinear_plan_is_smaller_exact_and_trains_the_same(backend):
     assert memonger.verify(plan.symbol, net, steps=3, **SHAPES).identical
     assert memonger.strip(plan.symbol).tojson() == net.tojson()
     assert plan.symbol.list_arguments() == net.list_arguments()
+
+
+def test_objects_of_many_ops_are_counted_and_fit_the_budget(monkeypatch):
+    """An LSTM of 200 steps ran most of its small ops again, and its process shrank less."""
+    net = convolutions()
+    without = memonger.plan(net, method="chen", costs="cpu", **SHAPES)
+    assert "objects" not in memonger.estimate(net, **SHAPES).by_category
+    monkeypatch.setattr(network, "OBJECTS_LEAST_OPS", 10)
+    before = memonger.estimate(net, **SHAPES)
+    assert before.by_category["objects"] == 6500 * len(before.graph.ops)
+    plan = memonger.plan(net, method="chen", costs="cpu", **SHAPES)
+    again = len(plan.schedule.recomputed())
+    assert plan.schedule == without.schedule and again > 0
+    assert plan.fixed_bytes["objects"] - plan.baseline_fixed_bytes["objects"] == 6500 * again
+    assert plan.total_bytes == without.total_bytes + plan.fixed_bytes["objects"]
+    assert loads(dumps(plan)).total_bytes == plan.total_bytes
+    assert "objects" not in memonger.plan(net, method="chen", costs="v100", **SHAPES).fixed_bytes
+    cheap = memonger.plan(net, budget=before.total_bytes - 6500, costs="cpu", **SHAPES)
+    assert cheap.total_bytes <= before.total_bytes - 6500
 
 
 def test_search_plan_tries_every_threshold_and_no_choice_twice(monkeypatch):

@@ -13,7 +13,7 @@ from typing import Dict, List, Optional, Tuple
 
 from memonger.graph.schedule import Schedule, Step
 from memonger.graph.types import Graph
-from memonger.memory.workspace import workspace_bytes
+from memonger.memory.workspace import outside_pool_bytes
 from memonger.plan.plan import Plan, Status
 from memonger.solve import Options, register
 from memonger.solve.result import build_plan, unplanned
@@ -131,7 +131,7 @@ def _all_decisions(graph: Graph, budget_bytes: Optional[int],
     most_s = float("inf")
     if options.max_overhead is not None:
         most_s = graph.time_s * (1 + options.max_overhead) * (1 + 1e-12)
-    room = None if budget_bytes is None else budget_bytes + workspace_bytes(graph)
+    room = None if budget_bytes is None else budget_bytes + outside_pool_bytes(graph)
     best: Optional[Found] = None
     best_key: Tuple[float, float] = (0, 0)
     for choices in itertools.product(range(3), repeat=len(gaps)):
@@ -141,7 +141,7 @@ def _all_decisions(graph: Graph, budget_bytes: Optional[int],
             found = core.evaluate(Decisions(choices, (-1,) * len(gaps), variants))
             if found is None or found.cost_s > most_s:
                 continue
-            size = found.pool_bytes + found.workspace_bytes
+            size = found.pool_bytes + found.outside_pool_bytes
             # What fits comes first, by time; else by bytes.
             over = 0 if room is not None and size <= room else size
             key = (over, found.cost_s)

@@ -40,15 +40,6 @@ def test_the_hints_quote_the_name_of_the_file(plan):
     assert "memonger verify 'my plan.json' ·" in text.summary(plan, "my plan.json")
 
 
-@pytest.mark.parametrize("size, told", [(64, False), (16, True)])
-def test_objects_of_many_small_ops_are_told_beside_the_total(size, told):
-    """An LSTM of 200 steps takes 60 MiB more for objects of ops that run again."""
-    shown = text.summary(plan_of(resnet((2, 2), 16, size)))
-    line = next(line for line in shown.splitlines() if line.startswith("not counted"))
-    assert ("MXNet's objects for" in line) == told
-    assert not told or "ops that run (about " in line and "of the host's memory)" in line
-
-
 def test_times_of_one_unit_an_op_are_no_seconds():
     """Without the plugin ResNet-50 was said to take 525 s a step."""
     base = plan_of(resnet((2, 2), 16, 64))

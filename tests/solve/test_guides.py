@@ -77,7 +77,7 @@ def test_a_search_gives_its_pool_as_it_was_packed() -> None:
         found = core.search(room, 10 ** 6, 60.0, 1)
         assert found.feasible
         least = plan_storage(graph, found.schedule, storage).pool_bytes
-        assert least <= found.pool_bytes <= room - found.workspace_bytes
+        assert least <= found.pool_bytes <= room - found.outside_pool_bytes
 
 
 def test_plans_found_with_fewer_variants_are_gone_on_from_as_they_are() -> None:

@@ -33,7 +33,7 @@ from ...graph.schedule import Schedule, expand
 from ...graph.stock_mirroring import expand_mirrored, safe_to_mirror
 from ...graph.types import Graph
 from ...memory.storage import plan_storage
-from ...memory.workspace import workspace_bytes
+from ...memory.workspace import outside_pool_bytes
 from ...plan.plan import Plan, Progress, Status
 from ...util.units import format_bytes
 from ..effort import Effort
@@ -234,7 +234,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
     def report(best: Trial, fraction: float) -> None:
         if options.progress:
             base_s = graph.time_s
-            size_bytes = best.pool_bytes + workspace_bytes(graph)
+            size_bytes = best.pool_bytes + outside_pool_bytes(graph)
             options.progress(Progress("searching", time.perf_counter() - started_s,
                                       total_bytes(options, size_bytes),
                                       best.time_s / base_s - 1 if base_s > 0 else 0.0,

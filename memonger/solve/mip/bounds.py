@@ -133,12 +133,19 @@ def knapsack_bound(reduced: Reduced, budget_bytes: float) -> Bound:
 
 
 def pool_limit_bytes(graph: Graph, limit_bytes: int, variants: str) -> int:
-    """What of the bytes for pool and workspace the pool of any plan may take at most."""
+    """What of the bytes for pool, workspace and objects the pool of any plan may take at most."""
+    return limit_bytes - least_outside_pool_bytes(graph, variants)
+
+
+def least_outside_pool_bytes(graph: Graph, variants: str) -> int:
+    """Workspace and objects that every plan takes."""
     least = [op.workspace_bytes for op in graph.ops]
+    runs = [not op.placeholder for op in graph.ops]
     for number in allowed_variants(graph, variants):
         for op, how in graph.variants[number].implementations:
             least[op] = min(least[op], how.workspace_bytes if how.runs else 0)
-    return limit_bytes - max(least or [0])
+            runs[op] = runs[op] and how.runs
+    return max(least or [0]) + graph.objects_bytes_per_op * sum(runs)
 
 
 def free_bound(graph: Graph, variants: str) -> float:

@@ -25,7 +25,7 @@ from ...graph.gradient_split import working_bytes
 from ...graph.in_use import graph_in_use
 from ...graph.schedule import Schedule, expand_in_part
 from ...graph.types import Graph
-from ...memory.workspace import workspace_bytes
+from ...memory.workspace import outside_pool_bytes
 from ...plan.plan import Plan, Progress, Status
 from ..effort import Effort
 from ..options import USUAL_TIME_LIMIT_S, Options
@@ -70,7 +70,7 @@ class _Search:
 
     def run(self, budget_bytes: int, share: float, warm: Optional[Decisions],
             crossover: bool = False) -> Found:
-        """Search with a budget for pool and workspace, and a share of the work."""
+        """Search with a budget for pool, workspace and objects, and a share of the work."""
         options = self.options
         work = work_for(self.graph, options.time_limit_s)
         steps = min(int(work * options.effort * share), self.effort.steps)
@@ -122,8 +122,8 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
         found = _least_memory(search, budget_bytes, warm) if options.max_overhead is not None \
             else _descend(search, warm)
     else:
-        # The pool was allotted beside the workspace of the unplanned step.
-        limit_bytes = budget_bytes + workspace_bytes(graph)
+        # The pool was allotted beside workspace and objects of the unplanned step.
+        limit_bytes = budget_bytes + outside_pool_bytes(graph)
         found = search.run(limit_bytes, 1.0, warm)
         if not found.feasible and not search.stopped:
             search.phase = "searching for the least memory"
@@ -136,7 +136,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
 
 
 def _size(found: Found) -> int:
-    return found.pool_bytes + found.workspace_bytes
+    return found.pool_bytes + found.outside_pool_bytes
 
 
 def _descend(search: _Search, warm: Optional[Decisions], stop_below: int = 0) -> Found:
@@ -174,7 +174,7 @@ def _least_memory(search: _Search, budget_bytes: Optional[int],
         start = search.run(_ENDLESS, 1.0 / STRATEGY.probes, None)
     best, low, high = start, 0, _size(start)
     ceiling = high if budget_bytes is None else min(
-        high, budget_bytes + workspace_bytes(search.graph))
+        high, budget_bytes + outside_pool_bytes(search.graph))
     target = min(ceiling, high) if warm is not None and budget_bytes is not None else high // 2
     for _ in range(STRATEGY.probes):
         if search.stopped or high - low <= max(1, high // 1000):

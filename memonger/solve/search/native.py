@@ -49,11 +49,12 @@ class Found:
     schedule: Schedule
     decisions: Decisions
     cost_s: float
-    #: Live bytes and workspace at the worst step, as the simulator counts them.
+    #: Live bytes at the worst step and those outside the pool, as the simulator counts them.
     peak_bytes: int
-    #: Pool under the storage model, without workspace.
+    #: Pool under the storage model.
     pool_bytes: int
-    workspace_bytes: int
+    #: Workspace and objects.
+    outside_pool_bytes: int
     feasible: bool
     #: FINISHED, TIME_LIMIT or INTERRUPTED.
     stop: int = FINISHED
@@ -211,7 +212,7 @@ class NativeSearch:
     def search(self, budget_bytes: int, work: int, time_limit_s: float, seed: int = 1,
                warm: Optional[Decisions] = None, poll: Optional[Poll] = None,
                stop: Optional[ctypes.c_int32] = None, crossover: bool = False) -> Found:
-        """The cheapest schedule found whose pool and workspace fit ``budget_bytes``.
+        """The cheapest schedule found whose pool, workspace and objects fit ``budget_bytes``.
 
         Parameters
         ----------
@@ -267,7 +268,7 @@ class NativeSearch:
     def _result(self, feasible: bool, stop: int) -> Found:
         sizes, cost = (ctypes.c_int64 * 5)(), ctypes.c_double()
         self._library.memonger_search_sizes(self._handle, sizes, ctypes.byref(cost))
-        steps, num_sources, peak, pool, workspace = sizes
+        steps, num_sources, peak, pool, outside_pool = sizes
         num_gaps = self._library.memonger_search_gaps(self._handle, None)
         ops, sources = _empty(ctypes.c_int32, steps), _empty(ctypes.c_int32, num_sources)
         begin = _empty(ctypes.c_int32, steps + 1)
@@ -282,14 +283,15 @@ class NativeSearch:
         decisions = Decisions(tuple(choices[:num_gaps]), tuple(advance[:num_gaps]),
                               tuple(bool(v) for v in variants[:len(self.allowed_variants)]))
         return Found(schedule, decisions, cost.value, peak,
-                     pool if pool >= 0 else peak - workspace, workspace, feasible, stop)
+                     pool if pool >= 0 else peak - outside_pool, outside_pool, feasible, stop)
 
 
 def _flatten(graph: Graph, options: Options,
              variants: Sequence[int]) -> Tuple[List[int], List[float]]:
     # The format that Problem::Parse in plugins/core/problem.cc reads.
     integers: List[int] = [graph.recompute_in_forward, graph.pools == "cached_op",
-                           options.max_clones, len(graph.tensors), len(graph.ops), len(variants)]
+                           options.max_clones, graph.objects_bytes_per_op,
+                           len(graph.tensors), len(graph.ops), len(variants)]
     times: List[float] = []
     outputs = {*graph.outputs, *graph.held_for_gradients}
     kept = {op.outputs[position] for op in graph.ops for position in op.kept_outputs}
