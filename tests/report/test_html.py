@@ -190,36 +190,39 @@ def test_notebooks_get_a_table_and_a_picture(plan):
 
 # ---------------------------------------------------------------------- in a browser
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
-@pytest.mark.parametrize("scheme, page", [("light", "rgb(255, 255, 255)"),
-                                          ("dark", "rgb(24, 26, 27)")])
-def test_a_narrow_page_scrolls_downwards_only(plan, sweep, scheme, page, tmp_path):
+def test_a_narrow_page_scrolls_downwards_only(plan, sweep, tmp_path):
     path = tmp_path / "plan.html"
     html.write_html(plan, str(path), sweep)
     with Browser(str(tmp_path / "profile"), 420) as browser:
         browser.call("Emulation.setDeviceMetricsOverride", width=420, height=800,
                      deviceScaleFactor=1, mobile=False)
-        browser.call("Emulation.setEmulatedMedia",
-                     features=[{"name": "prefers-color-scheme", "value": scheme}])
-        browser.open(os.path.abspath(str(path)))
-        assert browser.run("document.documentElement.scrollWidth") == 420
-        assert browser.run("getComputedStyle(document.body).backgroundColor") == page
-        assert browser.run("[...document.querySelectorAll('nav a')].every("
-                           "a => a.getBoundingClientRect().right <= 420)")
-        assert browser.run("[...document.querySelectorAll('table.summary td + td')].every("
-                           "cell => cell.getBoundingClientRect().height < 40)")
-        middle, left, right = browser.run(
-            "(input => { const a = input.getBoundingClientRect(),"
-            " b = document.getElementById('diagram').getBoundingClientRect();"
-            " return [a.left + a.width / 2, b.left, b.right]; })("
-            "document.querySelector('#diagram ellipse') || document.querySelector('#diagram g'))")
-        assert left < middle < right  # the network's first node is in sight
-        left, top, width, height = browser.place("#memory")
-        before = browser.run("window.scrollY")
-        browser.mouse("mouseWheel", left + width / 2, top + height / 2, deltaX=0, deltaY=120)
-        browser.run("new Promise(resolve => setTimeout(resolve, 300))")
-        assert "0 to" in browser.run("document.getElementById('range').textContent")
-        assert browser.run("window.scrollY") >= before
+        for scheme, page in (("light", "rgb(255, 255, 255)"), ("dark", "rgb(24, 26, 27)")):
+            browser.call("Emulation.setEmulatedMedia",
+                         features=[{"name": "prefers-color-scheme", "value": scheme}])
+            browser.open(os.path.abspath(str(path)))
+            assert browser.run("getComputedStyle(document.body).backgroundColor") == page
+            _check_narrow_page(browser)
         assert browser.errors == []
+
+
+def _check_narrow_page(browser):
+    assert browser.run("document.documentElement.scrollWidth") == 420
+    assert browser.run("[...document.querySelectorAll('nav a')].every("
+                       "a => a.getBoundingClientRect().right <= 420)")
+    assert browser.run("[...document.querySelectorAll('table.summary td + td')].every("
+                       "cell => cell.getBoundingClientRect().height < 40)")
+    middle, left, right = browser.run(
+        "(input => { const a = input.getBoundingClientRect(),"
+        " b = document.getElementById('diagram').getBoundingClientRect();"
+        " return [a.left + a.width / 2, b.left, b.right]; })("
+        "document.querySelector('#diagram ellipse') || document.querySelector('#diagram g'))")
+    assert left < middle < right  # the network's first node is in sight
+    left, top, width, height = browser.place("#memory")
+    before = browser.run("window.scrollY")
+    browser.mouse("mouseWheel", left + width / 2, top + height / 2, deltaX=0, deltaY=120)
+    browser.run("new Promise(resolve => setTimeout(resolve, 300))")
+    assert "0 to" in browser.run("document.getElementById('range').textContent")
+    assert browser.run("window.scrollY") >= before
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
