@@ -10,10 +10,12 @@ import contextlib
 import json
 import operator
 import re
+from collections import Counter
 from typing import (
     AbstractSet,
     Any,
     Dict,
+    FrozenSet,
     List,
     Mapping,
     NamedTuple,
@@ -185,6 +187,24 @@ def _grad_reqs(names: Sequence[str], grad_req: GradReq) -> Tuple[str, ...]:
     return reqs
 
 
+def sparse_gradients(symbol: Any) -> FrozenSet[str]:
+    """Arguments whose gradient has rows only, as ``simple_bind`` would infer.
+
+    ``Embedding(sparse_grad=True)`` makes no other; where several ops read the weight, MXNet adds
+    their gradients to a dense one.
+    """
+    nodes = json.loads(to_json(symbol))["nodes"]
+    readers = Counter(place[0] for node in nodes for place in node["inputs"])
+    found = set()
+    for node in nodes:
+        wanted = node.get("attrs", {}).get("sparse_grad", "False") in ("True", "true", "1")
+        if node["op"] == "_contrib_SparseEmbedding" or (node["op"] == "Embedding" and wanted):
+            weight = node["inputs"][1][0]
+            if nodes[weight]["op"] == "null" and readers[weight] == 1:
+                found.add(nodes[weight]["name"])
+    return frozenset(found)
+
+
 def bind_delayed(symbol: Any, arguments: Arguments, ctx: Any = None,
                  group2ctx: Optional[Mapping[str, Any]] = None) -> Any:
     """Bind with arrays that are never allocated; MXNet's memory plan is the real one.
@@ -202,17 +222,20 @@ def bind_delayed(symbol: Any, arguments: Arguments, ctx: Any = None,
     long_sizes = mx.runtime.Features().is_enabled("INT64_TENSOR_SIZE")
     attributes = _attributes(symbol) if group2ctx else {}
 
-    def delayed(name: str, shape: Sequence[int], dtype: str) -> Any:
+    def delayed(name: str, shape: Sequence[int], dtype: str, is_sparse: bool = False) -> Any:
         group = attributes.get(name, {}).get("__ctx_group__", "")
         place = group2ctx.get(group, ctx) if group2ctx else ctx  # as simple_bind does
         if not long_sizes and np.prod(shape, dtype=np.float64) >= _MOST_ELEMENTS:
             raise BindError("%s would be of shape %s; this MXNet has no arrays of 2^31 elements "
                             "and more, make the batch smaller" % (name, tuple(shape)))
+        if is_sparse:  # no rows yet, no memory
+            return mx.nd.sparse.zeros("row_sparse", shape, place, dtype)
         return mx.nd.NDArray(_new_alloc_handle(tuple(shape), place, True, np.dtype(dtype).type))
 
     a = arguments
     args: List[Any] = list(map(delayed, a.names, a.shapes, a.dtypes))
-    grads = {n: delayed(n, s, d)
+    sparse = sparse_gradients(symbol)
+    grads = {n: delayed(n, s, d, n in sparse)
              for n, s, d, r in zip(a.names, a.shapes, a.dtypes, a.grad_reqs) if r != "null"}
     aux = list(map(delayed, a.aux_names, a.aux_shapes, a.aux_dtypes))
     try:

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Set
 import numpy as np
 
 from ..variants.common_subexpressions import to_json
-from .binding import Arguments, GradReq, infer_arguments
+from .binding import Arguments, GradReq, infer_arguments, sparse_gradients
 from .environment import mxnet
 
 #: Input positions that hold class numbers, indices or lengths rather than real values.
@@ -92,8 +92,10 @@ class TrainingRun:
 
         self.arrays = {n: array(n, d) for n, d in zip(a.names, a.dtypes)}
         self.aux = {n: array(n, d) for n, d in zip(a.aux_names, a.aux_dtypes)}
-        self.gradients = {n: self.mx.nd.zeros(s, ctx=ctx, dtype=d) for n, s, d, r
-                          in zip(a.names, a.shapes, a.dtypes, a.grad_reqs) if r != "null"}
+        sparse = sparse_gradients(symbol)
+        self.gradients = {
+            n: self.mx.nd.zeros(s, ctx, d, stype="row_sparse" if n in sparse else "default")
+            for n, s, d, r in zip(a.names, a.shapes, a.dtypes, a.grad_reqs) if r != "null"}
         self.executor = symbol.bind(
             ctx, args=[self.arrays[n] for n in a.names], args_grad=self.gradients,
             grad_req=dict(zip(a.names, a.grad_reqs)),

@@ -71,8 +71,19 @@ def equal_nodes():
     return softmax(mx.sym.relu(twice[0] * twice[1])), {"data": (16, 8)}
 
 
+def sparse_gradients():
+    """One gradient that MXNet makes as rows only, and one that it adds to a dense one."""
+    data, tied = mx.sym.var("data"), mx.sym.var("tied_weight")
+    rows, dense = (
+        mx.sym.Embedding(data, weight=weight, input_dim=30, output_dim=6, sparse_grad=True)
+        for weight in (mx.sym.var("rows_weight"), tied))
+    x = mx.sym.tanh(mx.sym.relu(rows) * mx.sym.sigmoid(dense))
+    return softmax(mx.sym.FullyConnected(x, weight=tied, num_hidden=30, no_bias=True,
+                                         flatten=False)), {"data": (4, 8)}
+
+
 NETWORKS = [custom, fused_rnn, several_outputs, shared_parameters, long_gradient_sums,
-            equal_nodes]
+            equal_nodes, sparse_gradients]
 
 
 @pytest.mark.parametrize("make", NETWORKS, ids=lambda f: f.__name__)
@@ -87,6 +98,18 @@ def test_planned_pool_is_exact_and_training_the_same(make, plugin, method):
         assert read(plan.symbol, shapes).pool_bytes == plan.pool_bytes
         assert memonger.verify(plan.symbol, net, shapes=shapes).identical
         assert memonger.strip(plan.symbol).tojson() == net.tojson()
+
+
+def test_sparse_gradients_are_those_of_simple_bind():
+    net, shapes = sparse_gradients()
+    requests = {name: "null" if name in shapes else "write" for name in net.list_arguments()}
+    plan = memonger.plan(net, time_limit=0.3, grad_req=requests, shapes=shapes)
+    with native.capture() as records:
+        executor = plan.symbol.simple_bind(mx.cpu(), grad_req=requests, **shapes)
+    assert executor.grad_dict["rows_weight"].stype == "row_sparse"
+    assert executor.grad_dict["tied_weight"].stype == "default"
+    assert records[-1]["pool_bytes"] == plan.pool_bytes
+    assert memonger.verify(plan).ok
 
 
 def test_custom_ops_run_once():

@@ -57,6 +57,19 @@ def test_each_op_is_measured(tmp_path, method):
     assert fractions == sorted(fractions) and fractions[-1] == 1.0
 
 
+def test_ops_with_sparse_gradients_are_measured_alone(tmp_path):
+    rows = mx.sym.Embedding(mx.sym.var("data"), input_dim=30, output_dim=6, sparse_grad=True,
+                            name="embedding")
+    net = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(mx.sym.tanh(rows), num_hidden=3))
+    request = dict.fromkeys(net.list_arguments(), "write")
+    request["data"] = "null"
+    found = profile(net, {"data": (4, 8)}, path=str(tmp_path / "p.json"), repeats=1,
+                    method="alone", grad_req=request)
+    captured = read(net, {"data": (4, 8)}, grad_req=request)
+    estimated = found.op_times(captured.graph, captured.attributes).estimated
+    assert not [i for i in estimated if captured.graph.ops[i].name.startswith("embedding")]
+
+
 def test_stored_times_are_not_measured_again(tmp_path):
     path = str(tmp_path / "p.json")
     profile(small_net(), SHAPES, path=path, repeats=1, method="alone")

@@ -26,7 +26,7 @@ from ...costs.operators import TensorType
 from ...graph.types import Graph
 from ...variants.common_subexpressions import symbol_text
 from .. import fusion
-from ..binding import first_line
+from ..binding import first_line, sparse_gradients
 from ..environment import logger, mxnet
 
 
@@ -202,9 +202,11 @@ class _Bench:
             for name in sorted(real, key=lambda n: kinds[n].elements)[:1]:
                 gradients[name] = True
         arrays = {name: self._array(kind) for name, kind in kinds.items()}
+        sparse = sparse_gradients(symbol)
         executor = symbol.bind(
             self._ctx, {n: arrays[n] for n in names},
-            {n: self._mx.nd.zeros(kinds[n].shape, self._ctx, dtype=kinds[n].dtype)
+            {n: self._mx.nd.zeros(kinds[n].shape, self._ctx, kinds[n].dtype,
+                                  stype="row_sparse" if n in sparse else "default")
              for n in names if gradients[n]},
             {n: "write" if gradients[n] else "null" for n in names}, {n: arrays[n] for n in aux})
         if not job.backward:
