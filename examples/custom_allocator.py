@@ -1,9 +1,9 @@
-"""Write an own allocator: set ``force_mirroring``, look at the bytes, check the gradients.
+"""Write your own allocator: set ``force_mirroring``, look at the bytes, check the gradients.
 
     python examples/custom_allocator.py
 
 An allocator is any rule that says what to compute again instead of keeping. This one keeps the
-results of convolutions and dense layers, which are dear, and computes everything else again.
+results of convolutions and dense layers, which are expensive, and computes everything else again.
 ``memonger.estimate`` tells what that takes before anything is allocated, ``memonger.verify`` that
 training stays the same: bit for bit with MXNET_MKLDNN_ENABLED=0, else within rounding.
 """
@@ -20,7 +20,7 @@ import mxnet as mx
 import memonger
 from memonger.zoo import nets
 
-DEAR = ("Convolution", "FullyConnected")
+EXPENSIVE = ("Convolution", "FullyConnected")
 #: Random ops may not run again, and the loss has nothing to save.
 LEAVE = ("Dropout", "SoftmaxOutput")
 
@@ -30,7 +30,7 @@ def allocate(symbol: Any) -> Any:
     planned = mx.sym.load_json(symbol.tojson())
     kinds = {node["name"]: node["op"] for node in json.loads(symbol.tojson())["nodes"]}
     for node in planned.get_internals():
-        if kinds[node.name] not in DEAR + LEAVE + ("null",):
+        if kinds[node.name] not in EXPENSIVE + LEAVE + ("null",):
             node._set_attr(force_mirroring="True")
     return planned
 

@@ -234,7 +234,7 @@ def _remarks(facts: Facts, fact: OpFacts) -> List[str]:
             lines.append("asked for: %s=%r says %s it%s" % (
                 key, asked, words, ", without effect: " + reason if reason else ""))
     if not fact.again and fact.group == "keep" and not fact.held_bytes:
-        lines.append("nothing of it waits in memory for backward, so there is nothing to save")
+        lines.append("none of its bytes wait in memory for backward, so there is nothing to save")
     return lines
 
 
@@ -255,6 +255,6 @@ def _variants(facts: Facts, fact: OpFacts) -> List[str]:
     reasons = [reason.split(", not ")[0]
                for reason in refusals(plan.original_json).get(fact.name, {}).values()]
     # Each kind of activation is a reason against the variants of all others.
-    telling = [reason for reason in reasons if not reason.startswith("the activation is ")]
-    found = dict.fromkeys(telling or reasons)
+    others = [reason for reason in reasons if not reason.startswith("the activation is ")]
+    found = dict.fromkeys(others or reasons)
     return ["no variant fits: " + "; ".join(found)] if found else []

@@ -90,7 +90,7 @@ def _blocks(line: Timeline, steps: Sequence[int]) -> List[tuple]:
 
 
 def _at_least_one(size_bytes: int, unit: int) -> int:
-    """Whole units; what is there is at least one."""
+    """Whole units; anything above zero counts as one at least."""
     return max(1, size_bytes // unit) if size_bytes else 0
 
 

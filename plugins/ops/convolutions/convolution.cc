@@ -20,8 +20,8 @@ namespace {
 
 constexpr const char* kForward = "Convolution";
 constexpr const char* kBackward = "_backward_Convolution";
-// For each part MKLDNN walks over the weight, or its gradient, five times to turn and to add them:
-// data and output of a part are not below so many times as much.
+// For each part MKLDNN walks over the weight, or its gradient, five times to convert and to add
+// them: data and output of a part are at least this many times as large.
 constexpr int64_t kOfWeight = 8;
 
 // MXNet's gradient with settings of its own, or those of forward.

@@ -15,7 +15,7 @@
 namespace memonger {
 namespace ops {
 
-// A convolution as our operators run it; copies share nothing.
+// A convolution as our operators run it; copies share the attributes of MXNet's.
 struct Convolver {
   Delegate forward, backward_data, backward_filter;
   int micro_batch = 0, micro_batch_mb = 0;

@@ -50,8 +50,8 @@ void Parse(NodeAttrs* attrs) {
 }
 
 // ------------------------------------------------------------------ the two parts
-// What MXNet's gradient takes and makes, as far as a part of it has it: arrays that nobody reads or
-// writes have a shape alone.
+// Inputs and outputs of MXNet's gradient; arrays that a part neither reads nor writes have a shape
+// and no memory.
 template <class Array>
 struct Gradient {
   std::vector<Array> in;   // gradient data weight [bias]

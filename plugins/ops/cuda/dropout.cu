@@ -24,7 +24,7 @@ struct Stream {
     used &= 3;
   }
 
-  // To the block of four numbers that is so many further.
+  // Skips blocks of four numbers and makes the one behind them.
   __device__ __forceinline__ void move(unsigned blocks) {
     counter[0] += blocks;
     bool carry = counter[0] < blocks;

@@ -43,7 +43,8 @@ class Delegate {
   // MXNet's choice among the two for these storage types.
   bool InferStorage(int device, mxnet::DispatchMode* mode, std::vector<int>* in,
                     std::vector<int>* out) const;
-  // The same for an operator of ours with other arrays, all dense, where MXNet's has so many.
+  // The same for an operator of ours that has other arrays, all dense; `inputs` and `outputs` are
+  // the numbers of MXNet's.
   bool InferDense(int inputs, int outputs, int device, mxnet::DispatchMode* mode,
                   std::vector<int>* in, std::vector<int>* out) const;
 

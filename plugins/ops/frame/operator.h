@@ -93,7 +93,7 @@ std::vector<NodeEntry> GradientsOf(const ObjectPtr& backward, uint32_t count,
 
 // ------------------------------------------------------------------ shapes and types
 // Fills in what either shape does not know from the other; refuses shapes that contradict each
-// other, `of` telling what they belong to.
+// other, in a message that ends with `of`.
 void MergeShapes(const NodeAttrs& attrs, TShape* inferred, TShape* provided,
                  const std::string& of = "");
 

@@ -58,8 +58,8 @@ struct MaskClipParam : public dmlc::Parameter<MaskClipParam> {
     DMLC_DECLARE_FIELD(a_min).describe("Smallest value of the output.");
     DMLC_DECLARE_FIELD(a_max).describe("Largest value of the output.");
     DMLC_DECLARE_FIELD(adds).set_default(true).describe(
-        "Add the gradient to what is there where that is asked for. MXNet's clip writes it even "
-        "then, and so does this operator with False.");
+        "Add the gradient where grad_req is add. MXNet's clip overwrites even then, and so does "
+        "this operator with False.");
   }
   OpReqType GradientRequest(OpReqType asked) const {
     return asked == mxnet::kAddTo && !adds ? mxnet::kWriteTo : asked;
@@ -72,7 +72,7 @@ struct GeluParam : public dmlc::Parameter<GeluParam> {
 };
 
 constexpr char kGeluCannotBeAdded[] =
-    "backward reads the output, so it cannot be added to what is there";
+    "backward reads the output, so the output cannot be added to another array";
 
 // ------------------------------------------------------------------ dropout
 enum Mode { kTraining, kAlways };
@@ -279,8 +279,9 @@ struct ConvolutionSettings : public dmlc::Parameter<ConvolutionSettings> {
         .set_default(0)
         .set_lower_bound(0)
         .describe(
-            "As many samples at a time as have so many MB of data and output in float32, or eight "
-            "times the weight's, but no fewer than micro_batch; 0: micro_batch alone counts.");
+            "MB of data and output in float32 that the convolution works on at a time: more where "
+            "that is below eight times the weight or micro_batch samples; 0: micro_batch alone "
+            "counts.");
     DMLC_DECLARE_FIELD(backward_data_workspace)
         .set_default("")
         .describe("MB of workspace for the gradient of the data; as forward by default.");

@@ -31,7 +31,7 @@ struct Kernel {
   constexpr Kernel(const char* in, const char* called) : file(in), name(called), code{} {}
 };
 
-// Enough for so many things, of which a thread has `of_thread`.
+// Blocks for so many things where a thread has `of_thread` of them.
 inline int64_t Blocks(int64_t things, int64_t of_thread) {
   const int64_t of_block = of_thread * kThreads;
   return (things + of_block - 1) / of_block;

@@ -22,7 +22,7 @@ const BatchNormParam& ParamOf(const NodeAttrs& attrs) {
   return nnvm::get<BatchNormParam>(attrs.parsed);
 }
 
-// As the chunks of these names, in float16: each result is rounded to it, as MXNet's are.
+// What chunks.h has for float and double, for float16: each result is rounded to it, as in MXNet.
 half_t Normalised(half_t x, const NormThenRelu<float>& how) {
   return ((x - how.mean) * how.invstd) * how.gamma + how.beta;
 }

@@ -17,7 +17,8 @@
 namespace memonger {
 namespace ops {
 
-// Where in the `spare` of so many channels each one is kept, or -1 if it can be rebuilt.
+// For each channel its place in `spare`, which has room for `room` of them, or -1 if x-hat can be
+// rebuilt.
 template <class A>
 std::vector<int64_t> SparePlaces(const NodeAttrs& attrs, const TBlob& spare, int64_t room,
                                  int64_t count, const A* gamma, const A* beta) {
