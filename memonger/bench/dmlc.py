@@ -99,11 +99,11 @@ def render(rows: Sequence[Row]) -> str:
               "limit", "planned in", "kept"]]
     for row in rows:
         target = row.target
-        found = [row.error, "", "", "", ""] if row.error else [
+        found = [row.error, "", "", "", target.limit, ""] if row.error else [
             "%.1f MB" % (row.pool_bytes / 2 ** 20), format_extra(row.of_forward),
-            format_extra(row.overhead), format_extra(row.bound), "%.1f s" % row.planning_s]
-        lines.append(["%d MB" % target.pool_mb, target.variants, *found[:4], target.limit,
-                      found[4],
+            format_extra(row.overhead), format_extra(row.bound), target.limit,
+            "%.1f s" % row.planning_s]
+        lines.append(["%d MB" % target.pool_mb, target.variants, *found,
                       "yes" if row.kept else "no"])
     return table(lines, "><>>>>>><")
 

@@ -81,7 +81,7 @@ def measure_network(network: str, batch: int = 0, budget: str = "50%", variants:
 def rows(networks: Sequence[str], mkldnn: str = "both", **options: Any) -> Iterator[Row]:
     """One row for each network and environment, each from a process of its own."""
     switches = {"on": ("1",), "off": ("0",), "both": ("1", "0")}[mkldnn]
-    for network in networks:  # what is wrong is told before the work
+    for network in networks:  # refused before the work
         nets.check(network, options.get("batch") or None, **options.get("options", {}))
     for network in networks or nets.names():
         for switch in switches:

@@ -109,6 +109,8 @@ def _refuse(args: argparse.Namespace, what: str, takes: Callable[[str], bool]) -
         if name != "networks" and getattr(args, name) != default and not takes(name):
             raise InputError("memonger %s has no --%s" % (
                 what, {"source": "from"}.get(name, name).replace("_", "-")))
+    if getattr(args, "context", None) and not takes("context"):
+        raise InputError("memonger %s has no --ctx" % what)
 
 
 def _compare(args: argparse.Namespace) -> int:

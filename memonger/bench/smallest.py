@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Iterator, List, Sequence
+from typing import Iterator, List, Optional, Sequence
 
 from ..report.formatting import format_extra, format_percent, table
 from ..util.units import format_bytes
@@ -26,15 +26,15 @@ class Row:
     variants: str
     unplanned_bytes: int
     smallest_bytes: int
-    #: No plan takes less.
+    #: No plan takes less; 0: nothing is proven.
     proven_bytes: int
     #: Extra time of the smallest plan as a share of the step.
     overhead: float
 
     @property
-    def gap(self) -> float:
+    def gap(self) -> Optional[float]:
         """By how much the smallest plan exceeds what is proven, as a share of that."""
-        return self.smallest_bytes / max(self.proven_bytes, 1) - 1
+        return self.smallest_bytes / self.proven_bytes - 1 if self.proven_bytes else None
 
 
 def run(networks: Sequence[str]) -> Iterator[Row]:
@@ -63,7 +63,8 @@ def render(rows: Sequence[Row]) -> str:
                                    "extra time", "proven", "gap")]
     lines += [(row.network, str(row.batch), row.variants, format_bytes(row.unplanned_bytes),
                format_bytes(row.smallest_bytes), format_extra(row.overhead),
-               format_bytes(row.proven_bytes), format_percent(row.gap)) for row in rows]
+               format_bytes(row.proven_bytes),
+               "" if row.gap is None else format_percent(row.gap)) for row in rows]
     return table(lines, "<><>>>>>")
 
 

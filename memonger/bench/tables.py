@@ -110,10 +110,6 @@ class Beside:
             return "less, not half"
         return "behind"
 
-    @property
-    def reached(self) -> bool:
-        return self.verdict in ("at most half", "larger cut at their overhead")
-
 
 def beside(rows: Sequence[Row]) -> List[Beside]:
     """Our rows grouped by the published row that they are compared with."""

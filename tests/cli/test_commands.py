@@ -208,6 +208,7 @@ def test_a_defect_keeps_its_traceback(symbol_file, fake):
     ("bench alexnet --budget 40%", 1, "memonger bench without --process has no --budget"),
     ("bench --process alexnet -o out", 1, "memonger bench --process has no --output"),
     ("bench --process nonesuch", 1, "no network 'nonesuch' in the zoo"),
+    ("bench --process alexnet --ctx cpu:1", 1, "memonger bench --process has no --ctx"),
     ("bench dmlc --steps 3", 1, "memonger bench dmlc has no --steps"),
     ("bench operators alexnet", 1, "no variant 'alexnet' in this table; there are mask_relu"),
     ("bench --published --methods chen", 1, "--published compares auto:none, auto:exact, auto:all"),

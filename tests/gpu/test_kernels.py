@@ -20,7 +20,7 @@ import memonger
 from gpu import pretend
 from gpu.far import FarEnd
 from memonger.bench.kernels import __main__ as command
-from memonger.bench.kernels import cases, check, devices, nvrtc, sources, timing
+from memonger.bench.kernels import cases, check, devices, emulate, nvrtc, sources, timing
 from memonger.util.errors import PluginError
 
 needs_compilers = pytest.mark.skipif(not pretend.have_compilers(), reason="no gcc and g++")
@@ -178,6 +178,14 @@ def test_a_device_too_old_for_the_compiler_is_told(monkeypatch):
     monkeypatch.setattr(nvrtc.Nvrtc, "architectures", lambda self: [75, 80])
     with pytest.raises(PluginError, match="NVRTC 13.0 does not compile for this device, sm_61"):
         compiler.compile("gelu.cu", 32, 61)
+
+
+def test_libraries_in_the_folder_of_another_user_are_not_loaded(monkeypatch, tmp_path):
+    monkeypatch.setattr(emulate, "CACHE", tmp_path)
+    monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
+    with pytest.raises(PluginError, match="belongs to another user"):
+        device, kernel = devices.Emulated(), sources.kernels()["relu_forward"]
+        device.launch(kernel, 32, 1, [0] * len(kernel.parameters))
 
 
 def test_architectures_are_read(capsys):

@@ -178,7 +178,8 @@ class Emulated(Device):
                 try:
                     emulate.compile_source(folder / kernel.file, folder, bits, target)
                 except (OSError, RuntimeError) as error:
-                    raise PluginError("the emulation needs g++: %s" % error) from error
+                    raise PluginError("cannot emulate kernels (is g++ there?): %s"
+                                      % error) from error
                 library = self._libraries[kernel.file, bits] = ctypes.CDLL(str(target))
         ctypes.c_int.in_dll(library, "emulation_backwards").value = self._backwards
         ctypes.c_uint.in_dll(library, "emulation_first_block").value = self._first_block

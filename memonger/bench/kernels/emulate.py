@@ -27,7 +27,10 @@ def kernels(source: str) -> List[str]:
 
 
 def compile_source(source: Path, headers: Path, bits: int, target: Path) -> None:
-    """Write the library; raises RuntimeError with the compiler's words."""
+    """Write the library; raises RuntimeError with the compiler's words.
+
+    Libraries are kept in a folder of the user's own; that of somebody else is refused.
+    """
     text = source.read_text()
     launchers = "".join(
         'extern "C" void launch_%s(void** a, unsigned b, unsigned t, unsigned s) '
@@ -35,7 +38,9 @@ def compile_source(source: Path, headers: Path, bits: int, target: Path) -> None
     header = HERE / "emulate.h"
     everything = text + launchers + header.read_text() + \
         "".join(path.read_text() for path in sorted(headers.glob("*.cuh"))) + str(bits)
-    CACHE.mkdir(parents=True, exist_ok=True)
+    CACHE.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if CACHE.stat().st_uid != os.getuid():
+        raise RuntimeError("%s belongs to another user" % CACHE)
     cached = CACHE / (hashlib.sha256(everything.encode()).hexdigest()[:24] + ".so")
     if not cached.exists():
         with tempfile.TemporaryDirectory(dir=str(CACHE)) as folder:
