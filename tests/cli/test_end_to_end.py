@@ -206,7 +206,7 @@ def test_report_writes_what_was_asked_for(plan_file, tmp_path, capsys):
 def test_max_batch(folder, plan_file, capsys):
     stock_total = memonger.load_plan(plan_file).baseline_total_bytes
     record = answer_of(capsys, "max-batch", str(folder / "net-symbol.json"), *SHAPE, "--budget",
-                       str(stock_total), "--method", "sublinear")
+                       str(stock_total), "--method", "sublinear", "--time-limit", "0.1")
     assert record["unplanned"] == 8 and record["planned"] > 8
     assert record["total_bytes"] <= stock_total
 
