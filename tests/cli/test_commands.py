@@ -249,7 +249,7 @@ def test_a_missing_gpu_names_the_option_that_needs_none(symbol_file, capsys):
     (None, "No such file"),
     (b"\xff\xfe\x00", "no text file"),
     (b'{"nodes": [{"op": "NoSuchOp", "name": "a", "inputs": []}], "arg_nodes": [], '
-     b'"heads": [[0, 0, 0]]}', "cannot load"),
+     b'"heads": [[0, 0, 0]]}', "MXNet cannot load"),
 ])
 def test_files_that_cannot_be_used(tmp_path, capsys, content, words):
     path = tmp_path / "x.json"
@@ -257,7 +257,7 @@ def test_files_that_cannot_be_used(tmp_path, capsys, content, words):
         path.write_bytes(content)
     assert main(["plan", str(path), "--shape", "data=1"]) == 1
     out, err = capsys.readouterr()
-    assert out == "" and err.startswith("error: ") and words in err and "Traceback" not in err
+    assert out == "" and err.startswith("error: ") and words in err and err.count("\n") == 1
 
 
 def test_a_file_that_is_no_symbol_is_refused_where_only_symbols_will_do(tmp_path, capsys):
@@ -271,15 +271,6 @@ def test_explain_suggests_the_name_that_was_meant(tmp_path, fake, capsys):
     fake("load_plan", small_plan())
     assert main(["explain", "plan.json", "rellu"]) == 1
     assert "did you mean relu?" in capsys.readouterr().err
-
-
-def test_a_symbol_that_mxnet_cannot_load_is_told_in_its_words(tmp_path, capsys):
-    path = tmp_path / "net-symbol.json"
-    path.write_text('{"nodes": [{"op": "Rellu", "name": "r", "inputs": []}], "arg_nodes": [], '
-                    '"heads": [[0, 0, 0]]}', encoding="utf-8")
-    assert main(["estimate", str(path)]) == 1
-    err = capsys.readouterr().err
-    assert "MXNet cannot load" in err and "Traceback" not in err and len(err.splitlines()) == 1
 
 
 def test_names_that_the_terminal_cannot_show_are_escaped(tmp_path, forked):

@@ -92,11 +92,6 @@ def test_a_budget_below_what_is_possible(folder, capsys):
     assert smallest["total_bytes"] <= record["minimum_total_bytes"]
 
 
-def test_missing_shapes_are_named(folder, capsys):
-    assert main(["plan", str(folder / "net-symbol.json")]) == 1
-    assert "data" in capsys.readouterr().err
-
-
 def test_estimate_and_its_budget(folder, capsys):
     network = str(folder / "net-symbol.json")
     record = answer_of(capsys, "estimate", network, *SHAPE, "--optimizer", "adam")

@@ -154,11 +154,6 @@ print(worst)
     assert done.returncode == 0 and float(done.stdout) < 1e-5, done.stderr
 
 
-def test_module_trains_the_same():
-    plain, ours = fit(module(convolutions())), fit(module(with_arena(mark(convolutions(), CHEAP))))
-    assert all(np.array_equal(plain[name], ours[name]) for name in plain)
-
-
 def test_several_devices_of_one_module():
     contexts = [mx.cpu(0), mx.cpu(1)]
     plain = fit(module(convolutions(), context=contexts))

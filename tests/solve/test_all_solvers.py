@@ -127,19 +127,6 @@ def _objective(sizes, mask):
     return kept + largest
 
 
-@pytest.mark.parametrize("seed", strategies.seeds(4, quick=1))
-def test_same_input_same_plan(seed):
-    graph = strategies.training_graph(random.Random(seed), 14)
-    budget = int(pool(graph, "best") * 0.8)
-
-    def run():
-        try:
-            return solve(graph, budget, "local", Options(effort=0.2))
-        except InfeasibleBudget as error:
-            return error.best_plan
-    assert run() == run()
-
-
 def test_least_memory_within_an_overhead():
     graph = chain(16)
     options = Options(storage="live", objective="memory", max_overhead=0.1, effort=0.3)

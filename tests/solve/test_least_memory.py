@@ -41,11 +41,3 @@ def test_auto_is_deterministic_and_never_beats_its_bound(seed: int) -> None:
         assert first.schedule == again.schedule
         assert first.bound == again.bound <= first.overhead + 1e-9
         assert first.minimum_total_bytes <= first.total_bytes
-
-
-def test_auto_without_a_solver_still_plans(monkeypatch) -> None:
-    from memonger.solve.mip import highs
-    monkeypatch.setattr(highs, "available", lambda: False)
-    plan = auto.solve(GRAPH, 1500, OPTIONS)
-    assert plan.pool_bytes <= 1500
-    assert plan.bound <= plan.overhead + 1e-9
