@@ -11,6 +11,11 @@ from memonger.graph.types import Graph, Implementation, Inplace, Op, Tensor, Var
 from memonger.memory.liveness import Program as StorageProgram
 from memonger.memory.liveness import ProgramStep, Value
 from memonger.memory.storage import StoragePlan, plan_program
+from memonger.solve.effort import Effort
+from memonger.solve.mip import highs
+from memonger.solve.mip.bounds import integer_columns
+from memonger.solve.mip.formulation import build
+from memonger.solve.mip.problem import reduce_graph
 from memonger.solve.mip.program import Program
 
 
@@ -150,6 +155,12 @@ def violation(program: Program, values: np.ndarray) -> float:
     return max(float(np.max(part, initial=0.0)) for part in (
         program.row_lower - activity, activity - program.row_upper,
         program.lower - values, values - program.upper))
+
+
+def integer_bound_s(graph: Graph, budget_bytes: int, variants: str = "none") -> float:
+    """The least extra time by the 0/1 program that constrains every op."""
+    program = build(reduce_graph(graph, variants), range(len(graph.ops)), budget_bytes)
+    return highs.solve_integer(program, integer_columns(program), Effort(5.0)).bound
 
 
 def program_of(*lives: Tuple[int, int, int]) -> StorageProgram:

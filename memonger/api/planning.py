@@ -96,7 +96,7 @@ def _least_overhead(plan: Plan, variants: str) -> float:
     from ..solve.mip.bounds import overhead_bound, pool_limit_bytes
     fixed_bytes = sum(size for name, size in plan.fixed_bytes.items() if name not in BY_SCHEDULE)
     limit_bytes = pool_limit_bytes(plan.graph, plan.budget_bytes - fixed_bytes, variants)
-    bound = overhead_bound(plan.graph, limit_bytes, variants, rounds=1, integer=False)
+    bound = overhead_bound(plan.graph, limit_bytes, variants, rounds=1)
     return bound.extra_s / plan.graph.time_s
 
 

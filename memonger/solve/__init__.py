@@ -118,7 +118,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], method: str = "auto",
             raise NoPlanInTime("interrupted before a plan that fits was found; the smallest "
                                "total so far is %s" % format_bytes(plan.total_bytes))
         raise_infeasible(plan, budget_bytes, options)
-    if options.bound and budget_bytes is not None:
+    if options.bound and budget_bytes is not None and plan.status is not Status.INTERRUPTED:
         plan = _with_bound(plan, budget_bytes, options)
     return replace(plan, planning_s=time.perf_counter() - started_s)
 
@@ -135,9 +135,9 @@ def _with_bound(plan: Plan, budget_bytes: int, options: Options) -> Plan:
     limit_bytes = pool_limit_bytes(graph, budget_bytes + outside_pool_bytes(graph),
                                    options.variants)
     found = overhead_bound(graph, limit_bytes, options.variants, options.keep,
-                           Effort(options.time_limit_s / 2), rounds=rounds, integer=False)
+                           Effort(options.time_limit_s / 2), rounds=rounds)
     bound = min(plan.overhead, max(plan.bound, found.extra_s / graph.time_s))
-    if plan.status is Status.INTERRUPTED or bound < plan.overhead - 1e-9:
+    if bound < plan.overhead - 1e-9:
         return replace(plan, bound=bound)
     return replace(plan, bound=plan.overhead, status=Status.OPTIMAL)
 

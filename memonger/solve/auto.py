@@ -54,7 +54,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
             # The plan that a call without a budget gives must not be refused as a budget.
             within = graph.forward_time_s / graph.time_s if graph.time_s > 0 else 0.0
             search.offer_least(least_memory(graph, None, replace(
-                options, objective="memory", max_overhead=within)).schedule)
+                options, objective="memory", max_overhead=within)))
         if more_s > 0 and search.possible and not search.interrupted:
             search.effort.grant(more_s)
             _go_on(search)
@@ -73,10 +73,12 @@ def _search(search: Refinement) -> None:
     with search.searching(int(STRATEGY.first_work * work)):
         if search.options.bound:
             _first_bound(search, groups)
-    if not search.proven and search.best is None and search.possible:
-        search.smallest_plan()
-    if search.proven or not search.possible:
+    if search.interrupted or search.proven or not search.possible:
         return
+    if search.best is None:
+        search.smallest_plan()
+        if search.proven:
+            return
     if not programs:
         search.local_search(work, search.warm())
     elif groups > STRATEGY.integer_groups and not search.within(_target_gap(graph)):

@@ -82,9 +82,8 @@ class Incumbent:
               options: Options) -> _Search:
         reduced = reduce_graph(graph, options.variants, options.keep,
                                arena=options.storage == "arena")
-        limit_bytes = budget_bytes + outside_pool_bytes(graph)
-        return cls(graph, options, limit_bytes, reduced, time.perf_counter(),
-                   Effort(options.time_limit_s))
+        return cls(graph, options, budget_bytes + outside_pool_bytes(graph), reduced,
+                   time.perf_counter(), Effort(options.time_limit_s))
 
     # ------------------------------------------------------------------ facts
     @property
@@ -126,8 +125,8 @@ class Incumbent:
 
     # ------------------------------------------------------------------ plans
     def evaluate(self, schedule: Schedule) -> Candidate:
-        """Weigh a schedule exactly, and keep it if it is the best so far."""
-        schedule = self._forgetting(schedule)
+        """Count a schedule's bytes and time exactly, and keep it if it is the best so far."""
+        schedule = self._as_asked(schedule)
         pool = plan_storage(self.graph, schedule, self.options.storage).pool_bytes
         found = Candidate(schedule, schedule.time_s(self.graph) - self.graph.time_s,
                           pool + outside_pool_bytes(self.graph, schedule))
@@ -140,10 +139,10 @@ class Incumbent:
             self.report()
         return found
 
-    def _forgetting(self, schedule: Schedule) -> Schedule:
-        """With nothing kept for backward that is not to be.
+    def _as_asked(self, schedule: Schedule) -> Schedule:
+        """The schedule, with the values of ``options.recompute`` dropped before backward.
 
-        The programs demand it at constrained ops only; methods without programs rarely look.
+        Programs demand that at constrained ops only, other methods not at all.
         """
         asked = set(self.options.recompute)
         if not asked or not self.native or self.graph.recompute_in_forward:
@@ -184,9 +183,9 @@ class Incumbent:
 
     @cached_property
     def most_bound_s(self) -> float:
-        """No bound is above this: what a plan costs at least that takes whole buffers instead.
+        """The least extra time of plans in whole buffers, which no bound may exceed.
 
-        No limit where nothing lies beside the arena: then a bound counts live bytes only.
+        Infinite where nothing lies beside the arena: then a bound counts live bytes only.
         """
         if not self.reduced.own_buffer_bytes:
             return float("inf")
@@ -206,7 +205,7 @@ class Incumbent:
     # ------------------------------------------------------------------ native searches
     def local_search(self, work: int, decisions: Any = None, crossover: bool = False) -> None:
         """Let the native search improve on decisions; nothing where there is no library."""
-        if not self.native or self.left_s <= 0:
+        if not self.native or self.over:
             return
         native = self._chosen(self.native, decisions)
         request = self._request(work)
@@ -220,7 +219,7 @@ class Incumbent:
 
         What it finds is forgotten where the block's own plan is near enough to the bound.
         """
-        if not self.native_searches.background or self.left_s <= 0:
+        if not self.native_searches.background or self.over:
             yield
             return
         native = self._chosen(self.native_searches.background, decisions)
@@ -253,7 +252,8 @@ class Incumbent:
         return self.native_searches.main
 
     def _chosen(self, native: NativeSearch, decisions: Any) -> NativeSearch:
-        """The search for these decisions; two in three from nothing are narrower ones."""
+        """The search for these decisions; two of three that start from nothing use exact variants.
+        """
         if decisions is not None:
             return native
         self.starts += 1
@@ -268,13 +268,13 @@ class Incumbent:
     def _take(self, found: Found, native: NativeSearch) -> None:
         self.interrupted |= found.stop == INTERRUPTED
         if self.best is not None and found.cost_s - self.graph.time_s > self.best.extra_s:
-            return  # to weigh it takes a storage assignment, half a second
+            return  # a storage assignment would take half a second
         if self.evaluate(found.schedule) is self.best and self.native:
             self.best_decisions = found.decisions if self.native_searches.same_decisions(native) \
                 else self.native.adopt(native, found.decisions)
 
     def smallest_plan(self) -> None:
-        """Weigh the plan with the least memory and those of simpler methods. Once.
+        """Evaluate the plan with the least memory and those of simpler methods. Once.
 
         None of them depends on the budget. So a budget is refused only where they do not fit, and
         what the error then calls possible is.
@@ -285,19 +285,24 @@ class Incumbent:
                           time_limit_s=STRATEGY.least_s)
         found = [self.evaluate(unplanned(self.graph))]
         try:
-            found.append(self.evaluate(local.solve(self.graph, None, options).schedule))
+            found.append(self._evaluate_least(local.solve(self.graph, None, options)))
         except (PluginMissing, OSError):
             pass
         sets = sorted({(), found[-1].schedule.variants})
-        found += [self.evaluate(schedule)
-                  for schedule in baseline_schedules(self.graph, options, sets)]
+        if not self.interrupted:
+            found += [self.evaluate(schedule)
+                      for schedule in baseline_schedules(self.graph, options, sets)]
         self.least = min(found, key=lambda one: one.bytes)
 
-    def offer_least(self, schedule: Schedule) -> None:
+    def offer_least(self, plan: Plan) -> None:
         """Another plan that does not depend on the budget."""
-        found = self.evaluate(schedule)
+        found = self._evaluate_least(plan)
         if self.least is None or found.bytes < self.least.bytes:
             self.least = found
+
+    def _evaluate_least(self, plan: Plan) -> Candidate:
+        self.interrupted |= plan.status is Status.INTERRUPTED
+        return self.evaluate(plan.schedule)
 
     def warm(self) -> Any:
         """Decisions of the search close to the best plan; None without one."""

@@ -2,15 +2,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Optional
+from typing import Iterator, Optional
 
 from ..graph.decisions import decisions_of
+from ..graph.schedule import Schedule
 from ..graph.types import Graph
-from ..plan.plan import Plan
+from ..plan.plan import Plan, Status
 from .mip.bounds import least_outside_pool_bytes, minimum_peak_bound
 from .mip.problem import reduce_graph
 from .options import Options
 from .result import BY_SCHEDULE, build_plan, total_bytes
+from .search import local
 from .search.starts import baseline_schedules
 from .strategy import STRATEGY
 
@@ -25,9 +27,10 @@ def least_memory(graph: Graph, budget_bytes: Optional[int], options: Options) ->
 
     Its bound is zero: it would be a bound on time at a budget that was not asked for.
     """
-    from .search.local import solve
-    plan = solve(graph, budget_bytes, replace(options, effort=STRATEGY.least_work * options.effort))
-    plan = _smaller_baseline(plan, budget_bytes, options)
+    more = replace(options, effort=STRATEGY.least_work * options.effort)
+    plan = local.solve(graph, budget_bytes, more)
+    if plan.status is not Status.INTERRUPTED:
+        plan = _smaller_baseline(plan, budget_bytes, options, more)
     reduced = reduce_graph(graph, options.variants, options.keep)
     layers = 0 if options.storage in ("arena", "live") else STRATEGY.layers
     smallest = total_bytes(options, minimum_peak_bound(reduced, layers).bytes
@@ -35,23 +38,36 @@ def least_memory(graph: Graph, budget_bytes: Optional[int], options: Options) ->
     return replace(plan, method="auto", minimum_total_bytes=min(smallest, plan.total_bytes))
 
 
-def _smaller_baseline(plan: Plan, budget_bytes: Optional[int], options: Options) -> Plan:
+def _smaller_baseline(plan: Plan, budget_bytes: Optional[int], options: Options,
+                      more: Options) -> Plan:
     """The plan, or one that grew out of another method's smaller one within the overhead."""
-    from .search.local import solve
     most = float("inf") if options.max_overhead is None else options.max_overhead + 1e-9
     best = plan
-    schedules = list(baseline_schedules(plan.graph, options, sorted({(), plan.schedule.variants})))
-    if plan.schedule.variants:  # with more to choose from, a search may end with larger plans
-        plain = replace(options, variants="none", effort=STRATEGY.least_work * options.effort)
-        schedules.append(solve(plan.graph, budget_bytes, plain).schedule)
-    for schedule in schedules:
-        found = build_plan(plan.graph, schedule, plan.method, options, budget_bytes)
-        if found.overhead <= most and _bytes_by_schedule(found) < _bytes_by_schedule(best):
-            best = found
+    try:
+        for schedule in _other_schedules(plan, budget_bytes, more):
+            found = build_plan(plan.graph, schedule, plan.method, options, budget_bytes)
+            if found.overhead <= most and _bytes_by_schedule(found) < _bytes_by_schedule(best):
+                best = found
+    except KeyboardInterrupt:
+        return replace(best, status=Status.INTERRUPTED)
     if best is plan:
         return plan
     warm = replace(options, warm_start=decisions_of(plan.graph, best.schedule),
                    warm_variants=best.schedule.variants)
-    grown = solve(plan.graph, best.pool_bytes, warm)
+    grown = local.solve(plan.graph, best.pool_bytes, warm)
     inside = grown.overhead <= most and _bytes_by_schedule(grown) <= _bytes_by_schedule(best)
-    return grown if inside else best
+    if inside or grown.status is not Status.INTERRUPTED:
+        return grown if inside else best
+    return replace(best, status=grown.status)
+
+
+def _other_schedules(plan: Plan, budget_bytes: Optional[int],
+                     options: Options) -> Iterator[Schedule]:
+    """What other methods do, and with variants in use what the local search does without any."""
+    graph, variants = plan.graph, plan.schedule.variants
+    yield from baseline_schedules(graph, options, sorted({(), variants}))
+    if variants:  # with more to choose from, a search may end with larger plans
+        plain = local.solve(graph, budget_bytes, replace(options, variants="none"))
+        yield plain.schedule
+        if plain.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt

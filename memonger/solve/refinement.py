@@ -1,11 +1,11 @@
 """The exact method: 0/1 programs over few constrained ops, refined until their plans fit.
 
 Each round solves the program of :mod:`memonger.solve.mip.formulation` over the constrained ops
-(lives, reruns and variants 0 or 1, buffers whole), decodes the answer into a schedule and weighs
-that in exact integers. The program's bound holds for every plan; when a schedule fits and costs no
-more than the bound it is optimal, and when it does not fit, the op where it exceeds the budget most
-is constrained as well. With all ops constrained the program is MONeT's and Checkmate's, but it
-seldom comes to that: a handful of constrained ops proves most optima.
+(lives, reruns and variants 0 or 1, buffers whole), decodes the answer into a schedule and counts
+its bytes in exact integers. The program's bound holds for every plan. A schedule that fits and
+costs no more than the bound is optimal; where it does not fit, the op at which it exceeds the
+budget most is constrained as well. With all ops constrained the program is MONeT's and Checkmate's,
+but a handful of them proves most optima.
 
 The local search, where the native library is there, gives the first plan and mends decoded
 schedules that do not fit. Cost: the worst case is exponential; ``time_limit_s`` ends it.
@@ -48,9 +48,9 @@ class Refinement(Incumbent):
     in_vain: int = 0
     patience: int = 1
     rounds: int = 0
-    #: No op is left that is worth measuring: the next program would be the last one again.
+    #: No further op needs a constraint: the next program would be the same as the last.
     exhausted: bool = False
-    #: A decoded plan took so much that programs are no guide to plans that fit.
+    #: A decoded plan took so much memory that programs are no guide to plans that fit.
     missed_far: bool = False
     #: Cost and decisions of the cheapest plan that almost met the budget.
     near_miss: Optional[Tuple[float, Any]] = None
@@ -66,7 +66,7 @@ class Refinement(Incumbent):
     def first_bound(self, rounds: int = 8, layers: Optional[int] = None) -> None:
         self.bound = self.valid(overhead_bound(
             self.graph, self.live_budget_bytes, reduced=self.reduced,
-            effort=self.effort.part(1 / 3), rounds=rounds, integer=False,
+            effort=self.effort.part(1 / 3), rounds=rounds,
             layers=self.layers if layers is None else layers))
         if self.smallest_peak_bytes > self.live_budget_bytes:
             self.bound = Bound(float("inf"), "smallest peak")

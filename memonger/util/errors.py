@@ -11,7 +11,7 @@
     │  └─ InfeasibleBudget   no plan fits; carries the smallest possible total
     ├─ SolverError
     │  ├─ SolverUnavailable  a library that the method needs is not installed
-    │  └─ NoPlanInTime       the time limit passed before any plan was found
+    │  └─ NoPlanInTime       the search was interrupted before it found a plan that fits
     ├─ PlanError
     │  ├─ PlanMismatch       the plan was made for another network
     │  ├─ InvalidPlan        the plan breaks a rule of the memory model
@@ -135,7 +135,7 @@ class SolverUnavailable(SolverError):
 
 
 class NoPlanInTime(SolverError):
-    """The time limit passed before any plan was found."""
+    """The search was interrupted before it found a plan that fits."""
 
 
 class PlanError(MemongerError):

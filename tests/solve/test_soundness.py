@@ -25,6 +25,7 @@ from memonger.solve import Options, solve
 from memonger.solve.effort import Effort
 from memonger.solve.mip import highs
 from memonger.solve.mip.bounds import (
+    integer_columns,
     knapsack_bound,
     minimum_peak_bound,
     needed_live,
@@ -81,8 +82,11 @@ def check(seed: int, solve_programs: bool = False, split: bool = False) -> None:
             if solve_programs:
                 assert minimum_peak_bound(reduced, layers).bytes <= budget
                 bound = overhead_bound(graph, budget, effort=Effort(1.0), reduced=reduced, rounds=2,
-                                       integer=rng.random() < 0.3, layers=layers)
+                                       layers=layers)
                 assert bound.extra_s <= extra_s + 1e-6, bound
+                if rng.random() < 0.3:
+                    whole = highs.solve_integer(program, integer_columns(program), Effort(1.0))
+                    assert whole.bound <= extra_s + 1e-6
 
 
 @pytest.mark.parametrize("seed", KNOWN)

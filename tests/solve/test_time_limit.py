@@ -15,7 +15,7 @@ from memonger.solve.baselines import sublinear
 from memonger.solve.effort import Effort
 from memonger.solve.search import local
 from memonger.solve.strategy import STRATEGY, changed
-from memonger.util.errors import InfeasibleBudget
+from memonger.util.errors import InfeasibleBudget, NoPlanInTime
 
 GRAPH = residual_network(4)
 UNPLANNED = plan_storage(GRAPH, expand(GRAPH, {}), "arena").pool_bytes
@@ -130,7 +130,30 @@ def test_a_longer_limit_is_never_worse():
 
 def test_sublinear_stops_between_two_trials_where_the_net_strikes(monkeypatch):
     graph = residual_network(4)
-    assert len(sublinear.search(graph, Options())) > 5
+    assert len(list(sublinear.search(graph, Options()))) > 5
     times = iter([0.0] + [1e9] * 1000)
     monkeypatch.setattr(effort, "time", SimpleNamespace(perf_counter=lambda: next(times)))
-    assert len(sublinear.search(graph, Options())) == 1
+    assert len(list(sublinear.search(graph, Options()))) == 1
+
+
+@pytest.mark.parametrize("share", [None, 0.45, 0.02])
+@pytest.mark.parametrize("method", ["auto", "milp", "local", "sublinear"])
+def test_ctrl_c_ends_every_search_at_once(method, share):
+    """Starts from other methods, and the smallest plan, went on as if nothing had been asked."""
+    budget = None if share is None else int(share * UNPLANNED)
+    for number in (1, 2, 4, 8, 12):
+        seen = []
+
+        def stop(progress, seen=seen, number=number):
+            seen.append(progress)
+            if len(seen) == number:
+                raise KeyboardInterrupt
+
+        options = Options(storage="arena", time_limit_s=0.5, progress=stop, max_overhead=0.3,
+                          objective="time" if budget else "memory")
+        try:
+            plan = solve(GRAPH, budget, method, options)
+            assert len(seen) < number or plan.status in (Status.INTERRUPTED, Status.OPTIMAL)
+        except (NoPlanInTime, InfeasibleBudget) as error:
+            assert len(seen) < number or isinstance(error, NoPlanInTime)
+        assert len(seen) <= number

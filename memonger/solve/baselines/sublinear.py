@@ -17,9 +17,9 @@ import time
 from dataclasses import replace
 from typing import (
     AbstractSet,
-    Callable,
     Dict,
     FrozenSet,
+    Generator,
     Iterator,
     List,
     NamedTuple,
@@ -39,10 +39,6 @@ from ...util.units import format_bytes
 from ..effort import Effort
 from ..options import Options
 from ..result import build_plan, total_bytes, unplanned
-
-
-class _OutOfTime(Exception):
-    """The time limit is over, between two trials."""
 
 
 class Segments(NamedTuple):
@@ -148,9 +144,8 @@ class Trial(NamedTuple):
     recomputed: Tuple[int, ...]
 
 
-def search(graph: Graph, options: Options,
-           on_trial: Optional[Callable[[Trial, float], None]] = None) -> List[Trial]:
-    """Search thresholds for the smallest pool; all trials, best first.
+def search(graph: Graph, options: Options) -> Iterator[Tuple[Trial, float]]:
+    """Search thresholds for the smallest pool: each trial, with the share of the work done by then.
 
     Three guesses as in the paper, ``sqrt(saved * largest segment / 2)`` each from the one
     before, then ``ntrial`` steps on a grid between the smallest segment met and sqrt(2) times
@@ -160,40 +155,27 @@ def search(graph: Graph, options: Options,
     ----------
     options : Options
         ``backend``, ``storage``, ``on_gpu``, ``ntrial``, ``keep``, ``recompute`` and
-        ``time_limit_s`` matter; when the time is over, the trials so far are returned.
-    on_trial : callable, optional
-        Called after each trial with the best so far and the share of the work done.
+        ``time_limit_s`` matter; when the time is over, there are no more trials.
     """
     hinted = any(op.mirror_stage for op in graph.ops)
     families: List[Optional[FrozenSet[int]]] = [None] if hinted else [cut_points(graph), None]
-    tried: List[Trial] = []
     by_choice: Dict[Tuple[int, ...], Trial] = {}  # near thresholds often choose the same ops
     effort = Effort(options.time_limit_s)
-    try:
-        for number, candidates in enumerate(families):
-            def on_each(fraction: float, done: int = number) -> None:
-                if on_trial:
-                    on_trial(min(tried), (done + fraction) / len(families))
-                if effort.clock_s <= 0:
-                    raise _OutOfTime
-            _search_family(graph, options, candidates, tried, by_choice, on_each)
-    except _OutOfTime:
-        pass
-    except KeyboardInterrupt:
-        if not tried:
-            raise
-    return sorted(tried)
+    for number, candidates in enumerate(families):
+        for trial, share in _search_family(graph, options, candidates, by_choice):
+            yield trial, (number + share) / len(families)
+            if effort.clock_s <= 0:
+                return
 
 
 def _search_family(graph: Graph, options: Options, candidates: Optional[FrozenSet[int]],
-                   tried: List[Trial], by_choice: Dict[Tuple[int, ...], Trial],
-                   on_each: Callable[[float], None]) -> None:
+                   by_choice: Dict[Tuple[int, ...], Trial]) -> Iterator[Tuple[Trial, float]]:
     keep, again, ntrial = set(options.keep), set(options.recompute), options.ntrial
     known: Dict[int, Segments] = {}
     mine: List[Trial] = []
     total = 3 + 3 * ntrial
 
-    def attempt(threshold_bytes: int) -> Segments:
+    def attempt(threshold_bytes: int) -> Generator[Tuple[Trial, float], None, Segments]:
         if threshold_bytes not in known:
             segments = known[threshold_bytes] = divide(graph, threshold_bytes, candidates)
             if segments.recomputed not in by_choice:
@@ -204,23 +186,22 @@ def _search_family(graph: Graph, options: Options, candidates: Optional[FrozenSe
                     plan_storage(graph, schedule, options.storage).pool_bytes,
                     schedule.time_s(graph), threshold_bytes, tuple(sorted(legal)))
             mine.append(by_choice[segments.recomputed]._replace(threshold_bytes=threshold_bytes))
-            tried.append(mine[-1])
-        on_each(min(1.0, len(known) / total))
+            yield mine[-1], min(1.0, len(known) / total)
         return known[threshold_bytes]
 
     threshold, smallest = 0, 0
     for number in range(3):
-        segments = attempt(threshold)
+        segments = yield from attempt(threshold)
         smallest = min(smallest, segments.max_bytes) if number else segments.max_bytes
         threshold = math.isqrt(segments.saved_bytes * segments.max_bytes // 2)
     step = int((threshold * math.sqrt(2) - smallest) / max(ntrial, 1))
     for number in range(1, ntrial + 1):
-        attempt(max(0, smallest + step * number))
+        yield from attempt(max(0, smallest + step * number))
     width = max(abs(step), 1) // 2
     for _ in range(ntrial):
         centre = min(mine).threshold_bytes
         for candidate in (centre - width, centre + width):
-            attempt(max(0, candidate))
+            yield from attempt(max(0, candidate))
         width //= 2
 
 
@@ -230,18 +211,24 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
     Never larger than no plan: where no threshold helps, nothing runs again.
     """
     started_s = time.perf_counter()
-
-    def report(best: Trial, fraction: float) -> None:
-        if options.progress:
-            base_s = graph.time_s
-            size_bytes = best.pool_bytes + outside_pool_bytes(graph)
-            options.progress(Progress("searching", time.perf_counter() - started_s,
-                                      total_bytes(options, size_bytes),
-                                      best.time_s / base_s - 1 if base_s > 0 else 0.0,
-                                      fraction=fraction))
-
-    trials = search(graph, options, report)
-    best = trials[0]
+    trials: List[Trial] = []
+    interrupted = False
+    try:
+        for trial, fraction in search(graph, options):
+            trials.append(trial)
+            if options.progress:
+                best = min(trials)
+                base_s = graph.time_s
+                size_bytes = best.pool_bytes + outside_pool_bytes(graph)
+                options.progress(Progress("searching", time.perf_counter() - started_s,
+                                          total_bytes(options, size_bytes),
+                                          best.time_s / base_s - 1 if base_s > 0 else 0.0,
+                                          fraction=fraction))
+    except KeyboardInterrupt:
+        if not trials:
+            raise
+        interrupted = True
+    best = min(trials)
     if budget_bytes is not None:
         best = min((t for t in trials if t.pool_bytes <= budget_bytes),
                    key=lambda t: (t.time_s, t), default=best)
@@ -252,4 +239,5 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
                          Status.NOT_NEEDED)
     if nothing.pool_bytes <= plan.pool_bytes and not options.recompute:
         plan = nothing
-    return replace(plan, backend=options.backend)
+    status = Status.INTERRUPTED if interrupted else plan.status
+    return replace(plan, backend=options.backend, status=status)

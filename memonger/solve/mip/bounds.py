@@ -8,9 +8,9 @@ buffers instead, so the bound is the smaller one of both kinds (:func:`whole_buf
 
 Method: the program of :mod:`memonger.solve.mip.formulation` over a few constrained ops, chosen
 where the unplanned step or the last solution is worst. Few windows give the best bounds (see
-there), so a handful of tiny linear programs is solved and the largest bound is kept; where time is
-left, the 0/1 program of the best choice raises it further. Without HiGHS a knapsack bound takes its
-place.
+there), so a handful of tiny linear programs is solved and the largest bound is kept. Searches raise
+it further by 0/1 programs (:mod:`memonger.solve.refinement`). Without HiGHS a knapsack bound takes
+its place.
 """
 from __future__ import annotations
 
@@ -37,9 +37,6 @@ class Bound(NamedTuple):
     how: str
     #: The constrained ops that gave it.
     constrained: Tuple[int, ...] = ()
-    #: The point of the linear program over them, where that gave it and nothing more is known:
-    #: (columns,) float64.
-    point: Optional[np.ndarray] = None
 
 
 class PeakBound(NamedTuple):
@@ -171,7 +168,7 @@ def _most_saved(graph: Graph, variants: Sequence[int]) -> float:
 def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none",
                    keep: Sequence[int] = (), effort: Optional[Effort] = None,
                    reduced: Optional[Reduced] = None, rounds: int = 8,
-                   integer: bool = True, layers: int = 0) -> Bound:
+                   layers: int = 0) -> Bound:
     """Smallest extra time that any plan of the class can have.
 
     Parameters
@@ -189,8 +186,6 @@ def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none
         The graph reduced with the same ``variants`` and ``keep``, when at hand.
     rounds : int
         Linear programs to try.
-    integer : bool
-        Raise the bound by 0/1 programs in the time that is left.
     layers : int
         0: the bound holds for every storage assignment. More: for assignments to whole buffers,
         as MXNet's and the plugin's are; the number of sizes that are told apart.
@@ -222,11 +217,9 @@ def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none
         found = highs.solve_linear(program, effort)
         if found.bound > best.extra_s:
             best = Bound(found.bound, "linear, %d constrained" % len(constrained),
-                         tuple(constrained), found.values)
+                         tuple(constrained))
         if best.extra_s == float("inf"):
-            return best
-    if integer:
-        best = _integer_bound(reduced, pool_budget_bytes, best, effort, layers)
+            break
     return best
 
 
@@ -238,8 +231,7 @@ def whole_buffers_bound(reduced: Reduced, pool_budget_bytes: float, effort: Effo
     """
     large = len(reduced.size_bytes) > STRATEGY.whole_groups
     best = overhead_bound(reduced.graph, pool_budget_bytes, effort=effort.part(0.5),
-                          reduced=reduced, integer=False,
-                          rounds=1 if large else STRATEGY.whole_rounds,
+                          reduced=reduced, rounds=1 if large else STRATEGY.whole_rounds,
                           layers=0 if large else STRATEGY.whole_layers)
     if large or not best.constrained or not np.isfinite(best.extra_s) or effort.left_s <= 0 \
             or not highs.available():
@@ -249,24 +241,6 @@ def whole_buffers_bound(reduced: Reduced, pool_budget_bytes: float, effort: Effo
                                 max_checks=STRATEGY.whole_checks)
     return max(best.extra_s, found.bound - 1e-6 * abs(found.bound)
                if np.isfinite(found.bound) else found.bound)
-
-
-def _integer_bound(reduced: Reduced, budget_bytes: float, best: Bound, effort: Effort,
-                   layers: int) -> Bound:
-    """Solve the 0/1 program over the ops of the best linear bound, then over all ops."""
-    sets: List[Sequence[int]] = [best.constrained] if best.constrained else []
-    if reduced.num_ops * len(reduced.size_bytes) <= 20000:
-        sets.append(range(reduced.num_ops))
-    for constrained in sets:
-        if effort.left_s <= 0:
-            break
-        program = build(reduced, constrained, budget_bytes, layers=layers)
-        found = highs.solve_integer(program, integer_columns(program), effort)
-        proven = found.bound - 1e-6 * abs(found.bound) if np.isfinite(found.bound) \
-            else found.bound
-        if proven > best.extra_s:
-            best = Bound(proven, "integer, %d constrained" % len(constrained), tuple(constrained))
-    return best
 
 
 def _candidates(reduced: Reduced, budget_bytes: float, rounds: int) -> List[List[int]]:

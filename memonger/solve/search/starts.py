@@ -1,9 +1,9 @@
-"""What the simpler methods would do: starting points where the local search finds none.
+"""Plans of the simpler methods, to start from where the local search finds none that fits.
 
-Whole segments between cut points are far from what single moves reach, and where a budget is tight
-they are often the only plans that fit. Each schedule here is a complete plan of another method
-(Chen et al. 2016 by thresholds and by sqrt(n); Feng and Huang 2021); the caller weighs it and lets
-the local search improve on it.
+Single moves seldom lead to whole segments between cut points, and where a budget is tight those are
+often the only plans that fit. Each schedule here is a complete plan of another method (Chen et al.
+2016 by thresholds and by sqrt(n); Feng and Huang 2021). The caller evaluates it and lets the local
+search improve on it.
 """
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def baseline_schedules(graph: Graph, options: Options,
         small = len(graph.ops) <= STRATEGY.coarse_ops
         plain = replace(options, variants="none", progress=None, bound=False,
                         ntrial=options.ntrial if small else 2)
-        for trial in sublinear.search(in_use, plain)[:STRATEGY.thresholds]:
+        trials = sorted(trial for trial, _ in sublinear.search(in_use, plain))
+        for trial in trials[:STRATEGY.thresholds]:
             yield Schedule(expand(in_use, {op: {} for op in trial.recomputed}).steps, chosen)
         for method in (chen, ogc) if small else (chen,):
             schedule = method.solve(in_use, None, plain).schedule
