@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Iterator, List, Optional, Sequence
 
-from ..solve.imported import plan_foreign
+from ..graph.imported import read_graph
+from ..solve.imported import plan_graph
 from ..util.errors import InfeasibleBudget, InputError
 
 
@@ -117,7 +118,7 @@ def run(case: Case, graphs: Path) -> Row:
     path = str(graphs / case.file)
     budget = case.budget if case.budget < 1 else int(case.budget)
     try:
-        plan = plan_foreign(path, budget, "auto", case.time_limit_s)
+        plan = plan_graph(read_graph(path), budget, time_limit_s=case.time_limit_s)
     except InfeasibleBudget as error:
         return Row(case, None, None, None, getattr(error.best_plan, "planning_s", 0.0))
     return Row(case, plan.schedule.time_s(plan.graph), 100 * plan.overhead, 100 * plan.bound,

@@ -5,6 +5,7 @@ circumstances are never used. Written whole or not at all; new measurements join
 """
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -97,10 +98,16 @@ def find_profile(facts: Mapping[str, Any], path: Optional[str] = None) -> Option
 
 
 def save_profile(profile: Profile, path: Optional[str] = None) -> str:
-    """Write a profile whole or not at all; its path."""
+    """Write a profile whole or not at all; its path.
+
+    Raises
+    ------
+    MemongerError
+        If it cannot be written.
+    """
     place = path or default_path(profile.facts)
-    folder = os.path.dirname(os.path.abspath(place))
-    os.makedirs(folder, exist_ok=True)
+    with contextlib.suppress(OSError):  # write_whole() says what is wrong
+        os.makedirs(os.path.dirname(os.path.abspath(place)), exist_ok=True)
     data: Dict[str, Any] = {
         "kind": "memonger profile", "schema": SCHEMA, "facts": dict(profile.facts),
         "fallback": profile.fallback.device.name,

@@ -1,4 +1,4 @@
-"""Graphs that are not MXNet's: three file formats, and planning them.
+"""Graphs from files: three formats, two of them for graphs that are not MXNet's.
 
 * our JSON: what :meth:`Graph.to_dict` makes (key ``tensors``), as ``memonger estimate --graph``
   writes it;
@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import re
 from fractions import Fraction
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Set, Tuple, Union
 
 from ..util.errors import InputError
 from ..util.json_files import parse_json, read_text
@@ -204,15 +204,14 @@ def single_output_graph(names: Sequence[str], sizes: Sequence[int], costs: Seque
     InputError
         If an edge runs backwards or a number is negative.
     """
-    inputs: List[List[int]] = [[] for _ in names]
+    inputs: List[Set[int]] = [set() for _ in names]
     for u, v in edges:
         if not (0 <= u < len(names) and 0 <= v < len(names)):
             raise InputError("edge %d -> %d names a node that does not exist" % (u, v))
         if u >= v:
             raise InputError("edge %d -> %d: a node reads what is made later; "
                              "nodes must come in execution order" % (u, v))
-        if u not in inputs[v]:
-            inputs[v].append(u)
+        inputs[v].add(u)
     for label, size, cost in zip(names, sizes, costs):
         if size < 0 or not cost >= 0:
             raise InputError("node %s: size and cost cannot be negative" % label)

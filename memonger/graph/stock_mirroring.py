@@ -8,7 +8,7 @@ order of the resulting graph, so that memory under stock mirroring is predicted 
 """
 from __future__ import annotations
 
-from typing import AbstractSet, Dict, FrozenSet, List, Set, Tuple
+from typing import AbstractSet, Dict, FrozenSet, Iterator, List, Set, Tuple
 
 from .schedule import Schedule, Step
 from .types import Graph
@@ -44,30 +44,27 @@ def expand_mirrored(graph: Graph, mirrored: AbstractSet[int]) -> Schedule:
     def node_of(op: int, copies: bool) -> int:
         return op + count if copies and op in mirrored else op
 
-    def dependencies(node: int) -> Tuple[List[int], List[int]]:
-        """Nodes that make the inputs (-1 for external tensors), then the control dependencies."""
+    def visit(node: int) -> Tuple[int, List[int], Iterator[int]]:
+        """The node, who makes its inputs (-1 for external tensors), and all that it waits for."""
+        made[node] = -1
         op = graph.ops[node % count]
         copies = node >= count or (op.is_backward and op.forward_op in mirrored)
         inputs = [-1 if graph.tensors[t].producer < 0
                   else node_of(graph.tensors[t].producer, copies) for t in op.inputs]
-        return inputs, [node_of(dep, copies) for dep in op.control_deps]
+        return node, inputs, iter(inputs + [node_of(dep, copies) for dep in op.control_deps])
 
     for tensor in graph.outputs:
         root = graph.tensors[tensor].producer
         if root < 0 or root in made:
             continue
-        made[root] = -1
-        stack = [(root, dependencies(root), 0)]
+        stack = [visit(root)]
         while stack:
-            node, (inputs, control), position = stack.pop()
-            order = inputs + control
-            while position < len(order) and (order[position] < 0 or order[position] in made):
-                position += 1
-            if position < len(order):
-                stack.append((node, (inputs, control), position + 1))
-                made[order[position]] = -1
-                stack.append((order[position], dependencies(order[position]), 0))
+            node, inputs, needs = stack[-1]
+            following = next((other for other in needs if other >= 0 and other not in made), None)
+            if following is not None:
+                stack.append(visit(following))
                 continue
+            stack.pop()
             made[node] = len(steps)
             steps.append(Step(node % count, tuple(-1 if i < 0 else made[i] for i in inputs)))
     return Schedule(tuple(steps))

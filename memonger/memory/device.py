@@ -1,8 +1,8 @@
 """GPU memory of a training step: MXNet's allocations as its pool rounds them.
 
 MXNet gives each array, each buffer and each temporary space a piece of device memory of its own,
-in sizes that its pool likes. In the first step convolutions are tuned: before each, MXNet reserves
-room for its data, weight and output beside all that is there by then.
+whose size its pool rounds up. In the first step convolutions are tuned: before each, MXNet reserves
+memory for its data, weight and output beside all that is allocated by then.
 """
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ..graph.types import DTYPES, Graph, Op
 from ..util.errors import InputError
 from .arena import outlives
 from .storage import StoragePlan
+from .workspace import workspace_bytes
 
 #: Kinds of ``FResourceRequest`` in MXNet.
 _RANDOM_STATES, _DROPOUT_STATE = 2, 3
@@ -130,7 +131,7 @@ class BoundStep:
         dict
             "rounding" (of the buffers, too), "random_states" and "autotuning".
         """
-        space = max([op.workspace_bytes for op in self.graph.ops] or [0])
+        space = workspace_bytes(self.graph)
         inside = [*self.storage.buffer_bytes, space]
         for _, size in callers_outputs(self.graph):  # with the gradients for them
             inside += [size, size]
@@ -184,9 +185,9 @@ class BoundStep:
                 if storage.offset_of and not outlives(block, storage.blocks)}
 
     def pool_within(self, device: Device, left_bytes: int) -> int:
-        """The largest pool of a plan for this network that takes no more when it is rounded.
+        """The largest pool of a plan for this network that takes ``left_bytes`` when rounded up.
 
-        Exact for arenas; for whole buffers, whose sizes are not known yet, by those of this step.
+        Exact for arenas. The sizes of whole buffers are not known yet: those of this step stand in.
         """
         inside = self._arenas()
         own_buffers = [size for i, size in enumerate(self.storage.buffer_bytes) if i not in inside]

@@ -9,6 +9,7 @@ those of a bound executor.
 """
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Dict, FrozenSet, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
@@ -95,10 +96,7 @@ def number_of_elements(size_bytes: int, shape: Sequence[int], item_bytes: int) -
     """Elements of a tensor; from its size when the shape is not known."""
     if not shape:
         return size_bytes // item_bytes
-    product = 1
-    for extent in shape:
-        product *= extent
-    return product
+    return math.prod(shape)
 
 
 def build_program(graph: Graph, schedule: Schedule) -> Program:

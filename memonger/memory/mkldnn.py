@@ -1,12 +1,12 @@
 """Memory of MKLDNN's operators while they run: copies in other layouts.
 
-MKLDNN's operators write arrays in layouts of their own. A convolution turns what comes in another
-layout, and its weight always, in temporary space that all ops of an executor share and that stays
-as large as its largest use. In a planned network our operators stand between MKLDNN's, and what
-they write is in MXNet's layout; which of them do is not known before there is a plan, so there each
-array that a convolution reads is counted, and each that an operator other than MKLDNN's reads.
-Gradients of MKLDNN's other operators turn that of the output to the layout of the data; those that
-write where they read do so through a copy.
+MKLDNN's operators write arrays in layouts of their own. A convolution converts its weight, and
+whatever comes in another layout, in temporary space. All ops of an executor share that space, and
+it stays as large as its largest use. In a planned network our operators stand between MKLDNN's, and
+write in MXNet's layout. Which of them do is not known before there is a plan, so there each array
+that a convolution reads is counted, and each that an operator other than MKLDNN's reads. Gradients
+of MKLDNN's other operators convert that of the output to the layout of the data; those that write
+where they read do so through a copy.
 
 Not counted: what MKLDNN keeps for each convolution (about its weight for every further thread), and
 the copies that stock MXNet keeps for operators that are not MKLDNN's (none in planned networks).
@@ -18,12 +18,12 @@ from typing import Mapping, Sequence, Set, Tuple
 from ..graph.types import Graph, Op
 from .workspace import WEIGHT, native_bytes
 
-#: Operators that write in a layout of their own; behind them those that keep that of their data.
+#: Operators that write in a layout of their own, and those that keep the layout of their data.
 _MAKE = ("Convolution", "Deconvolution", "memonger_convolution", "memonger_split_convolution",
          "memonger_split_convolution_data", "memonger_bn_relu_convolution")
 _KEEP = ("BatchNorm", "Activation", "relu", "LeakyReLU", "Pooling", "Concat", "concat", "add_n",
          "elemwise_add", "_plus", "broadcast_add", "_grad_add", "_copy", "LRN")
-#: Operators whose gradient wants all it reads in one layout; those of the second are made in place.
+#: Operators whose gradient wants all it reads in one layout, and those that write it in place.
 _ONE_LAYOUT = ("Activation", "LeakyReLU", "BatchNorm", "Pooling")
 _IN_PLACE = ("Activation", "LeakyReLU")
 #: Data with fewer channels are read as they are.
@@ -42,8 +42,8 @@ def mkldnn_workspaces(graph: Graph, attributes: Sequence[Mapping[str, str]],
     planned : bool
         Whether the network gets a plan, or is MXNet's alone.
     """
-    turned = _turned(graph)
-    return tuple(max(op.workspace_bytes, _bytes(graph, op, attributes[index], turned, planned,
+    in_layout = _in_mkldnn_layout(graph)
+    return tuple(max(op.workspace_bytes, _bytes(graph, op, attributes[index], in_layout, planned,
                                                 native_bytes(graph, index, attributes[index])))
                  for index, op in enumerate(graph.ops))
 
@@ -52,29 +52,30 @@ def _base(op: Op) -> str:
     return op.kind[len("_backward_"):] if op.kind.startswith("_backward_") else op.kind
 
 
-def _turned(graph: Graph) -> Set[int]:
-    """Tensors in MKLDNN's layouts, where nothing is planned."""
-    turned: Set[int] = set()
+def _in_mkldnn_layout(graph: Graph) -> Set[int]:
+    """Tensors in MKLDNN's layouts in the network without a plan."""
+    found: Set[int] = set()
     for op in graph.ops:
         kind = _base(op)
         made = [t for t in op.outputs[:1] if graph.tensors[t].dtype == "float32"
                 and len(graph.tensors[t].shape) in (3, 4, 5)]
-        if kind in _MAKE or kind in _KEEP and not turned.isdisjoint(op.inputs):
-            turned.update(made)
-    return turned
+        if kind in _MAKE or kind in _KEEP and not found.isdisjoint(op.inputs):
+            found.update(made)
+    return found
 
 
-def _bytes(graph: Graph, op: Op, attributes: Mapping[str, str], turned: Set[int], planned: bool,
-           native: int) -> int:
+def _bytes(graph: Graph, op: Op, attributes: Mapping[str, str], in_layout: Set[int],
+           planned: bool, native: int) -> int:
     kind = _base(op)
     if kind in _ONE_LAYOUT and op.kind != kind:
         gradient = graph.tensors[op.inputs[0]]
         if gradient.dtype != "float32" or len(gradient.shape) > 4:
             return 0
-        mixed = not turned.isdisjoint(op.inputs) and (planned or op.inputs[0] not in turned)
+        mixed = not in_layout.isdisjoint(op.inputs) and (
+            planned or op.inputs[0] not in in_layout)
         return gradient.size_bytes * (mixed + (kind in _IN_PLACE))
     if kind not in WEIGHT:
-        copied = turned.intersection(op.inputs) if planned and kind not in _KEEP else ()
+        copied = in_layout.intersection(op.inputs) if planned and kind not in _KEEP else ()
         return sum(graph.tensors[t].size_bytes for t in copied)
     backward = op.kind != kind or kind.endswith(("_weight", "_data"))
     place = WEIGHT[kind][backward]
@@ -86,7 +87,7 @@ def _bytes(graph: Graph, op: Op, attributes: Mapping[str, str], turned: Set[int]
 
     def copy(position: int) -> int:
         tensor = op.inputs[position]
-        other = planned or tensor not in turned
+        other = planned or tensor not in in_layout
         return int(graph.tensors[tensor].size_bytes * part) * other
 
     few = weight.shape[1] < _CHANNELS and attributes.get("num_group", "1") == "1"
@@ -98,7 +99,7 @@ def _bytes(graph: Graph, op: Op, attributes: Mapping[str, str], turned: Set[int]
     data_gradient = op.outputs[0] in graph.output_set or bool(graph.consumers[op.outputs[0]])
     if few and data_gradient:  # its gradients read that of the output in different layouts
         size += int(first.size_bytes * part)
-    if part < 1:  # the gradient of the output is turned as a whole, then again in parts
+    if part < 1:  # the gradient of the output is converted as a whole, then again in parts
         size += first.size_bytes
     if kind == "memonger_bn_relu_convolution":
         size = max(size, graph.tensors[op.outputs[0]].size_bytes)

@@ -98,7 +98,7 @@ class Plan:
     bounded: bool = field(default=False, repr=False, compare=False)
     #: What was asked for, for the record: keyword arguments of ``memonger.plan``.
     options: Mapping[str, Any] = field(default_factory=dict)
-    #: Operator names per variant decision; see ``decisions``.
+    #: Remarks of the method and of the caller, a sentence each.
     notes: Tuple[str, ...] = ()
     original_json: Optional[str] = field(default=None, repr=False)
     symbol_json: Optional[str] = field(default=None, repr=False)

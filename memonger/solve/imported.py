@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Union
 
-from ..graph.imported import parse_imported_budget, read_graph
+from ..graph.imported import parse_imported_budget
 from ..graph.schedule import expand
 from ..graph.types import Graph
 from ..memory import arena
@@ -18,36 +18,25 @@ _OUTSIDE = {"parameter": "parameters", "gradient": "gradients", "aux": "aux", "i
             "head_gradient": "head_gradients"}
 
 
-def plan_foreign(path: str, budget: Union[None, str, int, float] = None, method: str = "auto",
-                 time_limit_s: float = 10.0, **options: Any) -> Plan:
-    """Plan the graph in a file; see :func:`plan_graph`.
-
-    Parameters
-    ----------
-    path : str
-        As for :func:`memonger.graph.imported.read_graph`.
-    budget : str, int or float, optional
-        As for :func:`memonger.graph.imported.parse_imported_budget`; without one the plan takes the
-        least memory.
-    method : str
-        As for :func:`memonger.solve.solve`.
-    time_limit_s : float
-        More than the usual 10 s buys a longer search.
-    **options
-        Other fields of :class:`memonger.solve.Options`.
-
-    Returns
-    -------
-    Plan
-    """
-    return plan_graph(read_graph(path), budget, method, time_limit_s=time_limit_s, **options)
-
-
 def plan_graph(graph: Graph, budget: Union[None, str, int, float] = None, method: str = "auto",
                **options: Any) -> Plan:
     """Plan a graph: MXNet's as its executors run it, others by the peak of live units.
 
-    Budgets are on the total of the step; a graph that is not MXNet's has nothing but its peak.
+    Parameters
+    ----------
+    graph : Graph
+    budget : str, int or float, optional
+        For the total of the step, which in a graph that is not MXNet's is its peak; as
+        :func:`memonger.graph.imported.parse_imported_budget` takes it. Without one the plan takes
+        the least memory.
+    method : str
+        As for :func:`memonger.solve.solve`.
+    **options
+        Fields of :class:`memonger.solve.Options`.
+
+    Returns
+    -------
+    Plan
     """
     base, fixed = "live", {}
     options["storage"] = "live"

@@ -10,13 +10,13 @@ from typing import Any, Iterator, NamedTuple, Tuple
 
 
 class Turn(NamedTuple):
-    """One turn: a 0/1 program, or a native search from nothing, beside a native search."""
+    """One turn: a 0/1 program or a native search, and another native search in the background."""
 
-    #: Work of each native search, as a multiple of that of the first.
+    #: Work of each native search, as a multiple of :func:`memonger.solve.search.local.work_for`.
     work: float
-    #: The search beside goes on from the best plan.
+    #: The background search goes on from the best plan; else it starts from nothing.
     from_best: bool
-    #: The turn is worth its time where the best plan is further than this from the bound.
+    #: The turn is left out where the best plan is nearer to the bound than this share.
     near: float
 
 
@@ -24,30 +24,30 @@ class Turn(NamedTuple):
 class Strategy:
     """How a search spends its work."""
 
-    # ---- what work is counted as: seconds of an idle core of two, so that shares mean something
+    # ---- counted work, in seconds of an idle core
     #: Steps that the native search simulates in a second.
     steps_per_s: float = 40e6
     #: Seconds that a linear program takes for each entry of its matrix.
     linear_s_per_entry: float = 15e-6
-    #: Seconds from one of HiGHS's checks in a 0/1 program to the next, and more for each entry.
+    #: Seconds between two checks of HiGHS in a 0/1 program: a fixed part, and one for each entry.
     check_s: float = 0.008
     check_s_per_entry: float = 2.6e-6
-    #: The clock ends a search only after so many times its counted seconds: a busy machine with
-    #: four other processes gives the same plan as an idle one.
+    #: The clock ends a search only after this many times its counted seconds, so a machine with
+    #: four other busy processes gives the same plan as an idle one.
     clock_factor: float = 20.0
 
     # ---- the native search
-    #: Steps of one search for 700 ops (grows with n, from 3000 ops with n log n). Four times as
-    #: many win 0.1 % at deep cuts (ResNet-152 and DenseNet-121 at a fifth of their pools).
+    #: Steps of one search for 700 ops; they grow with n, from 3000 ops with n log n. Four times as
+    #: many steps win 0.1 % at deep cuts (ResNet-152 and DenseNet-121 at a fifth of their pools).
     steps_700_ops: float = 12e6
-    #: Fewer ops count as so many, in MXNet's graphs and in others, which are compared with proven
-    #: optima: small graphs are searched through and through.
+    #: Smaller graphs get the work of this many ops; the second number is for graphs that are not
+    #: MXNet's, whose plans are compared with proven optima.
     least_ops: int = 350
     least_ops_imported: int = 2800
-    #: Share of that work for the search beside the first bound: enough where budgets are easy.
+    #: Share of that work for the search that runs beside the first bound: enough for easy budgets.
     first_work: float = 0.4
 
-    #: What the native search leaves out: bits of ``Part`` in ``plugins/core/search.h``.
+    #: Parts that the native search leaves out: bits of ``Part`` in ``plugins/core/search.h``.
     without: int = 0
 
     # ---- turns
@@ -57,52 +57,58 @@ class Strategy:
     #: the time.
     turns: Tuple[Turn, ...] = (
         Turn(3, False, 0.001), Turn(6, True, 0.003), Turn(10, False, 0.005), Turn(15, True, 0.01))
-    #: A plan this near its bound is near enough, by size of the graph; the tiny are proven.
+    #: A plan whose gap is at most this ends the search, in small and in larger graphs; tiny graphs
+    #: are searched until a plan is proven optimal.
     target_gap: float = 0.001
     target_gap_large: float = 0.0025
     tiny_ops: int = 250
     small_ops: int = 500
     large_ops: int = 1500
-    #: Turns of larger graphs get this share of a small one's work: the usual time holds.
+    #: Share of their work that turns get in graphs above ``small_ops`` and above ``large_ops``, so
+    #: that the usual time limit holds.
     turn_work_middle: float = 0.4
     turn_work_large: float = 0.125
     # ---- rounds that a longer limit buys
-    #: The first simulates at least so many steps, for populations need them; each of the others so
-    #: many times as many: bounds need programs that run for minutes.
+    #: The first round simulates at least this many steps, because populations need them; each
+    #: further round this many times as many, because bounds need programs that run for minutes.
     least_round_steps: float = 100e6
     round_growth: float = 1.5
-    #: Peaks of the best plan where the first program constrains live bytes, and more in each.
+    #: The first program constrains live bytes at this many peaks of the best plan, and each further
+    #: one at this many more.
     first_peaks: int = 5
     more_peaks: int = 1
 
     # ---- 0/1 programs
-    #: Programs are built up to so many values; beyond, one linear program is rounded.
+    #: Up to this many values 0/1 programs are solved; above, one linear program is rounded.
     integer_groups: int = 6000
     #: Programs in all, and HiGHS's checks in each: small graphs, others, whole buffers.
     programs: Tuple[int, int, int] = (12, 4, 2)
     checks: Tuple[int, int, int] = (400, 60, 15)
-    #: Programs in a row without news of ``worth`` before there are no more, tiny graphs and others.
+    #: In tiny graphs this many programs in a row may change bound and plan by less than ``worth``
+    #: before there are no more; in others one.
     patience: int = 3
     worth: float = 0.0003
-    #: Share of the work left that one program may take, in small graphs and others.
+    #: Share of the remaining work that one program may take, in small graphs and in others.
     share_small: float = 0.5
     share: float = 0.3
-    #: By how much a program's answer may miss its optimum, in small graphs: proofs cost most at
-    #: their end.
+    #: How far a program's answer may be from its optimum in small graphs: the end of a proof costs
+    #: most.
     small_gap: float = 0.0004
-    #: A decoded plan above this share of the budget says that programs are no guide.
+    #: A decoded plan above this share of the budget shows that programs are no guide.
     far_miss: float = 1.3
-    #: One below this share is mended with so many times the work.
+    #: Native searches mend decoded plans with this share of the usual work; those below
+    #: ``near_miss`` of the budget with ``mend_near`` times as much.
     near_miss: float = 1.06
     mend_work: float = 0.03
     mend_near: int = 16
-    #: A plan this near the bound is mended, not planned again for less memory.
+    #: Where the best plan is this near the bound, no program plans again for less memory.
     far: float = 0.005
 
     # ---- bounds
     #: Linear programs for the first bound up to 500 values, up to 1500, and beyond.
     bound_rounds: Tuple[int, int, int] = (7, 3, 1)
-    #: Sizes of whole buffers told apart, and up to how many values: finer is slower, not better.
+    #: Sizes of whole buffers that programs distinguish, and up to how many values they do: finer is
+    #: slower, not better.
     layers: int = 10
     layer_groups: int = 2500
     #: The bound of plans in whole buffers that caps an arena's: programs, sizes, checks, values.
@@ -116,7 +122,7 @@ class Strategy:
     peak_groups: int = 1500
 
     # ---- least memory
-    #: Work as a multiple of a budget's: the question is several budgets in one.
+    #: Work, as a multiple of a search for one budget: it tries several.
     least_work: float = 4.0
     #: Counted seconds for the smallest plan that a search falls back on before it refuses.
     least_s: float = 4.0
@@ -131,7 +137,8 @@ class Strategy:
     flattest: float = 0.002
 
     # ---- starts from simpler methods
-    #: Best thresholds of Chen et al. handed on; fewer trials above so many ops, and no ogc.
+    #: How many of the best thresholds of Chen et al. searches start from. Above ``coarse_ops`` ops
+    #: fewer thresholds are tried, and no ogc.
     thresholds: int = 3
     coarse_ops: int = 2500
 
@@ -141,7 +148,7 @@ STRATEGY = Strategy()
 
 @contextmanager
 def changed(**values: Any) -> Iterator[None]:
-    """Search with other constants while the block runs, to measure what each is worth."""
+    """Search with other constants inside the block, to measure what each is worth."""
     before = {name: getattr(STRATEGY, name) for name in values}
     try:
         for name, value in values.items():

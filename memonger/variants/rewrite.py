@@ -240,23 +240,19 @@ def _write(graph: Dict[str, Any]) -> str:
     """JSON with the nodes that the heads need, in NNVM's order: depth first, inputs first."""
     nodes = graph["nodes"]
     order: List[int] = []
-    state = [0] * len(nodes)
-    for head in graph["heads"]:
-        stack = [(head[0], 0)]
-        while stack:
-            node, position = stack.pop()
-            if position == 0:
-                if state[node]:
-                    continue
-                state[node] = 1
-            needs = [wire[0] for wire in nodes[node]["inputs"]] + \
-                nodes[node].get("control_deps", [])
-            if position < len(needs):
-                stack.append((node, position + 1))
-                if not state[needs[position]]:
-                    stack.append((needs[position], 0))
-            else:
-                order.append(node)
+    seen: Set[int] = set()
+    stack = [(-1, iter([head[0] for head in graph["heads"]]))]
+    while stack:
+        index, needs = stack[-1]
+        following = next((other for other in needs if other not in seen), None)
+        if following is not None:
+            seen.add(following)
+            stack.append((following, iter([*(wire[0] for wire in nodes[following]["inputs"]),
+                                           *nodes[following].get("control_deps", ())])))
+        else:
+            stack.pop()
+            order.append(index)
+    order.pop()  # what stands for the heads
     place = {node: i for i, node in enumerate(order)}
     written = []
     for i in order:

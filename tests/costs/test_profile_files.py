@@ -14,7 +14,7 @@ from memonger.costs.profile_files import (
     load_profile,
     save_profile,
 )
-from memonger.util.errors import InputError
+from memonger.util.errors import InputError, MemongerError
 from memonger.util.files import cache_folder
 
 FACTS = {"device": "Abacus 3000, 2 threads", "threads": 2, "mxnet": "1.9.1"}
@@ -92,6 +92,11 @@ def test_no_file_and_no_json(tmp_path, monkeypatch):
     assert find_profile(FACTS) is None  # a damaged cache is measured anew
     with pytest.raises(InputError):
         find_profile(FACTS, default_path(FACTS))
+
+
+def test_a_folder_that_cannot_be_made_is_named():
+    with pytest.raises(MemongerError, match="cannot write /proc/none/here.json"):
+        save_profile(some_profile(), "/proc/none/here.json")
 
 
 def test_a_device_is_not_read_for_a_profile_to_extend():

@@ -8,7 +8,7 @@ import pytest
 
 from memonger.graph.imported import parse_graph, parse_imported_budget, read_graph
 from memonger.graph.types import Graph, Op, Tensor
-from memonger.solve.imported import plan_foreign
+from memonger.solve.imported import plan_graph
 from memonger.util.errors import InputError
 
 TEXT = "3 2\n10 1 1\n20 2 1\n5 3 0\n0 1\n1 2\n"
@@ -131,9 +131,9 @@ def test_a_file_is_planned_in_its_own_units(tmp_path):
     path = tmp_path / "graph.txt"
     path.write_text("6 7\n10 1 1\n10 1 1\n10 1 1\n1 2 0\n1 2 0\n1 2 0\n"
                     "0 1\n1 2\n2 3\n3 4\n1 4\n4 5\n0 5\n")
-    plan = plan_foreign(str(path), "70%")
+    plan = plan_graph(read_graph(str(path)), "70%")
     assert plan.baseline_pool_bytes == 31 and plan.pool_bytes <= 22
     assert plan.schedule.time_s(plan.graph) == plan.graph.time_s + 1
     assert plan.bound <= plan.overhead
-    smallest = plan_foreign(str(path))
+    smallest = plan_graph(read_graph(str(path)))
     assert smallest.pool_bytes <= plan.pool_bytes

@@ -35,12 +35,13 @@ def recompute_inside(graph: Graph, cuts: Sequence[int],
     """Run again what stays inside a segment; each segment ends with the ops in ``cuts``."""
     segment: Dict[int, int] = {}
     number, ends = 0, set(cuts)
+    keep, again = set(options.keep), set(options.recompute)
     for op in forward_ops(graph):
         segment[op] = number
         number += op in ends
     return {op: {} for op in segment
-            if graph.ops[op].recomputable and op not in options.keep
-            and (segment[last_forward_use(graph, op)] == segment[op] or op in options.recompute)}
+            if graph.ops[op].recomputable and op not in keep
+            and (segment[last_forward_use(graph, op)] == segment[op] or op in again)}
 
 
 def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:

@@ -33,7 +33,6 @@ class Solution:
 
     #: (columns,) float64.
     values: Optional[np.ndarray]
-    objective: float
     #: Proven lower bound of the objective; ``inf`` when the program has no feasible point.
     bound: float
     #: "optimal", "infeasible", "time_limit", "work_limit", "interrupted" or "unknown".
@@ -43,7 +42,7 @@ class Solution:
 
     def divided(self, factor: float) -> "Solution":
         """The same for a program whose costs are ``factor`` times smaller."""
-        return replace(self, objective=self.objective / factor, bound=self.bound / factor,
+        return replace(self, bound=self.bound / factor,
                        multipliers=None if self.multipliers is None
                        else self.multipliers / factor)
 
@@ -214,8 +213,8 @@ def _linear_result(program: Program, solver: Any, effort: Effort) -> Solution:
     nothing = dual_bound(program, np.zeros(program.num_rows))
     if status == highspy.HighsModelStatus.kInfeasible:
         if not proves_infeasible(program, effort):
-            return Solution(None, float("inf"), nothing, "unknown")
-        return Solution(None, float("inf"), float("inf"), "infeasible")
+            return Solution(None, nothing, "unknown")
+        return Solution(None, float("inf"), "infeasible")
     names = {highspy.HighsModelStatus.kOptimal: "optimal",
              highspy.HighsModelStatus.kTimeLimit: "time_limit"}
     name = names.get(status, "unknown")
@@ -223,8 +222,7 @@ def _linear_result(program: Program, solver: Any, effort: Effort) -> Solution:
     values = np.array(solution.col_value, dtype=np.float64)
     bound = dual_bound(program, multipliers) if len(multipliers) == program.num_rows \
         else float("-inf")
-    objective = float(program.cost @ values) if len(values) else float("inf")
-    return Solution(values if name == "optimal" else None, objective, max(bound, nothing), name,
+    return Solution(values if name == "optimal" else None, max(bound, nothing), name,
                     multipliers if len(multipliers) == program.num_rows else None)
 
 
@@ -287,7 +285,7 @@ def solve_integer(program: Program, integer_columns: np.ndarray, effort: Effort,
         interrupted |= again
         status = solver.getModelStatus()
         if status == highspy.HighsModelStatus.kInfeasible:
-            return Solution(None, float("inf"), float("inf"), "infeasible")
+            return Solution(None, float("inf"), "infeasible")
     info = solver.getInfo()
     values = np.array(solver.getSolution().col_value, dtype=np.float64)
     known = len(values) == program.num_columns and np.isfinite(info.objective_function_value) \
@@ -296,9 +294,7 @@ def solve_integer(program: Program, integer_columns: np.ndarray, effort: Effort,
         if status == highspy.HighsModelStatus.kOptimal else "time_limit" \
         if status == highspy.HighsModelStatus.kTimeLimit else "work_limit" \
         if status == highspy.HighsModelStatus.kInterrupt else "unknown"
-    return Solution(values if known else None,
-                    float(info.objective_function_value) if known else float("inf"),
-                    float(info.mip_dual_bound), name).divided(factor)
+    return Solution(values if known else None, float(info.mip_dual_bound), name).divided(factor)
 
 
 def _run_polled(solver: Any, max_checks: int) -> Tuple[bool, int]:

@@ -131,7 +131,7 @@ class _Decoder:
             ignored = set(op.ignored_inputs)
             missing = None
             for position, tensor in enumerate(op.inputs):
-                producer = self._producer(tensor)
+                producer = self.graph.tensors[tensor].producer
                 if position not in ignored and producer >= 0 and self.version[tensor] < 0:
                     missing = producer
                     break
@@ -147,16 +147,12 @@ class _Decoder:
             self._step(index, again)
         return True
 
-    def _producer(self, tensor: int) -> int:
-        producer = self.graph.tensors[tensor].producer
-        return producer if producer >= 0 else -1
-
     def _step(self, index: int, again: bool) -> None:
         op = self.graph.ops[index]
         sources = []
         for tensor in op.inputs:
             source = self.version[tensor]
-            if source < 0 and self._producer(tensor) >= 0:
+            if source < 0 and self.graph.tensors[tensor].producer >= 0:
                 source = self.last_made.get(tensor, -1)
             sources.append(source)
             self.touched.add(tensor)

@@ -1,4 +1,4 @@
-"""Between schedules and points of the relaxation: both ways, and where to measure next."""
+"""Schedules as points of the relaxation, and the op to constrain next."""
 from __future__ import annotations
 
 from typing import Dict, List, Mapping, Sequence, Set, Tuple
@@ -74,9 +74,9 @@ def point_of(program: Program, reduced: Reduced, schedule: Schedule) -> np.ndarr
     for number, (group, window) in enumerate(zip(program.taken.owner, program.taken.window)):
         if int(group) in taken[int(program.constrained[window])]:
             values[program.taken.base + number] = 1.0
+    in_use = {-1, *schedule.variants}
     mode_of = {op: number for op, ways in enumerate(reduced.modes)
-               for number, mode in enumerate(ways)
-               if mode.variant in schedule.variants or (number == 0)}
+               for number, mode in enumerate(ways) if mode.variant in in_use}
     repeat_of = {way: index for index, way in enumerate(program.repeats)}
     seen: Set[int] = set()
     for index, step in enumerate(schedule.steps):

@@ -1,10 +1,10 @@
 """The native searches of one refinement: one to run, one for the background, and narrower ones.
 
-Variants that are not exact seldom save much time, and with them a search from nothing finds worse
-plans with the same work; but they improve on the best plan found without. So searches on from the
-best plan have them all, and take it over as it is
-(:meth:`memonger.solve.search.native.NativeSearch.adopt`); of those that start
-from nothing two in three leave them out, not each, for in some networks they matter.
+Variants that are not exact seldom save much time. A search from nothing finds worse plans with
+them for the same work, but they improve on the best plan that was found without them. So searches
+that go on from the best plan have all variants, and adopt it unchanged
+(:meth:`memonger.solve.search.native.NativeSearch.adopt`). Of those that start from nothing two in
+three leave inexact variants out, and one has them: in some networks they matter.
 """
 from __future__ import annotations
 
