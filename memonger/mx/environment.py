@@ -40,8 +40,8 @@ def mxnet() -> Any:
     MemongerError
         If it is not installed or does not import, saying what to install.
     """
-    # MXNet reads these once, at its first bind, and else reports every bind on standard error; with
-    # MKLDNN off as if it copied each array.
+    # MXNet reads these once, at its first bind. Unset, it reports every bind on standard error, and
+    # with MKLDNN off it warns of copies that it does not make.
     os.environ.setdefault("MXNET_SUBGRAPH_VERBOSE", "0")
     if not mkldnn_is_on():
         os.environ.setdefault("MXNET_STORAGE_FALLBACK_LOG_VERBOSE", "0")
@@ -62,4 +62,9 @@ def mxnet() -> Any:
 
 def mkldnn_is_on() -> bool:
     """Whether MXNet uses MKLDNN's operators where it was built with them."""
-    return os.environ.get("MXNET_MKLDNN_ENABLED", "1") not in ("0", "false", "False")
+    return is_on("MXNET_MKLDNN_ENABLED")
+
+
+def is_on(name: str) -> bool:
+    """Whether a switch of MXNet that is on by default is on, as MXNet reads it."""
+    return os.environ.get(name, "").lower() not in ("0", "false")

@@ -6,9 +6,11 @@ loaded library object. Executors of other symbols are created as before.
 """
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from typing import Any, Callable
 
+from ..util.errors import BindError
 from . import fusion
 
 #: Functions that end with (..., executor to share memory with, where the new one goes).
@@ -29,7 +31,9 @@ def watch(plugin: Any, recomputes: Callable[[], bool], active: Callable[[], bool
         Whether arenas are switched on at the moment.
     """
     from mxnet.base import _LIB
-    fusion.watch_cached_ops(_LIB)
+    from mxnet.runtime import Features
+    if Features().is_enabled("CUDA"):
+        fusion.watch_cached_ops(_LIB)
     for name in _MAKERS:
         setattr(_LIB, name, _wrapped(getattr(_LIB, name), _LIB.MXExecutorFree, plugin,
                                     recomputes, active))
@@ -38,25 +42,29 @@ def watch(plugin: Any, recomputes: Callable[[], bool], active: Callable[[], bool
 def _wrapped(original: Any, free: Any, plugin: Any, recomputes: Callable[[], bool],
              active: Callable[[], bool]) -> Any:
     def make(*arguments: Any) -> int:
-        if not recomputes() or not fusion.unwanted(original.__name__, arguments):
-            return place(*arguments)
-        with fusion.off():
+        unfused = recomputes() and fusion.unwanted(original.__name__, arguments)
+        with fusion.off() if unfused else contextlib.nullcontext():
             failed = place(*arguments)
-        fusion.remember(arguments[-1]._obj)
+        fusion.remember(arguments[-1]._obj, unfused)
         return failed
 
     def place(*arguments: Any) -> int:
         if not active():
             return int(original(*arguments))
-        plugin.memonger_bind_begin()
         made = arguments[-1]._obj  # behind ctypes.byref
-        failed = original(*arguments)
         message = ctypes.create_string_buffer(2048)
-        if plugin.memonger_bind_end(None if failed else made, _handle(arguments[-2]), message,
-                                    ctypes.c_size_t(len(message))):
+        failed = 1
+        plugin.memonger_bind_begin()
+        try:
+            failed = int(original(*arguments))
+        finally:
+            refused = plugin.memonger_bind_end(None if failed else made, _handle(arguments[-2]),
+                                               message, ctypes.c_size_t(len(message)))
+        if refused:
             free(made)
-            raise _error(message.value.decode(errors="replace"))
-        return int(failed)
+            raise BindError("the executor's memory could not be laid out: %s"
+                            % message.value.decode(errors="replace"))
+        return failed
 
     make.__name__ = original.__name__
     return make
@@ -65,8 +73,3 @@ def _wrapped(original: Any, free: Any, plugin: Any, recomputes: Callable[[], boo
 def _handle(value: Any) -> Any:
     """An executor's handle, however MXNet passes it; None for none."""
     return value if isinstance(value, ctypes.c_void_p) and value.value else None
-
-
-def _error(message: str) -> Exception:
-    from ..util.errors import BindError
-    return BindError("the executor's memory could not be laid out: %s" % message)

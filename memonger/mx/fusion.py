@@ -47,9 +47,9 @@ def unwanted(name: str, arguments: Any) -> bool:
     return _number(arguments[1]) == _GPU and _is_unfused(arguments[0])
 
 
-def remember(executor: Any) -> None:
-    """``executor`` was bound without fusion."""
-    _unfused.add(_number(executor))
+def remember(executor: Any, unfused: bool) -> None:
+    """Note how an executor was bound; a freed one may have had the same handle."""
+    (_unfused.add if unfused else _unfused.discard)(_number(executor))
 
 
 def watch_cached_ops(library: Any) -> None:
