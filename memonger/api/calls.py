@@ -114,11 +114,14 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
 
 
 def _plan_without_plugin(symbol: Any, binding: Binding, request: PlanRequest) -> Plan:
-    if request.method not in ("auto", "sublinear"):
-        raise PluginMissing("method %r needs the native plugin: %s"
-                            % (request.method, native.status()))
-    found = plan_without_plugin(symbol, binding.shapes, binding.type_dict, binding.grad_req,
-                                binding.ctx)
+    for option, asked in (
+            ("method %r" % request.method, request.method not in ("auto", "sublinear")),
+            ("overhead", request.overhead is not None), ("keep", request.keep),
+            ("recompute", request.recompute), ("max_clones", request.max_clones),
+            ("optimizer", binding.optimizer), ("group2ctx", binding.group2ctx)):
+        if asked:
+            raise PluginMissing("%s needs the native plugin: %s" % (option, native.status()))
+    found = plan_without_plugin(symbol, binding)
     if request.name:
         found = replace(found, graph=replace(found.graph, name=request.name))
     if request.budget is not None:
@@ -161,7 +164,7 @@ def estimate(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None, grad_re
     ctx = place(ctx, device)
     given = gather_shapes(estimate, symbol, shapes, named_shapes, data_iter)
     binding = Binding(given, type_dict, grad_req, ctx, group2ctx, optimizer, optimizer_params)
-    if isinstance(costs, str) and costs == "auto":  # no times are told
+    if isinstance(costs, str) and costs == "auto":  # an estimate has no times
         costs = "reference" if binding.on_gpu else "cpu"
     return open_session(symbol, binding, costs, as_it_is=True).estimate()
 
@@ -234,7 +237,7 @@ def max_batch(symbol: Any, budget: Budget, method: str = "auto", variants: str =
     symbol : mx.sym.Symbol
         The network, with its loss.
     budget : int or str
-        Bytes, "8GB", "8GiB" or "auto"; a share would have no whole.
+        Bytes, "8GB", "8GiB" or "auto"; no share, as each batch has another total.
     time_limit : float
         Most work for each candidate, in seconds.
     limit : int

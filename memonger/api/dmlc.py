@@ -10,6 +10,9 @@ import math
 from typing import Any, Dict, Mapping, Optional
 
 from ..mx import plugin as native
+from ..mx.binding import infer_arguments
+from ..mx.capture import read
+from ..mx.rewrite import from_json, without_plan
 from ..plan.plan import Budget
 from ..util import argument_checks as check
 from ..variants.common_subexpressions import to_json
@@ -56,10 +59,10 @@ def search_plan(symbol: Any, ntrial: int = 6, type_dict: Optional[Mapping[str, A
     """
     given = gather_shapes(search_plan, symbol, shapes, named_shapes, data_iter)
     check.whole_number("ntrial", ntrial, 0)
-    if not native.available():
-        return plan_without_plugin(symbol, given, type_dict, ntrial=ntrial).symbol
     if budget is not None:
         return plan(symbol, budget=budget, type_dict=type_dict, shapes=given).symbol
+    if not native.available():
+        return plan_without_plugin(symbol, Binding(given, type_dict), ntrial).symbol
     from ..solve import solve
     from ..solve.options import Options
     session = open_session(symbol, Binding(given, type_dict))
@@ -93,26 +96,23 @@ def make_mirror_plan(symbol: Any, threshold: int, plan_info: Optional[Dict[str, 
     ShapeError, InputError, BindError
         If the input cannot be used.
     """
-    from ..mx.rewrite import from_json, without_plan
     from ..plan.planned_symbol import apply_mirroring
     from ..solve.baselines.sublinear import divide, schedule_of
     given = gather_shapes(make_mirror_plan, symbol, shapes, named_shapes)
-    check.real_number("threshold", threshold)
-    if not native.available():
-        from ..mx.binding import infer_arguments
+    threshold_bytes = int(check.real_number("threshold", threshold) * 2**20)
+    if native.available():
+        session = open_session(symbol, Binding(given, type_dict))
+        symbol, graph = session.symbol, session.graph
+        segments = divide(graph, threshold_bytes)
+        _, recomputed = schedule_of(graph, segments.recomputed, "stock")
+    else:
         symbol = without_plan(symbol)
         graph = forward_graph(symbol, infer_arguments(symbol, given, type_dict))
-        segments = divide(graph, int(threshold) << 20)
-        if plan_info is not None:
-            plan_info.update(max_size=segments.max_bytes, save_size=segments.saved_bytes)
-        return from_json(apply_mirroring(to_json(symbol), graph, set(segments.recomputed)))
-    session = open_session(symbol, Binding(given, type_dict))
-    segments = divide(session.graph, int(threshold) << 20)
+        segments = divide(graph, threshold_bytes)
+        recomputed = set(segments.recomputed)
     if plan_info is not None:
-        plan_info["max_size"] = segments.max_bytes
-        plan_info["save_size"] = segments.saved_bytes
-    _, legal = schedule_of(session.graph, segments.recomputed, "stock")
-    return from_json(apply_mirroring(to_json(session.symbol), session.graph, legal))
+        plan_info.update(max_size=segments.max_bytes, save_size=segments.saved_bytes)
+    return from_json(apply_mirroring(to_json(symbol), graph, recomputed))
 
 
 def get_cost(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None,
@@ -139,7 +139,5 @@ def get_cost(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None,
     """
     given = gather_shapes(get_cost, symbol, shapes, named_shapes)
     if not native.available():
-        from ..mx.binding import infer_arguments
         return printed_megabytes(symbol, infer_arguments(symbol, given, type_dict))
-    from ..mx.capture import read
     return read(symbol, given, type_dict).pool_bytes >> 20

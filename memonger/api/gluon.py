@@ -77,11 +77,7 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
     if unknown:
         raise InputError("gluon.plan() has no option %r; there are %s"
                          % (unknown[0], ", ".join(sorted(known))))
-    try:
-        np.dtype("nothing" if dtype is None else dtype)
-    except TypeError:
-        raise InputError("dtype must be a type such as 'float16', not %s"
-                         % check.shown(dtype)) from None
+    check.dtype("dtype", dtype)
     arrays = [_as_array(item, dtype) for item in inputs_or_shapes]
     if not arrays:
         raise InputError("give the inputs of the block or their shapes, for example "
@@ -147,6 +143,8 @@ def _as_array(item: Any, dtype: str) -> Any:
         if hasattr(item, "shape"):  # of NumPy, say
             item = item.shape
         shape = tuple(operator.index(n) for n in item)
+        if min(shape, default=0) < 0:
+            raise TypeError
     except TypeError:
         raise InputError("an input must be an mx.nd.NDArray or a shape, not %s; write options by "
                          "name, for example budget=\"60%%\"" % check.shown(item)) from None
@@ -193,7 +191,7 @@ def as_cached_op(graph: Graph, every: Optional[Graph] = None) -> Graph:
         With the gradients of all inputs. CachedOp keeps in forward what any of them would read.
     """
     unasked: Tuple[int, ...] = ()
-    #: What is read for its shape alone stays even where it is made again: nobody waits for clones.
+    # Tensors that are read for their shape alone stay even if recomputed: nothing waits for clones.
     stays: Set[int] = set()
     if every is not None:
         # Forward comes first in both graphs, with the same numbers.

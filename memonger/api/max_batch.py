@@ -4,6 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
+from ..mx.binding import checked_shape
 from ..plan.plan import Plan
 from ..util.errors import InfeasibleBudget, InputError
 from ..util.units import budget_share, format_bytes, parse_budget
@@ -49,9 +50,11 @@ def search_batch(shapes: Shapes, request: PlanRequest, session_for: Callable[[Sh
     Raises
     ------
     InputError
-        If the budget is a share (there is no whole to take it of), or no shape has a batch.
+        If the budget is a share (each batch has another total), or no shape has a batch.
     """
-    if not shapes or not next(iter(shapes.values())):
+    sizes = {name: checked_shape(name, shape) for name, shape in shapes.items()}
+    first = next(iter(sizes.values()), ())
+    if not first:
         raise InputError("max_batch needs the shape of an input whose first dimension is the "
                          "batch, for example data=(1, 3, 224, 224)")
     budget = request.budget
@@ -59,13 +62,12 @@ def search_batch(shapes: Shapes, request: PlanRequest, session_for: Callable[[Sh
         raise InputError("max_batch needs a budget in bytes, such as 8GB, not %r" % (budget,))
     budget_bytes = parse_budget(budget, 0)
     request = replace(request, budget=budget_bytes)
-    given = next(iter(shapes.values()))[0]
     plans: Dict[int, Plan] = {}
     reasons: Dict[int, str] = {}
 
     def with_batch(batch: int) -> Dict[str, Sequence[int]]:
-        return {name: (batch,) + tuple(shape[1:]) if shape[0] == given else tuple(shape)
-                for name, shape in shapes.items()}
+        return {name: (batch, *shape[1:]) if shape[:1] == first[:1] else shape
+                for name, shape in sizes.items()}
 
     def fits_unplanned(batch: int) -> bool:
         return session_for(with_batch(batch)).unplanned_total_bytes <= budget_bytes

@@ -2,14 +2,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Callable, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Union
 
-import numpy as np
-
+from ..mx.binding import Arguments
+from ..mx.capture import Captured, read
 from ..plan.plan import Budget, Progress
 from ..solve import methods
 from ..util import argument_checks as check
-from ..util.errors import InputError, UnitError
+from ..util.errors import InputError
 
 Shapes = Mapping[str, Sequence[int]]
 ProgressCallback = Callable[[Progress], None]
@@ -35,13 +35,8 @@ class Binding:
                                              '{"group": mx.gpu(1)}').items():
                 check.context("group2ctx[%r]" % name, place)
         if self.type_dict is not None:
-            for name, dtype in check.mapping("type_dict", self.type_dict,
-                                             '{"data": "float16"}').items():
-                try:
-                    np.dtype("nothing" if dtype is None else dtype)
-                except TypeError:
-                    raise InputError("type_dict[%r] must be a type such as 'float16', not %s"
-                                     % (name, check.shown(dtype))) from None
+            object.__setattr__(self, "type_dict", check.mapping(
+                "type_dict", self.type_dict, '{"data": "float16"}'))
         if self.optimizer is not None:
             check.text("optimizer", self.optimizer, "adam")
         if self.optimizer_params is not None:
@@ -56,9 +51,18 @@ class Binding:
     def on_gpu(self) -> bool:
         return self.ctx is not None and self.ctx.device_type == "gpu"
 
-    def read(self, symbol: Any, as_run: bool = False) -> Any:
-        """The training step of ``symbol`` bound so: a :class:`memonger.mx.capture.Captured`."""
-        from ..mx.capture import read
+    def record(self, arguments: Arguments) -> Dict[str, Any]:
+        """Shapes, types and gradient requests, as a plan file holds them."""
+        types = dict(zip(arguments.names, arguments.dtypes))
+        requests = dict(zip(arguments.names, arguments.grad_reqs))
+        return {"shapes": {name: tuple(shape) for name, shape in sorted(self.shapes.items())},
+                "type_dict": {name: types[name] for name in sorted(self.type_dict or {})
+                              if name in types} or None,
+                "grad_req": arguments.grad_reqs[0] if len(set(requests.values())) == 1
+                else requests}
+
+    def read(self, symbol: Any, as_run: bool = False) -> Captured:
+        """The training step of ``symbol`` bound so."""
         return read(symbol, self.shapes, self.type_dict, self.grad_req, self.ctx, self.group2ctx,
                     as_run)
 
@@ -81,9 +85,6 @@ class PlanRequest:
     def __post_init__(self) -> None:
         if self.budget is not None and self.overhead is not None:
             raise InputError("give a budget or an overhead, not both")
-        if not isinstance(self.budget, (str, type(None))) and not hasattr(self.budget, "__float__"):
-            raise UnitError("a budget cannot be %s; write it as 4GB or 60%%, and shapes as "
-                            "data=(32, 3, 224, 224)" % check.shown(self.budget))
         if self.method not in methods():
             raise InputError("unknown method %s; one of %s, or a registered name"
                              % (check.shown(self.method), ", ".join(methods())))
@@ -93,6 +94,4 @@ class PlanRequest:
             check.function("progress", self.progress)
         if self.variants not in ("none", "exact", "all"):
             raise InputError("variants must be none, exact or all, not %r" % (self.variants,))
-        if not isinstance(self.time_limit, (int, float)):
-            raise InputError("time_limit must be a number of seconds, not %r"
-                             % (self.time_limit,))
+        object.__setattr__(self, "time_limit", check.real_number("time_limit", self.time_limit))

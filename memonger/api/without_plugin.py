@@ -10,14 +10,14 @@ import json
 import logging
 import re
 from dataclasses import replace
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 
 from ..graph.schedule import Schedule, Step, expand
 from ..graph.types import Graph, Op, Tensor
 from ..mx import plugin as native
-from ..mx.binding import Arguments, GradReq, bind_delayed, infer_arguments
+from ..mx.binding import Arguments, bind_delayed, infer_arguments
 from ..mx.capture import refuse_unknown_shapes
 from ..mx.environment import mxnet
 from ..mx.rewrite import from_json, without_plan
@@ -25,6 +25,7 @@ from ..plan.plan import UNIT_TIMES, Plan, Status
 from ..plan.planned_symbol import apply_mirroring
 from ..solve.baselines.sublinear import thresholds
 from ..variants.common_subexpressions import to_json
+from .requests import Binding
 
 logger = logging.getLogger("memonger")
 
@@ -92,9 +93,7 @@ def _fragile(ops: Sequence[Op], index: int) -> Op:
     return replace(op, not_recomputable_because="stock MXNet cannot run it for nothing")
 
 
-def plan_without_plugin(symbol: Any, shapes: Mapping[str, Sequence[int]],
-                        type_dict: Optional[Mapping[str, Any]] = None,
-                        grad_req: GradReq = "write", ctx: Any = None, ntrial: int = 6) -> Plan:
+def plan_without_plugin(symbol: Any, binding: Binding, ntrial: int = 6) -> Plan:
     """The best of some thresholds; never worse than no plan by MXNet's own count.
 
     A warning says what is missing.
@@ -103,13 +102,13 @@ def plan_without_plugin(symbol: Any, shapes: Mapping[str, Sequence[int]],
     logger.warning("planning without the native plugin (%s): stock mirroring only, sizes in whole "
                    "megabytes", reason)
     symbol = without_plan(symbol)
-    arguments = infer_arguments(symbol, shapes, type_dict, grad_req)
+    arguments = infer_arguments(symbol, binding.shapes, binding.type_dict, binding.grad_req)
     graph = forward_graph(symbol, arguments)
-    before = printed_megabytes(symbol, arguments, ctx)
+    before = printed_megabytes(symbol, arguments, binding.ctx)
     best: Tuple[int, Tuple[int, ...], Any] = (before, (), symbol)
     for recomputed in thresholds(graph, ntrial):
         trial = from_json(apply_mirroring(to_json(symbol), graph, set(recomputed)))
-        megabytes = printed_megabytes(trial, arguments, ctx)
+        megabytes = printed_megabytes(trial, arguments, binding.ctx)
         if megabytes < best[0]:
             best = (megabytes, recomputed, trial)
     megabytes, recomputed, planned = best
@@ -121,7 +120,7 @@ def plan_without_plugin(symbol: Any, shapes: Mapping[str, Sequence[int]],
         pool_bytes=megabytes << 20, baseline_pool_bytes=before << 20, costs=UNIT_TIMES,
         backend="stock", storage="stock", fixed_bytes=fixed_bytes(arguments),
         original_json=to_json(symbol), symbol_json=to_json(planned),
-        options={"method": "sublinear", "shapes": {n: list(s) for n, s in sorted(shapes.items())}},
+        options={"method": "sublinear", **binding.record(arguments)},
         notes=("planned without the native plugin, in MXNet's whole megabytes (%s)" % reason,))
 
 

@@ -27,6 +27,7 @@ from typing import (
 
 import numpy as np
 
+from ..util import argument_checks as check
 from ..util.errors import BindError, InputError, ShapeError
 from ..util.messages import listed
 from ..variants.common_subexpressions import to_json
@@ -77,21 +78,10 @@ def infer_arguments(symbol: Any, shapes: Mapping[str, Sequence[int]],
     if unknown:
         raise ShapeError("the network has no input named %s; its arguments are: %s"
                          % (", ".join(map(repr, unknown)), listed(names, _MOST_NAMED)), unknown)
-    clean: Dict[str, Tuple[int, ...]] = {}
-    for name, shape in shapes.items():
-        if hasattr(shape, "shape"):
-            raise ShapeError("the shape of %r must be a tuple of integers, not an %s; give that "
-                             "array's shape: %s=array.shape"
-                             % (name, type(shape).__name__, name), [name])
-        try:
-            clean[name] = tuple(operator.index(n) for n in shape)
-        except TypeError:
-            raise ShapeError("the shape of %r must be a tuple of integers, not %r"
-                             % (name, shape), [name]) from None
-    mx = mxnet()
+    clean = {name: checked_shape(name, shape) for name, shape in shapes.items()}
     try:
         arg_shapes, _, aux_shapes = symbol.infer_shape_partial(**clean)
-    except (mx.MXNetError, ValueError, TypeError) as error:
+    except Exception as error:  # MXNet raises Exception itself where a tensor is too large
         raise ShapeError("the shapes do not fit the network: %s" % first_line(error)) from error
     missing = [name for name, shape in zip(names + aux_names,
                                            list(arg_shapes) + list(aux_shapes))
@@ -105,6 +95,25 @@ def infer_arguments(symbol: Any, shapes: Mapping[str, Sequence[int]],
     return Arguments(names, tuple(map(tuple, arg_shapes)), dtypes,
                      _grad_reqs(names, grad_req), aux_names, tuple(map(tuple, aux_shapes)),
                      aux_dtypes, tuple(n for n in names if n in shapes))
+
+
+def checked_shape(name: str, shape: Any) -> Tuple[int, ...]:
+    """The shape of an input as a tuple of int.
+
+    Raises
+    ------
+    ShapeError
+        If it is not a sequence of integers.
+    """
+    if hasattr(shape, "shape"):
+        raise ShapeError("the shape of %r must be a tuple of integers, not an %s; give that "
+                         "array's shape: %s=array.shape"
+                         % (name, type(shape).__name__, name), [name])
+    try:
+        return tuple(operator.index(n) for n in shape)
+    except TypeError:
+        raise ShapeError("the shape of %r must be a tuple of integers, not %r"
+                         % (name, shape), [name]) from None
 
 
 def _known(shape: Optional[Sequence[int]]) -> bool:
@@ -140,7 +149,8 @@ def _infer_types(symbol: Any, type_dict: Mapping[str, Any],
         raise InputError("type_dict names %s, which the network does not have"
                          % ", ".join(map(repr, unknown)))
     mx = mxnet()
-    given = {name: np.dtype(dtype) for name, dtype in type_dict.items()}
+    given = {name: check.dtype("type_dict[%r]" % name, dtype)
+             for name, dtype in type_dict.items()}
     attributes = _attributes(symbol)
     names = symbol.list_arguments()
     free = [(name, place) for place, name in enumerate(names)
@@ -207,7 +217,7 @@ def sparse_gradients(symbol: Any) -> FrozenSet[str]:
 
 def bind_delayed(symbol: Any, arguments: Arguments, ctx: Any = None,
                  group2ctx: Optional[Mapping[str, Any]] = None) -> Any:
-    """Bind with arrays that are never allocated; MXNet's memory plan is the real one.
+    """Bind with arrays that are never allocated; MXNet plans memory as for real arrays.
 
     Raises
     ------

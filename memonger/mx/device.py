@@ -6,14 +6,16 @@ import ctypes
 import os
 import re
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Dict, Optional
 
 from ..costs.models import DEVICES
 from ..memory.device import Device
 from ..plan.plan import Budget
-from ..util.errors import InputError
+from ..util.argument_checks import shown
+from ..util.errors import InputError, UnitError
 from ..util.units import refuse_bare_number
-from .environment import mxnet
+from .environment import is_on, mxnet
 
 #: An allowance for MXNet, cuDNN and cuBLAS on a stated GPU before the first array; not measured.
 CONTEXT_BYTES = 10**9
@@ -80,14 +82,18 @@ def free_bytes(ctx: Any) -> int:
     return int(free * (1.0 - RESERVE))
 
 
-def resolve_budget(budget: Budget, ctx: Any) -> Budget:
+def resolve_budget(budget: Any, ctx: Any) -> Budget:
     """A user's budget with ``"auto"`` turned into bytes; any other stays as it is.
 
     Raises
     ------
     UnitError
-        If it is a bare number that was surely meant with a unit.
+        If it is neither a number nor text, or a bare number that was surely meant with a unit.
     """
+    readable = budget is None or isinstance(budget, (str, Real))
+    if not readable:
+        raise UnitError("a budget cannot be %s; write it as 4GB or 60%%, and shapes as "
+                        "data=(32, 3, 224, 224)" % shown(budget))
     refuse_bare_number(budget)
     return free_bytes(ctx) if budget == "auto" else budget
 
@@ -109,18 +115,17 @@ def device_of(ctx: Any) -> Optional[Device]:
         linear_cutoff=_number("MXNET_GPU_MEM_POOL_ROUND_LINEAR_CUTOFF", Device.linear_cutoff),
         autotunes=_number("MXNET_CUDNN_AUTOTUNE_DEFAULT", 1) != 0,
         # A CPU does not show what MXNet would fuse on the GPU.
-        fuses=not isinstance(ctx, StatedGpu) and
-        os.environ.get("MXNET_USE_FUSION", "1") not in ("0", "false", "False"),
+        fuses=not isinstance(ctx, StatedGpu) and is_on("MXNET_USE_FUSION"),
         random_copies=_number("MXNET_GPU_PARALLEL_RAND_COPY", Device.random_copies),
         dropout_copies=_number("MXNET_GPU_CUDNN_DROPOUT_STATE_COPY", Device.dropout_copies),
         **({"multiprocessors": ctx.sheet.multiprocessors} if isinstance(ctx, StatedGpu)
-           else _asked(ctx.device_id)))
+           else _reported(ctx.device_id)))
 
 
-def _number(name: str, otherwise: int) -> int:
+def _number(name: str, default: int) -> int:
     text = os.environ.get(name, "")
     try:
-        return int(text) if text else otherwise
+        return int(text) if text else default
     except ValueError:
         raise InputError("%s=%s is not a number" % (name, text)) from None
 
@@ -131,13 +136,13 @@ _MULTIPROCESSORS = 16
 _CAPABILITY = (75, 76)
 
 
-def _asked(number: int) -> Dict[str, int]:
+def _reported(device_id: int) -> Dict[str, int]:
     """Facts of a GPU that the CUDA libraries of this process report."""
     found: Dict[str, int] = {}
     count, size, handle = ctypes.c_int(), ctypes.c_size_t(), ctypes.c_void_p()
     with contextlib.suppress(OSError):
         runtime = ctypes.CDLL("libcudart.so.11.0")
-        if not runtime.cudaDeviceGetAttribute(ctypes.byref(count), _MULTIPROCESSORS, number):
+        if not runtime.cudaDeviceGetAttribute(ctypes.byref(count), _MULTIPROCESSORS, device_id):
             found["multiprocessors"] = count.value
         library = ctypes.CDLL("libcudnn.so.8")
         if not library.cudnnCreate(ctypes.byref(handle)):

@@ -12,14 +12,16 @@ import os
 import statistics
 import subprocess
 import tempfile
-from dataclasses import asdict, dataclass
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Dict, Mapping, Optional, Sequence
+
+import numpy as np
 
 from ..util.errors import MemongerError
 from ..util.files import write_whole
 from ..util.processes import run_module
 from ..variants.common_subexpressions import to_json
-from .binding import GradReq, infer_arguments
+from .binding import GradReq, checked_shape, infer_arguments
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,10 @@ class Measurement:
         Median time of forward and backward, seconds.
     steps_s : tuple of float
         All of them, in order.
+    device : str
+        Where the steps ran, as "cpu(0)".
+    original : Measurement, optional
+        The other symbol, measured in turn.
     """
 
     allocated_bytes: int
@@ -63,8 +69,7 @@ class Measurement:
 
 def measure(symbol: Any, shapes: Mapping[str, Sequence[int]], ctx: Any = None, steps: int = 5,
             original: Any = None, type_dict: Optional[Mapping[str, Any]] = None,
-            grad_req: GradReq = "write", seed: int = 0,
-            environment: Optional[Mapping[str, str]] = None) -> Measurement:
+            grad_req: GradReq = "write") -> Measurement:
     """Train for some steps and report bytes and time.
 
     Parameters
@@ -74,8 +79,6 @@ def measure(symbol: Any, shapes: Mapping[str, Sequence[int]], ctx: Any = None, s
         Another symbol, measured in turn with ``symbol``; its result is ``.original``.
     ctx : mx.Context, optional
         Default ``mx.cpu()``.
-    environment : mapping, optional
-        Environment variables for the measured process.
 
     Raises
     ------
@@ -85,38 +88,38 @@ def measure(symbol: Any, shapes: Mapping[str, Sequence[int]], ctx: Any = None, s
     if steps < 1:
         raise MemongerError("measure needs at least one step, not %r" % steps)
     infer_arguments(symbol, shapes, type_dict, grad_req)  # refuses here, in one line
-    symbols = [symbol] + ([original] if original is not None else [])
-    common = {"shapes": {n: list(s) for n, s in shapes.items()}, "steps": steps, "seed": seed,
-              "types": {n: str(t) for n, t in (type_dict or {}).items()},
-              "grad_req": grad_req if isinstance(grad_req, (str, dict)) else list(grad_req),
-              "device": [ctx.device_type, ctx.device_id] if ctx is not None else ["cpu", 0]}
-    texts = [to_json(s) for s in symbols]
-    alone = [_child({**common, "symbols": [text], "steps": 1}, environment) for text in texts]
-    timed = _child({**common, "symbols": texts}, environment)
-    results: List[Measurement] = []
-    for index in reversed(range(len(symbols))):
-        times_s = timed["steps_s"][index]
-        results.append(Measurement(alone[index]["allocated_bytes"], statistics.median(times_s),
-                                   tuple(times_s), timed["device"],
-                                   results[0] if index == 0 and results else None))
-    return results[-1]
+    request = _request(shapes, ctx, type_dict, grad_req)
+    texts = [to_json(s) for s in (symbol, original) if s is not None]
+    alone = [_child({**request, "symbols": [text], "steps": 1}) for text in texts]
+    timed = _child({**request, "symbols": texts, "steps": steps})
+    planned, *others = [
+        Measurement(bytes_of["allocated_bytes"], statistics.median(times_s), tuple(times_s),
+                    timed["device"]) for bytes_of, times_s in zip(alone, timed["steps_s"])]
+    return replace(planned, original=others[0]) if others else planned
 
 
 def allocated_bytes(symbol: Any, shapes: Mapping[str, Sequence[int]]) -> int:
     """Growth of the resident memory of a process that trains on a CPU."""
-    found = _child({"symbols": [to_json(symbol)], "shapes": {n: list(s) for n, s in shapes.items()},
-                    "steps": 2, "seed": 0, "types": {}, "grad_req": "write",
-                    "device": ["cpu", 0]}, None)
+    found = _child({**_request(shapes), "symbols": [to_json(symbol)], "steps": 2})
     return int(found["allocated_bytes"])
 
 
-def _child(specification: Mapping[str, Any],
-           environment: Optional[Mapping[str, str]]) -> Dict[str, Any]:
+def _request(shapes: Mapping[str, Sequence[int]], ctx: Any = None,
+             type_dict: Optional[Mapping[str, Any]] = None,
+             grad_req: GradReq = "write") -> Dict[str, Any]:
+    """How the measured process binds, fit for JSON."""
+    return {"shapes": {name: checked_shape(name, shape) for name, shape in shapes.items()},
+            "types": {name: np.dtype(dtype).name for name, dtype in (type_dict or {}).items()},
+            "grad_req": dict(grad_req) if isinstance(grad_req, Mapping) else grad_req,
+            "device": [ctx.device_type, ctx.device_id] if ctx is not None else ["cpu", 0]}
+
+
+def _child(specification: Mapping[str, Any]) -> Dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="memonger") as folder:
         request, answer = os.path.join(folder, "request"), os.path.join(folder, "answer")
         write_whole(request, json.dumps(specification))
         child = run_module("memonger.mx.measure_child", request, answer,
-                           stderr=subprocess.STDOUT, environment=environment)
+                           stderr=subprocess.STDOUT)
         if child.returncode != 0 or not os.path.exists(answer):
             logging.getLogger("memonger").info("the measured process said:\n%s", child.stdout)
             said = child.stdout.strip().splitlines()

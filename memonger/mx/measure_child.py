@@ -65,7 +65,7 @@ def _bound(symbol: Any, ctx: Any, request: Dict[str, Any]) -> TrainingRun:
     with native.switched(True, planned, planned) if native.available() \
             else contextlib.nullcontext():
         return TrainingRun(symbol, request["shapes"], ctx, request["types"] or None,
-                           request["grad_req"], request["seed"])
+                           request["grad_req"])
 
 
 def run(request: Dict[str, Any]) -> Dict[str, Any]:

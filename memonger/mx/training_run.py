@@ -6,6 +6,8 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Set
 
 import numpy as np
 
+from ..util.argument_checks import shown
+from ..util.errors import InputError
 from ..variants.common_subexpressions import to_json
 from .binding import Arguments, GradReq, infer_arguments, sparse_gradients
 from .environment import mxnet
@@ -52,7 +54,7 @@ def random_values(symbol: Any, arguments: Arguments, seed: int = 0,
     for name, shape, dtype in list(zip(arguments.names, arguments.shapes, arguments.dtypes)) + \
             list(zip(arguments.aux_names, arguments.aux_shapes, arguments.aux_dtypes)):
         if given is not None and name in given:
-            values[name] = np.asarray(given[name], dtype=dtype)
+            values[name] = _given_value(name, given[name], shape, dtype)
         elif name in indices:
             values[name] = random.randint(0, 2, shape).astype(dtype)
         elif name in arguments.input_names:
@@ -64,6 +66,17 @@ def random_values(symbol: Any, arguments: Arguments, seed: int = 0,
             values[name] = (random.standard_normal(shape) *
                             np.sqrt(2.0 / max(fan_in, 1))).astype(dtype)
     return values
+
+
+def _given_value(name: str, value: Any, shape: Sequence[int], dtype: str) -> np.ndarray:
+    try:
+        found = np.asarray(value.asnumpy() if hasattr(value, "asnumpy") else value, dtype=dtype)
+    except (TypeError, ValueError):
+        found = None
+    if found is None or found.shape != tuple(shape):
+        raise InputError("values[%r] must be an array of shape %s, not %s"
+                         % (name, tuple(shape), shown(value) if found is None else found.shape))
+    return found
 
 
 def without_index_gradients(symbol: Any, grad_req: GradReq) -> GradReq:

@@ -5,6 +5,8 @@ import math
 import operator
 from typing import Any, Callable, Mapping
 
+import numpy as np
+
 from .errors import InputError
 
 
@@ -45,6 +47,16 @@ def text(name: str, value: Any, example: str) -> str:
     if not isinstance(value, str):
         raise InputError("%s must be a text such as %r, not %s" % (name, example, shown(value)))
     return value
+
+
+def dtype(name: str, value: Any) -> "np.dtype[Any]":
+    """``value`` as a NumPy type."""
+    try:
+        if value is not None:  # which NumPy takes for float64
+            return np.dtype(value)
+    except TypeError:
+        pass
+    raise InputError("%s must be a type such as 'float16', not %s" % (name, shown(value)))
 
 
 def mapping(name: str, value: Any, example: str) -> Mapping[Any, Any]:

@@ -279,7 +279,8 @@ def test_named_stages_are_kept_or_run_again_together():
 def test_measure_reports_bytes_and_time_of_both():
     net = convolutions()
     planned = memonger.plan(net, method="sublinear", **SHAPES).symbol
-    measured = memonger.measure(planned, steps=2, **SHAPES)
+    shapes = {name: tuple(map(np.int64, shape)) for name, shape in SHAPES.items()}
+    measured = memonger.measure(planned, steps=2, type_dict={"data": np.float32}, **shapes)
     assert measured.allocated_bytes > 0 and measured.step_s > 0 and len(measured.steps_s) == 2
     assert measured.original is not None and measured.overhead is not None
 

@@ -30,12 +30,19 @@ answer = {
                            **net.shapes).symbol_json == plan.symbol_json,
     "recomputed": sum(d == "recompute" for d in plan.decisions.values()),
 }
-for name, arguments, error in (("milp", {"method": "milp"}, PluginMissing),
-                               ("budget", {"budget": "1KB"}, InfeasibleBudget)):
+for name, call, options, error in (
+        ("milp", memonger.plan, {"method": "milp"}, PluginMissing),
+        ("keep", memonger.plan, {"keep": ["*relu*"]}, PluginMissing),
+        ("optimizer", memonger.plan, {"optimizer": "adam"}, PluginMissing),
+        ("budget", memonger.plan, {"budget": "1KB"}, InfeasibleBudget),
+        ("searched", memonger.search_plan, {"budget": "1KB"}, InfeasibleBudget)):
     try:
-        memonger.plan(net.symbol, time_limit=0.5, **arguments, **net.shapes)
+        call(net.symbol, **options, **net.shapes)
     except error as caught:
         answer[name] = str(caught)
+info = {}
+memonger.make_mirror_plan(net.symbol, 0.5, info, **net.shapes)
+answer["largest_segment_bytes"] = info["max_size"]
 masked = mx.sym.MakeLoss(mx.sym.contrib.boolean_mask(mx.sym.var("data"), mx.sym.var("mask")))
 try:
     memonger.plan(masked, data=(4, 3), mask=(4,))
@@ -73,11 +80,21 @@ def test_it_says_what_is_missing(answer):
     assert "without the native plugin" in answer["notes"][0]
     assert "needs the native plugin" in answer["milp"]
     assert "smallest total found" in answer["budget"]
+    assert "smallest total found" in answer["searched"]
+
+
+def test_it_refuses_what_stock_mirroring_cannot_do(answer):
+    assert answer["keep"].startswith("keep needs the native plugin: not loaded")
+    assert answer["optimizer"].startswith("optimizer needs the native plugin: not loaded")
+
+
+def test_mirror_plans_have_segments(answer):
+    assert answer["largest_segment_bytes"] > 1 << 19
 
 
 def test_operators_of_the_plugin_ask_for_it(monkeypatch):
     from memonger.mx import plugin as native
-    from memonger.mx import symbol_from_json
+    from memonger.mx.load import symbol_from_json
     from memonger.util.errors import PluginMissing
 
     def missing():

@@ -11,7 +11,7 @@ from ...costs.profile_files import find_profile, save_profile
 from ...plan.plan import Progress
 from ...report.formatting import counted
 from ...util.errors import InputError
-from ..binding import GradReq
+from ..binding import GradReq, first_line
 from ..capture import Captured, read
 from ..device import StatedGpu, gpu_name
 from ..environment import logger, mxnet
@@ -113,8 +113,9 @@ def profile(symbol: Any, shapes: Mapping[str, Sequence[int]],
                 logger.info("the network runs other ops than it was read with")
         except mx.base.MXNetError as error:
             if method == "in place":
-                raise InputError("the network cannot be run unplanned: %s" % error) from error
-            logger.info("the network cannot be run unplanned: %s", error)
+                raise InputError("the network cannot be run unplanned: %s"
+                                 % first_line(error)) from error
+            logger.info("the network cannot be run unplanned: %s", first_line(error))
     if method != "in place":
         networks = [captured, *(found.captured for found in swapped)]
         for number, network in enumerate(networks):
