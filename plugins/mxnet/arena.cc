@@ -6,6 +6,7 @@
 #include <nnvm/op_attr_types.h>
 
 #include <algorithm>
+#include <mutex>
 #include <stdexcept>
 #include <typeinfo>
 #include <unordered_map>
@@ -13,6 +14,7 @@
 #include <utility>
 
 #include "mxnet/loops.h"
+#include "mxnet/op_facts.h"
 
 namespace memonger {
 
@@ -26,6 +28,8 @@ using nnvm::Op;
 namespace {
 
 const char kAttribute[] = "memonger_arena";
+// Mark on some op of the symbol: its executors use an arena.
+const char kStorageMark[] = "__memonger_storage__";
 
 // What a graph with an arena carries.
 struct Places {
@@ -72,7 +76,7 @@ NDArray ArrayInside(const std::shared_ptr<NDArray>& memory, char* place, int64_t
   return array;
 }
 
-thread_local bool placement_expected = false;
+thread_local bool placement_expected = false, asks_for_arena = false;
 // While an executor with an arena is made in this thread, its ops ask for temporary space.
 thread_local bool serializing = false;
 
@@ -89,21 +93,10 @@ PlacesPointer PlacesOf(const Graph& graph) {
 
 // Not run by the engine in the order of pushes: asynchronous, nested, or copies between devices.
 bool RunsByItself(const std::string& name) {
-  static const auto* names = new std::unordered_set<std::string>{"Custom",
-                                                                 "_backward_Custom",
-                                                                 "_NDArray",
-                                                                 "_backward__NDArray",
-                                                                 "_CrossDeviceCopy",
-                                                                 "_copyto",
-                                                                 "_foreach",
-                                                                 "_backward_foreach",
-                                                                 "_while_loop",
-                                                                 "_backward_while_loop",
-                                                                 "_cond",
-                                                                 "_backward_cond",
-                                                                 "_CachedOp",
-                                                                 "_backward_CachedOp"};
-  return names->count(name) != 0;
+  static const auto* names = new std::unordered_set<std::string>{
+      "Custom",           "_backward_Custom", "_NDArray",  "_backward__NDArray",
+      "_CrossDeviceCopy", "_copyto",          "_CachedOp", "_backward_CachedOp"};
+  return IsLoop(name) || names->count(name) != 0;
 }
 
 // Position of the weight that MKL-DNN rearranges for inference, some time after the op ran; 0:
@@ -118,7 +111,9 @@ size_t RearrangedWeight(const std::string& name) {
 // From now on `op` asks for temporary space whenever `serializing` is set, besides what it asks
 // for anyway. Ops never look at requests behind their own.
 void Serialize(const Op* op) {
+  static auto* lock = new std::mutex();
   static auto* done = new std::unordered_set<const Op*>();
+  std::lock_guard<std::mutex> guard(*lock);
   if (!done->insert(op).second) return;
   const int plevel = 100;
   Op* changed = const_cast<Op*>(op);
@@ -180,23 +175,21 @@ mxnet::Engine::VarHandle Check(const Graph& graph, const OpExecutors& ops) {
 
 }  // namespace
 
-bool AsksForArena(const std::vector<nnvm::NodeEntry>& outputs) {
-  bool asks = false;
-  nnvm::DFSVisit(outputs, [&asks](const nnvm::ObjectPtr& node) {
-    const auto found = node->attrs.dict.find(kStorageMark);
-    asks = asks || (found != node->attrs.dict.end() && found->second == "arena");
-  });
-  return asks;
-}
-
 void ExpectPlacement() {
   placement_expected = true;
-  serializing = false;
+  asks_for_arena = serializing = false;
 }
 
-bool PlacementExpected() { return placement_expected; }
+void LookForArenaMark(const std::vector<nnvm::NodeEntry>& outputs) {
+  if (!placement_expected || asks_for_arena) return;
+  nnvm::DFSVisit(outputs, [](const nnvm::ObjectPtr& node) {
+    asks_for_arena = asks_for_arena || Attribute(*node, kStorageMark) == "arena";
+  });
+}
 
-void MarkApart(const Graph& graph, storage::Program* program) {
+bool WantsArena() { return placement_expected && asks_for_arena; }
+
+void MarkOwnBuffers(const Graph& graph, storage::Program* program) {
   const IndexedGraph& index = graph.indexed_graph();
   program->own_buffer.assign(index.num_node_entries(), 0);
   for (uint32_t id = 0; id < index.num_nodes(); ++id) {
@@ -214,8 +207,8 @@ void MarkApart(const Graph& graph, storage::Program* program) {
   }
 }
 
-void PlanArena(const storage::Blocks& blocks, const storage::Assignment& arena,
-               const storage::Model& model, Graph* graph, std::vector<int>* ids) {
+void PlanArena(const storage::Blocks& blocks, const storage::Assignment& arena, Graph* graph,
+               std::vector<int>* ids) {
   PlacesPointer places = std::make_shared<Places>();
   std::vector<bool> inside(blocks.blocks.size());
   int next_id = 0;

@@ -22,8 +22,8 @@ using nnvm::Op;
 
 namespace {
 
-// One text for each capture that is open, the innermost last.
-thread_local std::vector<std::string>* open = nullptr;
+// One text for each capture that is open in this thread, the innermost last.
+thread_local std::vector<std::string> open;
 
 void Append(const std::string& record, std::string* records) {
   if (!records->empty() && !record.empty()) *records += ",\n";
@@ -119,7 +119,6 @@ void WriteOpFacts(const Node& node, const mxnet::Context& context, const Reasons
   static const auto& inplace = Op::GetAttr<nnvm::FInplaceOption>("FInplaceOption");
   static const auto& identity = Op::GetAttr<nnvm::FInplaceIdentity>("FInplaceIdentity");
   static const auto& ignored = Op::GetAttr<nnvm::FIgnoreInputs>("FIgnoreInputs");
-  static const auto& mutates = Op::GetAttr<nnvm::FMutateInputs>("FMutateInputs");
   const Op* op = node.op();
   if (inplace.contains(op)) {
     const auto pairs = inplace[op](node.attrs);
@@ -140,10 +139,6 @@ void WriteOpFacts(const Node& node, const mxnet::Context& context, const Reasons
     json->Numbers(ignored[op](node.attrs));
   }
   if (MakesState(node)) json->Raw(",\"makes_state\":1");
-  if (mutates.contains(op)) {
-    json->Raw(",\"mutated_inputs\":");
-    json->Numbers(mutates[op](node.attrs));
-  }
   const auto resources = Resources(node, context);
   if (!resources.empty()) {
     json->Raw(",\"resources\":");
@@ -226,20 +221,17 @@ void WriteNode(const IndexedGraph& index, uint32_t id, const mxnet::Context& con
 
 }  // namespace
 
-void BeginCapture() {
-  if (!open) open = new std::vector<std::string>();
-  open->emplace_back();
-}
+void BeginCapture() { open.emplace_back(); }
 
 std::string EndCapture() {
   if (!Capturing()) return "[]";
-  const std::string records = std::move(open->back());
-  open->pop_back();
-  if (!open->empty()) Append(records, &open->back());
+  const std::string records = std::move(open.back());
+  open.pop_back();
+  if (!open.empty()) Append(records, &open.back());
   return "[" + records + "]";
 }
 
-bool Capturing() { return open && !open->empty(); }
+bool Capturing() { return !open.empty(); }
 
 void Record(const nnvm::Graph& graph, const PlanInput& input, int64_t pool_bytes, bool replayed) {
   const IndexedGraph& index = graph.indexed_graph();
@@ -298,17 +290,13 @@ void Record(const nnvm::Graph& graph, const PlanInput& input, int64_t pool_bytes
     }
     json.Raw("]");
   });
-  if (graph.HasAttr("storage_type")) {
-    json.Raw(",\"storage_type\":");
-    json.Numbers(graph.GetAttr<std::vector<int>>("storage_type"));
-  }
   json.Raw("},\"storage_allocated_bytes\":");
   json.Number(graph.GetAttr<size_t>("storage_allocated_bytes"));
   json.Raw(",\"pool_bytes\":");
   json.Number(pool_bytes);
   json.Raw(replayed ? ",\"replayed\":true" : ",\"replayed\":false");
   json.Raw("}");
-  Append(record, &open->back());
+  Append(record, &open.back());
 }
 
 }  // namespace memonger

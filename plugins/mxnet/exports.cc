@@ -1,4 +1,4 @@
-/* The C interface of libmemonger_mxnet.so; memonger/mx/plugin.py is its only caller. */
+/* The C interface of libmemonger_mxnet.so, for memonger/mx/plugin.py and executor_hooks.py. */
 #include <algorithm>
 #include <cstring>
 #include <exception>
@@ -31,7 +31,7 @@ std::string& Captured() {
 
 }  // namespace
 
-// Changes with every change of this interface, of the operators or of where memory lies; native.py
+// Changes with every change of this interface, of the operators or of where memory lies; plugin.py
 // refuses another one.
 MEMONGER_API int memonger_interface_version() { return 4; }
 

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "mxnet/op_facts.h"
 #include "ops/delegates/delegate.h"
 
 namespace memonger {
@@ -208,7 +209,7 @@ bool IsPlanned(const nnvm::IndexedGraph& index) {
     if (node.is_variable()) continue;
     if (node.op()->name.find("memonger_") != std::string::npos) return true;
     for (const auto& attribute : node.attrs.dict)
-      if (attribute.first.compare(0, 11, "__memonger_") == 0) return true;
+      if (IsOfPlan(attribute.first)) return true;
   }
   return false;
 }

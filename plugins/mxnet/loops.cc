@@ -40,11 +40,6 @@ struct Methods {
   }
 };
 
-bool IsLoop(const std::string& name) {
-  return name == "_foreach" || name == "_backward_foreach" || name == "_while_loop" ||
-         name == "_backward_while_loop" || name == "_cond" || name == "_backward_cond";
-}
-
 // Whether this is an object of StatefulComputeExExecutor, which runs all loops.
 bool IsKnown(const OpExecutorHead& op) {
   const auto* type = static_cast<const std::type_info*>(op.methods[-1]);
@@ -52,6 +47,11 @@ bool IsKnown(const OpExecutorHead& op) {
 }
 
 }  // namespace
+
+bool IsLoop(const std::string& name) {
+  return name == "_foreach" || name == "_backward_foreach" || name == "_while_loop" ||
+         name == "_backward_while_loop" || name == "_cond" || name == "_backward_cond";
+}
 
 void WaitBeforeLoops(const nnvm::Graph& graph, const OpExecutors& ops) {
   const nnvm::IndexedGraph& index = graph.indexed_graph();

@@ -13,6 +13,7 @@
 #include <nnvm/graph.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace mxnet {
@@ -32,6 +33,9 @@ struct OpExecutorHead {
   mxnet::OpContext op_ctx;
 };
 using OpExecutors = std::vector<std::shared_ptr<mxnet::exec::OpExecutor>>;
+
+// The op runs a graph of its own, perhaps several times; or it is the gradient of such an op.
+bool IsLoop(const std::string& name);
 
 // Makes the loops of an executor wait; `ops` are those of its graph. Does nothing where MXNet
 // runs them by a class that is not known here.

@@ -148,7 +148,7 @@ void WriteAllOutputs(const std::vector<uint32_t>& references, Graph* graph) {
 
 }  // namespace
 
-Graph PlanMemory(Graph graph, const nnvm::PassFunction& plan, bool improve, bool wants_arena) {
+Graph PlanMemory(Graph graph, const nnvm::PassFunction& plan, bool improve) {
   const PlanInput input = TakeInput(graph);
   graph = plan(std::move(graph));
   if (!improve && !Capturing()) {
@@ -158,8 +158,8 @@ Graph PlanMemory(Graph graph, const nnvm::PassFunction& plan, bool improve, bool
   storage::Program program = MakeProgram(graph, input);
   storage::Model model;
   if (!input.references.empty()) model.rounding = 1;  // CachedOp allocates exact bytes
-  wants_arena = improve && wants_arena && PlacementExpected() && FitsArena(graph, input);
-  if (wants_arena) MarkApart(graph, &program);
+  const bool wants_arena = improve && WantsArena() && FitsArena(graph, input);
+  if (wants_arena) MarkOwnBuffers(graph, &program);
   storage::Blocks blocks;
   storage::Replay(program, model, &blocks);
   std::vector<int> ids = graph.GetAttr<nnvm::StorageVector>("storage_id");
@@ -179,7 +179,7 @@ Graph PlanMemory(Graph graph, const nnvm::PassFunction& plan, bool improve, bool
     }
     const bool in_arena = !best.offset_of.empty();
     if (in_arena) {
-      PlanArena(blocks, best, model, &graph, &ids);
+      PlanArena(blocks, best, &graph, &ids);
     } else if (best.pool_bytes < used.pool_bytes) {
       for (size_t entry = 0; entry < ids.size(); ++entry)
         if (blocks.block_of[entry] >= 0) ids[entry] = best.buffer_of[blocks.block_of[entry]];

@@ -3,6 +3,7 @@
 #include <mxnet/op_attr_types.h>
 #include <nnvm/op_attr_types.h>
 
+#include <cctype>
 #include <cstdlib>
 #include <set>
 
@@ -16,7 +17,13 @@ std::string Attribute(const Node& node, const char* key) {
   return found == node.attrs.dict.end() ? std::string() : found->second;
 }
 
-bool Truthy(const std::string& text) { return text == "True" || text == "true" || text == "1"; }
+bool Truthy(const std::string& text) {
+  std::string lower = text;
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lower == "true" || lower == "1";
+}
+
+bool IsOfPlan(const std::string& key) { return key.compare(0, 11, "__memonger_") == 0; }
 
 bool UpdatesAverages(const Node& node) {
   static const std::set<std::string> names = {"BatchNorm", "memonger_inplace_batch_norm",

@@ -41,8 +41,11 @@ bool UpdatesAverages(const nnvm::Node& node);
 // Value of an attribute, empty without one.
 std::string Attribute(const nnvm::Node& node, const char* key);
 
-// "True", "true" or "1".
+// "true" in any case or "1", as MXNet reads flags.
 bool Truthy(const std::string& text);
+
+// The attribute is one that a plan puts on ops.
+bool IsOfPlan(const std::string& key);
 
 }  // namespace memonger
 

@@ -37,10 +37,6 @@ State& GetState() {
   return *state;
 }
 
-// Whether the forward graph of the gradients made last in this thread asked for an arena: fusion on
-// a GPU may rebuild the marked node before the memory is planned.
-thread_local bool gradient_asks_for_arena = false;
-
 // MXNet's own mirroring leaves out what may not run again.
 void SpareUnsafe(const std::vector<NodeEntry>& outputs, Graph* graph) {
   using MirrorFunction = std::function<int(const nnvm::Node&)>;
@@ -55,9 +51,9 @@ void SpareUnsafe(const std::vector<NodeEntry>& outputs, Graph* graph) {
 }
 
 Graph Gradient(Graph graph) {
-  gradient_asks_for_arena = AsksForArena(graph.GetAttr<std::vector<NodeEntry>>("grad_ys"));
-  if (!GetSwitches().recompute) return GetState().gradient(std::move(graph));
   const std::vector<NodeEntry> outputs = graph.GetAttr<std::vector<NodeEntry>>("grad_ys");
+  LookForArenaMark(outputs);
+  if (!GetSwitches().recompute) return GetState().gradient(std::move(graph));
   // Executors always say which nodes they would mirror; CachedOp never does.
   const bool for_cached_op = !graph.HasAttr("grad_mirror_fun");
   bool marked = false;
@@ -74,10 +70,10 @@ Graph Gradient(Graph graph) {
 }
 
 Graph Plan(Graph graph) {
-  const bool asks = gradient_asks_for_arena || AsksForArena(graph.outputs);
-  gradient_asks_for_arena = false;
-  graph = PlanMemory(std::move(graph), GetState().plan, GetSwitches().storage, asks);
-  if (GetSwitches().storage) AvoidCopies(&graph);
+  LookForArenaMark(graph.outputs);
+  const bool improve = GetSwitches().storage;
+  graph = PlanMemory(std::move(graph), GetState().plan, improve);
+  if (improve) AvoidCopies(&graph);
   return graph;
 }
 

@@ -26,10 +26,9 @@ void InstallPasses();
 void SetSwitches(const Switches& switches);
 Switches GetSwitches();
 
-// MXPlanMemory with better storage ids, or an arena for graphs that want one (memory_pass.cc).
-// `plan` is the original body.
-nnvm::Graph PlanMemory(nnvm::Graph graph, const nnvm::PassFunction& plan, bool improve,
-                       bool wants_arena);
+// MXPlanMemory; with `improve` better storage ids, or an arena where the network asks for one
+// (memory_pass.cc). `plan` is the original body.
+nnvm::Graph PlanMemory(nnvm::Graph graph, const nnvm::PassFunction& plan, bool improve);
 
 }  // namespace memonger
 

@@ -19,7 +19,6 @@ using nnvm::Op;
 
 namespace {
 
-const char kPlanned[] = "__memonger_";  // how attributes of plans begin
 const char kRecompute[] = "__memonger_recompute__";
 const char kForceMirroring[] = "__force_mirroring__";
 
@@ -101,7 +100,7 @@ class CloneInserter {
   CloneInserter(const std::map<const Node*, CloneNumbers>& policies, nnvm::Graph* gradients)
       : policies_(policies), gradients_(gradients) {}
 
-  size_t Run(const std::vector<NodeEntry>& forward_outputs) {
+  void Run(const std::vector<NodeEntry>& forward_outputs) {
     std::vector<ObjectPtr> ops;
     std::set<std::string> names;
     nnvm::DFSVisit(forward_outputs, [&](const ObjectPtr& n) {
@@ -131,7 +130,6 @@ class CloneInserter {
       sequence_.push_back(node);
     }
     KeepOrder();
-    return clones_.size();
   }
 
  private:
@@ -258,9 +256,9 @@ class CloneInserter {
     copy->attrs = original.attrs;
     copy->attrs.name += kCloneSuffix + std::to_string(number);
     for (auto entry = copy->attrs.dict.begin(); entry != copy->attrs.dict.end();) {
-      const bool of_the_plan = entry->first.compare(0, sizeof(kPlanned) - 1, kPlanned) == 0;
-      entry = of_the_plan || entry->first == kForceMirroring ? copy->attrs.dict.erase(entry)
-                                                             : std::next(entry);
+      entry = IsOfPlan(entry->first) || entry->first == kForceMirroring
+                  ? copy->attrs.dict.erase(entry)
+                  : std::next(entry);
     }
     if (UpdatesAverages(original)) {  // cuDNN's forward would move the averages a second time
       copy->attrs.dict["momentum"] = "1";
@@ -315,9 +313,9 @@ bool RunsAgain(const Node& node) {
          !Attribute(node, kRecompute).empty() || Truthy(Attribute(node, kForceMirroring));
 }
 
-size_t InsertClones(const std::vector<NodeEntry>& forward_outputs,
-                    const std::map<const Node*, CloneNumbers>& policies, nnvm::Graph* gradients) {
-  return policies.empty() ? 0 : CloneInserter(policies, gradients).Run(forward_outputs);
+void InsertClones(const std::vector<NodeEntry>& forward_outputs,
+                  const std::map<const Node*, CloneNumbers>& policies, nnvm::Graph* gradients) {
+  if (!policies.empty()) CloneInserter(policies, gradients).Run(forward_outputs);
 }
 
 }  // namespace memonger

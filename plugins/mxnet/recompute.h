@@ -30,10 +30,10 @@ bool RunsAgain(const nnvm::Node& node);
 
 // Redirects forward -> backward edges of a finished gradient graph to clones. Forward nodes are
 // never touched: they belong to the user's symbol, and CachedOp needs the forward graph as a
-// prefix. Returns the number of clones.
-size_t InsertClones(const std::vector<nnvm::NodeEntry>& forward_outputs,
-                    const std::map<const nnvm::Node*, CloneNumbers>& policies,
-                    nnvm::Graph* gradients);
+// prefix.
+void InsertClones(const std::vector<nnvm::NodeEntry>& forward_outputs,
+                  const std::map<const nnvm::Node*, CloneNumbers>& policies,
+                  nnvm::Graph* gradients);
 
 }  // namespace memonger
 

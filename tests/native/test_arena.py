@@ -64,6 +64,18 @@ def test_a_symbol_without_the_wish_and_a_switch_off():
     assert strip_symbol(with_arena(pyramid())).tojson() == pyramid().tojson()
 
 
+def test_a_bind_that_fails_leaves_no_wish_behind():
+    def pool_bytes(symbol):
+        return captured(symbol, PYRAMID, grad_req="null")["pool_bytes"]
+
+    whole = pool_bytes(pyramid())
+    assert pool_bytes(with_arena(pyramid())) < whole
+    wrong = {name: mx.nd.zeros((1,)) for name in perceptron().list_arguments()}
+    with pytest.raises(mx.MXNetError):
+        with_arena(perceptron()).bind(mx.cpu(), wrong, args_grad=dict(wrong))
+    assert pool_bytes(pyramid()) == whole
+
+
 def test_only_the_arena_is_allocated(forked):
     """Resident memory grows by little more than the pool that debug_str prints."""
     done = forked.run("""
@@ -261,7 +273,7 @@ def test_plans_say_what_the_executor_takes(symbol, shapes):
 def test_every_op_that_runs_by_itself_is_known():
     """The list of the rule, in C++ and in Python, against MXNet's own."""
     from memonger.memory.liveness import _RUN_BY_THEMSELVES
-    source = (Path(memonger.__file__).parents[1] / "plugins" / "mxnet" / "arena.cc")
-    if source.exists():
-        text = source.read_text()
+    folder = Path(memonger.__file__).parents[1] / "plugins" / "mxnet"
+    if folder.exists():
+        text = (folder / "arena.cc").read_text() + (folder / "loops.cc").read_text()
         assert all('"%s"' % name in text for name in _RUN_BY_THEMSELVES)

@@ -70,7 +70,7 @@ def test_the_record_is_what_mxnet_says() -> None:
     names = [line.split("Name=")[1] for line in text.splitlines() if "Name=" in line]
     assert [n["name"] for n in record["nodes"] if n["op"] != "null"] == names
     count = sum(node["num_outputs"] for node in record["nodes"])
-    for key in ("shape", "dtype", "storage_id", "inplace_index", "storage_type"):
+    for key in ("shape", "dtype", "storage_id", "inplace_index"):
         assert len(record["entries"][key]) == count
     for index, node in enumerate(record["nodes"]):
         assert all(0 <= source < index for source, _ in node["inputs"])

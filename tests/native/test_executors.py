@@ -307,6 +307,7 @@ def test_force_mirroring_alone_and_the_way_back():
     native.enable()
     assert order(forced, PERCEPTRON) == exact
     assert verify(forced, perceptron(), PERCEPTRON).identical
+    assert order(mark(perceptron(), {"act1": "TRUE"}, FORCE_MIRRORING), PERCEPTRON) == exact
     assert order(mark(perceptron(), {"act1": "False"}, FORCE_MIRRORING), PERCEPTRON) == \
         order(perceptron(), PERCEPTRON)
 

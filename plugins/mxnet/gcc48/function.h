@@ -133,19 +133,6 @@ class function {
     if (!manager_) throw std::bad_function_call();
     return invoker_(data_, std::forward<A>(a)...);
   }
-  const std::type_info& target_type() const {
-    if (!manager_) return typeid(void);
-    any_data d;
-    manager_(d, data_, kTypeInfo);
-    return *static_cast<const std::type_info*>(d.obj);
-  }
-  template <class F>
-  F* target() const {
-    if (!manager_ || target_type() != typeid(F)) return nullptr;
-    any_data d;
-    manager_(d, data_, kFunctorPtr);
-    return static_cast<F*>(d.obj);
-  }
 };
 
 }  // namespace gcc48

@@ -283,11 +283,8 @@ class table {
   iterator end() { return iterator(nullptr); }
   const_iterator begin() const { return const_iterator(head_.next); }
   const_iterator end() const { return const_iterator(nullptr); }
-  const_iterator cbegin() const { return begin(); }
-  const_iterator cend() const { return end(); }
   size_type size() const { return size_; }
   bool empty() const { return size_ == 0; }
-  size_type bucket_count() const { return bucket_count_; }
   iterator find(const K& k) { return iterator(lookup(k, H()(k))); }
   const_iterator find(const K& k) const { return const_iterator(lookup(k, H()(k))); }
   size_type count(const K& k) const { return lookup(k, H()(k)) != nullptr; }
@@ -329,10 +326,6 @@ class table {
     std::memset(buckets_, 0, bucket_count_ * sizeof(node_base*));
     head_.next = nullptr;
     size_ = 0;
-  }
-  void reserve(size_type n) {
-    const size_type want = policy_._M_next_bkt(policy_._M_bkt_for_elements(n));
-    if (want > bucket_count_) relink(want);
   }
 };
 
