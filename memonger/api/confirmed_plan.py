@@ -44,7 +44,7 @@ def confirmed_plan(session: Session, request: PlanRequest, started_s: float) -> 
     total_budget = pool_budget = None
     if request.budget is not None:
         total_budget = parse_budget(request.budget, session.unplanned_total_bytes)
-        if total_budget >= session.unplanned_total_bytes:  # so are its ops' workspaces
+        if total_budget >= session.unplanned_total_bytes:  # nothing changes: count it as it is
             session = session.as_unplanned()
             graph = session.graph
         pool_budget, fixed_bytes = session.pool_within(total_budget)
@@ -60,7 +60,7 @@ def confirmed_plan(session: Session, request: PlanRequest, started_s: float) -> 
             found = _searched(graph, pool_budget, method, options)
         except InfeasibleBudget as error:
             if smallest is not None:
-                break  # it tells of less than the caller's budget
+                break  # the error would name the lowered budget, not the caller's
             if isinstance(error.best_plan, Plan):
                 error.best_plan = replace(
                     error.best_plan, original_json=to_json(session.symbol), options=dict(record),
@@ -169,7 +169,7 @@ def _finish(session: Session, found: Plan, budget_bytes: Optional[int],
                         predicted_baseline_pool_bytes=found.baseline_pool_bytes)
     found = replace(found, fixed_bytes={**found.fixed_bytes, **on_device})
     resident = {name: n for name, n in found.fixed_bytes.items() if name != "never_written"}
-    if pool_bytes + sum(resident.values()) <= (budget_bytes or 0):  # it does not hang on that
+    if pool_bytes + sum(resident.values()) <= (budget_bytes or 0):  # it fits even if all is written
         found = replace(found, fixed_bytes=resident)
     unplanned_fixed_bytes = session.unplanned_fixed_bytes
     if unplanned_fixed_bytes != found.fixed_bytes:

@@ -26,7 +26,12 @@ from ..memory.workspace import (
     objects_bytes,
 )
 from ..mx import plugin as native
+from ..mx.capture import Captured
+from ..mx.device import StatedGpu, device_of
 from ..mx.environment import mkldnn_is_on
+from ..mx.profile.run import stored_profile
+from ..mx.rewrite import apply_plan_to, asks_for_arena, is_planned, unforced, without_plan
+from ..mx.variant_graph import with_variants
 from ..plan.plan import Plan
 from ..util.errors import InputError
 from ..util.gc_pause import paused
@@ -92,30 +97,30 @@ class Session:
     costs: str
     #: Pool of the symbol as it is, on stock MXNet.
     unplanned_pool_bytes: int
-    captured: Any = field(repr=False)
+    captured: Captured = field(repr=False)
     #: The cost model that priced the graph.
-    model: Any = field(default=None, repr=False)
+    model: CostModel = field(repr=False)
     #: Costs and optimizer as they were asked for, where a name tells them.
-    asked: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    asked: Mapping[str, Any] = field(repr=False)
     #: How the GPU hands out memory; None on a CPU.
-    device: Optional[Device] = None
-    #: The symbol as an executor of it runs, where that is not ``captured``.
-    as_run: Any = field(default=None, repr=False)
+    device: Optional[Device]
+    #: The symbol as an executor of it runs; on a GPU point-wise ops may be fused.
+    as_run: Captured = field(repr=False)
     #: The symbol that ``captured`` and ``as_run`` were read from.
-    network: Any = field(default=None, repr=False)
+    network: Any = field(repr=False)
     #: Turns the graph of an executor, read from a symbol, into that of another runner.
-    reshape: Reshape = field(default=lambda graph, symbol: graph, repr=False)
+    reshape: Reshape = field(repr=False)
     #: Sizes of the arrays that the optimizer makes.
-    optimizer_arrays: Tuple[int, ...] = field(default=(), repr=False)
+    optimizer_arrays: Tuple[int, ...] = field(repr=False)
     #: Largest workspace of the symbol as it is, on stock MXNet.
-    unplanned_workspace_bytes: int = 0
+    unplanned_workspace_bytes: int
     #: What of ``unplanned_pool_bytes`` is never resident.
-    never_written_bytes: int = 0
+    never_written_bytes: int
     #: Whether plans may ask for an arena.
     has_arena: bool = True
 
     @paused()
-    def read(self, symbol: Any) -> Any:
+    def read(self, symbol: Any) -> Captured:
         """Another form of the same network, bound in the same way."""
         return self.binding.read(symbol)
 
@@ -132,7 +137,8 @@ class Session:
         return self.device is not None and self.device.autotunes and \
             any(reservations(self.graph, op) for op in self.graph.ops)
 
-    def bound_bytes(self, captured: Any, symbol: Any, storage: str) -> Tuple[int, Dict[str, int]]:
+    def bound_bytes(self, captured: Captured, symbol: Any,
+                    storage: str) -> Tuple[int, Dict[str, int]]:
         """Pool of a form of the network, and what it takes of the GPU besides; {} on a CPU."""
         is_executor = self.graph.pools == "executor"
         if is_executor and self.device is None:
@@ -142,23 +148,24 @@ class Session:
                 {} if self.device is None else
                 step.extra_bytes(self.device, self._arrays(captured)))
 
-    def device_bytes(self, captured: Any, symbol: Any, storage: str) -> Dict[str, int]:
+    def device_bytes(self, captured: Captured, symbol: Any, storage: str) -> Dict[str, int]:
         """What a form of the network takes of the GPU besides; {} on a CPU."""
         return {} if self.device is None else self.bound_bytes(captured, symbol, storage)[1]
 
-    def _bound_step(self, captured: Any, symbol: Any, storage: str) -> BoundStep:
-        spaces = self._workspaces(captured)
+    def _bound_step(self, captured: Captured, symbol: Any, storage: str) -> BoundStep:
+        _, spaces = self._times_and_workspaces(captured)
         graph = self.reshape(captured.graph.with_times([0.0] * len(spaces), spaces), symbol)
         names = [op.name for op in captured.graph.ops]
         return BoundStep(graph, dict(zip(names, captured.attributes)),
                          dict(zip(names, captured.resources)),
                          plan_storage(graph, expand(graph, {}), storage))
 
-    def _workspaces(self, captured: Any) -> Sequence[int]:
+    def _times_and_workspaces(self, captured: Captured) -> Tuple[Sequence[float], Sequence[int]]:
+        """Seconds and bytes of each op."""
         found = self.model.op_times(captured.graph, captured.attributes)
-        return _workspaces(captured, found, self.binding.ctx, self.device, self.model)
+        return found.times_s, _workspaces(captured, found, self.device, self.model)
 
-    def _arrays(self, captured: Any) -> List[int]:
+    def _arrays(self, captured: Captured) -> List[int]:
         """Sizes of the arrays outside a step."""
         requests = dict(zip(captured.arguments.names, captured.arguments.grad_reqs))
         cached = self.graph.pools == "cached_op"  # which makes the gradients for outputs itself
@@ -211,39 +218,21 @@ class Session:
     @property
     def record(self) -> Dict[str, Any]:
         """Shapes, types, gradient requests, costs and optimizer, to be saved with a plan."""
-        arguments = self.captured.arguments
-        types = dict(zip(arguments.names, arguments.dtypes))
-        requests = dict(zip(arguments.names, arguments.grad_reqs))
-        return {"shapes": {name: tuple(shape) for name, shape in
-                           sorted(self.binding.shapes.items())},
-                "type_dict": {name: types[name] for name in sorted(self.binding.type_dict or {})
-                              if name in types} or None,
-                "grad_req": arguments.grad_reqs[0] if len(set(requests.values())) == 1
-                else requests, **self.asked}
+        return {**self.binding.record(self.captured.arguments), **self.asked}
 
     @paused()
     def with_variants(self, exact_only: bool) -> "Session":
         """The same, its graph offering the operator variants that the symbol allows."""
-        from ..mx.rewrite import unforced
-        from ..mx.variant_graph import with_variants
-
-        def times(captured: Any) -> Tuple[Sequence[float], Sequence[int]]:
-            found = self.model.op_times(captured.graph, captured.attributes)
-            return found.times_s, _workspaces(captured, found, self.binding.ctx, self.device,
-                                              self.model)
-
         return replace(self, graph=with_variants(
-            self.graph, to_json(unforced(self.symbol)), exact_only, self.read, times,
-            on_gpu=self.device is not None))
+            self.graph, to_json(unforced(self.symbol)), exact_only, self.read,
+            self._times_and_workspaces, on_gpu=self.device is not None))
 
     def apply(self, plan: Plan) -> Any:
         """The symbol with the plan's decisions on it."""
-        from ..mx.rewrite import apply_plan_to
         return apply_plan_to(self.symbol, plan)
 
     def estimate(self) -> Estimate:
         """Of a network without a plan what MXNet takes alone; of others what this process takes."""
-        from ..mx.rewrite import asks_for_arena, is_planned
         live = plan_storage(self.graph, expand(self.graph, {}), "live")
         pool_bytes, storage = self.as_run.pool_bytes, native.storage_model()
         fixed_bytes, graph = self.fixed_bytes, self.graph
@@ -257,13 +246,11 @@ class Session:
         return Estimate(by_category, pool_bytes, live.pool_bytes, graph, storage)
 
 
-def _workspaces(captured: Any, found: OpTimes, ctx: Any, device: Optional[Device],
-                model: CostModel, planned: bool = True) -> Sequence[int]:
+def _workspaces(captured: Captured, found: OpTimes, device: Optional[Device], model: CostModel,
+                planned: bool = True) -> Sequence[int]:
     """What MXNet's code takes; of a device that is a preset, what the cost model says."""
     if device is not None:
         return workspaces(device, captured.graph)
-    if ctx is not None and ctx.device_type != "cpu":
-        return found.workspaces_bytes
     if not mkldnn_is_on():
         return native_workspaces(captured.graph, captured.attributes)
     if not _is_of_cpu(model):
@@ -286,11 +273,9 @@ def open_session(symbol: Any, binding: Binding, costs: Any = "auto",
     ``as_it_is`` a plan on the symbol and the user's ``force_mirroring`` show in the graph; else the
     plan is taken off, and the marks are hints on the ops.
     """
-    from ..mx.rewrite import unforced, without_plan
     native.load()
     symbol = symbol if as_it_is else without_plan(symbol)
     network = symbol if as_it_is else unforced(symbol)
-    from ..mx.device import device_of
     ctx, optimizer, optimizer_params = binding.ctx, binding.optimizer, binding.optimizer_params
     device = device_of(ctx)
     with contextlib.ExitStack() as stack:
@@ -300,16 +285,16 @@ def open_session(symbol: Any, binding: Binding, costs: Any = "auto",
         as_run = captured = binding.read(network)
         if device is not None and device.fuses:
             as_run = binding.read(network, as_run=True)
-    model = cost_model(costs)
     if isinstance(costs, str) and costs == "auto":
-        from ..mx.profile.run import stored_profile
         model = best_known(captured.graph, captured.attributes, stored_profile(ctx),
                            _estimates(ctx))
+    else:
+        model = cost_model(costs)
     found = model.op_times(captured.graph, captured.attributes)
     source = model.source
     if found.estimated:
         source += " (%d of %d ops estimated)" % (len(found.estimated), len(found.times_s))
-    spaces = _workspaces(captured, found, ctx, device, model)
+    spaces = _workspaces(captured, found, device, model)
     graph = captured.graph.with_times(found.times_s, spaces)
     if reshape is not None:
         graph = reshape(graph, network)
@@ -319,8 +304,7 @@ def open_session(symbol: Any, binding: Binding, costs: Any = "auto",
         fixed["outputs"] = 2 * sum(size for _, size in callers_outputs(graph)) \
             - fixed["head_gradients"]
     fixed["workspace"] = max([*spaces, 0])
-    on_cpu = device is None and (ctx is None or ctx.device_type == "cpu")
-    if on_cpu and _is_of_cpu(model) and graph.pools == "executor" \
+    if device is None and _is_of_cpu(model) and graph.pools == "executor" \
             and len(graph.ops) >= OBJECTS_LEAST_OPS:
         graph = replace(graph, objects_bytes_per_op=OBJECTS_BYTES_PER_OP, _cache={})
         fixed["objects"] = objects_bytes(graph)
@@ -336,18 +320,20 @@ def open_session(symbol: Any, binding: Binding, costs: Any = "auto",
     unplanned = plan_storage(unplanned_graph, expand(unplanned_graph, {}), "stock")
     asked = {"costs": costs if isinstance(costs, str) and costs != "auto" else None,
              "optimizer": optimizer, "optimizer_params": _plain(optimizer_params or {}) or None}
-    return Session(symbol, binding, graph, fixed, source, unplanned.pool_bytes, captured, model,
-                   {name: value for name, value in asked.items() if value is not None},
-                   device, as_run, network, reshape or (lambda graph, symbol: graph),
-                   tuple(states),
-                   max([*_workspaces(captured, found, ctx, device, model, planned=False), 0]),
-                   never_written_bytes(unplanned_graph, unplanned)
-                   if on_cpu and not mkldnn_is_on() else 0)
+    return Session(
+        symbol=symbol, binding=binding, graph=graph, fixed_bytes=fixed, costs=source,
+        unplanned_pool_bytes=unplanned.pool_bytes, captured=captured, model=model,
+        asked={name: value for name, value in asked.items() if value is not None},
+        device=device, as_run=as_run, network=network,
+        reshape=reshape or (lambda graph, symbol: graph), optimizer_arrays=tuple(states),
+        unplanned_workspace_bytes=max(
+            [*_workspaces(captured, found, device, model, planned=False), 0]),
+        never_written_bytes=never_written_bytes(unplanned_graph, unplanned)
+        if device is None and not mkldnn_is_on() else 0)
 
 
 def _estimates(ctx: Any) -> Roofline:
     """Times where none were measured: of this CPU; for a GPU those of the reference device."""
-    from ..mx.device import StatedGpu
     if isinstance(ctx, StatedGpu):
         return roofline(ctx.name)
     preset = os.environ.get("MEMONGER_COSTS")
@@ -370,10 +356,8 @@ def cost_model(costs: Any) -> CostModel:
     Parameters
     ----------
     costs : str or CostModel
-        "auto" (the reference device; :func:`open_session` prefers what ``memonger profile``
-        measured on this device, where that covers the network, then what was measured of this
-        CPU or the preset that ``MEMONGER_COSTS`` names), the name of a device preset, the path of
-        a profile file, or an object with ``op_times`` and ``source``.
+        The name of a device preset, the path of a profile file, or an object with ``op_times`` and
+        ``source``.
 
     Raises
     ------
@@ -388,4 +372,4 @@ def cost_model(costs: Any) -> CostModel:
     if costs.endswith(".json"):
         from ..costs.profile_files import load_profile
         return load_profile(costs)
-    return roofline("reference" if costs == "auto" else costs)
+    return roofline(costs)

@@ -47,8 +47,9 @@ def plan_session(session: Session, request: PlanRequest,
 def _ways(session: Session, request: PlanRequest) -> Iterator[Tuple[Session, PlanRequest]]:
     """What to plan: the request, then fewer variants, where a search may find what it missed.
 
-    On a GPU also what takes less than it saves: an arena is there while convolutions are tuned,
-    whole buffers come later; variants may draw random states, and pages round up.
+    On a GPU an arena or variants may take more than they save: an arena is allocated before MXNet
+    tunes convolutions, whole buffers after it; variants may need random states, and small
+    allocations are rounded up to pages.
     """
     yield session, request
     in_buffers = session

@@ -17,7 +17,7 @@ def sweep_budgets(budgets: Iterable[Budget], whole_bytes: int, plan_at: Callable
                   least_bytes: int = 0) -> List[Plan]:
     """Plans from the largest budget to the smallest; those that no plan meets are left out.
 
-    Budgets below ``least_bytes``, which no plan takes less than, are not searched.
+    Budgets below ``least_bytes``, the least that any plan takes, are skipped.
 
     Overheads never fall as budgets fall: where a tighter budget found a cheaper plan, the looser
     one gets it too.
@@ -38,7 +38,8 @@ def sweep_budgets(budgets: Iterable[Budget], whole_bytes: int, plan_at: Callable
 
 def sweep_like(plan: Plan, time_limit: float, progress: Optional[ProgressCallback] = None,
                budgets: Iterable[Budget] = BUDGETS) -> List[Plan]:
-    """Plans of the same graph for other budgets, and the plan: at its op times, asked as it was."""
+    """Plans of the same graph for other budgets, and the plan; op times and options are the plan's.
+    """
     from ..solve import solve
     from ..solve.options import Options
     asked = plan.options

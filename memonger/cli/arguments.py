@@ -9,6 +9,8 @@ from typing import Any, Dict, Sequence, Tuple, Union
 from ..api.inputs import share_of
 from ..costs.models import DEVICES
 from ..memory.optimizer_state import OPTIMIZERS
+from ..mx.environment import mxnet
+from ..mx.load import symbol_from_json
 from ..plan.plan_file import FORMAT as PLAN_FORMAT
 from ..solve import methods
 from ..util.errors import InputError, UnitError
@@ -223,7 +225,6 @@ def device(text: str) -> str:
 
 def context(text: str) -> Any:
     """``gpu(1)``, as :func:`device` writes it, to ``mx.gpu(1)``."""
-    from ..mx.environment import mxnet
     kind, number = text.rstrip(")").split("(")
     return getattr(mxnet(), kind)(int(number))
 
@@ -258,7 +259,6 @@ def load_symbol(path: str) -> Any:
         refuse_plan(path, text)
         raise InputError("%s is no MXNet symbol; save one with sym.save(%r)"
                          % (path, "net-symbol.json"))
-    from ..mx import symbol_from_json
     try:
         return symbol_from_json(text)
     except InputError as error:

@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -15,9 +16,11 @@ from dataclasses import asdict, dataclass
 from importlib import metadata
 from typing import Callable, Iterator, List, Optional, Tuple
 
+from ..mx import plugin as native
 from ..util import cuda_libraries
 from ..util.errors import PluginError
 from ..util.messages import one_line
+from ..util.native_libraries import core
 from ..util.units import format_bytes
 from ..util.version import __version__
 from .command import EXIT_ERROR, EXIT_OK, Command, answer
@@ -38,7 +41,7 @@ _VARIABLES = (
     ("MXNET_GPU_TEMP_COPY", WARNING, "above 1 each workspace counts as often; plans count one"),
     ("MXNET_ENABLE_CUDA_GRAPHS", WARNING, "captured steps keep memory that plans do not count"),
 )
-#: Values of them that say what holds without them.
+#: Values that mean the same as an unset variable.
 _HARMLESS = {"MXNET_BACKWARD_DO_MIRROR": ("0", ""), "MXNET_GPU_TEMP_COPY": ("0", "1", ""),
              "MXNET_ENABLE_CUDA_GRAPHS": ("0", "")}
 #: Machine code in the cu112 wheel: compute capability 5.0 to 8.6, which 8.9 runs too.
@@ -154,12 +157,11 @@ def _mxnet() -> Iterator[Finding]:
         yield Finding("mxnet", "missing", NOTE, "memonger plans graphs from files without it; for "
                       "networks: " + _MXNET_NEEDED)
         return
-    if numpy is not None and tuple(int(n) for n in numpy.split(".")[:2]) >= (1, 24):
-        yield Finding("numpy", numpy, PROBLEM, "MXNet 1.9.1 needs numpy below 1.24: "
-                                               "pip install 'numpy<1.24'")
-    else:
-        yield Finding("numpy", numpy or "missing", OK if numpy else PROBLEM,
-                      "" if numpy else "pip install 'numpy<1.24'")
+    version = re.match(r"(\d+)\.(\d+)", numpy or "")
+    fit = not version or tuple(map(int, version.groups())) < (1, 24)
+    yield Finding("numpy", numpy or "missing", OK if numpy and fit else PROBLEM,
+                  "" if numpy and fit else
+                  "MXNet 1.9.1 needs numpy below 1.24: pip install 'numpy<1.24'")
     try:
         mxnet = importlib.import_module("mxnet")
     except ImportError as error:
@@ -175,12 +177,12 @@ def _mxnet() -> Iterator[Finding]:
 
 
 def _plugin() -> Iterator[Finding]:
-    for subject, load in (("core library", "core"), ("plugin", "load")):
-        if load == "load" and not _has_mxnet():
+    for subject, load in (("core library", core), ("plugin", native.load)):
+        if subject == "plugin" and not _has_mxnet():
             yield Finding(subject, "not needed without MXNet")
             continue
         try:
-            getattr(importlib.import_module("memonger.native"), load)()
+            load()
         except Exception as error:  # PluginError with the reason, or MXNet's own
             yield Finding(subject, one_line(error), PROBLEM,
                           "without it memonger plans for stock mirroring only"
@@ -196,7 +198,7 @@ def _gpu_kernels() -> Iterator[Finding]:
         if not features.is_enabled("CUDA"):
             yield Finding("gpu kernels", "not needed: this MXNet is for CPUs")
             return
-        compiler = importlib.import_module("memonger.native").gpu_compiler()
+        compiler = native.gpu_compiler()
     except PluginError as error:
         yield Finding("gpu kernels", one_line(error), WARNING,
                       "plans for a GPU must do without variants of operators")

@@ -24,7 +24,7 @@ _OPTIONS = (
     (r"\btime_limit\b", "--time-limit"), (r"\bmax_clones\b", "--max-clones"),
     (r"\bmemonger\.(plan|estimate|verify|measure)\b", r"memonger \1"),
     (r"\bmax_batch\b", "memonger max-batch"), (r'"([\d.]+(?:%|[KMGT]i?B))"', r"\1"))
-#: As many of the tensors that pin the smallest plan are printed.
+#: Most tensors to name of those that pin the smallest plan.
 _PINNED_SHOWN = 6
 
 

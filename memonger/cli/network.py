@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, Optional
 
 from ..api import calls as api
+from ..mx.load import symbol_from_json
 from ..plan.plan import Plan
 from ..util.errors import InputError
 from ..util.json_files import read_text
@@ -37,7 +38,6 @@ def load_network(args: argparse.Namespace, path: str) -> Network:
     plan = api.load_plan(path)
     if plan.original_json is None:
         raise InputError("%s plans a graph that is not MXNet's; there is nothing to run" % path)
-    from ..mx import symbol_from_json
     original = symbol_from_json(plan.original_json)
     given = shape_arguments(args, original, plan.options.get("grad_req", "write"))
     saved = {"shapes": dict(plan.options.get("shapes", {})),

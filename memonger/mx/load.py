@@ -26,7 +26,7 @@ def symbol_from_json(text: str) -> Any:
         native.load()
     for graph in graphs_of(document):
         check_outputs(graph, _output_counts(graph["nodes"], document.get("attrs", {})))
-    # What was looked at, not the text: of two fields of one name MXNet may take the other.
+    # The checked document, not the text: of two fields of one name MXNet may take the other.
     return _load(document)
 
 

@@ -45,6 +45,7 @@ def is_planned(symbol: Any) -> bool:
 
 
 def from_json(text: str) -> Any:
+    """A symbol from JSON that memonger wrote; :mod:`memonger.mx.load` reads files of users."""
     return mxnet().sym.load_json(text)
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Dict, List, Sequence
 
-from ..graph.schedule import Schedule, expand
+from ..graph.schedule import expand
 from ..graph.types import Graph
 from ..memory.never_written import never_written_bytes
 from ..memory.optimizer_state import state_bytes
-from ..memory.storage import plan_storage
+from ..memory.storage import StoragePlan, plan_storage
 from ..memory.workspace import objects_bytes, workspace_bytes
 from ..util.errors import InvalidPlan
 from ..util.type_checks import check_types
@@ -44,7 +44,8 @@ def confirm(plan: Any, graph: Graph, method: str, keep: Sequence[int] = ()) -> P
             raise ValueError("it is for another graph")
         found = [str(problem) for problem in structure(graph, plan.schedule, plan.backend)] or [
             "%s runs again" % graph.ops[op].name
-            for op in sorted(set(plan.schedule.recomputed()) & set(keep))] or pools(plan)
+            for op in sorted(set(plan.schedule.recomputed()) & set(keep))] or _pools(
+                plan, _unplanned_storage(plan))
     except (TypeError, ValueError, IndexError, AttributeError) as error:
         found = ["%s: %s" % (type(error).__name__, error)]
     if found:
@@ -75,35 +76,36 @@ def contradictions(plan: Plan) -> List[str]:
     """
     if plan.costs == UNIT_TIMES and plan.backend == "stock":
         return []
+    unplanned = _unplanned_storage(plan)
     found = [str(problem) for problem in structure(plan.graph, plan.schedule, plan.backend)] \
-        or pools(plan)
-    follows = _fixed_bytes(plan)
-    unplanned = [item for item in plan.baseline_fixed_bytes.items() if item[0] == "never_written"]
+        or _pools(plan, unplanned)
+    follows = _fixed_bytes(plan, unplanned)
+    baseline = [item for item in plan.baseline_fixed_bytes.items() if item[0] == "never_written"]
     return found + [_differs(name, stated, follows[name])
-                    for name, stated in (*plan.fixed_bytes.items(), *unplanned)
+                    for name, stated in (*plan.fixed_bytes.items(), *baseline)
                     if stated != follows.get(name, stated)]
 
 
-def pools(plan: Plan) -> List[str]:
+def _unplanned_storage(plan: Plan) -> StoragePlan:
+    return plan_storage(plan.graph, expand(plan.graph, {}),
+                        "live" if plan.storage == "live" else "stock")
+
+
+def _pools(plan: Plan, unplanned: StoragePlan) -> List[str]:
     """Messages about pools that do not follow from graph and schedule; [] for none."""
-    predicted, unplanned = plan.predicted_pool_bytes, plan.predicted_baseline_pool_bytes
-    return _pool("pool", plan.pool_bytes if predicted is None else predicted, plan.graph,
-                 plan.schedule, plan.storage) \
-        + _pool("unplanned pool", plan.baseline_pool_bytes if unplanned is None else unplanned,
-                plan.graph, expand(plan.graph, {}), "live" if plan.storage == "live" else "stock")
-
-
-def _pool(what: str, stated_bytes: int, graph: Graph, schedule: Schedule,
-          storage: str) -> List[str]:
-    needed_bytes = plan_storage(graph, schedule, storage).pool_bytes
-    return [] if needed_bytes == stated_bytes else [_differs(what, stated_bytes, needed_bytes)]
+    predicted, baseline = plan.predicted_pool_bytes, plan.predicted_baseline_pool_bytes
+    needed = plan_storage(plan.graph, plan.schedule, plan.storage)
+    return [_differs(what, stated_bytes, found.pool_bytes) for what, stated_bytes, found in (
+        ("pool", plan.pool_bytes if predicted is None else predicted, needed),
+        ("unplanned pool", plan.baseline_pool_bytes if baseline is None else baseline, unplanned))
+        if stated_bytes != found.pool_bytes]
 
 
 def _differs(what: str, stated_bytes: int, needed_bytes: int) -> str:
     return "%s: %d bytes stated, %d found" % (what.replace("_", " "), stated_bytes, needed_bytes)
 
 
-def _fixed_bytes(plan: Plan) -> Dict[str, int]:
+def _fixed_bytes(plan: Plan, unplanned: StoragePlan) -> Dict[str, int]:
     """What follows of ``Plan.fixed_bytes``, by category."""
     graph, asked = plan.graph, plan.options
     outside = [t for t in graph.tensors if t.producer < 0]
@@ -114,7 +116,6 @@ def _fixed_bytes(plan: Plan) -> Dict[str, int]:
     result["workspace"] = workspace_bytes(graph, plan.schedule)
     result["objects"] = objects_bytes(graph, plan.schedule)
     if "never_written" in {**plan.fixed_bytes, **plan.baseline_fixed_bytes}:
-        unplanned = plan_storage(graph, expand(graph, {}), "stock")
         result["never_written"] = -never_written_bytes(graph, unplanned)
     if "grad_req" not in asked:
         return result

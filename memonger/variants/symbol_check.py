@@ -1,8 +1,8 @@
 """Checks that MXNet can load the JSON of a symbol; its own loader checks nothing.
 
 An input that names a later node, or an output that its op does not have, ends the process there
-or in the next pass. Here nothing is looked up in MXNet; :func:`memonger.mx.symbol_from_json` asks
-it how many outputs each op has.
+or in the next pass. Here nothing is looked up in MXNet;
+:func:`memonger.mx.load.symbol_from_json` asks it how many outputs each op has.
 """
 from __future__ import annotations
 

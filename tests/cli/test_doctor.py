@@ -56,13 +56,21 @@ def test_without_mxnet_the_core_is_well(monkeypatch):
         ("numpy", "ok"), ("mxnet", "note"), ("core library", "ok"), ("plugin", "ok")]
 
 
+@pytest.mark.parametrize("version, state", [("1.23.5", "ok"), ("1.24.0rc1", "problem"),
+                                            ("of unknown version", "ok")])
+def test_mxnet_needs_an_old_numpy(monkeypatch, version, state):
+    monkeypatch.setattr(doctor, "_version_of", lambda module: version)
+    finding, = find(doctor._mxnet(), "numpy")
+    assert (finding.value, finding.state) == (version, state)
+
+
 @pytest.mark.parametrize("refusal", [
     PluginABIError("libmxnet.so was compiled by GCC 9; pip install mxnet==1.9.1"),
     PluginMissing("libmemonger_mxnet.so is not there; reinstall memonger")])
 def test_a_plugin_that_cannot_work_is_a_problem(monkeypatch, capsys, refusal):
     def refuse():
         raise refusal
-    monkeypatch.setattr("memonger.native.load", refuse)
+    monkeypatch.setattr("memonger.mx.plugin.load", refuse)
     finding, = find(doctor.examine(), "plugin")
     assert (finding.state, finding.value) == ("problem", str(refusal))
     assert "stock mirroring only" in finding.advice
@@ -96,7 +104,7 @@ def test_gpu_kernels_need_nvrtc_where_mxnet_is_for_gpus(monkeypatch):
             return name == "CUDA"
     import mxnet
 
-    from memonger import native
+    from memonger.mx import plugin as native
     from memonger.util.errors import PluginError
     assert [f.value for f in doctor._gpu_kernels()] == ["not needed: this MXNet is for CPUs"]
     monkeypatch.setattr(mxnet.runtime, "Features", Features)

@@ -13,7 +13,7 @@ from mutations import json_text, mutated, mutated_text, places  # noqa: E402
 
 import memonger  # noqa: E402
 from memonger import native  # noqa: E402
-from memonger.mx import symbol_from_json  # noqa: E402
+from memonger.mx.load import symbol_from_json  # noqa: E402
 from memonger.util.errors import InputError, MemongerError  # noqa: E402
 
 SHAPES = {"data": (2, 3, 8, 8), "state": (36,), "softmax_label": (2,)}

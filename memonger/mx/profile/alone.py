@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
@@ -43,9 +43,9 @@ class _Job(NamedTuple):
 
 @fusion.off()
 def measure_alone(graph: Graph, attributes: Attributes, ctx: Any, times: Dict[str, float],
-                  fallback: Roofline, time_limit_s: float, repeats: int = 5,
-                  done: Optional[Callable[[float], None]] = None) -> int:
-    """Add the times of all ops whose signatures are missing.
+                  fallback: Roofline, time_limit_s: float, repeats: int,
+                  done: Callable[[float], None]) -> None:
+    """Add the times of all ops whose signatures are missing and that can run alone.
 
     Parameters
     ----------
@@ -55,19 +55,13 @@ def measure_alone(graph: Graph, attributes: Attributes, ctx: Any, times: Dict[st
         Its times order the ops, largest first.
     repeats : int
         Samples of which the median counts.
-    done : callable, optional
+    done : callable
         Called with the fraction of the work done.
-
-    Returns
-    -------
-    int
-        Number of ops that cannot run alone; they are left out.
     """
     mx = mxnet()
     started_s = time.perf_counter()
     jobs = _jobs(graph, attributes, times, fallback)
     bench = _Bench(ctx, repeats)
-    failed = 0
     for number, job in enumerate(jobs):
         elapsed_s = time.perf_counter() - started_s
         if elapsed_s > time_limit_s:
@@ -78,14 +72,11 @@ def measure_alone(graph: Graph, attributes: Attributes, ctx: Any, times: Dict[st
         try:
             measured_s = bench.run(graph, attributes, job, share_s)
         except mx.base.MXNetError as error:
-            failed += 1
             logger.info("%s cannot be run alone: %s", graph.ops[job.forward].name,
                         first_line(error))
             continue
         _record(graph, attributes, fallback, job, measured_s, times)
-        if done is not None:
-            done((number + 1) / len(jobs))
-    return failed
+        done((number + 1) / len(jobs))
 
 
 def _jobs(graph: Graph, attributes: Attributes, known: Mapping[str, float],

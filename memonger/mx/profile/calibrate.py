@@ -20,7 +20,7 @@ _KIND, _SCHEMA = "memonger calibration", 3
 #: work on the machine disturbs least.
 _SIZES = (((2, 32, 56, 56), 5), ((4, 32, 64, 64), 4))
 _LIMIT_S = 40.0
-#: Classes that take less in all tell nothing: others are noise beside them.
+#: Classes that take less in total are left out: noise hides their times.
 _LEAST_S = 1e-4
 
 
@@ -47,7 +47,7 @@ def calibrated(ctx: Any = None) -> Roofline:
             write_whole(path, json.dumps({"kind": _KIND, "schema": _SCHEMA, "facts": facts,
                                           "factors": factors}, indent=1, sort_keys=True) + "\n")
         except (OSError, MemongerError) as error:
-            logger.info("the prices of this CPU cannot be kept: %s", error)
+            logger.info("the measured speed of this CPU cannot be stored: %s", error)
     return _model(factors, facts)
 
 
@@ -61,7 +61,7 @@ def _is_busy() -> bool:
 
 
 def _stored(path: str, facts: Dict[str, Any]) -> Optional[Dict[str, float]]:
-    """What is kept for these circumstances; None where nothing is, or it is damaged."""
+    """The factors stored for these circumstances; None where there are none, or damaged ones."""
     try:
         with open(path, encoding="utf-8") as file:
             data = json.load(file)

@@ -48,7 +48,7 @@ def by_signature(graph: Graph, attributes: Attributes, seconds: OpSeconds) -> Di
     for index, second in seconds.items():
         if not is_view(graph, graph.ops[index]):
             found.setdefault(op_signature(graph, index, attributes), []).append(second)
-    # Equal ops in different places: what matters is their sum.
+    # The mean of equal ops: times their number it gives the time of all.
     return {key: statistics.mean(values) for key, values in found.items()}
 
 

@@ -61,7 +61,7 @@ def swapped_networks(symbol: Any, graph: Graph, read: Callable[[Any], Captured],
         choice: Dict[str, str] = {}
         for op, name in waiting:
             chain = members(text, op, name)
-            # Beside another variant a variant takes another time than beside MXNet's operators.
+            # A variant's time depends on its neighbours, which shall be MXNet's operators.
             beside = {taken.get(other, name) for member in chain for other in near[member]}
             if beside == {name} and not any(member in taken for member in chain):
                 taken.update(dict.fromkeys(chain, name))
