@@ -14,9 +14,9 @@ from mx.ordinary_nets import FAULTS, mask_one_off, ordinary_net
 def false_alarms(number: int, seeds: int) -> int:
     symbol, shapes = ordinary_net(number)
     try:
-        plan = memonger.plan(symbol, budget="70%", time_limit=0.5, shapes=shapes)
+        plan = memonger.plan(symbol, budget="70%", time_limit=0.2, shapes=shapes)
     except InfeasibleBudget:
-        plan = memonger.plan(symbol, time_limit=0.5, shapes=shapes)
+        plan = memonger.plan(symbol, time_limit=0.2, shapes=shapes)
     found = [verify(plan.symbol, symbol, shapes, seed=seed) for seed in range(seeds)]
     for seed, result in enumerate(found):
         if not result.ok:

@@ -21,7 +21,8 @@ def test_the_last_value_of_a_block_is_not_worth_running_again():
             block.add(nn.Dense(8), nn.Activation("tanh"))
     block.initialize()
     block.hybridize()
-    plan = memonger.gluon.plan(block, (4, 6), recompute=["*tanh*"], variants="none")
+    plan = memonger.gluon.plan(block, (4, 6), recompute=["*tanh*"], variants="none",
+                                time_limit=0.1)
     assert (plan.decisions["net_tanh0_fwd"], plan.decisions["net_tanh1_fwd"]) == \
         ("recompute", "keep")
     reason = "backward reads it right after its last use, so nothing would be freed"
@@ -74,7 +75,7 @@ def test_whatever_can_run_again_does_when_it_was_asked_for(method):
         draw = random.Random(seed)
         symbol, shapes = random_symbol(seed, draw.choice((4, 8)), chains=draw.random() < 0.5)
         try:
-            plan = memonger.plan(symbol, draw.choice((None, "95%")), method=method, time_limit=0.2,
+            plan = memonger.plan(symbol, draw.choice((None, "95%")), method=method, time_limit=0.05,
                                  variants=draw.choice(("none", "all")), recompute=["*"],
                                  shapes=shapes)
         except InfeasibleBudget:
