@@ -28,7 +28,6 @@ from typing import Optional
 from ..graph.schedule import expand
 from ..graph.types import Graph
 from ..plan.plan import Plan
-from ..util.errors import SolverUnavailable
 from .mip import highs
 from .mip.formulation import build
 from .mip.rounding import schedule_of_point
@@ -173,10 +172,7 @@ def _crosses(search: Refinement) -> bool:
 def _first_bound(search: Refinement, groups: int) -> None:
     few, some, one = STRATEGY.bound_rounds
     rounds = few if groups <= 500 else some if groups <= 1500 else one
-    try:
-        search.first_bound(rounds, None if groups <= STRATEGY.layer_groups else 0)
-    except SolverUnavailable:
-        return
+    search.first_bound(rounds, None if groups <= STRATEGY.layer_groups else 0)
 
 
 def _round_linear(search: Refinement, work: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Optional, Tuple, Union
 
+from .argument_checks import shown
 from .errors import UnitError
 
 _DECIMAL = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -17,6 +18,8 @@ _PERCENT = re.compile(r"^\s*([0-9]*\.?[0-9]+)\s*%\s*$")
 _FRACTION = re.compile(r"^\s*(0?\.\d+|1\.0*)\s*$")
 #: No network trains in fewer: a smaller number lacks its unit.
 _FEWEST_BYTES = 1000
+#: No device has as many: sums of such numbers stay exact everywhere.
+_MOST_BYTES = 2 ** 60
 
 
 def parse_bytes(text: Union[str, int, float]) -> int:
@@ -35,7 +38,7 @@ def parse_bytes(text: Union[str, int, float]) -> int:
     Raises
     ------
     UnitError
-        If the text is not a size, or is negative.
+        If the text is not a size, or the size is negative or above what any device has.
     """
     if isinstance(text, bool):
         raise UnitError("a size cannot be %r" % text)
@@ -44,7 +47,7 @@ def parse_bytes(text: Union[str, int, float]) -> int:
             raise UnitError("a size cannot be %r" % (text,))
         if not text >= 0 or text == float("inf"):
             raise UnitError("a size cannot be %r" % text)
-        return int(text)
+        return _whole_bytes(text, text)
     found = _SIZE.match(text)
     if not found:
         raise UnitError("cannot read the size %r; write it as 4GB (10^9 bytes), 4GiB (2^30) "
@@ -53,7 +56,13 @@ def parse_bytes(text: Union[str, int, float]) -> int:
     prefix = prefix.upper()
     if binary and not prefix:
         raise UnitError("cannot read the size %r; did you mean MiB or GiB?" % text)
-    return int(float(number) * (_BINARY if binary else _DECIMAL)[prefix])
+    return _whole_bytes(float(number) * (_BINARY if binary else _DECIMAL)[prefix], text)
+
+
+def _whole_bytes(size_bytes: float, text: object) -> int:
+    if size_bytes > _MOST_BYTES:
+        raise UnitError("a size cannot be %s: no device has as many bytes" % shown(text))
+    return int(size_bytes)
 
 
 def parse_budget(budget: Union[str, int, float], whole_bytes: int) -> int:

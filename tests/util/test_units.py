@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import pytest
 
-from memonger.util.units import format_distinct
+from memonger.util.errors import UnitError
+from memonger.util.units import format_distinct, parse_bytes
 
 MIB = 2**20
 
@@ -16,3 +17,13 @@ MIB = 2**20
     ((212 * MIB, 212 * MIB + 300_000, 211 * MIB), ("212.0 MiB", "212.3 MiB", "211 MiB"))])
 def test_digits_tell_sizes_apart(sizes, words):
     assert format_distinct(*sizes) == words
+
+
+@pytest.mark.parametrize("size", [2 ** 63, 10 ** 30, 1e300, 10 ** 400, "10000000 TB", "9" * 400])
+def test_sizes_that_no_device_has_are_refused(size):
+    with pytest.raises(UnitError, match="no device has as many bytes"):
+        parse_bytes(size)
+
+
+def test_the_largest_size_is_read_to_the_byte():
+    assert parse_bytes(2 ** 60) == parse_bytes("1048576TiB") == 2 ** 60

@@ -37,14 +37,6 @@ class Solution:
     bound: float
     #: "optimal", "infeasible", "time_limit", "work_limit", "interrupted" or "unknown".
     status: str
-    #: (rows,) float64, of a linear program only.
-    multipliers: Optional[np.ndarray] = None
-
-    def divided(self, factor: float) -> "Solution":
-        """The same for a program whose costs are ``factor`` times smaller."""
-        return replace(self, bound=self.bound / factor,
-                       multipliers=None if self.multipliers is None
-                       else self.multipliers / factor)
 
 
 def available() -> bool:
@@ -144,17 +136,16 @@ def dual_bound(program: Program, multipliers: np.ndarray) -> float:
     return float(constant.sum() + best.sum() - margin)
 
 
-def solve_linear(program: Program, effort: Optional[Effort] = None) -> Solution:
-    """Solve the linear program by HiGHS's interior-point method, then by its simplex.
+def solve_linear(program: Program, effort: Effort) -> Solution:
+    """Solve the linear program by HiGHS's interior-point method, where that fails by its simplex.
 
-    It is counted as what such a program takes, and solved to the end.
+    It is solved to the end, whatever is left of the counted work.
 
     Raises
     ------
     SolverUnavailable
         If highspy is missing.
     """
-    effort = effort or Effort(10.0)
     effort.spend(STRATEGY.linear_s_per_entry * len(program.value))
     program, factor = _scaled(program)
     solver = _load(program, None, effort.clock_s)
@@ -169,7 +160,7 @@ def solve_linear(program: Program, effort: Optional[Effort] = None) -> Solution:
         with _alone:
             solver.run()
         found = _linear_result(program, solver, effort)
-    return found.divided(factor)
+    return replace(found, bound=found.bound / factor)
 
 
 def proves_infeasible(program: Program, effort: Effort) -> bool:
@@ -222,8 +213,7 @@ def _linear_result(program: Program, solver: Any, effort: Effort) -> Solution:
     values = np.array(solution.col_value, dtype=np.float64)
     bound = dual_bound(program, multipliers) if len(multipliers) == program.num_rows \
         else float("-inf")
-    return Solution(values if name == "optimal" else None, max(bound, nothing), name,
-                    multipliers if len(multipliers) == program.num_rows else None)
+    return Solution(values if name == "optimal" else None, max(bound, nothing), name)
 
 
 def solve_integer(program: Program, integer_columns: np.ndarray, effort: Effort,
@@ -294,7 +284,7 @@ def solve_integer(program: Program, integer_columns: np.ndarray, effort: Effort,
         if status == highspy.HighsModelStatus.kOptimal else "time_limit" \
         if status == highspy.HighsModelStatus.kTimeLimit else "work_limit" \
         if status == highspy.HighsModelStatus.kInterrupt else "unknown"
-    return Solution(values if known else None, float(info.mip_dual_bound), name).divided(factor)
+    return Solution(values if known else None, float(info.mip_dual_bound) / factor, name)
 
 
 def _run_polled(solver: Any, max_checks: int) -> Tuple[bool, int]:

@@ -13,11 +13,12 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from ...graph.in_use import graph_in_use
 from ...graph.schedule import Schedule, Step
-from ...graph.types import Graph, Implementation, Op
-from ...memory.liveness import DTYPES, number_of_elements, own_buffer_tensors
+from ...graph.types import DTYPES, Graph, Implementation, Op
+from ...memory.liveness import number_of_elements, own_buffer_tensors
 from ...memory.storage import STORAGES
 from ...util import signals as interrupts
 from ...util.errors import SolverError
+from ..mip.implementations import allowed_variants
 from ..options import Options
 from ..strategy import STRATEGY
 
@@ -72,9 +73,7 @@ class NativeSearch:
 
     def __init__(self, graph: Graph, options: Options):
         self.graph = graph
-        self.allowed_variants = tuple(
-            i for i, variant in enumerate(graph.variants)
-            if options.variants == "all" or (options.variants == "exact" and variant.exact))
+        self.allowed_variants = allowed_variants(graph, options.variants)
         self._library = _load()
         integers, times = _flatten(graph, options, self.allowed_variants)
         # Without in-place options the simulator's own peak is exact.
