@@ -107,6 +107,8 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     if arguments.budget is None and (arguments.check_diff or arguments.check_runtime
                                      or arguments.compare_loss):
         parser.error("there is nothing to compare without --budget")
+    if arguments.validation and not arguments.records:
+        parser.error("--validation needs --records")
     if arguments.resume is not None and not arguments.checkpoint:
         parser.error("--resume needs --checkpoint")
     needed = [arguments.records, arguments.validation]

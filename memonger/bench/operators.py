@@ -17,6 +17,7 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from ..mx import plugin as native
 from ..mx.environment import mxnet
+from ..report.formatting import markdown, shape_words
 from ..util.errors import InputError
 from ..util.units import format_bytes
 from ..variants.rewrite import swap_json
@@ -191,19 +192,15 @@ def measure(subject: Subject, shape: Sequence[int], repeat: int = REPEAT,
 
 def table(rows: Sequence[Row]) -> str:
     """The rows as Markdown."""
-    lines = ["| variant (MONeT's) | shape | kept by MXNet | by ours | error of MXNet | of ours "
-             "| forward, ms | ratio | backward, ms | ratio |",
-             "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|"]
+    lines: List[Sequence[str]] = []
     for row in rows:
-        lines.append("| %s | %s | %s | %s | %.1e | %.1e | %.2f, %.2f | %.2f | %.2f, %.2f "
-                     "| %.2f |" % (
-            row.variant + (" " + row.note if row.note else ""),
-            "x".join(map(str, row.shape)),
-            format_bytes(row.kept_bytes[0]), format_bytes(row.kept_bytes[1]), *row.errors,
-            row.forward_s[0] * 1e3, row.forward_s[1] * 1e3, row.forward_s[1] / row.forward_s[0],
-            row.backward_s[0] * 1e3, row.backward_s[1] * 1e3,
-            row.backward_s[1] / row.backward_s[0]))
-    return "\n".join(lines)
+        times = [words for theirs_s, ours_s in (row.forward_s, row.backward_s) for words in (
+            "%.2f, %.2f" % (theirs_s * 1e3, ours_s * 1e3), "%.2f" % (ours_s / theirs_s))]
+        lines.append((row.variant + (" " + row.note if row.note else ""), shape_words(row.shape),
+                      *map(format_bytes, row.kept_bytes), *("%.1e" % e for e in row.errors),
+                      *times))
+    return markdown(("variant", "shape", "kept by MXNet", "by ours", "error of MXNet", "of ours",
+                     "forward, ms", "ratio", "backward, ms", "ratio"), "<<>>>>>>>>", lines)
 
 
 def main(names: Sequence[str], as_json: bool = False) -> int:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Iterator, List, Optional, Sequence
 
 from ..graph.imported import read_graph
+from ..report.formatting import markdown
 from ..solve.imported import plan_graph
 from ..util.errors import InfeasibleBudget, InputError
 
@@ -127,9 +128,7 @@ def run(case: Case, graphs: Path) -> Row:
 
 def table(rows: Sequence[Row]) -> str:
     """The rows as Markdown."""
-    titles = ("graph", "budget", "ours", "overhead %", "bound %", "seconds", "best known", "by",
-              "reached")
-    lines = ["| %s |" % " | ".join(titles), "|%s" % ("---|" * len(titles))]
+    lines = []
     for row in rows:
         case = row.case
         theirs = "infeasible"
@@ -141,10 +140,10 @@ def table(rows: Sequence[Row]) -> str:
         if row.cost is not None:
             ours = ["%.0f" % row.cost, "%.3f" % (row.overhead_percent or 0.0),
                     "%.3f" % (row.bound_percent or 0.0)]
-        lines.append("| %s | %g | %s | %.1f | %s | %s | %s |" % (
-            case.file, case.budget, " | ".join(ours), row.seconds, theirs, case.source,
-            "yes" if row.reached else "no"))
-    return "\n".join(lines)
+        lines.append((case.file, "%g" % case.budget, *ours, "%.1f" % row.seconds, theirs,
+                      case.source, "yes" if row.reached else "no"))
+    return markdown(("graph", "budget", "ours", "overhead %", "bound %", "seconds", "best known",
+                     "by", "reached"), "<>>>>>><<", lines)
 
 
 def main(words: Sequence[str], as_json: bool = False) -> int:

@@ -5,7 +5,7 @@ import json
 import re
 from typing import Dict, List, Match, Optional, Sequence, Tuple
 
-from ..report.formatting import format_extra, format_percent, table
+from ..report.formatting import format_extra, format_percent, markdown, table
 from ..util.errors import InputError
 from ..util.units import format_bytes
 from ..util.version import __version__
@@ -263,14 +263,8 @@ def as_text(rows: Sequence[Row]) -> str:
 
 def as_markdown(rows: Sequence[Row]) -> str:
     """Tables with titles."""
-    return "\n\n".join("### %s\n\n%s" % (title, _markdown(header, align, cells))
+    return "\n\n".join("### %s\n\n%s" % (title, markdown(header, align, cells))
                        for title, header, align, cells in sections(rows))
-
-
-def _markdown(header: Sequence[str], align: str, cells: Cells) -> str:
-    lines = ["| %s |" % " | ".join(header),
-             "|%s|" % "|".join("---:" if side == ">" else "---" for side in align)]
-    return "\n".join(lines + ["| %s |" % " | ".join(row) for row in cells])
 
 
 def documented(rows: Sequence[Row], text: str) -> str:
@@ -299,7 +293,7 @@ def documented(rows: Sequence[Row], text: str) -> str:
         if name not in parts:
             raise InputError("no table %r; there are %s" % (name, ", ".join(parts)))
         columns, cells = parts[name]
-        return "%s\n%s\n%s" % (start, _markdown(*columns, cells), end) if cells else found.group(0)
+        return "%s\n%s\n%s" % (start, markdown(*columns, cells), end) if cells else found.group(0)
 
     return re.sub(r"(<!-- memonger bench: (\w+) -->)\n.*?(<!-- end -->)", fill, text,
                   flags=re.DOTALL)

@@ -101,3 +101,10 @@ def table(rows: Sequence[Sequence[str]], align: str, gap: int = 3) -> str:
                  for cell, width, side in zip(row, widths, align)]
         lines.append((" " * gap).join(cells).rstrip())
     return "\n".join(lines)
+
+
+def markdown(header: Sequence[str], align: str, rows: Sequence[Sequence[str]]) -> str:
+    """Rows as a table in Markdown; ``align`` holds ``<`` or ``>`` for each column."""
+    rule = "|%s|" % "|".join("---:" if side == ">" else "---" for side in align)
+    return "\n".join(["| %s |" % " | ".join(header), rule,
+                      *("| %s |" % " | ".join(row) for row in rows)])

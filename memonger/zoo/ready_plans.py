@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ..plan.plan import Plan, Status
-from ..report.formatting import format_extra, format_percent
+from ..report.formatting import format_extra, format_percent, markdown
 from ..util.errors import InfeasibleBudget, InputError, PlanMismatch, PlanSchemaError
 from ..util.units import format_bytes, parse_budget, refuse_bare_number
 from ..variants.common_subexpressions import to_json
@@ -181,14 +181,14 @@ def keep_better(content: Mapping[str, Any]) -> Dict[str, Any]:
 
 def table() -> str:
     """Markdown: the overhead of every ready plan, and where there is none."""
-    lines = ["| network (batch) | %s |" % " | ".join("%g %%" % (100 * share) for share in SHARES),
-             "|---|%s" % ("---:|" * len(SHARES))]
+    rows = []
     for network in names():
         data = _read(network)
         found = {item["share"]: format_extra(item["overhead"]) for item in data["plans"]}
-        lines.append("| %s (%d) | %s |" % (network, data["batch"],
-                                           " | ".join(found.get(share, "-") for share in SHARES)))
-    return "\n".join(lines)
+        rows.append(("%s (%d)" % (network, data["batch"]),
+                     *(found.get(share, "-") for share in SHARES)))
+    return markdown(("network (batch)", *("%g %%" % (100 * share) for share in SHARES)),
+                    "<" + ">" * len(SHARES), rows)
 
 
 def undominated(plans: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:

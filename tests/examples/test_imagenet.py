@@ -67,6 +67,7 @@ def test_two_devices_share_a_batch(example, capsys):
     (["--records", "none.rec"], "there is no file none.rec"),
     (["--checkpoint", "none", "--resume", "2"], "there is no file none-symbol.json"),
     (["--devices", "tpu0"], "cannot read the devices 'tpu0'"),
+    (["--validation", "val.rec"], "--validation needs --records"),
     (["--epochs", "0"], "there is nothing to train"),
     (["--batches", "0"], "there is nothing to train")])
 def test_what_cannot_be_is_told_before_anything_runs(example, words, message, capsys):

@@ -35,11 +35,6 @@ POOLINGS = ({"kernel": (2, 2)}, {"kernel": (2, 1), "stride": (2, 2), "pad": (1, 
             {"kernel": (2, 2), "layout": "NHWC"})
 
 
-def _norm_and(activation, *slopes):
-    return [[("BatchNorm", norm), ("LeakyReLU", {"act_type": activation, "slope": slope})]
-            for norm, slope in zip(NORMS, slopes * len(NORMS))]
-
-
 CHAINS: Dict[str, List] = {
     "mask_relu": [[relu] for relu in RELUS],
     "mask_leaky_relu": [[("LeakyReLU", attributes)] for attributes in (
@@ -57,7 +52,9 @@ CHAINS: Dict[str, List] = {
         [("BatchNorm", norm), RELUS[i % 2], ("Convolution", CONVOLUTIONS[i % 3])]
         for i, norm in enumerate(NORMS)],
     "inplace_batch_norm": [[("BatchNorm", norm)] for norm in NORMS],
-    "inplace_batch_norm_leaky": _norm_and("leaky", 0.5, 0.8),
+    "inplace_batch_norm_leaky": [
+        [("BatchNorm", norm), ("LeakyReLU", {"act_type": "leaky", "slope": (0.5, 0.8)[i % 2]})]
+        for i, norm in enumerate(NORMS)],
     "layer_norm": [[("LayerNorm", attributes)] for attributes in (
         {}, {"axis": 1, "eps": 1e-3}, {"axis": 0})],
     **{prefix + name: [[("Activation", {"act_type": name})]] for prefix, name in (

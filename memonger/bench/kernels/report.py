@@ -5,6 +5,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import List, Sequence
 
+from ...report.formatting import markdown
 from .timing import MEGABYTE, Row
 
 
@@ -38,11 +39,11 @@ class Report:
                                                     else "%d wrong" % len(self.wrong)), ""]
         lines += ["- " + text for text in self.wrong[:50]]
         if self.rows:
-            lines += ["| kernel | type | array | time | GB/s | of copy | PyTorch |",
-                      "|---|---|---:|---:|---:|---:|---:|"]
-        for row in self.rows:
-            theirs = "" if row.torch_s is None else "%.1f us" % (1e6 * row.torch_s)
-            lines.append("| %s | %s | %d MB | %.1f us | %.0f | %.0f %% | %s |" % (
-                row.kernel, row.dtype, row.size_bytes // MEGABYTE, 1e6 * row.time_s,
-                row.moved_bytes / row.time_s / 1e9, 100 * row.share, theirs))
+            lines.append(markdown(
+                ("kernel", "type", "array", "time", "GB/s", "of copy", "PyTorch"), "<<>>>>>",
+                [(row.kernel, row.dtype, "%d MB" % (row.size_bytes // MEGABYTE),
+                  "%.1f us" % (1e6 * row.time_s), "%.0f" % (row.moved_bytes / row.time_s / 1e9),
+                  "%.0f %%" % (100 * row.share),
+                  "" if row.torch_s is None else "%.1f us" % (1e6 * row.torch_s))
+                 for row in self.rows]))
         return "\n".join(lines).rstrip() + "\n"
