@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from ..costs.models import CostModel, OpTimes, Roofline, best_known, roofline
+from ..costs.models import CostModel, Roofline, best_known, roofline
 from ..graph.schedule import expand
 from ..graph.types import Graph
 from ..memory import arena
@@ -153,7 +153,7 @@ class Session:
         return {} if self.device is None else self.bound_bytes(captured, symbol, storage)[1]
 
     def _bound_step(self, captured: Captured, symbol: Any, storage: str) -> BoundStep:
-        _, spaces = self._times_and_workspaces(captured)
+        spaces = _workspaces(captured, self.device, self.model)
         graph = self.reshape(captured.graph.with_times([0.0] * len(spaces), spaces), symbol)
         names = [op.name for op in captured.graph.ops]
         return BoundStep(graph, dict(zip(names, captured.attributes)),
@@ -163,7 +163,7 @@ class Session:
     def _times_and_workspaces(self, captured: Captured) -> Tuple[Sequence[float], Sequence[int]]:
         """Seconds and bytes of each op."""
         found = self.model.op_times(captured.graph, captured.attributes)
-        return found.times_s, _workspaces(captured, found, self.device, self.model)
+        return found.times_s, _workspaces(captured, self.device, self.model)
 
     def _arrays(self, captured: Captured) -> List[int]:
         """Sizes of the arrays outside a step."""
@@ -246,15 +246,15 @@ class Session:
         return Estimate(by_category, pool_bytes, live.pool_bytes, graph, storage)
 
 
-def _workspaces(captured: Captured, found: OpTimes, device: Optional[Device], model: CostModel,
+def _workspaces(captured: Captured, device: Optional[Device], model: CostModel,
                 planned: bool = True) -> Sequence[int]:
-    """What MXNet's code takes; of a device that is a preset, what the cost model says."""
+    """What MXNet's code takes; for the preset of another device what the graph says."""
     if device is not None:
         return workspaces(device, captured.graph)
     if not mkldnn_is_on():
         return native_workspaces(captured.graph, captured.attributes)
     if not _is_of_cpu(model):
-        return found.workspaces_bytes
+        return [op.workspace_bytes for op in captured.graph.ops]
     return mkldnn_workspaces(captured.graph, captured.attributes, planned)
 
 
@@ -294,7 +294,7 @@ def open_session(symbol: Any, binding: Binding, costs: Any = "auto",
     source = model.source
     if found.estimated:
         source += " (%d of %d ops estimated)" % (len(found.estimated), len(found.times_s))
-    spaces = _workspaces(captured, found, device, model)
+    spaces = _workspaces(captured, device, model)
     graph = captured.graph.with_times(found.times_s, spaces)
     if reshape is not None:
         graph = reshape(graph, network)
@@ -327,7 +327,7 @@ def open_session(symbol: Any, binding: Binding, costs: Any = "auto",
         device=device, as_run=as_run, network=network,
         reshape=reshape or (lambda graph, symbol: graph), optimizer_arrays=tuple(states),
         unplanned_workspace_bytes=max(
-            [*_workspaces(captured, found, device, model, planned=False), 0]),
+            [*_workspaces(captured, device, model, planned=False), 0]),
         never_written_bytes=never_written_bytes(unplanned_graph, unplanned)
         if device is None and not mkldnn_is_on() else 0)
 

@@ -25,7 +25,7 @@ def plan_record(plan: Plan) -> Dict[str, Any]:
         "recomputed_s": Facts(plan).recomputed_s,
         "ops": len(decisions), "decisions": dict(Counter(decisions.values())),
         "notes": list(plan.notes), "seconds": round(plan.planning_s, 3),
-        "measured": plan.measured, "as_the_file_says": list(plan.told),
+        "measured": plan.measured, "as_the_file_says": list(plan.unchecked),
     }
 
 

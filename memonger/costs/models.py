@@ -89,10 +89,9 @@ DEVICES: Mapping[str, Device] = {device.name: device for device in (
 
 @dataclass(frozen=True)
 class OpTimes:
-    """Cost of each op of a graph."""
+    """Seconds of each op of a graph."""
 
     times_s: Tuple[float, ...]
-    workspaces_bytes: Tuple[int, ...]
     #: Ops whose times a profile did not have and the roofline model gave.
     estimated: Tuple[int, ...] = ()
 
@@ -105,7 +104,7 @@ class CostModel(Protocol):
         """``"roofline: <device>"`` or ``"profile: <device>"``; goes into ``Plan.costs``."""
 
     def op_times(self, graph: Graph, attributes: Attributes = ()) -> OpTimes:
-        """Times and workspaces of all ops; ``attributes`` has one mapping for each op."""
+        """Times of all ops; ``attributes`` has one mapping for each op."""
 
     def time_s(self, kind: str, attributes: Mapping[str, str], inputs: Sequence[TensorType],
                outputs: Sequence[TensorType], wanted: Optional[Sequence[bool]] = None) -> float:
@@ -203,7 +202,7 @@ class Roofline:
             times.append(self.time_s(
                 op.kind, attributes_of(graph, index, attributes), tensor_types(graph, read),
                 tensor_types(graph, op.outputs), wanted_outputs(graph, index)))
-        return OpTimes(tuple(times), tuple(op.workspace_bytes for op in graph.ops))
+        return OpTimes(tuple(times))
 
 
 def attributes_of(graph: Graph, index: int, attributes: Attributes) -> Mapping[str, str]:
@@ -299,8 +298,7 @@ class Profile:
         scale = statistics.median(ratios) if ratios else 1.0
         for index in estimated:
             times[index] *= scale
-        return OpTimes(tuple(times), tuple(op.workspace_bytes for op in graph.ops),
-                       tuple(estimated))
+        return OpTimes(tuple(times), tuple(estimated))
 
 
 def best_known(graph: Graph, attributes: Attributes, profile: Optional[Profile],

@@ -106,12 +106,12 @@ class Plan:
     planning_s: float = field(default=0.0, compare=False)
     #: Measured by ``memonger.measure``, when the user ran it; see ``mx/measure.py``.
     measured: Optional[Mapping[str, Any]] = None
-    #: Read from a file; see ``told``.
+    #: Read from a file; see ``unchecked``.
     from_file: bool = field(default=False, compare=False)
 
     @property
-    def told(self) -> Tuple[str, ...]:
-        """What only the file vouches for that the plan was read from; bytes are worked out again.
+    def unchecked(self) -> Tuple[str, ...]:
+        """What was taken from the plan's file without a check; bytes are worked out again.
 
         Empty for a plan made in this process.
         """

@@ -145,8 +145,8 @@ def _facts(plan: Plan) -> str:
     if plan.minimum_total_bytes is not None:
         rows.append(("least total", units.size(plan.minimum_total_bytes)))
     rows += [("measured", words) for words in measured_words(plan.measured or {})]
-    if plan.told:
-        rows.append(("taken from its file, not checked again", ", ".join(plan.told)))
+    if plan.unchecked:
+        rows.append(("taken from its file, not checked again", ", ".join(plan.unchecked)))
     rows += [("note", note) for note in plan.notes]
     # No line ends within an option.
     words = " ".join("<span>%s</span>" % escape(word)

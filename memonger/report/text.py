@@ -42,8 +42,8 @@ def summary(plan: Plan, path: Optional[str] = None) -> str:
         lines += ["measured: " + words for words in measured_words(plan.measured)]
     if not plan.graph.recompute_in_forward:
         lines.append("not counted: %s" % _not_counted(plan))
-    if plan.told:
-        lines.append("taken from its file, not checked again: " + ", ".join(plan.told))
+    if plan.unchecked:
+        lines.append("taken from its file, not checked again: " + ", ".join(plan.unchecked))
     lines += ["note: " + note for note in plan.notes]
     if path is not None:
         example = max(facts.ops, key=lambda f: (f.again > 0, f.size_bytes)).name \

@@ -164,13 +164,13 @@ def test_an_original_without_the_ops_of_the_graph_is_refused():
 def test_what_only_the_file_vouches_for_is_marked():
     plan = make(tiny(), {2: {}}, minimum_total_bytes=1, measured={"allocated_bytes": 5,
                                                                   "step_s": 1.0})
-    assert plan.told == ()
+    assert plan.unchecked == ()
     assert "taken from its file" not in str(plan)
     again = planfile.loads(planfile.dumps(plan))
-    assert again.told == ("op times", "status", "minimum", "measurements")
+    assert again.unchecked == ("op times", "status", "minimum", "measurements")
     assert "taken from its file, not checked again: op times, status, minimum, measurements" \
         in str(again) and "taken from its file" in html._facts(again)
-    assert plan_record(again)["as_the_file_says"] == list(again.told)
+    assert plan_record(again)["as_the_file_says"] == list(again.unchecked)
 
 
 @pytest.mark.parametrize("change", [{"bound": 9.0}, {"minimum_total_bytes": 2 ** 40}])
