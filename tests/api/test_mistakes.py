@@ -146,7 +146,8 @@ def plan(*arguments, **options):
     (lambda: memonger.max_batch(network(), "50%", **DATA), InputError, "budget in bytes"),
     # a method of the user's, files
     (plan("60%", method="answers_nothing"), InvalidPlan, "a NoneType in place of a Plan"),
-    (lambda: plan()().save("/nonexistent/plan.json"), MemongerError, "No such file or directory"),
+    (lambda: plan(time_limit=0.1)().save("/nonexistent/plan.json"), MemongerError,
+     "No such file or directory"),
     (lambda: memonger.load_plan("/nonexistent/plan.json"), InputError, "No such file"),
     (lambda: memonger.load_plan(plan(method="sublinear")()), InputError, "give the name of a file"),
     (lambda: memonger.load_plan(5), InputError, "cannot read 5; give the name of a file"),
@@ -181,7 +182,7 @@ def test_the_largest_batch_says_why_there_is_none():
 
 
 def test_a_plan_in_a_prompt_is_one_line():
-    made = plan()()
+    made = plan(time_limit=0.1)()
     assert "\n" not in repr(made) and len(repr(made)) < 100 and made.status.value in repr(made)
 
 
@@ -203,5 +204,5 @@ def test_mxnet_does_not_report_that_mkldnn_is_off(monkeypatch, mkldnn, told):
 
 def test_planning_tells_the_log_what_it_does(caplog):
     with caplog.at_level("INFO", "memonger"):
-        plan()()
+        plan(time_limit=0.1)()
     assert "op times: " in caplog.text and "searching with method auto for" in caplog.text

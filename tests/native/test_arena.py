@@ -180,7 +180,7 @@ def test_a_network_on_several_devices_has_whole_buffers():
         x = mx.sym.FullyConnected(mx.sym.tanh(x), num_hidden=64, name="fc2")
         net = mx.sym.SoftmaxOutput(x, name="softmax")
     groups = {"first": mx.cpu(0), "second": mx.cpu(1)}
-    plan = memonger.plan(net, group2ctx=groups, data=(8, 32))
+    plan = memonger.plan(net, group2ctx=groups, time_limit=0.2, data=(8, 32))
     assert plan.storage == "best"
     outputs = []
     for symbol in (net, with_arena(net), plan.symbol):
@@ -264,7 +264,7 @@ def test_a_monitor_sees_the_same_values():
 
 @pytest.mark.parametrize("symbol, shapes", [(pyramid(), PYRAMID), (convolutions(), CONVOLUTIONS)])
 def test_plans_say_what_the_executor_takes(symbol, shapes):
-    plan = memonger.plan(symbol, shapes=shapes)
+    plan = memonger.plan(symbol, time_limit=0.2, shapes=shapes)
     assert plan.storage == "arena"
     assert plan_storage(plan.graph, plan.schedule, "arena").pool_bytes == plan.pool_bytes
     assert captured(plan.symbol, shapes)["pool_bytes"] == plan.pool_bytes

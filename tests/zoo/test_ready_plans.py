@@ -21,7 +21,7 @@ pytestmark = needs_plugin
 
 @pytest.fixture(scope="module")
 def made():
-    return zoo.make("attention_small", SHARES, time_limit=1.0)
+    return zoo.make("attention_small", SHARES, time_limit=0.3)
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_a_loaded_plan_trains_as_the_original(folder, made):
 
 
 def test_the_file_is_the_same_each_time(folder, made):
-    again = zoo.make("attention_small", SHARES, time_limit=1.0)
+    again = zoo.make("attention_small", SHARES, time_limit=0.3)
     before = (folder / "attention_small.json").read_bytes()
     zoo.write("attention_small", again)
     assert (folder / "attention_small.json").read_bytes() == before
