@@ -272,6 +272,8 @@ def _near(picture, colour):
 
 def _check_timeline(browser):
     whole = browser.run("document.getElementById('range').textContent")
+    assert whole == "steps 0 to %d" % browser.run("data.unplanned.x.length"), \
+        "the last step is drawn, too"
     left, top, width, height = browser.place("#memory")
     picture = browser.screenshot()
     assert _near(picture, (0x9e, 0xca, 0xe1)) > 5000, "activations are drawn"
