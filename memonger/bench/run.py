@@ -22,12 +22,14 @@ from .runner import run_cases
 
 #: Modules of this package that make a table of their own: ``main(words, as_json)``.
 OWN_TABLES = ("ablation", "dmlc", "operators", "peers", "scaling", "smallest")
-#: Options of ``--process``, those of them that the other tables do not have, those that published
-#: rows say themselves, and those of ``--from``.
+#: Options of ``--process``.
 PROCESS = ("process", "set", "batch", "time_limit", "measure_memory", "budget", "variants",
            "mkldnn")
+#: Options that no other table has.
 PROCESS_ONLY = ("budget", "variants", "mkldnn")
+#: Options whose values published rows give.
 NOT_PUBLISHED = ("set", "batch", "budgets")
+#: Options of ``--from``.
 SHOW = ("source", "output", "update", "markdown")
 
 
@@ -77,18 +79,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
-    as_json = getattr(args, "json", False)
     if args.list:
-        write_out((json.dumps(network_list(), indent=2) if as_json else network_table()) + "\n")
+        write_out((json.dumps(network_list(), indent=2) if args.json else network_table()) + "\n")
         return 0
     if args.networks and args.networks[0] in OWN_TABLES:
         _refuse(args, "bench " + args.networks[0], lambda option: False)
         module = importlib.import_module("." + args.networks[0], __package__)
-        return int(module.main(args.networks[1:], as_json))
+        return int(module.main(args.networks[1:], args.json))
     if args.process:
         _refuse(args, "bench --process", PROCESS.__contains__)
         from .process import main as process
-        return process(args.networks, as_json, args.mkldnn, batch=args.batch,
+        return process(args.networks, args.json, args.mkldnn, batch=args.batch,
                        budget=args.budget, variants=args.variants, time_limit_s=args.time_limit,
                        limit_bytes=parse_bytes(args.measure_memory),
                        options=dict(map(_option, args.set)))
@@ -149,7 +150,7 @@ def _compare(args: argparse.Namespace) -> int:
         write_results(rows, args.output, command_line(args))
     for path, text in documents.items():
         write_whole(path, tables.documented(rows, text))
-    if getattr(args, "json", False):
+    if args.json:
         write_out(tables.as_json(rows, command_line(args)))
     else:
         write_out((tables.as_markdown(rows) if args.markdown else tables.as_text(rows)) + "\n")
