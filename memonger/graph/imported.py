@@ -21,7 +21,7 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence, Set, Tuple, Uni
 
 from ..util.errors import InputError
 from ..util.json_files import parse_json, read_text
-from .types import Graph, Op, Tensor
+from .types import MAX_SIZE_BYTES, Graph, Op, Tensor
 
 
 def read_graph(path: str) -> Graph:
@@ -248,6 +248,6 @@ def parse_imported_budget(budget: Union[str, int, float], baseline: int) -> int:
         raise InputError("cannot read the budget %r; write a share such as 0.8 or 80%%, or a "
                          "number in the graph's units" % (budget,)) from None
     share = text.endswith("%") or (value <= 1 and not isinstance(budget, int))
-    if not value > 0:
-        raise InputError("the budget must be positive, not %r" % (budget,))
+    if not 0 < value < MAX_SIZE_BYTES:
+        raise InputError("the budget must be positive and below 2^60, not %r" % (budget,))
     return -int(-value * baseline // 1) if share else int(value)

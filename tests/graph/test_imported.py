@@ -111,7 +111,7 @@ def test_budgets(budget, units):
     assert parse_imported_budget(budget, 10) == units
 
 
-@pytest.mark.parametrize("budget", ["much", "", -1, 0, "0%", "nan"])
+@pytest.mark.parametrize("budget", ["much", "", -1, 0, "0%", "nan", "inf", "1e30", 2 ** 60])
 def test_bad_budgets(budget):
     with pytest.raises(InputError):
         parse_imported_budget(budget, 10)

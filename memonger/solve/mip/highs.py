@@ -35,7 +35,7 @@ class Solution:
     values: Optional[np.ndarray]
     #: Proven lower bound of the objective; ``inf`` when the program has no feasible point.
     bound: float
-    #: "optimal", "infeasible", "time_limit", "work_limit", "interrupted" or "unknown".
+    #: "optimal", "infeasible", "interrupted", or "unknown": a limit ended it, or it failed.
     status: str
 
 
@@ -206,9 +206,7 @@ def _linear_result(program: Program, solver: Any, effort: Effort) -> Solution:
         if not proves_infeasible(program, effort):
             return Solution(None, nothing, "unknown")
         return Solution(None, float("inf"), "infeasible")
-    names = {highspy.HighsModelStatus.kOptimal: "optimal",
-             highspy.HighsModelStatus.kTimeLimit: "time_limit"}
-    name = names.get(status, "unknown")
+    name = "optimal" if status == highspy.HighsModelStatus.kOptimal else "unknown"
     multipliers = np.array(solution.row_dual, dtype=np.float64)
     values = np.array(solution.col_value, dtype=np.float64)
     bound = dual_bound(program, multipliers) if len(multipliers) == program.num_rows \
@@ -281,9 +279,7 @@ def solve_integer(program: Program, integer_columns: np.ndarray, effort: Effort,
     known = len(values) == program.num_columns and np.isfinite(info.objective_function_value) \
         and info.primal_solution_status == 2
     name = "interrupted" if interrupted else "optimal" \
-        if status == highspy.HighsModelStatus.kOptimal else "time_limit" \
-        if status == highspy.HighsModelStatus.kTimeLimit else "work_limit" \
-        if status == highspy.HighsModelStatus.kInterrupt else "unknown"
+        if status == highspy.HighsModelStatus.kOptimal else "unknown"
     return Solution(values if known else None, float(info.mip_dual_bound) / factor, name)
 
 
