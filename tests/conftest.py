@@ -45,6 +45,7 @@ def own_cache(tmp_path_factory):
 @pytest.fixture(scope="session")
 def forked(own_cache):
     """Runs code and commands in forks of a process that has imported MXNet, and not memonger."""
+    pytest.importorskip("mxnet")
     with forks(os.environ) as server:
         yield server
 
@@ -52,6 +53,7 @@ def forked(own_cache):
 @pytest.fixture(scope="session")
 def forked_as_users(own_cache):
     """The same with MXNet as a user has it: with MKLDNN."""
+    pytest.importorskip("mxnet")
     with forks({n: value for n, value in os.environ.items() if "MKLDNN" not in n}) as server:
         yield server
 

@@ -85,7 +85,6 @@ def test_public_names_are_listed_and_exist():
 
 
 def test_every_public_name_leads_somewhere(forked):
-    pytest.importorskip("mxnet")
     code = ("import memonger\nfor name in %r:\n    assert getattr(memonger, name) is not None\n"
             "print(memonger.plan.__name__, memonger.native.__name__)" % (memonger.__all__,))
     assert forked.run(code).stdout == "plan memonger.native\n"
