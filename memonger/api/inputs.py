@@ -36,8 +36,8 @@ def check_symbol(given: Any) -> None:
             ((list, tuple), "join its outputs: mx.sym.Group(outputs)")):
         if isinstance(given, kinds):
             advice = words
-    raise InputError("the network must be an mx.sym.Symbol, not a %s; %s"
-                     % (type(given).__name__, advice))
+    raise InputError("the network must be an mx.sym.Symbol, not %s; %s"
+                     % (check.kind_of(given), advice))
 
 
 def gather_shapes(call: Callable[..., Any], symbol: Any, shapes: Optional[Shapes], named: Shapes,
@@ -61,9 +61,9 @@ def gather_shapes(call: Callable[..., Any], symbol: Any, shapes: Optional[Shapes
     result: Dict[str, Sequence[int]] = {}
     if data_iter is not None:
         if not hasattr(data_iter, "provide_data"):
-            raise InputError("data_iter must be an mx.io.DataIter, not a %s; shapes are keyword "
+            raise InputError("data_iter must be an mx.io.DataIter, not %s; shapes are keyword "
                              "arguments, for example data=(32, 3, 224, 224)"
-                             % type(data_iter).__name__)
+                             % check.kind_of(data_iter))
         described = list(data_iter.provide_data) + list(data_iter.provide_label or ())
         names = set(symbol.list_arguments())
         result = {d[0]: tuple(d[1]) for d in described if d[0] in names}

@@ -106,9 +106,9 @@ def checked_shape(name: str, shape: Any) -> Tuple[int, ...]:
         If it is not a sequence of integers.
     """
     if hasattr(shape, "shape"):
-        raise ShapeError("the shape of %r must be a tuple of integers, not an %s; give that "
+        raise ShapeError("the shape of %r must be a tuple of integers, not %s; give that "
                          "array's shape: %s=array.shape"
-                         % (name, type(shape).__name__, name), [name])
+                         % (name, check.kind_of(shape), name), [name])
     try:
         return tuple(operator.index(n) for n in shape)
     except TypeError:

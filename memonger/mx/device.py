@@ -77,7 +77,7 @@ def free_bytes(ctx: Any) -> int:
     try:
         free, _ = mx.context.gpu_memory_info(ctx.device_id)
     except mx.MXNetError as error:
-        raise InputError("%s does not tell its free memory (%s); give a size such as 8GB"
+        raise InputError("%s does not report its free memory (%s); give a size such as 8GB"
                          % (ctx, str(error).strip().splitlines()[-1])) from error
     return int(free * (1.0 - RESERVE))
 

@@ -13,10 +13,14 @@ from .errors import InputError
 def shown(value: Any) -> str:
     """A value on one short line; of arrays and other large objects the type."""
     words = repr(value)
+    large = "\n" in words or len(words) > 60 or " object at 0x" in words
+    return kind_of(value) if large else words
+
+
+def kind_of(value: Any) -> str:
+    """The type of a value with its article: ``"a list"``, ``"an Executor"``."""
     kind = type(value).__name__
-    if "\n" in words or len(words) > 60 or " object at 0x" in words:
-        return "%s %s" % ("an" if kind[:1].lower() in "aeiou" or kind == "NDArray" else "a", kind)
-    return words
+    return "%s %s" % ("an" if kind[:1].lower() in "aeiou" or kind == "NDArray" else "a", kind)
 
 
 def whole_number(name: str, value: Any, least: int) -> int:

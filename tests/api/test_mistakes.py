@@ -46,6 +46,7 @@ def plan(*arguments, **options):
 @pytest.mark.parametrize("call, error, words", [
     # what stands in the place of a symbol
     (lambda: memonger.plan("net.json", **DATA), InputError, r"not a str; .*mx.sym.load\("),
+    (lambda: memonger.plan(5, **DATA), InputError, "not an int; for example"),
     (lambda: memonger.plan(mx.mod.Module(network())), InputError, "not a Module; .*made from"),
     (lambda: memonger.plan(block(), data=(2, 4)), InputError, r"memonger.gluon.plan\(block"),
     (lambda: memonger.plan([network()], **DATA), InputError, r"not a list; .*mx.sym.Group\("),
