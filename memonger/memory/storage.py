@@ -30,9 +30,6 @@ from ..graph.types import Graph
 from ..util import native_libraries
 from .liveness import Block, Blocks, Program, build_program
 
-__all__ = ["STORAGES", "Block", "Blocks", "Program", "StoragePlan", "build_program",
-           "plan_program", "plan_storage"]
-
 #: The storage models, in the order of ``Kind`` in ``plugins/core/memory/storage.h``.
 STORAGES = ("arena", "best", "stock", "live")
 

@@ -12,7 +12,8 @@ from small_graphs import program_of, storage_of
 from memonger.graph.schedule import expand, expand_in_part
 from memonger.graph.types import Graph, Op, Tensor
 from memonger.memory import arena
-from memonger.memory.storage import build_program, plan_program, plan_storage
+from memonger.memory.liveness import build_program
+from memonger.memory.storage import plan_program, plan_storage
 
 
 def test_nested_lives_lie_on_top_of_each_other():

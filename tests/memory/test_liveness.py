@@ -7,8 +7,8 @@ import pytest
 
 from memonger.graph.schedule import expand
 from memonger.graph.types import Graph, Inplace, Op, Tensor
-from memonger.memory.liveness import Block
-from memonger.memory.storage import build_program, plan_storage
+from memonger.memory.liveness import Block, build_program
+from memonger.memory.storage import plan_storage
 
 
 def chain(*sizes, inplace=False, outputs=None, dtype="float32", **options):

@@ -8,8 +8,8 @@ import strategies
 
 from memonger.graph.in_use import graph_in_use
 from memonger.graph.schedule import expand_in_part
-from memonger.memory.liveness import ProgramStep
-from memonger.memory.storage import build_program, plan_program, plan_storage
+from memonger.memory.liveness import ProgramStep, build_program
+from memonger.memory.storage import plan_program, plan_storage
 
 
 def test_a_variant_is_planned_like_the_graph_that_it_makes():
