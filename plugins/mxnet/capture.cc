@@ -7,12 +7,10 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <map>
 #include <unordered_map>
 
 #include "mxnet/op_facts.h"
-#include "mxnet/recompute.h"
 
 namespace memonger {
 
@@ -158,29 +156,8 @@ void WriteOpFacts(const Node& node, const mxnet::Context& context, const Reasons
   }
 }
 
-// Clones carry the name of their op and "_recompute" with a number.
-void WriteClone(const IndexedGraph& index, uint32_t id,
-                const std::unordered_map<std::string, uint32_t>& first_of_name, Json* json) {
-  const Node& node = *index[id].source;
-  const size_t at = node.attrs.name.rfind(kCloneSuffix);
-  if (at == std::string::npos) return;
-  const std::string number = node.attrs.name.substr(at + std::strlen(kCloneSuffix));
-  if (number.empty() || number.size() > 6 ||
-      number.find_first_not_of("0123456789") != std::string::npos)
-    return;
-  auto original = first_of_name.find(node.attrs.name.substr(0, at));
-  if (original == first_of_name.end() || original->second >= id ||
-      index[original->second].source->op() != node.op())
-    return;
-  json->Raw(",\"clone_of\":");
-  json->Number(original->second);
-  json->Raw(",\"clone\":");
-  json->Number(std::stoi(number));
-}
-
 void WriteNode(const IndexedGraph& index, uint32_t id, const mxnet::Context& context,
-               const nnvm::DeviceVector* device, const Reasons& reasons,
-               const std::unordered_map<std::string, uint32_t>& first_of_name, Json* json) {
+               const nnvm::DeviceVector* device, const Reasons& reasons, Json* json) {
   const Node& node = *index[id].source;
   json->Raw("{\"op\":");
   json->String(node.is_variable() ? "null" : node.op()->name);
@@ -214,7 +191,6 @@ void WriteNode(const IndexedGraph& index, uint32_t id, const mxnet::Context& con
       json->Number(device->at(id));
     }
     WriteOpFacts(node, context, reasons, json);
-    WriteClone(index, id, first_of_name, json);
   }
   json->Raw("}");
 }
@@ -259,12 +235,10 @@ void Record(const nnvm::Graph& graph, const PlanInput& input, int64_t pool_bytes
   std::vector<const Node*> all;
   for (uint32_t id = 0; id < index.num_nodes(); ++id) all.push_back(index[id].source);
   const Reasons reasons = KeepReasons(all);
-  std::unordered_map<std::string, uint32_t> first_of_name;
   for (uint32_t id = 0; id < index.num_nodes(); ++id) {
     if (id) json.Raw(",\n");
     WriteNode(index, id, contexts ? (*contexts)[id] : mxnet::Context::CPU(), device, reasons,
-              first_of_name, &json);
-    if (!index[id].source->is_variable()) first_of_name.emplace(index[id].source->attrs.name, id);
+              &json);
   }
   json.Raw("],\"outputs\":");
   json.List(index.outputs(), [&](const IndexedGraph::NodeEntry& e) {

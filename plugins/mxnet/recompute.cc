@@ -21,6 +21,8 @@ namespace {
 
 const char kRecompute[] = "__memonger_recompute__";
 const char kForceMirroring[] = "__force_mirroring__";
+// Clone k of an op is named <op>_recompute<k>.
+const char kCloneSuffix[] = "_recompute";
 
 // A cursor over the little JSON that the attributes hold: objects of strings or integers.
 class Reader {

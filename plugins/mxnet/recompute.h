@@ -15,9 +15,6 @@ namespace memonger {
 // first run. Consumers that are not named read clone 1.
 using CloneNumbers = std::map<std::string, int>;
 
-// Clone k of an op is named <op>_recompute<k>.
-const char kCloneSuffix[] = "_recompute";
-
 // Reads the attributes of all nodes that `outputs` reach: __memonger_recompute__ and the user's own
 // __force_mirroring__, which the first overrules (0: the op runs once). Ops that make a state are
 // left out for CachedOp. `marked` is set when an attribute says anything. Throws dmlc::Error when

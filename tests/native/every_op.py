@@ -226,7 +226,7 @@ def run(symbol, values, gradients):
     results = [o.asnumpy() for o in outputs] + [grads[n].asnumpy() for n in sorted(grads)] + \
         [arrays[n].asnumpy() for n in symbol.list_auxiliary_states()]
     nodes = records[-1]["nodes"]
-    return results, [n["name"] for n in nodes if "clone_of" in n], \
+    return results, [n["name"] for n in nodes if "_recompute" in n["name"]], \
         next((n.get("not_recomputable_because", "") for n in nodes if n["name"] == "it"), "")
 
 

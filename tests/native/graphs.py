@@ -39,7 +39,7 @@ def order(symbol: Any, shapes: Mapping[str, Sequence[int]], **options: Any) -> L
 
 
 def clones(record: Mapping[str, Any]) -> List[str]:
-    return [node["name"] for node in record["nodes"] if "clone_of" in node]
+    return [node["name"] for node in record["nodes"] if "_recompute" in node["name"]]
 
 
 def perceptron() -> Any:
