@@ -63,8 +63,10 @@ def confirmed_plan(session: Session, request: PlanRequest, started_s: float) -> 
                 break  # the error would name the lowered budget, not the caller's
             if isinstance(error.best_plan, Plan):
                 error.best_plan = replace(
-                    error.best_plan, original_json=to_json(session.symbol), options=dict(record),
-                    symbol_json=to_json(session.apply(error.best_plan)))
+                    _beside_unplanned(session, error.best_plan), costs=session.costs,
+                    original_json=to_json(session.symbol), options=dict(record),
+                    symbol_json=to_json(session.apply(error.best_plan)),
+                    planning_s=time.perf_counter() - started_s)
             raise
         with interrupts.deferred():  # what was found would be lost
             made = _finish(session, found, total_budget, record, started_s)
@@ -161,20 +163,25 @@ def _finish(session: Session, found: Plan, budget_bytes: Optional[int],
                   % (pool_bytes, found.pool_bytes),)
         logger.warning(notes[-1])
         found = replace(found, predicted_pool_bytes=found.pool_bytes)
-    if session.unplanned_pool_bytes != found.baseline_pool_bytes and session.device:
-        notes += ("without a plan MXNet fuses point-wise ops there, and its pool takes %d bytes; "
-                  "unfused, as in planned executors, %d"
-                  % (session.unplanned_pool_bytes, found.baseline_pool_bytes),)
-        found = replace(found, baseline_pool_bytes=session.unplanned_pool_bytes,
-                        predicted_baseline_pool_bytes=found.baseline_pool_bytes)
-    found = replace(found, fixed_bytes={**found.fixed_bytes, **on_device})
+    found = replace(found, fixed_bytes={**found.fixed_bytes, **on_device}, notes=notes)
     resident = {name: n for name, n in found.fixed_bytes.items() if name != "never_written"}
     if pool_bytes + sum(resident.values()) <= (budget_bytes or 0):  # it fits even if all is written
         found = replace(found, fixed_bytes=resident)
-    unplanned_fixed_bytes = session.unplanned_fixed_bytes
-    if unplanned_fixed_bytes != found.fixed_bytes:
-        found = replace(found, baseline_fixed_bytes=unplanned_fixed_bytes)
     return replace(
-        found, original_json=to_json(session.symbol), symbol_json=to_json(planned),
-        pool_bytes=pool_bytes, budget_bytes=budget_bytes, costs=session.costs, notes=notes,
-        options=dict(record), planning_s=time.perf_counter() - started_s)
+        _beside_unplanned(session, found), original_json=to_json(session.symbol),
+        symbol_json=to_json(planned), pool_bytes=pool_bytes, budget_bytes=budget_bytes,
+        costs=session.costs, options=dict(record), planning_s=time.perf_counter() - started_s)
+
+
+def _beside_unplanned(session: Session, found: Plan) -> Plan:
+    """``found`` beside what the network takes as it is on stock MXNet."""
+    if session.unplanned_pool_bytes != found.baseline_pool_bytes and session.device:
+        note = ("without a plan MXNet fuses point-wise ops there, and its pool takes %d bytes; "
+                "unfused, as in planned executors, %d"
+                % (session.unplanned_pool_bytes, found.baseline_pool_bytes))
+        found = replace(found, baseline_pool_bytes=session.unplanned_pool_bytes,
+                        predicted_baseline_pool_bytes=found.baseline_pool_bytes,
+                        notes=(*found.notes, note))
+    if session.unplanned_fixed_bytes == found.fixed_bytes:
+        return found
+    return replace(found, baseline_fixed_bytes=session.unplanned_fixed_bytes)

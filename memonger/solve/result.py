@@ -90,12 +90,15 @@ def raise_infeasible(best: Plan, budget_bytes: int, options: Options) -> None:
     if bound:
         proof = ", and none takes noticeably less" if format_bytes(bound) == format_bytes(minimum) \
             else ", and none takes less than %s" % format_distinct(total, bound)[1]
+    workspace = best.fixed_bytes.get("workspace", 0)
     late = " in the time limit" if best.status is Status.TIME_LIMIT and bound <= total else ""
     raise InfeasibleBudget(
         "no plan %sfits %s%s; the smallest total found is %s%s%s. At its worst step these are "
-        "alive: %s. Ask for at least that much, %sor make the batch smaller"
+        "alive: %s%s. Ask for at least that much, %sor make the batch smaller"
         % ("was found that " if late else "", asked, late, least,
            _no_choice(best.fixed_bytes), proof, named or "nothing",
+           "; the operators' workspace takes %s beside" % format_bytes(workspace)
+           if workspace else "",
            "give the search more time, " if late else ""),
         budget_bytes=total, minimum_bytes=minimum, pinned=pinned, best_plan=best,
         bound_bytes=bound)

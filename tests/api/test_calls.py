@@ -161,10 +161,27 @@ def test_an_impossible_budget_says_what_is_possible():
     assert error.value.pinned and smallest.total_bytes == error.value.minimum_bytes
     assert smallest.symbol.list_arguments() == convolutions().list_arguments()
     assert memonger.estimate(smallest.symbol, **SHAPES).total_bytes == smallest.total_bytes
+    assert "workspace takes %s" % format_bytes(smallest.fixed_bytes["workspace"]) \
+        in str(error.value)
     fixed = dict(error.value.best_plan.fixed_bytes)
     fixed.pop("workspace")  # variants change it
     assert ", of which %s are the same in every plan (gradients %s, " % (
         format_bytes(sum(fixed.values())), format_bytes(fixed["gradients"])) in str(error.value)
+
+
+def test_the_smallest_plan_stands_beside_the_network_as_it_is():
+    x = mx.sym.var("data")
+    for _ in range(3):
+        x = mx.sym.Convolution(x, num_filter=8, kernel=(3, 3), pad=(1, 1))
+        x = mx.sym.Activation(mx.sym.BatchNorm(x), act_type="relu")
+        x = mx.sym.Pooling(x, kernel=(2, 2), stride=(2, 2), pool_type="max")
+    net = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(x, num_hidden=3), name="softmax")
+    shapes = {"data": (4, 3, 16, 16)}
+    with pytest.raises(InfeasibleBudget) as error:
+        memonger.plan(net, budget=1000, method="sublinear", costs="cpu", **shapes)
+    smallest, unplanned = error.value.best_plan, memonger.estimate(net, **shapes)
+    assert unplanned.by_category["never_written"] < 0
+    assert smallest.baseline_total_bytes == unplanned.total_bytes
 
 
 def test_float16_and_float64_count_their_real_bytes():
