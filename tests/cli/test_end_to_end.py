@@ -167,7 +167,7 @@ def test_measure_both_in_one_run_and_keep_it_in_the_plan(plan_file, tmp_path, ca
     from memonger.mx import measure
     asked = []
 
-    def child(specification, environment):
+    def child(specification):
         asked.append((len(specification["symbols"]), specification["steps"]))
         return {"allocated_bytes": 100 * len(asked), "device": "cpu",
                 "steps_s": [[0.3, 0.5], [0.2, 0.4]][:len(specification["symbols"])]}
