@@ -3,11 +3,12 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any, Callable, Mapping
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Callable, Mapping
 
 from .errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def shown(value: Any) -> str:
@@ -55,6 +56,7 @@ def text(name: str, value: Any, example: str) -> str:
 
 def dtype(name: str, value: Any) -> "np.dtype[Any]":
     """``value`` as a NumPy type."""
+    import numpy as np
     try:
         if value is not None:  # which NumPy takes for float64
             return np.dtype(value)
