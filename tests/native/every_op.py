@@ -84,7 +84,7 @@ GIVEN = {
 }
 #: MXNet leaves the gradient of their second input unwritten.
 LABELS = ("CTCLoss", "LinearRegressionOutput", "LogisticRegressionOutput", "MAERegressionOutput",
-          "SVMOutput", "SoftmaxOutput")
+          "SVMOutput", "SoftmaxOutput", "_contrib_index_copy")
 SHAPES = [(4, 4), (2, 3, 6, 6), (2, 4, 6), (6,), (2, 8), (1, 1), (2, 4, 4, 4), (2, 3, 4, 6, 6)]
 _TRIES, _BINDS = 400, 6
 

@@ -19,11 +19,11 @@ ENDINGS = ("#1", "@2", "~2", "\\", "\t", "\n", "$", '"', "é", "[0]")
 
 
 def marked(symbol, seed, share=0.4):
-    """Random marks of the user's on the ops."""
+    """Random marks of the user's on the ops; the plugin refuses those of random ones."""
     draw = random.Random(seed)
     document = json.loads(symbol.tojson())
     for node in document["nodes"]:
-        if node["op"] != "null" and draw.random() < share:
+        if node["op"] not in ("null", "Dropout") and draw.random() < share:
             node.setdefault("attrs", {})["__force_mirroring__"] = draw.choice(
                 ["True", "True", "False"])
     return mx.sym.load_json(symbol_text(document))
