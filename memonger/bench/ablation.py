@@ -18,6 +18,8 @@ from ..util.errors import InfeasibleBudget, InputError
 PARTS: Dict[str, Mapping[str, Any]] = {
     "0/1 programs": {"programs": (0, 0, 0)},
     "later turns": {"turns": ()},
+    "plans of chains": {"least_boundaries": 10 ** 6},
+    "rows over spans of windows": {"span_pieces": ()},
     "repair of programs' plans": {"mend_work": 0.0},
     "starts by thresholds": {"without": 1},
     "groups of like values": {"without": 2},

@@ -3,14 +3,17 @@
 1. What fits needs no plan.
 2. A few linear programs give a bound, and say at which ops to constrain live bytes
    (:mod:`memonger.solve.mip.bounds`), while the native search runs from its own seeds on another
-   core (:mod:`memonger.solve.search.background`). Where nothing fits, the smallest plans known come
-   in, which do not depend on the budget (:mod:`memonger.solve.incumbent`).
-3. While the best plan is not near the bound, turns follow. In each, a small 0/1 program over the
+   core (:mod:`memonger.solve.search.background`).
+3. Most networks are chains of blocks. The best plan of the chain (:mod:`memonger.solve.chain`) and
+   a short native search from it come next, and a linear program with rows over spans of windows
+   raises the bound. Where nothing fits, the smallest plans known come in, which do not depend on
+   the budget (:mod:`memonger.solve.incumbent`).
+4. While the best plan is not near the bound, turns follow. In each, a small 0/1 program over the
    constrained ops raises the bound and suggests a plan. The native search repairs that plan where
    it does not fit (:mod:`memonger.solve.refinement`). A longer native search runs beside it. Once
    programs change nothing any more, or miss the budget by far, two native searches run in a turn:
-   one from the best plan, one from nothing.
-4. A time limit above the usual one buys rounds after that, each longer than the one before: a
+   one from the best plan, one from nothing, or both from the best where a chain's plan led to it.
+5. A time limit above the usual one buys rounds after that, each longer than the one before: a
    native search that crosses a population of plans (``plugins/core/crossover.cc``) beside a 0/1
    program over the ops where the best plan is at its limit. No round depends on the limit, so a
    longer search begins as a shorter one does, and never ends with a dearer plan or a lower bound.
@@ -74,10 +77,15 @@ def _search(search: Refinement) -> None:
             _first_bound(search, groups)
     if search.interrupted or search.proven or not search.possible:
         return
-    if search.best is None:
+    if not search.within(_target_gap(graph)):
+        with search.searching(int(STRATEGY.chain_beside * work)):
+            if programs:
+                search.span_bound()
+            search.follow_chain(int(STRATEGY.chain_search * work))
+    if search.best is None and search.possible:
         search.smallest_plan()
-        if search.proven:
-            return
+    if search.proven or not search.possible:
+        return
     if not programs:
         search.local_search(work, search.warm())
     elif groups > STRATEGY.integer_groups and not search.within(_target_gap(graph)):
@@ -99,7 +107,7 @@ def _take_turns(search: Refinement, work: int, programs: bool) -> None:
     search.programs = STRATEGY.programs[kind] if programs else 0
     factor = 1.0 if small else STRATEGY.turn_work_middle if num_ops <= STRATEGY.large_ops \
         else STRATEGY.turn_work_large
-    for turn in STRATEGY.turns:
+    for turn in STRATEGY.turns[STRATEGY.turns_without if search.chained else 0:]:
         if search.within(max(turn.near, search.target_gap)) or search.over:
             break
         before = search.best or search.smallest
@@ -139,7 +147,8 @@ def _take(search: Refinement, turn: Turn, work: int) -> None:
         if search.wants_program:
             _prove(search)
         if not search.wants_program and search.best is not None and not search.within(turn.near):
-            search.local_search(work, None if turn.from_best else search.warm())
+            start = None if turn.from_best and not search.chained else search.warm()
+            search.local_search(work, start, heat=STRATEGY.chain_heat if search.chained else 0.0)
 
 
 def _prove(search: Refinement) -> None:

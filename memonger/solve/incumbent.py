@@ -19,6 +19,7 @@ from ..memory.storage import plan_storage
 from ..memory.workspace import outside_pool_bytes
 from ..plan.plan import Plan, Progress, Status
 from ..util.errors import PluginMissing
+from .chain.plans import ChainPlans
 from .effort import Effort
 from .mip.bounds import (
     Bound,
@@ -74,6 +75,8 @@ class Incumbent:
     starts: int = 0
     #: Decisions of the search behind ``best``, when it comes from there.
     best_decisions: Any = None
+    #: A chain's plan came near the budget.
+    chained: bool = False
     #: The smallest plan that does not depend on the budget; see :meth:`smallest_plan`.
     least: Optional[Candidate] = None
 
@@ -203,14 +206,15 @@ class Incumbent:
             logger.debug("bound: at least %.3g more time (%s)", extra_s, how)
 
     # ------------------------------------------------------------------ native searches
-    def local_search(self, work: int, decisions: Any = None, crossover: bool = False) -> None:
+    def local_search(self, work: int, decisions: Any = None, crossover: bool = False,
+                     heat: float = 0.0) -> None:
         """Let the native search improve on decisions; nothing where there is no library."""
         if not self.native or self.over:
             return
         native = self._chosen(self.native, decisions)
         request = self._request(work)
         self.effort.spend(request[1] / STRATEGY.steps_per_s)
-        self._take(native.search(*request, decisions, crossover=crossover), native)
+        self._take(native.search(*request, decisions, crossover=crossover, heat=heat), native)
 
     @contextmanager
     def searching(self, work: int, decisions: Any = None,
@@ -292,6 +296,9 @@ class Incumbent:
         if not self.interrupted:
             found += [self.evaluate(schedule)
                       for schedule in baseline_schedules(self.graph, options, sets)]
+        smallest = self.chain.smallest() if self.chain and not self.interrupted else None
+        if smallest is not None:
+            found.append(self.evaluate(smallest.schedule))
         self.least = min(found, key=lambda one: one.bytes)
 
     def offer_least(self, plan: Plan) -> None:
@@ -311,6 +318,32 @@ class Incumbent:
         if self.best_decisions is not None:
             return self.best_decisions
         return self.native.decisions_of(self.best.schedule)
+
+    # ------------------------------------------------------------------ chains
+    @cached_property
+    def chain(self) -> Optional[ChainPlans]:
+        """The graph's chain, which takes work the first time; None where it is none."""
+        if not self.native:
+            return None
+        return ChainPlans.of(self.graph, self.options, self.native, self.effort)
+
+    def follow_chain(self, work: int) -> None:
+        """Evaluate the chain's plans for the budget, and search on from the cheapest."""
+        chain = self.chain
+        if chain is None:
+            return
+        cheapest: Optional[Found] = None
+        outside_bytes = outside_pool_bytes(self.graph)
+        for found in chain.plans(self.limit_bytes - outside_bytes):
+            candidate = self.evaluate(found.schedule)
+            if candidate is self.best:
+                self.best_decisions = found.decisions
+            if candidate.bytes <= self.limit_bytes * STRATEGY.near_miss and (
+                    cheapest is None or found.cost_s < cheapest.cost_s):
+                cheapest = found
+        if cheapest is not None:
+            self.chained = True
+            self.local_search(work, cheapest.decisions, heat=STRATEGY.chain_heat)
 
     # ------------------------------------------------------------------ result
     def plan(self, method: str, budget_bytes: int) -> Plan:

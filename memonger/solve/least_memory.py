@@ -8,11 +8,14 @@ from ..graph.decisions import decisions_of
 from ..graph.schedule import Schedule
 from ..graph.types import Graph
 from ..plan.plan import Plan, Status
+from .chain.plans import ChainPlans
+from .effort import Effort
 from .mip.bounds import least_outside_pool_bytes, minimum_peak_bound
 from .mip.problem import reduce_graph
 from .options import Options
 from .result import BY_SCHEDULE, build_plan, total_bytes
 from .search import local
+from .search.native import NativeSearch
 from .search.starts import baseline_schedules
 from .strategy import STRATEGY
 
@@ -65,6 +68,11 @@ def _other_schedules(plan: Plan, budget_bytes: Optional[int],
                      options: Options) -> Iterator[Schedule]:
     """What other methods do, and with variants in use what the local search does without any."""
     graph, variants = plan.graph, plan.schedule.variants
+    chain = ChainPlans.of(graph, options, NativeSearch(graph, options),
+                          Effort(options.time_limit_s))
+    smallest = chain.smallest() if chain else None
+    if smallest is not None:
+        yield smallest.schedule
     yield from baseline_schedules(graph, options, sorted({(), variants}))
     if variants:  # with more to choose from, a search may end with larger plans
         plain = local.solve(graph, budget_bytes, replace(options, variants="none"))

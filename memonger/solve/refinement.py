@@ -23,7 +23,7 @@ from ..plan.plan import Plan
 from .effort import Effort
 from .incumbent import Candidate, Incumbent
 from .mip import highs
-from .mip.bounds import Bound, integer_columns, overhead_bound
+from .mip.bounds import Bound, integer_columns, overhead_bound, span_bound
 from .mip.formulation import build
 from .mip.program import Program
 from .mip.rounding import schedule_of_point
@@ -71,6 +71,13 @@ class Refinement(Incumbent):
         if self.smallest_peak_bytes > self.live_budget_bytes:
             self.bound = Bound(float("inf"), "smallest peak")
         self.constrained = list(self.bound.constrained)
+
+    def span_bound(self) -> None:
+        """Raise the bound by a program with spans."""
+        if self.options.recompute or self.over:
+            return
+        found = span_bound(self.reduced, self.live_budget_bytes, self.effort)
+        self.raise_bound(found.extra_s, found.how, found.constrained)
 
     def _program(self, allowed_bytes: int) -> Program:
         return build(self.reduced, self.constrained, allowed_bytes, self.options.max_clones,

@@ -175,6 +175,18 @@ void Simulator::Measure(Outcome* outcome) {
   work_ += num_steps_ / 4 + 20;
 }
 
+void Simulator::StagePeaks(std::vector<int64_t>* peaks) const {
+  peaks->assign(num_ops(), 0);
+  int64_t live = 0;
+  for (int stage = 0; stage < num_ops(); ++stage) {
+    for (const Bytes& bytes : stages_[stage].bytes) {
+      live += bytes.made;
+      (*peaks)[stage] = std::max((*peaks)[stage], live - bytes.saved);
+      live -= bytes.freed;
+    }
+  }
+}
+
 void Simulator::ListValues(std::vector<Value>* values) {
   start_.assign(1, 0);
   for (const Stage& log : stages_) {

@@ -88,7 +88,8 @@ void Search::SearchLive(int64_t work_end) {
   // Annealing from the best, hot and warm in turn; what it finds is pruned. A long hot walk is
   // worth most at deep cuts, whose good plans are far from what repairs find. Where values may be
   // recomputed in advance, half of all searches start warm.
-  const double first = !any_advance_ ? kHot : random_.OneIn(2) ? kHotAdvance : kWarm;
+  const double usual = !any_advance_ ? kHot : random_.OneIn(2) ? kHotAdvance : kWarm;
+  const double first = options_.heat > 0 ? options_.heat : usual;
   const Temperature rounds[] = {{first, 0.01}, {any_advance_ ? 2 : kWarm, 0.01}, {0.2, 0.005}};
   const double on_demand[] = {0.85, 0.9, 0.94}, in_advance[] = {0.7, 0.8, 0.87};
   const double* shares = any_advance_ ? in_advance : on_demand;

@@ -53,6 +53,7 @@ struct SearchOptions {
   int64_t work_limit = 0;  // simulated steps
   double time_limit_s = 10;
   bool crossover = false;  // a population of plans, in place of one that is annealed
+  double heat = 0;         // where annealing starts, in units of Unit(); 0: as the graph asks for
   int64_t without = 0;     // bits of Part
   Solution warm;           // decisions to start from
 };

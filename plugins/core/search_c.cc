@@ -2,11 +2,14 @@
  *
  * A search is an object: create it from the flat problem, run it, read the result, free it.
  */
+#include <algorithm>
 #include <exception>
 #include <memory>
+#include <vector>
 
 #include "core/pool.h"
 #include "core/search.h"
+#include "core/tradeoffs.h"
 
 #define MEMONGER_API extern "C" __attribute__((visibility("default")))
 
@@ -19,6 +22,7 @@ struct Handle {
   memonger::Trace trace;
   memonger::Outcome outcome;
   int64_t pool = -1;
+  std::vector<memonger::Tradeoff> tradeoffs;
 
   // Writes the steps of the decisions in the simulator down, and measures them where their pool is
   // not known (negative): packing may take as long as a short search.
@@ -83,11 +87,11 @@ MEMONGER_API int32_t memonger_search_evaluate(void* pointer, const int8_t* choic
 }
 
 // integers: budget of the pool and the bytes outside it, seed, work limit, cross a population of
-// plans or not, bits of memonger::Part to leave out. warm: decisions to start from, as above. The
-// search ends when `poll` returns something else than 0 or `stop` no longer points at 0; both may
-// be null. Another thread may write `stop`: a caller whose poll would have to wait for a lock of
-// its own (Python's) has no other way that costs nothing. Returns 0 finished, 1 time limit, 2
-// interrupted, -1 out of memory.
+// plans or not, bits of memonger::Part to leave out, heat in thousandths. warm: decisions to start
+// from, as above. The search ends when `poll` returns something else than 0 or `stop` no longer
+// points at 0; both may be null. Another thread may write `stop`: a caller whose poll would have to
+// wait for a lock of its own (Python's) has no other way that costs nothing. Returns 0 finished, 1
+// time limit, 2 interrupted, -1 out of memory.
 MEMONGER_API int32_t memonger_search_run(void* pointer, const int64_t* integers,
                                          double time_limit_s, const int8_t* warm_choices,
                                          const int32_t* warm_advance, const int8_t* warm_variants,
@@ -102,6 +106,7 @@ MEMONGER_API int32_t memonger_search_run(void* pointer, const int64_t* integers,
     options.time_limit_s = time_limit_s;
     options.crossover = integers[3] != 0;
     options.without = integers[4];
+    options.heat = static_cast<double>(integers[5]) / 1000;
     const size_t gaps = handle->simulator->gaps().size();
     options.warm.known = true;
     options.warm.choices.assign(warm_choices, warm_choices + gaps);
@@ -148,5 +153,33 @@ MEMONGER_API void memonger_search_result(void* pointer, int32_t* ops, int32_t* s
   }
   for (size_t v = 0; v < handle->problem.variants.size(); ++v) {
     variants[v] = handle->simulator->variant_on(static_cast<int>(v));
+  }
+}
+
+// What the segment whose rest is op `middle` can trade; see tradeoffs.h. Returns the number of
+// ways, -1 out of memory.
+MEMONGER_API int32_t memonger_search_tradeoffs(void* pointer, int32_t middle, int64_t work,
+                                               int64_t seed) {
+  try {
+    Handle* handle = static_cast<Handle*>(pointer);
+    handle->tradeoffs =
+        memonger::TradeoffSearch(handle->simulator.get(), middle, static_cast<uint64_t>(seed))
+            .Run(work);
+    return static_cast<int32_t>(handle->tradeoffs.size());
+  } catch (const std::exception&) {
+    return -1;
+  }
+}
+
+// Of each way: time; bytes kept, peaks of forward and backward, and whether nothing is kept;
+// decisions.
+MEMONGER_API void memonger_search_tradeoffs_found(void* pointer, double* extra, int64_t* sizes,
+                                                  int8_t* choices, int8_t* variants) {
+  for (const memonger::Tradeoff& one : static_cast<Handle*>(pointer)->tradeoffs) {
+    *extra++ = one.extra;
+    const int64_t numbers[] = {one.kept, one.forward_peak, one.backward_peak, one.nothing_kept};
+    sizes = std::copy(numbers, numbers + 4, sizes);
+    choices = std::copy(one.choices.begin(), one.choices.end(), choices);
+    variants = std::copy(one.variants.begin(), one.variants.end(), variants);
   }
 }

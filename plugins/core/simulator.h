@@ -121,6 +121,8 @@ class Simulator {
     bool in_second_pool;
   };
   void ListValues(std::vector<Value>* values);
+  // (ops,): the most live bytes of the pool while each stage runs.
+  void StagePeaks(std::vector<int64_t>* peaks) const;
   // Op of the unplanned step at or before which a step runs.
   int stage_of_step(int step) const {
     return static_cast<int>(std::upper_bound(start_.begin(), start_.end(), step) - start_.begin()) -

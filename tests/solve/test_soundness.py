@@ -59,6 +59,12 @@ def random_case(seed: int, split: bool = False) -> Tuple[Graph, List[Schedule]]:
     return graph, [strategies.schedule_with_variants(rng, graph) for _ in range(4)]
 
 
+def random_spans(rng: random.Random, windows: int) -> List[Tuple[int, int]]:
+    """Some spans of windows; the last window lies behind the last constrained op."""
+    spans = [sorted(rng.choices(range(windows + 1), k=2)) for _ in range(rng.randint(0, 3))]
+    return sorted({(begin, end) for begin, end in spans if begin < end})
+
+
 def check(seed: int, solve_programs: bool = False, split: bool = False) -> None:
     graph, schedules = random_case(seed, split)
     rng = random.Random(seed)
@@ -75,7 +81,8 @@ def check(seed: int, solve_programs: bool = False, split: bool = False) -> None:
             if not budget:
                 continue
             measured = sorted(rng.sample(range(len(graph.ops)), rng.randint(1, len(graph.ops))))
-            program = build(reduced, measured, budget, layers=layers)
+            program = build(reduced, measured, budget, layers=layers,
+                            spans=random_spans(rng, len(measured)))
             point = point_of(program, reduced, schedule)
             assert violation(program, point) <= 1e-6
             assert float(program.cost @ point) <= extra_s + 1e-9

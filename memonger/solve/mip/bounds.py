@@ -223,6 +223,36 @@ def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none
     return best
 
 
+def span_bound(reduced: Reduced, pool_budget_bytes: float, effort: Effort) -> Bound:
+    """One linear program over many windows, with rows over spans of them.
+
+    Windows alone lose what a rerun serves in several of them (:mod:`memonger.solve.mip.spans`), so
+    more windows give a higher bound only together with spans. Live bytes are counted, not buffers.
+    """
+    groups = len(reduced.size_bytes)
+    pieces = next((pieces for most, pieces in STRATEGY.span_pieces if groups <= most), 0)
+    if reduced.graph.recompute_in_forward or not highs.available() or not groups or not pieces:
+        return Bound(float("-inf"), "none")
+    constrained = _worst_of_pieces(reduced, needed_live(reduced), pieces)
+    first = int(np.searchsorted(constrained, reduced.first_backward)) + 1
+    program = build(reduced, constrained, pool_budget_bytes,
+                    spans=_spans(first, len(constrained) + 1))
+    found = highs.solve_linear(program, effort)
+    return Bound(found.bound, "linear, %d constrained, spans" % len(constrained),
+                 tuple(constrained))
+
+
+def _spans(first: int, last: int) -> List[Tuple[int, int]]:
+    """Spans of windows: from the first on, up to the last, and halves that overlap."""
+    found = {(first, end) for end in range(first + 1, last + 1)}
+    found |= {(begin, last) for begin in range(first + 1, last)}
+    size = 2
+    while size < last - first + 1:
+        found |= {(begin, min(last, begin + size - 1)) for begin in range(first, last, size // 2)}
+        size *= 2
+    return sorted(found)
+
+
 def whole_buffers_bound(reduced: Reduced, pool_budget_bytes: float, effort: Effort) -> float:
     """Smallest extra time of plans whose values lie in whole buffers: one 0/1 program.
 
@@ -247,20 +277,23 @@ def _candidates(reduced: Reduced, budget_bytes: float, rounds: int) -> List[List
     """Sets of constrained ops worth trying, best guesses first."""
     live = unplanned_live(reduced)
     needed = needed_live(reduced)
-    count = reduced.num_ops
-    peak = int(np.argmax(live))
-    sets: List[List[int]] = [[peak]]
-    start = 0 if reduced.graph.recompute_in_forward else min(reduced.first_backward, count - 1)
+    sets: List[List[int]] = [[int(np.argmax(live))]]
     for pieces in (3, 2, 5, 8, 12, 18, 26, 40):
-        edges = np.linspace(start, count, pieces + 1).round().astype(int)
-        for weight in (live, needed):
-            sets.append(sorted({peak} | {int(a + np.argmax(weight[a:b]))
-                                         for a, b in zip(edges[:-1], edges[1:]) if b > a}))
+        sets.extend(_worst_of_pieces(reduced, weight, pieces) for weight in (live, needed))
     unique: List[List[int]] = []
     for one in sets:
         if one not in unique:
             unique.append(one)
     return unique[:rounds]
+
+
+def _worst_of_pieces(reduced: Reduced, weight: np.ndarray, pieces: int) -> List[int]:
+    """The op of most weight in each of so many pieces of backward, and the unplanned peak."""
+    count = reduced.num_ops
+    start = 0 if reduced.graph.recompute_in_forward else min(reduced.first_backward, count - 1)
+    edges = np.linspace(start, count, pieces + 1).round().astype(int)
+    return sorted({int(np.argmax(unplanned_live(reduced)))} | {
+        int(a + np.argmax(weight[a:b])) for a, b in zip(edges[:-1], edges[1:]) if b > a})
 
 
 def minimum_peak_bound(reduced: Reduced, layers: int = 0) -> PeakBound:

@@ -28,10 +28,12 @@ import numpy as np
 from .inplace_reuse import InplaceReuse
 from .problem import Reduced
 from .program import Program, Ranges, Rows, Spots
+from .spans import add_span_rows, span_pairs
 
 
 def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
-          max_reruns: int = 0, forget: Sequence[int] = (), layers: int = 0) -> Program:
+          max_reruns: int = 0, forget: Sequence[int] = (), layers: int = 0,
+          spans: Sequence[Tuple[int, int]] = ()) -> Program:
     """Write the program for some constrained ops.
 
     Parameters
@@ -101,7 +103,8 @@ def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
                        next_column)
     next_column += len(taken.owner)
     sizes = layer_sizes(reduced, layers)
-    columns = next_column + len(sizes)
+    again = Spots.make(span_pairs(rerun, spans), next_column + len(sizes))
+    columns = again.base + len(again.owner)
 
     # ---- costs
     cost = np.zeros(columns)
@@ -127,10 +130,14 @@ def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
     _choice_rows(reduced, rows, rerun, repeats, variant_column, max_reruns)
     _layer_rows(reduced, rows, live, taken, reuses, ends_at, sizes, next_column, upper,
                 budget_bytes, unit)
+    if spans:
+        add_span_rows(reduced, rows, live, rerun, again, spans, number_of, ends_at, window_of,
+                      lambda op, number: _mode_target(reduced, op, number, variant_column),
+                      variant_column)
     start, index, value = rows.matrix(columns)
     return Program(cost, lower, upper, np.concatenate(rows.lower), np.concatenate(rows.upper),
                    start, index, value, unit, live, rerun, taken, repeats,
-                   variant_column, ends_at, sizes, next_column)
+                   variant_column, ends_at, sizes, next_column, spans, again)
 
 
 def layer_sizes(reduced: Reduced, most: int) -> np.ndarray:

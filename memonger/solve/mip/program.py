@@ -42,6 +42,9 @@ class Program:
     #: the columns from ``layer_base`` on.
     layers: np.ndarray
     layer_base: int
+    #: First and last window of each span, and the columns for repeats that happen in it.
+    spans: Sequence[Tuple[int, int]]
+    again: "Spots"
 
     @property
     def num_columns(self) -> int:

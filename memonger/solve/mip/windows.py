@@ -86,6 +86,10 @@ def point_of(program: Program, reduced: Reduced, schedule: Schedule) -> np.ndarr
             if program.rerun.first[repeat] <= window <= program.rerun.last[repeat]:
                 values[program.rerun.offset[repeat] + window - program.rerun.first[repeat]] = 1.0
         seen.add(step.op)
+    for number, (repeat, span) in enumerate(zip(program.again.owner, program.again.window)):
+        begin, end = program.spans[span]
+        columns = program.rerun.column(np.full(end - begin + 1, repeat), np.arange(begin, end + 1))
+        values[program.again.base + number] = values[columns[columns >= 0]].max(initial=0.0)
     if len(program.layers):
         rows = np.repeat(np.arange(program.num_rows), np.diff(program.start))
         used = np.bincount(rows, weights=program.value * values[program.index],

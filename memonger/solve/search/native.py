@@ -210,7 +210,8 @@ class NativeSearch:
     # ------------------------------------------------------------------ search
     def search(self, budget_bytes: int, work: int, time_limit_s: float, seed: int = 1,
                warm: Optional[Decisions] = None, poll: Optional[Poll] = None,
-               stop: Optional[ctypes.c_int32] = None, crossover: bool = False) -> Found:
+               stop: Optional[ctypes.c_int32] = None, crossover: bool = False,
+               heat: float = 0.0) -> Found:
         """The cheapest schedule found whose pool, workspace and objects fit ``budget_bytes``.
 
         Parameters
@@ -231,6 +232,8 @@ class NativeSearch:
             for searches in other threads.
         crossover : bool
             Cross a population of plans, in place of annealing one.
+        heat : float
+            Where annealing starts, in mean costs of one recomputation; 0: as the graph asks for.
 
         Returns
         -------
@@ -249,7 +252,7 @@ class NativeSearch:
 
         warm = warm or self.unplanned()
         feasible = ctypes.c_int32()
-        integers = (budget_bytes, seed, work, crossover, STRATEGY.without)
+        integers = (budget_bytes, seed, work, crossover, STRATEGY.without, round(1000 * heat))
         with interrupts.collected(raised):
             ended = self._library.memonger_search_run(
                 self._handle, _array(ctypes.c_int64, integers), ctypes.c_double(time_limit_s),
@@ -370,4 +373,8 @@ def _load() -> Any:
     library.memonger_search_sizes.restype = None
     library.memonger_search_result.argtypes = [ctypes.c_void_p] * 7
     library.memonger_search_result.restype = None
+    library.memonger_search_tradeoffs.argtypes = [
+        ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64, ctypes.c_int64]
+    library.memonger_search_tradeoffs_found.argtypes = [ctypes.c_void_p] * 5
+    library.memonger_search_tradeoffs_found.restype = None
     return library

@@ -1,0 +1,90 @@
+"""Plans of a graph's chain for any budget."""
+from __future__ import annotations
+
+from typing import Iterator, Optional
+
+from ...graph.types import Graph
+from ..effort import Effort
+from ..options import Options
+from ..search.native import Found, NativeSearch
+from ..strategy import STRATEGY
+from .program import Chain, ChainPlan, decisions_of
+from .segments import find_boundaries, segments_of
+from .ways import find_ways
+
+
+class ChainPlans:
+    """A graph's chain, with the native search that evaluates its plans.
+
+    Parameters
+    ----------
+    graph : Graph
+    native : NativeSearch
+        Of the graph.
+    chain : Chain
+    """
+
+    def __init__(self, graph: Graph, native: NativeSearch, chain: Chain):
+        self.graph = graph
+        self.native = native
+        self.chain = chain
+
+    @classmethod
+    def of(cls, graph: Graph, options: Options, native: NativeSearch, effort: Effort
+           ) -> Optional["ChainPlans"]:
+        """The chain of a graph; None where it cannot be cut, or is not MXNet's in one pool.
+
+        Parameters
+        ----------
+        graph : Graph
+        options : Options
+        native : NativeSearch
+            Of the graph and the options.
+        effort : Effort
+            Where the work for the segments is counted; None without enough of it.
+        """
+        share = min(1.0, len(graph.ops) / STRATEGY.least_ops)
+        work = int(STRATEGY.chain_steps * share * options.effort)
+        if effort.steps < work:
+            return None
+        if graph.recompute_in_forward or graph.pools != "executor" or options.backend != "plugin":
+            return None
+        boundaries = find_boundaries(graph)
+        if len(boundaries) < STRATEGY.least_boundaries:
+            return None
+        effort.spend(work / STRATEGY.steps_per_s)
+        segments = segments_of(graph, boundaries)
+        return cls(graph, native, Chain(boundaries, segments, find_ways(segments, options, work)))
+
+    def plans(self, pool_bytes: int) -> Iterator[Found]:
+        """Plans for a pool, each for less live bytes than the one before, until one fits.
+
+        The chain counts neither what an arena or whole buffers lose between values, nor values that
+        are kept for a short while where segments meet.
+        """
+        target, lost = pool_bytes, 0
+        for _ in range(STRATEGY.chain_tries):
+            found = self._evaluated(self.chain.plan(target))
+            if found is None:
+                return
+            yield found
+            if found.pool_bytes <= pool_bytes:
+                return
+            lost = max(found.pool_bytes - target, lost + pool_bytes // 100)
+            target = pool_bytes - lost
+
+    def smallest(self) -> Optional[Found]:
+        """The plan for the least live bytes that the chain knows."""
+        plan, low, high = None, 0, sum(t.size_bytes for t in self.graph.tensors if t.pooled)
+        while high - low > max(1, high // 1000):
+            middle = (low + high) // 2
+            tried = self.chain.plan(middle)
+            if tried is None:
+                low = middle
+            else:
+                plan, high = tried, middle
+        return self._evaluated(plan)
+
+    def _evaluated(self, plan: Optional[ChainPlan]) -> Optional[Found]:
+        return None if plan is None else \
+            self.native.evaluate(decisions_of(self.graph, self.native, plan))

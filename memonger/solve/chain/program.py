@@ -1,0 +1,186 @@
+"""The dynamic program over a chain (``plugins/core/chain.h``), and its plans as decisions.
+
+A value that the plan keeps for backward is at hand from the forward run of its segment that comes
+right before backward on: from the first run, or from the backward op at which an outer range of the
+chain comes to its end. That is all a decision of the native search can say, and so the plan is
+written down exactly.
+"""
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+
+from ...graph.types import Graph
+from ...util.errors import SolverError
+from ...util.native_libraries import core
+from ..search.native import Decisions, NativeSearch
+from .segments import Boundary, Segment
+from .ways import Way, Ways
+
+#: A budget is counted in so many parts.
+_LEVELS = 1000
+_KEEP, _RETAIN, _TRANSIENT = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A segment of the plan."""
+
+    segment: Segment
+    ways: Ways
+    way: Way
+    #: The backward op before which its values are made for backward; 0: in forward.
+    made_at: int
+
+
+@dataclass(frozen=True)
+class ChainPlan:
+    """The best plan of a chain for one budget."""
+
+    extra_s: float
+    placed: Sequence[Placed]
+    #: Checkpoints by number of their boundary: as ``Placed.made_at``.
+    stored: Mapping[int, int]
+
+
+class Chain:
+    """A graph as a chain of segments, ready for any budget.
+
+    Parameters
+    ----------
+    boundaries : sequence of Boundary
+    segments : sequence of Segment
+    ways : mapping
+        Those of each segment by its boundaries.
+    """
+
+    def __init__(self, boundaries: Sequence[Boundary], segments: Sequence[Segment],
+                 ways: Mapping[Tuple[int, int], Ways]):
+        self.boundaries = boundaries
+        self.segments = segments
+        self.ways = [ways[segment.begin, segment.end] for segment in segments]
+
+    def plan(self, pool_bytes: int) -> Optional[ChainPlan]:
+        """The cheapest plan in so many bytes; None where the chain has none.
+
+        O(n^2 (n + ways)) time for n segments.
+        """
+        rows: List[int] = []
+        flat: List[int] = []
+        extra: List[float] = []
+        for segment, known in zip(self.segments, self.ways):
+            gradient = segment.gradient_bytes
+            rows += [segment.begin, segment.end, known.transient_peak_bytes, gradient,
+                     len(known.ways)]
+            for way in known.ways:
+                peak = way.backward_peak_bytes if way.nothing_kept else \
+                    max(way.backward_peak_bytes, way.forward_peak_bytes + gradient)
+                flat += [way.kept_bytes, peak, way.nothing_kept]
+                extra.append(way.extra_s)
+        count = len(self.boundaries)
+        placed, stored = (ctypes.c_int32 * (3 * count))(), (ctypes.c_int32 * count)()
+        total = ctypes.c_double()
+        found = core().memonger_chain_solve(
+            ctypes.c_int64(pool_bytes), _LEVELS, count,
+            _array(ctypes.c_int64, [one.size_bytes for one in self.boundaries]),
+            len(self.segments), _array(ctypes.c_int64, rows),
+            _array(ctypes.c_double, [one.forward_s for one in self.segments]),
+            _array(ctypes.c_int64, flat), _array(ctypes.c_double, extra), placed, stored,
+            ctypes.byref(total))
+        if found < 0:
+            raise SolverError("the planner ran out of memory")
+        if not found:
+            return None
+        starts = {-1: 0, **{number: self._backward_begin(number)
+                            for number in range(1, count + 1)}}
+        rows_placed = [placed[3 * i:3 * i + 3] for i in range(found)]
+        return ChainPlan(total.value, sorted(
+            (Placed(self.segments[s], self.ways[s], self.ways[s].ways[w], starts[before])
+             for s, w, before in rows_placed), key=lambda one: one.segment.begin),
+            {number: starts[before] for number, before in enumerate(stored) if before != -2})
+
+    def _backward_begin(self, end: int) -> int:
+        """The first backward op of the segments that end at a boundary."""
+        return next(segment.ops[segment.middle + 1] for segment in self.segments
+                    if segment.end == end)
+
+
+def decisions_of(graph: Graph, native: NativeSearch, plan: ChainPlan) -> Decisions:
+    """A chain's plan in the terms of the native search of the whole graph.
+
+    O(gaps) time.
+    """
+    first_backward = graph.num_forward
+    place_of = {op: number for number, one in enumerate(plan.placed)
+                for op in one.segment.ops if op >= 0}
+    stored = {number: plan.stored.get(one.segment.begin) for number, one in enumerate(plan.placed)}
+    own: Dict[Tuple[int, int, int], int] = {}
+    crossing: Dict[Tuple[int, int], int] = {}
+    used: Set[int] = set()
+    again: Dict[int, int] = {}
+    for one in plan.placed:
+        segment = one.segment
+        used.update(segment.variants[index]
+                    for index, on in zip(one.ways.search.allowed_variants, one.way.variants) if on)
+        again.update((segment.ops[op], segment.ops[reader])
+                     for op, reader in one.ways.run_again_before(one.way).items())
+        for (op, _, begin, end, trailing), choice in zip(one.ways.search.gaps(), one.way.choices):
+            stop = -1 if trailing else segment.ops[end]
+            own[segment.ops[op], segment.ops[begin], stop] = choice
+            if begin <= segment.middle < end and not trailing:
+                crossing[segment.ops[op], stop] = choice if begin < segment.middle else _KEEP
+    choices: List[int] = []
+    advance: List[int] = []
+
+    def decide(choice: int, from_op: int = -1) -> None:
+        choices.append(choice)
+        advance.append(from_op)
+
+    def held_from(begin: int, op: Optional[int]) -> None:
+        """Keep a value from an op on; None: never."""
+        if op is None:
+            decide(_TRANSIENT)
+        elif op <= begin:
+            decide(_KEEP)
+        else:
+            decide(_TRANSIENT, op)
+
+    for op, _, begin, end, trailing in native.gaps():
+        place = place_of.get(op)
+        if place is None or (not trailing and end < first_backward):
+            decide(_TRANSIENT if trailing else _KEEP)
+            continue
+        one = plan.placed[place]
+        begins_in = place_of.get(begin, place)
+        if trailing:
+            if begins_in == place:
+                choice = own.get((op, begin, -1), _TRANSIENT)
+                # Something later in the segment starts from it.
+                if begin < first_backward and choice != _TRANSIENT:
+                    held_from(begin, one.made_at if choice == _KEEP else again.get(op))
+                else:
+                    decide(choice)
+            elif begin >= first_backward:
+                decide(_KEEP)
+            else:
+                held_from(begin, stored[begins_in])
+            continue
+        if place_of.get(end, place) != place:
+            held_from(begin, stored[place_of[end]])
+        elif begin >= first_backward and begins_in == place:
+            decide(own.get((op, begin, end), _KEEP))
+        else:
+            choice = own.get((op, begin, end), crossing.get((op, end), _KEEP))
+            if begin >= first_backward:
+                decide(_KEEP)  # another segment read it before, as its input
+            elif choice == _TRANSIENT:
+                decide(_TRANSIENT)
+            else:
+                held_from(begin, one.made_at if choice == _KEEP else again.get(op))
+    return Decisions(tuple(choices), tuple(advance),
+                     tuple(index in used for index in native.allowed_variants))
+
+
+def _array(kind: Any, values: Sequence[Any]) -> Any:
+    return (kind * max(1, len(values)))(*values)

@@ -1,0 +1,202 @@
+"""A training step cut into segments at the places where little crosses.
+
+A *boundary* is a place in the forward order that the values of few ops cross and whose gradients
+part in the same way: the backward ops of everything behind it run before those of everything in
+front of it. A *segment* lies between two boundaries. Its own planning problem is a graph of its
+forward ops, one op that stands for the rest of the network, and its backward ops.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Dict, FrozenSet, List, Sequence, Set, Tuple
+
+from ...graph.types import Graph, Op, Variant
+
+#: A chain has at least this many boundaries; else values of more ops may cross one.
+_FEWEST, _MOST_VALUES = 6, 12
+#: Above this many boundaries those with the fewest bytes of each stretch stay.
+_MOST = 64
+#: A segment reaches over this many boundaries at most, while it has no more forward ops.
+_MOST_UNITS, _MOST_OPS = 6, 48
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """A place to cut at."""
+
+    #: The first forward op behind it, and the first backward op of what is in front of it.
+    forward: int
+    backward: int
+    #: Bytes of what the ops make whose values cross it.
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Ops ``forward`` and ``backward`` of a graph, as a graph of their own."""
+
+    #: Numbers of its boundaries in the chain.
+    begin: int
+    end: int
+    #: Ids of its ops in the whole graph, by id here; -1 for the op that stands for the rest.
+    ops: Tuple[int, ...]
+    #: The op that stands for the rest: reads what leaves the segment, makes its gradients.
+    middle: int
+    graph: Graph
+    #: Variants of the whole graph, by number here.
+    variants: Tuple[int, ...]
+
+    @property
+    def forward_s(self) -> float:
+        """Time of its forward ops, seconds."""
+        return sum(op.time_s for op in self.graph.ops[:self.middle])
+
+    @property
+    def gradient_bytes(self) -> int:
+        """What its backward starts with."""
+        return sum(self.graph.tensors[t].size_bytes for t in self.graph.ops[self.middle].outputs)
+
+    @cached_property
+    def shape(self) -> Tuple[object, ...]:
+        """Equal for segments that are planned alike."""
+        graph = self.graph
+        return (tuple((t.size_bytes, t.producer, t.pooled) for t in graph.tensors),
+                tuple((op.inputs, op.outputs, op.inplace, op.ignored_inputs, op.kept_outputs,
+                       op.recomputable, op.time_s) for op in graph.ops),
+                tuple((v.exact, v.implementations) for v in graph.variants), graph.outputs)
+
+
+def find_boundaries(graph: Graph) -> List[Boundary]:
+    """Where the chain can be cut, in order; the begin of the network, and not its end.
+
+    O(number of edges) time.
+    """
+    count = graph.num_forward
+    if any(op.is_backward for op in graph.ops[:count]):
+        return [Boundary(0, len(graph.ops), 0)]
+    crossing, crossing_bytes = [0] * (count + 1), [0] * (count + 1)
+    for number, op in enumerate(graph.ops[:count]):
+        made = [t for position, t in enumerate(op.outputs)
+                if graph.tensors[t].pooled and position not in op.kept_outputs]
+        last = max([reader for t in made for reader in graph.consumers[t] if reader < count],
+                   default=number)
+        # All outputs of an op stay or go together.
+        size = sum(graph.tensors[t].size_bytes for t in made if graph.consumers[t])
+        if last > number and size:
+            for change, place in ((1, number + 1), (-1, last + 1)):
+                crossing[place] += change
+                crossing_bytes[place] += change * size
+    for place in range(count):
+        crossing[place + 1] += crossing[place]
+        crossing_bytes[place + 1] += crossing_bytes[place]
+    cuts = _aligned(graph)
+    narrow = [place for place in cuts if 0 < crossing[place] <= _MOST_VALUES]
+    most = 1
+    while most < _MOST_VALUES and sum(crossing[place] <= most for place in narrow) < _FEWEST:
+        most += 1
+    chosen = [place for place in narrow if crossing[place] <= most]
+    if len(chosen) >= _MOST:
+        edges = [len(chosen) * i // (_MOST - 1) for i in range(_MOST)]
+        chosen = [min(chosen[a:b], key=lambda place: (crossing_bytes[place], place))
+                  for a, b in zip(edges, edges[1:])]
+    return [Boundary(0, len(graph.ops), 0)] + [
+        Boundary(place, cuts[place], crossing_bytes[place]) for place in chosen]
+
+
+def _aligned(graph: Graph) -> Dict[int, int]:
+    """Places in forward whose gradients part alike, with the first backward op behind them."""
+    count, end = graph.num_forward, len(graph.ops)
+    last, first = [-1] * (count + 1), [end] * (count + 1)
+    for number in range(count, end):
+        owner = graph.ops[number].forward_op
+        if 0 <= owner < count:
+            last[owner] = max(last[owner], number)
+            first[owner] = min(first[owner], number)
+    for place in reversed(range(count)):
+        last[place] = max(last[place], last[place + 1])
+    found: Dict[int, int] = {}
+    earliest = end
+    for place in range(1, count):
+        earliest = min(earliest, first[place - 1])
+        if -1 < last[place] < earliest < end:
+            found[place] = earliest
+    return found
+
+
+def segments_of(graph: Graph, boundaries: Sequence[Boundary]) -> List[Segment]:
+    """All segments that reach over a few boundaries."""
+    cutter = _Cutter(graph)
+    ends = [*boundaries, Boundary(graph.num_forward, graph.num_forward, 0)]
+    found: List[Segment] = []
+    for begin, start in enumerate(ends[:-1]):
+        for end in range(begin + 1, min(begin + _MOST_UNITS, len(boundaries)) + 1):
+            if end > begin + 1 and ends[end].forward - start.forward > _MOST_OPS:
+                break
+            found.append(cutter.cut(begin, end, range(start.forward, ends[end].forward),
+                                    range(ends[end].backward, start.backward)))
+    return found
+
+
+class _Cutter:
+    """Cuts segments out of one graph."""
+
+    def __init__(self, graph: Graph):
+        self.graph = graph
+        self.variants_of: Dict[int, List[int]] = {}
+        for number, variant in enumerate(graph.variants):
+            self.variants_of.setdefault(variant.implementations[0][0], []).append(number)
+
+    def cut(self, begin: int, end: int, forward: range, backward: range) -> Segment:
+        graph, middle = self.graph, len(forward)
+        new = {op: number for number, op in enumerate(forward)}
+        new.update({op: middle + 1 + number for number, op in enumerate(backward)})
+        variants = tuple(sorted(
+            number for op in new for number in self.variants_of.get(op, ())
+            if all(touched in new for touched, _ in graph.variants[number].implementations)))
+        runs = [graph.ops[op] for op in new]
+        runs += [how for v in variants for _, how in graph.variants[v].implementations]  # type: ignore
+        tensors = sorted({t for run in runs for t in run.inputs + run.outputs})
+        number_of = {tensor: number for number, tensor in enumerate(tensors)}
+        made_by_rest = {t for t in tensors
+                        if graph.num_forward <= graph.tensors[t].producer < backward.start}
+
+        def leaves(tensor: int, inside: FrozenSet[int] = frozenset(new)) -> bool:
+            return tensor in graph.output_set or \
+                any(reader not in inside for reader in graph.consumers[tensor])
+
+        read_by_rest = [t for op in forward for t in graph.ops[op].outputs
+                        if any(reader not in new for reader in graph.consumers[t])]
+        outputs: Set[int] = {t for op in forward for t in graph.ops[op].outputs
+                             if t in graph.output_set}
+        outputs |= {t for op in backward for t in graph.ops[op].outputs if leaves(t)}
+        outputs |= {t for t in made_by_rest if t in graph.output_set or
+                    any(reader >= backward.stop for reader in graph.consumers[t])}
+        records = []
+        for tensor in tensors:
+            record = graph.tensors[tensor]
+            made_by = middle if tensor in made_by_rest else new.get(record.producer, -1)
+            pooled = record.pooled and made_by >= 0
+            records.append(replace(record, producer=made_by, pooled=pooled) if pooled else
+                           replace(record, producer=made_by, pooled=False, size_bytes=0, shape=()))
+
+        def renumbered(ids: Sequence[int]) -> Tuple[int, ...]:
+            return tuple(number_of[t] for t in ids)
+
+        ops = [replace(graph.ops[op], inputs=renumbered(graph.ops[op].inputs),
+                       outputs=renumbered(graph.ops[op].outputs), control_deps=(),
+                       forward_op=new.get(graph.ops[op].forward_op, -1)) for op in new]
+        rest = Op("rest", "rest", renumbered(read_by_rest), renumbered(sorted(made_by_rest)),
+                  is_backward=True, not_recomputable_because="it stands for other segments")
+        chosen = tuple(self._renumbered(graph.variants[v], new, number_of) for v in variants)
+        return Segment(
+            begin, end, (*forward, -1, *backward), middle,
+            Graph(tuple(records), (*ops[:middle], rest, *ops[middle:]), renumbered(sorted(outputs)),
+                  chosen, graph.name, pools=graph.pools), variants)
+
+    @staticmethod
+    def _renumbered(variant: Variant, new: Dict[int, int], number_of: Dict[int, int]) -> Variant:
+        return replace(variant, op=new.get(variant.op, 0), implementations=tuple(
+            (new[op], replace(how, inputs=tuple(number_of[t] for t in how.inputs),
+                              outputs=tuple(number_of[t] for t in how.outputs)))
+            for op, how in variant.implementations))

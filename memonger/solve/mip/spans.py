@@ -1,0 +1,73 @@
+"""Rows over several windows at once.
+
+Cutting backward into windows lets a fraction of a rerun in one window serve another fraction of a
+rerun in a later one: two halves of an op that reads a value need half a rerun of it. Over a *span*
+of windows an op runs again or does not, and what it reads was live before the span or is made
+again in it. These rows say so, for each span, as if it were one window, beside those of the
+windows.
+"""
+from __future__ import annotations
+
+from typing import Callable, Dict, List, Sequence, Set, Tuple
+
+import numpy as np
+
+from .problem import Reduced
+from .program import Ranges, Rows, Spots
+
+
+def span_pairs(rerun: Ranges, spans: Sequence[Tuple[int, int]]) -> List[Tuple[int, int]]:
+    """(repeat, span) of the columns: the repeat happens in the span."""
+    return [(repeat, number) for repeat in range(len(rerun.first))
+            for number, (begin, end) in enumerate(spans)
+            if rerun.first[repeat] <= end and rerun.last[repeat] >= begin]
+
+
+def add_span_rows(reduced: Reduced, rows: Rows, live: Ranges, rerun: Ranges, again: Spots,
+                  spans: Sequence[Tuple[int, int]], number_of: Dict[Tuple[int, int], int],
+                  ends_at: np.ndarray, window_of: np.ndarray,
+                  target_of: Callable[[int, int], int], variant_column: np.ndarray) -> None:
+    """``reruns in the span >= again``; what is read, or live, was live before or is made again."""
+    columns = again.base + np.arange(len(again.owner))
+    numbers = rows.open(np.zeros(len(columns)), np.full(len(columns), np.inf))
+    rows.add(numbers, columns, np.array(-1.0))
+    for number, repeat, span in zip(numbers, again.owner, again.window):
+        begin, end = spans[span]
+        for window in range(max(begin, int(rerun.first[repeat])),
+                            min(end, int(rerun.last[repeat])) + 1):
+            rows.add(np.array([number]),
+                     np.array([rerun.offset[repeat] + window - rerun.first[repeat]]), np.array(1.0))
+    column_of = {(int(r), int(s)): int(c) for r, s, c in zip(again.owner, again.window, columns)}
+    for span, (begin, end) in enumerate(spans):
+        start = int(ends_at[begin - 1]) if begin else -1
+        for group in range(len(reduced.size_bytes)):
+            if reduced.scattered_group[group] or reduced.birth[group] > start:
+                continue
+            makers = [] if reduced.frozen_group[group] else [
+                column_of[number_of[way], span] for way in reduced.makers[group]
+                if (number_of.get(way, -1), span) in column_of]
+            before = live.column(np.array([group]), np.array([begin - 1]))
+            targets: Set[int] = set()
+            reads: Dict[int, Set[int]] = {}
+            for op, mode in reduced.readers[group]:
+                repeat = number_of.get((op, mode), -1)
+                if (repeat, span) in column_of:
+                    targets.add(column_of[repeat, span])
+                if begin <= window_of[op] <= end:
+                    reads.setdefault(op, set()).add(mode)
+            for op, modes in reads.items():
+                # Modes one by one would each be read by a fraction.
+                targets |= {-1} if len(modes) == len(reduced.modes[op]) else {
+                    target_of(op, mode) for mode in modes}
+            last = live.column(np.array([group]), np.array([end]))
+            if last[0] >= 0:
+                targets.add(int(last[0]))
+            for target in ([-1] if -1 in targets else sorted(targets)):
+                row = rows.open(np.array([1.0 if target < 0 else 0.0]), np.array([np.inf]))
+                rows.add(row, before, np.array(1.0))
+                for maker in makers:
+                    rows.add(row, np.array([maker]), np.array(1.0))
+                if target >= 0:
+                    rows.add(row, np.array([target]), np.array(-1.0))
+                for other in reduced.modes[-2 - target][1:] if target < -1 else ():
+                    rows.add(row, variant_column[[other.variant]], np.array(1.0))

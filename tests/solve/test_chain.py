@@ -1,0 +1,183 @@
+"""Plans of chains: the program against a recursion, and what it says against the simulator."""
+from __future__ import annotations
+
+import random
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any, List, Tuple
+
+import pytest
+import strategies
+from training_nets import residual_network
+
+from memonger.graph.schedule import expand
+from memonger.graph.types import Graph
+from memonger.memory.storage import plan_storage
+from memonger.solve import Options, solve
+from memonger.solve.chain.plans import ChainPlans
+from memonger.solve.chain.program import Chain, decisions_of
+from memonger.solve.chain.segments import Boundary, find_boundaries, segments_of
+from memonger.solve.chain.ways import Way
+from memonger.solve.effort import Effort
+from memonger.solve.search.native import NativeSearch
+from memonger.solve.strategy import changed
+
+OPTIONS = Options(storage="live")
+
+
+def plans_of(graph: Graph, options: Options = OPTIONS) -> ChainPlans:
+    found = ChainPlans.of(graph, options, NativeSearch(graph, options), Effort(10.0))
+    assert found is not None
+    return found
+
+
+def live_bytes(graph: Graph) -> int:
+    return plan_storage(graph, expand(graph, {}), "live").pool_bytes
+
+
+# ---------------------------------------------------------------------- segments
+def test_segments_part_the_step() -> None:
+    graph = residual_network(6)
+    boundaries = find_boundaries(graph)
+    units = [one for one in segments_of(graph, boundaries) if one.end == one.begin + 1]
+    assert [one.begin for one in units] == list(range(len(boundaries)))
+    ops = sorted(op for one in units for op in one.ops if op >= 0)
+    assert ops == list(range(len(graph.ops)))
+    assert sum(one.graph.time_s for one in units) == pytest.approx(graph.time_s)
+    for one in units:
+        one.graph.check()
+        assert one.graph.ops[one.middle].is_backward and one.ops[one.middle] == -1
+
+
+@pytest.mark.parametrize("seed", strategies.seeds(300, quick=30))
+def test_segments_of_any_graph_are_graphs(seed: int) -> None:
+    rng = random.Random(seed)
+    graph = strategies.variants(rng, strategies.training_graph(rng, 12))
+    for one in segments_of(graph, find_boundaries(graph)):
+        one.graph.check()
+
+
+def test_what_is_no_chain_has_no_plans() -> None:
+    foreign = strategies.foreign_graph(random.Random(1), 12)
+    assert ChainPlans.of(foreign, OPTIONS, NativeSearch(foreign, OPTIONS), Effort(9.0)) is None
+    graph = residual_network(6)
+    native = NativeSearch(graph, OPTIONS)
+    assert ChainPlans.of(graph, OPTIONS, native, Effort(0.001)) is None  # not enough work
+
+
+# ---------------------------------------------------------------------- the program
+def random_chain(rng: random.Random, count: int) -> Tuple[List[int], List[Any]]:
+    """Bytes of boundaries, and segments with their ways."""
+    sizes = [0] + [rng.randint(1, 120) for _ in range(count - 1)]
+    segments = []
+    for begin in range(count):
+        for end in range(begin + 1, min(count, begin + 2) + 1):
+            ways = []
+            for nothing in (True, True, False, False):
+                peak = rng.randint(50, 400)
+                ways.append(Way(float(rng.randint(0, 9)), 0 if nothing else rng.randint(0, 200),
+                                rng.randint(1, peak), peak, nothing, (), ()))
+            segments.append(SimpleNamespace(
+                begin=begin, end=end, gradient_bytes=rng.randint(1, 60), ways=ways, middle=0,
+                ops=(-1, 1000 - 10 * end), forward_s=float(rng.randint(1, 20)),
+                transient_peak_bytes=min(way.forward_peak_bytes for way in ways)))
+    return sizes, segments
+
+
+def reference(sizes: List[int], segments: List[Any], budget: int) -> float:
+    """The same by recursion over ranges and bytes; infinite where nothing fits."""
+    count = len(sizes)
+    unit = {one.begin: one for one in segments if one.end == one.begin + 1}
+
+    def forward(begin: int, end: int) -> float:
+        return sum(unit[number].forward_s for number in range(begin, end))
+
+    @lru_cache(maxsize=None)
+    def best(begin: int, end: int, room: int, first: bool) -> float:
+        if room < 0:
+            return float("inf")
+        gradient = 0 if first else unit[end - 1].gradient_bytes
+        found = float("inf")
+        for middle in range(begin + 1, end):
+            peak = max(unit[number].transient_peak_bytes + (sizes[number] if number > begin else 0)
+                       for number in range(begin, middle))
+            if peak + gradient <= room:
+                found = min(found, (0 if first else forward(begin, middle))
+                            + best(middle, end, room - sizes[middle], first)
+                            + best(begin, middle, room, False))
+        for one in segments:
+            if one.begin != begin or one.end > end:
+                continue
+            for way in one.ways:
+                peak = way.backward_peak_bytes if way.nothing_kept else \
+                    max(way.backward_peak_bytes, way.forward_peak_bytes + one.gradient_bytes)
+                if peak > room:
+                    continue
+                if one.end == end:
+                    if way.nothing_kept != first:
+                        found = min(found, way.extra_s)
+                elif not way.nothing_kept:
+                    found = min(found, (0 if first else forward(begin, one.end)) + way.extra_s
+                                + best(one.end, end, room - way.kept_bytes - sizes[one.end], first))
+        return found
+
+    return best(0, count, budget, True)
+
+
+@pytest.mark.parametrize("seed", strategies.seeds(200, quick=25))
+def test_the_program_is_a_recursion_over_ranges(seed: int) -> None:
+    rng = random.Random(seed)
+    sizes, segments = random_chain(rng, rng.randint(1, 6))
+    boundaries = [Boundary(number, 1000 - 10 * number, size) for number, size in enumerate(sizes)]
+    chain = Chain(boundaries, segments, {(one.begin, one.end): one for one in segments})
+    expected = reference(sizes, segments, 1000)  # a level is a byte
+    found = chain.plan(1000)
+    assert (found is None) == (expected == float("inf"))
+    if found is not None:
+        assert found.extra_s == pytest.approx(expected)
+        assert found.placed[0].segment.begin == 0
+        assert [one.segment.end for one in found.placed[:-1]] == \
+            [one.segment.begin for one in found.placed[1:]]
+
+
+# ---------------------------------------------------------------------- plans
+@pytest.mark.parametrize("share", [0.8, 0.6, 0.45, 0.35])
+def test_plans_take_what_the_program_says(share: float) -> None:
+    graph = residual_network(10)
+    plans = plans_of(graph)
+    budget = int(share * live_bytes(graph))
+    plan = plans.chain.plan(budget)
+    assert plan is not None
+    found = plans.native.evaluate(decisions_of(graph, plans.native, plan))
+    assert found is not None
+    assert found.cost_s - graph.time_s <= plan.extra_s + 1e-6 * graph.time_s
+    assert found.pool_bytes <= 1.01 * budget
+    fitting = list(plans.plans(budget))[-1]
+    assert fitting.pool_bytes <= budget
+
+
+def test_the_smallest_plan_of_a_chain_is_small() -> None:
+    graph = residual_network(10)
+    smallest = plans_of(graph).smallest()
+    assert smallest is not None and smallest.pool_bytes < 0.35 * live_bytes(graph)
+
+
+def test_pinned_values_stay_and_go() -> None:
+    graph = residual_network(6)
+    budget = int(0.6 * live_bytes(graph))
+    free = list(plans_of(graph).plans(budget))[-1]
+    again = sorted(set(free.schedule.recomputed()))
+    kept = Options(storage="live", keep=(again[0],))
+    for found in plans_of(graph, kept).plans(budget):
+        assert again[0] not in found.schedule.recomputed()
+
+
+def test_searches_start_from_chains() -> None:
+    graph = residual_network(12)
+    budget = int(0.45 * live_bytes(graph))
+    options = Options(storage="live", variants="none")
+    with changed(turns=(), steps_700_ops=1e5, programs=(0, 0, 0)):
+        with_chain = solve(graph, budget, "auto", options)
+        with changed(least_boundaries=10 ** 6):
+            without = solve(graph, budget, "auto", options)
+    assert with_chain.overhead < without.overhead
