@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "mxnet/op_facts.h"
+#include "ops/frame/common.h"
 
 namespace memonger {
 
@@ -69,35 +70,11 @@ class Json {
   std::string& out_;
 };
 
-const char* DTypeName(int type_flag) {
-  switch (type_flag) {
-    case mshadow::kFloat64:
-      return "float64";
-    case mshadow::kFloat16:
-      return "float16";
-    case mshadow::kBfloat16:
-      return "uint16";  // two bytes; numpy has no bfloat16
-    case mshadow::kUint8:
-      return "uint8";
-    case mshadow::kInt8:
-      return "int8";
-    case mshadow::kInt32:
-      return "int32";
-    case mshadow::kInt64:
-      return "int64";
-    case mshadow::kBool:
-      return "bool";
-    case mshadow::kInt16:
-      return "int16";
-    case mshadow::kUint16:
-      return "uint16";
-    case mshadow::kUint32:
-      return "uint32";
-    case mshadow::kUint64:
-      return "uint64";
-    default:
-      return "float32";
-  }
+// As numpy calls it, which has no bfloat16: two bytes.
+std::string DTypeName(int type) {
+  if (type == mshadow::kBfloat16) return "uint16";
+  const std::string name = ops::TypeName(type);
+  return name == "unknown" ? "float32" : name;
 }
 
 using Reasons = std::unordered_map<const Node*, std::string>;

@@ -1,6 +1,5 @@
 #include "mxnet/layouts.h"
 
-#include <dmlc/parameter.h>
 #include <malloc.h>
 #include <mxnet/base.h>
 #include <mxnet/graph_attr_types.h>
@@ -19,6 +18,7 @@
 
 #include "mxnet/op_facts.h"
 #include "ops/delegates/delegate.h"
+#include "ops/frame/mkldnn.h"
 
 namespace memonger {
 
@@ -37,11 +37,6 @@ using Requests = std::vector<OpReqType>;
 namespace {
 
 const int kPriority = 100;  // above MXNet's own registrations
-
-bool UsesMkldnn() {
-  static const bool enabled = dmlc::GetEnv("MXNET_MKLDNN_ENABLED", true);
-  return enabled;
-}
 
 // The array's own memory, its values in the default layout.
 TBlob Settled(const NDArray& array) {
@@ -219,7 +214,7 @@ bool IsPlanned(const nnvm::IndexedGraph& index) {
 void RegisterArrayImplementations() {
   static const auto& stateless = Op::GetAttr<mxnet::FCompute>("FCompute<cpu>");
   static const auto& stateful = Op::GetAttr<mxnet::FStatefulCompute>("FStatefulCompute<cpu>");
-  if (!UsesMkldnn()) return;
+  if (!ops::MkldnnEnabled()) return;
   for (const std::string& name : dmlc::Registry<Op>::ListAllNames()) {
     Op* op = const_cast<Op*>(Op::Get(name));
     if (op->name != name) continue;  // another name of it
@@ -232,7 +227,7 @@ void AvoidCopies(nnvm::Graph* graph) {
   static const auto& stateless = Op::GetAttr<mxnet::FComputeEx>("FComputeEx<cpu>");
   static const auto& stateful = Op::GetAttr<mxnet::FStatefulComputeEx>("FStatefulComputeEx<cpu>");
   const nnvm::IndexedGraph& index = graph->indexed_graph();
-  if (!UsesMkldnn() || !graph->HasAttr("dispatch_mode") || !graph->HasAttr("dev_mask") ||
+  if (!ops::MkldnnEnabled() || !graph->HasAttr("dispatch_mode") || !graph->HasAttr("dev_mask") ||
       !IsPlanned(index))
     return;
   GiveBackFreedArrays();

@@ -38,17 +38,8 @@ class Unrolling {
 
   template <class T>
   void Unroll(const T* sample, T* matrix) const {
-    const int64_t width = output_[2], stride = stride_[2];
-    ForEachLine([=](int64_t in_matrix, int64_t in_sample, int64_t first, int64_t last) {
-      T* to = matrix + in_matrix;
-      std::fill(to, to + first, T(0));
-      std::fill(to + last, to + width, T(0));
-      if (stride == 1) {
-        std::copy(sample + in_sample + first, sample + in_sample + last, to + first);
-      } else {
-        const T* from = sample + in_sample;
-        for (int64_t i = first; i < last; ++i) to[i] = from[i * stride];
-      }
+    ForEachElement([=](int64_t in_matrix, int64_t in_sample) {
+      matrix[in_matrix] = in_sample < 0 ? T(0) : sample[in_sample];
     });
   }
 
@@ -56,57 +47,42 @@ class Unrolling {
   template <class T>
   void Fold(const T* matrix, OpReqType request, T* sample) const {
     if (request != mxnet::kAddTo) std::fill(sample, sample + channels_ * Volume(size_), T(0));
-    const int64_t stride = stride_[2];
-    ForEachLine([=](int64_t in_matrix, int64_t in_sample, int64_t first, int64_t last) {
-      const T* from = matrix + in_matrix;
-      T* to = sample + in_sample;
-      if (stride == 1) {
-        for (int64_t i = first; i < last; ++i) to[i] += from[i];
-      } else {
-        for (int64_t i = first; i < last; ++i) to[i * stride] += from[i];
-      }
+    ForEachElement([=](int64_t in_matrix, int64_t in_sample) {
+      if (in_sample >= 0) sample[in_sample] += matrix[in_matrix];
     });
   }
 
  private:
   static int64_t Volume(const int* sizes) { return int64_t{sizes[0]} * sizes[1] * sizes[2]; }
 
-  // visit(place in the matrix, place in the sample, first, last): columns first to last - 1 of a
-  // line of outputs hold elements of the sample, that of column i lies `i * stride` behind its
-  // place; the others are padding. Channels are worked on side by side.
+  // visit(place in the matrix, place in the sample), below 0 for padding. Channels are worked on
+  // side by side.
   template <class Visit>
-  void ForEachLine(Visit visit) const {
+  void ForEachElement(Visit visit) const {
     ForEach(channels_, 1, Rows() * Columns() >= kParallelFrom, [=](int64_t channel) {
       int64_t in_matrix = channel * Volume(kernel_) * Volume(output_);
-      for (int d = 0; d < kernel_[0]; ++d) {
-        for (int h = 0; h < kernel_[1]; ++h) {
-          for (int w = 0; w < kernel_[2]; ++w)
-            in_matrix = Place(channel, d, h, w, in_matrix, visit);
+      for (int place = 0; place < Volume(kernel_); ++place) {
+        const int w = place % kernel_[2], plane = place / kernel_[2];
+        const int h = plane % kernel_[1], d = plane / kernel_[1];
+        for (int i = 0; i < output_[0]; ++i) {
+          const int z = At(0, i, d);
+          for (int j = 0; j < output_[1]; ++j) {
+            const int y = At(1, j, h);
+            const bool inside = z >= 0 && z < size_[0] && y >= 0 && y < size_[1];
+            const int64_t line = ((channel * size_[0] + z) * size_[1] + y) * size_[2];
+            for (int k = 0; k < output_[2]; ++k) {
+              const int x = At(2, k, w);
+              visit(in_matrix++, inside && x >= 0 && x < size_[2] ? line + x : -1);
+            }
+          }
         }
       }
     });
   }
 
-  // The lines of one place in the window; returns where the next place begins in the matrix.
-  template <class Visit>
-  int64_t Place(int64_t channel, int d, int h, int w, int64_t in_matrix, Visit visit) const {
-    const int64_t shift = w * dilate_[2] - pad_[2], stride = stride_[2], width = output_[2];
-    const int64_t first = std::min(width, shift >= 0 ? 0 : (-shift + stride - 1) / stride);
-    const int64_t last = std::max(
-        first, std::min(width, shift >= size_[2] ? 0 : (size_[2] - 1 - shift) / stride + 1));
-    for (int i = 0; i < output_[0]; ++i) {
-      const int z = i * stride_[0] + d * dilate_[0] - pad_[0];
-      for (int k = 0; k < output_[1]; ++k, in_matrix += width) {
-        const int y = k * stride_[1] + h * dilate_[1] - pad_[1];
-        if (z < 0 || z >= size_[0] || y < 0 || y >= size_[1]) {
-          visit(in_matrix, 0, 0, 0);
-        } else {
-          visit(in_matrix, ((channel * size_[0] + z) * size_[1] + y) * size_[2] + shift, first,
-                last);
-        }
-      }
-    }
-    return in_matrix;
+  // Where an element of the window of an output is on an axis.
+  int At(int axis, int output, int element) const {
+    return output * stride_[axis] + element * dilate_[axis] - pad_[axis];
   }
 
   int64_t channels_;

@@ -21,12 +21,6 @@ inline bool BitMaskShape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* o
   return true;
 }
 
-inline bool BitMaskType(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
-  if (!SameRealType(attrs, in, out)) return false;
-  (*out)[1] = mshadow::kUint8;
-  return true;
-}
-
 // y = activation(x), or that is added, and the mask; y may be x. The mask is written even on
 // kNullOp: backward may still come.
 template <class T, class A>
@@ -78,7 +72,7 @@ inline Operator RegisterBitMaskActivation(const std::string& name, const std::st
       .InputNames({"data"})
       .OutputNames({"output", "mask"})
       .InferShape(BitMaskShape)
-      .InferType(BitMaskType)
+      .InferType(MaskedType)
       .InplaceFirst()
       .Compute(forward)
       .Gradient({Output(1)}, 1)

@@ -27,12 +27,6 @@ bool Shape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
   return true;
 }
 
-bool Type(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
-  if (!SameRealType(attrs, in, out)) return false;
-  (*out)[1] = mshadow::kUint8;
-  return true;
-}
-
 // Draws a number in [0, 1) for each of the elements begin to end - 1; the bit says whether it is at
 // most `keep`. The bits are 0 before; other threads may set those of other elements.
 template <class T>
@@ -138,7 +132,7 @@ void RegisterMaskDropout() {
       .InputNames({"data"})
       .OutputNames({"output", "mask"})
       .InferShape(Shape)
-      .InferType(Type)
+      .InferType(MaskedType)
       .InplaceFirst()
       .Resources([](const NodeAttrs& attrs) {
         std::vector<ResourceRequest> wanted;

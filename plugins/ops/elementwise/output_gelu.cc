@@ -61,100 +61,54 @@ inline double gelu_raised(double value, double shifted) {
 #define MEMONGER_GELU_INLINE inline
 #include "ops/cuda/gelu.cu"
 
-// For outputs that are stored in numbers of so many bits (16, 32 or 64); y may be x.
-template <class A>
-void GeluForward(const A* x, int64_t length, int bits, A* y, uint8_t* bytes) {
-  Vectorised([=] {
-    const GeluGrid<A> grid = gelu_grid<A>(bits);
-#pragma omp simd
-    for (int64_t i = 0; i < length; ++i) {
-      const Gelu<A, int> value = gelu_of<int>(x[i], grid);
-      y[i] = value.y;
-      bytes[i] = static_cast<uint8_t>(value.byte);
-    }
-  });
-}
-
-// g times the derivative where the output was y, or that is added; `to` may be g.
-template <class A>
-void GeluBackward(const A* g, const A* y, const uint8_t* bytes, int64_t length, int bits, bool add,
-                  A* to) {
-  Vectorised([=] {
-    const GeluGrid<A> grid = gelu_grid<A>(bits);
-    if (add) {
-#pragma omp simd
-      for (int64_t i = 0; i < length; ++i) to[i] += g[i] * gelu_slope(y[i], int{bytes[i]}, grid);
-      return;
-    }
-#pragma omp simd
-    for (int64_t i = 0; i < length; ++i) to[i] = g[i] * gelu_slope(y[i], int{bytes[i]}, grid);
-  });
-}
-
 bool Shape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out) {
   if (!SameShape(attrs, in, out)) return false;
   (*out)[1] = (*in)[0];
   return true;
 }
 
-bool Type(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
-  if (!SameRealType(attrs, in, out)) return false;
-  (*out)[1] = mshadow::kUint8;
-  return true;
-}
-
-template <class A>
-void ForwardChunk(const A* x, int64_t length, A* y, uint8_t* bytes) {
-  GeluForward(x, length, 8 * sizeof(A), y, bytes);
-}
-
-void ForwardChunk(const half_t* x, int64_t length, half_t* y, uint8_t* bytes) {
-  float value[kChunk];
-  for (int64_t i = 0; i < length; ++i) value[i] = x[i];
-  GeluForward(value, length, 16, value, bytes);
-  for (int64_t i = 0; i < length; ++i) y[i] = half_t(value[i]);
-}
-
-template <class A>
-void BackwardChunk(const A* g, const A* y, const uint8_t* bytes, int64_t length, bool add, A* d) {
-  GeluBackward(g, y, bytes, length, 8 * sizeof(A), add, d);
-}
-
-void BackwardChunk(const half_t* g, const half_t* y, const uint8_t* bytes, int64_t length, bool add,
-                   half_t* d) {
-  float gradient[kChunk], output[kChunk];
-  for (int64_t i = 0; i < length; ++i) gradient[i] = g[i];
-  for (int64_t i = 0; i < length; ++i) output[i] = y[i];
-  GeluBackward(gradient, output, bytes, length, 16, false, gradient);
-  for (int64_t i = 0; i < length; ++i) {
-    Store(d + i, add ? mxnet::kAddTo : mxnet::kWriteTo, gradient[i]);
-  }
-}
-
+// y may be x.
 template <class T>
 void Gelus(const NodeAttrs& attrs, const OpContext&, const Blobs& in, const Requests& request,
            const Blobs& out) {
+  using A = Acc<T>;
   if (request[0] == mxnet::kNullOp) return;
   if (request[0] == mxnet::kAddTo) Refuse(attrs, kGeluCannotBeAdded);
   const T* x = in[0].dptr<T>();
   T* y = out[0].dptr<T>();
   uint8_t* bytes = out[1].dptr<uint8_t>();
   ForEachChunk(in[0].Size(), [=](int64_t begin, int64_t length) {
-    ForwardChunk(x + begin, length, y + begin, bytes + begin);
+    Vectorised([=] {
+      const GeluGrid<A> grid = gelu_grid<A>(8 * sizeof(T));
+#pragma omp simd
+      for (int64_t i = begin; i < begin + length; ++i) {
+        const Gelu<A, int> value = gelu_of<int>(static_cast<A>(x[i]), grid);
+        y[i] = static_cast<T>(value.y);
+        bytes[i] = static_cast<uint8_t>(value.byte);
+      }
+    });
   });
 }
 
-// in: gradient output bytes
+// in: gradient output bytes. The result may be the memory of the gradient.
 template <class T>
 void Gradients(const NodeAttrs&, const OpContext&, const Blobs& in, const Requests& request,
                const Blobs& out) {
-  if (request[0] == mxnet::kNullOp) return;
+  using A = Acc<T>;
   const T *g = in[0].dptr<T>(), *y = in[1].dptr<T>();
   const uint8_t* bytes = in[2].dptr<uint8_t>();
   T* d = out[0].dptr<T>();
-  const bool add = request[0] == mxnet::kAddTo;
+  const OpReqType how = request[0];
+  if (how == mxnet::kNullOp) return;
   ForEachChunk(in[0].Size(), [=](int64_t begin, int64_t length) {
-    BackwardChunk(g + begin, y + begin, bytes + begin, length, add, d + begin);
+    Vectorised([=] {
+      const GeluGrid<A> grid = gelu_grid<A>(8 * sizeof(T));
+#pragma omp simd
+      for (int64_t i = begin; i < begin + length; ++i) {
+        const A slope = gelu_slope(static_cast<A>(y[i]), int{bytes[i]}, grid);
+        Store(d + i, how, static_cast<A>(g[i]) * slope);
+      }
+    });
   });
 }
 
@@ -175,7 +129,7 @@ void RegisterOutputGelu() {
       .InputNames({"data"})
       .OutputNames({"output", "byte"})
       .InferShape(Shape)
-      .InferType(Type)
+      .InferType(MaskedType)
       .InplaceFirst()
       .Compute(Forward)
       .Gradient({Output(0), Output(1)}, 1)

@@ -235,6 +235,12 @@ bool SameRealType(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
   return true;
 }
 
+bool MaskedType(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
+  if (!SameRealType(attrs, in, out)) return false;
+  (*out)[1] = mshadow::kUint8;
+  return true;
+}
+
 void InferParameter(const NodeAttrs& attrs, const char* name, TShape expected, TShape* shape) {
   MergeShapes(attrs, &expected, shape, std::string(" for ") + name);
 }

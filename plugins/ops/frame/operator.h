@@ -103,6 +103,9 @@ bool SameShape(const NodeAttrs& attrs, ShapeVector* in, ShapeVector* out);
 // Data and output have one real dtype; the first known one fills the other.
 bool SameRealType(const NodeAttrs& attrs, TypeVector* in, TypeVector* out);
 
+// The same, and a second output of bytes.
+bool MaskedType(const NodeAttrs& attrs, TypeVector* in, TypeVector* out);
+
 // A parameter must have what follows from the data.
 void InferParameter(const NodeAttrs& attrs, const char* name, TShape expected, TShape* shape);
 void InferParameter(const NodeAttrs& attrs, const char* name, int expected, int* type);

@@ -1,15 +1,7 @@
-/*
- * Batch normalisation bit for bit as MXNet's CPU operator computes it (without MKLDNN).
- *
- * The order of summation, the places where double and float meet, and the rounding of
- * intermediates to the data's dtype are MXNet's; only several channels are worked on at once.
- * Statistics and parameters are float32 for float16 data, as in MXNet. "invstd" is
- * 1 / sqrt(variance + eps).
- */
+/* What the operators with a BatchNorm in front have in common. */
 #ifndef MEMONGER_OPS_NORMS_BATCH_NORM_H_
 #define MEMONGER_OPS_NORMS_BATCH_NORM_H_
 
-#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,7 +10,6 @@
 #include "ops/frame/operator.h"
 #include "ops/frame/params.h"
 #include "ops/norms/channels.h"
-#include "ops/norms/chunks.h"
 
 namespace memonger {
 namespace ops {
@@ -38,77 +29,33 @@ struct StockNorm {
 // `attributes` may have others than BatchNorm's.
 std::shared_ptr<const StockNorm> StockNormOf(const std::string& name, const Dictionary& attributes);
 
-// What operators with a BatchNorm in front have in common: their first five inputs, the moving
-// averages, which they change, and one visible output.
+// Their first five inputs, the moving averages, which they change, and one visible output.
 Operator RegisterNorm(const char* name, const char* text);
 
-template <class T>
-struct BatchNorm {
-  using A = Acc<T>;
-  const Channels channels;
-  const double eps;
-  const float momentum;
-  const bool fix_gamma;
+// Where gamma is fixed it is 1, in the array, too, as in MXNet.
+template <class A>
+void FixGamma(bool fixed, int64_t count, A* gamma) {
+  if (fixed) std::fill(gamma, gamma + count, A(1));
+}
 
-  BatchNorm(const TShape& shape, int axis, double e, float m, bool fixed)
-      : channels(shape, axis), eps(e), momentum(m), fix_gamma(fixed) {}
-
-  A InvStd(A variance) const {
-    return static_cast<A>(1.0 / std::sqrt(variance + T(eps)));  // a half's sum is a half
+// Gradients of one channel's gamma and beta; that of a gamma that is fixed is 0.
+template <class A, class Sum>
+void StoreParameters(bool fix_gamma, const Requests& request, Sum of_beta, Sum of_gamma, A* dgamma,
+                     A* dbeta) {
+  if (!fix_gamma) {
+    Store(dgamma, request[1], static_cast<A>(of_gamma));
+  } else if (request[1] != mxnet::kAddTo) {
+    Store(dgamma, request[1], A(0));
   }
+  Store(dbeta, request[2], static_cast<A>(of_beta));
+}
 
-  void BatchStatistics(const T* x, int64_t first, int lanes, A* mean, A* invstd) const {
-    const size_t items = channels.Items();
-    A sum[Channels::kMany] = {}, square[Channels::kMany] = {};
-    Lines<A> values, squares;
-    channels.ForEachChunk([&](const Channels::Chunk& chunk) {
-      values.Read({channels, first, lanes, chunk}, x);
-      SumInOrder(values, lanes, chunk.length, sum);
-    });
-    for (int g = 0; g < lanes; ++g) mean[g] = sum[g] / items;
-    channels.ForEachChunk([&](const Channels::Chunk& chunk) {
-      const Tile tile{channels, first, lanes, chunk};
-      values.Read(tile, x);
-      squares.Aim(tile);
-      for (int g = 0; g < lanes; ++g) Squares(values[g], chunk.length, mean[g], squares[g]);
-      SumInOrder(squares, lanes, chunk.length, square);
-    });
-    for (int g = 0; g < lanes; ++g) {
-      invstd[g] = square[g] == 0 && eps == 0.0 ? A(0) : InvStd(square[g] / items);
-    }
-  }
-
-  // Mean and invstd of all channels, from the batch or from the moving averages.
-  void Statistics(bool batch, const T* x, const A* moving_mean, const A* moving_var, A* mean,
-                  A* invstd) const {
-    for (int64_t c = 0; c < channels.count && !batch; ++c) {
-      mean[c] = moving_mean[c];
-      invstd[c] = InvStd(moving_var[c]);
-    }
-    if (!batch) return;
-    channels.ForEachGroup([&](int64_t first, int lanes) {
-      BatchStatistics(x, first, lanes, mean + first, invstd + first);
-    });
-  }
-
-  // As MXNet does on a CPU: in backward, from the saved invstd.
-  void UpdateMoving(const A* mean, const A* invstd, A* moving_mean, A* moving_var) const {
-    for (int64_t c = 0; c < channels.count; ++c) {
-      const A variance = static_cast<A>((1.0 / (invstd[c] * invstd[c])) - eps);
-      moving_mean[c] = moving_mean[c] * momentum + mean[c] * (A(1) - momentum);
-      moving_var[c] = moving_var[c] * momentum + variance * (A(1) - momentum);
-    }
-  }
-
-  void StoreParameters(const Requests& request, A of_beta, A of_gamma, A* dgamma, A* dbeta) const {
-    if (!fix_gamma) {
-      Store(dgamma, request[1], of_gamma);
-    } else if (request[1] != mxnet::kNullOp && request[1] != mxnet::kAddTo) {
-      *dgamma = 0;
-    }
-    Store(dbeta, request[2], of_beta);
-  }
-};
+// As MXNet does on a CPU: in backward, from the saved statistics.
+template <class A, class Variance>
+void MoveAverages(A mean, Variance variance, float momentum, A* moving_mean, A* moving_var) {
+  *moving_mean = *moving_mean * momentum + mean * (A(1) - momentum);
+  *moving_var = static_cast<A>(*moving_var * momentum + variance * (A(1) - momentum));
+}
 
 }  // namespace ops
 }  // namespace memonger

@@ -4,14 +4,18 @@
  * In MXNet the pair keeps BatchNorm's input and ReLU's output. ReLU's output cannot be inverted
  * (InPlace-ABN needs an invertible activation), but no mask is needed either: backward has the
  * input and the statistics, so the sign of the normalised value is computed again, bit for bit.
+ *
+ * The order of summation, the places where double and float meet, and the rounding of
+ * intermediates to the data's dtype are those of MXNet's CPU operator without MKLDNN. Statistics
+ * and parameters are float32 for float16 data, as in MXNet. "invstd" is 1 / sqrt(variance + eps).
  */
 #include "ops/norms/batch_norm_relu.h"
 
-#include <algorithm>
+#include <cmath>
+#include <type_traits>
 
 #include "ops/frame/mkldnn.h"
 #include "ops/norms/batch_norm.h"
-#include "ops/norms/chunks.h"
 #include "ops/register.h"
 
 namespace memonger {
@@ -22,101 +26,118 @@ const BatchNormParam& ParamOf(const NodeAttrs& attrs) {
   return nnvm::get<BatchNormParam>(attrs.parsed);
 }
 
-// What chunks.h has for float and double, for float16: each result is rounded to it, as in MXNet.
-half_t Normalised(half_t x, const NormThenRelu<float>& how) {
-  return ((x - how.mean) * how.invstd) * how.gamma + how.beta;
-}
-
-half_t BehindRelu(half_t x, half_t g, const NormThenRelu<float>& how) {
-  const half_t z = Normalised(x, how), zero(0.0f);
-  return g * (z > zero ? half_t(1.0f) : how.nan_matters && z != z ? z : zero);
-}
-
-void NormReluOutput(const half_t* x, int64_t length, const NormThenRelu<float>& how, half_t* y) {
-  for (int64_t i = 0; i < length; ++i) {
-    const half_t z = Normalised(x[i], how), zero(0.0f);
-    y[i] = how.nan_matters ? (z <= zero ? zero : z) : (z > zero ? z : zero);
-  }
-}
-
-void ReluTerms(const half_t* x, const half_t* g, int64_t length, const NormThenRelu<float>& how,
-               float* dz, float* products) {
-  for (int64_t i = 0; i < length; ++i) {
-    const half_t gradient = BehindRelu(x[i], g[i], how);
-    dz[i] = gradient;
-    products[i] = (x[i] - how.mean) * gradient;
-  }
-}
-
-void ReluGradient(const half_t* x, const half_t* g, int64_t length, const NormThenRelu<float>& how,
-                  float shift, float slope, float scale, half_t* to) {
-  for (int64_t i = 0; i < length; ++i) {
-    const half_t part = how.of_batch ? (x[i] - how.mean) * slope : half_t(0.0f);
-    to[i] = (BehindRelu(x[i], g[i], how) - shift - part) * scale;
-  }
-}
-
-// The sums over channels that backward needs: of ReLU's gradient dz and of (x - mean) * dz.
-// Front to back, as MXNet makes them.
-template <class T>
-class InOrder {
-  using A = Acc<T>;
-
- public:
-  void Add(const Tile& tile, const Lines<T>& x, const Lines<T>& g, const NormThenRelu<A>* how) {
-    terms_.Aim(tile);
-    products_.Aim(tile);
-    for (int lane = 0; lane < tile.lanes; ++lane) {
-      ReluTerms(x[lane], g[lane], tile.chunk.length, how[lane], terms_[lane], products_[lane]);
-    }
-    SumInOrder(terms_, tile.lanes, tile.chunk.length, sums_);
-    SumInOrder(products_, tile.lanes, tile.chunk.length, dots_);
-  }
-  A Sum(int lane) const { return sums_[lane]; }
-  A Dot(int lane) const { return dots_[lane]; }
-
- private:
-  A sums_[Channels::kMany] = {}, dots_[Channels::kMany] = {};
-  Lines<A> terms_, products_;
+template <class A>
+struct Two {
+  A first, second;
 };
 
-// Beside MKLDNN, whose sums are not MXNet's own to the last bit either: wide loops.
-class InDouble {
- public:
-  void Add(const Tile& tile, const Lines<float>& x, const Lines<float>& g,
-           const NormThenRelu<float>* how) {
-    for (int lane = 0; lane < tile.lanes; ++lane) {
-      AddReluSums(x[lane], g[lane], tile.chunk.length, how[lane], sums_[lane]);
-    }
+// Adds of(i), two numbers, for i below `length`: front to back, as MXNet makes sums.
+using InOrder = std::true_type;
+template <class A, class Of>
+void AddAll(InOrder, int64_t length, Two<A>* sums, Of of) {
+  A first = sums->first, second = sums->second;
+  for (int64_t i = 0; i < length; ++i) {
+    const auto terms = of(i);
+    first += terms.first;
+    second += terms.second;
   }
-  double Sum(int lane) const { return sums_[lane][0]; }
-  double Dot(int lane) const { return sums_[lane][1]; }
+  *sums = {first, second};
+}
 
- private:
-  double sums_[Channels::kMany][2] = {};
+// Beside MKLDNN, whose sums are not MXNet's own to the last bit either.
+using InAnyOrder = std::false_type;
+template <class Of>
+void AddAll(InAnyOrder, int64_t length, Two<double>* sums, Of of) {
+  double first = 0, second = 0;
+#pragma omp simd reduction(+ : first, second)
+  for (int64_t i = 0; i < length; ++i) {
+    const auto terms = of(i);
+    first += terms.first;
+    second += terms.second;
+  }
+  *sums = {sums->first + first, sums->second + second};
+}
+
+// How BatchNorm and ReLU make an output of an input x.
+template <class T>
+struct NormThenRelu {
+  using A = Acc<T>;
+  A mean, invstd, gamma, beta;
+  bool nan_matters;  // ReLU's output and gradient are NaN at NaN
+
+  // Products and sums are not fused: ReLU's mask depends on a sign that backward finds again, and
+  // MXNet rounds both.
+  T Normalised(T x) const { return ((x - mean) * invstd) * gamma + beta; }
+
+  T Output(T x) const {
+    const T z = Normalised(x), zero(0.0f);
+    const T positive = z > zero ? z : zero, not_negative = z <= zero ? zero : z;
+    return nan_matters ? not_negative : positive;
+  }
+
+  // The gradient g behind ReLU.
+  T Gate(T x, T g) const {
+    const T z = Normalised(x), zero(0.0f);
+    const T closed = nan_matters && z != z ? z : zero;
+    return g * (z > zero ? T(1.0f) : closed);
+  }
 };
 
-template <class T>
-struct NormRelu : BatchNorm<T> {
+template <class T, class Order>
+struct NormRelu {
   using A = Acc<T>;
-  using BatchNorm<T>::channels;
-  using BatchNorm<T>::fix_gamma;
+  using Sums = Two<typename std::conditional<Order::value, A, double>::type>;
+  const BatchNormParam& param;
+  const Channels channels;
   const bool nan_matters;
 
-  NormRelu(const BatchNormParam& param, const TBlob& data)
-      : BatchNorm<T>(data.shape_, param.axis, param.eps, param.momentum, param.fix_gamma),
+  NormRelu(const BatchNormParam& parameters, const TBlob& data)
+      : param(parameters),
+        channels(data.shape_, param.axis),
         nan_matters(!NanBecomesZero(param.stands_for, data)) {}
 
-  void Prepare(bool batch, const Blobs& in, const Blobs& statistics) const {
-    this->Statistics(batch, in[0].dptr<T>(), in[3].dptr<A>(), in[4].dptr<A>(),
-                     statistics[1].dptr<A>(), statistics[2].dptr<A>());
-    A* gamma = in[1].dptr<A>();
-    if (fix_gamma) std::fill(gamma, gamma + channels.count, A(1));  // as MXNet does
+  // The sums of of(place) for all elements of channel c.
+  template <class Of>
+  Sums SumsOf(int64_t c, Of of) const {
+    Sums result{}, *const sums = &result;
+    channels.ForEachRun(c, [=](int64_t, int64_t place, int64_t length, auto step) {
+      AddAll(Order(), length, sums, [=](int64_t i) { return of(place + i * step); });
+    });
+    return result;
   }
 
-  NormThenRelu<A> HowOf(int64_t c, const A* gamma, const A* beta, const A* mean,
-                        const A* invstd) const {
-    return {mean[c], invstd[c], fix_gamma ? A(1) : gamma[c], beta[c], nan_matters};
+  A InvStd(A variance) const {
+    return static_cast<A>(1.0 / std::sqrt(variance + T(param.eps)));  // a half's sum is a half
+  }
+
+  // in: data gamma beta moving_mean moving_var; statistics: (unused) mean invstd.
+  void Prepare(bool batch, const Blobs& in, const Blobs& statistics) const {
+    const T* x = in[0].dptr<T>();
+    const A *moving_mean = in[3].dptr<A>(), *moving_var = in[4].dptr<A>();
+    A *mean = statistics[1].dptr<A>(), *invstd = statistics[2].dptr<A>();
+    const size_t items = channels.Items();
+    FixGamma(param.fix_gamma, channels.count, in[1].dptr<A>());
+    channels.ForEachChannel([&](int64_t c) {
+      if (!batch) {
+        mean[c] = moving_mean[c];
+        invstd[c] = InvStd(moving_var[c]);
+        return;
+      }
+      const auto value = [=](int64_t at) { return static_cast<A>(x[at]); };
+      const A center = SumsOf(c, [=](int64_t at) { return Two<A>{value(at), 0}; }).first / items;
+      const auto square = SumsOf(c, [=](int64_t at) {
+                            const A d = value(at) - center;
+                            return Two<A>{d * d, 0};
+                          }).first;
+      mean[c] = center;
+      invstd[c] = square == 0 && param.eps == 0.0 ? A(0) : InvStd(square / items);
+    });
+  }
+
+  NormThenRelu<T> HowOf(int64_t c, const TBlob& gamma, const TBlob& beta, const TBlob& mean,
+                        const TBlob& invstd) const {
+    return {mean.dptr<A>()[c], invstd.dptr<A>()[c], param.fix_gamma ? A(1) : gamma.dptr<A>()[c],
+            beta.dptr<A>()[c], nan_matters};
   }
 
   void Forward(const Blobs& in, const Blobs& statistics, OpReqType request,
@@ -124,78 +145,63 @@ struct NormRelu : BatchNorm<T> {
     if (request == mxnet::kNullOp) return;
     const T* x = in[0].dptr<T>();
     T* y = out.dptr<T>();
-    const A *gamma = in[1].dptr<A>(), *beta = in[2].dptr<A>();
-    const A *mean = statistics[1].dptr<A>(), *invstd = statistics[2].dptr<A>();
-    channels.ForEachGroup([&](int64_t first, int lanes) {
-      NormThenRelu<A> how[Channels::kMany];
-      for (int i = 0; i < lanes; ++i) {
-        how[i] = HowOf(first + i, gamma, beta, mean, invstd);
-      }
-      Lines<T> values, results;
-      channels.ForEachChunk([&](const Channels::Chunk& chunk) {
-        const Tile tile{channels, first, lanes, chunk};
-        values.Read(tile, x);
-        const bool done = results.Aim(tile, y, request);
-        for (int i = 0; i < lanes; ++i) {
-          NormReluOutput(values[i], chunk.length, how[i], results[i]);
+    channels.ForEachChannel([&](int64_t c) {
+      const auto how = HowOf(c, in[1], in[2], statistics[1], statistics[2]);
+      channels.ForEachRun(c, [=](int64_t, int64_t place, int64_t length, auto step) {
+#pragma omp simd
+        for (int64_t i = 0; i < length; ++i) {
+          const int64_t at = place + i * step;
+          Store(y + at, request, how.Output(x[at]));
         }
-        if (!done) results.Write(tile, request, y);
       });
     });
   }
 
   // in: (unused) data gamma beta mean invstd moving_mean moving_var
-  template <class Sums>
   void Backward(bool batch, const Blobs& in, const TBlob& gradient, const Requests& request,
                 const Blobs& out) const {
     const T *g = gradient.dptr<T>(), *x = in[1].dptr<T>();
-    const A *gamma = in[2].dptr<A>(), *beta = in[3].dptr<A>();
-    const A *mean = in[4].dptr<A>(), *invstd = in[5].dptr<A>();
     T* dx = out[0].dptr<T>();
-    if (batch) this->UpdateMoving(mean, invstd, in[6].dptr<A>(), in[7].dptr<A>());
     const size_t items = channels.Items();
-    channels.ForEachGroup([&](int64_t first, int lanes) {
-      NormThenRelu<A> how[Channels::kMany];
-      for (int i = 0; i < lanes; ++i) {
-        how[i] = HowOf(first + i, gamma, beta, mean, invstd);
-        how[i].of_batch = batch;
+    const OpReqType writes = request[0];
+    channels.ForEachChannel([&](int64_t c) {
+      const auto how = HowOf(c, in[2], in[3], in[4], in[5]);
+      const A s = how.invstd;
+      if (batch) {
+        MoveAverages(how.mean, static_cast<A>(1.0 / (s * s) - param.eps), param.momentum,
+                     in[6].dptr<A>() + c, in[7].dptr<A>() + c);
       }
-      Sums sums;
-      Lines<T> values, gradients, results;
-      channels.ForEachChunk([&](const Channels::Chunk& chunk) {
-        const Tile tile{channels, first, lanes, chunk};
-        values.Read(tile, x);
-        gradients.Read(tile, g);
-        sums.Add(tile, values, gradients, how);
+      const Sums sums = SumsOf(c, [=](int64_t at) {
+        const T dz = how.Gate(x[at], g[at]);
+        return Two<A>{static_cast<A>(dz), static_cast<A>(T((x[at] - how.mean) * dz))};
       });
-      A shift[Channels::kMany] = {}, slope[Channels::kMany] = {}, scale[Channels::kMany];
-      for (int i = 0; i < lanes; ++i) {
-        const A s = invstd[first + i];
-        const auto sum = sums.Sum(i), dot = sums.Dot(i);
-        this->StoreParameters(request, sum, dot * s, out[1].dptr<A>() + first + i,
-                              out[2].dptr<A>() + first + i);
-        scale[i] = s * how[i].gamma;
-        if (!batch) continue;
-        shift[i] = sum / items;
-        slope[i] = dot * s * s / items;
-      }
-      if (request[0] == mxnet::kNullOp) return;
-      channels.ForEachChunk([&](const Channels::Chunk& chunk) {
-        const Tile tile{channels, first, lanes, chunk};
-        values.Read(tile, x);
-        gradients.Read(tile, g);
-        const bool done = results.Aim(tile, dx, request[0]);
-        for (int i = 0; i < lanes; ++i) {
-          ReluGradient(values[i], gradients[i], chunk.length, how[i], shift[i], slope[i], scale[i],
-                       results[i]);
+      const auto sum = sums.first, dot = sums.second;
+      StoreParameters(param.fix_gamma, request, sum, dot * s, out[1].dptr<A>() + c,
+                      out[2].dptr<A>() + c);
+      if (writes == mxnet::kNullOp) return;
+      // Of given statistics x counts nothing, whatever it is.
+      const A scale = s * how.gamma, shift = batch ? A(sum / items) : A(0);
+      const A slope = batch ? A(dot * s * s / items) : A(0);
+      channels.ForEachRun(c, [=](int64_t, int64_t place, int64_t length, auto step) {
+#pragma omp simd
+        for (int64_t i = 0; i < length; ++i) {
+          const int64_t at = place + i * step;
+          const T part = batch ? T((x[at] - how.mean) * slope) : T(0.0f);
+          Store(dx + at, writes, T((how.Gate(x[at], g[at]) - shift - part) * scale));
         }
-        if (!done) results.Write(tile, request[0], dx);
       });
     });
   }
 };
 
 constexpr const char* kName = "memonger_batch_norm_relu";
+
+// work(norm) for the dtype of the data.
+template <class Work>
+void WithNorm(const BatchNormParam& param, const TBlob& data, Work work) {
+  if (MkldnnActivates(data)) return work(NormRelu<float, InAnyOrder>(param, data));
+  MEMONGER_REAL_SWITCH(data.type_flag_, kName, T, work(NormRelu<T, InOrder>(param, data));)
+}
 
 void Parse(NodeAttrs* attrs) {
   ParseParam<BatchNormParam>(attrs);
@@ -219,25 +225,17 @@ void Backward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
 
 void NormReluStatistics(const BatchNormParam& param, bool batch, const Blobs& in,
                         const Blobs& statistics) {
-  MEMONGER_REAL_SWITCH(in[0].type_flag_, kName, T,
-                       NormRelu<T>(param, in[0]).Prepare(batch, in, statistics);)
+  WithNorm(param, in[0], [&](auto norm) { norm.Prepare(batch, in, statistics); });
 }
 
 void NormReluForward(const BatchNormParam& param, const Blobs& in, const Blobs& statistics,
                      OpReqType request, const TBlob& out) {
-  MEMONGER_REAL_SWITCH(in[0].type_flag_, kName, T,
-                       NormRelu<T>(param, in[0]).Forward(in, statistics, request, out);)
+  WithNorm(param, in[0], [&](auto norm) { norm.Forward(in, statistics, request, out); });
 }
 
 void NormReluBackward(const BatchNormParam& param, bool batch, const Blobs& in,
                       const TBlob& gradient, const Requests& request, const Blobs& out) {
-  if (MkldnnActivates(in[1])) {
-    NormRelu<float>(param, in[1]).Backward<InDouble>(batch, in, gradient, request, out);
-    return;
-  }
-  MEMONGER_REAL_SWITCH(
-      in[1].type_flag_, kName, T,
-      NormRelu<T>(param, in[1]).template Backward<InOrder<T>>(batch, in, gradient, request, out);)
+  WithNorm(param, in[1], [&](auto norm) { norm.Backward(batch, in, gradient, request, out); });
 }
 
 void RegisterBatchNormRelu() {

@@ -8,8 +8,9 @@
  * Channels with a gamma near zero keep x-hat in `spare` (spare.h, attribute spare_channels).
  * Sums are made in double, so errors are smaller than those of MXNet's float32 operator.
  */
+#include <cmath>
+
 #include "ops/norms/batch_norm.h"
-#include "ops/norms/chunks.h"
 #include "ops/norms/spare.h"
 #include "ops/register.h"
 
@@ -51,6 +52,34 @@ std::vector<int64_t> PlacesOf(const NodeAttrs& attrs, const TBlob& spare, int64_
   return SparePlaces(attrs, spare, Spares(param, count), count, gamma, beta);
 }
 
+// Sums are made in double, in any order.
+template <class T>
+double MeanOf(const Channels& channels, int64_t c, const T* x) {
+  double all = 0, *const total = &all;
+  channels.ForEachRun(c, [=](int64_t, int64_t at, int64_t length, auto step) {
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < length; ++i) sum += static_cast<Acc<T>>(x[at + i * step]);
+    *total += sum;
+  });
+  return all / channels.Items();
+}
+
+template <class T>
+double VarianceOf(const Channels& channels, int64_t c, const T* x, double mean) {
+  double all = 0, *const total = &all;
+  channels.ForEachRun(c, [=](int64_t, int64_t at, int64_t length, auto step) {
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < length; ++i) {
+      const double d = static_cast<Acc<T>>(x[at + i * step]) - mean;
+      sum += d * d;
+    }
+    *total += sum;
+  });
+  return all / channels.Items();
+}
+
 template <class T>
 void InplaceForward(const NodeAttrs& attrs, const OpContext& context, const Blobs& in,
                     const Requests& request, const Blobs& out) {
@@ -62,72 +91,31 @@ void InplaceForward(const NodeAttrs& attrs, const OpContext& context, const Blob
   A *gamma = in[1].dptr<A>(), *mean = out[1].dptr<A>(), *invstd = out[2].dptr<A>();
   const A *beta = in[2].dptr<A>(), *moving_mean = in[3].dptr<A>(), *moving_var = in[4].dptr<A>();
   T *y = out[0].dptr<T>(), *spare = out[3].dptr<T>();
-  if (param.fix_gamma) std::fill(gamma, gamma + channels.count, A(1));  // as MXNet does
+  FixGamma(param.fix_gamma, channels.count, gamma);
   const auto place = context.is_train || context.need_grad
                          ? PlacesOf(attrs, out[3], channels.count, gamma, beta)
                          : std::vector<int64_t>(channels.count, -1);
   const int64_t items = channels.Items();
-  const double below = param.act_type == kLeaky ? param.slope : 1.0;
-  const auto inverse_root = [&](double square) {
-    const double variance = square + param.eps;
-    return variance > 0 ? 1.0 / std::sqrt(variance) : 0.0;
-  };
-  std::vector<double> inverse(batch ? 0 : channels.count);
-  for (int64_t c = 0; c < channels.count && !batch; ++c) {
-    mean[c] = moving_mean[c];
-    inverse[c] = inverse_root(moving_var[c]);
-    invstd[c] = static_cast<A>(inverse[c]);
-  }
-  channels.ForEachGroup([&](int64_t first, int lanes) {
-    double center[Channels::kMany], inv[Channels::kMany], scale[Channels::kMany];
-    T* keeps[Channels::kMany];  // where the lane's x-hat are kept, if they are
-    Lines<A> values, results;
-    const auto chunks = [&](auto visit) {  // visit(tile)
-      channels.ForEachChunk([&](const Channels::Chunk& chunk) {
-        const Tile tile{channels, first, lanes, chunk};
-        values.Read(tile, x);
-        visit(tile);
-      });
-    };
-    if (batch) {
-      double spread[Channels::kMany] = {};
-      std::fill_n(center, lanes, 0.0);
-      chunks([&](const Tile& tile) {
-        for (int i = 0; i < lanes; ++i) AddValues(values[i], tile.chunk.length, center + i);
-      });
-      for (int i = 0; i < lanes; ++i) center[i] /= items;
-      chunks([&](const Tile& tile) {
-        for (int i = 0; i < lanes; ++i) {
-          AddSquares(values[i], tile.chunk.length, center[i], spread + i);
-        }
-      });
-      for (int i = 0; i < lanes; ++i) {
-        inv[i] = inverse_root(spread[i] / items);
-        mean[first + i] = static_cast<A>(center[i]);
-        invstd[first + i] = static_cast<A>(inv[i]);
+  const double slope = param.act_type == kLeaky ? param.slope : 1.0;
+  const OpReqType how = request[0];
+  channels.ForEachChannel([&](int64_t c) {
+    const double center = batch ? MeanOf(channels, c, x) : moving_mean[c];
+    const double variance = batch ? VarianceOf(channels, c, x, center) : moving_var[c];
+    const double positive = variance + param.eps, inv = positive > 0 ? 1 / std::sqrt(positive) : 0;
+    mean[c] = static_cast<A>(center);
+    invstd[c] = static_cast<A>(inv);
+    T* const kept = place[c] >= 0 ? spare + place[c] * items : nullptr;
+    const double scale = inv * gamma[c], shift = beta[c];
+    channels.ForEachRun(c, [=](int64_t first, int64_t at, int64_t length, auto step) {
+      for (int64_t i = 0; kept && i < length; ++i) {
+        const double hat = (static_cast<A>(x[at + i * step]) - center) * inv;
+        kept[first + i] = static_cast<T>(static_cast<A>(hat));
       }
-    } else {
-      for (int i = 0; i < lanes; ++i) {
-        center[i] = moving_mean[first + i];
-        inv[i] = inverse[first + i];
+#pragma omp simd
+      for (int64_t i = 0; i < length; ++i) {
+        const double z = (static_cast<A>(x[at + i * step]) - center) * scale + shift;
+        Store(y + at + i * step, how, static_cast<A>(z > 0.0 ? z : z * slope));
       }
-    }
-    for (int i = 0; i < lanes; ++i) {
-      const int64_t c = first + i;
-      scale[i] = inv[i] * gamma[c];
-      keeps[i] = place[c] >= 0 ? spare + place[c] * items : nullptr;
-    }
-    chunks([&](const Tile& tile) {
-      const bool done = results.Aim(tile, y, request[0]);
-      for (int i = 0; i < lanes; ++i) {
-        for (int64_t j = 0; keeps[i] && j < tile.chunk.length; ++j) {
-          keeps[i][tile.chunk.begin + j] =
-              static_cast<T>(static_cast<A>((values[i][j] - center[i]) * inv[i]));
-        }
-        ScaleLeaky(values[i], tile.chunk.length, center[i], scale[i], beta[first + i], below,
-                   results[i]);
-      }
-      if (!done) results.Write(tile, request[0], y);
     });
   });
 }
@@ -140,72 +128,62 @@ void InplaceBackward(const NodeAttrs& attrs, const OpContext& context, const Blo
   const auto& param = ParamOf(attrs);
   const Channels channels(in[1].shape_, param.axis);
   const bool batch = context.is_train && !param.use_global_stats;
-  const T *gradient = in[0].dptr<T>(), *y = in[1].dptr<T>(), *spare = in[6].dptr<T>();
+  const T *gradient = in[0].dptr<T>(), *output = in[1].dptr<T>(), *spare = in[6].dptr<T>();
   const A *gamma = in[2].dptr<A>(), *beta = in[3].dptr<A>();
   const A *mean = in[4].dptr<A>(), *invstd = in[5].dptr<A>();
-  A *moving_mean = in[7].dptr<A>(), *moving_var = in[8].dptr<A>();
   T* dx = out[0].dptr<T>();
-  A *dgamma = out[1].dptr<A>(), *dbeta = out[2].dptr<A>();
   const auto place = PlacesOf(attrs, in[6], channels.count, gamma, beta);
   const int64_t items = channels.Items();
   const A slope = param.act_type == kLeaky ? static_cast<A>(param.slope) : A(1);
-  channels.ForEachGroup([&](int64_t first, int lanes) {
-    Inverse<A> how[Channels::kMany];
-    double scale[Channels::kMany], sums[Channels::kMany][2] = {};
-    for (int i = 0; i < lanes; ++i) {
-      const int64_t c = first + i;
-      scale[i] = param.fix_gamma ? 1.0 : static_cast<double>(gamma[c]);
-      how[i] = {slope, beta[c], place[c] >= 0 ? A(0) : static_cast<A>(1.0 / scale[i])};
-    }
-    Lines<A> outputs, gradients, results;
-    A dz[Channels::kChunk], hats[Channels::kChunk];
-    // The gradient of the normalised value of channel first + i goes to `dz`, x-hat to `hats`.
-    const auto rebuild = [&](const Tile& tile, int i) {
-      const int64_t length = tile.chunk.length, spared = place[first + i];
-      if (spared < 0) return UndoLeaky(outputs[i], gradients[i], length, how[i], dz, hats);
-      GateLeaky(outputs[i], gradients[i], length, slope, dz);
-      const T* kept = spare + spared * items + tile.chunk.begin;
-      for (int64_t j = 0; j < length; ++j) hats[j] = static_cast<A>(kept[j]);
+  const OpReqType how = request[0];
+  channels.ForEachChannel([&](int64_t c) {
+    const double scale = param.fix_gamma ? 1.0 : static_cast<double>(gamma[c]);
+    const bool spared = place[c] >= 0;
+    const T* const kept = spared ? spare + place[c] * items : nullptr;
+    // x-hat: (y behind the activation's inverse - minus) * inverse, of a channel that is spared as
+    // it was kept.
+    const A steep = spared ? A(1) : A(1) / slope, minus = spared ? A(0) : beta[c];
+    const A inverse = spared ? A(1) : static_cast<A>(1.0 / scale);
+    // Of element i of a run; dz is the gradient of the normalised value.
+    const auto rebuilt = [=](int64_t first, int64_t at, auto step, int64_t i, A* dz, A* hat) {
+      const A y = static_cast<A>(output[at + i * step]);
+      const A g = static_cast<A>(gradient[at + i * step]);
+      const A from = static_cast<A>(spared ? kept[first + i] : output[at + i * step]);
+      *dz = g * (y > A(0) ? A(1) : slope);
+      *hat = (from * (from > A(0) ? A(1) : steep) - minus) * inverse;
     };
-    const auto chunks = [&](bool writes, auto visit) {  // visit(tile, i), with dz and hats
-      channels.ForEachChunk([&](const Channels::Chunk& chunk) {
-        const Tile tile{channels, first, lanes, chunk};
-        outputs.Read(tile, y);
-        gradients.Read(tile, gradient);
-        const bool done = !writes || results.Aim(tile, dx, request[0]);
-        for (int i = 0; i < lanes; ++i) {
-          rebuild(tile, i);
-          visit(tile, i);
-        }
-        if (!done) results.Write(tile, request[0], dx);
-      });
-    };
-    const double share = 1.0 / items;
-    const bool writes = request[0] != mxnet::kNullOp, at_once = writes && !batch;
-    const auto combine = [&](const Tile& tile, int i) {
-      Combine(dz, hats, tile.chunk.length, static_cast<A>(scale[i] * invstd[first + i]),
-              batch ? static_cast<A>(sums[i][0] * share) : A(0),
-              batch ? static_cast<A>(sums[i][1] * share) : A(0), results[i]);
-    };
-    chunks(at_once, [&](const Tile& tile, int i) {
-      AddSums(dz, hats, tile.chunk.length, sums[i]);
-      if (at_once) combine(tile, i);
-    });
-    if (writes && batch) chunks(true, combine);
-    for (int i = 0; i < lanes; ++i) {
-      const int64_t c = first + i;
-      if (!param.fix_gamma) {
-        Store(dgamma + c, request[1], static_cast<A>(sums[i][1]));
-      } else if (request[1] != mxnet::kAddTo && request[1] != mxnet::kNullOp) {
-        dgamma[c] = 0;
+    double sums[2] = {0, 0};
+    double* const all = sums;
+    channels.ForEachRun(c, [=](int64_t first, int64_t at, int64_t length, auto step) {
+      double sum = 0, dot = 0;
+#pragma omp simd reduction(+ : sum, dot)
+      for (int64_t i = 0; i < length; ++i) {
+        A dz, hat;
+        rebuilt(first, at, step, i, &dz, &hat);
+        sum += dz;
+        dot += static_cast<double>(dz) * hat;
       }
-      Store(dbeta + c, request[2], static_cast<A>(sums[i][0]));
-      if (!batch) continue;
-      const double s = invstd[c], variance = s > 0 ? 1.0 / (s * s) - param.eps : 0.0;
-      moving_mean[c] = moving_mean[c] * param.momentum + mean[c] * (A(1) - param.momentum);
-      moving_var[c] =
-          static_cast<A>(moving_var[c] * param.momentum + variance * (A(1) - param.momentum));
+      all[0] += sum;
+      all[1] += dot;
+    });
+    if (how != mxnet::kNullOp) {
+      const A factor = static_cast<A>(scale * invstd[c]);
+      const A shift = batch ? static_cast<A>(sums[0] / items) : A(0);
+      const A tilt = batch ? static_cast<A>(sums[1] / items) : A(0);
+      channels.ForEachRun(c, [=](int64_t first, int64_t at, int64_t length, auto step) {
+#pragma omp simd
+        for (int64_t i = 0; i < length; ++i) {
+          A dz, hat;
+          rebuilt(first, at, step, i, &dz, &hat);
+          Store(dx + at + i * step, how, factor * (dz - shift - hat * tilt));
+        }
+      });
     }
+    StoreParameters(param.fix_gamma, request, sums[0], sums[1], out[1].dptr<A>() + c,
+                    out[2].dptr<A>() + c);
+    if (!batch) return;
+    const double s = invstd[c], variance = s > 0 ? 1.0 / (s * s) - param.eps : 0.0;
+    MoveAverages(mean[c], variance, param.momentum, in[7].dptr<A>() + c, in[8].dptr<A>() + c);
   });
 }
 

@@ -7,12 +7,12 @@
  * MKLDNN: the first maximum of a window in row-major order gets the gradient; a window whose
  * elements are all NaN or -inf has none. Where no gradient can follow, Pooling itself runs.
  */
+#include <limits>
+
 #include "ops/delegates/delegate.h"
 #include "ops/frame/common.h"
 #include "ops/frame/operator.h"
 #include "ops/frame/params.h"
-#include "ops/frame/vectors.h"
-#include "ops/pooling/maxima.h"
 #include "ops/register.h"
 
 namespace memonger {
@@ -91,26 +91,6 @@ class Indices {  // of one row; `kNone` for a window without a maximum
       row_[i >> 1] = static_cast<I>(value);
     }
   }
-  template <class N>
-  void PutLine(int64_t position, const N* where, int64_t length) {
-    if (!nibble_) {  // -1 is 255 in a byte
-      I* const to = row_ + position;
-#pragma omp simd
-      for (int64_t i = 0; i < length; ++i) to[i] = static_cast<I>(where[i]);
-      return;
-    }
-    if ((position & 1) && length > 0) {
-      Put(position++, static_cast<int32_t>(*where++));
-      --length;
-    }
-    I* const to = row_ + (position >> 1);
-    const int64_t pairs = length / 2;
-#pragma omp simd
-    for (int64_t i = 0; i < pairs; ++i) {  // -1 is 15 in four bits
-      to[i] = static_cast<I>((where[2 * i] & 15) | (where[2 * i + 1] & 15) << 4);
-    }
-    if (length & 1) Put(position + length - 1, static_cast<int32_t>(where[length - 1]));
-  }
   int32_t Get(int64_t i) const {
     const int32_t value =
         nibble_ ? (row_[i >> 1] >> (4 * (i & 1))) & 15 : static_cast<int32_t>(row_[i]);
@@ -123,77 +103,67 @@ class Indices {  // of one row; `kNone` for a window without a maximum
   I* const row_;
 };
 
-// The outputs of a row; `best` and `where` have room for a line.
-template <class T, class I>
-void PoolRow(const Windows& windows, int64_t row, const T* x, OpReqType request, T* y,
-             Indices<I> indices, T* best, Index<T>* where) {
-  if (windows.IsWholeMap()) {
-    const int64_t size = windows.Volume();
-    FindMaximum(x + row * size, size, best, where);
-    indices.Put(0, static_cast<int32_t>(*where));
-    Store(y + row, request, *best);
-    return;
-  }
-  const int64_t length = windows.LineLength();
-  windows.ForEachLine(row, [&](const Line& line) {
-    FindMaxima(windows, x, line, best, where);
-    indices.PutLine(line.row_position, where, length);
-    for (int64_t i = 0; i < length; ++i) Store(y + line.output + i, request, best[i]);
-  });
+template <class T>
+T Smallest() {
+  return -std::numeric_limits<T>::max();
+}
+template <>
+half_t Smallest<half_t>() {
+  return half_t::Binary(0xfbff);
+}
+
+// work(row) for all rows, on all threads if there is much to do.
+template <class Work>
+void ForEachRow(const Windows& windows, const TBlob& map, Work work) {
+  ForEach(windows.Rows(), 1, map.Size() >= static_cast<size_t>(kParallelFrom), work);
 }
 
 template <class T, class I>
 void PoolForward(const Windows& windows, const TBlob& data, const Requests& request,
                  const Blobs& out) {
-  const T* const x = data.dptr<T>();
-  T* const y = out[0].dptr<T>();
-  I* const kept = out[1].dptr<I>();
+  const int64_t share = data.Size() / std::max<int64_t>(windows.Rows(), 1);
   const Width width = WidthOf(windows);
-  const OpReqType how = request[0];
-  const bool parallel = data.Size() >= static_cast<size_t>(kParallelFrom);
-  ForEach(windows.Rows(), 1, parallel, [=, &windows](int64_t row) {
-    static thread_local std::vector<T> best;
-    static thread_local std::vector<Index<T>> where;
-    best.resize(windows.LineLength());
-    where.resize(windows.LineLength());
-    T* const values = best.data();
-    Index<T>* const numbers = where.data();
-    Vectorised([=, &windows] {
-      PoolRow(windows, row, x, how, y, Indices<I>(kept, row, windows, width), values, numbers);
+  ForEachRow(windows, data, [&](int64_t row) {
+    const T* const x = data.dptr<T>() + row * share;
+    T* const y = out[0].dptr<T>() + row * windows.RowSize();
+    Indices<I> indices(out[1].dptr<I>(), row, windows, width);
+    windows.ForEachWindow([&](const Window& window) {
+      for (int64_t channel = 0; channel < windows.ChannelsBehind(); ++channel) {
+        T best = Smallest<T>();
+        int32_t where = -1;
+        windows.ForEachElement(window, channel, [&](int32_t number, int64_t place) {
+          const bool above = x[place] > best;  // not where it is NaN
+          best = above ? x[place] : best;
+          where = above ? number : where;
+        });
+        if (where < 0) {  // the smallest number itself may be there: MXNet's backward would find it
+          windows.ForEachElement(window, channel, [&](int32_t number, int64_t place) {
+            if (where < 0 && x[place] == best) where = number;
+          });
+        }
+        indices.Put(window.position + channel, where);
+        Store(y + window.position + channel, request[0], best);
+      }
     });
   });
 }
 
-constexpr int64_t kSmallRow = 1024;
-
 template <class T, class I>
 void PoolBackward(const Windows& windows, const Blobs& in, OpReqType request, const TBlob& out) {
   if (request == mxnet::kNullOp) return;
-  const T* g = in[0].dptr<T>();
-  T* d = out.dptr<T>();
+  const int64_t share = out.Size() / std::max<int64_t>(windows.Rows(), 1);
   const Width width = WidthOf(windows);
   const std::vector<int64_t> offsets = windows.Offsets();
-  const int64_t share = out.Size() / std::max<int64_t>(windows.Rows(), 1);
-  const int64_t size = windows.RowSize(), length = windows.LineLength();
-  // In small maps, for lines of two or three outputs cost more.
-  const std::vector<int64_t> origins =
-      size <= kSmallRow ? windows.Origins() : std::vector<int64_t>();
-  const bool parallel = out.Size() >= static_cast<size_t>(kParallelFrom);
-  ForEach(windows.Rows(), 1, parallel, [=, &windows, &origins, &offsets](int64_t row) {
-    if (request != mxnet::kAddTo) std::fill(d + row * share, d + (row + 1) * share, T(0));
+  ForEachRow(windows, out, [&](int64_t row) {
+    const T* const g = in[0].dptr<T>() + row * windows.RowSize();
+    T* const d = out.dptr<T>() + row * share;
+    if (request != mxnet::kAddTo) std::fill(d, d + share, T(0));
     const Indices<I> indices(in[1].dptr<I>(), row, windows, width);
-    if (!origins.empty()) {
-      T* const map = d + row * share;
-      for (int64_t i = 0; i < size; ++i) {
-        const int32_t number = indices.Get(i);
-        if (number >= 0) map[origins[i] + offsets[number]] += g[row * size + i];
-      }
-      return;
-    }
-    windows.ForEachLine(row, [&](const Line& line) {
-      for (int64_t i = 0; i < length; ++i) {
-        const int32_t number = indices.Get(line.row_position + i);
-        if (number >= 0) d[windows.Origin(line, i) + offsets[number]] += g[line.output + i];
+    windows.ForEachWindow([&](const Window& window) {
+      const int64_t origin = windows.Origin(window);
+      for (int64_t channel = 0; channel < windows.ChannelsBehind(); ++channel) {
+        const int32_t number = indices.Get(window.position + channel);
+        if (number >= 0) d[origin + offsets[number] + channel] += g[window.position + channel];
       }
     });
   });
