@@ -5,19 +5,17 @@ Three times: with kernels emulated on the CPU (always), on a pretended GPU under
 """
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from ops.runner import Case, call, data, run, same_bits
+from ops.runner import Case, call, data, renamed, run, same_bits
 from ops.test_exact import BATCH_NORM, PAIRS, SHAPES, pooling
 
 from memonger.bench.kernels import cases
 
-EXACT = [name for name in PAIRS if "norm" not in name and name != "dropout"
-         and "along" not in name]
+EXACT = [name for name in PAIRS if "norm" not in name and name != "dropout"]
 fuzzed = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 
 
@@ -100,11 +98,6 @@ CONVOLUTION = {"kernel": (3, 3), "pad": (1, 1), "num_filter": 4}
 NORMS = [{"fix_gamma": False}, {"fix_gamma": True},
          {"fix_gamma": False, "eps": 2e-5, "momentum": 0.7},
          {"fix_gamma": False, "use_global_stats": True}, {"fix_gamma": False, "axis": 3}]
-
-
-def renamed(result):
-    """Parameters are named after the op, which has another place in a fused chain."""
-    return {re.sub("op[0-9]_", "op0_", name): value for name, value in result.items()}
 
 
 @pytest.mark.parametrize("grad_req", ["write", "add", "null"])

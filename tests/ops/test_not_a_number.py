@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from needed import needs_plugin
 
-from ops.runner import Case, call, run, same_bits
+from ops.runner import Case, call, renamed, run, same_bits
 
 pytestmark = needs_plugin
 
@@ -87,7 +87,7 @@ def test_behind_batch_norm(chain, relu, mkldnn):
     data[1, :, 2, 3:5] = np.nan
     left, right = (call(run, Case(one, shape=data.shape, arguments={"x": data}), mkldnn=mkldnn)
                    for one in (stock, ours))
-    left = {name.replace("op2_", "op0_"): value for name, value in left.items()}
+    left = renamed(left)
     if not mkldnn:
         assert same_bits(left, right) is None
         return
