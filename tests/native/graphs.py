@@ -5,10 +5,11 @@ import json
 from typing import Any, Dict, List, Mapping, Sequence
 
 import mxnet as mx
+import numpy as np
 
 from memonger import native
 from memonger.mx.binding import bind_delayed, infer_arguments
-from memonger.plan.planned_symbol import RECOMPUTE
+from memonger.plan.planned_symbol import RECOMPUTE, mark_storage
 
 
 def mark(symbol: Any, texts: Mapping[str, str], key: str = RECOMPUTE) -> Any:
@@ -20,6 +21,19 @@ def mark(symbol: Any, texts: Mapping[str, str], key: str = RECOMPUTE) -> Any:
             node.setdefault("attrs", {})[key] = left.pop(node["name"])
     assert not left, "no such ops: %s" % left
     return mx.sym.load_json(json.dumps(document))
+
+
+def with_arena(symbol: Any) -> Any:
+    """The symbol that asks for an arena."""
+    return mx.sym.load_json(mark_storage(symbol.tojson()))
+
+
+def filled(executor: Any, seed: int = 0, scale: float = 1.0) -> Any:
+    """The executor with normal numbers as arguments, the same for the same seed."""
+    random = np.random.RandomState(seed)
+    for name in sorted(executor.arg_dict):
+        executor.arg_dict[name][:] = scale * random.standard_normal(executor.arg_dict[name].shape)
+    return executor
 
 
 def captured(symbol: Any, shapes: Mapping[str, Sequence[int]], **options: Any) -> Dict[str, Any]:

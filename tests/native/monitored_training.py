@@ -20,8 +20,7 @@ import mxnet as mx
 import numpy as np
 
 from memonger import native
-from memonger.plan.planned_symbol import mark_storage
-from native.graphs import convolutions, mark
+from native.graphs import convolutions, filled, mark, with_arena
 
 SHAPES = {"data": (8, 3, 64, 64)}
 CHEAP = {prefix + str(i): "1" for i in range(3) for prefix in ("bn", "relu")}
@@ -29,10 +28,7 @@ Values = Dict[str, List[Any]]
 
 
 def bound(symbol: Any) -> Any:
-    executor = symbol.simple_bind(mx.cpu(), **SHAPES)
-    random = np.random.RandomState(0)
-    for name in sorted(executor.arg_dict):
-        executor.arg_dict[name][:] = random.standard_normal(executor.arg_dict[name].shape)
+    executor = filled(symbol.simple_bind(mx.cpu(), **SHAPES))
     mx.nd.waitall()
     return executor
 
@@ -84,7 +80,7 @@ def outputs(symbol: Any) -> Values:
 
 def main() -> None:
     native.load()
-    ours = mx.sym.load_json(mark_storage(mark(convolutions(), CHEAP).tojson()))
+    ours = with_arena(mark(convolutions(), CHEAP))
     count = 0
     for read in (lambda symbol: monitored(symbol, False), lambda symbol: monitored(symbol, True),
                  internals, outputs):

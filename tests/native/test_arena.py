@@ -1,7 +1,6 @@
 """Executors with their tensors at offsets of one piece of memory."""
 from __future__ import annotations
 
-import ctypes
 import gc
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from memonger import native
 from memonger.memory.storage import plan_storage
 from memonger.mx.rewrite import strip_symbol
 from memonger.mx.verify import verify
-from memonger.plan.planned_symbol import mark_storage
 
 from .graphs import (
     CONVOLUTIONS,
@@ -25,21 +23,9 @@ from .graphs import (
     mark,
     perceptron,
     pyramid,
+    with_arena,
 )
-from .test_executors import (
-    CHEAP,
-    STATEFUL,
-    fit,
-    gradients_of_batches,
-    module,
-    stateful,
-    train_buckets,
-    unrolled,
-)
-
-
-def with_arena(symbol):
-    return mx.sym.load_json(mark_storage(symbol.tojson()))
+from .test_executors import CHEAP
 
 
 def total_mb(executor):
@@ -106,12 +92,6 @@ print(peak() - before, line.split()[1])
     assert 50 < pool and pool / 2 < grown < pool + 10
 
 
-def test_custom_and_stateful_ops_keep_arrays_of_their_own():
-    marked = with_arena(mark(stateful(), {"fc": "1", "tanh": "1"}))
-    found = verify(marked, stateful(), STATEFUL, steps=3)
-    assert found.identical, found.worst
-
-
 def test_a_custom_op_that_computes_does_not_wait_for_itself():
     """Its Python code asks for temporary space, which all ops of the arena share."""
     class Sorted(mx.operator.CustomOp):
@@ -166,13 +146,6 @@ print(worst)
     assert done.returncode == 0 and float(done.stdout) < 1e-5, done.stderr
 
 
-def test_several_devices_of_one_module():
-    contexts = [mx.cpu(0), mx.cpu(1)]
-    plain = fit(module(convolutions(), context=contexts))
-    ours = fit(module(with_arena(mark(convolutions(), CHEAP)), context=contexts))
-    assert all(np.array_equal(plain[name], ours[name]) for name in plain)
-
-
 def test_a_network_on_several_devices_has_whole_buffers():
     with mx.AttrScope(ctx_group="first"):
         x = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=64, name="fc1")
@@ -219,47 +192,10 @@ def test_an_executor_may_go_while_its_step_runs():
     mx.nd.waitall()
 
 
-def test_buckets_share_the_largest_arena():
-    lengths = (9, 4, 7, 2, 12, 9, 4)
-    plain = train_buckets(lambda length: unrolled(length, False), lengths)
-    ours = train_buckets(lambda length: with_arena(unrolled(length, True)), lengths)
-    assert len(plain[0]) == len(ours[0]) == 7 and plain[1].keys() == ours[1].keys()
-    assert all(np.array_equal(a, b) for a, b in zip(plain[0], ours[0]))
-    assert all(np.array_equal(plain[1][name], ours[1][name]) for name in plain[1])
-
-
-def test_executors_of_another_shape():
-    results = [gradients_of_batches(symbol, (4, 2, 6, 4))
-               for symbol in (pyramid(), with_arena(mark(pyramid(), CHEAP)))]
-    assert all(np.array_equal(a, b) for a, b in zip(*results))
-
-
 def test_the_total_of_debug_str_is_the_pool():
     symbol, shapes = with_arena(mark(pyramid(), CHEAP)), {"data": (64, 3, 32, 32)}
     executor = symbol.simple_bind(mx.cpu(), grad_req="write", **shapes)
     assert total_mb(executor) == captured(symbol, shapes)["pool_bytes"] >> 20
-
-
-def as_array(handle):
-    from mxnet.base import NDArrayHandle
-    return mx.nd.NDArray(ctypes.cast(handle, NDArrayHandle), writable=False).asnumpy()
-
-
-def test_a_monitor_sees_the_same_values():
-    seen = []
-    for symbol in (perceptron(), with_arena(perceptron())):
-        executor = symbol.simple_bind(mx.cpu(), **PERCEPTRON)
-        for number, array in enumerate(executor.arg_arrays):
-            array[:] = 0.1 * number
-        values = []
-        executor.set_monitor_callback(lambda name, array, into=values: into.append(
-            (name, as_array(array))), monitor_all=True)
-        executor.forward(is_train=True)
-        executor.backward()
-        mx.nd.waitall()
-        seen.append(values)
-    assert [name for name, _ in seen[0]] == [name for name, _ in seen[1]]
-    assert all(np.array_equal(a, b) for (_, a), (_, b) in zip(*seen))
 
 
 @pytest.mark.parametrize("symbol, shapes", [(pyramid(), PYRAMID), (convolutions(), CONVOLUTIONS)])

@@ -63,24 +63,33 @@ def refusal(build, tmp_path, capsys) -> str:
     return printed.err
 
 
-def test_no_compiler(build, tmp_path, capsys, monkeypatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert "no C++ compiler; on Debian: apt install g++" in refusal(build, tmp_path, capsys)
+@pytest.mark.parametrize("compiler_is, words", [
+    ("", "no C++ compiler; on Debian: apt install g++"),
+    ("no-such-compiler -m64", "CXX=no-such-compiler -m64 is not on the PATH"),
+    ("false", "false does not work")])
+def test_no_compiler(build, tmp_path, capsys, monkeypatch, compiler_is, words) -> None:
+    if compiler_is:
+        monkeypatch.setenv("CXX", compiler_is)
+    else:
+        monkeypatch.setenv("PATH", str(tmp_path))
+    assert words in refusal(build, tmp_path, capsys)
 
 
-def test_a_compiler_that_is_not_there(build, tmp_path, capsys, monkeypatch) -> None:
-    monkeypatch.setenv("CXX", "no-such-compiler -m64")
-    assert "CXX=no-such-compiler -m64 is not on the PATH" in refusal(build, tmp_path, capsys)
-
-
-def test_a_program_that_is_no_compiler(build, tmp_path, capsys, monkeypatch) -> None:
-    monkeypatch.setenv("CXX", "false")
-    assert "false does not work" in refusal(build, tmp_path, capsys)
-
-
-def test_a_compiler_that_is_too_old(build, tmp_path, capsys, compiler) -> None:
-    compiler(version="4")
-    assert "too old for C++14" in refusal(build, tmp_path, capsys)
+@pytest.mark.parametrize("how, words", [
+    ({"version": "4"}, ["too old for C++14"]),
+    ({"work": 'case "$source" in */search.cc) echo "search.cc:1: error: no such thing"; exit 1;; '
+              'esac; echo made > "$out"'},
+     ["compiling search.cc with", "g++ 12.3", "search.cc:1: error: no such thing"]),
+    ({"work": 'if [ -z "$source" ]; then echo "undefined reference to f"; exit 1; fi; '
+              'echo made > "$out"'},
+     ["linking libmemonger_core.so failed", "undefined reference to f"]),
+    ({"work": "echo made > /dev/full || exit 1"}, ["compiling"])], ids=str)
+def test_errors_of_the_compiler_are_passed_on(build, tmp_path, capsys, compiler, how,
+                                              words) -> None:
+    compiler(**how)
+    text = refusal(build, tmp_path, capsys)
+    for word in words:
+        assert word in text
 
 
 def test_no_mxnet(build, tmp_path, capsys, compiler, monkeypatch) -> None:
@@ -121,22 +130,6 @@ def test_mxnet_without_headers(build, tmp_path, capsys, compiler, monkeypatch) -
     assert "has no include/nnvm or no libmxnet.so" in refusal(build, tmp_path, capsys)
 
 
-def test_an_error_of_the_compiler_names_the_file_the_compiler_and_its_words(
-        build, tmp_path, capsys, compiler) -> None:
-    compiler('case "$source" in */search.cc) echo "search.cc:1: error: no such thing"; exit 1;; '
-             'esac; echo made > "$out"')
-    text = refusal(build, tmp_path, capsys)
-    assert "compiling search.cc with" in text and "g++ 12.3" in text
-    assert "search.cc:1: error: no such thing" in text
-
-
-def test_an_error_of_the_linker(build, tmp_path, capsys, compiler) -> None:
-    compiler('if [ -z "$source" ]; then echo "undefined reference to f"; exit 1; fi; '
-             'echo made > "$out"')
-    text = refusal(build, tmp_path, capsys)
-    assert "linking libmemonger_core.so failed" in text and "undefined reference to f" in text
-
-
 @pytest.mark.parametrize("call", ["replace", "seal", "mkdir", "temporary"])
 def test_no_room_on_the_disk(build, tmp_path, capsys, compiler, monkeypatch, call) -> None:
     compiler()
@@ -151,34 +144,18 @@ def test_no_room_on_the_disk(build, tmp_path, capsys, compiler, monkeypatch, cal
     assert "No space left on device" in text and "cannot" in text
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
-def test_a_compiler_that_finds_the_disk_full(build, tmp_path, capsys, compiler) -> None:
-    compiler("echo made > /dev/full || exit 1")
-    assert "compiling" in refusal(build, tmp_path, capsys)
-
-
-def test_what_is_up_to_date_is_not_compiled_again(build, tmp_path, compiler) -> None:
-    path = compiler('echo "$source" >> "%s/calls"; echo made > "$out"' % tmp_path)
-    made = build.build(tmp_path / "out", tmp_path / "cache", jobs=1)
-    assert [p.name for p in made] == ["libmemonger_core.so", "libmemonger_mxnet.so"]
-    first = (tmp_path / "calls").read_text().count(".cc")
-    build.build(tmp_path / "out", tmp_path / "cache", jobs=1)
-    assert (tmp_path / "calls").read_text().count(".cc") == first
-    assert path.exists()
-
-
-def test_a_changed_part_of_the_shim_compiles_all_again(build, tmp_path, compiler,
-                                                       monkeypatch) -> None:
+def test_only_what_changed_is_compiled_again(build, tmp_path, compiler, monkeypatch) -> None:
     compiler('echo "$source" >> "%s/calls"; echo made > "$out"' % tmp_path)
     part = tmp_path / "part.h"
-    part.write_text("// one\n")
     monkeypatch.setattr(build, "SHIM", tmp_path / "shim.h")
     build.SHIM.write_text('#include "part.h"\n')
-    build.build(tmp_path / "out", tmp_path / "cache", jobs=1)
-    first = (tmp_path / "calls").read_text().count(".cc")
-    part.write_text("// two\n")
-    build.build(tmp_path / "out", tmp_path / "cache", jobs=1)
-    assert (tmp_path / "calls").read_text().count(".cc") == 2 * first > 0
+    compiled = []
+    for text in ("// one\n", "// one\n", "// two\n"):  # a part of the shim, which all include
+        part.write_text(text)
+        made = build.build(tmp_path / "out", tmp_path / "cache", jobs=1)
+        assert [p.name for p in made] == ["libmemonger_core.so", "libmemonger_mxnet.so"]
+        compiled.append((tmp_path / "calls").read_text().count(".cc"))
+    assert compiled[2] == 2 * compiled[1] == 2 * compiled[0] > 0
 
 
 def test_headers_are_precompiled_where_many_sources_need_them(build, tmp_path, compiler) -> None:

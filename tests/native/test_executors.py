@@ -10,7 +10,7 @@ import pytest
 import memonger
 from memonger import native
 from memonger.mx.verify import verify
-from memonger.plan.planned_symbol import FORCE_MIRRORING, RECOMPUTE, mark_storage
+from memonger.plan.planned_symbol import FORCE_MIRRORING, RECOMPUTE
 
 from .graphs import (
     CONVOLUTIONS,
@@ -18,12 +18,21 @@ from .graphs import (
     captured,
     clones,
     convolutions,
+    filled,
     mark,
     order,
     perceptron,
+    with_arena,
 )
 
 CHEAP = {prefix + str(i): "1" for i in range(3) for prefix in ("bn", "relu")}
+
+
+@pytest.fixture(params=[False, True], ids=["whole buffers", "arena"])
+def planned(request):
+    """``planned(symbol, marks)``: marked by hand, and with an arena or without."""
+    return lambda symbol, marks: with_arena(mark(symbol, marks)) if request.param \
+        else mark(symbol, marks)
 
 
 class SquareMemory(mx.operator.CustomOp):
@@ -59,8 +68,8 @@ def stateful():
 STATEFUL = {"data": (4, 2, 3), "state": (2, 2, 5), "cell": (2, 2, 5)}
 
 
-def test_ops_with_state_run_once():
-    marked = mark(stateful(), dict.fromkeys(("fc", "tanh", "rnn"), "1"))  # `custom` carries none
+def test_ops_with_state_run_once(planned):
+    marked = planned(stateful(), dict.fromkeys(("fc", "tanh", "rnn"), "1"))  # `custom` has none
     assert not clones(captured(marked, STATEFUL))
     assert verify(marked, stateful(), STATEFUL, steps=3).identical
 
@@ -91,7 +100,7 @@ def test_ops_of_which_not_all_outputs_are_read(kind):
         for texts in (dict.fromkeys(chosen, "1"), {**dict.fromkeys(chosen, "1"),
                                                    "it": '{"behind": 1, "it": 0}'}):
             marked = mark(net, texts)
-            for ours in (marked, mx.sym.load_json(mark_storage(marked.tojson()))):
+            for ours in (marked, with_arena(marked)):
                 assert verify(ours, net, shapes, grad_req=requests, values=values).identical
     memonger.plan(net, shapes=shapes, grad_req=requests, method="sublinear")
 
@@ -154,10 +163,7 @@ def test_several_devices():
     assert found["a2_recompute1"] == found["a2"] != found["a1"]
     results = []
     for symbol in (net, marked):
-        executor = symbol.simple_bind(mx.cpu(0), group2ctx=places, data=(3, 5))
-        random = np.random.RandomState(0)
-        for name in sorted(executor.arg_dict):
-            executor.arg_dict[name][:] = random.standard_normal(executor.arg_dict[name].shape)
+        executor = filled(symbol.simple_bind(mx.cpu(0), group2ctx=places, data=(3, 5)))
         executor.forward(is_train=True)
         executor.backward()
         results.append({n: g.asnumpy() for n, g in executor.grad_dict.items()})
@@ -215,27 +221,25 @@ def test_module_trains_the_same_and_its_checkpoint_keeps_the_marks(tmp_path):
     assert np.array_equal(again.get_outputs()[0].asnumpy(), ours.get_outputs()[0].asnumpy())
 
 
-def test_several_devices_of_one_module():
+def test_several_devices_of_one_module(planned):
     contexts = [mx.cpu(0), mx.cpu(1)]
     plain = fit(module(convolutions(), context=contexts))
-    ours = fit(module(mark(convolutions(), CHEAP), context=contexts))
+    ours = fit(module(planned(convolutions(), CHEAP), context=contexts))
     assert all(np.array_equal(plain[name], ours[name]) for name in plain)
 
 
-def unrolled(length, marked):
+def unrolled(length, planned=None):
     state = mx.sym.zeros(shape=(0, 6))
     steps = mx.sym.split(mx.sym.var("data"), num_outputs=length, axis=1, squeeze_axis=True)
     weight, bias = mx.sym.var("h_weight"), mx.sym.var("h_bias")
-    texts = {}
     for t in range(length):
         joined = mx.sym.concat(steps[t] if length > 1 else steps, state, dim=1, name="in%d" % t)
         state = mx.sym.tanh(mx.sym.FullyConnected(joined, weight, bias, num_hidden=6,
                                                   name="fc%d" % t), name="tanh%d" % t)
-        if t % 3:
-            texts.update({"in%d" % t: "1", "fc%d" % t: "1", "tanh%d" % t: "1"})
     net = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(state, num_hidden=3, name="out"),
                                name="softmax")
-    return mark(net, texts) if marked else net
+    return planned(net, {name % t: "1" for t in range(length) if t % 3
+                         for name in ("in%d", "fc%d", "tanh%d")}) if planned else net
 
 
 def train_buckets(symbol, lengths):
@@ -263,20 +267,19 @@ def train_buckets(symbol, lengths):
     return outputs, {name: value.asnumpy() for name, value in found.get_params()[0].items()}
 
 
-def test_bucketing_module_shares_memory_between_buckets():
-    (_, plain), (_, ours) = (
-        train_buckets(lambda length, marked=marked: unrolled(length, marked), (9, 4, 7, 2, 9, 4))
-        for marked in (False, True))
-    assert all(np.array_equal(plain[name], ours[name]) for name in plain)
+def test_bucketing_module_shares_memory_between_buckets(planned):
+    lengths = (9, 4, 7, 2, 12, 9, 4)
+    plain = train_buckets(unrolled, lengths)
+    ours = train_buckets(lambda length: unrolled(length, planned), lengths)
+    assert len(plain[0]) == len(ours[0]) == 7 and plain[1].keys() == ours[1].keys()
+    assert all(np.array_equal(a, b) for a, b in zip(plain[0], ours[0]))
+    assert all(np.array_equal(plain[1][name], ours[1][name]) for name in plain[1])
 
 
 def gradients_of_batches(symbol, batches):
     """Gradients of one step in each of the executors that are reshaped one from the other."""
-    executor = symbol.simple_bind(mx.cpu(), data=(4, 3, 8, 8))
-    random = np.random.RandomState(3)
-    for name in sorted(executor.arg_dict):
-        executor.arg_dict[name][:] = random.standard_normal(executor.arg_dict[name].shape) * .2
-    found = []
+    executor = filled(symbol.simple_bind(mx.cpu(), data=(4, 3, 8, 8)), 3, 0.2)
+    random, found = np.random.RandomState(3), []
     for batch in batches:
         executor = executor.reshape(data=(batch, 3, 8, 8), partial_shaping=True,
                                     allow_up_sizing=True)
@@ -289,9 +292,9 @@ def gradients_of_batches(symbol, batches):
     return found
 
 
-def test_executors_of_another_shape():
-    results = [gradients_of_batches(symbol, (4, 2, 3, 4))
-               for symbol in (convolutions(), mark(convolutions(), CHEAP))]
+def test_executors_of_another_shape(planned):
+    results = [gradients_of_batches(symbol, (4, 2, 6, 4))
+               for symbol in (convolutions(), planned(convolutions(), CHEAP))]
     assert len(results[0]) == len(results[1])
     assert all(np.array_equal(a, b) for a, b in zip(*results))
 

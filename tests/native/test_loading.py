@@ -26,8 +26,8 @@ print("whole")
 
 
 @pytest.fixture
-def run_forked(forked):
-    """``run_forked(code, folder)`` is :func:`run` with MXNet imported already."""
+def run(forked):
+    """``run(code, folder)``: a fork that has imported MXNet; libraries come from ``folder``."""
     def run(code, folder=None, **environment):
         if folder is not None:
             environment["MEMONGER_NATIVE_DIR"] = str(folder)
@@ -35,13 +35,6 @@ def run_forked(forked):
         done.stdout += done.stderr
         return done
     return run
-
-
-def run(code, folder=None, **environment):
-    """A process of its own that runs ``code``; libraries come from ``folder``."""
-    if folder is not None:
-        environment["MEMONGER_NATIVE_DIR"] = str(folder)
-    return python("-c", code, **environment)
 
 
 REFUSED = """
@@ -75,48 +68,35 @@ def check_refused(done, error, *words):
         assert word in line
 
 
-def test_nothing_built(run_forked, tmp_path):
-    check_refused(run_forked(REFUSED, tmp_path), "PluginMissing", BUILD_ADVICE)
+def test_nothing_built(run, tmp_path):
+    check_refused(run(REFUSED, tmp_path), "PluginMissing", BUILD_ADVICE)
 
 
-def cut(data):
-    return data[:len(data) // 2]
+DAMAGES = {"cut": lambda data: data[:len(data) // 2], "cut a little": lambda data: data[:-5000],
+           "altered": lambda data: data[:50000] + bytes(255 - byte for byte in data[50000:50064])
+           + data[50064:],
+           "no library": lambda data: b"\x7fELF" + b"\0" * 100, "empty": lambda data: b""}
 
 
-def cut_a_little(data):
-    return data[:-5000]
-
-
-def altered(data):
-    middle = len(data) // 3
-    return data[:middle] + bytes(255 - byte for byte in data[middle:middle + 64]) + \
-        data[middle + 64:]
-
-
-def not_a_library(data):
-    return b"\x7fELF" + b"\0" * 100
-
-
-@pytest.mark.parametrize("damage", [cut, cut_a_little, altered, not_a_library, lambda data: b""],
-                         ids=["cut", "cut a little", "altered", "no library", "empty"])
-def test_a_damaged_plugin(run_forked, copies, damage):
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_plugin(run, copies, damage):
     path = copies / PLUGIN
-    path.write_bytes(damage(path.read_bytes()))
-    check_refused(run_forked(REFUSED, copies), "PluginABIError", PLUGIN, "damaged", "reinstall")
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    check_refused(run(REFUSED, copies), "PluginABIError", PLUGIN, "damaged", "reinstall")
 
 
-def test_a_stripped_plugin_loads(run_forked, copies):
+def test_a_stripped_plugin_loads(run, copies):
     strip = shutil.which("strip")
     if strip is None:
         pytest.skip("no strip")
     subprocess.run([strip, str(copies / PLUGIN)], check=True)
-    done = run_forked("from memonger import native; native.load(); print(native.status())", copies)
+    done = run("from memonger import native; native.load(); print(native.status())", copies)
     assert done.returncode == 0 and "loaded from" in done.stdout, done.stdout
 
 
-def test_another_library_of_that_name(run_forked, copies):
+def test_another_library_of_that_name(run, copies):
     shutil.copy(str(copies / CORE), str(copies / PLUGIN))
-    check_refused(run_forked(REFUSED, copies), "PluginABIError", "not memonger's plugin")
+    check_refused(run(REFUSED, copies), "PluginABIError", "not memonger's plugin")
 
 
 def compiled(source, path):
@@ -127,56 +107,50 @@ def compiled(source, path):
                    input=source, universal_newlines=True)
 
 
-def test_a_plugin_that_needs_what_this_mxnet_lacks(run_forked, copies):
-    compiled("extern \"C\" void mxnet_has_no_such_symbol();"
-             "extern \"C\" int memonger_interface_version() {"
-             "  mxnet_has_no_such_symbol(); return 1; }", copies / PLUGIN)
-    check_refused(run_forked(REFUSED, copies), "PluginABIError", "mxnet_has_no_such_symbol")
+#: What C functions of another plugin do, and what is said of it; none of them registers anything.
+OTHER_PLUGINS = {
+    "void mxnet_has_no_such_symbol(); int memonger_interface_version() "
+    "{ mxnet_has_no_such_symbol(); return 1; }": ["mxnet_has_no_such_symbol"],
+    "int memonger_interface_version() { return 999; }"
+    "int memonger_self_check(char*, unsigned long) { return 0; }"
+    "int memonger_register(char*, unsigned long) { __builtin_trap(); }": ["interface 999"],
+    "int memonger_interface_version() { return %d; }"
+    "int memonger_self_check(char* text, unsigned long) "
+    "{ __builtin_strcpy(text, \"nnvm::Node layout\"); return 1; }"
+    "int memonger_register(char*, unsigned long) { __builtin_trap(); }" % native._INTERFACE:
+        ["nnvm::Node layout", "pip install mxnet==1.9.1"]}
 
 
-def test_a_plugin_of_another_memonger(run_forked, copies):
-    compiled("extern \"C\" int memonger_interface_version() { return 999; }"
-             "extern \"C\" int memonger_self_check(char*, unsigned long) { return 0; }"
-             "extern \"C\" int memonger_register(char*, unsigned long) { __builtin_trap(); }",
-             copies / PLUGIN)
-    check_refused(run_forked(REFUSED, copies), "PluginABIError", "interface 999")
+@pytest.mark.parametrize("source", OTHER_PLUGINS, ids=["symbols", "interface", "self-check"])
+def test_another_plugin(run, copies, source):
+    compiled('extern "C" { %s }' % source, copies / PLUGIN)
+    check_refused(run(REFUSED, copies), "PluginABIError", *OTHER_PLUGINS[source])
 
 
-def test_a_failing_self_check_stops_before_registration(run_forked, copies):
-    compiled("#include <string.h>\n"
-             "extern \"C\" int memonger_interface_version() { return %d; }" % native._INTERFACE +
-             "extern \"C\" int memonger_self_check(char* text, unsigned long) {"
-             "  strcpy(text, \"nnvm::Node layout\"); return 1; }"
-             "extern \"C\" int memonger_register(char*, unsigned long) { __builtin_trap(); }",
-             copies / PLUGIN)
-    check_refused(run_forked(REFUSED, copies), "PluginABIError", "nnvm::Node layout",
-                  "pip install mxnet==1.9.1")
-
-
-def test_another_version_of_mxnet(run_forked):
-    done = run_forked("import mxnet; mxnet.__version__ = '1.9.0'\n" + REFUSED)
+def test_another_version_of_mxnet(run):
+    done = run("import mxnet; mxnet.__version__ = '1.9.0'\n" + REFUSED)
     check_refused(done, "PluginABIError", "made for MXNet 1.9.1, this is 1.9.0")
 
 
-def test_a_libmxnet_of_another_compiler(run_forked, tmp_path):
+def test_a_libmxnet_of_another_compiler(run, tmp_path):
     foreign = tmp_path / "libmxnet.so"
     compiled("int nothing;", foreign)
-    done = run_forked("import mxnet.base; mxnet.base._LIB._name = %r\n" % str(foreign) + REFUSED)
+    done = run("import mxnet.base; mxnet.base._LIB._name = %r\n" % str(foreign) + REFUSED)
     check_refused(done, "PluginABIError", "was compiled by GCC", "GCC: (GNU) 4.8.5",
                   "pip install mxnet==1.9.1")
 
 
 @pytest.mark.parametrize("content", [b"", b"no ELF file", b"\x7fELF\x02\x01" + b"\xff" * 90],
                          ids=["empty", "text", "nonsense"])
-def test_a_libmxnet_that_cannot_be_read(run_forked, tmp_path, content):
+def test_a_libmxnet_that_cannot_be_read(run, tmp_path, content):
     (tmp_path / "libmxnet.so").write_bytes(content)
-    done = run_forked("import mxnet.base; mxnet.base._LIB._name = %r\n"
+    done = run("import mxnet.base; mxnet.base._LIB._name = %r\n"
                % str(tmp_path / "libmxnet.so") + REFUSED)
     check_refused(done, "PluginABIError", "cannot read")
 
 
-def test_a_second_copy_is_refused_and_the_first_goes_on(run_forked, copies):
-    done = run_forked("""
+def test_a_second_copy_is_refused_and_the_first_goes_on(run, copies):
+    done = run("""
 import os
 from memonger import native
 native.load()
@@ -200,22 +174,16 @@ print([name for name in names if "_recompute" in name], "whole")
     assert "['a_recompute1']" in done.stdout
 
 
-def test_the_same_library_loads_once(run_forked, tmp_path):
-    done = run_forked("""
-import importlib
-from memonger import native
-native.load(); native.load()
-again = importlib.reload(native)
-again.load()
-print(again.status())
-""")
+def test_the_same_library_loads_once(run):
+    done = run("import importlib\nfrom memonger import native\nnative.load(); native.load()\n"
+               "again = importlib.reload(native)\nagain.load()\nprint(again.status())")
     assert done.returncode == 0 and "loaded from" in done.stdout, done.stdout
 
 
-def test_what_was_missing_is_found_when_it_is_there(run_forked, tmp_path, copies):
+def test_what_was_missing_is_found_when_it_is_there(run, tmp_path, copies):
     empty = tmp_path / "empty"
     empty.mkdir()
-    done = run_forked("""
+    done = run("""
 import shutil
 from memonger import native
 assert not native.available()
@@ -227,46 +195,42 @@ print("whole")
     assert done.returncode == 0 and "whole" in done.stdout, done.stdout
 
 
-def test_importing_memonger_loads_nothing():
-    done = run("import memonger, memonger.native, sys; "
-               "print('mxnet' in sys.modules, open('/proc/self/maps').read().count('memonger_'))")
-    assert done.stdout.split() == ["False", "0"], done.stdout
+def test_importing_memonger_loads_nothing_and_its_core_needs_no_mxnet():
+    done = python("-c", """
+import memonger, memonger.native, sys
+maps = lambda: open('/proc/self/maps').read()
+print('mxnet' in sys.modules, maps().count('memonger_'))
+memonger.native.core()
+print('mxnet' in sys.modules, 'libmxnet' in maps(), maps().count('memonger_core') > 0)""")
+    assert done.stdout.split() == ["False", "0", "False", "False", "True"], done.stdout
 
 
-def test_the_core_needs_no_mxnet():
-    done = run("from memonger import native; print(native.core()); import sys; "
-               "assert 'mxnet' not in sys.modules and "
-               "'libmxnet' not in open('/proc/self/maps').read()")
-    assert done.returncode == 0, done.stdout
-
-
-def test_a_damaged_core_is_refused(copies):
+@pytest.mark.parametrize("source, words", [
+    (None, ["damaged"]),
+    ("int other() { return 1; }", ["interface 0", "python plugins/build.py"]),  # had no number yet
+    ("extern \"C\" int memonger_core_interface_version() { return 999; }",
+     ["interface 999", "python plugins/build.py"])], ids=["damaged", "old", "new"])
+def test_a_core_that_does_not_fit(copies, source, words):
     path = copies / CORE
-    path.write_bytes(cut(path.read_bytes()))
-    done = run("from memonger import native, errors\ntry: native.core()\n"
-               "except errors.PluginABIError as error: print('refused', error)", copies)
-    assert done.returncode == 0 and "refused" in done.stdout and "damaged" in done.stdout
+    if source is None:
+        path.write_bytes(DAMAGES["cut"](path.read_bytes()))
+    else:
+        compiled(source, path)
+    done = python("-c", "from memonger import native, errors\ntry: native.core()\n"
+                  "except errors.PluginABIError as error: print('refused', error)",
+                  MEMONGER_NATIVE_DIR=str(copies))
+    for word in ["refused", *words]:
+        assert word in done.stdout, done.stdout
 
 
-@pytest.mark.parametrize("source, interface", [
-    ("int other() { return 1; }", "interface 0"),  # from before it had a number
-    ("extern \"C\" int memonger_core_interface_version() { return 999; }", "interface 999")])
-def test_a_core_of_another_memonger(copies, source, interface):
-    compiled(source, copies / CORE)
-    done = run("from memonger import native, errors\ntry: native.core()\n"
-               "except errors.PluginABIError as error: print('refused', error)", copies)
-    assert done.returncode == 0 and "refused" in done.stdout, done.stdout
-    assert interface in done.stdout and "python plugins/build.py" in done.stdout, done.stdout
-
-
-def test_memonger_disable_loads_but_stays_off(run_forked):
-    done = run_forked("from memonger import native; native.load(); print(native.status())",
+def test_memonger_disable_loads_but_stays_off(run):
+    done = run("from memonger import native; native.load(); print(native.status())",
                   MEMONGER_DISABLE="1")
     assert "exact recomputation off, storage planning off" in done.stdout
 
 
 def test_exit_is_clean_while_executors_live():
-    done = run("""
+    done = python("-c", """
 from memonger import native
 native.load()
 import mxnet as mx

@@ -188,7 +188,8 @@ def test_backward_leaves_its_inputs_alone(mkldnn):
 
 
 @pytest.mark.parametrize("activation, norm, words", [
-    ("relu", {}, None), ("relu", {"axis": 0}, "is the batch"), ("relu", {"axis": -4}, "is the batch"),
+    ("relu", {}, None), ("relu", {"axis": 0}, "is the batch"),
+    ("relu", {"axis": -4}, "is the batch"),
     ("tanh", {}, "not relu")])
 def test_refusals_of_the_fused_variant(activation, norm, words):
     import mxnet as mx

@@ -180,7 +180,8 @@ def test_layer_norm_with_gamma_near_zero():
     gamma[[3, 20]] = 1e-9, 0
     exact, stock, ours = three({}, shape=(8, 7, 32), arguments={"op0_gamma": gamma})
     assert max(error_against(ours, exact).values()) < 1e-6
-    text = call(run, Case([(LAYER_NORM, {})], shape=(8, 7, 32), arguments={"op0_gamma": np.zeros(32)}))
+    text = call(run, Case([(LAYER_NORM, {})], shape=(8, 7, 32),
+                          arguments={"op0_gamma": np.zeros(32)}))
     assert isinstance(text, str) and "gamma is near zero in more than 2 of 32 channels" in text
     room = Case([(LAYER_NORM, {"spare_channels": 32})], shape=(8, 7, 32),
                 arguments={"op0_gamma": np.zeros(32)})
