@@ -27,21 +27,7 @@ def test_nothing_is_recorded_outside_and_nothing_is_seen_inside() -> None:
     assert len(records) == 1
 
 
-def test_one_record_for_each_bind_in_order() -> None:
-    with native.capture() as records:
-        bind(perceptron(), PERCEPTRON)
-        bind(convolutions(), CONVOLUTIONS)
-        bind(perceptron(), {"data": (8, 6)})
-    assert [len(r["nodes"]) for r in records] == [
-        len(captured(perceptron(), PERCEPTRON)["nodes"]),
-        len(captured(convolutions(), CONVOLUTIONS)["nodes"]),
-        len(captured(perceptron(), PERCEPTRON)["nodes"])]
-    with native.capture() as later:
-        pass
-    assert later == []
-
-
-def test_captures_nest() -> None:
+def test_captures_nest_and_have_a_record_for_each_bind_in_order() -> None:
     """Once a capture inside another ended both, and what the outer one had was lost."""
     with native.capture() as outer:
         bind(perceptron(), PERCEPTRON)
@@ -87,11 +73,6 @@ def test_the_pool_is_the_largest_value_of_each_storage_id() -> None:
     assert record["pool_bytes"] == sum(-(-size // 4) * 4 for size in largest.values())
 
 
-def test_clones_are_named_with_their_op() -> None:
-    record = captured(mark(perceptron(), {"act1": '{"fc2": 1, "act1": 2}'}), PERCEPTRON)
-    assert clones(record) == ["act1_recompute1", "act1_recompute2"]
-
-
 def test_names_with_anything_in_them_survive() -> None:
     name = 'a "quoted" \\ name\twith\ncontrols and üñí'
     x = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=2, name=name)
@@ -99,25 +80,16 @@ def test_names_with_anything_in_them_survive() -> None:
     assert name in [node["name"] for node in record["nodes"]]
 
 
-def test_an_error_in_the_block_ends_the_recording() -> None:
-    with pytest.raises(ZeroDivisionError), native.capture() as records:
+def test_an_error_in_the_block_ends_the_recording_and_a_bind_that_fails_leaves_no_record() -> None:
+    arguments = infer_arguments(perceptron(), PERCEPTRON)
+    wrong = arguments._replace(shapes=((4, 7),) + arguments.shapes[1:])
+    with pytest.raises(Exception, match="bind|shape"), native.capture() as records:
         bind(perceptron(), PERCEPTRON)
-        raise ZeroDivisionError
+        bind_delayed(perceptron(), wrong)
     assert len(records) == 1
     with native.capture() as later:
         bind(perceptron(), PERCEPTRON)
     assert len(later) == 1
-
-
-def test_a_bind_that_fails_leaves_no_record() -> None:
-    broken = mx.sym.Group([perceptron()])
-    arguments = infer_arguments(broken, PERCEPTRON)
-    wrong = arguments._replace(shapes=((4, 7),) + arguments.shapes[1:])
-    with native.capture() as records:
-        with pytest.raises(Exception, match="bind|shape"):
-            bind_delayed(broken, wrong)
-        bind(perceptron(), PERCEPTRON)
-    assert len(records) == 1
 
 
 def test_other_threads_are_not_recorded() -> None:
