@@ -10,15 +10,10 @@ from reference.judge import validate
 import memonger
 from memonger.api.network import open_session
 from memonger.api.requests import Binding
-from memonger.graph.in_use import graph_in_use
-from memonger.graph.schedule import Schedule, expand
 from memonger.memory.workspace import native_workspaces
 from memonger.mx.rewrite import apply_plan_to
-from memonger.plan.plan import Status
-from memonger.solve.options import Options
-from memonger.solve.result import build_plan
 from memonger.util.errors import InfeasibleBudget
-from mx.test_variants import check_known
+from mx.test_variants import check_known, named, plan_with
 
 SHAPES = {"data": (2, 3, 16, 16)}
 
@@ -45,11 +40,8 @@ def opened(net, grad_req="write"):
 def split_everywhere(net, grad_req="write", again=()):
     session = opened(net, grad_req)
     graph = session.with_variants(exact_only=True).graph
-    chosen = tuple(i for i, v in enumerate(graph.variants) if v.name == "split_convolution")
-    in_use = graph_in_use(graph, Schedule((), chosen))
-    steps = expand(in_use, {in_use.op_index[name]: {} for name in again}).steps
-    return session, build_plan(graph, Schedule(steps, chosen), "test", Options(storage="arena"),
-                               None, Status.FEASIBLE)
+    return session, plan_with(graph, named(graph, "split_convolution"),
+                              [graph.op_index[name] for name in again])
 
 
 @pytest.mark.parametrize("arguments", [{}, {"no_bias": True}, {"groups": 2}], ids=str)

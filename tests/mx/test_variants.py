@@ -37,6 +37,19 @@ def choose(graph, draw, share):
     return tuple(sorted(chosen))
 
 
+def plan_with(graph, chosen, again=(), storage="arena"):
+    """The plan that runs these variants, and these ops again."""
+    in_use = graph_in_use(graph, Schedule((), tuple(chosen)))
+    steps = expand(in_use, {op: {} for op in again}).steps
+    return build_plan(graph, Schedule(steps, tuple(chosen)), "test", Options(storage=storage), None,
+                      Status.FEASIBLE)
+
+
+def named(graph, name):
+    """Numbers of the variants of this name."""
+    return tuple(i for i, variant in enumerate(graph.variants) if variant.name == name)
+
+
 def running(graph, schedule):
     """Steps that are left: ops that became part of another one have no outputs."""
     return sum(bool(graph.ops[step.op].outputs) for step in schedule.steps)
@@ -50,9 +63,12 @@ def test_pool_with_random_variants_and_clones(name, exact):
     check_known(net, opened, exact, random.Random(name), (0.5, 1.0))
 
 
-@pytest.mark.parametrize("name", ["googlenet_three_losses", "gru_attention"])
-def test_variants_swapped_in_together_are_those_swapped_in_kind_by_kind(monkeypatch, name):
-    net = nets.build(name, batch=2)
+@pytest.mark.parametrize("name, options", [
+    ("googlenet_three_losses", {"image": 96}),
+    ("gru_attention", {"source_steps": 6, "target_steps": 5, "vocabulary": 300})])
+def test_variants_swapped_in_together_are_those_swapped_in_kind_by_kind(monkeypatch, name,
+                                                                        options):
+    net = nets.build(name, batch=2, **options)
     opened = open_session(net.symbol, Binding(net.shapes), "reference")
     asked = []
     sets = variant_graph._rounds
@@ -90,7 +106,7 @@ def test_pool_and_order_of_the_zoo(name):
 
 #: The example's 1000 steps are 130 000 ops: reading them once took a minute, and each check reads
 #: them four times. Steps are alike: a fifth of them has every kind of op, variant and neighbour.
-SHORTER = {"dmlc_lstm": {"steps": 200}}
+SHORTER = {"dmlc_lstm": {"steps": 200}, "gru_attention": {"source_steps": 9, "target_steps": 8}}
 
 
 def check_network(name, seed):
@@ -135,16 +151,14 @@ def check_prediction(symbol, opened, graph, draw, shares):
     for share in shares:
         chosen = choose(graph, draw, share)
         in_use = graph_in_use(graph, Schedule((), chosen))
-        recompute = {i: {} for i, op in enumerate(in_use.ops)
-                     if op.recomputable and op.outputs and draw.random() < 0.4}
-        schedule = Schedule(expand(in_use, recompute).steps, chosen)
-        plan = build_plan(graph, schedule, "random", Options(storage=opened.storage), None,
-                          Status.FEASIBLE)
+        plan = plan_with(graph, chosen, [
+            i for i, op in enumerate(in_use.ops)
+            if op.recomputable and op.outputs and draw.random() < 0.4], opened.storage)
         planned = apply_plan_to(symbol, plan)
         bound = opened.read(planned)
-        same_order(graph, schedule, bound.graph)
+        same_order(graph, plan.schedule, bound.graph)
         assert bound.pool_bytes == plan.pool_bytes
-        assert len(bound.graph.ops) == running(in_use, schedule)
+        assert len(bound.graph.ops) == running(in_use, plan.schedule)
         assert memonger.strip(planned).tojson() == symbol.tojson()
         assert planned.list_arguments() == symbol.list_arguments()
         assert planned.list_outputs() == symbol.list_outputs()
@@ -156,9 +170,7 @@ def check_prediction(symbol, opened, graph, draw, shares):
 def test_exact_variants_give_the_same_gradients(name):
     net, opened = session(name)
     graph = opened.with_variants(exact_only=True).graph
-    schedule = Schedule((), choose(graph, random.Random(1), 1.0))
-    schedule = Schedule(expand(graph_in_use(graph, schedule), {}).steps, schedule.variants)
-    plan = build_plan(graph, schedule, "random", Options(), None, Status.FEASIBLE)
+    plan = plan_with(graph, choose(graph, random.Random(1), 1.0), storage=Options().storage)
     result = memonger.verify(apply_plan_to(net.symbol, plan), net.symbol, shapes=net.shapes)
     assert result.identical
 
@@ -169,10 +181,7 @@ def test_the_clip_of_an_input_whose_gradient_is_added_to():
     shapes = {"data": (2, 8)}
     opened = open_session(symbol, Binding(shapes, grad_req="add"), "reference")
     graph = opened.with_variants(exact_only=True).graph
-    [chosen] = [i for i, variant in enumerate(graph.variants) if variant.name == "mask_clip"]
-    schedule = Schedule(expand(graph_in_use(graph, Schedule((), (chosen,))), {}).steps, (chosen,))
-    plan = build_plan(graph, schedule, "one", Options(), None, Status.FEASIBLE)
-    planned = apply_plan_to(symbol, plan)
+    planned = apply_plan_to(symbol, plan_with(graph, named(graph, "mask_clip")))
     assert "mask_clip" in planned.tojson()
     assert memonger.verify(planned, symbol, shapes=shapes, grad_req="add").identical
 
@@ -216,14 +225,13 @@ def test_ops_that_mxnet_merges_are_swapped_together():
     opened = open_session(symbol, Binding(shapes), "reference")
     graph = opened.with_variants(exact_only=True).graph
     assert [op.kind for op in graph.ops].count("Activation") == 1
-    chosen = tuple(i for i, v in enumerate(graph.variants) if v.name == "mask_relu")
+    chosen = named(graph, "mask_relu")
     assert len(chosen) == 1
-    schedule = Schedule(expand(graph_in_use(graph, Schedule((), chosen)), {}).steps, chosen)
-    plan = build_plan(graph, schedule, "random", Options(storage="arena"), None, Status.FEASIBLE)
+    plan = plan_with(graph, chosen)
     planned = apply_plan_to(symbol, plan)
     bound = opened.read(planned)
     assert [op.kind for op in bound.graph.ops].count("memonger_mask_relu") == 1
-    assert len(bound.graph.ops) == running(graph_in_use(graph, schedule), schedule)
+    assert len(bound.graph.ops) == running(graph_in_use(graph, plan.schedule), plan.schedule)
     assert bound.pool_bytes == plan.pool_bytes
     assert memonger.strip(planned).tojson() == symbol.tojson()
     assert memonger.verify(planned, symbol, shapes=shapes).identical
@@ -242,12 +250,8 @@ def test_ops_behind_two_that_mxnet_does_not_merge():
     assert {"tanh0", "tanh1", "concat0", "concat1"} < set(graph.op_index)
     assert "tanh2" not in graph.op_index
     for chosen in [(), *((i,) for i in range(len(graph.variants)))]:
-        in_use = graph_in_use(graph, Schedule((), chosen))
         for again in ("tanh0", "tanh1"):
-            recompute = {graph.op_index[again]: {}}
-            schedule = Schedule(expand(in_use, recompute).steps, chosen)
-            plan = build_plan(graph, schedule, "one", Options(storage="arena"), None,
-                              Status.FEASIBLE)
+            plan = plan_with(graph, chosen, [graph.op_index[again]])
             bound = opened.read(apply_plan_to(symbol, plan))
-            same_order(graph, schedule, bound.graph)
+            same_order(graph, plan.schedule, bound.graph)
             assert bound.pool_bytes == plan.pool_bytes
