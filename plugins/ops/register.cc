@@ -4,9 +4,7 @@ namespace memonger {
 namespace ops {
 
 void RegisterAll() {
-  RegisterMaskRelu();
-  RegisterMaskLeakyRelu();
-  RegisterMaskClip();
+  RegisterMasks();
   RegisterMaskDropout();
   RegisterMaxPool();
   RegisterInplaceBatchNorm();

@@ -5,9 +5,7 @@
 namespace memonger {
 namespace ops {
 
-void RegisterMaskRelu();
-void RegisterMaskLeakyRelu();
-void RegisterMaskClip();
+void RegisterMasks();
 void RegisterMaskDropout();
 void RegisterMaxPool();
 void RegisterInplaceBatchNorm();

@@ -17,11 +17,6 @@ namespace {
 // As kParallelFrom, for elements that take several times as long.
 constexpr int64_t kRowsFrom = 4096;
 
-// Rows that a thread takes at a time: several, where there are many.
-inline int64_t Several(int64_t rows) {
-  return std::max<int64_t>(1, std::min<int64_t>(rows / 64, 16));
-}
-
 const LayerNormParam& ParamOf(const NodeAttrs& attrs) {
   return nnvm::get<LayerNormParam>(attrs.parsed);
 }
@@ -60,23 +55,16 @@ bool Type(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
   return true;
 }
 
-// work(row, offset) for rows begin to end - 1: the row's channels are at offset + c * step.
-template <class Step, class Work>
-void Rows(Step step, int64_t count, int64_t begin, int64_t end, Work work) {
-  for (int64_t row = begin; row < end; ++row) {
-    work(row, row / step * count * step + row % step);
-  }
+// Where the channels of a row begin; they are `inner` apart.
+int64_t RowOf(const Channels& channels, int64_t row) {
+  return row / channels.inner * channels.count * channels.inner + row % channels.inner;
 }
 
-// A constant step where there is one, so that loops become SIMD and rows are found without
-// divisions.
+// work(step) with a constant step where there is one, so that loops become SIMD.
 template <class Work>
 void WithStep(const Channels& channels, Work work) {
-  if (channels.inner == 1) {
-    work(std::integral_constant<int64_t, 1>());
-  } else {
-    work(channels.inner);
-  }
+  if (channels.inner == 1) return work(std::integral_constant<int64_t, 1>());
+  work(channels.inner);
 }
 
 template <class T>
@@ -99,35 +87,32 @@ void NormForward(const NodeAttrs& attrs, const OpContext& context, const Blobs& 
     }
   }
   WithStep(channels, [&](auto step) {
-    const int64_t some = Several(rows);
-    ForEach(rows, some, channels.Size() >= kRowsFrom, [=, &spares](int64_t first) {
-      Rows(step, count, first, std::min(first + some, rows), [&](int64_t row, int64_t offset) {
-        const T* from = x + offset;
-        double sum = 0, square = 0;
+    ForEach(rows, 1, channels.Size() >= kRowsFrom, [=, &spares](int64_t row) {
+      const T* from = x + RowOf(channels, row);
+      double sum = 0, square = 0;
 #pragma omp simd reduction(+ : sum)
-        for (int64_t c = 0; c < count; ++c) sum += static_cast<A>(from[c * step]);
-        const double mean = sum / count;
+      for (int64_t c = 0; c < count; ++c) sum += static_cast<A>(from[c * step]);
+      const double mean = sum / count;
 #pragma omp simd reduction(+ : square)
-        for (int64_t c = 0; c < count; ++c) {
-          const double d = static_cast<A>(from[c * step]) - mean;
-          square += d * d;
-        }
-        const double inv = 1.0 / std::sqrt(square / count + eps);
-        invstd[row] = static_cast<A>(inv);
-        for (const auto& its : spares) {
-          const double hat = (static_cast<A>(from[its.first * step]) - mean) * inv;
-          spare[its.second * rows + row] = static_cast<T>(static_cast<A>(hat));
-        }
-        if (how == mxnet::kNullOp) return;
-        T* to = y + offset;
-        const bool add = how == mxnet::kAddTo;
-        for (int64_t c = 0; c < count; ++c) {
-          const double hat = (static_cast<A>(from[c * step]) - mean) * inv;
-          const T z = static_cast<T>(
-              static_cast<A>(hat * static_cast<A>(gamma[c]) + static_cast<A>(beta[c])));
-          to[c * step] = add ? T(to[c * step] + z) : z;
-        }
-      });
+      for (int64_t c = 0; c < count; ++c) {
+        const double d = static_cast<A>(from[c * step]) - mean;
+        square += d * d;
+      }
+      const double inv = 1.0 / std::sqrt(square / count + eps);
+      invstd[row] = static_cast<A>(inv);
+      for (const auto& its : spares) {
+        const double hat = (static_cast<A>(from[its.first * step]) - mean) * inv;
+        spare[its.second * rows + row] = static_cast<T>(static_cast<A>(hat));
+      }
+      if (how == mxnet::kNullOp) return;
+      T* to = y + RowOf(channels, row);
+      const bool add = how == mxnet::kAddTo;
+      for (int64_t c = 0; c < count; ++c) {
+        const double hat = (static_cast<A>(from[c * step]) - mean) * inv;
+        const T z = static_cast<T>(
+            static_cast<A>(hat * static_cast<A>(gamma[c]) + static_cast<A>(beta[c])));
+        to[c * step] = add ? T(to[c * step] + z) : z;
+      }
     });
   });
 }
@@ -162,31 +147,31 @@ void NormBackward(const NodeAttrs& attrs, const OpContext&, const Blobs& in,
       double* __restrict of_beta = of_gamma + count;
       std::vector<double> hats(count), gradients(count);
       double* __restrict hat = hats.data(), * __restrict dz = gradients.data();
-      Rows(step, count, rows * share / kShares, rows * (share + 1) / kShares,
-           [&](int64_t row, int64_t offset) {
-             for (int64_t c = 0; c < count; ++c) {
-               dz[c] = static_cast<A>(g[offset + c * step]);
-               hat[c] = (static_cast<A>(y[offset + c * step]) - shift[c]) * inverse[c];
-             }
-             for (int64_t c : kept) hat[c] = static_cast<A>(spare[place[c] * rows + row]);
-             double sum = 0, dot = 0;
+      for (int64_t row = rows * share / kShares; row < rows * (share + 1) / kShares; ++row) {
+        const int64_t offset = RowOf(channels, row);
+        for (int64_t c = 0; c < count; ++c) {
+          dz[c] = static_cast<A>(g[offset + c * step]);
+          hat[c] = (static_cast<A>(y[offset + c * step]) - shift[c]) * inverse[c];
+        }
+        for (int64_t c : kept) hat[c] = static_cast<A>(spare[place[c] * rows + row]);
+        double sum = 0, dot = 0;
 #pragma omp simd reduction(+ : sum, dot)
-             for (int64_t c = 0; c < count; ++c) {
-               of_gamma[c] += dz[c] * hat[c];
-               of_beta[c] += dz[c];
-               dz[c] *= scale[c];
-               sum += dz[c];
-               dot += dz[c] * hat[c];
-             }
-             if (how == mxnet::kNullOp) return;
-             const double p = sum / count, q = dot / count, inv = invstd[row];
-             const bool add = how == mxnet::kAddTo;
-             for (int64_t c = 0; c < count; ++c) {
-               const T value = static_cast<T>(static_cast<A>((dz[c] - p - hat[c] * q) * inv));
-               T* to = dx + offset + c * step;
-               *to = add ? T(*to + value) : value;
-             }
-           });
+        for (int64_t c = 0; c < count; ++c) {
+          of_gamma[c] += dz[c] * hat[c];
+          of_beta[c] += dz[c];
+          dz[c] *= scale[c];
+          sum += dz[c];
+          dot += dz[c] * hat[c];
+        }
+        if (how == mxnet::kNullOp) continue;
+        const double p = sum / count, q = dot / count, inv = invstd[row];
+        const bool add = how == mxnet::kAddTo;
+        for (int64_t c = 0; c < count; ++c) {
+          const T value = static_cast<T>(static_cast<A>((dz[c] - p - hat[c] * q) * inv));
+          T* to = dx + offset + c * step;
+          *to = add ? T(*to + value) : value;
+        }
+      }
     };
     ForEach(kShares, 1, channels.Size() >= kRowsFrom, sum_share);
   });
