@@ -28,6 +28,11 @@ def seeds(count: int, quick: int) -> List[object]:
             *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(quick, count))]
 
 
+def batches(quick: range, *slow: range) -> List[object]:
+    """Ranges of random cases for ``parametrize``: all but the first are marked slow."""
+    return [quick, *(pytest.param(numbers, marks=pytest.mark.slow) for numbers in slow)]
+
+
 class _Maker:
     """Tensors and ops under construction."""
 

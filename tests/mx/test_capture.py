@@ -46,18 +46,9 @@ def over_two_devices(seed: int):
 
 
 @pytest.mark.parametrize("storage", ["stock", "best"])
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", [*range(15), *(
+    pytest.param(seed, marks=pytest.mark.slow) for seed in range(100, 200))])
 def test_bytes_over_two_devices(seed: int, storage: str) -> None:
-    check_two_devices(seed, storage)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 200))
-def test_bytes_over_two_devices_for_many(seed: int) -> None:
-    check_two_devices(seed, "stock" if seed % 2 else "best")
-
-
-def check_two_devices(seed: int, storage: str) -> None:
     symbol, shapes = over_two_devices(seed)
     with native.switched(True, storage == "best"):
         graph = read(symbol, shapes, group2ctx=PLACES).graph

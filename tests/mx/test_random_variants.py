@@ -6,6 +6,7 @@ from typing import Any
 
 import mxnet as mx
 import pytest
+import strategies
 from needed import needs_plugin
 
 import memonger
@@ -49,14 +50,7 @@ def check(seed: int) -> None:
                                    grad_req=requests).identical
 
 
-@pytest.mark.parametrize("first", range(0, 40, 10))
-def test_random_variants_of_random_networks(first: int) -> None:
-    for seed in range(first, first + 10):
-        check(seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("first", range(1000, 5000, 250))
-def test_random_variants_of_thousands_of_networks(first: int) -> None:
-    for seed in range(first, first + 250):
+@pytest.mark.parametrize("seeds", strategies.batches(range(40), range(1000, 5000)))
+def test_random_variants_of_random_networks(seeds: range) -> None:
+    for seed in seeds:
         check(seed)

@@ -6,6 +6,7 @@ import random
 
 import mxnet as mx
 import pytest
+import strategies
 from mx.random_symbols import random_symbol
 
 import memonger
@@ -60,20 +61,15 @@ def plan_and_check(symbol, shapes, budget):
     return plan
 
 
-@pytest.mark.parametrize("seed", range(400, 402))
-def test_random_networks_have_true_pools(seed):
-    symbol, shapes = random_symbol(seed)
-    odd = seed % 2 == 1
-    changed = renamed(marked(symbol, seed), seed) if odd else marked(symbol, seed)
-    for budget in ("90%", "80%", "1B"):
-        plan = plan_and_check(changed, shapes, budget)
-    assert verify(plan.symbol, memonger.strip(changed) if odd else symbol, shapes).identical
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(500, 540))
-def test_many_random_networks_have_true_pools(seed):
-    test_random_networks_have_true_pools(seed)
+@pytest.mark.parametrize("seeds", strategies.batches(range(400, 402), range(500, 540)))
+def test_random_networks_have_true_pools(seeds):
+    for seed in seeds:
+        symbol, shapes = random_symbol(seed)
+        odd = seed % 2 == 1
+        changed = renamed(marked(symbol, seed), seed) if odd else marked(symbol, seed)
+        for budget in ("90%", "80%", "1B"):
+            plan = plan_and_check(changed, shapes, budget)
+        assert verify(plan.symbol, memonger.strip(changed) if odd else symbol, shapes).identical
 
 
 def test_the_marks_are_kept_and_overruled():

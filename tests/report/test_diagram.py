@@ -12,8 +12,6 @@ import pytest
 from report.graphs import cheap_ops, lstm, plan_of, resnet, tiny, unet
 
 from memonger.graph.imported import single_output_graph
-from memonger.graph.schedule import expand
-from memonger.plan.plan import Plan, Status
 from memonger.report.diagram import render as rendering
 from memonger.report.diagram.dot import dot_text, quoted
 from memonger.report.diagram.layers import layered
@@ -164,15 +162,6 @@ def test_thicker_lines_carry_more(plan):
     drawing = draw(plan)
     edges = sorted(drawing.edges, key=lambda e: e.size_bytes)
     assert drawing.edge_width(edges[0]) < drawing.edge_width(edges[-1]) == 4.0
-
-
-def test_empty_and_foreign_graphs_are_drawn():
-    graph = single_output_graph(["a", "b"], [5, 6], [1, 2], [True, False], [(0, 1)], "toy")
-    plan = Plan(graph, expand(graph, {}), Status.OPTIMAL, "milp", 11, 11, storage="live")
-    assert [n.lines for n in draw(plan).nodes] == [("a", "node  5")]
-    empty = single_output_graph([], [], [], [], [])
-    shown = draw(Plan(empty, expand(empty, {}), Status.NOT_NEEDED, "-", 0, 0, storage="live"))
-    assert dot_text(shown).startswith("digraph plan {") and "</svg>" in svg_text(shown)
 
 
 # ---------------------------------------------------------------------- texts

@@ -27,10 +27,7 @@ def test_explanations(plan, golden):
     names = ["bn0", "relu0", "conv0", "stage2_unit1_plus", "softmax",
              "stage1_unit1_conv1"]
     golden("explain.txt", "\n\n".join(explain(plan, name) for name in names) + "\n")
-
-
-def test_the_plan_explains_itself(plan):
-    assert plan.explain("bn0") == explain(plan, "bn0")
+    assert all(plan.explain(name).startswith(name + " (") for name in plan.decisions)
 
 
 @pytest.mark.parametrize("name", ["relu0", "stage2_unit2_bn1", "stage1_unit1_plus"])
@@ -87,12 +84,6 @@ def test_the_cheapest_op_is_first(plan):
     assert rank_words(facts, first).startswith("cheapest per MiB of the")
     last = max(able, key=lambda f: f.time_s / f.size_bytes)
     assert rank_words(facts, last).startswith("%dth cheapest" % len(able))
-
-
-def test_every_op_can_be_explained():
-    plan = plan_of(resnet((1, 1), 2, 32, 8))
-    for name in plan.decisions:
-        assert explain(plan, name).startswith(name + " (")
 
 
 @pytest.mark.parametrize("op, attributes, asked, words", [

@@ -15,8 +15,11 @@ from memonger.graph.imported import single_output_graph
 from memonger.graph.schedule import expand
 from memonger.plan.plan import UNIT_TIMES, Plan, Status
 from memonger.report import html, page_data
+from memonger.report.charts.timeline import draw_timeline
 from memonger.report.diagram import render as rendering
+from memonger.report.diagram.dot import dot_text
 from memonger.report.diagram.model import LEGEND, draw
+from memonger.report.diagram.svg import svg_text
 from memonger.report.facts import Facts
 
 
@@ -67,6 +70,7 @@ def test_the_page_is_one_sound_file(plan, tmp_path):
     path = tmp_path / "plan.html"
     plan.report(str(path))
     text = path.read_text(encoding="utf-8")
+    assert text == html.page(plan)
     parser = Balance()
     parser.feed(text)
     assert parser.open == []
@@ -74,10 +78,6 @@ def test_the_page_is_one_sound_file(plan, tmp_path):
     assert all(link.startswith("#") for link in parser.links)
     assert not re.search(r"<!--[A-Z]+-->", text)
     assert "a &lt;note&gt; &amp; more" in text
-
-
-def test_the_same_plan_gives_the_same_page(plan):
-    assert html.page(plan) == html.page(plan)
 
 
 def test_the_data_agree_with_the_plan(plan, sweep):
@@ -117,11 +117,7 @@ def test_the_command_line_is_spelled_out(plan):
     assert html.command_line(ready) == 'memonger.zoo.load("vgg16", "75%")'
     page = re.sub("</?span>", "", html.page(plan))
     assert html.escape(html.command_line(plan)) in page
-
-
-def test_versions_name_what_is_installed():
-    names = dict(html.versions())
-    assert {"memonger", "Python", "numpy"} <= set(names)
+    assert {"memonger", "Python", "numpy"} <= set(dict(html.versions()))
 
 
 def test_data_cannot_end_the_script(plan):
@@ -166,11 +162,17 @@ def test_a_huge_diagram_stays_out(plan, monkeypatch):
     assert "memonger report plan.json --graph" in html.page(plan)
 
 
-def test_foreign_plans_have_a_page():
-    graph = single_output_graph(["a", "b", "c"], [5, 6, 7], [1, 2, 3], [True, True, False],
-                                [(0, 1), (1, 2), (0, 2)], "toy")
-    plan = Plan(graph, expand(graph, {}), Status.OPTIMAL, "milp", 18, 18, storage="live")
-    assert data_of(html.page(plan))["plain"] is True
+@pytest.mark.parametrize("graph, shown", [
+    (single_output_graph(["a", "b"], [5, 6], [1, 2], [True, False], [(0, 1)], "toy"),
+     [("a", "node  5")]), (single_output_graph([], [], [], [], []), [])], ids=["toy", "empty"])
+def test_foreign_and_empty_plans_have_every_form(graph, shown, tmp_path):
+    plan = Plan(graph, expand(graph, {}), Status.OPTIMAL, "milp", 11, 11, storage="live")
+    assert data_of(html.page(plan))["plain"] is True and str(plan)
+    drawing = draw(plan)
+    assert [node.lines for node in drawing.nodes] == shown
+    assert dot_text(drawing).startswith("digraph plan {") and "</svg>" in svg_text(drawing)
+    pytest.importorskip("matplotlib")
+    draw_timeline(plan, str(tmp_path / "memory.svg"))
 
 
 def test_times_of_one_unit_an_op_are_no_seconds_on_the_page(plan):

@@ -95,15 +95,6 @@ def test_the_axis_is_that_of_the_unplanned_step(plan):
     assert [v for v in x if v == int(v)] == list(range(len(plan.graph.ops)))
 
 
-def test_plans_without_memory_are_drawn(tmp_path):
-    from memonger.graph.imported import single_output_graph
-    from memonger.graph.schedule import expand
-    from memonger.plan.plan import Plan, Status
-    graph = single_output_graph([], [], [], [], [])
-    draw_timeline(Plan(graph, expand(graph, {}), Status.NOT_NEEDED, "-", 0, 0, storage="live"),
-                  str(tmp_path / "memory.svg"))
-
-
 def test_frontier_pictures(plan, tmp_path):
     graph = plan.graph
     cheap = sorted(set(plan.schedule.recomputed()))
