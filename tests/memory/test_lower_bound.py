@@ -27,31 +27,21 @@ def decisions(graph, rule: str):
             and (op.kind in CHEAP if rule == "cheap" else op.kind not in HEAVY)}
 
 
-def check(symbol, shapes, graph, recompute) -> None:
-    schedule = expand(graph, recompute)
-    best = plan_storage(graph, schedule, "best")
-    stock = plan_storage(graph, schedule, "stock")
-    assert best.peak_live_bytes <= best.lower_bound_bytes
-    assert best.pool_bytes == best.lower_bound_bytes <= stock.pool_bytes
-    planned = from_json(apply_recompute(symbol.tojson(), graph, recompute)) if recompute \
-        else symbol
-    assert read(planned, shapes).pool_bytes == best.pool_bytes
-
-
 @pytest.mark.parametrize("name, rule", [(name, "unplanned") for name in UNPLANNED] + [
-    (name, rule) for name in SCHEDULED for rule in ("cheap", "all but heavy")])
+    (name, rule) for name in SCHEDULED for rule in ("cheap", "all but heavy", "square root")])
 def test_whole_buffers_reach_their_lower_bound(name: str, rule: str) -> None:
     net = nets.build(name, 32)
     with native.switched(True, True):
         graph = read(net.symbol, net.shapes).graph
-        check(net.symbol, net.shapes, graph,
-              {} if rule == "unplanned" else decisions(graph, rule))
-
-
-@pytest.mark.parametrize("name", SCHEDULED)
-def test_a_plan_by_the_square_root_rule_reaches_it(name: str) -> None:
-    net = nets.build(name, 32)
-    with native.switched(True, True):
-        plan = memonger.plan(net.symbol, method="sublinear", shapes=net.shapes)
-        best = plan_storage(plan.graph, plan.schedule, "best")
+        if rule == "square root":
+            plan = memonger.plan(net.symbol, method="sublinear", shapes=net.shapes)
+            schedule, planned = plan.schedule, plan.symbol
+        else:
+            recompute = {} if rule == "unplanned" else decisions(graph, rule)
+            schedule = expand(graph, recompute)
+            planned = from_json(apply_recompute(net.symbol.tojson(), graph, recompute))
+        best = plan_storage(graph, schedule, "best")
+        assert best.peak_live_bytes <= best.lower_bound_bytes
         assert best.pool_bytes == best.lower_bound_bytes
+        assert best.pool_bytes <= plan_storage(graph, schedule, "stock").pool_bytes
+        assert read(planned, net.shapes).pool_bytes == best.pool_bytes

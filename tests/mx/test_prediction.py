@@ -75,24 +75,15 @@ def test_safe_mirroring_gives_the_same_gradients_on_stock_mxnet(seed, stock):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("plugin", [True, False], ids=["plugin", "stock"])
+@pytest.mark.parametrize("plugin, options", [
+    (True, {"method": "sublinear"}), (False, {"method": "sublinear"}),
+    (True, {"variants": "exact", "time_limit": 5.0})], ids=["plugin", "stock", "default"])
 @pytest.mark.parametrize("name", sorted(ZOO))
-def test_sublinear_plans_of_known_networks(name, plugin):
+def test_plans_of_known_networks(name, plugin, options):
     """Exact bytes, never larger than no plan, and two steps bit for bit."""
     net = build(name)
     with native.switched(plugin, plugin):
-        plan = memonger.plan(net.symbol, method="sublinear", shapes=net.shapes)
+        plan = memonger.plan(net.symbol, shapes=net.shapes, **options)
         assert plan.pool_bytes <= plan.baseline_pool_bytes
         assert read(plan.symbol, net.shapes).pool_bytes == plan.pool_bytes
         assert verify(plan.symbol, net.symbol, net.shapes, steps=2).identical
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(ZOO))
-def test_default_plans_of_known_networks(name):
-    """The same for method "auto" with exact variants."""
-    net = build(name)
-    plan = memonger.plan(net.symbol, variants="exact", time_limit=5.0, shapes=net.shapes)
-    assert plan.pool_bytes <= plan.baseline_pool_bytes
-    assert read(plan.symbol, net.shapes).pool_bytes == plan.pool_bytes
-    assert verify(plan.symbol, net.symbol, net.shapes, steps=2).identical

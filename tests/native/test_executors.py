@@ -35,45 +35,6 @@ def planned(request):
         else mark(symbol, marks)
 
 
-class SquareMemory(mx.operator.CustomOp):
-    """Keeps what it saw as a member: its gradient is right only with the state of its own run."""
-
-    def forward(self, is_train, req, in_data, out_data, aux):
-        self.seen = in_data[0].copy()
-        self.assign(out_data[0], req[0], self.seen * self.seen)
-
-    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
-        self.assign(in_grad[0], req[0], 2 * out_grad[0] * self.seen)
-
-
-@mx.operator.register("memonger_test_square")
-class SquareMemoryProp(mx.operator.CustomOpProp):
-    def __init__(self):
-        super().__init__(need_top_grad=True)
-
-    def create_operator(self, ctx, shapes, dtypes):
-        return SquareMemory()
-
-
-def stateful():
-    """Fully connected -> tanh -> LSTM -> Custom -> output; all of these run once."""
-    x = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=6, flatten=False, name="fc")
-    x = mx.sym.tanh(x, name="tanh")
-    x = mx.sym.RNN(x, mx.sym.var("packed"), mx.sym.var("state"), mx.sym.var("cell"), state_size=5,
-                   num_layers=2, mode="lstm", name="rnn")
-    x = mx.sym.Custom(x, op_type="memonger_test_square", name="custom")
-    return mx.sym.SoftmaxOutput(mx.sym.FullyConnected(x, num_hidden=3, name="out"), name="softmax")
-
-
-STATEFUL = {"data": (4, 2, 3), "state": (2, 2, 5), "cell": (2, 2, 5)}
-
-
-def test_ops_with_state_run_once(planned):
-    marked = planned(stateful(), dict.fromkeys(("fc", "tanh", "rnn"), "1"))  # `custom` has none
-    assert not clones(captured(marked, STATEFUL))
-    assert verify(marked, stateful(), STATEFUL, steps=3).identical
-
-
 SOME_OUTPUTS = {
     "moments": lambda x: mx.sym.moments(x, axes=(2, 3), name="it")[1],
     "BilinearSampler": lambda x: mx.sym.BilinearSampler(
@@ -105,30 +66,33 @@ def test_ops_of_which_not_all_outputs_are_read(kind):
     memonger.plan(net, shapes=shapes, grad_req=requests, method="sublinear")
 
 
-@pytest.mark.parametrize("kind", ["Crop", "SliceChannel", "SwapAxis", "L2Normalization"])
-def test_legacy_operators(kind):
+RUN_AGAIN = {
+    "Crop": lambda x: mx.sym.Crop(x, h_w=(4, 4), name="it"),
+    "SliceChannel": lambda x: mx.sym.SliceChannel(x, num_outputs=2, name="it")[1],
+    "SwapAxis": lambda x: mx.sym.SwapAxis(x, dim1=1, dim2=2, name="it"),
+    "L2Normalization": lambda x: mx.sym.L2Normalization(x, name="it"),
+    "LayerNorm": lambda x: mx.sym.LayerNorm(x, name="it"),
+    "GroupNorm": lambda x: mx.sym.GroupNorm(x, num_groups=2, name="it"),
+    "InstanceNorm": lambda x: mx.sym.InstanceNorm(x, name="it"),
+    "BlockGrad": lambda x: mx.sym.BlockGrad(x, name="it") * x}
+
+
+@pytest.mark.parametrize("kind", list(RUN_AGAIN))
+def test_ops_run_again(kind):
     x = mx.sym.Convolution(mx.sym.var("data"), num_filter=4, kernel=(1, 1), name="conv")
-    make = {"Crop": lambda: mx.sym.Crop(x, h_w=(4, 4), name="it"),
-            "SliceChannel": lambda: mx.sym.SliceChannel(x, num_outputs=2, name="it")[1],
-            "SwapAxis": lambda: mx.sym.SwapAxis(x, dim1=1, dim2=2, name="it"),
-            "L2Normalization": lambda: mx.sym.L2Normalization(x, name="it")}[kind]
-    net = mx.sym.MakeLoss(mx.sym.tanh(make(), name="tanh"), name="loss")
-    for chosen in (("it",), ("it", "tanh"), ("conv", "it", "tanh")):
-        marked = mark(net, dict.fromkeys(chosen, "1"))
-        assert verify(marked, net, {"data": (2, 3, 6, 6)}).identical
+    x = mx.sym.square(mx.sym.tanh(RUN_AGAIN[kind](x), name="tanh"))
+    net = mx.sym.Group([mx.sym.MakeLoss(x, name="loss"), mx.sym.identity(x, name="open")])
+    for texts in ({"it": "1"}, {"it": "1", "tanh": '{"tanh": 2}'},
+                  dict.fromkeys(("conv", "it", "tanh"), "1")):
+        assert verify(mark(net, texts), net, {"data": (2, 3, 6, 6)}).identical
 
 
-@pytest.mark.parametrize("grad_req", ["write", "add", {"data": "write", "conv0_weight": "add",
-                                                       "bn1_gamma": "write"}])
-def test_gradient_requests(grad_req):
-    marked = mark(convolutions(), dict(CHEAP, conv1="1"))
-    assert verify(marked, convolutions(), CONVOLUTIONS, grad_req=grad_req, steps=3).identical
-
-
-def test_float64():
+@pytest.mark.parametrize("options", [
+    {}, {"grad_req": "add"}, {"type_dict": {"data": "float64"}},
+    {"grad_req": {"data": "write", "conv0_weight": "add", "bn1_gamma": "write"}}], ids=str)
+def test_gradient_requests_and_types(options):
     marked = mark(convolutions(), dict(CHEAP, conv1="1", relu1='{"relu1": 2}'))
-    types = {"data": "float64"}
-    assert verify(marked, convolutions(), CONVOLUTIONS, type_dict=types).identical
+    assert verify(marked, convolutions(), CONVOLUTIONS, steps=3, **options).identical
 
 
 def test_float16():  # on the CPU only ops like these know it
@@ -139,14 +103,6 @@ def test_float16():  # on the CPU only ops like these know it
     marked = mark(net, {"tanh0": "1", "mul0": "1", "tanh1": '{"mul1": 2}', "cast": "1"})
     assert captured(marked, {"data": (3, 4)})["pool_bytes"]
     assert verify(marked, net, {"data": (3, 4)}).identical
-
-
-def test_no_gradient_flows_through_a_barrier():
-    x = mx.sym.tanh(mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=4, name="fc"), name="a")
-    net = mx.sym.Group([mx.sym.MakeLoss(mx.sym.square(mx.sym.BlockGrad(x, name="wall") * x),
-                                        name="loss"), mx.sym.identity(x, name="open")])
-    for texts in ({"wall": "1"}, {"a": "1", "wall": "1"}, {"fc": "1", "a": '{"a": 2}'}):
-        assert verify(mark(net, texts), net, {"data": (3, 5)}).identical
 
 
 def test_several_devices():

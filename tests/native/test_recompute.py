@@ -115,18 +115,6 @@ def test_statistics_stay_with_the_first_run():
     assert record["nodes"][names.index("bn0")]["kept_outputs"] == [1, 2]
 
 
-@pytest.mark.parametrize("norm", [
-    lambda x: mx.sym.LayerNorm(x, name="norm"),
-    lambda x: mx.sym.GroupNorm(x, num_groups=2, name="norm"),
-    lambda x: mx.sym.InstanceNorm(x, name="norm")], ids=["layer", "group", "instance"])
-@pytest.mark.parametrize("chosen", [("norm",), ("norm", "tanh"), ("fc", "norm", "tanh")])
-def test_normalisation_run_again(norm, chosen):
-    x = mx.sym.Convolution(mx.sym.var("data"), num_filter=4, kernel=(1, 1), name="fc")
-    net = mx.sym.MakeLoss(mx.sym.square(mx.sym.tanh(norm(x), name="tanh")))
-    marked = mark(net, dict.fromkeys(chosen, "1"))
-    assert verify(marked, net, {"data": (2, 3, 4, 4)}).identical
-
-
 def test_batch_norm_clones_never_move_the_averages():
     texts = {"bn%d" % i: '{"relu%d#2": 2}' % i for i in range(3)}
     texts.update({"relu%d" % i: '{"relu%d": 2}' % i for i in range(3)})

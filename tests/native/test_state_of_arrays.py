@@ -14,7 +14,7 @@ from memonger.plan.planned_symbol import FORCE_MIRRORING, RECOMPUTE
 from memonger.util.errors import InputError
 from memonger.variants.common_subexpressions import to_json
 
-from .graphs import captured, clones, mark
+from .graphs import captured, clones, mark, with_arena
 from .test_cached_op import FLAGS, same, train
 
 
@@ -89,7 +89,8 @@ def test_gradients_are_right_whatever_is_asked(kind, key):
     again = clones(captured(marked, shapes))
     assert "sigmoid0_recompute1" in again
     assert not [name for name in again if name.startswith(("before", "it", "_foreach"))]
-    assert verify(marked, net, shapes).identical
+    for ours in (marked, with_arena(marked)):
+        assert verify(ours, net, shapes, steps=2).identical
 
 
 @pytest.mark.parametrize("kind", list(SHAPES))
