@@ -6,6 +6,7 @@
 #include <nnvm/op_attr_types.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <map>
 #include <unordered_map>
@@ -33,6 +34,11 @@ class Json {
  public:
   explicit Json(std::string* out) : out_(*out) {}
   void Raw(const char* text) { out_ += text; }
+  // The beginning of a field behind another one.
+  Json& Field(const char* name) {
+    out_ += std::string(",\"") + name + "\":";
+    return *this;
+  }
   void Number(int64_t value) { out_ += std::to_string(value); }
   void String(const std::string& text) {
     out_ += '"';
@@ -64,6 +70,12 @@ class Json {
   template <class Range>
   void Numbers(const Range& range) {
     List(range, [this](int64_t value) { Number(value); });
+  }
+  template <class Entries>
+  void NodeEntries(const Entries& entries) {
+    List(entries, [this](const IndexedGraph::NodeEntry& e) {
+      Numbers(std::array<int64_t, 2>{e.node_id, e.index});
+    });
   }
 
  private:
@@ -99,38 +111,23 @@ void WriteOpFacts(const Node& node, const mxnet::Context& context, const Reasons
     const auto pairs = inplace[op](node.attrs);
     std::vector<bool> same(pairs.size(), false);
     if (identity.contains(op)) same = identity[op](node.attrs);
-    json->Raw(",\"inplace\":");
     size_t at = 0;
-    json->List(pairs, [&](const std::pair<int, int>& pair) {
-      json->Raw("[");
-      json->Number(pair.first);
-      json->Raw(",");
-      json->Number(pair.second);
-      json->Raw(same[at++] ? ",1]" : ",0]");
+    json->Field("inplace").List(pairs, [&](const std::pair<int, int>& pair) {
+      json->Numbers(std::array<int64_t, 3>{pair.first, pair.second, same[at++]});
     });
   }
-  if (ignored.contains(op)) {
-    json->Raw(",\"ignored_inputs\":");
-    json->Numbers(ignored[op](node.attrs));
-  }
-  if (MakesState(node)) json->Raw(",\"makes_state\":1");
+  if (ignored.contains(op)) json->Field("ignored_inputs").Numbers(ignored[op](node.attrs));
+  if (MakesState(node)) json->Field("makes_state").Number(1);
   const auto resources = Resources(node, context);
   if (!resources.empty()) {
-    json->Raw(",\"resources\":");
-    json->List(resources, [&](const mxnet::ResourceRequest& request) {
+    json->Field("resources").List(resources, [&](const mxnet::ResourceRequest& request) {
       json->Number(static_cast<int>(request.type));
     });
   }
   const auto reason = reasons.find(&node);
-  if (reason != reasons.end()) {
-    json->Raw(",\"not_recomputable_because\":");
-    json->String(reason->second);
-  }
+  if (reason != reasons.end()) json->Field("not_recomputable_because").String(reason->second);
   const auto kept = KeptOutputs(node);
-  if (!kept.empty()) {
-    json->Raw(",\"kept_outputs\":");
-    json->Numbers(kept);
-  }
+  if (!kept.empty()) json->Field("kept_outputs").Numbers(kept);
 }
 
 void WriteNode(const IndexedGraph& index, uint32_t id, const mxnet::Context& context,
@@ -138,11 +135,9 @@ void WriteNode(const IndexedGraph& index, uint32_t id, const mxnet::Context& con
   const Node& node = *index[id].source;
   json->Raw("{\"op\":");
   json->String(node.is_variable() ? "null" : node.op()->name);
-  json->Raw(",\"name\":");
-  json->String(node.attrs.name);
-  json->Raw(",\"num_outputs\":");
-  json->Number(node.num_outputs());
-  json->Raw(",\"attrs\":{");
+  json->Field("name").String(node.attrs.name);
+  json->Field("num_outputs").Number(node.num_outputs());
+  json->Field("attrs").Raw("{");
   const std::map<std::string, std::string> sorted(node.attrs.dict.begin(), node.attrs.dict.end());
   bool first = true;
   for (const auto& item : sorted) {
@@ -152,21 +147,11 @@ void WriteNode(const IndexedGraph& index, uint32_t id, const mxnet::Context& con
     json->Raw(":");
     json->String(item.second);
   }
-  json->Raw("},\"inputs\":");
-  json->List(index[id].inputs, [&](const IndexedGraph::NodeEntry& e) {
-    json->Raw("[");
-    json->Number(e.node_id);
-    json->Raw(",");
-    json->Number(e.index);
-    json->Raw("]");
-  });
-  json->Raw(",\"control_deps\":");
-  json->Numbers(index[id].control_deps);
+  json->Raw("}");
+  json->Field("inputs").NodeEntries(index[id].inputs);
+  json->Field("control_deps").Numbers(index[id].control_deps);
   if (!node.is_variable()) {
-    if (device) {
-      json->Raw(",\"device\":");
-      json->Number(device->at(id));
-    }
+    if (device) json->Field("device").Number(device->at(id));
     WriteOpFacts(node, context, reasons, json);
   }
   json->Raw("}");
@@ -200,15 +185,11 @@ void Record(const nnvm::Graph& graph, const PlanInput& input, int64_t pool_bytes
   json.Raw(input.references.empty() ? "{\"part\":\"executor\""
            : input.node_range.first ? "{\"part\":\"cached_backward\""
                                     : "{\"part\":\"cached_forward\"");
-  json.Raw(",\"node_range\":[");
-  json.Number(input.node_range.first);
-  json.Raw(",");
-  json.Number(input.node_range.second);
-  json.Raw("],\"references\":");
-  json.Numbers(input.references);
-  json.Raw(",\"given_storage\":");
-  json.Numbers(input.storage);
-  json.Raw(",\"nodes\":[");
+  json.Field("node_range")
+      .Numbers(std::array<int64_t, 2>{input.node_range.first, input.node_range.second});
+  json.Field("references").Numbers(input.references);
+  json.Field("given_storage").Numbers(input.storage);
+  json.Field("nodes").Raw("[");
   std::vector<const Node*> all;
   for (uint32_t id = 0; id < index.num_nodes(); ++id) all.push_back(index[id].source);
   const Reasons reasons = KeepReasons(all);
@@ -217,36 +198,20 @@ void Record(const nnvm::Graph& graph, const PlanInput& input, int64_t pool_bytes
     WriteNode(index, id, contexts ? (*contexts)[id] : mxnet::Context::CPU(), device, reasons,
               &json);
   }
-  json.Raw("],\"outputs\":");
-  json.List(index.outputs(), [&](const IndexedGraph::NodeEntry& e) {
-    json.Raw("[");
-    json.Number(e.node_id);
-    json.Raw(",");
-    json.Number(e.index);
-    json.Raw("]");
-  });
-  json.Raw(",\"entries\":{\"storage_id\":");
+  json.Raw("]");
+  json.Field("outputs").NodeEntries(index.outputs());
+  json.Field("entries").Raw("{\"storage_id\":");
   json.Numbers(graph.GetAttr<nnvm::StorageVector>("storage_id"));
-  json.Raw(",\"inplace_index\":");
-  json.Numbers(graph.GetAttr<std::vector<int>>("storage_inplace_index"));
-  json.Raw(",\"dtype\":");
-  json.List(dtypes, [&](int type_flag) { json.String(DTypeName(type_flag)); });
-  json.Raw(",\"shape\":");
-  json.List(shapes, [&](const mxnet::TShape& shape) {
+  json.Field("inplace_index").Numbers(graph.GetAttr<std::vector<int>>("storage_inplace_index"));
+  json.Field("dtype").List(dtypes, [&](int type_flag) { json.String(DTypeName(type_flag)); });
+  json.Field("shape").List(shapes, [&](const mxnet::TShape& shape) {
     if (!mxnet::shape_is_known(shape)) return json.Raw("null");  // known when it runs
-    json.Raw("[");
-    for (int i = 0; i < shape.ndim(); ++i) {
-      if (i) json.Raw(",");
-      json.Number(shape[i]);
-    }
-    json.Raw("]");
+    json.Numbers(shape);
   });
-  json.Raw("},\"storage_allocated_bytes\":");
-  json.Number(graph.GetAttr<size_t>("storage_allocated_bytes"));
-  json.Raw(",\"pool_bytes\":");
-  json.Number(pool_bytes);
-  json.Raw(replayed ? ",\"replayed\":true" : ",\"replayed\":false");
   json.Raw("}");
+  json.Field("storage_allocated_bytes").Number(graph.GetAttr<size_t>("storage_allocated_bytes"));
+  json.Field("pool_bytes").Number(pool_bytes);
+  json.Field("replayed").Raw(replayed ? "true}" : "false}");
   Append(record, &open.back());
 }
 

@@ -155,17 +155,6 @@ inline NDArray Place(const NDArray& data, OpReqType request, NDArray* temporary)
   return *temporary;
 }
 
-// A whole array that MKLDNN has written in a layout of its own: its numbers, in the temporary space
-// that MKLDNN no longer uses, and the array emptied.
-inline TBlob Plain(const OpContext&, const TBlob& array, NDArray*) { return array; }
-inline TBlob Plain(const OpContext& context, const NDArray& array, NDArray* temporary) {
-  if (!array.IsMKLDNNData()) return array.data();
-  const size_t bytes = array.shape().Size() * mshadow::mshadow_sizeof(array.dtype());
-  *temporary = DefaultLayoutAt(array, context.requested[0].get_host_space_internal(bytes));
-  const_cast<NDArray&>(array).InvalidateMKLDNNData();
-  return temporary->data();
-}
-
 template <class Array>
 void Backward(const NodeAttrs& attrs, const OpContext& context, const std::vector<Array>& in,
               const Requests& request, const std::vector<Array>& out) {
@@ -187,7 +176,9 @@ void Backward(const NodeAttrs& attrs, const OpContext& context, const std::vecto
   }
   fused.convolver.Backward(AsTraining(context), conv_in, conv_request, conv_out,
                            MakerOf(fused, norm_in, statistics, out.back()));
+  // MKLDNN may have made it in a layout of its own; it no longer uses the temporary space.
   const TBlob gradient = Plain(context, relu_gradient, &plain);
+  BlobToWrite(relu_gradient);  // empties it
   NormReluBackward(fused.norm, context.is_train && !fused.norm.use_global_stats,
                    BlobsOf(TBlob(), in, 1, 8), gradient, request,
                    BlobsOf(BlobOf(out[0]), out, 1, 3));

@@ -162,11 +162,16 @@ void BiasGradient(const TBlob& gradient, OpReqType request, const TBlob& out) {
   MEMONGER_REAL_SWITCH(gradient.type_flag_, kBackward, T, SumSamples<T>(gradient, request, out);)
 }
 
-std::vector<dmlc::ParamFieldInfo> ConvolutionFields() {
+std::vector<dmlc::ParamFieldInfo> StockFields() {
   std::vector<dmlc::ParamFieldInfo> fields;
   for (const auto& field : nnvm::Op::Get(kForward)->arguments) {
     if (field.type.find("NDArray") == std::string::npos) fields.push_back(field);
   }
+  return fields;
+}
+
+std::vector<dmlc::ParamFieldInfo> ConvolutionFields() {
+  std::vector<dmlc::ParamFieldInfo> fields = StockFields();
   for (const auto& field : FieldsOf<ConvolutionSettings>()) fields.push_back(field);
   return fields;
 }

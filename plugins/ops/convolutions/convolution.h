@@ -58,7 +58,9 @@ void BiasGradient(const TBlob& gradient, OpReqType request, const TBlob& out);
 // attributes.
 Operator ConvolutionLike(const char* name, const Delegate& (*stock)(const NodeAttrs&));
 
-// Attributes of Convolution and of ConvolutionSettings, for documentation and generated functions.
+// Attributes of Convolution, and with those of ConvolutionSettings, for documentation and generated
+// functions.
+std::vector<dmlc::ParamFieldInfo> StockFields();
 std::vector<dmlc::ParamFieldInfo> ConvolutionFields();
 
 }  // namespace ops

@@ -200,12 +200,6 @@ void RegisterPart(const char* name, uint32_t inputs, Operator::Count outputs,
 }  // namespace
 
 void RegisterSplitConvolution() {
-  auto fields = nnvm::Op::Get("Convolution")->arguments;
-  fields.erase(std::remove_if(fields.begin(), fields.end(),
-                              [](const dmlc::ParamFieldInfo& field) {
-                                return field.type.find("NDArray") != std::string::npos;
-                              }),
-               fields.end());
   ConvolutionLike(kName,
                   [](const NodeAttrs& attrs) -> const Delegate& { return Of(attrs).forward; })
       .Text(
@@ -216,7 +210,7 @@ void RegisterSplitConvolution() {
       .ComputeOnGpu(Forward<TBlob>)
       .ComputeArrays(Forward<NDArray>)
       .Gradient(Gradients)
-      .Arguments(fields);
+      .Arguments(StockFields());
   RegisterPart(kOfWeight, 3, Parameters, BackwardWeight<TBlob>, BackwardWeight<NDArray>);
   RegisterPart(
       kOfData, 2, [](const NodeAttrs&) { return 1u; }, BackwardData<TBlob>, BackwardData<NDArray>);

@@ -88,5 +88,16 @@ NDArray DefaultLayoutAt(const NDArray& array, void* place) {
   return copy;
 }
 
+TBlob Plain(const OpContext& context, const NDArray& array, NDArray* copy) {
+  if (!array.IsMKLDNNData()) return array.data();
+  if (array.IsView()) {
+    *copy = array.Reorder2Default();
+    return copy->data();
+  }
+  const size_t bytes = array.shape().Size() * mshadow::mshadow_sizeof(array.dtype());
+  *copy = DefaultLayoutAt(array, context.requested[0].get_host_space_internal(bytes));
+  return copy->data();
+}
+
 }  // namespace ops
 }  // namespace memonger

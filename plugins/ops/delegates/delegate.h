@@ -68,6 +68,11 @@ inline NDArray InDefaultLayout(const NDArray& array) {
 // A copy, at `place`, of an array that MKLDNN keeps in a layout of its own.
 NDArray DefaultLayoutAt(const NDArray& array, void* place);
 
+// The numbers in MXNet's layout; those of an array that MKLDNN keeps in a layout of its own as a
+// copy in the temporary space, which lives as long as `copy`.
+inline TBlob Plain(const OpContext&, const TBlob& array, NDArray*) { return array; }
+TBlob Plain(const OpContext& context, const NDArray& array, NDArray* copy);
+
 inline bool IsInDefaultLayout(const TBlob&) { return true; }
 inline bool IsInDefaultLayout(const NDArray& array) { return !array.IsMKLDNNData(); }
 

@@ -174,19 +174,6 @@ const Delegate& Stock(const NodeAttrs& attrs) {
   return *nnvm::get<MaxPoolParam>(attrs.parsed).stock;
 }
 
-// The numbers in MXNet's layout; a copy of them is in the temporary space.
-TBlob Plain(const OpContext&, const TBlob& array, NDArray*) { return array; }
-TBlob Plain(const OpContext& context, const NDArray& array, NDArray* copy) {
-  if (!array.IsMKLDNNData()) return array.data();
-  if (array.IsView()) {
-    *copy = array.Reorder2Default();
-    return copy->data();
-  }
-  const size_t bytes = array.shape().Size() * mshadow::mshadow_sizeof(array.dtype());
-  *copy = DefaultLayoutAt(array, context.requested[0].get_host_space_internal(bytes));
-  return copy->data();
-}
-
 template <class Array>
 void Forward(const NodeAttrs& attrs, const OpContext& context, const std::vector<Array>& in,
              const Requests& request, const std::vector<Array>& out) {
