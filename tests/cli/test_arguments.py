@@ -11,21 +11,29 @@ from memonger.api.inputs import share_of
 from memonger.cli import arguments
 
 
-@pytest.mark.parametrize("text, expected", [
-    ("data=32,3,224,224", ("data", (32, 3, 224, 224))),
-    ("data=32x3x224x224", ("data", (32, 3, 224, 224))),
-    ("data=(32, 10)", ("data", (32, 10))),
-    ("softmax_label=32", ("softmax_label", (32,))),
-    ("scalar=()", ("scalar", ())),
-])
-def test_shapes(text, expected):
-    assert arguments.shape(text) == expected
+def share(text):
+    return share_of(arguments.share(text))
 
 
-@pytest.mark.parametrize("text", ["data", "=3", "data=a,b", "data=3,-1", "data=1.5"])
-def test_shapes_that_are_refused(text):
-    with pytest.raises(argparse.ArgumentTypeError, match="write it as data=32,3,224,224"):
-        arguments.shape(text)
+@pytest.mark.parametrize("read, text, expected", [
+    (arguments.shape, "data=32,3,224,224", ("data", (32, 3, 224, 224))),
+    (arguments.shape, "data=32x3x224x224", ("data", (32, 3, 224, 224))),
+    (arguments.shape, "data=(32, 10)", ("data", (32, 10))),
+    (arguments.shape, "softmax_label=32", ("softmax_label", (32,))),
+    (arguments.shape, "scalar=()", ("scalar", ())),
+    *((arguments.budget, text, text)
+      for text in ("4GB", "60%", "auto", "0.6", ".5", "1.0", "12345")),
+    (arguments.device, "cpu", "cpu(0)"), (arguments.device, "gpu", "gpu(0)"),
+    *((arguments.device, text, "gpu(1)") for text in ("gpu1", "gpu:1", "gpu(1)")),
+    (share, "10%", 0.1), (share, "0.1", 0.1), (share, "150%", 1.5), (share, "0", 0.0),
+    (share, " 10 % ", 0.1), (share, "500%", 5.0),
+    (arguments.optimizer, "adam", ("adam", {})),
+    (arguments.optimizer, "sgd,momentum=0.9", ("sgd", {"momentum": 0.9})),
+    (arguments.data_type, "data=float16", ("data", "float16")),
+    (arguments.gradient_request, "add", "add"),
+    (arguments.gradient_request, "fc_weight=null", ("fc_weight", "null"))])
+def test_what_is_read(read, text, expected):
+    assert read(text) == expected
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=6))
@@ -34,64 +42,20 @@ def test_every_shape_is_read_back(sizes):
     assert arguments.shape(text) == ("x", tuple(sizes))
 
 
-@pytest.mark.parametrize("text, expected", [
-    ("4GB", "4GB"), ("60%", "60%"), ("auto", "auto"), ("0.6", "0.6"), (".5", ".5"), ("1.0", "1.0"),
-    ("12345", "12345")])
-def test_budgets(text, expected):
-    assert arguments.budget(text) == expected
-
-
-@pytest.mark.parametrize("text", ["", "4XB", "lots", "-3", "4GBB"])
-def test_budgets_that_are_refused(text):
-    with pytest.raises(argparse.ArgumentTypeError, match="as a share: 60%"):
-        arguments.budget(text)
-
-
-@pytest.mark.parametrize("text, expected", [
-    ("cpu", "cpu(0)"), ("gpu", "gpu(0)"), ("gpu:0", "gpu(0)"), ("gpu1", "gpu(1)"),
-    ("gpu:1", "gpu(1)"), ("gpu(1)", "gpu(1)")])
-def test_devices(text, expected):
-    assert arguments.device(text) == expected
-
-
-@pytest.mark.parametrize("text, expected", [("10%", 0.1), ("0.1", 0.1), ("150%", 1.5), ("0", 0.0),
-                                            (" 10 % ", 0.1)])
-def test_shares(text, expected):
-    assert share_of(arguments.share(text)) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("text", ["5", "300"])
-def test_a_number_that_is_surely_a_percentage_is_refused_with_both_readings(text):
-    words = 'write "%s%%", or "%s00%%" if you mean that' % (text, text)
-    with pytest.raises(argparse.ArgumentTypeError, match=words):
-        arguments.share(text)
-    assert share_of(arguments.share(text + "00%")) == float(text)
-
-
-@pytest.mark.parametrize("text", ["", "ten", "-1", "nan", "inf"])
-def test_shares_that_are_refused(text):
-    with pytest.raises(argparse.ArgumentTypeError):
-        arguments.share(text)
-
-
-def test_optimizers():
-    assert arguments.optimizer("adam") == ("adam", {})
-    assert arguments.optimizer("sgd,momentum=0.9") == ("sgd", {"momentum": 0.9})
-    for bad in ("", "sgd,momentum", "sgd,momentum=much"):
-        with pytest.raises(argparse.ArgumentTypeError, match="sgd,momentum=0.9"):
-            arguments.optimizer(bad)
-
-
-def test_types_and_gradient_requests():
-    assert arguments.data_type("data=float16") == ("data", "float16")
-    assert arguments.gradient_request("add") == "add"
-    assert arguments.gradient_request("fc_weight=null") == ("fc_weight", "null")
-    for bad in ("data=float", "float16", "=float32"):
-        with pytest.raises(argparse.ArgumentTypeError):
-            arguments.data_type(bad)
-    for bad in ("wirte", "=null", "fc=maybe"):
-        with pytest.raises(argparse.ArgumentTypeError):
-            arguments.gradient_request(bad)
+@pytest.mark.parametrize("read, texts, message", [
+    (arguments.shape, ["data", "=3", "data=a,b", "data=3,-1", "data=1.5"],
+     "write it as data=32,3,224,224"),
+    (arguments.budget, ["", "4XB", "lots", "-3", "4GBB"], "as a share: 60%"),
+    (arguments.share, ["", "ten", "-1", "nan", "inf"], None),
+    (arguments.share, ["5"], 'write "5%", or "500%" if you mean that'),
+    (arguments.optimizer, ["", "sgd,momentum", "sgd,momentum=much"], "sgd,momentum=0.9"),
+    (arguments.data_type, ["data=float", "float16", "=float32"], None),
+    (arguments.gradient_request, ["wirte", "=null", "fc=maybe"], None),
+    (arguments.count, ["0", "-1", "1.5", "many", ""], "whole number above 0")])
+def test_what_is_refused(read, texts, message):
+    for text in texts:
+        with pytest.raises(argparse.ArgumentTypeError, match=message):
+            read(text)
 
 
 def test_one_gradient_request_leaves_the_others_as_they_are():
@@ -108,12 +72,6 @@ def test_one_gradient_request_leaves_the_others_as_they_are():
     assert requests(["null", ("bias", "add")]) == {"data": "null", "weight": "null", "bias": "add"}
     assert requests([("bias", "add")], {"weight": "write"}) == \
         {"data": "null", "weight": "write", "bias": "add"}
-
-
-@pytest.mark.parametrize("text", ["0", "-1", "1.5", "many", ""])
-def test_counts_that_are_refused(text):
-    with pytest.raises(argparse.ArgumentTypeError, match="whole number above 0"):
-        arguments.count(text)
 
 
 def test_kinds_of_files_are_told_apart(tmp_path):

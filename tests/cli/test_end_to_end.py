@@ -187,17 +187,6 @@ def test_explain(plan_file, capsys):
     assert record["decision"] == plan.decisions[name] and name in record["text"]
 
 
-def test_report_writes_what_was_asked_for(plan_file, tmp_path, capsys):
-    pytest.importorskip("matplotlib")
-    html, graph = tmp_path / "plan.html", tmp_path / "plan.svg"
-    timeline = tmp_path / "memory.svg"
-    assert main(["report", plan_file, "-o", str(html), "--graph", str(graph),
-                 "--timeline", str(timeline)]) == 0
-    assert "<html" in html.read_text(encoding="utf-8")
-    assert "<svg" in graph.read_text(encoding="utf-8")
-    assert "<svg" in timeline.read_text(encoding="utf-8")
-
-
 def test_max_batch(folder, plan_file, capsys):
     stock_total = memonger.load_plan(plan_file).baseline_total_bytes
     record = answer_of(capsys, "max-batch", str(folder / "net-symbol.json"), *SHAPE, "--budget",

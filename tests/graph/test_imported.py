@@ -99,11 +99,6 @@ def test_cycles_are_named():
         parse_graph(node_link(nodes, [(0, 1), (1, 2), (2, 1)]))
 
 
-def test_missing_file_is_an_input_error(tmp_path):
-    with pytest.raises(InputError, match="nowhere"):
-        read_graph(str(tmp_path / "nowhere.json"))
-
-
 @pytest.mark.parametrize("budget, units", [
     (0.8, 8), ("0.8", 8), ("80%", 8), (0.75, 8), (0.7, 7), (1.0, 10), (1, 1), (25, 25),
     ("1e3", 1000)])

@@ -176,12 +176,6 @@ def test_what_only_the_file_vouches_for_is_marked():
     assert plan_record(again)["as_the_file_says"] == list(again.unchecked)
 
 
-@pytest.mark.parametrize("change", [{"bound": 9.0}, {"minimum_total_bytes": 2 ** 40}])
-def test_bounds_that_the_plan_contradicts_are_refused(change):
-    with pytest.raises(PlanSchemaError, match="better than its bounds allow"):
-        planfile.loads(edited(make(tiny()), **change))
-
-
 def test_a_plan_that_cannot_run_is_refused():
     graph = tiny()
     twice = Schedule((*expand(graph, {}).steps, expand(graph, {}).steps[0]))
@@ -264,11 +258,6 @@ def test_every_cut_file_is_refused():
             planfile.loads(text[:end])
 
 
-def test_a_newer_schema_names_both_versions():
-    with pytest.raises(PlanSchemaError, match="schema 2, written by memonger 9.9.*up to 1"):
-        planfile.loads(edited(make(tiny()), schema=2, memonger="9.9"))
-
-
 def test_tampering_is_noticed():
     data = json.loads(planfile.dumps(make(tiny())))
     data["pool_bytes"] = 1
@@ -304,13 +293,20 @@ def test_contradictions_and_fields_of_the_wrong_kind_are_refused(change):
         planfile.loads(edited(make(tiny()), **change))
 
 
-@pytest.mark.parametrize("rows, message", [
-    ([[0, [[1, 7, 2]]]], "InputError: the decision on op '%s' names run 7 of op '%s'"),
-    ([[0, 3]], "TypeError"), ([["a", []]], "TypeError"), ({"0": 1}, "contradicts itself")])
-def test_decisions_that_cannot_be_are_refused_with_what_is_wrong(rows, message):
-    names = tuple(op.name for op in tiny().ops[:2])[:message.count("%s")]
-    with pytest.raises(PlanSchemaError, match=message % names):
-        planfile.loads(edited(make(tiny()), schedule={"recompute": rows, "variants": []}))
+def decided(recompute):
+    return {"schedule": {"recompute": recompute, "variants": []}}
+
+
+@pytest.mark.parametrize("change, message", [
+    ({"schema": 2, "memonger": "9.9"}, "schema 2, written by memonger 9.9.*up to 1"),
+    ({"bound": 9.0}, "better than its bounds allow"),
+    ({"minimum_total_bytes": 2 ** 40}, "better than its bounds allow"),
+    (decided([[0, [[1, 7, 2]]]]), "the decision on op 'conv0' names run 7 of op 'bn0'"),
+    (decided([[0, 3]]), "TypeError"), (decided([["a", []]]), "TypeError"),
+    (decided({"0": 1}), "contradicts itself")])
+def test_what_cannot_be_is_refused_with_what_is_wrong(change, message):
+    with pytest.raises(PlanSchemaError, match=message):
+        planfile.loads(edited(make(tiny()), **change))
 
 
 @pytest.mark.parametrize("field,value", [
