@@ -103,9 +103,10 @@ def test_several_inputs():
     assert same(plain, planned) and sum(pools) == plan.pool_bytes
 
 
-def test_other_batch_sizes_than_the_planned_one():
+@pytest.mark.parametrize("flags", [{}, {"static_alloc": True}], ids=str)
+def test_other_batch_sizes_than_the_planned_one(flags):
     batches = (8, 5, 8, 12)
-    assert same(train(False, {}, batches=batches)[2], train(True, {}, batches=batches)[2])
+    assert same(train(False, flags, batches=batches)[2], train(True, flags, batches=batches)[2])
 
 
 def test_values_that_gradients_read_for_their_shape_alone_stay():

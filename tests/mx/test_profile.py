@@ -80,21 +80,16 @@ def test_stored_times_are_not_measured_again(tmp_path):
     assert set(found.times_s.values()) == {0.25}
 
 
-def test_the_stored_profile_is_found(monkeypatch, tmp_path):
+def test_the_stored_profile_is_found_and_planned_with(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert stored_profile() is None
+    assert memonger.plan(small_net(), method="sublinear", **SHAPES).costs == "roofline: reference"
     made = profile(small_net(), SHAPES, repeats=1)
     assert set(stored_profile().times_s) == set(made.times_s)
+    planned = memonger.plan(small_net(), method="sublinear", **SHAPES)
+    assert planned.costs.startswith("profile: ")
     monkeypatch.setenv("OMP_NUM_THREADS", "63")
     assert stored_profile() is None
-
-
-def test_planning_prefers_measured_costs(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert memonger.plan(small_net(), method="sublinear", **SHAPES).costs == "roofline: reference"
-    profile(small_net(), SHAPES, repeats=1)
-    costs = memonger.plan(small_net(), method="sublinear", **SHAPES).costs
-    assert costs.startswith("profile: ")
 
 
 def test_only_wanted_gradients_are_measured(tmp_path):

@@ -114,18 +114,3 @@ def test_it_works_while_the_plugin_is_off() -> None:
         native.enable()
     assert not clones(record) and record["pool_bytes"] > 0
     assert clones(captured(marked, PERCEPTRON))
-
-
-def test_cached_op_gives_forward_and_backward() -> None:
-    block = mx.gluon.nn.HybridSequential()
-    block.add(mx.gluon.nn.Dense(4, activation="relu"), mx.gluon.nn.Dense(2))
-    block.initialize()
-    block.hybridize(static_alloc=True)
-    with native.capture() as records:
-        with mx.autograd.record():
-            loss = block(mx.nd.ones((3, 5))).sum()
-        loss.backward()
-        mx.nd.waitall()
-    parts = [record["part"] for record in records]
-    assert "cached_forward" in parts and parts[-1] == "cached_backward"
-    assert records[-1]["node_range"][0] > 0 and records[-1]["references"]
