@@ -143,6 +143,7 @@ class _Cutter:
 
     def __init__(self, graph: Graph):
         self.graph = graph
+        self.num_forward = graph.num_forward
         self.variants_of: Dict[int, List[int]] = {}
         for number, variant in enumerate(graph.variants):
             self.variants_of.setdefault(variant.implementations[0][0], []).append(number)
@@ -159,7 +160,7 @@ class _Cutter:
         tensors = sorted({t for run in runs for t in run.inputs + run.outputs})
         number_of = {tensor: number for number, tensor in enumerate(tensors)}
         made_by_rest = {t for t in tensors
-                        if graph.num_forward <= graph.tensors[t].producer < backward.start}
+                        if self.num_forward <= graph.tensors[t].producer < backward.start}
 
         def leaves(tensor: int, inside: FrozenSet[int] = frozenset(new)) -> bool:
             return tensor in graph.output_set or \
