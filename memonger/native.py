@@ -5,7 +5,6 @@ from .mx.plugin import (
     available,
     backend,
     capture,
-    compile_kernels,
     disable,
     enable,
     gpu_compiler,
@@ -16,5 +15,5 @@ from .mx.plugin import (
 )
 from .util.native_libraries import core, folder
 
-__all__ = ["available", "capture", "compile_kernels", "core", "disable", "enable", "folder",
-           "gpu_compiler", "load", "status", "storage_model", "switched", "backend"]
+__all__ = ["available", "backend", "capture", "core", "disable", "enable", "folder",
+           "gpu_compiler", "load", "status", "storage_model", "switched"]

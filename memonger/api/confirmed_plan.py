@@ -31,12 +31,8 @@ def confirmed_plan(session: Session, request: PlanRequest, started_s: float) -> 
     Where MXNet runs a network with variants in another order than predicted, its pool may come
     out a little larger; then the search has a little less.
 
-    Raises
-    ------
-    InfeasibleBudget
-        If no plan was found whose executor stays within the budget.
-    InputError, PluginError
-        If the request does not fit the network or the backend.
+    Raises InfeasibleBudget if no plan was found whose executor stays within the budget.
+    Raises InputError, PluginError if the request does not fit the network or the backend.
     """
     method = _method(request)
     session = _offering(session, request, method)
@@ -65,7 +61,6 @@ def confirmed_plan(session: Session, request: PlanRequest, started_s: float) -> 
                 error.best_plan = replace(
                     _beside_unplanned(session, error.best_plan), costs=session.costs,
                     original_json=to_json(session.symbol), options=dict(record),
-                    symbol_json=to_json(session.apply(error.best_plan)),
                     planning_s=time.perf_counter() - started_s)
             raise
         with interrupts.deferred():  # what was found would be lost
@@ -169,7 +164,7 @@ def _finish(session: Session, found: Plan, budget_bytes: Optional[int],
         found = replace(found, fixed_bytes=resident)
     return replace(
         _beside_unplanned(session, found), original_json=to_json(session.symbol),
-        symbol_json=to_json(planned), pool_bytes=pool_bytes, budget_bytes=budget_bytes,
+        pool_bytes=pool_bytes, budget_bytes=budget_bytes,
         costs=session.costs, options=dict(record), planning_s=time.perf_counter() - started_s)
 
 

@@ -44,11 +44,8 @@ def gather_shapes(call: Callable[..., Any], symbol: Any, shapes: Optional[Shapes
                   data_iter: Any = None) -> Dict[str, Sequence[int]]:
     """One dictionary of input shapes from all the ways to give them to ``call``.
 
-    Raises
-    ------
-    InputError
-        If ``symbol`` is none, shapes come both as keyword arguments and as a dictionary, or one of
-        ``named`` is a misspelt option.
+    Raises InputError if ``symbol`` is none, shapes come both as keyword arguments and as a
+    dictionary, or one of ``named`` is a misspelt option.
     """
     check_symbol(symbol)
     if shapes is not None:
@@ -90,10 +87,7 @@ def check_options(call: str, known: Iterable[str], names: Iterable[str]) -> None
 def pins(graph: Graph, patterns: Union[str, Sequence[str]], what: str) -> Tuple[int, ...]:
     """Ids of the forward ops that the patterns name; shell wildcards are allowed.
 
-    Raises
-    ------
-    UnknownOpError
-        If a pattern names no op; close names are suggested.
+    Raises UnknownOpError if a pattern names no op; close names are suggested.
     """
     names = graph.op_index
     found: List[int] = []

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Callable, Dict, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Optional, Sequence
 
 from ..mx.binding import checked_shape
 from ..plan.plan import Plan
@@ -88,23 +88,10 @@ def search_batch(shapes: Shapes, request: PlanRequest, session_for: Callable[[Sh
 
 def largest(fits: Callable[[int], bool], start: int, limit: int) -> int:
     """Largest number up to ``limit`` that fits, by doubling and bisection; 0 when none does."""
-    low, high = _bracket(fits, start, limit)
+    low, high = 0, start
+    while high <= limit and fits(high):
+        low, high = high, limit + 1 if high == limit else min(2 * high, limit)
     while high - low > 1:
         middle = (low + high) // 2
-        if fits(middle):
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if fits(middle) else (low, middle)
     return low
-
-
-def _bracket(fits: Callable[[int], bool], start: int, limit: int) -> Tuple[int, int]:
-    if not fits(start):
-        return 0, start
-    low = start
-    while low < limit:
-        high = min(2 * low, limit)
-        if not fits(high):
-            return low, high
-        low = high
-    return limit, limit + 1

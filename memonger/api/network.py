@@ -15,9 +15,8 @@ from ..graph.types import Graph
 from ..memory import arena
 from ..memory.device import BoundStep, Device, callers_outputs, reservations, workspaces
 from ..memory.mkldnn import mkldnn_workspaces
-from ..memory.never_written import never_written_bytes
 from ..memory.optimizer_state import state_arrays
-from ..memory.storage import plan_storage
+from ..memory.storage import never_written_bytes, plan_storage
 from ..memory.timeline import Timeline, timeline
 from ..memory.workspace import (
     OBJECTS_BYTES_PER_OP,

@@ -105,21 +105,22 @@ def plan_without_plugin(symbol: Any, binding: Binding, ntrial: int = 6) -> Plan:
     arguments = infer_arguments(symbol, binding.shapes, binding.type_dict, binding.grad_req)
     graph = forward_graph(symbol, arguments)
     before = printed_megabytes(symbol, arguments, binding.ctx)
-    best: Tuple[int, Tuple[int, ...], Any] = (before, (), symbol)
+    forced = tuple(index for index, op in enumerate(graph.ops)
+                   if op.force_mirroring.lower() in ("true", "1"))
+    best = (before, forced)
     for recomputed in thresholds(graph, ntrial):
         trial = from_json(apply_mirroring(to_json(symbol), graph, set(recomputed)))
-        megabytes = printed_megabytes(trial, arguments, binding.ctx)
-        if megabytes < best[0]:
-            best = (megabytes, recomputed, trial)
-    megabytes, recomputed, planned = best
+        best = min(best, (printed_megabytes(trial, arguments, binding.ctx), recomputed),
+                   key=lambda found: found[0])
+    megabytes, recomputed = best
     base = expand(graph, {}).steps
     again = tuple(Step(op, base[op].sources) for op in recomputed)
     return Plan(
         graph=graph, schedule=Schedule(base[:-1] + again + base[-1:]), method="sublinear",
-        status=Status.FEASIBLE if recomputed else Status.NOT_NEEDED,
+        status=Status.FEASIBLE if megabytes < before else Status.NOT_NEEDED,
         pool_bytes=megabytes << 20, baseline_pool_bytes=before << 20, costs=UNIT_TIMES,
         backend="stock", storage="stock", fixed_bytes=fixed_bytes(arguments),
-        original_json=to_json(symbol), symbol_json=to_json(planned),
+        original_json=to_json(symbol),
         options={"method": "sublinear", **binding.record(arguments)},
         notes=("planned without the native plugin, in MXNet's whole megabytes (%s)" % reason,))
 

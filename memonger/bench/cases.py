@@ -1,8 +1,8 @@
-"""What the benchmark runs: a case is one network planned by one method for one target."""
+"""What the benchmark runs, one network planned by one method for one target, and the result."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ..util.errors import InputError
@@ -55,6 +55,54 @@ class Case:
             raise InputError("cannot read the target %r; write total 50%%, pool 37%% or "
                              "overhead 12%%" % self.target)
         return kind, share
+
+
+@dataclass(frozen=True)
+class Row:
+    """Result of one case. Sizes are bytes; ``overhead`` and ``bound`` are shares of the step."""
+
+    network: str
+    batch: int
+    method: str
+    target: str = ""
+    #: What stock MXNet allocates for the network without any plan.
+    unplanned_pool_bytes: int = 0
+    unplanned_total_bytes: int = 0
+    pool_bytes: int = 0
+    total_bytes: int = 0
+    overhead: float = 0.0
+    #: No plan of the class has less overhead at this budget.
+    bound: float = 0.0
+    planning_s: float = 0.0
+    status: str = ""
+    costs: str = ""
+    ops: int = 0
+    #: Forward pass as a share of the unplanned step.
+    forward: float = 0.0
+    published: Optional[Published] = None
+    #: From ``memonger.measure``, at its own batch; see :class:`memonger.bench.runner.Trainer`.
+    measured: Optional[Mapping[str, Any]] = None
+    #: Why there is no result.
+    error: str = ""
+
+    @property
+    def pool_cut(self) -> float:
+        return 1.0 - self.pool_bytes / self.unplanned_pool_bytes
+
+    @property
+    def total_cut(self) -> float:
+        return 1.0 - self.total_bytes / self.unplanned_total_bytes
+
+    def to_dict(self) -> Dict[str, Any]:
+        """For JSON; what is empty is left out."""
+        return {name: value for name, value in asdict(self).items()
+                if value not in (None, "")}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Row":
+        """Inverse of :meth:`to_dict`."""
+        published = data.get("published")
+        return cls(**{**data, "published": Published(**published) if published else None})
 
 
 def comparison(networks: Sequence[str], methods: Sequence[str] = METHODS,

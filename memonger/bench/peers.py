@@ -100,10 +100,7 @@ CASES = tuple(_cases())
 def folder(given: Optional[str] = None) -> Path:
     """Folder of the other planners' graphs.
 
-    Raises
-    ------
-    InputError
-        If they are not there.
+    Raises InputError if they are not there.
     """
     given = given or os.environ.get("MEMONGER_PEERS")
     root = Path(given) if given else Path(__file__).resolve().parents[3] / "shared" / "peers"

@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Sequence
 
 from ..report.formatting import table
 from ..util.errors import InfeasibleBudget, MemongerError
-from ..util.processes import run_module
+from ..util.processes import ask_module
 from ..util.units import format_bytes
 from ..zoo import nets
 
@@ -85,14 +85,12 @@ def rows(networks: Sequence[str], mkldnn: str = "both", **options: Any) -> Itera
         nets.check(network, options.get("batch") or None, **options.get("options", {}))
     for network in networks or nets.names():
         for switch in switches:
-            child = run_module("memonger.bench.process", stdin=json.dumps([network, options]),
-                               environment={"MXNET_MKLDNN_ENABLED": switch})
-            if child.returncode:
-                last = (child.stderr.strip().splitlines() or [""])[-1]
-                yield Row(network, options.get("batch", 0), switch == "1", error="its process "
-                          "ended with code %d: %s" % (child.returncode, last))
-            else:
-                yield Row(**json.loads(child.stdout.splitlines()[-1]))
+            try:
+                yield Row(**ask_module("memonger.bench.process", [network, options],
+                                       {"MXNET_MKLDNN_ENABLED": switch}))
+            except MemongerError as error:
+                yield Row(network, options.get("batch", 0), switch == "1",
+                          error="its process failed: %s" % error)
 
 
 HEADER = ("network", "batch", "MKLDNN", "promised", "", "process", "", "saved of promised", "")
@@ -127,10 +125,6 @@ def main(networks: Sequence[str], as_json: bool = False, mkldnn: str = "both",
     return 0 if all(row.holds for row in found) else 1
 
 
-def _child(text: str) -> str:
-    network, options = json.loads(text)
-    return json.dumps(asdict(measure_network(network, **options)))
-
-
 if __name__ == "__main__":
-    sys.stdout.write(_child(sys.stdin.read()) + "\n")
+    network, options = json.load(sys.stdin)
+    print(json.dumps(asdict(measure_network(network, **options))))

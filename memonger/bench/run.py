@@ -7,18 +7,16 @@ import json
 import os
 import sys
 import time
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional
 
 from ..util.errors import InputError
 from ..util.files import write_out, write_whole
 from ..util.json_files import read_text
 from ..util.units import parse_bytes
 from ..zoo import nets
-from .cases import BUDGETED, COMPARED, METHODS, Case, comparison, published_cases
-from .planning import Settings
+from .cases import BUDGETED, COMPARED, METHODS, Case, Row, comparison, published_cases
 from .published import PUBLISHED
-from .rows import Row
-from .runner import run_cases
+from .runner import Settings, run_cases
 
 #: Modules of this package that make a table of their own: ``main(words, as_json)``.
 OWN_TABLES = ("ablation", "dmlc", "operators", "peers", "scaling", "smallest")
@@ -30,7 +28,7 @@ PROCESS_ONLY = ("budget", "variants", "mkldnn")
 #: Options whose values published rows give.
 NOT_PUBLISHED = ("set", "batch", "budgets")
 #: Options of ``--from``.
-SHOW = ("source", "output", "update", "markdown")
+SHOW = ("source", "output", "update")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -68,13 +66,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="with --process: operator variants of the plans (default: %(default)s)")
     add("--mkldnn", default="both", choices=("on", "off", "both"),
         help="with --process: MXNet's environment (default: %(default)s)")
-    add("-o", "--output", metavar="FOLDER",
-        help="write results.json and results.md there")
+    add("-o", "--output", metavar="FOLDER", help="write results.json there")
     add("--from", dest="source", metavar="FILE", action="append", default=[],
         help="show a results.json instead of running (again: all of them)")
     add("--update", metavar="FILE", action="append", default=[],
         help="put the tables into a document, between its marks")
-    add("--markdown", action="store_true", help="print Markdown")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -147,13 +143,13 @@ def _compare(args: argparse.Namespace) -> int:
             if not rows:
                 raise
     if args.output:
-        write_results(rows, args.output, command_line(args))
+        write_whole(os.path.join(args.output, "results.json"), tables.as_json(rows))
     for path, text in documents.items():
         write_whole(path, tables.documented(rows, text))
     if args.json:
-        write_out(tables.as_json(rows, command_line(args)))
+        write_out(tables.as_json(rows))
     else:
-        write_out((tables.as_markdown(rows) if args.markdown else tables.as_text(rows)) + "\n")
+        write_out(tables.as_text(rows) + "\n")
         if not args.source:
             write_out("\n%d rows in %.0f s\n" % (len(rows), time.perf_counter() - started_s))
     return 1 if rows and all(row.error for row in rows) else 0
@@ -205,10 +201,7 @@ def network_table() -> str:
 def read_results(path: str) -> List[Row]:
     """The rows of a results.json.
 
-    Raises
-    ------
-    InputError
-        If the file is none.
+    Raises InputError if the file is none.
     """
     from . import tables
     try:
@@ -226,34 +219,6 @@ def _document(path: str) -> str:
     text = read_text(path)
     tables.documented((), text)  # refuses unknown tables
     return text
-
-
-def write_results(rows: Sequence[Row], folder: str, command: str) -> None:
-    """results.json and results.md."""
-    from . import tables
-    os.makedirs(folder, exist_ok=True)
-    files = {"results.json": tables.as_json(rows, command),
-             "results.md": "`%s`\n\n%s\n" % (command, tables.as_markdown(rows))}
-    for name, text in files.items():
-        write_whole(os.path.join(folder, name), text)
-
-
-def command_line(args: argparse.Namespace) -> str:
-    """The command that gives the same rows."""
-    words = ["memonger", "bench", *args.networks]
-    for flag in ("published", "same_cut", "measure"):
-        words += ["--" + flag.replace("_", "-")] if getattr(args, flag) else []
-    defaults: Mapping[str, Any] = {"methods": "", "budgets": "75,50,35,25", "batch": 0,
-                                   "costs": "reference", "time_limit": 10.0,
-                                   "measure_memory": "2GB", "measure_batch": 0, "steps": 5}
-    for name, default in defaults.items():
-        value = getattr(args, name)
-        words += ["--" + name.replace("_", "-"), str(value)] if value != default else []
-    for option in args.set:
-        words += ["--set", option]
-    place = getattr(args, "context", None)
-    words += ["--ctx", "%s:%d" % (place.device_type, place.device_id)] if place else []
-    return " ".join(words)
 
 
 def _progress(total: int) -> Optional[Callable[[Row], None]]:
@@ -283,4 +248,3 @@ def _option(text: str) -> Any:
         except ValueError:
             pass
     return name, {"true": True, "false": False}.get(value.lower(), value)
-

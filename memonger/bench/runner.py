@@ -1,27 +1,77 @@
 """Runs cases of the benchmark: plans, counts bytes, and on request trains and measures."""
 from __future__ import annotations
 
-import dataclasses
-from typing import Callable, List, Optional, Sequence
+import contextlib
+import os
+import tempfile
+from dataclasses import dataclass, replace
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
+from ..api.calls import estimate, measure, plan
+from ..costs.models import Profile
+from ..mx import plugin as native
 from ..mx.environment import variable
 from ..util.errors import InfeasibleBudget, MemongerError
 from ..util.units import format_bytes, format_distinct
 from ..zoo import nets
-from .cases import Case, by_network
-from .measuring import Trainer
-from .planning import Settings, make_plan, stock_estimate
-from .rows import Row
+from .cases import Case, Row, by_network
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to plan and measure."""
+
+    costs: Any = "reference"
+    time_limit_s: float = 10.0
+    #: Measure too, with networks no larger than this in all.
+    measure_bytes: int = 0
+    #: And at no larger batch than this; 0: no such limit.
+    measure_batch: int = 0
+    measure_steps: int = 5
+    #: The ``mx.Context`` to plan and train for; None: the CPU.
+    ctx: Any = None
+
+
+def make_plan(case: Case, net: nets.Net, pool_bytes: int, fixed_bytes: int,
+              settings: Settings) -> Any:
+    """The plan of a case; ``pool_bytes`` and ``fixed_bytes`` are those of stock MXNet."""
+    method, _, variants = case.method.partition(":")
+    symbol = net.symbol
+    if method == "sublinear" and "hints" in nets.options(net.name):
+        # The example's author marked the dividing points for this method.
+        symbol = nets.build(net.name, net.batch, **{**dict(case.options), "hints": True}).symbol
+    wanted: Dict[str, Any] = {}
+    goal = case.goal()
+    if goal is not None:
+        kind, share = goal
+        if kind == "overhead":
+            wanted["overhead"] = share
+        elif kind == "pool":
+            wanted["budget"] = int(share * pool_bytes) + fixed_bytes
+        else:
+            wanted["budget"] = int(share * (pool_bytes + fixed_bytes))
+    with contextlib.ExitStack() as stack:
+        if method == "sublinear":  # as in dmlc/mxnet-memonger: by MXNet's own mirroring
+            native.load()
+            stack.enter_context(native.switched(False, False))
+        return plan(symbol, method=method, variants=variants or "none", costs=settings.costs,
+                    time_limit=settings.time_limit_s, shapes=net.shapes, ctx=settings.ctx,
+                    **wanted)
+
+
+def stock_estimate(net: nets.Net, costs: Any, ctx: Any = None) -> Any:
+    """The estimate for stock MXNet: the plugin reads the network and changes nothing."""
+    native.load()
+    with native.switched(False, False):
+        return estimate(net.symbol, shapes=net.shapes, costs=costs, ctx=ctx)
 
 
 def run_cases(cases: Sequence[Case], settings: Settings, jobs: int = 1,
               on_row: Optional[Callable[[Row], None]] = None) -> List[Row]:
     """Run all cases, networks side by side in ``jobs`` processes.
 
-    Parameters
-    ----------
-    on_row : callable, optional
-        Called with each row as it comes; the result is in the order of ``cases`` by network.
+    ``on_row``: called with each row as it comes; the result is in the order of ``cases`` by
+        network.
     """
     groups = by_network(cases)
     rows: List[List[Row]] = [[] for _ in groups]
@@ -83,7 +133,7 @@ class _Network:
             if self.settings.measure_bytes:
                 if self.trainer is None:
                     self.trainer = Trainer(case, self.settings)
-                row = dataclasses.replace(row, measured=self.trainer.measure(case, row))
+                row = replace(row, measured=self.trainer.measure(case, row))
             return row
         except InfeasibleBudget as error:
             reason = "the smallest total found is %s" % format_bytes(error.minimum_bytes)
@@ -92,9 +142,9 @@ class _Network:
                 least, budget = format_distinct(error.bound_bytes, error.budget_bytes)
                 reason = "impossible: needs at least %s, budget %s" % (least, budget) \
                     if proven else "%s, every plan takes at least %s" % (reason, least)
-            return dataclasses.replace(row, status="infeasible", error=reason)
+            return replace(row, status="infeasible", error=reason)
         except MemongerError as error:
-            return dataclasses.replace(row, status="failed", error=_first_line(error))
+            return replace(row, status="failed", error=_first_line(error))
 
     def _plan(self, case: Case, row: Row) -> Row:
         if case.method in ("mxnet", "mirror"):
@@ -103,12 +153,12 @@ class _Network:
                 with variable("MXNET_BACKWARD_DO_MIRROR", "1"):
                     found = stock_estimate(self.net, self.settings.costs, self.settings.ctx)
             base_s = self.unplanned.graph.time_s
-            return dataclasses.replace(
+            return replace(
                 row, pool_bytes=found.pool_bytes, total_bytes=self.fixed_bytes + found.pool_bytes,
                 overhead=found.graph.time_s / base_s - 1.0 if base_s else 0.0, status="as it is")
         plan = make_plan(case, self.net, self.unplanned.pool_bytes, self.fixed_bytes,
                          self.settings)
-        return dataclasses.replace(
+        return replace(
             row, pool_bytes=plan.pool_bytes, total_bytes=plan.total_bytes, overhead=plan.overhead,
             bound=plan.bound, planning_s=plan.planning_s, status=plan.status.value,
             costs=plan.costs)
@@ -116,3 +166,63 @@ class _Network:
 
 def _first_line(error: BaseException) -> str:
     return "%s: %s" % (type(error).__name__, (str(error).splitlines() or [""])[0])
+
+
+class Trainer:
+    """One network at a batch that fits this machine, with the times of its ops measured here.
+
+    The batch is the largest power of two, at most the published batch and
+    ``settings.measure_batch``, whose unplanned total is at most ``settings.measure_bytes``.
+    """
+
+    def __init__(self, case: Case, settings: Settings) -> None:
+        batch = case.batch or nets.spec(case.network).batch
+        batch = min(batch, settings.measure_batch or batch)
+        batch = 1 << (batch.bit_length() - 1)
+        while True:
+            self.net = nets.build(case.network, batch, **dict(case.options))
+            self.estimate = stock_estimate(self.net, "reference", settings.ctx)
+            if self.estimate.total_bytes <= settings.measure_bytes or batch == 1:
+                break
+            batch //= 2
+        self.settings = replace(settings, costs=_profile(self.net, settings))
+
+    def measure(self, case: Case, row: Row) -> Optional[Dict[str, Any]]:
+        """Train without and with the case's plan, in turn; medians.
+
+        The plan is for the network at this batch, with measured op times. For a published row its
+        target is a share of the pool, which gives the published memory at the published batch: a
+        share of the total would ask too much of a smaller batch, where parameters weigh more.
+        """
+        if case.method in ("mxnet", "mirror"):
+            return None
+        if case.published:
+            share = case.published.share
+            if case.published.scope == "total":
+                saved_bytes = (1.0 - share) * row.unplanned_total_bytes
+                share = 1.0 - saved_bytes / row.unplanned_pool_bytes
+            case = replace(case, target="pool %.4f%%" % (100 * share))
+        try:
+            plan = make_plan(case, self.net, self.estimate.pool_bytes,
+                             self.estimate.total_bytes - self.estimate.pool_bytes, self.settings)
+        except InfeasibleBudget as error:
+            return {"batch": self.net.batch, "error": "%s at this batch: the smallest total found "
+                    "is %s" % (case.target, format_bytes(error.minimum_bytes))}
+        found = measure(plan.symbol, original=self.net.symbol, steps=self.settings.measure_steps,
+                        shapes=self.net.shapes, ctx=self.settings.ctx)
+        before = found.original
+        return {"batch": self.net.batch, "device": found.device, "costs": plan.costs,
+                "pool_cut": 1.0 - plan.pool_bytes / self.estimate.pool_bytes,
+                "bytes": found.allocated_bytes, "unplanned_bytes": before.allocated_bytes,
+                "predicted_bytes": plan.total_bytes,
+                "predicted_unplanned_bytes": self.estimate.total_bytes,
+                "overhead": found.overhead, "predicted_overhead": plan.overhead,
+                "step_s": found.step_s, "unplanned_step_s": before.step_s}
+
+
+def _profile(net: nets.Net, settings: Settings) -> Profile:
+    """Times of the network's ops and variants, measured now."""
+    from ..mx.profile.run import profile
+    with tempfile.TemporaryDirectory(prefix="memonger") as folder:
+        return profile(net.symbol, net.shapes, ctx=settings.ctx,
+                       path=os.path.join(folder, "ops.json"))

@@ -13,8 +13,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ..report.formatting import format_extra, table
-from ..util.processes import run_module
-from .rows import Row
+from ..util.errors import InputError, MemongerError
+from ..util.processes import ask_module
+from .cases import Row
 
 
 class Task(NamedTuple):
@@ -79,7 +80,6 @@ def time_one(name: str, budget: str) -> Timing:
     from ..api.calls import plan
     from ..api.network import open_session
     from ..api.requests import Binding
-    from ..util.errors import MemongerError
     from ..zoo import nets
     task = TASKS[name]
     net = nets.build("dmlc_resnet50", blocks=task.blocks)
@@ -108,12 +108,10 @@ def run(names: Sequence[str] = (), budgets: Sequence[str] = tuple(BUDGETS),
         for budget in budgets:
             if progress:
                 progress("%s at %s" % (name, budget))
-            done = run_module("memonger.bench.scaling", name, budget)
-            if done.returncode:
-                rows.append(failed(name, budget,
-                                   (done.stderr.strip().splitlines() or ["it died"])[-1]))
-            else:
-                rows.append(Timing.from_dict(json.loads(done.stdout.splitlines()[-1])))
+            try:
+                rows.append(Timing.from_dict(ask_module("memonger.bench.scaling", [name, budget])))
+            except MemongerError as error:
+                rows.append(failed(name, budget, str(error)))
     return rows
 
 
@@ -136,7 +134,6 @@ def render(timings: Sequence[Timing]) -> str:
 
 def main(names: Sequence[str], as_json: bool = False) -> int:
     """Print the table; 1 when a limit is not kept."""
-    from ..util.errors import InputError
     unknown = [name for name in names if name not in TASKS]
     if unknown:
         raise InputError("no network %r to time; there are %s"
@@ -149,4 +146,4 @@ def main(names: Sequence[str], as_json: bool = False) -> int:
 
 
 if __name__ == "__main__":
-    print(json.dumps(time_one(*sys.argv[1:3]).to_dict()))
+    print(json.dumps(time_one(*json.load(sys.stdin)).to_dict()))

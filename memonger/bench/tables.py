@@ -9,8 +9,8 @@ from ..report.formatting import format_extra, format_percent, markdown, table
 from ..util.errors import InputError
 from ..util.units import format_bytes
 from ..util.version import __version__
+from .cases import Row
 from .published import Published
-from .rows import Row
 
 #: Header cells, and the sides they are aligned to.
 _COMPARISON = (("network", "batch", "method", "target", "pool", "total", "total cut", "overhead",
@@ -55,11 +55,7 @@ def comparison_cells(rows: Sequence[Row]) -> Cells:
 class Beside:
     """Our rows for one published row.
 
-    Parameters
-    ----------
-    published : Published
-    rows : sequence of Row
-        Our rows for it.
+    ``rows``: our rows for it.
     """
 
     def __init__(self, published: Published, rows: Sequence[Row]) -> None:
@@ -261,12 +257,6 @@ def as_text(rows: Sequence[Row]) -> str:
                        for title, header, align, cells in sections(rows))
 
 
-def as_markdown(rows: Sequence[Row]) -> str:
-    """Tables with titles."""
-    return "\n\n".join("### %s\n\n%s" % (title, markdown(header, align, cells))
-                       for title, header, align, cells in sections(rows))
-
-
 def documented(rows: Sequence[Row], text: str) -> str:
     """A document with its tables made again.
 
@@ -274,10 +264,7 @@ def documented(rows: Sequence[Row], text: str) -> str:
     methods, gaps, published, measured, published_measured or summary. Tables for which there are
     no rows stay.
 
-    Raises
-    ------
-    InputError
-        If a NAME is unknown.
+    Raises InputError if a NAME is unknown.
     """
     planned = [row for row in rows if row.published is None and not row.measured]
     published = [row for row in rows if not row.measured]
@@ -299,10 +286,10 @@ def documented(rows: Sequence[Row], text: str) -> str:
                   flags=re.DOTALL)
 
 
-def as_json(rows: Sequence[Row], command: str = "") -> str:
-    """All rows, with what made them."""
-    return json.dumps({"memonger": __version__, "command": command,
-                       "rows": [row.to_dict() for row in rows]}, indent=1, sort_keys=True) + "\n"
+def as_json(rows: Sequence[Row]) -> str:
+    """All rows, with the version that made them."""
+    return json.dumps({"memonger": __version__, "rows": [row.to_dict() for row in rows]},
+                      indent=1, sort_keys=True) + "\n"
 
 
 def from_json(text: str) -> List[Row]:

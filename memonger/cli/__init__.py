@@ -57,10 +57,7 @@ def make_parser() -> Parser:
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the command line and return its exit code.
 
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        The arguments without the program's name; by default those of the process.
+    ``argv``: the arguments without the program's name; by default those of the process.
     """
     try:
         return _run(argv)

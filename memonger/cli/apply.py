@@ -47,7 +47,7 @@ class Apply(Command):
                 raise InputError("%s carries no plan; there is nothing to take off" % args.plan)
         else:
             plan = api.load_plan(args.plan)
-            if plan.symbol_json is None:
+            if plan.original_json is None:
                 raise InputError("%s plans a graph that is not MXNet's; there is no symbol to "
                                  "write" % args.plan)
             if args.symbol:

@@ -12,6 +12,7 @@ from ..memory.optimizer_state import OPTIMIZERS
 from ..mx.environment import mxnet
 from ..mx.load import symbol_from_json
 from ..plan.plan_file import FORMAT as PLAN_FORMAT
+from ..plan.plan_file import load_plan
 from ..solve import methods
 from ..util.errors import InputError, UnitError
 from ..util.json_files import parse_json, read_text
@@ -87,6 +88,12 @@ def count(text: str) -> int:
     return int(text)
 
 
+def add_network(parser: argparse.ArgumentParser, what: str = "a *-symbol.json file") -> None:
+    """The network, and how its inputs are bound."""
+    parser.add_argument("network", metavar="NETWORK", help=what)
+    add_shapes(parser)
+
+
 def add_shapes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shape", type=shape, action="append", default=[],
                         metavar="NAME=D,D,...", help="shape of an input; repeat for each")
@@ -109,13 +116,6 @@ def add_place(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", metavar="NAME",
                         help="instead of --ctx: a GPU that need not be there, by its data sheet: "
                              "v100, t4, a10, a100, rtx3090, ...")
-
-
-def place_arguments(args: argparse.Namespace) -> Dict[str, Any]:
-    """Keyword argument ``ctx`` or ``device`` of the calls of the API."""
-    if args.device and args.ctx != "cpu(0)":
-        raise UsageError("--ctx and --device exclude each other")
-    return {"device": args.device} if args.device else {"ctx": context(args.ctx)}
 
 
 def add_output(parser: argparse.ArgumentParser, *names: str, endings: Sequence[str] = (),
@@ -166,11 +166,6 @@ def add_optimizer(parser: argparse.ArgumentParser) -> None:
                              + ", ".join(sorted(OPTIMIZERS)))
 
 
-def optimizer_arguments(args: argparse.Namespace) -> Dict[str, Any]:
-    """Keyword arguments ``optimizer`` and ``optimizer_params`` of the calls of the API."""
-    return dict(zip(("optimizer", "optimizer_params"), args.optimizer))
-
-
 def add_search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--method", default="auto", metavar="NAME",
                         help="one of %s; default %%(default)s, which searches and proves a bound; "
@@ -191,10 +186,16 @@ def add_search(parser: argparse.ArgumentParser) -> None:
                              "takes longer for the same plan; default %(default)s")
 
 
-def search_arguments(args: argparse.Namespace) -> Dict[str, Any]:
-    """Keyword arguments ``method``, ``variants``, ``costs`` and ``time_limit``."""
-    return {"method": args.method, "variants": args.variants, "costs": args.costs,
-            "time_limit": args.time_limit}
+def call_arguments(args: argparse.Namespace, symbol: Any) -> Dict[str, Any]:
+    """Keyword arguments of the calls of the API, for the options that the command has."""
+    found = shape_arguments(args, symbol)
+    found.update((name, getattr(args, name)) for name in (
+        "method", "variants", "costs", "time_limit", "keep", "recompute") if hasattr(args, name))
+    if hasattr(args, "optimizer"):
+        found.update(zip(("optimizer", "optimizer_params"), args.optimizer))
+    if args.device and args.ctx != "cpu(0)":
+        raise UsageError("--ctx and --device exclude each other")
+    return {**found, "ctx": None if args.device else context(args.ctx), "device": args.device}
 
 
 def shape_arguments(args: argparse.Namespace, symbol: Any, saved: Any = "write") -> Dict[str, Any]:
@@ -263,3 +264,22 @@ def load_symbol(path: str) -> Any:
         return symbol_from_json(text)
     except InputError as error:
         raise InputError("%s: %s" % (path, error)) from error
+
+
+def load_network(args: argparse.Namespace, path: str) -> Tuple[Any, Dict[str, Any]]:
+    """The symbol or the plan in a file, and its ``shapes``, ``type_dict`` and ``grad_req``.
+
+    A plan brings its own, which ``--shape``, ``--type`` and ``--grad-req`` change.
+    """
+    if is_symbol(read_text(path)):
+        symbol = load_symbol(path)
+        return symbol, shape_arguments(args, symbol)
+    plan = load_plan(path)
+    if plan.original_json is None:
+        raise InputError("%s plans a graph that is not MXNet's; there is nothing to run" % path)
+    saved = plan.options
+    given = shape_arguments(args, plan.symbol, saved.get("grad_req", "write"))
+    return plan, {
+        "shapes": {**saved.get("shapes", {}), **given["shapes"]},
+        "type_dict": {**(saved.get("type_dict") or {}), **(given["type_dict"] or {})} or None,
+        "grad_req": given["grad_req"]}

@@ -10,6 +10,7 @@ import textwrap
 from typing import IO, Any, Callable, Mapping, NoReturn, Optional, Sequence, Union
 
 from ..util.files import write_out
+from ..util.json_files import plain
 
 EXIT_OK = 0
 EXIT_ERROR = 1
@@ -88,15 +89,6 @@ def answer(args: argparse.Namespace, record: Union[Mapping[str, Any], Callable[[
     """Print the result: ``record`` as JSON with ``--json``, else ``text``."""
     if args.json:
         data = record() if callable(record) else record
-        write_out(json.dumps(data, indent=2, sort_keys=True, default=_plain) + "\n")
+        write_out(json.dumps(data, indent=2, sort_keys=True, default=plain) + "\n")
     else:
         write_out((text() if callable(text) else text) + "\n")
-
-
-def _plain(value: Any) -> Any:
-    """JSON for numpy scalars, tuples of dataclasses and the like."""
-    if hasattr(value, "item"):
-        return value.item()
-    if hasattr(value, "__dataclass_fields__"):
-        return {name: getattr(value, name) for name in value.__dataclass_fields__}
-    return str(value)

@@ -22,7 +22,7 @@ from ..util.errors import PluginError
 from ..util.messages import one_line
 from ..util.native_libraries import core
 from ..util.units import format_bytes
-from ..util.version import __version__
+from ..util.version import __version__, installed
 from .command import EXIT_ERROR, EXIT_OK, Command, answer
 
 OK, NOTE, WARNING, PROBLEM = "ok", "note", "warning", "problem"
@@ -99,18 +99,6 @@ def describe(findings: List[Finding]) -> str:
     return "\n".join(lines)
 
 
-def _version_of(module: str) -> Optional[str]:
-    """Version of a library, or None when it is not installed or does not import."""
-    try:
-        found = importlib.import_module(module)
-    except Exception:  # a broken library may raise anything
-        return None
-    try:
-        return str(getattr(found, "__version__", None) or metadata.version(module))
-    except metadata.PackageNotFoundError:
-        return "of unknown version"
-
-
 def _output_of(*command: str) -> Optional[str]:
     """First line that a program prints, or None when it does not run."""
     try:
@@ -150,7 +138,7 @@ def _has_mxnet() -> bool:
 
 
 def _mxnet() -> Iterator[Finding]:
-    numpy = _version_of("numpy")
+    numpy = installed("numpy")
     if not _has_mxnet():
         yield Finding("numpy", numpy or "missing", OK if numpy else PROBLEM,
                       "" if numpy else "pip install numpy")
@@ -209,7 +197,7 @@ def _gpu_kernels() -> Iterator[Finding]:
 
 
 def _libraries() -> Iterator[Finding]:
-    highspy = _version_of("highspy")
+    highspy = installed("highspy")
     yield Finding("highspy", highspy or "missing",
                   OK if highspy else WARNING,
                   "" if highspy else "pip install 'highspy>=1.10', or do without method='milp' "
@@ -217,7 +205,7 @@ def _libraries() -> Iterator[Finding]:
     for name, use in (("matplotlib", "pictures of the timeline: pip install matplotlib"),
                       ("graphviz", "plan.to_graphviz(): pip install graphviz"),
                       ("pygraphviz", "")):
-        version = _version_of(name)
+        version = installed(name)
         yield Finding(name, version or "missing",
                       OK if version or not use else NOTE,
                       "" if version else use)

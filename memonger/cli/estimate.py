@@ -10,17 +10,7 @@ from ..mx.device import place, resolve_budget
 from ..report.text import estimate_table
 from ..util.files import write_whole
 from ..util.units import parse_budget
-from .arguments import (
-    add_budget,
-    add_optimizer,
-    add_output,
-    add_place,
-    add_shapes,
-    load_symbol,
-    optimizer_arguments,
-    place_arguments,
-    shape_arguments,
-)
+from . import arguments
 from .command import EXIT_BUDGET, EXIT_OK, Command, answer
 
 
@@ -33,20 +23,18 @@ class Estimate(Command):
     name = "estimate"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("network", metavar="NETWORK", help="a *-symbol.json file")
-        add_shapes(parser)
-        add_place(parser)
-        add_budget(parser)
-        add_optimizer(parser)
-        add_output(parser, "--graph", help="write the step's ops, bytes and times as JSON, which "
-                                           "memonger plan reads")
+        arguments.add_network(parser)
+        arguments.add_place(parser)
+        arguments.add_budget(parser)
+        arguments.add_optimizer(parser)
+        arguments.add_output(parser, "--graph", help="write the step's ops, bytes and times as "
+                                                     "JSON, which memonger plan reads")
 
     def run(self, args: argparse.Namespace) -> int:
-        symbol = load_symbol(args.network)
-        where = place_arguments(args)
-        budget = resolve_budget(args.budget, place(**{"ctx": None, "device": None, **where}))
-        estimate = api.estimate(symbol, **where, **optimizer_arguments(args),
-                                **shape_arguments(args, symbol))
+        symbol = arguments.load_symbol(args.network)
+        options = arguments.call_arguments(args, symbol)
+        budget = resolve_budget(args.budget, place(options["ctx"], options["device"]))
+        estimate = api.estimate(symbol, **options)
         total = estimate.total_bytes
         if args.graph:
             write_whole(args.graph, json.dumps(estimate.graph.to_dict()) + "\n")

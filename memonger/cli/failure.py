@@ -31,11 +31,8 @@ _PINNED_SHOWN = 6
 def report_failure(error: Exception, args: argparse.Namespace) -> int:
     """Write what happened to standard error and return the exit code.
 
-    Raises
-    ------
-    Exception
-        ``error`` itself when it is none of ours: then it is a defect, and the traceback is what
-        its report needs.
+    Raises ``error`` itself when it is none of ours: then it is a defect, and the traceback is what
+    its report needs.
     """
     if isinstance(error, OSError) and not isinstance(error, MemongerError):
         where = ": %s" % error.filename if error.filename else ""

@@ -5,18 +5,7 @@ import argparse
 import sys
 
 from ..api import calls as api
-from .arguments import (
-    add_budget,
-    add_optimizer,
-    add_place,
-    add_search,
-    add_shapes,
-    load_symbol,
-    optimizer_arguments,
-    place_arguments,
-    search_arguments,
-    shape_arguments,
-)
+from . import arguments
 from .command import EXIT_BUDGET, EXIT_OK, Command, answer
 from .progress import ProgressLine
 
@@ -33,20 +22,17 @@ class MaxBatch(Command):
     name = "max-batch"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("network", metavar="NETWORK", help="a *-symbol.json file")
-        add_shapes(parser)
-        add_place(parser)
-        add_budget(parser, required=True)
-        add_search(parser)
-        add_optimizer(parser)
+        arguments.add_network(parser)
+        arguments.add_place(parser)
+        arguments.add_budget(parser, required=True)
+        arguments.add_search(parser)
+        arguments.add_optimizer(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        symbol = load_symbol(args.network)
+        symbol = arguments.load_symbol(args.network)
         with ProgressLine() as line:
-            found = api.max_batch(
-                symbol, budget=args.budget, **place_arguments(args), progress=line.callback,
-                **search_arguments(args), **optimizer_arguments(args),
-                **shape_arguments(args, symbol))
+            found = api.max_batch(symbol, budget=args.budget, progress=line.callback,
+                                  **arguments.call_arguments(args, symbol))
         if found.reason:
             sys.stderr.write("error: %s\n" % found)
             if args.json:

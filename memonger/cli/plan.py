@@ -15,23 +15,7 @@ from ..report.charts.frontier import draw_frontier, frontier_table
 from ..report.text import summary
 from ..util.errors import InputError
 from ..util.json_files import read_text
-from .arguments import (
-    add_budget,
-    add_optimizer,
-    add_output,
-    add_place,
-    add_search,
-    add_shapes,
-    count,
-    is_symbol,
-    load_symbol,
-    optimizer_arguments,
-    place_arguments,
-    refuse_plan,
-    search_arguments,
-    shape_arguments,
-    share,
-)
+from . import arguments
 from .command import EXIT_OK, Command, UsageError, answer
 from .progress import ProgressLine
 from .record import foreign_record, plan_record
@@ -59,26 +43,24 @@ class MakePlan(Command):
     name = "plan"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("network", metavar="NETWORK",
-                            help="a *-symbol.json file, or a graph")
-        add_shapes(parser)
-        add_place(parser)
-        add_budget(parser)
-        parser.add_argument("--overhead", type=share, metavar="SHARE",
+        arguments.add_network(parser, "a *-symbol.json file, or a graph")
+        arguments.add_place(parser)
+        arguments.add_budget(parser)
+        parser.add_argument("--overhead", type=arguments.share, metavar="SHARE",
                             help="instead of a budget: least memory within this extra time, 10%%")
-        add_search(parser)
-        add_optimizer(parser)
+        arguments.add_search(parser)
+        arguments.add_optimizer(parser)
         parser.add_argument("--keep", action="append", default=[], metavar="OP",
                             help="keep what this op makes (wildcards work); repeat for more")
         parser.add_argument("--recompute", action="append", default=[], metavar="OP",
                             help="recompute this op (wildcards work); repeat for more")
-        parser.add_argument("--max-clones", type=count, default=0, metavar="N",
+        parser.add_argument("--max-clones", type=arguments.count, default=0, metavar="N",
                             help="recompute any op at most N times (default: unlimited)")
         parser.add_argument("--sweep", action="store_true",
                             help="plan for a range of budgets and print the frontier")
-        add_output(parser, "--plot", endings=FORMATS,
-                   help="with --sweep: draw the frontier: .svg .png or .pdf")
-        add_output(parser, "-o", "--output", help="write the plan as JSON")
+        arguments.add_output(parser, "--plot", endings=FORMATS,
+                             help="with --sweep: draw the frontier: .svg .png or .pdf")
+        arguments.add_output(parser, "-o", "--output", help="write the plan as JSON")
 
     def run(self, args: argparse.Namespace) -> int:
         if args.budget is not None and args.overhead is not None:
@@ -90,27 +72,21 @@ class MakePlan(Command):
             raise UsageError("--sweep plans for many budgets; "
                              "it takes no --budget, --overhead, --max-clones or --output")
         text = read_text(args.network)
-        if is_symbol(text):
+        if arguments.is_symbol(text):
             return self._plan_symbol(args)
-        refuse_plan(args.network, text)
+        arguments.refuse_plan(args.network, text)
         return self._plan_foreign(args, text)
 
     def _plan_symbol(self, args: argparse.Namespace) -> int:
-        symbol = load_symbol(args.network)
-        options: Dict[str, Any] = dict(
-            **place_arguments(args), keep=args.keep, recompute=args.recompute,
-            **search_arguments(args), **shape_arguments(args, symbol),
-            **optimizer_arguments(args))
+        symbol = arguments.load_symbol(args.network)
+        options = arguments.call_arguments(args, symbol)
         with ProgressLine() as line:
             options["progress"] = line.callback
             if args.sweep:
                 frontier = api.sweep(symbol, **options)
             else:
-                if args.overhead is not None:
-                    options["overhead"] = args.overhead
-                if args.max_clones:
-                    options["max_clones"] = args.max_clones
-                plan = api.plan(symbol, budget=args.budget, **options)
+                plan = api.plan(symbol, budget=args.budget, overhead=args.overhead,
+                                max_clones=args.max_clones, **options)
         if args.sweep:
             if args.plot:
                 draw_frontier([named(p, args.network) for p in frontier], args.plot)

@@ -3,16 +3,7 @@ from __future__ import annotations
 
 import argparse
 
-from .arguments import (
-    add_context,
-    add_output,
-    add_shapes,
-    context,
-    count,
-    load_symbol,
-    positive,
-    shape_arguments,
-)
+from . import arguments
 from .command import EXIT_OK, Command, answer
 from .progress import ProgressLine
 
@@ -31,26 +22,27 @@ class Profile(Command):
     name = "profile"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("network", metavar="NETWORK", help="a *-symbol.json file")
-        add_shapes(parser)
-        add_context(parser)
-        parser.add_argument("--time-limit", type=positive, default=60.0, metavar="SECONDS",
+        arguments.add_network(parser)
+        arguments.add_context(parser)
+        parser.add_argument("--time-limit", type=arguments.positive, default=60.0,
+                            metavar="SECONDS",
                             help="estimate what is not measured by then; default %(default)s")
-        parser.add_argument("--repeats", type=count, default=5, metavar="N",
+        parser.add_argument("--repeats", type=arguments.count, default=5, metavar="N",
                             help="runs of each op, of which the median counts; "
                                  "default %(default)s")
-        add_output(parser, "-o", "--output",
-                   help="the profile, extended if it exists; by default one for this "
-                        "device that --costs auto finds")
+        arguments.add_output(parser, "-o", "--output",
+                             help="the profile, extended if it exists; by default one for this "
+                                  "device that --costs auto finds")
 
     def run(self, args: argparse.Namespace) -> int:
         from ..costs.profile_files import default_path
         from ..mx.profile.run import circumstances, profile
-        device, symbol = context(args.ctx), load_symbol(args.network)
+        device = arguments.context(args.ctx)
+        symbol = arguments.load_symbol(args.network)
         with ProgressLine() as line:
-            measured = profile(symbol, ctx=device, path=args.output,
-                               time_limit=args.time_limit, repeats=args.repeats,
-                               progress=line.callback, **shape_arguments(args, symbol))
+            measured = profile(symbol, ctx=device, path=args.output, time_limit=args.time_limit,
+                               repeats=args.repeats, progress=line.callback,
+                               **arguments.shape_arguments(args, symbol))
         path = args.output or default_path(circumstances(device))
         answer(args, {"profile": path, "device": measured.device, "times": len(measured.times_s)},
                "%s holds %d op times of %s\n%s" % (

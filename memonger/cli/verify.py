@@ -6,9 +6,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Dict
 
 from ..api import calls as api
-from .arguments import add_context, add_shapes, context, count, load_symbol
+from ..plan.plan import Plan
+from .arguments import add_context, add_shapes, context, count, load_network, load_symbol
 from .command import EXIT_OK, EXIT_VERIFICATION, Command, UsageError, answer
-from .network import load_network
 
 if TYPE_CHECKING:
     from ..mx.verify import Verification
@@ -37,15 +37,11 @@ class Verify(Command):
                             help="training steps to compare; default %(default)s")
 
     def run(self, args: argparse.Namespace) -> int:
-        network = load_network(args, args.planned)
-        planned, original = network.planned, network.original
-        if network.plan is None:
-            planned = network.original
-            original = load_symbol(args.original) if args.original else None
-        elif args.original:
+        planned, options = load_network(args, args.planned)
+        if isinstance(planned, Plan) and args.original:
             raise UsageError("a plan file brings its own original; give one of the two")
-        result = api.verify(planned, original, steps=args.steps, ctx=context(args.ctx),
-                            **network.arguments)
+        original = load_symbol(args.original) if args.original else None
+        result = api.verify(planned, original, steps=args.steps, ctx=context(args.ctx), **options)
         answer(args, lambda: verification_record(result), lambda: str(result))
         if not args.json:
             result.check()

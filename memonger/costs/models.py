@@ -217,10 +217,7 @@ def attributes_of(graph: Graph, index: int, attributes: Attributes) -> Mapping[s
 def roofline(device: str = "reference") -> Roofline:
     """The analytic model of a preset.
 
-    Raises
-    ------
-    InputError
-        If there is no such preset; the message lists them.
+    Raises InputError if there is no such preset; the message lists them.
     """
     if device not in DEVICES:
         raise InputError("no device preset %r; there are %s" % (device, ", ".join(DEVICES)))
@@ -305,12 +302,8 @@ def best_known(graph: Graph, attributes: Attributes, profile: Optional[Profile],
                otherwise: Roofline) -> CostModel:
     """The profile if it has measured nine tenths of the graph's expected time, else the model.
 
-    Parameters
-    ----------
-    profile : Profile or None
-        What is stored for the device, if anything.
-    otherwise : Roofline
-        What to use when there is no profile or it was made for other networks.
+    ``profile``: what is stored for the device, if anything.
+    ``otherwise``: what to use when there is no profile or it was made for other networks.
     """
     if profile is None:
         return otherwise

@@ -301,22 +301,11 @@ def work(kind: str, attributes: Mapping[str, str], inputs: Sequence[TensorType],
          outputs: Sequence[TensorType], wanted: Optional[Sequence[bool]] = None) -> Work:
     """Arithmetic and traffic of one run of an operator.
 
-    Parameters
-    ----------
-    kind : str
-        MXNet's name of the operator; ``_backward_<name>`` for a gradient.
-    attributes : mapping
-        As in the symbol; few formulas need any.
-    inputs : sequence of TensorType
-        Only those whose values are read.
-    outputs : sequence of TensorType
-    wanted : sequence of bool, optional
-        Which outputs anybody reads; all by default.
-
-    Returns
-    -------
-    Work
-        0 bytes for an operator without tensors.
+    ``kind``: MXNet's name of the operator; ``_backward_<name>`` for a gradient.
+    ``attributes``: as in the symbol; few formulas need any.
+    ``inputs``: only those whose values are read.
+    ``wanted``: which outputs anybody reads; all by default.
+    An operator without tensors takes 0 bytes.
     """
     backward = kind.startswith("_backward_")
     base = kind[len("_backward_"):] if backward else kind

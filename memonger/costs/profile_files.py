@@ -32,18 +32,7 @@ def default_path(facts: Mapping[str, Any]) -> str:
 def load_profile(path: str) -> Profile:
     """Read a profile.
 
-    Parameters
-    ----------
-    path : str
-
-    Returns
-    -------
-    Profile
-
-    Raises
-    ------
-    InputError
-        If the file is not there, damaged, or not a profile.
+    Raises InputError if the file is not there, damaged, or not a profile.
     """
     try:
         data = parse_json(read_text(path))
@@ -72,10 +61,7 @@ def load_profile(path: str) -> Profile:
 def find_profile(facts: Mapping[str, Any], path: Optional[str] = None) -> Optional[Profile]:
     """The stored profile for exactly this device and software; None without one.
 
-    Raises
-    ------
-    InputError
-        If ``path`` is given and holds a profile of another device or software.
+    Raises InputError if ``path`` is given and holds a profile of another device or software.
     """
     place = path or default_path(facts)
     if not os.path.isfile(place):  # a device such as /dev/stdout is only written
@@ -100,10 +86,7 @@ def find_profile(facts: Mapping[str, Any], path: Optional[str] = None) -> Option
 def save_profile(profile: Profile, path: Optional[str] = None) -> str:
     """Write a profile whole or not at all; its path.
 
-    Raises
-    ------
-    MemongerError
-        If it cannot be written.
+    Raises MemongerError if it cannot be written.
     """
     place = path or default_path(profile.facts)
     with contextlib.suppress(OSError):  # write_whole() says what is wrong

@@ -27,19 +27,8 @@ from .types import MAX_SIZE_BYTES, Graph, Op, Tensor
 def read_graph(path: str) -> Graph:
     """Read a graph from a file in any of the three formats.
 
-    Parameters
-    ----------
-    path : str
-        A file; the format follows from its content.
-
-    Returns
-    -------
-    Graph
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read or its content contradicts itself.
+    ``path``: a file; the format follows from its content.
+    Raises InputError if the file cannot be read or its content contradicts itself.
     """
     text = read_text(path)
     name = os.path.splitext(os.path.basename(path))[0]
@@ -192,17 +181,9 @@ def single_output_graph(names: Sequence[str], sizes: Sequence[int], costs: Seque
                         name: str = "") -> Graph:
     """A graph in which each op makes one tensor.
 
-    Parameters
-    ----------
-    names, sizes, costs, recomputable : sequence
-        One entry for each op, in execution order.
-    edges : sequence of (int, int)
-        Producer and consumer.
-
-    Raises
-    ------
-    InputError
-        If an edge runs backwards or a number is negative.
+    ``names``, ``sizes``, ``costs``, ``recomputable``: one entry for each op, in execution order.
+    ``edges``: producer and consumer.
+    Raises InputError if an edge runs backwards or a number is negative.
     """
     inputs: List[Set[int]] = [set() for _ in names]
     for u, v in edges:
@@ -235,10 +216,7 @@ def parse_imported_budget(budget: Union[str, int, float], baseline: int) -> int:
     Shares are floats up to 1 and texts such as ``"0.8"`` or ``"80%"``; they are rounded up to
     whole units. Larger numbers are units.
 
-    Raises
-    ------
-    InputError
-        If the budget is neither.
+    Raises InputError if the budget is neither.
     """
     text = str(budget).strip()
     try:

@@ -25,17 +25,9 @@ NEEDS_ITS_OUTPUT_ON_GPU = NEEDS_ITS_OUTPUT | {"BatchNorm"}
 def expand_mirrored(graph: Graph, mirrored: AbstractSet[int]) -> Schedule:
     """The steps that stock MXNet runs when the ops in ``mirrored`` carry ``force_mirroring``.
 
-    Parameters
-    ----------
-    graph : Graph
-        A training graph as MXNet binds it, every op with its ``control_deps``.
-    mirrored : set of int
-        Forward op ids. Copies that nothing reaches do not run.
-
-    Returns
-    -------
-    Schedule
-        In MXNet's order: depth first from the outputs, inputs before control dependencies.
+    ``graph``: a training graph as MXNet binds it, every op with its ``control_deps``.
+    ``mirrored``: forward op ids. Copies that nothing reaches do not run.
+    Steps come in MXNet's order: depth first from the outputs, inputs before control dependencies.
     """
     count = len(graph.ops)
     steps: List[Step] = []

@@ -34,10 +34,7 @@ _IN_PARTS = "memonger_bn_relu_convolution"
 class Device:
     """How memory is handed out on a GPU; the defaults are MXNet's.
 
-    Raises
-    ------
-    InputError
-        If MXNet has no such pool.
+    Raises InputError if MXNet has no such pool.
     """
 
     #: MXNET_GPU_MEM_POOL_TYPE: "Naive", "Round" or "Unpooled".
@@ -119,17 +116,9 @@ class BoundStep:
     def extra_bytes(self, device: Device, arrays: Sequence[int]) -> Dict[str, int]:
         """What the step takes of a GPU beyond the sizes of its arrays, buffers and workspace.
 
-        Parameters
-        ----------
-        device : Device
-        arrays : sequence of int
-            Sizes of the arrays outside the step, in bytes: the optimizer's, too, for MXNet makes
-            them while the first step still runs.
-
-        Returns
-        -------
-        dict
-            "rounding" (of the buffers, too), "random_states" and "autotuning".
+        ``arrays``: sizes of the arrays outside the step, in bytes: the optimizer's, too, for MXNet
+            makes them while the first step still runs.
+        Returns "rounding" (of the buffers, too), "random_states" and "autotuning".
         """
         space = workspace_bytes(self.graph)
         inside = [*self.storage.buffer_bytes, space]

@@ -102,21 +102,11 @@ def number_of_elements(size_bytes: int, shape: Sequence[int], item_bytes: int) -
 def build_program(graph: Graph, schedule: Schedule) -> Program:
     """Number the values that the steps of a schedule make.
 
-    Parameters
-    ----------
-    graph : Graph
-    schedule : Schedule
-        Each step names the steps that made its inputs; see :class:`memonger.graph.schedule.Step`.
-
-    Returns
-    -------
-    Program
-        Linear time and size.
-
-    Raises
-    ------
-    ValueError
-        If a step reads from a step that does not make the tensor, or a dtype is unknown.
+    ``schedule``: each step names the steps that made its inputs; see
+        :class:`memonger.graph.schedule.Step`.
+    Linear time and size.
+    Raises ValueError if a step reads from a step that does not make the tensor, or a dtype is
+    unknown.
     """
     ops = effective_ops(graph, schedule.variants)
     numbers: List[Dict[int, int]] = []

@@ -34,13 +34,8 @@ def mkldnn_workspaces(graph: Graph, attributes: Sequence[Mapping[str, str]],
                       planned: bool = True) -> Tuple[int, ...]:
     """Bytes for each op of the graph with MKLDNN on a CPU.
 
-    Parameters
-    ----------
-    graph : Graph
-    attributes : sequence of mapping
-        Those of each op, as in the symbol.
-    planned : bool
-        Whether the network gets a plan, or is MXNet's alone.
+    ``attributes``: those of each op, as in the symbol.
+    ``planned``: whether the network gets a plan, or is MXNet's alone.
     """
     in_layout = _in_mkldnn_layout(graph)
     return tuple(max(op.workspace_bytes, _bytes(graph, op, attributes[index], in_layout, planned,

@@ -68,23 +68,9 @@ class StoragePlan:
 def plan_storage(graph: Graph, schedule: Schedule, model: str = "best") -> StoragePlan:
     """Plan the storage of a schedule.
 
-    Parameters
-    ----------
-    graph : Graph
-    schedule : Schedule
-    model : str
-        One of ``STORAGES``.
-
-    Returns
-    -------
-    StoragePlan
-
-    Raises
-    ------
-    ValueError
-        If the schedule reads values that were not made, or the model is unknown.
-    PluginMissing
-        If ``libmemonger_core.so`` was not built.
+    ``model``: one of ``STORAGES``.
+    Raises ValueError if the schedule reads values that were not made, or the model is unknown.
+    Raises PluginMissing if ``libmemonger_core.so`` was not built.
     """
     if model not in STORAGES:
         raise ValueError("unknown storage model %r; one of %s" % (model, ", ".join(STORAGES)))
@@ -170,3 +156,16 @@ def _plan_running(program: Program, model: str) -> StoragePlan:
                        tuple(buffer_bytes[:buffers]), pool_bytes, peak_bytes, peak_step,
                        printed_bytes, bound_bytes,
                        tuple(offset_of[:count]) if has_offsets else ())
+
+
+def never_written_bytes(graph: Graph, plan: StoragePlan) -> int:
+    """Bytes of whole buffers that no op writes without MKLDNN: no page of them is resident.
+
+    Max pooling has a second output, its workspace for MKLDNN, which its native code leaves alone.
+    """
+    written = set()
+    for value, block in zip(plan.program.values, plan.blocks.block_of):
+        op = graph.ops[plan.program.steps[value.step].op]
+        if block >= 0 and not (op.kind == "Pooling" and value.position == 1):
+            written.add(plan.buffer_of[block])
+    return sum(size for buffer, size in enumerate(plan.buffer_bytes) if buffer not in written)

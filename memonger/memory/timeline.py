@@ -96,20 +96,9 @@ def step_names(graph: Graph, schedule: Schedule) -> Tuple[str, ...]:
 def timeline(graph: Graph, schedule: Schedule, storage_model: str = "best") -> Timeline:
     """The timeline of a schedule.
 
-    Parameters
-    ----------
-    graph : Graph
-    schedule : Schedule
-    storage_model : str
-        As in :func:`memonger.memory.storage.plan_storage`. Without whole buffers (``"live"``, an
-        arena) ``buffer_bytes`` equals ``live_bytes``.
+    ``storage_model``: as in :func:`memonger.memory.storage.plan_storage`. Without whole buffers
+        (``"live"``, an arena) ``buffer_bytes`` equals ``live_bytes``.
 
-    Returns
-    -------
-    Timeline
-
-    Notes
-    -----
     Linear in the number of steps and values, besides the storage plan itself.
     """
     storage = plan_storage(graph, schedule, storage_model)

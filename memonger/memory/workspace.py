@@ -49,11 +49,7 @@ def native_workspaces(graph: Graph,
                       attributes: Sequence[Mapping[str, str]]) -> Tuple[int, ...]:
     """Bytes for each op of the graph without MKLDNN on a CPU.
 
-    Parameters
-    ----------
-    graph : Graph
-    attributes : sequence of mapping
-        Those of each op, as in the symbol.
+    ``attributes``: those of each op, as in the symbol.
     """
     return tuple(max(op.workspace_bytes, native_bytes(graph, index, attributes[index]))
                  for index, op in enumerate(graph.ops))

@@ -64,12 +64,8 @@ def infer_arguments(symbol: Any, shapes: Mapping[str, Sequence[int]],
                     grad_req: GradReq = "write") -> Arguments:
     """Shapes and dtypes of every argument and aux state, as ``simple_bind`` would infer them.
 
-    Raises
-    ------
-    ShapeError
-        If shapes are missing (the error names the inputs) or contradict each other.
-    InputError
-        If a name is not an argument, or a ``grad_req`` is not write, add or null.
+    Raises ShapeError if shapes are missing (the error names the inputs) or contradict each other.
+    Raises InputError if a name is not an argument, or a ``grad_req`` is not write, add or null.
     """
     names = tuple(symbol.list_arguments())
     aux_names = tuple(symbol.list_auxiliary_states())
@@ -100,10 +96,7 @@ def infer_arguments(symbol: Any, shapes: Mapping[str, Sequence[int]],
 def checked_shape(name: str, shape: Any) -> Tuple[int, ...]:
     """The shape of an input as a tuple of int.
 
-    Raises
-    ------
-    ShapeError
-        If it is not a sequence of integers.
+    Raises ShapeError if it is not a sequence of integers.
     """
     if hasattr(shape, "shape"):
         raise ShapeError("the shape of %r must be a tuple of integers, not %s; give that "
@@ -219,10 +212,7 @@ def bind_delayed(symbol: Any, arguments: Arguments, ctx: Any = None,
                  group2ctx: Optional[Mapping[str, Any]] = None) -> Any:
     """Bind with arrays that are never allocated; MXNet plans memory as for real arrays.
 
-    Raises
-    ------
-    BindError
-        With MXNet's own reason.
+    Raises BindError with MXNet's own reason.
     """
     mx = mxnet()
     from mxnet.ndarray.ndarray import _new_alloc_handle

@@ -48,22 +48,12 @@ def read(symbol: Any, shapes: Mapping[str, Sequence[int]],
          as_run: bool = False) -> Captured:
     """Read the training step of a symbol.
 
-    Parameters
-    ----------
-    symbol : mx.sym.Symbol
-    shapes : mapping
-        Shapes of inputs by name, as for ``infer_shape``.
-    type_dict, grad_req, ctx, group2ctx
-        As for ``simple_bind``.
-    as_run : bool
-        Read the network with the fusion of point-wise ops that an executor would have.
-
-    Raises
-    ------
-    ShapeError, InputError, BindError
-        If MXNet cannot bind the network; the error names the input or op.
-    PluginMissing
-        If the native plugin is not there.
+    ``shapes``: shapes of inputs by name, as for ``infer_shape``.
+    ``type_dict``, ``grad_req``, ``ctx``, ``group2ctx``: as for ``simple_bind``.
+    ``as_run``: read the network with the fusion of point-wise ops that an executor would have.
+    Raises ShapeError, InputError, BindError if MXNet cannot bind the network; the error names the
+    input or op.
+    Raises PluginMissing if the native plugin is not there.
     """
     if not native.available():
         raise PluginMissing("reading a network needs the native plugin, which is not there: %s"
@@ -156,12 +146,8 @@ def captured_from(record: Mapping[str, Any], arguments: Arguments, num_outputs: 
 def refuse_unknown_shapes(owners: Sequence[Tuple[str, str]], shapes: Sequence[Any]) -> None:
     """Raise InputError where MXNet allocates tensors while it runs, outside of any memory plan.
 
-    Parameters
-    ----------
-    owners : sequence of (name, kind)
-        Name and operator of the node that makes each tensor.
-    shapes : sequence
-        None for a shape that is not known.
+    ``owners``: name and operator of the node that makes each tensor.
+    ``shapes``: None for a shape that is not known.
     """
     for (name, kind), shape in zip(owners, shapes):
         if shape is None:

@@ -41,10 +41,7 @@ class StatedGpu:
 def place(ctx: Any, device: Optional[str]) -> Any:
     """The context to plan for: ``ctx``, or the GPU that ``device`` names.
 
-    Raises
-    ------
-    InputError
-        If both are given, or no GPU has the name.
+    Raises InputError if both are given, or no GPU has the name.
     """
     if device is None:
         return ctx
@@ -63,10 +60,7 @@ def place(ctx: Any, device: Optional[str]) -> Any:
 def free_bytes(ctx: Any) -> int:
     """Bytes that a training step may take on a GPU, now.
 
-    Raises
-    ------
-    InputError
-        If ``ctx`` is no GPU, or it does not answer.
+    Raises InputError if ``ctx`` is no GPU, or it does not answer.
     """
     if ctx is None or ctx.device_type != "gpu":
         raise InputError('the budget "auto" is what a GPU has free; name the device with '
@@ -85,10 +79,8 @@ def free_bytes(ctx: Any) -> int:
 def resolve_budget(budget: Any, ctx: Any) -> Budget:
     """A user's budget with ``"auto"`` turned into bytes; any other stays as it is.
 
-    Raises
-    ------
-    UnitError
-        If it is neither a number nor text, or a bare number that was surely meant with a unit.
+    Raises UnitError if it is neither a number nor text, or a bare number that was surely meant with
+    a unit.
     """
     readable = budget is None or isinstance(budget, (str, Real))
     if not readable:
@@ -101,10 +93,7 @@ def resolve_budget(budget: Any, ctx: Any) -> Budget:
 def device_of(ctx: Any) -> Optional[Device]:
     """How MXNet in this process allocates memory on a GPU; None for other devices.
 
-    Raises
-    ------
-    InputError
-        If an environment variable of MXNet's pool has a value that MXNet refuses.
+    Raises InputError if an environment variable of MXNet's pool has a value that MXNet refuses.
     """
     if ctx is None or ctx.device_type != "gpu":
         return None

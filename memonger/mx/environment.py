@@ -35,10 +35,7 @@ def variable(name: str, value: str) -> Iterator[None]:
 def mxnet() -> Any:
     """The ``mxnet`` module.
 
-    Raises
-    ------
-    MemongerError
-        If it is not installed or does not import, saying what to install.
+    Raises MemongerError if it is not installed or does not import, saying what to install.
     """
     # MXNet reads these once, at its first bind. Unset, it reports every bind on standard error, and
     # with MKLDNN off it warns of copies that it does not make.

@@ -21,14 +21,9 @@ _MAKERS = ("MXExecutorBindEX", "MXExecutorSimpleBindEx", "MXExecutorSimpleBindEx
 def watch(plugin: Any, recomputes: Callable[[], bool], active: Callable[[], bool]) -> None:
     """Wrap MXNet's makers of executors; once in a process.
 
-    Parameters
-    ----------
-    plugin : ctypes.CDLL
-        The loaded plugin.
-    recomputes : callable
-        Whether exact recomputation is switched on at the moment.
-    active : callable
-        Whether arenas are switched on at the moment.
+    ``plugin``: the loaded plugin.
+    ``recomputes``: whether exact recomputation is switched on at the moment.
+    ``active``: whether arenas are switched on at the moment.
     """
     from mxnet.base import _LIB
     from mxnet.runtime import Features

@@ -33,12 +33,8 @@ def off() -> Iterator[None]:
 def unwanted(name: str, arguments: Any) -> bool:
     """Whether a C function that creates an executor must run without fusion.
 
-    Parameters
-    ----------
-    name : str
-        Name of the function in MXNet's C interface.
-    arguments : sequence
-        Arguments of the call.
+    ``name``: name of the function in MXNet's C interface.
+    ``arguments``: arguments of the call.
     """
     if _VARIABLE in os.environ:
         return False

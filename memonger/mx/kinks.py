@@ -37,12 +37,8 @@ def kinks_within_rounding(narrow: Any, wide: Any, shapes: Mapping[str, Sequence[
                           seed: int) -> Tuple[Kink, ...]:
     """The ops with values so near their kink that rounding decides on which side they are.
 
-    Parameters
-    ----------
-    narrow, wide : mx.sym.Symbol
-        The network, and the same in float64.
-    types, starts : sequence
-        Types and values for the two.
+    ``narrow``, ``wide``: the network, and the same in float64.
+    ``types``, ``starts``: types and values for the two.
     """
     nodes = [node for node in symbol_data(narrow)["nodes"] if _has_kink(node)]
     entries = sorted({tuple(entry[:2]) for node in nodes for entry in node["inputs"]})

@@ -14,12 +14,8 @@ from .environment import mxnet
 def symbol_from_json(text: str) -> Any:
     """A ``mx.sym.Symbol`` from its JSON, with the native plugin on where it can be loaded.
 
-    Raises
-    ------
-    InputError
-        If the symbol is damaged, or MXNet does not know one of its operators.
-    PluginError
-        If the symbol holds operators of the plugin, and that cannot be loaded.
+    Raises InputError if the symbol is damaged, or MXNet does not know one of its operators.
+    Raises PluginError if the symbol holds operators of the plugin, and that cannot be loaded.
     """
     document = checked_symbol(text)
     if '"op": "memonger_' in symbol_text(document) or native.available():

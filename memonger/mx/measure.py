@@ -6,20 +6,14 @@ on a busy machine.
 """
 from __future__ import annotations
 
-import json
-import logging
-import os
 import statistics
-import subprocess
-import tempfile
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Dict, Mapping, Optional, Sequence
 
 import numpy as np
 
 from ..util.errors import MemongerError
-from ..util.files import write_whole
-from ..util.processes import run_module
+from ..util.processes import ask_module
 from ..variants.common_subexpressions import to_json
 from .binding import GradReq, checked_shape, infer_arguments
 
@@ -70,23 +64,10 @@ class Measurement:
 def measure(symbol: Any, shapes: Mapping[str, Sequence[int]], ctx: Any = None, steps: int = 5,
             original: Any = None, type_dict: Optional[Mapping[str, Any]] = None,
             grad_req: GradReq = "write") -> Measurement:
-    """Train for some steps and report bytes and time.
+    """Train for some steps and report bytes and time; parameters as for :func:`memonger.measure`.
 
-    Parameters
-    ----------
-    symbol : mx.sym.Symbol
-    original : mx.sym.Symbol, optional
-        Another symbol, measured in turn with ``symbol``; its result is ``.original``.
-    ctx : mx.Context, optional
-        Default ``mx.cpu()``.
-
-    Raises
-    ------
-    MemongerError
-        If the measured process fails (out of memory, say), with its last words.
+    Raises MemongerError, with its last words, if the measured process fails (out of memory, say).
     """
-    if steps < 1:
-        raise MemongerError("measure needs at least one step, not %r" % steps)
     infer_arguments(symbol, shapes, type_dict, grad_req)  # refuses here, in one line
     request = _request(shapes, ctx, type_dict, grad_req)
     texts = [to_json(s) for s in (symbol, original) if s is not None]
@@ -114,17 +95,9 @@ def _request(shapes: Mapping[str, Sequence[int]], ctx: Any = None,
             "device": [ctx.device_type, ctx.device_id] if ctx is not None else ["cpu", 0]}
 
 
-def _child(specification: Mapping[str, Any]) -> Dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="memonger") as folder:
-        request, answer = os.path.join(folder, "request"), os.path.join(folder, "answer")
-        write_whole(request, json.dumps(specification))
-        child = run_module("memonger.mx.measure_child", request, answer,
-                           stderr=subprocess.STDOUT)
-        if child.returncode != 0 or not os.path.exists(answer):
-            logging.getLogger("memonger").info("the measured process said:\n%s", child.stdout)
-            said = child.stdout.strip().splitlines()
-            raise MemongerError("the measured process failed: %s" % (
-                "it was killed, perhaps because memory ran out" if child.returncode == -9
-                else said[-1] if said else "it ended with status %d" % child.returncode))
-        with open(answer) as file:
-            return json.load(file)
+def _child(request: Mapping[str, Any]) -> Dict[str, Any]:
+    try:
+        found: Dict[str, Any] = ask_module("memonger.mx.measure_child", request)
+        return found
+    except MemongerError as error:
+        raise MemongerError("the measured process failed: %s" % error) from error

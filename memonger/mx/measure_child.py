@@ -1,4 +1,4 @@
-"""The measured process of :mod:`memonger.mx.measure`: reads a request file, writes an answer."""
+"""The measured process of :mod:`memonger.mx.measure`: reads a request, prints an answer."""
 from __future__ import annotations
 
 import contextlib
@@ -10,7 +10,6 @@ import time
 import traceback
 from typing import Any, Dict, List
 
-from ..util.files import write_whole
 from . import plugin as native
 from .binding import first_line
 from .environment import mxnet
@@ -94,9 +93,7 @@ def run(request: Dict[str, Any]) -> Dict[str, Any]:
 
 if __name__ == "__main__":
     try:
-        with open(sys.argv[1]) as source:
-            answer = run(json.load(source))
-        write_whole(sys.argv[2], json.dumps(answer))
+        print(json.dumps(run(json.load(sys.stdin))))
     except Exception as error:  # the parent shows the last line and logs all
         traceback.print_exc()
         sys.exit(first_line(error))

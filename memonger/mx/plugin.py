@@ -200,37 +200,6 @@ def gpu_compiler() -> str:
     return text.value.decode()
 
 
-def compile_kernels(file: str, bits: int, architecture: int) -> int:
-    """Compile one kernel source as a GPU would need it; needs no device.
-
-    Parameters
-    ----------
-    file : str
-        A file of ``_native/cuda``.
-    bits : {16, 32, 64}
-        Of the data's floating-point type.
-    architecture : int
-        Compute capability times ten.
-
-    Returns
-    -------
-    int
-        Bytes of machine code.
-
-    Raises
-    ------
-    PluginError
-        With the compiler's log.
-    """
-    load()
-    assert _plugin is not None
-    text = ctypes.create_string_buffer(16384)
-    if _plugin.memonger_gpu_compile(file.encode(), bits, architecture, text,
-                                    ctypes.c_size_t(16384)):
-        raise PluginError(text.value.decode(errors="replace"))
-    return int(text.value)
-
-
 def enable(recompute: bool = True, storage: bool = True, arena: bool = True) -> None:
     """Switch passes of the plugin on or off, for everything bound from now on.
 

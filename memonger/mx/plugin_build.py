@@ -25,10 +25,7 @@ _failure: Optional[PluginMissing] = None
 def build_plugin(name: str) -> Optional[Path]:
     """The library, built in this call or an earlier one; None in a source tree.
 
-    Raises
-    ------
-    PluginMissing
-        If it cannot be built; a process tries once.
+    Raises PluginMissing if it cannot be built; a process tries once.
     """
     global _failure
     sources = folder() / "plugins"

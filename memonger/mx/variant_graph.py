@@ -42,18 +42,11 @@ def with_variants(graph: Graph, symbol_json: str, exact_only: bool, read: Read,
 
     It has placeholders where a variant has more gradient ops than what it replaces.
 
-    Parameters
-    ----------
-    graph : Graph
-        Of the symbol as it is.
-    exact_only : bool
-        Leave variants out whose results differ in the last bits.
-    read : callable
-        Binds a symbol in the same way as ``graph`` was bound.
-    times : callable
-        Times (s) and workspaces (bytes) of the ops of a captured graph.
-    on_gpu : bool
-        Whether the plan is for a GPU.
+    ``graph``: of the symbol as it is.
+    ``exact_only``: leave variants out whose results differ in the last bits.
+    ``read``: binds a symbol in the same way as ``graph`` was bound.
+    ``times``: times (s) and workspaces (bytes) of the ops of a captured graph.
+    ``on_gpu``: whether the plan is for a GPU.
     """
     by_kind: Dict[str, List[str]] = {}
     for op, names in sorted(offers(graph, symbol_json, exact_only, on_gpu).items()):
@@ -198,17 +191,9 @@ def _inputs(base: _Known, swapped: Graph, op: Op, known: Mapping[int, int],
             gradients: Sequence[int]) -> Optional[Tuple[int, ...]]:
     """What an op of the swapped graph reads, as tensors of the base graph.
 
-    Parameters
-    ----------
-    known : mapping
-        Tensors of the swapped graph that were translated already.
-    gradients : sequence of int
-        Gradients that the chain receives, in order; names do not identify them.
-
-    Returns
-    -------
-    tuple of int or None
-        None where the base graph has no such tensor.
+    ``known``: tensors of the swapped graph that were translated already.
+    ``gradients``: gradients that the chain receives, in order; names do not identify them.
+    None where the base graph has no such tensor.
     """
     result: List[int] = []
     waiting = list(gradients)

@@ -162,32 +162,7 @@ def verify(planned: Any, original: Any, shapes: Mapping[str, Sequence[int]], ste
     and the error of the planned training in the given types, against the original in float64, may
     be ``FACTOR`` times the largest one of up to ``ROUNDINGS`` differently rounded originals.
 
-    Parameters
-    ----------
-    planned, original : mx.sym.Symbol
-    shapes : mapping
-        Input shapes; a small batch is enough.
-    steps : int
-        Training steps.
-    ctx, type_dict, grad_req
-        As for ``simple_bind``.
-    seed : int
-        Of the random values, and of what random ops draw.
-    tolerance : float
-        Largest difference, relative to a tensor's largest value, that counts as the same.
-    values : mapping, optional
-        Values of inputs or parameters by name instead of random ones.
-    learning_rate : float
-        Of the gradient descent between the steps.
-
-    Returns
-    -------
-    Verification
-
-    Raises
-    ------
-    BindError
-        If MXNet cannot run the network.
+    Parameters are those of :func:`memonger.verify`; BindError where MXNet cannot run the network.
     """
     arguments = infer_arguments(original, shapes, type_dict,
                                 without_index_gradients(original, grad_req))

@@ -11,9 +11,8 @@ from typing import Any, Dict, List, Sequence
 
 from ..graph.schedule import expand
 from ..graph.types import Graph
-from ..memory.never_written import never_written_bytes
 from ..memory.optimizer_state import state_bytes
-from ..memory.storage import StoragePlan, plan_storage
+from ..memory.storage import StoragePlan, never_written_bytes, plan_storage
 from ..memory.workspace import objects_bytes, workspace_bytes
 from ..util.errors import InvalidPlan
 from ..util.type_checks import check_types
@@ -28,11 +27,8 @@ _CATEGORIES = {"parameters": "parameter", "aux": "aux", "inputs": "input",
 def confirm(plan: Any, graph: Graph, method: str, keep: Sequence[int] = ()) -> Plan:
     """The plan that a method returned, after the naive check; every plan passes it.
 
-    Raises
-    ------
-    InvalidPlan
-        If it is no plan of ``graph``, cannot run, runs one of ``keep`` again, or states a pool that
-        it does not take.
+    Raises InvalidPlan if it is no plan of ``graph``, cannot run, runs one of ``keep`` again, or
+    states a pool that it does not take.
     """
     try:
         if not isinstance(plan, Plan):
@@ -59,13 +55,8 @@ def confirm(plan: Any, graph: Graph, method: str, keep: Sequence[int] = ()) -> P
 def contradictions(plan: Plan) -> List[str]:
     """Messages about numbers that do not follow from graph and decisions; [] for none.
 
-    Raises
-    ------
-    ValueError
-        If the schedule reads values that were not made.
+    Raises ValueError if the schedule reads values that were not made.
 
-    Notes
-    -----
     As long as two storage plans take: a hundredth of a second for most networks, 0.4 s for the
     largest ready plan (13 000 steps), one second for 30 000 ops. In Python the last would take
     hours; without the C++ library the pools are only compared with the bytes alive at the worst

@@ -1,19 +1,21 @@
 """A plan: what is kept, recomputed and replaced, and what that takes.
 
 A :class:`Plan` is the one result type of all solvers and the only input of all reports. It is
-frozen and free of MXNet; the planned symbol travels as JSON text and becomes a ``mx.sym.Symbol``
-when ``plan.symbol`` is asked for.
+frozen and free of MXNet; symbols travel as JSON text, and the planned one becomes a
+``mx.sym.Symbol`` when ``plan.symbol`` is asked for.
 """
 from __future__ import annotations
 
 import enum
 import importlib
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 from ..graph.schedule import Schedule
 from ..graph.types import Graph
 from ..util.units import format_bytes
+from .planned_symbol import planned_json
 
 #: ``Plan.costs`` where no op has a time and each counts for the same: times are no seconds.
 UNIT_TIMES = "one unit an op"
@@ -100,8 +102,8 @@ class Plan:
     options: Mapping[str, Any] = field(default_factory=dict)
     #: Remarks of the method and of the caller, a sentence each.
     notes: Tuple[str, ...] = ()
+    #: The symbol as it was before planning; None for graphs that are not MXNet's.
     original_json: Optional[str] = field(default=None, repr=False)
-    symbol_json: Optional[str] = field(default=None, repr=False)
     #: Seconds the planning took; not saved, so that plan files are reproducible.
     planning_s: float = field(default=0.0, compare=False)
     #: Measured by ``memonger.measure``, when the user ran it; see ``mx/measure.py``.
@@ -155,12 +157,15 @@ class Plan:
         return result
 
     # ------------------------------------------------------------------ the planned symbol
+    @cached_property
+    def symbol_json(self) -> Optional[str]:
+        """The planned symbol as JSON: the original with the plan's decisions on it."""
+        return None if self.original_json is None else planned_json(self.original_json, self)
+
     @property
     def symbol(self) -> Any:
         """The planned ``mx.sym.Symbol``; None for graphs that are not MXNet's."""
-        if self.symbol_json is None:
-            return None
-        return _views().symbol(self.symbol_json)
+        return None if self.symbol_json is None else _views().symbol(self.symbol_json)
 
     def with_measured(self, measured: Mapping[str, Any]) -> "Plan":
         """The plan with a measurement beside its predictions.

@@ -7,7 +7,7 @@ One JSON object, keys sorted, one top-level key a line, the same bytes for the s
 
 Large lists are stored by column (:mod:`memonger.plan.columnar_json`). The schedule is stored as the
 decisions it came from where :func:`memonger.graph.schedule.expand` reproduces it from them, else
-step by step; the planned symbol as its difference from the original one.
+step by step. Files of earlier versions hold the planned symbol, too; it follows from the rest.
 """
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ from ..memory.storage import STORAGES
 from ..util.errors import InputError, MemongerError, PlanError, PlanMismatch, PlanSchemaError
 from ..util.files import write_whole
 from ..util.gc_pause import paused
-from ..util.json_files import parse_json, read_text
+from ..util.json_files import parse_json, plain, read_text
 from ..util.type_checks import check_types
 from ..variants.symbol_check import checked_symbol
 from . import columnar_json as columns
 from .consistency import contradictions
 from .plan import Plan, Status
-from .planned_symbol import planned_json
 
 SCHEMA = 1
 FORMAT = "memonger plan"
@@ -46,10 +45,7 @@ _OF_MXNET = ("_CrossDeviceCopy",)
 def save_plan(plan: Plan, path: str) -> None:
     """Write a plan, whole or not at all.
 
-    Raises
-    ------
-    PlanError
-        If the file cannot be written, or an option of the plan has no form in JSON.
+    Raises PlanError if the file cannot be written, or an option of the plan has no form in JSON.
     """
     text = dumps(plan)
     try:
@@ -98,7 +94,6 @@ def dumps(plan: Plan) -> str:
         "graph": columns.pack_graph(plan.graph), "schedule": _pack_schedule(plan),
         "fixed_bytes": dict(plan.fixed_bytes), "options": dict(plan.options),
         "notes": list(plan.notes), "original_json": plan.original_json,
-        "symbol_json": columns.pack_text(plan.original_json, plan.symbol_json),
         "measured": None if plan.measured is None else dict(plan.measured),
         **({"baseline_fixed_bytes": dict(plan.baseline_fixed_bytes)}
            if plan.baseline_fixed_bytes else {}),
@@ -131,7 +126,6 @@ def loads(text: str) -> Plan:
             baseline_fixed_bytes=dict(data.get("baseline_fixed_bytes", {})),
             options=_tuples(data["options"]), notes=tuple(data["notes"]),
             original_json=data["original_json"],
-            symbol_json=columns.unpack_text(data["original_json"], data["symbol_json"]),
             measured=_tuples(data["measured"]), from_file=True,
             **{key: data[key] for key in _PLAIN}, **{key: data.get(key) for key in _RARE})
         check_types([plan])
@@ -161,11 +155,9 @@ def loads(text: str) -> Plan:
 
 
 def _check_symbols(plan: Plan) -> None:
-    """Raise ValueError unless the planned symbol is the original with the plan's decisions on it,
-    and the original has the ops of the plan's graph."""
+    """Raise ValueError unless the symbol has the ops of the plan's graph and takes its decisions.
+    """
     if plan.original_json is None:
-        if plan.symbol_json is not None:
-            raise ValueError("the original symbol is missing")
         return
     nodes = {(node["name"], node["op"]) for node in checked_symbol(plan.original_json)["nodes"]}
     for op in plan.graph.ops:
@@ -173,15 +165,7 @@ def _check_symbols(plan: Plan) -> None:
                 (op.name.partition("~")[0], op.kind) not in nodes \
                 and (op.name, op.kind) not in nodes:
             raise ValueError("the symbol has no op %r (%s)" % (op.name, op.kind))
-    stated = checked_symbol(plan.symbol_json or "")
-    if _meaning(checked_symbol(planned_json(plan.original_json, plan))) != _meaning(stated):
-        raise ValueError("the planned symbol is not the original with the plan's decisions on it")
-
-
-def _meaning(symbol: Mapping[str, Any]) -> Dict[str, Any]:
-    """The document without what MXNet works out again when it writes one."""
-    return {**symbol, "node_row_ptr": None, "nodes": [
-        {"attrs": {}, **node} for node in symbol["nodes"]]}
+    checked_symbol(plan.symbol_json or "")
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
@@ -221,22 +205,9 @@ def _checksum(content: Mapping[str, Any]) -> str:
 def _json(value: Any) -> str:
     try:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False,
-                          default=_plain)
+                          default=plain)
     except (TypeError, ValueError) as error:
         raise PlanError("the plan cannot be saved: %s" % error) from error
-
-
-def _plain(value: Any) -> Any:
-    """NumPy's scalars and dtypes, and what else has an obvious form in JSON."""
-    if isinstance(value, type):
-        return value.__name__
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if isinstance(value, (set, frozenset)):
-        return sorted(value)
-    if isinstance(value, Mapping):
-        return dict(value)
-    return str(value)
 
 
 def _tuples(value: Any) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from typing import AbstractSet, Any, Callable, Dict, Mapping
+from typing import TYPE_CHECKING, AbstractSet, Any, Callable, Dict, Mapping
 
 from ..graph.decisions import decisions_of
 from ..graph.in_use import graph_in_use
@@ -18,7 +18,9 @@ from ..graph.stock_mirroring import safe_to_mirror
 from ..graph.types import Graph
 from ..variants.common_subexpressions import merged_into, symbol_text
 from ..variants.rewrite import swap_json, unswap_json
-from .plan import Plan
+
+if TYPE_CHECKING:
+    from .plan import Plan
 
 RECOMPUTE = "__memonger_recompute__"
 #: "arena": executors of the symbol have one piece of memory with their tensors at offsets.

@@ -12,13 +12,8 @@ from ..util.messages import listed
 def run_once(graph: Graph, schedule: Schedule, asked: Sequence[int]) -> Dict[int, str]:
     """Ops of those asked for that no clone runs, each with the reason.
 
-    Parameters
-    ----------
-    graph : Graph
-    schedule : Schedule
-        A plan's, of this graph.
-    asked : sequence of int
-        Ops that were to be recomputed.
+    ``schedule``: a plan's, of this graph.
+    ``asked``: ops that were to be recomputed.
     """
     again = set(schedule.recomputed())
     replaced = {op for index in schedule.variants

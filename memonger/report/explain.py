@@ -26,16 +26,8 @@ def explain(plan: Plan, op: str) -> str:
     What the pool would be otherwise is computed: the schedule with this one decision the other
     way round, under the plan's own storage model.
 
-    Parameters
-    ----------
-    plan : Plan
-    op : str
-        Name of a forward op.
-
-    Raises
-    ------
-    UnknownOpError
-        If the plan has no such op; the message names close ones.
+    ``op``: name of a forward op.
+    Raises UnknownOpError if the plan has no such op; the message names close ones.
     """
     facts = Facts(plan)
     fact = facts.by_name.get(op)

@@ -1,10 +1,12 @@
 """Numbers in words and tables of words, as all reports write them."""
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import List, Sequence
 
 from ..plan.plan import UNIT_TIMES, Plan
+from ..util.errors import RenderError
 from ..util.units import format_bytes
 
 
@@ -108,3 +110,12 @@ def markdown(header: Sequence[str], align: str, rows: Sequence[Sequence[str]]) -
     rule = "|%s|" % "|".join("---:" if side == ">" else "---" for side in align)
     return "\n".join(["| %s |" % " | ".join(header), rule,
                       *("| %s |" % " | ".join(row) for row in rows)])
+
+
+def ending_of(path: str, endings: Sequence[str]) -> str:
+    """The ending of a picture's file, ``"svg"`` say; RenderError where it is none of these."""
+    ending = os.path.splitext(path)[1].lower().lstrip(".")
+    if ending not in endings:
+        raise RenderError("cannot draw a %r file; the ending must be one of %s"
+                          % (path, ", ".join("." + name for name in endings)))
+    return ending

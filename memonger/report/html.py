@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 from ..plan.plan import Plan
 from ..util.files import write_whole
+from ..util.version import __version__, installed
 from .charts.timeline import common_steps
 from .diagram.dot import remarks
 from .diagram.model import LEGEND, draw
@@ -181,16 +182,9 @@ def command_line(plan: Plan) -> str:
 
 def versions() -> List[Tuple[str, str]]:
     """memonger's version, Python's, and those of the libraries that are installed."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    from ..util.version import __version__
-    found = [("memonger", __version__), ("Python", platform.python_version())]
-    for name in ("mxnet", "mxnet-cu112", "numpy", "highspy"):
-        try:
-            found.append((name, version(name)))
-        except PackageNotFoundError:
-            continue
-    return found
+    libraries = [(name, installed(name)) for name in ("mxnet", "mxnet-cu112", "numpy", "highspy")]
+    return [("memonger", __version__), ("Python", platform.python_version()),
+            *((name, version) for name, version in libraries if version)]
 
 
 def _small_timeline(facts: Facts, width: int = 640, height: int = 130) -> str:

@@ -28,11 +28,7 @@ from .formatting import (
 def summary(plan: Plan, path: Optional[str] = None) -> str:
     """The plan in ten lines: before, after, budget, proof, and what to do next.
 
-    Parameters
-    ----------
-    plan : Plan
-    path : str, optional
-        The file that the plan was saved in, for the hints of the last line.
+    ``path``: the file that the plan was saved in, for the hints of the last line.
     """
     facts = Facts(plan)
     lines = [_headline(facts), _before_and_after(facts)]

@@ -29,28 +29,10 @@ from __future__ import annotations
 
 from typing import Any, Optional, Sequence, Tuple, Type
 
-__all__ = [
-    "BindError",
-    "BudgetError",
-    "InfeasibleBudget",
-    "InputError",
-    "InvalidPlan",
-    "MemongerError",
-    "NoPlanInTime",
-    "PlanError",
-    "PlanMismatch",
-    "PlanSchemaError",
-    "PluginABIError",
-    "PluginError",
-    "PluginMissing",
-    "RenderError",
-    "ShapeError",
-    "SolverError",
-    "SolverUnavailable",
-    "UnitError",
-    "UnknownOpError",
-    "VerificationError",
-]
+__all__ = ["BindError", "BudgetError", "InfeasibleBudget", "InputError", "InvalidPlan",
+           "MemongerError", "NoPlanInTime", "PlanError", "PlanMismatch", "PlanSchemaError",
+           "PluginABIError", "PluginError", "PluginMissing", "RenderError", "ShapeError",
+           "SolverError", "SolverUnavailable", "UnitError", "UnknownOpError", "VerificationError"]
 
 
 class MemongerError(Exception):

@@ -27,11 +27,8 @@ def write_whole(path: str, content: Union[str, bytes]) -> None:
     The content goes to a temporary file in the same folder, to the disk, and then takes the
     name. A device or pipe (``/dev/stdout``) is written directly.
 
-    Raises
-    ------
-    MemongerError
-        If it cannot be written (no such folder, no permission, disk full); whatever was at
-        ``path`` before is untouched.
+    Raises MemongerError if it cannot be written (no such folder, no permission, disk full);
+    whatever was at ``path`` before is untouched.
     """
     if not isinstance(path, (str, os.PathLike)):
         raise MemongerError("cannot write to %r; give the name of a file" % (path,))
@@ -65,12 +62,8 @@ def write_whole(path: str, content: Union[str, bytes]) -> None:
 def write_out(text: str) -> None:
     """Write to standard output and flush, so that a full disk raises an error.
 
-    Raises
-    ------
-    BrokenPipeError
-        If the reader (``head``, ``less``) has seen enough.
-    MemongerError
-        If it cannot be written for any other reason.
+    Raises BrokenPipeError if the reader (``head``, ``less``) has seen enough.
+    Raises MemongerError if it cannot be written for any other reason.
     """
     try:
         sys.stdout.write(text)

@@ -5,7 +5,7 @@ import json
 import os
 import re
 from itertools import accumulate
-from typing import Any
+from typing import Any, Mapping
 
 from .errors import InputError
 from .units import format_bytes
@@ -22,10 +22,7 @@ _DEPTH = {"[": 1, "{": 1}
 def read_text(path: str) -> str:
     """The text of a file that the user named.
 
-    Raises
-    ------
-    InputError
-        If it cannot be opened, is no text, or is too large.
+    Raises InputError if it cannot be opened, is no text, or is too large.
     """
     if not isinstance(path, (str, os.PathLike)):
         raise InputError("cannot read %r; give the name of a file" % (path,))
@@ -47,10 +44,7 @@ def read_text(path: str) -> str:
 def parse_json(text: str) -> Any:
     """The data in a JSON text; all numbers are finite, and all strings can be encoded.
 
-    Raises
-    ------
-    InputError
-        If it is damaged or nested deeper than ``MAX_DEPTH``.
+    Raises InputError if it is damaged or nested deeper than ``MAX_DEPTH``.
     """
     brackets = _NOT_BRACKETS.sub("", text)
     if max(accumulate(_DEPTH.get(c, -1) for c in brackets), default=0) > MAX_DEPTH:
@@ -66,3 +60,16 @@ def parse_json(text: str) -> Any:
 
 def _refuse(constant: str) -> Any:
     raise ValueError("%s is no number" % constant)
+
+
+def plain(value: Any) -> Any:
+    """For ``json.dumps``: NumPy's scalars and dtypes, and what else has an obvious form in JSON."""
+    if isinstance(value, type):
+        return value.__name__
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, (set, frozenset)):
+        return sorted(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    return str(value)

@@ -1,38 +1,43 @@
 """Processes that run the memonger of this one."""
 from __future__ import annotations
 
+import json
+import logging
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import List, Mapping, Optional
+from typing import Any, List, Mapping, Optional
+
+from .errors import MemongerError
 
 #: The folder that holds the package.
 _ROOT = str(Path(__file__).resolve().parents[2])
 
 
-def run_module(module: str, *arguments: str, stdin: Optional[str] = None,
-               stderr: int = subprocess.PIPE,
-               environment: Optional[Mapping[str, str]] = None
-               ) -> "subprocess.CompletedProcess[str]":
-    """Run a module of this package in a process of its own, and wait for it.
+def ask_module(module: str, request: Any,
+               environment: Optional[Mapping[str, str]] = None) -> Any:
+    """The answer of a module of this package, run in a process of its own, to a request.
 
-    It imports what this process does: the same memonger, and the same MXNet.
+    Both are JSON: the request on standard input, the answer in the last line of the output. The
+    process imports what this one does: the same memonger, and the same MXNet.
 
-    Parameters
-    ----------
-    module : str
-        Its full name, as after ``python -m``.
-    stderr : int
-        ``subprocess.STDOUT`` joins standard error to the output.
-    environment : mapping, optional
-        Variables to set, besides those of this process.
+    ``module``: its full name, as after ``python -m``.
+    ``environment``: variables to set, besides those of this process.
+    Raises MemongerError, with the last words of the process, if it fails.
     """
     start = "import runpy, sys; sys.path[:] = %r; runpy.run_module(%r, None, '__main__', True)"
-    return subprocess.run(
-        [sys.executable, "-c", start % (_import_path(), module), *arguments], input=stdin,
-        stdout=subprocess.PIPE, stderr=stderr, universal_newlines=True,
+    child = subprocess.run(
+        [sys.executable, "-c", start % (_import_path(), module)], input=json.dumps(request),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
         env={**os.environ, **(environment or {})})
+    lines, said = child.stdout.strip().splitlines(), child.stderr.strip().splitlines()
+    if child.returncode or not lines:
+        logging.getLogger("memonger").info("the process said:\n%s", child.stderr)
+        raise MemongerError(
+            "it was killed, perhaps because memory ran out" if child.returncode == -9
+            else said[-1] if said else "it ended with status %d" % child.returncode)
+    return json.loads(lines[-1])
 
 
 def _import_path() -> List[str]:

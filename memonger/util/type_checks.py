@@ -19,10 +19,8 @@ def check_types(records: Iterable[Any]) -> None:
 
     Numbers must be finite; ``bool`` is no number; an ``int`` serves as a ``float``.
 
-    Raises
-    ------
-    TypeError
-        At the first field that is not of its type, with the record's name where it has one.
+    Raises TypeError at the first field that is not of its type, with the record's name where it has
+    one.
     """
     for record in records:
         for name, test in _tests(type(record)):

@@ -23,22 +23,11 @@ _MOST_BYTES = 2 ** 60
 
 
 def parse_bytes(text: Union[str, int, float]) -> int:
-    """Read a size.
+    """Read a size, in bytes.
 
-    Parameters
-    ----------
-    text : str, int or float
-        ``"4GB"``, ``"3.5 GiB"``, ``"512M"``, or a plain number of bytes.
-
-    Returns
-    -------
-    int
-        Bytes.
-
-    Raises
-    ------
-    UnitError
-        If the text is not a size, or the size is negative or above what any device has.
+    ``text``: ``"4GB"``, ``"3.5 GiB"``, ``"512M"``, or a plain number of bytes.
+    Raises UnitError if the text is not a size, or the size is negative or above what any device
+    has.
     """
     if isinstance(text, bool):
         raise UnitError("a size cannot be %r" % text)
@@ -66,24 +55,11 @@ def _whole_bytes(size_bytes: float, text: object) -> int:
 
 
 def parse_budget(budget: Union[str, int, float], whole_bytes: int) -> int:
-    """Read a budget: a size, or a share of the unplanned total.
+    """Read a budget, in bytes: a size, or a share of the unplanned total.
 
-    Parameters
-    ----------
-    budget : str, int or float
-        As in :func:`parse_bytes`; a share as in :func:`budget_share`.
-    whole_bytes : int
-        The unplanned total that a share refers to.
-
-    Returns
-    -------
-    int
-        Bytes.
-
-    Raises
-    ------
-    UnitError
-        If the text is neither.
+    ``budget``: as in :func:`parse_bytes`; a share as in :func:`budget_share`.
+    ``whole_bytes``: the unplanned total that a share refers to.
+    Raises UnitError if the text is neither.
     """
     share = budget_share(budget)
     return parse_bytes(budget) if share is None else int(share * whole_bytes)

@@ -200,10 +200,7 @@ def catalogue() -> Tuple[VariantKind, ...]:
 def kind(name: str) -> VariantKind:
     """The variant of that name.
 
-    Raises
-    ------
-    UnknownOpError
-        If there is none; the message lists them.
+    Raises UnknownOpError if there is none; the message lists them.
     """
     for item in _CATALOGUE:
         if item.name == name:

@@ -29,17 +29,9 @@ def merged_into(nodes: Sequence[Mapping[str, Any]],
     have no state and draw no random numbers. What it left is in the graph under its own name; what
     is missing there was merged into an op with the same attributes and inputs.
 
-    Parameters
-    ----------
-    nodes : sequence of mapping
-        ``"nodes"`` of the symbol's JSON.
-    in_graph : set of str
-        Names of the bound graph's ops.
-
-    Returns
-    -------
-    list of str or None
-        None for variables, and for ops that stand for none of the graph's.
+    ``nodes``: ``"nodes"`` of the symbol's JSON.
+    ``in_graph``: names of the bound graph's ops.
+    Variables, and ops that stand for none of the graph's, have None.
     """
     uses = Counter(node["name"] for node in nodes if node["op"] != "null")
     class_of_key: Dict[Tuple[Any, ...], int] = {}

@@ -133,20 +133,11 @@ def swap_json(symbol_json: str, choice: Mapping[str, str],
               in_graph: AbstractSet[str] = frozenset()) -> str:
     """The symbol with the chosen variants.
 
-    Parameters
-    ----------
-    symbol_json : str
-        ``symbol.tojson(remove_amp_cast=False)``.
-    choice : mapping
-        Op name (the last of its chain) to variant name.
-    in_graph : set of str
-        Names of the ops that MXNet binds: what it merges into a chosen one is swapped along, so
-        that it still is. Without them only what is chosen is swapped.
-
-    Raises
-    ------
-    InputError
-        If a variant does not fit its op, or two variants want the same op.
+    ``symbol_json``: ``symbol.tojson(remove_amp_cast=False)``.
+    ``choice``: op name (the last of its chain) to variant name.
+    ``in_graph``: names of the ops that MXNet binds: what it merges into a chosen one is swapped
+        along, so that it still is. Without them only what is chosen is swapped.
+    Raises InputError if a variant does not fit its op, or two variants want the same op.
     """
     nodes = _Nodes(symbol_json)
     taken: Dict[int, str] = {}
@@ -198,10 +189,7 @@ def _fused(nodes: Sequence[Dict[str, Any]], ids: Sequence[int],
 def unswap_json(symbol_json: str) -> str:
     """The symbol with every swapped-in op replaced by what it stands for.
 
-    Raises
-    ------
-    InputError
-        If what an op stands for is not to be read from its attribute.
+    Raises InputError if what an op stands for is not to be read from its attribute.
     """
     graph = json.loads(symbol_json)
     nodes = graph["nodes"]

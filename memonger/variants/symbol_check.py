@@ -29,10 +29,8 @@ _LOOPS = {"_foreach": ("in_data_locs", "in_state_locs", "remain_locs"),
 def checked_symbol(text: str) -> Dict[str, Any]:
     """The document in the JSON of a symbol, every reference in it to something before it.
 
-    Raises
-    ------
-    InputError
-        If it is no symbol, or one that contradicts itself; the message names the node.
+    Raises InputError if it is no symbol, or one that contradicts itself; the message names the
+    node.
     """
     document = parse_json(text)
     for graph in graphs_of(document):
@@ -148,12 +146,8 @@ def _check_attributes(node: Mapping[str, Any], where: str) -> None:
 def check_outputs(graph: Mapping[str, Any], counts: Mapping[int, int]) -> None:
     """Raise InputError where an entry names an output that its node does not have.
 
-    Parameters
-    ----------
-    graph : mapping
-        One of :func:`graphs_of`.
-    counts : mapping
-        Number of outputs of each op node, by index.
+    ``graph``: one of :func:`graphs_of`.
+    ``counts``: number of outputs of each op node, by index.
     """
     nodes = graph["nodes"]
     readers: List[Tuple[str, List[Any]]] = [

@@ -167,7 +167,7 @@ def keep_better(content: Mapping[str, Any]) -> Dict[str, Any]:
     plans = {item["share"]: item for item in content["plans"]}
     for item in older["plans"]:
         try:
-            plan, _, pool_bytes = _rebuild(session, item, item["total_bytes"], older)
+            plan, pool_bytes = _rebuild(session, item, item["total_bytes"], older)
         except PlanMismatch:
             continue
         total_bytes = item["total_bytes"] + pool_bytes - item["pool_bytes"]
@@ -242,8 +242,8 @@ def _open(net: nets.Net, data: Mapping[str, Any], symbol: Any = None,
 
 
 def _rebuild(session: Any, item: Mapping[str, Any], budget_bytes: int,
-             data: Mapping[str, Any]) -> Tuple[Plan, Any, int]:
-    """The plan of one entry, its symbol, and the bytes of the pool when that is bound here."""
+             data: Mapping[str, Any]) -> Tuple[Plan, int]:
+    """The plan of one entry, and the bytes of the pool when its symbol is bound here."""
     from ..graph.in_use import graph_in_use
     from ..graph.schedule import Schedule, expand
     from ..mx import plugin as native
@@ -268,22 +268,20 @@ def _rebuild(session: Any, item: Mapping[str, Any], budget_bytes: int,
     if len(variants) != len(wanted):
         raise PlanMismatch("the ready plan of %s has variants that are not known here; %s"
                            % (data["network"], _AGAIN))
-    planned = session.apply(plan)
-    return plan, planned, session.read(planned).pool_bytes
+    return plan, session.read(session.apply(plan)).pool_bytes
 
 
 def _restore(session: Any, item: Mapping[str, Any], budget_bytes: int,
              data: Mapping[str, Any]) -> Plan:
     """The plan of one entry, with its memory predicted again and its symbol bound once."""
     from ..mx import plugin as native
-    plan, planned, found_bytes = _rebuild(session, item, budget_bytes, data)
+    plan, found_bytes = _rebuild(session, item, budget_bytes, data)
     if found_bytes != item["pool_bytes"]:
         raise PlanMismatch(
             "the ready plan of %s takes %d bytes in the pool here, not the %d it was made for; %s"
             % (data["network"], found_bytes, item["pool_bytes"], _AGAIN))
     return replace(plan, bound=item["bound"], original_json=to_json(session.symbol),
-                   symbol_json=to_json(planned), budget_bytes=budget_bytes,
-                   backend=native.backend(),
+                   budget_bytes=budget_bytes, backend=native.backend(),
                    options={"network": data["network"], "share": item["share"],
                             "shapes": {name: list(shape)
                                        for name, shape in sorted(session.binding.shapes.items())}})

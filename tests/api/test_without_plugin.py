@@ -40,6 +40,13 @@ for name, call, options, error in (
         call(net.symbol, **options, **net.shapes)
     except error as caught:
         answer[name] = str(caught)
+answer["loaded"] = memonger.load_plan("plan.json") == plan
+first = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=8, name="fc0")
+relu = mx.sym.Activation(first, act_type="relu", name="relu0", force_mirroring="True")
+small = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(relu, num_hidden=8), name="softmax")
+forced = memonger.plan(small, data=(4, 8))
+answer["forced"] = [forced.status, forced.decisions["relu0"], forced.decisions["fc0"],
+                    forced.symbol.tojson() == small.tojson()]
 info = {}
 memonger.make_mirror_plan(net.symbol, 0.5, info, **net.shapes)
 answer["largest_segment_bytes"] = info["max_size"]
@@ -73,6 +80,11 @@ def test_it_plans_for_stock_mirroring_and_is_no_worse_than_no_plan(answer):
 
 def test_training_is_the_same_and_the_plan_comes_off(answer):
     assert answer["same"] and answer["strip"] and answer["again"]
+
+
+def test_files_and_the_users_own_mirroring_stay_as_they_are(answer):
+    assert answer["loaded"]
+    assert answer["forced"] == ["not_needed", "recompute", "keep", True]
 
 
 def test_it_says_what_is_missing(answer):

@@ -2,12 +2,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from dataclasses import asdict
 
 from memonger.bench import process
 from memonger.bench.process import Row, measure_network, render, rows
 from memonger.cli import main
+from memonger.util.errors import MemongerError
 
 
 def test_a_process_is_measured_with_mkldnn(capsys):
@@ -22,11 +22,10 @@ def test_a_process_is_measured_with_mkldnn(capsys):
 
 
 def test_each_network_has_a_process_with_mkldnn_and_one_without(monkeypatch):
-    def run_module(module, stdin, environment):
-        name, options = json.loads(stdin)
-        row = Row(name, options["batch"], environment["MXNET_MKLDNN_ENABLED"] == "1")
-        return subprocess.CompletedProcess((), 0, "words\n" + json.dumps(asdict(row)))
-    monkeypatch.setattr(process, "run_module", run_module)
+    def ask_module(module, request, environment):
+        name, options = request
+        return asdict(Row(name, options["batch"], environment["MXNET_MKLDNN_ENABLED"] == "1"))
+    monkeypatch.setattr(process, "ask_module", ask_module)
     assert list(rows(["alexnet", "gan"], batch=2)) == [
         Row(name, 2, on) for name in ("alexnet", "gan") for on in (True, False)]
 
@@ -38,10 +37,11 @@ def test_a_network_whose_plan_fails_has_a_row():
 
 
 def test_a_process_that_dies_has_a_row(monkeypatch):
-    died = subprocess.CompletedProcess((), -9, "", "some\nlast words\n")
-    monkeypatch.setattr(process, "run_module", lambda *_, **__: died)
+    def dies(*_):
+        raise MemongerError("last words")
+    monkeypatch.setattr(process, "ask_module", dies)
     row, = rows(["attention_small"], "off")
-    assert row.error == "its process ended with code -9: last words" and not row.mkldnn
+    assert row.error == "its process failed: last words" and not row.mkldnn
 
 
 def test_a_row_holds_when_nine_tenths_are_saved():

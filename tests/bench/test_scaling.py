@@ -9,7 +9,7 @@ pytest.importorskip("mxnet")
 from needed import needs_plugin
 
 from memonger.bench import scaling
-from memonger.bench.rows import Row
+from memonger.bench.cases import Row
 from memonger.bench.scaling import Timing
 from memonger.util.errors import InputError
 

@@ -80,7 +80,7 @@ def test_plan_passes_on_everything_that_was_said(symbol_file, fake, capsys):
         "budget": "60%", "method": "milp", "variants": "none", "keep": ["fc*"],
         "recompute": ["a", "b"], "costs": "v100", "time_limit": 3.0, "optimizer": "sgd",
         "optimizer_params": {"momentum": 0.9}, "ctx": mx.cpu(0), "progress": None,
-        "max_clones": 1}
+        "max_clones": 1, "device": None, "overhead": None}
     record = json.loads(out)
     assert record["status"] == "optimal" and record["pool_bytes"] == 2**20
     assert record["overhead"] == pytest.approx(0.25)

@@ -52,7 +52,7 @@ def test_a_missing_mxnet_is_a_problem_not_a_crash(monkeypatch, error, value, adv
 
 def test_without_mxnet_the_core_is_well(monkeypatch):
     monkeypatch.setattr(doctor, "_has_mxnet", lambda: False)
-    monkeypatch.setattr(doctor, "_version_of", lambda module: "2.4.6")
+    monkeypatch.setattr(doctor, "installed", lambda module: "2.4.6")
     findings = [*doctor._mxnet(), *doctor._plugin()]
     assert [(f.subject, f.state) for f in findings] == [
         ("numpy", "ok"), ("mxnet", "note"), ("core library", "ok"), ("plugin", "ok")]
@@ -61,7 +61,7 @@ def test_without_mxnet_the_core_is_well(monkeypatch):
 @pytest.mark.parametrize("version, state", [("1.23.5", "ok"), ("1.24.0rc1", "problem"),
                                             ("of unknown version", "ok")])
 def test_mxnet_needs_an_old_numpy(monkeypatch, version, state):
-    monkeypatch.setattr(doctor, "_version_of", lambda module: version)
+    monkeypatch.setattr(doctor, "installed", lambda module: version)
     finding, = find(doctor._mxnet(), "numpy")
     assert (finding.value, finding.state) == (version, state)
 
@@ -92,8 +92,8 @@ def test_what_memonger_can_do_without_is_no_problem(monkeypatch):
     """No GPU, no ``dot``, no compiler, no solver, no library for pictures."""
     monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
     monkeypatch.setattr(doctor, "_output_of", lambda *command: None)
-    real = doctor._version_of
-    monkeypatch.setattr(doctor, "_version_of",
+    real = doctor.installed
+    monkeypatch.setattr(doctor, "installed",
                         lambda module: real(module) if module == "numpy" else None)
     findings = doctor.examine()
     assert find(findings, "dot")[0].value == find(findings, "highspy")[0].value == "missing"

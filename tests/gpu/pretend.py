@@ -1,6 +1,6 @@
 """A pretended GPU in the processes of tests.
 
-The driver and NVRTC run our kernels on the CPU (``memonger.bench.kernels.emulate``), which is
+The driver and NVRTC run our kernels on the CPU (``emulate.py``), which is
 enough for our operators on data in CPU memory. With the other CUDA libraries pretended, too,
 mxnet-cu112 works with ``mx.gpu(0)``: memory is managed and counted by MXNet as on a device, our
 operators compute, and MXNet's own kernels do nothing.
@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Dict, List, Optional
 
-from memonger.bench.kernels import emulate
+from gpu import emulate
 
 HERE = Path(__file__).resolve().parent
 

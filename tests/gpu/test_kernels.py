@@ -5,7 +5,6 @@ those that MXNet's own kernels do not run on.
 """
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -17,9 +16,10 @@ import numpy as np
 import pytest
 
 import memonger
-from gpu import pretend
+from gpu import emulate, emulated, pretend
+from gpu.emulated import Emulated
 from memonger.bench.kernels import __main__ as command
-from memonger.bench.kernels import cases, check, devices, emulate, nvrtc, sources, timing
+from memonger.bench.kernels import cases, check, nvrtc, sources, timing
 from memonger.util.errors import PluginError
 
 needs_compilers = pytest.mark.skipif(not pretend.have_compilers(), reason="no gcc and g++")
@@ -67,14 +67,14 @@ def wrong_kernel(tmp_path, monkeypatch):
         text = (folder / file).read_text()
         assert line in text
         (folder / file).write_text(text.replace(line, instead))
-        monkeypatch.setattr(devices, "source_folder", lambda: folder)
+        monkeypatch.setattr(emulated, "source_folder", lambda: folder)
     return change
 
 
 @needs_compilers
 def test_every_kernel_is_right_in_any_order_of_its_threads():
     """Threads between barriers, and blocks, run first to last and last to first: no race."""
-    launches, wrong = check.check([devices.Emulated(), devices.Emulated(backwards=True)],
+    launches, wrong = check.check([Emulated(), Emulated(backwards=True)],
                                   cases.all_cases((1, 33, 2049)))
     assert launches > 1000 and not wrong, wrong[:5]
 
@@ -82,14 +82,14 @@ def test_every_kernel_is_right_in_any_order_of_its_threads():
 @needs_compilers
 @pytest.mark.parametrize("seed", [1, 2])
 def test_every_kernel_is_right_for_random_shapes(seed):
-    _, wrong = check.check([devices.Emulated()], cases.all_cases(
+    _, wrong = check.check([Emulated()], cases.all_cases(
         cases.random_counts(3, seed), poolings=cases.random_poolings(8, seed)))
     assert not wrong, wrong[:5]
 
 
 @pytest.mark.gpu
 def test_every_kernel_is_right_on_a_device():
-    assert command.main(["--gpu", "--check"]) == command.OK
+    assert command.main(["--check"]) == command.OK
 
 
 @needs_compilers
@@ -105,7 +105,7 @@ def test_every_kernel_is_right_on_a_device():
     ("max_pool.cu", "s.output[axis] - 1)", "s.output[axis] - 2)", "dx is wrong")])
 def test_a_wrong_kernel_is_found(wrong_kernel, file, line, instead, words):
     wrong_kernel(file, line, instead)
-    _, wrong = check.check([devices.Emulated(), devices.Emulated(backwards=True)],
+    _, wrong = check.check([Emulated(), Emulated(backwards=True)],
                            cases.all_cases((33, 4097), ["float32"]))
     assert any(words in text for text in wrong), wrong[:5]
 
@@ -141,16 +141,15 @@ def run(*arguments, **variables):
 @needs_compilers
 def test_on_a_pretended_gpu_all_is_written(driver_folder, tmp_path):
     """The driver runs the kernels on the CPU; each takes a millisecond."""
-    code, text = run("--check", "--time", "--small", "--gpu", "--runs", "1", "--json",
-                     str(tmp_path / "r.json"), "--markdown", str(tmp_path / "r.md"),
-                     **pretend.environment(driver_folder))
+    code, text = run("--check", "--time", "--small", "--runs", "1", "--markdown",
+                     str(tmp_path / "r.md"), **pretend.environment(driver_folder))
     assert code == command.OK, text
-    report = json.loads((tmp_path / "r.json").read_text())
-    assert report["device"].startswith("Pretended GPU (sm_90), driver for CUDA 11.8, NVRTC 11.8")
-    assert report["launches"] > 500 and report["wrong"] == []
-    names = {row["kernel"].split()[0] for row in report["rows"]}
-    assert names == {"copy", *sources.kernels()}
-    assert "| relu_forward | float32 | 1 MB | 1000.0 us |" in (tmp_path / "r.md").read_text()
+    report = (tmp_path / "r.md").read_text()
+    assert "\n\nPretended GPU (sm_90), driver for CUDA 11.8, NVRTC 11.8" in report
+    assert int(re.search(r"(\d+) launches checked: all right", report).group(1)) > 500
+    names = {line.split()[1] for line in report.splitlines() if line.startswith("| ")}
+    assert names == {"kernel", "copy", *sources.kernels()}
+    assert "| relu_forward | float32 | 1 MB | 1000.0 us |" in report
 
 
 def test_a_device_too_old_for_the_compiler_is_told(monkeypatch):
@@ -165,27 +164,19 @@ def test_libraries_in_the_folder_of_another_user_are_not_loaded(monkeypatch, tmp
     monkeypatch.setattr(emulate, "CACHE", tmp_path)
     monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
     with pytest.raises(PluginError, match="belongs to another user"):
-        device, kernel = devices.Emulated(), sources.kernels()["relu_forward"]
+        device, kernel = Emulated(), sources.kernels()["relu_forward"]
         device.launch(kernel, 32, 1, [0] * len(kernel.parameters))
 
 
-def test_architectures_are_read(capsys):
-    assert command.parser().parse_args(["--compile-only", "sm_80"]).compile_only == 80
-    with pytest.raises(SystemExit):
-        command.parser().parse_args(["--compile-only", "ampere"])
-    assert "write sm_80, not 'ampere'" in capsys.readouterr().err
-
-
-def test_exit_codes(tmp_path, monkeypatch, capsys):
-    assert command.main(["--gpu"]) == command.NO_DEVICE or shutil.which("nvidia-smi")
-    row = timing.Row("relu_forward", "float32", 64 << 20, 128 << 20, 1.0, float(200 << 20))
-    assert row.behind(0.85) and not row.behind(0.6)
-    monkeypatch.setattr(command, "check", lambda *_: (1, ["relu_forward: y is wrong"]))
-    assert command.main(["--emulate"]) == command.WRONG
-    assert "relu_forward: y is wrong" in capsys.readouterr().out
-    monkeypatch.setattr(command, "check", lambda *_: (1, []))
-    assert command.main(["--emulate", "--time"]) == command.OK
-    assert "nothing is timed without a GPU" in capsys.readouterr().out
+def test_exit_codes(monkeypatch, capsys):
+    assert command.main([]) == command.NO_DEVICE or shutil.which("nvidia-smi")
+    assert [timing.Row("relu_forward", "float32", 64 << 20, 128 << 20, 1.0, float(of << 20)).slow
+            for of in (160, 140)] == [True, False]
+    monkeypatch.setattr(command, "Gpu", Emulated)
+    for wrong, code in ((["relu_forward: y is wrong"], command.WRONG), ([], command.OK)):
+        monkeypatch.setattr(command, "check", lambda *_, wrong=wrong: (1, wrong))
+        assert command.main(["--small"]) == code
+        assert ("relu_forward: y is wrong" in capsys.readouterr().out) == bool(wrong)
 
 
 @needs_compilers

@@ -6,7 +6,6 @@ import inspect
 import numpy as np
 import pytest
 
-from memonger.memory import optimizer_state as optimizers
 from memonger.memory.optimizer_state import state_bytes
 from memonger.util.errors import InputError
 
@@ -45,25 +44,22 @@ def test_state_bytes_are_those_of_mxnet(name, options):
         assert state_bytes(name, [(100 * np.dtype(dtype).itemsize, dtype)], options) == real, dtype
 
 
-@pytest.mark.parametrize("name", sorted({name for name, _ in CASES}))
-def test_the_parameters_of_an_optimizer_are_those_of_mxnet(name):
-    taken = {parameter.name
-             for kind in mx.optimizer.Optimizer.opt_registry[name].__mro__
-             if "__init__" in vars(kind) and kind is not object
-             for parameter in inspect.signature(kind.__init__).parameters.values()
-             if parameter.kind == parameter.POSITIONAL_OR_KEYWORD} - {"self"}
-    assert {*optimizers._OWN[name], *optimizers._COMMON} == taken
-
-
 @pytest.mark.parametrize("name,options,message", [
     ("sgd", {"momentun": 0.9}, "sgd takes no 'momentun'; did you mean 'momentum'"),
-    ("adam", {"momentum": 0.9}, "adam takes no 'momentum'; it takes: beta1"),
     ("sgd", {"momentum": "much"}, "the momentum of sgd is 'much'"),
     (mx.optimizer.SGD(), {}, "unknown optimizer <mxnet.*adam"),
 ])
 def test_what_mxnet_would_refuse_is_refused(name, options, message):
     with pytest.raises(InputError, match=message):
         state_bytes(name, [], options)
+
+
+def test_parameters_that_exist_are_not_taken_for_misspelt_ones():
+    for name in {name for name, _ in CASES}:
+        for kind in mx.optimizer.Optimizer.opt_registry[name].__mro__:
+            if kind is not object:
+                for parameter in inspect.signature(kind.__init__).parameters:
+                    state_bytes(name, [], {parameter: 0.5})
 
 
 def test_unknown_optimizer_names_the_known_ones():

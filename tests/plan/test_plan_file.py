@@ -20,7 +20,6 @@ from memonger.memory.storage import plan_storage
 from memonger.plan import columnar_json as columns
 from memonger.plan import plan_file as planfile
 from memonger.plan.plan import Plan, Status
-from memonger.plan.planned_symbol import planned_json
 from memonger.report import html
 from memonger.util.errors import (
     InputError,
@@ -122,9 +121,7 @@ def symbol_of(graph) -> str:
 
 
 def with_symbols(plan: Plan) -> Plan:
-    original = symbol_of(plan.graph)
-    return replace(plan, original_json=original, symbol_json=json.dumps(
-        json.loads(planned_json(original, plan)), indent=2))
+    return replace(plan, original_json=symbol_of(plan.graph))
 
 
 def test_large_plans_stay_small():
@@ -136,32 +133,13 @@ def test_large_plans_stay_small():
     assert planfile.loads(text) == plan
 
 
-def test_a_symbol_that_shares_little_is_stored_as_it_is():
-    old, new = ("\n".join("%s%d" % (letter, i) for i in range(200)) for letter in "ab")
-    assert columns.unpack_text(old, columns.pack_text(old, new)) == new
-
-
-@pytest.mark.parametrize("old, new", [
-    ('"Activation"', '"tanh"'), ('"__memonger_recompute__": "1"', '"__memonger_recompute__": "2"'),
-    ('"a": "1"', '"a": "2"'), ('"heads": [\n    [\n      5', '"heads": [\n    [\n      4')])
-def test_a_forged_planned_symbol_is_refused(old, new):
-    plan = with_symbols(make(tiny(), {2: {}}))
-    assert planfile.loads(planfile.dumps(plan)) == plan
-    assert old in plan.symbol_json
-    forged = replace(plan, symbol_json=plan.symbol_json.replace(old, new, 1))
-    with pytest.raises(PlanSchemaError, match="not the original with the plan's decisions"):
-        planfile.loads(planfile.dumps(forged))
-
-
 def test_an_original_without_the_ops_of_the_graph_is_refused():
     plan = make(tiny(), {1: {}})
     kind = plan.graph.ops[1].kind
     original = symbol_of(plan.graph).replace('"%s"' % kind, '"tanh"')
-    forged = replace(plan, original_json=original, symbol_json=planned_json(original, plan))
+    forged = replace(plan, original_json=original)
     with pytest.raises(PlanSchemaError, match="the symbol has no op"):
         planfile.loads(planfile.dumps(forged))
-    with pytest.raises(PlanSchemaError, match="the original symbol is missing"):
-        planfile.loads(edited(plan, symbol_json=original))
 
 
 def test_what_only_the_file_vouches_for_is_marked():
@@ -242,13 +220,18 @@ def test_binary_files_are_refused(tmp_path):
         planfile.load_plan(str(path))
 
 
-@pytest.mark.parametrize("field", ["original_json", "symbol_json"])
-def test_damaged_symbols_are_refused(tmp_path, field):
+@pytest.mark.parametrize("symbol", ['{"nodes": [1]}', "x"])
+def test_damaged_symbols_are_refused(tmp_path, symbol):
     path = tmp_path / "plan.json"
-    symbols = {"original_json": '{"nodes": []}', "symbol_json": '{"nodes": [1]}'}
-    path.write_text(edited(make(tiny()), **{**symbols, field: "x"}))
+    path.write_text(edited(make(tiny()), original_json=symbol))
     with pytest.raises(PlanSchemaError, match="damaged"):
         planfile.load_plan(str(path))
+
+
+def test_the_planned_symbol_of_earlier_files_is_not_needed():
+    plan = with_symbols(make(tiny(), {2: {}}))
+    assert "symbol_json" not in json.loads(planfile.dumps(plan))
+    assert planfile.loads(edited(plan, symbol_json={"edits": []})) == plan
 
 
 def test_every_cut_file_is_refused():
@@ -282,7 +265,7 @@ def test_another_graph_in_the_file_is_a_mismatch():
                   "variants": []}},
     {"schedule": {"steps": {"count": 2, "columns": {"op": [1], "sources": [[0]]}},
                   "variants": []}},
-    {"status": "wonderful"}, {"fixed_bytes": 3}, {"graph": {}}, {"symbol_json": {"edits": []}},
+    {"status": "wonderful"}, {"fixed_bytes": 3}, {"graph": {}},
     {"costs": None}, {"pool_bytes": "1"}, {"pool_bytes": -1}, {"fixed_bytes": {"aux": {}}},
     {"fixed_bytes": {"aux": 1.5}}, {"bound": "x"}, {"budget_bytes": 10 ** 30}, {"measured": 3},
     {"method": 3}, {"storage": ""}, {"backend": "x"}, {"notes": [1]}, {"options": []},

@@ -1,7 +1,7 @@
 """Checks and times our GPU kernels on any device, without MXNet.
 
 ``python -m memonger.bench.kernels --check --time`` needs NumPy, a driver and NVRTC. Without a
-device the kernels run on the CPU (:mod:`.emulate`), where they can be checked and not timed.
+device ``tests/gpu`` runs the kernels on the CPU.
 
 Kernels are the files that the plugin launches; their arguments and launch shapes are read from the
 header that the plugin is compiled with (:mod:`.sources`).

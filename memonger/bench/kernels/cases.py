@@ -353,20 +353,16 @@ def all_cases(counts: Sequence[int] = EDGES,
               poolings: Sequence[Pooling] = POOLINGS) -> Iterator[List[Case]]:
     """Every kernel; cases of one list are run in order, and may read what the one before made."""
     with np.errstate(invalid="ignore", over="ignore"):  # infinity times 0
-        yield from _all_cases(counts, dtypes, poolings)
-
-
-def _all_cases(counts: Sequence[int], dtypes: Iterable[str],
-               poolings: Sequence[Pooling]) -> Iterator[List[Case]]:
-    for dtype in dtypes:
-        for count in counts:
-            for request, in_place in ((NULL, False), (WRITE, False), (WRITE, True), (ADD, False)):
-                for case in (*activations(count, dtype, request, in_place),
-                             *dropout(count, dtype, request, in_place)):
-                    yield [case]
-                if request != NULL:
-                    yield list(gelu(count, dtype, request, in_place))
-        for pooling in poolings:
-            for request in (WRITE, ADD):
-                for case in max_pool(pooling, dtype, request):
-                    yield [case]
+        for dtype in dtypes:
+            for count in counts:
+                for request, in_place in ((NULL, False), (WRITE, False), (WRITE, True),
+                                          (ADD, False)):
+                    for case in (*activations(count, dtype, request, in_place),
+                                 *dropout(count, dtype, request, in_place)):
+                        yield [case]
+                    if request != NULL:
+                        yield list(gelu(count, dtype, request, in_place))
+            for pooling in poolings:
+                for request in (WRITE, ADD):
+                    for case in max_pool(pooling, dtype, request):
+                        yield [case]

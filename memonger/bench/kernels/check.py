@@ -86,10 +86,7 @@ def check(devices: Sequence[Device], cases: Iterable[List[Case]]) -> Tuple[int, 
 
     Devices must agree to the bit, and so must two runs.
 
-    Returns
-    -------
-    (int, list of str)
-        Launches, and what is wrong.
+    Returns launches, and what is wrong.
     """
     launches, wrong = 0, []
     seen = set()

@@ -1,17 +1,14 @@
-"""Where kernels run: a GPU through its driver, or the CPU."""
+"""Where kernels run: a GPU through its driver (tests have the CPU, too)."""
 from __future__ import annotations
 
 import ctypes
-import tempfile
-from pathlib import Path
-from typing import Any, Callable, Dict, Optional, Sequence, Tuple
+from typing import Any, Dict, Sequence, Tuple
 
 import numpy as np
 
 from ...util.errors import PluginError
-from . import emulate
 from .nvrtc import Nvrtc
-from .sources import Kernel, constants, source_folder
+from .sources import Kernel, constants
 
 _MAJOR, _MINOR = 75, 76  # attributes of a device: its compute capability
 
@@ -48,18 +45,10 @@ class Device:
 class Gpu(Device):
     """The first GPU of this machine.
 
-    Parameters
-    ----------
-    compiled : callable, optional
-        Machine code of a file, number type and architecture; NVRTC's by default.
-
-    Raises
-    ------
-    PluginError
-        If there is no driver, no device or no compiler.
+    Raises PluginError if there is no driver, no device or no compiler.
     """
 
-    def __init__(self, compiled: Optional[Callable[[str, int, int], bytes]] = None) -> None:
+    def __init__(self) -> None:
         try:
             self.cuda = ctypes.CDLL("libcuda.so.1")
         except OSError as error:
@@ -79,15 +68,11 @@ class Gpu(Device):
         context = ctypes.c_void_p()
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
         self.call("cuCtxSetCurrent", context)
-        compiler = "machine code from a folder" if compiled else ""
-        if compiled is None:
-            nvrtc = Nvrtc()
-            compiled, compiler = nvrtc.compile, nvrtc.version
-        self._compiled = compiled
+        self._compiler = Nvrtc()
         self._functions: Dict[Tuple[str, int], ctypes.c_void_p] = {}
         self.name = "%s (sm_%d), driver for CUDA %d.%d, %s" % (
             text.value.decode(), self.architecture, version.value // 1000,
-            version.value % 1000 // 10, compiler)
+            version.value % 1000 // 10, self._compiler.version)
 
     def call(self, function: str, *arguments: Any) -> None:
         """Call the driver; PluginError if it fails."""
@@ -121,66 +106,9 @@ class Gpu(Device):
     def _launch(self, kernel: Kernel, bits: int, blocks: int, pointers: Any) -> None:
         if (kernel.name, bits) not in self._functions:
             module, found = ctypes.c_void_p(), ctypes.c_void_p()
-            code = self._compiled(kernel.file, bits, self.architecture)
+            code = self._compiler.compile(kernel.file, bits, self.architecture)
             self.call("cuModuleLoadData", ctypes.byref(module), code)
             self.call("cuModuleGetFunction", ctypes.byref(found), module, kernel.name.encode())
             self._functions[kernel.name, bits] = found
         self.call("cuLaunchKernel", self._functions[kernel.name, bits], blocks, 1, 1,
                   constants()["kThreads"], 1, 1, 0, None, pointers, None)
-
-
-class Emulated(Device):
-    """The kernels compiled for the CPU, thread after thread.
-
-    Parameters
-    ----------
-    backwards : bool
-        Blocks, and threads between barriers, run last to first.
-    first_block : int
-        Blocks before this one are left out: the far end of arrays that no memory holds.
-
-    Raises
-    ------
-    PluginError
-        If there is no g++.
-    """
-
-    name = "emulated on the CPU"
-
-    def __init__(self, backwards: bool = False, first_block: int = 0) -> None:
-        self._backwards, self._first_block = backwards, first_block
-        self._libraries: Dict[Tuple[str, int], ctypes.CDLL] = {}
-        self._memory: Dict[int, np.ndarray] = {}
-
-    def put(self, data: np.ndarray) -> int:
-        size = data.nbytes
-        memory = np.empty(size + 256, np.uint8)
-        address = -(-memory.ctypes.data // 256) * 256
-        first = address - memory.ctypes.data
-        memory[first:first + size] = np.frombuffer(np.ascontiguousarray(data).tobytes(), np.uint8)
-        self._memory[address] = memory
-        return address
-
-    def get(self, address: int, size_bytes: int) -> np.ndarray:
-        memory = self._memory[address]
-        first = address - memory.ctypes.data
-        return memory[first:first + size_bytes].copy()
-
-    def free(self, address: int) -> None:
-        del self._memory[address]
-
-    def _launch(self, kernel: Kernel, bits: int, blocks: int, pointers: Any) -> None:
-        library = self._libraries.get((kernel.file, bits))
-        if library is None:
-            folder = source_folder()
-            with tempfile.TemporaryDirectory() as temporary:
-                target = Path(temporary) / "kernels.so"
-                try:
-                    emulate.compile_source(folder / kernel.file, folder, bits, target)
-                except (OSError, RuntimeError) as error:
-                    raise PluginError("cannot emulate kernels (is g++ there?): %s"
-                                      % error) from error
-                library = self._libraries[kernel.file, bits] = ctypes.CDLL(str(target))
-        ctypes.c_int.in_dll(library, "emulation_backwards").value = self._backwards
-        ctypes.c_uint.in_dll(library, "emulation_first_block").value = self._first_block
-        getattr(library, "launch_" + kernel.name)(pointers, blocks, constants()["kThreads"], 0)

@@ -27,10 +27,7 @@ def places() -> List[str]:
 class Nvrtc:
     """A compiler for our kernels.
 
-    Raises
-    ------
-    PluginError
-        If no library is found.
+    Raises PluginError if no library is found.
     """
 
     def __init__(self) -> None:
@@ -62,10 +59,7 @@ class Nvrtc:
     def compile(self, file: str, bits: int, architecture: int) -> bytes:
         """Machine code of a source, or PTX for a device newer than the compiler.
 
-        Raises
-        ------
-        PluginError
-            If it compiles for newer devices only, or with the compiler's log.
+        Raises PluginError if it compiles for newer devices only, or with the compiler's log.
         """
         best = max((a for a in self.architectures() if a <= architecture), default=0)
         if not best:

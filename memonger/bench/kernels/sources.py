@@ -32,10 +32,7 @@ class Kernel:
 def source_folder() -> Path:
     """The checkout's sources, else those beside the plugin.
 
-    Raises
-    ------
-    PluginMissing
-        If there are none.
+    Raises PluginMissing if there are none.
     """
     for place in (Path(__file__).parents[3] / "plugins" / "ops" / "cuda", folder() / "cuda"):
         if (place / HEADERS[1]).is_file():

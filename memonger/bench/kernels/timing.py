@@ -1,11 +1,11 @@
-"""Times kernels on a GPU and compares with a copy of the same bytes and PyTorch's operators."""
+"""Times kernels on a GPU and compares with a copy of the same bytes."""
 from __future__ import annotations
 
 import ctypes
 import statistics
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import numpy as np
 
@@ -17,6 +17,8 @@ _WARM, _SETS = 5, 3
 MEGABYTE = 1 << 20
 #: Bytes of the largest array of a launch.
 SIZES = (MEGABYTE, 64 * MEGABYTE, 1024 * MEGABYTE)
+#: The share of a copy's speed that is enough.
+FLOOR = 0.85
 
 
 @dataclass(frozen=True)
@@ -30,17 +32,16 @@ class Row:
     time_s: float
     #: Bytes per second of a copy device to device of this size.
     copy_bytes_per_s: float
-    torch_s: Optional[float] = None
 
     @property
     def share(self) -> float:
         """Of the copy's speed."""
         return self.moved_bytes / self.time_s / self.copy_bytes_per_s
 
-    def behind(self, floor: float) -> bool:
+    @property
+    def slow(self) -> bool:
         """Whether an element-wise kernel is too slow at a size that counts."""
-        slow = self.share < floor or (self.torch_s is not None and self.time_s > self.torch_s)
-        return slow and self.size_bytes >= SIZES[1] and "pool" not in self.kernel
+        return self.share < FLOOR and self.size_bytes >= SIZES[1] and "pool" not in self.kernel
 
 
 class Clock:
@@ -100,7 +101,7 @@ def _launches(count: int, item: int) -> Iterator[Tuple[str, str, int, int, Dict[
 
 def rows(gpu: Gpu, runs: int, sizes: Tuple[int, ...] = SIZES) -> Iterator[Row]:
     """Every kernel at every size, as they are measured; what does not fit is left out."""
-    clock, torch = Clock(gpu, runs), torch_operators(runs)
+    clock = Clock(gpu, runs)
     for size in sizes:
         if 4 * _SETS * size > 0.8 * gpu.memory_bytes:
             continue
@@ -118,9 +119,7 @@ def rows(gpu: Gpu, runs: int, sizes: Tuple[int, ...] = SIZES) -> Iterator[Row]:
                 calls = [_arguments(kernel, arguments, own, seed)
                          for own, seed in zip(memory, seeds)]
                 time_s = clock.time_s(partial(_start, gpu, kernel, 8 * item, grid, calls))
-                theirs = torch.get(name)
-                yield Row(name, dtype, size, moved, time_s, copied,
-                          theirs(size // item, dtype) if theirs else None)
+                yield Row(name, dtype, size, moved, time_s, copied)
         for address in [*seeds, *(address for own in memory for address in own)]:
             gpu.free(address)
 
@@ -143,55 +142,3 @@ def _arguments(kernel: str, known: Dict[str, Any], memory: List[int], seed: int)
         else:
             values.append(known[name] if name in known else _SCALARS[name])
     return values
-
-
-def torch_operators(runs: int) -> Dict[str, Callable[[int, str], float]]:
-    """PyTorch's time (s) for what a kernel does, by element count and dtype; {} without it."""
-    try:
-        import torch
-    except ImportError:
-        return {}
-    if not torch.cuda.is_available():
-        return {}
-    functional, aten = torch.nn.functional, torch.ops.aten
-
-    def timed(make: Callable[[Any, Any], Callable[[], Any]], image: bool = False
-              ) -> Callable[[int, str], float]:
-        def time_s(count: int, dtype: str) -> float:
-            shape = (1, count // 3136, 56, 56) if image else (count,)
-            x = torch.randn(shape, device="cuda", dtype=getattr(torch, dtype))
-            run, times = make(x, torch.randn_like(x)), []
-            for _ in range(_WARM + runs):
-                first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-                first.record()
-                run()
-                last.record()
-                last.synchronize()
-                times.append(first.elapsed_time(last) / 1000)
-            return statistics.median(times[_WARM:])
-        return time_s
-
-    def pool(window: int, stride: int, backward: bool) -> Callable[[int, str], float]:
-        def make(x: Any, _: Any) -> Callable[[], Any]:
-            sizes = [window] * 2, [stride] * 2, [(window - 1) // 2] * 2, [1, 1], False
-            y, places = aten.max_pool2d_with_indices(x, *sizes)
-            return partial(aten.max_pool2d_with_indices_backward, y, x, *sizes, places) \
-                if backward else partial(aten.max_pool2d_with_indices, x, *sizes)
-        return timed(make, image=True)
-
-    found = {
-        "relu_forward": timed(lambda x, g: lambda: torch.relu(x)),
-        "leaky_relu_backward": timed(lambda x, g: lambda: aten.threshold_backward(g, x, 0)),
-        "leaky_relu_forward": timed(lambda x, g: lambda: functional.leaky_relu(x, 0.25)),
-        "clip_forward": timed(lambda x, g: lambda: functional.hardtanh(x, -0.5, 1.0)),
-        "clip_backward": timed(lambda x, g: lambda: aten.hardtanh_backward(g, x, -0.5, 1.0)),
-        "dropout_forward": timed(lambda x, g: lambda: aten.native_dropout(x, 0.3, True)),
-        "dropout_backward": timed(lambda x, g: (lambda mask: lambda: aten.native_dropout_backward(
-            g, mask, 1 / 0.7))(x > 0)),
-        "gelu_forward": timed(lambda x, g: lambda: functional.gelu(x)),
-        "gelu_backward": timed(lambda x, g: lambda: aten.gelu_backward(g, x)),
-    }
-    for label, window, stride in _POOLS:
-        found["max_pool_forward " + label] = pool(window, stride, backward=False)
-        found["max_pool_backward " + label] = pool(window, stride, backward=True)
-    return found

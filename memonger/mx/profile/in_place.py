@@ -60,23 +60,13 @@ def step_seconds(graph: Graph, symbol: Any, shapes: Mapping[str, Sequence[int]],
                  of: Callable[[List[float]], float] = statistics.median) -> Optional[OpSeconds]:
     """Median seconds of each op in some steps of training.
 
-    Parameters
-    ----------
-    graph : Graph
-        As ``mx.read`` gives it for ``symbol``.
-    repeats : int
-        Steps that count, after one that warms up.
-    done : callable, optional
-        Called with the share of the work that is done.
-    of : callable
-        Reduces the times of an op to one: the median on an idle machine, the minimum on one with
-        other work.
-
-    Returns
-    -------
-    dict or None
-        Seconds of each op that ran, by its place in the graph; None when the ops that ran were not
-        those of the graph.
+    ``graph``: as ``mx.read`` gives it for ``symbol``.
+    ``repeats``: steps that count, after one that warms up.
+    ``done``: called with the share of the work that is done.
+    ``of``: reduces the times of an op to one: the median on an idle machine, the minimum on one
+        with other work.
+    Returns seconds of each op that ran, by its place in the graph; None when the ops that ran were
+    not those of the graph.
     """
     started_s = time.perf_counter()
     start_s = _start_time_s(ctx)

@@ -52,32 +52,18 @@ def profile(symbol: Any, shapes: Mapping[str, Sequence[int]],
             progress: Optional[Callable[[Progress], None]] = None) -> Profile:
     """Measure the ops of a network, and of the variants it offers, and store the times.
 
-    Parameters
-    ----------
-    symbol, shapes, type_dict, grad_req, ctx
-        The training step, as for ``mx.read``.
-    time_limit : float
-        Seconds; what is not measured by then is estimated (``Profile.op_times`` says which).
-    path : str, optional
-        The file; by default one in the cache folder, named after the device. Older times for the
-        same device and software stay in it.
-    repeats : int
-        Runs of which the median counts, after one that warms up.
-    method : str
-        "in place": in the network itself, which must fit unplanned. "alone": each op by itself.
-        "auto": in place where the memory suffices, then alone for what is missing.
-    progress : callable, optional
-        Called with a :class:`memonger.plan.Progress`.
-
-    Returns
-    -------
-    Profile
-
-    Raises
-    ------
-    InputError
-        For an unknown method, a network that cannot be bound, or a ``path`` with times of another
-        device.
+    ``symbol``, ``shapes``, ``type_dict``, ``grad_req``, ``ctx``: the training step, as for
+        ``mx.read``.
+    ``time_limit``: seconds; what is not measured by then is estimated (``Profile.op_times`` says
+        which).
+    ``path``: the file; by default one in the cache folder, named after the device. Older times for
+        the same device and software stay in it.
+    ``repeats``: runs of which the median counts, after one that warms up.
+    ``method``: "in place": in the network itself, which must fit unplanned. "alone": each op by
+        itself. "auto": in place where the memory suffices, then alone for what is missing.
+    ``progress``: called with a :class:`memonger.plan.Progress`.
+    Raises InputError for an unknown method, a network that cannot be bound, or a ``path`` with
+    times of another device.
     """
     if method not in ("auto", "in place", "alone"):
         raise InputError("method must be 'auto', 'in place' or 'alone', not %r" % (method,))

@@ -47,10 +47,7 @@ def swapped_networks(symbol: Any, graph: Graph, read: Callable[[Any], Captured],
                      on_gpu: bool = False) -> Iterator[SwappedNetwork]:
     """Networks with variants swapped in; together they contain each variant of each op once.
 
-    Parameters
-    ----------
-    graph : Graph
-        As ``read`` gives it for ``symbol``.
+    ``graph``: as ``read`` gives it for ``symbol``.
     """
     text = to_json(symbol)
     near = _neighbours(graph)
@@ -88,15 +85,10 @@ def seconds_with_neighbours(graph: Graph, base_s: OpSeconds, swapped: SwappedNet
                             swapped_s: OpSeconds, least: float = 0.1) -> OpSeconds:
     """Seconds of the variants in a swapped network, with what they change in their readers.
 
-    Parameters
-    ----------
-    graph, base_s
-        The network as it is and the seconds of its ops.
-    swapped_s
-        Seconds of the ops of the swapped one.
-    least : float
-        The share of its own time that a variant takes at least: with 1 it gains nothing by what
-        its neighbours save in this network.
+    ``graph``, ``base_s``: the network as it is and the seconds of its ops.
+    ``swapped_s``: seconds of the ops of the swapped one.
+    ``least``: the share of its own time that a variant takes at least: with 1 it gains nothing by
+        what its neighbours save in this network.
     """
     other = swapped.captured.graph
     variants = set(swapped.ops)

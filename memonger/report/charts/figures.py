@@ -2,12 +2,11 @@
 from __future__ import annotations
 
 import io
-import os
 from typing import Any, Tuple
 
 from ...util.errors import RenderError
 from ...util.files import write_whole
-from ..formatting import Units
+from ..formatting import Units, ending_of
 
 FORMATS = ("svg", "png", "pdf")
 
@@ -36,10 +35,7 @@ def new_figure(width: float, height: float) -> Any:
 
 def save_figure(figure: Any, path: str) -> None:
     """Write a figure, whole or not at all; the same figure gives the same bytes."""
-    ending = os.path.splitext(path)[1].lower().lstrip(".")
-    if ending not in FORMATS:
-        raise RenderError("cannot draw a %r file; the ending must be one of %s"
-                          % (path, ", ".join("." + name for name in FORMATS)))
+    ending = ending_of(path, FORMATS)
     import matplotlib
     content = io.BytesIO()
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[ending]

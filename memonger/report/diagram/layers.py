@@ -28,21 +28,11 @@ def layered(widths: Sequence[float], edges: Sequence[Tuple[int, int]],
             late: Sequence[int] = (), frames: Sequence[int] = ()) -> Layout:
     """Place nodes of these widths in layers.
 
-    Parameters
-    ----------
-    widths : sequence of float
-    edges : sequence of (int, int)
-        Edges to a node of a smaller number are drawn but have no say in the layers.
-    late : sequence of int
-        Nodes that stand right above their first reader, instead of right below their inputs.
-    frames : sequence of int
-        For each node the frame that it is in, or -1. Nodes of a frame follow each other; they have
-        their layers to themselves, but for the bends of edges.
-
-    Returns
-    -------
-    Layout
-        ``x`` are centres, starting at 0 on the left.
+    ``edges``: edges to a node of a smaller number are drawn but have no say in the layers.
+    ``late``: nodes that stand right above their first reader, instead of right below their inputs.
+    ``frames``: for each node the frame that it is in, or -1. Nodes of a frame follow each other;
+        they have their layers to themselves, but for the bends of edges.
+    ``x`` of the layout are centres, starting at 0 on the left.
     """
     layer = _longest_path(edges, late, frames or [-1] * len(widths))
     size = list(widths)

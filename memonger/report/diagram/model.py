@@ -114,15 +114,9 @@ def draw(plan: Plan, collapse: bool = True, clones: bool = False,
          parameters: bool = False) -> Drawing:
     """Lay out what a diagram of the plan shows.
 
-    Parameters
-    ----------
-    plan : Plan
-    collapse : bool
-        Draw repeated blocks once, with their number.
-    clones : bool
-        Draw the ops of backward too, and the repeated runs beside those that they serve.
-    parameters : bool
-        Draw parameters and aux states.
+    ``collapse``: draw repeated blocks once, with their number.
+    ``clones``: draw the ops of backward too, and the repeated runs beside those that they serve.
+    ``parameters``: draw parameters and aux states.
     """
     return _Painter(plan, collapse, clones, parameters).drawing
 

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import shutil
 import subprocess
 import warnings
@@ -12,6 +11,7 @@ from ...plan.plan import Plan
 from ...util.errors import InputError, RenderError
 from ...util.files import write_whole
 from ...util.messages import one_line
+from ..formatting import ending_of
 from .dot import dot_lines, dot_text
 from .model import Drawing, draw
 from .svg import svg_text
@@ -26,45 +26,24 @@ _HINT = ("install Graphviz (Debian: apt install graphviz) or pip install pygraph
 def render(plan: Plan, path: str, **options: Any) -> None:
     """Draw a plan into a file.
 
-    Parameters
-    ----------
-    plan : Plan
-    path : str
-        Its ending says how: ``.svg``, ``.png``, ``.pdf`` or ``.dot``.
-    **options
-        ``collapse``, ``clones``, ``parameters``; see :func:`memonger.report.diagram.model.draw`.
-
-    Raises
-    ------
-    RenderError
-        If the ending is unknown, or nothing installed can draw it; says what to install.
+    ``path``: its ending says how: ``.svg``, ``.png``, ``.pdf`` or ``.dot``.
+    ``options``: ``collapse``, ``clones``, ``parameters``; see
+        :func:`memonger.report.diagram.model.draw`.
+    Raises RenderError if the ending is unknown, or nothing installed can draw it; says what to
+    install.
     """
-    ending = os.path.splitext(path)[1].lower().lstrip(".")
-    if ending not in FORMATS:
-        raise RenderError("cannot draw a %r file; the ending must be one of %s"
-                          % (path, ", ".join("." + name for name in FORMATS)))
+    ending = ending_of(path, FORMATS)
     write_whole(path, picture(_drawn(plan, options), ending))
 
 
 def diagram(plan: Plan, **options: Any) -> Any:
     """Diagram of a plan as a ``graphviz.Digraph``, as ``mx.viz.plot_network`` returns one.
 
-    Parameters
-    ----------
-    plan : Plan
-    **options
-        ``collapse``, ``clones``, ``parameters``; see :func:`memonger.report.diagram.model.draw`.
-
-    Returns
-    -------
-    graphviz.Digraph
-        A notebook and its ``pipe`` draw it as :func:`render` does, without ``dot`` too; its own
-        ``render`` needs ``dot``.
-
-    Raises
-    ------
-    RenderError
-        If the Python package ``graphviz``, which MXNet brings along, is missing.
+    ``options``: ``collapse``, ``clones``, ``parameters``; see
+        :func:`memonger.report.diagram.model.draw`.
+    A notebook and its ``pipe`` draw it as :func:`render` does, without ``dot`` too; its own
+    ``render`` needs ``dot``.
+    Raises RenderError if the Python package ``graphviz``, which MXNet brings along, is missing.
     """
     try:
         import graphviz

@@ -41,11 +41,7 @@ class Repeat:
 def find_repeats(graph: Graph, ops: Sequence[int]) -> List[Repeat]:
     """The repeated blocks among forward ops, in order, without overlap.
 
-    Parameters
-    ----------
-    graph : Graph
-    ops : sequence of int
-        Ids of the forward ops in execution order; positions refer to it.
+    ``ops``: ids of the forward ops in execution order; positions refer to it.
     """
     if len(ops) < 2 * MIN_PERIOD:
         return []

@@ -139,13 +139,9 @@ def cifar(batch: int, *, genotype: str = "darts", cells: int = 20, filters: int 
           image: int = 32, classes: int = 10) -> Built:
     """A network for CIFAR-10, without path dropout and auxiliary loss.
 
-    Parameters
-    ----------
-    batch : int
-    genotype : str
-        Key of :data:`GENOTYPES`.
-    cells, filters, image, classes : int
-        The cells at one and two thirds halve the picture and double the filters.
+    ``genotype``: key of :data:`GENOTYPES`.
+    ``cells``, ``filters``, ``image``, ``classes``: the cells at one and two thirds halve the
+        picture and double the filters.
     """
     chosen = GENOTYPES[genotype]
     before = last = _norm(_conv(mx.sym.var("data"), 3 * filters, (3, 3)))
@@ -166,12 +162,7 @@ def amoebanet_d(batch: int, *, cells: int = 18, filters: int = 208, image: int =
                 classes: int = 1000) -> Built:
     """AmoebaNet-D (cells, filters) for ImageNet.
 
-    Parameters
-    ----------
-    batch : int
-    cells : int
-        Normal cells, a multiple of three; four cells that halve the picture come on top.
-    filters, image, classes : int
+    ``cells``: normal cells, a multiple of three; four cells that halve the picture come on top.
     """
     if cells % 3:
         raise ValueError("cells must be a multiple of three")

@@ -18,18 +18,11 @@ def resnet(batch: int, *, blocks: Sequence[int] = (3, 4, 6, 3), image: int = 224
            filters: int = 64, classes: int = 1000, hints: bool = False) -> Built:
     """``example_resnet.py``: bottleneck blocks of convolution, BatchNorm and leaky ReLU.
 
-    Parameters
-    ----------
-    batch : int
-    blocks : sequence of int
-        Residual blocks in each of the four stages; (3, 24, 36, 3) in the repository.
-    image : int
-        Height and width; the last pooling has a window of 7 for 224, else of the last map's size.
-    filters : int
-        Of the first stage.
-    classes : int
-    hints : bool
-        Mark each block's input with ``mirror_stage``, as the original does.
+    ``blocks``: residual blocks in each of the four stages; (3, 24, 36, 3) in the repository.
+    ``image``: height and width; the last pooling has a window of 7 for 224, else of the last map's
+        size.
+    ``filters``: of the first stage.
+    ``hints``: mark each block's input with ``mirror_stage``, as the original does.
     """
     data = _unit(mx.sym.var("data"), filters, 7, pad=3, stride=2)
     data = mx.sym.Pooling(data, pool_type="max", kernel=(3, 3), stride=(2, 2))
@@ -76,12 +69,7 @@ def lstm(batch: int, *, layers: int = 4, steps: int = 1000, inputs: int = 50, un
          embedding: int = 1024, labels: int = 5000, hints: bool = False) -> Built:
     """``example_lstm.py``: an unrolled LSTM with one loss a step.
 
-    Parameters
-    ----------
-    batch : int
-    layers, steps, inputs, units, embedding, labels : int
-    hints : bool
-        Mark the states with ``mirror_stage`` = number of the step, as the original does.
+    ``hints``: mark the states with ``mirror_stage`` = number of the step, as the original does.
     """
     embed = mx.sym.var("embed_weight")
     head = {"weight": mx.sym.var("cls_weight"), "bias": mx.sym.var("cls_bias")}

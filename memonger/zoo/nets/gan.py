@@ -63,12 +63,7 @@ def dcgan(batch: int, *, image: int = 64, filters: int = 64, noise: int = 100, c
     The discriminator's loss on real and on generated pictures (gradients stop at the picture), and
     the generator's loss through a frozen copy of the discriminator.
 
-    Parameters
-    ----------
-    batch : int
-    image : int
-        A power of two, 16 or more.
-    filters, noise, channels : int
+    ``image``: a power of two, 16 or more.
     """
     if image < 16 or image & (image - 1):
         raise ValueError("image must be a power of two, 16 or more")

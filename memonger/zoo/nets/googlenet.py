@@ -55,11 +55,8 @@ def googlenet(batch: int, *, image: int = 224, classes: int = 1000, side_losses:
               ) -> Built:
     """GoogLeNet.
 
-    Parameters
-    ----------
-    batch, image, classes : int
-    side_losses : bool
-        With the two auxiliary classifiers, which MONeT's plans leave out: three losses.
+    ``side_losses``: with the two auxiliary classifiers, which MONeT's plans leave out: three
+        losses.
     """
     label = mx.sym.var("softmax_label")
     data = _pool(_unit(mx.sym.var("data"), 64, 7, "stem1", stride=2), 3, 2, "pool1")

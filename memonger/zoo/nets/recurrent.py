@@ -15,11 +15,7 @@ def language_model(batch: int, *, layers: int = 2, units: int = 650, steps: int 
     Trained parameters: ``vocabulary*units`` of the embedding, for each layer
     ``4*units*(2*units + 2)``, and ``vocabulary*(units + 1)`` of the head.
 
-    Parameters
-    ----------
-    batch, layers, units, steps, vocabulary : int
-    dropout : float
-        Before each layer and the head; 0 leaves it out.
+    ``dropout``: before each layer and the head; 0 leaves it out.
     """
     words = mx.sym.Embedding(mx.sym.var("data"), input_dim=vocabulary, output_dim=units,
                              name="embed")
@@ -47,10 +43,6 @@ def encoder_decoder(batch: int, *, units: int = 1000, embedding: int = 620, read
     two biases. Trained parameters, for n = units, m = embedding, l = readout, V = vocabulary:
     embeddings 2Vm; encoder 2 * 3n(m + n + 2); first state n(n + 1); attention 2n*n + n*n + n + n;
     decoder 3n(m + 2n + n + 2); readout 2l(n + m + 2n + 1); head V(l + 1).
-
-    Parameters
-    ----------
-    batch, units, embedding, readout, source_steps, target_steps, vocabulary : int
     """
     def embed(name: str, steps: int) -> List[Any]:
         words = mx.sym.Embedding(mx.sym.var(name), input_dim=vocabulary, output_dim=embedding,

@@ -12,14 +12,8 @@ def model_zoo(batch: int, *, model: str = "resnet50_v1", image: int = 224, class
               ) -> Built:
     """A vision network of the model zoo.
 
-    Parameters
-    ----------
-    batch : int
-    model : str
-        Name for ``mxnet.gluon.model_zoo.vision.get_model``.
-    image : int
-        Height and width; networks without global pooling take few sizes.
-    classes : int
+    ``model``: name for ``mxnet.gluon.model_zoo.vision.get_model``.
+    ``image``: height and width; networks without global pooling take few sizes.
     """
     prefix = model.replace(".", "_") + "_"
     block = mx.gluon.model_zoo.vision.get_model(model, classes=classes, prefix=prefix)

@@ -57,12 +57,7 @@ def encoder(batch: int, *, layers: int = 12, units: int = 768, heads: int = 12,
     n(vocabulary + length + 2 + 2), each layer 4n(n + 1) + h(n + 1) + n(h + 1) + 4n, pooler
     n(n + 1), head classes*(n + 1).
 
-    Parameters
-    ----------
-    batch, layers, units, heads, length, vocabulary, classes : int
-    hidden : int
-        Width of the inner layers; 0 is four times ``units``.
-    dropout : float
+    ``hidden``: width of the inner layers; 0 is four times ``units``.
     """
     words = mx.sym.Embedding(mx.sym.var("data"), input_dim=vocabulary, output_dim=units,
                              name="word_embed")
@@ -92,11 +87,6 @@ def small(batch: int, *, units: int = 32, heads: int = 4, length: int = 16, inpu
 
     Trained parameters, for n = units: input n(inputs + 1), layer 12nn + 13n, head
     classes*(length*n + 1).
-
-    Parameters
-    ----------
-    batch, units, heads, length, inputs, classes : int
-    dropout : float
     """
     data = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=units, flatten=False,
                                  name="embed")

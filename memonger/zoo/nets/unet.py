@@ -22,15 +22,9 @@ def unet(batch: int, *, height: int = 416, width: int = 608, filters: int = 64, 
          ) -> Built:
     """U-Net for masks of one class, with one probability a pixel.
 
-    Parameters
-    ----------
-    batch : int
-    height, width : int
-        Multiples of ``2 ** depth``.
-    filters : int
-        Of the first level; doubled level by level, except for the last.
-    depth : int
-        Number of times that the picture is halved.
+    ``height``, ``width``: multiples of ``2 ** depth``.
+    ``filters``: of the first level; doubled level by level, except for the last.
+    ``depth``: number of times that the picture is halved.
     """
     if height % 2 ** depth or width % 2 ** depth:
         raise ValueError("height and width must be multiples of %d" % 2 ** depth)
