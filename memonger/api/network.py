@@ -19,10 +19,10 @@ from ..memory.optimizer_state import state_arrays
 from ..memory.storage import never_written_bytes, plan_storage
 from ..memory.timeline import Timeline, timeline
 from ..memory.workspace import (
-    OBJECTS_BYTES_PER_OP,
     OBJECTS_LEAST_OPS,
     native_workspaces,
     objects_bytes,
+    objects_bytes_per_op,
 )
 from ..mx import plugin as native
 from ..mx.capture import Captured
@@ -115,6 +115,8 @@ class Session:
     unplanned_workspace_bytes: int
     #: What of ``unplanned_pool_bytes`` is never resident.
     never_written_bytes: int
+    #: MXNet's objects for each op of the symbol as it is; 0 where they are not counted.
+    unplanned_objects_bytes_per_op: int
     #: Whether plans may ask for an arena.
     has_arena: bool = True
 
@@ -191,11 +193,15 @@ class Session:
     def unplanned_fixed_bytes(self) -> Dict[str, int]:
         """Bytes outside the pool of the symbol as it is, on stock MXNet."""
         return {**self.fixed_bytes, "workspace": self.unplanned_workspace_bytes,
-                **self._never_resident, **self.device_bytes(self.as_run, self.network, "stock")}
+                **self._as_stock, **self.device_bytes(self.as_run, self.network, "stock")}
 
     @property
-    def _never_resident(self) -> Dict[str, int]:
-        return {"never_written": -self.never_written_bytes} if self.never_written_bytes else {}
+    def _as_stock(self) -> Dict[str, int]:
+        """Never resident bytes and objects of the symbol as it is."""
+        graph = replace(self.graph, _cache={},
+                        objects_bytes_per_op=self.unplanned_objects_bytes_per_op)
+        found = {"never_written": -self.never_written_bytes, "objects": objects_bytes(graph)}
+        return {name: size for name, size in found.items() if size}
 
     @property
     def unplanned_total_bytes(self) -> int:
@@ -205,14 +211,17 @@ class Session:
     def as_unplanned(self) -> "Session":
         """The same, taking no more outside the pool than on stock MXNet."""
         most = self.unplanned_workspace_bytes
-        if self.fixed_bytes["workspace"] <= most and not self.never_written_bytes:
+        objects = self.unplanned_objects_bytes_per_op
+        if self.fixed_bytes["workspace"] <= most and not self.never_written_bytes \
+                and self.graph.objects_bytes_per_op == objects:
             return self
         ops = self.graph.ops
         graph = self.graph.with_times([op.time_s for op in ops],
                                       [min(op.workspace_bytes, most) for op in ops])
+        graph = replace(graph, objects_bytes_per_op=objects, _cache={})
         return replace(self, graph=graph, fixed_bytes={
             **self.fixed_bytes, "workspace": min(most, self.fixed_bytes["workspace"]),
-            **self._never_resident})
+            **self._as_stock})
 
     @property
     def record(self) -> Dict[str, Any]:
@@ -303,9 +312,13 @@ def open_session(symbol: Any, binding: Binding, costs: Any = "auto",
         fixed["outputs"] = 2 * sum(size for _, size in callers_outputs(graph)) \
             - fixed["head_gradients"]
     fixed["workspace"] = max([*spaces, 0])
+    unplanned_objects = 0
     if device is None and _is_of_cpu(model) and graph.pools == "executor" \
             and len(graph.ops) >= OBJECTS_LEAST_OPS:
-        graph = replace(graph, objects_bytes_per_op=OBJECTS_BYTES_PER_OP, _cache={})
+        unplanned_objects = objects_bytes_per_op(mkldnn_is_on(), in_arena=False)
+        planned_objects = objects_bytes_per_op(
+            mkldnn_is_on(), in_arena=native.storage_model() == "arena")
+        graph = replace(graph, objects_bytes_per_op=planned_objects, _cache={})
         fixed["objects"] = objects_bytes(graph)
     if optimizer:
         requests = dict(zip(captured.arguments.names, captured.arguments.grad_reqs))
@@ -328,7 +341,8 @@ def open_session(symbol: Any, binding: Binding, costs: Any = "auto",
         unplanned_workspace_bytes=max(
             [*_workspaces(captured, device, model, planned=False), 0]),
         never_written_bytes=never_written_bytes(unplanned_graph, unplanned)
-        if device is None and not mkldnn_is_on() else 0)
+        if device is None and not mkldnn_is_on() else 0,
+        unplanned_objects_bytes_per_op=unplanned_objects)
 
 
 def _estimates(ctx: Any) -> Roofline:

@@ -19,8 +19,11 @@ WEIGHT = {"Convolution": (1, 2), "memonger_convolution": (1, 2),
            "memonger_split_convolution_data": (1, 1), "memonger_bn_relu_convolution": (5, 8)}
 
 #: Bytes of MXNet's objects for each op that an executor runs (nodes, arrays' records, attributes,
-#: engine operations): what unrolled LSTMs of 35 and 200 steps take more for each op more.
-OBJECTS_BYTES_PER_OP = 6500
+#: engine operations): what unrolled LSTMs take more for each op more, with MKLDNN and without.
+OBJECTS_BYTES_PER_OP = {True: 6500, False: 7350}
+#: What each op takes more in an arena, whose tensors have records of their own. With MKLDNN
+#: operators that know its layouts save as much.
+ARENA_BYTES_PER_OP = {True: 0, False: 400}
 #: They are counted in networks of at least so many ops. In others they are less than what two runs
 #: of a process differ by.
 OBJECTS_LEAST_OPS = 2000
@@ -30,6 +33,11 @@ def workspace_bytes(graph: Graph, schedule: Optional[Schedule] = None) -> int:
     """Largest workspace of any op, with the variants of the schedule in use."""
     ops = effective_ops(graph, schedule.variants) if schedule else graph.ops
     return max([op.workspace_bytes for op in ops] or [0])
+
+
+def objects_bytes_per_op(mkldnn: bool, in_arena: bool) -> int:
+    """Of MXNet's objects, for each op that an executor runs on a CPU."""
+    return OBJECTS_BYTES_PER_OP[mkldnn] + (ARENA_BYTES_PER_OP[mkldnn] if in_arena else 0)
 
 
 def objects_bytes(graph: Graph, schedule: Optional[Schedule] = None) -> int:

@@ -58,21 +58,28 @@ def test_sublinear_plan_is_smaller_exact_and_trains_the_same(backend):
     assert plan.symbol.list_arguments() == net.list_arguments()
 
 
-def test_objects_of_many_ops_are_counted_and_fit_the_budget(monkeypatch):
+@pytest.mark.parametrize("mkldnn, unplanned, planned", [("0", 7350, 7750), ("1", 6500, 6500)])
+def test_objects_of_many_ops_are_counted_and_fit_the_budget(mkldnn, unplanned, planned,
+                                                            monkeypatch):
     """An LSTM of 200 steps ran most of its small ops again, and its process shrank less."""
+    monkeypatch.setenv("MXNET_MKLDNN_ENABLED", mkldnn)
     net = convolutions()
     without = memonger.plan(net, method="chen", costs="cpu", **SHAPES)
     assert "objects" not in memonger.estimate(net, **SHAPES).by_category
     monkeypatch.setattr(network, "OBJECTS_LEAST_OPS", 10)
     before = memonger.estimate(net, **SHAPES)
-    assert before.by_category["objects"] == 6500 * len(before.graph.ops)
+    ops = len(before.graph.ops)
+    assert before.by_category["objects"] == unplanned * ops
     plan = memonger.plan(net, method="chen", costs="cpu", **SHAPES)
     again = len(plan.schedule.recomputed())
     assert plan.schedule == without.schedule and again > 0
-    assert plan.fixed_bytes["objects"] - plan.baseline_fixed_bytes["objects"] == 6500 * again
+    assert plan.baseline_fixed_bytes["objects"] == unplanned * ops
+    assert plan.fixed_bytes["objects"] == planned * (ops + again)
     assert plan.total_bytes == without.total_bytes + plan.fixed_bytes["objects"]
     assert loads(dumps(plan)).total_bytes == plan.total_bytes
     assert "objects" not in memonger.plan(net, method="chen", costs="v100", **SHAPES).fixed_bytes
+    assert memonger.plan(net, budget="100%", costs="cpu", **SHAPES).total_bytes == \
+        before.total_bytes
     cheap = memonger.plan(net, budget=before.total_bytes - 6500, costs="cpu", **SHAPES)
     assert cheap.total_bytes <= before.total_bytes - 6500
 
