@@ -4,10 +4,10 @@
 2. A few linear programs give a bound, and say at which ops to constrain live bytes
    (:mod:`memonger.solve.mip.bounds`), while the native search runs from its own seeds on another
    core (:mod:`memonger.solve.search.background`).
-3. Most networks are chains of blocks. The best plan of the chain (:mod:`memonger.solve.chain`) and
-   a short native search from it come next, and a linear program with rows over spans of windows
-   raises the bound. Where nothing fits, the smallest plans known come in, which do not depend on
-   the budget (:mod:`memonger.solve.incumbent`).
+3. Most networks are chains of blocks. Where the best plan is not near the bound, the best plan of
+   the chain (:mod:`memonger.solve.chain`) and a short native search from it come next, and a linear
+   program with rows over spans of windows raises the bound. Where nothing fits, the smallest plans
+   known come in, which do not depend on the budget (:mod:`memonger.solve.incumbent`).
 4. While the best plan is not near the bound, turns follow. In each, a small 0/1 program over the
    constrained ops raises the bound and suggests a plan. The native search repairs that plan where
    it does not fit (:mod:`memonger.solve.refinement`). A longer native search runs beside it. Once
@@ -77,8 +77,8 @@ def _search(search: Refinement) -> None:
             _first_bound(search, groups)
     if search.interrupted or search.proven or not search.possible:
         return
-    if not search.within(_target_gap(graph)):
-        with search.searching(int(STRATEGY.chain_beside * work)):
+    if not search.within(STRATEGY.chain_near):
+        with search.searching(int(STRATEGY.chain_beside * work) if search.is_chain else 0):
             if programs:
                 search.span_bound()
             search.follow_chain(int(STRATEGY.chain_search * work))

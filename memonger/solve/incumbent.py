@@ -19,7 +19,7 @@ from ..memory.storage import plan_storage
 from ..memory.workspace import outside_pool_bytes
 from ..plan.plan import Plan, Progress, Status
 from ..util.errors import PluginMissing
-from .chain.plans import ChainPlans
+from .chain.plans import ChainPlans, is_chain
 from .effort import Effort
 from .mip.bounds import (
     Bound,
@@ -219,11 +219,11 @@ class Incumbent:
     @contextmanager
     def searching(self, work: int, decisions: Any = None,
                   crossover: bool = False) -> Iterator[None]:
-        """The same while the block runs, on another core.
+        """The same while the block runs, on another core; nothing without work.
 
         What it finds is forgotten where the block's own plan is near enough to the bound.
         """
-        if not self.native_searches.background or self.over:
+        if not work or not self.native_searches.background or self.over:
             yield
             return
         native = self._chosen(self.native_searches.background, decisions)
@@ -320,6 +320,11 @@ class Incumbent:
         return self.native.decisions_of(self.best.schedule)
 
     # ------------------------------------------------------------------ chains
+    @cached_property
+    def is_chain(self) -> bool:
+        """Whether the graph can be cut into segments."""
+        return is_chain(self.graph, self.options)
+
     @cached_property
     def chain(self) -> Optional[ChainPlans]:
         """The graph's chain, which takes work the first time; None where it is none."""

@@ -54,6 +54,8 @@ class Strategy:
     #: Boundaries that a chain has at least. ResNet-50 without variants costs 28 % of a step at
     #: 20 % of its total with plans of chains and 37 % without, ResNet-152 at 25 % 24 and 28 %.
     least_boundaries: int = 4
+    #: Chains are left out where the best plan is this near the bound: programs prove more there.
+    chain_near: float = 0.01
     #: Steps simulated for the ways of all segments; graphs below ``least_ops`` ops get their share.
     chain_steps: float = 60e6
     #: Budgets tried until a chain's plan fits.

@@ -10,13 +10,13 @@ namespace {
 
 // Prices of a kept byte, in units of the segment's forward time per byte; rising.
 const double kPrices[] = {0.15, 0.5, 1.5, 5, 16};
-// A byte above the cap costs so much more than the highest price.
-const double kPenalty = 8;
+// What a byte above the cap costs, in the same units.
+const double kPenalty = 128;
 // How far between the smallest and the largest peak seen the caps lie.
 const double kCaps[] = {0.5, 0.15, 0};
 const int kPasses = 4, kReach = 2;
-// Plans that differ by less than these shares of the segment count as equal.
-const double kSameTime = 0.002, kSameBytes = 0.004;
+// Plans that differ by less than these shares of forward's time and bytes count as equal.
+const double kSameTime = 0.0005, kSameBytes = 0.001;
 const size_t kMostPlans = 400;
 const int64_t kNoCap = std::numeric_limits<int64_t>::max() / 4;
 
@@ -102,14 +102,14 @@ double TradeoffSearch::Evaluate(const Price& price) {
                            ? found.backward_peak
                            : std::max(found.backward_peak, found.forward_peak + gradient_);
   return found.extra + price.per_kept_byte * static_cast<double>(found.kept) +
-         kPenalty * 16 * scale_ * static_cast<double>(std::max<int64_t>(0, peak - price.most_peak));
+         kPenalty * scale_ * static_cast<double>(std::max<int64_t>(0, peak - price.most_peak));
 }
 
 // Keeps a plan that no other one beats in time, kept bytes and peaks, and drops those that it
 // beats.
 void TradeoffSearch::Offer(const Tradeoff& found, std::vector<Tradeoff>* archive) const {
-  const double time = kSameTime * scale_ * static_cast<double>(beside_ + 1);
-  const int64_t bytes = static_cast<int64_t>(kSameBytes * static_cast<double>(beside_));
+  const double time = kSameTime * forward_;
+  const int64_t bytes = static_cast<int64_t>(kSameBytes * forward_ / scale_);
   const auto beats = [&](const Tradeoff& a, const Tradeoff& b, double more, int64_t most) {
     return a.extra <= b.extra + more && a.kept <= b.kept + most &&
            a.forward_peak <= b.forward_peak + most && a.backward_peak <= b.backward_peak + most;
@@ -132,7 +132,8 @@ void TradeoffSearch::Offer(const Tradeoff& found, std::vector<Tradeoff>* archive
 // Evaluates what was set, and takes it back unless it is better.
 bool TradeoffSearch::Try(const Price& price) {
   const double next = Evaluate(price);
-  if (next < value_ - 1e-9 * std::abs(value_)) {
+  const double least = std::isfinite(value_) ? 1e-9 * std::abs(value_) : 0;
+  if (next < value_ - least) {
     value_ = next;
     undo_.clear();
     return true;
@@ -193,15 +194,14 @@ void TradeoffSearch::Sweep(int64_t most_peak) {
 std::vector<Tradeoff> TradeoffSearch::Run(int64_t work_limit) {
   const Problem& problem = simulator_->problem();
   base_ = simulator_->Evaluate().cost;
-  double forward = 0;
   int64_t bytes = 1;
   for (int op = 0; op < middle_; ++op) {
-    forward += problem.ops[op].implementations[0].time;
+    forward_ += problem.ops[op].implementations[0].time;
     for (int tensor : problem.ops[op].implementations[0].outputs) {
       bytes += problem.tensor_bytes[tensor];
     }
   }
-  scale_ = std::max(forward, 1e-300) / static_cast<double>(bytes);
+  scale_ = std::max(forward_, 1e-300) / static_cast<double>(bytes);
   work_end_ = simulator_->work() + work_limit;
   Sweep(kNoCap);
   int64_t least = kNoCap, most = 0;

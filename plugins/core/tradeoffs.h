@@ -58,8 +58,10 @@ class TradeoffSearch {
   std::vector<std::pair<int, int>> undo_;
   int64_t beside_ = 0;    // bytes that the middle op reads and makes
   int64_t gradient_ = 0;  // those that it makes
-  double base_ = 0, scale_ = 0;
-  double value_ = 0;  // of the current decisions
+  double base_ = 0;       // time of the segment as it is
+  double forward_ = 0;    // time of its forward ops
+  double scale_ = 0;      // that for each byte that they make
+  double value_ = 0;      // of the current decisions
   std::vector<int64_t> peaks_;
   std::vector<Tradeoff> some_kept_, nothing_kept_;
   int64_t work_end_ = 0;

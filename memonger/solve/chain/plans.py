@@ -13,6 +13,13 @@ from .segments import find_boundaries, segments_of
 from .ways import find_ways
 
 
+def is_chain(graph: Graph, options: Options) -> bool:
+    """Whether a graph can be cut, and is MXNet's in one pool. O(number of edges) time."""
+    return not graph.recompute_in_forward and graph.pools == "executor" \
+        and options.backend == "plugin" \
+        and len(find_boundaries(graph)) >= STRATEGY.least_boundaries
+
+
 class ChainPlans:
     """A graph's chain, with the native search that evaluates its plans.
 
@@ -47,12 +54,10 @@ class ChainPlans:
         work = int(STRATEGY.chain_steps * share * options.effort)
         if effort.steps < work:
             return None
-        if graph.recompute_in_forward or graph.pools != "executor" or options.backend != "plugin":
-            return None
-        boundaries = find_boundaries(graph)
-        if len(boundaries) < STRATEGY.least_boundaries:
+        if not is_chain(graph, options):
             return None
         effort.spend(work / STRATEGY.steps_per_s)
+        boundaries = find_boundaries(graph)
         segments = segments_of(graph, boundaries)
         return cls(graph, native, Chain(boundaries, segments, find_ways(segments, options, work)))
 
