@@ -26,7 +26,7 @@ import build
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "build" / "sanitized"
 #: Tests that run code of ``plugins``: passes, loading, engines, operators, storage, search.
-TESTS = ["tests/native", "tests/ops", "tests/solve/test_simulator.py",
+TESTS = ["tests/native", "tests/ops", "tests/solve/test_simulator.py", "tests/solve/test_chain.py",
          "tests/memory/test_storage.py", "tests/memory/test_storage_exact.py",
          "-q", "-p", "no:cacheprovider", "-m", "not slow and not gpu", "--capture=sys",
          "--ignore", "tests/native/test_endurance.py"]
