@@ -19,7 +19,7 @@ from ..memory.storage import plan_storage
 from ..memory.workspace import outside_pool_bytes
 from ..plan.plan import Plan, Progress, Status
 from ..util.errors import PluginMissing
-from .chain.plans import ChainPlans, is_chain
+from .chain.plans import ChainPlans, boundaries_of
 from .effort import Effort
 from .mip.bounds import (
     Bound,
@@ -323,7 +323,7 @@ class Incumbent:
     @cached_property
     def is_chain(self) -> bool:
         """Whether the graph can be cut into segments."""
-        return is_chain(self.graph, self.options)
+        return bool(boundaries_of(self.graph, self.options))
 
     @cached_property
     def chain(self) -> Optional[ChainPlans]:

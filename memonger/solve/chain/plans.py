@@ -1,7 +1,7 @@
 """Plans of a graph's chain for any budget."""
 from __future__ import annotations
 
-from typing import Iterator, Optional
+from typing import Iterator, List, Optional
 
 from ...graph.types import Graph
 from ..effort import Effort
@@ -9,15 +9,16 @@ from ..options import Options
 from ..search.native import Found, NativeSearch
 from ..strategy import STRATEGY
 from .program import Chain, ChainPlan, decisions_of
-from .segments import find_boundaries, segments_of
+from .segments import Boundary, find_boundaries, segments_of
 from .ways import find_ways
 
 
-def is_chain(graph: Graph, options: Options) -> bool:
-    """Whether a graph can be cut, and is MXNet's in one pool. O(number of edges) time."""
-    return not graph.recompute_in_forward and graph.pools == "executor" \
-        and options.backend == "plugin" \
-        and len(find_boundaries(graph)) >= STRATEGY.least_boundaries
+def boundaries_of(graph: Graph, options: Options) -> List[Boundary]:
+    """Where a graph can be cut; empty where it cannot, or is not MXNet's in one pool."""
+    if graph.recompute_in_forward or graph.pools != "executor" or options.backend != "plugin":
+        return []
+    found = find_boundaries(graph)
+    return found if len(found) >= STRATEGY.least_boundaries else []
 
 
 class ChainPlans:
@@ -54,10 +55,10 @@ class ChainPlans:
         work = int(STRATEGY.chain_steps * share * options.effort)
         if effort.steps < work:
             return None
-        if not is_chain(graph, options):
+        boundaries = boundaries_of(graph, options)
+        if not boundaries:
             return None
         effort.spend(work / STRATEGY.steps_per_s)
-        boundaries = find_boundaries(graph)
         segments = segments_of(graph, boundaries)
         return cls(graph, native, Chain(boundaries, segments, find_ways(segments, options, work)))
 

@@ -20,7 +20,7 @@ from .ways import Way, Ways
 
 #: A budget is counted in so many parts.
 _LEVELS = 1000
-_KEEP, _RETAIN, _TRANSIENT = 0, 1, 2
+_KEEP, _TRANSIENT = 0, 2
 
 
 @dataclass(frozen=True)
@@ -60,16 +60,10 @@ class Chain:
         self.boundaries = boundaries
         self.segments = segments
         self.ways = [ways[segment.begin, segment.end] for segment in segments]
-
-    def plan(self, pool_bytes: int) -> Optional[ChainPlan]:
-        """The cheapest plan in so many bytes; None where the chain has none.
-
-        O(n^2 (n + ways)) time for n segments.
-        """
         rows: List[int] = []
         flat: List[int] = []
         extra: List[float] = []
-        for segment, known in zip(self.segments, self.ways):
+        for segment, known in zip(segments, self.ways):
             gradient = segment.gradient_bytes
             rows += [segment.begin, segment.end, known.transient_peak_bytes, gradient,
                      len(known.ways)]
@@ -78,15 +72,22 @@ class Chain:
                     max(way.backward_peak_bytes, way.forward_peak_bytes + gradient)
                 flat += [way.kept_bytes, peak, way.nothing_kept]
                 extra.append(way.extra_s)
+        #: As ``memonger_chain_solve`` takes them.
+        self._flat = (_array(ctypes.c_int64, [one.size_bytes for one in boundaries]),
+                      len(segments), _array(ctypes.c_int64, rows),
+                      _array(ctypes.c_double, [one.forward_s for one in segments]),
+                      _array(ctypes.c_int64, flat), _array(ctypes.c_double, extra))
+
+    def plan(self, pool_bytes: int) -> Optional[ChainPlan]:
+        """The cheapest plan in so many bytes; None where the chain has none.
+
+        O(n^2 (n + ways)) time for n segments.
+        """
         count = len(self.boundaries)
         placed, stored = (ctypes.c_int32 * (3 * count))(), (ctypes.c_int32 * count)()
         total = ctypes.c_double()
         found = core().memonger_chain_solve(
-            ctypes.c_int64(pool_bytes), _LEVELS, count,
-            _array(ctypes.c_int64, [one.size_bytes for one in self.boundaries]),
-            len(self.segments), _array(ctypes.c_int64, rows),
-            _array(ctypes.c_double, [one.forward_s for one in self.segments]),
-            _array(ctypes.c_int64, flat), _array(ctypes.c_double, extra), placed, stored,
+            ctypes.c_int64(pool_bytes), _LEVELS, count, *self._flat, placed, stored,
             ctypes.byref(total))
         if found < 0:
             raise SolverError("the planner ran out of memory")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Dict, FrozenSet, List, Sequence, Set, Tuple
+from typing import Dict, List, Sequence, Set, Tuple
 
 from ...graph.types import Graph, Op, Variant
 
@@ -162,13 +162,11 @@ class _Cutter:
         made_by_rest = {t for t in tensors
                         if self.num_forward <= graph.tensors[t].producer < backward.start}
 
-        def leaves(tensor: int, inside: FrozenSet[int] = frozenset(new)) -> bool:
-            return tensor in graph.output_set or \
-                any(reader not in inside for reader in graph.consumers[tensor])
+        def leaves(tensor: int) -> bool:
+            return any(reader not in new for reader in graph.consumers[tensor])
 
-        read_by_rest = [t for op in forward for t in graph.ops[op].outputs
-                        if any(reader not in new for reader in graph.consumers[t])]
-        outputs: Set[int] = {t for op in forward for t in graph.ops[op].outputs
+        read_by_rest = [t for op in forward for t in graph.ops[op].outputs if leaves(t)]
+        outputs: Set[int] = {t for op in new for t in graph.ops[op].outputs
                              if t in graph.output_set}
         outputs |= {t for op in backward for t in graph.ops[op].outputs if leaves(t)}
         outputs |= {t for t in made_by_rest if t in graph.output_set or

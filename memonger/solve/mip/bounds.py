@@ -233,7 +233,8 @@ def span_bound(reduced: Reduced, pool_budget_bytes: float, effort: Effort) -> Bo
     pieces = next((pieces for most, pieces in STRATEGY.span_pieces if groups <= most), 0)
     if reduced.graph.recompute_in_forward or not highs.available() or not groups or not pieces:
         return Bound(float("-inf"), "none")
-    constrained = _worst_of_pieces(reduced, needed_live(reduced), pieces)
+    constrained = _worst_of_pieces(reduced, needed_live(reduced), pieces,
+                                   int(np.argmax(unplanned_live(reduced))))
     first = int(np.searchsorted(constrained, reduced.first_backward)) + 1
     program = build(reduced, constrained, pool_budget_bytes,
                     spans=_spans(first, len(constrained) + 1))
@@ -277,9 +278,10 @@ def _candidates(reduced: Reduced, budget_bytes: float, rounds: int) -> List[List
     """Sets of constrained ops worth trying, best guesses first."""
     live = unplanned_live(reduced)
     needed = needed_live(reduced)
-    sets: List[List[int]] = [[int(np.argmax(live))]]
+    peak = int(np.argmax(live))
+    sets: List[List[int]] = [[peak]]
     for pieces in (3, 2, 5, 8, 12, 18, 26, 40):
-        sets.extend(_worst_of_pieces(reduced, weight, pieces) for weight in (live, needed))
+        sets.extend(_worst_of_pieces(reduced, weight, pieces, peak) for weight in (live, needed))
     unique: List[List[int]] = []
     for one in sets:
         if one not in unique:
@@ -287,12 +289,12 @@ def _candidates(reduced: Reduced, budget_bytes: float, rounds: int) -> List[List
     return unique[:rounds]
 
 
-def _worst_of_pieces(reduced: Reduced, weight: np.ndarray, pieces: int) -> List[int]:
+def _worst_of_pieces(reduced: Reduced, weight: np.ndarray, pieces: int, peak: int) -> List[int]:
     """The op of most weight in each of so many pieces of backward, and the unplanned peak."""
     count = reduced.num_ops
     start = 0 if reduced.graph.recompute_in_forward else min(reduced.first_backward, count - 1)
     edges = np.linspace(start, count, pieces + 1).round().astype(int)
-    return sorted({int(np.argmax(unplanned_live(reduced)))} | {
+    return sorted({peak} | {
         int(a + np.argmax(weight[a:b])) for a, b in zip(edges[:-1], edges[1:]) if b > a})
 
 
