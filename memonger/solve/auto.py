@@ -13,6 +13,7 @@
    it does not fit (:mod:`memonger.solve.refinement`). A longer native search runs beside it. Once
    programs change nothing any more, or miss the budget by far, two native searches run in a turn:
    one from the best plan, one from nothing, or both from the best where a chain's plan led to it.
+   Where the plan of a small graph is still far from its bound, a few longer programs follow.
 5. A time limit above the usual one buys rounds after that, each longer than the one before: a
    native search that crosses a population of plans (``plugins/core/crossover.cc``) beside a 0/1
    program over the ops where the best plan is at its limit. No round depends on the limit, so a
@@ -92,6 +93,8 @@ def _search(search: Refinement) -> None:
         with search.searching(work):
             _round_linear(search, work // 3)
     _take_turns(search, work, programs and groups <= STRATEGY.integer_groups)
+    if search.options.time_limit_s >= USUAL_TIME_LIMIT_S and search.programs:
+        _prove_longer(search)
 
 
 def _take_turns(search: Refinement, work: int, programs: bool) -> None:
@@ -160,6 +163,20 @@ def _prove(search: Refinement) -> None:
     news = search.bound.extra_s - bound_s > least_s or search.best is not None and (
         best is None or best.extra_s - search.best.extra_s > least_s)
     search.in_vain = 0 if news else search.in_vain + 1
+
+
+def _prove_longer(search: Refinement) -> None:
+    """More 0/1 programs where the gap is still wide, on from the ops that gave the bound."""
+    if search.within(STRATEGY.proof_near) or not search.bound.constrained or search.interrupted:
+        return
+    search.effort.grant(STRATEGY.proof_s * search.options.effort)
+    search.constrained, search.max_checks = list(search.bound.constrained), 0
+    search.exhausted, search.in_vain = False, 0
+    tiny = len(search.graph.ops) <= STRATEGY.tiny_ops
+    while not (search.within(STRATEGY.proof_near) or search.exhausted or search.over):
+        _prove(search)
+        if search.in_vain and not tiny:
+            break
 
 
 def _target_gap(graph: Graph) -> float:

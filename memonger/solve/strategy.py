@@ -110,6 +110,9 @@ class Strategy:
     #: Share of the remaining work that one program may take, in small graphs and in others.
     share_small: float = 0.5
     share: float = 0.3
+    #: Where turns end this far from the bound, programs get so many counted seconds more.
+    proof_near: float = 0.01
+    proof_s: float = 20.0
     #: How far a program's answer may be from its optimum in small graphs: the end of a proof costs
     #: most.
     small_gap: float = 0.0004

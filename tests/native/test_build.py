@@ -202,6 +202,7 @@ def test_every_compiler_here_builds_what_passes_the_quick_tests(name, tmp_path) 
     if name not in compilers():
         pytest.skip("no %s here" % name)
     environment = dict(os.environ, CXX=name, MEMONGER_NATIVE_DIR=str(tmp_path))
+    environment.pop("MEMONGER_TEST_INSTALLED", None)  # `python -m pytest` imports the sources
     cache = ROOT / "build" / ("native-" + name.strip("+"))
     code = ("import sys; sys.path.insert(0, %r); import build; from pathlib import Path; "
             "build.build(Path(%r), Path(%r))" % (str(ROOT / "plugins"), str(tmp_path), str(cache)))

@@ -21,7 +21,7 @@ cannot be spread over many steps.
 """
 from __future__ import annotations
 
-from typing import List, Sequence, Tuple
+from typing import Dict, List, Sequence, Tuple
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from .inplace_reuse import InplaceReuse
 from .problem import Reduced
 from .program import Program, Ranges, Rows, Spots
 from .spans import add_span_rows, span_pairs
+from .targets import ALWAYS, Targets, by_op
 
 
 def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
@@ -123,8 +124,10 @@ def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
     if minimise_peak:
         upper[0] = float(reduced.size_bytes.sum() + reduced.profile_bytes.max(initial=0.0)) / unit
     rows = Rows()
-    _at_hand_rows(reduced, rows, live, rerun, taken, repeats, number_of, variant_column, window_of)
-    _forced_lives(reduced, rows, live, lower, upper, variant_column, ends_at, late_only, forget)
+    target = Targets(reduced, variant_column)
+    _at_hand_rows(reduced, rows, live, rerun, taken, repeats, number_of, target, variant_column,
+                  window_of)
+    _forced_lives(reduced, rows, live, lower, upper, target, ends_at, late_only, forget)
     memory = _memory_rows(reduced, rows, live, ends_at, budget_bytes, unit)
     _inplace_rows(rows, live, taken, reuses, memory, unit)
     _choice_rows(reduced, rows, rerun, repeats, variant_column, max_reruns)
@@ -132,8 +135,7 @@ def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
                 budget_bytes, unit)
     if spans:
         add_span_rows(reduced, rows, live, rerun, again, spans, number_of, ends_at, window_of,
-                      lambda op, number: _mode_target(reduced, op, number, variant_column),
-                      variant_column)
+                      target)
     start, index, value = rows.matrix(columns)
     return Program(cost, lower, upper, np.concatenate(rows.lower), np.concatenate(rows.upper),
                    start, index, value, unit, live, rerun, taken, repeats,
@@ -184,67 +186,66 @@ def _layer_rows(reduced: Reduced, rows: Rows, live: Ranges, taken: Spots,
 
 
 def _at_hand_rows(reduced: Reduced, rows: Rows, live: Ranges, rerun: Ranges, taken: Spots,
-                  repeats: List[Tuple[int, int]], number_of: dict, variant_column: np.ndarray,
-                  window_of: np.ndarray) -> None:
+                  repeats: List[Tuple[int, int]], number_of: dict, target: Targets,
+                  variant_column: np.ndarray, window_of: np.ndarray) -> None:
     """``at hand(group, window) >= target`` for reads, lives and reruns."""
     modal = reduced.scattered_group
     born = window_of[reduced.birth] if len(reduced.birth) else np.zeros(0, dtype=np.int64)
-    # Targets: column, -1 for the constant 1 and -2 - op for "1 - sum of the op's variants".
     groups: List[np.ndarray] = []
     spots: List[np.ndarray] = []
     targets: List[np.ndarray] = []
-    plain_group: List[int] = []
-    plain_spot: List[int] = []
-    plain_target: List[int] = []
-    for group, ways in enumerate(reduced.readers):
-        for op, number in ways:
-            plain_group.append(group)
-            plain_spot.append(int(window_of[op]))
-            plain_target.append(_mode_target(reduced, op, number, variant_column))
-    groups.append(np.array(plain_group, dtype=np.int64))
-    spots.append(np.array(plain_spot, dtype=np.int64))
-    targets.append(np.array(plain_target, dtype=np.int64))
     owner, window = live.pairs()
     groups.append(owner)
     spots.append(window)
     targets.append(live.base + np.arange(live.total))
-    for group, ways in enumerate(reduced.readers):
-        for way in ways:
-            repeat = number_of.get(way, -1)
-            if repeat >= 0 and rerun.first[repeat] <= rerun.last[repeat]:
-                span = np.arange(rerun.first[repeat], rerun.last[repeat] + 1)
+    read_group: List[int] = []
+    read_spot: List[int] = []
+    read_target: List[int] = []
+    for group, readers in enumerate(reduced.readers):
+        for op, modes in by_op(readers).items():
+            read_group.append(group)
+            read_spot.append(int(window_of[op]))
+            read_target.append(target.of_modes(op, modes))
+            again = [number_of[op, mode] for mode in modes if (op, mode) in number_of]
+            if len(again) == 1:
+                span = np.arange(rerun.first[again[0]], rerun.last[again[0]] + 1)
                 groups.append(np.full(len(span), group))
                 spots.append(span)
-                targets.append(rerun.offset[repeat] + span - rerun.first[repeat])
-    group_of, spot, target = map(np.concatenate, (groups, spots, targets))
+                targets.append(rerun.offset[again[0]] + span - rerun.first[again[0]])
+                continue
+            for spot in range(min(rerun.first[again], default=0),
+                              max(rerun.last[again], default=-1) + 1):
+                columns = rerun.column(np.array(again), np.full(len(again), spot))
+                if (columns >= 0).any():
+                    read_group.append(group)
+                    read_spot.append(spot)
+                    read_target.append(target.of_columns(columns[columns >= 0].tolist()))
+    groups.append(np.array(read_group, dtype=np.int64))
+    spots.append(np.array(read_spot, dtype=np.int64))
+    targets.append(np.array(read_target, dtype=np.int64))
+    group_of, spot_of, target_of = map(np.concatenate, (groups, spots, targets))
     if not len(group_of):
         return
-    needed = modal[group_of] | (spot > born[group_of])
-    triple = np.unique(np.stack([group_of[needed], spot[needed], target[needed]]), axis=1)
-    group_of, spot, target = triple
-    numbers = rows.open(np.where(target == -1, 1.0, np.where(target < -1, 1.0, 0.0)),
-                        np.full(len(target), np.inf))
-    rows.add(numbers, live.column(group_of, spot - 1), np.array(1.0))
-    rows.add(numbers, taken.column(group_of, spot - 1), np.array(-1.0))
+    needed = modal[group_of] | (spot_of > born[group_of])
+    group_of, spot_of, target_of = np.unique(
+        np.stack([group_of[needed], spot_of[needed], target_of[needed]]), axis=1)
+    numbers = target.open(rows, target_of)
+    rows.add(numbers, live.column(group_of, spot_of - 1), np.array(1.0))
+    rows.add(numbers, taken.column(group_of, spot_of - 1), np.array(-1.0))
     most = max((len(ways) for ways in reduced.makers), default=0)
     for position in range(most):
         maker = np.array([number_of.get(ways[position], -1)
                           if position < len(ways) and not reduced.frozen_group[i] else -1
                           for i, ways in enumerate(reduced.makers)], dtype=np.int64)
         picked = maker[group_of]
-        column = np.where(picked >= 0, rerun.column(np.maximum(picked, 0), spot), -1) \
+        column = np.where(picked >= 0, rerun.column(np.maximum(picked, 0), spot_of), -1) \
             if len(repeats) else np.full(len(picked), -1)
         rows.add(numbers, column, np.array(1.0))
-    simple = target >= 0
-    rows.add(numbers[simple], target[simple], np.array(-1.0))
-    for row, code in zip(numbers[target < -1], target[target < -1]):
-        for mode in reduced.modes[-2 - code][1:]:
-            rows.add(np.array([row]), variant_column[[mode.variant]], np.array(1.0))
     # A value that only some modes make is at hand in its op's window when that mode is chosen.
     shift = np.zeros(len(numbers))
     for place in np.flatnonzero(modal[group_of]):
         for op, number in reduced.makers[group_of[place]]:
-            if window_of[op] != spot[place]:
+            if window_of[op] != spot_of[place]:
                 continue
             row = numbers[place:place + 1]
             if len(reduced.modes[op]) == 1:
@@ -259,45 +260,32 @@ def _at_hand_rows(reduced: Reduced, rows: Rows, live: Ranges, rerun: Ranges, tak
     rows.lower[-1] = rows.lower[-1] - shift
 
 
-def _mode_target(reduced: Reduced, op: int, number: int, variant_column: np.ndarray) -> int:
-    if len(reduced.modes[op]) == 1:
-        return -1
-    if number == 0:
-        return -2 - op
-    return int(variant_column[reduced.modes[op][number].variant])
-
-
 def _forced_lives(reduced: Reduced, rows: Rows, live: Ranges, lower: np.ndarray,
-                  upper: np.ndarray, variant_column: np.ndarray, ends_at: np.ndarray,
+                  upper: np.ndarray, target: Targets, ends_at: np.ndarray,
                   late_only: bool, forget: Sequence[int]) -> None:
     """Lives that are no decision: operands of constrained ops, first lives in forward."""
     place = {int(k): j for j, k in enumerate(ends_at)}
     forgotten = set(forget)
     for group in range(len(reduced.size_bytes)):
-        must: List[Tuple[int, int, int]] = []
+        must: Dict[Tuple[int, int], List[int]] = {}
         for op, number in reduced.readers[group] + reduced.makers[group]:
             if op in place:
-                must.append((place[op], op, number))
+                must.setdefault((place[op], op), []).append(number)
         for op, number in reduced.readers[group] if late_only else ():
             if op < reduced.first_backward:
                 begin = int(np.searchsorted(ends_at, reduced.first_life(group, op), side="left"))
                 end = int(np.searchsorted(ends_at, op, side="left"))
-                must.extend((j, op, number) for j in range(begin, end))
-        for window, op, number in must:
+                for window in range(begin, end):
+                    must.setdefault((window, op), []).append(number)
+        for (window, op), modes in must.items():
             column = _column(live, group, window)
             if column < 0:
                 continue
-            target = _mode_target(reduced, op, number, variant_column)
-            if target == -1:
+            wanted = target.of_modes(op, sorted(set(modes)))
+            if wanted == ALWAYS:
                 lower[column] = 1.0
-                continue
-            row = rows.open(np.array([1.0 if target < -1 else 0.0]), np.array([np.inf]))
-            rows.add(row, np.array([column]), np.array(1.0))
-            if target >= 0:
-                rows.add(row, np.array([target]), np.array(-1.0))
             else:
-                for mode in reduced.modes[op][1:]:
-                    rows.add(row, variant_column[[mode.variant]], np.array(1.0))
+                rows.add(target.open(rows, np.array([wanted])), np.array([column]), np.array(1.0))
         if forgotten and any(op in forgotten for op, _ in reduced.makers[group]):
             boundary = int(np.searchsorted(ends_at, reduced.first_backward - 1))
             column = _column(live, group, boundary)

@@ -8,12 +8,13 @@ windows.
 """
 from __future__ import annotations
 
-from typing import Callable, Dict, List, Sequence, Set, Tuple
+from typing import Dict, List, Sequence, Set, Tuple
 
 import numpy as np
 
 from .problem import Reduced
 from .program import Ranges, Rows, Spots
+from .targets import ALWAYS, Targets, by_op
 
 
 def span_pairs(rerun: Ranges, spans: Sequence[Tuple[int, int]]) -> List[Tuple[int, int]]:
@@ -25,8 +26,7 @@ def span_pairs(rerun: Ranges, spans: Sequence[Tuple[int, int]]) -> List[Tuple[in
 
 def add_span_rows(reduced: Reduced, rows: Rows, live: Ranges, rerun: Ranges, again: Spots,
                   spans: Sequence[Tuple[int, int]], number_of: Dict[Tuple[int, int], int],
-                  ends_at: np.ndarray, window_of: np.ndarray,
-                  target_of: Callable[[int, int], int], variant_column: np.ndarray) -> None:
+                  ends_at: np.ndarray, window_of: np.ndarray, target: Targets) -> None:
     """``reruns in the span >= again``; what is read, or live, was live before or is made again."""
     columns = again.base + np.arange(len(again.owner))
     numbers = rows.open(np.zeros(len(columns)), np.full(len(columns), np.inf))
@@ -48,26 +48,19 @@ def add_span_rows(reduced: Reduced, rows: Rows, live: Ranges, rerun: Ranges, aga
                 if (number_of.get(way, -1), span) in column_of]
             before = live.column(np.array([group]), np.array([begin - 1]))
             targets: Set[int] = set()
-            reads: Dict[int, Set[int]] = {}
-            for op, mode in reduced.readers[group]:
-                repeat = number_of.get((op, mode), -1)
-                if (repeat, span) in column_of:
-                    targets.add(column_of[repeat, span])
+            for op, modes in by_op(reduced.readers[group]).items():
+                repeats = [number_of.get((op, mode), -1) for mode in modes]
+                again_in = [column_of[repeat, span] for repeat in repeats
+                            if (repeat, span) in column_of]
+                if again_in:
+                    targets.add(target.of_columns(again_in))
                 if begin <= window_of[op] <= end:
-                    reads.setdefault(op, set()).add(mode)
-            for op, modes in reads.items():
-                # Modes one by one would each be read by a fraction.
-                targets |= {-1} if len(modes) == len(reduced.modes[op]) else {
-                    target_of(op, mode) for mode in modes}
+                    targets.add(target.of_modes(op, modes))
             last = live.column(np.array([group]), np.array([end]))
             if last[0] >= 0:
                 targets.add(int(last[0]))
-            for target in ([-1] if -1 in targets else sorted(targets)):
-                row = rows.open(np.array([1.0 if target < 0 else 0.0]), np.array([np.inf]))
-                rows.add(row, before, np.array(1.0))
-                for maker in makers:
-                    rows.add(row, np.array([maker]), np.array(1.0))
-                if target >= 0:
-                    rows.add(row, np.array([target]), np.array(-1.0))
-                for other in reduced.modes[-2 - target][1:] if target < -1 else ():
-                    rows.add(row, variant_column[[other.variant]], np.array(1.0))
+            # What is at hand in every plan is so for all else.
+            opened = target.open(rows, np.array(
+                [ALWAYS] if ALWAYS in targets else sorted(targets), dtype=np.int64))
+            for column in [int(before[0]), *makers]:
+                rows.add(opened, np.full(len(opened), column), np.array(1.0))

@@ -1,0 +1,78 @@
+"""What a value must be at hand for: right sides of the program's rows.
+
+An op runs in one of its modes, so what several modes read must be at hand for their sum. Rows for
+each mode alone would let fractions of modes share a fraction of the value.
+"""
+from __future__ import annotations
+
+from typing import Dict, List, Sequence, Tuple
+
+import numpy as np
+
+from .problem import Reduced
+from .program import Rows
+
+#: Columns of which one may be 1, their value on the left of the row, and the row's lower limit.
+_Sum = Tuple[Tuple[int, ...], float, float]
+
+#: The target that is 1 in every plan.
+ALWAYS = -1
+
+
+class Targets:
+    """Numbers for targets: a column, ``ALWAYS``, or below that a sum of columns.
+
+    Parameters
+    ----------
+    reduced : Reduced
+    variant_column : ndarray
+        (variants of the graph,) int64.
+    """
+
+    def __init__(self, reduced: Reduced, variant_column: np.ndarray):
+        self._reduced = reduced
+        self._variant_column = variant_column
+        self._sums: List[_Sum] = []
+        self._number_of: Dict[_Sum, int] = {}
+
+    def of_modes(self, op: int, modes: Sequence[int]) -> int:
+        """1 where the op runs in one of these modes."""
+        ways = self._reduced.modes[op]
+        if len(modes) == len(ways):
+            return ALWAYS
+        with_own = 0 in modes
+        columns = [int(self._variant_column[ways[number].variant])
+                   for number in range(1, len(ways)) if (number in modes) != with_own]
+        # The op's own mode is what no variant takes: 1 less the others.
+        return self._number(columns, 1.0, 1.0) if with_own else self.of_columns(columns)
+
+    def of_columns(self, columns: Sequence[int]) -> int:
+        """The sum of columns of which one may be 1."""
+        return int(columns[0]) if len(columns) == 1 else self._number(columns, -1.0, 0.0)
+
+    def _number(self, columns: Sequence[int], value: float, lower: float) -> int:
+        key = (tuple(sorted(columns)), value, lower)
+        if key not in self._number_of:
+            self._sums.append(key)
+            self._number_of[key] = ALWAYS - len(self._sums)
+        return self._number_of[key]
+
+    def open(self, rows: Rows, targets: np.ndarray) -> np.ndarray:
+        """New rows ``... >= target`` for (rows,) int64 targets; the left sides are yet to come."""
+        sums = [self._sums[ALWAYS - 1 - target] if target < ALWAYS else None for target in targets]
+        lower = np.array([one[2] if one else float(target == ALWAYS)
+                          for target, one in zip(targets, sums)])
+        numbers = rows.open(lower, np.full(len(targets), np.inf))
+        rows.add(numbers, np.where(targets >= 0, targets, -1), np.array(-1.0))
+        for number, one in zip(numbers, sums):
+            if one:
+                rows.add(np.repeat(number, len(one[0])), np.array(one[0]), np.array(one[1]))
+        return numbers
+
+
+def by_op(ways: Sequence[Tuple[int, int]]) -> Dict[int, List[int]]:
+    """The modes of each op among pairs of op and mode."""
+    found: Dict[int, List[int]] = {}
+    for op, number in ways:
+        found.setdefault(op, []).append(number)
+    return found
