@@ -13,7 +13,7 @@
    it does not fit (:mod:`memonger.solve.refinement`). A longer native search runs beside it. Once
    programs change nothing any more, or miss the budget by far, two native searches run in a turn:
    one from the best plan, one from nothing, or both from the best where a chain's plan led to it.
-   Where the plan of a small graph is still far from its bound, a few longer programs follow.
+   Where the plan of a tiny graph is still far from its bound, longer programs follow.
 5. A time limit above the usual one buys rounds after that, each longer than the one before: a
    native search that crosses a population of plans (``plugins/core/crossover.cc``) beside a 0/1
    program over the ops where the best plan is at its limit. No round depends on the limit, so a
@@ -93,7 +93,9 @@ def _search(search: Refinement) -> None:
         with search.searching(work):
             _round_linear(search, work // 3)
     _take_turns(search, work, programs and groups <= STRATEGY.integer_groups)
-    if search.options.time_limit_s >= USUAL_TIME_LIMIT_S and search.programs:
+    if search.programs and len(graph.ops) <= STRATEGY.tiny_ops \
+            and search.options.time_limit_s >= USUAL_TIME_LIMIT_S \
+            and not search.within(STRATEGY.proof_near):
         _prove_longer(search)
 
 
@@ -167,16 +169,13 @@ def _prove(search: Refinement) -> None:
 
 def _prove_longer(search: Refinement) -> None:
     """More 0/1 programs where the gap is still wide, on from the ops that gave the bound."""
-    if search.within(STRATEGY.proof_near) or not search.bound.constrained or search.interrupted:
+    if not search.bound.constrained or search.interrupted:
         return
     search.effort.grant(STRATEGY.proof_s * search.options.effort)
     search.constrained, search.max_checks = list(search.bound.constrained), 0
-    search.exhausted, search.in_vain = False, 0
-    tiny = len(search.graph.ops) <= STRATEGY.tiny_ops
+    search.exhausted = False
     while not (search.within(STRATEGY.proof_near) or search.exhausted or search.over):
         _prove(search)
-        if search.in_vain and not tiny:
-            break
 
 
 def _target_gap(graph: Graph) -> float:

@@ -7,10 +7,12 @@ import pytest
 from small_graphs import chain, integer_bound_s, optimum, random_graph, variant_graph
 
 from memonger.graph.schedule import expand
-from memonger.graph.types import Graph, Inplace, Op, Tensor
+from memonger.graph.types import Graph, Implementation, Inplace, Op, Tensor, Variant
 from memonger.memory.storage import plan_storage
 from memonger.solve.effort import Effort
+from memonger.solve.mip import highs
 from memonger.solve.mip.bounds import knapsack_bound, minimum_peak_bound, overhead_bound
+from memonger.solve.mip.formulation import build
 from memonger.solve.mip.problem import reduce_graph
 
 
@@ -70,6 +72,24 @@ def test_bound_counts_what_variants_cost_and_save() -> None:
     assert overhead_bound(faster, 10**6, "exact").extra_s == pytest.approx(-1.5, abs=1e-6)
     inexact = replace(graph, variants=(replace(graph.variants[0], exact=False),))
     assert integer_bound_s(inexact, tight, "exact") > 0.5
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_variants_that_change_nothing_loosen_no_bound(seed: int) -> None:
+    """Each half of an op that runs in two modes was content with half of what it reads."""
+    graph = random_graph(seed, True, 12)
+    twice = replace(graph, variants=tuple(
+        Variant("same", index, ((index, Implementation(
+            op.inputs, op.outputs, op.ignored_inputs, op.inplace, op.time_s)),))
+        for index, op in enumerate(graph.ops)))
+    budget = int(0.4 * sum(t.size_bytes for t in graph.tensors))
+    constrained = [graph.num_forward, graph.num_forward + 4, len(graph.ops) - 2]
+
+    def bound_s(variants: str) -> float:
+        program = build(reduce_graph(twice, variants), constrained, budget, spans=[(1, 2), (1, 3)])
+        return highs.solve_linear(program, Effort(10.0)).bound
+
+    assert bound_s("exact") == pytest.approx(bound_s("none"), rel=1e-6, abs=1e-9)
 
 
 def test_what_an_op_takes_in_place_must_be_made_again_where_it_is_needed_later() -> None:
