@@ -23,11 +23,11 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Dict, List, Sequence, Tuple
 
 from ..graph.schedule import Schedule
 from ..graph.types import Graph
-from ..util import native_libraries
+from ..util.native_libraries import array, core
 from .liveness import Block, Blocks, Program, build_program
 
 #: The storage models, in the order of ``Kind`` in ``plugins/core/memory/storage.h``.
@@ -102,10 +102,6 @@ def _block(start: int, end: int, size_bytes: int, elements: int, device: int, po
     return Block(start, end, size_bytes, elements, device, pool, bool(own_buffer))
 
 
-def _array(kind: Any, values: Sequence[int]) -> Any:
-    return (kind * max(1, len(values)))(*values)
-
-
 def _flat(rows: Sequence[Sequence[int]]) -> Tuple[List[int], List[int]]:
     begin: List[int] = [0]
     flat: List[int] = []
@@ -133,16 +129,16 @@ def _plan_running(program: Program, model: str) -> StoragePlan:
     released, block_of, inplace_index, buffer_of = ((int32 * max(1, entries))() for _ in range(4))
     num_released = int32(0)
     totals = (int64 * 7)()
-    count = native_libraries.core().memonger_storage_plan(
-        int32(steps), int32(entries), _array(int32, output_begin), _array(int32, outputs),
-        _array(int32, input_begin), _array(int32, inputs), _array(uint8, ignored),
-        _array(int32, [number // 3 for number in inplace_begin]), _array(int32, inplace),
-        _array(int32, [step.device for step in program.steps]),
-        _array(int32, [step.pool for step in program.steps]),
-        _array(uint8, [step.grad_add for step in program.steps]),
-        _array(int64, program.elements), _array(int64, program.bytes),
-        _array(int32, program.dtype), _array(uint8, program.external),
-        _array(int32, program.held), _array(uint8, program.own_buffer), _array(int32, options),
+    count = core().memonger_storage_plan(
+        int32(steps), int32(entries), array(int32, output_begin), array(int32, outputs),
+        array(int32, input_begin), array(int32, inputs), array(uint8, ignored),
+        array(int32, [number // 3 for number in inplace_begin]), array(int32, inplace),
+        array(int32, [step.device for step in program.steps]),
+        array(int32, [step.pool for step in program.steps]),
+        array(uint8, [step.grad_add for step in program.steps]),
+        array(int64, program.elements), array(int64, program.bytes),
+        array(int32, program.dtype), array(uint8, program.external),
+        array(int32, program.held), array(uint8, program.own_buffer), array(int32, options),
         blocks, released, ctypes.byref(num_released), block_of, inplace_index, buffer_of,
         offset_of, buffer_bytes, totals)
     made = Blocks(steps, tuple(_block(*blocks[7 * i:7 * i + 7]) for i in range(count)),

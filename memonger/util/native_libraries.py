@@ -11,7 +11,7 @@ import os
 import struct
 import threading
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional, Sequence
 
 from .errors import PluginABIError, PluginMissing
 
@@ -110,3 +110,9 @@ def check_interface(library: ctypes.CDLL, function: str, expected: int, path: Pa
         raise PluginABIError("%s was built by another memonger (interface %d, expected %d); "
                              "reinstall memonger, or in a source tree run: "
                              "python plugins/build.py" % (path, found, expected))
+
+
+def array(kind: Any, values: Sequence[Any]) -> Any:
+    """A C array of numbers, for functions of the core; of one element where there are none."""
+    number = float if kind is ctypes.c_double else int
+    return (kind * max(1, len(values)))(*map(number, values))

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ...graph.types import Graph
 from ...util.errors import SolverError
-from ...util.native_libraries import core
+from ...util.native_libraries import array, core
 from ..search.native import Decisions, NativeSearch
 from .segments import Boundary, Segment
 from .ways import Way, Ways
@@ -73,10 +73,10 @@ class Chain:
                 flat += [way.kept_bytes, peak, way.nothing_kept]
                 extra.append(way.extra_s)
         #: As ``memonger_chain_solve`` takes them.
-        self._flat = (_array(ctypes.c_int64, [one.size_bytes for one in boundaries]),
-                      len(segments), _array(ctypes.c_int64, rows),
-                      _array(ctypes.c_double, [one.forward_s for one in segments]),
-                      _array(ctypes.c_int64, flat), _array(ctypes.c_double, extra))
+        self._flat = (array(ctypes.c_int64, [one.size_bytes for one in boundaries]),
+                      len(segments), array(ctypes.c_int64, rows),
+                      array(ctypes.c_double, [one.forward_s for one in segments]),
+                      array(ctypes.c_int64, flat), array(ctypes.c_double, extra))
 
     def plan(self, pool_bytes: int) -> Optional[ChainPlan]:
         """The cheapest plan in so many bytes; None where the chain has none.
@@ -181,7 +181,3 @@ def decisions_of(graph: Graph, native: NativeSearch, plan: ChainPlan) -> Decisio
                 held_from(begin, one.made_at if choice == _KEEP else again.get(op))
     return Decisions(tuple(choices), tuple(advance),
                      tuple(index in used for index in native.allowed_variants))
-
-
-def _array(kind: Any, values: Sequence[Any]) -> Any:
-    return (kind * max(1, len(values)))(*values)

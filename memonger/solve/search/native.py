@@ -18,6 +18,7 @@ from ...memory.liveness import number_of_elements, own_buffer_tensors
 from ...memory.storage import STORAGES
 from ...util import signals as interrupts
 from ...util.errors import SolverError
+from ...util.native_libraries import array, core
 from ..mip.implementations import allowed_variants
 from ..options import Options
 from ..strategy import STRATEGY
@@ -202,9 +203,9 @@ class NativeSearch:
     def evaluate(self, decisions: Decisions) -> Optional[Found]:
         """The schedule of given decisions; None when they need what must not run again."""
         valid = self._library.memonger_search_evaluate(
-            self._handle, _array(ctypes.c_int8, decisions.choices),
-            _array(ctypes.c_int32, decisions.advance),
-            _array(ctypes.c_int8, decisions.variants))
+            self._handle, array(ctypes.c_int8, decisions.choices),
+            array(ctypes.c_int32, decisions.advance),
+            array(ctypes.c_int8, decisions.variants))
         return self._result(True, FINISHED) if valid else None
 
     # ------------------------------------------------------------------ search
@@ -255,9 +256,9 @@ class NativeSearch:
         integers = (budget_bytes, seed, work, crossover, STRATEGY.without, round(1000 * heat))
         with interrupts.collected(raised):
             ended = self._library.memonger_search_run(
-                self._handle, _array(ctypes.c_int64, integers), ctypes.c_double(time_limit_s),
-                _array(ctypes.c_int8, warm.choices), _array(ctypes.c_int32, warm.advance),
-                _array(ctypes.c_int8, warm.variants),
+                self._handle, array(ctypes.c_int64, integers), ctypes.c_double(time_limit_s),
+                array(ctypes.c_int8, warm.choices), array(ctypes.c_int32, warm.advance),
+                array(ctypes.c_int8, warm.variants),
                 _POLL(call) if stop is None else _POLL(),
                 None if stop is None else ctypes.byref(stop),
                 ctypes.byref(feasible))
@@ -347,16 +348,11 @@ def _flatten_implementation(how: Union[Op, Implementation], uses_state: bool, in
     times.append(how.time_s if runs else 0.0)
 
 
-def _array(kind: Any, values: Sequence[Any]) -> Any:
-    return (kind * max(1, len(values)))(*[int(v) for v in values])
-
-
 def _empty(kind: Any, count: int) -> Any:
     return (kind * max(1, count))()
 
 
 def _load() -> Any:
-    from ...util.native_libraries import core
     library = core()
     library.memonger_search_create.restype = ctypes.c_void_p
     library.memonger_search_create.argtypes = [
