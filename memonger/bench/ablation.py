@@ -20,7 +20,7 @@ PARTS: Dict[str, Mapping[str, Any]] = {
     "later turns": {"turns": ()},
     "plans of chains": {"least_boundaries": 10 ** 6},
     "rows over spans of windows": {"span_pieces": ()},
-    "longer proofs": {"proof_s": 0.0},
+    "the last effort": {"last_near": 1e9},
     "repair of programs' plans": {"mend_work": 0.0},
     "starts by thresholds": {"without": 1},
     "groups of like values": {"without": 2},

@@ -13,7 +13,8 @@
    it does not fit (:mod:`memonger.solve.refinement`). A longer native search runs beside it. Once
    programs change nothing any more, or miss the budget by far, two native searches run in a turn:
    one from the best plan, one from nothing, or both from the best where a chain's plan led to it.
-   Where the plan of a tiny graph is still far from its bound, longer programs follow.
+   Where the plan of a tiny graph is still far from its bound then, longer programs and a longer
+   search follow.
 5. A time limit above the usual one buys rounds after that, each longer than the one before: a
    native search that crosses a population of plans (``plugins/core/crossover.cc``) beside a 0/1
    program over the ops where the best plan is at its limit. No round depends on the limit, so a
@@ -95,8 +96,8 @@ def _search(search: Refinement) -> None:
     _take_turns(search, work, programs and groups <= STRATEGY.integer_groups)
     if search.programs and len(graph.ops) <= STRATEGY.tiny_ops \
             and search.options.time_limit_s >= USUAL_TIME_LIMIT_S \
-            and not search.within(STRATEGY.proof_near):
-        _prove_longer(search)
+            and not search.within(STRATEGY.last_near) and not search.interrupted:
+        _last_effort(search)
 
 
 def _take_turns(search: Refinement, work: int, programs: bool) -> None:
@@ -167,15 +168,19 @@ def _prove(search: Refinement) -> None:
     search.in_vain = 0 if news else search.in_vain + 1
 
 
-def _prove_longer(search: Refinement) -> None:
-    """More 0/1 programs where the gap is still wide, on from the ops that gave the bound."""
-    if not search.bound.constrained or search.interrupted:
-        return
-    search.effort.grant(STRATEGY.proof_s * search.options.effort)
-    search.constrained, search.max_checks = list(search.bound.constrained), 0
-    search.exhausted = False
-    while not (search.within(STRATEGY.proof_near) or search.exhausted or search.over):
-        _prove(search)
+def _last_effort(search: Refinement) -> None:
+    """More 0/1 programs, on from the ops that gave the bound, then a search that crosses plans."""
+    if search.bound.constrained:
+        search.effort.grant(STRATEGY.proof_s * search.options.effort)
+        search.constrained, search.max_checks = list(search.bound.constrained), 0
+        search.exhausted = False
+        while not (search.within(STRATEGY.last_near) or search.exhausted or search.over):
+            _prove(search)
+    if search.best is not None and not search.within(STRATEGY.last_near) \
+            and not search.interrupted:
+        work = int(STRATEGY.last_steps * search.options.effort)
+        search.effort.grant(work / STRATEGY.steps_per_s)
+        search.local_search(work, search.warm(), crossover=True)
 
 
 def _target_gap(graph: Graph) -> float:

@@ -110,11 +110,12 @@ class Strategy:
     #: Share of the remaining work that one program may take, in small graphs and in others.
     share_small: float = 0.5
     share: float = 0.3
-    #: Where turns end this far from the bound, programs of tiny graphs get so many counted seconds
-    #: more: a GAN at 35 % without variants comes from 15.2 to 13.1 % (its bound is 12.5 %), and
-    #: ResNet-18's bound rises from 0.7 to 1.0 %. In larger graphs they find and prove nothing.
-    proof_near: float = 0.01
+    #: Where turns of a tiny graph end this far from the bound, programs get so many counted seconds
+    #: more, then a search that crosses plans so many steps: a GAN at 35 % without variants comes
+    #: from 15.2 to 13.1 % (bound 12.5 %), U-Net at 25 % from 17.9 to 17.0 % (16.3 %).
+    last_near: float = 0.01
     proof_s: float = 20.0
+    last_steps: float = 200e6
     #: How far a program's answer may be from its optimum in small graphs: the end of a proof costs
     #: most.
     small_gap: float = 0.0004
