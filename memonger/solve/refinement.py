@@ -48,7 +48,7 @@ class Refinement(Incumbent):
     in_vain: int = 0
     patience: int = 1
     rounds: int = 0
-    #: No further op needs a constraint: the next program would be the same as the last.
+    #: No further op needs a constraint, or a program has no answer: the next would be the same.
     exhausted: bool = False
     #: A decoded plan took so much memory that programs are no guide to plans that fit.
     missed_far: bool = False
@@ -98,7 +98,8 @@ class Refinement(Incumbent):
             self.rounds += 1
             program, values, schedule = self._ask(allowed, self.effort.part(share),
                                                   proof=target == 1.0)
-            if schedule is None:
+            if schedule is None:  # the same program would have no other answer
+                self.exhausted = True
                 return
             found = self.evaluate(schedule)
             if found.bytes > self.limit_bytes:

@@ -168,3 +168,14 @@ def test_highs_prints_nothing(capfd):
     assert capfd.readouterr().out == ""
     Loud()
     assert "Running" in capfd.readouterr().out
+
+
+def test_a_program_without_an_answer_is_not_asked_again(monkeypatch) -> None:
+    """A GAN at a budget that only whole buffers might meet was planned for twenty minutes."""
+    graph = chain((400, 400, 400, 100), (3.0, 1.0, 2.0, 1.0))
+    search = milp.Refinement.start(graph, 900, OPTIONS)
+    search.first_bound()
+    asked = []
+    monkeypatch.setattr(search, "_ask", lambda *_, **__: asked.append(1) or (None, None, None))
+    search.refine(10)
+    assert asked == [1] and search.exhausted and not search.wants_program
