@@ -47,7 +47,7 @@ def _smaller_baseline(plan: Plan, budget_bytes: Optional[int], options: Options,
     most = float("inf") if options.max_overhead is None else options.max_overhead + 1e-9
     best = plan
     try:
-        for schedule in _other_schedules(plan, budget_bytes, more):
+        for schedule in _other_schedules(plan, budget_bytes, options, more):
             found = build_plan(plan.graph, schedule, plan.method, options, budget_bytes)
             if found.overhead <= most and _bytes_by_schedule(found) < _bytes_by_schedule(best):
                 best = found
@@ -64,18 +64,17 @@ def _smaller_baseline(plan: Plan, budget_bytes: Optional[int], options: Options,
     return replace(best, status=grown.status)
 
 
-def _other_schedules(plan: Plan, budget_bytes: Optional[int],
-                     options: Options) -> Iterator[Schedule]:
-    """What other methods do, and with variants in use what the local search does without any."""
+def _other_schedules(plan: Plan, budget_bytes: Optional[int], options: Options,
+                     more: Options) -> Iterator[Schedule]:
+    """What other methods do, and with variants in use the smallest plan without any."""
     graph, variants = plan.graph, plan.schedule.variants
-    chain = ChainPlans.of(graph, options, NativeSearch(graph, options),
-                          Effort(options.time_limit_s))
+    chain = ChainPlans.of(graph, more, NativeSearch(graph, more), Effort(more.time_limit_s))
     smallest = chain.smallest() if chain else None
     if smallest is not None:
         yield smallest.schedule
-    yield from baseline_schedules(graph, options, sorted({(), variants}))
+    yield from baseline_schedules(graph, more, sorted({(), variants}))
     if variants:  # with more to choose from, a search may end with larger plans
-        plain = local.solve(graph, budget_bytes, replace(options, variants="none"))
+        plain = least_memory(graph, budget_bytes, replace(options, variants="none"))
         yield plain.schedule
         if plain.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
