@@ -72,7 +72,7 @@ def _other_schedules(plan: Plan, budget_bytes: Optional[int], options: Options,
     smallest = chain.smallest() if chain else None
     if smallest is not None:
         yield smallest.schedule
-    yield from baseline_schedules(graph, more, sorted({(), variants}))
+    yield from baseline_schedules(graph, more, [variants])
     if variants:  # with more to choose from, a search may end with larger plans
         plain = least_memory(graph, budget_bytes, replace(options, variants="none"))
         yield plain.schedule

@@ -114,5 +114,4 @@ def check_interface(library: ctypes.CDLL, function: str, expected: int, path: Pa
 
 def array(kind: Any, values: Sequence[Any]) -> Any:
     """A C array of numbers, for functions of the core; of one element where there are none."""
-    number = float if kind is ctypes.c_double else int
-    return (kind * max(1, len(values)))(*map(number, values))
+    return (kind * max(1, len(values)))(*values)

@@ -59,14 +59,15 @@ class Targets:
 
     def open(self, rows: Rows, targets: np.ndarray) -> np.ndarray:
         """New rows ``... >= target`` for (rows,) int64 targets; the left sides are yet to come."""
-        sums = [self._sums[ALWAYS - 1 - target] if target < ALWAYS else None for target in targets]
-        lower = np.array([one[2] if one else float(target == ALWAYS)
-                          for target, one in zip(targets, sums)])
+        lower = (targets == ALWAYS).astype(np.float64)
+        summed = [(place, self._sums[ALWAYS - 1 - targets[place]])
+                  for place in np.flatnonzero(targets < ALWAYS)]
+        for place, (_, _, least) in summed:
+            lower[place] = least
         numbers = rows.open(lower, np.full(len(targets), np.inf))
         rows.add(numbers, np.where(targets >= 0, targets, -1), np.array(-1.0))
-        for number, one in zip(numbers, sums):
-            if one:
-                rows.add(np.repeat(number, len(one[0])), np.array(one[0]), np.array(one[1]))
+        for place, (columns, value, _) in summed:
+            rows.add(np.repeat(numbers[place], len(columns)), np.array(columns), np.array(value))
         return numbers
 
 
