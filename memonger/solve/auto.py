@@ -180,7 +180,7 @@ def _last_effort(search: Refinement) -> None:
             and not search.interrupted:
         work = int(STRATEGY.last_steps * search.options.effort)
         search.effort.grant(work / STRATEGY.steps_per_s)
-        search.local_search(work, search.warm(), crossover=True)
+        search.local_search(work, search.warm(), _crosses(search))
 
 
 def _target_gap(graph: Graph) -> float:
