@@ -2,18 +2,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, Dict
 
+import numpy as np
 import pytest
 from small_graphs import chain, integer_bound_s, optimum, random_graph, variant_graph
 
+import memonger
 from memonger.graph.schedule import expand
 from memonger.graph.types import Graph, Implementation, Inplace, Op, Tensor, Variant
 from memonger.memory.storage import plan_storage
 from memonger.solve.effort import Effort
 from memonger.solve.mip import highs
-from memonger.solve.mip.bounds import knapsack_bound, minimum_peak_bound, overhead_bound
+from memonger.solve.mip.bounds import (
+    knapsack_bound,
+    minimum_peak_bound,
+    overhead_bound,
+    unplanned_live,
+)
 from memonger.solve.mip.formulation import build
 from memonger.solve.mip.problem import reduce_graph
+from memonger.zoo import nets
 
 
 @pytest.mark.parametrize("mxnet", [True, False])
@@ -110,6 +119,34 @@ def test_what_an_op_takes_in_place_must_be_made_again_where_it_is_needed_later()
     assert plan_storage(graph, again, "live").peak_live_bytes == 804
     assert integer_bound_s(graph, 899) == pytest.approx(5.0, abs=1e-4)
     assert overhead_bound(graph, 803).extra_s == float("inf")
+
+
+def test_an_op_takes_no_gradient_that_is_read_later() -> None:
+    """Where a ResNet's branches part, bounds were as if the first could take the gradient."""
+    tensors = (Tensor("value", 400, 0), Tensor("gradient", 400, 1), Tensor("left", 400, 2),
+               Tensor("both", 4, 3))
+    ops = (Op("forward", "op", (), (0,), time_s=5.0),
+           Op("head", "op", (), (1,), True, time_s=1.0),
+           Op("left_backward", "op", (1, 0), (2,), True, inplace=(Inplace(0, 0, False),)),
+           Op("right_backward", "op", (2, 1), (3,), True))
+    graph = Graph(tensors, ops, ())
+    assert minimum_peak_bound(reduce_graph(graph)).bytes == 1200
+    assert plan_storage(graph, expand(graph, {}), "live").peak_live_bytes == 1200
+
+
+@pytest.mark.parametrize("name, options", [
+    ("dmlc_resnet50", {"blocks": (1, 1, 1, 1)}), ("gan", {}), ("unet", {}), ("googlenet", {})])
+def test_unplanned_networks_take_what_bounds_count(name: str, options: Dict[str, Any]) -> None:
+    """At each op, to the byte."""
+    net = nets.build(name, **options)
+    graph = memonger.plan(net.symbol, "100%", shapes=net.shapes, variants="none").graph
+    storage = plan_storage(graph, expand(graph, {}), "live")
+    change = np.zeros(len(storage.program.steps) + 1)
+    for block in storage.blocks.blocks:
+        change[block.start] += block.bytes
+        change[min(block.end + 1, len(change) - 1)] -= block.bytes
+    runs = [not op.placeholder for op in graph.ops]
+    assert (unplanned_live(reduce_graph(graph))[runs] == np.cumsum(change)[:-1]).all()
 
 
 def test_impossible_budget_is_recognised() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from small_graphs import chain, optimum, variant_graph
 
 from memonger.graph.schedule import expand
-from memonger.graph.types import Graph
+from memonger.graph.types import Graph, Op, Tensor
 from memonger.memory.storage import plan_storage
 from memonger.plan.plan import Status
 from memonger.solve import Options
@@ -168,6 +168,22 @@ def test_highs_prints_nothing(capfd):
     assert capfd.readouterr().out == ""
     Loud()
     assert "Running" in capfd.readouterr().out
+
+
+def test_one_output_goes_while_the_other_stays() -> None:
+    """A pooling layer's workspace stayed for a ResNet's whole step where its output did."""
+    tensors = (Tensor("pooled", 100, 0), Tensor("workspace", 400, 0), Tensor("next", 600, 1),
+               Tensor("next_gradient", 100, 2), Tensor("gradient", 100, 3))
+    ops = (Op("pool", "op", (), (0, 1), time_s=5.0), Op("next", "op", (0,), (2,), time_s=20.0),
+           Op("next_backward", "op", (0, 2), (3,), True),
+           Op("pool_backward", "op", (3, 0, 1), (4,), True))
+    graph = Graph(tensors, ops, ())
+    plan = solve(graph, 800, OPTIONS)
+    assert plan.status is Status.OPTIMAL and plan.overhead * graph.time_s == pytest.approx(5.0)
+    program = build(reduce_graph(graph), [1, 2], 800)
+    point = highs.solve_integer(program, integer_columns(program), Effort(5.0)).values
+    assert plan_storage(graph, schedule_of_point(program, reduce_graph(graph), point),
+                        "live").peak_live_bytes == 800
 
 
 def test_a_program_without_an_answer_is_not_asked_again(monkeypatch) -> None:

@@ -37,7 +37,7 @@ class InplaceReuse(NamedTuple):
 
 
 def savings(graph: Graph, ways: Sequence[Mode], root_of: np.ndarray, sizes: Mapping[int, int],
-            lasting: Container[int]) -> Savings:
+            alive_behind: Container[int]) -> Savings:
     """The savings of one op.
 
     Parameters
@@ -49,8 +49,8 @@ def savings(graph: Graph, ways: Sequence[Mode], root_of: np.ndarray, sizes: Mapp
         Group of each tensor that may share memory for life.
     sizes : mapping
         Bytes of each group that counts.
-    lasting : container of int
-        Groups with an output of the step, whose memory nothing may take.
+    alive_behind : container of int
+        Groups alive behind the op in every plan, whose memory it cannot take.
 
     Returns
     -------
@@ -64,7 +64,7 @@ def savings(graph: Graph, ways: Sequence[Mode], root_of: np.ndarray, sizes: Mapp
         for option in mode.inplace:
             source, target = mode.inputs[option.input], mode.outputs[option.output]
             one, other = int(root_of[source]), int(root_of[target])
-            if may_share(graph, source, target) and one != other and one not in lasting:
+            if may_share(graph, source, target) and one != other and one not in alive_behind:
                 saved = min(sizes[one], sizes[other])
                 best[target] = max(best.get(target, 0), saved)
                 sources[one] = max(sources.get(one, 0), saved)

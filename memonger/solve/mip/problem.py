@@ -152,10 +152,9 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
     last_need = _last_needs(groups, again)
 
     fixed_spans = [(size, 0, count, 1) for size in sorted(own_buffers.values())]
-    saved = [savings(graph, ways, root_of, sizes, settled) for ways in modes]
-    for index, one in enumerate(saved):
-        fixed_spans.extend((size, index, index + 1, -1) for size in one.places)
     decided: List[int] = []
+    #: Groups that no decision changes, by the op up to which they are alive.
+    ends: Dict[int, int] = dict.fromkeys(settled, count)
     for root in groups.by_birth:
         modal = any(len(modes[op]) > 1 for op, _ in groups.makers[root] + groups.readers[root])
         if root in settled:
@@ -165,9 +164,15 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
             continue
         elif root in groups.frozen and not modal and root not in groups.scattered \
                 and last_need[root] <= groups.last_read[root]:
-            fixed_spans.append((sizes[root], groups.birth[root], groups.last_read[root] + 1, 1))
+            ends[root] = groups.last_read[root]
+            fixed_spans.append((sizes[root], groups.birth[root], ends[root] + 1, 1))
         else:
             decided.append(root)
+    saved = [savings(graph, ways, root_of, sizes,
+                     {root for root in {int(root_of[t]) for mode in ways for t in mode.reads}
+                      if ends.get(root, -1) > index}) for index, ways in enumerate(modes)]
+    for index, one in enumerate(saved):
+        fixed_spans.extend((size, index, index + 1, -1) for size in one.places)
     index_of = {root: i for i, root in enumerate(decided)}
     group_of = np.array([index_of.get(int(root), -1) for root in root_of], dtype=np.int64)
     members: List[List[int]] = [[] for _ in decided]

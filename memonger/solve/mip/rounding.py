@@ -159,7 +159,7 @@ class _Decoder:
         number = len(self.steps)
         self.steps.append(Step(index, tuple(sources)))
         for position, tensor in enumerate(op.outputs):
-            if again and (position in op.kept_outputs or self.version[tensor] >= 0):
+            if again and position in op.kept_outputs:
                 continue
             self.version[tensor] = number
             self.last_made[tensor] = number
