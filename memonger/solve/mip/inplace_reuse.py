@@ -6,7 +6,7 @@ where the input is not needed later, or is made again. :class:`InplaceReuse` nam
 """
 from __future__ import annotations
 
-from typing import Container, Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -37,7 +37,7 @@ class InplaceReuse(NamedTuple):
 
 
 def savings(graph: Graph, ways: Sequence[Mode], root_of: np.ndarray, sizes: Mapping[int, int],
-            alive_behind: Container[int]) -> Savings:
+            ends: Mapping[int, int]) -> Savings:
     """The savings of one op.
 
     Parameters
@@ -49,8 +49,8 @@ def savings(graph: Graph, ways: Sequence[Mode], root_of: np.ndarray, sizes: Mapp
         Group of each tensor that may share memory for life.
     sizes : mapping
         Bytes of each group that counts.
-    alive_behind : container of int
-        Groups alive behind the op in every plan, whose memory it cannot take.
+    ends : mapping
+        The op up to which groups that no decision changes are alive: before, none can be taken.
 
     Returns
     -------
@@ -64,7 +64,8 @@ def savings(graph: Graph, ways: Sequence[Mode], root_of: np.ndarray, sizes: Mapp
         for option in mode.inplace:
             source, target = mode.inputs[option.input], mode.outputs[option.output]
             one, other = int(root_of[source]), int(root_of[target])
-            if may_share(graph, source, target) and one != other and one not in alive_behind:
+            if may_share(graph, source, target) and one != other \
+                    and ends.get(one, -1) <= mode.op:
                 saved = min(sizes[one], sizes[other])
                 best[target] = max(best.get(target, 0), saved)
                 sources[one] = max(sources.get(one, 0), saved)

@@ -168,9 +168,7 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
             fixed_spans.append((sizes[root], groups.birth[root], ends[root] + 1, 1))
         else:
             decided.append(root)
-    saved = [savings(graph, ways, root_of, sizes,
-                     {root for root in {int(root_of[t]) for mode in ways for t in mode.reads}
-                      if ends.get(root, -1) > index}) for index, ways in enumerate(modes)]
+    saved = [savings(graph, ways, root_of, sizes, ends) for ways in modes]
     for index, one in enumerate(saved):
         fixed_spans.extend((size, index, index + 1, -1) for size in one.places)
     index_of = {root: i for i, root in enumerate(decided)}
