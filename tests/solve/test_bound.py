@@ -4,7 +4,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Dict
 
-import numpy as np
 import pytest
 from small_graphs import chain, integer_bound_s, optimum, random_graph, variant_graph
 
@@ -12,6 +11,7 @@ import memonger
 from memonger.graph.schedule import expand
 from memonger.graph.types import Graph, Implementation, Inplace, Op, Tensor, Variant
 from memonger.memory.storage import plan_storage
+from memonger.memory.timeline import timeline
 from memonger.solve.effort import Effort
 from memonger.solve.mip import highs
 from memonger.solve.mip.bounds import (
@@ -140,13 +140,9 @@ def test_unplanned_networks_take_what_bounds_count(name: str, options: Dict[str,
     """At each op, to the byte."""
     net = nets.build(name, **options)
     graph = memonger.plan(net.symbol, "100%", shapes=net.shapes, variants="none").graph
-    storage = plan_storage(graph, expand(graph, {}), "live")
-    change = np.zeros(len(storage.program.steps) + 1)
-    for block in storage.blocks.blocks:
-        change[block.start] += block.bytes
-        change[min(block.end + 1, len(change) - 1)] -= block.bytes
     runs = [not op.placeholder for op in graph.ops]
-    assert (unplanned_live(reduce_graph(graph))[runs] == np.cumsum(change)[:-1]).all()
+    assert (unplanned_live(reduce_graph(graph))[runs]
+            == timeline(graph, expand(graph, {}), "live").live_bytes).all()
 
 
 def test_impossible_budget_is_recognised() -> None:
