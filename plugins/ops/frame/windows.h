@@ -5,9 +5,12 @@
 #ifndef MEMONGER_OPS_FRAME_WINDOWS_H_
 #define MEMONGER_OPS_FRAME_WINDOWS_H_
 
+#include <array>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ops/frame/common.h"
@@ -23,6 +26,14 @@ struct Window {
   int start[3];      // first position on each axis; negative in the padding
   int begin[3];      // first position inside the map
   int end[3];        // one past the last position inside the map
+};
+
+// Windows with the same elements inside the map; the others lie in the padding.
+struct AlikeWindows {
+  Window first;
+  // Of each window: where its output is in the row, and how far its elements lie behind those of the
+  // first one. MXNet's arrays have less than 2^31 elements.
+  std::vector<int32_t> positions, shifts;
 };
 
 class Windows {
@@ -128,24 +139,53 @@ class Windows {
     }
   }
 
+  // The windows of a row; with the channels last there is one for each channel.
+  std::vector<AlikeWindows> Groups() const {
+    std::map<std::array<int, 6>, AlikeWindows> groups;
+    ForEachWindow([&](const Window& window) {
+      std::array<int, 6> inside;
+      for (int axis = 0; axis < 3; ++axis) {
+        inside[2 * axis] = window.begin[axis] - window.start[axis];
+        inside[2 * axis + 1] = window.end[axis] - window.start[axis];
+      }
+      AlikeWindows& group = groups[inside];
+      if (group.positions.empty()) group.first = window;
+      const int64_t shift = Origin(window) - Origin(group.first);
+      for (int64_t channel = 0; channel < ChannelsBehind(); ++channel) {
+        group.positions.push_back(static_cast<int32_t>(window.position + channel));
+        group.shifts.push_back(static_cast<int32_t>(shift + channel));
+      }
+    });
+    std::vector<AlikeWindows> found;
+    for (auto& group : groups) found.push_back(std::move(group.second));
+    return found;
+  }
+
   // visit(number in the window, place in the row's map) for the elements of a window that are
-  // inside the map, of one channel, row-major.
+  // inside the map, row-major; with the channels last of the first channel.
   template <class Visit>
-  void ForEachElement(const Window& window, int64_t channel, Visit visit) const {
+  void ForEachElement(const Window& window, Visit visit) const {
     for (int d = window.begin[0]; d < window.end[0]; ++d) {
       for (int h = window.begin[1]; h < window.end[1]; ++h) {
         const int number = ((d - window.start[0]) * kernel_[1] + h - window.start[1]) * kernel_[2];
         for (int w = window.begin[2]; w < window.end[2]; ++w) {
-          visit(number + w - window.start[2], Place(d, h, w) + channel);
+          visit(number + w - window.start[2], Place(d, h, w));
         }
       }
     }
   }
 
-  // Where a position, which may be padding, lies in a row's map, and how far each element of a
-  // window lies behind its first.
-  int64_t Origin(const Window& window) const {
-    return Place(window.start[0], window.start[1], window.start[2]);
+  // Where the first element of each output's window, which may be padding, lies in the row's map,
+  // and how far each element of a window lies behind its first.
+  std::vector<int64_t> Origins() const {
+    std::vector<int64_t> origins;
+    origins.reserve(RowSize());
+    ForEachWindow([&](const Window& window) {
+      for (int64_t channel = 0; channel < ChannelsBehind(); ++channel) {
+        origins.push_back(Origin(window) + channel);
+      }
+    });
+    return origins;
   }
   std::vector<int64_t> Offsets() const {
     std::vector<int64_t> offsets;
@@ -161,6 +201,10 @@ class Windows {
   }
 
  private:
+  int64_t Origin(const Window& window) const {
+    return Place(window.start[0], window.start[1], window.start[2]);
+  }
+
   int64_t Place(int d, int h, int w) const {
     return ((int64_t{d} * size_[1] + h) * size_[2] + w) * ChannelsBehind();
   }

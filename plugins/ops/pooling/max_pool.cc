@@ -8,11 +8,13 @@
  * elements are all NaN or -inf has none. Where no gradient can follow, Pooling itself runs.
  */
 #include <limits>
+#include <memory>
 
 #include "ops/delegates/delegate.h"
 #include "ops/frame/common.h"
 #include "ops/frame/operator.h"
 #include "ops/frame/params.h"
+#include "ops/frame/vectors.h"
 #include "ops/register.h"
 
 namespace memonger {
@@ -81,15 +83,15 @@ class Indices {  // of one row; `kNone` for a window without a maximum
               : sizeof(I) == 1 ? 255
                                : -1),
         row_(data + row * (nibble_ ? (windows.RowSize() + 1) / 2 : windows.RowSize())) {}
-  void Put(int64_t i, int32_t value) {
-    if (value < 0) value = none_;
-    if (!nibble_) {
-      row_[i] = static_cast<I>(value);
-    } else if (i & 1) {
-      row_[i >> 1] = static_cast<I>(row_[i >> 1] | value << 4);
-    } else {
-      row_[i >> 1] = static_cast<I>(value);
+  void Put(const int32_t* numbers, int64_t size) {
+    const int32_t none = none_;
+    const auto kept = [=](int64_t i) { return numbers[i] < 0 ? none : numbers[i]; };
+    for (int64_t i = 0; !nibble_ && i < size; ++i) row_[i] = static_cast<I>(kept(i));
+    if (!nibble_) return;
+    for (int64_t i = 0; i < size / 2; ++i) {
+      row_[i] = static_cast<I>(kept(2 * i) | kept(2 * i + 1) << 4);
     }
+    if (size & 1) row_[size / 2] = static_cast<I>(kept(size - 1));
   }
   int32_t Get(int64_t i) const {
     const int32_t value =
@@ -118,33 +120,96 @@ void ForEachRow(const Windows& windows, const TBlob& map, Work work) {
   ForEach(windows.Rows(), 1, map.Size() >= static_cast<size_t>(kParallelFrom), work);
 }
 
+template <class T>
+struct Maximum {
+  T value;
+  int32_t number;  // in its window; -1 if there is none
+};
+
+template <class T>
+Maximum<T> FirstMaximum(const Windows& windows, const Window& window, const T* x) {
+  Maximum<T> best = {Smallest<T>(), -1};
+  windows.ForEachElement(window, [&](int32_t number, int64_t place) {
+    const bool above = x[place] > best.value;  // not where it is NaN
+    best.value = above ? x[place] : best.value;
+    best.number = above ? number : best.number;
+  });
+  if (best.number < 0) {  // the smallest number itself may be there: MXNet's backward would find it
+    windows.ForEachElement(window, [&](int32_t number, int64_t place) {
+      if (best.number < 0 && x[place] == best.value) best.number = number;
+    });
+  }
+  return best;
+}
+
+// Windows that are looked at side by side, and fewer than which are faster one by one.
+constexpr int kLanes = 64, kFew = 4;
+
+// Values and numbers of the maxima in `lanes` windows of a group, from the `begin`th.
+template <class T>
+void FirstMaxima(const Windows& windows, const AlikeWindows& group, int begin, int lanes, const T* x,
+                 T* values, int32_t* numbers) {
+  const int32_t* const shifts = group.shifts.data() + begin;
+  std::fill(values, values + lanes, Smallest<T>());
+  std::fill(numbers, numbers + lanes, -1);
+  if (lanes >= kFew) {
+    windows.ForEachElement(group.first, [=](int32_t number, int64_t place) {
+      const T* const from = x + place;
+      Vectorised([=] {
+#pragma omp simd
+        for (int i = 0; i < lanes; ++i) {
+          const T value = from[shifts[i]];
+          const bool above = value > values[i];
+          // A choice would become a masked store, which some processors do slowly.
+          numbers[i] += (number - numbers[i]) & -static_cast<int32_t>(above);
+          values[i] = above ? value : values[i];
+        }
+      });
+    });
+  }
+  for (int i = 0; i < lanes; ++i) {
+    if (numbers[i] >= 0) continue;
+    const Maximum<T> best = FirstMaximum(windows, group.first, x + shifts[i]);
+    values[i] = best.value;
+    numbers[i] = best.number;
+  }
+}
+
+// Outputs of a row, and the number of each one's maximum.
+template <class T>
+void PoolRow(const Windows& windows, const std::vector<AlikeWindows>& groups, const T* x,
+             OpReqType request, T* y, int32_t* maxima) {
+  T values[kLanes];
+  int32_t numbers[kLanes];
+  for (const AlikeWindows& group : groups) {
+    const int count = static_cast<int>(group.positions.size());
+    for (int begin = 0; begin < count; begin += kLanes) {
+      const int lanes = std::min(kLanes, count - begin);
+      FirstMaxima(windows, group, begin, lanes, x, values, numbers);
+      const int32_t* const positions = group.positions.data() + begin;
+      for (int i = 0; i < lanes; ++i) {
+        Store(y + positions[i], request, values[i]);
+        maxima[positions[i]] = numbers[i];
+      }
+    }
+  }
+}
+
 template <class T, class I>
 void PoolForward(const Windows& windows, const TBlob& data, const Requests& request,
                  const Blobs& out) {
   const int64_t share = data.Size() / std::max<int64_t>(windows.Rows(), 1);
+  const int64_t size = windows.RowSize();
   const Width width = WidthOf(windows);
-  ForEachRow(windows, data, [&](int64_t row) {
-    const T* const x = data.dptr<T>() + row * share;
-    T* const y = out[0].dptr<T>() + row * windows.RowSize();
-    Indices<I> indices(out[1].dptr<I>(), row, windows, width);
-    windows.ForEachWindow([&](const Window& window) {
-      for (int64_t channel = 0; channel < windows.ChannelsBehind(); ++channel) {
-        T best = Smallest<T>();
-        int32_t where = -1;
-        windows.ForEachElement(window, channel, [&](int32_t number, int64_t place) {
-          const bool above = x[place] > best;  // not where it is NaN
-          best = above ? x[place] : best;
-          where = above ? number : where;
-        });
-        if (where < 0) {  // the smallest number itself may be there: MXNet's backward would find it
-          windows.ForEachElement(window, channel, [&](int32_t number, int64_t place) {
-            if (where < 0 && x[place] == best) where = number;
-          });
-        }
-        indices.Put(window.position + channel, where);
-        Store(y + window.position + channel, request[0], best);
-      }
-    });
+  const std::vector<AlikeWindows> groups = windows.Groups();
+  const OpReqType how = request[0];
+  const T* const x = data.dptr<T>();
+  T* const y = out[0].dptr<T>();
+  I* const kept = out[1].dptr<I>();
+  ForEachRow(windows, data, [=, &windows, &groups](int64_t row) {
+    const std::unique_ptr<int32_t[]> numbers(new int32_t[size]);
+    PoolRow(windows, groups, x + row * share, how, y + row * size, numbers.get());
+    Indices<I>(kept, row, windows, width).Put(numbers.get(), size);
   });
 }
 
@@ -152,20 +217,21 @@ template <class T, class I>
 void PoolBackward(const Windows& windows, const Blobs& in, OpReqType request, const TBlob& out) {
   if (request == mxnet::kNullOp) return;
   const int64_t share = out.Size() / std::max<int64_t>(windows.Rows(), 1);
+  const int64_t size = windows.RowSize();
   const Width width = WidthOf(windows);
-  const std::vector<int64_t> offsets = windows.Offsets();
-  ForEachRow(windows, out, [&](int64_t row) {
-    const T* const g = in[0].dptr<T>() + row * windows.RowSize();
-    T* const d = out.dptr<T>() + row * share;
+  const std::vector<int64_t> origins = windows.Origins(), offsets = windows.Offsets();
+  const T* const gradient = in[0].dptr<T>();
+  I* const kept = in[1].dptr<I>();
+  T* const sums = out.dptr<T>();
+  ForEachRow(windows, out, [=, &windows, &origins, &offsets](int64_t row) {
+    const T* const g = gradient + row * size;
+    T* const d = sums + row * share;
     if (request != mxnet::kAddTo) std::fill(d, d + share, T(0));
-    const Indices<I> indices(in[1].dptr<I>(), row, windows, width);
-    windows.ForEachWindow([&](const Window& window) {
-      const int64_t origin = windows.Origin(window);
-      for (int64_t channel = 0; channel < windows.ChannelsBehind(); ++channel) {
-        const int32_t number = indices.Get(window.position + channel);
-        if (number >= 0) d[origin + offsets[number] + channel] += g[window.position + channel];
-      }
-    });
+    const Indices<I> indices(kept, row, windows, width);
+    for (int64_t i = 0; i < size; ++i) {
+      const int32_t number = indices.Get(i);
+      if (number >= 0) d[origins[i] + offsets[number]] += g[i];
+    }
   });
 }
 
