@@ -197,6 +197,7 @@ class Simulator {
   void MarkLooks(int op, int begin, int end);
   bool UpdateStages();
   bool Simulate(int stage);
+  void Forget(int stage);
   bool RunStage();
   size_t FindLook(int op) const;
   Look Before(int op, size_t look) const;

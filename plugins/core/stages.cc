@@ -32,8 +32,10 @@ bool Simulator::UpdateStages() {
   for (int stage = dirty_.First(); stage >= 0; stage = dirty_.First()) {
     if (!Simulate(stage)) return false;
     dirty_.Remove(stage);
-    // While stages change, others may run what they soon need not run any more.
-    if (num_steps_ > 8 * max_steps_) return false;
+    if (num_steps_ <= 8 * max_steps_) continue;
+    // Stages behind this one may still run what they soon need not run any more.
+    for (int later = stage + 1; later < num_ops(); ++later) Forget(later);
+    if (num_steps_ > max_steps_) return false;
   }
   relabelled_ = false;
   // Not before: a stage still to come may know the number.
@@ -58,6 +60,19 @@ bool Simulator::Simulate(int stage) {
   work_ += static_cast<int64_t>(next_.looked_at.size());
   if (done) Replace(&log);
   return done;
+}
+
+// Takes a stage out of the log until it is simulated again.
+void Simulator::Forget(int stage) {
+  Stage& log = stages_[stage];
+  stage_ = stage;
+  ++stamp_;
+  next_.Clear();
+  for (int run : log.runs) {
+    if (run != run_op_[run]) ended_runs_.push_back(run);
+  }
+  Replace(&log);
+  dirty_.Add(stage);
 }
 
 bool Simulator::RunStage() {

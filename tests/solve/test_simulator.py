@@ -130,6 +130,20 @@ def test_a_chain_of_recomputations_may_be_as_long_as_the_graph():
     assert found is not None and len(found.schedule.recomputed()) > 15000
 
 
+def test_decisions_that_ask_for_too_many_steps_leave_nothing_behind():
+    # Every gradient would run the forward pass again up to its op: more steps than are simulated.
+    graph = chain((100,) * 600, (1.0,) * 600)
+    options = Options(storage="live")
+    core = NativeSearch(graph, options)
+    too_many = Decisions((2,) * len(core.gaps()), (-1,) * len(core.gaps()), ())
+    rng = random.Random(0)
+    for rare in (0.0, 0.02, 0.1, 0.5):
+        assert core.evaluate(too_many) is None
+        other = Decisions(tuple(rng.choice((1, 2)) if rng.random() < rare else choice
+                                for choice in core.unplanned().choices), too_many.advance, ())
+        assert core.evaluate(other) == NativeSearch(graph, options).evaluate(other)
+
+
 def test_keeping_everything_is_the_unplanned_step():
     graph = strategies.training_graph(random.Random(3), 10)
     core = NativeSearch(graph, Options())
