@@ -36,8 +36,9 @@ def least_memory(graph: Graph, budget_bytes: Optional[int], options: Options) ->
         plan = _smaller_baseline(plan, budget_bytes, options, more)
     reduced = reduce_graph(graph, options.variants, options.keep)
     layers = 0 if options.storage in ("arena", "live") else STRATEGY.layers
-    smallest = total_bytes(options, minimum_peak_bound(reduced, layers).bytes
-                           + least_outside_pool_bytes(graph, options.variants))
+    peak = minimum_peak_bound(reduced, layers, STRATEGY.integer_groups)
+    smallest = total_bytes(
+        options, peak.bytes + least_outside_pool_bytes(graph, options.variants))
     return replace(plan, method="auto", minimum_total_bytes=min(smallest, plan.total_bytes))
 
 

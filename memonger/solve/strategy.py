@@ -144,9 +144,11 @@ class Strategy:
     whole_layers: int = 6
     whole_checks: int = 200
     whole_groups: int = 1500
-    #: The bound on the smallest peak: ops in it, checks, and values up to which it is tried.
-    peak_ops: int = 8
+    #: The bound on the smallest peak: ops in it, checks, counted seconds, and values up to which it
+    #: is tried.
+    peak_ops: int = 16
     peak_checks: int = 25
+    peak_s: float = 4.0
     peak_groups: int = 1500
 
     # ---- least memory

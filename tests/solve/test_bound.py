@@ -134,6 +134,21 @@ def test_an_op_takes_no_gradient_that_is_read_later() -> None:
     assert plan_storage(graph, expand(graph, {}), "live").peak_live_bytes == 1200
 
 
+def test_what_a_variant_takes_from_one_op_it_gives_to_another() -> None:
+    """The smallest peak is at ops that each take little in one of their modes."""
+    tensors = [Tensor("p%d" % i, 500, i) for i in range(20)]
+    ops = [Op("p%d" % i, "op", (i - 1,) if i else (), (i,), time_s=1.0) for i in range(20)]
+    tensors += [Tensor("b", 800, 20), Tensor("c", 800, 21), Tensor("g1", 100, 22),
+                Tensor("g0", 100, 23), Tensor("mask", 50, 21)]
+    ops += [Op("b", "op", (19,), (20,), time_s=1.0), Op("c", "op", (19,), (21,), time_s=1.0),
+            Op("b1", "op", (20, 21), (22,), True), Op("b0", "op", (22,), (23,), True)]
+    variant = Variant("mask", 21, (
+        (21, Implementation((19,), (21, 24), time_s=1.0)),
+        (22, Implementation((24,), (22,))), (23, Implementation((20, 21, 22), (23,)))))
+    reduced = reduce_graph(Graph(tuple(tensors), tuple(ops), (), (variant,)), "all")
+    assert minimum_peak_bound(reduced).bytes == 1700
+
+
 @pytest.mark.parametrize("name, options", [
     ("dmlc_resnet50", {"blocks": (1, 1, 1, 1)}), ("gan", {}), ("unet", {}), ("googlenet", {})])
 def test_unplanned_networks_take_what_bounds_count(name: str, options: Dict[str, Any]) -> None:

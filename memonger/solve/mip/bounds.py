@@ -298,29 +298,41 @@ def _worst_of_pieces(reduced: Reduced, weight: np.ndarray, pieces: int, peak: in
         int(a + np.argmax(weight[a:b])) for a, b in zip(edges[:-1], edges[1:]) if b > a})
 
 
-def minimum_peak_bound(reduced: Reduced, layers: int = 0) -> PeakBound:
+def minimum_peak_bound(reduced: Reduced, layers: int = 0,
+                       most_groups: int = STRATEGY.peak_groups) -> PeakBound:
     """Bytes of pooled tensors that no plan of the class can do without.
 
-    ``layers`` is as for :func:`overhead_bound`.
+    ``layers`` is as for :func:`overhead_bound`; graphs of more than ``most_groups`` values get no
+    0/1 program.
     """
     if not reduced.num_ops:
         return PeakBound(0, "none", -1)
     needed = needed_live(reduced)
     where = int(np.argmax(needed))
     best = PeakBound(int(np.ceil(needed[where] - 1e-6)), "operands of one op", where)
-    # Variants make the difference: few of them can serve all the worst ops at once.
+    # Variants make the difference: what one takes from an op it gives to others.
     if not highs.available() or not reduced.variants \
-            or not 0 < len(reduced.size_bytes) <= STRATEGY.peak_groups:
+            or not 0 < len(reduced.size_bytes) <= most_groups:
         return best
-    constrained = sorted(int(op) for op in np.argsort(-needed, kind="stable")[:STRATEGY.peak_ops])
+    worst_ops = np.argsort(-_most_operands(reduced), kind="stable")[:STRATEGY.peak_ops]
+    constrained = sorted(int(op) for op in worst_ops)
     program = build(reduced, constrained, float("inf"), layers=layers)
-    found = highs.solve_integer(program, integer_columns(program), Effort(1.0),
+    found = highs.solve_integer(program, integer_columns(program), Effort(STRATEGY.peak_s),
                                 gap=1e-4, max_checks=STRATEGY.peak_checks)
     proven = found.bound * program.unit_bytes * (1 - 1e-6)
     if np.isfinite(proven) and proven > best.bytes + 0.5:
         best = PeakBound(int(np.ceil(proven - 0.5)),
                          "integer, %d constrained" % len(constrained), where)
     return best
+
+
+def _most_operands(reduced: Reduced) -> np.ndarray:
+    """(ops,) float64: bytes of the profile and of the operands of each op in its worst mode."""
+    operands = [np.zeros(max(len(modes), 1)) for modes in reduced.modes]
+    for group, size in enumerate(reduced.size_bytes):
+        for op, mode in {*reduced.readers[group], *reduced.makers[group]}:
+            operands[op][mode] += size
+    return reduced.profile_bytes + [one.max() for one in operands]
 
 
 def integer_columns(program: Program) -> np.ndarray:
