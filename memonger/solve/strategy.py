@@ -163,7 +163,7 @@ class Strategy:
     #: first and last step down.
     descents: int = 24
     descent_work: float = 0.5
-    steepest: float = 0.08
+    steepest: float = 0.25
     flattest: float = 0.002
 
     # ---- starts from simpler methods

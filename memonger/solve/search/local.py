@@ -2,8 +2,7 @@
 
 Decisions are made for each op and each gap between two uses of its value (keep, drop until
 something recomputes it, drop after every op) and for each variant. ``plugins/core`` simulates the
-schedule that they give and searches: seeds (cheap ops by a threshold on time per byte, and the
-segments of Chen et al. 2016), greedy repair, pruning, iterated local search (Lourenco,
+schedule that they give and searches: greedy repair, pruning, iterated local search (Lourenco,
 Martin and Stuetzle 2003) and simulated annealing, which also moves checkpoints and decides
 stretches of the forward pass at once, and whose penalty for bytes above the budget adjusts itself;
 longer searches of :mod:`memonger.solve.auto` also cross plans of a population. Groups of like
@@ -143,7 +142,7 @@ def _descend(search: _Search, warm: Optional[Decisions], stop_below: int = 0) ->
     """The least memory at any cost: ask for less and less, each time from the smallest plan.
 
     The first plan is asked for what the largest op works on. Asking for far less than is possible
-    leads nowhere from there: steps are small, and smaller where one fails. Where annealing comes to
+    leads nowhere from there, so a step is halved where one fails. Where annealing comes to
     its end, crossing plans may go on: a sixth of ResNet-50's pool. ``stop_below`` ends it at the
     first plan of at most that many bytes.
     """
