@@ -75,7 +75,7 @@ bool Type(const NodeAttrs& attrs, TypeVector* in, TypeVector* out) {
 }
 
 template <class I>
-class Indices {  // of one row; `kNone` for a window without a maximum
+class Indices {  // of one row; `none_` for a window without a maximum
  public:
   Indices(I* data, int64_t row, const Windows& windows, Width width)
       : nibble_(width == kNibble),
@@ -83,6 +83,7 @@ class Indices {  // of one row; `kNone` for a window without a maximum
               : sizeof(I) == 1 ? 255
                                : -1),
         row_(data + row * (nibble_ ? (windows.RowSize() + 1) / 2 : windows.RowSize())) {}
+  // All of them; a number below 0 for none.
   void Put(const int32_t* numbers, int64_t size) {
     const int32_t none = none_;
     const auto kept = [=](int64_t i) { return numbers[i] < 0 ? none : numbers[i]; };
