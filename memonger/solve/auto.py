@@ -2,8 +2,8 @@
 
 1. What fits needs no plan.
 2. A few linear programs give a bound, and say at which ops to constrain live bytes
-   (:mod:`memonger.solve.mip.bounds`), while the native search runs on another core
-   (:mod:`memonger.solve.search.background`).
+   (:mod:`memonger.solve.mip.bounds`), while the native search runs from its own seeds on another
+   core (:mod:`memonger.solve.search.background`).
 3. Most networks are chains of blocks. Where the best plan is not near the bound, the best plan of
    the chain (:mod:`memonger.solve.chain`) and a short native search from it come next, and a linear
    program with rows over spans of windows raises the bound. Where nothing fits, the smallest plans

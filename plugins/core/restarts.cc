@@ -32,7 +32,7 @@ void Search::SearchLive(int64_t work_end) {
   Load(options_.warm);
   current = Evaluate();
   Offer(current);
-  // A plan just above the budget is repaired before plans that fit, at any price, take its place.
+  // A plan just above the budget is repaired before seeds that fit, at any price, take its place.
   const bool misses = current.valid && !Feasible(current);
   if (misses && grouped && many) {
     FitGroups(&current, true, until(0.3), until(0.5));
@@ -48,6 +48,7 @@ void Search::SearchLive(int64_t work_end) {
     Offer(current);
     Anneal(current, {0.2, 0.01}, until(0.3));
   }
+  TrySeeds(false, until(many ? 0.1 : 0.03));
   if (grouped) {
     // Groups of values, with the variants that cost no time; then of variants as well.
     for (int start = 0; start < (many || num_variants_ == 0 ? 1 : 2); ++start) {
@@ -59,7 +60,7 @@ void Search::SearchLive(int64_t work_end) {
     }
   }
   if (!many) {
-    // Repair of the unplanned step, of it with all variants, then of the best so far.
+    // Repair of the unplanned step, of it with all variants, then of the best seed.
     const double ends[] = {0.05, 0.1, 0.14};
     const double late = grouped && !best_.feasible ? 0.2 : 0;  // groups were not enough
     for (int start = 0; start < 3 && !OutOf(until(0.15 + late)); ++start) {
@@ -93,6 +94,7 @@ void Search::SearchLive(int64_t work_end) {
   const double on_demand[] = {0.85, 0.9, 0.94}, in_advance[] = {0.7, 0.8, 0.87};
   const double* shares = any_advance_ ? in_advance : on_demand;
   for (int round = 0; round < 3 && !OutOf(work_end); ++round) {
+    if (round == 1 && !best_.feasible) TrySeeds(true, until((shares[0] + shares[1]) / 2));
     Load(best_);
     current = Evaluate();
     Anneal(current, rounds[round], until(shares[round] - 0.01));

@@ -11,16 +11,6 @@ namespace {
 // Share of the time limit in which the clock decides nothing.
 const double kFreeOfClock = 0.2;
 
-// What a variant adds to the time of the step.
-double TimeAdded(const Problem& problem, const Variant& variant) {
-  double added = 0;
-  for (const auto& choice : variant.choices) {
-    const std::vector<Implementation>& ways = problem.ops[choice.first].implementations;
-    added += (ways[choice.second].runs ? ways[choice.second].time : 0) - ways[0].time;
-  }
-  return added;
-}
-
 }  // namespace
 
 Search::Search(Simulator* simulator, const SearchOptions& options, PoolMeter* meter,
@@ -63,29 +53,6 @@ Search::Search(Simulator* simulator, const SearchOptions& options, PoolMeter* me
     family_of_.push_back(found.first->second);
     place_in_family_.push_back(static_cast<int>(family.size()));
     family.push_back(gap);
-  }
-}
-
-// All variants that do not shut each other out, those that save the most time first: most save
-// memory as well, and single moves would take long to find them all. Not those that add more than
-// so much time.
-void Search::SetAllVariants(double most_added) {
-  const Problem& problem = simulator_->problem();
-  if (friendly_variants_.empty()) {
-    std::vector<std::pair<double, int>> order;
-    for (int v = 0; v < num_variants_; ++v) {
-      order.emplace_back(TimeAdded(problem, problem.variants[v]), v);
-    }
-    std::sort(order.begin(), order.end());
-    std::vector<char> shut_out(num_variants_, 0);
-    for (const auto& next : order) {
-      if (shut_out[next.second]) continue;
-      friendly_variants_.push_back(next.second);
-      for (int other : problem.variants[next.second].conflicts) shut_out[other] = 1;
-    }
-  }
-  for (int variant : friendly_variants_) {
-    if (TimeAdded(problem, problem.variants[variant]) <= most_added) Set(num_gaps_ + variant, 1);
   }
 }
 

@@ -38,12 +38,13 @@ struct Solution {
 
 // What a search can do without, to measure what each is worth (`memonger bench ablation`).
 enum Part {
-  kGroups = 1,
-  kRepairs = 2,  // iterated repair and pruning
-  kAnnealing = 4,
-  kStretches = 8,  // moves of annealing
-  kShifts = 16,
-  kBlocks = 32,
+  kSeeds = 1,
+  kGroups = 2,
+  kRepairs = 4,  // iterated repair and pruning
+  kAnnealing = 8,
+  kStretches = 16,  // moves of annealing
+  kShifts = 32,
+  kBlocks = 64,
 };
 
 struct SearchOptions {
@@ -108,8 +109,6 @@ class Search {
   // Keeps the current decisions when they are the best so far for the live budget.
   void Offer(const Outcome& outcome);
 
-  void SetAllVariants(double most_added = std::numeric_limits<double>::infinity());
-
   // repair.cc
   bool Repair(Outcome* current, int64_t work_end);
   void Prune(Outcome* current, int64_t work_end);
@@ -134,6 +133,11 @@ class Search {
   void ProposeStretch();
   void ProposeShift();
   bool TryAdvance() { return random_.OneIn(advance_odds_); }
+  // seeds.cc
+  // `frugal`: those that take the least memory, and much time.
+  void TrySeeds(bool frugal, int64_t work_end);
+  void SetAllVariants(double most_added = std::numeric_limits<double>::infinity());
+  void LoadCheapSeed(double time_per_byte, int segments, double transient, bool all_variants);
   // symmetry_groups.cc
   void FindGroups();
   // What to keep for making a dropped value again.
@@ -176,6 +180,7 @@ class Search {
   std::vector<int64_t> bytes_made_;
   double base_cost_ = 0;
   std::vector<int> friendly_variants_;    // those of SetAllVariants()
+  std::vector<double> seconds_per_byte_;  // of each op: time to make a byte
   bool pool_mode_ = false;                // what has to fit is the pool, not the live bytes
   double slack_ = 1;                      // of the exact pool to the estimated one
   double weight_ = 0;                     // of the overflow, adjusts itself

@@ -116,7 +116,7 @@ def test_a_budget_that_only_time_may_meet_is_refused_in_these_words():
 def test_a_longer_limit_is_never_worse():
     """Rounds above the usual limit do not depend on it: each search begins as the shorter one."""
     graph = residual_network(12)
-    budget = int(0.4 * plan_storage(graph, expand(graph, {}), "arena").pool_bytes)
+    budget = int(0.35 * plan_storage(graph, expand(graph, {}), "arena").pool_bytes)
     found = []
     with changed(steps_700_ops=2e5, least_round_steps=1e6, target_gap=0.0, tiny_ops=0,
                  programs=(1, 1, 1), checks=(10, 10, 10), least_boundaries=10 ** 6, span_pieces=()):

@@ -2,7 +2,8 @@
 
 Decisions are made for each op and each gap between two uses of its value (keep, drop until
 something recomputes it, drop after every op) and for each variant. ``plugins/core`` simulates the
-schedule that they give and searches: greedy repair, pruning, iterated local search (Lourenco,
+schedule that they give and searches: seeds (cheap ops by a threshold on time per byte, and the
+segments of Chen et al. 2016), greedy repair, pruning, iterated local search (Lourenco,
 Martin and Stuetzle 2003) and simulated annealing, which also moves checkpoints and decides
 stretches of the forward pass at once, and whose penalty for bytes above the budget adjusts itself;
 longer searches of :mod:`memonger.solve.auto` also cross plans of a population. Groups of like
