@@ -1,9 +1,9 @@
 """``memonger bench scaling``: the time and memory that planning takes, from 100 to 20,000 ops.
 
 Each network is planned in a process of its own by ``memonger.plan`` with default arguments, at half
-and at a quarter of its unplanned total. Seconds are of the CPU, over all threads, from the symbol
-to the confirmed plan; memory is what the process takes at most. Building the network and importing
-MXNet are not counted.
+and at a quarter of its unplanned total, with the op times of one device everywhere. Seconds are of
+the CPU, over all threads, from the symbol to the confirmed plan; memory is what the process takes
+at most. Building the network and importing MXNet are not counted.
 """
 from __future__ import annotations
 
