@@ -299,11 +299,11 @@ def _worst_of_pieces(reduced: Reduced, weight: np.ndarray, pieces: int, peak: in
 
 
 def minimum_peak_bound(reduced: Reduced, layers: int = 0,
-                       most_groups: int = STRATEGY.peak_groups) -> PeakBound:
+                       most_groups: Optional[int] = None) -> PeakBound:
     """Bytes of pooled tensors that no plan of the class can do without.
 
-    ``layers`` is as for :func:`overhead_bound`; graphs of more than ``most_groups`` values get no
-    0/1 program.
+    ``layers`` is as for :func:`overhead_bound`; graphs of more than ``most_groups`` values (None:
+    as :mod:`memonger.solve.strategy` says) get no 0/1 program.
     """
     if not reduced.num_ops:
         return PeakBound(0, "none", -1)
@@ -311,6 +311,7 @@ def minimum_peak_bound(reduced: Reduced, layers: int = 0,
     where = int(np.argmax(needed))
     best = PeakBound(int(np.ceil(needed[where] - 1e-6)), "operands of one op", where)
     # Variants make the difference: what one takes from an op it gives to others.
+    most_groups = STRATEGY.peak_groups if most_groups is None else most_groups
     if not highs.available() or not reduced.variants \
             or not 0 < len(reduced.size_bytes) <= most_groups:
         return best
@@ -328,7 +329,7 @@ def minimum_peak_bound(reduced: Reduced, layers: int = 0,
 
 def _most_operands(reduced: Reduced) -> np.ndarray:
     """(ops,) float64: bytes of the profile and of the operands of each op in its worst mode."""
-    operands = [np.zeros(max(len(modes), 1)) for modes in reduced.modes]
+    operands = [np.zeros(len(modes)) for modes in reduced.modes]
     for group, size in enumerate(reduced.size_bytes):
         for op, mode in {*reduced.readers[group], *reduced.makers[group]}:
             operands[op][mode] += size

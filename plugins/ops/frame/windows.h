@@ -142,13 +142,17 @@ class Windows {
   // The windows of a row; with the channels last there is one for each channel.
   std::vector<AlikeWindows> Groups() const {
     std::map<std::array<int, 6>, AlikeWindows> groups;
+    auto last = groups.end();  // neighbours are mostly alike
     ForEachWindow([&](const Window& window) {
       std::array<int, 6> inside;
       for (int axis = 0; axis < 3; ++axis) {
         inside[2 * axis] = window.begin[axis] - window.start[axis];
         inside[2 * axis + 1] = window.end[axis] - window.start[axis];
       }
-      AlikeWindows& group = groups[inside];
+      if (last == groups.end() || last->first != inside) {
+        last = groups.emplace(inside, AlikeWindows()).first;
+      }
+      AlikeWindows& group = last->second;
       if (group.positions.empty()) group.first = window;
       const int64_t shift = Origin(window) - Origin(group.first);
       for (int64_t channel = 0; channel < ChannelsBehind(); ++channel) {

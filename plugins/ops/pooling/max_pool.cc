@@ -87,8 +87,10 @@ class Indices {  // of one row; `none_` for a window without a maximum
   void Put(const int32_t* numbers, int64_t size) {
     const int32_t none = none_;
     const auto kept = [=](int64_t i) { return numbers[i] < 0 ? none : numbers[i]; };
-    for (int64_t i = 0; !nibble_ && i < size; ++i) row_[i] = static_cast<I>(kept(i));
-    if (!nibble_) return;
+    if (!nibble_) {
+      for (int64_t i = 0; i < size; ++i) row_[i] = static_cast<I>(kept(i));
+      return;
+    }
     for (int64_t i = 0; i < size / 2; ++i) {
       row_[i] = static_cast<I>(kept(2 * i) | kept(2 * i + 1) << 4);
     }
