@@ -144,11 +144,14 @@ void InplaceBackward(const NodeAttrs& attrs, const OpContext& context, const Blo
     // it was kept.
     const A steep = spared ? A(1) : A(1) / slope, minus = spared ? A(0) : beta[c];
     const A inverse = spared ? A(1) : static_cast<A>(1.0 / scale);
-    // Of element i of a run; dz is the gradient of the normalised value.
+    // Of element i of a run; dz is the gradient of the normalised value. Without a choice between
+    // two addresses in it the loops become SIMD.
     const auto rebuilt = [=](int64_t first, int64_t at, auto step, int64_t i, A* dz, A* hat) {
+      const T* const source = spared ? kept + first : output + at;
+      const int64_t apart = spared ? 1 : step;
       const A y = static_cast<A>(output[at + i * step]);
       const A g = static_cast<A>(gradient[at + i * step]);
-      const A from = static_cast<A>(spared ? kept[first + i] : output[at + i * step]);
+      const A from = static_cast<A>(source[i * apart]);
       *dz = g * (y > A(0) ? A(1) : slope);
       *hat = (from * (from > A(0) ? A(1) : steep) - minus) * inverse;
     };

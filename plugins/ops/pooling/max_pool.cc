@@ -147,6 +147,8 @@ Maximum<T> FirstMaximum(const Windows& windows, const Window& window, const T* x
 
 // Windows that are looked at side by side, and fewer than which are faster one by one.
 constexpr int kLanes = 64, kFew = 4;
+// Wider vectors gather their elements more slowly.
+constexpr int kGatheredBits = 256;
 
 // Values and numbers of the maxima in `lanes` windows of a group, from the `begin`th.
 template <class T>
@@ -158,7 +160,7 @@ void FirstMaxima(const Windows& windows, const AlikeWindows& group, int begin, i
   if (lanes >= kFew) {
     windows.ForEachElement(group.first, [=](int32_t number, int64_t place) {
       const T* const from = x + place;
-      Vectorised([=] {
+      Vectorised<kGatheredBits>([=] {
 #pragma omp simd
         for (int i = 0; i < lanes; ++i) {
           const T value = from[shifts[i]];
