@@ -31,8 +31,8 @@ struct Window {
 // Windows with the same elements inside the map; the others lie in the padding.
 struct AlikeWindows {
   Window first;
-  // Of each window: where its output is in the row, and how far its elements lie behind those of the
-  // first one. MXNet's arrays have less than 2^31 elements.
+  // Of each window: where its output is in the row, and how far its elements lie behind those of
+  // the first one. MXNet's arrays have less than 2^31 elements.
   std::vector<int32_t> positions, shifts;
 };
 

@@ -152,8 +152,8 @@ constexpr int kGatheredBits = 256;
 
 // Values and numbers of the maxima in `lanes` windows of a group, from the `begin`th.
 template <class T>
-void FirstMaxima(const Windows& windows, const AlikeWindows& group, int begin, int lanes, const T* x,
-                 T* values, int32_t* numbers) {
+void FirstMaxima(const Windows& windows, const AlikeWindows& group, int begin, int lanes,
+                 const T* x, T* values, int32_t* numbers) {
   const int32_t* const shifts = group.shifts.data() + begin;
   std::fill(values, values + lanes, Smallest<T>());
   std::fill(numbers, numbers + lanes, -1);
