@@ -104,7 +104,7 @@ def _take_turns(search: Refinement, work: int, programs: bool) -> None:
     """Turns until the best plan is near the bound, or the work is spent."""
     num_ops = len(search.graph.ops)
     small = num_ops <= STRATEGY.small_ops
-    kind = 2 if search.layers else 0 if small else 1
+    kind = 0 if small else 1
     search.max_checks = max(1, int(STRATEGY.checks[kind] * search.options.effort))
     search.gap = 1e-3 if search.layers else 1e-6
     search.target_gap = _target_gap(search.graph)
@@ -116,11 +116,7 @@ def _take_turns(search: Refinement, work: int, programs: bool) -> None:
     for turn in STRATEGY.turns[STRATEGY.turns_without if search.chained else 0:]:
         if search.within(max(turn.near, search.target_gap)) or search.over:
             break
-        before = search.best or search.smallest
         _take(search, turn, int(factor * turn.work * work))
-        if search.layers and num_ops <= STRATEGY.tiny_ops and \
-                before is (search.best or search.smallest):
-            break  # the bound of whole buffers stays low: the graph is searched through before
     if search.best is None:
         search.squeeze(search.programs)
     near = search.target_gap if num_ops <= STRATEGY.tiny_ops else STRATEGY.far

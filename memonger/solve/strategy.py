@@ -68,10 +68,7 @@ class Strategy:
     chain_beside: float = 3.0
 
     # ---- turns
-    #: Worth most at deep cuts, where only long native searches find cheap plans. A turn without a
-    #: better plan ends the search of a tiny graph in whole buffers, as Gluon blocks have them: all
-    #: turns gave the same 46 plans and refusals of blocks with 9 to 60 forward ops, in five times
-    #: the time.
+    #: Worth most at deep cuts, where only long native searches find cheap plans.
     turns: Tuple[Turn, ...] = (
         Turn(3, False, 0.001), Turn(6, True, 0.003), Turn(10, False, 0.005), Turn(15, True, 0.01))
     #: Turns left out where a chain's plan was there to start from.
@@ -100,9 +97,9 @@ class Strategy:
     # ---- 0/1 programs
     #: Up to this many values 0/1 programs are solved; above, one linear program is rounded.
     integer_groups: int = 6000
-    #: Programs in all, and HiGHS's checks in each: small graphs, others, whole buffers.
-    programs: Tuple[int, int, int] = (12, 4, 2)
-    checks: Tuple[int, int, int] = (400, 60, 15)
+    #: Programs in all, and HiGHS's checks in each: small graphs, others.
+    programs: Tuple[int, int] = (12, 4)
+    checks: Tuple[int, int] = (400, 60)
     #: In tiny graphs this many programs in a row may change bound and plan by less than ``worth``
     #: before there are no more; in others one.
     patience: int = 3

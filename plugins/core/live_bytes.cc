@@ -83,6 +83,10 @@ void Simulator::FindLast(int value) {
   if (problem_.tensor_is_output[tensor_[value]] && run_of_value_[value] < num_ops()) {
     last = At(num_ops(), 0);
   }
+  // What backward reads of the pool of forward is never freed.
+  if (problem_.two_pools && !InSecondPool(value) && StageOf(last) >= first_backward_) {
+    last = At(num_ops(), 0);
+  }
   const int64_t before = last_at_[value];
   if (last == before) return;
   Count(value, -bytes_[value]);
@@ -129,6 +133,7 @@ bool Simulator::MayShare(const Stage& log, size_t place) const {
     const Sharing& other = log.shares[i - 1];
     if (other.accepted && (other.from == share.from || other.to == share.to)) return false;
   }
+  if (problem_.two_pools && InSecondPool(share.from) != InSecondPool(share.to)) return false;
   int root = share.from;
   while (parent_[root] >= 0) root = parent_[root];
   return share.identity || last_at_[root] == at;
@@ -158,6 +163,8 @@ void Simulator::Measure(Outcome* outcome) {
   double overflow = 0;
   int peak_stage = 0;
   for (int stage = 0; stage < num_ops(); ++stage) {
+    // The pool of forward stays as large as it once was.
+    if (problem_.two_pools && stage == first_backward_) live = std::max(live, peak);
     for (const Bytes& bytes : stages_[stage].bytes) {
       live += bytes.made;
       const int64_t now = live - bytes.saved;
@@ -199,11 +206,10 @@ void Simulator::ListValues(std::vector<Value>* values) {
   place_.resize(bytes_.size());
   for (const Stage& log : stages_) {
     for (int run : log.runs) {
-      const bool second = problem_.ops[run_op_[run]].is_backward || run >= num_ops();
       for (int value = first_value_[run]; value < first_value_[run + 1]; ++value) {
         place_[value] = values->size();
-        values->push_back(
-            {bytes_[value], tensor_[value], step(made_at_[value]), step(last_at_[value]), second});
+        values->push_back({bytes_[value], tensor_[value], step(made_at_[value]),
+                           step(last_at_[value]), InSecondPool(value)});
       }
     }
     for (const Sharing& share : log.shares) {

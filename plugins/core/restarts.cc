@@ -12,8 +12,8 @@ const int kManyGaps = 1500;
 // Writing the steps down and assigning storage for them takes as long as simulating so many times.
 const int kExactWork = 100;
 // Where annealing starts, in units of Search::Unit(): in training graphs, where values may be
-// recomputed in advance, and warm ones.
-const double kHot = 6, kHotAdvance = 3, kWarm = 0.5;
+// recomputed in advance, warm ones, and those that only mend what does not fit whole buffers.
+const double kHot = 6, kHotAdvance = 3, kWarm = 0.5, kMend = 0.3;
 
 }  // namespace
 
@@ -109,12 +109,10 @@ void Search::SearchLive(int64_t work_end) {
 // Measures the exact pool of the current decisions and keeps them when they are the best so far.
 void Search::OfferPool(const Outcome& outcome) {
   if (best_.feasible && outcome.cost >= best_.cost) return;
-  const double estimate = layers_.Measure(simulator_).bytes;
   Trace trace;
   const Outcome written = simulator_->EvaluateInto(&trace);
   const int64_t exact = meter_->Exact(trace);
   simulator_->AddWork(kExactWork * simulator_->num_steps());
-  if (estimate > 0) slack_ += 0.25 * (static_cast<double>(exact) / estimate - slack_);
   const int64_t pool = exact + simulator_->bytes_outside_pool();
   const bool feasible = pool <= options_.budget_bytes;
   const bool better = !best_.known || feasible || (!best_.feasible && pool < best_.pool);
@@ -126,8 +124,8 @@ void Search::OfferPool(const Outcome& outcome) {
   least_overflow_ = static_cast<double>(std::max<int64_t>(0, pool - options_.budget_bytes));
 }
 
-// Goes on from the best for the live budget, with the pool as what has to fit.
-void Search::SearchPool(int64_t work_end) {
+// Goes on from the best so far, with the pool of whole buffers as what has to fit.
+void Search::SearchPool(const Solution& warm, int64_t work_end) {
   const int64_t begin = Spent();
   const auto until = [&](double share) {
     return begin + static_cast<int64_t>(share * static_cast<double>(work_end - begin));
@@ -135,18 +133,22 @@ void Search::SearchPool(int64_t work_end) {
   const Solution live = best_;
   best_ = Solution();
   pool_mode_ = true;
-  Load(live);
-  slack_ = 1;
   // One number that is too large, where the live search adds up many.
   weight_ = 2 * Unit() / (0.01 * static_cast<double>(options_.budget_bytes));
-  Outcome current = Evaluate();
-  for (int i = 0; i < 4; ++i) Offer(current);  // the slack settles
+  Outcome current;
+  for (const Solution* start : {&warm, &live}) {
+    Load(*start);
+    current = Evaluate();
+    Offer(current);
+  }
   if (!best_.feasible) {
     Load(live);
     if (Repair(&current, until(0.2))) Prune(&current, until(0.3));
     Offer(current);
   }
-  const Temperature rounds[] = {{0.3, 0.01}, {0.3, 0.01}, {0.1, 0.005}};
+  // Hot walks find the good plans of deep cuts, others those of shallow ones.
+  const Temperature rounds[] = {
+      {random_.OneIn(2) ? kHot : kMend, 0.01}, {kMend, 0.01}, {0.1, 0.005}};
   const double shares[] = {0.6, 0.85, 1.0};
   for (int round = 0; round < 3 && !OutOf(work_end); ++round) {
     Load(best_);
@@ -159,9 +161,9 @@ void Search::SearchPool(int64_t work_end) {
   }
 }
 
-// An arena takes little more than the live bytes: the live search, with a smaller budget as long as
+// A pool takes little more than the live bytes: the live search, with a smaller budget as long as
 // its answer does not quite fit.
-void Search::SearchArena(int64_t work_end) {
+void Search::SearchShrinking(int64_t work_end) {
   const int64_t begin = Spent(), budget = options_.budget_bytes;
   const double shares[] = {0.6, 0.75, 0.9, 1.0};
   Solution smallest;
@@ -201,12 +203,11 @@ Solution Search::Run() {
     Load(best_);
     return best_;
   }
-  if (meter_->kind() == storage::Kind::kArena) {
-    SearchArena(begin + work);
-  } else {
-    SearchLive(begin + work / 3);
-    SearchPool(begin + work);
-  }
+  // What does not quite fit an arena needs a little less memory; whole buffers are another measure.
+  const bool arena = meter_->kind() == storage::Kind::kArena;
+  const Solution warm = options_.warm;
+  SearchShrinking(begin + (arena ? work : work / 2));
+  if (!arena) SearchPool(warm, begin + work);
   Load(best_);
   return best_;
 }

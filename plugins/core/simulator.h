@@ -223,6 +223,10 @@ class Simulator {
   size_t FindRead(int value, int stage) const;
   void FindLast(int value);
   void SetParent(int value, int parent);
+  bool InSecondPool(int value) const {
+    const int run = run_of_value_[value];
+    return run >= num_ops() || problem_.ops[run_op_[run]].is_backward;
+  }
   void MarkSharing(int64_t at);
   bool MayShare(const Stage& log, size_t share) const;
   void ShareMemory(int stage);

@@ -39,7 +39,9 @@ from memonger.solve.refinement import Refinement
 from memonger.util.errors import InfeasibleBudget, InputError
 
 #: Each of these once showed a wrong bound.
-KNOWN = (21, 26, 162, 236, 513, 621, 1049, 2505, 7890)
+KNOWN = (21, 26, 162, 236, 253, 513, 621, 1049, 2505, 7890)
+#: The same with gradients in two steps.
+KNOWN_SPLIT = (95, 263)
 #: First of some seeds; of many, where slow tests run.
 SEEDS = [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(60, 10060, 500))]
 
@@ -106,6 +108,11 @@ def test_what_was_wrong_once(seed: int) -> None:
 def test_schedules_are_points_and_bounds_hold(first: int) -> None:
     for seed in range(first, first + (500 if first else 60)):
         check(seed, solve_programs=seed % 10 == 0)
+
+
+@pytest.mark.parametrize("seed", KNOWN_SPLIT)
+def test_what_was_wrong_once_with_gradients_in_two_steps(seed: int) -> None:
+    check(seed, solve_programs=True, split=True)
 
 
 @pytest.mark.parametrize("first", SEEDS[:3])

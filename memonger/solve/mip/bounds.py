@@ -312,7 +312,7 @@ def minimum_peak_bound(reduced: Reduced, layers: int = 0,
     best = PeakBound(int(np.ceil(needed[where] - 1e-6)), "operands of one op", where)
     # Variants make the difference: what one takes from an op it gives to others.
     most_groups = STRATEGY.peak_groups if most_groups is None else most_groups
-    if not highs.available() or not reduced.variants \
+    if not highs.available() or not (reduced.variants or layers and reduced.two_pools) \
             or not 0 < len(reduced.size_bytes) <= most_groups:
         return best
     worst_ops = np.argsort(-_most_operands(reduced), kind="stable")[:STRATEGY.peak_ops]
@@ -341,5 +341,4 @@ def integer_columns(program: Program) -> np.ndarray:
     chosen = program.variant_column[program.variant_column >= 0]
     return np.concatenate([np.arange(program.rerun.base, program.rerun.base + program.rerun.total),
                            np.arange(program.live.base, program.live.base + program.live.total),
-                           chosen, program.layer_base + np.arange(len(program.layers))
-                           ]).astype(np.int64)
+                           chosen, program.layer_columns]).astype(np.int64)

@@ -8,7 +8,8 @@ ending at a constrained op. For group ``t`` and window ``j``
 * ``rerun[r, j]``: repeat ``r``, of an op in one mode, happens inside window ``j``;
 * ``mode[i, m]``: op ``i`` runs as variant ``m`` (only for ops that have variants);
 * ``taken[t, j]``: the constrained op that ends window ``j`` works in the value's memory, and the
-  value is gone (only for ops that save memory in no other way).
+  value is gone (only for ops that save memory in no other way);
+* ``remade[t, j]``: the value is in the pool of backward (:mod:`memonger.solve.mip.pools`).
 
 A value is *at hand* in a window if it was live at the window's start, is made in the window, or
 is rerun in it. Reads, reruns and lives all need values at hand; the live bytes at each constrained
@@ -26,6 +27,7 @@ from typing import Dict, List, Sequence, Tuple
 import numpy as np
 
 from .inplace_reuse import InplaceReuse
+from .pools import Pools
 from .problem import Reduced
 from .program import Program, Ranges, Rows, Spots
 from .spans import add_span_rows, span_pairs
@@ -104,7 +106,9 @@ def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
                        next_column)
     next_column += len(taken.owner)
     sizes = layer_sizes(reduced, layers)
-    again = Spots.make(span_pairs(rerun, spans), next_column + len(sizes))
+    pools = Pools.of(reduced, live, ends_at, next_column, bool(layers))
+    next_column += pools.columns
+    again = Spots.make(span_pairs(rerun, spans), next_column + pools.count * len(sizes))
     columns = again.base + len(again.owner)
 
     # ---- costs
@@ -122,16 +126,20 @@ def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
         cost[0] = 1.0
     lower, upper = np.zeros(columns), np.ones(columns)
     if minimise_peak:
-        upper[0] = float(reduced.size_bytes.sum() + reduced.profile_bytes.max(initial=0.0)) / unit
+        upper[0] = pools.count * float(
+            reduced.size_bytes.sum() + reduced.profile_bytes.max(initial=0.0)) / unit
+    if pools.count == 2:
+        upper[pools.forward_column] = upper[0] if minimise_peak else budget_bytes / unit
     rows = Rows()
     target = Targets(reduced, variant_column)
-    _at_hand_rows(reduced, rows, live, rerun, taken, repeats, number_of, target, variant_column,
-                  window_of)
+    _at_hand_rows(reduced, rows, live, pools, rerun, taken, repeats, number_of, target,
+                  variant_column, window_of)
     _forced_lives(reduced, rows, live, lower, upper, target, ends_at, late_only, forget)
-    memory = _memory_rows(reduced, rows, live, ends_at, budget_bytes, unit)
-    _inplace_rows(rows, live, taken, reuses, memory, unit)
+    pools.add_rows(rows, live)
+    memory = _memory_rows(reduced, rows, live, pools, ends_at, budget_bytes, unit)
+    _inplace_rows(rows, live, pools, taken, reuses, memory, unit)
     _choice_rows(reduced, rows, rerun, repeats, variant_column, max_reruns)
-    _layer_rows(reduced, rows, live, taken, reuses, ends_at, sizes, next_column, upper,
+    _layer_rows(reduced, rows, live, pools, taken, reuses, ends_at, sizes, next_column, upper,
                 budget_bytes, unit)
     if spans:
         add_span_rows(reduced, rows, live, rerun, again, spans, number_of, ends_at, window_of,
@@ -139,7 +147,7 @@ def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
     start, index, value = rows.matrix(columns)
     return Program(cost, lower, upper, np.concatenate(rows.lower), np.concatenate(rows.upper),
                    start, index, value, unit, live, rerun, taken, repeats,
-                   variant_column, ends_at, sizes, next_column, spans, again)
+                   variant_column, ends_at, sizes, next_column, pools, spans, again)
 
 
 def layer_sizes(reduced: Reduced, most: int) -> np.ndarray:
@@ -155,7 +163,7 @@ def layer_sizes(reduced: Reduced, most: int) -> np.ndarray:
     return np.sort(distinct[chosen])[::-1].astype(np.float64)
 
 
-def _layer_rows(reduced: Reduced, rows: Rows, live: Ranges, taken: Spots,
+def _layer_rows(reduced: Reduced, rows: Rows, live: Ranges, pools: Pools, taken: Spots,
                 reuses: Sequence[Tuple[int, InplaceReuse]], ends_at: np.ndarray, sizes: np.ndarray,
                 base: int, upper: np.ndarray, budget_bytes: float, unit: float) -> None:
     """``values of at least s bytes alive <= buffers of at least s bytes``; buffers fit."""
@@ -163,14 +171,14 @@ def _layer_rows(reduced: Reduced, rows: Rows, live: Ranges, taken: Spots,
         return
     steps = sizes - np.append(sizes[1:], 0.0)
     most = upper[0] * unit if not np.isfinite(budget_bytes) else budget_bytes
-    owner, window = live.pairs()
-    columns = live.base + np.arange(live.total)
+    owner, window, columns = pools.held(reduced, live)
+    behind = len(sizes) * pools.of_window(np.arange(len(ends_at)))
     for layer, size in enumerate(sizes):
         # A whole number: HiGHS calls programs infeasible that bound integers by fractions.
-        upper[base + layer] = np.floor(most / size + 1e-9)
+        upper[base + layer::len(sizes)][:pools.count] = np.floor(most / size + 1e-9)
         fixed = reduced.fixed_at_least(size)[ends_at]
         numbers = rows.open(np.full(len(ends_at), -np.inf), -fixed)
-        rows.add(numbers, np.full(len(ends_at), base + layer), np.array(-1.0))
+        rows.add(numbers, base + layer + behind, np.array(-1.0))
         large = reduced.size_bytes[owner] >= size
         rows.add(numbers[window[large]], columns[large], np.array(1.0))
         for spot, one in reuses:
@@ -180,14 +188,15 @@ def _layer_rows(reduced: Reduced, rows: Rows, live: Ranges, taken: Spots,
                      taken.column(groups, np.full(len(groups), spot)), np.array(-1.0))
     total = rows.open(np.array([-np.inf]),
                       np.array([budget_bytes / unit if np.isfinite(budget_bytes) else 0.0]))
-    rows.add(np.repeat(total, len(sizes)), base + np.arange(len(sizes)), steps / unit)
+    rows.add(np.repeat(total, pools.count * len(sizes)),
+             base + np.arange(pools.count * len(sizes)), np.tile(steps, pools.count) / unit)
     if not np.isfinite(budget_bytes):
         rows.add(total, np.zeros(1, dtype=np.int64), np.array(-1.0))
 
 
-def _at_hand_rows(reduced: Reduced, rows: Rows, live: Ranges, rerun: Ranges, taken: Spots,
-                  repeats: List[Tuple[int, int]], number_of: dict, target: Targets,
-                  variant_column: np.ndarray, window_of: np.ndarray) -> None:
+def _at_hand_rows(reduced: Reduced, rows: Rows, live: Ranges, pools: Pools, rerun: Ranges,
+                  taken: Spots, repeats: List[Tuple[int, int]], number_of: dict,
+                  target: Targets, variant_column: np.ndarray, window_of: np.ndarray) -> None:
     """``at hand(group, window) >= target`` for reads, lives and reruns."""
     modal = reduced.scattered_group
     born = window_of[reduced.birth] if len(reduced.birth) else np.zeros(0, dtype=np.int64)
@@ -231,7 +240,12 @@ def _at_hand_rows(reduced: Reduced, rows: Rows, live: Ranges, rerun: Ranges, tak
         np.stack([group_of[needed], spot_of[needed], target_of[needed]]), axis=1)
     numbers = target.open(rows, target_of)
     rows.add(numbers, live.column(group_of, spot_of - 1), np.array(1.0))
-    rows.add(numbers, taken.column(group_of, spot_of - 1), np.array(-1.0))
+    gone = taken.column(group_of, spot_of - 1)
+    rows.add(numbers, gone, np.array(-1.0))
+    if pools.count == 2:  # what lies in the pool of forward stays
+        at_end = live.column(group_of, np.full(len(group_of), pools.boundary))
+        rows.add(numbers, np.where((gone >= 0) & (spot_of - 1 > pools.boundary), at_end, -1),
+                 np.array(1.0))
     most = max((len(ways) for ways in reduced.makers), default=0)
     for position in range(most):
         maker = np.array([number_of.get(ways[position], -1)
@@ -299,20 +313,28 @@ def _column(ranges: Ranges, owner: int, window: int) -> int:
     return -1
 
 
-def _memory_rows(reduced: Reduced, rows: Rows, live: Ranges, ends_at: np.ndarray,
+def _memory_rows(reduced: Reduced, rows: Rows, live: Ranges, pools: Pools, ends_at: np.ndarray,
                  budget_bytes: float, unit: float) -> np.ndarray:
-    owner, window = live.pairs()
-    profile = reduced.profile_bytes[ends_at] / unit
-    if np.isfinite(budget_bytes):
-        numbers = rows.open(np.full(len(ends_at), -np.inf), budget_bytes / unit - profile)
-    else:
-        numbers = rows.open(np.full(len(ends_at), -np.inf), -profile)
-        rows.add(numbers, np.zeros(len(ends_at), dtype=np.int64), np.array(-1.0))
-    rows.add(numbers[window], live.base + np.arange(live.total), reduced.size_bytes[owner] / unit)
+    owner, window, columns = pools.held(reduced, live)
+    limit = budget_bytes / unit if np.isfinite(budget_bytes) else 0.0
+    last = np.ones(len(ends_at), dtype=bool)  # rows that the budget limits
+    if pools.count == 2:
+        last = pools.of_window(np.arange(len(ends_at))) == 1
+        row = rows.open(np.array([-np.inf]), np.array([limit]))
+        rows.add(row, np.array([pools.forward_column]), np.array(1.0))
+        if not np.isfinite(budget_bytes):
+            rows.add(row, np.zeros(1, dtype=np.int64), np.array(-1.0))
+    numbers = rows.open(np.full(len(ends_at), -np.inf),
+                        np.where(last, limit, 0.0) - pools.fixed_bytes(reduced, ends_at) / unit)
+    if pools.count == 2:
+        rows.add(numbers, np.full(len(ends_at), pools.forward_column), np.where(last, 1.0, -1.0))
+    if not np.isfinite(budget_bytes):
+        rows.add(numbers[last], np.zeros(int(last.sum()), dtype=np.int64), np.array(-1.0))
+    rows.add(numbers[window], columns, reduced.size_bytes[owner] / unit)
     return numbers
 
 
-def _inplace_rows(rows: Rows, live: Ranges, taken: Spots,
+def _inplace_rows(rows: Rows, live: Ranges, pools: Pools, taken: Spots,
                   reuses: Sequence[Tuple[int, InplaceReuse]], memory: np.ndarray,
                   unit: float) -> None:
     """What an op saves in place: only what it takes, from what is live, once an output."""
@@ -331,7 +353,7 @@ def _inplace_rows(rows: Rows, live: Ranges, taken: Spots,
     rows.add(np.array([number_of[int(spot)] for spot in taken.window]), columns, np.array(1.0))
     numbers = rows.open(np.full(len(columns), -np.inf), np.zeros(len(columns)))
     rows.add(numbers, columns, np.array(1.0))
-    rows.add(numbers, live.column(taken.owner, taken.window), np.array(-1.0))
+    rows.add(numbers, pools.owned(live, taken.owner, taken.window), np.array(-1.0))
 
 
 def _choice_rows(reduced: Reduced, rows: Rows, rerun: Ranges, repeats: List[Tuple[int, int]],

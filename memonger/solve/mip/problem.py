@@ -92,6 +92,13 @@ class Reduced:
     def num_ops(self) -> int:
         return len(self.graph.ops)
 
+    @property
+    def two_pools(self) -> bool:
+        """Whether forward and backward have a pool each."""
+        first = self.first_backward
+        return self.graph.pools == "cached_op" and not self.graph.recompute_in_forward \
+            and 0 < first < self.num_ops and all(op.is_backward for op in self.graph.ops[first:])
+
     def first_life(self, group: int, op: int) -> int:
         """The op from which on a value that forward op ``op`` reads is alive in any case.
 
@@ -102,9 +109,21 @@ class Reduced:
         return max([maker for maker, _ in self.makers[group] if maker < op], default=op)
 
     def fixed_at_least(self, size_bytes: float) -> np.ndarray:
-        """(ops,) float64: the number of fixed values alive of at least ``size_bytes``."""
-        return _alive_bytes([(1, *span[1:]) for span in self.fixed_spans if span[0] >= size_bytes],
-                            self.num_ops)
+        """(ops,) float64: the number of fixed values alive of at least ``size_bytes``.
+
+        With two pools those in the pool of the op.
+        """
+        return self._in_pool([(1, *span[1:]) for span in self.fixed_spans if span[0] >= size_bytes])
+
+    @property
+    def fixed_in_pool(self) -> np.ndarray:
+        """(ops,) float64: ``profile_bytes``; with two pools what is in the pool of the op."""
+        return self._in_pool(self.fixed_spans)
+
+    def _in_pool(self, spans: Sequence[Tuple[int, int, int, int]]) -> np.ndarray:
+        border = self.first_backward if self.two_pools else 0
+        return _alive_bytes([(size, start, min(stop, border) if start < border else stop, sign)
+                             for size, start, stop, sign in spans], self.num_ops)
 
 
 def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),

@@ -2,9 +2,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import List, Sequence, Tuple
+from typing import TYPE_CHECKING, List, Sequence, Tuple
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from .pools import Pools
 
 
 @dataclass
@@ -39,12 +42,18 @@ class Program:
     #: (windows,) int64: the constrained ops, increasing.
     constrained: np.ndarray
     #: (layers,) float64: bytes of the buffers that are counted, largest first. They are counted by
-    #: the columns from ``layer_base`` on.
+    #: the columns from ``layer_base`` on, those of a second pool behind those of the first.
     layers: np.ndarray
     layer_base: int
+    pools: "Pools"
     #: First and last window of each span, and the columns for repeats that happen in it.
     spans: Sequence[Tuple[int, int]]
     again: "Spots"
+
+    @property
+    def layer_columns(self) -> np.ndarray:
+        """(pools x layers,) int64: the columns that count buffers."""
+        return self.layer_base + np.arange(self.pools.count * len(self.layers))
 
     @property
     def num_columns(self) -> int:
