@@ -104,7 +104,7 @@ def _take_turns(search: Refinement, work: int, programs: bool) -> None:
     """Turns until the best plan is near the bound, or the work is spent."""
     num_ops = len(search.graph.ops)
     small = num_ops <= STRATEGY.small_ops
-    kind = 0 if small else 1
+    kind = 2 if search.layers else 0 if small else 1
     search.max_checks = max(1, int(STRATEGY.checks[kind] * search.options.effort))
     search.gap = 1e-3 if search.layers else 1e-6
     search.target_gap = _target_gap(search.graph)

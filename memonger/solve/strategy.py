@@ -97,9 +97,9 @@ class Strategy:
     # ---- 0/1 programs
     #: Up to this many values 0/1 programs are solved; above, one linear program is rounded.
     integer_groups: int = 6000
-    #: Programs in all, and HiGHS's checks in each: small graphs, others.
-    programs: Tuple[int, int] = (12, 4)
-    checks: Tuple[int, int] = (400, 60)
+    #: Programs in all, and HiGHS's checks in each: small graphs, others, whole buffers.
+    programs: Tuple[int, int, int] = (12, 4, 2)
+    checks: Tuple[int, int, int] = (400, 60, 15)
     #: In tiny graphs this many programs in a row may change bound and plan by less than ``worth``
     #: before there are no more; in others one.
     patience: int = 3

@@ -109,10 +109,12 @@ void Search::SearchLive(int64_t work_end) {
 // Measures the exact pool of the current decisions and keeps them when they are the best so far.
 void Search::OfferPool(const Outcome& outcome) {
   if (best_.feasible && outcome.cost >= best_.cost) return;
+  const double estimate = layers_.Measure(simulator_).bytes;
   Trace trace;
   const Outcome written = simulator_->EvaluateInto(&trace);
   const int64_t exact = meter_->Exact(trace);
   simulator_->AddWork(kExactWork * simulator_->num_steps());
+  if (estimate > 0) slack_ += 0.25 * (static_cast<double>(exact) / estimate - slack_);
   const int64_t pool = exact + simulator_->bytes_outside_pool();
   const bool feasible = pool <= options_.budget_bytes;
   const bool better = !best_.known || feasible || (!best_.feasible && pool < best_.pool);
@@ -146,9 +148,7 @@ void Search::SearchPool(const Solution& warm, int64_t work_end) {
     if (Repair(&current, until(0.2))) Prune(&current, until(0.3));
     Offer(current);
   }
-  // Hot walks find the good plans of deep cuts, others those of shallow ones.
-  const Temperature rounds[] = {
-      {random_.OneIn(2) ? kHot : kMend, 0.01}, {kMend, 0.01}, {0.1, 0.005}};
+  const Temperature rounds[] = {{kMend, 0.01}, {kMend, 0.01}, {0.1, 0.005}};
   const double shares[] = {0.6, 0.85, 1.0};
   for (int round = 0; round < 3 && !OutOf(work_end); ++round) {
     Load(best_);

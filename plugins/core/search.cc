@@ -162,7 +162,8 @@ Outcome Search::Evaluate(double cost_limit) {
   if (!pool_mode_ || !outcome.valid) return outcome;
   simulator_->AddWork(simulator_->num_steps() / 2);
   const LayerMeter::Estimate& estimate = layers_.Measure(simulator_);
-  const double pool = estimate.bytes + static_cast<double>(simulator_->bytes_outside_pool());
+  const double pool =
+      slack_ * estimate.bytes + static_cast<double>(simulator_->bytes_outside_pool());
   const double excess = pool - static_cast<double>(options_.budget_bytes);
   outcome.peak = static_cast<int64_t>(pool);
   outcome.overflow = excess > 0 ? excess * (0.5 + estimate.crowding / estimate.bytes) : 0;

@@ -182,6 +182,7 @@ class Search {
   std::vector<int> friendly_variants_;    // those of SetAllVariants()
   std::vector<double> seconds_per_byte_;  // of each op: time to make a byte
   bool pool_mode_ = false;                // what has to fit is the pool, not the live bytes
+  double slack_ = 1;                      // of the exact pool to the estimated one
   double weight_ = 0;                     // of the overflow, adjusts itself
   Solution best_;
   int best_steps_ = 0;  // of best_
