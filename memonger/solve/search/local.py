@@ -66,7 +66,8 @@ class _Search:
     effort: Effort = field(init=False)
 
     def __post_init__(self) -> None:
-        self.effort = Effort(self.options.time_limit_s)
+        # Each run takes more work with more effort; as many must fit.
+        self.effort = Effort(self.options.time_limit_s * max(1.0, self.options.effort))
 
     def run(self, budget_bytes: int, share: float, warm: Optional[Decisions],
             crossover: bool = False) -> Found:
