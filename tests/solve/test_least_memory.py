@@ -57,8 +57,8 @@ def test_variants_never_make_the_smallest_plan_larger(seed: int) -> None:
 
 def test_more_effort_leaves_time_for_as_many_descents() -> None:
     """GoogLeNet's smallest plan took 2.54 GiB, not 2.38: all work went into a few descents."""
-    graph = strategies.training_graph(random.Random(9), 40)
-    options = Options(storage="live", objective="memory", time_limit_s=0.01)
+    graph = strategies.training_graph(random.Random(0), 40)
+    options = Options(storage="live", objective="memory", time_limit_s=0.003)
     usual = local.solve(graph, None, options)
-    more = local.solve(graph, None, replace(options, effort=32.0))
+    more = local.solve(graph, None, replace(options, effort=4.0))
     assert more.pool_bytes <= usual.pool_bytes

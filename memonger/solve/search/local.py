@@ -67,7 +67,8 @@ class _Search:
 
     def __post_init__(self) -> None:
         # Each run takes more work with more effort; as many must fit.
-        self.effort = Effort(self.options.time_limit_s * max(1.0, self.options.effort))
+        more = min(max(1.0, self.options.effort), STRATEGY.least_work)
+        self.effort = Effort(self.options.time_limit_s * more)
 
     def run(self, budget_bytes: int, share: float, warm: Optional[Decisions],
             crossover: bool = False) -> Found:
