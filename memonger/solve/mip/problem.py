@@ -15,6 +15,7 @@ at the constrained ops, so a lower bound for the reduced problem holds for the g
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Dict, List, Sequence, Set, Tuple
 
 import numpy as np
@@ -92,7 +93,7 @@ class Reduced:
     def num_ops(self) -> int:
         return len(self.graph.ops)
 
-    @property
+    @cached_property
     def two_pools(self) -> bool:
         """Whether forward and backward have a pool each."""
         first = self.first_backward
