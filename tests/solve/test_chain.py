@@ -129,7 +129,8 @@ def test_the_program_is_a_recursion_over_ranges(seed: int) -> None:
     rng = random.Random(seed)
     sizes, segments = random_chain(rng, rng.randint(1, 6))
     boundaries = [Boundary(number, 1000 - 10 * number, size) for number, size in enumerate(sizes)]
-    chain = Chain(boundaries, segments, {(one.begin, one.end): one for one in segments})
+    chain = Chain(boundaries, segments, {(one.begin, one.end): one for one in segments},
+                  first_backward=0)
     expected = reference(sizes, segments, 1000)  # a level is a byte
     found = chain.plan(1000)
     assert (found is None) == (expected == float("inf"))
@@ -160,6 +161,15 @@ def test_the_smallest_plan_of_a_chain_is_small() -> None:
     graph = residual_network(10)
     smallest = plans_of(graph).smallest()
     assert smallest is not None and smallest.pool_bytes < 0.35 * live_bytes(graph)
+
+
+@pytest.mark.parametrize("seed", strategies.seeds(300, quick=40))
+def test_chains_of_any_graph_have_plans(seed: int) -> None:
+    """Where a segment had no backward of its own, reading its plan ended in an IndexError."""
+    graph = strategies.training_graph(random.Random(seed), 9)
+    found = ChainPlans.of(graph, OPTIONS, NativeSearch(graph, OPTIONS), Effort(10.0))
+    smallest = found.smallest() if found else None
+    assert smallest is None or smallest.cost_s >= graph.time_s * (1 - 1e-9)
 
 
 def test_pinned_values_stay_and_go() -> None:

@@ -60,7 +60,8 @@ class ChainPlans:
             return None
         effort.spend(work / STRATEGY.steps_per_s)
         segments = segments_of(graph, boundaries)
-        return cls(graph, native, Chain(boundaries, segments, find_ways(segments, options, work)))
+        ways = find_ways(segments, options, work)
+        return cls(graph, native, Chain(boundaries, segments, ways, graph.num_forward))
 
     def plans(self, pool_bytes: int) -> Iterator[Found]:
         """Plans for a pool, each for less live bytes than the one before, until one fits.

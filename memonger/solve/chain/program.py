@@ -53,11 +53,15 @@ class Chain:
     segments : sequence of Segment
     ways : mapping
         Those of each segment by its boundaries.
+    first_backward : int
+        The first backward op of the graph.
     """
 
     def __init__(self, boundaries: Sequence[Boundary], segments: Sequence[Segment],
-                 ways: Mapping[Tuple[int, int], Ways]):
+                 ways: Mapping[Tuple[int, int], Ways], first_backward: int):
         self.boundaries = boundaries
+        #: The op at which the backward of the segments that end at each boundary begins.
+        self._backward = [*(one.backward for one in boundaries), first_backward]
         self.segments = segments
         self.ways = [ways[segment.begin, segment.end] for segment in segments]
         rows: List[int] = []
@@ -93,18 +97,12 @@ class Chain:
             raise SolverError("the planner ran out of memory")
         if not found:
             return None
-        starts = {-1: 0, **{number: self._backward_begin(number)
-                            for number in range(1, count + 1)}}
+        starts = {-1: 0, **dict(enumerate(self._backward))}
         rows_placed = [placed[3 * i:3 * i + 3] for i in range(found)]
         return ChainPlan(total.value, sorted(
             (Placed(self.segments[s], self.ways[s], self.ways[s].ways[w], starts[before])
              for s, w, before in rows_placed), key=lambda one: one.segment.begin),
             {number: starts[before] for number, before in enumerate(stored) if before != -2})
-
-    def _backward_begin(self, end: int) -> int:
-        """The first backward op of the segments that end at a boundary."""
-        return next(segment.ops[segment.middle + 1] for segment in self.segments
-                    if segment.end == end)
 
 
 def decisions_of(graph: Graph, native: NativeSearch, plan: ChainPlan) -> Decisions:
