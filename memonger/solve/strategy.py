@@ -141,7 +141,10 @@ class Strategy:
     whole_layers: int = 6
     whole_checks: int = 200
     whole_groups: int = 1500
-    #: The bound on the smallest peak: ops in it, checks, counted seconds, and values up to which it
+    #: The bound on the smallest peak: ops whose operands are brought together, and states for each.
+    operand_ops: int = 16
+    operand_states: int = 500
+    #: The 0/1 program for it: ops in it, checks, counted seconds, and values up to which it
     #: is tried.
     peak_ops: int = 16
     peak_checks: int = 25
@@ -155,13 +158,11 @@ class Strategy:
     least_s: float = 4.0
     #: Budgets tried within an overhead.
     probes: int = 14
-    #: At any cost: budgets tried, by annealing and again by crossing, work of each (below
-    #: ``least_ops`` ops their share of it, which finds the same plans in a quarter of the time),
-    #: first and last step down.
-    descents: int = 24
-    descent_work: float = 0.5
-    steepest: float = 0.25
-    flattest: float = 0.002
+    #: At any cost: descents in all, those that do not start from the smallest plan, and the work of
+    #: each (below ``least_ops`` ops their share of it).
+    descents: int = 8
+    descents_afresh: int = 4
+    descent_work: float = 2.5
 
     # ---- starts from simpler methods
     #: How many of the best thresholds of Chen et al. searches start from. Above ``coarse_ops`` ops

@@ -57,7 +57,12 @@ void Search::Anneal(Outcome current, Temperature temperature, int64_t work_end) 
       current = next;
       if (pool_mode_ && next.overflow > 0) current.peak_op = WorstOp(next);
       value = next_value;
-      if (next.overflow <= 0) {
+      if (next.overflow <= 0 && options_.smallest) {
+        Offer(next);
+        LowerBudget();
+        current = Evaluate();
+        value = current.cost + weight_ * current.overflow;
+      } else if (next.overflow <= 0) {
         if (!best_.feasible || next.cost < best_.cost) Offer(next);
       }
     } else {

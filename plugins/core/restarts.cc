@@ -14,6 +14,8 @@ const int kExactWork = 100;
 // Where annealing starts, in units of Search::Unit(): in training graphs, where values may be
 // recomputed in advance, warm ones, and those that only mend what does not fit whole buffers.
 const double kHot = 6, kHotAdvance = 3, kWarm = 0.5, kMend = 0.3;
+// For the least memory: where annealing starts.
+const double kHotSmallest = 3;
 
 }  // namespace
 
@@ -191,6 +193,37 @@ void Search::SearchShrinking(int64_t work_end) {
   if (smallest.known) best_ = smallest;
 }
 
+// The least memory: whenever a plan fits, the budget falls below what it takes. Whole buffers are
+// estimated, not packed.
+void Search::SearchSmallest(int64_t work_end) {
+  const int64_t begin = Spent(), budget = options_.budget_bytes;
+  const Temperature rounds[] = {{kHotSmallest, 0.01}, {kWarm, 0.01}, {0.2, 0.005}};
+  const double shares[] = {0.6, 0.8, 1.0}, steps[] = {0.01, 0.01, 1e-4};
+  pool_mode_ = meter_ && meter_->kind() != storage::Kind::kArena;
+  Load(options_.warm);
+  Offer(Evaluate());
+  for (int round = 0; round < 3 && best_.known && !OutOf(work_end); ++round) {
+    Load(best_);
+    step_down_ = steps[round];
+    LowerBudget();
+    Anneal(Evaluate(), rounds[round],
+           begin + static_cast<int64_t>(shares[round] * static_cast<double>(work_end - begin)));
+  }
+  options_.budget_bytes = budget;
+  simulator_->set_budget(budget);
+  Load(best_);
+  Trace trace;
+  if (!simulator_->EvaluateInto(&trace).valid) return;
+  if (meter_) best_.pool = meter_->Exact(trace) + simulator_->bytes_outside_pool();
+  best_.feasible = (meter_ ? best_.pool : best_.peak) <= budget;
+}
+
+void Search::LowerBudget() {
+  const double less = step_down_ * static_cast<double>(best_.peak);
+  options_.budget_bytes = best_.peak - std::max<int64_t>(1, static_cast<int64_t>(less));
+  simulator_->set_budget(options_.budget_bytes);
+}
+
 Solution Search::Run() {
   LoadDefaults();
   const Outcome unplanned = Evaluate();
@@ -198,8 +231,11 @@ Solution Search::Run() {
   weight_ = 0.05 * base_cost_ / static_cast<double>(std::max<int64_t>(1, unplanned.peak));
   const int64_t begin = simulator_->work(), work = options_.work_limit;
   work_begin_ = begin;
-  if (!meter_) {
-    SearchLive(begin + work);
+  if (options_.smallest || !meter_) {
+    if (options_.smallest)
+      SearchSmallest(begin + work);
+    else
+      SearchLive(begin + work);
     Load(best_);
     return best_;
   }

@@ -53,6 +53,7 @@ struct SearchOptions {
   int64_t work_limit = 0;  // simulated steps
   double time_limit_s = 10;
   bool crossover = false;  // a population of plans, in place of one that is annealed
+  bool smallest = false;   // the least memory at any cost in time, from `warm` on
   double heat = 0;         // where annealing starts, in units of Unit(); 0: as the graph asks for
   int64_t without = 0;     // bits of Part
   Solution warm;           // decisions to start from
@@ -155,6 +156,8 @@ class Search {
   void SearchLive(int64_t work_end);
   void SearchPool(const Solution& warm, int64_t work_end);
   void SearchShrinking(int64_t work_end);
+  void SearchSmallest(int64_t work_end);
+  void LowerBudget();
   void OfferPool(const Outcome& outcome);
 
   Simulator* simulator_;
@@ -183,6 +186,7 @@ class Search {
   std::vector<double> seconds_per_byte_;  // of each op: time to make a byte
   bool pool_mode_ = false;                // what has to fit is the pool, not the live bytes
   double slack_ = 1;                      // of the exact pool to the estimated one
+  double step_down_ = 0;                  // of the budget below the smallest plan, as a share of it
   double weight_ = 0;                     // of the overflow, adjusts itself
   Solution best_;
   int best_steps_ = 0;  // of best_

@@ -87,11 +87,11 @@ MEMONGER_API int32_t memonger_search_evaluate(void* pointer, const int8_t* choic
 }
 
 // integers: budget of the pool and the bytes outside it, seed, work limit, cross a population of
-// plans or not, bits of memonger::Part to leave out, heat in thousandths. warm: decisions to start
-// from, as above. The search ends when `poll` returns something else than 0 or `stop` no longer
-// points at 0; both may be null. Another thread may write `stop`: a caller whose poll would have to
-// wait for a lock of its own (Python's) has no other way that costs nothing. Returns 0 finished, 1
-// time limit, 2 interrupted, -1 out of memory.
+// plans or not, bits of memonger::Part to leave out, heat in thousandths, the least memory or not.
+// warm: decisions to start from, as above. The search ends when `poll` returns something else than
+// 0 or `stop` no longer points at 0; both may be null. Another thread may write `stop`: a caller
+// whose poll would have to wait for a lock of its own (Python's) has no other way that costs
+// nothing. Returns 0 finished, 1 time limit, 2 interrupted, -1 out of memory.
 MEMONGER_API int32_t memonger_search_run(void* pointer, const int64_t* integers,
                                          double time_limit_s, const int8_t* warm_choices,
                                          const int32_t* warm_advance, const int8_t* warm_variants,
@@ -107,6 +107,7 @@ MEMONGER_API int32_t memonger_search_run(void* pointer, const int64_t* integers,
     options.crossover = integers[3] != 0;
     options.without = integers[4];
     options.heat = static_cast<double>(integers[5]) / 1000;
+    options.smallest = integers[6] != 0;
     const size_t gaps = handle->simulator->gaps().size();
     options.warm.known = true;
     options.warm.choices.assign(warm_choices, warm_choices + gaps);

@@ -23,6 +23,7 @@ from memonger.solve.mip.bounds import (
     unplanned_live,
 )
 from memonger.solve.mip.formulation import build
+from memonger.solve.mip.operands import OperandSearch
 from memonger.solve.mip.problem import reduce_graph
 from memonger.zoo import nets
 
@@ -163,6 +164,25 @@ def test_what_a_variant_takes_from_one_op_it_gives_to_another() -> None:
         (22, Implementation((24,), (22,))), (23, Implementation((20, 21, 22), (23,)))))
     reduced = reduce_graph(Graph(tuple(tensors), tuple(ops), (), (variant,)), "all")
     assert minimum_peak_bound(reduced).bytes == 1700
+
+
+def test_operands_are_brought_together_one_after_the_other() -> None:
+    """The second operand is made beside the first, whatever runs again."""
+    tensors = (Tensor("large", 600, 0), Tensor("left", 100, 1), Tensor("right", 100, 3),
+               Tensor("other", 600, 2), Tensor("gradient", 4, 4))
+    ops = (Op("large", "op", (), (0,), time_s=1.0), Op("left", "op", (0,), (1,), time_s=1.0),
+           Op("other", "op", (), (3,), time_s=1.0), Op("right", "op", (3,), (2,), time_s=1.0),
+           Op("backward", "op", (1, 2), (4,), True))
+    search = OperandSearch(reduce_graph(Graph(tensors, ops, ())))
+    assert 204 <= search.least_bytes(4, 1) <= search.least_bytes(4, 1000) == 800
+
+
+def test_resnet50_needs_four_of_its_largest_values() -> None:
+    """The third block's input is made beside its gradient: 1.03 GiB, the smallest plan known."""
+    net = nets.build("resnet50")
+    graph = memonger.plan(net.symbol, "100%", shapes=net.shapes, variants="none").graph
+    largest = max(tensor.size_bytes for tensor in graph.tensors if tensor.pooled)
+    assert minimum_peak_bound(reduce_graph(graph)).bytes >= 4 * largest
 
 
 @pytest.mark.parametrize("name, options", [

@@ -8,6 +8,7 @@ import pytest
 import strategies
 from small_graphs import chain
 
+from memonger.graph.decisions import decisions_of
 from memonger.graph.schedule import expand
 from memonger.memory.storage import plan_storage
 from memonger.solve import Options, auto
@@ -62,3 +63,19 @@ def test_more_effort_leaves_time_for_as_many_descents() -> None:
     usual = local.solve(graph, None, options)
     more = local.solve(graph, None, replace(options, effort=4.0))
     assert more.pool_bytes <= usual.pool_bytes
+
+
+@pytest.mark.parametrize("seed", strategies.seeds(12, quick=4))
+def test_nothing_is_smaller_than_the_least_memory(seed: int) -> None:
+    graph = strategies.training_graph(random.Random(seed), 9)
+    least = local.solve(graph, None, replace(OPTIONS, objective="memory"))
+    assert milp(graph, least.pool_bytes - 1, OPTIONS).pool_bytes >= least.pool_bytes
+
+
+def test_the_least_memory_is_no_more_than_that_of_the_plan_it_starts_from() -> None:
+    """The smallest plan of ResNet-50's chain was lost to a start that came nearer to its budget."""
+    graph = strategies.training_graph(random.Random(1), 40)
+    options = replace(OPTIONS, objective="memory")
+    least = local.solve(graph, None, options)
+    warm = replace(options, warm_start=decisions_of(graph, least.schedule), effort=1e-4)
+    assert local.solve(graph, None, warm).pool_bytes <= least.pool_bytes

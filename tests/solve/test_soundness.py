@@ -33,6 +33,7 @@ from memonger.solve.mip.bounds import (
     overhead_bound,
 )
 from memonger.solve.mip.formulation import build
+from memonger.solve.mip.operands import OperandSearch
 from memonger.solve.mip.problem import reduce_graph
 from memonger.solve.mip.windows import point_of
 from memonger.solve.refinement import Refinement
@@ -72,12 +73,16 @@ def check(seed: int, solve_programs: bool = False, split: bool = False) -> None:
     graph, schedules = random_case(seed, split)
     rng = random.Random(seed)
     reduced = reduce_graph(graph, "exact" if graph.variants else "none")
+    search = OperandSearch(reduced)
+    most_states = rng.choice([3, 30, 1000])
+    together = max([search.least_bytes(op, most_states) for op in range(len(graph.ops))], default=0)
     for schedule in schedules:
         extra_s = schedule.time_s(graph) - graph.time_s
         peak = plan_storage(graph, schedule, "live").peak_live_bytes
         pool = plan_storage(graph, schedule, "best").pool_bytes
         assert plan_storage(graph, schedule, "arena").pool_bytes >= peak
         assert needed_live(reduced).max(initial=0) <= peak
+        assert together <= peak + 1e-6
         assert knapsack_bound(reduced, peak).extra_s <= extra_s + 1e-6
         for layers in (0,) if graph.recompute_in_forward else (0, 3, 8):
             budget = pool if layers else peak

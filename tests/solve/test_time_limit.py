@@ -99,7 +99,7 @@ def test_what_an_error_calls_possible_is():
     with pytest.raises(InfeasibleBudget) as refused:
         solve(GRAPH, UNPLANNED // 50, "auto", options)
     least = refused.value.best_plan.pool_bytes
-    assert solve(GRAPH, least, "auto", options).pool_bytes == least
+    assert solve(GRAPH, least, "auto", options).pool_bytes <= least
 
 
 def test_a_budget_that_only_time_may_meet_is_refused_in_these_words():

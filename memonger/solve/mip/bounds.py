@@ -24,6 +24,7 @@ from ..strategy import STRATEGY
 from . import highs
 from .formulation import build
 from .implementations import allowed_variants
+from .operands import OperandSearch
 from .problem import Reduced, reduce_graph
 from .program import Program
 
@@ -310,6 +311,11 @@ def minimum_peak_bound(reduced: Reduced, layers: int = 0,
     needed = needed_live(reduced)
     where = int(np.argmax(needed))
     best = PeakBound(int(np.ceil(needed[where] - 1e-6)), "operands of one op", where)
+    search = OperandSearch(reduced)
+    for op in np.argsort(-needed, kind="stable")[:STRATEGY.operand_ops].tolist():
+        proven = search.least_bytes(op, STRATEGY.operand_states)
+        if proven > best.bytes:
+            best = PeakBound(int(np.ceil(proven - 1e-6)), "operands brought together", op)
     # Variants make the difference: what one takes from an op it gives to others.
     most_groups = STRATEGY.peak_groups if most_groups is None else most_groups
     if not highs.available() or not (reduced.variants or layers and reduced.two_pools) \

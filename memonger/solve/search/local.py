@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field
-from typing import Optional
+from typing import List, Optional
 
 from ...graph.gradient_split import working_bytes
 from ...graph.in_use import graph_in_use
@@ -71,7 +71,7 @@ class _Search:
         self.effort = Effort(self.options.time_limit_s * more)
 
     def run(self, budget_bytes: int, share: float, warm: Optional[Decisions],
-            crossover: bool = False) -> Found:
+            seed: int = 0, smallest: bool = False) -> Found:
         """Search with a budget for pool, workspace and objects, and a share of the work."""
         options = self.options
         work = work_for(self.graph, options.time_limit_s)
@@ -79,7 +79,7 @@ class _Search:
         self.effort.spend(steps / STRATEGY.steps_per_s)
         found = self.native.search(
             budget_bytes, steps, max(self.effort.clock_s, 0.01),
-            options.seed, warm, self.poll(), crossover=crossover)
+            options.seed + seed, warm, self.poll(), smallest=smallest)
         self.stop = max(self.stop, found.stop)
         return found
 
@@ -142,27 +142,26 @@ def _size(found: Found) -> int:
 
 
 def _descend(search: _Search, warm: Optional[Decisions], stop_below: int = 0) -> Found:
-    """The least memory at any cost: ask for less and less, each time from the smallest plan.
+    """The least memory at any cost, by annealing whose budget falls with each plan that fits it.
 
-    The first plan is asked for what the largest op works on. Asking for far less than is possible
-    leads nowhere from there, so a step is halved where one fails. Where annealing comes to
-    its end, crossing plans may go on: a sixth of ResNet-50's pool. ``stop_below`` ends it at the
-    first plan of at most that many bytes.
+    It starts from the best simple plan, and from ``warm`` or the step as it is; again from the one
+    that led further; then it goes on from the smallest plan. ``stop_below`` ends it at the first
+    plan of at most that many bytes.
     """
     aim = max(working_bytes(search.graph, op) for op in search.graph.ops)
-    work = STRATEGY.descent_work * min(1.0, len(search.graph.ops) / STRATEGY.least_ops)
-    best = search.run(max(aim, stop_below), 2 * work, warm)
-    for crossover in (False,) if search.graph.recompute_in_forward else (False, True):
-        step = STRATEGY.steepest
-        for _ in range(STRATEGY.descents):
-            if search.stopped or step < STRATEGY.flattest or _size(best) <= max(stop_below, 1):
-                break
-            goal = int(_size(best) * (1 - step))
-            found = search.run(goal, work, best.decisions, crossover)
-            if _size(found) < _size(best):
-                best = found
-            else:
-                step /= 2
+    size = min(1.0, len(search.graph.ops) / STRATEGY.least_ops)
+    best = search.run(max(aim, stop_below), size, warm)
+    starts: List[Optional[Decisions]] = [best.decisions, warm]
+    sizes: List[int] = []
+    for number in range(STRATEGY.descents):
+        if search.stopped or _size(best) <= stop_below:
+            break
+        start: Optional[Decisions] = best.decisions
+        if number < STRATEGY.descents_afresh:
+            start = starts[number if number < len(starts) else sizes.index(min(sizes[:2]))]
+        found = search.run(_size(best), STRATEGY.descent_work * size, start, number, smallest=True)
+        sizes.append(_size(found))
+        best = min(best, found, key=_size)
     return _same_bytes_in_less_time(search, best)
 
 

@@ -212,7 +212,7 @@ class NativeSearch:
     def search(self, budget_bytes: int, work: int, time_limit_s: float, seed: int = 1,
                warm: Optional[Decisions] = None, poll: Optional[Poll] = None,
                stop: Optional[ctypes.c_int32] = None, crossover: bool = False,
-               heat: float = 0.0) -> Found:
+               heat: float = 0.0, smallest: bool = False) -> Found:
         """The cheapest schedule found whose pool, workspace and objects fit ``budget_bytes``.
 
         Parameters
@@ -235,6 +235,8 @@ class NativeSearch:
             Cross a population of plans, in place of annealing one.
         heat : float
             Where annealing starts, in mean costs of one recomputation; 0: as the graph asks for.
+        smallest : bool
+            Look for the smallest schedule from ``warm`` on, at any cost.
 
         Returns
         -------
@@ -253,7 +255,8 @@ class NativeSearch:
 
         warm = warm or self.unplanned()
         feasible = ctypes.c_int32()
-        integers = (budget_bytes, seed, work, crossover, STRATEGY.without, round(1000 * heat))
+        integers = (budget_bytes, seed, work, crossover, STRATEGY.without, round(1000 * heat),
+                    smallest)
         with interrupts.collected(raised):
             ended = self._library.memonger_search_run(
                 self._handle, array(ctypes.c_int64, integers), ctypes.c_double(time_limit_s),

@@ -1,0 +1,150 @@
+"""The fewest bytes in which the operands of an op can be brought together.
+
+When an op runs, each of its operands has been made, by a first run or a repeat that had operands of
+its own. Going back in time from the op, a *state* is a place in the base order and the groups that
+must be alive there. Either the step before makes some of them: then they were alive from here on,
+and before it its operands were. Or it does not: then all of them are alive beside its operands.
+Steps that repeat an op and make nothing of the state are left out, and so is the choice of one mode
+for all runs of an op. The fewest bytes over all ways back, of the most on each way, are therefore
+alive at some step of every schedule. This is a pebble game with sizes (Sethi 1975), played backward
+as a bottleneck shortest path (Dijkstra 1959). Where it is ended early, the least that is open is a
+bound as well.
+"""
+from __future__ import annotations
+
+import heapq
+from typing import Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Set, Tuple
+
+import numpy as np
+
+from .problem import Reduced
+
+_Groups = FrozenSet[int]
+
+
+class _Run(NamedTuple):
+    """What one run of an op touches."""
+
+    reads: _Groups
+    writes: _Groups
+    #: Groups whose memory another may take, and that one.
+    inplace: Tuple[Tuple[int, int], ...]
+
+
+class OperandSearch:
+    """A reduced graph, ready for any op.
+
+    Parameters
+    ----------
+    reduced : Reduced
+    """
+
+    def __init__(self, reduced: Reduced):
+        self._reduced = reduced
+        self._reuses = {one.op: one for one in reduced.inplace_reuses}
+        count = reduced.num_ops
+        change = np.zeros(count + 1)
+        for size, start, stop, sign in reduced.fixed_spans:
+            if sign > 0 and start + 1 < stop:
+                change[start + 1] += size
+                change[stop] -= size
+        #: (ops,) float64: what no decision changes and is alive at any step right before each op.
+        self._between = np.cumsum(change)[:count]
+        self._first = [self._runs(op, False) for op in range(count)]
+        self._again = [self._runs(op, True) if reduced.again[op] else [] for op in range(count)]
+
+    def least_bytes(self, op: int, most_states: int) -> float:
+        """Bytes that are alive at or before ``op`` in every schedule.
+
+        Parameters
+        ----------
+        op : int
+        most_states : int
+            States to look at; O(operands) time each.
+        """
+        queue: List[Tuple[float, float, int, Tuple[int, ...]]] = []
+        seen: Set[Tuple[int, _Groups]] = set()
+
+        def add(most: float, place: int, alive: _Groups) -> None:
+            if (place, alive) not in seen:
+                heapq.heappush(queue, (most, self._bytes(alive), place, tuple(sorted(alive))))
+
+        for run in self._first[op]:
+            if run is None:
+                return 0.0  # a variant leaves it out
+            add(self._first_bytes(op, run, frozenset()), op, run.reads)
+        while queue:
+            most, _, place, groups = heapq.heappop(queue)
+            alive = frozenset(groups)
+            if not alive or not place or len(seen) >= most_states:
+                return most
+            if (place, alive) in seen:
+                continue
+            seen.add((place, alive))
+            for size, before in self._first_runs(place - 1, alive):
+                add(max(most, size), place - 1, before)
+            for size, before in self._repeats(place, alive):
+                add(max(most, size), place, before)
+        return float("inf")
+
+    def _first_runs(self, op: int, alive: _Groups) -> Iterator[Tuple[float, _Groups]]:
+        """Bytes at the first run of an op, and what was alive before it; for each mode."""
+        late = op >= self._reduced.first_backward or self._reduced.graph.recompute_in_forward
+        for run in self._first[op]:
+            if run is None:
+                yield 0.0, alive
+                continue
+            made = alive & (run.writes - run.reads)
+            # What comes before a forward op that nothing can repeat is no decision.
+            before = (alive - made) | run.reads if made and late else alive - made
+            yield self._first_bytes(op, run, alive), before
+
+    def _repeats(self, place: int, alive: _Groups) -> Iterator[Tuple[float, _Groups]]:
+        """As :meth:`_first_runs` for each repeat, right before an op, that makes something."""
+        reduced = self._reduced
+        if not reduced.graph.recompute_in_forward and place < reduced.first_backward:
+            return
+        for op, mode in sorted({way for group in alive for way in reduced.makers[group]}):
+            run = self._again[op][mode] if self._again[op] else None
+            if run is None or not alive & (run.writes - run.reads):
+                continue
+            others = alive - (run.writes - run.reads)
+            saved: Dict[int, float] = {}
+            for source, target in run.inplace:
+                if source not in others:
+                    size = min(reduced.size_bytes[source], reduced.size_bytes[target])
+                    saved[target] = max(saved.get(target, 0.0), size)
+            size = self._between[place] + self._bytes(others | run.reads | run.writes)
+            yield size - sum(saved.values()), others | run.reads
+
+    def _first_bytes(self, op: int, run: _Run, alive: _Groups) -> float:
+        """Bytes at the first run of an op with some groups alive before and after."""
+        size = self._reduced.profile_bytes[op] + self._bytes(alive | run.reads | run.writes)
+        reuse = self._reuses.get(op)
+        if reuse:
+            gone = sorted((saved for group, saved in reuse.sources if group not in alive),
+                          reverse=True)
+            size += sum(reuse.places) - sum(gone[:len(reuse.places)])
+        return float(size)
+
+    def _bytes(self, groups: _Groups) -> float:
+        return float(sum(self._reduced.size_bytes[group] for group in groups))
+
+    def _runs(self, op: int, again: bool) -> List[Optional[_Run]]:
+        """By mode; None where the op is left out."""
+        group_of = self._reduced.group_of
+        kept = self._reduced.graph.ops[op].kept_outputs if again else ()
+        runs: List[Optional[_Run]] = []
+        for number, mode in enumerate(self._reduced.modes[op]):
+            if not mode.runs:
+                runs.append(None)
+                continue
+            # Variants have no outputs that stay with the first run.
+            writes = [t for position, t in enumerate(mode.writes) if number or position not in kept]
+            inplace = [(int(group_of[mode.inputs[one.input]]),
+                        int(group_of[mode.outputs[one.output]])) for one in mode.inplace]
+            runs.append(_Run(
+                frozenset(int(group_of[t]) for t in mode.reads) - {-1},
+                frozenset(int(group_of[t]) for t in writes) - {-1},
+                tuple((a, b) for a, b in inplace if min(a, b) >= 0 and a != b)))
+        return runs
