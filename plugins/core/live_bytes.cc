@@ -153,29 +153,38 @@ void Simulator::ShareMemory(int stage) {
   }
 }
 
+// Calls visit(stage, live bytes) for each step.
+template <typename Visit>
+void Simulator::VisitSteps(Visit visit) const {
+  int64_t live = 0, peak = 0;
+  for (int stage = 0; stage < num_ops(); ++stage) {
+    // The pool of forward stays as large as it once was.
+    if (problem_.two_pools && stage == first_backward_) live = std::max(live, peak);
+    for (const Bytes& bytes : stages_[stage].bytes) {
+      live += bytes.made;
+      peak = std::max(peak, live - bytes.saved);
+      visit(stage, live - bytes.saved);
+      live -= bytes.freed;
+    }
+  }
+}
+
 void Simulator::Measure(Outcome* outcome) {
   for (int stage = sharing_.First(); stage >= 0; stage = sharing_.First()) {
     sharing_.Remove(stage);
     ShareMemory(stage);
   }
   const int64_t room = budget_ - bytes_outside_pool();
-  int64_t live = 0, peak = -1;
+  int64_t peak = -1;
   double overflow = 0;
   int peak_stage = 0;
-  for (int stage = 0; stage < num_ops(); ++stage) {
-    // The pool of forward stays as large as it once was.
-    if (problem_.two_pools && stage == first_backward_) live = std::max(live, peak);
-    for (const Bytes& bytes : stages_[stage].bytes) {
-      live += bytes.made;
-      const int64_t now = live - bytes.saved;
-      if (now > peak) {
-        peak = now;
-        peak_stage = stage;
-      }
-      if (now > room) overflow += static_cast<double>(now - room);
-      live -= bytes.freed;
+  VisitSteps([&](int stage, int64_t live) {
+    if (live > peak) {
+      peak = live;
+      peak_stage = stage;
     }
-  }
+    if (live > room) overflow += static_cast<double>(live - room);
+  });
   outcome->peak = peak + bytes_outside_pool();
   outcome->overflow = overflow;
   outcome->peak_op = peak_stage;
@@ -184,14 +193,8 @@ void Simulator::Measure(Outcome* outcome) {
 
 void Simulator::StagePeaks(std::vector<int64_t>* peaks) const {
   peaks->assign(num_ops(), 0);
-  int64_t live = 0;
-  for (int stage = 0; stage < num_ops(); ++stage) {
-    for (const Bytes& bytes : stages_[stage].bytes) {
-      live += bytes.made;
-      (*peaks)[stage] = std::max((*peaks)[stage], live - bytes.saved);
-      live -= bytes.freed;
-    }
-  }
+  VisitSteps(
+      [peaks](int stage, int64_t live) { (*peaks)[stage] = std::max((*peaks)[stage], live); });
 }
 
 void Simulator::ListValues(std::vector<Value>* values) {

@@ -230,6 +230,8 @@ class Simulator {
   void MarkSharing(int64_t at);
   bool MayShare(const Stage& log, size_t share) const;
   void ShareMemory(int stage);
+  template <typename Visit>
+  void VisitSteps(Visit visit) const;
   void Measure(Outcome* outcome);
   void WriteTrace(Trace* trace) const;
 
