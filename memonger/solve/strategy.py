@@ -158,10 +158,10 @@ class Strategy:
     least_s: float = 4.0
     #: Budgets tried within an overhead.
     probes: int = 14
-    #: At any cost: descents in all, those that do not start from the smallest plan, and the work of
-    #: each (below ``least_ops`` ops their share of it).
+    #: At any cost: what the next plan may take of the one before while searches for a budget go
+    #: down, then descents and the work of each (below ``least_ops`` ops their share of it).
+    step_down: float = 0.75
     descents: int = 8
-    descents_afresh: int = 4
     descent_work: float = 2.5
 
     # ---- starts from simpler methods

@@ -144,22 +144,30 @@ def _size(found: Found) -> int:
 def _descend(search: _Search, warm: Optional[Decisions], stop_below: int = 0) -> Found:
     """The least memory at any cost, by annealing whose budget falls with each plan that fits it.
 
-    It starts from the best simple plan, and from ``warm`` or the step as it is; again from the one
-    that led further; then it goes on from the smallest plan. ``stop_below`` ends it at the first
-    plan of at most that many bytes.
+    It starts from the best simple plan, from what searches for less and less make of it, and from
+    ``warm`` or the step as it is; again from the one that led furthest; then it goes on from the
+    smallest plan. ``stop_below`` ends it at the first plan of at most that many bytes.
     """
     aim = max(working_bytes(search.graph, op) for op in search.graph.ops)
-    size = min(1.0, len(search.graph.ops) / STRATEGY.least_ops)
-    best = search.run(max(aim, stop_below), size, warm)
+    share = min(1.0, len(search.graph.ops) / STRATEGY.least_ops)
+    best = search.run(max(aim, stop_below), share, warm)
     starts: List[Optional[Decisions]] = [best.decisions, warm]
+    while not search.stopped and _size(best) > stop_below:
+        found = search.run(int(STRATEGY.step_down * _size(best)), share / 2, best.decisions)
+        if _size(found) >= _size(best):
+            break
+        best = found
+    starts.append(best.decisions)
     sizes: List[int] = []
     for number in range(STRATEGY.descents):
         if search.stopped or _size(best) <= stop_below:
             break
         start: Optional[Decisions] = best.decisions
-        if number < STRATEGY.descents_afresh:
-            start = starts[number if number < len(starts) else sizes.index(min(sizes[:2]))]
-        found = search.run(_size(best), STRATEGY.descent_work * size, start, number, smallest=True)
+        if number < len(starts):
+            start = starts[number]
+        elif number == len(starts):
+            start = starts[sizes.index(min(sizes))]
+        found = search.run(_size(best), STRATEGY.descent_work * share, start, number, smallest=True)
         sizes.append(_size(found))
         best = min(best, found, key=_size)
     return _same_bytes_in_less_time(search, best)
