@@ -58,8 +58,7 @@ void Search::Anneal(Outcome current, Temperature temperature, int64_t work_end) 
       if (pool_mode_ && next.overflow > 0) current.peak_op = WorstOp(next);
       value = next_value;
       if (next.overflow <= 0 && options_.smallest) {
-        Offer(next);
-        LowerBudget();
+        KeepSmallest(next);
         current = Evaluate();
         value = current.cost + weight_ * current.overflow;
       } else if (next.overflow <= 0) {

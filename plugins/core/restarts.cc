@@ -201,7 +201,8 @@ void Search::SearchSmallest(int64_t work_end) {
   const double shares[] = {0.6, 0.8, 1.0}, steps[] = {0.01, 0.01, 1e-4};
   pool_mode_ = meter_ && meter_->kind() != storage::Kind::kArena;
   Load(options_.warm);
-  Offer(Evaluate());
+  const Outcome begun = Evaluate();
+  if (begun.valid) KeepSmallest(begun);
   for (int round = 0; round < 3 && best_.known && !OutOf(work_end); ++round) {
     Load(best_);
     step_down_ = steps[round];
@@ -218,6 +219,13 @@ void Search::SearchSmallest(int64_t work_end) {
   best_.feasible = (meter_ ? best_.pool : best_.peak) <= budget;
 }
 
+// What fits is the smallest so far, for the budget is below what that one took.
+void Search::KeepSmallest(const Outcome& outcome) {
+  best_ = Snapshot(outcome);
+  best_steps_ = simulator_->num_steps();
+  LowerBudget();
+}
+
 void Search::LowerBudget() {
   const double less = step_down_ * static_cast<double>(best_.peak);
   options_.budget_bytes = best_.peak - std::max<int64_t>(1, static_cast<int64_t>(less));
@@ -231,19 +239,18 @@ Solution Search::Run() {
   weight_ = 0.05 * base_cost_ / static_cast<double>(std::max<int64_t>(1, unplanned.peak));
   const int64_t begin = simulator_->work(), work = options_.work_limit;
   work_begin_ = begin;
-  if (options_.smallest || !meter_) {
-    if (options_.smallest)
-      SearchSmallest(begin + work);
-    else
-      SearchLive(begin + work);
-    Load(best_);
-    return best_;
+  if (options_.smallest) {
+    SearchSmallest(begin + work);
+  } else if (!meter_) {
+    SearchLive(begin + work);
+  } else {
+    // What does not quite fit an arena needs a little less memory; whole buffers are another
+    // measure.
+    const bool arena = meter_->kind() == storage::Kind::kArena;
+    const Solution warm = options_.warm;
+    SearchShrinking(begin + (arena ? work : work / 2));
+    if (!arena) SearchPool(warm, begin + work);
   }
-  // What does not quite fit an arena needs a little less memory; whole buffers are another measure.
-  const bool arena = meter_->kind() == storage::Kind::kArena;
-  const Solution warm = options_.warm;
-  SearchShrinking(begin + (arena ? work : work / 2));
-  if (!arena) SearchPool(warm, begin + work);
   Load(best_);
   return best_;
 }

@@ -203,7 +203,7 @@ bool Search::Stopped() {
 
 void Search::Offer(const Outcome& outcome) {
   if (!outcome.valid) return;
-  if (pool_mode_ && !options_.smallest) {
+  if (pool_mode_) {
     OfferPool(outcome);
     return;
   }
@@ -213,8 +213,6 @@ void Search::Offer(const Outcome& outcome) {
     better = true;
   } else if (feasible != best_.feasible) {
     better = feasible;
-  } else if (options_.smallest) {
-    better = outcome.peak < best_.peak;
   } else if (feasible) {
     better = outcome.cost < best_.cost || (outcome.cost == best_.cost && outcome.peak < best_.peak);
   } else {

@@ -157,6 +157,7 @@ class Search {
   void SearchPool(const Solution& warm, int64_t work_end);
   void SearchShrinking(int64_t work_end);
   void SearchSmallest(int64_t work_end);
+  void KeepSmallest(const Outcome& outcome);
   void LowerBudget();
   void OfferPool(const Outcome& outcome);
 

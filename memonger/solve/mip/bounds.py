@@ -61,9 +61,8 @@ def unplanned_live(reduced: Reduced, certain: bool = False) -> np.ndarray:
         change[ends[group] + 1] -= size
     live = reduced.profile_bytes + np.cumsum(change)[:-1]
     for one in () if certain else reduced.inplace_reuses:
-        gone = sorted((saved for group, saved in one.sources if ends[group] <= one.op),
-                      reverse=True)
-        live[one.op] += sum(one.places) - sum(gone[:len(one.places)])
+        live[one.op] += one.unsaved_bytes(
+            saved for group, saved in one.sources if ends[group] <= one.op)
     return live
 
 

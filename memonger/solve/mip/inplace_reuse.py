@@ -6,7 +6,7 @@ where the input is not needed later, or is made again. :class:`InplaceReuse` nam
 """
 from __future__ import annotations
 
-from typing import Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
+from typing import Dict, Iterable, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -34,6 +34,11 @@ class InplaceReuse(NamedTuple):
     places: Tuple[int, ...]
     #: Groups, with the bytes that are saved when their memory is taken.
     sources: Tuple[Tuple[int, int], ...]
+
+    def unsaved_bytes(self, sources: Iterable[int]) -> int:
+        """Bytes of ``places`` that stay where only sources with these savings can be taken."""
+        best = sorted(sources, reverse=True)[:len(self.places)]
+        return sum(self.places) - sum(best)
 
 
 def savings(graph: Graph, ways: Sequence[Mode], root_of: np.ndarray, sizes: Mapping[int, int],

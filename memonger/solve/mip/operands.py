@@ -13,9 +13,7 @@ bound as well.
 from __future__ import annotations
 
 import heapq
-from typing import Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Set, Tuple
-
-import numpy as np
+from typing import Dict, FrozenSet, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from .problem import Reduced
 
@@ -26,7 +24,9 @@ class _Run(NamedTuple):
     """What one run of an op touches."""
 
     reads: _Groups
+    #: By the first run, and by a repeat.
     writes: _Groups
+    rewrites: _Groups
     #: Groups whose memory another may take, and that one.
     inplace: Tuple[Tuple[int, int], ...]
 
@@ -42,16 +42,9 @@ class OperandSearch:
     def __init__(self, reduced: Reduced):
         self._reduced = reduced
         self._reuses = {one.op: one for one in reduced.inplace_reuses}
-        count = reduced.num_ops
-        change = np.zeros(count + 1)
-        for size, start, stop, sign in reduced.fixed_spans:
-            if sign > 0 and start + 1 < stop:
-                change[start + 1] += size
-                change[stop] -= size
-        #: (ops,) float64: what no decision changes and is alive at any step right before each op.
-        self._between = np.cumsum(change)[:count]
-        self._first = [self._runs(op, False) for op in range(count)]
-        self._again = [self._runs(op, True) if reduced.again[op] else [] for op in range(count)]
+        self._between = reduced.fixed_between
+        #: By op and mode; None where the op is left out.
+        self._runs = [self._runs_of(op) for op in range(reduced.num_ops)]
 
     def least_bytes(self, op: int, most_states: int) -> float:
         """Bytes that are alive at or before ``op`` in every schedule.
@@ -69,7 +62,7 @@ class OperandSearch:
             if (place, alive) not in seen:
                 heapq.heappush(queue, (most, self._bytes(alive), place, tuple(sorted(alive))))
 
-        for run in self._first[op]:
+        for run in self._runs[op]:
             if run is None:
                 return 0.0  # a variant leaves it out
             add(self._first_bytes(op, run, frozenset()), op, run.reads)
@@ -90,7 +83,7 @@ class OperandSearch:
     def _first_runs(self, op: int, alive: _Groups) -> Iterator[Tuple[float, _Groups]]:
         """Bytes at the first run of an op, and what was alive before it; for each mode."""
         late = op >= self._reduced.first_backward or self._reduced.graph.recompute_in_forward
-        for run in self._first[op]:
+        for run in self._runs[op]:
             if run is None:
                 yield 0.0, alive
                 continue
@@ -105,16 +98,16 @@ class OperandSearch:
         if not reduced.graph.recompute_in_forward and place < reduced.first_backward:
             return
         for op, mode in sorted({way for group in alive for way in reduced.makers[group]}):
-            run = self._again[op][mode] if self._again[op] else None
-            if run is None or not alive & (run.writes - run.reads):
+            run = self._runs[op][mode] if reduced.again[op] else None
+            if run is None or not alive & (run.rewrites - run.reads):
                 continue
-            others = alive - (run.writes - run.reads)
+            others = alive - (run.rewrites - run.reads)
             saved: Dict[int, float] = {}
             for source, target in run.inplace:
                 if source not in others:
                     size = min(reduced.size_bytes[source], reduced.size_bytes[target])
                     saved[target] = max(saved.get(target, 0.0), size)
-            size = self._between[place] + self._bytes(others | run.reads | run.writes)
+            size = self._between[place] + self._bytes(others | run.reads | run.rewrites)
             yield size - sum(saved.values()), others | run.reads
 
     def _first_bytes(self, op: int, run: _Run, alive: _Groups) -> float:
@@ -122,29 +115,30 @@ class OperandSearch:
         size = self._reduced.profile_bytes[op] + self._bytes(alive | run.reads | run.writes)
         reuse = self._reuses.get(op)
         if reuse:
-            gone = sorted((saved for group, saved in reuse.sources if group not in alive),
-                          reverse=True)
-            size += sum(reuse.places) - sum(gone[:len(reuse.places)])
+            size += reuse.unsaved_bytes(
+                saved for group, saved in reuse.sources if group not in alive)
         return float(size)
 
     def _bytes(self, groups: _Groups) -> float:
         return float(sum(self._reduced.size_bytes[group] for group in groups))
 
-    def _runs(self, op: int, again: bool) -> List[Optional[_Run]]:
-        """By mode; None where the op is left out."""
+    def _runs_of(self, op: int) -> List[Optional[_Run]]:
         group_of = self._reduced.group_of
-        kept = self._reduced.graph.ops[op].kept_outputs if again else ()
+        kept = self._reduced.graph.ops[op].kept_outputs
+
+        def groups(tensors: Iterable[int]) -> _Groups:
+            return frozenset(int(group_of[t]) for t in tensors) - {-1}
+
         runs: List[Optional[_Run]] = []
         for number, mode in enumerate(self._reduced.modes[op]):
             if not mode.runs:
                 runs.append(None)
                 continue
             # Variants have no outputs that stay with the first run.
-            writes = [t for position, t in enumerate(mode.writes) if number or position not in kept]
+            again = [t for position, t in enumerate(mode.writes) if number or position not in kept]
             inplace = [(int(group_of[mode.inputs[one.input]]),
                         int(group_of[mode.outputs[one.output]])) for one in mode.inplace]
             runs.append(_Run(
-                frozenset(int(group_of[t]) for t in mode.reads) - {-1},
-                frozenset(int(group_of[t]) for t in writes) - {-1},
+                groups(mode.reads), groups(mode.writes), groups(again),
                 tuple((a, b) for a, b in inplace if min(a, b) >= 0 and a != b)))
         return runs

@@ -121,6 +121,13 @@ class Reduced:
         """(ops,) float64: ``profile_bytes``; with two pools what is in the pool of the op."""
         return self._in_pool(self.fixed_spans)
 
+    @property
+    def fixed_between(self) -> np.ndarray:
+        """(ops,) float64: ``profile_bytes`` at any step right before each op."""
+        return _alive_bytes([(size, start + 1, stop, sign)
+                             for size, start, stop, sign in self.fixed_spans
+                             if sign > 0 and start + 1 < stop], self.num_ops)
+
     def _in_pool(self, spans: Sequence[Tuple[int, int, int, int]]) -> np.ndarray:
         border = self.first_backward if self.two_pools else 0
         return _alive_bytes([(size, start, min(stop, border) if start < border else stop, sign)
