@@ -35,7 +35,7 @@ def confirmed_plan(session: Session, request: PlanRequest, started_s: float) -> 
     Raises InputError, PluginError if the request does not fit the network or the backend.
     """
     method = _method(request)
-    session = _offering(session, request, method)
+    session = offering(session, request, method)
     graph, fixed_bytes = session.graph, dict(session.fixed_bytes)
     total_budget = pool_budget = None
     if request.budget is not None:
@@ -95,7 +95,7 @@ def _method(request: PlanRequest) -> str:
     return "sublinear"
 
 
-def _offering(session: Session, request: PlanRequest, method: str) -> Session:
+def offering(session: Session, request: PlanRequest, method: str) -> Session:
     """The session, its graph named as asked and with the variants that the method may use."""
     if request.name:
         session = replace(session, graph=replace(session.graph, name=request.name))

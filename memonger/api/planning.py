@@ -10,7 +10,7 @@ from ..solve.result import BY_SCHEDULE
 from ..solve.strategy import STRATEGY
 from ..util.errors import InfeasibleBudget, NoPlanInTime
 from ..util.units import format_bytes
-from .confirmed_plan import WITHOUT_VARIANTS, confirmed_plan
+from .confirmed_plan import WITHOUT_VARIANTS, confirmed_plan, offering
 from .network import Session
 from .requests import PlanRequest
 
@@ -20,12 +20,16 @@ def plan_session(session: Session, request: PlanRequest,
     """:func:`memonger.plan` for a network that was read already."""
     started_s = time.perf_counter() if started_s is None else started_s
     best: Optional[Plan] = None
+    asked: Optional[Plan] = None
+    chosen = session
     refused: Optional[InfeasibleBudget] = None
     for tried, way in _ways(session, request):
         if not _may_be_better(tried, way, request, best, refused):
             continue
         try:
             made = confirmed_plan(tried, way, started_s)
+            if tried is session and way is request:
+                asked = made
         except InfeasibleBudget as error:
             if refused is None or error.minimum_bytes < refused.minimum_bytes:
                 refused = error
@@ -35,13 +39,36 @@ def plan_session(session: Session, request: PlanRequest,
                 raise
             break
         if best is None or _rank(made, request) < _rank(best, request):
-            best = made
+            best, chosen = made, tried
     if best is None:
         assert refused is not None
         refused.args = ("%s. As it is the network takes %s" % (
             refused, format_bytes(session.unplanned_total_bytes)),)
         raise refused
-    return best
+    if best is asked:
+        return best
+    # What is proven holds for one kind of storage.
+    return _with_proof(best, asked if chosen is session else None, session, request)
+
+
+def _with_proof(plan: Plan, asked: Optional[Plan], session: Session, request: PlanRequest) -> Plan:
+    """A plan with fewer variants, with what is proven for all that were asked for.
+
+    ``asked`` is the plan of the search with all of them; None where there is none.
+    """
+    if asked is not None:
+        bound, minimum_bytes = asked.bound, asked.minimum_total_bytes
+    else:
+        from ..solve.mip.bounds import free_bound
+        graph = offering(session, request, request.method).graph
+        bound = free_bound(graph, request.variants) / graph.time_s if graph.time_s > 0 else 0.0
+        minimum_bytes = None
+    bound = min(bound, plan.overhead)
+    status = Status.FEASIBLE if plan.status is Status.OPTIMAL and bound < plan.overhead \
+        else plan.status
+    if minimum_bytes is not None:
+        minimum_bytes = min(minimum_bytes, plan.total_bytes)
+    return replace(plan, bound=bound, status=status, minimum_total_bytes=minimum_bytes)
 
 
 def _ways(session: Session, request: PlanRequest) -> Iterator[Tuple[Session, PlanRequest]]:

@@ -23,7 +23,14 @@ from ..plan.plan import Plan
 from .effort import Effort
 from .incumbent import Candidate, Incumbent
 from .mip import highs
-from .mip.bounds import Bound, integer_columns, overhead_bound, span_bound
+from .mip.bounds import (
+    Bound,
+    constrained_in_pieces,
+    integer_columns,
+    overhead_bound,
+    span_bound,
+    spans_of,
+)
 from .mip.formulation import build
 from .mip.program import Program
 from .mip.rounding import schedule_of_point
@@ -55,6 +62,8 @@ class Refinement(Incumbent):
     #: Cost and decisions of the cheapest plan that almost met the budget.
     near_miss: Optional[Tuple[float, Any]] = None
     constrained: List[int] = field(default_factory=list)
+    #: Programs have rows over spans of windows (:mod:`memonger.solve.mip.spans`).
+    spans: bool = False
 
     @property
     def wants_program(self) -> bool:
@@ -80,8 +89,16 @@ class Refinement(Incumbent):
         self.raise_bound(found.extra_s, found.how, found.constrained)
 
     def _program(self, allowed_bytes: int) -> Program:
+        spans = spans_of(self.reduced, self.constrained) if self.spans else ()
         return build(self.reduced, self.constrained, allowed_bytes, self.options.max_clones,
-                     self.options.recompute, self.layers)
+                     self.options.recompute, self.layers, spans)
+
+    def constrain_pieces(self, pieces: int) -> None:
+        """Constrain an op in each of so many pieces of backward, with rows over spans of windows.
+
+        A stronger program than that of the ops which gave the linear bound, and a larger one.
+        """
+        self.constrained, self.spans = constrained_in_pieces(self.reduced, pieces), True
 
     def refine(self, rounds: int, share: float = 0.4, mend_work: int = 0,
                target: float = 1.0) -> None:

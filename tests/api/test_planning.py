@@ -35,6 +35,7 @@ def search(monkeypatch):
             return replace(made, status=status[0]) if status else made
 
         monkeypatch.setattr(planning, "confirmed_plan", answer)
+        monkeypatch.setattr(planning, "offering", lambda *_: SimpleNamespace(graph=plan.graph))
         session = SimpleNamespace(device=None, unplanned_total_bytes=2 ** 20)
         return planning.plan_session(session, request), tried
 
@@ -50,6 +51,11 @@ def test_the_cheaper_of_two_sets_of_variants_is_taken(search):
     assert tried == ["all", "exact"] and found.overhead == 0
     found, tried = search({"all": (0, -0.5), "exact": (1, -0.5)})
     assert tried == ["all", "exact"] and found.overhead == 0
+
+
+def test_what_fewer_variants_prove_is_not_said_of_all(search):
+    found, _ = search({"all": (1, -0.5), "exact": (0, 0.0, Status.OPTIMAL)})
+    assert (found.overhead, found.bound, found.status) == (0, -0.5, Status.FEASIBLE)
 
 
 def test_a_plan_near_its_bound_ends_the_search(search):

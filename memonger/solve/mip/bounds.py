@@ -233,18 +233,23 @@ def span_bound(reduced: Reduced, pool_budget_bytes: float, effort: Effort) -> Bo
     pieces = next((pieces for most, pieces in STRATEGY.span_pieces if groups <= most), 0)
     if reduced.graph.recompute_in_forward or not highs.available() or not groups or not pieces:
         return Bound(float("-inf"), "none")
-    constrained = _worst_of_pieces(reduced, needed_live(reduced), pieces,
-                                   int(np.argmax(unplanned_live(reduced))))
-    first = int(np.searchsorted(constrained, reduced.first_backward)) + 1
-    program = build(reduced, constrained, pool_budget_bytes,
-                    spans=_spans(first, len(constrained) + 1))
+    constrained = constrained_in_pieces(reduced, pieces)
+    program = build(reduced, constrained, pool_budget_bytes, spans=spans_of(reduced, constrained))
     found = highs.solve_linear(program, effort)
     return Bound(found.bound, "linear, %d constrained, spans" % len(constrained),
                  tuple(constrained))
 
 
-def _spans(first: int, last: int) -> List[Tuple[int, int]]:
+def constrained_in_pieces(reduced: Reduced, pieces: int) -> List[int]:
+    """The op of most operands in each of so many pieces of backward, and the unplanned peak."""
+    return _worst_of_pieces(reduced, needed_live(reduced), pieces,
+                            int(np.argmax(unplanned_live(reduced))))
+
+
+def spans_of(reduced: Reduced, constrained: Sequence[int]) -> List[Tuple[int, int]]:
     """Spans of windows: from the first on, up to the last, and halves that overlap."""
+    first = int(np.searchsorted(constrained, reduced.first_backward)) + 1
+    last = len(constrained) + 1
     found = {(first, end) for end in range(first + 1, last + 1)}
     found |= {(begin, last) for begin in range(first + 1, last)}
     size = 2
@@ -267,7 +272,8 @@ def whole_buffers_bound(reduced: Reduced, pool_budget_bytes: float, effort: Effo
     if large or not best.constrained or not np.isfinite(best.extra_s) or effort.left_s <= 0 \
             or not highs.available():
         return best.extra_s
-    program = build(reduced, best.constrained, pool_budget_bytes, layers=STRATEGY.whole_layers)
+    program = build(reduced, constrained_in_pieces(reduced, STRATEGY.whole_pieces),
+                    pool_budget_bytes, layers=STRATEGY.whole_layers)
     found = highs.solve_integer(program, integer_columns(program), effort, gap=1e-3,
                                 max_checks=STRATEGY.whole_checks)
     return max(best.extra_s, found.bound - 1e-6 * abs(found.bound)
