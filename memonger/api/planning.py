@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Iterator, Optional, Tuple
 
 from ..plan.plan import Plan, Status
-from ..solve.result import BY_SCHEDULE
+from ..solve.result import BY_SCHEDULE, refusal
 from ..solve.strategy import STRATEGY
 from ..util.errors import InfeasibleBudget, NoPlanInTime
 from ..util.units import format_bytes
@@ -23,6 +23,7 @@ def plan_session(session: Session, request: PlanRequest,
     asked: Optional[Plan] = None
     chosen = session
     refused: Optional[InfeasibleBudget] = None
+    bound_bytes = 0
     for tried, way in _ways(session, request):
         if not _may_be_better(tried, way, request, best, refused):
             continue
@@ -31,6 +32,8 @@ def plan_session(session: Session, request: PlanRequest,
             if tried is session and way is request:
                 asked = made
         except InfeasibleBudget as error:
+            if refused is None:
+                bound_bytes = error.bound_bytes
             if refused is None or error.minimum_bytes < refused.minimum_bytes:
                 refused = error
             continue
@@ -42,6 +45,8 @@ def plan_session(session: Session, request: PlanRequest,
             best, chosen = made, tried
     if best is None:
         assert refused is not None
+        if refused.bound_bytes > bound_bytes and isinstance(refused.best_plan, Plan):
+            refused = refusal(replace(refused.best_plan, minimum_total_bytes=bound_bytes))
         refused.args = ("%s. As it is the network takes %s" % (
             refused, format_bytes(session.unplanned_total_bytes)),)
         raise refused

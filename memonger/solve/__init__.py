@@ -96,7 +96,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], method: str = "auto",
     InputError
         If an option or the method is unknown.
     """
-    from .result import build_plan, raise_infeasible, unplanned
+    from .result import build_plan, refusal, unplanned
     options = options or Options()
     options.check()
     solver = _find(method)
@@ -117,7 +117,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], method: str = "auto",
         if plan.status is Status.INTERRUPTED:
             raise NoPlanInTime("interrupted before a plan that fits was found; the smallest "
                                "total so far is %s" % format_bytes(plan.total_bytes))
-        raise_infeasible(plan, budget_bytes, options)
+        raise refusal(plan)
     if options.bound and budget_bytes is not None and plan.status is not Status.INTERRUPTED:
         plan = _with_bound(plan, budget_bytes, options)
     return replace(plan, planning_s=time.perf_counter() - started_s)

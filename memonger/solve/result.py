@@ -78,9 +78,9 @@ def total_bytes(options: Options, size_bytes: int) -> int:
     return size_bytes + sum(size for name, size in fixed if name not in BY_SCHEDULE)
 
 
-def raise_infeasible(best: Plan, budget_bytes: int, options: Options) -> None:
-    """Raise InfeasibleBudget for the plan with the smallest pool that was found."""
-    total = budget_bytes + sum(fixed_bytes(best.graph, options).values())
+def refusal(best: Plan) -> InfeasibleBudget:
+    """The error for a budget that the smallest plan found, ``best``, does not meet."""
+    total = best.budget_bytes or 0
     pinned = alive_at_peak(best.graph, best.schedule)
     minimum = best.total_bytes
     bound = best.minimum_total_bytes or 0
@@ -92,7 +92,7 @@ def raise_infeasible(best: Plan, budget_bytes: int, options: Options) -> None:
             else ", and none takes less than %s" % format_distinct(total, bound)[1]
     workspace = best.fixed_bytes.get("workspace", 0)
     late = " in the time limit" if best.status is Status.TIME_LIMIT and bound <= total else ""
-    raise InfeasibleBudget(
+    return InfeasibleBudget(
         "no plan %sfits %s%s; the smallest total found is %s%s%s. At its worst step these are "
         "alive: %s%s. Ask for at least that much, %sor make the batch smaller"
         % ("was found that " if late else "", asked, late, least,

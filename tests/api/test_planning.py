@@ -1,6 +1,7 @@
 """Fewer variants are tried where more lead a search to a worse plan, or to none."""
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -84,6 +85,15 @@ def test_a_refusal_stands_only_where_fewer_variants_refuse_too(search):
     assert tried == ["all", "exact", "none"] and found.overhead == 0
     with pytest.raises(InfeasibleBudget, match="As it is the network takes 1.00 MiB$"):
         search({"all": refusal(90), "exact": refusal(90), "none": refusal(90)})
+
+
+def test_a_refusal_states_what_is_proven_for_all_variants(search):
+    least = plan_of(resnet((1,), 4, 16), budget_bytes=100, minimum_total_bytes=95)
+    with pytest.raises(InfeasibleBudget) as caught:
+        search({"all": refusal(90), "none": refusal(90),
+                "exact": InfeasibleBudget("", 100, 140, best_plan=least, bound_bytes=95)})
+    assert caught.value.bound_bytes == 90 and caught.value.best_plan.minimum_total_bytes == 90
+    assert re.match("no plan fits 100 B; .*, and none takes less than 90 B", str(caught.value))
 
 
 def test_what_is_proven_impossible_is_not_searched_again(search):
