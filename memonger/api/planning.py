@@ -68,12 +68,9 @@ def _with_proof(plan: Plan, asked: Optional[Plan], session: Session, request: Pl
         graph = offering(session, request, request.method).graph
         bound = free_bound(graph, request.variants) / graph.time_s if graph.time_s > 0 else 0.0
         minimum_bytes = None
-    bound = min(bound, plan.overhead)
-    status = Status.FEASIBLE if plan.status is Status.OPTIMAL and bound < plan.overhead \
-        else plan.status
     if minimum_bytes is not None:
         minimum_bytes = min(minimum_bytes, plan.total_bytes)
-    return replace(plan, bound=bound, status=status, minimum_total_bytes=minimum_bytes)
+    return replace(plan.with_bound(bound), minimum_total_bytes=minimum_bytes)
 
 
 def _ways(session: Session, request: PlanRequest) -> Iterator[Tuple[Session, PlanRequest]]:

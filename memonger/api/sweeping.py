@@ -31,7 +31,7 @@ def sweep_budgets(budgets: Iterable[Budget], whole_bytes: int, plan_at: Callable
         except InfeasibleBudget:
             continue
         if found and found[-1].overhead < new.overhead:
-            new = replace(found[-1], budget_bytes=budget, bound=min(new.bound, found[-1].overhead))
+            new = replace(found[-1].with_bound(new.bound), budget_bytes=budget)
         found.append(new)
     return found[::-1]
 

@@ -122,6 +122,12 @@ class Plan:
                   "measurements": self.measured is not None}
         return tuple(name for name, given in stated.items() if given and self.from_file)
 
+    def with_bound(self, bound: float) -> "Plan":
+        """The plan with another bound; called optimal only as long as that one proves it."""
+        bound = min(bound, self.overhead)
+        unproven = self.status is Status.OPTIMAL and bound < self.overhead
+        return replace(self, bound=bound, status=Status.FEASIBLE if unproven else self.status)
+
     # ------------------------------------------------------------------ totals
     @property
     def total_bytes(self) -> int:

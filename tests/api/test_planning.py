@@ -10,6 +10,7 @@ from report.graphs import plan_of, resnet
 
 from memonger.api import planning
 from memonger.api.requests import PlanRequest
+from memonger.api.sweeping import sweep_budgets
 from memonger.plan.plan import Status
 from memonger.util.errors import InfeasibleBudget, NoPlanInTime
 
@@ -57,6 +58,15 @@ def test_the_cheaper_of_two_sets_of_variants_is_taken(search):
 def test_what_fewer_variants_prove_is_not_said_of_all(search):
     found, _ = search({"all": (1, -0.5), "exact": (0, 0.0, Status.OPTIMAL)})
     assert (found.overhead, found.bound, found.status) == (0, -0.5, Status.FEASIBLE)
+
+
+def test_a_looser_budget_gets_a_tighter_ones_plan_but_not_its_proof():
+    tight = plan_of(resnet((1,), 4, 16), {}, bound=0.0, status=Status.OPTIMAL)
+    loose = replace(plan_of(tight.graph), bound=-0.5)
+    assert loose.overhead > tight.overhead
+    first, second = sweep_budgets([90, 50], 100, lambda budget: loose if budget > 50 else tight)
+    assert second is tight and first.schedule == tight.schedule and first.budget_bytes == 90
+    assert (first.bound, first.status) == (-0.5, Status.FEASIBLE)
 
 
 def test_a_plan_near_its_bound_ends_the_search(search):
