@@ -20,7 +20,7 @@ PARTS: Dict[str, Mapping[str, Any]] = {
     "later turns": {"turns": ()},
     "plans of chains": {"least_boundaries": 10 ** 6},
     "rows over spans of windows": {"span_pieces": ()},
-    "an op in each piece of backward": {"piece_ops": 0},
+    "an op in each piece of backward": {"pieces": 0},
     "the last effort": {"last_near": 1e9},
     "repair of programs' plans": {"mend_work": 0.0},
     "starts by thresholds": {"without": 1},

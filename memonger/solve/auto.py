@@ -111,8 +111,8 @@ def _take_turns(search: Refinement, work: int, programs: bool) -> None:
     search.step_gap = STRATEGY.small_gap if small and search.target_gap else search.target_gap
     search.patience = STRATEGY.patience if num_ops <= STRATEGY.tiny_ops else 1
     search.programs = STRATEGY.programs[kind] if programs else 0
-    if search.programs and not search.layers and num_ops <= STRATEGY.piece_ops \
-            and not search.graph.recompute_in_forward:
+    if search.programs and STRATEGY.pieces and num_ops <= STRATEGY.tiny_ops \
+            and not search.layers and not search.graph.recompute_in_forward:
         search.constrain_pieces(STRATEGY.pieces)
     factor = 1.0 if small else STRATEGY.turn_work_middle if num_ops <= STRATEGY.large_ops \
         else STRATEGY.turn_work_large

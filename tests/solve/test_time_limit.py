@@ -118,8 +118,7 @@ def test_a_longer_limit_is_never_worse():
     budget = int(0.35 * plan_storage(graph, expand(graph, {}), "arena").pool_bytes)
     found = []
     with changed(steps_700_ops=2e5, least_round_steps=1e6, target_gap=0.0, tiny_ops=0,
-                 programs=(1, 1, 1), checks=(10, 10, 10), least_boundaries=10 ** 6, span_pieces=(),
-                 piece_ops=0):
+                 programs=(1, 1, 1), checks=(10, 10, 10), least_boundaries=10 ** 6, span_pieces=()):
         for limit_s in (10.0, 10.05, 10.2):
             plan = solve(graph, budget, "auto", Options(storage="arena", time_limit_s=limit_s))
             found.append((plan.overhead, -plan.bound))
