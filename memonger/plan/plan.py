@@ -123,7 +123,17 @@ class Plan:
         return tuple(name for name, given in stated.items() if given and self.from_file)
 
     def with_bound(self, bound: float) -> "Plan":
-        """The plan with another bound; called optimal only as long as that one proves it."""
+        """The plan with another bound; called optimal only as long as that one proves it.
+
+        Parameters
+        ----------
+        bound : float
+            As a share of the unplanned step.
+
+        Returns
+        -------
+        Plan
+        """
         bound = min(bound, self.overhead)
         unproven = self.status is Status.OPTIMAL and bound < self.overhead
         return replace(self, bound=bound, status=Status.FEASIBLE if unproven else self.status)
