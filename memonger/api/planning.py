@@ -65,9 +65,8 @@ def _with_proof(plan: Plan, asked: Optional[Plan], session: Session, request: Pl
         bound, minimum_bytes = asked.bound, asked.minimum_total_bytes
     else:
         from ..solve.mip.bounds import free_bound
-        graph = offering(session, request, request.method).graph
-        bound = free_bound(graph, request.variants) / graph.time_s if graph.time_s > 0 else 0.0
-        minimum_bytes = None
+        bound, minimum_bytes = free_bound(
+            offering(session, request, request.method).graph, request.variants), None
     if minimum_bytes is not None:
         minimum_bytes = min(minimum_bytes, plan.total_bytes)
     return replace(plan.with_bound(bound), minimum_total_bytes=minimum_bytes)

@@ -107,7 +107,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], method: str = "auto",
         if _fits(plan):
             # A plan could still be faster than none, with variants.
             from .mip.bounds import free_bound
-            bound = free_bound(graph, options.variants) / graph.time_s if graph.time_s > 0 else 0.0
+            bound = free_bound(graph, options.variants)
             if plan.baseline_pool_bytes > budget_bytes:  # MXNet alone would not fit
                 plan = replace(plan, status=Status.FEASIBLE if bound < 0 else Status.OPTIMAL)
             return replace(plan, bound=bound, planning_s=time.perf_counter() - started_s)

@@ -146,8 +146,12 @@ def least_outside_pool_bytes(graph: Graph, variants: str) -> int:
 
 
 def free_bound(graph: Graph, variants: str) -> float:
-    """Bound of the extra time without any budget: what the fastest variant of each op saves."""
-    return _most_saved(graph, allowed_variants(graph, variants))
+    """Bound of the overhead without any budget: what the fastest variant of each op saves.
+
+    A share of the step time, as in ``Plan``; 0 where no op has a time.
+    """
+    saved_s = _most_saved(graph, allowed_variants(graph, variants))
+    return saved_s / graph.time_s if graph.time_s > 0 else 0.0
 
 
 def _most_saved(graph: Graph, variants: Sequence[int]) -> float:
