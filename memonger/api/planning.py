@@ -61,15 +61,14 @@ def _with_proof(plan: Plan, asked: Optional[Plan], session: Session, request: Pl
 
     ``asked`` is the plan of the search with all of them; None where there is none.
     """
-    if asked is not None:
-        bound, minimum_bytes = asked.bound, asked.minimum_total_bytes
-    else:
+    if asked is None:
         from ..solve.mip.bounds import free_bound
-        bound, minimum_bytes = free_bound(
-            offering(session, request, request.method).graph, request.variants), None
-    if minimum_bytes is not None:
-        minimum_bytes = min(minimum_bytes, plan.total_bytes)
-    return replace(plan.with_bound(bound), minimum_total_bytes=minimum_bytes)
+        graph = offering(session, request, request.method).graph
+        return replace(plan.with_bound(free_bound(graph, request.variants)),
+                       minimum_total_bytes=None)
+    least_bytes = asked.minimum_total_bytes
+    return replace(plan.with_bound(asked.bound), minimum_total_bytes=least_bytes
+                   if least_bytes is None else min(least_bytes, plan.total_bytes))
 
 
 def _ways(session: Session, request: PlanRequest) -> Iterator[Tuple[Session, PlanRequest]]:

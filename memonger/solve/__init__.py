@@ -107,10 +107,10 @@ def solve(graph: Graph, budget_bytes: Optional[int], method: str = "auto",
         if _fits(plan):
             # A plan could still be faster than none, with variants.
             from .mip.bounds import free_bound
-            bound = free_bound(graph, options.variants)
             if plan.baseline_pool_bytes > budget_bytes:  # MXNet alone would not fit
-                plan = replace(plan, status=Status.FEASIBLE if bound < 0 else Status.OPTIMAL)
-            return replace(plan, bound=bound, planning_s=time.perf_counter() - started_s)
+                plan = replace(plan, status=Status.OPTIMAL)
+            return replace(plan.with_bound(free_bound(graph, options.variants)),
+                           planning_s=time.perf_counter() - started_s)
     found = confirm(solver(graph, budget_bytes, options), graph, method, options.keep)
     plan = replace(found, method=method)
     if budget_bytes is not None and not _fits(plan):
