@@ -110,6 +110,29 @@ def test_a_wrong_kernel_is_found(wrong_kernel, file, line, instead, words):
     assert any(words in text for text in wrong), wrong[:5]
 
 
+def test_a_launch_that_fails_is_named():
+    class Broken(Emulated):
+        def _launch(self, *arguments):
+            raise PluginError("cuCtxSynchronize: CUDA driver error 716")
+
+    with pytest.raises(PluginError, match="relu_forward float32.*: CUDA driver error 716"):
+        check.check([Broken()], cases.all_cases((33,), ["float32"]))
+
+
+def test_arrays_that_lie_off_16_bytes_are_aligned_for_the_kernel():
+    """A CPU reads a number from any address; a device ends the launch."""
+    for together in cases.all_cases((33,), poolings=cases.POOLINGS):
+        for case in together:
+            signature = re.search(r"void %s\(([^)]*)\)" % case.kernel, (
+                sources.source_folder() / sources.kernels()[case.kernel].file).read_text()).group(1)
+            for kind, name in re.findall(r"(\w+)\* (\w+)", signature):
+                value = case.arguments[name]
+                data = value.before if isinstance(value, cases.Out) else value
+                if isinstance(data, np.ndarray):
+                    size = {"Byte": 1, "State": 8}.get(kind, sources.BITS[case.dtype] // 8)
+                    assert data.itemsize % size == 0, (case.kernel, name)
+
+
 def test_philox_known_answers():
     """The vectors that come with the authors' library."""
     ones = np.full((2, 4), 0xFFFFFFFF, "u4")

@@ -42,6 +42,15 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     except MemongerError as error:
         print("error: %s" % error, file=sys.stderr)
         return NO_DEVICE
+    try:
+        return _measured(gpu, options)
+    except MemongerError as error:
+        print("error: %s" % error, file=sys.stderr)
+        return WRONG
+
+
+def _measured(gpu: Gpu, options: argparse.Namespace) -> int:
+    """Check and time on a device; the exit code."""
     parts = ["# GPU kernels: checked and timed", "%s, %s%s. Made by `python -m "
              "memonger.bench.kernels --check --time`."
              % (gpu.name, datetime.date.today().isoformat(), _commit())]

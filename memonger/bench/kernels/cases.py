@@ -180,7 +180,7 @@ def dropout(count: int, dtype: str, request: int, in_place: bool) -> Iterator[Ca
             **pointwise, **scalars, "x": "y" if in_place else x,
             "y": Out(before, _added(before, result, request)),
             "mask": Out(_garbage(len(mask)), mask), "keep": float(keep), "step": step,
-            "states": Out(first.view(np.uint8), last.view(np.uint8))}, label)
+            "states": Out(first.view(np.uint64), last.view(np.uint64))}, label)
     for kept, passed in ((mask, result), (np.concatenate([[np.uint8(0)], mask[1:]]), x)):
         yield Case("dropout_backward", dtype, _elements(count), {
             **pointwise, **scalars, "dy": "dx" if in_place else x, "mask": kept,

@@ -5,11 +5,13 @@ from typing import Dict, Iterable, List, Sequence, Tuple
 
 import numpy as np
 
+from ...util.errors import PluginError
 from .cases import Case, Out
 from .devices import Device
 from .sources import BITS, kernels
 
-#: Bytes of garbage before and behind each array. Half of the arrays are not aligned to 16 bytes.
+#: Bytes of garbage before and behind each array. Half of the arrays lie one item off 16 bytes, so
+#: an array's item is as large as what the kernel reads of it at once.
 _GUARD = 256
 _GARBAGE = 0x5A
 
@@ -40,7 +42,8 @@ def same(found: np.ndarray, expected: np.ndarray, absolute: float = 0.0) -> bool
     """Bit for bit but for NaN, or within a distance."""
     found, expected = found.reshape(-1), expected.reshape(-1)
     if found.dtype.kind != "f":
-        return bool((np.abs(found.astype("int64") - expected) <= absolute).all())
+        return bool((np.abs(found.astype("int64") - expected) <= absolute).all()
+                    if absolute else (found == expected).all())
     if absolute:
         return bool(np.allclose(found.astype("float64"), expected, rtol=0, atol=absolute,
                                 equal_nan=True))
@@ -86,7 +89,7 @@ def check(devices: Sequence[Device], cases: Iterable[List[Case]]) -> Tuple[int, 
 
     Devices must agree to the bit, and so must two runs.
 
-    Returns launches, and what is wrong.
+    Returns launches, and what is wrong. Raises PluginError, which names the launch, when one fails.
     """
     launches, wrong = 0, []
     seen = set()
@@ -96,7 +99,10 @@ def check(devices: Sequence[Device], cases: Iterable[List[Case]]) -> Tuple[int, 
             for aligned in (True, False):
                 made: Dict[Tuple[str, str], np.ndarray] = {}
                 for case in together:
-                    wrong += run(device, case, made, aligned)
+                    try:
+                        wrong += run(device, case, made, aligned)
+                    except PluginError as error:  # no launch works behind a failed one
+                        raise PluginError("%s: %s" % (case, error)) from error
                     launches += 1
                     seen.add(case.kernel)
                 first = first or made
