@@ -334,7 +334,7 @@ def max_pool(pooling: Pooling, dtype: str, request: int) -> Iterator[Case]:
     label = "%s, request %d" % (pooling, request)
     common: Dict[str, Any] = {"row_size": s.row_size, "request": request, "s": struct}
     yield Case("max_pool_forward", dtype, blocks(s.rows * struct.groups.by, 1), {
-        **common, "x": x, "rows": s.rows, "kept": Out(_garbage(kept.nbytes), kept.view("uint8")),
+        **common, "x": x, "rows": s.rows, "kept": Out(_garbage(kept.nbytes).view(kept.dtype), kept),
         "y": Out(before, _added(before, y.reshape(-1), request))}, label)
     dy = random.randn(*shape).astype(dtype)
     old = values(x.size, dtype, 2)
