@@ -14,6 +14,8 @@ from .devices import Gpu
 from .sources import BITS, blocks, constants, kernels
 
 _WARM, _SETS = 5, 3
+#: Launches between two events, so that the device does not wait for the host between them.
+_QUEUED = 6
 MEGABYTE = 1 << 20
 #: Bytes of the largest array of a launch.
 SIZES = (MEGABYTE, 64 * MEGABYTE, 1024 * MEGABYTE)
@@ -54,15 +56,16 @@ class Clock:
             gpu.call("cuEventCreate", ctypes.byref(event), 0)
 
     def time_s(self, start: Callable[[int], None]) -> float:
-        """Median time of ``start(i)``, after some runs that do not count."""
-        gpu, times, found = self._gpu, [], ctypes.c_float()
-        for i in range(_WARM + self._runs):
+        """Median time of a ``start(i)`` among queued ones, after some runs that do not count."""
+        gpu, times, elapsed_ms = self._gpu, [], ctypes.c_float()
+        for _ in range(_WARM + self._runs):
             gpu.call("cuEventRecord", self._events[0], None)
-            start(i % _SETS)
+            for i in range(_QUEUED):
+                start(i % _SETS)
             gpu.call("cuEventRecord", self._events[1], None)
             gpu.call("cuEventSynchronize", self._events[1])
-            gpu.call("cuEventElapsedTime", ctypes.byref(found), *self._events)
-            times.append(found.value / 1000)
+            gpu.call("cuEventElapsedTime", ctypes.byref(elapsed_ms), *self._events)
+            times.append(elapsed_ms.value / 1000 / _QUEUED)
         return statistics.median(times[_WARM:])
 
 
