@@ -1,0 +1,1 @@
+"""Measurements that the documentation shows; none is part of the package."""

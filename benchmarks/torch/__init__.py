@@ -1,0 +1,1 @@
+"""PyTorch: networks, methods and tables."""

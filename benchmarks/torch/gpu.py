@@ -1,0 +1,207 @@
+"""``python -m benchmarks.torch gpu``: step time and peak on a device.
+
+Rows come in order of weight and are printed at once. A row that does not fit in what is left of the
+time limit is named and left out.
+"""
+from __future__ import annotations
+
+import argparse
+import datetime
+import gc
+import json
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+
+import memonger.torch as mt
+
+from .methods import by_blocks, memonger, torch_budget
+from .nets import build
+
+Row = Dict[str, Any]
+
+
+class Run:
+    """One run: its rows, its clock, and where it writes."""
+
+    def __init__(self, args: argparse.Namespace):
+        self.args, self.started_s = args, time.perf_counter()
+        self.cuda = args.device.startswith("cuda")
+        self.rows: List[Row] = []
+        self.profiles: Dict[Tuple[str, int, str], mt.Profile] = {}
+        self.gradients: Dict[Tuple[str, int, str], List[torch.Tensor]] = {}
+
+    @property
+    def left_s(self) -> float:
+        return self.args.limit - (time.perf_counter() - self.started_s)
+
+    def row(self, net: str, batch: int, mode: str, method: str, budget: Any = None,
+            needs_s: float = 10.0) -> None:
+        """Measure one row, or say why not."""
+        label = "%s b%d %s %s%s" % (net, batch, mode, method, " %s" % budget if budget else "")
+        if self.args.only and self.args.only not in label:
+            return
+        if self.left_s < (needs_s if self.cuda else 1):
+            print("left out, no time: " + label, flush=True)
+            return
+        torch._dynamo.reset()
+        gc.collect()
+        if self.cuda:
+            torch.cuda.empty_cache()
+        began_s = time.perf_counter()
+        try:
+            found = self._measured(net, batch, mode, method, budget)
+        except Exception as error:
+            found = {"error": "%s: %s" % (type(error).__name__, str(error).splitlines()[0][:160])}
+        found.update(net=net, batch=batch, mode=mode, method=method, budget=budget,
+                     row_s=round(time.perf_counter() - began_s, 1))
+        self.rows.append(found)
+        print("%-46s %s" % (label, self.words(found)), flush=True)
+
+    def _measured(self, net: str, batch: int, mode: str, method: str, budget: Any) -> Row:
+        module, inputs = build(net, batch, self.args.tiny, self.args.device)
+        key = net, batch, mode
+        if method == "memonger" and key not in self.profiles and self.args.costs == "measured":
+            self.profiles[key] = mt.profile(module, inputs, mode)
+            if self.cuda:
+                torch.cuda.empty_cache()
+        step: Any = module
+        if method == "memonger" or method == "unplanned" and mode != "module":
+            step = memonger(module, budget, mode, self.profiles.get(key, "roofline"), 5.0)
+        elif method == "torch budget":
+            step = torch_budget(module, budget, mode)
+        elif method == "each block":
+            step = by_blocks(module)
+        found = mt.measure(step, inputs, self.args.steps)
+        row: Row = {"peak_bytes": found.peak_bytes, "before_bytes": found.before_bytes,
+                    "step_s": found.step_s}
+        if method == "memonger":
+            plan = mt.plans(step)[-1]
+            row.update(predicted_bytes=plan.pool_bytes, overhead=plan.overhead, bound=plan.bound,
+                       budget_bytes=plan.budget_bytes, ops=len(plan.graph.ops),
+                       planning_s=plan.planning_s, total_bytes=plan.total_bytes)
+        gradients = [p.grad.detach().clone() for p in module.parameters() if p.grad is not None]
+        if method == "unplanned":
+            self.gradients = {key: gradients}
+        elif key in self.gradients:
+            row["gradients_off"] = max(
+                float((a - b).abs().max() / (b.abs().max() + 1e-30))
+                for a, b in zip(gradients, self.gradients[key]))
+        return row
+
+    def baseline(self, row: Row) -> Optional[Row]:
+        """The unplanned row of the same network and mode; "module" is compared with eager mode."""
+        return next((r for r in self.rows if (r["net"], r["batch"], r["mode"], r["method"]) == (
+            row["net"], row["batch"], row["mode"], "unplanned") and "peak_bytes" in r), None)
+
+    def words(self, row: Row) -> str:
+        if "error" in row:
+            return row["error"]
+        base = self.baseline(row) or row
+        words = "peak %9.1f MiB %6.1f %%  step %8.2f ms %+6.1f %%" % (
+            row["peak_bytes"] / 2**20, 100 * row["peak_bytes"] / base["peak_bytes"],
+            1e3 * row["step_s"], 100 * (row["step_s"] / base["step_s"] - 1))
+        if "predicted_bytes" in row:
+            words += "  predicted %.1f MiB %+.1f %% (bound %+.1f; %d ops, %.1f s)" % (
+                row["predicted_bytes"] / 2**20, 100 * row["overhead"], 100 * row["bound"],
+                row["ops"], row["planning_s"])
+        if "gradients_off" in row:
+            words += "  gradients off by %.1e" % row["gradients_off"]
+        return words + "  [%.0f s]" % row["row_s"]
+
+    def table(self) -> str:
+        """All rows as a table of Markdown."""
+        lines = ["| network | mode | method | peak MiB | share | predicted MiB | step ms | extra |"
+                 " planned extra | gradients off |", "|---|---|---|---|---|---|---|---|---|---|"]
+        for row in self.rows:
+            name = "%s, batch %d" % (row["net"], row["batch"])
+            method = row["method"] + (" %s" % row["budget"] if row["budget"] else "")
+            if "error" in row:
+                lines.append("| %s | %s | %s | %s |||||||" % (
+                    name, row["mode"], method, row["error"].replace("|", "/")))
+                continue
+            base = self.baseline(row) or row
+            planned = "predicted_bytes" in row
+            lines.append("| %s | %s | %s | %.0f | %.1f %% | %s | %.2f | %+.1f %% | %s | %s |" % (
+                name, row["mode"], method, row["peak_bytes"] / 2**20,
+                100 * row["peak_bytes"] / base["peak_bytes"],
+                "%.0f" % (row["predicted_bytes"] / 2**20) if planned else "",
+                1e3 * row["step_s"], 100 * (row["step_s"] / base["step_s"] - 1),
+                "%+.1f %%" % (100 * row["overhead"]) if planned else "",
+                "%.0e" % row["gradients_off"] if "gradients_off" in row else ""))
+        return "\n".join(lines)
+
+
+def driver() -> str:
+    """The driver's version, by the vendor's tool; "" where there is none."""
+    try:
+        return subprocess.run(
+            ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
+            capture_output=True, text=True, timeout=20).stdout.strip().splitlines()[0]
+    except (OSError, IndexError, subprocess.SubprocessError):
+        return ""
+
+
+def report(run: Run) -> str:
+    """The page: where it was measured, and the table."""
+    device = torch.cuda.get_device_name() if run.cuda else "a CPU, tiny sizes: no device has run it"
+    return "\n".join([
+        "# PyTorch on a GPU", "",
+        "Written by `python -m benchmarks.torch gpu` on %s; PyTorch %s; %s%s; op times %s. "
+        "Peak: bytes allocated in a step beside parameters, buffers and inputs. \"module\" is the "
+        "module as it is; \"eager\" runs the same graph node by node; extra time is against the "
+        "unplanned step of the same mode." % (
+            datetime.date.today().isoformat(), torch.__version__, device,
+            ", driver %s" % driver() if run.cuda else "", run.args.costs), "", run.table(), ""])
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--tiny", action="store_true", help="tiny networks, batches of two")
+    parser.add_argument("--limit", type=float, default=330.0, metavar="SECONDS")
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--costs", choices=("measured", "roofline"), default="measured")
+    parser.add_argument("--only", default="", metavar="WORDS", help="rows whose name has them")
+    parser.add_argument("-o", "--output", default="docs/RESULTS_GPU.md")
+    parser.add_argument("--json", default="", metavar="FILE", help="all rows, one a line")
+
+
+def main(args: argparse.Namespace) -> int:
+    run = Run(args)
+    if run.cuda:
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    else:
+        torch.set_num_threads(1)
+        torch._inductor.config.compile_threads = 1
+    print(torch.__version__, args.device, "op times", args.costs, flush=True)
+
+    def eager(net: str, batch: int, shares: Any) -> None:
+        run.row(net, batch, "module", "unplanned")
+        run.row(net, batch, "eager", "unplanned")
+        for share in shares:
+            run.row(net, batch, "eager", "memonger", share, 15)
+        run.row(net, batch, "module", "each block")
+        run.row(net, batch, "eager", "torch budget", 0.3)
+
+    def inductor(net: str, batch: int) -> None:
+        run.row(net, batch, "inductor", "unplanned", needs_s=30)
+        for share in ("75%", "50%"):
+            run.row(net, batch, "inductor", "memonger", share, 30)
+        run.row(net, batch, "inductor", "torch budget", 0.3, 30)
+
+    def size(batch: int) -> int:
+        return 2 if args.tiny else batch
+    eager("resnet50", size(184), ("75%", "50%", "35%", "25%"))
+    eager("gpt2", size(16), ("75%", "60%", "55%"))
+    inductor("gpt2", size(16))
+    inductor("resnet50", size(64))
+    for net, batch in (("densenet121", 64), ("unet", 16), ("gpt2_24", 8), ("vit_b", 64)):
+        eager(net, size(batch), ("50%", "35%"))
+    Path(args.output).write_text(report(run))
+    if args.json:
+        Path(args.json).write_text("\n".join(map(json.dumps, run.rows)) + "\n")
+    print("%.0f s; wrote %s" % (time.perf_counter() - run.started_s, args.output))
+    return 0

@@ -1,0 +1,89 @@
+"""The networks by name, each with its loss and inputs of a given batch."""
+from __future__ import annotations
+
+from typing import Callable, Dict, NamedTuple, Tuple
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+from . import convolutional as conv
+from . import sequential as seq
+
+Inputs = Tuple[torch.Tensor, torch.Tensor]
+
+
+class WithLoss(nn.Module):
+    """A network that gives the mean cross-entropy of its output."""
+
+    def __init__(self, net: nn.Module):
+        super().__init__()
+        self.net = net
+
+    def forward(self, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        output = self.net(x)
+        if output.dim() == 3:  # words: batch, time, classes
+            return F.cross_entropy(output.flatten(0, 1), target.flatten())
+        return F.cross_entropy(output, target)
+
+
+class Net(NamedTuple):
+    """How to build a network in its size and in a tiny one."""
+
+    build: Callable[[], nn.Module]
+    tiny: Callable[[], nn.Module]
+    batch: int
+    inputs: Callable[[int, bool], Inputs]
+
+
+def images(batch: int, tiny: bool) -> Inputs:
+    size = 32 if tiny else 224
+    classes = 10 if tiny else 1000
+    return torch.randn(batch, 3, size, size), torch.randint(0, classes, (batch,))
+
+
+def pictures(batch: int, tiny: bool) -> Inputs:
+    size = 32 if tiny else 256
+    return torch.randn(batch, 3, size, size), torch.randint(0, 2, (batch, size, size))
+
+
+def volumes(batch: int, tiny: bool) -> Inputs:
+    size = 16 if tiny else 64
+    return torch.randn(batch, 1, size, size, size), torch.randint(0, 2, (batch, size, size, size))
+
+
+def words(vocabulary: int, length: int) -> Callable[[int, bool], Inputs]:
+    def made(batch: int, tiny: bool) -> Inputs:
+        shape, last = ((batch, 16), 100) if tiny else ((batch, length), vocabulary)
+        return torch.randint(0, last, shape), torch.randint(0, last, shape)
+    return made
+
+
+def _gpt(layers: int, width: int = 768, heads: int = 12, dropout: float = 0.1) -> Net:
+    return Net(lambda: seq.GPT(layers, width, heads, dropout=dropout),
+               lambda: seq.GPT(2, 32, 4, 100, 16, dropout), 4, words(50257, 512))
+
+
+NETS: Dict[str, Net] = {
+    "resnet50": Net(conv.resnet, lambda: conv.resnet((1, 1), 8, 10), 32, images),
+    "vgg16": Net(conv.vgg, lambda: conv.vgg(8, 32, 32, 10), 32, images),
+    "densenet121": Net(conv.densenet, lambda: conv.densenet((2, 2), 8, 10), 32, images),
+    "mobilenetv2": Net(conv.mobilenet, lambda: conv.mobilenet(0.25, 10), 32, images),
+    "googlenet": Net(conv.googlenet, lambda: conv.googlenet(8, 10), 32, images),
+    "unet": Net(conv.UNet, lambda: conv.UNet(4, 2), 4, pictures),
+    "unet3d": Net(lambda: conv.UNet(32, 3, 3), lambda: conv.UNet(4, 2, 3), 2, volumes),
+    "gpt2": _gpt(12), "gpt2_24": _gpt(24), "gpt2_48": _gpt(48),
+    "vit_b": Net(seq.ViT, lambda: seq.ViT(2, 32, 4, 8, 32, 10), 32, images),
+    "lstm": Net(seq.LSTM, lambda: seq.LSTM(100, 32), 20, words(10000, 35)),
+}
+
+
+def build(name: str, batch: int = 0, tiny: bool = False,
+          device: str = "cpu") -> Tuple[nn.Module, Inputs]:
+    """The network with its loss in training mode, and inputs; the same values for each call."""
+    torch.manual_seed(0)
+    net = NETS[name]
+    with torch.device(device):
+        module = WithLoss((net.tiny if tiny else net.build)())
+    x, target = net.inputs(batch or net.batch, tiny)
+    return module.train(), (x.to(device), target.to(device))

@@ -1,0 +1,19 @@
+"""A budget in bytes for the training step of any PyTorch module.
+
+::
+
+    import memonger.torch as mt
+    fast = mt.compile(module, budget="8GB")
+    plan = mt.plan(module, (x,), budget="50%")
+
+A module is traced by PyTorch's own compiler into one graph of forward and backward. memonger plans
+what is kept and what is computed again, and either hands both halves to Inductor or runs them node
+by node with eager kernels.
+"""
+from __future__ import annotations
+
+from .calls import compile, estimate, measure, plan, plans, profile
+from .measure import Measurement
+from .profile import Profile
+
+__all__ = ["Measurement", "Profile", "compile", "estimate", "measure", "plan", "plans", "profile"]

@@ -1,0 +1,149 @@
+"""From a schedule back to PyTorch: forward and backward graphs that run its steps."""
+from __future__ import annotations
+
+import operator
+from typing import Any, Dict, List, Sequence, Set, Tuple
+
+import torch
+import torch.fx as fx
+
+from ..graph.schedule import Schedule
+from . import private
+from .capture import Captured
+
+_BATCH_NORM = torch.ops.aten._native_batch_norm_legit_functional.default
+#: The same normalization by the batch's own statistics, for runs after the first.
+_BATCH_NORM_AGAIN = torch.ops.aten._native_batch_norm_legit.no_stats
+
+
+def split(captured: Captured, schedule: Schedule) -> private.Modules:
+    """Forward and backward that run exactly these steps, in this order.
+
+    Views run beside their readers. Not for dynamic shapes; see :func:`tagged`.
+    """
+    return _Writer(captured, schedule).write()
+
+
+def tagged(captured: Captured, schedule: Schedule, inputs: Sequence[Any],
+           **kwargs: Any) -> private.Modules:
+    """PyTorch's own split with the ops that run again marked: at most one clone of each."""
+    again = set(schedule.recomputed())
+    graph = captured.graph
+    nodes = []
+    for node in captured.joint.graph.nodes:
+        held = [t for t in captured.tensors_of.get(node, ()) if t is not None]
+        if captured.ops_by_node.get(node) in again or node in captured.views and any(
+                graph.tensors[t].producer in again for t in held):
+            if node.op == "call_function":
+                nodes.append(node)
+    return private.default_partition(captured.joint, inputs, nodes,
+                                     num_fwd_outputs=captured.num_forward_outputs, **kwargs)
+
+
+class _Writer:
+    """Writes one schedule as a new joint graph, and cuts that in two."""
+
+    def __init__(self, captured: Captured, schedule: Schedule):
+        self.captured, self.schedule = captured, schedule
+        self.graph = captured.graph
+        self.new = fx.Graph()
+        self.inputs: Dict[fx.Node, fx.Node] = {}
+        #: New node of each step, and of views by what they are made from.
+        self.of_step: List[Any] = []
+        self.view_copies: Dict[Tuple[Any, ...], fx.Node] = {}
+        self.first: Dict[int, int] = {}
+        for index, step in enumerate(schedule.steps):
+            self.first.setdefault(step.op, index)
+
+    def write(self) -> private.Modules:
+        joint = self.captured.joint
+        for node in joint.graph.nodes:
+            if node.op in ("placeholder", "get_attr"):
+                self.inputs[node] = self.new.node_copy(node)
+        steps = self.schedule.steps
+        backward = next((i for i, s in enumerate(steps) if self.graph.ops[s.op].is_backward
+                         or i != self.first[s.op]), len(steps))
+        for index in range(len(steps)):
+            self._step(index, index >= backward)
+        self._output(joint.graph.output_node())
+        self.new.lint()
+        module = fx.GraphModule(joint, self.new)
+        saved = self._saved()
+        module.recompile()
+        return private.extract(module, saved, self.captured.num_forward_outputs)
+
+    def _step(self, index: int, in_backward: bool) -> None:
+        step = self.schedule.steps[index]
+        op, node = self.graph.ops[step.op], self.captured.nodes[step.op]
+        if node is None:
+            self.of_step.append(None)
+            return
+        sources = {t: s for t, s in zip(op.inputs, step.sources) if s >= 0}
+        made = self.new.node_copy(node, lambda a: self._value(a, sources, in_backward))
+        if index != self.first[step.op] and node.target is _BATCH_NORM:
+            data, weight, bias, _, _, training, momentum, epsilon = made.args
+            made.target = _BATCH_NORM_AGAIN
+            made.args = (data, weight, bias, training, momentum, epsilon)
+        private.place(made, in_backward)
+        self.of_step.append(made)
+
+    def _value(self, node: fx.Node, sources: Dict[int, int], in_backward: bool,
+               wanted: Sequence[int] = ()) -> fx.Node:
+        """The new node of ``node`` where tensors come from the steps ``sources``."""
+        if node in self.inputs:
+            return self.inputs[node]
+        op = self.captured.ops_by_node.get(node)
+        if op is not None:
+            outputs = [t for t in wanted or self.graph.ops[op].outputs if t in sources]
+            return self.of_step[sources[outputs[0]] if outputs else self.first[op]]
+        held = [t for t in self.captured.tensors_of[node] if t is not None]
+        key = (node, tuple(sources.get(t, -1) for t in held), in_backward)
+        if key not in self.view_copies:
+            made = self.new.node_copy(
+                node, lambda a: self._value(a, sources, in_backward, held))
+            private.place(made, in_backward)
+            self.view_copies[key] = made
+        return self.view_copies[key]
+
+    def _output(self, output: fx.Node) -> None:
+        final = {t: self.first[item.producer] for t, item in enumerate(self.graph.tensors)
+                 if item.producer >= 0 and item.producer in self.first}
+        count = self.captured.num_forward_outputs
+        made = self.new.output(tuple(
+            self._value(value, final, position >= count) if isinstance(value, fx.Node) else value
+            for position, value in enumerate(output.args[0])))
+        made.meta = dict(output.meta)
+
+    def _saved(self) -> List[fx.Node]:
+        """What backward reads of forward; of tuples the elements that it reads."""
+        forward = {n for n in self.new.nodes if n.op in ("placeholder", "get_attr")
+                   and not (n.op == "placeholder" and private.is_tangent(n))
+                   or n.meta.get("partitioner_tag") == "must_be_in_forward"}
+        saved: Dict[fx.Node, None] = {}
+        for node in [n for n in self.new.nodes if n in forward]:
+            late = [u for u in node.users if u not in forward and u.op != "output"]
+            if not isinstance(node.meta.get("val"), (tuple, list)):
+                if late:
+                    saved[node] = None
+                continue
+            for user in late:
+                if user.target is operator.getitem:
+                    saved[self._element(node, user, forward)] = None
+        count = self.captured.num_forward_outputs
+        for value in self.new.output_node().args[0][count:]:
+            if isinstance(value, fx.Node) and value in forward:
+                saved[value] = None
+        return list(saved)
+
+    def _element(self, node: fx.Node, user: fx.Node, forward: Set[fx.Node]) -> fx.Node:
+        """The element of a tuple that ``user`` takes in backward, taken in forward instead."""
+        twin = next((u for u in node.users if u in forward and u.target is operator.getitem
+                     and u.args[1] == user.args[1]), None)
+        if twin is None:
+            with self.new.inserting_after(node):
+                twin = self.new.node_copy(user, lambda a: a)
+            private.place(twin, False)
+            forward.add(twin)
+        user.replace_all_uses_with(twin)
+        self.new.erase_node(user)
+        return twin

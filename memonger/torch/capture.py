@@ -1,0 +1,267 @@
+"""From AOTAutograd's joint graph to a :class:`memonger.graph.types.Graph`.
+
+A joint graph holds forward and backward of one training step in ATen operators. What has bytes are
+storages, not nodes: views share one, and an operator's outputs may. The joint graph is run once on
+fake tensors, which tells the storage of each value. Facts about ATen operators that planning needs
+stand in this module and in no other: which ops draw random numbers, which write into their inputs,
+which results stay with an op's first run.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+
+import torch
+import torch.fx as fx
+import torch.utils._pytree as pytree
+
+from ..graph.types import DTYPES, Graph, Op, Tensor
+from . import private
+from .costs import hint, op_times_s, tensors
+
+#: Categories of the tensors that exist before the step.
+PARAMETER, BUFFER, INPUT, TANGENT = "parameter", "aux", "input", "head_gradient"
+#: Results of at most so many bytes, and that share of their op's largest, stay with the first run:
+#: the mean and variance of a normalization.
+SMALL_BYTES, SMALL_SHARE = 1 << 16, 1 / 64
+#: What CUDA's caching allocator rounds sizes up to.
+CUDA_GRANULE_BYTES = 512
+
+#: One storage: its identity, and its bytes.
+Storage = Tuple[int, int]
+
+
+@dataclass
+class Captured:
+    """A training step as planning sees it, and the nodes that it was read from."""
+
+    graph: Graph
+    joint: fx.GraphModule
+    num_forward_outputs: int
+    #: Node of each op; None for the op that writes new values into buffers.
+    nodes: List[Optional[fx.Node]]
+    #: For each node the tensors that its value lies in; None for what is no tensor.
+    tensors_of: Dict[fx.Node, List[Optional[int]]]
+    #: Nodes that make no storage: they run again beside their readers.
+    views: Set[fx.Node]
+    #: Sizes are symbols: read with the hints of the example inputs.
+    dynamic: bool
+    device: str
+    ops_by_node: Dict[fx.Node, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ops_by_node = {node: op for op, node in enumerate(self.nodes) if node is not None}
+
+    @property
+    def outside_bytes(self) -> Dict[str, int]:
+        """Bytes that exist before the step, by category of ``Plan.fixed_bytes``."""
+        names = {PARAMETER: "parameters", BUFFER: "aux", INPUT: "inputs",
+                 TANGENT: "head_gradients"}
+        sizes = dict.fromkeys(names.values(), 0)
+        for tensor in self.graph.tensors:
+            if tensor.producer < 0:
+                sizes[names[tensor.category]] += tensor.size_bytes
+        return sizes
+
+
+def read(joint: fx.GraphModule, num_forward_outputs: int, categories: Sequence[str] = (),
+         fused: bool = False, measured_s: Optional[Mapping[str, float]] = None,
+         temporary_bytes: Optional[Mapping[str, int]] = None, name: str = "") -> Captured:
+    """Read a joint graph.
+
+    ``categories``: of the forward inputs, in order; parameters where there is none.
+    ``fused``: times are those under Inductor.
+    ``measured_s``, ``temporary_bytes``: what was measured, by :func:`.costs.signature`: seconds
+    of ops, and bytes that they take besides their outputs while they run.
+    """
+    return _Reader(joint, num_forward_outputs, categories, temporary_bytes or {}).read(
+        name, fused, measured_s or {})
+
+
+def storages(joint: fx.GraphModule) -> Dict[fx.Node, List[Optional[Storage]]]:
+    """The storages of each node's value, by a run of the joint graph on fake tensors."""
+    result: Dict[fx.Node, List[Optional[Storage]]] = {}
+    alive: List[Any] = []  # a storage's identity is its address
+
+    class Run(fx.Interpreter):
+        def run_node(self, n: fx.Node) -> Any:
+            value = super().run_node(n)
+            alive.append(value)
+            if n.op != "output":
+                result[n] = [_storage(leaf) for leaf in pytree.tree_leaves(value)]
+            return value
+
+    values = [n.meta["val"] for n in joint.graph.find_nodes(op="placeholder")]
+    mode = next(v.fake_mode for v in values if isinstance(v, torch.Tensor))
+    with mode:
+        fresh = [torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device=v.device)
+                 if isinstance(v, torch.Tensor) else v for v in values]
+        Run(joint).run(*fresh)
+    return result
+
+
+def _storage(leaf: Any) -> Optional[Storage]:
+    if not isinstance(leaf, torch.Tensor):
+        return None
+    storage = leaf.untyped_storage()
+    return storage._cdata, hint(storage.nbytes())
+
+
+def repeat_reason(node: fx.Node) -> str:
+    """Why a forward node must not run again; "" where it may."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return "no ATen operator"
+    if target._schema.is_mutable:
+        return "writes into its input"
+    seeded = str(target).startswith("prims.inductor_") and "seeds" not in str(target)
+    if torch.Tag.nondeterministic_seeded in target.tags and not seeded and not _drops_nothing(node):
+        return "draws random numbers"
+    if target.namespace not in ("aten", "prims", "memonger"):
+        return "a custom operator, which may have effects"
+    return ""
+
+
+def _drops_nothing(node: fx.Node) -> bool:
+    """Attention names a generator for its dropout even where it drops nothing."""
+    arguments = {a.name: v for a, v in zip(node.target._schema.arguments, node.args)}
+    arguments.update(node.kwargs)
+    return "scaled_dot_product" in str(node.target) and not arguments.get("dropout_p", 0.0)
+
+
+def node_name(node: fx.Node) -> str:
+    """The node's name after the path of its module: ``layer1.0.conv1/convolution_3``."""
+    stack = node.meta.get("nn_module_stack")
+    path = str(list(stack.values())[-1][0]) if stack else ""
+    path = path.partition(".")[2] if path.startswith("L[") else path
+    for old, new in (("'", ""), ('"', ""), ("[", "."), ("]", ""), ("_modules.", "")):
+        path = path.replace(old, new)
+    return "%s/%s" % (path.strip("."), node.name) if path.strip(".") else node.name
+
+
+class _Reader:
+    """One reading of one joint graph."""
+
+    def __init__(self, joint: fx.GraphModule, num_forward_outputs: int,
+                 categories: Sequence[str], temporary_bytes: Mapping[str, int]):
+        self.joint, self.num_forward_outputs = joint, num_forward_outputs
+        self.categories, self.temporary_bytes = categories, temporary_bytes
+        self.held = storages(joint)
+        self.tensors: List[Tensor] = []
+        self.ops: List[Op] = []
+        self.nodes: List[Optional[fx.Node]] = []
+        self.tensor_of: Dict[int, int] = {}
+        self.tensors_of: Dict[fx.Node, List[Optional[int]]] = {}
+        self.views: Set[fx.Node] = set()
+        values = [v for n in self.held for v in tensors(n.meta.get("val"))]
+        devices = [v.device.type for v in values]
+        self.device = next((d for d in devices if d != "cpu"), devices[0] if devices else "cpu")
+        self.granule_bytes = CUDA_GRANULE_BYTES if self.device == "cuda" else 1
+
+    def read(self, name: str, fused: bool, measured_s: Mapping[str, float]) -> Captured:
+        nodes = list(self.held)
+        late = self._late(nodes)
+        for position, node in enumerate(n for n in nodes if n.op == "placeholder"):
+            self._outside(node, TANGENT if node in late else self.categories[position]
+                          if position < len(self.categories) else PARAMETER)
+        running = [node for node in nodes if node.op != "placeholder"]
+        for node in running:
+            if node not in late:
+                self._op(node, False)
+        self._write_back()
+        for node in running:
+            if node in late:
+                self._op(node, True)
+        outputs = self._results(range(len(self.joint.graph.output_node().args[0])),
+                                skip_written=True)
+        times = op_times_s(self.nodes, self.device, fused, measured_s)
+        graph = Graph(tuple(self.tensors), tuple(self.ops), tuple(outputs), name=name) \
+            .with_times(times)
+        graph.check()
+        dynamic = any(private.is_symbolic(n) for n in nodes)
+        return Captured(graph, self.joint, self.num_forward_outputs, self.nodes, self.tensors_of,
+                        self.views, dynamic, self.device)
+
+    def _late(self, nodes: Sequence[fx.Node]) -> Set[fx.Node]:
+        """What runs in backward: it was traced there, or depends on a gradient."""
+        late: Set[fx.Node] = set()
+        for node in nodes:
+            if node.op == "placeholder":
+                if private.is_tangent(node):
+                    late.add(node)
+            elif private.is_backward(node) or any(i in late for i in node.all_input_nodes):
+                late.add(node)
+        return late
+
+    def _new(self, storage: Storage, producer: int, label: str, category: str,
+             value: Any) -> int:
+        size_bytes = -(-storage[1] // self.granule_bytes) * self.granule_bytes
+        dtype = "uint8"
+        shape: Tuple[int, ...] = (size_bytes,)
+        if isinstance(value, torch.Tensor):
+            whole = hint(value.numel()) * value.element_size() == size_bytes
+            word = str(value.dtype).split(".")[-1]
+            if word in DTYPES and whole:
+                dtype, shape = word, tuple(map(hint, value.shape))
+        self.tensor_of[storage[0]] = len(self.tensors)
+        self.tensors.append(Tensor(label, size_bytes, producer, category, producer >= 0, shape,
+                                   dtype))
+        return len(self.tensors) - 1
+
+    def _outside(self, node: fx.Node, category: str) -> None:
+        self.tensors_of[node] = [
+            None if s is None else self.tensor_of[s[0]] if s[0] in self.tensor_of
+            else self._new(s, -1, node.name, category, node.meta.get("val"))
+            for s in self.held[node]]
+
+    def _op(self, node: fx.Node, late: bool) -> None:
+        if node.op == "get_attr":
+            self._outside(node, BUFFER)
+            return
+        mutates = isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+        fresh = {s[0]: s for s in self.held[node] if s is not None and s[0] not in self.tensor_of}
+        if not fresh and not mutates:
+            self.views.add(node)
+            self.tensors_of[node] = [s and self.tensor_of[s[0]] for s in self.held[node]]
+            return
+        op, label = len(self.ops), node_name(node)
+        values = pytree.tree_leaves(node.meta.get("val"))
+        made = []
+        for storage in fresh.values():
+            place = next(k for k, s in enumerate(self.held[node]) if s and s[0] == storage[0])
+            made.append(self._new(storage, op, label + (":%d" % place if place else ""),
+                                  "activation", values[place] if place < len(values) else None))
+        self.tensors_of[node] = [s and self.tensor_of[s[0]] for s in self.held[node]]
+        largest = max((self.tensors[t].size_bytes for t in made), default=0)
+        kept = tuple(k for k, t in enumerate(made) if self.tensors[t].size_bytes <= min(
+            SMALL_BYTES, SMALL_SHARE * largest))
+        extra = self._temporary(node, op, label)
+        reads = [t for a in node.all_input_nodes for t in self.tensors_of[a] if t is not None]
+        self.ops.append(Op(
+            label, str(node.target), tuple(dict.fromkeys(reads)), (*made, *extra), late,
+            not_recomputable_because="a backward op" if late else repeat_reason(node),
+            kept_outputs=kept))
+        self.nodes.append(node)
+
+    def _temporary(self, node: fx.Node, op: int, label: str) -> List[int]:
+        """A tensor for what the op takes only while it runs."""
+        from .costs import signature
+        size = self.temporary_bytes.get(signature(node), 0) if self.temporary_bytes else 0
+        return [self._new((-1 - op, size), op, label + ":temporary", "activation", None)] \
+            if size else []
+
+    def _results(self, places: Sequence[int], skip_written: bool = False) -> List[int]:
+        values = self.joint.graph.output_node().args[0]
+        written = private.written_back(self.joint)
+        return sorted({t for k in places if isinstance(values[k], fx.Node)
+                       and not (skip_written and written[k]) for t in self.tensors_of[values[k]]
+                       if t is not None and self.tensors[t].pooled})
+
+    def _write_back(self) -> None:
+        """PyTorch copies new values into their buffers when forward is over."""
+        written = private.written_back(self.joint)
+        reads = self._results([k for k in range(self.num_forward_outputs) if written[k]])
+        if reads:
+            self.ops.append(Op("write_back", "copy", tuple(reads), (),
+                               not_recomputable_because="writes into buffers"))
+            self.nodes.append(None)

@@ -1,0 +1,80 @@
+"""Seconds of the nodes of a joint graph: estimates, or what :mod:`.profile` measured."""
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional
+
+import torch
+import torch.fx as fx
+import torch.utils._pytree as pytree
+
+from . import private
+
+
+class Roofline(NamedTuple):
+    """A device by its two speeds."""
+
+    flops_per_s: float
+    bytes_per_s: float
+
+
+#: Estimates where nothing was measured, by the device's type.
+ROOFLINES = {"cpu": Roofline(50e9, 10e9), "cuda": Roofline(10e12, 600e9)}
+#: Share of their bandwidth time that fusible ops take under Inductor, for they become part of a
+#: neighbour's kernel: what they read and write mostly stays in registers.
+FUSED_SHARE = 0.1
+
+
+def tensors(value: Any) -> List[torch.Tensor]:
+    """All tensors of a value, through tuples and dictionaries."""
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def hint(size: Any) -> int:
+    """A size as a number; of a dynamic one that of the example inputs."""
+    return int(size.node.hint) if isinstance(size, torch.SymInt) else int(size)
+
+
+def tensor_bytes(value: torch.Tensor) -> int:
+    return hint(value.numel()) * value.element_size()
+
+
+def estimated_s(node: fx.Node, roofline: Roofline) -> float:
+    """Seconds of one node by its arithmetic and by what it reads and writes."""
+    values = pytree.tree_map(lambda a: a.meta.get("val") if isinstance(a, fx.Node) else a,
+                             (node.args, node.kwargs))
+    moved = tensors(values) + tensors(node.meta.get("val"))
+    count = private.flops(node, values) or max((hint(t.numel()) for t in moved), default=0)
+    return hint(count) / roofline.flops_per_s + \
+        sum(map(tensor_bytes, moved)) / roofline.bytes_per_s
+
+
+def signature(node: fx.Node) -> str:
+    """What decides a node's time: operator, sizes, types and numbers."""
+    def words(value: Any) -> str:
+        if isinstance(value, fx.Node):
+            value = value.meta.get("val")
+        if isinstance(value, (list, tuple)):
+            return "(%s)" % ",".join(map(words, value))
+        if isinstance(value, torch.Tensor):
+            return "%s%s%s" % (str(value.dtype)[6:], [hint(n) for n in value.shape],
+                               [hint(n) for n in value.stride()])
+        return str(value)
+    return "%s%s%s" % (node.target, words(node.args),
+                       ["%s=%s" % (k, words(v)) for k, v in sorted(node.kwargs.items())])
+
+
+def op_times_s(nodes: List[Optional[fx.Node]], device: str, fused: bool,
+               measured_s: Mapping[str, float]) -> List[float]:
+    """Seconds of each node; 0 for None. ``measured_s`` goes by :func:`signature`."""
+    known: Dict[str, float] = {}
+    times = []
+    for node in nodes:
+        if node is None:
+            times.append(0.0)
+            continue
+        key = signature(node)
+        if key not in known:
+            known[key] = measured_s[key] if key in measured_s else \
+                estimated_s(node, ROOFLINES.get(device, ROOFLINES["cuda"]))
+        times.append(known[key] * (FUSED_SHARE if fused and private.is_fusible(node) else 1.0))
+    return times

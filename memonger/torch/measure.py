@@ -1,0 +1,104 @@
+"""What a training step really allocates, and how long it takes."""
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Tuple
+
+import torch
+
+from ..util.units import format_bytes
+from .profile import device_name
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One or more training steps, measured."""
+
+    #: The most that the step allocated beside what existed before it.
+    peak_bytes: int
+    #: What existed before: parameters, buffers, inputs.
+    before_bytes: int
+    step_s: float
+    steps_s: Tuple[float, ...]
+    device: str
+
+    @property
+    def total_bytes(self) -> int:
+        """The step at its worst moment, with what existed before."""
+        return self.peak_bytes + self.before_bytes
+
+    def to_dict(self) -> Dict[str, Any]:
+        """All numbers, fit for JSON."""
+        return {"allocated_bytes": self.total_bytes, "peak_bytes": self.peak_bytes,
+                "before_bytes": self.before_bytes, "step_s": self.step_s,
+                "steps_s": list(self.steps_s), "device": self.device}
+
+    def __str__(self) -> str:
+        return "measured on %s: %s in total, %s of it in the step, %.2f ms a step (of %d)" % (
+            self.device, format_bytes(self.total_bytes), format_bytes(self.peak_bytes),
+            1e3 * self.step_s, len(self.steps_s))
+
+
+def peak_bytes(step: Callable[[], Any], device: torch.device) -> int:
+    """The most that ``step`` allocates beside what exists, by the allocator's own events."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        before = torch.cuda.memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        step()
+        torch.cuda.synchronize(device)
+        return torch.cuda.max_memory_allocated(device) - before
+    from torch.profiler import ProfilerActivity, profile
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
+        step()
+    events = sorted((event.start_ns(), event.nbytes())
+                    for event in record.profiler.kineto_results.events()
+                    if event.name() == "[memory]")
+    now = most = 0
+    for _, size in events:
+        now += size
+        most = max(most, now)
+    return most
+
+
+def training_step(call: Callable[[], Any], parameters: List[torch.Tensor]) -> Callable[[], Any]:
+    """Forward and backward with new gradients; the outputs, which its caller holds."""
+    def run() -> Any:
+        for parameter in parameters:
+            parameter.grad = None
+        output = call()
+        loss_of(output).backward()
+        return output
+    return run
+
+
+def loss_of(output: Any) -> torch.Tensor:
+    """What backward starts from: the first output that has a gradient, summed up."""
+    import torch.utils._pytree as pytree
+    for leaf in pytree.tree_leaves(output):
+        if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
+            return leaf if leaf.numel() == 1 else leaf.float().sum()
+    raise ValueError("no output has a gradient")
+
+
+def measure_step(step: Callable[[], Any], device: torch.device, before_bytes: int,
+                 steps: int) -> Measurement:
+    """Peak of one step after a warm one, and the median time of ``steps`` more."""
+    step()
+    step()
+    most = peak_bytes(step, device)
+    times: List[float] = []
+    for _ in range(steps):
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        started_s = time.perf_counter()
+        step()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        times.append(time.perf_counter() - started_s)
+    return Measurement(most, before_bytes, statistics.median(times), tuple(times),
+                       device_name(device))

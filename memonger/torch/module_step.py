@@ -1,0 +1,72 @@
+"""A module with its example inputs: how it is called, and what it holds."""
+from __future__ import annotations
+
+import copy
+from typing import Any, Callable, Dict, List, Mapping, Tuple
+
+import torch
+import torch.utils._pytree as pytree
+
+from ..util.argument_checks import shown
+from ..util.errors import InputError
+
+Inputs = Any
+
+
+def arguments(inputs: Inputs) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
+    """Positional and named arguments: a tuple, a dictionary, or one tensor."""
+    if isinstance(inputs, Mapping):
+        return (), dict(inputs)
+    if isinstance(inputs, (tuple, list)):
+        return tuple(inputs), {}
+    if isinstance(inputs, torch.Tensor):
+        return (inputs,), {}
+    raise InputError("inputs must be a tuple of tensors, a dictionary of keyword arguments or one "
+                     "tensor, not %s" % shown(inputs))
+
+
+def check_module(module: Any) -> None:
+    """Raise InputError unless ``module`` is a module or a function."""
+    if not callable(module):
+        raise InputError("the module must be a torch.nn.Module or a function, not %s"
+                         % shown(module))
+
+
+def parameters_of(module: Any) -> List[torch.Tensor]:
+    """What is trained."""
+    if not isinstance(module, torch.nn.Module):
+        return []
+    return [p for p in module.parameters() if p.requires_grad]
+
+
+def device_of(module: Any, inputs: Inputs) -> torch.device:
+    """Where the step runs: the first device of parameters and inputs that is not "meta"."""
+    held = list(module.parameters()) if isinstance(module, torch.nn.Module) else []
+    for tensor in [*held, *pytree.tree_leaves(arguments(inputs))]:
+        if isinstance(tensor, torch.Tensor) and not tensor.is_meta:
+            return tensor.device
+    return torch.device("cpu")
+
+
+def bytes_before(module: Any, inputs: Inputs) -> int:
+    """Bytes of parameters, buffers and inputs, each storage once."""
+    held: List[Any] = []
+    if isinstance(module, torch.nn.Module):
+        held += [*module.parameters(), *module.buffers()]
+    held += [t for t in pytree.tree_leaves(arguments(inputs)) if isinstance(t, torch.Tensor)]
+    storages = {t.untyped_storage()._cdata: t.untyped_storage().nbytes() for t in held}
+    return sum(storages.values())
+
+
+def on_device(module: Any, inputs: Inputs) -> Tuple[Callable[..., Any], Any]:
+    """Module and inputs with memory instead of "meta", for tracing: no value is read or written.
+    """
+    device = device_of(module, inputs)
+    if isinstance(module, torch.nn.Module) and any(p.is_meta for p in module.parameters()):
+        module = copy.deepcopy(module).to_empty(device=device)
+
+    def real(value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and value.is_meta:
+            return torch.empty_like(value, device=device, requires_grad=value.requires_grad)
+        return value
+    return module, pytree.tree_map(real, inputs)

@@ -1,0 +1,193 @@
+"""Every call into PyTorch that is not public, with what is needed of it.
+
+Tried with PyTorch 2.11 and 2.13; ``custom_partitioner_fn``, which Inductor's mode needs, came with
+2.9, and descriptors of a joint graph's inputs and outputs in the form read here with 2.11.
+"""
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+
+import torch
+import torch.fx as fx
+from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.exc import BackendCompilerFailed, Unsupported
+from torch._functorch import partitioners
+from torch._functorch.compile_utils import fx_graph_cse
+from torch._inductor.custom_graph_pass import CustomPartitionerFn
+from torch.utils.checkpoint import CheckpointPolicy
+from torch.utils.flop_counter import (
+    flop_registry,
+    register_flop_formula,
+    sdpa_backward_flop_count,
+    sdpa_flop_count,
+)
+
+from ..util.errors import InputError
+
+#: The versions whose private parts are those used here.
+OLDEST, NEWEST = (2, 11), (2, 13)
+
+Modules = Tuple[fx.GraphModule, fx.GraphModule]
+
+
+def check_version() -> None:
+    """Raise InputError for a PyTorch whose private parts may be others."""
+    version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+    if not OLDEST <= version <= NEWEST:
+        raise InputError("memonger.torch works with PyTorch %d.%d to %d.%d, and this is %s" % (
+            *OLDEST, *NEWEST, torch.__version__))
+
+
+# ------------------------------------------------------------------ backends of torch.compile
+def run_aot(module: fx.GraphModule, inputs: Sequence[Any], compiler: Callable[..., Any],
+            partition: Callable[..., Modules]) -> Callable[..., Any]:
+    """The callable of a Dynamo graph whose ATen graphs ``compiler`` runs.
+
+    ``compiler(graph, inputs)`` gives a function of one list of arguments, with ``_boxed_call``.
+    """
+    with torch._functorch.config.patch(enable_autograd_cache=False):
+        return aot_autograd(fw_compiler=compiler, bw_compiler=compiler,
+                            inference_compiler=compiler, partition_fn=partition)(module, inputs)
+
+
+def run_inductor(module: fx.GraphModule, inputs: Sequence[Any],
+                 patches: Mapping[str, Any]) -> Callable[..., Any]:
+    """The same, compiled by Inductor with ``patches`` of its configuration."""
+    from torch._inductor.compile_fx import compile_fx
+    # A hit in AOTAutograd's cache would leave out the partitioner; Inductor's own cache stays.
+    with torch._functorch.config.patch(enable_autograd_cache=False):
+        return compile_fx(module, inputs, config_patches=dict(patches))
+
+
+class Partitioner(CustomPartitionerFn):
+    """A function as Inductor's ``custom_partitioner_fn``.
+
+    ``key`` names in compile caches all that decides the function's result; None: no cache.
+    """
+
+    def __init__(self, function: Callable[..., Modules], key: Any = None):
+        self.function, self.key = function, key
+
+    def __call__(self, gm: fx.GraphModule, joint_inputs: Sequence[object],
+                 **kwargs: Any) -> Modules:
+        kwargs.pop("compiler", None)
+        return self.function(gm, joint_inputs, **kwargs)
+
+    def uuid(self) -> Any:
+        return self.key
+
+    def __deepcopy__(self, memo: Any) -> "Partitioner":
+        return self  # Inductor copies its configuration; graphs and plans are not part of it
+
+    def __reduce__(self) -> Any:
+        return Partitioner, (None, self.key)  # caches pickle the configuration
+
+
+def inner_error(error: BaseException) -> BaseException:
+    """What a backend raised inside a compilation; other errors as they are."""
+    while isinstance(error, BackendCompilerFailed):
+        error = error.inner_exception
+    return error
+
+
+def graph_break(error: BaseException) -> bool:
+    """Whether Dynamo could not read the module as one graph."""
+    return isinstance(error, Unsupported)
+
+
+def input_names(module: fx.GraphModule) -> List[str]:
+    """Source expressions of a Dynamo graph's inputs: ``L['self']._parameters['weight']``, ..."""
+    names = []
+    for node in module.graph.find_nodes(op="placeholder"):
+        source = getattr(node.meta.get("grapharg"), "source", None)
+        name = getattr(source, "name", node.name)
+        names.append(name() if callable(name) else str(name))
+    return names
+
+
+# ------------------------------------------------------------------ the joint graph
+def normalize(joint: fx.GraphModule) -> None:
+    """Drop what nothing reads and merge what is computed twice, as PyTorch's partitioner does."""
+    joint.graph.eliminate_dead_code()
+    joint.graph = fx_graph_cse(joint.graph)
+    joint.recompile()
+
+
+def is_tangent(node: fx.Node) -> bool:
+    return partitioners._is_tangent(node)
+
+
+def is_backward(node: fx.Node) -> bool:
+    """Traced while autograd ran backward."""
+    return partitioners._has_tag_is_backward(node) or \
+        partitioners._has_tag_must_be_in_backward(node)
+
+
+def is_symbolic(node: fx.Node) -> bool:
+    """A size, not a tensor."""
+    return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat, torch.SymBool))
+
+
+def written_back(joint: fx.GraphModule) -> List[bool]:
+    """For each output whether it is the new value of an input (running statistics)."""
+    output = joint.graph.output_node()
+    descriptors = output.meta.get("desc") or [None] * len(output.args[0])
+    return ["InputMutation" in type(item).__name__ for item in descriptors]
+
+
+def extract(module: fx.GraphModule, saved: List[fx.Node], num_forward_outputs: int) -> Modules:
+    """Forward and backward of a joint graph whose nodes say where they must be."""
+    forward, backward = partitioners._extract_fwd_bwd_modules(
+        module, saved, [], num_fwd_outputs=num_forward_outputs)
+    return partitioners.raise_getitems(forward), partitioners.raise_getitems(backward)
+
+
+def place(node: fx.Node, in_backward: bool) -> None:
+    """Say where a node must be, for :func:`extract`."""
+    node.meta = {**node.meta, "partitioner_tag":
+                 "must_be_in_backward" if in_backward else "must_be_in_forward"}
+
+
+def default_partition(joint: fx.GraphModule, inputs: Sequence[Any], again: Sequence[fx.Node],
+                      **kwargs: Any) -> Modules:
+    """PyTorch's own split, with the nodes ``again`` recomputed in backward."""
+    for node in joint.graph.nodes:
+        node.meta.pop("recompute", None)
+    for node in again:
+        node.meta["recompute"] = CheckpointPolicy.MUST_RECOMPUTE
+    return partitioners.default_partition(joint, inputs, **kwargs)
+
+
+# ------------------------------------------------------------------ facts about operators
+@register_flop_formula(torch.ops.aten._scaled_dot_product_flash_attention_for_cpu)
+def _attention_on_cpu(query: Any, key: Any, value: Any, *args: Any, out_shape: Any = None,
+                      **kwargs: Any) -> int:
+    return sdpa_flop_count(query, key, value)
+
+
+@register_flop_formula(torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward)
+def _attention_backward_on_cpu(grad: Any, query: Any, key: Any, value: Any, *args: Any,
+                               out_shape: Any = None, **kwargs: Any) -> int:
+    return sdpa_backward_flop_count(grad, query, key, value)
+
+
+_FUSIBLE: Dict[str, Any] = {}
+
+
+def is_fusible(node: fx.Node) -> bool:
+    """Whether Inductor makes the node part of a neighbour's kernel."""
+    if not _FUSIBLE:
+        ops = partitioners.get_default_op_list()
+        _FUSIBLE["ops"] = set(ops.fusible_ops) | set(ops.view_ops)
+    packet = getattr(node.target, "overloadpacket", None)
+    return packet is not None and packet not in flop_registry and (
+        torch.Tag.pointwise in node.target.tags or packet in _FUSIBLE["ops"])
+
+
+def flops(node: fx.Node, arguments: Tuple[Any, Any]) -> int:
+    """Multiplications and additions of matrix products and convolutions; 0 for other nodes."""
+    packet = getattr(node.target, "overloadpacket", None)
+    if packet not in flop_registry:
+        return 0
+    args, kwargs = arguments
+    return int(flop_registry[packet](*args, **kwargs, out_val=node.meta["val"]))

@@ -1,0 +1,110 @@
+"""What each op of a training step takes on this device: seconds, and bytes while it runs."""
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Sequence, Tuple
+
+import torch
+import torch.fx as fx
+
+from .capture import CUDA_GRANULE_BYTES
+from .costs import hint, signature, tensors
+
+_REPEATS = 3
+
+
+@dataclass
+class Profile:
+    """Measured ops by what decides their time; see :func:`.costs.signature`."""
+
+    device: str = ""
+    times_s: Dict[str, float] = field(default_factory=dict)
+    temporary_bytes: Dict[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return "%d ops on %s, %.1f ms together" % (
+            len(self.times_s), self.device, 1e3 * sum(self.times_s.values()))
+
+
+def device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+
+
+def measure_ops(joint: fx.GraphModule, profile: Profile) -> None:
+    """Run a joint graph once on random values, and time each op that ``profile`` lacks.
+
+    Each value is dropped after its last reader, as in training.
+    """
+    last: Dict[fx.Node, fx.Node] = {}
+    for node in joint.graph.nodes:
+        for read in node.all_input_nodes:
+            last[read] = node
+    values: Dict[fx.Node, Any] = {}
+    for node in joint.graph.nodes:
+        if node.op == "placeholder":
+            values[node] = _random(node.meta["val"])
+        elif node.op == "get_attr":
+            values[node] = getattr(joint, str(node.target))
+        elif node.op == "call_function":
+            arguments = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
+            values[node] = _run(node, arguments, profile)
+            del arguments
+        for read in [*node.all_input_nodes, node]:
+            if last.get(read, read) is node and node.op != "output":
+                values.pop(read, None)
+
+
+def _run(node: fx.Node, arguments: Tuple[Any, Any], profile: Profile) -> Any:
+    operands, options = arguments
+    target: Any = node.target
+    if not isinstance(target, torch._ops.OpOverload) or target.is_view:
+        return target(*operands, **options)
+    key = signature(node)
+    if key in profile.times_s:
+        return target(*operands, **options)
+    on_cuda = [t.device for t in tensors((operands, options)) if t.device.type == "cuda"]
+    if not profile.device:
+        profile.device = device_name((on_cuda or [torch.device("cpu")])[0])
+    best_s = float("inf")
+    # What writes into its inputs runs once.
+    for _ in range(1 if target._schema.is_mutable else _REPEATS):
+        value = None
+        if on_cuda:
+            value, elapsed_s, extra_bytes = _timed_on_cuda(target, operands, options)
+            profile.temporary_bytes[key] = extra_bytes
+        else:
+            started_s = time.perf_counter()
+            value = target(*operands, **options)
+            elapsed_s = time.perf_counter() - started_s
+        best_s = min(best_s, elapsed_s)
+    profile.times_s[key] = best_s
+    return value
+
+
+def _timed_on_cuda(target: Any, operands: Sequence[Any],
+                   options: Dict[str, Any]) -> Tuple[Any, float, int]:
+    """The value, seconds on the device, and bytes at the worst moment besides the value."""
+    start, end = torch.cuda.Event(True), torch.cuda.Event(True)
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    torch.cuda._sleep(20000)  # the launch is over before the device begins
+    start.record()
+    value = target(*operands, **options)
+    end.record()
+    end.synchronize()
+    after = torch.cuda.memory_allocated()
+    extra = torch.cuda.max_memory_allocated() - max(after, before)
+    granules = -(-max(extra, 0) // CUDA_GRANULE_BYTES)
+    return value, start.elapsed_time(end) / 1e3, granules * CUDA_GRANULE_BYTES
+
+
+def _random(value: Any) -> Any:
+    """A real value of the form of a fake one; whole numbers are 0."""
+    if not isinstance(value, torch.Tensor):
+        return hint(value) if isinstance(value, torch.SymInt) else value
+    shape: List[int] = [hint(n) for n in value.shape]
+    made = torch.empty_strided(shape, [hint(n) for n in value.stride()], dtype=value.dtype,
+                               device=value.device)
+    return made.uniform_(0.1, 1.0) if value.dtype.is_floating_point else made.zero_()

@@ -1,0 +1,23 @@
+"""Tests of ``memonger.torch``; ``make test-torch`` runs them where PyTorch is installed."""
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+_SPEC = importlib.util.find_spec("torch")
+#: Without PyTorch the name finds this folder.
+HAS_TORCH = _SPEC is not None and _SPEC.origin is not None
+collect_ignore_glob = [] if HAS_TORCH else ["test_*.py"]
+
+
+@pytest.fixture(autouse=HAS_TORCH)
+def one_thread():
+    """Kernels in this process on one core, and no code of the test before."""
+    import torch
+    import torch._inductor.config as inductor
+    torch.set_num_threads(1)
+    inductor.compile_threads = 1
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()

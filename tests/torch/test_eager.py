@@ -1,0 +1,91 @@
+"""``mode="eager"``: exact bytes, and the numbers of the module without a plan."""
+from __future__ import annotations
+
+import copy
+
+import pytest
+from torch_nets import Attention, Convolutions, Counter, images, same, sentences, trained
+
+import memonger.torch as mt
+from memonger.errors import InfeasibleBudget, InputError, PlanMismatch
+from memonger.torch import eager
+
+CASES = [(Convolutions, images, "65%"), (Attention, sentences, "85%")]
+
+
+@pytest.fixture
+def counter(monkeypatch):
+    """Counts what the ATen operators of a step make, once ``counter.on`` is set."""
+    found, run = Counter(), eager.Program.run
+
+    def counted(program, args):
+        if not getattr(found, "on", False):
+            return run(program, args)
+        with found:
+            return run(program, args)
+    monkeypatch.setattr(eager.Program, "run", counted)
+    return found
+
+
+@pytest.mark.parametrize("net,inputs,budget", CASES)
+@pytest.mark.parametrize("planned", [False, True])
+def test_the_predicted_peak_is_what_a_dispatch_mode_counts(net, inputs, budget, planned, counter):
+    module, x = net(), inputs()
+    step = mt.compile(module, budget if planned else None, "eager")
+    step(*x).backward()
+    module.zero_grad()
+    counter.on = True
+    loss = step(*x)
+    loss.backward()
+    [plan] = mt.plans(step)
+    assert counter.peak == plan.pool_bytes
+    assert (plan.pool_bytes < plan.baseline_pool_bytes) == planned
+
+
+@pytest.mark.parametrize("net,inputs,budget", CASES)
+def test_training_is_that_of_the_unplanned_module(net, inputs, budget):
+    module, x = net(), inputs()
+    twin, third = copy.deepcopy(module), copy.deepcopy(module)
+    planned = mt.compile(module, budget, "eager")
+    numbers = trained(planned, module, x)
+    assert mt.plans(planned)[0].schedule.recomputed()
+    assert same(numbers, trained(mt.compile(twin, mode="eager"), twin, x))
+    assert same(numbers, trained(third, third, x))
+
+
+def test_a_budget_that_no_plan_meets_names_the_smallest_total():
+    module, x = Convolutions(), images()
+    with pytest.raises(InfeasibleBudget, match="the smallest total found is") as refused:
+        mt.compile(module, "5%", "eager")(*x)
+    least = mt.plan(module, x, refused.value.minimum_bytes, "eager")
+    assert least.total_bytes == refused.value.minimum_bytes
+    with pytest.raises(InfeasibleBudget):
+        mt.plan(module, x, "5%", "eager")
+
+
+def test_a_saved_plan_runs_and_is_checked_against_the_graph(tmp_path):
+    from memonger import load_plan
+    module, x = Convolutions(), images()
+    plan = mt.plan(module, x, "65%", "eager")
+    path = tmp_path / "plan.json"
+    plan.save(str(path))
+    loaded = load_plan(str(path))
+    assert loaded == plan
+    twin = copy.deepcopy(module)
+    step = mt.compile(module, plan=loaded)
+    assert same(trained(step, module, x), trained(twin, twin, x))
+    assert mt.plans(step)[0].schedule == plan.schedule
+    with pytest.raises(PlanMismatch, match="plan again"):
+        mt.compile(Convolutions(width=4), plan=loaded)(*x)
+    with pytest.raises(InputError, match="not 'inductor'"):
+        mt.compile(module, plan=loaded, mode="inductor")
+
+
+def test_planning_runs_nothing_and_takes_inputs_on_meta():
+    module, x = Convolutions(), images()
+    buffers = [b.clone() for b in module.buffers()]
+    plan = mt.plan(module, tuple(t.to("meta") for t in x), "65%", "eager")
+    assert same(buffers, list(module.buffers()))
+    assert plan == mt.plan(module, dict(zip(("x", "target"), x)), "65%", "eager")
+    assert plan.total_bytes <= plan.budget_bytes < plan.baseline_total_bytes
+    assert mt.estimate(module, x, "eager").total_bytes == plan.baseline_total_bytes
