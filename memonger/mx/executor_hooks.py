@@ -11,7 +11,7 @@ import ctypes
 from typing import Any, Callable
 
 from ..util.errors import BindError
-from . import fusion
+from . import fusion, inlining
 
 #: Functions that end with (..., executor to share memory with, where the new one goes).
 _MAKERS = ("MXExecutorBindEX", "MXExecutorSimpleBindEx", "MXExecutorSimpleBindEx64",
@@ -29,6 +29,7 @@ def watch(plugin: Any, recomputes: Callable[[], bool], active: Callable[[], bool
     from mxnet.runtime import Features
     if Features().is_enabled("CUDA"):
         fusion.watch_cached_ops(_LIB)
+    inlining.watch_cached_ops(_LIB)
     for name in _MAKERS:
         setattr(_LIB, name, _wrapped(getattr(_LIB, name), _LIB.MXExecutorFree, plugin,
                                     recomputes, active))

@@ -72,6 +72,16 @@ def test_pools_are_as_predicted_and_training_is_the_same(flags, storage):
     assert sum(pools) == plan.pool_bytes < sum(plain_pools)
 
 
+@pytest.mark.parametrize("flags", [{"inline_limit": 100},
+                                   {"inline_limit": 100, "forward_bulk_size": 4}], ids=str)
+def test_blocks_that_mxnet_would_run_op_by_op(flags):
+    """Autograd would record ops whose memory the plan gives to others; the process ended."""
+    _, _, plain, _ = train(False, {})
+    _, plan, planned, pools = train(True, flags)
+    assert same(plain, planned)
+    assert sum(pools) == plan.pool_bytes
+
+
 def test_float16_blocks():
     class Pointwise(gluon.HybridBlock):
         def hybrid_forward(self, F, x):
