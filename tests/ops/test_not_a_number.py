@@ -95,3 +95,24 @@ def test_behind_batch_norm(chain, relu, mkldnn):
         assert np.array_equal(np.isnan(value), np.isnan(right[name])), name
         known = ~np.isnan(value)
         assert np.abs(value[known] - right[name][known]).max(initial=0) < 1e-4, name
+
+
+@pytest.mark.parametrize("where", ["x", "op0_gamma", "op0_beta"])
+@pytest.mark.parametrize("stock, ours, attributes", [
+    ("BatchNorm", "memonger_inplace_batch_norm", {"fix_gamma": False}),
+    ("LayerNorm", "memonger_layer_norm", {"axis": 1})])
+def test_norms_are_not_a_number_where_those_of_mxnet_are(stock, ours, attributes, where):
+    """Of a channel that cannot be rebuilt from its output all gradients are NaN, too."""
+    random = np.random.RandomState(0)
+    arguments = {"x": random.randn(4, 3, 5), "op0_gamma": random.rand(3) + 0.5,
+                 "op0_beta": random.rand(3)}
+    arguments[where][1:] = np.nan  # in more channels than `spare` has room for
+    left, right = (call(run, Case([(op, attributes)], shape=(4, 3, 5), arguments=arguments))
+                   for op in (stock, ours))
+    assert not isinstance(right, str), right
+    for name, value in renamed(left).items():
+        theirs, known = np.isnan(value), ~np.isnan(right[name])
+        if where == "x" or "gradient" not in name:
+            assert np.array_equal(theirs, ~known), name
+        assert not (theirs & known).any(), name
+        assert np.abs(value[known] - right[name][known]).max(initial=0) < 1e-5, name

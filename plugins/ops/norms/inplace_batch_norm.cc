@@ -101,7 +101,8 @@ void InplaceForward(const NodeAttrs& attrs, const OpContext& context, const Blob
   channels.ForEachChannel([&](int64_t c) {
     const double center = batch ? MeanOf(channels, c, x) : moving_mean[c];
     const double variance = batch ? VarianceOf(channels, c, x, center) : moving_var[c];
-    const double positive = variance + param.eps, inv = positive > 0 ? 1 / std::sqrt(positive) : 0;
+    // NaN stays NaN, here and below: a comparison with it is false.
+    const double positive = variance + param.eps, inv = positive <= 0 ? 0 : 1 / std::sqrt(positive);
     mean[c] = static_cast<A>(center);
     invstd[c] = static_cast<A>(inv);
     T* const kept = place[c] >= 0 ? spare + place[c] * items : nullptr;
@@ -185,7 +186,7 @@ void InplaceBackward(const NodeAttrs& attrs, const OpContext& context, const Blo
     StoreParameters(param.fix_gamma, request, sums[0], sums[1], out[1].dptr<A>() + c,
                     out[2].dptr<A>() + c);
     if (!batch) return;
-    const double s = invstd[c], variance = s > 0 ? 1.0 / (s * s) - param.eps : 0.0;
+    const double s = invstd[c], variance = s <= 0 ? 0.0 : 1.0 / (s * s) - param.eps;
     MoveAverages(mean[c], variance, param.momentum, in[7].dptr<A>() + c, in[8].dptr<A>() + c);
   });
 }

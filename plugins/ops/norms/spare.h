@@ -27,7 +27,8 @@ std::vector<int64_t> SparePlaces(const NodeAttrs& attrs, const TBlob& spare, int
   int64_t used = 0;
   for (int64_t c = 0; c < count; ++c) {
     const double g = std::abs(static_cast<double>(gamma[c]));
-    if (g >= small * std::abs(static_cast<double>(beta[c])) && g >= 1e-6) continue;
+    const bool near_zero = g < small * std::abs(static_cast<double>(beta[c])) || g < 1e-6;
+    if (!near_zero) continue;  // NaN is not: what is rebuilt is NaN, as the input's x-hat
     if (used == room) {
       Refuse(attrs, Words() << "gamma is near zero in more than " << room << " of " << count
                             << " channels (channel " << c << ": gamma " << gamma[c] << ", beta "
