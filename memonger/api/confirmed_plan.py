@@ -8,6 +8,7 @@ from typing import Any, Dict, Mapping, Optional
 
 from ..graph.types import Graph
 from ..mx import plugin as native
+from ..mx.load import is_numpy
 from ..plan import unmet_requests
 from ..plan.plan import Plan
 from ..util import signals as interrupts
@@ -60,7 +61,8 @@ def confirmed_plan(session: Session, request: PlanRequest, started_s: float) -> 
             if isinstance(error.best_plan, Plan):
                 error.best_plan = replace(
                     _beside_unplanned(session, error.best_plan), costs=session.costs,
-                    original_json=to_json(session.symbol), options=dict(record),
+                    original_json=to_json(session.symbol),
+                    numpy_arrays=is_numpy(session.symbol), options=dict(record),
                     planning_s=time.perf_counter() - started_s)
             raise
         with interrupts.deferred():  # what was found would be lost
@@ -164,7 +166,7 @@ def _finish(session: Session, found: Plan, budget_bytes: Optional[int],
         found = replace(found, fixed_bytes=resident)
     return replace(
         _beside_unplanned(session, found), original_json=to_json(session.symbol),
-        pool_bytes=pool_bytes, budget_bytes=budget_bytes,
+        numpy_arrays=is_numpy(session.symbol), pool_bytes=pool_bytes, budget_bytes=budget_bytes,
         costs=session.costs, options=dict(record), planning_s=time.perf_counter() - started_s)
 
 

@@ -112,7 +112,7 @@ def make_mirror_plan(symbol: Any, threshold: int, plan_info: Optional[Dict[str, 
         recomputed = set(segments.recomputed)
     if plan_info is not None:
         plan_info.update(max_size=segments.max_bytes, save_size=segments.saved_bytes)
-    return from_json(apply_mirroring(to_json(symbol), graph, recomputed))
+    return from_json(apply_mirroring(to_json(symbol), graph, recomputed), symbol)
 
 
 def get_cost(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None,

@@ -149,7 +149,8 @@ def _as_array(item: Any, dtype: str) -> Any:
         raise InputError("an input must be an mx.nd.NDArray or a shape, not %s; write options by "
                          "name, for example budget=\"60%%\"" % check.shown(item)) from None
     from mxnet.ndarray.ndarray import _new_alloc_handle
-    return mx.nd.NDArray(_new_alloc_handle(shape, mx.cpu(), True, np.dtype(dtype).type))
+    array = mx.np.ndarray if mx.util.is_np_array() else mx.nd.NDArray
+    return array(_new_alloc_handle(shape, mx.cpu(), True, np.dtype(dtype).type))
 
 
 def _traced(block: Any, arrays: Sequence[Any]) -> Tuple[List[Any], Any]:

@@ -5,6 +5,7 @@ import hashlib
 from typing import Any, Callable, Mapping, Optional, Tuple
 
 from ..mx import plugin as native
+from ..mx.load import is_numpy, of_kind
 from ..plan.plan import Plan
 from ..util import argument_checks as check
 from ..util.errors import InputError, PlanMismatch
@@ -156,7 +157,7 @@ def apply_plan(plan: Plan, symbol: Any) -> Any:
     if text != plan.original_json:
         raise PlanMismatch("the plan was made for another network; plan this one", *(
             hashlib.sha256(one.encode()).hexdigest()[:16] for one in (plan.original_json, text)))
-    return plan.symbol
+    return of_kind(plan.symbol, is_numpy(symbol))
 
 
 def _check_place(ctx: Any) -> None:

@@ -20,6 +20,7 @@ from ..mx import plugin as native
 from ..mx.binding import Arguments, bind_delayed, infer_arguments
 from ..mx.capture import refuse_unknown_shapes
 from ..mx.environment import mxnet
+from ..mx.load import is_numpy
 from ..mx.rewrite import from_json, without_plan
 from ..plan.plan import UNIT_TIMES, Plan, Status
 from ..plan.planned_symbol import apply_mirroring
@@ -120,7 +121,7 @@ def plan_without_plugin(symbol: Any, binding: Binding, ntrial: int = 6) -> Plan:
         status=Status.FEASIBLE if megabytes < before else Status.NOT_NEEDED,
         pool_bytes=megabytes << 20, baseline_pool_bytes=before << 20, costs=UNIT_TIMES,
         backend="stock", storage="stock", fixed_bytes=fixed_bytes(arguments),
-        original_json=to_json(symbol),
+        original_json=to_json(symbol), numpy_arrays=is_numpy(symbol),
         options={"method": "sublinear", **binding.record(arguments)},
         notes=("planned without the native plugin, in MXNet's whole megabytes (%s)" % reason,))
 

@@ -39,7 +39,7 @@ def in_float64(symbol: Any) -> Any:
             attributes["dtype"] = "float64"
         if attributes.get("__dtype__") in _NARROW_CODES:
             attributes["__dtype__"] = _WIDE_CODE
-    return from_json(symbol_text(data))
+    return from_json(symbol_text(data), symbol)
 
 
 def wide_types(arguments: Arguments) -> Dict[str, str]:

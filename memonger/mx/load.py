@@ -11,9 +11,20 @@ from .binding import first_line
 from .environment import mxnet
 
 
-def symbol_from_json(text: str) -> Any:
+def is_numpy(symbol: Any) -> bool:
+    """Whether the arrays of a symbol are ``mx.np.ndarray``; its JSON does not tell."""
+    return symbol is not None and isinstance(symbol, mxnet().sym.np._Symbol)
+
+
+def of_kind(symbol: Any, numpy: bool) -> Any:
+    """The symbol with arrays of NumPy's kind (``mx.sym.np._Symbol``), or of MXNet's."""
+    return symbol.as_np_ndarray() if numpy else symbol.as_nd_ndarray()
+
+
+def symbol_from_json(text: str, numpy: bool = False) -> Any:
     """A ``mx.sym.Symbol`` from its JSON, with the native plugin on where it can be loaded.
 
+    ``numpy``: whether its arrays are ``mx.np.ndarray``, as in networks of ``npx.set_np()``.
     Raises InputError if the symbol is damaged, or MXNet does not know one of its operators.
     Raises PluginError if the symbol holds operators of the plugin, and that cannot be loaded.
     """
@@ -23,7 +34,7 @@ def symbol_from_json(text: str) -> Any:
     for graph in graphs_of(document):
         check_outputs(graph, _output_counts(graph["nodes"], document.get("attrs", {})))
     # The checked document, not the text: of two fields of one name MXNet may take the other.
-    return _load(document)
+    return of_kind(_load(document), numpy)
 
 
 def _load(document: Mapping[str, Any]) -> Any:

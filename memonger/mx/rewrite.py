@@ -16,7 +16,7 @@ from ..plan.planned_symbol import (
 from ..util.gc_pause import paused
 from ..variants.common_subexpressions import symbol_text, to_json
 from .environment import mxnet
-from .load import symbol_from_json
+from .load import is_numpy, of_kind, symbol_from_json
 
 
 def unforced(symbol: Any) -> Any:
@@ -28,7 +28,7 @@ def unforced(symbol: Any) -> Any:
     if not any(map(is_forced, document["nodes"])):
         return symbol
     overrule(document)
-    return from_json(symbol_text(document))
+    return from_json(symbol_text(document), symbol)
 
 
 def asks_for_arena(symbol: Any) -> bool:
@@ -44,15 +44,18 @@ def is_planned(symbol: Any) -> bool:
                for node in json.loads(to_json(symbol))["nodes"])
 
 
-def from_json(text: str) -> Any:
-    """A symbol from JSON that memonger wrote; :mod:`memonger.mx.load` reads files of users."""
-    return mxnet().sym.load_json(text)
+def from_json(text: str, like: Any = None) -> Any:
+    """A symbol from JSON that memonger wrote; :mod:`memonger.mx.load` reads files of users.
+
+    ``like``: a symbol whose kind of arrays, MXNet's or NumPy's, the new one has.
+    """
+    return of_kind(mxnet().sym.load_json(text), is_numpy(like))
 
 
 @paused()
 def strip_symbol(symbol: Any) -> Any:
     """The symbol as it was before planning."""
-    return symbol_from_json(strip_json(to_json(symbol)))
+    return symbol_from_json(strip_json(to_json(symbol)), is_numpy(symbol))
 
 
 def without_plan(symbol: Any) -> Any:
@@ -63,4 +66,4 @@ def without_plan(symbol: Any) -> Any:
 @paused()
 def apply_plan_to(symbol: Any, plan: Plan) -> Any:
     """A copy of ``symbol`` that carries the plan's decisions and variants."""
-    return from_json(planned_json(to_json(symbol), plan))
+    return from_json(planned_json(to_json(symbol), plan), symbol)

@@ -104,6 +104,8 @@ class Plan:
     notes: Tuple[str, ...] = ()
     #: The symbol as it was before planning; None for graphs that are not MXNet's.
     original_json: Optional[str] = field(default=None, repr=False)
+    #: The arrays of the symbol are ``mx.np.ndarray`` (``npx.set_np()``).
+    numpy_arrays: bool = False
     #: Seconds the planning took; not saved, so that plan files are reproducible.
     planning_s: float = field(default=0.0, compare=False)
     #: Measured by ``memonger.measure``, when the user ran it; see ``mx/measure.py``.
@@ -181,7 +183,8 @@ class Plan:
     @property
     def symbol(self) -> Any:
         """The planned ``mx.sym.Symbol``; None for graphs that are not MXNet's."""
-        return None if self.symbol_json is None else _views().symbol(self.symbol_json)
+        return None if self.symbol_json is None else \
+            _views().symbol(self.symbol_json, self.numpy_arrays)
 
     def with_measured(self, measured: Mapping[str, Any]) -> "Plan":
         """The plan with a measurement beside its predictions.

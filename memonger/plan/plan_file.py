@@ -95,6 +95,7 @@ def dumps(plan: Plan) -> str:
         "fixed_bytes": dict(plan.fixed_bytes), "options": dict(plan.options),
         "notes": list(plan.notes), "original_json": plan.original_json,
         "measured": None if plan.measured is None else dict(plan.measured),
+        **({"numpy_arrays": True} if plan.numpy_arrays else {}),
         **({"baseline_fixed_bytes": dict(plan.baseline_fixed_bytes)}
            if plan.baseline_fixed_bytes else {}),
         **{key: getattr(plan, key) for key in _RARE if getattr(plan, key) is not None},
@@ -126,6 +127,7 @@ def loads(text: str) -> Plan:
             baseline_fixed_bytes=dict(data.get("baseline_fixed_bytes", {})),
             options=_tuples(data["options"]), notes=tuple(data["notes"]),
             original_json=data["original_json"],
+            numpy_arrays=data.get("numpy_arrays", False),
             measured=_tuples(data["measured"]), from_file=True,
             **{key: data[key] for key in _PLAIN}, **{key: data.get(key) for key in _RARE})
         check_types([plan])

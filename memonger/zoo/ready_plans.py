@@ -275,13 +275,15 @@ def _restore(session: Any, item: Mapping[str, Any], budget_bytes: int,
              data: Mapping[str, Any]) -> Plan:
     """The plan of one entry, with its memory predicted again and its symbol bound once."""
     from ..mx import plugin as native
+    from ..mx.load import is_numpy
     plan, found_bytes = _rebuild(session, item, budget_bytes, data)
     if found_bytes != item["pool_bytes"]:
         raise PlanMismatch(
             "the ready plan of %s takes %d bytes in the pool here, not the %d it was made for; %s"
             % (data["network"], found_bytes, item["pool_bytes"], _AGAIN))
     return replace(plan, bound=item["bound"], original_json=to_json(session.symbol),
-                   budget_bytes=budget_bytes, backend=native.backend(),
+                   numpy_arrays=is_numpy(session.symbol), budget_bytes=budget_bytes,
+                   backend=native.backend(),
                    options={"network": data["network"], "share": item["share"],
                             "shapes": {name: list(shape)
                                        for name, shape in sorted(session.binding.shapes.items())}})
