@@ -165,7 +165,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--costs", choices=("measured", "roofline"), default="measured")
     parser.add_argument("--only", default="", metavar="WORDS", help="rows whose name has them")
-    parser.add_argument("-o", "--output", default="docs/RESULTS_GPU.md")
+    parser.add_argument("-o", "--output", default="docs/RESULTS_TORCH_GPU.md")
     parser.add_argument("--json", default="", metavar="FILE", help="all rows, one a line")
 
 
