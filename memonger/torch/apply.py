@@ -33,9 +33,9 @@ def tagged(captured: Captured, schedule: Schedule, inputs: Sequence[Any],
     for node in captured.joint.graph.nodes:
         held = [t for t in captured.tensors_of.get(node, ()) if t is not None]
         if captured.ops_by_node.get(node) in again or node in captured.views and any(
-                graph.tensors[t].producer in again for t in held):
-            if node.op == "call_function":
-                nodes.append(node)
+                graph.tensors[t].producer in again for t in held) or \
+                node in captured.inlined and not private.is_random(node):
+            nodes.append(node)
     return private.default_partition(captured.joint, inputs, nodes,
                                      num_fwd_outputs=captured.num_forward_outputs, **kwargs)
 

@@ -21,8 +21,9 @@ from .module_step import (
     on_device,
     parameters_of,
 )
+from .planning import Request
 from .profile import Profile, measure_ops
-from .step import Backend, OnlyPlanning, PlannedGraph, Request
+from .step import Backend, OnlyPlanning, PlannedGraph
 
 #: Backend of each compiled module.
 _BACKENDS: "weakref.WeakKeyDictionary[Any, Backend]" = weakref.WeakKeyDictionary()

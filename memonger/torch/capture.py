@@ -15,9 +15,10 @@ import torch
 import torch.fx as fx
 import torch.utils._pytree as pytree
 
-from ..graph.types import DTYPES, Graph, Op, Tensor
+from ..graph.types import DTYPES, Graph, Inplace, Op, Tensor
 from . import private
 from .costs import hint, op_times_s, tensors
+from .fusion import in_registers
 
 #: Categories of the tensors that exist before the step.
 PARAMETER, BUFFER, INPUT, TANGENT = "parameter", "aux", "input", "head_gradient"
@@ -44,6 +45,8 @@ class Captured:
     tensors_of: Dict[fx.Node, List[Optional[int]]]
     #: Nodes that make no storage: they run again beside their readers.
     views: Set[fx.Node]
+    #: Nodes that are part of the ops that read them, under Inductor.
+    inlined: Set[fx.Node]
     #: Sizes are symbols: read with the hints of the example inputs.
     dynamic: bool
     device: str
@@ -153,6 +156,13 @@ class _Reader:
         self.tensor_of: Dict[int, int] = {}
         self.tensors_of: Dict[fx.Node, List[Optional[int]]] = {}
         self.views: Set[fx.Node] = set()
+        self.fused = False
+        #: Nodes that are part of the ops that read them; see :mod:`.fusion`.
+        self.inlined: Set[fx.Node] = set()
+        #: For each node what its readers read, and the nodes that are part of them.
+        self.reads_of: Dict[fx.Node, List[int]] = {}
+        self.parts: Dict[fx.Node, Dict[fx.Node, None]] = {}
+        self.parts_of_op: List[List[fx.Node]] = []
         values = [v for n in self.held for v in tensors(n.meta.get("val"))]
         devices = [v.device.type for v in values]
         self.device = next((d for d in devices if d != "cpu"), devices[0] if devices else "cpu")
@@ -161,6 +171,9 @@ class _Reader:
     def read(self, name: str, fused: bool, measured_s: Mapping[str, float]) -> Captured:
         nodes = list(self.held)
         late = self._late(nodes)
+        self.views, self.fused = self._views(nodes), fused
+        if fused:
+            self.inlined = in_registers(nodes, self.views, late)
         for position, node in enumerate(n for n in nodes if n.op == "placeholder"):
             self._outside(node, TANGENT if node in late else self.categories[position]
                           if position < len(self.categories) else PARAMETER)
@@ -174,13 +187,25 @@ class _Reader:
                 self._op(node, True)
         outputs = self._results(range(len(self.joint.graph.output_node().args[0])),
                                 skip_written=True)
-        times = op_times_s(self.nodes, self.device, fused, measured_s)
+        times = [sum(op_times_s([node, *parts], self.device, fused, measured_s))
+                 for node, parts in zip(self.nodes, self.parts_of_op)]
         graph = Graph(tuple(self.tensors), tuple(self.ops), tuple(outputs), name=name) \
             .with_times(times)
         graph.check()
         dynamic = any(private.is_symbolic(n) for n in nodes)
         return Captured(graph, self.joint, self.num_forward_outputs, self.nodes, self.tensors_of,
-                        self.views, dynamic, self.device)
+                        self.views, self.inlined, dynamic, self.device)
+
+    def _views(self, nodes: Sequence[fx.Node]) -> Set[fx.Node]:
+        """Nodes all of whose storages are older than they are."""
+        seen: Set[int] = set()
+        views = set()
+        for node in nodes:
+            mine = {s[0] for s in self.held[node] if s is not None}
+            if node.op == "call_function" and mine <= seen:
+                views.add(node)
+            seen |= mine
+        return views
 
     def _late(self, nodes: Sequence[fx.Node]) -> Set[fx.Node]:
         """What runs in backward: it was traced there, or depends on a gradient."""
@@ -209,39 +234,68 @@ class _Reader:
         return len(self.tensors) - 1
 
     def _outside(self, node: fx.Node, category: str) -> None:
-        self.tensors_of[node] = [
-            None if s is None else self.tensor_of[s[0]] if s[0] in self.tensor_of
-            else self._new(s, -1, node.name, category, node.meta.get("val"))
-            for s in self.held[node]]
+        for storage in self.held[node]:
+            if storage is not None and storage[0] not in self.tensor_of:
+                self._new(storage, -1, node.name, category, node.meta.get("val"))
+        self._holds(node)
+
+    def _holds(self, node: fx.Node) -> None:
+        """Note the tensors that a node's value lies in."""
+        held = [self.tensor_of.get(s[0]) if s else None for s in self.held[node]]
+        self.tensors_of[node] = held
+        self.reads_of[node] = [t for t in held if t is not None]
+        self.parts[node] = {}
 
     def _op(self, node: fx.Node, late: bool) -> None:
         if node.op == "get_attr":
             self._outside(node, BUFFER)
             return
+        behind = node.all_input_nodes
+        reads = list(dict.fromkeys(t for a in behind for t in self.reads_of[a]))
+        parts = dict.fromkeys(part for a in behind for part in self.parts[a])
         mutates = isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
-        fresh = {s[0]: s for s in self.held[node] if s is not None and s[0] not in self.tensor_of}
-        if not fresh and not mutates:
-            self.views.add(node)
-            self.tensors_of[node] = [s and self.tensor_of[s[0]] for s in self.held[node]]
-            return
+        if node in self.inlined or node in self.views and parts and not mutates:
+            self.inlined.add(node)
+            self.views.discard(node)
+            self.tensors_of[node] = [None] * len(self.held[node])
+            self.reads_of[node], self.parts[node] = reads, {**parts, node: None}
+        elif node in self.views and not mutates:
+            self._holds(node)
+        else:
+            self.views.discard(node)
+            self._running(node, late, reads, list(parts))
+
+    def _running(self, node: fx.Node, late: bool, reads: Sequence[int],
+                 parts: List[fx.Node]) -> None:
+        """A node that is an op of its own, with the nodes that are part of it."""
         op, label = len(self.ops), node_name(node)
         values = pytree.tree_leaves(node.meta.get("val"))
         made = []
-        for storage in fresh.values():
-            place = next(k for k, s in enumerate(self.held[node]) if s and s[0] == storage[0])
-            made.append(self._new(storage, op, label + (":%d" % place if place else ""),
-                                  "activation", values[place] if place < len(values) else None))
-        self.tensors_of[node] = [s and self.tensor_of[s[0]] for s in self.held[node]]
+        for place, storage in enumerate(self.held[node]):
+            if storage is not None and storage[0] not in self.tensor_of:
+                made.append(self._new(storage, op, label + (":%d" % place if place else ""),
+                                      "activation", values[place] if place < len(values) else None))
         largest = max((self.tensors[t].size_bytes for t in made), default=0)
         kept = tuple(k for k, t in enumerate(made) if self.tensors[t].size_bytes <= min(
             SMALL_BYTES, SMALL_SHARE * largest))
         extra = self._temporary(node, op, label)
-        reads = [t for a in node.all_input_nodes for t in self.tensors_of[a] if t is not None]
+        reason = next(filter(None, map(repeat_reason, [node, *parts])), "")
         self.ops.append(Op(
-            label, str(node.target), tuple(dict.fromkeys(reads)), (*made, *extra), late,
-            not_recomputable_because="a backward op" if late else repeat_reason(node),
-            kept_outputs=kept))
+            label, str(node.target), tuple(reads), (*made, *extra), late,
+            inplace=self._inplace(node, reads, made),
+            not_recomputable_because="a backward op" if late else reason, kept_outputs=kept))
         self.nodes.append(node)
+        self.parts_of_op.append(parts)
+        self._holds(node)
+
+    def _inplace(self, node: fx.Node, reads: Sequence[int],
+                 made: Sequence[int]) -> Tuple[Inplace, ...]:
+        """Inductor's kernels write into an input of the same size that nobody else reads."""
+        if not self.fused or not private.is_fusible(node):
+            return ()
+        return tuple(Inplace(i, o) for o, output in enumerate(made) for i, read in enumerate(reads)
+                     if self.tensors[read].pooled and
+                     self.tensors[read].size_bytes == self.tensors[output].size_bytes)
 
     def _temporary(self, node: fx.Node, op: int, label: str) -> List[int]:
         """A tensor for what the op takes only while it runs."""
@@ -265,3 +319,4 @@ class _Reader:
             self.ops.append(Op("write_back", "copy", tuple(reads), (),
                                not_recomputable_because="writes into buffers"))
             self.nodes.append(None)
+            self.parts_of_op.append([])

@@ -1,7 +1,6 @@
 """What a training step really allocates, and how long it takes."""
 from __future__ import annotations
 
-import gc
 import statistics
 import time
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from typing import Any, Callable, Dict, List, Tuple
 import torch
 
 from ..util.units import format_bytes
-from .profile import device_name
+from .allocations import device_name, peak_bytes
 
 
 @dataclass(frozen=True)
@@ -40,29 +39,6 @@ class Measurement:
         return "measured on %s: %s in total, %s of it in the step, %.2f ms a step (of %d)" % (
             self.device, format_bytes(self.total_bytes), format_bytes(self.peak_bytes),
             1e3 * self.step_s, len(self.steps_s))
-
-
-def peak_bytes(step: Callable[[], Any], device: torch.device) -> int:
-    """The most that ``step`` allocates beside what exists, by the allocator's own events."""
-    gc.collect()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-        before = torch.cuda.memory_allocated(device)
-        torch.cuda.reset_peak_memory_stats(device)
-        step()
-        torch.cuda.synchronize(device)
-        return torch.cuda.max_memory_allocated(device) - before
-    from torch.profiler import ProfilerActivity, profile
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
-        step()
-    events = sorted((event.start_ns(), event.nbytes())
-                    for event in record.profiler.kineto_results.events()
-                    if event.name() == "[memory]")
-    now = most = 0
-    for _, size in events:
-        now += size
-        most = max(most, now)
-    return most
 
 
 def training_step(call: Callable[[], Any], parameters: List[torch.Tensor]) -> Callable[[], Any]:

@@ -5,12 +5,14 @@ Tried with PyTorch 2.11 and 2.13; ``custom_partitioner_fn``, which Inductor's mo
 """
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+import contextlib
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 import torch
 import torch.fx as fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import BackendCompilerFailed, Unsupported
+from torch._dynamo.utils import get_metrics_context
 from torch._functorch import partitioners
 from torch._functorch.compile_utils import fx_graph_cse
 from torch._inductor.custom_graph_pass import CustomPartitionerFn
@@ -83,6 +85,20 @@ class Partitioner(CustomPartitionerFn):
         return Partitioner, (None, self.key)  # caches pickle the configuration
 
 
+@contextlib.contextmanager
+def outside_compilation() -> Iterator[None]:
+    """Code in the block runs as if no compilation were going on."""
+    metrics = get_metrics_context()._metrics  # a compilation in the block has metrics of its own
+    saved = dict(metrics)
+    metrics.clear()
+    with torch._guards.tracing(None), torch._guards.compile_context(None):
+        try:
+            yield
+        finally:
+            metrics.clear()
+            metrics.update(saved)
+
+
 def inner_error(error: BaseException) -> BaseException:
     """What a backend raised inside a compilation; other errors as they are."""
     while isinstance(error, BackendCompilerFailed):
@@ -126,6 +142,18 @@ def is_backward(node: fx.Node) -> bool:
 def is_symbolic(node: fx.Node) -> bool:
     """A size, not a tensor."""
     return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat, torch.SymBool))
+
+
+def mutated_inputs(joint: fx.GraphModule) -> List[int]:
+    """Positions of the inputs that the step writes into."""
+    output = joint.graph.output_node()
+    found = [getattr(item.mutated_input, "idx", None) for item in output.meta.get("desc") or ()
+             if "InputMutation" in type(item).__name__]
+    places = {n: k for k, n in enumerate(joint.graph.find_nodes(op="placeholder"))}
+    found += [places.get(node.args[0]) for node in joint.graph.nodes
+              if isinstance(node.target, torch._ops.OpOverload) and node.args
+              and isinstance(node.args[0], fx.Node) and node.target._schema.is_mutable]
+    return sorted({position for position in found if position is not None})
 
 
 def written_back(joint: fx.GraphModule) -> List[bool]:
@@ -180,8 +208,15 @@ def is_fusible(node: fx.Node) -> bool:
         ops = partitioners.get_default_op_list()
         _FUSIBLE["ops"] = set(ops.fusible_ops) | set(ops.view_ops)
     packet = getattr(node.target, "overloadpacket", None)
+    if str(packet) == "prims.inductor_random":  # made in registers from a seed
+        return True
     return packet is not None and packet not in flop_registry and (
         torch.Tag.pointwise in node.target.tags or packet in _FUSIBLE["ops"])
+
+
+def is_random(node: fx.Node) -> bool:
+    """Whether PyTorch calls the node's operator random."""
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
 
 
 def flops(node: fx.Node, arguments: Tuple[Any, Any]) -> int:

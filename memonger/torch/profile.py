@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Sequence, Tuple
 
 import torch
 import torch.fx as fx
 
+from .allocations import allocations, device_name
 from .capture import CUDA_GRANULE_BYTES
 from .costs import hint, signature, tensors
 
@@ -27,15 +29,24 @@ class Profile:
             len(self.times_s), self.device, 1e3 * sum(self.times_s.values()))
 
 
-def device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-
-
 def measure_ops(joint: fx.GraphModule, profile: Profile) -> None:
-    """Run a joint graph once on random values, and time each op that ``profile`` lacks.
+    """Run a joint graph once on random values, and measure each op that ``profile`` lacks."""
+    windows: List[Tuple[str, int, int]] = []
+    with allocations() as events:
+        _run_all(joint, profile, windows)
+    times = [when for when, _ in events]
+    for key, start_ns, end_ns in windows:
+        now = most = 0
+        for _, size in events[bisect_left(times, start_ns):bisect_right(times, end_ns)]:
+            now += size
+            most = max(most, now)
+        if most > max(now, 0):
+            profile.temporary_bytes[key] = most - max(now, 0)
 
-    Each value is dropped after its last reader, as in training.
-    """
+
+def _run_all(joint: fx.GraphModule, profile: Profile,
+             windows: List[Tuple[str, int, int]]) -> None:
+    """Each value is dropped after its last reader, as in training."""
     last: Dict[fx.Node, fx.Node] = {}
     for node in joint.graph.nodes:
         for read in node.all_input_nodes:
@@ -48,14 +59,15 @@ def measure_ops(joint: fx.GraphModule, profile: Profile) -> None:
             values[node] = getattr(joint, str(node.target))
         elif node.op == "call_function":
             arguments = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
-            values[node] = _run(node, arguments, profile)
+            values[node] = _run(node, arguments, profile, windows)
             del arguments
         for read in [*node.all_input_nodes, node]:
             if last.get(read, read) is node and node.op != "output":
                 values.pop(read, None)
 
 
-def _run(node: fx.Node, arguments: Tuple[Any, Any], profile: Profile) -> Any:
+def _run(node: fx.Node, arguments: Tuple[Any, Any], profile: Profile,
+         windows: List[Tuple[str, int, int]]) -> Any:
     operands, options = arguments
     target: Any = node.target
     if not isinstance(target, torch._ops.OpOverload) or target.is_view:
@@ -72,11 +84,13 @@ def _run(node: fx.Node, arguments: Tuple[Any, Any], profile: Profile) -> Any:
         value = None
         if on_cuda:
             value, elapsed_s, extra_bytes = _timed_on_cuda(target, operands, options)
-            profile.temporary_bytes[key] = extra_bytes
+            if extra_bytes:
+                profile.temporary_bytes[key] = extra_bytes
         else:
-            started_s = time.perf_counter()
+            started_ns, started_s = time.time_ns(), time.perf_counter()
             value = target(*operands, **options)
             elapsed_s = time.perf_counter() - started_s
+            windows.append((key, started_ns, time.time_ns()))
         best_s = min(best_s, elapsed_s)
     profile.times_s[key] = best_s
     return value

@@ -77,7 +77,8 @@ def extra_times(text: str) -> List[float]:
 
 def has_examples(page: Path) -> bool:
     """The examples of the page about PyTorch run in tests/torch."""
-    return page.name != "torch.md" and any(block.language in ("python", "console") for block in blocks(page.read_text("utf-8")))
+    return page.name != "torch.md" and any(
+        block.language in ("python", "console") for block in blocks(page.read_text("utf-8")))
 
 
 @pytest.mark.parametrize("page", list(filter(has_examples, PAGES)), ids=lambda page: page.name)

@@ -11,6 +11,13 @@ HAS_TORCH = _SPEC is not None and _SPEC.origin is not None
 collect_ignore_glob = [] if HAS_TORCH else ["test_*.py"]
 
 
+def pytest_collection_modifyitems(items):
+    """PyTorch warns of its own old ways, which is not ours to mend."""
+    for item in items:
+        if "tests/torch/" in item.nodeid:
+            item.add_marker(pytest.mark.filterwarnings("default"))
+
+
 @pytest.fixture(autouse=HAS_TORCH)
 def one_thread():
     """Kernels in this process on one core, and no code of the test before."""

@@ -1,0 +1,89 @@
+"""Inductor under a plan: its configuration, its caches, and a budget that the code keeps."""
+from __future__ import annotations
+
+import copy
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Sequence
+
+import torch.fx as fx
+
+from ..util.errors import InfeasibleBudget
+from ..util.units import format_distinct
+from . import private
+from .planning import Request
+from .trial import trial_bytes
+
+if TYPE_CHECKING:
+    from .step import Backend
+
+#: Where a step's code takes more than the budget it is planned again, once for each of these: for
+#: this share of what the measurement leaves.
+MARGINS = (0.99, 0.93)
+
+
+def compiled(backend: Backend, module: fx.GraphModule, inputs: Sequence[Any],
+             partition: Callable[..., private.Modules]) -> Callable[..., Any]:
+    """Compiled code that keeps the budget: tried, and planned again where it does not.
+
+    Raises InfeasibleBudget where it still takes more after that.
+    """
+    before = len(backend.graphs)
+    least, budget = 0, 0
+    for margin in (*MARGINS, 1.0):
+        del backend.graphs[before:]
+        try:
+            call = private.run_inductor(copy.deepcopy(module), inputs, patches(
+                backend.request, partition, backend.tightened))
+        except Exception as error:
+            if least and isinstance(private.inner_error(error), InfeasibleBudget):
+                break  # no plan fits what the measurement leaves
+            raise
+        if len(backend.graphs) == before:  # nothing to train
+            return call
+        planned = backend.graphs[-1]
+        plan = planned.plan
+        if plan.budget_bytes is None or backend.request.unplanned:
+            return call
+        used = trial_bytes(call, inputs, private.mutated_inputs(planned.captured.joint))
+        if used is None:
+            return call
+        planned.plan = replace(plan, pool_bytes=used, predicted_pool_bytes=plan.pool_bytes)
+        outside_bytes, budget = sum(plan.fixed_bytes.values()), plan.budget_bytes
+        if used + outside_bytes <= budget:
+            return call
+        least = min(least or used, used)
+        if backend.request.plan is not None:
+            break
+        # What the code takes beyond the prediction is taken off the next budget.
+        backend.tightened[plan.graph.fingerprint] = int(
+            min(plan.pool_bytes, budget - outside_bytes) * (budget - outside_bytes) / used * margin)
+    raise InfeasibleBudget(
+        "the code that Inductor made takes %s where the plan says %s, above the budget of %s; ask "
+        "for at least the first, or for mode=\"eager\", whose peaks are exact"
+        % format_distinct(least + outside_bytes, plan.total_bytes, budget),
+        budget, least + outside_bytes, best_plan=planned.plan)
+
+
+def patches(request: Request, partition: Callable[..., private.Modules],
+            tightened: Mapping[str, int]) -> Dict[str, Any]:
+    """Inductor's configuration under a plan.
+
+    ``reorder_for_peak_memory`` stays as it is: with it and without it, peaks of planned networks
+    differ by at most 2 %, in both directions.
+    """
+    return {"custom_partitioner_fn": private.Partitioner(partition, cache_key(request, tightened))}
+
+
+def cache_key(request: Request, tightened: Mapping[str, int]) -> str:
+    """Names in Inductor's caches all that decides a plan: sources, budget, costs, decisions."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    decisions = request.plan.schedule if request.plan else None
+    digest.update(repr((request.budget, request.mode, request.time_limit, request.max_clones,
+                        request.unplanned, sorted(request.measured_s.items()),
+                        sorted(request.temporary_bytes.items()), sorted(tightened.items()),
+                        decisions)).encode())
+    return digest.hexdigest()

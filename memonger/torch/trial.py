@@ -1,0 +1,41 @@
+"""One training step in the middle of a compilation, to see what the compiled code takes."""
+from __future__ import annotations
+
+from typing import Any, Callable, List, Optional, Sequence
+
+import torch
+
+from . import private
+from .allocations import peak_bytes
+
+
+def trial_bytes(call: Callable[..., Any], inputs: Sequence[Any],
+                written: Sequence[int]) -> Optional[int]:
+    """The most that one step of ``call`` allocates; None where it cannot be tried.
+
+    ``inputs``: of the compiled graph, in order; ``written``: those that it writes into.
+    Inputs, gradients and random states are afterwards what they were.
+    """
+    if any(isinstance(i, torch.SymInt) for i in inputs):
+        return None
+    tensors = [i for i in inputs if isinstance(i, torch.Tensor)]
+    device = next((t.device for t in tensors if t.device.type != "cpu"), torch.device("cpu"))
+    before = [(inputs[k], inputs[k].detach().clone()) for k in written]
+    wanted = [t for t in tensors if t.requires_grad]
+    outputs: List[Any] = []
+
+    def step() -> Any:
+        outputs[:] = [o for o in call(*inputs)
+                      if isinstance(o, torch.Tensor) and o.requires_grad]
+        ones = [torch.ones_like(o) for o in outputs]
+        return torch.autograd.grad(outputs, wanted, ones, allow_unused=True)
+
+    devices = [device] if device.type == "cuda" else []
+    with private.outside_compilation(), torch.random.fork_rng(devices), torch.enable_grad():
+        try:
+            return peak_bytes(step, device)
+        finally:
+            outputs.clear()
+            with torch.no_grad():
+                for tensor, value in before:
+                    tensor.copy_(value)

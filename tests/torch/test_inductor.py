@@ -1,0 +1,67 @@
+"""``mode="inductor"``: the budget is kept, and the numbers are those of Inductor without a plan."""
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch_nets import Attention, Convolutions, images, same, sentences, trained
+
+import memonger.torch as mt
+from memonger.errors import InfeasibleBudget
+from memonger.torch import inductor
+from memonger.torch.planning import Request
+
+
+@pytest.mark.parametrize("net,inputs,budget", [
+    (Convolutions, images, "75%"), (Attention, sentences, "90%")])
+def test_the_budget_is_kept_and_training_is_that_of_the_unplanned_module(net, inputs, budget):
+    module, x = net(), inputs()
+    twin = copy.deepcopy(module)
+    planned = mt.compile(module, budget, costs=mt.profile(module, x))
+    numbers = trained(planned, module, x)
+    [plan] = mt.plans(planned)
+    assert plan.schedule.recomputed() and plan.predicted_pool_bytes is not None
+    assert same(numbers, trained(mt.compile(twin), twin, x))
+    module.zero_grad()
+    measured = mt.measure(planned, x, 1)
+    assert measured.peak_bytes <= plan.budget_bytes - sum(plan.fixed_bytes.values())
+
+
+def test_code_above_the_budget_is_planned_again_then_refused(monkeypatch):
+    module, x = Convolutions(), images()
+    tried = []
+
+    def too_much(call, inputs, written):
+        tried.append(call)
+        return 10 ** 9
+    monkeypatch.setattr(inductor, "trial_bytes", too_much)
+    with pytest.raises(InfeasibleBudget, match="where the plan says") as refused:
+        mt.compile(module, "90%")(*x)
+    assert len(tried) <= 3 and refused.value.minimum_bytes > 10 ** 9
+
+
+def test_a_trial_leaves_buffers_and_random_numbers_alone():
+    module, x = Convolutions(), images()
+    before = [b.clone() for b in module.buffers()]
+    step = mt.compile(module, "75%", costs=mt.profile(module, x))
+    torch.manual_seed(3)
+    loss = step(*x)
+    mean = dict(module.named_buffers())["norm.running_mean"]
+    assert not torch.equal(before[0], mean)
+    twin = Convolutions()
+    twin.load_state_dict(module.state_dict())
+    for buffer, value in zip(twin.buffers(), before):
+        buffer.data.copy_(value)
+    torch.manual_seed(3)
+    assert torch.equal(loss, mt.compile(twin)(*x))
+    assert same(list(module.buffers()), list(twin.buffers()))
+    assert all(p.grad is None for p in module.parameters())
+
+
+def test_another_plan_is_another_entry_in_compile_caches():
+    one = Request("50%")
+    assert inductor.cache_key(one, {}) == inductor.cache_key(Request("50%"), {})
+    assert len({inductor.cache_key(one, {}), inductor.cache_key(Request("60%"), {}),
+                inductor.cache_key(one, {"graph": 5}),
+                inductor.cache_key(Request("50%", measured_s={"add": 1.0}), {})}) == 4
