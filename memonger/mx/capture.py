@@ -179,7 +179,19 @@ def _refused(forward: Sequence[Mapping[str, Any]],
         # MXNet copies what it finds after the gradients are made: a clone's value once more.
         if node["op"] == "_CrossDeviceCopy":
             found.update((source, "another device reads it") for source, _ in node["inputs"])
+    # MXNet merges outputs that compute the same, but takes gradients of each: what it merged away
+    # runs among the gradients, and reads first runs as all forward ops do.
+    ran = {_what_it_does(node) for node in forward if node["op"] != "null"}
+    for node in nodes[len(forward):]:
+        if node["op"] != "null" and _what_it_does(node) in ran:
+            found.update((source, "an output that MXNet merged with another reads it")
+                         for source, _ in node["inputs"] if source < len(forward))
     return found
+
+
+def _what_it_does(node: Mapping[str, Any]) -> Tuple[Any, ...]:
+    return (node["op"], tuple(sorted(node["attrs"].items())),
+            tuple((source, output) for source, output in node["inputs"]))
 
 
 def _truth(text: str) -> str:

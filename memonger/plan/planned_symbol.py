@@ -16,7 +16,7 @@ from ..graph.in_use import graph_in_use
 from ..graph.schedule import Recompute, Schedule
 from ..graph.stock_mirroring import safe_to_mirror
 from ..graph.types import Graph
-from ..variants.common_subexpressions import merged_into, symbol_text
+from ..variants.common_subexpressions import first_of_same, merged_into, symbol_text
 from ..variants.rewrite import swap_json, unswap_json
 
 if TYPE_CHECKING:
@@ -126,9 +126,17 @@ def strip_json(symbol_json: str) -> str:
 
 
 def mark_storage(symbol_json: str) -> str:
-    """The symbol with the wish for an arena, as JSON."""
+    """The symbol with the wish for an arena, as JSON.
+
+    One op has the mark, and those that MXNet would merge with it.
+    """
     document = json.loads(symbol_json)
-    _first_markable(document).setdefault("attrs", {})[STORAGE] = "arena"
+    nodes = document["nodes"]
+    same = first_of_same(nodes)
+    marked = same[_first_markable(document)]
+    for node, first in zip(nodes, same):
+        if first == marked:
+            node.setdefault("attrs", {})[STORAGE] = "arena"
     return symbol_text(document)
 
 
@@ -167,14 +175,12 @@ def _as_swapped(graph: Graph, schedule: Schedule) -> Graph:
     return replace(in_use, ops=tuple(ops), _cache={})
 
 
-def _first_markable(document: Mapping[str, Any]) -> Dict[str, Any]:
+def _first_markable(document: Mapping[str, Any]) -> int:
     """The first head, else any other op; extra attributes of Custom nodes reach the Python Prop."""
     nodes = document["nodes"]
-    heads = [nodes[head[0]] for head in document["heads"]]
-    for node in heads + nodes:
-        if node["op"] not in ("null", "Custom"):
-            return node
-    return nodes[0]
+    heads = [head[0] for head in document["heads"]]
+    return next((index for index in [*heads, *range(len(nodes))]
+                 if nodes[index]["op"] not in ("null", "Custom")), 0)
 
 
 def _mark_nodes(document: Mapping[str, Any], texts: Mapping[str, str],

@@ -21,6 +21,20 @@ def symbol_text(document: Any) -> str:
     return json.dumps(document, ensure_ascii=False)
 
 
+def first_of_same(nodes: Sequence[Mapping[str, Any]]) -> List[int]:
+    """For each node the first one with its op, attributes and inputs; a variable for itself."""
+    first: Dict[Tuple[Any, ...], int] = {}
+    classes: List[int] = []
+    for i, node in enumerate(nodes):
+        classes.append(i if node["op"] == "null" else first.setdefault(_key(node, classes), i))
+    return classes
+
+
+def _key(node: Mapping[str, Any], classes: Sequence[int]) -> Tuple[Any, ...]:
+    return (node["op"], tuple(sorted(attributes_of(node).items())),
+            tuple((classes[source], output) for source, output, _ in node["inputs"]))
+
+
 def merged_into(nodes: Sequence[Mapping[str, Any]],
                 in_graph: AbstractSet[str]) -> List[Optional[str]]:
     """For each node of a symbol the op of the bound graph that computes it.
@@ -42,9 +56,7 @@ def merged_into(nodes: Sequence[Mapping[str, Any]],
         if node["op"] == "null":
             continue
         name = node["name"]
-        key = (node["op"], tuple(sorted(attributes_of(node).items())),
-               tuple((classes[source], output) for source, output, _ in node["inputs"]))
-        found = class_of_key.setdefault(key, i)
+        found = class_of_key.setdefault(_key(node, classes), i)
         # Of several ops with one name it is unknown which one is in the graph.
         if name not in in_graph or uses[name] > 1 or found not in name_of:
             classes[i] = found

@@ -87,3 +87,18 @@ def test_plans_of_known_networks(name, plugin, options):
         assert plan.pool_bytes <= plan.baseline_pool_bytes
         assert read(plan.symbol, net.shapes).pool_bytes == plan.pool_bytes
         assert verify(plan.symbol, net.symbol, net.shapes, steps=2).identical
+
+
+def test_heads_that_mxnet_merges_stay_merged_in_an_arena():
+    """The arena's mark is on one op; an op that computes the same must have it, too.
+
+    The merged head runs among the gradients, and reads the first run of what it reads.
+    """
+    x = mx.sym.relu(mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=8), name="relu")
+    x = mx.sym.tanh(mx.sym.square(x, name="square"), name="tanh")
+    symbol = mx.sym.Group([mx.sym.sum(x, name="first"), mx.sym.sum(x, name="second")])
+    plan = memonger.plan(symbol, data=(4, 6), recompute=["*"], variants="none")
+    assert plan.storage == "arena" and plan.predicted_pool_bytes is None
+    assert plan.decisions["square"] == "recompute" and plan.decisions["tanh"] == "keep"
+    assert memonger.strip(plan).tojson() == symbol.tojson()
+    assert memonger.verify(plan).identical
