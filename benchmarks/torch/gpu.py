@@ -75,6 +75,7 @@ class Run:
             step = torch_budget(module, budget, mode)
         elif method == "each block":
             step = by_blocks(module)
+        torch.manual_seed(1)  # the same dropout for all methods
         found = mt.measure(step, inputs, self.args.steps)
         row: Row = {"peak_bytes": found.peak_bytes, "before_bytes": found.before_bytes,
                     "step_s": found.step_s}
@@ -83,6 +84,8 @@ class Run:
             row.update(predicted_bytes=plan.pool_bytes, overhead=plan.overhead, bound=plan.bound,
                        budget_bytes=plan.budget_bytes, ops=len(plan.graph.ops),
                        planning_s=plan.planning_s, total_bytes=plan.total_bytes)
+            if plan.predicted_pool_bytes is not None:  # what was tried is what the plan states
+                row["predicted_bytes"] = plan.predicted_pool_bytes
         gradients = [p.grad.detach().clone() for p in module.parameters() if p.grad is not None]
         if method == "unplanned":
             self.gradients = {key: gradients}

@@ -43,8 +43,8 @@ def estimated_s(node: fx.Node, roofline: Roofline) -> float:
     values = pytree.tree_map(lambda a: a.meta.get("val") if isinstance(a, fx.Node) else a,
                              (node.args, node.kwargs))
     moved = tensors(values) + tensors(node.meta.get("val"))
-    count = private.flops(node, values) or max((hint(t.numel()) for t in moved), default=0)
-    return hint(count) / roofline.flops_per_s + \
+    count = hint(private.flops(node, values)) or max((hint(t.numel()) for t in moved), default=0)
+    return count / roofline.flops_per_s + \
         sum(map(tensor_bytes, moved)) / roofline.bytes_per_s
 
 

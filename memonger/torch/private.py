@@ -219,10 +219,12 @@ def is_random(node: fx.Node) -> bool:
     return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
 
 
-def flops(node: fx.Node, arguments: Tuple[Any, Any]) -> int:
-    """Multiplications and additions of matrix products and convolutions; 0 for other nodes."""
+def flops(node: fx.Node, arguments: Tuple[Any, Any]) -> Any:
+    """Multiplications and additions of matrix products and convolutions, as a number or, with
+    dynamic shapes, a symbol; 0 for other nodes.
+    """
     packet = getattr(node.target, "overloadpacket", None)
     if packet not in flop_registry:
         return 0
     args, kwargs = arguments
-    return int(flop_registry[packet](*args, **kwargs, out_val=node.meta["val"]))
+    return flop_registry[packet](*args, **kwargs, out_val=node.meta["val"])
