@@ -259,7 +259,7 @@ def _build(out: Optional[Path], cache: Optional[Path], sanitize: bool, jobs: int
         wanted.append(plugin_library(mxnet, compiler))
     seed = " ".join([str(compiler), *extra]).encode() + _included_bytes(SHIM)
     objects = {library.name: _objects(library, cache, seed) for library in wanted}
-    with tempfile.TemporaryDirectory(dir=str(cache)) as folder, \
+    with _work_folder(cache) as folder, \
             ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
         compilation = _Compilation(compiler, extra, Path(folder), pool)
         for library in wanted:  # read while the library without them is compiled
@@ -275,6 +275,15 @@ def _build(out: Optional[Path], cache: Optional[Path], sanitize: bool, jobs: int
     if mxnet is not None:
         _copy_kernels(out / "cuda")
     return [out / library.name for library in wanted]
+
+
+def _work_folder(where: Path) -> "tempfile.TemporaryDirectory[str]":
+    """A folder named by this process; those of processes that are no more are removed."""
+    for folder in where.glob("tmp*"):
+        process = folder.name[3:].split("-")[0]
+        if not (process.isdigit() and Path("/proc", process).exists()):
+            shutil.rmtree(str(folder), ignore_errors=True)
+    return tempfile.TemporaryDirectory(prefix="tmp%d-" % os.getpid(), dir=str(where))
 
 
 def _objects(library: Library, cache: Path, seed: bytes) -> Dict[Path, Path]:
@@ -344,7 +353,7 @@ class _Compilation:
 
 def _link(library: Library, objects: Iterable[Path], compiler: Compiler, extra: Sequence[str],
           out: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=str(out)) as folder:
+    with _work_folder(out) as folder:
         part = Path(folder) / library.name
         _run([*compiler.command, "-shared", *extra, *map(str, objects), "-o", str(part),
               *library.link_flags], "linking %s" % library.name)

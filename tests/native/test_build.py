@@ -1,13 +1,16 @@
 """plugins/build.py: which compilers it takes, and one clear error for everything that can fail."""
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib.util
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -214,3 +217,31 @@ def test_every_compiler_here_builds_what_passes_the_quick_tests(name, tmp_path) 
         done = subprocess.run(command, cwd=str(ROOT), env=environment, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, universal_newlines=True)
         assert done.returncode == 0, done.stdout[-4000:]
+
+
+def test_what_a_killed_build_left_is_removed_by_the_next(build, compiler, tmp_path):
+    """A build that runs at the same time keeps its folder."""
+    cache, out = tmp_path / "cache", tmp_path / "out"
+    compiler("sleep 60")
+    code = "import runpy, sys; m = runpy.run_path(%r); m['build'](%r, %r, names=('%s',), jobs=1)"
+    command = [sys.executable, "-c", code % (
+        str(ROOT / "plugins" / "build.py"), str(out), str(cache), build.CORE)]
+    running = [subprocess.Popen(command, start_new_session=True) for _ in range(2)]
+    try:
+        deadline_s = time.monotonic() + 50
+        while len(list(cache.glob("tmp*"))) < 2:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.02)
+        os.killpg(running[0].pid, signal.SIGKILL)
+        running[0].wait()
+        (out / ("tmp%d-link" % running[0].pid)).mkdir()
+        compiler()
+        build.build(out, cache, names=(build.CORE,), jobs=1)
+        assert [path.name.split("-")[0] for path in cache.glob("tmp*")] == \
+            ["tmp%d" % running[1].pid]
+        assert not list(out.glob("tmp*"))
+    finally:
+        for process in running:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()

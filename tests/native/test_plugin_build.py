@@ -1,6 +1,8 @@
 """A package that came without the plugin builds it when it is first needed."""
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from memonger.mx import plugin_build
@@ -12,7 +14,7 @@ class BuildError(Exception):
     pass
 
 def build(out, cache, names):
-    cache.mkdir()
+    cache.mkdir(exist_ok=True)
     %s
     for name in names:
         (out / name).write_text("made")
@@ -59,3 +61,34 @@ def test_a_failure_is_told_and_not_tried_again(package, tmp_path, capfd, work, w
 
 def test_a_source_tree_has_its_own_command(package):
     assert plugin_build.build_plugin("lib.so") is None
+
+
+def test_objects_of_a_build_that_ended_behind_the_link_are_cleaned(package):
+    package()
+    folder = plugin_build.build_plugin("lib.so").parent
+    (folder / "objects").mkdir()
+    assert plugin_build.build_plugin("lib.so").parent == folder
+    assert not (folder / "objects").exists()
+
+
+@pytest.mark.parametrize("which", ["lib.so", ".", ".."])
+def test_what_others_can_write_is_not_loaded(package, monkeypatch, which):
+    package()
+    path = plugin_build.build_plugin("lib.so")
+    at_fault = path if which == "lib.so" else path.parent if which == "." else path.parents[1]
+    mode = at_fault.stat().st_mode
+    at_fault.chmod(mode | 0o002)
+    with pytest.raises(PluginMissing, match="others can write to .*MEMONGER_CACHE_DIR"):
+        plugin_build.build_plugin("lib.so")
+    monkeypatch.setattr(plugin_build, "_failure", None)
+    at_fault.chmod(mode)
+    assert plugin_build.build_plugin("lib.so") == path
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_what_belongs_to_another_user_is_not_loaded(package):
+    package()
+    path = plugin_build.build_plugin("lib.so")
+    os.chown(str(path), 12345, 12345)
+    with pytest.raises(PluginMissing, match="lib.so belongs to user 12345"):
+        plugin_build.build_plugin("lib.so")
