@@ -249,7 +249,7 @@ def max_batch(symbol: Any, budget: Budget, method: str = "auto", variants: str =
 
     Returns
     -------
-    memonger.api.max_batch.MaxBatch
+    memonger.plan.max_batch.MaxBatch
         ``unplanned``, ``planned`` (batch sizes, 0 when not even one sample fits) and ``plan``.
 
     Raises

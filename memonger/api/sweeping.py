@@ -1,39 +1,12 @@
-"""Plans for many budgets: the frontier of memory and time."""
+"""Plans of a plan's graph for other budgets."""
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Callable, Iterable, List, Optional
+from typing import Iterable, List, Optional
 
 from ..plan.plan import Budget, Plan
-from ..util.errors import InfeasibleBudget
-from ..util.units import parse_budget
+from ..solve.frontier import BUDGETS, sweep_budgets
 from .inputs import pins
 from .requests import ProgressCallback
-
-BUDGETS = ("100%", "90%", "80%", "70%", "60%", "50%", "40%", "30%", "25%", "20%")
-
-
-def sweep_budgets(budgets: Iterable[Budget], whole_bytes: int, plan_at: Callable[[int], Plan],
-                  least_bytes: int = 0) -> List[Plan]:
-    """Plans from the largest budget to the smallest; those that no plan meets are left out.
-
-    Budgets below ``least_bytes``, the least that any plan takes, are skipped.
-
-    Overheads never fall as budgets fall: where a tighter budget found a cheaper plan, the looser
-    one gets it too.
-    """
-    found: List[Plan] = []
-    for budget in sorted({parse_budget(b, whole_bytes) for b in budgets if b is not None}):
-        if budget < least_bytes:
-            continue
-        try:
-            new = plan_at(budget)
-        except InfeasibleBudget:
-            continue
-        if found and found[-1].overhead < new.overhead:
-            new = replace(found[-1].with_bound(new.bound), budget_bytes=budget)
-        found.append(new)
-    return found[::-1]
 
 
 def sweep_like(plan: Plan, time_limit: float, progress: Optional[ProgressCallback] = None,

@@ -8,11 +8,11 @@ from typing import Any, Dict
 
 from ..api import calls as api
 from ..api.inputs import pins, share_of
-from ..api.sweeping import BUDGETS
 from ..plan.plan import Plan
 from ..report.charts.figures import FORMATS
 from ..report.charts.frontier import draw_frontier, frontier_table
 from ..report.text import summary
+from ..solve.frontier import BUDGETS
 from ..util.errors import InputError
 from ..util.json_files import read_text
 from . import arguments

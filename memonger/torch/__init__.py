@@ -12,8 +12,21 @@ by node with eager kernels.
 """
 from __future__ import annotations
 
-from .calls import compile, estimate, measure, plan, plans, profile
+from .calls import (
+    compile,
+    estimate,
+    max_batch,
+    measure,
+    options,
+    plan,
+    plans,
+    profile,
+    sweep,
+    verify,
+)
 from .measure import Measurement
 from .profile import Profile
+from .verify import Verification
 
-__all__ = ["Measurement", "Profile", "compile", "estimate", "measure", "plan", "plans", "profile"]
+__all__ = ["Measurement", "Profile", "Verification", "compile", "estimate", "max_batch",
+           "measure", "options", "plan", "plans", "profile", "sweep", "verify"]

@@ -4,12 +4,16 @@ from __future__ import annotations
 import functools
 import weakref
 from dataclasses import replace
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 import torch
 
+from ..plan.max_batch import MaxBatch, largest
 from ..plan.plan import Budget, Plan, Progress
-from ..util.errors import InputError, MemongerError
+from ..solve.frontier import BUDGETS, sweep_budgets
+from ..util.argument_checks import whole_number
+from ..util.errors import InfeasibleBudget, InputError, MemongerError
+from ..util.units import budget_share, parse_budget
 from . import private
 from .measure import Measurement, measure_step, training_step
 from .module_step import (
@@ -20,18 +24,22 @@ from .module_step import (
     device_of,
     on_device,
     parameters_of,
+    with_batch,
 )
-from .planning import Request
+from .optimizer import state_bytes
+from .planning import Request, make_plan
 from .profile import Profile, measure_ops
 from .step import Backend, OnlyPlanning, PlannedGraph
+from .verify import Verification, compared
 
 #: Backend of each compiled module.
 _BACKENDS: "weakref.WeakKeyDictionary[Any, Backend]" = weakref.WeakKeyDictionary()
 
 
 def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "inductor",
-         costs: Any = "auto", time_limit: float = 10.0, max_clones: int = 0, name: str = "",
-         progress: Optional[Callable[[Progress], None]] = None) -> Plan:
+         costs: Any = "auto", time_limit: float = 10.0, max_clones: int = 0,
+         optimizer: Any = None, optimizer_params: Optional[Mapping[str, Any]] = None,
+         name: str = "", progress: Optional[Callable[[Progress], None]] = None) -> Plan:
     """Plan the training step of a module; nothing runs.
 
     Parameters
@@ -40,8 +48,8 @@ def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "induct
     inputs : tuple, dict or torch.Tensor
         Arguments of one call; tensors may be on "meta".
     budget : int, float or str, optional
-        Bytes, ``"8GB"`` or ``"50%"`` of the unplanned total. Without one the plan takes the least
-        memory.
+        Bytes, ``"8GB"``, ``"50%"`` of the unplanned total, or ``"auto"``: what the GPU has free,
+        less 5 %. Without one the plan takes the least memory.
     mode : str
         "inductor" or "eager": what runs the plan.
     costs : str or Profile
@@ -50,6 +58,8 @@ def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "induct
         Most work for the search, in counted seconds.
     max_clones : int
         How often one op may run again; 0: as often as the mode allows.
+    optimizer, optimizer_params : optional
+        Name and options, or a ``torch.optim.Optimizer``; its state then counts in the total.
     name : str
         What tables and pages call the network.
     progress : callable, optional
@@ -65,8 +75,10 @@ def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "induct
     InputError, UnitError
         If the input cannot be used.
     """
-    request = _request(Request(budget=budget, mode=mode, time_limit=time_limit, name=name,
-                               max_clones=max_clones, progress=progress), costs)
+    request = _request(Request(
+        budget=_resolved(budget, module, inputs), mode=mode, time_limit=time_limit, name=name,
+        max_clones=max_clones, progress=progress,
+        optimizer_bytes=_optimizer(optimizer, optimizer_params)), costs)
     return _traced(module, inputs, request).plan
 
 
@@ -88,7 +100,8 @@ def estimate(module: Any, inputs: Inputs, mode: str = "inductor") -> Plan:
 
 def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
             plan: Optional[Plan] = None, costs: Any = "auto", time_limit: float = 10.0,
-            max_clones: int = 0, dynamic: Optional[bool] = None,
+            max_clones: int = 0, optimizer: Any = None,
+            optimizer_params: Optional[Mapping[str, Any]] = None, dynamic: Optional[bool] = None,
             progress: Optional[Callable[[Progress], None]] = None) -> Any:
     """``torch.compile`` under a budget, or by a plan.
 
@@ -99,7 +112,7 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
     Parameters
     ----------
     module : torch.nn.Module or function
-    budget, costs, time_limit, max_clones, progress
+    budget, costs, time_limit, max_clones, optimizer, optimizer_params, progress
         As for :func:`plan`. Neither budget nor plan: everything is kept.
     mode : str, optional
         "inductor" (the default) or "eager"; of a plan, the mode it was made for.
@@ -127,8 +140,9 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
     made_for = plan.options["mode"] if plan is not None else "inductor"
     if plan is not None and mode not in (None, made_for):
         raise InputError("the plan was made for mode %r, not %r" % (made_for, mode))
-    request = Request(budget=budget, mode=mode or made_for, time_limit=time_limit,
-                      max_clones=max_clones, progress=progress, plan=plan,
+    request = Request(budget=_resolved(budget, module, ()), mode=mode or made_for,
+                      time_limit=time_limit, max_clones=max_clones, progress=progress, plan=plan,
+                      optimizer_bytes=_optimizer(optimizer, optimizer_params),
                       unplanned=budget is None and plan is None)
     backend = Backend(_request(request, costs))
     compiled = torch.compile(module, backend=backend, fullgraph=True, dynamic=dynamic)
@@ -194,6 +208,115 @@ def measure(compiled: Any, inputs: Inputs, steps: int = 5) -> Measurement:
     return measure_step(step, device_of(compiled, inputs), bytes_before(compiled, inputs), steps)
 
 
+def verify(compiled: Any, module: torch.nn.Module, inputs: Inputs,
+           steps: int = 2) -> Verification:
+    """Train with the plan and without it, and compare every number.
+
+    Losses, gradients and buffers of the same mode must agree bit for bit on a CPU; on a GPU
+    within rounding. Parameters and buffers are afterwards what they were.
+
+    Parameters
+    ----------
+    compiled : torch.nn.Module
+        What :func:`compile` made of ``module``.
+    module : torch.nn.Module
+    inputs
+        As for :func:`plan`.
+    steps : int
+
+    Returns
+    -------
+    Verification
+        ``ok``, ``identical``, ``differences``; ``check()`` raises where they differ.
+    """
+    mode = _backend(compiled).request.mode
+    return compared(compiled, module, lambda net: compile(net, mode=mode), inputs,
+                    whole_number("steps", steps, 1))
+
+
+def sweep(module: Any, inputs: Inputs, budgets: Sequence[Budget] = BUDGETS,
+          mode: str = "inductor", costs: Any = "auto", time_limit: float = 10.0) -> List[Plan]:
+    """Plans for a list of budgets; those that no plan meets are left out.
+
+    Parameters
+    ----------
+    module, inputs, mode, costs, time_limit
+        As for :func:`plan`.
+    budgets : sequence of int, float or str
+
+    Returns
+    -------
+    list of Plan
+        From the largest budget to the smallest.
+    """
+    request = _request(Request(mode=mode, time_limit=time_limit), costs)
+    traced = _traced(module, inputs, replace(request, unplanned=True))
+    return sweep_budgets(budgets, traced.plan.total_bytes, lambda budget: make_plan(
+        traced.captured, replace(request, budget=budget)))
+
+
+def max_batch(module: Any, inputs: Inputs, budget: Budget, mode: str = "inductor",
+              costs: Any = "auto", time_limit: float = 10.0, limit: int = 65536) -> MaxBatch:
+    """The largest batch that fits a budget, unplanned and planned, by predicted bytes.
+
+    The first dimension of every input that equals the first input's first dimension is the batch.
+
+    Parameters
+    ----------
+    module, inputs, mode, costs, time_limit
+        As for :func:`plan`.
+    budget : int or str
+        Bytes or "8GB"; no share, as each batch has another total.
+    limit : int
+        The largest batch to try.
+
+    Returns
+    -------
+    memonger.plan.max_batch.MaxBatch
+    """
+    if budget is None or budget_share(budget) is not None:
+        raise InputError("max_batch needs a budget in bytes, such as 8GB, not %r" % (budget,))
+    budget_bytes = parse_budget(budget, 0)
+    request = _request(Request(budget=budget_bytes, mode=mode, time_limit=time_limit), costs)
+    planned: Dict[int, Plan] = {}
+    reasons: Dict[int, str] = {}
+
+    def fits_unplanned(batch: int) -> bool:
+        asked = replace(request, unplanned=True, budget=None)
+        return _traced(module, with_batch(inputs, batch), asked).plan.total_bytes <= budget_bytes
+
+    def fits_planned(batch: int) -> bool:
+        try:
+            planned[batch] = _traced(module, with_batch(inputs, batch), request).plan
+        except InfeasibleBudget as error:
+            reasons[batch] = str(error)
+            return False
+        return True
+
+    first = largest(fits_unplanned, 1, limit)
+    most = largest(fits_planned, max(first, 1), limit)
+    return MaxBatch(budget_bytes, first, most, planned.get(most), "" if most else
+                    "with a batch of %d, %s" % min(reasons.items()))
+
+
+def options(budget: Budget, costs: Any = "auto", time_limit: float = 10.0) -> Dict[str, Any]:
+    """What ``torch.compile(module, options=...)`` takes to plan for a budget.
+
+    The budget is that of each graph. It is not tried against the allocator: that :func:`compile`
+    does.
+
+    Parameters
+    ----------
+    budget, costs, time_limit
+        As for :func:`plan`.
+
+    Returns
+    -------
+    dict
+    """
+    return Backend(_request(Request(budget=budget, time_limit=time_limit), costs)).options()
+
+
 # ------------------------------------------------------------------ helpers
 def _request(request: Request, costs: Any) -> Request:
     if isinstance(costs, Profile):
@@ -203,6 +326,22 @@ def _request(request: Request, costs: Any) -> Request:
         raise InputError("costs must be auto, roofline or what memonger.torch.profile gave, not %r"
                          % (costs,))
     return request
+
+
+def _optimizer(optimizer: Any, options: Optional[Mapping[str, Any]]) \
+        -> Optional[Callable[[Sequence[int]], int]]:
+    return None if optimizer is None else state_bytes(optimizer, options)
+
+
+def _resolved(budget: Budget, module: Any, inputs: Inputs) -> Budget:
+    """``"auto"`` in bytes."""
+    if budget != "auto":
+        return budget
+    device = device_of(module, inputs)
+    if device.type != "cuda":
+        raise InputError("budget \"auto\" is what a GPU has free, and the module is on %s; give a "
+                         "size such as 8GB" % device)
+    return int(0.95 * torch.cuda.mem_get_info(device)[0])
 
 
 def _traced(module: Any, inputs: Inputs, request: Request) -> PlannedGraph:

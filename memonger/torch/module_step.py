@@ -70,3 +70,21 @@ def on_device(module: Any, inputs: Inputs) -> Tuple[Callable[..., Any], Any]:
             return torch.empty_like(value, device=device, requires_grad=value.requires_grad)
         return value
     return module, pytree.tree_map(real, inputs)
+
+
+def with_batch(inputs: Inputs, batch: int) -> Inputs:
+    """The inputs on "meta" with another batch, which is the first dimension of the first tensor.
+
+    Raises InputError where the first tensor has no dimension.
+    """
+    first = next((t for t in pytree.tree_leaves(arguments(inputs)) if isinstance(t, torch.Tensor)),
+                 None)
+    if first is None or not first.dim():
+        raise InputError("max_batch needs an input whose first dimension is the batch")
+
+    def resized(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or value.shape[:1] != first.shape[:1]:
+            return value
+        return torch.empty((batch, *value.shape[1:]), dtype=value.dtype, device="meta",
+                           requires_grad=value.requires_grad)
+    return pytree.tree_map(resized, inputs)

@@ -13,7 +13,7 @@ from . import private
 from .apply import split, tagged
 from .capture import BUFFER, INPUT, PARAMETER, Captured, read
 from .eager import runner
-from .inductor import compiled
+from .inductor import compiled, patches
 from .planning import Request, make_plan
 
 
@@ -51,6 +51,16 @@ class Backend:
             return private.run_aot(module, inputs, self._compile, partition)
         self.tightened = {}
         return compiled(self, module, inputs, partition)
+
+    def options(self) -> Dict[str, Any]:
+        """Options of ``torch.compile`` under which Inductor asks this for its partitions."""
+        def partition(joint: fx.GraphModule, inputs: Sequence[Any], *, num_fwd_outputs: int,
+                      **kwargs: Any) -> private.Modules:
+            static = set(kwargs.get("static_lifetime_input_indices") or ())
+            categories = [PARAMETER if place in static else INPUT
+                          for place in range(len(inputs))]
+            return self._partition(joint, inputs, num_fwd_outputs, categories, kwargs)
+        return patches(self.request, partition, {})
 
     def _compile(self, module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         if self.only_plan:

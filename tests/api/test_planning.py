@@ -10,8 +10,8 @@ from report.graphs import plan_of, resnet
 
 from memonger.api import planning
 from memonger.api.requests import PlanRequest
-from memonger.api.sweeping import sweep_budgets
 from memonger.plan.plan import Status
+from memonger.solve.frontier import sweep_budgets
 from memonger.util.errors import InfeasibleBudget, NoPlanInTime
 
 REQUEST = PlanRequest("60%", variants="all")

@@ -1,0 +1,111 @@
+"""Planned and unplanned training side by side, number by number."""
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any, Callable, List, Tuple
+
+import torch
+
+from ..util.errors import VerificationError
+from .measure import loss_of
+from .module_step import arguments
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One tensor after one step."""
+
+    step: int
+    tensor: str
+    max_abs: float
+    #: Of the tensor's largest value.
+    max_rel: float
+
+    @property
+    def identical(self) -> bool:
+        """Bit for bit."""
+        return self.max_abs == 0.0
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What :func:`memonger.torch.verify` found."""
+
+    differences: Tuple[Difference, ...]
+    steps: int
+    #: Bits must be equal (on a CPU); else rounding of this share of a tensor's largest value may
+    #: differ, as kernels of a GPU may add in another order each time.
+    tolerance: float
+
+    @property
+    def identical(self) -> bool:
+        """Whether all tensors are the same, bit for bit."""
+        return all(d.identical for d in self.differences)
+
+    @property
+    def ok(self) -> bool:
+        """Whether all differences are within the tolerance."""
+        return all(d.max_rel <= self.tolerance for d in self.differences)
+
+    def check(self) -> None:
+        """Raise VerificationError unless :attr:`ok`."""
+        worst = max(self.differences, key=lambda d: d.max_rel)
+        if not self.ok:
+            raise VerificationError(
+                "planned and unplanned training differ: %s after step %d by %.3g of its largest "
+                "value; do not train with this plan" % (worst.tensor, worst.step, worst.max_rel),
+                worst.tensor, worst.max_abs, worst.max_rel)
+
+    def __str__(self) -> str:
+        same = sum(d.identical for d in self.differences)
+        worst = max((d.max_rel for d in self.differences), default=0.0)
+        return "%d of %d tensors of %d steps identical, bit for bit%s: %s" % (
+            same, len(self.differences), self.steps,
+            "" if self.identical else "; the worst is off by %.2g" % worst,
+            "planned and unplanned train the same network" if self.ok
+            else "more than rounding explains, do not train with this plan")
+
+
+def compared(planned: Any, original: Any, compile_unplanned: Callable[[Any], Any], inputs: Any,
+             steps: int, seed: int = 0) -> Verification:
+    """Train copies of both and compare losses, gradients and buffers after each step.
+
+    ``planned``, ``original``: modules with the same parameters, which are left as they are.
+    ``compile_unplanned``: compiles the original for the planned one's mode.
+    """
+    state = copy.deepcopy(original.state_dict())
+    numbers = [_trained(original, planned, inputs, steps, seed)]
+    original.load_state_dict(state)
+    numbers.append(_trained(original, compile_unplanned(original), inputs, steps, seed))
+    original.load_state_dict(state)
+    original.zero_grad(set_to_none=True)
+    on_cpu = all(value.device.type == "cpu" for _, _, value in numbers[0])
+    found: List[Difference] = []
+    for (step, name, a), (_, _, b) in zip(*numbers):
+        if torch.equal(a, b):
+            found.append(Difference(step, name, 0.0, 0.0))
+            continue
+        off = float((a.double() - b.double()).abs().max())
+        found.append(Difference(step, name, off, off / (float(b.double().abs().max()) or 1.0)))
+    return Verification(tuple(found), steps, 0.0 if on_cpu else 1e-3)
+
+
+def _trained(module: torch.nn.Module, call: Any, inputs: Any, steps: int,
+             seed: int) -> List[Tuple[int, str, torch.Tensor]]:
+    args, named = arguments(inputs)
+    numbers: List[Tuple[int, str, torch.Tensor]] = []
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        for step in range(steps):
+            module.zero_grad(set_to_none=True)
+            loss = loss_of(call(*args, **named))
+            loss.backward()
+            numbers.append((step, "loss", loss.detach().clone()))
+            for name, parameter in module.named_parameters():
+                if parameter.grad is not None:
+                    numbers.append((step, "gradient of " + name, parameter.grad.clone()))
+                    with torch.no_grad():
+                        parameter -= 0.01 * parameter.grad
+            numbers += [(step, name, b.clone()) for name, b in module.named_buffers()]
+    return numbers

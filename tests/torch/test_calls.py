@@ -1,0 +1,84 @@
+"""The calls beside plan and compile."""
+from __future__ import annotations
+
+import pytest
+import torch
+from torch_nets import Convolutions, images
+
+import memonger.torch as mt
+from memonger.errors import InputError, VerificationError
+from memonger.torch.optimizer import state_bytes
+
+
+def test_verify_compares_every_number_and_leaves_the_module_as_it_was():
+    module, x = Convolutions(), images()
+    before = [value.clone() for value in module.state_dict().values()]
+    step = mt.compile(module, "70%", "eager")
+    found = mt.verify(step, module, x, steps=2)
+    assert found.ok and found.identical
+    names = {d.tensor for d in found.differences}
+    assert {"loss", "gradient of first.weight", "norm.running_mean"} <= names
+    assert "identical, bit for bit" in str(found)
+    assert all(torch.equal(a, b) for a, b in zip(before, module.state_dict().values()))
+    found.check()
+
+
+def test_verify_finds_a_difference():
+    module, x = Convolutions(), images()
+    step = mt.compile(module, "70%", "eager")
+    found = mt.verify(step, module, x)
+    worse = mt.Verification((*found.differences[1:],
+                             type(found.differences[0])(0, "loss", 0.5, 0.25)), 2, 0.0)
+    assert not worse.ok
+    with pytest.raises(VerificationError, match="loss after step 0 by 0.25"):
+        worse.check()
+
+
+def test_a_sweep_goes_from_cheap_to_dear():
+    plans = mt.sweep(Convolutions(), images(), ("90%", "70%", "5%"), "eager", time_limit=2)
+    assert [plan.overhead for plan in plans] == sorted(plan.overhead for plan in plans)
+    assert len(plans) == 2 and plans[0].budget_bytes > plans[1].budget_bytes
+
+
+def test_the_largest_batch_planned_is_larger_and_no_more_fits():
+    module, x = Convolutions(), images()
+    budget = mt.estimate(module, x, "eager").total_bytes
+    found = mt.max_batch(module, x, budget, "eager", time_limit=1, limit=64)
+    assert found.unplanned == len(x[0]) < found.planned
+    assert found.plan.total_bytes <= budget
+    with pytest.raises(InputError, match="in bytes"):
+        mt.max_batch(module, x, "50%")
+
+
+def test_optimizer_state_is_part_of_the_total():
+    module, x = Convolutions(), images()
+    parameters = sum(p.numel() * 4 for p in module.parameters())
+    plain, adam = (mt.plan(module, x, "90%", "eager", optimizer=name) for name in (None, "adam"))
+    assert adam.fixed_bytes["optimizer"] == 2 * parameters
+    assert adam.baseline_total_bytes == plain.baseline_total_bytes + 2 * parameters
+    assert state_bytes(torch.optim.SGD(module.parameters(), 0.1, momentum=0.9))([8]) == 8
+    with pytest.raises(InputError, match="unknown optimizer"):
+        state_bytes("adm")
+
+
+def test_auto_is_for_a_gpu():
+    with pytest.raises(InputError, match="has free"):
+        mt.plan(Convolutions(), images(), "auto")
+
+
+def test_options_plan_in_torch_compile():
+    module, x = Convolutions(), images()
+    twin = Convolutions()
+    twin.load_state_dict(module.state_dict())
+    step = torch.compile(module, options=mt.options("75%"))
+    torch.manual_seed(0)
+    step(*x).backward()
+    torch.manual_seed(0)
+    mt.compile(twin)(*x).backward()
+    assert all(torch.equal(p.grad, q.grad) for p, q in zip(module.parameters(), twin.parameters()))
+
+
+def test_another_version_of_pytorch_gets_one_clear_line(monkeypatch):
+    monkeypatch.setattr(torch, "__version__", "2.3.1+cpu")
+    with pytest.raises(InputError, match="works with PyTorch 2.11 to 2.13, and this is 2.3.1"):
+        mt.plan(Convolutions(), images(), "70%")
