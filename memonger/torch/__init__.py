@@ -24,9 +24,11 @@ from .calls import (
     sweep,
     verify,
 )
+from .loss_layer import linear_cross_entropy
 from .measure import Measurement
 from .profile import Profile
 from .verify import Verification
 
-__all__ = ["Measurement", "Profile", "Verification", "compile", "estimate", "max_batch",
-           "measure", "options", "plan", "plans", "profile", "sweep", "verify"]
+__all__ = ["Measurement", "Profile", "Verification", "compile", "estimate",
+           "linear_cross_entropy", "max_batch", "measure", "options", "plan", "plans", "profile",
+           "sweep", "verify"]

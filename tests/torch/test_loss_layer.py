@@ -1,0 +1,79 @@
+"""Cross-entropy in chunks against PyTorch's own in float64."""
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch_nets import same, sentences, trained
+
+import memonger.torch as mt
+from memonger.errors import InputError
+from memonger.torch import loss_layer
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(loss_layer, "CHUNK_BYTES", 4 * 50 * 7)  # seven rows of 50 words
+
+
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-5), (torch.bfloat16, 3e-2)])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_loss_and_gradients(dtype, tolerance, reduction, smoothing):
+    torch.manual_seed(0)
+    hidden = torch.randn(4, 5, 16, dtype=dtype, requires_grad=True)
+    weight = torch.randn(50, 16, dtype=dtype).mul_(0.3).requires_grad_()
+    target = torch.randint(0, 50, (4, 5))
+    target[1, 2:4] = -100
+    ours = mt.linear_cross_entropy(hidden, weight, target, label_smoothing=smoothing,
+                                   reduction=reduction)
+    exact = [t.detach().double().requires_grad_() for t in (hidden, weight)]
+    theirs = F.cross_entropy(F.linear(*exact).flatten(0, 1), target.flatten(),
+                             label_smoothing=smoothing, reduction=reduction)
+    upstream = torch.rand_like(ours)
+    ours.backward(upstream)
+    theirs.backward(upstream.double().flatten() if reduction == "none" else upstream.double())
+    assert torch.allclose(ours.double().flatten(), theirs.flatten(), rtol=tolerance, atol=tolerance)
+    for mine, other in zip((hidden, weight), exact):
+        scale = other.grad.abs().max()
+        assert (mine.grad.double() - other.grad).abs().max() <= tolerance * scale
+
+
+class Model(nn.Module):
+    """Embedding and output layer share a weight."""
+
+    def __init__(self, chunks):
+        super().__init__()
+        self.embedding, self.body = nn.Embedding(50, 16), nn.Linear(16, 16)
+        self.chunks = chunks
+
+    def forward(self, tokens, target):
+        hidden = self.body(self.embedding(tokens)).tanh()
+        if self.chunks:
+            return mt.linear_cross_entropy(hidden, self.embedding.weight, target)
+        scores = F.linear(hidden, self.embedding.weight)
+        return F.cross_entropy(scores.flatten(0, 1), target.flatten())
+
+
+@pytest.mark.parametrize("mode", ["eager", "inductor"])
+def test_it_is_traced_as_one_op_and_takes_less(mode):
+    model, x = Model(True), sentences(words=50)
+    plain, twin = Model(False), copy.deepcopy(model)
+    plain.load_state_dict(model.state_dict())
+    less, more = (mt.estimate(m, x, mode) for m in (model, plain))
+    assert any(op.kind == "memonger.linear_cross_entropy.default" for op in less.graph.ops)
+    assert less.pool_bytes < more.pool_bytes
+    numbers = trained(mt.compile(model, mode=mode), model, x)
+    assert mode == "inductor" or same(numbers, trained(twin, twin, x))
+    assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(numbers, trained(plain, plain, x)))
+
+
+def test_it_refuses_what_does_not_fit():
+    hidden, weight, target = torch.randn(3, 4), torch.randn(9, 4), torch.zeros(3, dtype=torch.int64)
+    with pytest.raises(InputError, match="do not fit"):
+        mt.linear_cross_entropy(hidden, weight.t(), target)
+    with pytest.raises(InputError, match="reduction must be"):
+        mt.linear_cross_entropy(hidden, weight, target, reduction="max")
