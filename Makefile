@@ -1,6 +1,7 @@
 # make demo    sets up, trains a real network without and with a plan, leaves out/
 # make test    sets up, runs the tests on the installed package
 # make test-cu112  sets up, runs mxnet-cu112 on a pretended GPU (an hour; 400 MB more)
+# make test-torch  sets up an environment with PyTorch, runs the tests of memonger.torch in it
 # make check   lint and types
 # make docs    makes a site of docs/ with the reference of the API: out/site
 # make tables  sets up, makes the tables of docs/ again (two hours)
@@ -12,17 +13,20 @@
 # JOBS=auto            processes that run the tests, one a core
 
 PYTHON ?=
+# PyTorch 2.13 runs on Python 3.10 and later.
+PYTHON_TORCH ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.10,\
+	$(shell command -v $(name))) python3)
 VENV ?= .venv
 PYTEST_ARGS ?=
 JOBS ?= auto
 SOURCES := setup.py pyproject.toml README.md $(shell find memonger plugins -type f \
 	! -name '*.pyc' ! -name '*.so' ! -name '*.o' 2>/dev/null)
 
-.PHONY: demo test test-cu112 docs tables pictures check install clean help
+.PHONY: demo test test-cu112 test-torch docs tables pictures check install clean help
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -12
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -13
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/python examples/train_digits.py --out out
@@ -35,6 +39,18 @@ test: $(VENV)/.installed
 test-cu112: $(VENV)/.installed $(VENV).cu112/.made
 	MEMONGER_TEST_INSTALLED=1 MEMONGER_TEST_CU112=$(abspath $(VENV).cu112) \
 		$(VENV)/bin/pytest -n $(JOBS) --dist worksteal -m cu112 tests/gpu $(PYTEST_ARGS)
+
+# PyTorch has an environment of its own: MXNet needs an older NumPy. The version is the newest that
+# memonger/torch/private.py names.
+test-torch: $(VENV).torch/.made
+	$(VENV).torch/bin/python plugins/build.py --core
+	$(VENV).torch/bin/python -m pytest tests/torch $(PYTEST_ARGS)
+
+$(VENV).torch/.made: tools/make_environment.sh
+	sh tools/make_environment.sh $(PYTHON_TORCH) $(VENV).torch
+	$(VENV).torch/bin/python -m pip install --quiet torch==2.13.0 "numpy>=1.24" "highspy>=1.10" \
+		"setuptools>=70.1" "pytest>=8" "hypothesis>=6.100" "graphviz>=0.8"
+	@touch $@
 
 # Beside the environment, which has the MXNet for CPUs.
 $(VENV).cu112/.made: $(VENV)/.made
@@ -85,4 +101,4 @@ $(VENV)/.installed: $(VENV)/.made $(SOURCES)
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV).tools $(VENV).cu112 build dist out memonger.egg-info
+	rm -rf $(VENV) $(VENV).tools $(VENV).cu112 $(VENV).torch build dist out memonger.egg-info

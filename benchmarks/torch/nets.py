@@ -7,6 +7,8 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+from memonger.torch import linear_cross_entropy
+
 from . import convolutional as conv
 from . import sequential as seq
 
@@ -25,6 +27,17 @@ class WithLoss(nn.Module):
         if output.dim() == 3:  # words: batch, time, classes
             return F.cross_entropy(output.flatten(0, 1), target.flatten())
         return F.cross_entropy(output, target)
+
+
+class InChunks(nn.Module):
+    """GPT with its output layer and cross-entropy in chunks: the same loss."""
+
+    def __init__(self, net: seq.GPT):
+        super().__init__()
+        self.net = net
+
+    def forward(self, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return linear_cross_entropy(self.net.hidden(x), self.net.embedding.weight, target)
 
 
 class Net(NamedTuple):
@@ -80,10 +93,14 @@ NETS: Dict[str, Net] = {
 
 def build(name: str, batch: int = 0, tiny: bool = False,
           device: str = "cpu") -> Tuple[nn.Module, Inputs]:
-    """The network with its loss in training mode, and inputs; the same values for each call."""
+    """The network with its loss in training mode, and inputs; the same values for each call.
+
+    ``name`` with "_chunks" behind it: a GPT with the loss layer of memonger.
+    """
     torch.manual_seed(0)
-    net = NETS[name]
+    net = NETS[name.replace("_chunks", "")]
     with torch.device(device):
-        module = WithLoss((net.tiny if tiny else net.build)())
+        whole = (net.tiny if tiny else net.build)()
+    module = InChunks(whole) if name.endswith("_chunks") else WithLoss(whole)
     x, target = net.inputs(batch or net.batch, tiny)
     return module.train(), (x.to(device), target.to(device))

@@ -78,8 +78,8 @@ class Doctor(Command):
 def examine() -> List[Finding]:
     """All findings, in the order of the report."""
     checks: Tuple[Callable[[], Iterator[Finding]], ...] = (
-        _system, _distributions, _mxnet, _plugin, _gpu_kernels, _libraries, _programs, _cuda,
-        _devices, _variables)
+        _system, _distributions, _mxnet, _torch, _plugin, _gpu_kernels, _libraries, _programs,
+        _cuda, _devices, _variables)
     return [finding for check in checks for finding in check()]
 
 
@@ -162,6 +162,23 @@ def _mxnet() -> Iterator[Finding]:
         yield Finding("mxnet", "%s in %s" % (
             mxnet.__version__, os.path.dirname(str(mxnet.__file__))), OK if fit else PROBLEM,
             "" if fit else _MXNET_NEEDED)
+
+
+#: Versions that memonger.torch works with: memonger/torch/private.py.
+_TORCH = (2, 11), (2, 13)
+
+
+def _torch() -> Iterator[Finding]:
+    """PyTorch is not imported, which takes seconds: its version is that of its distribution."""
+    found = installed("torch")
+    if found is None:
+        yield Finding("torch", "missing", NOTE,
+                      "memonger.torch needs it: pip install 'torch>=%d.%d'" % _TORCH[0])
+        return
+    version = re.match(r"(\d+)\.(\d+)", found)
+    fit = version and _TORCH[0] <= tuple(map(int, version.groups())) <= _TORCH[1]
+    yield Finding("torch", found, OK if fit else WARNING, "" if fit else
+                  "memonger.torch works with %d.%d to %d.%d" % (*_TORCH[0], *_TORCH[1]))
 
 
 def _plugin() -> Iterator[Finding]:

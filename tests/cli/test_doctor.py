@@ -23,7 +23,7 @@ def test_doctor_answers_in_text_and_json(capsys):
     assert text.startswith("memonger ") and "python" in text
     assert main(["doctor", "--json"]) == code
     subjects = [f["subject"] for f in json.loads(capsys.readouterr().out)["findings"]]
-    assert {"memonger", "python", "numpy", "mxnet", "plugin", "highspy", "dot", "gpu"} <= \
+    assert {"memonger", "python", "numpy", "mxnet", "torch", "plugin", "highspy", "dot", "gpu"} <= \
         set(subjects)
 
 
@@ -221,3 +221,12 @@ def test_the_text_of_the_report(golden):
         Finding("numpy", "1.26.0", "problem", "MXNet 1.9.1 needs numpy below 1.24"),
         Finding("MXNET_BACKWARD_DO_MIRROR", "1", "warning", "plans assume it is unset"),
         Finding("pygraphviz", "missing", "note")]) + "\n")
+
+
+@pytest.mark.parametrize("version, state", [
+    (None, doctor.NOTE), ("2.13.0+cpu", doctor.OK), ("2.11.1", doctor.OK),
+    ("2.14.0", doctor.WARNING), ("1.13", doctor.WARNING)])
+def test_torch_is_told_by_its_version(monkeypatch, version, state):
+    monkeypatch.setattr(doctor, "installed", lambda name: version)
+    [found] = doctor._torch()
+    assert found.state == state and found.value == (version or "missing")
