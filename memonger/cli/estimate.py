@@ -10,7 +10,7 @@ from ..mx.device import place, resolve_budget
 from ..report.text import estimate_table
 from ..util.files import write_whole
 from ..util.units import parse_budget
-from . import arguments
+from . import arguments, torch_model
 from .command import EXIT_BUDGET, EXIT_OK, Command, answer
 
 
@@ -23,7 +23,8 @@ class Estimate(Command):
     name = "estimate"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        arguments.add_network(parser)
+        arguments.add_network(parser, "a *-symbol.json file, or model.py:build")
+        torch_model.add_arguments(parser)
         arguments.add_place(parser)
         arguments.add_budget(parser)
         arguments.add_optimizer(parser)
@@ -31,6 +32,8 @@ class Estimate(Command):
                                                      "JSON, which memonger plan reads")
 
     def run(self, args: argparse.Namespace) -> int:
+        if torch_model.is_model(args.network):
+            return torch_model.estimate(args)
         symbol = arguments.load_symbol(args.network)
         options = arguments.call_arguments(args, symbol)
         budget = resolve_budget(args.budget, place(options["ctx"], options["device"]))

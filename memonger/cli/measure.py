@@ -5,6 +5,7 @@ import argparse
 
 from ..api import calls as api
 from ..plan.plan import Plan
+from . import torch_model
 from .arguments import add_context, add_network, add_output, context, count, load_network
 from .command import EXIT_OK, Command, UsageError, answer
 
@@ -21,13 +22,16 @@ class Measure(Command):
     name = "measure"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        add_network(parser, "a plan file or a *-symbol.json file")
+        add_network(parser, "a plan file, a *-symbol.json file, or model.py:build")
+        torch_model.add_arguments(parser)
         add_context(parser)
         parser.add_argument("--steps", type=count, default=5,
                             help="steps whose median time counts; default %(default)s")
         add_output(parser, "-o", "--output", help="write the plan with what was measured")
 
     def run(self, args: argparse.Namespace) -> int:
+        if torch_model.is_model_or_its_plan(args.network):
+            return torch_model.measure(args)
         network, options = load_network(args, args.network)
         if args.output and not isinstance(network, Plan):
             raise UsageError("-o needs a plan file; %s is a symbol" % args.network)

@@ -15,7 +15,7 @@ from ..report.text import summary
 from ..solve.frontier import BUDGETS
 from ..util.errors import InputError
 from ..util.json_files import read_text
-from . import arguments
+from . import arguments, torch_model
 from .command import EXIT_OK, Command, UsageError, answer
 from .progress import ProgressLine
 from .record import foreign_record, plan_record
@@ -31,10 +31,12 @@ def _refused(planned: int) -> str:
 class MakePlan(Command):
     """Plan a network: what to keep for the backward pass and what to recompute.
 
-    NETWORK is a *-symbol.json file of MXNet, or a graph (memonger's own JSON, node-link JSON or
-    text; see docs/graphs.md), whose budget is in its own units or a share.
+    NETWORK is a *-symbol.json file of MXNet, or model.py:build, a function that gives a PyTorch
+    module, or a graph (memonger's own JSON, node-link JSON or text; see docs/graphs.md), whose
+    budget is in its own units or a share.
 
       memonger plan net-symbol.json --shape data=32,3,224,224 --budget 4GB -o plan.json
+      memonger plan model.py:build --input 32,3,224,224 --budget 50% -o plan.json
       memonger plan graph.json --budget 0.8
 
     Ctrl-C ends the search and keeps the best plan found so far.
@@ -43,7 +45,8 @@ class MakePlan(Command):
     name = "plan"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        arguments.add_network(parser, "a *-symbol.json file, or a graph")
+        arguments.add_network(parser, "a *-symbol.json file, model.py:build, or a graph")
+        torch_model.add_arguments(parser)
         arguments.add_place(parser)
         arguments.add_budget(parser)
         parser.add_argument("--overhead", type=arguments.share, metavar="SHARE",
@@ -71,6 +74,10 @@ class MakePlan(Command):
                            or args.max_clones):
             raise UsageError("--sweep plans for many budgets; "
                              "it takes no --budget, --overhead, --max-clones or --output")
+        if torch_model.is_model(args.network):
+            plan = torch_model.plan(args)
+            finish(args, plan, plan_record(plan))
+            return EXIT_OK
         text = read_text(args.network)
         if arguments.is_symbol(text):
             return self._plan_symbol(args)

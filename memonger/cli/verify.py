@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict
 
 from ..api import calls as api
 from ..plan.plan import Plan
+from . import torch_model
 from .arguments import add_context, add_shapes, context, count, load_network, load_symbol
 from .command import EXIT_OK, EXIT_VERIFICATION, Command, UsageError, answer
 
@@ -32,11 +33,14 @@ class Verify(Command):
         parser.add_argument("original", metavar="ORIGINAL", nargs="?",
                             help="the original *-symbol.json file; a plan file brings its own")
         add_shapes(parser)
+        torch_model.add_arguments(parser)
         add_context(parser)
         parser.add_argument("--steps", type=count, default=2,
                             help="training steps to compare; default %(default)s")
 
     def run(self, args: argparse.Namespace) -> int:
+        if torch_model.is_model_or_its_plan(args.planned):
+            return torch_model.verify(args)
         planned, options = load_network(args, args.planned)
         if isinstance(planned, Plan) and args.original:
             raise UsageError("a plan file brings its own original; give one of the two")

@@ -1,8 +1,9 @@
 """A module with its example inputs: how it is called, and what it holds."""
 from __future__ import annotations
 
+import contextlib
 import copy
-from typing import Any, Callable, Dict, List, Mapping, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Tuple
 
 import torch
 import torch.utils._pytree as pytree
@@ -88,3 +89,25 @@ def with_batch(inputs: Inputs, batch: int) -> Inputs:
         return torch.empty((batch, *value.shape[1:]), dtype=value.dtype, device="meta",
                            requires_grad=value.requires_grad)
     return pytree.tree_map(resized, inputs)
+
+
+@contextlib.contextmanager
+def seeded(seed: int = 0) -> Iterator[None]:
+    """The same random numbers in each such block; those outside go on as they were."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
+
+
+def example_input(text: str) -> torch.Tensor:
+    """``"8,512:int64"`` as a tensor: random numbers, or zeros where they are whole.
+
+    Raises InputError for a type that PyTorch does not have.
+    """
+    shape, _, word = text.partition(":")
+    dtype = getattr(torch, word or "float32", None)
+    if not isinstance(dtype, torch.dtype):
+        raise InputError("PyTorch has no type %r for the input %s" % (word, text))
+    sizes = tuple(map(int, shape.split(",")))
+    return torch.randn(sizes, dtype=dtype) if dtype.is_floating_point else \
+        torch.zeros(sizes, dtype=dtype)

@@ -1,0 +1,173 @@
+"""PyTorch modules on the command line: ``model.py:build``.
+
+``build`` is a function of the file that gives the module, or the module with a tuple of its inputs.
+A plan file remembers both, so ``memonger measure`` and ``memonger verify`` build the module again.
+"""
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import re
+import sys
+from dataclasses import replace
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+
+from ..plan.plan import Plan
+from ..plan.plan_file import load_plan
+from ..report.text import estimate_table
+from ..util.errors import InputError
+from ..util.json_files import read_text
+from . import arguments
+from .command import EXIT_BUDGET, EXIT_OK, EXIT_VERIFICATION, UsageError, answer
+from .progress import ProgressLine
+
+_MODEL = re.compile(r"^(?P<path>.+\.py):(?P<name>\w+)$")
+#: Options of the command line that are MXNet's alone.
+_OF_MXNET = (("shape", "--shape"), ("types", "--type"), ("grad_req", "--grad-req"),
+             ("device", "--device"), ("keep", "--keep"), ("recompute", "--recompute"),
+             ("overhead", "--overhead"), ("sweep", "--sweep"))
+
+
+class Model(NamedTuple):
+    """A module with its inputs, and how a plan file names them."""
+
+    module: Any
+    inputs: Any
+    record: Dict[str, Any]
+
+
+def is_model(text: str) -> bool:
+    """Whether an argument has the form ``file.py:function``."""
+    return bool(_MODEL.match(text))
+
+
+def is_model_or_its_plan(text: str) -> bool:
+    """The same, or a plan file of such a module."""
+    return is_model(text) or os.path.isfile(text) and arguments.is_plan(
+        read_text(text)) and "model" in load_plan(text).options
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """``--input`` and ``--mode``."""
+    parser.add_argument("--input", action="append", default=[], dest="inputs", type=_input,
+                        metavar="D,D,...[:TYPE]",
+                        help="of a PyTorch module model.py:build: shape of an input, float32 if no "
+                             "type is given; repeat for each, in order")
+    parser.add_argument("--mode", choices=("inductor", "eager"), default=None,
+                        help="what runs a PyTorch module; default inductor")
+
+
+def _input(text: str) -> str:
+    if not re.match(r"^\d+(,\d+)*(:\w+)?$", text):
+        raise argparse.ArgumentTypeError(
+            "cannot read the input %r; write it as 32,3,224,224 or 8,512:int64" % text)
+    return text
+
+
+def build(text: str, inputs: Sequence[str]) -> Model:
+    """Call the function, and make the inputs that it does not give."""
+    found = _MODEL.match(text)
+    assert found is not None
+    path, name = found.group("path"), found.group("name")
+    if not os.path.isfile(path):
+        raise InputError("there is no file %s" % path)
+    spec = importlib.util.spec_from_file_location("memonger_model", path)
+    assert spec is not None and spec.loader is not None
+    source = importlib.util.module_from_spec(spec)
+    sys.modules["memonger_model"] = source
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    try:
+        spec.loader.exec_module(source)
+    finally:
+        del sys.path[0]
+    if not callable(getattr(source, name, None)):
+        raise InputError("%s has no function %s" % (path, name))
+    from ..torch.module_step import example_input, seeded
+    with seeded():
+        made = getattr(source, name)()
+        module, given = made if isinstance(made, tuple) else (made, None)
+        if inputs:
+            given = tuple(map(example_input, inputs))
+    if given is None:
+        raise UsageError("%s gives no inputs; name their shapes, for example --input 32,3,224,224"
+                         % text)
+    return Model(module, given, {"model": text, "inputs": tuple(inputs)})
+
+
+def _check(args: argparse.Namespace) -> None:
+    for name, flag in _OF_MXNET:
+        if getattr(args, name, None):
+            raise UsageError("a PyTorch module takes no %s" % flag)
+
+
+def _model_of(args: argparse.Namespace, network: str) -> Tuple[Model, Any]:
+    """The module of an argument, and its plan where the argument is a plan file."""
+    _check(args)
+    if is_model(network):
+        return build(network, args.inputs), None
+    plan = load_plan(network)
+    return build(plan.options["model"], args.inputs or plan.options["inputs"]), plan
+
+
+def plan(args: argparse.Namespace) -> Plan:
+    """``memonger plan``."""
+    from ..torch import calls
+    model, _ = _model_of(args, args.network)
+    name, parameters = args.optimizer
+    costs = args.costs
+    with ProgressLine() as line:
+        made = calls.plan(
+            model.module, model.inputs, args.budget, args.mode or "inductor",
+            costs="roofline" if costs == "auto" else costs, time_limit=args.time_limit,
+            max_clones=args.max_clones, optimizer=name, optimizer_params=parameters,
+            name=os.path.splitext(os.path.basename(args.network.partition(":")[0]))[0],
+            progress=line.callback)
+    return replace(made, options={**made.options, **model.record})
+
+
+def estimate(args: argparse.Namespace) -> int:
+    """``memonger estimate``."""
+    from ..torch import calls
+    from ..util.units import parse_budget
+    model, _ = _model_of(args, args.network)
+    found = calls.estimate(model.module, model.inputs, args.mode or "inductor")
+    sizes = {**found.fixed_bytes, "pool": found.pool_bytes}
+    budget = None if args.budget is None else parse_budget(args.budget, found.total_bytes)
+    record = {"bytes": sizes, "total_bytes": found.total_bytes, "budget_bytes": budget}
+    answer(args, record, lambda: estimate_table(sizes, budget))
+    return EXIT_OK if budget is None or found.total_bytes <= budget else EXIT_BUDGET
+
+
+def measure(args: argparse.Namespace) -> int:
+    """``memonger measure``: of a plan file unplanned and planned."""
+    from ..torch import calls
+    model, made = _model_of(args, args.network)
+    mode = made.options["mode"] if made else args.mode or "inductor"
+    found = [calls.measure(calls.compile(model.module, mode=mode), model.inputs, args.steps)]
+    if made is not None:
+        found.append(calls.measure(calls.compile(model.module, plan=made), model.inputs,
+                                   args.steps))
+        if args.output:
+            made.with_measured({**found[1].to_dict(), "original": found[0].to_dict(),
+                                "overhead": found[1].step_s / found[0].step_s - 1}).save(
+                                    args.output)
+    labels: List[str] = ["as it is", "with this plan"]
+    answer(args, dict(zip(("original", "planned"), (f.to_dict() for f in found))),
+           lambda: "\n".join("%s: %s" % pair for pair in zip(labels, found)))
+    return EXIT_OK
+
+
+def verify(args: argparse.Namespace) -> int:
+    """``memonger verify``."""
+    from ..torch import calls
+    if is_model(args.planned):
+        raise UsageError("verify needs a plan file; memonger plan %s -o plan.json writes one"
+                         % args.planned)
+    model, made = _model_of(args, args.planned)
+    found = calls.verify(calls.compile(model.module, plan=made), model.module, model.inputs,
+                         args.steps)
+    answer(args, {"ok": found.ok, "identical": found.identical, "steps": found.steps},
+           lambda: str(found))
+    return EXIT_OK if found.ok else EXIT_VERIFICATION
+
