@@ -99,7 +99,7 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
     binding = Binding(shapes, types, requests, ctx, optimizer=options.pop("optimizer", None),
                       optimizer_params=options.pop("optimizer_params", None))
     session = open_session(original, binding, options.pop("costs", "auto"),
-                           cached_op_reader(shapes, types, ctx))
+                           cached_op_reader(shapes, types, ctx), copies_stay=_is_static(block))
     options.setdefault("name", type(block).__name__)
     made = plan_session(session, PlanRequest(resolve_budget(budget, ctx), **options), started_s)
     block._cached_graph = (data, made.symbol)
@@ -123,6 +123,12 @@ def strip(block: Any) -> None:
         data, out = block._cached_graph
         block._cached_graph = (data, strip_symbol(out))
         block._cached_op = None
+
+
+def _is_static(block: Any) -> bool:
+    """Whether the block's CachedOp keeps the executors of its ops from call to call."""
+    flags = dict(block._flags)
+    return bool(flags.get("static_alloc")) and bool(flags.get("static_shape"))
 
 
 def _place_of(block: Any) -> Any:

@@ -14,7 +14,7 @@ from ..graph.schedule import expand
 from ..graph.types import Graph
 from ..memory import arena
 from ..memory.device import BoundStep, Device, callers_outputs, reservations, workspaces
-from ..memory.mkldnn import mkldnn_workspaces
+from ..memory.mkldnn import mkldnn_workspaces, stock_copies
 from ..memory.optimizer_state import state_arrays
 from ..memory.storage import never_written_bytes, plan_storage
 from ..memory.timeline import Timeline, timeline
@@ -53,7 +53,9 @@ class Estimate:
         :meth:`memonger.memory.device.BoundStep.extra_bytes` counts. Outputs of the network are in
         the pool. On a CPU without MKLDNN "never_written", less than 0, is what of the pool never
         gets resident: second outputs of max pooling. Networks of thousands of ops have "objects"
-        there: those of MXNet's executor for each op that runs.
+        there: those of MXNet's executor for each op that runs. On a CPU with MKLDNN
+        "layout_copies" are what the executor of a network without a plan keeps for operators that
+        are not MKLDNN's.
     pool_bytes, peak_live_bytes : int
         What MXNet allocates for internal tensors, and what of it is alive at the worst step.
     """
@@ -117,6 +119,8 @@ class Session:
     never_written_bytes: int
     #: MXNet's objects for each op of the symbol as it is; 0 where they are not counted.
     unplanned_objects_bytes_per_op: int
+    #: What stock MXNet keeps of arrays in other layouts, for the symbol as it is.
+    unplanned_copies_bytes: int
     #: Whether plans may ask for an arena.
     has_arena: bool = True
 
@@ -197,10 +201,11 @@ class Session:
 
     @property
     def _as_stock(self) -> Dict[str, int]:
-        """Never resident bytes and objects of the symbol as it is."""
+        """Never resident bytes, objects and copies of the symbol as it is."""
         graph = replace(self.graph, _cache={},
                         objects_bytes_per_op=self.unplanned_objects_bytes_per_op)
-        found = {"never_written": -self.never_written_bytes, "objects": objects_bytes(graph)}
+        found = {"never_written": -self.never_written_bytes, "objects": objects_bytes(graph),
+                 "layout_copies": self.unplanned_copies_bytes}
         return {name: size for name, size in found.items() if size}
 
     @property
@@ -213,7 +218,7 @@ class Session:
         most = self.unplanned_workspace_bytes
         objects = self.unplanned_objects_bytes_per_op
         if self.fixed_bytes["workspace"] <= most and not self.never_written_bytes \
-                and self.graph.objects_bytes_per_op == objects:
+                and not self.unplanned_copies_bytes and self.graph.objects_bytes_per_op == objects:
             return self
         ops = self.graph.ops
         graph = self.graph.with_times([op.time_s for op in ops],
@@ -274,12 +279,13 @@ def _is_of_cpu(model: CostModel) -> bool:
 @paused()
 def open_session(symbol: Any, binding: Binding, costs: Any = "auto",
                  reshape: Optional[Reshape] = None,
-                 as_it_is: bool = False) -> Session:
+                 as_it_is: bool = False, copies_stay: bool = True) -> Session:
     """Read a network and price its ops.
 
     ``reshape`` turns the graph of an executor into that of a CachedOp. With
     ``as_it_is`` a plan on the symbol and the user's ``force_mirroring`` show in the graph; else the
-    plan is taken off, and the marks are hints on the ops.
+    plan is taken off, and the marks are hints on the ops. ``copies_stay``: who runs the network
+    keeps the copies between MKLDNN's layouts and others, as executors do.
     """
     native.load()
     symbol = symbol if as_it_is else without_plan(symbol)
@@ -342,7 +348,20 @@ def open_session(symbol: Any, binding: Binding, costs: Any = "auto",
             [*_workspaces(captured, device, model, planned=False), 0]),
         never_written_bytes=never_written_bytes(unplanned_graph, unplanned)
         if device is None and not mkldnn_is_on() else 0,
-        unplanned_objects_bytes_per_op=unplanned_objects)
+        unplanned_objects_bytes_per_op=unplanned_objects,
+        unplanned_copies_bytes=_copies_bytes(captured, copies_stay)
+        if device is None and mkldnn_is_on() and _is_of_cpu(model) else 0)
+
+
+def _copies_bytes(captured: Captured, stay: bool) -> int:
+    """What stock MXNet has in copies of arrays in other layouts, at most."""
+    graph = captured.graph
+    storage = plan_storage(graph, expand(graph, {}), "stock")
+    steps = storage.program.steps
+    copies = stock_copies(graph, captured.default_layout, {
+        (steps[value.step].op, value.position): index
+        for value, index in zip(storage.program.values, storage.blocks.inplace_index)})
+    return sum(copies) if stay else max([*copies, 0])
 
 
 def _estimates(ctx: Any) -> Roofline:

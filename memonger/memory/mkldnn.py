@@ -8,12 +8,14 @@ that a convolution reads is counted, and each that an operator other than MKLDNN
 of MKLDNN's other operators convert that of the output to the layout of the data; those that write
 where they read do so through a copy.
 
-Not counted: what MKLDNN keeps for each convolution (about its weight for every further thread), and
-the copies that stock MXNet keeps for operators that are not MKLDNN's (none in planned networks).
+Stock executors keep a copy of each array that an operator other than MKLDNN's reads in another
+layout; planned networks have none of them (``plugins/mxnet/layouts.h``).
+
+Not counted: what MKLDNN keeps for each convolution (about its weight for every further thread).
 """
 from __future__ import annotations
 
-from typing import Mapping, Sequence, Set, Tuple
+from typing import List, Mapping, Sequence, Set, Tuple
 
 from ..graph.types import Graph, Op
 from .workspace import WEIGHT, native_bytes
@@ -43,6 +45,52 @@ def mkldnn_workspaces(graph: Graph, attributes: Sequence[Mapping[str, str]],
                  for index, op in enumerate(graph.ops))
 
 
+def stock_copies(graph: Graph, default_layout: Sequence[bool],
+                 inplace_index: Mapping[Tuple[int, int], int]) -> List[int]:
+    """Bytes that stock MXNet copies for each operator that is not MKLDNN's.
+
+    MXNet copies each array in a layout of MKLDNN that such an operator reads, and where the
+    operator writes into such an array copies the result back. An executor, and a CachedOp with
+    static memory and shapes, keeps all of these copies (``StorageFallbackOpExecutor``); else they
+    end with the operator's run. Arrays with three to five axes of float32 are counted.
+
+    Parameters
+    ----------
+    graph : Graph
+        Of the network without a plan, in the order in which its executor runs.
+    default_layout : sequence of bool
+        Whether each op is given its arrays in the default layout.
+    inplace_index : mapping
+        Op and position of an output to the position of the input whose memory it takes.
+
+    Returns
+    -------
+    list of int
+        One for each op.
+    """
+    in_layout: Set[int] = set()
+    copies: List[int] = []
+    for index, op in enumerate(graph.ops):
+        copies.append(0)
+        if not default_layout[index]:
+            kind = _base(op)
+            if kind in _MAKE or kind in _KEEP and not in_layout.isdisjoint(op.inputs):
+                in_layout.update(t for t in op.outputs[:1] if _may_have_layout(graph, t))
+            continue
+        copies[-1] = sum(graph.tensors[t].size_bytes for t in op.inputs if t in in_layout)
+        for position, tensor in enumerate(op.outputs):
+            source = inplace_index.get((index, position), -1)
+            if source >= 0 and op.inputs[source] in in_layout:
+                in_layout.add(tensor)
+                copies[-1] += graph.tensors[tensor].size_bytes
+    return copies
+
+
+def _may_have_layout(graph: Graph, tensor: int) -> bool:
+    return graph.tensors[tensor].dtype == "float32" and \
+        len(graph.tensors[tensor].shape) in (3, 4, 5)
+
+
 def _base(op: Op) -> str:
     return op.kind[len("_backward_"):] if op.kind.startswith("_backward_") else op.kind
 
@@ -52,8 +100,7 @@ def _in_mkldnn_layout(graph: Graph) -> Set[int]:
     found: Set[int] = set()
     for op in graph.ops:
         kind = _base(op)
-        made = [t for t in op.outputs[:1] if graph.tensors[t].dtype == "float32"
-                and len(graph.tensors[t].shape) in (3, 4, 5)]
+        made = [t for t in op.outputs[:1] if _may_have_layout(graph, t)]
         if kind in _MAKE or kind in _KEEP and not found.isdisjoint(op.inputs):
             found.update(made)
     return found

@@ -40,6 +40,8 @@ class Captured:
     printed_bytes: int
     #: Kinds of resource that each op asks for.
     resources: Tuple[Tuple[int, ...], ...] = ()
+    #: Whether MXNet gives each op its arrays in the default layout, whatever MKLDNN made of them.
+    default_layout: Tuple[bool, ...] = ()
 
 
 def read(symbol: Any, shapes: Mapping[str, Sequence[int]],
@@ -103,7 +105,7 @@ def captured_from(record: Mapping[str, Any], arguments: Arguments, num_outputs: 
                 name=name, size_bytes=math.prod(shape) * item_bytes,
                 producer=op_of_node.get(index, -1), category=category,
                 pooled=entries["storage_id"][entry] >= 0, shape=shape, dtype=dtype_name))
-    ops, attributes, resources = [], [], []
+    ops, attributes, resources, default_layout = [], [], [], []
     names: Dict[str, int] = {}
     in_use = {node["name"] for node in nodes[:num_forward_nodes] if node["op"] != "null"}
     refused = _refused(nodes[:num_forward_nodes], nodes)
@@ -136,11 +138,13 @@ def captured_from(record: Mapping[str, Any], arguments: Arguments, num_outputs: 
             makes_state=bool(node.get("makes_state"))))
         attributes.append(hints)
         resources.append(tuple(node.get("resources", ())))
+        default_layout.append(bool(node.get("default_layout")))
     graph = Graph(tuple(tensors), tuple(ops),
                   tuple(first_entry[n] + i for n, i in record["outputs"]))
     return Captured(graph, tuple(attributes), arguments, _fixed_bytes(arguments, nodes, tensors,
                     first_entry, categories), int(record["pool_bytes"]),
-                    int(record["storage_allocated_bytes"]), tuple(resources))
+                    int(record["storage_allocated_bytes"]), tuple(resources),
+                    tuple(default_layout))
 
 
 def refuse_unknown_shapes(owners: Sequence[Tuple[str, str]], shapes: Sequence[Any]) -> None:

@@ -76,7 +76,8 @@ class Plan:
     #: "head_gradients", "workspace", "optimizer", and on a GPU "rounding", "random_states",
     #: "autotuning". Outputs of the network are part of the pool. "objects" are those of MXNet's
     #: executor, counted on CPUs in networks of thousands of ops. "never_written", below 0, is what
-    #: of an unplanned pool is never resident.
+    #: of an unplanned pool is never resident, "layout_copies" what stock MXNet keeps on a CPU for
+    #: operators that are not MKLDNN's.
     fixed_bytes: Mapping[str, int] = field(default_factory=dict)
     #: The same for the unplanned step, where it differs; {} where it does not.
     baseline_fixed_bytes: Mapping[str, int] = field(default_factory=dict)

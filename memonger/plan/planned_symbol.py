@@ -125,10 +125,11 @@ def strip_json(symbol_json: str) -> str:
     return symbol_text(document)
 
 
-def mark_storage(symbol_json: str) -> str:
-    """The symbol with the wish for an arena, as JSON.
+def mark_storage(symbol_json: str, storage: str = "arena") -> str:
+    """The symbol as one with a plan: "arena" has its executors make one, as JSON.
 
-    One op has the mark, and those that MXNet would merge with it.
+    One op has the mark, and those that MXNet would merge with it. Where MKLDNN is on, the plugin
+    spares marked networks the copies between its layouts and others.
     """
     document = json.loads(symbol_json)
     nodes = document["nodes"]
@@ -136,14 +137,14 @@ def mark_storage(symbol_json: str) -> str:
     marked = same[_first_markable(document)]
     for node, first in zip(nodes, same):
         if first == marked:
-            node.setdefault("attrs", {})[STORAGE] = "arena"
+            node.setdefault("attrs", {})[STORAGE] = storage
     return symbol_text(document)
 
 
 def planned_json(original_json: str, plan: Plan) -> str:
     """JSON of a symbol with the plan's decisions on it; MXNet is not needed."""
     text = _decisions_on(original_json, plan)
-    return mark_storage(text) if plan.storage == "arena" else text
+    return mark_storage(text, plan.storage) if plan.storage in ("arena", "best") else text
 
 
 def _decisions_on(text: str, plan: Plan) -> str:

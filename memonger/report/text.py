@@ -142,7 +142,8 @@ CATEGORIES = {"parameters": "parameters", "gradients": "gradients", "aux": "aux 
               "inputs": "inputs", "head_gradients": "head gradients", "pool": "pool",
               "workspace": "workspace", "optimizer": "optimizer state",
               "outputs": "outputs and their gradients", "random_states": "random states",
-              "never_written": "never written", "objects": "MXNet's objects"}
+              "never_written": "never written", "objects": "MXNet's objects",
+              "layout_copies": "copies in other layouts"}
 
 
 def estimate_table(by_category: Mapping[str, int], budget_bytes: Optional[int] = None) -> str:

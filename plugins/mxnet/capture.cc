@@ -1,6 +1,7 @@
 #include "mxnet/capture.h"
 
 #include <mxnet/base.h>
+#include <mxnet/graph_attr_types.h>
 #include <mxnet/op_attr_types.h>
 #include <nnvm/graph_attr_types.h>
 #include <nnvm/op_attr_types.h>
@@ -131,7 +132,8 @@ void WriteOpFacts(const Node& node, const mxnet::Context& context, const Reasons
 }
 
 void WriteNode(const IndexedGraph& index, uint32_t id, const mxnet::Context& context,
-               const nnvm::DeviceVector* device, const Reasons& reasons, Json* json) {
+               const nnvm::DeviceVector* device, const mxnet::DispatchModeVector* modes,
+               const Reasons& reasons, Json* json) {
   const Node& node = *index[id].source;
   json->Raw("{\"op\":");
   json->String(node.is_variable() ? "null" : node.op()->name);
@@ -152,6 +154,8 @@ void WriteNode(const IndexedGraph& index, uint32_t id, const mxnet::Context& con
   json->Field("control_deps").Numbers(index[id].control_deps);
   if (!node.is_variable()) {
     if (device) json->Field("device").Number(device->at(id));
+    if (modes && modes->at(id) == mxnet::DispatchMode::kFCompute)
+      json->Field("default_layout").Number(1);
     WriteOpFacts(node, context, reasons, json);
   }
   json->Raw("}");
@@ -177,6 +181,9 @@ void Record(const nnvm::Graph& graph, const PlanInput& input, int64_t pool_bytes
       graph.HasAttr("device") ? &graph.GetAttr<nnvm::DeviceVector>("device") : nullptr;
   const auto* contexts =
       graph.HasAttr("context") ? &graph.GetAttr<std::vector<mxnet::Context>>("context") : nullptr;
+  const auto* modes = graph.HasAttr("dispatch_mode")
+                          ? &graph.GetAttr<mxnet::DispatchModeVector>("dispatch_mode")
+                          : nullptr;
   const auto& shapes = graph.GetAttr<mxnet::ShapeVector>("shape");
   const auto& dtypes = graph.GetAttr<nnvm::DTypeVector>("dtype");
   std::string record;
@@ -195,8 +202,8 @@ void Record(const nnvm::Graph& graph, const PlanInput& input, int64_t pool_bytes
   const Reasons reasons = KeepReasons(all);
   for (uint32_t id = 0; id < index.num_nodes(); ++id) {
     if (id) json.Raw(",\n");
-    WriteNode(index, id, contexts ? (*contexts)[id] : mxnet::Context::CPU(), device, reasons,
-              &json);
+    WriteNode(index, id, contexts ? (*contexts)[id] : mxnet::Context::CPU(), device, modes,
+              reasons, &json);
   }
   json.Raw("]");
   json.Field("outputs").NodeEntries(index.outputs());
