@@ -99,7 +99,7 @@ class Run:
                 torch.cuda.empty_cache()
         step: Any = module
         if method == "memonger" or method == "unplanned" and mode != "module":
-            step = memonger(module, budget, mode, self.profiles.get(key, "roofline"), 3.0)
+            step = memonger(module, budget, mode, self.profiles.get(key, "auto"), 3.0)
         elif method in ("torch budget", "torch default"):
             step = torch_budget(module, budget, mode)
         elif method == "each block":
@@ -195,7 +195,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tiny", action="store_true", help="tiny networks, batches of two")
     parser.add_argument("--limit", type=float, default=330.0, metavar="SECONDS")
     parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--costs", choices=("measured", "roofline"), default="measured")
+    parser.add_argument("--costs", choices=("measured", "estimated"), default="measured")
     parser.add_argument("--only", default="", metavar="WORDS", help="rows whose name has them")
     parser.add_argument("-o", "--output", default="docs/RESULTS_TORCH_GPU.md")
     parser.add_argument("--json", default="", metavar="FILE", help="all rows, one a line")

@@ -33,9 +33,10 @@ def by_blocks(module: nn.Module) -> nn.Module:
     """Each block of the network is a checkpoint; of a U-Net those on the way down, too."""
     for blocks in ("blocks", "down"):
         for block in getattr(module.net, blocks, ()):  # type: ignore[union-attr]
-            block.forward = _checkpointed(block.forward)
+            block.forward = checkpointed(block.forward)
     return module
 
 
-def _checkpointed(forward: Callable[..., Any]) -> Callable[..., Any]:
+def checkpointed(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """The call as a checkpoint: its values are computed again in backward."""
     return lambda *args: checkpoint(forward, *args, use_reentrant=False)

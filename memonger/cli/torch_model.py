@@ -119,7 +119,7 @@ def plan(args: argparse.Namespace) -> Plan:
     with ProgressLine() as line:
         made = calls.plan(
             model.module, model.inputs, args.budget, args.mode or "inductor",
-            costs="roofline" if costs == "auto" else costs, time_limit=args.time_limit,
+            costs=costs, time_limit=args.time_limit,
             max_clones=args.max_clones, optimizer=name, optimizer_params=parameters,
             name=os.path.splitext(os.path.basename(args.network.partition(":")[0]))[0],
             progress=line.callback)

@@ -15,6 +15,7 @@ from ..util.argument_checks import whole_number
 from ..util.errors import InfeasibleBudget, InputError, MemongerError
 from ..util.units import budget_share, parse_budget
 from . import private
+from .costs import ROOFLINES
 from .measure import Measurement, measure_step, training_step
 from .module_step import (
     Inputs,
@@ -53,7 +54,8 @@ def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "induct
     mode : str
         "inductor" or "eager": what runs the plan.
     costs : str or Profile
-        Times of ops: "auto", "roofline", or what :func:`profile` gave.
+        Times of ops: "auto" (estimates for the device), "cpu", "reference" (10 TFLOP/s and
+        600 GB/s), or what :func:`profile` gave.
     time_limit : float
         Most work for the search, in counted seconds.
     max_clones : int
@@ -322,10 +324,10 @@ def _request(request: Request, costs: Any) -> Request:
     if isinstance(costs, Profile):
         return replace(request, measured_s=costs.times_s, temporary_bytes=costs.temporary_bytes,
                        costs="profile: %s" % costs.device)
-    if costs not in ("auto", "roofline"):
-        raise InputError("costs must be auto, roofline or what memonger.torch.profile gave, not %r"
-                         % (costs,))
-    return request
+    if costs not in ("auto", *ROOFLINES):
+        raise InputError("costs must be auto, %s, or what memonger.torch.profile gave, not %r"
+                         % (", ".join(ROOFLINES), costs))
+    return replace(request, costs=costs)
 
 
 def _optimizer(optimizer: Any, options: Optional[Mapping[str, Any]]) \
@@ -344,10 +346,11 @@ def _resolved(budget: Budget, module: Any, inputs: Inputs) -> Budget:
     return int(0.95 * torch.cuda.mem_get_info(device)[0])
 
 
-def _traced(module: Any, inputs: Inputs, request: Request) -> PlannedGraph:
+def _traced(module: Any, inputs: Inputs, request: Request,
+            normalize: bool = True) -> PlannedGraph:
     """The training graph of a module, planned as ``request`` says; nothing runs."""
     check_module(module)
-    backend = Backend(request, only_plan=True)
+    backend = Backend(request, only_plan=True, normalize=normalize)
     module, inputs = on_device(module, inputs)
     args, named = arguments(inputs)
     try:

@@ -17,7 +17,7 @@ import torch.utils._pytree as pytree
 
 from ..graph.types import DTYPES, Graph, Inplace, Op, Tensor
 from . import private
-from .costs import hint, op_times_s, tensors
+from .costs import ROOFLINES, hint, op_times_s, tensors
 from .fusion import in_registers
 
 #: Categories of the tensors that exist before the step.
@@ -50,6 +50,8 @@ class Captured:
     #: Sizes are symbols: read with the hints of the example inputs.
     dynamic: bool
     device: str
+    #: Where times come from that were not measured, as ``Plan.costs`` says it.
+    costs: str
     ops_by_node: Dict[fx.Node, int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -69,16 +71,18 @@ class Captured:
 
 def read(joint: fx.GraphModule, num_forward_outputs: int, categories: Sequence[str] = (),
          fused: bool = False, measured_s: Optional[Mapping[str, float]] = None,
-         temporary_bytes: Optional[Mapping[str, int]] = None, name: str = "") -> Captured:
+         temporary_bytes: Optional[Mapping[str, int]] = None, costs: str = "auto",
+         name: str = "") -> Captured:
     """Read a joint graph.
 
     ``categories``: of the forward inputs, in order; parameters where there is none.
     ``fused``: times are those under Inductor.
     ``measured_s``, ``temporary_bytes``: what was measured, by :func:`.costs.signature`: seconds
     of ops, and bytes that they take besides their outputs while they run.
+    ``costs``: one of :data:`.costs.ROOFLINES` for other ops; "auto" goes by the device.
     """
     return _Reader(joint, num_forward_outputs, categories, temporary_bytes or {}).read(
-        name, fused, measured_s or {})
+        name, fused, measured_s or {}, costs)
 
 
 def storages(joint: fx.GraphModule) -> Dict[fx.Node, List[Optional[Storage]]]:
@@ -168,7 +172,8 @@ class _Reader:
         self.device = next((d for d in devices if d != "cpu"), devices[0] if devices else "cpu")
         self.granule_bytes = CUDA_GRANULE_BYTES if self.device == "cuda" else 1
 
-    def read(self, name: str, fused: bool, measured_s: Mapping[str, float]) -> Captured:
+    def read(self, name: str, fused: bool, measured_s: Mapping[str, float],
+             costs: str) -> Captured:
         nodes = list(self.held)
         late = self._late(nodes)
         self.views, self.fused = self._views(nodes), fused
@@ -187,14 +192,17 @@ class _Reader:
                 self._op(node, True)
         outputs = self._results(range(len(self.joint.graph.output_node().args[0])),
                                 skip_written=True)
-        times = [sum(op_times_s([node, *parts], self.device, fused, measured_s))
+        if costs == "auto":
+            costs = "cpu" if self.device == "cpu" else "reference"
+        times = [sum(op_times_s([node, *parts], ROOFLINES[costs], fused, measured_s))
                  for node, parts in zip(self.nodes, self.parts_of_op)]
         graph = Graph(tuple(self.tensors), tuple(self.ops), tuple(outputs), name=name) \
             .with_times(times)
         graph.check()
         dynamic = any(private.is_symbolic(n) for n in nodes)
         return Captured(graph, self.joint, self.num_forward_outputs, self.nodes, self.tensors_of,
-                        self.views, self.inlined, dynamic, self.device)
+                        self.views, self.inlined, dynamic, self.device,
+                        "roofline: " + ("this CPU" if costs == "cpu" else costs))
 
     def _views(self, nodes: Sequence[fx.Node]) -> Set[fx.Node]:
         """Nodes all of whose storages are older than they are."""

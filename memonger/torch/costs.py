@@ -17,8 +17,9 @@ class Roofline(NamedTuple):
     bytes_per_s: float
 
 
-#: Estimates where nothing was measured, by the device's type.
-ROOFLINES = {"cpu": Roofline(50e9, 10e9), "cuda": Roofline(10e12, 600e9)}
+#: Estimates where nothing was measured: of a core of a CPU, and of the device that published tables
+#: are for.
+ROOFLINES = {"cpu": Roofline(50e9, 10e9), "reference": Roofline(10e12, 600e9)}
 #: Share of their bandwidth time that fusible ops take under Inductor, for they become part of a
 #: neighbour's kernel: what they read and write mostly stays in registers.
 FUSED_SHARE = 0.1
@@ -63,7 +64,7 @@ def signature(node: fx.Node) -> str:
                        ["%s=%s" % (k, words(v)) for k, v in sorted(node.kwargs.items())])
 
 
-def op_times_s(nodes: List[Optional[fx.Node]], device: str, fused: bool,
+def op_times_s(nodes: List[Optional[fx.Node]], roofline: Roofline, fused: bool,
                measured_s: Mapping[str, float]) -> List[float]:
     """Seconds of each node; 0 for None. ``measured_s`` goes by :func:`signature`."""
     known: Dict[str, float] = {}
@@ -75,6 +76,6 @@ def op_times_s(nodes: List[Optional[fx.Node]], device: str, fused: bool,
         key = signature(node)
         if key not in known:
             known[key] = measured_s[key] if key in measured_s else \
-                estimated_s(node, ROOFLINES.get(device, ROOFLINES["cuda"]))
+                estimated_s(node, roofline)
         times.append(known[key] * (FUSED_SHARE if fused and private.is_fusible(node) else 1.0))
     return times

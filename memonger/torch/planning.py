@@ -29,7 +29,8 @@ class Request:
     #: Seconds of ops and bytes that they take besides their outputs, by signature.
     measured_s: Mapping[str, float] = field(default_factory=dict)
     temporary_bytes: Mapping[str, int] = field(default_factory=dict)
-    costs: str = "roofline"
+    #: "auto", one of :data:`.costs.ROOFLINES`, or the device where times were measured.
+    costs: str = "auto"
     optimizer_bytes: Optional[Callable[[Sequence[int]], int]] = None
     progress: Optional[Callable[[Progress], None]] = None
     name: str = ""
@@ -67,7 +68,7 @@ def make_plan(captured: Captured, request: Request, pool_bytes: int = 0) -> Plan
     clones = request.max_clones or (1 if request.mode == "inductor" or captured.dynamic else 0)
     options = Options(
         storage="live", variants="none", time_limit_s=request.time_limit, fixed_bytes=fixed,
-        costs=request.costs, max_clones=clones, progress=request.progress)
+        costs=request.costs if request.measured_s else captured.costs, max_clones=clones, progress=request.progress)
     if request.unplanned:
         return _unplanned(captured, fixed, baseline, options, request)
     if request.budget is None:

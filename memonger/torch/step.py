@@ -32,9 +32,9 @@ class OnlyPlanning(Exception):
 class Backend:
     """A backend of ``torch.compile`` that plans each training graph that it gets."""
 
-    def __init__(self, request: Request, only_plan: bool = False):
+    def __init__(self, request: Request, only_plan: bool = False, normalize: bool = True):
         private.check_version()
-        self.request, self.only_plan = request, only_plan
+        self.request, self.only_plan, self.normalize = request, only_plan, normalize
         self.graphs: List[PlannedGraph] = []
         self._plans: Dict[Tuple[str, int], Plan] = {}
         #: Bytes that a plan's pool may take after a trial, by the graph's fingerprint.
@@ -70,10 +70,12 @@ class Backend:
 
     def _partition(self, joint: fx.GraphModule, inputs: Sequence[Any], num_forward_outputs: int,
                    categories: Sequence[str], kwargs: Mapping[str, Any]) -> private.Modules:
-        private.normalize(joint)
+        if self.normalize:
+            private.normalize(joint)
         request = self.request
         captured = read(joint, num_forward_outputs, categories, request.mode == "inductor",
-                        request.measured_s, request.temporary_bytes, request.name)
+                        request.measured_s, request.temporary_bytes,
+                        "auto" if request.measured_s else request.costs, request.name)
         fingerprint = captured.graph.fingerprint
         key = fingerprint, self.tightened.get(fingerprint, 0)
         if key not in self._plans:

@@ -1,0 +1,199 @@
+"""``python -m benchmarks.torch plans``: predicted peaks and times of all methods.
+
+Every method's forward and backward graph is counted in the same way (:mod:`.count`): bytes that
+its operators make, node by node, and roofline times of a device with 10 TFLOP/s and 600 GB/s.
+Nothing runs: it takes planning time only.
+"""
+from __future__ import annotations
+
+import argparse
+import itertools
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Tuple
+
+import torch
+import torch.fx as fx
+import torch.nn as nn
+
+from memonger.errors import InfeasibleBudget
+from memonger.torch import private
+from memonger.torch.apply import split
+from memonger.torch.calls import _traced
+from memonger.torch.planning import Request, make_plan
+from memonger.torch.step import PlannedGraph
+
+from .count import both
+from .methods import by_blocks, checkpointed
+from .nets import NETS, WithLoss
+
+SHARES = ("75%", "50%", "35%", "25%")
+#: PyTorch's budgets and the solvers of its knapsack that are tried.
+TORCH_BUDGETS = (0.8, 0.6, 0.4, 0.2, 0.1)
+TORCH_SOLVERS = ("dp", "greedy")
+Row = Dict[str, Any]
+
+
+def unfilled(name: str, batch: int) -> Tuple[nn.Module, Any]:
+    """A network whose memory nobody touches, and inputs on "meta"."""
+    net = NETS[name]
+    with torch.device("meta"):
+        module = WithLoss(net.build()).train()
+    module.to_empty(device="cpu")
+    return module, tuple(t.to("meta") for t in net.inputs(batch or net.batch, False))
+
+
+def copied(joint: fx.GraphModule) -> fx.GraphModule:
+    """A joint graph that a partitioner may change."""
+    graph = fx.Graph()
+    output = graph.graph_copy(joint.graph, {})
+    made = graph.output(output)
+    made.meta = dict(joint.graph.output_node().meta)
+    return fx.GraphModule(joint, graph)
+
+
+def ours(traced: PlannedGraph, time_limit: float) -> Iterator[Row]:
+    """Plans for :data:`SHARES` of the unplanned total."""
+    captured = traced.captured
+    for share in SHARES:
+        began_s = time.perf_counter(), time.process_time()
+        row: Row = {"method": "memonger %s" % share}
+        try:
+            plan = make_plan(captured, Request(budget=share, mode="eager", time_limit=time_limit))
+        except InfeasibleBudget as error:
+            row["refused"] = "impossible, proven" if error.bound_bytes > error.budget_bytes \
+                else "no plan"
+        else:
+            row.update(modules=split(captured, plan.schedule), bound=plan.bound,
+                       status=plan.status.value)
+        row["planning_s"] = time.process_time() - began_s[1]
+        yield row
+
+
+def torch_budgets(traced: PlannedGraph) -> Iterator[Row]:
+    """PyTorch's ``activation_memory_budget`` over a grid."""
+    for solver, budget in itertools.product(TORCH_SOLVERS, TORCH_BUDGETS):
+        began_s = time.process_time()
+        with torch._functorch.config.patch(activation_memory_budget=budget,
+                                           activation_memory_budget_solver=solver):
+            modules = private.partitioners.min_cut_rematerialization_partition(
+                copied(traced.captured.joint), (),
+                num_fwd_outputs=traced.captured.num_forward_outputs)
+        yield {"method": "PyTorch's budget %g, %s" % (budget, solver), "modules": modules,
+               "planning_s": time.process_time() - began_s}
+
+
+def by_hand(name: str, batch: int) -> Iterator[Row]:
+    """Each block a checkpoint; segments of a sequence of blocks, as many as take the least."""
+    def made(label: str, change: Callable[[nn.Module], Any]) -> Row:
+        module, inputs = unfilled(name, batch)
+        change(module)
+        captured = _traced(module, inputs, Request(mode="eager", unplanned=True, costs="reference"),
+                           normalize=False).captured
+        kept = private.partitioners.default_partition(
+            captured.joint, (), num_fwd_outputs=captured.num_forward_outputs)
+        return {"method": label, "modules": kept, "planning_s": 0.0}
+
+    yield made("each block", by_blocks)
+    module, _ = unfilled(name, batch)
+    blocks = getattr(module.net, "blocks", None)
+    if blocks is None or hasattr(module.net, "down"):
+        return
+    for segments in (2, 3, 4, 6, 8):
+        if segments < len(blocks):
+            yield made("%d segments" % segments, lambda net, n=segments: in_segments(net, n))
+
+
+def in_segments(module: nn.Module, segments: int) -> None:
+    """The blocks as ``checkpoint_sequential`` runs them, which Dynamo does not read."""
+    blocks = list(module.net.blocks)
+    size = len(blocks) // segments
+    parts = [nn.Sequential(*blocks[k * size:(k + 1) * size]) for k in range(segments - 1)]
+    for part in parts:
+        part.forward = checkpointed(part.forward)
+    module.net.blocks = nn.ModuleList([*parts, *blocks[(segments - 1) * size:]])
+
+
+def table_of(name: str, batch: int, time_limit: float) -> List[Row]:
+    """All rows of one network."""
+    module, inputs = unfilled(name, batch)
+    traced = _traced(module, inputs, Request(mode="eager", unplanned=True, costs="reference"))
+    captured = traced.captured
+    first: Row = {"method": "unplanned", "planning_s": 0.0,
+                  "modules": split(captured, traced.plan.schedule)}
+    fixed = sum(captured.outside_bytes.values())
+    rows: List[Row] = []
+    for row in itertools.chain([first], ours(traced, time_limit), torch_budgets(traced),
+                               by_hand(name, batch)):
+        if "modules" in row:
+            row["peak_bytes"], row["time_s"] = both(*row.pop("modules"),
+                                                    captured.num_forward_outputs)
+        row.update(net=name, batch=batch or NETS[name].batch, ops=len(captured.graph.ops),
+                   fixed_bytes=fixed)
+        rows.append(row)
+        print(words(row, rows[0]), flush=True)
+    return rows
+
+
+def words(row: Row, base: Row) -> str:
+    label = "%-14s %-28s" % (row["net"], row["method"])
+    if "refused" in row:
+        return "%s %s (%.1f s)" % (label, row["refused"], row["planning_s"])
+    return "%s peak %8.0f MiB %6.1f %% of the total, time %+5.1f %%%s (%.1f s)" % (
+        label, row["peak_bytes"] / 2**20, 100 * share_of(row, base),
+        100 * (row["time_s"] / base["time_s"] - 1),
+        " bound %+.1f %%" % (100 * row["bound"]) if "bound" in row else "", row["planning_s"])
+
+
+def share_of(row: Row, base: Row) -> float:
+    """Of the unplanned total, with what exists before the step."""
+    return (row["peak_bytes"] + row["fixed_bytes"]) / (base["peak_bytes"] + base["fixed_bytes"])
+
+
+def page(tables: List[List[Row]]) -> str:
+    """One table of Markdown: our rows beside the best of each other method."""
+    lines = ["| network | ours: share of the total, extra time (bound) | PyTorch's budget "
+             "| by hand | planning |", "|---|---|---|---|---|"]
+    for rows in tables:
+        base = rows[0]
+
+        def cells(start: Tuple[str, ...], bound: bool = False,
+                  rows: List[Row] = rows, base: Row = base) -> str:
+            found = [r for r in rows[1:] if r["method"].startswith(start)]
+            kept = [r for r in found if "time_s" in r and (bound or not any(
+                o is not r and "time_s" in o and o["peak_bytes"] <= r["peak_bytes"]
+                and o["time_s"] <= r["time_s"] and (o["peak_bytes"], o["time_s"]) != (
+                    r["peak_bytes"], r["time_s"]) for o in found))]
+            shown = ["%.0f %+.1f%s" % (
+                100 * share_of(r, base), 100 * (r["time_s"] / base["time_s"] - 1),
+                " (%.1f)" % (100 * r["bound"]) if "bound" in r else "")
+                for r in sorted(kept, key=lambda r: -r["peak_bytes"])]
+            shown += ["%s %s" % (r["method"].split()[-1], r["refused"])
+                      for r in found if "refused" in r]
+            return " · ".join(dict.fromkeys(shown))
+        spent = [r["planning_s"] for r in rows if r["method"].startswith("memonger")]
+        lines.append("| %s, batch %d, %d ops | %s | %s | %s | %s s |" % (
+            base["net"], base["batch"], base["ops"], cells(("memonger",), True),
+            cells(("PyTorch",)), cells(("each", "2 ", "3 ", "4 ", "6 ", "8 ")),
+            " ".join("%.0f" % s for s in spent)))
+    return "\n".join(lines) + "\n"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("nets", nargs="*", default=["resnet50", "gpt2", "densenet121", "unet"],
+                        help="of " + ", ".join(NETS))
+    parser.add_argument("--batch", type=int, default=0)
+    parser.add_argument("--time-limit", type=float, default=10.0)
+    parser.add_argument("-o", "--output", default="", help="write the table as Markdown")
+
+
+def main(args: argparse.Namespace) -> int:
+    torch.set_num_threads(1)
+    tables = []
+    for name in args.nets:
+        torch._dynamo.reset()
+        tables.append(table_of(name, args.batch, args.time_limit))
+        if args.output:
+            Path(args.output).write_text(page(tables))
+    print(page(tables))
+    return 0
