@@ -68,7 +68,8 @@ def make_plan(captured: Captured, request: Request, pool_bytes: int = 0) -> Plan
     clones = request.max_clones or (1 if request.mode == "inductor" or captured.dynamic else 0)
     options = Options(
         storage="live", variants="none", time_limit_s=request.time_limit, fixed_bytes=fixed,
-        costs=request.costs if request.measured_s else captured.costs, max_clones=clones, progress=request.progress)
+        costs=request.costs if request.measured_s else captured.costs, max_clones=clones,
+        progress=request.progress)
     if request.unplanned:
         return _unplanned(captured, fixed, baseline, options, request)
     if request.budget is None:
