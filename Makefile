@@ -49,7 +49,8 @@ test-torch: $(VENV).torch/.made
 $(VENV).torch/.made: tools/make_environment.sh
 	sh tools/make_environment.sh $(PYTHON_TORCH) $(VENV).torch
 	$(VENV).torch/bin/python -m pip install --quiet torch==2.13.0 "numpy>=1.24" "highspy>=1.10" \
-		"setuptools>=70.1" "pytest>=8" "hypothesis>=6.100" "graphviz>=0.8"
+		"setuptools>=70.1" "pytest>=8" "hypothesis>=6.100" "graphviz>=0.8" \
+		scikit-learn
 	@touch $@
 
 # Beside the environment, which has the MXNet for CPUs.

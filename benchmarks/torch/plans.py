@@ -35,11 +35,19 @@ Row = Dict[str, Any]
 
 
 def unfilled(name: str, batch: int) -> Tuple[nn.Module, Any]:
-    """A network whose memory nobody touches, and inputs on "meta"."""
+    """A network whose memory nobody touches, and inputs on "meta".
+
+    Without dropout: PyTorch's budget draws it anew where it runs again.
+    """
     net = NETS[name]
     with torch.device("meta"):
         module = WithLoss(net.build()).train()
     module.to_empty(device="cpu")
+    for part in module.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = 0.0
+        elif isinstance(getattr(part, "dropout", None), float):
+            part.dropout = 0.0
     return module, tuple(t.to("meta") for t in net.inputs(batch or net.batch, False))
 
 

@@ -379,7 +379,8 @@ def _clear_errors(call: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(call)
     def run(*args: Any, **named: Any) -> Any:
         try:
-            return call(*args, **named)
+            with private.whole_graphs():
+                return call(*args, **named)
         except Exception as error:
             shown = _in_words(error)
             if shown is error:

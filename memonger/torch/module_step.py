@@ -27,7 +27,11 @@ def arguments(inputs: Inputs) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
 
 
 def check_module(module: Any) -> None:
-    """Raise InputError unless ``module`` is a module or a function."""
+    """Raise InputError unless ``module`` is a module or a function that can be planned."""
+    if isinstance(module, torch.nn.Module) and any(
+            hasattr(part, "_get_fsdp_state") for part in module.modules()):
+        raise InputError("fully_shard (FSDP2) is not planned: its gathered parameters come and go "
+                         "in hooks that no graph shows; compile its layers without a plan")
     if not callable(module):
         raise InputError("the module must be a torch.nn.Module or a function, not %s"
                          % shown(module))

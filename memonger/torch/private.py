@@ -85,6 +85,13 @@ class Partitioner(CustomPartitionerFn):
         return Partitioner, (None, self.key)  # caches pickle the configuration
 
 
+def whole_graphs() -> Any:
+    """A context in which Dynamo does not cut the graph of a module inside a
+    DistributedDataParallel at its buckets: a budget is for a whole step.
+    """
+    return torch._dynamo.config.patch(optimize_ddp=False)
+
+
 @contextlib.contextmanager
 def outside_compilation() -> Iterator[None]:
     """Code in the block runs as if no compilation were going on."""

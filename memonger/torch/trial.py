@@ -13,6 +13,8 @@ def trial_bytes(call: Callable[..., Any], inputs: Sequence[Any],
                 written: Sequence[int]) -> Optional[int]:
     """The most that one step of ``call`` allocates; None where it cannot be tried.
 
+    All of the device where that is not enough.
+
     ``inputs``: of the compiled graph, in order; ``written``: those that it writes into.
     Inputs, gradients and random states are afterwards what they were.
     """
@@ -34,6 +36,8 @@ def trial_bytes(call: Callable[..., Any], inputs: Sequence[Any],
     with private.outside_compilation(), torch.random.fork_rng(devices), torch.enable_grad():
         try:
             return peak_bytes(step, device)
+        except torch.OutOfMemoryError:
+            return torch.cuda.get_device_properties(device).total_memory if devices else None
         finally:
             outputs.clear()
             with torch.no_grad():

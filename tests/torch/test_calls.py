@@ -82,3 +82,11 @@ def test_another_version_of_pytorch_gets_one_clear_line(monkeypatch):
     monkeypatch.setattr(torch, "__version__", "2.3.1+cpu")
     with pytest.raises(InputError, match="works with PyTorch 2.11 to 2.13, and this is 2.3.1"):
         mt.plan(Convolutions(), images(), "70%")
+
+
+def test_fsdp_is_refused_by_name():
+    class Sharded(Convolutions):
+        def _get_fsdp_state(self):
+            """As fully_shard's classes have it."""
+    with pytest.raises(InputError, match="FSDP2"):
+        mt.compile(Sharded(), "50%")

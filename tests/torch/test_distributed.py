@@ -1,0 +1,51 @@
+"""DistributedDataParallel on loopback, two processes: planned equals unplanned."""
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as processes
+import torch.nn as nn
+
+import memonger.torch as mt
+
+
+def chain():
+    torch.manual_seed(0)
+    return nn.Sequential(*[nn.Sequential(nn.Linear(32, 32), nn.LayerNorm(32), nn.GELU())
+                           for _ in range(6)])
+
+
+def train(rank, port, folder, split):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", "tcp://127.0.0.1:%d" % port, rank=rank, world_size=2)
+    torch._dynamo.config.optimize_ddp = split
+    torch.manual_seed(rank)
+    batches = [torch.randn(256, 32) for _ in range(2)]
+    found = []
+    for planned in (True, False):
+        torch._dynamo.reset()
+        step = mt.compile(chain(), "75%" if planned else None, "eager")
+        net = nn.parallel.DistributedDataParallel(step, bucket_cap_mb=0.01)  # many buckets
+        for batch in batches:
+            net.zero_grad()
+            net(batch).square().mean().backward()
+        found.append([p.grad.clone() for p in net.parameters()])
+        assert len(mt.plans(step)) == 1
+        again = [len(plan.schedule.recomputed()) for plan in mt.plans(step)]
+        assert any(again) == planned, again
+    same = all(torch.equal(a, b) for a, b in zip(*found))
+    (Path(folder) / str(rank)).write_text("same" if same else "other")
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("split", [False, True], ids=["whole", "DDPOptimizer"])
+def test_two_processes_train_as_without_a_plan(tmp_path, split):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    processes.spawn(train, (port, str(tmp_path), split), nprocs=2)
+    assert [(tmp_path / rank).read_text() for rank in "01"] == ["same", "same"]
