@@ -10,7 +10,7 @@ import torch.utils._pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from memonger.torch import private
-from memonger.torch.costs import ROOFLINES, estimated_s, hint
+from memonger.torch.costs import ROOFLINES, estimated_s, hint, tensors
 from memonger.torch.eager import Program
 
 
@@ -78,8 +78,13 @@ def time_s(*modules: fx.GraphModule) -> float:
 
 
 def _works(node: fx.Node) -> bool:
-    return node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload) \
-        and not node.target.is_view
+    """Whether a node makes memory of its own."""
+    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    given = {t.untyped_storage()._cdata for i in node.all_input_nodes
+             for t in tensors(i.meta.get("val"))}
+    made = {t.untyped_storage()._cdata for t in tensors(node.meta.get("val"))}
+    return not node.target.is_view and not made <= given
 
 
 def both(forward: fx.GraphModule, backward: fx.GraphModule,

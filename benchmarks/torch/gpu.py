@@ -179,7 +179,7 @@ def driver() -> str:
 
 def report(run: Run) -> str:
     """The page: where it was measured, and the table."""
-    device = torch.cuda.get_device_name() if run.cuda else "a CPU, tiny sizes: no device has run it"
+    device = torch.cuda.get_device_name() if run.cuda else "a CPU, small networks: no device has run it"
     return "\n".join([
         "# PyTorch on a GPU", "",
         "Written by `python -m benchmarks.torch gpu` on %s; PyTorch %s; %s%s; op times %s. "
@@ -192,7 +192,7 @@ def report(run: Run) -> str:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--tiny", action="store_true", help="tiny networks, batches of two")
+    parser.add_argument("--tiny", action="store_true", help="small networks, batches of eight")
     parser.add_argument("--limit", type=float, default=330.0, metavar="SECONDS")
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--costs", choices=("measured", "estimated"), default="measured")

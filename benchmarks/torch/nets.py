@@ -50,13 +50,13 @@ class Net(NamedTuple):
 
 
 def images(batch: int, tiny: bool) -> Inputs:
-    size = 32 if tiny else 224
+    size = 64 if tiny else 224
     classes = 10 if tiny else 1000
     return torch.randn(batch, 3, size, size), torch.randint(0, classes, (batch,))
 
 
 def pictures(batch: int, tiny: bool) -> Inputs:
-    size = 32 if tiny else 256
+    size = 64 if tiny else 256
     return torch.randn(batch, 3, size, size), torch.randint(0, 2, (batch, size, size))
 
 
@@ -67,27 +67,27 @@ def volumes(batch: int, tiny: bool) -> Inputs:
 
 def words(vocabulary: int, length: int) -> Callable[[int, bool], Inputs]:
     def made(batch: int, tiny: bool) -> Inputs:
-        shape, last = ((batch, 16), 100) if tiny else ((batch, length), vocabulary)
+        shape, last = ((batch, 64), 1000) if tiny else ((batch, length), vocabulary)
         return torch.randint(0, last, shape), torch.randint(0, last, shape)
     return made
 
 
 def _gpt(layers: int, width: int = 768, heads: int = 12, dropout: float = 0.1) -> Net:
     return Net(lambda: seq.GPT(layers, width, heads, dropout=dropout),
-               lambda: seq.GPT(2, 32, 4, 100, 16, dropout), 4, words(50257, 512))
+               lambda: seq.GPT(3, 96, 4, 1000, 64, dropout), 4, words(50257, 512))
 
 
 NETS: Dict[str, Net] = {
-    "resnet50": Net(conv.resnet, lambda: conv.resnet((1, 1), 8, 10), 32, images),
-    "vgg16": Net(conv.vgg, lambda: conv.vgg(8, 32, 32, 10), 32, images),
-    "densenet121": Net(conv.densenet, lambda: conv.densenet((2, 2), 8, 10), 32, images),
+    "resnet50": Net(conv.resnet, lambda: conv.resnet((2, 2), 16, 10), 32, images),
+    "vgg16": Net(conv.vgg, lambda: conv.vgg(8, 32, 64, 10), 32, images),
+    "densenet121": Net(conv.densenet, lambda: conv.densenet((3, 3), 16, 10), 32, images),
     "mobilenetv2": Net(conv.mobilenet, lambda: conv.mobilenet(0.25, 10), 32, images),
     "googlenet": Net(conv.googlenet, lambda: conv.googlenet(8, 10), 32, images),
-    "unet": Net(conv.UNet, lambda: conv.UNet(4, 2), 4, pictures),
+    "unet": Net(conv.UNet, lambda: conv.UNet(8, 3), 4, pictures),
     "unet3d": Net(lambda: conv.UNet(32, 3, 3), lambda: conv.UNet(4, 2, 3), 2, volumes),
     "gpt2": _gpt(12), "gpt2_24": _gpt(24), "gpt2_48": _gpt(48),
-    "vit_b": Net(seq.ViT, lambda: seq.ViT(2, 32, 4, 8, 32, 10), 32, images),
-    "lstm": Net(seq.LSTM, lambda: seq.LSTM(100, 32), 20, words(10000, 35)),
+    "vit_b": Net(seq.ViT, lambda: seq.ViT(3, 96, 4, 8, 64, 10), 32, images),
+    "lstm": Net(seq.LSTM, lambda: seq.LSTM(1000, 32), 20, words(10000, 35)),
 }
 
 
