@@ -179,7 +179,8 @@ def driver() -> str:
 
 def report(run: Run) -> str:
     """The page: where it was measured, and the table."""
-    device = torch.cuda.get_device_name() if run.cuda else "a CPU, small networks: no device has run it"
+    device = torch.cuda.get_device_name() if run.cuda else \
+        "a CPU, small networks: no device has run it"
     return "\n".join([
         "# PyTorch on a GPU", "",
         "Written by `python -m benchmarks.torch gpu` on %s; PyTorch %s; %s%s; op times %s. "
