@@ -60,7 +60,9 @@ def peak_bytes(forward: fx.GraphModule, backward: fx.GraphModule, num_outputs: i
         counter = Counter()
         with counter:
             results = list(Program(forward).run(args))
-            kept, saved = results[:num_outputs], results[num_outputs:]
+            kept = [value for value, written in zip(
+                results[:num_outputs], private.written_back(forward)) if not written]
+            saved = results[num_outputs:]
             del results
             numbers = [v for v in saved if not isinstance(v, torch.Tensor)]
             given: List[Any] = [*numbers, *(v for v in saved if isinstance(v, torch.Tensor)),

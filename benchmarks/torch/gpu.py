@@ -1,4 +1,4 @@
-"""``python -m benchmarks.torch gpu``: step time and peak on a device.
+"""``python -m benchmarks torch-gpu``: step time and peak on a device.
 
 Rows come in order of weight and are printed at once. A row that does not fit in what is left of the
 time limit is named and left out.
@@ -183,7 +183,7 @@ def report(run: Run) -> str:
         "a CPU, small networks: no device has run it"
     return "\n".join([
         "# PyTorch on a GPU", "",
-        "Written by `python -m benchmarks.torch gpu` on %s; PyTorch %s; %s%s; op times %s. "
+        "Written by `python -m benchmarks torch-gpu` on %s; PyTorch %s; %s%s; op times %s. "
         "Peak: bytes allocated in a step beside parameters, buffers and inputs. \"module\" is the "
         "module as it is; \"eager\" runs the same graph node by node; extra time is against the "
         "unplanned step of the same mode." % (

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.torch plans``: predicted peaks and times of all methods.
+"""``python -m benchmarks torch``: predicted peaks and times of all methods.
 
 Every method's forward and backward graph is counted in the same way (:mod:`.count`): bytes that
 its operators make, node by node, and roofline times of a device with 10 TFLOP/s and 600 GB/s.
