@@ -206,8 +206,10 @@ def measure(compiled: Any, inputs: Inputs, steps: int = 5) -> Measurement:
     Measurement
     """
     args, named = arguments(inputs)
-    step = training_step(lambda: compiled(*args, **named), parameters_of(compiled))
-    return measure_step(step, device_of(compiled, inputs), bytes_before(compiled, inputs), steps)
+    parameters = parameters_of(compiled)
+    step = training_step(lambda: compiled(*args, **named), parameters)
+    return measure_step(step, parameters, device_of(compiled, inputs),
+                        bytes_before(compiled, inputs), steps)
 
 
 def verify(compiled: Any, module: torch.nn.Module, inputs: Inputs,

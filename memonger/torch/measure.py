@@ -61,11 +61,13 @@ def loss_of(output: Any) -> torch.Tensor:
     raise ValueError("no output has a gradient")
 
 
-def measure_step(step: Callable[[], Any], device: torch.device, before_bytes: int,
-                 steps: int) -> Measurement:
+def measure_step(step: Callable[[], Any], parameters: List[torch.Tensor], device: torch.device,
+                 before_bytes: int, steps: int) -> Measurement:
     """Peak of one step after a warm one, and the median time of ``steps`` more."""
     step()
     step()
+    for parameter in parameters:  # the gradients of a step are its own
+        parameter.grad = None
     most = peak_bytes(step, device)
     times: List[float] = []
     for _ in range(steps):
