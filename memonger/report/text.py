@@ -210,21 +210,44 @@ def _verdict(verification: Any) -> str:
         "Another precision" if verification.lost_casts else "More than rounding explains")
 
 
-def measurement_table(measurement: Any) -> str:
-    """What ``memonger.measure`` found: a :class:`memonger.mx.measure.Measurement`."""
-    rows, words = [["measured", "process", "step time", ""]], ""
-    if measurement.original is not None:
-        rows.append(["as it is", format_bytes(measurement.original.allocated_bytes),
-                     format_time(measurement.original.step_s), ""])
-        rows.append(["with this plan", format_bytes(measurement.allocated_bytes),
-                     format_time(measurement.step_s), "(%s)" % format_extra(measurement.overhead)])
-        words = "; %s is the median of the ratios of steps run in turn" % format_extra(
-            measurement.overhead)
+#: What code and MKLDNN take of a process, whatever the network.
+_OF_MXNET_BYTES = 100 << 20
+#: A process that takes more than this share of what was predicted deserves a word.
+_FAR_ABOVE = 1.5
+
+
+def measurement_table(measurement: Any, predicted: Optional[Plan] = None) -> str:
+    """What ``memonger.measure`` found: a :class:`memonger.mx.measure.Measurement`.
+
+    ``predicted``: the plan that was measured; says so where the process takes far more.
+    """
+    original = measurement.original
+    rows = [["measured", "process", "median step", "", "from", "to"]]
+    if original is not None:
+        rows.append(_measured_row("as it is", original, ""))
+        rows.append(_measured_row("with this plan", measurement,
+                                  "(%s)" % format_extra(measurement.overhead)))
     else:
-        rows.append(["", format_bytes(measurement.allocated_bytes),
-                     format_time(measurement.step_s), ""])
-    return table(rows, "<>><") + "\non %s; medians of %s%s" % (
-        measurement.device, counted(len(measurement.steps_s), "step"), words)
+        rows.append(_measured_row("", measurement, ""))
+    lines = [table(rows, "<>><>>"), "on %s; %s%s" % (
+        measurement.device, counted(len(measurement.steps_s), "step"),
+        " of each, in turn" if original is not None else "")]
+    if predicted is not None:
+        pairs = [("the process", measurement, predicted.total_bytes)]
+        if original is not None:
+            pairs.append(("as it is the process", original, predicted.baseline_total_bytes))
+        lines += ["%s takes %.1f times the %s that were predicted: %s" % (
+            who, measured.allocated_bytes / total_bytes, format_bytes(total_bytes),
+            "so small a network is less than what MXNet itself takes"
+            if total_bytes < _OF_MXNET_BYTES else "please report this network")
+            for who, measured, total_bytes in pairs
+            if measured.allocated_bytes > _FAR_ABOVE * total_bytes]
+    return "\n".join(lines)
+
+
+def _measured_row(label: str, measurement: Any, extra: str) -> List[str]:
+    return [label, format_bytes(measurement.allocated_bytes), format_time(measurement.step_s),
+            extra, format_time(min(measurement.steps_s)), format_time(max(measurement.steps_s))]
 
 
 def measured_words(measured: Mapping[str, Any]) -> List[str]:

@@ -114,10 +114,23 @@ def test_verification_table(golden):
 
 
 def test_measurement_table(golden):
-    original = Measurement(2**29, 0.018, (0.018,) * 5, "cpu(0)", None, None)
-    planned = Measurement(2**28, 0.02, (0.02,) * 5, "cpu(0)", original, 0.111)
+    original = Measurement(2**29, 0.018, (0.017, 0.018, 0.025), "cpu(0)", None, None)
+    planned = Measurement(2**28, 0.02, (0.019, 0.02, 0.04), "cpu(0)", original, 0.111)
     golden("measurement.txt", "%s\n\n%s\n" % (text.measurement_table(planned),
                                              text.measurement_table(original)))
+
+
+@pytest.mark.parametrize("share, words", [(1.4, None), (1.6, "times"), (20, "than what MXNet")])
+def test_a_process_that_takes_far_more_than_predicted_is_told(share, words):
+    graph = single_output_graph(list("ab"), [1] * 2, [0.2] * 2, [True] * 2, [])
+    size = 2**29 if share < 2 else 2**20
+    plan = Plan(graph, expand(graph, {}), Status.FEASIBLE, "local", size, size)
+    found = text.measurement_table(
+        Measurement(int(share * size), 0.02, (0.02,), "cpu(0)", None, None), plan)
+    if words is None:
+        assert "predicted" not in found
+    else:
+        assert "takes %.1f times" % share in found and words in found
 
 
 # ---------------------------------------------------------------------- frontiers
