@@ -239,7 +239,7 @@ def max_batch(symbol: Any, budget: Budget, method: str = "auto", variants: str =
     budget : int or str
         Bytes, "8GB", "8GiB" or "auto"; no share, as each batch has another total.
     time_limit : float
-        Most work for each candidate, in seconds.
+        Most work for all candidates together, in seconds, as in :func:`plan`; each has an eighth.
     limit : int
         The largest batch to try.
     method, variants, type_dict, grad_req, ctx, costs, progress : optional

@@ -13,6 +13,9 @@ from .network import Session
 from .planning import plan_session
 from .requests import PlanRequest, Shapes
 
+#: About as many searches as doubling and bisection make: they share the time limit.
+_SEARCHES = 8
+
 
 def search_batch(shapes: Shapes, request: PlanRequest, session_for: Callable[[Shapes], Session],
                  limit: int) -> MaxBatch:
@@ -32,7 +35,7 @@ def search_batch(shapes: Shapes, request: PlanRequest, session_for: Callable[[Sh
     if budget is None or budget_share(budget) is not None:
         raise InputError("max_batch needs a budget in bytes, such as 8GB, not %r" % (budget,))
     budget_bytes = parse_budget(budget, 0)
-    request = replace(request, budget=budget_bytes)
+    request = replace(request, budget=budget_bytes, time_limit=request.time_limit / _SEARCHES)
     plans: Dict[int, Plan] = {}
     reasons: Dict[int, str] = {}
 
