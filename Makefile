@@ -70,11 +70,11 @@ pictures: demo
 		--graph docs/pictures/plan.png --timeline docs/pictures/memory.png
 
 tables: $(VENV)/.installed
-	$(VENV)/bin/memonger bench --published --same-cut --methods auto:exact,auto:all --jobs 2 \
+	$(VENV)/bin/python -m benchmarks --published --same-cut --methods auto:exact,auto:all --jobs 2 \
 		-o out/published --update docs/RESULTS.md
-	$(VENV)/bin/memonger bench --methods auto:none,auto:exact,auto:all --budgets 35,25,20,15 --jobs 2 \
+	$(VENV)/bin/python -m benchmarks --methods auto:none,auto:exact,auto:all --budgets 35,25,20,15 --jobs 2 \
 		-o out/gaps --update docs/RESULTS.md
-	$(VENV)/bin/memonger bench --jobs 2 -o out/methods --update docs/METHODS.md
+	$(VENV)/bin/python -m benchmarks --jobs 2 -o out/methods --update docs/METHODS.md
 
 install: $(VENV)/.installed
 

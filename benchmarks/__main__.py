@@ -1,27 +1,82 @@
-"""``python -m benchmarks``: the measurements by name."""
+"""``python -m benchmarks``: reproduces the tables of the documentation.
+
+  python -m benchmarks resnet50 --budgets 75,50,35,25  every method on one network
+  python -m benchmarks --published                     compare with the published tables
+  python -m benchmarks resnet18 --measure              train, planned and unplanned in turn
+  python -m benchmarks --process                       promised memory and what processes take
+  python -m benchmarks peers [FOLDER]                  other planners' own graphs, in FOLDER
+  python -m benchmarks dmlc                            dmlc's ResNet-50 in less and less memory
+  python -m benchmarks operators                       frugal operators and MXNet's own
+  python -m benchmarks scaling                         time and memory of planning, to 20,000 ops
+  python -m benchmarks ablation                        what each part of the search is worth
+  python -m benchmarks smallest                        the least memory that any plan takes
+  python -m benchmarks kernels --check --time          GPU kernels: right, and how fast
+  python -m benchmarks ready_plans                     the plans that memonger.zoo ships, again
+  python -m benchmarks torch                           PyTorch: peaks and times of all methods
+  python -m benchmarks torch-gpu                       PyTorch: step time and peak on a device
+  python -m benchmarks --list                          the networks
+"""
 from __future__ import annotations
 
 import argparse
-import importlib
 import sys
-from typing import Dict, Tuple
+from typing import List, Optional, Sequence
 
-#: Name -> module, and what it does.
-MEASUREMENTS: Dict[str, Tuple[str, str]] = {
-    "torch": ("benchmarks.torch.plans", "PyTorch: predicted peaks and times of all methods"),
-    "torch-gpu": ("benchmarks.torch.gpu", "PyTorch: step time and peak on a device"),
-}
+from memonger.cli.arguments import add_context, context
+from memonger.cli.command import EXIT_USAGE, Parser, UsageError
+from memonger.cli.failure import report_failure
+from memonger.util.files import write_out
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks")
-    parser.add_argument("name", choices=sorted(MEASUREMENTS), help="; ".join(
-        "%s: %s" % (name, words) for name, (_, words) in sorted(MEASUREMENTS.items())))
-    named, rest = parser.parse_known_args(sys.argv[1:2])
-    module = importlib.import_module(MEASUREMENTS[named.name][0])
-    options = argparse.ArgumentParser(prog="python -m benchmarks " + named.name)
-    module.add_arguments(options)
-    return module.main(options.parse_args([*rest, *sys.argv[2:]]))
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run a measurement; returns the exit code, as ``memonger`` has them.
+
+    ``argv``: the arguments without the program's name; by default those of the process.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["kernels"]:
+        from .kernels.__main__ import main as kernels
+        return kernels(words[1:])
+    if words[:1] == ["ready_plans"]:
+        from .ready_plans import main as ready_plans
+        return ready_plans(words[1:])
+    if words[:1] == ["torch"]:
+        from .torch import plans
+        return plans.main(_options("torch", plans, words[1:]))
+    if words[:1] == ["torch-gpu"]:
+        from .torch import gpu
+        return gpu.main(_options("torch-gpu", gpu, words[1:]))
+    return _tables(words)
+
+
+def _options(name: str, module: object, words: List[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks " + name)
+    module.add_arguments(parser)  # type: ignore[attr-defined]
+    return parser.parse_args(words)
+
+
+def _tables(words: List[str]) -> int:
+    from .mxnet import run
+    parser = Parser(prog="python -m benchmarks", description=__doc__,
+                    formatter_class=argparse.RawDescriptionHelpFormatter)
+    run.configure(parser)
+    add_context(parser)
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    args = argparse.Namespace(json=False)
+    try:
+        args = parser.parse_args(words)
+        if args.ctx != "cpu(0)":
+            args.context = context(args.ctx)
+        code = run.run(args)
+        write_out("")  # whatever was printed is there
+        return code
+    except SystemExit as end:  # argparse has said why
+        return int(end.code or 0)
+    except UsageError as error:
+        sys.stderr.write("error: %s\n  see: python -m benchmarks --help\n" % error)
+        return EXIT_USAGE
+    except Exception as error:
+        return report_failure(error, args)
 
 
 if __name__ == "__main__":

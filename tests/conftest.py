@@ -13,7 +13,11 @@ os.environ.setdefault("MXNET_SUBGRAPH_VERBOSE", "0")
 # Plans must not depend on the speed of the machine that tests them.
 os.environ["MEMONGER_COSTS"] = "reference"
 
+import sys
 from pathlib import Path
+
+# Behind the installed memonger: the folder has the benchmarks, and the sources of the package.
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 import pytest
 from forked import forks

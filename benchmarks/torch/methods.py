@@ -32,7 +32,7 @@ def torch_budget(module: nn.Module, share: float, mode: str) -> Any:
 def by_blocks(module: nn.Module) -> nn.Module:
     """Each block of the network is a checkpoint; of a U-Net those on the way down, too."""
     for blocks in ("blocks", "down"):
-        for block in getattr(module.net, blocks, ()):  # type: ignore[union-attr]
+        for block in getattr(module.net, blocks, ()):
             block.forward = checkpointed(block.forward)
     return module
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 from unittest import mock
@@ -113,7 +114,7 @@ def by_hand(name: str, batch: int) -> Iterator[Row]:
         return
     for segments in (2, 3, 4, 6, 8):
         if segments < len(blocks):
-            yield made("%d segments" % segments, lambda net, n=segments: in_segments(net, n))
+            yield made("%d segments" % segments, partial(in_segments, segments=segments))
 
 
 def in_segments(module: nn.Module, segments: int) -> None:
@@ -138,7 +139,8 @@ def table_of(name: str, batch: int, time_limit: float) -> List[Row]:
     for row in itertools.chain([first], ours(traced, time_limit), torch_budgets(traced),
                                by_hand(name, batch)):
         if "modules" in row:
-            row["peak_bytes"], row["time_s"] = both(*row.pop("modules"),
+            forward, backward = row.pop("modules")
+            row["peak_bytes"], row["time_s"] = both(forward, backward,
                                                     captured.num_forward_outputs)
         row.update(net=name, batch=batch or NETS[name].batch, ops=len(captured.graph.ops),
                    fixed_bytes=fixed)

@@ -74,9 +74,12 @@ def _run(argv: Optional[Sequence[str]]) -> int:
     if hasattr(sys.stdout, "reconfigure"):  # what the terminal's encoding does not have is escaped
         sys.stdout.reconfigure(errors="backslashreplace")
     args = argparse.Namespace(json=False)
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["bench"] and words[1:] != ["--help"]:  # all that follows is for the benchmarks
+        words.insert(1, "--")
     try:
         try:
-            args = parser.parse_args(argv)
+            args = parser.parse_args(words)
         except SystemExit as end:  # argparse has said why
             return int(end.code or 0)
         return _answer(parser, args)

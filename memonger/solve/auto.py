@@ -22,8 +22,8 @@
 
 Work is counted, not timed (:mod:`memonger.solve.effort`), and each turn waits for both of its
 searches. So the same input gives the same plan on every machine. :mod:`memonger.solve.strategy`
-tells what each constant is worth, and ``memonger bench ablation`` what each part is. Without HiGHS
-only the native search is left, with the knapsack bound.
+tells what each constant is worth, and ``python -m benchmarks ablation`` what each part is. Without
+HiGHS only the native search is left, with the knapsack bound.
 """
 from __future__ import annotations
 

@@ -6,23 +6,21 @@
     mx.mod.Module(plan.symbol).fit(...)
 
 The plans lie in ``plans/`` beside this file, one JSON file a network, for 75, 50, 35 and 25 % of
-the unplanned total at the published batch size; ``python -m memonger.zoo.ready_plans`` searches
+the unplanned total at the published batch size; ``python -m benchmarks ready_plans`` searches
 again and keeps what is better.
 A file holds decisions only. Loading builds the network, checks that it is the one planned for,
 and predicts its memory again.
 """
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import sys
 import time
 from dataclasses import replace
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 from ..plan.plan import Plan, Status
-from ..report.formatting import format_extra, format_percent, markdown
+from ..report.formatting import format_percent
 from ..util.errors import InfeasibleBudget, InputError, PlanMismatch, PlanSchemaError
 from ..util.units import format_bytes, parse_budget, refuse_bare_number
 from ..variants.common_subexpressions import to_json
@@ -33,8 +31,8 @@ SHARES = (0.75, 0.50, 0.35, 0.25)
 #: Where their op times come from.
 COSTS = "reference"
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "plans")
-_FORMAT = "memonger ready plans 1"
-_AGAIN = "make it again with python -m memonger.zoo.ready_plans"
+FORMAT = "memonger ready plans 1"
+_AGAIN = "make it again with python -m benchmarks ready_plans"
 
 
 def names() -> Tuple[str, ...]:
@@ -79,9 +77,9 @@ def load(network: str, budget: Union[str, int, float] = "50%", symbol: Any = Non
         If ``symbol`` with ``shapes`` is not the graph that was planned.
     """
     started_s = time.perf_counter()
-    data = _read(network)
+    data = read_file(network)
     net = nets.build(network)
-    session = _open(net, data, symbol, shapes)
+    session = open_network(net, data, symbol, shapes)
     if session.graph.fingerprint != data["fingerprint"]:
         raise PlanMismatch(
             "the ready plans of %s are for the zoo's own network at batch %d, and this is another "
@@ -111,112 +109,7 @@ def load(network: str, budget: Union[str, int, float] = "50%", symbol: Any = Non
     return replace(plan, planning_s=time.perf_counter() - started_s)
 
 
-def make(network: str, shares: Sequence[float] = SHARES, time_limit: float = 10.0,
-         ) -> Dict[str, Any]:
-    """Search the ready plans of a network; the content of its file.
-
-    Raises
-    ------
-    InfeasibleBudget
-        If no share is possible; as for the first of them.
-    """
-    from ..api.calls import plan
-    from ..graph.decisions import decisions_of
-    net = nets.build(network)
-    plans: List[Dict[str, Any]] = []
-    found: Optional[Plan] = None
-    refused: Optional[InfeasibleBudget] = None
-    for share in shares:
-        try:
-            found = plan(net.symbol, budget=share, costs=COSTS, time_limit=time_limit,
-                         shapes=net.shapes)
-        except InfeasibleBudget as error:
-            refused = refused or error
-            continue
-        graph = found.graph
-        recompute = decisions_of(graph, found.schedule)
-        plans.append({
-            "share": share, "status": found.status.value, "method": found.method,
-            "pool_bytes": found.pool_bytes, "total_bytes": found.total_bytes,
-            "overhead": round(found.overhead, 6), "bound": round(found.bound, 6),
-            "recompute": [[op, [[*reader, clone] for reader, clone in sorted(served.items())]]
-                          if served else op for op, served in sorted(recompute.items())],
-            "variants": sorted([graph.ops[v.op].name, v.name] for v in
-                               (graph.variants[i] for i in found.schedule.variants))})
-    if found is None:
-        assert refused is not None
-        raise refused
-    return {"format": _FORMAT, "network": network, "batch": net.batch, "costs": COSTS,
-            "fingerprint": found.graph.fingerprint, "plans": undominated(plans)}
-
-
-def keep_better(content: Mapping[str, Any]) -> Dict[str, Any]:
-    """What :func:`make` found, with the plans of the shipped file where those cost less.
-
-    Plans of the file that are for another graph or other costs are left out, and those that no
-    longer fit; what the others take and cost is worked out again.
-    """
-    network = content["network"]
-    if network not in names():
-        return dict(content)
-    older = _read(network)
-    if any(older[key] != content[key] for key in ("fingerprint", "costs")):
-        return dict(content)
-    session = _open(nets.build(network), older)
-    unplanned_bytes = session.unplanned_pool_bytes + sum(session.fixed_bytes.values())
-    plans = {item["share"]: item for item in content["plans"]}
-    for item in older["plans"]:
-        try:
-            plan, pool_bytes = _rebuild(session, item, item["total_bytes"], older)
-        except PlanMismatch:
-            continue
-        total_bytes = item["total_bytes"] + pool_bytes - item["pool_bytes"]
-        rival = plans.get(item["share"])
-        if total_bytes <= parse_budget(item["share"], unplanned_bytes) and (
-                rival is None or plan.overhead < rival["overhead"]):
-            plans[item["share"]] = {**item, "pool_bytes": pool_bytes, "total_bytes": total_bytes,
-                                    "overhead": round(plan.overhead, 6)}
-    return {**content, "plans": undominated([plans[share] for share in sorted(plans)[::-1]])}
-
-
-def table() -> str:
-    """Markdown: the overhead of every ready plan, and where there is none."""
-    rows = []
-    for network in names():
-        data = _read(network)
-        found = {item["share"]: format_extra(item["overhead"]) for item in data["plans"]}
-        rows.append(("%s (%d)" % (network, data["batch"]),
-                     *(found.get(share, "-") for share in SHARES)))
-    return markdown(("network (batch)", *("%g %%" % (100 * share) for share in SHARES)),
-                    "<" + ">" * len(SHARES), rows)
-
-
-def undominated(plans: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
-    """The plans, largest share first, each replaced by a smaller one that costs no more."""
-    result: List[Dict[str, Any]] = []
-    for item in reversed(plans):
-        if result and (result[-1]["overhead"] <= item["overhead"]
-                       or result[-1]["total_bytes"] > item["total_bytes"]):
-            better = min(result[-1], dict(item), key=lambda one: one["overhead"])
-            item = {**better, "share": item["share"]}
-        result.append(dict(item))
-    return result[::-1]
-
-
-def write(network: str, content: Mapping[str, Any]) -> str:
-    """Write the file of a network, whole or not at all; returns its path."""
-    from ..util.files import write_whole
-    os.makedirs(FOLDER, exist_ok=True)
-    path = os.path.join(FOLDER, network + ".json")
-    plans = ",\n  ".join(json.dumps(item, sort_keys=True, separators=(",", ":"))
-                         for item in content["plans"])
-    head = {key: value for key, value in content.items() if key != "plans"}
-    lines = ["%s: %s" % (json.dumps(key), json.dumps(head[key])) for key in sorted(head)]
-    write_whole(path, "{\n%s,\n\"plans\": [\n  %s]\n}\n" % (",\n".join(lines), plans))
-    return path
-
-
-def _read(network: str) -> Dict[str, Any]:
+def read_file(network: str) -> Dict[str, Any]:
     path = os.path.join(FOLDER, "%s.json" % (network,))
     if not os.path.isfile(path):
         nets.spec(network)
@@ -227,13 +120,13 @@ def _read(network: str) -> Dict[str, Any]:
             data = json.load(file)
         except ValueError as error:
             raise PlanSchemaError("%s is damaged (%s); %s" % (path, error, _AGAIN)) from error
-    if data.get("format") != _FORMAT:
+    if data.get("format") != FORMAT:
         raise PlanSchemaError("%s is not of this memonger; %s" % (path, _AGAIN))
     return data
 
 
-def _open(net: nets.Net, data: Mapping[str, Any], symbol: Any = None,
-          shapes: Optional[Mapping[str, Sequence[int]]] = None) -> Any:
+def open_network(net: nets.Net, data: Mapping[str, Any], symbol: Any = None,
+                 shapes: Optional[Mapping[str, Sequence[int]]] = None) -> Any:
     from ..api.network import open_session
     from ..api.requests import Binding
     session = open_session(net.symbol if symbol is None else symbol,
@@ -241,8 +134,8 @@ def _open(net: nets.Net, data: Mapping[str, Any], symbol: Any = None,
     return replace(session, graph=replace(session.graph, name=data["network"]))
 
 
-def _rebuild(session: Any, item: Mapping[str, Any], budget_bytes: int,
-             data: Mapping[str, Any]) -> Tuple[Plan, int]:
+def rebuild(session: Any, item: Mapping[str, Any], budget_bytes: int,
+            data: Mapping[str, Any]) -> Tuple[Plan, int]:
     """The plan of one entry, and the bytes of the pool when its symbol is bound here."""
     from ..graph.in_use import graph_in_use
     from ..graph.schedule import Schedule, expand
@@ -276,7 +169,7 @@ def _restore(session: Any, item: Mapping[str, Any], budget_bytes: int,
     """The plan of one entry, with its memory predicted again and its symbol bound once."""
     from ..mx import plugin as native
     from ..mx.load import is_numpy
-    plan, found_bytes = _rebuild(session, item, budget_bytes, data)
+    plan, found_bytes = rebuild(session, item, budget_bytes, data)
     if found_bytes != item["pool_bytes"]:
         raise PlanMismatch(
             "the ready plan of %s takes %d bytes in the pool here, not the %d it was made for; %s"
@@ -287,31 +180,3 @@ def _restore(session: Any, item: Mapping[str, Any], budget_bytes: int,
                    options={"network": data["network"], "share": item["share"],
                             "shapes": {name: list(shape)
                                        for name, shape in sorted(session.binding.shapes.items())}})
-
-
-def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Search the ready plans again."""
-    parser = argparse.ArgumentParser(prog="python -m memonger.zoo.ready_plans", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("networks", nargs="*", help="default: %s" % ", ".join(names()))
-    parser.add_argument("--time-limit", type=float, default=10.0, help="seconds for each plan")
-    parser.add_argument("--table", action="store_true", help="print what there is and stop")
-    args = parser.parse_args(argv)
-    if args.table:
-        print(table())
-        return 0
-    for network in args.networks or names():
-        try:
-            content = keep_better(make(network, time_limit=args.time_limit))
-        except InfeasibleBudget as error:
-            print("%s: %s" % (network, error), flush=True)
-            continue
-        path = write(network, content)
-        print("%s: %s" % (os.path.relpath(path), ", ".join(
-            "%g %% %+.1f %%" % (100 * item["share"], 100 * item["overhead"])
-            for item in content["plans"])), flush=True)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

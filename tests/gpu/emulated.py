@@ -1,4 +1,4 @@
-"""Kernels compiled for the CPU, as a device of ``memonger.bench.kernels``."""
+"""Kernels compiled for the CPU, as a device of ``benchmarks.kernels``."""
 from __future__ import annotations
 
 import ctypes
@@ -8,9 +8,9 @@ from typing import Any, Dict, Tuple
 
 import numpy as np
 
+from benchmarks.kernels.devices import Device
+from benchmarks.kernels.sources import Kernel, constants, source_folder
 from gpu import emulate
-from memonger.bench.kernels.devices import Device
-from memonger.bench.kernels.sources import Kernel, constants, source_folder
 from memonger.util.errors import PluginError
 
 

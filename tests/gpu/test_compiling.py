@@ -10,8 +10,8 @@ import pytest
 from forked import forks
 from needed import needs_plugin
 
+from benchmarks.kernels import nvrtc, sources
 from gpu import pretend
-from memonger.bench.kernels import nvrtc, sources
 from memonger.mx import plugin as native
 
 pytestmark = needs_plugin

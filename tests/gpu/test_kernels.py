@@ -1,4 +1,4 @@
-"""``python -m memonger.bench.kernels``, and that it launches what the plugin launches.
+"""``python -m benchmarks.kernels``, and that it launches what the plugin launches.
 
 Kernels are emulated on the CPU, and with ``-m gpu`` run on any device that has a driver, also on
 those that MXNet's own kernels do not run on.
@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 import memonger
+from benchmarks.kernels import __main__ as command
+from benchmarks.kernels import cases, check, nvrtc, sources, timing
 from gpu import emulate, emulated, pretend
 from gpu.emulated import Emulated
-from memonger.bench.kernels import __main__ as command
-from memonger.bench.kernels import cases, check, nvrtc, sources, timing
 from memonger.util.errors import PluginError
 
 needs_compilers = pytest.mark.skipif(not pretend.have_compilers(), reason="no gcc and g++")
@@ -156,7 +156,7 @@ def test_division_by_multiplication():
 # ---------------------------------------------------------------------- the command
 def run(*arguments, **variables):
     """The command in a process that has NumPy alone."""
-    done = subprocess.run([sys.executable, "-m", "memonger.bench.kernels", *arguments],
+    done = subprocess.run([sys.executable, "-m", "benchmarks.kernels", *arguments],
                           cwd=str(Path(memonger.__file__).resolve().parents[1]),
                           env={**os.environ, **variables}, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, universal_newlines=True)

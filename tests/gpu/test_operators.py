@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from ops.runner import Case, call, data, renamed, run, same_bits
 from ops.test_exact import BATCH_NORM, PAIRS, SHAPES, pooling
 
-from memonger.bench.kernels import cases
+from benchmarks.kernels import cases
 
 EXACT = [name for name in PAIRS if "norm" not in name and name != "dropout"]
 fuzzed = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -179,7 +179,7 @@ def test_kernels_are_launched_over_all_elements(place):
 
 
 def test_launches_are_those_of_the_benchmark(place):
-    """What ``memonger.bench.kernels`` checks is what operators start: kernels and blocks."""
+    """What ``benchmarks.kernels`` checks is what operators start: kernels and blocks."""
     if not place.launches.parent.is_dir():
         pytest.skip("launches are recorded by the pretended driver")
     place.launched()

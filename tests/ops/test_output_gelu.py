@@ -129,7 +129,7 @@ def test_requests_and_places(dtype):
 def test_it_keeps_the_output_and_a_byte():
     import mxnet as mx
 
-    from memonger.bench.operators import kept_bytes
+    from benchmarks.mxnet.operators import kept_bytes
     native.load()
     data = mx.sym.Variable("data") * 1.0
     for op, each in ((mx.sym.memonger_gelu(data), 5),

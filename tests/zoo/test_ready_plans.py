@@ -10,6 +10,7 @@ pytest.importorskip("mxnet")
 from needed import needs_plugin
 
 import memonger
+from benchmarks import ready_plans as maker
 from memonger.util.errors import InfeasibleBudget, InputError, PlanMismatch, PlanSchemaError
 from memonger.zoo import nets
 from memonger.zoo import ready_plans as zoo
@@ -21,14 +22,14 @@ pytestmark = needs_plugin
 
 @pytest.fixture(scope="module")
 def made():
-    return zoo.make("attention_small", SHARES, time_limit=0.3)
+    return maker.make("attention_small", SHARES, time_limit=0.3)
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch, made):
     """A folder with ready plans of one small network."""
     monkeypatch.setattr(zoo, "FOLDER", str(tmp_path))
-    zoo.write("attention_small", made)
+    maker.write("attention_small", made)
     return tmp_path
 
 
@@ -52,33 +53,33 @@ def test_a_loaded_plan_trains_as_the_original(folder, made):
 
 
 def test_the_file_is_the_same_each_time(folder, made):
-    again = zoo.make("attention_small", SHARES, time_limit=0.3)
+    again = maker.make("attention_small", SHARES, time_limit=0.3)
     before = (folder / "attention_small.json").read_bytes()
-    zoo.write("attention_small", again)
+    maker.write("attention_small", again)
     assert (folder / "attention_small.json").read_bytes() == before
 
 
 def test_better_plans_of_the_file_are_kept(folder, made):
     worse = [dict(item, overhead=item["overhead"] + 0.1, recompute=[], variants=[])
              for item in made["plans"]]
-    assert zoo.keep_better({**made, "plans": worse}) == made
+    assert maker.keep_better({**made, "plans": worse}) == made
     better = [dict(item, overhead=item["overhead"] - 0.1) for item in made["plans"]]
-    assert zoo.keep_better({**made, "plans": better})["plans"] == better
-    assert zoo.keep_better({**made, "plans": worse, "fingerprint": "other"})["plans"] == worse
+    assert maker.keep_better({**made, "plans": better})["plans"] == better
+    assert maker.keep_better({**made, "plans": worse, "fingerprint": "other"})["plans"] == worse
     # Made when memory was shared in another way: the bytes are worked out again.
     other = [dict(item, pool_bytes=item["pool_bytes"] + 64, total_bytes=item["total_bytes"] + 64)
              for item in made["plans"]]
-    zoo.write("attention_small", {**made, "plans": other})
-    assert zoo.keep_better({**made, "plans": worse}) == made
+    maker.write("attention_small", {**made, "plans": other})
+    assert maker.keep_better({**made, "plans": worse}) == made
     unknown = [dict(item, variants=[["layer0_gelu", "nothing"]]) for item in made["plans"]]
-    zoo.write("attention_small", {**made, "plans": unknown})
-    assert zoo.keep_better({**made, "plans": worse})["plans"] == worse
+    maker.write("attention_small", {**made, "plans": unknown})
+    assert maker.keep_better({**made, "plans": worse})["plans"] == worse
 
 
 def test_the_command_prints_the_plans_that_it_writes(folder, made, monkeypatch, capsys):
     worse = [dict(item, overhead=item["overhead"] + 0.1) for item in made["plans"]]
-    monkeypatch.setattr(zoo, "make", lambda network, time_limit: {**made, "plans": worse})
-    assert zoo.main(["attention_small"]) == 0
+    monkeypatch.setattr(maker, "make", lambda network, time_limit: {**made, "plans": worse})
+    assert maker.main(["attention_small"]) == 0
     assert capsys.readouterr().out.rstrip().endswith("attention_small.json: " + ", ".join(
         "%g %% %+.1f %%" % (100 * item["share"], 100 * item["overhead"])
         for item in made["plans"]))
@@ -120,7 +121,7 @@ def test_networks_without_plans_and_damaged_files_are_told_apart(folder):
 
 def test_networks_that_no_budget_fits_say_what_does():
     with pytest.raises(InfeasibleBudget, match="none takes noticeably less"):
-        zoo.make("attention_small", (0.05, 0.01), time_limit=1.0)
+        maker.make("attention_small", (0.05, 0.01), time_limit=1.0)
 
 
 def test_variants_cannot_serve_all_of_the_worst_ops_at_once():
@@ -147,4 +148,4 @@ def test_shipped_plans_are_for_the_networks_of_the_zoo(network):
 def test_the_documented_ready_plans_are_those_shipped():
     text = (Path(__file__).resolve().parents[2] / "docs" / "RESULTS.md").read_text()
     shown = text.partition("<!-- ready plans -->\n")[2].partition("<!-- end of ready plans -->")[0]
-    assert shown == zoo.table() + "\n"
+    assert shown == maker.table() + "\n"

@@ -40,7 +40,8 @@ def spec(name: str) -> Spec:
     except (KeyError, TypeError):
         from difflib import get_close_matches
         near = get_close_matches(str(name), CATALOG, 3)
-        hint = "did you mean %s?" % " or ".join(near) if near else "memonger bench --list names all"
+        hint = "did you mean %s?" % " or ".join(near) if near else \
+            "memonger.zoo.nets.CATALOG names all"
         raise InputError("no network %r in the zoo; %s" % (name, hint)) from None
 
 

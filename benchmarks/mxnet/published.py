@@ -1,4 +1,4 @@
-"""Published results of other planners, which ``memonger bench --published`` compares with ours.
+"""Published results of other planners, for ``python -m benchmarks --published``.
 
 * MONeT (Shah et al., ICLR 2021), README of utsaslab/MONeT: PyTorch 1.5 on a P100, all of the
   device's memory, overhead over PyTorch without checkpoints, convolution algorithms chosen too.

@@ -5,7 +5,8 @@ from typing import Dict, Iterable, List, Sequence, Tuple
 
 import numpy as np
 
-from ...util.errors import PluginError
+from memonger.util.errors import PluginError
+
 from .cases import Case, Out
 from .devices import Device
 from .sources import BITS, kernels

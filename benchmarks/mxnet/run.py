@@ -1,4 +1,4 @@
-"""``memonger bench``: the command; :mod:`memonger.cli.bench` lists what it can do."""
+"""``python -m benchmarks``: the command; :mod:`benchmarks.__main__` lists what it can do."""
 from __future__ import annotations
 
 import argparse
@@ -9,11 +9,12 @@ import sys
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from ..util.errors import InputError
-from ..util.files import write_out, write_whole
-from ..util.json_files import read_text
-from ..util.units import parse_bytes
-from ..zoo import nets
+from memonger.util.errors import InputError
+from memonger.util.files import write_out, write_whole
+from memonger.util.json_files import read_text
+from memonger.util.units import parse_bytes
+from memonger.zoo import nets
+
 from .cases import BUDGETED, COMPARED, METHODS, Case, Row, comparison, published_cases
 from .published import PUBLISHED
 from .runner import Settings, run_cases
@@ -79,21 +80,21 @@ def run(args: argparse.Namespace) -> int:
         write_out((json.dumps(network_list(), indent=2) if args.json else network_table()) + "\n")
         return 0
     if args.networks and args.networks[0] in OWN_TABLES:
-        _refuse(args, "bench " + args.networks[0], lambda option: False)
+        _refuse(args, args.networks[0], lambda option: False)
         module = importlib.import_module("." + args.networks[0], __package__)
         return int(module.main(args.networks[1:], args.json))
     if args.process:
-        _refuse(args, "bench --process", PROCESS.__contains__)
+        _refuse(args, "--process", PROCESS.__contains__)
         from .process import main as process
         return process(args.networks, args.json, args.mkldnn, batch=args.batch,
                        budget=args.budget, variants=args.variants, time_limit_s=args.time_limit,
                        limit_bytes=parse_bytes(args.measure_memory),
                        options=dict(map(_option, args.set)))
-    _refuse(args, "bench without --process", lambda option: option not in PROCESS_ONLY)
+    _refuse(args, "without --process", lambda option: option not in PROCESS_ONLY)
     if args.source:
-        _refuse(args, "bench --from", SHOW.__contains__)
+        _refuse(args, "--from", SHOW.__contains__)
         if args.networks:
-            raise InputError("memonger bench --from shows all rows; leave out %s"
+            raise InputError("python -m benchmarks --from shows all rows; leave out %s"
                              % args.networks[0])
     return _compare(args)
 
@@ -104,10 +105,10 @@ def _refuse(args: argparse.Namespace, what: str, takes: Callable[[str], bool]) -
     configure(parser)
     for name, default in vars(parser.parse_args([])).items():
         if name != "networks" and getattr(args, name) != default and not takes(name):
-            raise InputError("memonger %s has no --%s" % (
+            raise InputError("python -m benchmarks %s has no --%s" % (
                 what, {"source": "from"}.get(name, name).replace("_", "-")))
     if getattr(args, "context", None) and not takes("context"):
-        raise InputError("memonger %s has no --ctx" % what)
+        raise InputError("python -m benchmarks %s has no --ctx" % what)
 
 
 def _compare(args: argparse.Namespace) -> int:
@@ -159,7 +160,7 @@ def make_cases(args: argparse.Namespace) -> List[Case]:
     """The cases that the arguments ask for."""
     methods = _words(args.methods) or METHODS
     if args.published:
-        _refuse(args, "bench --published", lambda option: option not in NOT_PUBLISHED)
+        _refuse(args, "--published", lambda option: option not in NOT_PUBLISHED)
         if args.methods and not set(methods) <= set(BUDGETED):
             raise InputError("--published compares %s, not %s" % (", ".join(BUDGETED),
                                                                   args.methods))
@@ -191,7 +192,7 @@ def network_list() -> List[Dict[str, Any]]:
 
 def network_table() -> str:
     """The same as text."""
-    from ..report.formatting import shape_words, table
+    from memonger.report.formatting import shape_words, table
     rows = [("network", "batch", "example", "parameters", "source of the count")]
     rows += [(item["network"], str(item["batch"]), shape_words(item["example"]),
               "{:,}".format(item["parameters"]), item["source"]) for item in network_list()]
@@ -210,7 +211,7 @@ def read_results(path: str) -> List[Row]:
     except OSError as error:
         raise InputError("cannot read the results %s: %s" % (path, error.strerror)) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise InputError("%s is no results.json of memonger bench" % path) from error
+        raise InputError("%s is no results.json of python -m benchmarks" % path) from error
 
 
 def _document(path: str) -> str:

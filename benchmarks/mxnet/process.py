@@ -1,4 +1,4 @@
-"""``memonger bench --process``: compares the memory of processes with what their plans promise.
+"""``python -m benchmarks --process``: the memory of processes beside what plans promise.
 
 Each network of the zoo trains in two processes, without a plan and with one, at its published
 batch, halved until it takes no more than ``--measure-memory``. Measured is the growth of resident
@@ -11,11 +11,11 @@ import sys
 from dataclasses import asdict, dataclass
 from typing import Any, Dict, Iterator, List, Mapping, Sequence
 
-from ..report.formatting import table
-from ..util.errors import InfeasibleBudget, MemongerError
-from ..util.processes import ask_module
-from ..util.units import format_bytes
-from ..zoo import nets
+from memonger.report.formatting import table
+from memonger.util.errors import InfeasibleBudget, MemongerError
+from memonger.util.processes import ask_module
+from memonger.util.units import format_bytes
+from memonger.zoo import nets
 
 #: The share of a promised saving that a process must save.
 SHARE = 0.9
@@ -54,9 +54,9 @@ def measure_network(network: str, batch: int = 0, budget: str = "50%", variants:
                     time_limit_s: float = 10.0, limit_bytes: int = 2 * 10 ** 9,
                     options: Mapping[str, Any] = {}) -> Row:
     """Plan a network and train it, unplanned and planned, in this process's environment."""
-    from ..api import calls as api
-    from ..mx.environment import mkldnn_is_on
-    from ..mx.measure import allocated_bytes
+    from memonger.api import calls as api
+    from memonger.mx.environment import mkldnn_is_on
+    from memonger.mx.measure import allocated_bytes
     wanted = batch or nets.spec(network).batch
     while True:
         net = nets.build(network, wanted, **options)
@@ -86,7 +86,7 @@ def rows(networks: Sequence[str], mkldnn: str = "both", **options: Any) -> Itera
     for network in networks or nets.names():
         for switch in switches:
             try:
-                yield Row(**ask_module("memonger.bench.process", [network, options],
+                yield Row(**ask_module("benchmarks.mxnet.process", [network, options],
                                        {"MXNET_MKLDNN_ENABLED": switch}))
             except MemongerError as error:
                 yield Row(network, options.get("batch", 0), switch == "1",
@@ -114,7 +114,7 @@ def render(found: Sequence[Row]) -> str:
 def main(networks: Sequence[str], as_json: bool = False, mkldnn: str = "both",
          **options: Any) -> int:
     """Print the table; 1 when a process saves too little."""
-    from ..util.files import write_out
+    from memonger.util.files import write_out
     found: List[Row] = []
     for row in rows(networks, mkldnn, **options):
         found.append(row)

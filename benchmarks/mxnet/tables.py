@@ -5,10 +5,11 @@ import json
 import re
 from typing import Dict, List, Match, Optional, Sequence, Tuple
 
-from ..report.formatting import format_extra, format_percent, markdown, table
-from ..util.errors import InputError
-from ..util.units import format_bytes
-from ..util.version import __version__
+from memonger.report.formatting import format_extra, format_percent, markdown, table
+from memonger.util.errors import InputError
+from memonger.util.units import format_bytes
+from memonger.util.version import __version__
+
 from .cases import Row
 from .published import Published
 
@@ -260,7 +261,7 @@ def as_text(rows: Sequence[Row]) -> str:
 def documented(rows: Sequence[Row], text: str) -> str:
     """A document with its tables made again.
 
-    A table stands between ``<!-- memonger bench: NAME -->`` and ``<!-- end -->``; NAME is
+    A table stands between ``<!-- benchmarks: NAME -->`` and ``<!-- end -->``; NAME is
     methods, gaps, published, measured, published_measured or summary. Tables for which there are
     no rows stay.
 
@@ -282,7 +283,7 @@ def documented(rows: Sequence[Row], text: str) -> str:
         columns, cells = parts[name]
         return "%s\n%s\n%s" % (start, markdown(*columns, cells), end) if cells else found.group(0)
 
-    return re.sub(r"(<!-- memonger bench: (\w+) -->)\n.*?(<!-- end -->)", fill, text,
+    return re.sub(r"(<!-- benchmarks: (\w+) -->)\n.*?(<!-- end -->)", fill, text,
                   flags=re.DOTALL)
 
 

@@ -9,9 +9,9 @@ pytest.importorskip("mxnet")
 from needed import needs_plugin
 
 import memonger
-from memonger.bench import dmlc
-from memonger.bench.dmlc import TARGETS, Row, Target
-from memonger.cli import main
+from benchmarks.__main__ import main
+from benchmarks.mxnet import dmlc
+from benchmarks.mxnet.dmlc import TARGETS, Row, Target
 from memonger.util.errors import InputError
 from memonger.zoo import nets
 
@@ -43,7 +43,7 @@ def test_it_takes_no_networks():
 @needs_plugin
 def test_the_loosest_pool_costs_less_than_its_limit(monkeypatch, capsys):
     monkeypatch.setattr(dmlc.run, "__defaults__", (TARGETS[:1],))
-    assert main(["bench", "dmlc", "--json"]) == 0
+    assert main(["dmlc", "--json"]) == 0
     row, = json.loads(capsys.readouterr().out)
     assert row["kept"] and row["pool_bytes"] <= 2000 << 20
     assert 0 < row["bound"] <= row["overhead"] <= 0.24 * row["forward"]

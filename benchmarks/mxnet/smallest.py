@@ -1,4 +1,4 @@
-"""``memonger bench smallest``: the least memory that plans of each network take, at any cost.
+"""``python -m benchmarks smallest``: the least memory that plans of each network take, at any cost.
 
 Beside the smallest plan that is found stands what is proven: no plan takes less. Batches are those
 of the zoo, op times those of a device with 10 TFLOP/s and 600 GB/s.
@@ -9,8 +9,9 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Iterator, List, Optional, Sequence
 
-from ..report.formatting import format_extra, format_percent, table
-from ..util.units import format_bytes
+from memonger.report.formatting import format_extra, format_percent, table
+from memonger.util.units import format_bytes
+
 from .cases import COMPARED
 
 #: The operator variants that plans may use.
@@ -39,11 +40,11 @@ class Row:
 
 def run(networks: Sequence[str]) -> Iterator[Row]:
     """Ask for the least memory, however long it takes to run again."""
-    from ..api.network import open_session
-    from ..api.requests import Binding
-    from ..solve import solve
-    from ..solve.options import Options
-    from ..zoo import nets
+    from memonger.api.network import open_session
+    from memonger.api.requests import Binding
+    from memonger.solve import solve
+    from memonger.solve.options import Options
+    from memonger.zoo import nets
     for name in networks:
         net = nets.build(name)
         session = open_session(net.symbol, Binding(net.shapes), "reference")

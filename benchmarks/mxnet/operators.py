@@ -1,4 +1,4 @@
-"""``memonger bench operators``: frugal operators beside MXNet's own: bytes kept, error, time.
+"""``python -m benchmarks operators``: frugal operators beside MXNet's own: bytes kept, error, time.
 
 For each variant and each of a few shapes it prints what backward keeps (both counted from the
 bound graph), the largest error of outputs, gradients and states against the float64 run of MXNet's
@@ -15,12 +15,12 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
-from ..mx import plugin as native
-from ..mx.environment import mxnet
-from ..report.formatting import markdown, shape_words
-from ..util.errors import InputError
-from ..util.units import format_bytes
-from ..variants.rewrite import swap_json
+from memonger.mx import plugin as native
+from memonger.mx.environment import mxnet
+from memonger.report.formatting import markdown, shape_words
+from memonger.util.errors import InputError
+from memonger.util.units import format_bytes
+from memonger.variants.rewrite import swap_json
 
 #: Runs that a time is the median of, at least, and how long they go on, at least: short operators
 #: run often.
@@ -149,7 +149,7 @@ def kept_bytes(symbol: Any, shape: Sequence[int]) -> int:
 
     Counted on the graph that MXNet binds, each tensor once.
     """
-    from ..mx.capture import read
+    from memonger.mx.capture import read
     graph = read(symbol, shapes={"data": tuple(shape)}).graph
     kept = set()
     for op in graph.ops:

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from memonger.bench import peers
-from memonger.cli import main
+from benchmarks.__main__ import main
+from benchmarks.mxnet import peers
 from memonger.util.errors import InputError
 
 
@@ -43,9 +43,9 @@ def test_the_command_compares_all_cases(monkeypatch, tmp_path, capsys):
         "0 1\n1 2\n2 3\n3 4\n1 4\n4 5\n0 5\n")
     monkeypatch.setenv("MEMONGER_PEERS", str(tmp_path))
     monkeypatch.setattr(peers, "CASES", (peers.Case("x.txt", 0.7, 10.0, None, "by hand"),))
-    assert main(["bench", "peers"]) == 0
+    assert main(["peers"]) == 0
     assert "| x.txt | 0.7 | 10 |" in capsys.readouterr().out
-    assert main(["bench", "peers", "--json"]) == 0
+    assert main(["peers", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer[0]["reached"] is True and answer[0]["cost"] == 10.0
 

@@ -1,4 +1,4 @@
-"""``python -m memonger.bench.kernels``: exit code 0, or 1 (wrong), 2 (slow), 3 (no device)."""
+"""``python -m benchmarks.kernels``: exit code 0, or 1 (wrong), 2 (slow), 3 (no device)."""
 from __future__ import annotations
 
 import argparse
@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 from typing import List, Optional, Sequence
 
-from ...report.formatting import markdown
-from ...util.errors import MemongerError
-from ...util.files import write_whole
+from memonger.report.formatting import markdown
+from memonger.util.errors import MemongerError
+from memonger.util.files import write_whole
+
 from .cases import EDGES, POOLINGS, all_cases, random_counts, random_poolings
 from .check import check
 from .devices import Gpu
@@ -23,7 +24,7 @@ OK, WRONG, SLOW, NO_DEVICE = range(4)
 def parser() -> argparse.ArgumentParser:
     """The command's arguments."""
     result = argparse.ArgumentParser(
-        prog="memonger.bench.kernels", description="Check and time memonger's GPU kernels; "
+        prog="benchmarks.kernels", description="Check and time memonger's GPU kernels; "
         "needs NumPy, a driver and NVRTC.")
     add = result.add_argument
     add("--check", action="store_true", help="compare every kernel with NumPy (the default)")
@@ -52,7 +53,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 def _measured(gpu: Gpu, options: argparse.Namespace) -> int:
     """Check and time on a device; the exit code."""
     parts = ["# GPU kernels: checked and timed", "%s, %s%s. Made by `python -m "
-             "memonger.bench.kernels --check --time`."
+             "benchmarks.kernels --check --time`."
              % (gpu.name, datetime.date.today().isoformat(), _commit())]
     print(parts[1])
     wrong: List[str] = []

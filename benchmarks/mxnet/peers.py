@@ -1,4 +1,4 @@
-"""``memonger bench peers``: other planners' graphs, planned by our method in their memory model.
+"""``python -m benchmarks peers``: other planners' graphs, planned in their memory model.
 
 Model: fixed order, peak of live bytes, any number of recomputations. The figures beside ours are
 those published or proven elsewhere for the same graph and budget: optima of Checkmate's program
@@ -14,10 +14,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Iterator, List, Optional, Sequence
 
-from ..graph.imported import read_graph
-from ..report.formatting import markdown
-from ..solve.imported import plan_graph
-from ..util.errors import InfeasibleBudget, InputError
+from memonger.graph.imported import read_graph
+from memonger.report.formatting import markdown
+from memonger.solve.imported import plan_graph
+from memonger.util.errors import InfeasibleBudget, InputError
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,8 @@ def folder(given: Optional[str] = None) -> Path:
     root = Path(given) if given else Path(__file__).resolve().parents[3] / "shared" / "peers"
     if not (root / "graphs").is_dir():
         raise InputError("the graphs of other planners are not in %s; set MEMONGER_PEERS to the "
-                         "folder that has them in 'graphs', or name it: memonger bench peers FOLDER"
+                         "folder that has them in 'graphs', or name it: python -m benchmarks peers "
+                         "FOLDER"
                          % root)
     return root / "graphs"
 
@@ -146,7 +147,7 @@ def table(rows: Sequence[Row]) -> str:
 def main(words: Sequence[str], as_json: bool = False) -> int:
     """Print the table; ``words`` is the folder of the graphs, or nothing."""
     if len(words) > 1:
-        raise InputError("memonger bench peers takes one folder, not %d" % len(words))
+        raise InputError("python -m benchmarks peers takes one folder, not %d" % len(words))
     graphs = folder(*words)
     rows = [run(case, graphs) for case in CASES]
     found = [{**asdict(row), "reached": row.reached} for row in rows]

@@ -1,4 +1,4 @@
-"""``memonger bench ablation``: what each part of the search is worth.
+"""``python -m benchmarks ablation``: what each part of the search is worth.
 
 Every network is planned with the whole search, then without each part in turn. A positive number
 says by how many percentage points of the step time plans cost more without the part. Work is
@@ -10,9 +10,9 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
-from ..report.formatting import table
-from ..solve.strategy import changed
-from ..util.errors import InfeasibleBudget, InputError
+from memonger.report.formatting import table
+from memonger.solve.strategy import changed
+from memonger.util.errors import InfeasibleBudget, InputError
 
 #: Each part with the constants of :mod:`memonger.solve.strategy` that leave it out.
 PARTS: Dict[str, Mapping[str, Any]] = {
@@ -58,10 +58,10 @@ class Row:
 
 def run(parts: Sequence[str], cases: Sequence[Tuple[str, str, str]] = CASES) -> Iterator[Row]:
     """Plan every case with the whole search, then without each part."""
-    from ..api.network import open_session
-    from ..api.planning import plan_session
-    from ..api.requests import Binding, PlanRequest
-    from ..zoo import nets
+    from memonger.api.network import open_session
+    from memonger.api.planning import plan_session
+    from memonger.api.requests import Binding, PlanRequest
+    from memonger.zoo import nets
     sessions = {}
     for name in dict.fromkeys(name for name, _, _ in cases):
         net = nets.build(name)

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 from typing import List, Sequence, Tuple
 
-from ...util.errors import PluginError
+from memonger.util.errors import PluginError
+
 from .sources import HEADERS, source_folder
 
 

@@ -8,8 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
-from ...util.errors import PluginMissing
-from ...util.native_libraries import folder
+from memonger.util.errors import PluginMissing
+from memonger.util.native_libraries import folder
 
 #: Headers that every source may include.
 HEADERS = ("real.cuh", "layout.cuh")

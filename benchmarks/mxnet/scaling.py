@@ -1,4 +1,4 @@
-"""``memonger bench scaling``: the time and memory that planning takes, from 100 to 20,000 ops.
+"""``python -m benchmarks scaling``: time and memory of planning, from 100 to 20,000 ops.
 
 Each network is planned in a process of its own by ``memonger.plan`` with default arguments, at half
 and at a quarter of its unplanned total, with the op times of one device everywhere. Seconds are of
@@ -12,9 +12,10 @@ import sys
 from dataclasses import asdict, dataclass
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ..report.formatting import format_extra, table
-from ..util.errors import InputError, MemongerError
-from ..util.processes import ask_module
+from memonger.report.formatting import format_extra, table
+from memonger.util.errors import InputError, MemongerError
+from memonger.util.processes import ask_module
+
 from .cases import Row
 
 
@@ -77,10 +78,10 @@ def time_one(name: str, budget: str) -> Timing:
     import resource
     import time
 
-    from ..api.calls import plan
-    from ..api.network import open_session
-    from ..api.requests import Binding
-    from ..zoo import nets
+    from memonger.api.calls import plan
+    from memonger.api.network import open_session
+    from memonger.api.requests import Binding
+    from memonger.zoo import nets
     task = TASKS[name]
     net = nets.build("dmlc_resnet50", blocks=task.blocks)
     try:
@@ -109,7 +110,8 @@ def run(names: Sequence[str] = (), budgets: Sequence[str] = tuple(BUDGETS),
             if progress:
                 progress("%s at %s" % (name, budget))
             try:
-                rows.append(Timing.from_dict(ask_module("memonger.bench.scaling", [name, budget])))
+                rows.append(Timing.from_dict(
+                    ask_module("benchmarks.mxnet.scaling", [name, budget])))
             except MemongerError as error:
                 rows.append(failed(name, budget, str(error)))
     return rows

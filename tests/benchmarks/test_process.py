@@ -1,18 +1,18 @@
-"""``memonger bench --process``."""
+"""``python -m benchmarks --process``."""
 from __future__ import annotations
 
 import json
 from dataclasses import asdict
 
-from memonger.bench import process
-from memonger.bench.process import Row, measure_network, render, rows
-from memonger.cli import main
+from benchmarks.__main__ import main
+from benchmarks.mxnet import process
+from benchmarks.mxnet.process import Row, measure_network, render, rows
 from memonger.util.errors import MemongerError
 
 
 def test_a_process_is_measured_with_mkldnn(capsys):
     """A network so small that only the form of the answer is certain."""
-    code = main(["bench", "--process", "attention_small", "--json", "--time-limit", "0.2",
+    code = main(["--process", "attention_small", "--json", "--time-limit", "0.2",
                  "--budget", "90%", "--mkldnn", "on"])
     row, = json.loads(capsys.readouterr().out)
     assert row["mkldnn"] and not row["error"]

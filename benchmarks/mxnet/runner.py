@@ -7,13 +7,14 @@ import tempfile
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
-from ..api.calls import estimate, measure, plan
-from ..costs.models import Profile
-from ..mx import plugin as native
-from ..mx.environment import variable
-from ..util.errors import InfeasibleBudget, MemongerError
-from ..util.units import format_bytes, format_distinct
-from ..zoo import nets
+from memonger.api.calls import estimate, measure, plan
+from memonger.costs.models import Profile
+from memonger.mx import plugin as native
+from memonger.mx.environment import variable
+from memonger.util.errors import InfeasibleBudget, MemongerError
+from memonger.util.units import format_bytes, format_distinct
+from memonger.zoo import nets
+
 from .cases import Case, Row, by_network
 
 
@@ -222,7 +223,7 @@ class Trainer:
 
 def _profile(net: nets.Net, settings: Settings) -> Profile:
     """Times of the network's ops and variants, measured now."""
-    from ..mx.profile.run import profile
+    from memonger.mx.profile.run import profile
     with tempfile.TemporaryDirectory(prefix="memonger") as folder:
         return profile(net.symbol, net.shapes, ctx=settings.ctx,
                        path=os.path.join(folder, "ops.json"))

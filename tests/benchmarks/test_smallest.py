@@ -1,7 +1,7 @@
-"""``memonger bench smallest``."""
+"""``python -m benchmarks smallest``."""
 import json
 
-from memonger.bench import smallest
+from benchmarks.mxnet import smallest
 
 
 def test_the_smallest_plan_is_between_the_proof_and_the_unplanned_total():

@@ -6,7 +6,8 @@ from typing import Any, Dict, Sequence, Tuple
 
 import numpy as np
 
-from ...util.errors import PluginError
+from memonger.util.errors import PluginError
+
 from .nvrtc import Nvrtc
 from .sources import Kernel, constants
 

@@ -9,8 +9,8 @@ import pytest
 from needed import needs_plugin
 from small_graphs import chain
 
-from memonger.bench import ablation
-from memonger.bench.ablation import Row
+from benchmarks.mxnet import ablation
+from benchmarks.mxnet.ablation import Row
 from memonger.solve.options import Options
 from memonger.solve.search.native import NativeSearch
 from memonger.solve.strategy import STRATEGY, changed

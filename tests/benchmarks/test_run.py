@@ -10,12 +10,12 @@ import pytest
 pytest.importorskip("mxnet")
 from needed import needs_plugin
 
-from memonger.bench import run as command
-from memonger.bench import tables
-from memonger.bench.cases import COMPARED, Case, Row, by_network, comparison, published_cases
-from memonger.bench.published import PUBLISHED, Published
-from memonger.bench.runner import Settings, run_cases
-from memonger.cli import main
+from benchmarks.__main__ import main
+from benchmarks.mxnet import run as command
+from benchmarks.mxnet import tables
+from benchmarks.mxnet.cases import COMPARED, Case, Row, by_network, comparison, published_cases
+from benchmarks.mxnet.published import PUBLISHED, Published
+from benchmarks.mxnet.runner import Settings, run_cases
 from memonger.util.errors import InfeasibleBudget, InputError
 
 SMALL = {"image": 64, "classes": 10}
@@ -123,15 +123,15 @@ def test_rows_survive_json():
 
 
 def test_documents_get_their_tables_between_the_marks():
-    text = "before\n<!-- memonger bench: summary -->\nold\n<!-- end -->\nafter\n"
+    text = "before\n<!-- benchmarks: summary -->\nold\n<!-- end -->\nafter\n"
     new = tables.documented([row(published=THEIRS)], text)
-    assert new.startswith("before\n<!-- memonger bench: summary -->\n| network (batch) |")
+    assert new.startswith("before\n<!-- benchmarks: summary -->\n| network (batch) |")
     assert new.endswith("|\n<!-- end -->\nafter\n") and "old" not in new
     assert "| resnet50 (184) | MONeT | 66.9 % of total | +11.9 % | +5.0 % (exact) |" in new
     assert tables.documented([row(published=THEIRS)], new) == new
     assert tables.documented([], new) == new  # nothing to say about it
     with pytest.raises(InputError, match="no table 'summery'"):
-        tables.documented([], "<!-- memonger bench: summery -->\n<!-- end -->")
+        tables.documented([], "<!-- benchmarks: summery -->\n<!-- end -->")
 
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -140,7 +140,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 def documented_lines(document, table):
     """The table between its marks: header, rule and rows."""
     text = (DOCS / document).read_text()
-    return re.search(r"<!-- memonger bench: %s -->\n(.*?)\n<!-- end -->" % table, text,
+    return re.search(r"<!-- benchmarks: %s -->\n(.*?)\n<!-- end -->" % table, text,
                      re.DOTALL).group(1).splitlines()
 
 
@@ -152,7 +152,7 @@ def documented_lines(document, table):
 def test_the_documents_have_the_tables_that_the_command_makes_today(document, table, rows):
     stored = documented_lines(document, table)
     assert len(stored) == 2 + rows
-    marks = "<!-- memonger bench: %s -->\n%%s\n<!-- end -->" % table
+    marks = "<!-- benchmarks: %s -->\n%%s\n<!-- end -->" % table
     some = [row(published=THEIRS, measured=MEASURED), row(published=THEIRS), row()]
     made = tables.documented(some, marks % "old").splitlines()
     assert made[1:3] == stored[:2], "the columns are others: make the table again"
@@ -199,7 +199,7 @@ def test_what_was_measured_beside_a_published_row_has_a_table_of_its_own():
                         "+20.0 %", "+10.0 %", "0.5 s")
     assert failed[6:] == ("4", "", "", "", "too small")
     assert tables.measured_cells(rows) == []
-    text = "<!-- memonger bench: published -->\nkept\n<!-- end -->"
+    text = "<!-- benchmarks: published -->\nkept\n<!-- end -->"
     assert tables.documented(rows, text) == text, "rows that were measured are of another run"
 
 
@@ -211,7 +211,7 @@ def test_a_network_too_small_for_the_target_is_a_measured_row_that_says_so():
 @needs_plugin
 def test_the_measured_plan_has_the_published_share_of_the_pool(monkeypatch):
     """Of a total the pool's share is less than the total's: the rest cannot be saved."""
-    from memonger.bench import runner
+    from benchmarks.mxnet import runner
     asked = []
 
     def refuse(case, net, pool_bytes, fixed_bytes, settings):
@@ -235,9 +235,9 @@ def test_the_measured_plan_has_the_published_share_of_the_pool(monkeypatch):
 
 
 def test_the_list_of_networks_needs_no_mxnet(capsys):
-    assert main(["bench", "--list"]) == 0
+    assert main(["--list"]) == 0
     assert "138,357,544" in capsys.readouterr().out
-    assert main(["bench", "--list", "--json"]) == 0
+    assert main(["--list", "--json"]) == 0
     assert {"network": "vgg16", "batch": 64, "example": [3, 224, 224], "parameters": 138357544,
             "source": "torchvision"} in json.loads(capsys.readouterr().out)
 
@@ -266,7 +266,7 @@ def test_an_error_is_a_row_and_not_the_end():
 @pytest.mark.slow
 @needs_plugin
 def test_measured_and_predicted_stand_side_by_side(tmp_path, capsys):
-    code = main(["bench", "attention_small", "--batch", "64", "--methods", "sublinear", "--measure",
+    code = main(["attention_small", "--batch", "64", "--methods", "sublinear", "--measure",
                          "--measure-memory", "200MB", "--steps", "2", "-o", str(tmp_path)])
     assert code == 0
     printed = capsys.readouterr().out
@@ -274,13 +274,13 @@ def test_measured_and_predicted_stand_side_by_side(tmp_path, capsys):
     found = json.loads((tmp_path / "results.json").read_text())
     measured = found["rows"][0]["measured"]
     assert measured["bytes"] > 0 and measured["unplanned_bytes"] > 0
-    assert main(["bench", "--from", str(tmp_path / "results.json")]) == 0
+    assert main(["--from", str(tmp_path / "results.json")]) == 0
     assert "attention_small" in capsys.readouterr().out
 
 
 @needs_plugin
 def test_an_interrupted_run_keeps_its_rows(monkeypatch, capsys):
-    from memonger.bench import runner
+    from benchmarks.mxnet import runner
     whole = runner._Network.run
 
     def run_one(self, case):
@@ -289,7 +289,7 @@ def test_an_interrupted_run_keeps_its_rows(monkeypatch, capsys):
         return whole(self, case)
 
     monkeypatch.setattr(runner._Network, "run", run_one)
-    assert main(["bench", "attention_small", "--methods", "mxnet,mirror"]) == 0
+    assert main(["attention_small", "--methods", "mxnet,mirror"]) == 0
     printed = capsys.readouterr()
     assert "1 rows" in printed.out and "interrupted: 1 of 2 rows" in printed.err
 

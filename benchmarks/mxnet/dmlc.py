@@ -1,4 +1,4 @@
-"""``memonger bench dmlc``: the ResNet-50 of dmlc/mxnet-memonger at smaller and smaller pools.
+"""``python -m benchmarks dmlc``: the ResNet-50 of dmlc/mxnet-memonger at smaller and smaller pools.
 
 Batch 32, units 3-4-6-3, op times of a device with 10 TFLOP/s and 600 GB/s. dmlc's own plan takes
 1658 MB instead of 4899 and recomputes 93 % of the forward pass (README of dmlc/mxnet-memonger and
@@ -12,8 +12,8 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any, List, Optional, Sequence
 
-from ..report.formatting import format_extra, format_percent, table
-from ..util.errors import InfeasibleBudget, InputError
+from memonger.report.formatting import format_extra, format_percent, table
+from memonger.util.errors import InfeasibleBudget, InputError
 
 
 @dataclass(frozen=True)
@@ -71,10 +71,10 @@ class Row:
 
 def run(targets: Sequence[Target] = TARGETS) -> List[Row]:
     """Plan for each target, one after the other, as ``memonger.plan`` does."""
-    from ..api.network import open_session
-    from ..api.planning import plan_session
-    from ..api.requests import Binding, PlanRequest
-    from ..zoo import nets
+    from memonger.api.network import open_session
+    from memonger.api.planning import plan_session
+    from memonger.api.requests import Binding, PlanRequest
+    from memonger.zoo import nets
     net = nets.build("dmlc_resnet50", 32)
     session = open_session(net.symbol, Binding(net.shapes), "reference")
     fixed_bytes = sum(session.fixed_bytes.values())
@@ -111,7 +111,7 @@ def render(rows: Sequence[Row]) -> str:
 def main(names: Sequence[str], as_json: bool = False) -> int:
     """Print the table; 1 when a limit is not kept."""
     if names:
-        raise InputError("memonger bench dmlc takes no networks, not %s" % names[0])
+        raise InputError("python -m benchmarks dmlc takes no networks, not %s" % names[0])
     rows = run()
     found: List[Any] = [{**asdict(row), "kept": row.kept} for row in rows]
     print(json.dumps(found, indent=2) if as_json else render(rows))

@@ -8,9 +8,9 @@ import pytest
 pytest.importorskip("mxnet")
 from needed import needs_plugin
 
-from memonger.bench import scaling
-from memonger.bench.cases import Row
-from memonger.bench.scaling import Timing
+from benchmarks.mxnet import scaling
+from benchmarks.mxnet.cases import Row
+from benchmarks.mxnet.scaling import Timing
 from memonger.util.errors import InputError
 
 

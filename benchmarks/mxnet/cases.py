@@ -5,8 +5,9 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from ..util.errors import InputError
-from ..zoo import nets
+from memonger.util.errors import InputError
+from memonger.zoo import nets
+
 from .published import PUBLISHED, Published
 
 #: Methods of the comparison. "mxnet" is no plan, "mirror" MXNET_BACKWARD_DO_MIRROR=1; the others
@@ -80,7 +81,7 @@ class Row:
     #: Forward pass as a share of the unplanned step.
     forward: float = 0.0
     published: Optional[Published] = None
-    #: From ``memonger.measure``, at its own batch; see :class:`memonger.bench.runner.Trainer`.
+    #: From ``memonger.measure``, at its own batch; see :class:`benchmarks.mxnet.runner.Trainer`.
     measured: Optional[Mapping[str, Any]] = None
     #: Why there is no result.
     error: str = ""

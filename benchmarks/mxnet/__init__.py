@@ -1,0 +1,1 @@
+"""The tables of plans for MXNet networks and other planners' graphs."""
