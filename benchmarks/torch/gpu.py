@@ -36,16 +36,15 @@ ROWS: Tuple[Tuple[str, int, str, str, Any, float], ...] = (
     ("gpt2_chunks", 16, "eager", "unplanned", None, 10),
     ("gpt2_chunks", 16, "eager", "memonger", "60%", 20),
     ("gpt2", 16, "inductor", "unplanned", None, 35),
-    ("gpt2", 16, "inductor", "torch default", 1.0, 35),
     ("gpt2", 16, "inductor", "memonger", "75%", 40),
     ("gpt2", 16, "inductor", "memonger", "50%", 40),
+    ("gpt2_chunks", 16, "inductor", "memonger", "60%", 40),
     ("gpt2", 16, "inductor", "torch budget", 0.3, 35),
     ("densenet121", 64, "eager", "unplanned", None, 10),
     ("densenet121", 64, "eager", "memonger", "35%", 20),
     ("unet", 16, "eager", "unplanned", None, 10),
     ("unet", 16, "eager", "memonger", "35%", 20),
     ("resnet50", 64, "inductor", "unplanned", None, 40),
-    ("resnet50", 64, "inductor", "torch default", 1.0, 40),
     ("resnet50", 64, "inductor", "memonger", "50%", 40),
     ("vit_b", 64, "eager", "unplanned", None, 10),
     ("vit_b", 64, "eager", "memonger", "50%", 20),
@@ -100,7 +99,7 @@ class Run:
         step: Any = module
         if method == "memonger" or method == "unplanned" and mode != "module":
             step = memonger(module, budget, mode, self.profiles.get(key, "auto"), 3.0)
-        elif method in ("torch budget", "torch default"):
+        elif method == "torch budget":
             step = torch_budget(module, budget, mode)
         elif method == "each block":
             step = by_blocks(module)

@@ -15,7 +15,6 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 from unittest import mock
 
 import torch
-import torch.fx as fx
 import torch.nn as nn
 
 from memonger.errors import InfeasibleBudget
@@ -53,15 +52,6 @@ def unfilled(name: str, batch: int) -> Tuple[nn.Module, Any]:
     return module, tuple(t.to("meta") for t in net.inputs(batch or net.batch, False))
 
 
-def copied(joint: fx.GraphModule) -> fx.GraphModule:
-    """A joint graph that a partitioner may change."""
-    graph = fx.Graph()
-    output = graph.graph_copy(joint.graph, {})
-    made = graph.output(output)
-    made.meta = dict(joint.graph.output_node().meta)
-    return fx.GraphModule(joint, graph)
-
-
 def ours(traced: PlannedGraph, time_limit: float) -> Iterator[Row]:
     """Plans for :data:`SHARES` of the unplanned total."""
     captured = traced.captured
@@ -87,7 +77,7 @@ def torch_budgets(traced: PlannedGraph) -> Iterator[Row]:
         with torch._functorch.config.patch(activation_memory_budget=budget,
                                            activation_memory_budget_solver=solver):
             modules = private.partitioners.min_cut_rematerialization_partition(
-                copied(traced.captured.joint), (),
+                private.copied(traced.captured.joint), (),
                 num_fwd_outputs=traced.captured.num_forward_outputs)
         yield {"method": "PyTorch's budget %g, %s" % (budget, solver), "modules": modules,
                "planning_s": time.process_time() - began_s}

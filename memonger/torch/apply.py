@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Sequence, Set, Tuple
 import torch
 import torch.fx as fx
 
-from ..graph.schedule import Schedule
+from ..graph.schedule import Schedule, expand
 from . import private
 from .capture import Captured
 
@@ -24,20 +24,33 @@ def split(captured: Captured, schedule: Schedule) -> private.Modules:
     return _Writer(captured, schedule).write()
 
 
-def tagged(captured: Captured, schedule: Schedule, inputs: Sequence[Any],
+def tagged(captured: Captured, schedule: Schedule, inputs: Sequence[Any], fused: bool,
            **kwargs: Any) -> private.Modules:
-    """PyTorch's own split with the ops that run again marked: at most one clone of each."""
+    """PyTorch's own split with the ops that run again marked: at most one clone of each.
+
+    ``fused``: Inductor's split, which also decides about all that the schedule keeps.
+    """
     again = set(schedule.recomputed())
     graph = captured.graph
     nodes = []
     for node in captured.joint.graph.nodes:
         held = [t for t in captured.tensors_of.get(node, ()) if t is not None]
         if captured.ops_by_node.get(node) in again or node in captured.views and any(
-                graph.tensors[t].producer in again for t in held) or \
-                node in captured.inlined and not private.is_random(node):
+                graph.tensors[t].producer in again for t in held):
             nodes.append(node)
-    return private.default_partition(captured.joint, inputs, nodes,
-                                     num_fwd_outputs=captured.num_forward_outputs, **kwargs)
+    divide = private.min_cut if fused else private.default_partition
+    return divide(captured.joint, inputs, nodes,
+                  num_fwd_outputs=captured.num_forward_outputs, **kwargs)
+
+
+def usual_schedule(captured: Captured) -> Schedule:
+    """What Inductor computes again without a plan, as a schedule."""
+    _, backward = private.min_cut(private.copied(captured.joint), (), (),
+                                  num_fwd_outputs=captured.num_forward_outputs)
+    names = {node.name for node in backward.graph.nodes if node.op == "call_function"}
+    graph = captured.graph
+    return expand(graph, {op: {} for op, node in enumerate(captured.nodes) if node is not None
+                          and node.name in names and graph.ops[op].recomputable})
 
 
 class _Writer:

@@ -7,12 +7,13 @@ from typing import Callable, Mapping, Optional, Sequence
 
 import torch
 
-from ..graph.schedule import expand
+from ..graph.schedule import Schedule, expand
 from ..memory.storage import plan_storage
 from ..plan.plan import Budget, Plan, Progress, Status
 from ..solve import Options, solve
 from ..util.errors import InputError, PlanMismatch
 from ..util.units import parse_budget, refuse_bare_number
+from .apply import usual_schedule
 from .capture import PARAMETER, Captured
 
 MODES = ("inductor", "eager")
@@ -63,30 +64,40 @@ def make_plan(captured: Captured, request: Request, pool_bytes: int = 0) -> Plan
                 request.plan.graph.fingerprint, graph.fingerprint)
         return request.plan
     outside_bytes = sum(fixed.values())
-    baseline = plan_storage(graph, expand(graph, {}), "live").pool_bytes
+    kept = plan_storage(graph, expand(graph, {}), "live").pool_bytes
+    usual = usual_schedule(captured) if request.mode == "inductor" else expand(graph, {})
+    baseline = plan_storage(graph, usual, "live").pool_bytes
     # PyTorch's own split, which Inductor's mode uses, has one clone of an op.
     clones = request.max_clones or (1 if request.mode == "inductor" or captured.dynamic else 0)
     options = Options(
         storage="live", variants="none", time_limit_s=request.time_limit, fixed_bytes=fixed,
         costs=request.costs if request.measured_s else captured.costs, max_clones=clones,
         progress=request.progress)
-    if request.unplanned:
-        return _unplanned(captured, fixed, baseline, options, request)
-    if request.budget is None:
-        plan = solve(graph, None, "auto", replace(options, objective="memory"))
+    budget_bytes = None if request.budget is None else parse_budget(
+        request.budget, baseline + outside_bytes)
+    allowed = None if budget_bytes is None else pool_bytes or budget_bytes - outside_bytes
+    if request.unplanned or allowed is not None and baseline <= allowed:
+        plan = Plan(graph=graph, schedule=usual, status=Status.NOT_NEEDED, method="none",
+                    pool_bytes=baseline, baseline_pool_bytes=kept, fixed_bytes=fixed,
+                    costs=options.costs, storage="live")
     else:
-        budget_bytes = parse_budget(request.budget, baseline + outside_bytes)
-        plan = solve(graph, pool_bytes or budget_bytes - outside_bytes, "auto", options)
-        plan = replace(plan, budget_bytes=budget_bytes)
+        plan = solve(graph, allowed, "auto", options if allowed is not None else replace(
+            options, objective="memory"))
+        plan = _with_usual(plan, usual)
+    plan = replace(plan, budget_bytes=budget_bytes, baseline_pool_bytes=baseline,
+                   predicted_baseline_pool_bytes=kept if kept != baseline else None)
     asked = {"mode": request.mode, "torch": torch.__version__}
     if request.budget is not None:
         asked["budget"] = request.budget
     return replace(plan, options=asked, planning_s=time.perf_counter() - started_s)
 
 
-def _unplanned(captured: Captured, fixed: Mapping[str, int], pool_bytes: int, options: Options,
-               request: Request) -> Plan:
-    schedule = expand(captured.graph, {})
-    return Plan(graph=captured.graph, schedule=schedule, status=Status.NOT_NEEDED, method="none",
-                pool_bytes=pool_bytes, baseline_pool_bytes=pool_bytes, fixed_bytes=fixed,
-                costs=options.costs, storage="live", options={"mode": request.mode})
+def _with_usual(plan: Plan, usual: Schedule) -> Plan:
+    """The plan with what Inductor computes again anyway, where that takes no more."""
+    again = {*plan.schedule.recomputed(), *usual.recomputed()}
+    both = expand(plan.graph, {op: {} for op in again})
+    pool_bytes = plan_storage(plan.graph, both, "live").pool_bytes
+    if pool_bytes > plan.pool_bytes or both.steps == plan.schedule.steps:
+        return plan
+    return replace(plan, schedule=both, pool_bytes=pool_bytes,
+                   status=Status.FEASIBLE if plan.status is Status.OPTIMAL else plan.status)

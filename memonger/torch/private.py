@@ -193,6 +193,27 @@ def default_partition(joint: fx.GraphModule, inputs: Sequence[Any], again: Seque
     return partitioners.default_partition(joint, inputs, **kwargs)
 
 
+def min_cut(joint: fx.GraphModule, inputs: Sequence[Any], again: Sequence[fx.Node],
+            **kwargs: Any) -> Modules:
+    """Inductor's usual split: what makes the least traffic between forward and backward.
+
+    The nodes ``again`` are recomputed in backward in any case.
+    """
+    for node in joint.graph.nodes:
+        node.meta.pop("recompute", None)
+    for node in again:
+        node.meta["recompute"] = CheckpointPolicy.MUST_RECOMPUTE
+    return partitioners.min_cut_rematerialization_partition(joint, inputs, **kwargs)
+
+
+def copied(joint: fx.GraphModule) -> fx.GraphModule:
+    """A joint graph that a partitioner may change; nodes keep their names."""
+    graph = fx.Graph()
+    made = graph.output(graph.graph_copy(joint.graph, {}))
+    made.meta = dict(joint.graph.output_node().meta)
+    return fx.GraphModule(joint, graph)
+
+
 # ------------------------------------------------------------------ facts about operators
 @register_flop_formula(torch.ops.aten._scaled_dot_product_flash_attention_for_cpu)
 def _attention_on_cpu(query: Any, key: Any, value: Any, *args: Any, out_shape: Any = None,

@@ -7,7 +7,8 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 import torch.fx as fx
 
-from ..plan.plan import Plan
+from ..graph.schedule import expand
+from ..plan.plan import Plan, Status
 from ..util.errors import InputError
 from . import private
 from .apply import split, tagged
@@ -86,7 +87,10 @@ class Backend:
             raise OnlyPlanning()
         if request.mode == "eager" and not captured.dynamic:
             return split(captured, plan.schedule)
-        return tagged(captured, plan.schedule, inputs, **kwargs)
+        fused = request.mode == "inductor"
+        schedule = expand(captured.graph, {}) if fused and plan.status is Status.NOT_NEEDED \
+            else plan.schedule  # Inductor's own choice
+        return tagged(captured, schedule, inputs, fused, **kwargs)
 
 
 def category_of(source: str) -> str:

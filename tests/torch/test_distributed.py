@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ import torch.multiprocessing as processes
 import torch.nn as nn
 
 import memonger.torch as mt
+
+#: Each takes a quarter of a minute.
+LIMIT_S = 180.0
 
 
 def chain():
@@ -39,6 +43,8 @@ def train(rank, port, folder, split):
         assert any(again) == planned, again
     same = all(torch.equal(a, b) for a, b in zip(*found))
     (Path(folder) / str(rank)).write_text("same" if same else "other")
+    del net, step  # a reducer that outlives its group waits for it
+    dist.barrier()
     dist.destroy_process_group()
 
 
@@ -47,5 +53,12 @@ def test_two_processes_train_as_without_a_plan(tmp_path, split):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    processes.spawn(train, (port, str(tmp_path), split), nprocs=2)
+    workers = processes.spawn(train, (port, str(tmp_path), split), nprocs=2, join=False)
+    deadline_s = time.monotonic() + LIMIT_S
+    try:
+        while not workers.join(1.0):
+            assert time.monotonic() < deadline_s, "the workers do not end"
+    finally:
+        for worker in workers.processes:
+            worker.kill()
     assert [(tmp_path / rank).read_text() for rank in "01"] == ["same", "same"]
