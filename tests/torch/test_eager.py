@@ -89,3 +89,13 @@ def test_planning_runs_nothing_and_takes_inputs_on_meta():
     assert plan == mt.plan(module, dict(zip(("x", "target"), x)), "65%", "eager")
     assert plan.total_bytes <= plan.budget_bytes < plan.baseline_total_bytes
     assert mt.estimate(module, x, "eager").total_bytes == plan.baseline_total_bytes
+
+
+def test_with_a_profile_the_peak_is_what_the_allocator_hands_out():
+    """Convolutions allocate while they run; a profile knows how much."""
+    module, x = Convolutions(), images()
+    costs = mt.profile(module, x, mode="eager")
+    plan = mt.plan(module, x, "75%", mode="eager", costs=costs)
+    measured = mt.measure(mt.compile(module, plan=plan, costs=costs), x, steps=1)
+    assert 0 <= plan.total_bytes - measured.total_bytes < 1024
+    assert measured.total_bytes <= plan.budget_bytes
