@@ -11,12 +11,12 @@ import gc
 import json
 import subprocess
 import time
-from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 
 import memonger.torch as mt
+from memonger.util.files import write_whole
 
 from .methods import by_blocks, memonger, torch_budget
 from .nets import build
@@ -215,8 +215,9 @@ def main(args: argparse.Namespace) -> int:
 
     for net, batch, mode, method, budget, needs_s in ROWS:
         run.row(net, size(batch), mode, method, budget, needs_s)
-    Path(args.output).write_text(report(run))
-    if args.json:
-        Path(args.json).write_text("\n".join(map(json.dumps, run.rows)) + "\n")
+        # After each row: a run that is cut off leaves what it measured.
+        write_whole(args.output, report(run))
+        if args.json:
+            write_whole(args.json, "\n".join(map(json.dumps, run.rows)) + "\n")
     print("%.0f s; wrote %s" % (time.perf_counter() - run.started_s, args.output))
     return 0
