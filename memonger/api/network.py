@@ -15,7 +15,6 @@ from ..graph.types import Graph
 from ..memory import arena
 from ..memory.device import BoundStep, Device, callers_outputs, reservations, workspaces
 from ..memory.mkldnn import mkldnn_workspaces, stock_copies
-from ..memory.optimizer_state import state_arrays
 from ..memory.storage import never_written_bytes, plan_storage
 from ..memory.timeline import Timeline, timeline
 from ..memory.workspace import (
@@ -28,6 +27,7 @@ from ..mx import plugin as native
 from ..mx.capture import Captured
 from ..mx.device import StatedGpu, device_of
 from ..mx.environment import mkldnn_is_on
+from ..mx.optimizer_state import state_arrays
 from ..mx.profile.run import stored_profile
 from ..mx.rewrite import apply_plan_to, asks_for_arena, is_planned, unforced, without_plan
 from ..mx.variant_graph import with_variants

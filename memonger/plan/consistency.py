@@ -11,7 +11,6 @@ from typing import Any, Dict, List, Sequence
 
 from ..graph.schedule import expand
 from ..graph.types import Graph
-from ..memory.optimizer_state import state_bytes
 from ..memory.storage import StoragePlan, never_written_bytes, plan_storage
 from ..memory.workspace import objects_bytes, workspace_bytes
 from ..util.errors import InvalidPlan
@@ -114,8 +113,4 @@ def _fixed_bytes(plan: Plan, unplanned: StoragePlan) -> Dict[str, int]:
     trained = [t for t in outside if t.category in ("parameter", "input") and (
         requests if isinstance(requests, str) else requests.get(t.name, "null")) != "null"]
     result["gradients"] = sum(t.size_bytes for t in trained)
-    if "optimizer" in asked:
-        result["optimizer"] = state_bytes(
-            asked["optimizer"], [(t.size_bytes, t.dtype) for t in trained
-                                 if t.category == "parameter"], asked.get("optimizer_params"))
     return result
