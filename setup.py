@@ -23,9 +23,6 @@ except ImportError:  # setuptools < 70.1 leaves the command to the wheel package
 
 ROOT = Path(__file__).resolve().parent
 IN_PLACE = ROOT / "memonger" / "_native"
-#: Lies beside the package; Python reads it at every start (``memonger/util/cuda_libraries.py``,
-#: ``memonger/mx/symbol_hooks.py``).
-AT_IMPORT = ROOT / "tools" / "memonger_mxnet.pth"
 
 
 def load_builder():
@@ -63,11 +60,9 @@ class BuildNative(build_ext):
             shutil.rmtree(str(folder / "plugins"), ignore_errors=True)
             shutil.copytree(str(ROOT / "plugins"), str(folder / "plugins"),
                             ignore=shutil.ignore_patterns("__pycache__", "*.pyc", "README.md"))
-            shutil.copy(str(AT_IMPORT), self.build_lib)
 
     def get_outputs(self) -> list:
-        return [str(path) for path in [*self.native_folder().rglob("*"),
-                                       Path(self.build_lib) / AT_IMPORT.name] if path.is_file()]
+        return [str(path) for path in self.native_folder().rglob("*") if path.is_file()]
 
     def get_output_mapping(self) -> dict:
         return {}

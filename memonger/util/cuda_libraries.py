@@ -1,7 +1,6 @@
 """The CUDA libraries that mxnet-cu112 1.9.1 needs, and where they come from.
 
-Importing memonger opens them. ``memonger_mxnet.pth``, which lies beside the installed package, lets
-an ``import mxnet`` import memonger first.
+Importing memonger opens them for an ``import mxnet`` that comes later.
 """
 from __future__ import annotations
 
