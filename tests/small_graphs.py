@@ -19,7 +19,7 @@ from memonger.solve.mip.problem import reduce_graph
 from memonger.solve.mip.program import Program
 
 
-def random_graph(seed: int, mxnet: bool, forward: int = 5) -> Graph:
+def random_graph(seed: int, inplace: bool, forward: int = 5) -> Graph:
     """A small training graph: a random forward part and its reversed backward part."""
     rng = random.Random(seed)
     tensors, ops = [], []
@@ -28,7 +28,7 @@ def random_graph(seed: int, mxnet: bool, forward: int = 5) -> Graph:
         position = len(ops)
         tensors.append(Tensor(name, rng.choice((1, 2, 4, 4)) * 256, position))
         places = tuple(Inplace(i, 0, rng.random() < 0.3) for i in range(len(inputs))
-                       if rng.random() < 0.3 and mxnet
+                       if rng.random() < 0.3 and inplace
                        and tensors[inputs[i]].size_bytes == tensors[-1].size_bytes)
         ops.append(Op(name, "op", inputs, (len(tensors) - 1,), backward, inplace=places,
                       not_recomputable_because=reason, time_s=float(rng.randint(0, 6))))
@@ -42,8 +42,7 @@ def random_graph(seed: int, mxnet: bool, forward: int = 5) -> Graph:
     for i in reversed(range(forward)):
         reads = tuple(t for t in made[max(0, i - 2):i + 1] if rng.random() < 0.6)
         gradient = (op("b%d" % i, tuple(sorted(reads)) + gradient, True, "backward"),)
-    graph = Graph(tuple(tensors), tuple(ops), (made[-1],) if rng.random() < 0.5 else (),
-                  recompute_in_forward=not mxnet)
+    graph = Graph(tuple(tensors), tuple(ops), (made[-1],) if rng.random() < 0.5 else ())
     graph.check()
     return graph
 
@@ -69,7 +68,7 @@ def optimum(graph: Graph, budget: float) -> Optional[float]:
 
     def must_stay(position: int) -> FrozenSet[int]:
         stay = {t for t in keep if graph.tensors[t].producer < position}
-        if not graph.recompute_in_forward and position < first_backward:
+        if position < first_backward:
             stay |= {t for later in graph.ops[position:first_backward] for t in later.inputs
                      if graph.tensors[t].producer < position}
         return frozenset(stay)
@@ -97,7 +96,7 @@ def optimum(graph: Graph, budget: float) -> Optional[float]:
         moves = []
         if set(graph.ops[position].inputs) <= held:
             moves.append((position, position + 1, 0.0))
-        if graph.recompute_in_forward or position >= first_backward:
+        if position >= first_backward:
             for index in range(min(position, first_backward)):
                 op = graph.ops[index]
                 if op.recomputable and not op.is_backward and set(op.inputs) <= held \

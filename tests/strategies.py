@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from memonger.graph.gradient_split import with_placeholders
 from memonger.graph.in_use import graph_in_use
-from memonger.graph.schedule import Consumer, Schedule, Step, expand_in_part
+from memonger.graph.schedule import Consumer, Schedule, expand_in_part
 from memonger.graph.types import DTYPES, Graph, Implementation, Inplace, Op, Tensor, Variant
 
 SIZES = (1, 1, 2, 3, 4, 4, 4, 7, 8, 16, 64)
@@ -266,8 +266,8 @@ def schedule_with_variants(rng: random.Random, graph: Graph) -> Schedule:
     return Schedule(expand_in_part(in_use, decisions(rng, in_use)).steps, tuple(chosen))
 
 
-def foreign_graph(rng: random.Random, num_ops: int = 10) -> Graph:
-    """A graph that is not MXNet's: one value an op, forward ops may run again anywhere."""
+def live_graph(rng: random.Random, num_ops: int = 10) -> Graph:
+    """A training step of another planner: one value an op, the peak of live units counts."""
     tensors, ops, forward = [], [], rng.randint(1, num_ops)
     for index in range(num_ops):
         inputs = rng.sample(range(index), min(index, rng.choice((0, 1, 1, 2, 2, 3))))
@@ -275,28 +275,7 @@ def foreign_graph(rng: random.Random, num_ops: int = 10) -> Graph:
         ops.append(Op("n%d" % index, "node", tuple(inputs), (index,), index >= forward,
                       not_recomputable_because="" if index < forward else "backward",
                       time_s=float(rng.randint(0, 9))))
-    return Graph(tuple(tensors), tuple(ops), (num_ops - 1,), name="foreign",
-                 recompute_in_forward=True)
-
-
-def foreign_schedule(rng: random.Random, graph: Graph, chance: float = 0.3) -> Schedule:
-    """Runs all ops in order, and some again at any place; each reads any earlier run."""
-    runs: Dict[int, List[int]] = {}
-    steps: List[Step] = []
-
-    def run(index: int) -> None:
-        sources = tuple(rng.choice(runs[graph.tensors[t].producer])
-                        for t in graph.ops[index].inputs)
-        runs.setdefault(index, []).append(len(steps))
-        steps.append(Step(index, sources))
-
-    for index in range(len(graph.ops)):
-        while runs and rng.random() < chance:
-            again = rng.choice(sorted(runs))
-            if graph.ops[again].recomputable:
-                run(again)
-        run(index)
-    return Schedule(tuple(steps))
+    return Graph(tuple(tensors), tuple(ops), (num_ops - 1,), name="live", pools="live")
 
 
 # ---------------------------------------------------------------------- hypothesis strategies
@@ -317,8 +296,8 @@ def planned_graphs(draw, max_forward: int = 10, **options) -> Tuple[Graph, Sched
 
 
 @st.composite
-def foreign_graphs(draw, max_ops: int = 12) -> Tuple[Graph, Schedule]:
-    """A foreign graph and a random schedule of it."""
+def live_graphs(draw, max_ops: int = 12) -> Tuple[Graph, Schedule]:
+    """A training step of another planner with random decisions."""
     rng = draw(st.randoms(use_true_random=False))
-    graph = foreign_graph(rng, draw(st.integers(1, max_ops)))
-    return graph, foreign_schedule(rng, graph)
+    graph = live_graph(rng, draw(st.integers(1, max_ops)))
+    return graph, expand_in_part(graph, decisions(rng, graph))

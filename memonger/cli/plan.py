@@ -18,7 +18,7 @@ from ..util.json_files import read_text
 from . import arguments, torch_model
 from .command import EXIT_OK, Command, UsageError, answer
 from .progress import ProgressLine
-from .record import foreign_record, plan_record
+from .record import plan_record
 
 
 def _refused(planned: int) -> str:
@@ -128,8 +128,7 @@ class MakePlan(Command):
                 variants=args.variants, keep=pins(graph, args.keep, "keep"),
                 progress=line.callback, recompute=pins(graph, args.recompute, "recompute"),
                 max_clones=args.max_clones, max_overhead=share_of(args.overhead))
-        record = foreign_record if graph.recompute_in_forward else plan_record
-        finish(args, named(plan, args.network), record(plan))
+        finish(args, named(plan, args.network), plan_record(plan))
         return EXIT_OK
 
 

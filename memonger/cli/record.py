@@ -27,15 +27,3 @@ def plan_record(plan: Plan) -> Dict[str, Any]:
         "notes": list(plan.notes), "seconds": round(plan.planning_s, 3),
         "measured": plan.measured, "as_the_file_says": list(plan.unchecked),
     }
-
-
-def foreign_record(plan: Plan) -> Dict[str, Any]:
-    """A plan of a graph that is not MXNet's, in the graph's own units."""
-    base = plan.graph.time_s
-    return {
-        "status": plan.status.value, "method": plan.method,
-        "peak": plan.pool_bytes, "baseline_peak": plan.baseline_pool_bytes,
-        "budget": plan.budget_bytes, "cost": plan.schedule.time_s(plan.graph),
-        "baseline_cost": base, "bound": base * (1.0 + plan.bound), "overhead": plan.overhead,
-        "recomputed": len(plan.schedule.recomputed()), "seconds": round(plan.planning_s, 3),
-    }

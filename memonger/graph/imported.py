@@ -1,16 +1,16 @@
-"""Graphs from files: three formats, two of them for graphs that are not MXNet's.
+"""Graphs from files: three formats, two of them for training steps of other planners.
 
 * our JSON: what :meth:`Graph.to_dict` makes (key ``tensors``), as ``memonger estimate --graph``
   writes it;
 * node-link JSON, as networkx writes it and as Checkmate's and Moccasin's graphs are published:
   ``nodes`` with ``cost_ram`` and ``cost_cpu`` (or ``out_cost`` and ``duration``), ``backward``
-  true for nodes that must not be recomputed, and ``links`` between them;
-* text: ``n m``, then n lines ``bytes cost recomputable``, then m lines ``from to``, nodes in
+  true for nodes of the backward pass, and ``links`` between them;
+* text: ``n m``, then n lines ``bytes cost forward`` (1 or 0), then m lines ``from to``, nodes in
   execution order.
 
-In the last two each node makes one value, and while a node runs its inputs and its output are in
-memory. Sizes and costs keep the units of the file: ``size_bytes`` and ``time_s`` hold them as they
-are, and memory is the peak of live units.
+In the last two each node makes one value, the backward pass comes last, and while a node runs its
+inputs and its output are in memory. Sizes and costs keep the units of the file: ``size_bytes`` and
+``time_s`` hold them as they are, and memory is the peak of live units.
 """
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def read_graph(path: str) -> Graph:
 def parse_graph(text: str, name: str = "") -> Graph:
     """As :func:`read_graph`, from the text of the file."""
     if not text.lstrip().startswith("{"):
-        return _from_text(text, name)
+        return _training_step(_from_text(text, name))
     data = parse_json(text)
     try:
         if "tensors" in data:
@@ -49,7 +49,7 @@ def parse_graph(text: str, name: str = "") -> Graph:
             graph.check()
             return graph
         if "nodes" in data and "links" in data:
-            return _from_node_link(data, name)
+            return _training_step(_from_node_link(data, name))
     except InputError:
         raise
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
@@ -63,6 +63,20 @@ def looks_like_graph(text: str) -> bool:
     if text.lstrip().startswith("{"):
         return bool(re.search(r'"(tensors|links)"\s*:', text))
     return bool(re.match(r"\s*\d+[ \t]+\d+[ \t]*(\n|$)", text))
+
+
+def _training_step(graph: Graph) -> Graph:
+    """The graph; InputError where it is no forward pass with a backward pass behind it."""
+    backward = [op.is_backward for op in graph.ops]
+    if True not in backward:
+        raise InputError("no node is backward: memonger plans training steps, and only the "
+                         "backward pass runs forward nodes again")
+    late = [op.name for op in graph.ops[backward.index(True):] if not op.is_backward]
+    if late:
+        raise InputError("forward node %s runs after backward node %s; in a training step the "
+                         "backward pass comes last"
+                         % (late[0], graph.ops[backward.index(True)].name))
+    return graph
 
 
 def _from_text(text: str, name: str) -> Graph:
@@ -83,7 +97,7 @@ def _from_text(text: str, name: str) -> Graph:
 
     size, edge_count = numbers(0, (_count, _count), "the numbers of nodes and edges")
     nodes = [numbers(1 + i, (_whole, float, float),
-                     "size, cost and whether node %d is recomputable" % i) for i in range(size)]
+                     "size, cost and whether node %d is forward" % i) for i in range(size)]
     edges = [numbers(1 + size + i, (_count, _count), "the two ends of edge %d" % i)
              for i in range(edge_count)]
     if len(rows) > 1 + size + edge_count:
@@ -177,11 +191,11 @@ def _execution_order(ids: Sequence[Any], edges: Sequence[Tuple[int, int]]) -> Li
 
 
 def single_output_graph(names: Sequence[str], sizes: Sequence[int], costs: Sequence[float],
-                        recomputable: Sequence[bool], edges: Sequence[Tuple[int, int]],
+                        forward: Sequence[bool], edges: Sequence[Tuple[int, int]],
                         name: str = "") -> Graph:
     """A graph in which each op makes one tensor.
 
-    ``names``, ``sizes``, ``costs``, ``recomputable``: one entry for each op, in execution order.
+    ``names``, ``sizes``, ``costs``, ``forward``: one entry for each op, in execution order.
     ``edges``: producer and consumer.
     Raises InputError if an edge runs backwards or a number is negative.
     """
@@ -199,10 +213,10 @@ def single_output_graph(names: Sequence[str], sizes: Sequence[int], costs: Seque
     tensors = tuple(Tensor(str(label), int(size), i)
                     for i, (label, size) in enumerate(zip(names, sizes)))
     ops = tuple(Op(str(names[i]), "node", tuple(sorted(inputs[i])), (i,),
-                   is_backward=not recomputable[i],
-                   not_recomputable_because="" if recomputable[i] else "a backward node",
+                   is_backward=not forward[i],
+                   not_recomputable_because="" if forward[i] else "a backward node",
                    time_s=float(costs[i])) for i in range(len(names)))
-    graph = Graph(tensors, ops, (), name=name, recompute_in_forward=True)
+    graph = Graph(tensors, ops, (), name=name, pools="live")
     try:
         graph.check()
     except (TypeError, ValueError) as error:

@@ -142,9 +142,8 @@ class Graph:
     outputs: Tuple[int, ...]
     variants: Tuple[Variant, ...] = ()
     name: str = ""
-    #: False: forward ops run once, in forward; clones exist in backward only (MXNet).
-    recompute_in_forward: bool = False
     #: "executor": one pool for the step. "cached_op": forward and backward have a pool each.
+    #: "live": no pool; what counts is the peak of live units (graphs of other planners).
     pools: str = "executor"
     #: Forward tensors that a CachedOp keeps to the end of forward for gradients that it could
     #: take although the user did not ask for them (of the data, say), besides what ``ops`` read.
@@ -230,7 +229,7 @@ class Graph:
         check_types(place for op in self.ops for place in op.inplace)
         check_types(place for part in parts for place in part.inplace)
         every_op, every_tensor = range(len(self.ops)), range(len(self.tensors))
-        if self.pools not in ("executor", "cached_op"):
+        if self.pools not in ("executor", "cached_op", "live"):
             raise ValueError("%r pools are not known" % self.pools)
         if not 0 <= self.objects_bytes_per_op < MAX_SIZE_BYTES:
             raise ValueError("an op cannot take %d bytes of objects" % self.objects_bytes_per_op)
@@ -310,7 +309,6 @@ class Graph:
         return {"name": self.name, "outputs": list(self.outputs), "pools": self.pools,
                 **(held if self.held_for_gradients else {}),
                 **(objects if self.objects_bytes_per_op else {}),
-                "recompute_in_forward": self.recompute_in_forward,
                 "tensors": [lean(t) for t in self.tensors], "ops": [lean(o) for o in self.ops],
                 "variants": [lean(v) for v in self.variants]}
 
@@ -341,7 +339,6 @@ class Graph:
             pools=data.get("pools", "executor"),
             held_for_gradients=tuple(data.get("held_for_gradients", ())),
             objects_bytes_per_op=data.get("objects_bytes_per_op", 0),
-            recompute_in_forward=bool(data.get("recompute_in_forward", False)),
             tensors=tuple(Tensor(**tuples(t)) for t in data["tensors"]),
             ops=tuple(Op(**{**tuples(o), "inplace": inplace(o.get("inplace", ()))})
                       for o in data["ops"]),

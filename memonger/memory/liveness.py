@@ -57,8 +57,7 @@ class Program:
     held: Tuple[int, ...]
     #: The value must not lie in an arena.
     own_buffer: Tuple[bool, ...]
-    #: MXNet's rules differ by who runs the step: an executor, a CachedOp, or not MXNet at all.
-    inplace: bool = True
+    #: MXNet's rules differ by who runs the step: an executor or a CachedOp.
     count_ignored: bool = False
     rounding: int = 4
 
@@ -160,8 +159,7 @@ def build_program(graph: Graph, schedule: Schedule) -> Program:
         tuple(t.size_bytes for t in tensors), tuple(DTYPES[t.dtype][0] for t in tensors),
         tuple(not t.pooled for t in tensors), tuple(held),
         tuple(value in own_buffer for value in range(len(values))),
-        inplace=not graph.recompute_in_forward, count_ignored=cached,
-        rounding=1 if cached or graph.recompute_in_forward else 4)
+        count_ignored=cached, rounding=4 if graph.pools == "executor" else 1)
 
 
 #: Ops that the engine does not run in the order of pushes: asynchronous, nested, between devices.

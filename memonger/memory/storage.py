@@ -11,9 +11,8 @@ defaults:
 ``"stock"``
     MXNet 1.9.1 without the plugin, byte for byte.
 ``"live"``
-    The peak of the bytes alive: no assignment can take less. For graphs that are not MXNet's
-    (``graph.recompute_in_forward``) it is the model of Checkmate and Moccasin: all inputs and
-    outputs of a step are alive while it runs, and nothing shares memory.
+    The peak of the bytes alive: no assignment can take less. Without in-place options it is the
+    model of Checkmate and Moccasin: all inputs and outputs of a step are alive while it runs.
 
 :mod:`memonger.memory.liveness` numbers the values of a schedule;
 ``plugins/core/memory/storage.cc`` counts references as MXNet does, shares buffers and finds
@@ -122,7 +121,7 @@ def _plan_running(program: Program, model: str) -> StoragePlan:
     inplace_begin, inplace = _flat([[number for option in step.inplace for number in
                                      (option.input, option.output, option.identity)]
                                     for step in program.steps])
-    options = (program.inplace, program.count_ignored, program.rounding, STORAGES.index(model))
+    options = (program.count_ignored, program.rounding, STORAGES.index(model))
     blocks = (int64 * max(1, 7 * entries))()
     offset_of = (int64 * max(1, entries))()
     buffer_bytes = (int64 * max(1, entries))()

@@ -280,7 +280,7 @@ class Plan:
         _views().save_plan(self, path)
 
     def __repr__(self) -> str:
-        size = str if self.graph.recompute_in_forward else format_bytes
+        size = str if self.graph.pools == "live" else format_bytes
         return "<Plan%s: %s, %s of %s, %+.1f %% time>" % (
             " " + self.graph.name if self.graph.name else "", self.status.value,
             size(self.total_bytes), size(self.baseline_total_bytes), 100 * self.overhead)

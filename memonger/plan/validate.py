@@ -141,7 +141,7 @@ def _runs(graph: Graph, schedule: Schedule, running: Sequence[Op]) -> List[Probl
     for index, step in enumerate(schedule.steps):
         op = running[index]
         if step.op in before:
-            if op.not_recomputable_because or (op.is_backward and not graph.recompute_in_forward):
+            if op.not_recomputable_because or op.is_backward:
                 found.append(Problem(Kind.RUN_TWICE, "%s: %s" % (
                     op.name, op.not_recomputable_because or "a backward op"), index))
             continue
@@ -177,7 +177,7 @@ def _clones(graph: Graph, schedule: Schedule, running: Sequence[Op]) -> List[Pro
             if running[source].outputs.index(tensor) in running[source].kept_outputs:
                 found.append(Problem(Kind.KEPT_OUTPUT, "%s reads %s from step %d" % (
                     op.name, graph.tensors[tensor].name, source), index))
-            if not graph.recompute_in_forward and not op.is_backward and index not in is_clone:
+            if not op.is_backward and index not in is_clone:
                 found.append(Problem(Kind.FIRST_RUN_READS_CLONE, "%s reads %s from step %d" % (
                     op.name, graph.tensors[tensor].name, source), index))
     needs = _needs(schedule, running)
@@ -193,7 +193,7 @@ def _clones(graph: Graph, schedule: Schedule, running: Sequence[Op]) -> List[Pro
             base, wanted = clone, set()
         if clone == base or clone in wanted:
             wanted.update(source for source in needs[clone] if source in is_clone)
-        if clone not in is_clone or graph.recompute_in_forward:
+        if clone not in is_clone:
             continue
         name = running[clone].name
         if not readers[clone]:

@@ -61,7 +61,7 @@ def counted(number: int, noun: str) -> str:
 class Units:
     """How the sizes and times of a plan are written.
 
-    Graphs that are not MXNet's keep the units of their file, so theirs are plain numbers; so are
+    Graphs of other planners keep the units of their file, so theirs are plain numbers; so are
     times where no op has one and each counts for the same.
     """
 
@@ -70,7 +70,7 @@ class Units:
 
     @classmethod
     def of(cls, plan: Plan) -> "Units":
-        plain = plan.graph.recompute_in_forward
+        plain = plan.graph.pools == "live"
         return cls(plain, plain or plan.costs == UNIT_TIMES)
 
     def size(self, size_bytes: float) -> str:

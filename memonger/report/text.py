@@ -36,7 +36,7 @@ def summary(plan: Plan, path: Optional[str] = None) -> str:
     lines += _what_was_done(facts)
     if plan.measured:
         lines += ["measured: " + words for words in measured_words(plan.measured)]
-    if not plan.graph.recompute_in_forward:
+    if not Units.of(plan).plain:
         lines.append("not counted: %s" % _not_counted(plan))
     if plan.unchecked:
         lines.append("taken from its file, not checked again: " + ", ".join(plan.unchecked))
@@ -54,7 +54,7 @@ def _headline(facts: Facts) -> str:
     plan = facts.plan
     parts = [plan.graph.name] if plan.graph.name else []
     parts.append(counted(plan.graph.num_forward, "op"))
-    if not plan.graph.recompute_in_forward:
+    if not Units.of(plan).plain:
         parts.append(facts.dtype)
     if facts.largest_input is not None and facts.largest_input.shape:
         parts.append("%s %s" % (facts.largest_input.name, shape_words(facts.largest_input.shape)))
@@ -68,7 +68,7 @@ def summary_rows(facts: Facts) -> List[List[str]]:
     columns: List[Tuple[str, str, str]] = [
         ("total", units.size(plan.baseline_total_bytes), units.size(plan.total_bytes)),
         ("pool", units.size(plan.baseline_pool_bytes), units.size(plan.pool_bytes))]
-    if plan.graph.recompute_in_forward:
+    if units.plain:
         columns = [("peak", columns[1][1], columns[1][2])]
     before = (plan.baseline_fixed_bytes or plan.fixed_bytes).get("workspace", 0)
     after = plan.fixed_bytes.get("workspace", 0)

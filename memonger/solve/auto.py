@@ -112,7 +112,7 @@ def _take_turns(search: Refinement, work: int, programs: bool) -> None:
     search.patience = STRATEGY.patience if num_ops <= STRATEGY.tiny_ops else 1
     search.programs = STRATEGY.programs[kind] if programs else 0
     if search.programs and STRATEGY.pieces and num_ops <= STRATEGY.tiny_ops \
-            and not search.layers and not search.graph.recompute_in_forward:
+            and not search.layers:
         search.constrain_pieces(STRATEGY.pieces)
     factor = 1.0 if small else STRATEGY.turn_work_middle if num_ops <= STRATEGY.large_ops \
         else STRATEGY.turn_work_large
@@ -133,7 +133,7 @@ def _go_on(search: Refinement) -> None:
     peaks = STRATEGY.first_peaks
     while not search.within(search.target_gap) and search.effort.steps >= work \
             and not search.interrupted:
-        crosses = search.best is not None and _crosses(search)
+        crosses = search.best is not None
         with search.searching(work, search.warm(), crosses):
             if search.programs and search.best is not None:
                 search.bound_at_peaks(peaks, work / STRATEGY.steps_per_s)
@@ -179,23 +179,15 @@ def _last_effort(search: Refinement) -> None:
             and not search.interrupted:
         work = int(STRATEGY.last_steps * search.options.effort)
         search.effort.grant(work / STRATEGY.steps_per_s)
-        search.local_search(work, search.warm(), _crosses(search))
+        search.local_search(work, search.warm(), True)
 
 
 def _target_gap(graph: Graph) -> float:
     """How near to the bound is near enough, as a share of the step time."""
-    if graph.recompute_in_forward or len(graph.ops) <= STRATEGY.tiny_ops:
+    if graph.pools == "live" or len(graph.ops) <= STRATEGY.tiny_ops:
         return 0.0  # compared with proven optima, or quickly proven, to the last digit
     small = len(graph.ops) <= STRATEGY.small_ops
     return STRATEGY.target_gap if small else STRATEGY.target_gap_large
-
-
-def _crosses(search: Refinement) -> bool:
-    """Whether searches may cross plans.
-
-    Where anything may run at any time, stretches do not fit each other: annealing does better.
-    """
-    return any(op.is_backward for op in search.graph.ops)
 
 
 def _first_bound(search: Refinement, groups: int) -> None:

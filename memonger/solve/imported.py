@@ -20,13 +20,13 @@ _OUTSIDE = {"parameter": "parameters", "gradient": "gradients", "aux": "aux", "i
 
 def plan_graph(graph: Graph, budget: Union[None, str, int, float] = None, method: str = "auto",
                **options: Any) -> Plan:
-    """Plan a graph: MXNet's as its executors run it, others by the peak of live units.
+    """Plan a graph: MXNet's as its executors run it, other planners' by the peak of live units.
 
     Parameters
     ----------
     graph : Graph
     budget : str, int or float, optional
-        For the total of the step, which in a graph that is not MXNet's is its peak; as
+        For the total of the step, which in a graph of another planner is its peak; as
         :func:`memonger.graph.imported.parse_imported_budget` takes it. Without one the plan takes
         the least memory.
     method : str
@@ -40,7 +40,7 @@ def plan_graph(graph: Graph, budget: Union[None, str, int, float] = None, method
     """
     base, fixed = "live", {}
     options["storage"] = "live"
-    if not graph.recompute_in_forward:
+    if graph.pools != "live":
         base, fixed = "stock", outside_bytes(graph)
         options["storage"] = "arena" if arena.fits(graph) else "best"
         options["fixed_bytes"] = fixed

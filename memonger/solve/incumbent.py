@@ -148,7 +148,7 @@ class Incumbent:
         Programs demand that at constrained ops only, other methods not at all.
         """
         asked = set(self.options.recompute)
-        if not asked or not self.native or self.graph.recompute_in_forward:
+        if not asked or not self.native:
             return schedule
         first = self.reduced.first_backward
         decisions = self.native.decisions_of(schedule)

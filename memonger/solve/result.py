@@ -62,7 +62,7 @@ def unplanned(graph: Graph) -> Schedule:
 
 def as_asked(graph: Graph, options: Options) -> Schedule:
     """The schedule that keeps everything but what ``options.recompute`` names."""
-    asked = () if graph.recompute_in_forward else options.recompute
+    asked = options.recompute
     return expand(graph, {op: {} for op in asked if graph.ops[op].recomputable})
 
 

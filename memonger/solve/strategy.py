@@ -40,8 +40,8 @@ class Strategy:
     #: Steps of one search for 700 ops; they grow with n, from 3000 ops with n log n. Four times as
     #: many steps win 0.1 % at deep cuts (ResNet-152 and DenseNet-121 at a fifth of their pools).
     steps_700_ops: float = 12e6
-    #: Smaller graphs get the work of this many ops; the second number is for graphs that are not
-    #: MXNet's, whose plans are compared with proven optima.
+    #: Smaller graphs get the work of this many ops; the second number is for graphs of other
+    #: planners, whose plans are compared with proven optima.
     least_ops: int = 350
     least_ops_imported: int = 2800
     #: Share of that work for the search that runs beside the first bound: enough for easy budgets.

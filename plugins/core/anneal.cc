@@ -14,13 +14,9 @@ namespace {
 const int kBlockLarge = 4, kBlock = 24, kStretch = 6, kShift = 4;
 // Mean length of a stretch, and how far a checkpoint moves.
 const int kLength = 8;
-// After so many moves a walk that overflows makes overflow dearer, one that fits cheaper; more
-// gently where anything may run at any time.
-struct Weighing {
-  int moves;
-  double dearer, cheaper;
-};
-const Weighing kTraining = {100, 1.02, 0.993}, kAnywhere = {500, 1.0123, 0.995};
+// After so many moves a walk that overflows makes overflow dearer, one that fits cheaper.
+const int kMovesPerWeighing = 100;
+const double kDearer = 1.02, kCheaper = 0.993;
 
 }  // namespace
 
@@ -40,7 +36,6 @@ void Search::Anneal(Outcome current, Temperature temperature, int64_t work_end) 
   if (!(hot > 0) || !(cold > 0)) return;
   double value = current.cost + weight_ * current.overflow;
   double heat = hot;
-  const Weighing& weighing = any_advance_ ? kAnywhere : kTraining;
   for (int64_t move = 1; !OutOf(work_end); ++move) {
     if (move % 64 == 1) {
       const double done =
@@ -67,8 +62,8 @@ void Search::Anneal(Outcome current, Temperature temperature, int64_t work_end) 
     } else {
       Undo();
     }
-    if (move % weighing.moves == 0) {
-      weight_ *= current.overflow > 0 ? weighing.dearer : weighing.cheaper;
+    if (move % kMovesPerWeighing == 0) {
+      weight_ *= current.overflow > 0 ? kDearer : kCheaper;
       value = current.cost + weight_ * current.overflow;
     }
   }
@@ -117,7 +112,6 @@ void Search::ProposeMove(const Outcome& current) {
     } while (value == Get(decision));
     Set(decision, value);
   }
-  if (any_advance_ && is_gap(first) && TryAdvance()) ProposeAdvance(first);
 }
 
 // One decision for a run of like ops: repeated blocks change together.
@@ -187,24 +181,6 @@ void Search::ProposeStretch() {
     Set(gap, value);
     if (value == kDropTransient) SetAdvance(gap, from);
   }
-}
-
-void Search::ProposeAdvance(int gap) {
-  const Gap& g = simulator_->gaps()[gap];
-  const int begin = g.begin + 1, end = g.end;
-  if (g.trailing || random_.OneIn(4) || end <= begin) {
-    SetAdvance(gap, -1);
-    return;
-  }
-  const int before = simulator_->advance(gap);
-  int op;
-  if (before >= 0 && random_.OneIn(2)) {
-    op = std::max(begin, std::min(end, before + random_.Below(7) - 3));
-  } else {
-    op = begin + random_.Below(end - begin);
-  }
-  SetAdvance(gap, op);
-  if (simulator_->choice(gap) == kKeep) Set(gap, 1 + random_.Below(2));
 }
 
 }  // namespace memonger

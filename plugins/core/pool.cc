@@ -13,7 +13,6 @@ const int kArenaEffort = 20;
 }  // namespace
 
 PoolMeter::PoolMeter(const Problem& problem, storage::Kind kind) : problem_(problem), kind_(kind) {
-  model_.inplace = !problem_.recompute_in_forward;
   model_.count_ignored = problem_.two_pools;
   model_.rounding = problem_.two_pools ? 1 : 4;
   if (kind == storage::Kind::kArena) model_.effort = kArenaEffort;

@@ -45,7 +45,6 @@ class Reader {
 
 bool Problem::Parse(const int64_t* data, int64_t size, const double* times, int64_t num_times) {
   Reader in(data, size);
-  recompute_in_forward = in.Next() != 0;
   two_pools = in.Next() != 0;
   max_clones = static_cast<int>(in.Next());
   objects_bytes_per_op = in.Next();

@@ -59,7 +59,6 @@ struct Problem {
   std::vector<char> tensor_has_own_buffer;  // must not lie in an arena
   std::vector<char> tensor_is_kept;         // never read from a clone: Op.kept_outputs
   std::vector<Variant> variants;
-  bool recompute_in_forward = false;
   bool two_pools = false;  // forward and backward have a pool each (CachedOp)
   // Ops that the user pinned: 0 free, 1 never run again, 2 never kept for backward.
   std::vector<char> pins;

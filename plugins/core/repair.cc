@@ -19,11 +19,9 @@ bool Search::Repair(Outcome* current, int64_t work_end) {
     const Outcome start = *current;
     double best_score = 0;
     int best_decision = -1, best_value = 0;
-    int best_advance = -1;
-    const auto attempt = [&](int decision, int value, bool by_peak, int advance = -1) {
-      if ((value == Get(decision) && advance < 0) || !Allowed(decision, value)) return;
+    const auto attempt = [&](int decision, int value, bool by_peak) {
+      if (value == Get(decision) || !Allowed(decision, value)) return;
       Set(decision, value);
-      if (advance >= 0) SetAdvance(decision, advance);
       const Outcome o = Evaluate();
       if (o.valid) {
         const double gain =
@@ -35,7 +33,6 @@ bool Search::Repair(Outcome* current, int64_t work_end) {
           best_score = score;
           best_decision = decision;
           best_value = value;
-          best_advance = advance;
         }
       }
       Undo();
@@ -58,11 +55,6 @@ bool Search::Repair(Outcome* current, int64_t work_end) {
     for (int decision : candidates) {
       attempt(decision, kDropThenRetain, false);
       attempt(decision, kDropTransient, false);
-      const Gap& gap = simulator_->gaps()[decision];
-      // Recomputed once the worst step is over, while what it is made from may still be there.
-      if (any_advance_ && !gap.trailing && gap.end > worst + 1 && TryAdvance()) {
-        attempt(decision, kDropThenRetain, false, worst + 1);
-      }
     }
     for (int v = 0; v < num_variants_; ++v) {
       if (num_variants_ <= static_cast<int>(most) ||
@@ -82,7 +74,6 @@ bool Search::Repair(Outcome* current, int64_t work_end) {
     }
     if (best_decision < 0) return false;
     Set(best_decision, best_value);
-    if (best_advance >= 0) SetAdvance(best_decision, best_advance);
     Commit();
     *current = Evaluate();
   }
@@ -115,60 +106,7 @@ void Search::Prune(Outcome* current, int64_t work_end) {
         }
         Undo();
       }
-      PruneAdvance(decision, current);
     }
-  }
-}
-
-// Another op before which a dropped value is recomputed in advance, or none, where that is cheaper
-// (or, for none, as cheap).
-void Search::PruneAdvance(int decision, Outcome* current) {
-  if (!any_advance_ || !is_gap(decision) || simulator_->choice(decision) == kKeep ||
-      simulator_->gaps()[decision].trailing) {
-    return;
-  }
-  const auto attempt = [&](int op) {
-    if (op == simulator_->advance(decision)) return;
-    SetAdvance(decision, op);
-    const Outcome o = Evaluate(current->cost);
-    if (Feasible(o) && (o.cost < current->cost || (op < 0 && o.cost <= current->cost))) {
-      *current = o;
-      Commit();
-    } else {
-      Undo();
-    }
-  };
-  attempt(-1);
-  const Gap& gap = simulator_->gaps()[decision];
-  if (gap.end - gap.begin > 1 && TryAdvance()) {
-    attempt(gap.begin + 1 + random_.Below(gap.end - gap.begin - 1));
-  }
-}
-
-// Makes the decisions fit, or overflow less, at no cost: of all dropped values and all ops before
-// which they may be recomputed in advance, the best, until there is none.
-void Search::Reschedule(Outcome* current, int64_t work_end) {
-  for (bool again = true; again && current->overflow > 0 && !OutOf(work_end);) {
-    Outcome best = *current;
-    int best_gap = -1, best_op = -1;
-    for (int gap = 0; gap < num_gaps_; ++gap) {
-      const Gap& g = simulator_->gaps()[gap];
-      if (simulator_->choice(gap) == kKeep || g.trailing) continue;
-      for (int op = g.begin; op < g.end && !OutOf(work_end); ++op) {
-        SetAdvance(gap, op == g.begin ? -1 : op);  // the first: on demand
-        const Outcome o = Evaluate(current->cost);
-        if (o.valid && o.overflow < best.overflow) {
-          best = o;
-          best_gap = gap;
-          best_op = simulator_->advance(gap);
-        }
-        Undo();
-      }
-    }
-    again = best_gap >= 0;
-    if (again) SetAdvance(best_gap, best_op);
-    Commit();
-    if (again) *current = Evaluate();
   }
 }
 
@@ -192,7 +130,6 @@ void Search::Perturb() {
   for (int i = random_.Below(4); i > 0; --i) {
     const int decision = random_.Below(num_decisions());
     Set(decision, is_gap(decision) ? 1 + random_.Below(2) : random_.Below(2));
-    if (any_advance_ && is_gap(decision) && TryAdvance()) ProposeAdvance(decision);
   }
   Commit();
 }

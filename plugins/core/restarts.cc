@@ -11,9 +11,9 @@ namespace {
 const int kManyGaps = 1500;
 // Writing the steps down and assigning storage for them takes as long as simulating so many times.
 const int kExactWork = 100;
-// Where annealing starts, in units of Search::Unit(): in training graphs, where values may be
-// recomputed in advance, warm ones, and those that only mend what does not fit whole buffers.
-const double kHot = 6, kHotAdvance = 3, kWarm = 0.5, kMend = 0.3;
+// Where annealing starts, in units of Search::Unit(): the first walk, the second, and those that
+// only mend what does not fit whole buffers.
+const double kHot = 6, kWarm = 0.5, kMend = 0.3;
 // For the least memory: where annealing starts.
 const double kHotSmallest = 3;
 
@@ -25,9 +25,7 @@ void Search::SearchLive(int64_t work_end) {
     return begin + static_cast<int64_t>(share * static_cast<double>(work_end - begin));
   };
   const bool many = num_gaps_ > kManyGaps;
-  // Where anything may run at any time, other decisions matter more.
-  const bool grouped =
-      Has(kGroups) && !any_advance_ && simulator_->first_backward() < simulator_->num_ops();
+  const bool grouped = Has(kGroups) && simulator_->first_backward() < simulator_->num_ops();
   LoadDefaults();
   Outcome current = Evaluate();
   Offer(current);
@@ -41,14 +39,6 @@ void Search::SearchLive(int64_t work_end) {
   } else if (misses && Repair(&current, until(0.1))) {
     Prune(&current, until(0.15));
     Offer(current);
-  }
-  if (misses && any_advance_) {
-    // Often all it lacks is that something is recomputed earlier or later.
-    Load(options_.warm);
-    current = Evaluate();
-    Reschedule(&current, until(0.2));
-    Offer(current);
-    Anneal(current, {0.2, 0.01}, until(0.3));
   }
   TrySeeds(false, until(many ? 0.1 : 0.03));
   if (grouped) {
@@ -85,16 +75,13 @@ void Search::SearchLive(int64_t work_end) {
       Offer(current);
       return;
     }
-    Iterate(until(any_advance_ ? 0.4 : 0.15));
+    Iterate(until(0.15));
   }
   // Annealing from the best, hot and warm in turn; what it finds is pruned. A long hot walk is
-  // worth most at deep cuts, whose good plans are far from what repairs find. Where values may be
-  // recomputed in advance, half of all searches start warm.
-  const double usual = !any_advance_ ? kHot : random_.OneIn(2) ? kHotAdvance : kWarm;
-  const double first = options_.heat > 0 ? options_.heat : usual;
-  const Temperature rounds[] = {{first, 0.01}, {any_advance_ ? 2 : kWarm, 0.01}, {0.2, 0.005}};
-  const double on_demand[] = {0.85, 0.9, 0.94}, in_advance[] = {0.7, 0.8, 0.87};
-  const double* shares = any_advance_ ? in_advance : on_demand;
+  // worth most at deep cuts, whose good plans are far from what repairs find.
+  const double first = options_.heat > 0 ? options_.heat : kHot;
+  const Temperature rounds[] = {{first, 0.01}, {kWarm, 0.01}, {0.2, 0.005}};
+  const double shares[] = {0.85, 0.9, 0.94};
   for (int round = 0; round < 3 && !OutOf(work_end); ++round) {
     if (round == 1 && !best_.feasible) TrySeeds(true, until((shares[0] + shares[1]) / 2));
     Load(best_);

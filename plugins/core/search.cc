@@ -23,9 +23,6 @@ Search::Search(Simulator* simulator, const SearchOptions& options, PoolMeter* me
       random_(options.seed),
       num_gaps_(static_cast<int>(simulator->gaps().size())),
       num_variants_(static_cast<int>(simulator->problem().variants.size())),
-      any_advance_(simulator->problem().recompute_in_forward),
-      // Training graphs gain almost nothing from it; others may need it.
-      advance_odds_(simulator->first_backward() < simulator->num_ops() ? 40 : 3),
       changed_place_(num_gaps_ + num_variants_, -1),
       start_(std::chrono::steady_clock::now()) {
   simulator_->set_budget(options.budget_bytes);
@@ -40,7 +37,7 @@ Search::Search(Simulator* simulator, const SearchOptions& options, PoolMeter* me
   for (int gap = 0; gap < num_gaps_; ++gap) {
     const Gap& g = simulator_->gaps()[gap];
     if (g.begin < simulator_->first_backward() && g.end >= simulator_->first_backward() &&
-        !g.trailing && !any_advance_) {
+        !g.trailing) {
       crossing_.push_back(gap);
     }
     const Implementation& impl = simulator_->problem().ops[g.op].implementations[0];

@@ -113,8 +113,6 @@ class Search {
   // repair.cc
   bool Repair(Outcome* current, int64_t work_end);
   void Prune(Outcome* current, int64_t work_end);
-  void PruneAdvance(int decision, Outcome* current);
-  void Reschedule(Outcome* current, int64_t work_end);
   void Perturb();
   void Iterate(int64_t work_end);
   // swap_moves.cc
@@ -129,11 +127,9 @@ class Search {
   int PickDecision();
   void ProposeMove(const Outcome& current);
   void ProposeBlock();
-  void ProposeAdvance(int gap);
   int Length(int most);
   void ProposeStretch();
   void ProposeShift();
-  bool TryAdvance() { return random_.OneIn(advance_odds_); }
   // seeds.cc
   // `frugal`: those that take the least memory, and much time.
   void TrySeeds(bool frugal, int64_t work_end);
@@ -168,8 +164,6 @@ class Search {
   PollFunction poll_;
   Random random_;
   int num_gaps_, num_variants_;
-  bool any_advance_;
-  int advance_odds_;                       // one move in so many recomputes something in advance
   std::vector<std::pair<int, int>> undo_;  // decision, value before
   std::vector<std::pair<int, int>> advance_undo_;  // gap, op before
   std::vector<int> changed_;                // decisions that are not at their default, in no order

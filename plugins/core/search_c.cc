@@ -66,8 +66,8 @@ MEMONGER_API int64_t memonger_search_gaps(void* pointer, int64_t* gaps) {
   return static_cast<int64_t>(all.size());
 }
 
-// Evaluates given decisions: one choice and one op to recompute in advance of (-1: none) for each
-// gap, one flag for each variant.
+// Evaluates given decisions: for each gap one choice and one op from which on the value stays (-1:
+// none), one flag for each variant.
 MEMONGER_API int32_t memonger_search_evaluate(void* pointer, const int8_t* choices,
                                               const int32_t* advance, const int8_t* variants) {
   Handle* handle = static_cast<Handle*>(pointer);

@@ -23,8 +23,7 @@ Simulator::Simulator(const Problem& problem)
   }
   for (int op = 0; op < n; ++op) {
     Activate(op, 0);
-    can_rerun_.push_back(problem.ops[op].can_rerun && problem.pins[op] != 1 &&
-                         (problem.recompute_in_forward || !problem.ops[op].is_backward));
+    can_rerun_.push_back(problem.ops[op].can_rerun && problem.pins[op] != 1);
   }
   max_steps_ = 12 * n + 1000;
   stages_.resize(n);
@@ -41,7 +40,6 @@ Simulator::Simulator(const Problem& problem)
   FindUses();
   FindGaps();
   advance_.assign(gaps_.size(), -1);
-  advance_at_.resize(n);
   for (size_t tensor = 0; tensor < problem.tensor_bytes.size(); ++tensor) {
     if (problem.tensor_is_output[tensor]) outputs_.push_back(static_cast<int>(tensor));
   }
@@ -99,7 +97,7 @@ void Simulator::FindGaps() {
       gap.trailing = k == static_cast<int>(uses.size());
       gap.begin = k ? uses[k - 1] : op;
       gap.end = gap.trailing ? n : uses[k];
-      const bool forward_only = !problem_.recompute_in_forward && gap.end < first_backward_;
+      const bool forward_only = gap.end < first_backward_;
       // In a gap between neighbours nothing can be gained but what the first one takes in place.
       const bool free = can_rerun_[op] && !forward_only && !(gap.trailing && uses.empty()) &&
                         (gap.end - gap.begin > 1 || MayTake(gap.begin, op));
@@ -178,25 +176,13 @@ void Simulator::set_choice(int gap, Choice choice) {
   char& now = choices_[slot_of_gap_[gap]];
   if (now == choice) return;
   now = choice;
-  if (problem_.recompute_in_forward && advance_[gap] >= 0) dirty_.Add(advance_[gap]);
   HoldFrom(gap);
 }
 
 void Simulator::set_advance(int gap, int op) {
-  const int before = advance_[gap];
-  if (before == op) return;
+  if (advance_[gap] == op) return;
   advance_[gap] = op;
-  if (!problem_.recompute_in_forward) return HoldFrom(gap);
-  if (before >= 0) {
-    std::vector<int>& list = advance_at_[before];
-    list.erase(std::find(list.begin(), list.end(), gap));
-    dirty_.Add(before);
-  }
-  if (op >= 0) {
-    std::vector<int>& list = advance_at_[op];
-    list.insert(std::upper_bound(list.begin(), list.end(), gap), gap);
-    dirty_.Add(op);
-  }
+  HoldFrom(gap);
 }
 
 void Simulator::HoldFrom(int gap) {
@@ -204,7 +190,7 @@ void Simulator::HoldFrom(int gap) {
   int from = 0;
   if (choices_[slot] == kDropThenRetain) from = gaps_[gap].begin + 1;
   if (choices_[slot] == kDropTransient) {
-    from = advance_[gap] >= 0 && !problem_.recompute_in_forward ? advance_[gap] : num_ops() + 1;
+    from = advance_[gap] >= 0 ? advance_[gap] : num_ops() + 1;
   }
   if (held_from_[slot] == from) return;
   held_from_[slot] = from;

@@ -6,9 +6,8 @@
 // it after every op. Values are recomputed on demand, right before the first op that needs them.
 // A gap may also name an op. A value dropped after every op is kept again from there on, once
 // something has recomputed it: a stretch that is run again for what follows it, and later for
-// itself, need not be whole in memory twice. Where the graph allows recomputation anywhere, the
-// value is instead recomputed in advance of the op. Bytes count from the step that makes a value to
-// the last step that reads that instance, so keeping a value that nobody reads again costs nothing.
+// itself, need not be whole in memory twice. Bytes count from the step that makes a value to the last
+// step that reads that instance, so keeping a value that nobody reads again costs nothing.
 //
 // The simulator keeps a log of what every stage runs, a stage being an op of the unplanned step
 // with whatever runs again right before it. An evaluation simulates the stages that a changed
@@ -184,9 +183,8 @@ class Simulator {
   struct Look {
     int stage;
     int run;      // -1: nothing
-    bool pinned;  // recomputed in advance, waiting for its use
     bool ran_again;
-    bool Same(const Look& other) const { return run == other.run && pinned == other.pinned; }
+    bool Same(const Look& other) const { return run == other.run; }
   };
   void FindUses();
   void FindGaps();
@@ -207,7 +205,6 @@ class Simulator {
   void Run(int op);
   int AddRun(int op);
   int NewRun(int op);
-  bool RunInAdvance();
   void EndOfGap(int op, int uses);
   void Replace(Stage* log);
   void UpdateLook(int op);
@@ -248,7 +245,6 @@ class Simulator {
   std::vector<int> slot_of_gap_;
   std::vector<int> gap_of_slot_;              // -1 where nothing can be decided
   std::vector<int> advance_;                  // of each gap
-  std::vector<std::vector<int>> advance_at_;  // gaps by op
   std::vector<char> variant_on_;
   std::vector<int> implementation_;
   std::vector<Hot> hot_;

@@ -76,11 +76,9 @@ void Simulator::Forget(int stage) {
 }
 
 bool Simulator::RunStage() {
-  if (!advance_at_[stage_].empty() && !RunInAdvance()) return false;
   if (hot_[stage_].runs && !RunWithInputs(stage_)) return false;
   for (const auto& used : used_by_op_[stage_]) {
     AtHand(used.first);
-    at_hand_[used.first].pinned = false;
     EndOfGap(used.first, used.second);
   }
   for (int run : next_.runs) {
@@ -102,7 +100,7 @@ size_t Simulator::FindLook(int op) const {
 
 // What is at hand where the stages up to a look have run.
 Simulator::Look Simulator::Before(int op, size_t look) const {
-  return look == 0 ? Look{stage_, -1, false, false} : looks_[op][look - 1];
+  return look == 0 ? Look{stage_, -1, false} : looks_[op][look - 1];
 }
 
 int Simulator::AtHand(int op) {
@@ -116,7 +114,7 @@ int Simulator::AtHand(int op) {
 
 bool Simulator::MayRerun(int op) const {
   if (!can_rerun_[op] || !hot_[op].runs) return false;
-  if (!problem_.recompute_in_forward && stage_ < first_backward_) return false;
+  if (stage_ < first_backward_) return false;
   if (problem_.max_clones == 0) return true;
   int clones = 0;
   for (const Look& look : looks_[op]) clones += look.stage < stage_ && look.ran_again;
@@ -207,28 +205,11 @@ void Simulator::Run(int op) {
   ran_[op] = stamp_;
 }
 
-bool Simulator::RunInAdvance() {
-  for (int gap : advance_at_[stage_]) {
-    const Gap& g = gaps_[gap];
-    const std::vector<int>& uses = uses_[g.op];
-    // Only in its own gap.
-    const bool before = g.index > 0 && uses[g.index - 1] >= stage_;
-    const bool behind = g.index < static_cast<int>(uses.size()) && uses[g.index] < stage_;
-    if (choices_[slot_of_gap_[gap]] == kKeep || before || behind || stage_ <= g.op || g.trailing ||
-        AtHand(g.op) >= 0) {
-      continue;
-    }
-    if (!MayRerun(g.op) || !RunWithInputs(g.op)) return false;
-    at_hand_[g.op].pinned = true;
-  }
-  return true;
-}
-
 // Applies the decision of the gap that the op's value is in; called after each stage that touched
 // it.
 void Simulator::EndOfGap(int op, int uses) {
   Look& look = at_hand_[op];
-  if (look.run >= 0 && !look.pinned && stage_ < held_from_[first_gap_[op] + uses]) look.run = -1;
+  if (look.run >= 0 && stage_ < held_from_[first_gap_[op] + uses]) look.run = -1;
 }
 
 void Simulator::Replace(Stage* log) {

@@ -24,7 +24,7 @@ void Copy(const T* from, int64_t count, std::vector<T>* to) {
 
 // Plans the storage of one order of execution.
 //
-// options: inplace, count_ignored, rounding, storage::Kind.
+// options: count_ignored, rounding, storage::Kind.
 // inplace: triples (input, output, identity). blocks: start, end, bytes, elements, device, pool,
 // own_buffer for each block; all other results have room for one number for each entry, `blocks`
 // for seven. totals: pool bytes, printed bytes, peak live bytes, its step, lower bound, number of
@@ -59,14 +59,13 @@ MEMONGER_API int32_t memonger_storage_plan(
   Copy(held, entries, &p.held);
   Copy(own_buffer, entries, &p.own_buffer);
   Model model;
-  model.inplace = options[0] != 0;
-  model.count_ignored = options[1] != 0;
-  model.rounding = options[2];
+  model.count_ignored = options[0] != 0;
+  model.rounding = options[1];
 
   memonger::storage::Blocks b;
   memonger::storage::Replay(p, model, &b);
   memonger::storage::Assignment a;
-  const Kind kind = static_cast<Kind>(options[3]);
+  const Kind kind = static_cast<Kind>(options[2]);
   if (kind == Kind::kArena) memonger::storage::Smallest(b, model, &a);
   if (kind == Kind::kBest) memonger::storage::Packer().Best(b, model, &a);
   if (kind == Kind::kStock) memonger::storage::Stock(b, model, &a);

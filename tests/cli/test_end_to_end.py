@@ -214,7 +214,7 @@ def test_sweep_is_a_frontier(folder, capsys):
     assert totals == sorted(totals, reverse=True) and overheads == sorted(overheads)
 
 
-def test_a_graph_that_is_not_mxnets(tmp_path, capsys):
+def test_a_graph_of_another_planner(tmp_path, capsys):
     # Four forward nodes of 4 units, then their gradients; each node costs 1.
     lines = ["8 11"] + ["4 1 1"] * 4 + ["1 1 0"] * 4
     lines += ["%d %d" % edge for edge in (
@@ -222,9 +222,8 @@ def test_a_graph_that_is_not_mxnets(tmp_path, capsys):
     path = tmp_path / "graph.txt"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     record = answer_of(capsys, "plan", str(path), "--budget", "0.8")
-    assert {"status", "peak", "cost", "baseline_cost", "bound", "seconds"} <= set(record)
-    assert record["peak"] <= record["budget"] and record["baseline_cost"] == 8
-    assert record["bound"] <= record["cost"] <= 12
+    assert record["total_bytes"] == record["pool_bytes"] <= record["budget_bytes"]
+    assert record["step_s"] == 8 and record["bound"] <= record["overhead"] <= 0.5
     for option in (["--shape", "data=1"], ["--optimizer", "adam"], ["--costs", "v100"],
                    ["--ctx", "gpu"], ["--sweep"]):
         assert main(["plan", str(path), *option]) == 2
@@ -249,7 +248,7 @@ def test_closed_output_and_a_deleted_working_directory(plan_file, tmp_path, word
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
 @pytest.mark.parametrize("words, unbuffered", [
-    ("--help", ""), ("--help", "1"), ("--version", ""), ("bench --list", ""),
+    ("--help", ""), ("--help", "1"), ("--version", ""),
     ("explain {plan} relu1", ""),
     ("plan {net} --shape data=2,3,16,16 --budget 1KB --time-limit 0.1 --json", "")])
 def test_an_answer_that_a_full_disk_does_not_take_is_an_error(plan_file, folder, words, unbuffered):

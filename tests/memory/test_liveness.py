@@ -114,8 +114,8 @@ def test_a_cached_op_keeps_what_backward_reads_and_shares_nothing():
     assert plan(Graph(tensors, ops, (3,))).pool_bytes == 8
 
 
-def test_a_foreign_step_holds_inputs_and_outputs_and_shares_nothing():
-    found = plan(chain(1, 2, 3, 1, inplace=True, recompute_in_forward=True), "live")
+def test_a_step_holds_inputs_and_outputs_where_nothing_works_in_place():
+    found = plan(chain(1, 2, 3, 1, pools="live"), "live")
     assert (found.pool_bytes, found.step_of_peak, found.buffer_of) == (20, 2, ())
 
 

@@ -72,8 +72,8 @@ def test_columns_add_up(case):
         assert sizes == sorted(sizes, reverse=True)
 
 
-@given(strategies.foreign_graphs())
-def test_foreign_graphs_have_no_buffers(case):
+@given(strategies.live_graphs())
+def test_graphs_of_other_planners_have_no_buffers(case):
     found = timeline(*case, "live")
     assert found.buffer_bytes == found.live_bytes
     assert max(found.live_bytes) == found.pool_bytes

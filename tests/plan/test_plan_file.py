@@ -20,6 +20,7 @@ from memonger.memory.storage import plan_storage
 from memonger.plan import columnar_json as columns
 from memonger.plan import plan_file as planfile
 from memonger.plan.plan import Plan, Status
+from memonger.plan.validate import structure
 from memonger.report import html
 from memonger.util.errors import (
     InputError,
@@ -75,16 +76,22 @@ def test_decisions_are_the_inverse_of_expand(plan):
     assert expand(plan.graph, recompute) == plan.schedule
 
 
+def with_two_steps_swapped(schedule: Schedule, first: int) -> Schedule:
+    """The schedule with a step and the next one in the other order."""
+    place = {first: first + 1, first + 1: first}
+    steps = list(schedule.steps)
+    steps[first:first + 2] = steps[first + 1], steps[first]
+    return Schedule(tuple(Step(step.op, tuple(place.get(source, source) for source in step.sources))
+                          for step in steps))
+
+
 def test_a_schedule_that_expand_cannot_make_is_stored_by_step():
-    graph = tiny()
-    relu = graph.op_index["relu0"]
-    steps = list(expand(graph, {}).steps)
-    steps.insert(relu + 1, Step(relu, steps[relu].sources))  # runs twice in forward
-    shift = [s if i <= relu else Step(s.op, tuple(x + 1 if x > relu else x for x in s.sources))
-             for i, s in enumerate(steps)]
-    graph = replace(graph, recompute_in_forward=True, _cache={})
-    plan = make(graph, schedule=Schedule(tuple(shift)), storage="live", baseline_pool_bytes=(
-        plan_storage(graph, expand(graph, {}), "live").pool_bytes))
+    graph = lstm(3, 1, 2, 8)
+    usual = expand(graph, {op: {} for op in range(graph.num_forward)})
+    swapped = (with_two_steps_swapped(usual, first) for first in range(len(usual.steps) - 1))
+    schedule = next(other for other in swapped if not structure(graph, other))
+    assert expand(graph, decisions_of(graph, schedule)) != schedule
+    plan = make(graph, schedule=schedule)
     text = planfile.dumps(plan)
     assert "steps" in json.loads(text)["schedule"]
     assert planfile.loads(text) == plan

@@ -1,9 +1,9 @@
 """Method "brute": try everything. The oracle for graphs of a dozen ops.
 
-Where an op may run again anywhere (``graph.recompute_in_forward``) it is a shortest path over
-(ops done, values alive), which covers every schedule whose first runs come in the graph's order:
-the optimum of Checkmate's program. On MXNet graphs it evaluates all decisions of
-the native search, so it is the optimum of that class under the storage model asked for.
+Where live units count (``graph.pools == "live"``) it is a shortest path over (ops done, values
+alive), which covers every schedule that runs forward ops again in backward only. On MXNet graphs it
+evaluates all decisions of the native search, so it is the optimum of that class under the storage
+model asked for.
 """
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
     InputError
         If the graph is too large.
     """
-    if graph.recompute_in_forward and budget_bytes is not None:
+    if graph.pools == "live" and budget_bytes is not None:
         schedule = _any_schedule(graph, budget_bytes, options)
     else:
         schedule = _all_decisions(graph, budget_bytes, options)
@@ -68,6 +68,7 @@ def _any_schedule(graph: Graph, budget_bytes: int, options: Options) -> Optional
     makes = [sum({1 << t for t in op.outputs}) for op in graph.ops]
     before = sum(1 << i for i, t in enumerate(graph.tensors) if t.producer < 0)
     lasting = sum({1 << t for t in graph.outputs}) | before
+    first_backward = min((i for i, op in enumerate(graph.ops) if op.is_backward), default=count)
     used = sum({1 << t for op in graph.ops for t in op.inputs}) | lasting
 
     def size(alive: int) -> int:
@@ -88,8 +89,8 @@ def _any_schedule(graph: Graph, budget_bytes: int, options: Options) -> Optional
                  if alive >> t & 1 and not lasting >> t & 1]
         for op in range(done + 1):
             again = op < done
-            if again and (not graph.ops[op].recomputable or op in options.keep
-                          or not makes[op] & ~alive):
+            if again and (done < first_backward or not graph.ops[op].recomputable
+                          or op in options.keep or not makes[op] & ~alive):
                 continue
             if reads[op] & ~alive or size(alive | makes[op]) > budget_bytes:
                 continue

@@ -126,7 +126,7 @@ def examine(graph: Graph, schedule: Schedule) -> Memory:
         pools.append(1 if cached and (op.is_backward or step.op in seen) else 0)
         seen.add(step.op)
     reads = _Reads(graph, schedule, ops, pools, cached)
-    memory = Memory(len(ops), rounding=1 if cached or graph.recompute_in_forward else 4)
+    memory = Memory(len(ops), rounding=4 if graph.pools == "executor" else 1)
     where: Dict[Value, int] = {}
 
     def elements(tensor: int) -> int:
@@ -149,7 +149,7 @@ def examine(graph: Graph, schedule: Schedule) -> Memory:
 
     for index, (step, op) in enumerate(zip(schedule.steps, ops)):
         used: Set[int] = set()
-        for option in () if graph.recompute_in_forward else op.inplace:
+        for option in op.inplace:
             source = (step.sources[option.input], op.inputs[option.input])
             target = (index, op.outputs[option.output])
             if option.input not in used and may_share(index, op, source, target, option.identity):
@@ -161,9 +161,7 @@ def examine(graph: Graph, schedule: Schedule) -> Memory:
         for count, _, tensor in sorted(fresh)[::-1]:
             where[index, tensor] = len(memory.lives)
             memory.lives.append(Life([(index, tensor)], count, op.device, pools[index], index))
-    unused: Set[Value] = set()
-    if not graph.recompute_in_forward:
-        unused = _added(schedule, ops, reads, where)
+    unused = _added(schedule, ops, reads, where)
     for life in memory.lives:
         needed = [s for value in life.values for s in reads.steps.get(value, ())]
         endless = any(value in reads.forever for value in life.values)

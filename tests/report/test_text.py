@@ -77,7 +77,7 @@ def test_other_worlds_and_statuses_are_told(plan):
     assert "without the plugin" in shown
 
 
-def test_foreign_graphs_keep_their_units():
+def test_graphs_of_other_planners_keep_their_units():
     graph = single_output_graph(["a", "b", "c"], [5, 6, 7000], [1.0, 2.5, 3.0],
                                 [True, True, False], [(0, 1), (1, 2), (0, 2)], "toy")
     plan = Plan(graph, expand(graph, {}), Status.OPTIMAL, "milp", 7011, 7011, budget_bytes=8000,

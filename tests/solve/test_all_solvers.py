@@ -46,7 +46,7 @@ def pool(graph, storage):
     return plan_storage(graph, unplanned(graph), storage).pool_bytes
 
 
-GRAPHS = [("chain", chain(5), "live"), ("foreign", strategies.foreign_graph(
+GRAPHS = [("chain", chain(5), "live"), ("live", strategies.live_graph(
     random.Random(7), 10), "live")] + [("mxnet%d" % s, mxnet_graph(s), "best") for s in range(6)]
 
 
@@ -92,6 +92,22 @@ def test_local_search_reaches_the_optimum_of_small_mxnet_graphs(seed):
             except InputError:
                 pytest.skip("too many decisions for brute force")
         assert answers[0] == pytest.approx(answers[1])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_local_search_reaches_the_optimum_of_small_graphs_of_other_planners(seed):
+    rng = random.Random(1000 + seed)
+    graph = strategies.live_graph(rng, rng.randint(7, 11))
+    for share in (0.85, 0.7):
+        answers = []
+        for method in ("brute", "local"):
+            try:
+                plan = solve(graph, int(pool(graph, "live") * share), method,
+                             Options(storage="live", effort=0.2))
+                answers.append(plan.schedule.time_s(graph))
+            except InfeasibleBudget:
+                answers.append(None)
+        assert answers[0] == answers[1]
 
 
 def test_long_chain_in_square_root_memory():

@@ -28,10 +28,10 @@ from memonger.solve.mip.problem import reduce_graph
 from memonger.zoo import nets
 
 
-@pytest.mark.parametrize("mxnet", [True, False])
+@pytest.mark.parametrize("inplace", [True, False])
 @pytest.mark.parametrize("seed", range(12))
-def test_bound_is_below_the_optimum(seed: int, mxnet: bool) -> None:
-    check_seed(seed, mxnet, 4)
+def test_bound_is_below_the_optimum(seed: int, inplace: bool) -> None:
+    check_seed(seed, inplace, 4)
 
 
 @pytest.mark.slow
@@ -40,8 +40,8 @@ def test_bound_is_below_the_optimum_of_many_graphs(seed: int) -> None:
     check_seed(seed, bool(seed % 2), 4 + seed % 2)
 
 
-def check_seed(seed: int, mxnet: bool, forward: int) -> None:
-    graph = random_graph(seed, mxnet, forward)
+def check_seed(seed: int, inplace: bool, forward: int) -> None:
+    graph = random_graph(seed, inplace, forward)
     reduced = reduce_graph(graph)
     smallest = minimum_peak_bound(reduce_graph(graph)).bytes
     assert optimum(graph, smallest - 1) is None

@@ -58,8 +58,8 @@ def test_segments_of_any_graph_are_graphs(seed: int) -> None:
 
 
 def test_what_is_no_chain_has_no_plans() -> None:
-    foreign = strategies.foreign_graph(random.Random(1), 12)
-    assert ChainPlans.of(foreign, OPTIONS, NativeSearch(foreign, OPTIONS), Effort(9.0)) is None
+    scattered = strategies.live_graph(random.Random(1), 12)
+    assert ChainPlans.of(scattered, OPTIONS, NativeSearch(scattered, OPTIONS), Effort(9.0)) is None
     graph = residual_network(6)
     native = NativeSearch(graph, OPTIONS)
     assert ChainPlans.of(graph, OPTIONS, native, Effort(0.001)) is None  # not enough work

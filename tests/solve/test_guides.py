@@ -101,8 +101,7 @@ def test_a_gap_that_a_variant_reads_in_decides_as_the_whole(choices, expected) -
     whole = [(0, 0, 1, 9, False), (0, 1, 9, 12, True)]
     parts = [(0, 0, 1, 5, False), (0, 1, 5, 9, False), (0, 2, 9, 12, True)]
     narrow, wide = (SimpleNamespace(gaps=lambda gaps=gaps: gaps, allowed_variants=allowed,
-                                    graph=SimpleNamespace(ops=[None] * 12,
-                                                          recompute_in_forward=False))
+                                    graph=SimpleNamespace(ops=[None] * 12))
                     for gaps, allowed in ((whole, (3,)), (parts, (1, 3))))
     adopted = NativeSearch.adopt(wide, narrow, Decisions(choices, (-1, -1), (True,)))
     assert adopted == Decisions(expected, (-1, -1, -1), (False, True))

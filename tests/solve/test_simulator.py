@@ -109,9 +109,9 @@ def test_pools_are_those_of_the_storage_planner(seed, storage):
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_foreign_schedules_run_and_peak_as_the_storage_planner_says(seed):
+def test_schedules_of_other_planners_graphs_run_and_peak_as_the_storage_planner_says(seed):
     rng = random.Random(seed)
-    graph = strategies.foreign_graph(rng, rng.randint(2, 30))
+    graph = strategies.live_graph(rng, rng.randint(2, 30))
     core = NativeSearch(graph, Options(storage="live"))
     found = core.evaluate(some_decisions(rng, core))
     if found is None:
@@ -123,12 +123,12 @@ def test_foreign_schedules_run_and_peak_as_the_storage_planner_says(seed):
     assert found.cost_s == pytest.approx(found.schedule.time_s(graph))
 
 
-@pytest.mark.parametrize("kind", ["training", "limited", "foreign"])
+@pytest.mark.parametrize("kind", ["training", "limited", "live"])
 @pytest.mark.parametrize("seed", strategies.seeds(300, 30))
 def test_changed_decisions_are_simulated_as_if_from_the_start(kind, seed):
     rng = random.Random(seed)
     options = Options(storage="live", variants="all", max_clones=2 if kind == "limited" else 0)
-    graph = strategies.foreign_graph(rng, rng.randint(2, 30)) if kind == "foreign" else \
+    graph = strategies.live_graph(rng, rng.randint(2, 30)) if kind == "live" else \
         strategies.variants(rng, strategies.training_graph(rng, rng.randint(2, 14)))
     core = NativeSearch(graph, options)
     now = some_decisions(rng, core)

@@ -52,8 +52,8 @@ def random_case(seed: int, split: bool = False) -> Tuple[Graph, List[Schedule]]:
     rng = random.Random(seed)
     pools = rng.choice(("executor", "executor", "cached_op"))
     if rng.random() < 0.15:
-        graph = strategies.foreign_graph(rng, rng.randint(3, 12))
-        return graph, [strategies.foreign_schedule(rng, graph) for _ in range(4)]
+        graph = strategies.live_graph(rng, rng.randint(3, 12))
+        return graph, [strategies.schedule_with_variants(rng, graph) for _ in range(4)]
     graph = strategies.training_graph(rng, rng.randint(1, 12), rng.random() < 0.5,
                                       rng.choice((1, 1, 2)), pools, rng.random() < 0.3)
     if rng.random() < 0.5:
@@ -84,7 +84,7 @@ def check(seed: int, solve_programs: bool = False, split: bool = False) -> None:
         assert needed_live(reduced).max(initial=0) <= peak
         assert together <= peak + 1e-6
         assert knapsack_bound(reduced, peak).extra_s <= extra_s + 1e-6
-        for layers in (0,) if graph.recompute_in_forward else (0, 3, 8):
+        for layers in (0,) if graph.pools == "live" else (0, 3, 8):
             budget = pool if layers else peak
             if not budget:
                 continue
@@ -184,7 +184,7 @@ def small_case(seed: int) -> Tuple[Graph, List[int]]:
     if rng.random() < 0.5:
         graph = random_graph(seed, rng.random() < 0.6, rng.randint(3, 4))
     elif rng.random() < 0.3:
-        graph = strategies.foreign_graph(rng, rng.randint(4, 8))
+        graph = strategies.live_graph(rng, rng.randint(4, 8))
     else:
         graph = strategies.training_graph(rng, rng.randint(2, 4), dtypes=rng.random() < 0.3)
         graph = strategies.variants(rng, graph) if rng.random() < 0.6 else graph
@@ -192,15 +192,14 @@ def small_case(seed: int) -> Tuple[Graph, List[int]]:
     whole = plan_storage(graph, expand(graph, {}), storage).pool_bytes
     pools = set()
     for _ in range(12):
-        schedule = strategies.foreign_schedule(rng, graph) if graph.recompute_in_forward \
-            else strategies.schedule_with_variants(rng, graph)
+        schedule = strategies.schedule_with_variants(rng, graph)
         pools.add(plan_storage(graph, schedule, storage).pool_bytes)
     reached = sorted(size for size in pools if size < whole)
     return graph, [size for size in reached[:2] + [min(pools) * 4 // 5] if size]
 
 
 def storage_of(graph: Graph) -> str:
-    return "live" if graph.recompute_in_forward else "best"
+    return "live" if graph.pools == "live" else "best"
 
 
 def compare_with_exhaustive_search(seed: int, methods=("auto", "milp")) -> int:

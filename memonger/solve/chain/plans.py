@@ -14,8 +14,8 @@ from .ways import find_ways
 
 
 def boundaries_of(graph: Graph, options: Options) -> List[Boundary]:
-    """Where a graph can be cut; empty where it cannot, or is not MXNet's in one pool."""
-    if graph.recompute_in_forward or graph.pools != "executor" or options.backend != "plugin":
+    """Where a graph can be cut; empty where it cannot, or has two pools."""
+    if graph.pools == "cached_op" or options.backend != "plugin":
         return []
     found = find_boundaries(graph)
     return found if len(found) >= STRATEGY.least_boundaries else []
@@ -40,7 +40,7 @@ class ChainPlans:
     @classmethod
     def of(cls, graph: Graph, options: Options, native: NativeSearch, effort: Effort
            ) -> Optional["ChainPlans"]:
-        """The chain of a graph; None where it cannot be cut, or is not MXNet's in one pool.
+        """The chain of a graph; None where it cannot be cut, or has two pools.
 
         Parameters
         ----------

@@ -76,8 +76,6 @@ def needed_live(reduced: Reduced) -> np.ndarray:
             count.setdefault(op, set()).add(number)
         sure = [op for op, numbers in count.items() if len(numbers) == len(reduced.modes[op])]
         needed[sure] += size
-        if reduced.graph.recompute_in_forward:
-            continue
         # First lives in forward are no decision.
         plain = [op for op, _ in reduced.readers[group]
                  if op < reduced.first_backward and len(reduced.modes[op]) == 1]
@@ -112,8 +110,7 @@ def knapsack_bound(reduced: Reduced, budget_bytes: float) -> Bound:
                 or reduced.birth[group] >= worst or worst in reads \
                 or max(reads, default=-1) < worst:
             continue
-        if not reduced.graph.recompute_in_forward and \
-                max([r for r in reads if r < reduced.first_backward], default=-1) > worst:
+        if max([r for r in reads if r < reduced.first_backward], default=-1) > worst:
             continue
         cheapest = min((reduced.modes[op][m].time_s, op) for op, m in reduced.makers[group])
         size_of[cheapest[1]] = size_of.get(cheapest[1], 0.0) + float(size)
@@ -235,7 +232,7 @@ def span_bound(reduced: Reduced, pool_budget_bytes: float, effort: Effort) -> Bo
     """
     groups = len(reduced.size_bytes)
     pieces = next((pieces for most, pieces in STRATEGY.span_pieces if groups <= most), 0)
-    if reduced.graph.recompute_in_forward or not highs.available() or not groups or not pieces:
+    if not highs.available() or not groups or not pieces:
         return Bound(float("-inf"), "none")
     constrained = constrained_in_pieces(reduced, pieces)
     program = build(reduced, constrained, pool_budget_bytes, spans=spans_of(reduced, constrained))
@@ -302,7 +299,7 @@ def _candidates(reduced: Reduced, budget_bytes: float, rounds: int) -> List[List
 def _worst_of_pieces(reduced: Reduced, weight: np.ndarray, pieces: int, peak: int) -> List[int]:
     """The op of most weight in each of so many pieces of backward, and the unplanned peak."""
     count = reduced.num_ops
-    start = 0 if reduced.graph.recompute_in_forward else min(reduced.first_backward, count - 1)
+    start = min(reduced.first_backward, count - 1)
     edges = np.linspace(start, count, pieces + 1).round().astype(int)
     return sorted({peak} | {
         int(a + np.argmax(weight[a:b])) for a, b in zip(edges[:-1], edges[1:]) if b > a})

@@ -43,8 +43,7 @@ def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
     ----------
     reduced : Reduced
     constrained : sequence of int
-        Op ids, increasing. In a graph that never reruns in forward the last forward op is
-        always added.
+        Op ids, increasing. The last forward op is always added.
     budget_bytes : float
         Upper limit of the live bytes. ``inf``: the budget becomes a variable, column 0, and is
         what is minimised.
@@ -63,9 +62,8 @@ def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
         O(groups x windows) size and time.
     """
     graph = reduced.graph
-    late_only = not graph.recompute_in_forward
     ends = {int(k) for k in constrained}
-    if late_only and 0 < reduced.first_backward < reduced.num_ops:
+    if 0 < reduced.first_backward < reduced.num_ops:
         ends.add(reduced.first_backward - 1)
     ends_at = np.array(sorted(ends), dtype=np.int64)
     window_of = np.searchsorted(ends_at, np.arange(reduced.num_ops))
@@ -92,7 +90,7 @@ def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
                     wanted[repeat] = max(wanted[repeat], reduced.last_need[group])
     repeat_op = np.array([op for op, _ in repeats], dtype=np.int64)
     rerun_first = window_of[repeat_op] + 1 if len(repeats) else np.zeros(0, dtype=np.int64)
-    if late_only and reduced.first_backward < reduced.num_ops:
+    if reduced.first_backward < reduced.num_ops:
         rerun_first = np.maximum(rerun_first, window_of[reduced.first_backward])
     rerun_last = np.where(wanted >= 0, window_of[np.maximum(wanted, 0)], -1)
     rerun = Ranges.make(rerun_first, rerun_last, next_column)
@@ -134,7 +132,7 @@ def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
     target = Targets(reduced, variant_column)
     _at_hand_rows(reduced, rows, live, pools, rerun, taken, repeats, number_of, target,
                   variant_column, window_of)
-    _forced_lives(reduced, rows, live, lower, upper, target, ends_at, late_only, forget)
+    _forced_lives(reduced, rows, live, lower, upper, target, ends_at, forget)
     pools.add_rows(rows, live)
     memory = _memory_rows(reduced, rows, live, pools, ends_at, budget_bytes, unit)
     _inplace_rows(rows, live, pools, taken, reuses, memory, unit)
@@ -276,7 +274,7 @@ def _at_hand_rows(reduced: Reduced, rows: Rows, live: Ranges, pools: Pools, reru
 
 def _forced_lives(reduced: Reduced, rows: Rows, live: Ranges, lower: np.ndarray,
                   upper: np.ndarray, target: Targets, ends_at: np.ndarray,
-                  late_only: bool, forget: Sequence[int]) -> None:
+                  forget: Sequence[int]) -> None:
     """Lives that are no decision: operands of constrained ops, first lives in forward."""
     place = {int(k): j for j, k in enumerate(ends_at)}
     forgotten = set(forget)
@@ -285,7 +283,7 @@ def _forced_lives(reduced: Reduced, rows: Rows, live: Ranges, lower: np.ndarray,
         for op, number in reduced.readers[group] + reduced.makers[group]:
             if op in place:
                 must.setdefault((place[op], op), []).append(number)
-        for op, number in reduced.readers[group] if late_only else ():
+        for op, number in reduced.readers[group]:
             if op < reduced.first_backward:
                 begin = int(np.searchsorted(ends_at, reduced.first_life(group, op), side="left"))
                 end = int(np.searchsorted(ends_at, op, side="left"))

@@ -99,9 +99,8 @@ class _Union:
 
 
 def may_share(graph: Graph, source: int, target: int) -> bool:
-    """MXNet's necessary conditions; graphs that are not MXNet's never work in place."""
-    return (not graph.recompute_in_forward
-            and planned(graph, source) and planned(graph, target)
+    """MXNet's necessary conditions."""
+    return (planned(graph, source) and planned(graph, target)
             and graph.tensors[source].size_bytes == graph.tensors[target].size_bytes)
 
 
@@ -127,6 +126,4 @@ def added_at_once(graph: Graph, modes: List[List[Mode]]) -> Set[int]:
             if graph.ops[index].kind == "_grad_add" and len(mode.inputs) == 2 \
                     and any(option.input == 0 for option in mode.inplace):
                 candidates.add(mode.inputs[1])
-    if graph.recompute_in_forward:
-        return set()
     return {t for t in candidates if reads.get(t, 0) <= 1 and t not in graph.output_set}

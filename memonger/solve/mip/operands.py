@@ -82,7 +82,7 @@ class OperandSearch:
 
     def _first_runs(self, op: int, alive: _Groups) -> Iterator[Tuple[float, _Groups]]:
         """Bytes at the first run of an op, and what was alive before it; for each mode."""
-        late = op >= self._reduced.first_backward or self._reduced.graph.recompute_in_forward
+        late = op >= self._reduced.first_backward
         for run in self._runs[op]:
             if run is None:
                 yield 0.0, alive
@@ -95,7 +95,7 @@ class OperandSearch:
     def _repeats(self, place: int, alive: _Groups) -> Iterator[Tuple[float, _Groups]]:
         """As :meth:`_first_runs` for each repeat, right before an op, that makes something."""
         reduced = self._reduced
-        if not reduced.graph.recompute_in_forward and place < reduced.first_backward:
+        if place < reduced.first_backward:
             return
         for op, mode in sorted({way for group in alive for way in reduced.makers[group]}):
             run = self._runs[op][mode] if reduced.again[op] else None

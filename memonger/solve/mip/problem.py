@@ -97,14 +97,11 @@ class Reduced:
     def two_pools(self) -> bool:
         """Whether forward and backward have a pool each."""
         first = self.first_backward
-        return self.graph.pools == "cached_op" and not self.graph.recompute_in_forward \
-            and 0 < first < self.num_ops and all(op.is_backward for op in self.graph.ops[first:])
+        return self.graph.pools == "cached_op" and 0 < first < self.num_ops \
+            and all(op.is_backward for op in self.graph.ops[first:])
 
     def first_life(self, group: int, op: int) -> int:
-        """The op from which on a value that forward op ``op`` reads is alive in any case.
-
-        Only for graphs that rerun in backward alone.
-        """
+        """The op from which on a value that forward op ``op`` reads is alive in any case."""
         if not self.scattered_group[group]:
             return int(self.birth[group])
         return max([maker for maker, _ in self.makers[group] if maker < op], default=op)
@@ -300,8 +297,7 @@ def _settled(graph: Graph, modes: List[List[Mode]], root_of: np.ndarray, lasting
         if len(begins[root]) == 1:
             first, = begins[root]
             if len(modes[first]) == 1 and (
-                    not again[first] or (not graph.ops[start].is_backward
-                                         and not graph.recompute_in_forward)):
+                    not again[first] or not graph.ops[start].is_backward):
                 start = first
         settled[root] = min(settled.get(root, start), start)
     return settled

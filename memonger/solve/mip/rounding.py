@@ -30,8 +30,8 @@ def schedule_of_point(program: Program, reduced: Reduced, values: np.ndarray,
     Returns
     -------
     Schedule or None
-        None when it needs a value that nothing can make again. In a graph that reruns only in
-        backward it is one of those that :func:`memonger.graph.schedule.expand` makes.
+        None when it needs a value that nothing can make again. It is one of those that
+        :func:`memonger.graph.schedule.expand` makes.
     """
     graph = reduced.graph
     variants = tuple(number for number in reduced.variants
@@ -41,8 +41,6 @@ def schedule_of_point(program: Program, reduced: Reduced, values: np.ndarray,
     if steps is None:
         return None
     schedule = Schedule(tuple(steps), variants)
-    if graph.recompute_in_forward:
-        return schedule
     again = expand_in_part(used, decisions_of(graph, schedule))
     return Schedule(again.steps, variants)
 
@@ -79,7 +77,6 @@ class _Decoder:
             ignored = set(op.ignored_inputs)
             for tensor in {t for i, t in enumerate(op.inputs) if i not in ignored}:
                 self.reads[tensor].append(index)
-        late = not graph.recompute_in_forward
         made_in = {t: op for op, group in enumerate(graph.ops) for t in group.outputs}
         outputs = set(graph.outputs)
         #: Last base op until which the first value of a tensor stays in any case.
@@ -93,33 +90,19 @@ class _Decoder:
                     or graph.ops[producer].outputs.index(tensor) in \
                     graph.ops[producer].kept_outputs:
                 last = self.reads[tensor][-1] if self.reads[tensor] else producer
-            if late:
-                last = max([last] + [r for r in self.reads[tensor] if r < reduced.first_backward])
-            self.stays.append(last)
+            self.stays.append(
+                max([last] + [r for r in self.reads[tensor] if r < reduced.first_backward]))
 
     def run(self) -> Optional[List[Step]]:
         for index, op in enumerate(self.graph.ops):
             if op.placeholder:
                 continue
             window = bisect_left(self.ends, index)
-            if self.graph.recompute_in_forward and window < len(self.ends) \
-                    and self.ends[window] == index and not self._advance(window, index):
-                return None
             if not self._make(index, True):
                 return None
             done = window < len(self.ends) and self.ends[window] == index
             self._release(index, window, done)
         return self.steps
-
-    def _advance(self, window: int, index: int) -> bool:
-        """Make what the point has live at the constrained op before that op runs."""
-        wanted = self.kept_groups[window]
-        for op in sorted(self.planned[window] - self.reruns):
-            for tensor in self.graph.ops[op].outputs:
-                if int(self.reduced.group_of[tensor]) in wanted and self.version[tensor] < 0 \
-                        and op < index and not self._make(op, False):
-                    return False
-        return True
 
     def _make(self, target: int, first: bool) -> bool:
         """Run an op after whatever it lacks; an explicit stack, chains are long."""

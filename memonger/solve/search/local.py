@@ -42,7 +42,7 @@ def work_for(graph: Graph, time_limit_s: float = USUAL_TIME_LIMIT_S) -> int:
 
     What a time limit above the usual one adds is spent; a low one leaves out what it cannot hold.
     """
-    least = STRATEGY.least_ops_imported if graph.recompute_in_forward else STRATEGY.least_ops
+    least = STRATEGY.least_ops_imported if graph.pools == "live" else STRATEGY.least_ops
     count = max(len(graph.ops), least)
     smaller = min(count, 3000)
     work = STRATEGY.steps_700_ops * smaller / 700

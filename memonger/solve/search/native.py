@@ -38,7 +38,7 @@ class Decisions:
     #: For each gap: 0 keep, 1 drop and keep again once recomputed, 2 drop after every op.
     choices: Tuple[int, ...]
     #: For each gap -1, or the op from which on a value dropped after every op stays once it is
-    #: recomputed; where ``graph.recompute_in_forward``, the op that it is recomputed before.
+    #: recomputed.
     advance: Tuple[int, ...]
     #: For each variant whether it is in use.
     variants: Tuple[bool, ...]
@@ -78,7 +78,7 @@ class NativeSearch:
         self._library = _load()
         integers, times = _flatten(graph, options, self.allowed_variants)
         # Without in-place options the simulator's own peak is exact.
-        own = options.storage == "live" and graph.recompute_in_forward
+        own = options.storage == "live" and graph.pools == "live"
         self._handle = self._library.memonger_search_create(
             (ctypes.c_int64 * len(integers))(*integers), len(integers),
             (ctypes.c_double * len(times))(*times), len(times),
@@ -111,14 +111,12 @@ class NativeSearch:
         """The decisions that come closest to a schedule.
 
         A value is kept through a gap if whoever ends the gap reads the run that was at hand where
-        the gap begins. The run that the end of the gap reads is the one that stays; where the graph
-        allows recomputation anywhere, one that nobody reads until later ops are done is in advance.
+        the gap begins. The run that the end of the gap reads is the one that stays.
         O(size of the schedule) time.
         """
         steps = schedule.steps
         used = graph_in_use(self.graph, schedule)
         runs: List[List[int]] = [[] for _ in used.ops]
-        first_read: Dict[int, int] = {}
         last_read = list(range(len(steps)))
         read_run: Dict[Tuple[int, int], int] = {}
         kept = {tensor for op in used.ops for slot, tensor in enumerate(op.outputs)
@@ -132,7 +130,6 @@ class NativeSearch:
             if op.uses_state:
                 read.add(runs[op.forward_op][-1])
             for source in sorted(read):
-                first_read.setdefault(source, index)
                 last_read[source] = index
                 read_run[index, steps[source].op] = source
         # What another op of a variant does happens right after the op before it.
@@ -162,8 +159,7 @@ class NativeSearch:
                 # The op that runs next after the run which the end of the gap reads.
                 source = read_run.get((first[end], maker), -1)
                 stage = bisect_left(first, source)
-                if begin < stage < end and (first_read[source] > first[stage]
-                                            if self.graph.recompute_in_forward else again > 1):
+                if begin < stage < end and again > 1:
                     early = stage
             advance.append(early)
         return Decisions(tuple(choices), tuple(advance),
@@ -194,8 +190,7 @@ class NativeSearch:
             seen.add(number)
             choice = decisions.choices[number]
             choices.append(choice if first or choice != 1 else 0)
-            advance.append(decisions.advance[number]
-                           if first or not self.graph.recompute_in_forward else -1)
+            advance.append(decisions.advance[number])
         used = {index for index, on in zip(other.allowed_variants, decisions.variants) if on}
         return Decisions(tuple(choices), tuple(advance),
                          tuple(index in used for index in self.allowed_variants))
@@ -295,8 +290,8 @@ class NativeSearch:
 def _flatten(graph: Graph, options: Options,
              variants: Sequence[int]) -> Tuple[List[int], List[float]]:
     # The format that Problem::Parse in plugins/core/problem.cc reads.
-    integers: List[int] = [graph.recompute_in_forward, graph.pools == "cached_op",
-                           options.max_clones, graph.objects_bytes_per_op,
+    integers: List[int] = [graph.pools == "cached_op", options.max_clones,
+                           graph.objects_bytes_per_op,
                            len(graph.tensors), len(graph.ops), len(variants)]
     times: List[float] = []
     outputs = {*graph.outputs, *graph.held_for_gradients}
@@ -321,7 +316,7 @@ def _flatten(graph: Graph, options: Options,
         choices.append(chosen)
     pins = {**dict.fromkeys(options.keep, 1), **dict.fromkeys(options.recompute, 2)}
     for number, op in enumerate(graph.ops):
-        rerun = op.recomputable and (graph.recompute_in_forward or not op.is_backward)
+        rerun = op.recomputable and not op.is_backward
         state_of = op.forward_op if op.uses_state else -1
         integers += [op.is_backward, rerun, state_of, op.device,
                      op.kind == "_grad_add" and len(op.inputs) == 2, pins.get(number, 0),

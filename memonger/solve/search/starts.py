@@ -19,7 +19,7 @@ from ..strategy import STRATEGY
 
 def baseline_schedules(graph: Graph, options: Options,
                        variants: Sequence[Tuple[int, ...]] = ((),)) -> Iterator[Schedule]:
-    """Schedules of the other methods, for MXNet graphs for the plugin.
+    """Schedules of the other methods, for the plugin.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def baseline_schedules(graph: Graph, options: Options,
     variants : sequence of tuples of int
         Sets of variants to combine with recomputation.
     """
-    if graph.recompute_in_forward or options.backend != "plugin":
+    if options.backend != "plugin":
         return
     from ..baselines import chen, ogc, sublinear
     pinned = set(options.keep)

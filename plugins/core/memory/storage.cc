@@ -71,7 +71,7 @@ void Replay(const Program& p, const Model& model, Blocks* out) {
     const int32_t ob = p.output_begin[s], num_outputs = p.output_begin[s + 1] - ob;
     for (int32_t i = 0; i < num_outputs; ++i) producer[p.outputs[ob + i]] = s;
     // Outputs that take the memory of an input.
-    if (model.inplace && p.inplace_begin[s] < p.inplace_begin[s + 1]) {
+    if (p.inplace_begin[s] < p.inplace_begin[s + 1]) {
       bool ignores_all = num_inputs > 0;
       for (int32_t i = 0; i < num_inputs; ++i) ignores_all = ignores_all && p.ignored[in + i];
       taken.assign(num_inputs, 0);
@@ -127,7 +127,7 @@ void Replay(const Program& p, const Model& model, Blocks* out) {
 
   // `_grad_add` in place: the right operand is added where the left one lies, when it is made.
   std::vector<uint8_t> added(entries, 0);
-  for (int32_t s = 0; model.inplace && s < steps; ++s) {
+  for (int32_t s = 0; s < steps; ++s) {
     if (!p.grad_add[s]) continue;
     const int32_t lhs = p.inputs[p.input_begin[s]], rhs = p.inputs[p.input_begin[s] + 1];
     const int32_t sum = p.outputs[p.output_begin[s]];

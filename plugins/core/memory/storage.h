@@ -66,7 +66,6 @@ enum class Kind {
 };
 
 struct Model {
-  uint8_t inplace = 1;        // 0: no sharing, each value is a block of its own
   uint8_t count_ignored = 0;  // CachedOp counts ignored inputs too, so they never release
   int32_t rounding = 4;       // buffers are multiples of this: executor 4, CachedOp 1
   int32_t effort = 400;       // most tries of Packer's search; ten times as many of Arena's
