@@ -10,20 +10,17 @@ import time
 from dataclasses import replace
 from typing import Any, List, Mapping, Optional, Sequence, Union
 
-from ..mx import plugin as native
 from ..mx.device import place, resolve_budget
 from ..plan.plan import Budget, Plan
 from ..plan.plan_file import load_plan
 from ..util import argument_checks as check
-from ..util.errors import InfeasibleBudget, InputError, PluginMissing
-from ..util.units import format_distinct, parse_budget
+from ..util.errors import InputError
 from .inputs import gather_shapes
 from .network import Estimate, Session, open_session
 from .planned import apply_plan, measure, strip, verify
 from .planning import plan_session
 from .requests import Binding, PlanRequest, ProgressCallback, Shapes
 from .sweeping import BUDGETS, sweep_budgets
-from .without_plugin import plan_without_plugin
 
 __all__ = ["Estimate", "apply_plan", "estimate", "load_plan", "max_batch", "measure", "plan",
            "strip", "sweep", "verify"]
@@ -101,6 +98,8 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
         If no plan fits; it carries the smallest total found and what pins it.
     ShapeError, InputError, UnknownOpError, UnitError, BindError
         If the input cannot be used.
+    PluginMissing
+        If the native plugin is not built or does not fit MXNet; it says what to do.
     """
     started_s = time.perf_counter()
     ctx = place(ctx, device)
@@ -108,31 +107,7 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
     binding = Binding(given, type_dict, grad_req, ctx, group2ctx, optimizer, optimizer_params)
     request = PlanRequest(resolve_budget(budget, ctx), overhead, method, variants, keep, recompute,
                           time_limit, max_clones, name, progress)
-    if not native.available():
-        return _plan_without_plugin(symbol, binding, request)
     return plan_session(open_session(symbol, binding, costs), request, started_s)
-
-
-def _plan_without_plugin(symbol: Any, binding: Binding, request: PlanRequest) -> Plan:
-    for option, asked in (
-            ("method %r" % request.method, request.method not in ("auto", "sublinear")),
-            ("overhead", request.overhead is not None), ("keep", request.keep),
-            ("recompute", request.recompute), ("max_clones", request.max_clones),
-            ("optimizer", binding.optimizer), ("group2ctx", binding.group2ctx)):
-        if asked:
-            raise PluginMissing("%s needs the native plugin: %s" % (option, native.status()))
-    found = plan_without_plugin(symbol, binding)
-    if request.name:
-        found = replace(found, graph=replace(found.graph, name=request.name))
-    if request.budget is not None:
-        budget_bytes = parse_budget(request.budget, found.baseline_total_bytes)
-        found = replace(found, budget_bytes=budget_bytes)
-        if found.total_bytes > budget_bytes:
-            raise InfeasibleBudget(
-                "without the native plugin the smallest total found is %s, above %s (%s)"
-                % (*format_distinct(found.total_bytes, budget_bytes), native.status()),
-                budget_bytes, found.total_bytes, best_plan=found)
-    return found
 
 
 def estimate(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = "write",

@@ -87,7 +87,7 @@ def confirmed_plan(session: Session, request: PlanRequest, started_s: float) -> 
 
 
 def _method(request: PlanRequest) -> str:
-    """The method asked for; without the plugin the one that MXNet's own mirroring can follow."""
+    """The method asked for; with recomputation switched off the one that mirroring can follow."""
     if native.backend() != "stock":
         return request.method
     if request.method not in ("auto", "sublinear"):

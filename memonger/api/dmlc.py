@@ -20,7 +20,7 @@ from .calls import plan
 from .inputs import gather_shapes
 from .network import open_session
 from .requests import Binding, Shapes
-from .without_plugin import forward_graph, plan_without_plugin, printed_megabytes
+from .stock_mirroring import forward_graph, mirrored, printed_megabytes
 
 
 def search_plan(symbol: Any, ntrial: int = 6, type_dict: Optional[Mapping[str, Any]] = None,
@@ -62,7 +62,7 @@ def search_plan(symbol: Any, ntrial: int = 6, type_dict: Optional[Mapping[str, A
     if budget is not None:
         return plan(symbol, budget=budget, type_dict=type_dict, shapes=given).symbol
     if not native.available():
-        return plan_without_plugin(symbol, Binding(given, type_dict), ntrial).symbol
+        return mirrored(symbol, Binding(given, type_dict), ntrial)
     from ..solve import solve
     from ..solve.options import Options
     session = open_session(symbol, Binding(given, type_dict))

@@ -1,8 +1,8 @@
-"""Planning without the native plugin: stock mirroring, and MXNet's own count of megabytes.
+"""dmlc's rule on stock MXNet, for ``search_plan`` where the native plugin is missing.
 
-This is what is left when the plugin was not built or this is not the MXNet it fits: forward ops and
-shapes come from the symbol, thresholds are tried as in Chen et al. 2016, and each trial is bound
-without allocation and judged by what ``debug_str`` prints, whole megabytes at 4 bytes an element.
+Forward ops and shapes come from the symbol, thresholds are tried as in Chen et al. 2016, and each
+trial is bound without allocation and judged by what ``debug_str`` prints, whole megabytes at
+4 bytes an element.
 """
 from __future__ import annotations
 
@@ -14,15 +14,12 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 
-from ..graph.schedule import Schedule, Step, expand
 from ..graph.types import Graph, Op, Tensor
 from ..mx import plugin as native
 from ..mx.binding import Arguments, bind_delayed, infer_arguments
 from ..mx.capture import refuse_unknown_shapes
 from ..mx.environment import mxnet
-from ..mx.load import is_numpy
 from ..mx.rewrite import from_json, without_plan
-from ..plan.plan import UNIT_TIMES, Plan, Status
 from ..plan.planned_symbol import apply_mirroring
 from ..solve.baselines.sublinear import thresholds
 from ..variants.common_subexpressions import to_json
@@ -94,48 +91,20 @@ def _fragile(ops: Sequence[Op], index: int) -> Op:
     return replace(op, not_recomputable_because="stock MXNet cannot run it for nothing")
 
 
-def plan_without_plugin(symbol: Any, binding: Binding, ntrial: int = 6) -> Plan:
-    """The best of some thresholds; never worse than no plan by MXNet's own count.
+def mirrored(symbol: Any, binding: Binding, ntrial: int = 6) -> Any:
+    """The symbol with the marks of the best of some thresholds; no worse than without marks.
 
-    A warning says what is missing.
+    Bytes are what MXNet prints. A warning says that the plugin is missing.
     """
-    reason = native.status()
     logger.warning("planning without the native plugin (%s): stock mirroring only, sizes in whole "
-                   "megabytes", reason)
+                   "megabytes", native.status())
     symbol = without_plan(symbol)
     arguments = infer_arguments(symbol, binding.shapes, binding.type_dict, binding.grad_req)
     graph = forward_graph(symbol, arguments)
-    before = printed_megabytes(symbol, arguments, binding.ctx)
-    forced = tuple(index for index, op in enumerate(graph.ops)
-                   if op.force_mirroring.lower() in ("true", "1"))
-    best = (before, forced)
+    best_megabytes, best = printed_megabytes(symbol, arguments, binding.ctx), symbol
     for recomputed in thresholds(graph, ntrial):
-        trial = from_json(apply_mirroring(to_json(symbol), graph, set(recomputed)))
-        best = min(best, (printed_megabytes(trial, arguments, binding.ctx), recomputed),
-                   key=lambda found: found[0])
-    megabytes, recomputed = best
-    base = expand(graph, {}).steps
-    again = tuple(Step(op, base[op].sources) for op in recomputed)
-    return Plan(
-        graph=graph, schedule=Schedule(base[:-1] + again + base[-1:]), method="sublinear",
-        status=Status.FEASIBLE if megabytes < before else Status.NOT_NEEDED,
-        pool_bytes=megabytes << 20, baseline_pool_bytes=before << 20, costs=UNIT_TIMES,
-        backend="stock", storage="stock", fixed_bytes=fixed_bytes(arguments),
-        original_json=to_json(symbol), numpy_arrays=is_numpy(symbol),
-        options={"method": "sublinear", **binding.record(arguments)},
-        notes=("planned without the native plugin, in MXNet's whole megabytes (%s)" % reason,))
-
-
-def fixed_bytes(arguments: Arguments) -> Dict[str, int]:
-    """Bytes of the caller's arrays by category."""
-    def size(shape: Sequence[int], dtype: str) -> int:
-        return int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-
-    result = {"parameters": 0, "gradients": 0, "aux": 0, "inputs": 0, "head_gradients": 0}
-    for name, shape, dtype, request in zip(arguments.names, arguments.shapes, arguments.dtypes,
-                                           arguments.grad_reqs):
-        key = "inputs" if name in arguments.input_names else "parameters"
-        result[key] += size(shape, dtype)
-        result["gradients"] += size(shape, dtype) if request != "null" else 0
-    result["aux"] = sum(map(size, arguments.aux_shapes, arguments.aux_dtypes))
-    return result
+        trial = from_json(apply_mirroring(to_json(symbol), graph, set(recomputed)), symbol)
+        megabytes = printed_megabytes(trial, arguments, binding.ctx)
+        if megabytes < best_megabytes:
+            best_megabytes, best = megabytes, trial
+    return best
