@@ -152,7 +152,8 @@ def _backward(make: _Maker, num_forward: int, results, leaves) -> List[int]:
             index = len(make.ops)
             out = make.tensor("add%d" % index, index, like=tensor)
             make.ops.append(Op("add%d" % index, "_grad_add", (terms[0], terms[1]), (out,), True,
-                               forward, inplace=(Inplace(0, 0), Inplace(1, 0)), time_s=0.5))
+                               forward, inplace=(Inplace(0, 0), Inplace(1, 0)), time_s=0.5,
+                               adds_into_first=True))
             terms[:2] = [out]
         return terms[0]
 

@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import Any, List, Mapping, Optional, Sequence, Union
 
 from ..mx.device import place, resolve_budget
+from ..mx.older_files import with_facts
+from ..plan import plan_file
 from ..plan.plan import Budget, Plan
-from ..plan.plan_file import load_plan
 from ..util import argument_checks as check
 from ..util.errors import InputError
 from .inputs import gather_shapes
@@ -108,6 +109,30 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
     request = PlanRequest(resolve_budget(budget, ctx), overhead, method, variants, keep, recompute,
                           time_limit, max_clones, name, progress)
     return plan_session(open_session(symbol, binding, costs), request, started_s)
+
+
+def load_plan(path: str) -> Plan:
+    """Read a plan file; nothing of MXNet is needed.
+
+    Parameters
+    ----------
+    path : str
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    InputError
+        If the file cannot be opened.
+    PlanSchemaError
+        If it is damaged, was changed, is no plan, or is from a newer memonger; or if its numbers
+        are not those of its graph and decisions.
+    PlanMismatch
+        If its decisions belong to another graph than the one it holds.
+    """
+    return plan_file.load_plan(path, with_facts)
 
 
 def estimate(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = "write",

@@ -125,7 +125,7 @@ def _options(session: Session, request: PlanRequest, fixed_bytes: Mapping[str, i
         time_limit_s=request.time_limit, storage=session.storage, backend=native.backend(),
         variants=request.variants, keep=kept, recompute=again, progress=request.progress,
         costs=session.costs, objective="memory" if request.budget is None else "time",
-        max_overhead=max_overhead, fixed_bytes=fixed_bytes, on_gpu=session.binding.on_gpu,
+        max_overhead=max_overhead, fixed_bytes=fixed_bytes,
         max_clones=request.max_clones)
 
 

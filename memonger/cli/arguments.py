@@ -6,12 +6,12 @@ import os
 import re
 from typing import Any, Dict, Sequence, Tuple, Union
 
+from ..api.calls import load_plan
 from ..api.inputs import share_of
 from ..costs.models import DEVICES
 from ..mx.environment import mxnet
 from ..mx.load import symbol_from_json
 from ..plan.plan_file import FORMAT as PLAN_FORMAT
-from ..plan.plan_file import load_plan
 from ..solve import methods
 from ..util.errors import InputError, UnitError
 from ..util.json_files import parse_json, read_text

@@ -13,14 +13,6 @@ from typing import AbstractSet, Dict, FrozenSet, Iterator, List, Set, Tuple
 from .schedule import Schedule, Step
 from .types import Graph
 
-#: Ops that crash or give wrong gradients when they run without their first output being needed
-#: (MXNet then passes the request "null"): native (de)convolution checks for a write request,
-#: LayerNorm and GroupNorm return before they write the statistics that their backward reads.
-NEEDS_ITS_OUTPUT = frozenset({
-    "Convolution", "Deconvolution", "Crop", "hard_sigmoid", "LayerNorm", "GroupNorm"})
-#: The same, and cuDNN's BatchNorm checks for a write request too.
-NEEDS_ITS_OUTPUT_ON_GPU = NEEDS_ITS_OUTPUT | {"BatchNorm"}
-
 
 def expand_mirrored(graph: Graph, mirrored: AbstractSet[int]) -> Schedule:
     """The steps that stock MXNet runs when the ops in ``mirrored`` carry ``force_mirroring``.
@@ -62,18 +54,15 @@ def expand_mirrored(graph: Graph, mirrored: AbstractSet[int]) -> Schedule:
     return Schedule(tuple(steps))
 
 
-def safe_to_mirror(graph: Graph, mirrored: AbstractSet[int],
-                   on_gpu: bool = False) -> FrozenSet[int]:
+def safe_to_mirror(graph: Graph, mirrored: AbstractSet[int]) -> FrozenSet[int]:
     """The largest part of ``mirrored`` that stock MXNet runs with correct gradients.
 
-    Random and state-changing ops are left out, Custom ops, which cannot carry the mark, and ops
-    of ``NEEDS_ITS_OUTPUT`` whose copy would run although no op reads its first output. Taking an
-    op out changes who reads the copies before it, so this repeats until nothing changes.
+    Ops that may not run again are left out, and those that need a reader (``Op.needs_reader``)
+    whose copy would run although no op reads its first output. Taking an op out changes who reads
+    the copies before it, so this repeats until nothing changes.
     """
-    fragile = NEEDS_ITS_OUTPUT_ON_GPU if on_gpu else NEEDS_ITS_OUTPUT
     allowed = {op for op in mirrored
-               if graph.ops[op].recomputable and not graph.ops[op].is_backward
-               and graph.ops[op].kind != "Custom"}
+               if graph.ops[op].recomputable and not graph.ops[op].is_backward}
     while True:
         schedule = expand_mirrored(graph, allowed)
         read: Set[Tuple[int, int]] = set()
@@ -85,7 +74,7 @@ def safe_to_mirror(graph: Graph, mirrored: AbstractSet[int],
                         in enumerate(zip(step.sources, op.inputs))
                         if source >= 0 and position not in op.ignored_inputs)
         bad = {step.op for index, step in enumerate(schedule.steps)
-               if first_run[step.op] != index and graph.ops[step.op].kind in fragile
+               if first_run[step.op] != index and graph.ops[step.op].needs_reader
                and (index, graph.ops[step.op].outputs[0]) not in read}
         if not bad:
             return frozenset(allowed)

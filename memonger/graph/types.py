@@ -87,6 +87,14 @@ class Op:
     makes_state: bool = False
     #: Never runs, and touches nothing: a place in the order that only variants give work to.
     placeholder: bool = False
+    #: Positions of values, outputs behind inputs, that have buffers of their own in any storage.
+    own_buffers: Tuple[int, ...] = ()
+    #: The op adds its second input to its first: a sum that the maker of the second may take over.
+    adds_into_first: bool = False
+    #: Output positions that the op leaves unwritten.
+    unwritten_outputs: Tuple[int, ...] = ()
+    #: A copy of the op under stock mirroring is wrong where nobody reads its first output.
+    needs_reader: bool = False
 
     @property
     def recomputable(self) -> bool:
@@ -258,6 +266,10 @@ class Graph:
             if not op.placeholder and not all(output in range(len(op.outputs))
                                        for output in op.kept_outputs):
                 raise ValueError("op %r keeps an output that it does not have" % op.name)
+            values = len(op.inputs) + len(op.outputs)
+            if not all(position in range(values) for position in op.own_buffers) or not all(
+                    output in range(len(op.outputs)) for output in op.unwritten_outputs):
+                raise ValueError("op %r has facts about a value that it does not have" % op.name)
         for variant in self.variants:
             for index, how in variant.implementations:
                 if index not in every_op or variant.op not in every_op or not all(

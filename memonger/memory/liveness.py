@@ -138,7 +138,7 @@ def build_program(graph: Graph, schedule: Schedule) -> Program:
             step.op, runs[step.op], tuple(inputs), tuple(made.values()),
             tuple(op.ignored_inputs), op.inplace, op.device,
             int(cached and (op.is_backward or runs[step.op] > 0)),
-            op.kind == "_grad_add" and len(inputs) == 2))
+            op.adds_into_first and len(inputs) == 2))
         runs[step.op] += 1
     held = [0] * len(values)
     producer = {tensor: op for op, item in enumerate(ops) for tensor in item.outputs}
@@ -162,31 +162,16 @@ def build_program(graph: Graph, schedule: Schedule) -> Program:
         count_ignored=cached, rounding=4 if graph.pools == "executor" else 1)
 
 
-#: Ops that the engine does not run in the order of pushes: asynchronous, nested, between devices.
-_RUN_BY_THEMSELVES = frozenset((
-    "Custom", "_backward_Custom", "_NDArray", "_backward__NDArray", "_CrossDeviceCopy", "_copyto",
-    "_foreach", "_backward_foreach", "_while_loop", "_backward_while_loop", "_cond",
-    "_backward_cond", "_CachedOp", "_backward_CachedOp"))
-#: Position of the weight that MKL-DNN rearranges for inference, some time after the op ran.
-#: (It leaves that of memonger_bn_relu_convolution alone, which is listed so that the same tensors
-#: have buffers of their own with that variant and without.)
-_REARRANGED_WEIGHT = {"Convolution": 1, "Deconvolution": 1, "FullyConnected": 1,
-                      "memonger_convolution": 1, "memonger_split_convolution": 1,
-                      "memonger_bn_relu_convolution": 5}
-
-
 def own_buffer_tensors(graph: Graph) -> Dict[int, FrozenSet[int]]:
     """For each op the tensors whose values must not lie in an arena where it reads or makes them.
 
-    Ops without such are left out. The C++ side is ``plugins/mxnet/arena.cc``.
+    Ops without such are left out.
     """
     found: Dict[int, FrozenSet[int]] = {}
     for index, op in enumerate(graph.ops):
-        weight = _REARRANGED_WEIGHT.get(op.kind)
-        if op.kind in _RUN_BY_THEMSELVES:
-            found[index] = frozenset(op.inputs + op.outputs)
-        elif weight and len(op.inputs) > weight:
-            found[index] = frozenset((op.inputs[weight],))
+        if op.own_buffers:
+            values = op.inputs + op.outputs
+            found[index] = frozenset(values[position] for position in op.own_buffers)
     return found
 
 

@@ -154,13 +154,10 @@ def _plan_running(program: Program, model: str) -> StoragePlan:
 
 
 def never_written_bytes(graph: Graph, plan: StoragePlan) -> int:
-    """Bytes of whole buffers that no op writes without MKLDNN: no page of them is resident.
-
-    Max pooling has a second output, its workspace for MKLDNN, which its native code leaves alone.
-    """
+    """Bytes of whole buffers that no op writes: no page of them is resident."""
     written = set()
     for value, block in zip(plan.program.values, plan.blocks.block_of):
         op = graph.ops[plan.program.steps[value.step].op]
-        if block >= 0 and not (op.kind == "Pooling" and value.position == 1):
+        if block >= 0 and value.position not in op.unwritten_outputs:
             written.add(plan.buffer_of[block])
     return sum(size for buffer, size in enumerate(plan.buffer_bytes) if buffer not in written)

@@ -135,7 +135,11 @@ def captured_from(record: Mapping[str, Any], arguments: Arguments, num_outputs: 
             kept_outputs=tuple(node.get("kept_outputs", ())), device=node.get("device", 0),
             mirror_stage=hints.get("__mirror_stage__", ""),
             force_mirroring=_truth(hints.get("__force_mirroring__", "")),
-            makes_state=bool(node.get("makes_state"))))
+            makes_state=bool(node.get("makes_state")),
+            own_buffers=tuple(node.get("own_buffers", ())),
+            adds_into_first=bool(node.get("adds_into_first")),
+            unwritten_outputs=tuple(node.get("unwritten_outputs", ())),
+            needs_reader=bool(node.get("needs_reader"))))
         attributes.append(hints)
         resources.append(tuple(node.get("resources", ())))
         default_layout.append(bool(node.get("default_layout")))

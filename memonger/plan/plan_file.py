@@ -3,7 +3,7 @@
 One JSON object, keys sorted, one top-level key a line, the same bytes for the same plan::
 
     {"checksum": ..., "fingerprint": ..., "format": "memonger plan", "graph": {...},
-     "memonger": "0.1.0", "schedule": {"recompute": ..., "variants": ...}, "schema": 1, ...}
+     "memonger": "0.1.0", "schedule": {"recompute": ..., "variants": ...}, "schema": 2, ...}
 
 Large lists are stored by column (:mod:`memonger.plan.columnar_json`). The schedule is stored as the
 decisions it came from where :func:`memonger.graph.schedule.expand` reproduces it from them, else
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Dict, List, Mapping
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from ..graph.decisions import decisions_of
 from ..graph.in_use import graph_in_use
@@ -30,7 +30,7 @@ from . import columnar_json as columns
 from .consistency import contradictions
 from .plan import Plan, Status
 
-SCHEMA = 1
+SCHEMA = 2
 FORMAT = "memonger plan"
 _AGAIN = "make the plan again with memonger plan"
 #: Fields that are written as they are.
@@ -55,12 +55,14 @@ def save_plan(plan: Plan, path: str) -> None:
 
 
 @paused()
-def load_plan(path: str) -> Plan:
+def load_plan(path: str, older: Optional[Callable[[Graph], Graph]] = None) -> Plan:
     """Read a plan file.
 
     Parameters
     ----------
     path : str
+    older : callable, optional
+        Completes graphs of files of schema 1, which lack some facts about ops.
 
     Returns
     -------
@@ -78,7 +80,7 @@ def load_plan(path: str) -> Plan:
     """
     text = read_text(path)
     try:
-        return loads(text)
+        return loads(text, older)
     except PlanMismatch as error:
         raise PlanMismatch("%s: %s" % (path, error), error.expected, error.found) from error
     except PlanSchemaError as error:
@@ -105,7 +107,7 @@ def dumps(plan: Plan) -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def loads(text: str) -> Plan:
+def loads(text: str, older: Optional[Callable[[Graph], Graph]] = None) -> Plan:
     """Inverse of :func:`dumps`; lists among the options come back as tuples."""
     try:
         data = parse_json(text)
@@ -115,6 +117,8 @@ def loads(text: str) -> Plan:
     data.setdefault("backend", data.get("world"))  # its name in files of earlier versions
     try:
         graph = columns.unpack_graph(data["graph"])
+        if data["schema"] < 2 and older is not None:
+            graph = older(graph)
         graph.check()
         if graph.fingerprint != data["fingerprint"]:
             raise PlanMismatch(

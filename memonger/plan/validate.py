@@ -58,7 +58,8 @@ def chosen_ops(graph: Graph, variants: Sequence[int]) -> List[Optional[Op]]:
             ops[op] = Op(base.name, base.kind, how.inputs, how.outputs, base.is_backward,
                          base.forward_op, base.uses_state, base.control_deps,
                          how.ignored_inputs, how.inplace, base.not_recomputable_because, (),
-                         how.time_s, how.workspace_bytes, base.device) if how.runs else None
+                         how.time_s, how.workspace_bytes, base.device,
+                         adds_into_first=base.adds_into_first) if how.runs else None
     return ops
 
 

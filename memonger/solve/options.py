@@ -34,8 +34,6 @@ class Options:
     storage: str = "best"
     #: Who runs the plan: "plugin" (clones as decided) or "stock" (MXNet's mirroring).
     backend: str = "plugin"
-    #: The step runs on a GPU; stock mirroring has more traps there.
-    on_gpu: bool = False
     #: Ids of ops that must not run again.
     keep: Tuple[int, ...] = ()
     #: Ids of ops whose values must not stay from forward to backward.

@@ -91,23 +91,6 @@ PlacesPointer PlacesOf(const Graph& graph) {
   return graph.GetAttr<PlacesPointer>(kAttribute);
 }
 
-// Not run by the engine in the order of pushes: asynchronous, nested, or copies between devices.
-bool RunsByItself(const std::string& name) {
-  static const auto* names = new std::unordered_set<std::string>{
-      "Custom",           "_backward_Custom", "_NDArray",  "_backward__NDArray",
-      "_CrossDeviceCopy", "_copyto",          "_CachedOp", "_backward_CachedOp"};
-  return IsLoop(name) || names->count(name) != 0;
-}
-
-// Position of the weight that MKL-DNN rearranges for inference, some time after the op ran; 0:
-// none. (It leaves that of memonger_bn_relu_convolution alone, which is listed so that the same
-// tensors have buffers of their own with that variant and without.)
-size_t RearrangedWeight(const std::string& name) {
-  if (name == "memonger_bn_relu_convolution") return 5;
-  return name == "Convolution" || name == "Deconvolution" || name == "FullyConnected" ||
-         name == "memonger_convolution" || name == "memonger_split_convolution";
-}
-
 // From now on `op` asks for temporary space whenever `serializing` is set, besides what it asks
 // for anyway. Ops never look at requests behind their own.
 void Serialize(const Op* op) {
@@ -195,15 +178,12 @@ void MarkOwnBuffers(const Graph& graph, storage::Program* program) {
   for (uint32_t id = 0; id < index.num_nodes(); ++id) {
     const auto& node = index[id];
     if (node.source->is_variable()) continue;
-    const std::string& name = node.source->op()->name;
-    if (RunsByItself(name)) {
-      for (const auto& entry : node.inputs) program->own_buffer[index.entry_id(entry)] = 1;
-      for (uint32_t i = 0; i < node.source->num_outputs(); ++i)
-        program->own_buffer[index.entry_id(id, i)] = 1;
+    const uint32_t num_inputs = static_cast<uint32_t>(node.inputs.size());
+    for (uint32_t position : OwnBuffers(*node.source)) {
+      const uint32_t entry = position < num_inputs ? index.entry_id(node.inputs[position])
+                                                   : index.entry_id(id, position - num_inputs);
+      program->own_buffer[entry] = 1;
     }
-    const size_t weight = RearrangedWeight(name);
-    if (weight && node.inputs.size() > weight)
-      program->own_buffer[index.entry_id(node.inputs[weight])] = 1;
   }
 }
 

@@ -129,6 +129,13 @@ void WriteOpFacts(const Node& node, const mxnet::Context& context, const Reasons
   if (reason != reasons.end()) json->Field("not_recomputable_because").String(reason->second);
   const auto kept = KeptOutputs(node);
   if (!kept.empty()) json->Field("kept_outputs").Numbers(kept);
+  const auto own = OwnBuffers(node);
+  if (!own.empty()) json->Field("own_buffers").Numbers(own);
+  if (AddsIntoFirst(node)) json->Field("adds_into_first").Number(1);
+  const auto unwritten = UnwrittenOutputs(node);
+  if (!unwritten.empty()) json->Field("unwritten_outputs").Numbers(unwritten);
+  if (NeedsReader(node, context.dev_mask() == mshadow::gpu::kDevMask))
+    json->Field("needs_reader").Number(1);
 }
 
 void WriteNode(const IndexedGraph& index, uint32_t id, const mxnet::Context& context,

@@ -17,6 +17,7 @@
 #include "core/memory/storage.h"
 #include "mxnet/arena.h"
 #include "mxnet/capture.h"
+#include "mxnet/op_facts.h"
 #include "mxnet/passes.h"
 #include "mxnet/recompute.h"
 
@@ -44,7 +45,6 @@ storage::Program MakeProgram(const Graph& graph, const PlanInput& input) {
   static const auto& inplace = Op::GetAttr<nnvm::FInplaceOption>("FInplaceOption");
   static const auto& identity = Op::GetAttr<nnvm::FInplaceIdentity>("FInplaceIdentity");
   static const auto& ignored = Op::GetAttr<nnvm::FIgnoreInputs>("FIgnoreInputs");
-  static const Op* grad_add = Op::Get("_grad_add");
   const IndexedGraph& index = graph.indexed_graph();
   const auto& shapes = graph.GetAttr<mxnet::ShapeVector>("shape");
   const auto& dtypes = graph.GetAttr<nnvm::DTypeVector>("dtype");
@@ -89,7 +89,7 @@ storage::Program MakeProgram(const Graph& graph, const PlanInput& input) {
     }
     p.device.push_back(device ? device->at(id) : 0);
     p.pool.push_back(0);
-    p.grad_add.push_back(op == grad_add);
+    p.grad_add.push_back(AddsIntoFirst(*node.source));
     p.output_begin.push_back(static_cast<int32_t>(p.outputs.size()));
     p.input_begin.push_back(static_cast<int32_t>(p.inputs.size()));
     p.inplace_begin.push_back(static_cast<int32_t>(p.inplace.size()));

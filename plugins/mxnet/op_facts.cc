@@ -5,7 +5,10 @@
 
 #include <cctype>
 #include <cstdlib>
+#include <numeric>
 #include <set>
+
+#include "mxnet/loops.h"
 
 namespace memonger {
 
@@ -127,6 +130,46 @@ bool MayReferToArrays(const Node& node) {
 bool MakesState(const Node& node) {
   static const auto& create_state = Op::GetAttr<mxnet::FCreateOpState>("FCreateOpState");
   return !node.is_variable() && create_state.contains(node.op());
+}
+
+bool RunsByItself(const std::string& name) {
+  static const std::set<std::string> names = {
+      "Custom",           "_backward_Custom", "_NDArray",  "_backward__NDArray",
+      "_CrossDeviceCopy", "_copyto",          "_CachedOp", "_backward_CachedOp"};
+  return IsLoop(name) || names.count(name) != 0;
+}
+
+std::vector<uint32_t> OwnBuffers(const Node& node) {
+  static const std::set<std::string> rearranged = {"Convolution", "Deconvolution", "FullyConnected",
+                                                   "memonger_convolution",
+                                                   "memonger_split_convolution"};
+  if (node.is_variable()) return {};
+  const std::string& name = node.op()->name;
+  std::vector<uint32_t> found;
+  if (RunsByItself(name)) {
+    found.resize(node.inputs.size() + node.num_outputs());
+    std::iota(found.begin(), found.end(), 0);
+  }
+  const uint32_t weight = name == "memonger_bn_relu_convolution" ? 5 : rearranged.count(name);
+  if (weight && node.inputs.size() > weight) found.push_back(weight);
+  return found;
+}
+
+bool AddsIntoFirst(const Node& node) {
+  static const Op* grad_add = Op::Get("_grad_add");
+  return node.op() == grad_add && node.inputs.size() == 2;
+}
+
+std::vector<uint32_t> UnwrittenOutputs(const Node& node) {
+  if (node.is_variable() || node.op()->name != "Pooling" || node.num_outputs() < 2) return {};
+  return {1};
+}
+
+bool NeedsReader(const Node& node, bool on_gpu) {
+  static const std::set<std::string> names = {"Convolution",  "Deconvolution", "Crop",
+                                              "hard_sigmoid", "LayerNorm",     "GroupNorm"};
+  if (node.is_variable()) return false;
+  return names.count(node.op()->name) != 0 || (on_gpu && node.op()->name == "BatchNorm");
 }
 
 std::vector<uint32_t> KeptOutputs(const Node& node) {

@@ -1,5 +1,6 @@
-/* What the planner must know about an op before it runs it a second time.
- * The only place where these rules are written; the capture hands them to Python. */
+/* What the planner must know about an op by its name: whether it may run a second time, and where
+ * its values may lie. The only place where these rules are written; the capture hands them to
+ * Python. */
 #ifndef MEMONGER_MXNET_OP_FACTS_H_
 #define MEMONGER_MXNET_OP_FACTS_H_
 
@@ -37,6 +38,28 @@ bool MakesState(const nnvm::Node& node);
 
 // The op updates moving averages with an attribute "momentum", 1 meaning no update.
 bool UpdatesAverages(const nnvm::Node& node);
+
+// Not run by the engine in the order of pushes: asynchronous, nested, or copies between devices.
+bool RunsByItself(const std::string& name);
+
+// Positions of values, outputs behind inputs, that must have buffers of their own: all of an op
+// that runs by itself, and the weight that MKL-DNN rearranges for inference, some time after the op
+// ran. (It leaves that of memonger_bn_relu_convolution alone, which is listed so that the same
+// tensors have buffers of their own with that variant and without.)
+std::vector<uint32_t> OwnBuffers(const nnvm::Node& node);
+
+// The op adds its second input to its first: a sum of gradients, which MXNet may leave to the op
+// that makes the second one.
+bool AddsIntoFirst(const nnvm::Node& node);
+
+// Outputs that nobody writes without MKL-DNN: the second one of max pooling is its workspace there.
+std::vector<uint32_t> UnwrittenOutputs(const nnvm::Node& node);
+
+// Under stock mirroring the op crashes or gives wrong gradients where nobody reads its first
+// output, because MXNet then asks it for nothing: native (de)convolution and cuDNN's BatchNorm
+// check for a write request, LayerNorm and GroupNorm return before they write the statistics that
+// their gradients read.
+bool NeedsReader(const nnvm::Node& node, bool on_gpu);
 
 // Value of an attribute, empty without one.
 std::string Attribute(const nnvm::Node& node, const char* key);

@@ -87,10 +87,11 @@ def test_external_arrays_have_no_block():
 def test_a_grad_add_in_place_leaves_the_right_buffer_empty():
     tensors = tuple(Tensor(n, 400, i, shape=(100,)) for i, n in enumerate("lrs"))
     ops = (Op("l", "Op", (), (0,)), Op("r", "Op", (), (1,)),
-           Op("s", "_grad_add", (0, 1), (2,), True, inplace=(Inplace(0, 0),)))
+           Op("s", "_grad_add", (0, 1), (2,), True, inplace=(Inplace(0, 0),),
+              adds_into_first=True))
     found = plan(Graph(tensors, ops, (2,)))
     assert (found.pool_bytes, found.printed_bytes) == (400, 800)
-    plain = replace(ops[2], kind="elemwise_add")
+    plain = replace(ops[2], adds_into_first=False)
     assert plan(Graph(tensors, (*ops[:2], plain), (2,))).pool_bytes == 800
 
 

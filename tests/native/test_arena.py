@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import gc
-from pathlib import Path
 
 import mxnet as mx
 import numpy as np
@@ -193,12 +192,3 @@ def test_the_total_of_debug_str_is_the_pool():
     symbol, shapes = with_arena(mark(pyramid(), CHEAP)), {"data": (64, 3, 32, 32)}
     executor = symbol.simple_bind(mx.cpu(), grad_req="write", **shapes)
     assert total_mb(executor) == captured(symbol, shapes)["pool_bytes"] >> 20
-
-
-def test_every_op_that_runs_by_itself_is_known():
-    """The list of the rule, in C++ and in Python, against MXNet's own."""
-    from memonger.memory.liveness import _RUN_BY_THEMSELVES
-    folder = Path(memonger.__file__).parents[1] / "plugins" / "mxnet"
-    if folder.exists():
-        text = (folder / "arena.cc").read_text() + (folder / "loops.cc").read_text()
-        assert all('"%s"' % name in text for name in _RUN_BY_THEMSELVES)

@@ -288,7 +288,7 @@ def decided(recompute):
 
 
 @pytest.mark.parametrize("change, message", [
-    ({"schema": 2, "memonger": "9.9"}, "schema 2, written by memonger 9.9.*up to 1"),
+    ({"schema": 3, "memonger": "9.9"}, "schema 3, written by memonger 9.9.*up to 2"),
     ({"bound": 9.0}, "better than its bounds allow"),
     ({"minimum_total_bytes": 2 ** 40}, "better than its bounds allow"),
     (decided([[0, [[1, 7, 2]]]]), "the decision on op 'conv0' names run 7 of op 'bn0'"),

@@ -182,10 +182,10 @@ def examine(graph: Graph, schedule: Schedule) -> Memory:
 
 def _added(schedule: Schedule, ops: Sequence[Op], reads: _Reads,
            where: Dict[Value, int]) -> Set[Value]:
-    # Right operands of `_grad_add` in place, whose own memory MXNet leaves unused.
+    # Right operands of sums in place, whose own memory MXNet leaves unused.
     found: Set[Value] = set()
     for index, (step, op) in enumerate(zip(schedule.steps, ops)):
-        if op.kind != "_grad_add" or len(op.inputs) != 2 or min(step.sources) < 0:
+        if not op.adds_into_first or len(op.inputs) != 2 or min(step.sources) < 0:
             continue
         left, right = tuple(zip(step.sources, op.inputs))
         if where.get(left) == where.get((index, op.outputs[0])) \

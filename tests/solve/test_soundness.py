@@ -129,8 +129,14 @@ def test_bounds_hold_with_gradients_in_two_steps(first: int) -> None:
 # ---------------------------------------------------------------------- arenas
 def with_values_apart(rng: random.Random, graph: Graph) -> Graph:
     """The graph with ops of which arenas must not hold the operands."""
-    ops = tuple(replace(op, kind=rng.choice(("Custom", "Convolution")))
-                if rng.random() < 0.3 and op.kind != "_grad_add" and len(op.inputs) < 5 else op
+    def apart(op: Op) -> Tuple[int, ...]:
+        if rng.random() < 0.5:
+            return tuple(range(len(op.inputs) + len(op.outputs)))
+        return (1,) if len(op.inputs) > 1 else ()
+
+    ops = tuple(replace(op, own_buffers=apart(op))
+                if rng.random() < 0.3 and not op.adds_into_first and len(op.inputs) < 5
+                and not op.placeholder else op
                 for op in graph.ops)
     return replace(graph, ops=ops, _cache={})
 

@@ -126,11 +126,11 @@ def thresholds(graph: Graph, ntrial: int) -> Iterator[Tuple[int, ...]]:
                 yield segments.recomputed
 
 
-def schedule_of(graph: Graph, recomputed: Sequence[int], backend: str,
-                on_gpu: bool = False) -> Tuple[Schedule, Set[int]]:
+def schedule_of(graph: Graph, recomputed: Sequence[int],
+                backend: str) -> Tuple[Schedule, Set[int]]:
     """The schedule that a set of recomputed ops gives for a backend, and the set that is legal."""
     if backend == "stock":
-        legal = set(safe_to_mirror(graph, set(recomputed), on_gpu))
+        legal = set(safe_to_mirror(graph, set(recomputed)))
         return expand_mirrored(graph, legal), legal
     return expand(graph, {op: {} for op in recomputed}), set(recomputed)
 
@@ -154,7 +154,7 @@ def search(graph: Graph, options: Options) -> Iterator[Tuple[Trial, float]]:
     Parameters
     ----------
     options : Options
-        ``backend``, ``storage``, ``on_gpu``, ``ntrial``, ``keep``, ``recompute`` and
+        ``backend``, ``storage``, ``ntrial``, ``keep``, ``recompute`` and
         ``time_limit_s`` matter; when the time is over, there are no more trials.
     """
     hinted = any(op.mirror_stage for op in graph.ops)
@@ -180,8 +180,7 @@ def _search_family(graph: Graph, options: Options, candidates: Optional[FrozenSe
             segments = known[threshold_bytes] = divide(graph, threshold_bytes, candidates)
             if segments.recomputed not in by_choice:
                 schedule, legal = schedule_of(
-                    graph, sorted((set(segments.recomputed) | again) - keep), options.backend,
-                    options.on_gpu)
+                    graph, sorted((set(segments.recomputed) | again) - keep), options.backend)
                 by_choice[segments.recomputed] = Trial(
                     plan_storage(graph, schedule, options.storage).pool_bytes,
                     schedule.time_s(graph), threshold_bytes, tuple(sorted(legal)))
@@ -232,7 +231,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
     if budget_bytes is not None:
         best = min((t for t in trials if t.pool_bytes <= budget_bytes),
                    key=lambda t: (t.time_s, t), default=best)
-    schedule, _ = schedule_of(graph, best.recomputed, options.backend, options.on_gpu)
+    schedule, _ = schedule_of(graph, best.recomputed, options.backend)
     plan = build_plan(graph, schedule, "sublinear", options, budget_bytes, notes=(
         "dividing points every %s" % format_bytes(best.threshold_bytes),))
     nothing = build_plan(graph, unplanned(graph), "sublinear", options, budget_bytes,

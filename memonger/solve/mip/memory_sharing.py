@@ -123,7 +123,7 @@ def added_at_once(graph: Graph, modes: List[List[Mode]]) -> Set[int]:
             fewest = min(mode.inputs.count(tensor) for mode in ways)
             reads[tensor] = reads.get(tensor, 0) + fewest
         for mode in ways:
-            if graph.ops[index].kind == "_grad_add" and len(mode.inputs) == 2 \
+            if graph.ops[index].adds_into_first and len(mode.inputs) == 2 \
                     and any(option.input == 0 for option in mode.inplace):
                 candidates.add(mode.inputs[1])
     return {t for t in candidates if reads.get(t, 0) <= 1 and t not in graph.output_set}

@@ -319,7 +319,7 @@ def _flatten(graph: Graph, options: Options,
         rerun = op.recomputable and not op.is_backward
         state_of = op.forward_op if op.uses_state else -1
         integers += [op.is_backward, rerun, state_of, op.device,
-                     op.kind == "_grad_add" and len(op.inputs) == 2, pins.get(number, 0),
+                     op.adds_into_first and len(op.inputs) == 2, pins.get(number, 0),
                      len(implementations[number])]
         for how in implementations[number]:
             _flatten_implementation(how, op.uses_state, integers, times)

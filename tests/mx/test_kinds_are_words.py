@@ -1,0 +1,59 @@
+"""What an operator is called means nothing below the frontend: same pools, same plans."""
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from needed import needs_plugin
+
+from memonger.graph.decisions import decisions_of
+from memonger.graph.schedule import expand
+from memonger.memory.storage import STORAGES, never_written_bytes, plan_storage
+from memonger.solve import Options, solve
+
+pytest.importorskip("mxnet")
+pytestmark = needs_plugin
+
+#: Options, and a budget as a share of the unplanned pool.
+NETWORKS = {"resnet18": ({"image": 64}, 0.7), "googlenet": ({"image": 64}, 0.7),
+            "attention_small": ({}, 0.9), "lstm_lm_35": ({}, 0.99)}
+
+
+def graph_of(network):
+    from memonger.api.network import open_session
+    from memonger.api.requests import Binding
+    from memonger.zoo import nets
+    net = nets.build(network, 4, **NETWORKS[network][0])
+    return open_session(net.symbol, Binding(net.shapes), "reference").with_variants(True).graph
+
+
+@pytest.mark.parametrize("network", sorted(NETWORKS))
+def test_renamed_operators_have_the_same_pools_and_plans(network):
+    graph = graph_of(network)
+    words = replace(graph, ops=tuple(replace(op, kind="op") for op in graph.ops), _cache={})
+    again = expand(graph, {op: {} for op, o in enumerate(graph.ops)
+                           if o.recomputable and op % 2 == 0})
+    for storage in STORAGES:
+        for schedule in (expand(graph, {}), again):
+            plans = [plan_storage(g, schedule, storage) for g in (graph, words)]
+            assert plans[0].pool_bytes == plans[1].pool_bytes, storage
+            if storage == "stock":
+                assert never_written_bytes(graph, plans[0]) == never_written_bytes(words, plans[1])
+    most = plan_storage(graph, expand(graph, {}), "arena").pool_bytes
+    options = Options(storage="arena", variants="exact", time_limit_s=0.2)
+    found = [solve(g, int(most * NETWORKS[network][1]), "auto", options) for g in (graph, words)]
+    assert found[0].schedule == found[1].schedule
+    assert decisions_of(graph, found[0].schedule) == decisions_of(words, found[1].schedule)
+
+
+def without_facts(op):
+    return replace(op, own_buffers=(), adds_into_first=False, unwritten_outputs=(),
+                   needs_reader=False)
+
+
+@pytest.mark.parametrize("network", sorted(NETWORKS))
+def test_graphs_of_older_files_get_the_facts_that_captures_tell(network):
+    from memonger.mx.older_files import with_facts
+    graph = graph_of(network)
+    older = replace(graph, ops=tuple(map(without_facts, graph.ops)), _cache={})
+    assert older != graph and with_facts(older) == graph
