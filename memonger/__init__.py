@@ -17,15 +17,16 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from . import errors
 from .graph.types import Graph
-from .mx.symbol_hooks import watch_symbols as _watch_symbols
+from .mx.plugin.symbol_hooks import watch_symbols as _watch_symbols
 from .plan.plan import Plan, Progress, Status
+from .plan.plan import bind_views as _bind_views
 from .util.cuda_libraries import preload as _preload
 from .util.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from . import gluon, native, zoo
-    from .api.calls import estimate, load_plan, max_batch, measure, plan, strip, sweep, verify
-    from .api.dmlc import get_cost, make_mirror_plan, search_plan
+    from .mx.calls.calls import estimate, load_plan, max_batch, measure, plan, strip, sweep, verify
+    from .mx.calls.dmlc import get_cost, make_mirror_plan, search_plan
 
 # Importing the room has bound `plan` to it; the name belongs to the function of the API.
 # (The room stays reachable as `from memonger.plan.plan import ...`.)
@@ -33,9 +34,9 @@ del globals()["plan"]
 
 #: Public name -> module, and the attribute there (None: the module itself).
 _LAZY: Dict[str, Tuple[str, Optional[str]]] = {
-    **{name: (".api.calls", name) for name in (
+    **{name: (".mx.calls.calls", name) for name in (
         "estimate", "load_plan", "max_batch", "measure", "plan", "strip", "sweep", "verify")},
-    **{name: (".api.dmlc", name) for name in ("get_cost", "make_mirror_plan", "search_plan")},
+    **{name: (".mx.calls.dmlc", name) for name in ("get_cost", "make_mirror_plan", "search_plan")},
     "gluon": (".gluon", None),
     "native": (".native", None),
     "zoo": (".zoo", None),
@@ -48,6 +49,14 @@ __all__ = ["Graph", "Plan", "Progress", "Status", "errors", "estimate", "get_cos
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 _preload()
 _watch_symbols()
+
+
+def _plan_views() -> Any:
+    from .mx.calls import plan_views
+    return plan_views
+
+
+_bind_views(_plan_views)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,6 +1,6 @@
 """Gluon's public face: ``memonger.gluon.plan(block, ...)`` and ``strip(block)``."""
 from __future__ import annotations
 
-from .api.gluon import plan, strip
+from .mx.calls.gluon import plan, strip
 
 __all__ = ["plan", "strip"]

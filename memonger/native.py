@@ -1,7 +1,7 @@
 """The plugin's public face: ``memonger.native.load()`` and its switches."""
 from __future__ import annotations
 
-from .mx.plugin import (
+from .mx.plugin.loading import (
     available,
     backend,
     capture,

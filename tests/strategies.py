@@ -13,10 +13,10 @@ from typing import Dict, List, Optional, Tuple
 import pytest
 from hypothesis import strategies as st
 
-from memonger.graph.gradient_split import with_placeholders
 from memonger.graph.in_use import graph_in_use
 from memonger.graph.schedule import Consumer, Schedule, expand_in_part
 from memonger.graph.types import DTYPES, Graph, Implementation, Inplace, Op, Tensor, Variant
+from memonger.mx.rewrite.gradient_split import with_placeholders
 
 SIZES = (1, 1, 2, 3, 4, 4, 4, 7, 8, 16, 64)
 OTHER_DTYPES = ("float16", "float64", "uint8", "int32", "int64", "bool")

@@ -58,9 +58,9 @@ class Row:
 
 def run(parts: Sequence[str], cases: Sequence[Tuple[str, str, str]] = CASES) -> Iterator[Row]:
     """Plan every case with the whole search, then without each part."""
-    from memonger.api.network import open_session
-    from memonger.api.planning import plan_session
-    from memonger.api.requests import Binding, PlanRequest
+    from memonger.mx.calls.network import open_session
+    from memonger.mx.calls.planning import plan_session
+    from memonger.mx.calls.requests import Binding, PlanRequest
     from memonger.zoo import nets
     sessions = {}
     for name in dict.fromkeys(name for name, _, _ in cases):

@@ -71,9 +71,9 @@ class Row:
 
 def run(targets: Sequence[Target] = TARGETS) -> List[Row]:
     """Plan for each target, one after the other, as ``memonger.plan`` does."""
-    from memonger.api.network import open_session
-    from memonger.api.planning import plan_session
-    from memonger.api.requests import Binding, PlanRequest
+    from memonger.mx.calls.network import open_session
+    from memonger.mx.calls.planning import plan_session
+    from memonger.mx.calls.requests import Binding, PlanRequest
     from memonger.zoo import nets
     net = nets.build("dmlc_resnet50", 32)
     session = open_session(net.symbol, Binding(net.shapes), "reference")

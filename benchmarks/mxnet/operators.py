@@ -15,12 +15,12 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
-from memonger.mx import plugin as native
-from memonger.mx.environment import mxnet
+from memonger.mx.plugin import loading as native
+from memonger.mx.plugin.environment import mxnet
+from memonger.mx.symbol.swap import swap_json
 from memonger.report.formatting import markdown, shape_words
 from memonger.util.errors import InputError
 from memonger.util.units import format_bytes
-from memonger.variants.rewrite import swap_json
 
 #: Runs that a time is the median of, at least, and how long they go on, at least: short operators
 #: run often.
@@ -149,7 +149,7 @@ def kept_bytes(symbol: Any, shape: Sequence[int]) -> int:
 
     Counted on the graph that MXNet binds, each tensor once.
     """
-    from memonger.mx.capture import read
+    from memonger.mx.capture.record import read
     graph = read(symbol, shapes={"data": tuple(shape)}).graph
     kept = set()
     for op in graph.ops:

@@ -7,10 +7,10 @@ import tempfile
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
-from memonger.api.calls import estimate, measure, plan
-from memonger.costs.models import Profile
-from memonger.mx import plugin as native
-from memonger.mx.environment import variable
+from memonger.mx.calls.calls import estimate, measure, plan
+from memonger.mx.costs.models import Profile
+from memonger.mx.plugin import loading as native
+from memonger.mx.plugin.environment import variable
 from memonger.util.errors import InfeasibleBudget, MemongerError
 from memonger.util.units import format_bytes, format_distinct
 from memonger.zoo import nets

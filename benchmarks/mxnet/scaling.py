@@ -78,9 +78,9 @@ def time_one(name: str, budget: str) -> Timing:
     import resource
     import time
 
-    from memonger.api.calls import plan
-    from memonger.api.network import open_session
-    from memonger.api.requests import Binding
+    from memonger.mx.calls.calls import plan
+    from memonger.mx.calls.network import open_session
+    from memonger.mx.calls.requests import Binding
     from memonger.zoo import nets
     task = TASKS[name]
     net = nets.build("dmlc_resnet50", blocks=task.blocks)

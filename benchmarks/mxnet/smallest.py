@@ -40,8 +40,8 @@ class Row:
 
 def run(networks: Sequence[str]) -> Iterator[Row]:
     """Ask for the least memory, however long it takes to run again."""
-    from memonger.api.network import open_session
-    from memonger.api.requests import Binding
+    from memonger.mx.calls.network import open_session
+    from memonger.mx.calls.requests import Binding
     from memonger.solve import solve
     from memonger.solve.options import Options
     from memonger.zoo import nets

@@ -3,11 +3,11 @@ from __future__ import annotations
 
 import argparse
 
-from ..api import calls as api
+from ..mx.calls import calls as api
+from ..mx.symbol.common_subexpressions import to_json
 from ..util.errors import InputError
 from ..util.files import write_whole
 from ..util.json_files import read_text
-from ..variants.common_subexpressions import to_json
 from .arguments import add_output, is_plan, load_symbol
 from .command import EXIT_OK, Command, UsageError, answer
 

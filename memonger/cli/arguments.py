@@ -6,11 +6,11 @@ import os
 import re
 from typing import Any, Dict, Sequence, Tuple, Union
 
-from ..api.calls import load_plan
-from ..api.inputs import share_of
-from ..costs.models import DEVICES
-from ..mx.environment import mxnet
-from ..mx.load import symbol_from_json
+from ..mx.calls.calls import load_plan
+from ..mx.calls.inputs import share_of
+from ..mx.costs.models import DEVICES
+from ..mx.plugin.environment import mxnet
+from ..mx.rewrite.load import symbol_from_json
 from ..plan.plan_file import FORMAT as PLAN_FORMAT
 from ..solve import methods
 from ..util.errors import InputError, UnitError

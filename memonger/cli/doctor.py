@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from importlib import metadata
 from typing import Callable, Iterator, List, Optional, Tuple
 
-from ..mx import plugin as native
+from ..mx.plugin import loading as native
 from ..util import cuda_libraries
 from ..util.errors import PluginError
 from ..util.messages import one_line

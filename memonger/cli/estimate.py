@@ -5,8 +5,8 @@ import argparse
 import json
 from typing import Any, Dict
 
-from ..api import calls as api
-from ..mx.device import place, resolve_budget
+from ..mx.calls import calls as api
+from ..mx.memory.stated_gpu import place, resolve_budget
 from ..report.text import estimate_table
 from ..util.files import write_whole
 from ..util.units import parse_budget

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..api import calls as api
+from ..mx.calls import calls as api
 from .command import EXIT_OK, Command, answer
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ..api import calls as api
+from ..mx.calls import calls as api
 from . import arguments
 from .command import EXIT_BUDGET, EXIT_OK, Command, answer
 from .progress import ProgressLine

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..api import calls as api
+from ..mx.calls import calls as api
 from ..plan.plan import Plan
 from ..report.text import measurement_table
 from . import torch_model

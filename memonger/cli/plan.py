@@ -6,8 +6,8 @@ import os
 from dataclasses import replace
 from typing import Any, Dict
 
-from ..api import calls as api
-from ..api.inputs import pins, share_of
+from ..mx.calls import calls as api
+from ..mx.calls.inputs import pins, share_of
 from ..plan.plan import Plan
 from ..report.charts.figures import FORMATS
 from ..report.charts.frontier import draw_frontier, frontier_table

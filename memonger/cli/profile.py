@@ -35,7 +35,7 @@ class Profile(Command):
                                   "device that --costs auto finds")
 
     def run(self, args: argparse.Namespace) -> int:
-        from ..costs.profile_files import default_path
+        from ..mx.costs.profile_files import default_path
         from ..mx.profile.run import circumstances, profile
         device = arguments.context(args.ctx)
         symbol = arguments.load_symbol(args.network)

@@ -4,8 +4,8 @@ from __future__ import annotations
 import argparse
 from typing import List
 
-from ..api import calls as api
-from ..api.sweeping import sweep_like
+from ..mx.calls import calls as api
+from ..mx.calls.sweeping import sweep_like
 from ..plan.plan import Plan
 from ..report.charts.figures import FORMATS
 from ..report.diagram import render

@@ -5,14 +5,14 @@ import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Dict
 
-from ..api import calls as api
+from ..mx.calls import calls as api
 from ..plan.plan import Plan
 from . import torch_model
 from .arguments import add_context, add_shapes, context, count, load_network, load_symbol
 from .command import EXIT_OK, EXIT_VERIFICATION, Command, UsageError, answer
 
 if TYPE_CHECKING:
-    from ..mx.verify import Verification
+    from ..mx.check.verify import Verification
 
 
 class Verify(Command):

@@ -2,8 +2,8 @@
 
 A graph lists every op of one training step, forward and backward, in the order in which the
 executor runs them without a plan, and every tensor they read or write. It is the only
-representation that planners, simulators and reports work on: :mod:`memonger.mx.capture` makes it
-from a bound MXNet symbol, :mod:`memonger.graph.imported` from JSON or text.
+representation that planners, simulators and reports work on. The frontends make it,
+:mod:`memonger.graph.imported` reads it from JSON or text.
 
 Ids are indices into the tuples. Order is execution order: ``ops[i]`` runs before ``ops[i + 1]``.
 """

@@ -1,7 +1,7 @@
 """Memory of operators outside the pool: workspaces while they run, and the objects of executors.
 
 Of MXNet's native CPU code only convolutions take much: ``Convolution`` unrolls one sample to a
-matrix (im2col), however large the batch is. MKLDNN's are in :mod:`memonger.memory.mkldnn`.
+matrix (im2col), however large the batch is. MKLDNN's are in :mod:`memonger.mx.memory.mkldnn`.
 """
 from __future__ import annotations
 

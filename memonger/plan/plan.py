@@ -7,15 +7,13 @@ frozen and free of MXNet; symbols travel as JSON text, and the planned one becom
 from __future__ import annotations
 
 import enum
-import importlib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Dict, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 from ..graph.schedule import Schedule
 from ..graph.types import Graph
 from ..util.units import format_bytes
-from .planned_symbol import planned_json
 
 #: ``Plan.costs`` where no op has a time and each counts for the same: times are no seconds.
 UNIT_TIMES = "one unit an op"
@@ -179,7 +177,7 @@ class Plan:
     @cached_property
     def symbol_json(self) -> Optional[str]:
         """The planned symbol as JSON: the original with the plan's decisions on it."""
-        return None if self.original_json is None else planned_json(self.original_json, self)
+        return None if self.original_json is None else _views().symbol_json(self)
 
     @property
     def symbol(self) -> Any:
@@ -295,6 +293,14 @@ class Plan:
 Budget = Union[None, str, int, float]
 
 
+#: Gives the module of a plan's views; see :func:`bind_views`.
+_loader: List[Callable[[], Any]] = []
+
+
+def bind_views(loader: Callable[[], Any]) -> None:
+    """Name what shows plans, which lies above this package; it is loaded when a view is used."""
+    _loader[:] = [loader]
+
+
 def _views() -> Any:
-    """The module of a plan's views; imported by name, for it lies above this package."""
-    return importlib.import_module("memonger.api.plan_views")
+    return _loader[0]()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Protocol
 
 from ..graph.decisions import decisions_of
 from ..graph.in_use import graph_in_use
@@ -25,7 +25,6 @@ from ..util.files import write_whole
 from ..util.gc_pause import paused
 from ..util.json_files import parse_json, plain, read_text
 from ..util.type_checks import check_types
-from ..variants.symbol_check import checked_symbol
 from . import columnar_json as columns
 from .consistency import contradictions
 from .plan import Plan, Status
@@ -38,8 +37,17 @@ _PLAIN = ("method", "pool_bytes", "baseline_pool_bytes", "budget_bytes", "bound"
           "minimum_total_bytes", "costs", "backend", "storage")
 #: Fields that are written where they say something.
 _RARE = ("predicted_pool_bytes", "predicted_baseline_pool_bytes")
-#: Ops that MXNet puts between those of the symbol when it binds.
-_OF_MXNET = ("_CrossDeviceCopy",)
+
+
+class Frontend(Protocol):
+    """What reading a file asks the frontend that the plan is for."""
+
+    def completed(self, graph: Graph) -> Graph:
+        """A graph of a file of schema 1 with the facts about its ops that it lacks."""
+        ...
+
+    def check(self, plan: Plan) -> None:
+        """Raise ValueError unless the plan's network has the ops of its graph."""
 
 
 def save_plan(plan: Plan, path: str) -> None:
@@ -55,14 +63,14 @@ def save_plan(plan: Plan, path: str) -> None:
 
 
 @paused()
-def load_plan(path: str, older: Optional[Callable[[Graph], Graph]] = None) -> Plan:
+def load_plan(path: str, frontend: Optional[Frontend] = None) -> Plan:
     """Read a plan file.
 
     Parameters
     ----------
     path : str
-    older : callable, optional
-        Completes graphs of files of schema 1, which lack some facts about ops.
+    frontend : Frontend, optional
+        Of the network that was planned; without one its network is not looked at.
 
     Returns
     -------
@@ -80,7 +88,7 @@ def load_plan(path: str, older: Optional[Callable[[Graph], Graph]] = None) -> Pl
     """
     text = read_text(path)
     try:
-        return loads(text, older)
+        return loads(text, frontend)
     except PlanMismatch as error:
         raise PlanMismatch("%s: %s" % (path, error), error.expected, error.found) from error
     except PlanSchemaError as error:
@@ -107,7 +115,7 @@ def dumps(plan: Plan) -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def loads(text: str, older: Optional[Callable[[Graph], Graph]] = None) -> Plan:
+def loads(text: str, frontend: Optional[Frontend] = None) -> Plan:
     """Inverse of :func:`dumps`; lists among the options come back as tuples."""
     try:
         data = parse_json(text)
@@ -117,8 +125,8 @@ def loads(text: str, older: Optional[Callable[[Graph], Graph]] = None) -> Plan:
     data.setdefault("backend", data.get("world"))  # its name in files of earlier versions
     try:
         graph = columns.unpack_graph(data["graph"])
-        if data["schema"] < 2 and older is not None:
-            graph = older(graph)
+        if data["schema"] < 2 and frontend is not None:
+            graph = frontend.completed(graph)
         graph.check()
         if graph.fingerprint != data["fingerprint"]:
             raise PlanMismatch(
@@ -147,7 +155,8 @@ def loads(text: str, older: Optional[Callable[[Graph], Graph]] = None) -> Plan:
         if plan.bound > max(0.0, plan.overhead) + 1e-9 or \
                 (plan.minimum_total_bytes or 0) > plan.total_bytes:
             raise ValueError("it is better than its bounds allow")
-        _check_symbols(plan)
+        if frontend is not None:
+            frontend.check(plan)
         wrong = contradictions(plan)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise PlanSchemaError("the plan contradicts itself (%s: %s); %s"
@@ -158,20 +167,6 @@ def loads(text: str, older: Optional[Callable[[Graph], Graph]] = None) -> Plan:
             "changed, or memonger %s, which wrote it, plans otherwise than this one; %s"
             % ("; ".join(wrong), data.get("memonger"), _AGAIN))
     return plan
-
-
-def _check_symbols(plan: Plan) -> None:
-    """Raise ValueError unless the symbol has the ops of the plan's graph and takes its decisions.
-    """
-    if plan.original_json is None:
-        return
-    nodes = {(node["name"], node["op"]) for node in checked_symbol(plan.original_json)["nodes"]}
-    for op in plan.graph.ops:
-        if not op.is_backward and op.kind not in _OF_MXNET and \
-                (op.name.partition("~")[0], op.kind) not in nodes \
-                and (op.name, op.kind) not in nodes:
-            raise ValueError("the symbol has no op %r (%s)" % (op.name, op.kind))
-    checked_symbol(plan.symbol_json or "")
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
@@ -192,7 +187,7 @@ def _check_header(data: Any) -> None:
                 if isinstance(data, dict) and "arg_nodes" in data else _AGAIN)
         raise PlanSchemaError("the file is no memonger plan; %s" % hint)
     schema = data.get("schema")
-    if schema != SCHEMA:
+    if schema not in range(1, SCHEMA + 1):
         if isinstance(schema, int) and schema > SCHEMA:
             raise PlanSchemaError(
                 "the plan has schema %d, written by memonger %s; this memonger reads up to %d: "

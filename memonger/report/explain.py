@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-from typing import Dict, List, Mapping, Optional
+from typing import Callable, Dict, Iterable, List, Mapping, Optional
 
 from ..graph.in_use import graph_in_use
 from ..graph.schedule import Consumer, Schedule, expand_in_part
@@ -12,21 +12,22 @@ from ..plan.plan import Plan
 from ..plan.unmet_requests import run_once
 from ..util.errors import UnknownOpError
 from ..util.messages import listed
-from ..variants.catalogue import kind
-from ..variants.rewrite import candidates, refusals
 from .facts import Facts, OpFacts
 from .formatting import Units, counted, format_percent, ordinal
 
+#: A plan, the name of an op and the variants asked for to lines about variants that the plan was
+#: not offered.
+Reasons = Callable[[Plan, str, str], Iterable[str]]
 _KEPT = {"keep": "is kept from forward to backward", "pinned": "stays as it is"}
 
 
-def explain(plan: Plan, op: str) -> str:
+def explain(plan: Plan, op: str, reasons: Optional[Reasons] = None) -> str:
     """Explain the decision for one forward op, in four lines or so.
 
     What the pool would be otherwise is computed: the schedule with this one decision the other
     way round, under the plan's own storage model.
 
-    ``op``: name of a forward op.
+    ``op``: name of a forward op. ``reasons``: the frontend's words about variants.
     Raises UnknownOpError if the plan has no such op; the message names close ones.
     """
     facts = Facts(plan)
@@ -35,7 +36,8 @@ def explain(plan: Plan, op: str) -> str:
         raise UnknownOpError(unknown_op(plan, op))
     lines = [_headline(facts, fact)]
     lines += ["  " + line for line in _memory(facts, fact) + _cost(facts, fact)
-              + _dependencies(facts, fact) + _remarks(facts, fact) + _variants(facts, fact)]
+              + _dependencies(facts, fact) + _remarks(facts, fact)
+              + _variants(facts, fact, reasons)]
     return "\n".join(lines)
 
 
@@ -230,7 +232,7 @@ def _remarks(facts: Facts, fact: OpFacts) -> List[str]:
     return lines
 
 
-def _variants(facts: Facts, fact: OpFacts) -> List[str]:
+def _variants(facts: Facts, fact: OpFacts, reasons: Optional[Reasons]) -> List[str]:
     """What else could stand in the op's place, or why nothing can."""
     plan = facts.plan
     asked = plan.options.get("variants", "none")
@@ -240,13 +242,4 @@ def _variants(facts: Facts, fact: OpFacts) -> List[str]:
     offered = [variant.name for variant in plan.graph.variants if variant.op == fact.op]
     if offered:
         return ["could run as the variant %s" % " or ".join(offered)]
-    inexact = [name for name in candidates(plan.original_json).get(fact.name, ())
-               if not kind(name).exact]
-    if inexact and asked != "all":
-        return ["with variants all it could run as %s" % " or ".join(inexact)]
-    reasons = [reason.split(", not ")[0]
-               for reason in refusals(plan.original_json).get(fact.name, {}).values()]
-    # Each kind of activation is a reason against the variants of all others.
-    others = [reason for reason in reasons if not reason.startswith("the activation is ")]
-    found = dict.fromkeys(others or reasons)
-    return ["no variant fits: " + "; ".join(found)] if found else []
+    return list(reasons(plan, fact.name, asked)) if reasons else []

@@ -161,7 +161,7 @@ def estimate_table(by_category: Mapping[str, int], budget_bytes: Optional[int] =
 
 
 def verification_table(verification: Any) -> str:
-    """What ``memonger.verify`` found: a :class:`memonger.mx.verify.Verification`."""
+    """What ``memonger.verify`` found: a :class:`memonger.mx.check.verify.Verification`."""
     differences = verification.differences
     same = sum(d.identical for d in differences)
     head = "%d of %s of %s identical, bit for bit" % (
@@ -217,7 +217,7 @@ _FAR_ABOVE = 1.5
 
 
 def measurement_table(measurement: Any, predicted: Optional[Plan] = None) -> str:
-    """What ``memonger.measure`` found: a :class:`memonger.mx.measure.Measurement`.
+    """What ``memonger.measure`` found: a :class:`memonger.mx.check.measure.Measurement`.
 
     ``predicted``: the plan that was measured; says so where the process takes far more.
     """

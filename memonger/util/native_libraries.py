@@ -1,7 +1,7 @@
 """The native libraries in ``memonger/_native``: finding, checking, loading the core.
 
 ``libmemonger_core.so`` (storage planning, search) needs no MXNet. The other,
-``libmemonger_mxnet.so``, goes into the running MXNet; :mod:`memonger.mx.plugin` loads it.
+``libmemonger_mxnet.so``, goes into the running MXNet; :mod:`memonger.mx.plugin.loading` loads it.
 """
 from __future__ import annotations
 

@@ -19,11 +19,11 @@ import time
 from dataclasses import replace
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
+from ..mx.symbol.common_subexpressions import to_json
 from ..plan.plan import Plan, Status
 from ..report.formatting import format_percent
 from ..util.errors import InfeasibleBudget, InputError, PlanMismatch, PlanSchemaError
 from ..util.units import format_bytes, parse_budget, refuse_bare_number
-from ..variants.common_subexpressions import to_json
 from . import nets
 
 #: Budgets of the ready plans, as shares of the unplanned total.
@@ -127,8 +127,8 @@ def read_file(network: str) -> Dict[str, Any]:
 
 def open_network(net: nets.Net, data: Mapping[str, Any], symbol: Any = None,
                  shapes: Optional[Mapping[str, Sequence[int]]] = None) -> Any:
-    from ..api.network import open_session
-    from ..api.requests import Binding
+    from ..mx.calls.network import open_session
+    from ..mx.calls.requests import Binding
     session = open_session(net.symbol if symbol is None else symbol,
                            Binding(net.shapes if shapes is None else shapes), data["costs"])
     return replace(session, graph=replace(session.graph, name=data["network"]))
@@ -139,7 +139,7 @@ def rebuild(session: Any, item: Mapping[str, Any], budget_bytes: int,
     """The plan of one entry, and the bytes of the pool when its symbol is bound here."""
     from ..graph.in_use import graph_in_use
     from ..graph.schedule import Schedule, expand
-    from ..mx import plugin as native
+    from ..mx.plugin import loading as native
     from ..solve.options import Options
     from ..solve.result import build_plan
     if item["variants"]:
@@ -167,8 +167,8 @@ def rebuild(session: Any, item: Mapping[str, Any], budget_bytes: int,
 def _restore(session: Any, item: Mapping[str, Any], budget_bytes: int,
              data: Mapping[str, Any]) -> Plan:
     """The plan of one entry, with its memory predicted again and its symbol bound once."""
-    from ..mx import plugin as native
-    from ..mx.load import is_numpy
+    from ..mx.plugin import loading as native
+    from ..mx.rewrite.load import is_numpy
     plan, found_bytes = rebuild(session, item, budget_bytes, data)
     if found_bytes != item["pool_bytes"]:
         raise PlanMismatch(

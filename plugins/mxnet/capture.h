@@ -1,4 +1,4 @@
-/* Writes what MXNet's memory planner was given and decided, as JSON, for memonger/mx/capture.py. */
+/* Writes what MXNet's memory planner was given and decided, as JSON, for memonger/mx/capture/record.py. */
 #ifndef MEMONGER_MXNET_CAPTURE_H_
 #define MEMONGER_MXNET_CAPTURE_H_
 

@@ -1,4 +1,4 @@
-/* The C interface of libmemonger_mxnet.so, for memonger/mx/plugin.py and executor_hooks.py. */
+/* The C interface of libmemonger_mxnet.so, for memonger/mx/plugin/loading.py and executor_hooks.py. */
 #include <algorithm>
 #include <cstring>
 #include <exception>

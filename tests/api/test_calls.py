@@ -9,18 +9,13 @@ import numpy as np
 import pytest
 
 import memonger
-from memonger.api import network
-from memonger.mx import plugin as native
-from memonger.mx.capture import read
+from memonger.mx.calls import network
+from memonger.mx.capture.record import read
+from memonger.mx.plugin import loading as native
 from memonger.plan.plan_file import dumps, loads
 from memonger.solve import effort
 from memonger.solve.baselines import sublinear
-from memonger.util.errors import (
-    BindError,
-    InfeasibleBudget,
-    InputError,
-    PluginError,
-)
+from memonger.util.errors import BindError, InfeasibleBudget, InputError, PluginError
 from memonger.util.units import format_bytes
 from memonger.zoo import nets
 

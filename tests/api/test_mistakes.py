@@ -8,7 +8,7 @@ import pytest
 from mxnet.gluon import nn
 
 import memonger
-from memonger.mx.environment import mxnet
+from memonger.mx.plugin.environment import mxnet
 from memonger.solve import _METHODS, register
 from memonger.util.errors import (
     BindError,

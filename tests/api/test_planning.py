@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 from report.graphs import plan_of, resnet
 
-from memonger.api import planning
-from memonger.api.requests import PlanRequest
+from memonger.mx.calls import planning
+from memonger.mx.calls.requests import PlanRequest
 from memonger.plan.plan import Status
 from memonger.solve.frontier import sweep_budgets
 from memonger.util.errors import InfeasibleBudget, NoPlanInTime

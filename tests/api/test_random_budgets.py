@@ -9,10 +9,10 @@ from mx.random_symbols import random_symbol
 
 import memonger
 from memonger import native
-from memonger.api.network import open_session
-from memonger.api.requests import Binding
-from memonger.mx.capture import read
-from memonger.mx.verify import verify
+from memonger.mx.calls.network import open_session
+from memonger.mx.calls.requests import Binding
+from memonger.mx.capture.record import read
+from memonger.mx.check.verify import verify
 from memonger.solve import Options, solve
 from memonger.util.errors import InfeasibleBudget, InputError
 

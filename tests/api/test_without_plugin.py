@@ -72,8 +72,8 @@ def test_mirror_plans_have_segments(answer):
 
 
 def test_operators_of_the_plugin_ask_for_it(monkeypatch):
-    from memonger.mx import plugin as native
-    from memonger.mx.load import symbol_from_json
+    from memonger.mx.plugin import loading as native
+    from memonger.mx.rewrite.load import symbol_from_json
     from memonger.util.errors import PluginMissing
 
     def missing():

@@ -9,10 +9,10 @@ import json
 import pytest
 
 import memonger
-from memonger.api import calls as api
 from memonger.cli import main
 from memonger.graph.schedule import expand
 from memonger.graph.types import Graph, Op, Tensor
+from memonger.mx.calls import calls as api
 from memonger.plan.plan import Plan, Status
 from memonger.util import errors
 

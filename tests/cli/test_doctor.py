@@ -72,7 +72,7 @@ def test_mxnet_needs_an_old_numpy(monkeypatch, version, state):
 def test_a_plugin_that_cannot_work_is_a_problem(monkeypatch, capsys, refusal):
     def refuse():
         raise refusal
-    monkeypatch.setattr("memonger.mx.plugin.load", refuse)
+    monkeypatch.setattr("memonger.mx.plugin.loading.load", refuse)
     finding, = find(doctor.examine(), "plugin")
     assert (finding.state, finding.value) == ("problem", str(refusal))
     assert "stock mirroring only" in finding.advice
@@ -113,9 +113,9 @@ def test_gpu_kernels_need_nvrtc_where_mxnet_is_for_gpus(monkeypatch, for_gpus):
     for_gpus(False)
     assert [f.value for f in doctor._gpu_kernels()] == ["not needed: this MXNet is for CPUs"]
     for_gpus(True)
-    monkeypatch.setattr("memonger.mx.plugin.gpu_compiler", lambda: "NVRTC 11.8")
+    monkeypatch.setattr("memonger.mx.plugin.loading.gpu_compiler", lambda: "NVRTC 11.8")
     assert [f.value for f in doctor._gpu_kernels()] == ["compiled by NVRTC 11.8"]
-    monkeypatch.setattr("memonger.mx.plugin.gpu_compiler", Mock(
+    monkeypatch.setattr("memonger.mx.plugin.loading.gpu_compiler", Mock(
         side_effect=PluginError("there is none")))
     assert [(f.state, f.value) for f in doctor._gpu_kernels()] == [("warning", "there is none")]
 

@@ -164,7 +164,7 @@ def test_verify_finds_a_difference(plan_file, tmp_path, capsys):
 
 def test_measure_both_in_one_run_and_keep_it_in_the_plan(plan_file, tmp_path, capsys, monkeypatch):
     """Without the processes that measure; tests/api/test_calls.py runs those."""
-    from memonger.mx import measure
+    from memonger.mx.check import measure
     asked = []
 
     def child(specification):

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
-from memonger.mx.environment import variable
+from memonger.mx.plugin.environment import variable
 
 #: Large enough that variants spare more than dropout's random states take.
 SHAPES = {"data": (64, 3, 32, 32), "softmax_label": (64,)}
@@ -53,8 +53,8 @@ def train(budget: Optional[str], variants: str, arena: bool = True,
 
     import memonger
     from memonger import native
-    from memonger.mx.capture import read
-    from memonger.mx.training_run import TrainingRun
+    from memonger.mx.capture.record import read
+    from memonger.mx.check.training_run import TrainingRun
     context = mx.gpu(0)
     native.load()
     with native.switched(recompute=True, storage=True, arena=arena):
@@ -118,7 +118,7 @@ def clones(budget: Optional[str], variants: str) -> Dict[str, Any]:
     import mxnet as mx
 
     import memonger
-    from memonger.mx.capture import read
+    from memonger.mx.capture.record import read
     plan = memonger.plan(network(), budget, variants=variants, ctx=mx.gpu(0), time_limit=2,
                          **SHAPES)
     graph = read(plan.symbol, SHAPES, ctx=mx.gpu(0)).graph
@@ -133,7 +133,7 @@ def fused_norms() -> Dict[str, Any]:
 
     import memonger
     from memonger import native
-    from memonger.mx.training_run import TrainingRun
+    from memonger.mx.check.training_run import TrainingRun
     native.load()
     plan = memonger.plan(network(), variants="exact", time_limit=2, **SHAPES)
     run = TrainingRun(plan.symbol, SHAPES, mx.gpu(0))
@@ -187,7 +187,7 @@ def default_activation() -> Dict[str, str]:
     import mxnet as mx
 
     from memonger import native
-    from memonger.mx.binding import bind_delayed, infer_arguments
+    from memonger.mx.capture.binding import bind_delayed, infer_arguments
     native.load()
     symbol = mx.sym.sum(mx.sym.LeakyReLU(mx.sym.Variable("data"), slope=0.1) + 1.0)
     arguments = infer_arguments(symbol, {"data": (2, 3)})

@@ -12,13 +12,13 @@ from needed import needs_plugin
 
 from benchmarks.kernels import nvrtc, sources
 from gpu import pretend
-from memonger.mx import plugin as native
+from memonger.mx.plugin import loading as native
 
 pytestmark = needs_plugin
 
 TRAIN = """
 import mxnet as mx, numpy as np
-from memonger.mx import plugin as native
+from memonger.mx.plugin import loading as native
 native.load()
 native._plugin.memonger_gpu_stand_in()
 try:
@@ -141,7 +141,7 @@ def test_a_missing_source_is_named(run, cache, other_sources):
 COMPILE = """
 import ctypes
 from memonger import native
-from memonger.mx import plugin
+from memonger.mx.plugin import loading as plugin
 print(native.gpu_compiler())
 text = ctypes.create_string_buffer(16384)
 def compile_kernels(file, bits, architecture):

@@ -18,7 +18,7 @@ from needed import needs_plugin
 import memonger
 from gpu import networks, pretend, zoo
 from gpu.conftest import Place
-from memonger.variants.catalogue import catalogue
+from memonger.mx.symbol.catalogue import catalogue
 from memonger.zoo import nets
 
 pytestmark = [pytest.mark.slow, pytest.mark.cu112, needs_plugin]

@@ -45,8 +45,8 @@ def pools(name: str, grad_req: Optional[str] = None,
 
     import memonger
     from memonger import native
-    from memonger.mx.capture import read
-    from memonger.mx.training_run import TrainingRun, without_index_gradients
+    from memonger.mx.capture.record import read
+    from memonger.mx.check.training_run import TrainingRun, without_index_gradients
     from memonger.zoo import nets
     native.load()
     context = mx.gpu(0)

@@ -8,11 +8,11 @@ import pytest
 import strategies
 from reference.judge import validate
 
-from memonger.graph.gradient_split import with_placeholders, worth_splitting
 from memonger.graph.in_use import graph_in_use
 from memonger.graph.schedule import Schedule, expand, expand_in_part
 from memonger.graph.types import Graph, Op, Tensor
 from memonger.memory.storage import plan_storage
+from memonger.mx.rewrite.gradient_split import with_placeholders, worth_splitting
 from memonger.plan import columnar_json as columns
 from memonger.solve.options import Options
 from memonger.solve.search.native import NativeSearch

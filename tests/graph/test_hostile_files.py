@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutations import json_text, mutated, mutated_text
 
-from memonger.costs.profile_files import load_profile
 from memonger.graph.imported import parse_graph
+from memonger.mx.costs.profile_files import load_profile
 from memonger.solve import Options, solve
 from memonger.util.errors import InputError, MemongerError
 from memonger.util.json_files import MAX_BYTES, parse_json, read_text

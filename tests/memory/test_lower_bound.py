@@ -7,9 +7,9 @@ import memonger
 from memonger import native
 from memonger.graph.schedule import expand
 from memonger.memory.storage import plan_storage
-from memonger.mx.capture import read
-from memonger.mx.rewrite import from_json
-from memonger.plan.planned_symbol import apply_recompute
+from memonger.mx.capture.record import read
+from memonger.mx.rewrite.apply import from_json
+from memonger.mx.symbol.planned_symbol import apply_recompute
 from memonger.zoo import nets
 
 pytestmark = pytest.mark.slow

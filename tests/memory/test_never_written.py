@@ -7,7 +7,7 @@ import mxnet as mx
 import pytest
 
 import memonger
-from memonger.mx.measure import allocated_bytes
+from memonger.mx.check.measure import allocated_bytes
 from memonger.plan import plan_file
 from memonger.plan.plan import Status
 from memonger.util.errors import PlanSchemaError

@@ -14,8 +14,8 @@ import os
 os.environ["MXNET_MKLDNN_ENABLED"] = %r
 import mxnet as mx
 import memonger
-from memonger.mx.measure import allocated_bytes
-from memonger.plan.planned_symbol import mark_storage
+from memonger.mx.check.measure import allocated_bytes
+from memonger.mx.symbol.planned_symbol import mark_storage
 from memonger.zoo import nets
 
 def bytes_of(steps):

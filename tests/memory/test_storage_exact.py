@@ -15,8 +15,8 @@ from reference.judge import validate  # noqa: E402
 from memonger import native  # noqa: E402
 from memonger.graph.schedule import expand, expand_in_part  # noqa: E402
 from memonger.memory.storage import plan_storage  # noqa: E402
-from memonger.mx.capture import read  # noqa: E402
-from memonger.plan.planned_symbol import apply_recompute, mark_storage  # noqa: E402
+from memonger.mx.capture.record import read  # noqa: E402
+from memonger.mx.symbol.planned_symbol import apply_recompute, mark_storage  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="the plugin is not built")
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from memonger.mx.binding import first_line
+from memonger.mx.capture.binding import first_line
 
 
 @pytest.mark.parametrize("said, line", [

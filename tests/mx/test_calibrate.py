@@ -99,8 +99,8 @@ def test_every_op_of_the_network_and_its_variants_is_measured(cache, monkeypatch
 
 
 def test_the_closest_class_prices_an_op(cache):
-    from memonger.costs.models import DEVICES, Roofline
-    from memonger.costs.operators import TensorType
+    from memonger.mx.costs.models import DEVICES, Roofline
+    from memonger.mx.costs.work import TensorType
     cpu = Roofline(DEVICES["cpu"])
     priced = Roofline(cpu.device, {"matrix": 2.0, "relu": 3.0, "elements": 5.0})
     data, weight = TensorType((8, 64)), TensorType((16, 64))
@@ -113,8 +113,8 @@ def test_the_closest_class_prices_an_op(cache):
 
 
 def test_large_tensors_have_prices_of_their_own(cache):
-    from memonger.costs.models import DEVICES, LARGE_BYTES, Roofline
-    from memonger.costs.operators import TensorType
+    from memonger.mx.costs.models import DEVICES, LARGE_BYTES, Roofline
+    from memonger.mx.costs.work import TensorType
     small, large = TensorType((LARGE_BYTES // 4 - 1,)), TensorType((LARGE_BYTES // 4,))
     cpu = Roofline(DEVICES["cpu"])
     priced = Roofline(cpu.device, {"relu": 3.0, "relu large": 5.0, "tanh": 7.0})

@@ -11,8 +11,8 @@ import memonger
 from memonger import native
 from memonger.graph.schedule import expand, expand_in_part
 from memonger.memory.storage import plan_storage
-from memonger.mx.capture import read
-from memonger.plan.planned_symbol import apply_recompute
+from memonger.mx.capture.record import read
+from memonger.mx.symbol.planned_symbol import apply_recompute
 from memonger.util.errors import BindError
 from mx.random_symbols import random_recompute, random_symbol
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 import memonger
-from memonger.mx.device import free_bytes, place, resolve_budget
+from memonger.mx.memory.stated_gpu import free_bytes, place, resolve_budget
 from memonger.util.errors import InputError
 
 mx = pytest.importorskip("mxnet")

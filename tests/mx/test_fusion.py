@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from memonger.mx import environment, executor_hooks
-from memonger.mx.fusion import fails_fused
-from memonger.plan.planned_symbol import mark_storage
+from memonger.mx.plugin import environment, executor_hooks
+from memonger.mx.plugin.fusion import fails_fused
+from memonger.mx.symbol.planned_symbol import mark_storage
 
 mx = pytest.importorskip("mxnet")
 

@@ -20,8 +20,8 @@ NETWORKS = {"resnet18": ({"image": 64}, 0.7), "googlenet": ({"image": 64}, 0.7),
 
 
 def graph_of(network):
-    from memonger.api.network import open_session
-    from memonger.api.requests import Binding
+    from memonger.mx.calls.network import open_session
+    from memonger.mx.calls.requests import Binding
     from memonger.zoo import nets
     net = nets.build(network, 4, **NETWORKS[network][0])
     return open_session(net.symbol, Binding(net.shapes), "reference").with_variants(True).graph
@@ -52,8 +52,8 @@ def without_facts(op):
 
 
 @pytest.mark.parametrize("network", sorted(NETWORKS))
-def test_graphs_of_older_files_get_the_facts_that_captures_tell(network):
-    from memonger.mx.older_files import with_facts
+def test_graphs_of_plan_files_get_the_facts_that_captures_tell(network):
+    from memonger.mx.calls.plan_files import with_facts
     graph = graph_of(network)
     older = replace(graph, ops=tuple(map(without_facts, graph.ops)), _cache={})
     assert older != graph and with_facts(older) == graph

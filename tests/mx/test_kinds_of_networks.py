@@ -6,7 +6,7 @@ import pytest
 
 import memonger
 from memonger import native
-from memonger.mx.capture import read
+from memonger.mx.capture.record import read
 
 
 class Sigmoid(mx.operator.CustomOp):

@@ -11,8 +11,8 @@ from mxnet.gluon import nn
 from needed import needs_plugin
 
 import memonger
-from memonger.memory.mkldnn import stock_copies
-from memonger.mx.capture import read
+from memonger.mx.capture.record import read
+from memonger.mx.memory.mkldnn import stock_copies
 
 pytestmark = needs_plugin
 #: What a process takes for MKLDNN's own objects and threads, whatever the network.
@@ -68,7 +68,7 @@ def test_what_is_copied_for_which_op():
 
 
 def test_blocks_keep_copies_where_all_is_static(monkeypatch):
-    from memonger.api import network
+    from memonger.mx.calls import network
     monkeypatch.setattr(network, "mkldnn_is_on", lambda: True)
     monkeypatch.delenv("MEMONGER_COSTS", raising=False)
 

@@ -8,10 +8,10 @@ import pytest
 from mxnet.contrib import amp
 
 import memonger
-from memonger.api.calls import apply_plan
 from memonger.cli import main
+from memonger.mx.calls.calls import apply_plan
+from memonger.mx.symbol.common_subexpressions import to_json
 from memonger.util.errors import PlanMismatch
-from memonger.variants.common_subexpressions import to_json
 
 SHAPES = {"data": (8, 6)}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from memonger.mx.optimizer_state import state_arrays
+from memonger.mx.memory.optimizer_state import state_arrays
 from memonger.util.errors import InputError
 
 mx = pytest.importorskip("mxnet")

@@ -11,9 +11,9 @@ from memonger import native
 from memonger.graph.schedule import expand
 from memonger.graph.stock_mirroring import expand_mirrored, safe_to_mirror
 from memonger.memory.storage import plan_storage
-from memonger.mx.capture import read
-from memonger.mx.verify import verify
-from memonger.plan.planned_symbol import apply_mirroring
+from memonger.mx.capture.record import read
+from memonger.mx.check.verify import verify
+from memonger.mx.symbol.planned_symbol import apply_mirroring
 from mx.random_symbols import random_recompute, random_symbol
 
 

@@ -10,8 +10,8 @@ mx = pytest.importorskip("mxnet")
 
 import memonger  # noqa: E402
 from memonger import native  # noqa: E402
-from memonger.costs.models import is_view, op_signature  # noqa: E402
-from memonger.mx.capture import read  # noqa: E402
+from memonger.mx.capture.record import read  # noqa: E402
+from memonger.mx.costs.models import is_view, op_signature  # noqa: E402
 from memonger.mx.profile import in_place as profile_in_place  # noqa: E402
 from memonger.mx.profile.in_place import by_signature, step_seconds  # noqa: E402
 from memonger.mx.profile.run import circumstances, profile, stored_profile  # noqa: E402
@@ -20,9 +20,9 @@ from memonger.mx.profile.variants import (  # noqa: E402
     seconds_with_neighbours,
     swapped_networks,
 )
-from memonger.mx.variant_graph import offers  # noqa: E402
+from memonger.mx.rewrite.variant_graph import offers  # noqa: E402
+from memonger.mx.symbol.swap import ORIGINAL  # noqa: E402
 from memonger.util.errors import InputError  # noqa: E402
-from memonger.variants.rewrite import ORIGINAL  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="the plugin is not built")
 

@@ -11,8 +11,8 @@ from needed import needs_plugin
 
 import memonger
 from memonger import native
-from memonger.api.network import open_session
-from memonger.api.requests import Binding
+from memonger.mx.calls.network import open_session
+from memonger.mx.calls.requests import Binding
 from memonger.util.errors import BindError, InputError
 from mx.random_symbols import random_symbol
 from mx.test_variants import check_prediction

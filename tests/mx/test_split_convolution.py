@@ -8,10 +8,10 @@ import pytest
 from reference.judge import validate
 
 import memonger
-from memonger.api.network import open_session
-from memonger.api.requests import Binding
 from memonger.memory.workspace import native_workspaces
-from memonger.mx.rewrite import apply_plan_to
+from memonger.mx.calls.network import open_session
+from memonger.mx.calls.requests import Binding
+from memonger.mx.rewrite.apply import apply_plan_to
 from memonger.util.errors import InfeasibleBudget
 from mx.test_variants import check_known, named, plan_with
 
@@ -125,6 +125,6 @@ def test_frozen_weights_are_harmless():
 def test_cudnn_off_is_refused_with_a_reason():
     x = mx.sym.Convolution(mx.sym.var("data"), kernel=(3, 3), num_filter=2, cudnn_off=True,
                            name="conv")
-    from memonger.variants.rewrite import candidates, refusals
+    from memonger.mx.symbol.swap import candidates, refusals
     assert candidates(x.tojson()) == {}
     assert "cuDNN" in refusals(x.tojson())["conv"]["split_convolution"]

@@ -9,12 +9,12 @@ import pytest
 from training_nets import small_network as build
 
 import memonger
-from memonger.api.network import open_session
-from memonger.api.requests import Binding
 from memonger.graph.in_use import graph_in_use
 from memonger.graph.schedule import Schedule, expand
-from memonger.mx import variant_graph
-from memonger.mx.rewrite import apply_plan_to
+from memonger.mx.calls.network import open_session
+from memonger.mx.calls.requests import Binding
+from memonger.mx.rewrite import variant_graph
+from memonger.mx.rewrite.apply import apply_plan_to
 from memonger.plan.plan import Status
 from memonger.solve.options import Options
 from memonger.solve.result import build_plan

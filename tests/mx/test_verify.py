@@ -5,7 +5,7 @@ import mxnet as mx
 import numpy as np
 import pytest
 
-from memonger.mx.verify import TOLERANCE, verify
+from memonger.mx.check.verify import TOLERANCE, verify
 from memonger.util.errors import VerificationError
 from mx.ordinary_nets import FAULTS, mask_one_off, ordinary_net
 

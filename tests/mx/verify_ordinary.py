@@ -6,7 +6,7 @@ import sys
 import mxnet as mx
 
 import memonger
-from memonger.mx.verify import verify
+from memonger.mx.check.verify import verify
 from memonger.util.errors import InfeasibleBudget
 from mx.ordinary_nets import FAULTS, mask_one_off, ordinary_net
 

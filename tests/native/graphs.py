@@ -8,8 +8,8 @@ import mxnet as mx
 import numpy as np
 
 from memonger import native
-from memonger.mx.binding import bind_delayed, infer_arguments
-from memonger.plan.planned_symbol import RECOMPUTE, mark_storage
+from memonger.mx.capture.binding import bind_delayed, infer_arguments
+from memonger.mx.symbol.planned_symbol import RECOMPUTE, mark_storage
 
 
 def mark(symbol: Any, texts: Mapping[str, str], key: str = RECOMPUTE) -> Any:

@@ -22,9 +22,9 @@ import mxnet as mx
 from mx.random_symbols import random_recompute, random_symbol
 
 from memonger import native
-from memonger.mx.capture import read
-from memonger.mx.verify import verify
-from memonger.plan.planned_symbol import apply_recompute, mark_storage
+from memonger.mx.capture.record import read
+from memonger.mx.check.verify import verify
+from memonger.mx.symbol.planned_symbol import apply_recompute, mark_storage
 
 
 def main(first: int, last: int) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 import memonger
 from memonger import native
-from memonger.mx.rewrite import strip_symbol
-from memonger.mx.verify import verify
+from memonger.mx.check.verify import verify
+from memonger.mx.rewrite.apply import strip_symbol
 
 from .graphs import (
     PERCEPTRON,
@@ -63,7 +63,7 @@ def test_only_the_arena_is_allocated(forked):
     done = forked.run("""
 import mxnet as mx
 from memonger import native
-from memonger.plan.planned_symbol import mark_storage
+from memonger.mx.symbol.planned_symbol import mark_storage
 native.load()
 x = mx.sym.var("data")
 for i in range(12):
@@ -116,7 +116,7 @@ def test_weights_that_the_network_computes(forked_as_users):
     done = forked_as_users.run("""
 import mxnet as mx, numpy as np
 from memonger import native
-from memonger.plan.planned_symbol import mark_storage
+from memonger.mx.symbol.planned_symbol import mark_storage
 native.load()
 x, steps = mx.sym.var("data"), 4
 for i in range(steps):

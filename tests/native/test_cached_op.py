@@ -8,14 +8,14 @@ from mx.random_symbols import random_recompute, random_symbol
 from strategies import batches
 
 from memonger import native
-from memonger.api.gluon import as_cached_op
 from memonger.graph.decisions import decisions_of
 from memonger.graph.schedule import expand_in_part
 from memonger.memory.storage import plan_storage
-from memonger.mx.binding import infer_arguments
-from memonger.mx.capture import read
-from memonger.mx.training_run import random_values
-from memonger.plan.planned_symbol import apply_recompute
+from memonger.mx.calls.gluon import as_cached_op
+from memonger.mx.capture.binding import infer_arguments
+from memonger.mx.capture.record import read
+from memonger.mx.check.training_run import random_values
+from memonger.mx.symbol.planned_symbol import apply_recompute
 
 from .graphs import CONVOLUTIONS, clones, convolutions, mark
 from .test_executors import CHEAP

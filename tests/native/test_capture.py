@@ -7,8 +7,8 @@ import mxnet as mx
 import numpy as np
 import pytest
 
-from memonger.mx import plugin as native
-from memonger.mx.binding import bind_delayed, infer_arguments
+from memonger.mx.capture.binding import bind_delayed, infer_arguments
+from memonger.mx.plugin import loading as native
 
 from .graphs import CONVOLUTIONS, PERCEPTRON, captured, clones, convolutions, mark, perceptron
 

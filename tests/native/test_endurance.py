@@ -8,7 +8,7 @@ PROGRAM = """
 import sys
 import mxnet as mx
 from memonger import native
-from memonger.plan.planned_symbol import mark_storage
+from memonger.mx.symbol.planned_symbol import mark_storage
 from native.graphs import convolutions, mark, pyramid
 from native.test_executors import CHEAP
 

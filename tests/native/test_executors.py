@@ -9,8 +9,8 @@ import pytest
 
 import memonger
 from memonger import native
-from memonger.mx.verify import verify
-from memonger.plan.planned_symbol import FORCE_MIRRORING, RECOMPUTE
+from memonger.mx.check.verify import verify
+from memonger.mx.symbol.planned_symbol import FORCE_MIRRORING, RECOMPUTE
 
 from .graphs import (
     CONVOLUTIONS,

@@ -9,7 +9,7 @@ pytestmark = needs_plugin
 _TRAIN = """
 import mxnet as mx, numpy as np
 from memonger import native
-from memonger.plan.planned_symbol import mark_storage
+from memonger.mx.symbol.planned_symbol import mark_storage
 native.load()
 
 def conv(x, filters, **more):
@@ -59,7 +59,7 @@ def test_a_process_saves_what_the_plan_promises(forked_as_users):
     """Ten blocks whose variants read and write beside MKLDNN's convolutions."""
     done = forked_as_users.run("""
 import memonger, mxnet as mx
-from memonger.mx.measure import allocated_bytes
+from memonger.mx.check.measure import allocated_bytes
 x = mx.sym.var("data")
 for _ in range(10):
     x = mx.sym.Convolution(x, num_filter=32, kernel=(3, 3), pad=(1, 1))

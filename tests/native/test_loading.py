@@ -8,7 +8,7 @@ import pytest
 from forked import python
 from needed import BUILD_ADVICE
 
-from memonger.mx import plugin as native
+from memonger.mx.plugin import loading as native
 
 PLUGIN, CORE = "libmemonger_mxnet.so", "libmemonger_core.so"
 
@@ -154,9 +154,10 @@ def test_a_second_copy_is_refused_and_the_first_goes_on(run, copies):
 import os
 from memonger import native
 native.load()
-import memonger.mx.plugin, importlib.util
+import memonger.mx.plugin.loading, importlib.util
 os.environ["MEMONGER_NATIVE_DIR"] = %r
-spec = importlib.util.spec_from_file_location("memonger.mx.second", memonger.mx.plugin.__file__)
+spec = importlib.util.spec_from_file_location("memonger.mx.plugin.second",
+                                              memonger.mx.plugin.loading.__file__)
 second = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(second)
 try:

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from memonger.mx import plugin_build
+from memonger.mx.plugin import build as plugin_build
 from memonger.util.errors import PluginMissing
 
 #: Stands for plugins/build.py, which tests/native/test_build.py tests.

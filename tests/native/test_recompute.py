@@ -7,8 +7,8 @@ import mxnet as mx
 import pytest
 
 from memonger import native
-from memonger.mx.verify import verify
-from memonger.plan.planned_symbol import FORCE_MIRRORING, RECOMPUTE
+from memonger.mx.check.verify import verify
+from memonger.mx.symbol.planned_symbol import FORCE_MIRRORING, RECOMPUTE
 
 from .graphs import (
     CONVOLUTIONS,

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import memonger
-from memonger.mx.capture import read
-from memonger.mx.verify import verify
-from memonger.plan.planned_symbol import FORCE_MIRRORING, RECOMPUTE
+from memonger.mx.capture.record import read
+from memonger.mx.check.verify import verify
+from memonger.mx.symbol.common_subexpressions import to_json
+from memonger.mx.symbol.planned_symbol import FORCE_MIRRORING, RECOMPUTE
 from memonger.util.errors import InputError
-from memonger.variants.common_subexpressions import to_json
 
 from .graphs import captured, clones, mark, with_arena
 from .test_cached_op import FLAGS, same, train

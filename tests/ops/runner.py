@@ -87,7 +87,7 @@ def run(case: Case) -> Union[Arrays, str]:
 
 def load_plugin() -> None:
     """Load memonger's operators; in tests of GPU code, data in CPU memory goes there, too."""
-    from memonger.mx import plugin as native
+    from memonger.mx.plugin import loading as native
     native.load()
     if os.environ.get("MEMONGER_TEST_GPU_CODE"):  # with the pretended driver of tests/gpu
         native._plugin.memonger_gpu_stand_in()
@@ -99,7 +99,7 @@ def gpu_gaps() -> List[str]:
 
     from mxnet.base import _LIB, py_str
 
-    from memonger.mx import plugin as native
+    from memonger.mx.plugin import loading as native
     native.load()
     count, names = ctypes.c_uint(), ctypes.POINTER(ctypes.c_char_p)()
     _LIB.MXListAllOpNames(ctypes.byref(count), ctypes.byref(names))

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from needed import needs_plugin
 
-from memonger.variants import rewrite as variants
+from memonger.mx.symbol import swap as variants
 from ops.runner import Case, _train, call, data, load_plugin, parameter, same_bits
 
 pytestmark = needs_plugin

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from needed import needs_plugin
 
 from memonger import native
-from memonger.variants import rewrite as variants
+from memonger.mx.symbol import swap as variants
 from ops.runner import Case, call, compare, error_against, load_plugin, run, same_bits
 
 pytestmark = needs_plugin
@@ -103,7 +103,7 @@ def samples_at_a_time(settings, shape):
     """Told by the buffer of the operator that makes the convolution's input again."""
     import mxnet as mx
 
-    from memonger.mx.capture import read
+    from memonger.mx.capture.record import read
     native.load()
     symbol = mx.sym.memonger_bn_relu_convolution(mx.sym.Variable("x"), num_filter=8, **settings)
     graph = read(symbol, {"x": shape}).graph

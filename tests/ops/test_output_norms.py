@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from needed import needs_plugin
 
-from memonger.variants import rewrite as variants
+from memonger.mx.symbol import swap as variants
 from ops.runner import Case, call, error_against, renamed, run
 
 pytestmark = needs_plugin

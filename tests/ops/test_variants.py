@@ -7,9 +7,9 @@ import pytest
 from needed import needs_plugin
 
 import memonger
-from memonger.mx import plugin as native
+from memonger.mx.plugin import loading as native
+from memonger.mx.symbol import swap as variants
 from memonger.util.errors import InputError, UnknownOpError
-from memonger.variants import rewrite as variants
 from ops.runner import call
 
 mx = pytest.importorskip("mxnet")

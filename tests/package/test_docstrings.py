@@ -27,9 +27,9 @@ def public() -> Iterator[Tuple[str, object]]:
 
 
 def members() -> Iterator[Tuple[str, object]]:
-    from memonger.api.calls import Estimate
-    from memonger.mx.measure import Measurement
-    from memonger.mx.verify import Verification
+    from memonger.mx.calls.calls import Estimate
+    from memonger.mx.check.measure import Measurement
+    from memonger.mx.check.verify import Verification
     from memonger.plan.max_batch import MaxBatch
     results = [(kind.__name__, kind) for kind in (Estimate, MaxBatch, Measurement, Verification)]
     for name, kind in [*public(), *results]:

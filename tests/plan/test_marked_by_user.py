@@ -11,10 +11,10 @@ from mx.random_symbols import random_symbol
 
 import memonger
 from memonger import native
-from memonger.mx.capture import read
-from memonger.mx.verify import verify
+from memonger.mx.capture.record import read
+from memonger.mx.check.verify import verify
+from memonger.mx.symbol.common_subexpressions import symbol_text
 from memonger.util.errors import InfeasibleBudget
-from memonger.variants.common_subexpressions import symbol_text
 
 ENDINGS = ("#1", "@2", "~2", "\\", "\t", "\n", "$", '"', "é", "[0]")
 

@@ -17,18 +17,13 @@ from memonger.graph.decisions import decisions_of
 from memonger.graph.schedule import Schedule, Step, expand, expand_in_part
 from memonger.graph.types import Graph, Implementation, Inplace, Variant
 from memonger.memory.storage import plan_storage
+from memonger.mx.calls.plan_files import load_plan, loads
 from memonger.plan import columnar_json as columns
 from memonger.plan import plan_file as planfile
 from memonger.plan.plan import Plan, Status
 from memonger.plan.validate import structure
 from memonger.report import html
-from memonger.util.errors import (
-    InputError,
-    MemongerError,
-    PlanError,
-    PlanMismatch,
-    PlanSchemaError,
-)
+from memonger.util.errors import InputError, MemongerError, PlanError, PlanMismatch, PlanSchemaError
 
 
 def make(graph, recompute=None, **fields) -> Plan:
@@ -64,7 +59,7 @@ def plans(draw):
 
 @given(plans())
 def test_round_trip_is_exact(plan):
-    again = planfile.loads(planfile.dumps(plan))
+    again = loads(planfile.dumps(plan))
     assert again == plan
     assert again.graph.fingerprint == plan.graph.fingerprint
     assert planfile.dumps(again) == planfile.dumps(plan)
@@ -94,7 +89,7 @@ def test_a_schedule_that_expand_cannot_make_is_stored_by_step():
     plan = make(graph, schedule=schedule)
     text = planfile.dumps(plan)
     assert "steps" in json.loads(text)["schedule"]
-    assert planfile.loads(text) == plan
+    assert loads(text) == plan
 
 
 def test_variants_round_trip():
@@ -105,7 +100,7 @@ def test_variants_round_trip():
                                      (Inplace(0, 0, True),), 1e-5, 3)) for i in (relu, back))
     graph = replace(graph, variants=(Variant("mask", relu, parts, exact=False),), _cache={})
     plan = make(graph, schedule=Schedule(expand(graph, {}).steps, (0,)))
-    again = planfile.loads(planfile.dumps(plan))
+    again = loads(planfile.dumps(plan))
     assert again == plan
     assert again.decisions["relu0"] == "mask"
 
@@ -113,7 +108,7 @@ def test_variants_round_trip():
 def test_numpy_values_among_the_options_are_saved():
     import numpy
     plan = make(tiny(), options={"type_dict": {"data": numpy.float16}, "n": numpy.int64(3)})
-    assert planfile.loads(planfile.dumps(plan)).options == {"type_dict": {"data": "float16"},
+    assert loads(planfile.dumps(plan)).options == {"type_dict": {"data": "float16"},
                                                             "n": 3}
 
 
@@ -137,7 +132,7 @@ def test_large_plans_stay_small():
     plan = with_symbols(make(graph, {i: {} for i in range(0, graph.num_forward, 2)}))
     text = planfile.dumps(plan)
     assert len(text) - len(plan.original_json) < 200 * len(graph.ops)
-    assert planfile.loads(text) == plan
+    assert loads(text) == plan
 
 
 def test_an_original_without_the_ops_of_the_graph_is_refused():
@@ -146,7 +141,7 @@ def test_an_original_without_the_ops_of_the_graph_is_refused():
     original = symbol_of(plan.graph).replace('"%s"' % kind, '"tanh"')
     forged = replace(plan, original_json=original)
     with pytest.raises(PlanSchemaError, match="the symbol has no op"):
-        planfile.loads(planfile.dumps(forged))
+        loads(planfile.dumps(forged))
 
 
 def test_what_only_the_file_vouches_for_is_marked():
@@ -154,7 +149,7 @@ def test_what_only_the_file_vouches_for_is_marked():
                                                                   "step_s": 1.0})
     assert plan.unchecked == ()
     assert "taken from its file" not in str(plan)
-    again = planfile.loads(planfile.dumps(plan))
+    again = loads(planfile.dumps(plan))
     assert again.unchecked == ("op times", "status", "minimum", "measurements")
     assert "taken from its file, not checked again: op times, status, minimum, measurements" \
         in str(again) and "taken from its file" in html._facts(again)
@@ -165,7 +160,7 @@ def test_a_plan_that_cannot_run_is_refused():
     graph = tiny()
     twice = Schedule((*expand(graph, {}).steps, expand(graph, {}).steps[0]))
     with pytest.raises(PlanSchemaError, match="no op reads what a clone makes"):
-        planfile.loads(planfile.dumps(make(graph, schedule=twice)))
+        loads(planfile.dumps(make(graph, schedule=twice)))
 
 
 # ---------------------------------------------------------------------- files
@@ -176,7 +171,7 @@ def test_save_and_load(tmp_path):
     first = Path(path).read_bytes()
     plan.save(path)
     assert Path(path).read_bytes() == first
-    assert planfile.load_plan(path) == plan
+    assert load_plan(path) == plan
     assert os.listdir(tmp_path) == ["plan.json"]
 
 
@@ -200,7 +195,7 @@ def test_a_link_stays_a_link(tmp_path):
     link.symlink_to(real)
     make(tiny(), {2: {}}).save(str(link))
     assert link.is_symlink()
-    assert planfile.load_plan(str(real)).schedule.recomputed() == (2,)
+    assert load_plan(str(real)).schedule.recomputed() == (2,)
 
 
 # ---------------------------------------------------------------------- refusals
@@ -217,14 +212,14 @@ def edited(plan: Plan, **changes) -> str:
     ('{"arg_nodes": [], "nodes": []}', "MXNet symbol")])
 def test_foreign_files_are_refused(text, message):
     with pytest.raises(PlanSchemaError, match=message):
-        planfile.loads(text)
+        loads(text)
 
 
 def test_binary_files_are_refused(tmp_path):
     path = tmp_path / "net.params"
     path.write_bytes(b"\x12\x01\xff\xfe")
     with pytest.raises(InputError, match="net.params: it is no text file"):
-        planfile.load_plan(str(path))
+        load_plan(str(path))
 
 
 @pytest.mark.parametrize("symbol", ['{"nodes": [1]}', "x"])
@@ -232,33 +227,33 @@ def test_damaged_symbols_are_refused(tmp_path, symbol):
     path = tmp_path / "plan.json"
     path.write_text(edited(make(tiny()), original_json=symbol))
     with pytest.raises(PlanSchemaError, match="damaged"):
-        planfile.load_plan(str(path))
+        load_plan(str(path))
 
 
 def test_the_planned_symbol_of_earlier_files_is_not_needed():
     plan = with_symbols(make(tiny(), {2: {}}))
     assert "symbol_json" not in json.loads(planfile.dumps(plan))
-    assert planfile.loads(edited(plan, symbol_json={"edits": []})) == plan
+    assert loads(edited(plan, symbol_json={"edits": []})) == plan
 
 
 def test_every_cut_file_is_refused():
     text = planfile.dumps(make(tiny(), {2: {}}))
     for end in range(0, len(text) - 2, 97):
         with pytest.raises(PlanSchemaError):
-            planfile.loads(text[:end])
+            loads(text[:end])
 
 
 def test_tampering_is_noticed():
     data = json.loads(planfile.dumps(make(tiny())))
     data["pool_bytes"] = 1
     with pytest.raises(PlanSchemaError, match="changed after memonger wrote it"):
-        planfile.loads(json.dumps(data))
+        loads(json.dumps(data))
 
 
 def test_another_graph_in_the_file_is_a_mismatch():
     other = json.loads(planfile.dumps(make(resnet((1,), 2, 32, 4))))["graph"]
     with pytest.raises(PlanMismatch) as caught:
-        planfile.loads(edited(make(tiny()), graph=other))
+        loads(edited(make(tiny()), graph=other))
     assert caught.value.expected == tiny().fingerprint
     assert caught.value.found == resnet((1,), 2, 32, 4).fingerprint
 
@@ -280,7 +275,7 @@ def test_another_graph_in_the_file_is_a_mismatch():
     {"options": {"shapes": "x"}}, {"options": {"shapes": {"data": 3}}}])
 def test_contradictions_and_fields_of_the_wrong_kind_are_refused(change):
     with pytest.raises(PlanSchemaError, match="contradicts itself|memonger plan"):
-        planfile.loads(edited(make(tiny()), **change))
+        loads(edited(make(tiny()), **change))
 
 
 def decided(recompute):
@@ -296,7 +291,7 @@ def decided(recompute):
     (decided({"0": 1}), "contradicts itself")])
 def test_what_cannot_be_is_refused_with_what_is_wrong(change, message):
     with pytest.raises(PlanSchemaError, match=message):
-        planfile.loads(edited(make(tiny()), **change))
+        loads(edited(make(tiny()), **change))
 
 
 @pytest.mark.parametrize("field,value", [
@@ -316,7 +311,7 @@ def test_numbers_that_do_not_follow_from_the_decisions_are_refused(tmp_path):
     path = tmp_path / "plan.json"
     path.write_text(edited(plan, pool_bytes=plan.pool_bytes + 4))
     with pytest.raises(PlanSchemaError) as caught:
-        planfile.load_plan(str(path))
+        load_plan(str(path))
     assert "plan.json: the plan's numbers are not those of its graph and decisions (" \
         in str(caught.value)
     assert "%d bytes stated, %d found): " % (plan.pool_bytes + 4, plan.pool_bytes) \
@@ -332,17 +327,17 @@ def test_files_of_earlier_names_are_read():
     data = json.loads(text)
     data["world"] = data.pop("backend")
     data["checksum"] = planfile._checksum(data)
-    assert "keep_reason" in text and planfile.loads(json.dumps(data)) == plan
+    assert "keep_reason" in text and loads(json.dumps(data)) == plan
 
 
 def test_a_pool_that_is_the_answer_of_mxnet_comes_with_the_prediction():
     plan = make(tiny())
     bound = replace(plan, pool_bytes=plan.pool_bytes + 4, predicted_pool_bytes=plan.pool_bytes)
-    assert planfile.loads(planfile.dumps(bound)) == bound
+    assert loads(planfile.dumps(bound)) == bound
     for forged in (replace(bound, predicted_pool_bytes=plan.pool_bytes + 8),
                    replace(bound, predicted_pool_bytes=None)):
         with pytest.raises(PlanSchemaError, match="pool: "):
-            planfile.loads(planfile.dumps(forged))
+            loads(planfile.dumps(forged))
 
 
 def test_graph_columns_round_trip_an_empty_graph():
@@ -360,7 +355,7 @@ def damaged(random) -> None:
     except MemongerError:
         pass  # no such number can be in a file of ours
     try:
-        str(planfile.loads(json_text(data)))
+        str(loads(json_text(data)))
     except MemongerError as error:
         assert "\n" not in str(error)
 

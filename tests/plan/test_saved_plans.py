@@ -11,6 +11,7 @@ from plan.test_plan_file import edited
 
 import memonger
 from memonger import native
+from memonger.mx.calls.plan_files import loads
 from memonger.plan import plan_file as planfile
 from memonger.plan.consistency import contradictions
 from memonger.util.errors import PlanSchemaError
@@ -59,13 +60,13 @@ def test_all_bytes_of_a_saved_plan_are_confirmed(optimizer):
     options = dict(zip(("optimizer", "optimizer_params"), optimizer or ()))
     plan = memonger.plan(two_layers(), time_limit=0.2, data=(8, 16),
                          type_dict={"data": "float16"}, **options)
-    assert planfile.loads(planfile.dumps(plan)) == plan
+    assert loads(planfile.dumps(plan)) == plan
     # MXNet alone knows what an optimizer keeps.
     stated = {"pool_bytes", "baseline_pool_bytes", *plan.fixed_bytes} - {"optimizer"}
     assert len(stated) == 8
     for field in stated:
         with pytest.raises(PlanSchemaError, match="bytes stated"):
-            planfile.loads(larger(plan, field))
+            loads(larger(plan, field))
 
 
 def test_the_bytes_of_a_saved_gluon_plan_are_confirmed():
@@ -75,10 +76,10 @@ def test_the_bytes_of_a_saved_gluon_plan_are_confirmed():
     block.initialize()
     block.hybridize()
     plan = memonger.gluon.plan(block, (4, 6), method="sublinear", optimizer="adam")
-    assert planfile.loads(planfile.dumps(plan)) == plan
+    assert loads(planfile.dumps(plan)) == plan
     for field in ("pool_bytes", "baseline_pool_bytes", "parameters", "gradients"):
         with pytest.raises(PlanSchemaError, match="bytes stated"):
-            planfile.loads(larger(plan, field))
+            loads(larger(plan, field))
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -90,7 +91,7 @@ def test_plans_of_random_networks_are_confirmed(seed):
         plan = memonger.plan(symbol, variants=draw.choice(("none", "all")), time_limit=0.1,
                              grad_req=draw.choice(("write", "add")), shapes=shapes)
     assert contradictions(plan) == []
-    assert planfile.loads(planfile.dumps(plan)) == plan
+    assert loads(planfile.dumps(plan)) == plan
 
 
 def test_a_pool_other_than_predicted_is_told_and_confirmed(monkeypatch):
@@ -101,7 +102,7 @@ def test_a_pool_other_than_predicted_is_told_and_confirmed(monkeypatch):
         plan = memonger.plan(symbol, time_limit=0.2, shapes=shapes)
     [note] = [note for note in plan.notes if "were predicted" in note]
     assert "%d bytes" % plan.pool_bytes in note
-    assert planfile.loads(planfile.dumps(plan)) == plan
+    assert loads(planfile.dumps(plan)) == plan
 
 
 def test_a_plan_with_variants_comes_back_and_one_with_their_ops_exchanged_does_not():
@@ -115,8 +116,8 @@ def test_a_plan_with_variants_comes_back_and_one_with_their_ops_exchanged_does_n
     if not plan.schedule.variants:
         pytest.skip("needs the plugin")
     text = planfile.dumps(plan)
-    assert planfile.loads(text) == plan
+    assert loads(text) == plan
     graph = json.loads(text)["graph"]
     graph["implementations"]["columns"]["op"].reverse()
     with pytest.raises(PlanSchemaError, match="contradicts itself"):  # it took all memory
-        planfile.loads(edited(plan, graph=graph))
+        loads(edited(plan, graph=graph))

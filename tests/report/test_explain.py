@@ -101,7 +101,7 @@ def test_why_no_variant_stands_in_an_ops_place(plan, op, attributes, asked, word
              {"op": op, "name": "relu0", "attrs": attributes, "inputs": [[0, 0, 0]]}]
     symbol = {"nodes": nodes, "arg_nodes": [0], "heads": [[1, 0, 0]]}
     other = replace(plan, original_json=json.dumps(symbol), options={"variants": asked})
-    last = explain(other, "relu0").splitlines()[-1].strip()
+    last = other.explain("relu0").splitlines()[-1].strip()
     if words is None:
         assert "variant" not in last
     else:
@@ -114,5 +114,5 @@ def test_variants_that_were_offered_are_named(plan):
                     for name in ("mask_relu", "batch_norm_relu"))
     other = replace(plan, graph=replace(plan.graph, variants=offered, _cache={}),
                     original_json="{}", options={"variants": "exact"})
-    assert explain(other, "relu0").splitlines()[-1].strip() == \
+    assert other.explain("relu0").splitlines()[-1].strip() == \
         "could run as the variant mask_relu or batch_norm_relu"

@@ -11,8 +11,8 @@ from memonger.graph.imported import single_output_graph
 from memonger.graph.schedule import Schedule, expand
 from memonger.graph.types import Implementation, Variant
 from memonger.memory.storage import plan_storage
-from memonger.mx.kinks import Kink
-from memonger.mx.verify import Difference, Verification
+from memonger.mx.check.kinks import Kink
+from memonger.mx.check.verify import Difference, Verification
 from memonger.plan.plan import UNIT_TIMES, Plan, Status
 from memonger.report import formatting as words
 from memonger.report import text

@@ -13,7 +13,9 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tup
 
 import numpy as np
 
-from ...costs.models import (
+from ...graph.types import Graph
+from ..capture.binding import first_line, sparse_gradients
+from ..costs.models import (
     Attributes,
     Roofline,
     attributes_of,
@@ -22,12 +24,10 @@ from ...costs.models import (
     tensor_types,
     wanted_outputs,
 )
-from ...costs.operators import TensorType
-from ...graph.types import Graph
-from ...variants.common_subexpressions import symbol_text
-from .. import fusion
-from ..binding import first_line, sparse_gradients
-from ..environment import logger, mxnet
+from ..costs.work import TensorType
+from ..plugin import fusion
+from ..plugin.environment import logger, mxnet
+from ..symbol.common_subexpressions import symbol_text
 
 
 class _Job(NamedTuple):

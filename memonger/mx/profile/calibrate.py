@@ -6,13 +6,13 @@ import os
 from dataclasses import replace
 from typing import Any, Dict, List, Optional
 
-from ...costs.models import DEVICES, Roofline, op_class, roofline
-from ...costs.operators import TensorType
-from ...costs.profile_files import default_path
 from ...report.formatting import counted
 from ...util.errors import MemongerError
 from ...util.files import write_whole
-from ..environment import logger, mxnet
+from ..costs.models import DEVICES, Roofline, op_class, roofline
+from ..costs.profile_files import default_path
+from ..costs.work import TensorType
+from ..plugin.environment import logger, mxnet
 from .run import circumstances, step_times
 
 _KIND, _SCHEMA = "memonger calibration", 3

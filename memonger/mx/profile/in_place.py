@@ -11,13 +11,13 @@ import statistics
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
-from ...costs.models import Attributes, is_view, op_signature
 from ...graph.types import Graph
 from ...util import signals as interrupts
-from .. import fusion
-from ..binding import GradReq
-from ..environment import mxnet
-from ..training_run import TrainingRun
+from ..capture.binding import GradReq
+from ..check.training_run import TrainingRun
+from ..costs.models import Attributes, is_view, op_signature
+from ..plugin import fusion
+from ..plugin.environment import mxnet
 
 #: Seconds of ops by their place in ``graph.ops``.
 OpSeconds = Dict[int, float]

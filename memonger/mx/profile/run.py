@@ -6,15 +6,15 @@ import statistics
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ...costs.models import Profile, roofline
-from ...costs.profile_files import find_profile, save_profile
 from ...plan.plan import Progress
 from ...report.formatting import counted
 from ...util.errors import InputError
-from ..binding import GradReq, first_line
-from ..capture import Captured, read
-from ..device import StatedGpu, gpu_name
-from ..environment import logger, mxnet
+from ..capture.binding import GradReq, first_line
+from ..capture.record import Captured, read
+from ..costs.models import Profile, roofline
+from ..costs.profile_files import find_profile, save_profile
+from ..memory.stated_gpu import StatedGpu, gpu_name
+from ..plugin.environment import logger, mxnet
 from .alone import measure_alone
 from .in_place import by_signature, step_seconds
 from .variants import SwappedNetwork, seconds_with_neighbours, swapped_networks

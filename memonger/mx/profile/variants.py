@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Set, Tuple
 
-from ...costs.models import op_signature
 from ...graph.types import Graph, Op
-from ...plan.planned_symbol import mark_storage
-from ...variants.common_subexpressions import to_json
-from ...variants.rewrite import members, swap_json
-from ..capture import Captured
-from ..rewrite import from_json
-from ..variant_graph import offers
+from ..capture.record import Captured
+from ..costs.models import op_signature
+from ..rewrite.apply import from_json
+from ..rewrite.variant_graph import offers
+from ..symbol.common_subexpressions import to_json
+from ..symbol.planned_symbol import mark_storage
+from ..symbol.swap import members, swap_json
 from .in_place import OpSeconds
 
 

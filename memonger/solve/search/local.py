@@ -21,10 +21,10 @@ import time
 from dataclasses import dataclass, field
 from typing import List, Optional
 
-from ...graph.gradient_split import working_bytes
 from ...graph.in_use import graph_in_use
 from ...graph.schedule import Schedule, expand_in_part
 from ...graph.types import Graph
+from ...graph.working_set import working_bytes
 from ...memory.workspace import outside_pool_bytes
 from ...plan.plan import Plan, Progress, Status
 from ..effort import Effort

@@ -1,0 +1,245 @@
+"""The calls of memonger: plan, estimate, sweep and max_batch; the others are found here, too.
+
+Each reads the network once (:mod:`memonger.mx.capture.record`), prices it
+(:mod:`memonger.mx.costs.models`), and hands a framework-free graph to a solver. The calls of
+dmlc/mxnet-memonger are in :mod:`memonger.mx.calls.dmlc`.
+"""
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any, List, Mapping, Optional, Sequence, Union
+
+from ...plan.plan import Budget, Plan
+from ...util import argument_checks as check
+from ...util.errors import InputError
+from ..memory.stated_gpu import place, resolve_budget
+from .inputs import gather_shapes
+from .network import Estimate, Session, open_session
+from .plan_files import load_plan
+from .planned import apply_plan, measure, strip, verify
+from .planning import plan_session
+from .requests import Binding, PlanRequest, ProgressCallback, Shapes
+from .sweeping import BUDGETS, sweep_budgets
+
+__all__ = ["Estimate", "apply_plan", "estimate", "load_plan", "max_batch", "measure", "plan",
+           "strip", "sweep", "verify"]
+
+
+def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str = "exact",
+         ctx: Any = None, type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = "write",
+         keep: Sequence[str] = (), recompute: Sequence[str] = (), costs: Any = "auto",
+         time_limit: float = 10.0, progress: Optional[ProgressCallback] = None,
+         overhead: Union[None, str, float] = None, optimizer: Optional[str] = None,
+         optimizer_params: Optional[Mapping[str, Any]] = None, data_iter: Any = None,
+         group2ctx: Any = None, shapes: Optional[Shapes] = None, max_clones: int = 0,
+         device: Optional[str] = None, name: str = "", **named_shapes: Any) -> Plan:
+    """Plan the memory of a training step.
+
+    Parameters
+    ----------
+    symbol : mx.sym.Symbol
+        The network, with its loss. A plan that is on it is taken off first.
+    budget : int, float or str, optional
+        Largest total of the step: bytes, "4GB", "4GiB", "60%" of the unplanned total, "auto"
+        for what the GPU ``ctx`` has free less 5 %. Without one: the smallest pool that
+        at most one extra forward pass buys.
+    method : str
+        "auto", "local", "milp", "sublinear", "chen", "ogc", or a registered name.
+    variants : {"exact", "none", "all"}
+        Which operator variants may be swapped in. "exact": results are bit for bit those of the
+        unplanned network with MXNET_MKLDNN_ENABLED=0 (and on a GPU with deterministic algorithms);
+        with MKLDNN on, MXNet's default on a CPU, within rounding, as :func:`verify` judges against
+        float64. "all" includes variants whose results differ in the last bits everywhere
+        (in-place BatchNorm).
+    ctx, type_dict, grad_req, group2ctx : optional
+        As for ``simple_bind``. Planning never touches the device. Bytes are those of the gradients
+        asked for; ``Module`` asks for none of data and labels.
+    device : str, optional
+        A GPU that need not be there, instead of ``ctx``: "p100", "v100", "t4", "a10", "a100",
+        "rtx2080ti", "rtx3090" or "rtx4090", by its data sheet. Bytes are those that MXNet's pool
+        hands out there, times are of its roofline, and the budget "auto" is its memory less
+        1 GB for MXNet, cuDNN and cuBLAS, less 5 %. Works with MXNet for CPUs, too.
+    keep, recompute : sequence of str
+        Ops (shell wildcards allowed) that must, or must not, stay in memory.
+    costs : "auto", a device preset, or a cost model
+        Where op times come from; see :mod:`memonger.mx.costs.models`. "auto" takes what ``memonger
+        profile`` measured, else estimates for this CPU, calibrated once in some seconds, and for a
+        GPU those of "reference", a device with 10 TFLOP/s and 600 GB/s.
+    time_limit : float
+        Most work for the search, in seconds of an idle machine with two cores. The work is
+        counted, so a busy machine takes longer and gives the same plan; the clock only ends a
+        search after twenty times as long. More than the usual ten buy further searches where the
+        plan is not near its bound. Where a search is followed by another, with fewer variants or a
+        smaller pool, each has this limit. Reading the network and confirming the plan come on
+        top: two to three seconds for 700 ops.
+    progress : callable, optional
+        Called with :class:`memonger.plan.Progress` now and then.
+    overhead : float or str, optional
+        Largest extra step time, 0.1 or "10%": least memory within it. Not with ``budget``.
+    optimizer, optimizer_params : optional
+        Name and parameters of the optimizer; its state then counts in the total.
+    data_iter : mx.io.DataIter, optional
+        Gives the shapes of data and labels.
+    shapes, **named_shapes : optional
+        Shapes of inputs by name, as for ``infer_shape``: ``data=(32, 3, 224, 224)``.
+    max_clones : int
+        How often one op may be recomputed in a step; 0: without limit.
+    name : str
+        What tables, pictures and pages call the network.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    InfeasibleBudget
+        If no plan fits; it carries the smallest total found and what pins it.
+    ShapeError, InputError, UnknownOpError, UnitError, BindError
+        If the input cannot be used.
+    PluginMissing
+        If the native plugin is not built or does not fit MXNet; it says what to do.
+    """
+    started_s = time.perf_counter()
+    ctx = place(ctx, device)
+    given = gather_shapes(plan, symbol, shapes, named_shapes, data_iter)
+    binding = Binding(given, type_dict, grad_req, ctx, group2ctx, optimizer, optimizer_params)
+    request = PlanRequest(resolve_budget(budget, ctx), overhead, method, variants, keep, recompute,
+                          time_limit, max_clones, name, progress)
+    return plan_session(open_session(symbol, binding, costs), request, started_s)
+
+
+def estimate(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = "write",
+             ctx: Any = None, costs: Any = "auto", optimizer: Optional[str] = None,
+             optimizer_params: Optional[Mapping[str, Any]] = None, data_iter: Any = None,
+             group2ctx: Any = None, shapes: Optional[Shapes] = None,
+             device: Optional[str] = None, **named_shapes: Any) -> Estimate:
+    """Bytes by category of one training step; nothing is allocated on the device.
+
+    Parameters
+    ----------
+    symbol : mx.sym.Symbol
+        The network, planned or not.
+    type_dict, grad_req, ctx, costs, optimizer, optimizer_params, group2ctx, device : optional
+        As for :func:`plan`.
+    data_iter, shapes, **named_shapes : optional
+        Shapes of inputs, as for :func:`plan`.
+
+    Returns
+    -------
+    Estimate
+        ``total_bytes``, ``pool_bytes`` and ``by_category``; prints as a table.
+
+    Raises
+    ------
+    ShapeError, InputError, UnitError, BindError
+        If the input cannot be used.
+    """
+    ctx = place(ctx, device)
+    given = gather_shapes(estimate, symbol, shapes, named_shapes, data_iter)
+    binding = Binding(given, type_dict, grad_req, ctx, group2ctx, optimizer, optimizer_params)
+    if isinstance(costs, str) and costs == "auto":  # an estimate has no times
+        costs = "reference" if binding.on_gpu else "cpu"
+    return open_session(symbol, binding, costs, as_it_is=True).estimate()
+
+
+def sweep(symbol: Any, budgets: Sequence[Budget] = BUDGETS, method: str = "auto",
+          variants: str = "exact", ctx: Any = None,
+          type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = "write",
+          keep: Sequence[str] = (), recompute: Sequence[str] = (), costs: Any = "auto",
+          time_limit: float = 10.0, progress: Optional[ProgressCallback] = None,
+          data_iter: Any = None, shapes: Optional[Shapes] = None,
+          optimizer: Optional[str] = None,
+          optimizer_params: Optional[Mapping[str, Any]] = None,
+          device: Optional[str] = None, **named_shapes: Any) -> List[Plan]:
+    """Plans for a list of budgets: the frontier of memory and time.
+
+    Budgets that no plan meets are left out. Overheads never fall as budgets fall: where a tighter
+    budget found a cheaper plan, the looser one gets it too.
+
+    Parameters
+    ----------
+    symbol : mx.sym.Symbol
+        The network, with its loss.
+    budgets : sequence of int, float or str
+        Each as for :func:`plan`.
+    time_limit : float
+        Most work for each budget, in seconds.
+    method, variants, ctx, type_dict, grad_req, keep, recompute, costs, progress : optional
+        As for :func:`plan`.
+    data_iter, shapes, optimizer, optimizer_params, device, **named_shapes : optional
+        As for :func:`plan`.
+
+    Returns
+    -------
+    list of Plan
+        From the largest budget to the smallest.
+
+    Raises
+    ------
+    ShapeError, InputError, UnknownOpError, UnitError, BindError
+        If the input cannot be used.
+    """
+    ctx = place(ctx, device)
+    given = gather_shapes(sweep, symbol, shapes, named_shapes, data_iter)
+    binding = Binding(given, type_dict, grad_req, ctx, None, optimizer, optimizer_params)
+    request = PlanRequest(None, None, method, variants, keep, recompute, time_limit,
+                          progress=progress)
+    if isinstance(budgets, str) or not hasattr(budgets, "__iter__"):
+        raise InputError("budgets must be a list such as [\"80%%\", \"60%%\"], not %s"
+                         % check.shown(budgets))
+    asked = [resolve_budget(budget, ctx) for budget in budgets]
+    session = open_session(symbol, binding, costs)
+    return sweep_budgets(asked, session.unplanned_total_bytes, lambda budget: plan_session(
+        session, replace(request, budget=budget)))
+
+
+def max_batch(symbol: Any, budget: Budget, method: str = "auto", variants: str = "exact",
+              type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = "write",
+              ctx: Any = None, costs: Any = "auto", time_limit: float = 10.0,
+              optimizer: Optional[str] = None,
+              optimizer_params: Optional[Mapping[str, Any]] = None, limit: int = 65536,
+              progress: Optional[ProgressCallback] = None, shapes: Optional[Shapes] = None,
+              device: Optional[str] = None, **named_shapes: Any) -> Any:
+    """Largest batch that fits a budget, unplanned and planned.
+
+    The first dimension of every shape that equals the first shape's first dimension is the
+    batch. Each candidate is bound without allocation, so the answer is exact by the memory model.
+
+    Parameters
+    ----------
+    symbol : mx.sym.Symbol
+        The network, with its loss.
+    budget : int or str
+        Bytes, "8GB", "8GiB" or "auto"; no share, as each batch has another total.
+    time_limit : float
+        Most work for all candidates together, in seconds, as in :func:`plan`; each has an eighth.
+    limit : int
+        The largest batch to try.
+    method, variants, type_dict, grad_req, ctx, costs, progress : optional
+        As for :func:`plan`.
+    optimizer, optimizer_params, shapes, device, **named_shapes : optional
+        As for :func:`plan`.
+
+    Returns
+    -------
+    memonger.plan.max_batch.MaxBatch
+        ``unplanned``, ``planned`` (batch sizes, 0 when not even one sample fits) and ``plan``.
+
+    Raises
+    ------
+    ShapeError, InputError, UnitError, BindError
+        If the input cannot be used, or no shape has a batch.
+    """
+    from .max_batch import search_batch
+    ctx = place(ctx, device)
+    given = gather_shapes(max_batch, symbol, shapes, named_shapes)
+    binding = Binding(given, type_dict, grad_req, ctx, None, optimizer, optimizer_params)
+    request = PlanRequest(resolve_budget(budget, ctx), None, method, variants,
+                          time_limit=time_limit, progress=progress)
+
+    def session_for(batch_shapes: Shapes) -> Session:
+        return open_session(symbol, replace(binding, shapes=batch_shapes), costs)
+
+    return search_batch(given, request, session_for, check.whole_number("limit", limit, 1))

@@ -1,0 +1,97 @@
+"""What a caller asks for: how the network is bound, and what plan is wanted."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Union
+
+from ...plan.plan import Budget, Progress
+from ...solve import methods
+from ...util import argument_checks as check
+from ...util.errors import InputError
+from ..capture.binding import Arguments
+from ..capture.record import Captured, read
+
+Shapes = Mapping[str, Sequence[int]]
+ProgressCallback = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class Binding:
+    """How a network is bound and trained: all that decides its bytes besides the plan."""
+
+    shapes: Shapes
+    type_dict: Optional[Mapping[str, Any]] = None
+    grad_req: Any = "write"
+    ctx: Any = None
+    group2ctx: Any = None
+    optimizer: Optional[str] = None
+    optimizer_params: Optional[Mapping[str, Any]] = None
+
+    def __post_init__(self) -> None:
+        if self.ctx is not None:
+            check.context("ctx", self.ctx)
+        if self.group2ctx is not None:
+            for name, place in check.mapping("group2ctx", self.group2ctx,
+                                             '{"group": mx.gpu(1)}').items():
+                check.context("group2ctx[%r]" % name, place)
+        if self.type_dict is not None:
+            object.__setattr__(self, "type_dict", check.mapping(
+                "type_dict", self.type_dict, '{"data": "float16"}'))
+        if self.optimizer is not None:
+            check.text("optimizer", self.optimizer, "adam")
+        if self.optimizer_params is not None:
+            if self.optimizer is None:
+                raise InputError("optimizer_params without an optimizer; name it, for example "
+                                 "optimizer='sgd'")
+            # Module takes pairs, too.
+            object.__setattr__(self, "optimizer_params", check.mapping(
+                "optimizer_params", self.optimizer_params, '{"momentum": 0.9}'))
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.ctx is not None and self.ctx.device_type == "gpu"
+
+    def record(self, arguments: Arguments) -> Dict[str, Any]:
+        """Shapes, types and gradient requests, as a plan file holds them."""
+        types = dict(zip(arguments.names, arguments.dtypes))
+        requests = dict(zip(arguments.names, arguments.grad_reqs))
+        return {"shapes": {name: tuple(shape) for name, shape in sorted(self.shapes.items())},
+                "type_dict": {name: types[name] for name in sorted(self.type_dict or {})
+                              if name in types} or None,
+                "grad_req": arguments.grad_reqs[0] if len(set(requests.values())) == 1
+                else requests}
+
+    def read(self, symbol: Any, as_run: bool = False) -> Captured:
+        """The training step of ``symbol`` bound so."""
+        return read(symbol, self.shapes, self.type_dict, self.grad_req, self.ctx, self.group2ctx,
+                    as_run)
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """What plan is wanted; fields as the parameters of :func:`memonger.plan`."""
+
+    budget: Budget = None
+    overhead: Union[None, str, float] = None
+    method: str = "auto"
+    variants: str = "exact"
+    keep: Sequence[str] = ()
+    recompute: Sequence[str] = ()
+    time_limit: float = 10.0
+    max_clones: int = 0
+    name: str = ""
+    progress: Optional[ProgressCallback] = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.budget is not None and self.overhead is not None:
+            raise InputError("give a budget or an overhead, not both")
+        if self.method not in methods():
+            raise InputError("unknown method %s; one of %s, or a registered name"
+                             % (check.shown(self.method), ", ".join(methods())))
+        check.text("name", self.name, "resnet50")
+        check.whole_number("max_clones", self.max_clones, 0)
+        if self.progress is not None:
+            check.function("progress", self.progress)
+        if self.variants not in ("none", "exact", "all"):
+            raise InputError("variants must be none, exact or all, not %r" % (self.variants,))
+        object.__setattr__(self, "time_limit", check.real_number("time_limit", self.time_limit))

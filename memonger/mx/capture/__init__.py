@@ -1,0 +1,1 @@
+"""A symbol, bound without memory, becomes a graph."""

@@ -1,0 +1,243 @@
+"""Symbol + shapes -> Graph, from MXNet's own passes.
+
+The symbol is bound with arrays that take no memory while the plugin records what MXNet's memory
+planner is given: every forward and backward op in execution order, shapes, dtypes, in-place
+options, ignored inputs. Nothing about operators is guessed or tabled here.
+"""
+from __future__ import annotations
+
+import contextlib
+import math
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from ...graph.types import Graph, Inplace, Op, Tensor
+from ...util.errors import InputError, PluginMissing
+from ..plugin import fusion
+from ..plugin import loading as native
+from .binding import Arguments, GradReq, bind_delayed, infer_arguments
+
+_LABEL_READERS = ("SoftmaxOutput", "LinearRegressionOutput", "LogisticRegressionOutput",
+                  "MAERegressionOutput", "SVMOutput", "softmax_cross_entropy", "CTCLoss",
+                  "MakeLoss")
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A bound training step."""
+
+    graph: Graph
+    #: Attributes of each op of ``graph.ops``.
+    attributes: Tuple[Mapping[str, str], ...]
+    arguments: Arguments
+    #: Bytes outside the pool by category.
+    fixed_bytes: Mapping[str, int]
+    #: What MXNet really allocates for internal tensors: the pool as bound.
+    pool_bytes: int
+    #: What ``debug_str`` prints: 4 bytes an element, in bytes.
+    printed_bytes: int
+    #: Kinds of resource that each op asks for.
+    resources: Tuple[Tuple[int, ...], ...] = ()
+    #: Whether MXNet gives each op its arrays in the default layout, whatever MKLDNN made of them.
+    default_layout: Tuple[bool, ...] = ()
+
+
+def read(symbol: Any, shapes: Mapping[str, Sequence[int]],
+         type_dict: Optional[Mapping[str, Any]] = None, grad_req: GradReq = "write",
+         ctx: Any = None, group2ctx: Optional[Mapping[str, Any]] = None,
+         as_run: bool = False) -> Captured:
+    """Read the training step of a symbol.
+
+    ``shapes``: shapes of inputs by name, as for ``infer_shape``.
+    ``type_dict``, ``grad_req``, ``ctx``, ``group2ctx``: as for ``simple_bind``.
+    ``as_run``: read the network with the fusion of point-wise ops that an executor would have.
+    Raises ShapeError, InputError, BindError if MXNet cannot bind the network; the error names the
+    input or op.
+    Raises PluginMissing if the native plugin is not there.
+    """
+    if not native.available():
+        raise PluginMissing("reading a network needs the native plugin, which is not there: %s"
+                            % native.status())
+    arguments = infer_arguments(symbol, shapes, type_dict, grad_req)
+    with native.capture() as records, contextlib.nullcontext() if as_run else fusion.off():
+        executor = bind_delayed(symbol, arguments, ctx, group2ctx)
+    del executor
+    return captured_from(records[-1], arguments, len(symbol.list_outputs()))
+
+
+def captured_from(record: Mapping[str, Any], arguments: Arguments, num_outputs: int) -> Captured:
+    """Translate one record of the plugin (see ``plugins/README.md``) to a graph."""
+    nodes, entries = record["nodes"], record["entries"]
+    owners = [(node["name"], node["op"]) for node in nodes for _ in range(node["num_outputs"])]
+    refuse_unknown_shapes(owners, entries["shape"])
+    input_names, aux_names = set(arguments.input_names), set(arguments.aux_names)
+    categories = _variable_categories(nodes, input_names, aux_names)
+    num_forward_nodes = max(n for n, _ in record["outputs"][:num_outputs]) + 1
+    op_of_node: Dict[int, int] = {}
+    for index, node in enumerate(nodes):
+        if node["op"] != "null":
+            op_of_node[index] = len(op_of_node)
+    first_entry: List[int] = []
+    count = 0
+    for node in nodes:
+        first_entry.append(count)
+        count += node["num_outputs"]
+    heads = {first_entry[n] + i for n, i in record["outputs"][:num_outputs]}
+    gradients = {first_entry[n] + i for n, i in record["outputs"][num_outputs:]}
+    dtypes = {name: (np.dtype(name).name, np.dtype(name).itemsize)
+              for name in set(entries["dtype"])}
+    tensors: List[Tensor] = []
+    for index, node in enumerate(nodes):
+        for position in range(node["num_outputs"]):
+            entry = first_entry[index] + position
+            shape = tuple(entries["shape"][entry])
+            dtype_name, item_bytes = dtypes[entries["dtype"][entry]]
+            if node["op"] == "null":
+                category = categories[index]
+            elif entry in gradients and entries["storage_id"][entry] < 0:
+                category = "gradient"
+            else:
+                category = "output" if entry in heads else "activation"
+            name = node["name"] if node["num_outputs"] == 1 else "%s[%d]" % (node["name"], position)
+            tensors.append(Tensor(
+                name=name, size_bytes=math.prod(shape) * item_bytes,
+                producer=op_of_node.get(index, -1), category=category,
+                pooled=entries["storage_id"][entry] >= 0, shape=shape, dtype=dtype_name))
+    ops, attributes, resources, default_layout = [], [], [], []
+    names: Dict[str, int] = {}
+    in_use = {node["name"] for node in nodes[:num_forward_nodes] if node["op"] != "null"}
+    refused = _refused(nodes[:num_forward_nodes], nodes)
+    for index, node in enumerate(nodes):
+        if node["op"] == "null":
+            continue
+        backward = index >= num_forward_nodes
+        name = node["name"]
+        if not backward:  # MXNet allows two ops of one name
+            names[name] = names.get(name, 0) + 1
+            if names[name] > 1:  # attributes could not tell them apart
+                while "%s~%d" % (name, names[name]) in in_use:
+                    names[name] += 1
+                name = "%s~%d" % (name, names[name])
+        hints = node["attrs"]
+        ops.append(Op(
+            name=name, kind=node["op"],
+            inputs=tuple(first_entry[n] + i for n, i in node["inputs"]),
+            outputs=tuple(range(first_entry[index], first_entry[index] + node["num_outputs"])),
+            is_backward=backward,
+            forward_op=_forward_op(node, num_forward_nodes, op_of_node) if backward else -1,
+            control_deps=tuple(op_of_node[n] for n in node["control_deps"] if n in op_of_node),
+            ignored_inputs=tuple(node.get("ignored_inputs", ())),
+            inplace=tuple(Inplace(i, o, bool(same)) for i, o, same in node.get("inplace", ())),
+            not_recomputable_because="it is a gradient" if backward else
+            refused.get(index, node.get("not_recomputable_because", "")),
+            kept_outputs=tuple(node.get("kept_outputs", ())), device=node.get("device", 0),
+            mirror_stage=hints.get("__mirror_stage__", ""),
+            force_mirroring=_truth(hints.get("__force_mirroring__", "")),
+            makes_state=bool(node.get("makes_state")),
+            own_buffers=tuple(node.get("own_buffers", ())),
+            adds_into_first=bool(node.get("adds_into_first")),
+            unwritten_outputs=tuple(node.get("unwritten_outputs", ())),
+            needs_reader=bool(node.get("needs_reader"))))
+        attributes.append(hints)
+        resources.append(tuple(node.get("resources", ())))
+        default_layout.append(bool(node.get("default_layout")))
+    graph = Graph(tuple(tensors), tuple(ops),
+                  tuple(first_entry[n] + i for n, i in record["outputs"]))
+    return Captured(graph, tuple(attributes), arguments, _fixed_bytes(arguments, nodes, tensors,
+                    first_entry, categories), int(record["pool_bytes"]),
+                    int(record["storage_allocated_bytes"]), tuple(resources),
+                    tuple(default_layout))
+
+
+def refuse_unknown_shapes(owners: Sequence[Tuple[str, str]], shapes: Sequence[Any]) -> None:
+    """Raise InputError where MXNet allocates tensors while it runs, outside of any memory plan.
+
+    ``owners``: name and operator of the node that makes each tensor.
+    ``shapes``: None for a shape that is not known.
+    """
+    for (name, kind), shape in zip(owners, shapes):
+        if shape is None:
+            raise InputError(
+                "the shape of %r (%s) is known only when it runs, as behind while_loop, cond and "
+                "boolean_mask; MXNet plans no memory for such a network, so neither can memonger: "
+                "plan the parts before and behind it" % (name, kind))
+
+
+def _forward_op(node: Mapping[str, Any], num_forward_nodes: int,
+                op_of_node: Mapping[int, int]) -> int:
+    """The op that a gradient node differentiates: it waits for it."""
+    for dependency in node["control_deps"]:
+        if dependency < num_forward_nodes:
+            return op_of_node.get(dependency, -1)
+    return -1
+
+
+def _refused(forward: Sequence[Mapping[str, Any]],
+             nodes: Sequence[Mapping[str, Any]]) -> Dict[int, str]:
+    """Nodes that must not be recomputed, for reasons that only the whole graph shows."""
+    count: Dict[str, int] = {}
+    for node in forward:
+        if node["op"] != "null":
+            count[node["name"]] = count.get(node["name"], 0) + 1
+    found = {index: "another op has the same name" for index, node in enumerate(forward)
+             if count.get(node["name"], 0) > 1}
+    for node in nodes:
+        # MXNet copies what it finds after the gradients are made: a clone's value once more.
+        if node["op"] == "_CrossDeviceCopy":
+            found.update((source, "another device reads it") for source, _ in node["inputs"])
+    # MXNet merges outputs that compute the same, but takes gradients of each: what it merged away
+    # runs among the gradients, and reads first runs as all forward ops do.
+    ran = {_what_it_does(node) for node in forward if node["op"] != "null"}
+    for node in nodes[len(forward):]:
+        if node["op"] != "null" and _what_it_does(node) in ran:
+            found.update((source, "an output that MXNet merged with another reads it")
+                         for source, _ in node["inputs"] if source < len(forward))
+    return found
+
+
+def _what_it_does(node: Mapping[str, Any]) -> Tuple[Any, ...]:
+    return (node["op"], tuple(sorted(node["attrs"].items())),
+            tuple((source, output) for source, output in node["inputs"]))
+
+
+def _truth(text: str) -> str:
+    if not text:
+        return ""
+    return "True" if text.lower() in ("true", "1") else "False"
+
+
+def _variable_categories(nodes: Sequence[Mapping[str, Any]], inputs: Any,
+                         aux: Any) -> Dict[int, str]:
+    """Category of each variable node: by role, never by the look of its name."""
+    labels = {node["inputs"][1][0] for node in nodes
+              if node["op"] in _LABEL_READERS and len(node["inputs"]) > 1}
+    result = {}
+    for index, node in enumerate(nodes):
+        if node["op"] != "null":
+            continue
+        if node["name"] in aux:
+            result[index] = "aux"
+        elif node["name"] in inputs or index in labels:
+            result[index] = "input"
+        elif node["name"].startswith("_head_grad_"):
+            result[index] = "head_gradient"
+        else:
+            result[index] = "parameter"
+    return result
+
+
+def _fixed_bytes(arguments: Arguments, nodes: Sequence[Mapping[str, Any]],
+                 tensors: Sequence[Tensor], first_entry: Sequence[int],
+                 categories: Mapping[int, str]) -> Dict[str, int]:
+    plural = {"parameter": "parameters", "input": "inputs", "aux": "aux",
+              "head_gradient": "head_gradients"}
+    result = {"parameters": 0, "gradients": 0, "aux": 0, "inputs": 0, "head_gradients": 0}
+    requests = dict(zip(arguments.names, arguments.grad_reqs))
+    for index, category in categories.items():
+        size_bytes = tensors[first_entry[index]].size_bytes
+        result[plural[category]] += size_bytes
+        if requests.get(nodes[index]["name"], "null") != "null":
+            result["gradients"] += size_bytes
+    return result

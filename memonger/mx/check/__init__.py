@@ -1,0 +1,1 @@
+"""A planned network beside the original: numbers, bytes, times."""

@@ -1,0 +1,100 @@
+"""Measures what training takes: bytes allocated by the process, and step time.
+
+Bytes of each symbol are measured in a process of its own, so that nothing else counts. Step times
+are measured in one process, planned and unplanned steps in turn, so that their ratio is meaningful
+on a busy machine.
+"""
+from __future__ import annotations
+
+import statistics
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Dict, Mapping, Optional, Sequence
+
+import numpy as np
+
+from ...util.errors import MemongerError
+from ...util.processes import ask_module
+from ..capture.binding import GradReq, checked_shape, infer_arguments
+from ..symbol.common_subexpressions import to_json
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One symbol, measured.
+
+    Attributes
+    ----------
+    allocated_bytes : int
+        Growth of the process's resident memory (of the device's used memory on a GPU) from
+        before binding to the largest value during the steps: parameters, gradients, pool and
+        operator workspaces.
+    step_s : float
+        Median time of forward and backward, seconds.
+    steps_s : tuple of float
+        All of them, in order.
+    device : str
+        Where the steps ran, as "cpu(0)".
+    original : Measurement, optional
+        The other symbol, measured in turn.
+    """
+
+    allocated_bytes: int
+    step_s: float
+    steps_s: Sequence[float]
+    device: str
+    original: Optional["Measurement"] = None
+
+    @property
+    def overhead(self) -> Optional[float]:
+        """Extra median step time over the original measured in turn; None without one."""
+        return None if self.original is None else self.step_s / self.original.step_s - 1.0
+
+    def to_dict(self) -> Dict[str, Any]:
+        """All numbers, fit for JSON."""
+        return {**asdict(self), "overhead": self.overhead}
+
+    def __str__(self) -> str:
+        from ...report.text import measurement_table
+        return measurement_table(self)
+
+
+def measure(symbol: Any, shapes: Mapping[str, Sequence[int]], ctx: Any = None, steps: int = 5,
+            original: Any = None, type_dict: Optional[Mapping[str, Any]] = None,
+            grad_req: GradReq = "write") -> Measurement:
+    """Train for some steps and report bytes and time; parameters as for :func:`memonger.measure`.
+
+    Raises MemongerError, with its last words, if the measured process fails (out of memory, say).
+    """
+    infer_arguments(symbol, shapes, type_dict, grad_req)  # refuses here, in one line
+    request = _request(shapes, ctx, type_dict, grad_req)
+    texts = [to_json(s) for s in (symbol, original) if s is not None]
+    alone = [_child({**request, "symbols": [text], "steps": 1}) for text in texts]
+    timed = _child({**request, "symbols": texts, "steps": steps})
+    planned, *others = [
+        Measurement(bytes_of["allocated_bytes"], statistics.median(times_s), tuple(times_s),
+                    timed["device"]) for bytes_of, times_s in zip(alone, timed["steps_s"])]
+    return replace(planned, original=others[0]) if others else planned
+
+
+def allocated_bytes(symbol: Any, shapes: Mapping[str, Sequence[int]]) -> int:
+    """Growth of the resident memory of a process that trains on a CPU."""
+    found = _child({**_request(shapes), "symbols": [to_json(symbol)], "steps": 2})
+    return int(found["allocated_bytes"])
+
+
+def _request(shapes: Mapping[str, Sequence[int]], ctx: Any = None,
+             type_dict: Optional[Mapping[str, Any]] = None,
+             grad_req: GradReq = "write") -> Dict[str, Any]:
+    """How the measured process binds, fit for JSON."""
+    return {"shapes": {name: checked_shape(name, shape) for name, shape in shapes.items()},
+            "types": {name: np.dtype(dtype).name for name, dtype in (type_dict or {}).items()},
+            "grad_req": dict(grad_req) if isinstance(grad_req, Mapping) else grad_req,
+            "device": [ctx.device_type, ctx.device_id] if ctx is not None else ["cpu", 0]}
+
+
+def _child(request: Mapping[str, Any]) -> Dict[str, Any]:
+    try:
+        found: Dict[str, Any] = ask_module("memonger.mx.check.measure_child", request)
+        return found
+    except MemongerError as error:
+        raise MemongerError("the measured process failed: %s" % error) from error

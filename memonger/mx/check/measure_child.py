@@ -1,0 +1,99 @@
+"""The measured process of :mod:`memonger.mx.check.measure`: reads a request, prints an answer."""
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import json
+import sys
+import time
+import traceback
+from typing import Any, Dict, List
+
+from ..capture.binding import first_line
+from ..plugin import loading as native
+from ..plugin.environment import mxnet
+from ..rewrite.apply import is_planned
+from .training_run import TrainingRun
+
+
+def _used_bytes(ctx: Any) -> int:
+    """Memory in use: of the device, or the process's resident pages."""
+    if ctx.device_type == "gpu":
+        free, total = mxnet().context.gpu_memory_info(ctx.device_id)
+        return int(total - free)
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+
+def _forget_peak() -> None:
+    """Give unused memory back, and reset the kernel's high-water mark."""
+    gc.collect()
+    getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
+    try:
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
+    except OSError:  # an old kernel: the mark of loading MXNet stays, which is smaller
+        pass
+
+
+def _peak_bytes(ctx: Any) -> int:
+    if ctx.device_type == "gpu":  # MXNet's pool keeps what it once took
+        return _used_bytes(ctx)
+    with open("/proc/self/status") as file:
+        for line in file:
+            if line.startswith("VmHWM"):
+                return int(line.split()[1]) * 1024
+    return _used_bytes(ctx)
+
+
+def _warm(ctx: Any) -> None:
+    """Load libraries and buffers that every network needs, so that they do not count."""
+    mx = mxnet()
+    x = mx.nd.ones((2, 3, 8, 8), ctx=ctx)
+    w = mx.nd.ones((4, 3, 3, 3), ctx=ctx)
+    y = mx.nd.Convolution(x, w, kernel=(3, 3), num_filter=4, no_bias=True)
+    mx.nd.dot(mx.nd.ones((64, 64), ctx=ctx), mx.nd.ones((64, 64), ctx=ctx)).wait_to_read()
+    y.wait_to_read()
+    mx.nd.waitall()
+
+
+def _bound(symbol: Any, ctx: Any, request: Dict[str, Any]) -> TrainingRun:
+    """The symbol bound for training; without a plan in MXNet's own storage."""
+    planned = is_planned(symbol)
+    with native.switched(True, planned, planned) if native.available() \
+            else contextlib.nullcontext():
+        return TrainingRun(symbol, request["shapes"], ctx, request["types"] or None,
+                           request["grad_req"])
+
+
+def run(request: Dict[str, Any]) -> Dict[str, Any]:
+    """Bind the symbols, train them in turn, report bytes and times."""
+    mx = mxnet()
+    if native.available():
+        native.load()
+    kind, number = request["device"]
+    ctx = mx.Context(kind, number)
+    _warm(ctx)
+    _forget_peak()
+    before_bytes = _used_bytes(ctx)
+    trials = [_bound(mx.sym.load_json(text), ctx, request) for text in request["symbols"]]
+    _forget_peak()  # of filling the arrays
+    steps_s: List[List[float]] = [[] for _ in trials]
+    for step in range(request["steps"] + 1):  # the first warms up
+        order = range(len(trials)) if step % 2 else reversed(range(len(trials)))
+        for index in order:
+            started_s = time.perf_counter()
+            trials[index].step(step)
+            if step:
+                steps_s[index].append(time.perf_counter() - started_s)
+    return {"allocated_bytes": max(0, _peak_bytes(ctx) - before_bytes), "steps_s": steps_s,
+            "device": "%s(%d)" % (kind, number)}
+
+
+if __name__ == "__main__":
+    try:
+        print(json.dumps(run(json.load(sys.stdin))))
+    except Exception as error:  # the parent shows the last line and logs all
+        traceback.print_exc()
+        sys.exit(first_line(error))

@@ -1,0 +1,288 @@
+"""Checks that a planned network trains as the original does."""
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Any, Dict, Mapping, Optional, Sequence, Set, Tuple
+
+import numpy as np
+
+from ...util.errors import BindError, InputError, VerificationError
+from ..capture.binding import GradReq, first_line, infer_arguments
+from ..plugin.environment import logger, mxnet
+from .in_float64 import all_nodes, in_float64, symbol_data, wide_types
+from .kinks import Kink, kinks_within_rounding
+from .training_run import TrainingRun, index_inputs, random_values, without_index_gradients
+
+#: Relative difference allowed where bits may differ (MKLDNN sums in another order).
+TOLERANCE = 1e-5
+#: The error of the planned training may be this multiple of the rounding error of the original.
+FACTOR = 3.0
+#: Largest number of differently rounded runs of the original that estimate its rounding error.
+#: Errors of deep networks have heavy tails: fewer runs now and then refuse right plans.
+ROUNDINGS = 64
+#: Where the planned training still errs more, so many runs of it with moved last bits: a ReLU that
+#: flips by chance does not do so in each of them, a fault is in all of them.
+SECOND_LOOKS = 8
+#: For these runs inputs and parameters move by up to this number of units in the last place.
+LAST_BITS = 4
+#: A gradient this small, relative to the network's largest, is rounding noise of sums that cancel,
+#: as for a bias before BatchNorm, whose gradient is zero. In the given types, then in float64.
+NOISE, NOISE_IN_DOUBLE = 1e-6, 1e-12
+#: Outputs this far apart in float64 come from another training: random ops draw other numbers.
+ANOTHER = 0.1
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One tensor of one step."""
+
+    step: int
+    #: "output softmax_output", "gradient fc1_weight", "aux bn0_moving_mean".
+    tensor: str
+    identical: bool
+    max_abs: float
+    #: ``max_abs`` divided by the original's largest absolute value.
+    max_rel: float
+    #: How far the planned training is off: from the original, or from the judge where there is one.
+    error: float
+    #: The largest ``error`` that passes.
+    allowed: float
+
+    @property
+    def ok(self) -> bool:
+        """Rounding explains the difference."""
+        return self.identical or self.error <= self.allowed
+
+
+@dataclass(frozen=True)
+class Verification:
+    """All tensors of all steps; true in a condition when planned and original agree."""
+
+    differences: Tuple[Difference, ...]
+    steps: int
+    tolerance: float = TOLERANCE
+    #: What ``error`` is measured from where the tolerance did not suffice and both agree in
+    #: float64: "float64", or "rounding" for the original itself where float64 cannot be had.
+    judge: str = ""
+    #: The same comparison with both networks in float64; empty where not needed or impossible.
+    in_double: Tuple[Difference, ...] = ()
+    #: Ops with values so near their kink that rounding decides on which side they are.
+    kinks: Tuple[Kink, ...] = ()
+    #: Casts of mixed precision that the original has and the planned network has not, by kind.
+    lost_casts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def identical(self) -> bool:
+        """Every bit of every tensor is equal."""
+        return all(d.identical for d in self.differences)
+
+    @property
+    def worst(self) -> Difference:
+        """The largest relative difference."""
+        return max(self.differences, key=lambda d: (not d.identical, d.max_rel))
+
+    @property
+    def ok(self) -> bool:
+        """Rounding explains every difference, and no cast is lost."""
+        return self.wrong is None and not self.lost_casts
+
+    @property
+    def wrong(self) -> Optional[Difference]:
+        """The first tensor that differs by more than rounding explains."""
+        return next((d for d in self.differences + self.in_double if not d.ok), None)
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def check(self) -> "Verification":
+        """Raise VerificationError unless ``ok``; names the first tensor that differs."""
+        advice = "Do not train with this plan; please report it with the symbol file"
+        d = self.wrong or self.worst
+        if self.lost_casts:
+            raise VerificationError("the planned network lacks %s of the original. %s" % (
+                " and ".join("%d %s" % (count, kind)
+                             for kind, count in sorted(self.lost_casts.items())), advice),
+                d.tensor, d.max_abs, d.max_rel)
+        if not self.ok:
+            raise VerificationError(
+                "step %d: %s differs by %.3g (%.3g of its largest value), more than rounding "
+                "explains; %d of %d tensors differ. %s" % (
+                    d.step, d.tensor, d.max_abs, d.max_rel, sum(
+                        not x.identical for x in self.differences), len(self.differences), advice),
+                d.tensor, d.max_abs, d.max_rel)
+        return self
+
+    def __str__(self) -> str:
+        from ...report.text import verification_table
+        return verification_table(self)
+
+
+#: What each step left in each tensor.
+Results = Sequence[Mapping[str, np.ndarray]]
+Values = Mapping[str, np.ndarray]
+Types = Optional[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class _Training:
+    """Settings of the training that both networks share."""
+
+    shapes: Mapping[str, Sequence[int]]
+    steps: int
+    ctx: Any
+    grad_req: GradReq
+    seed: int
+    learning_rate: float
+
+    def run(self, symbol: Any, start: Values, types: Types) -> Results:
+        """Tensors after each step; the network is in memory during this call only."""
+        results = []
+        try:
+            run = TrainingRun(symbol, self.shapes, self.ctx, types, self.grad_req, self.seed, start)
+            for number in range(self.steps):
+                if number:
+                    run.update(self.learning_rate)
+                run.step(number)
+                results.append(run.results())
+        except mxnet().MXNetError as error:
+            raise BindError("MXNet cannot run this network: %s" % first_line(error)) from error
+        return results
+
+
+def verify(planned: Any, original: Any, shapes: Mapping[str, Sequence[int]], steps: int = 2,
+           ctx: Any = None, type_dict: Optional[Mapping[str, Any]] = None,
+           grad_req: GradReq = "write", seed: int = 0, tolerance: float = TOLERANCE,
+           values: Optional[Mapping[str, Any]] = None,
+           learning_rate: float = 0.001) -> Verification:
+    """Train both symbols for some steps from the same values and compare everything.
+
+    Outputs, every gradient and every aux state are compared after each step; parameters move by
+    plain gradient descent between steps. Random ops draw the same numbers on both sides.
+
+    Deep networks amplify the last bits: other rounding may flip a ReLU many layers later. So where
+    a difference exceeds the tolerance, float64 judges: planned and original must agree in float64,
+    and the error of the planned training in the given types, against the original in float64, may
+    be ``FACTOR`` times the largest one of up to ``ROUNDINGS`` differently rounded originals, in one
+    of ``SECOND_LOOKS`` differently rounded runs of it, too.
+
+    Parameters are those of :func:`memonger.verify`; BindError where MXNet cannot run the network.
+    """
+    arguments = infer_arguments(original, shapes, type_dict,
+                                without_index_gradients(original, grad_req))
+    start = random_values(original, arguments, seed, values)
+    training = _Training(shapes, steps, ctx, grad_req, seed, learning_rate)
+    expected = training.run(original, start, type_dict)
+    made = training.run(planned, start, type_dict)
+    found = Verification(_compare(expected, made, tolerance), steps, tolerance,
+                         lost_casts=_lost_casts(planned, original))
+    if found.wrong is None:
+        return found
+    truth, judge = expected, "rounding"
+    types, wide = wide_types(arguments), in_float64(original)
+    wide_start = {name: value.astype(types[name]) for name, value in start.items()}
+    try:
+        exact = training.run(wide, wide_start, types)
+        found = replace(found, in_double=_compare(exact, training.run(
+            in_float64(planned), wide_start, types), tolerance, NOISE_IN_DOUBLE))
+        if not all(d.ok for d in found.in_double):
+            return found
+        if not _is_another(exact, expected):
+            truth, judge = exact, "float64"
+            found = replace(found, kinks=kinks_within_rounding(
+                original, wide, shapes, ctx, (type_dict, types), (start, wide_start), seed))
+    except (InputError, BindError) as error:
+        logger.info("the network cannot be run in float64: %s", error)
+    found = replace(found, judge=judge)
+    return _judged(training, (original, planned), start, type_dict, found, truth, (expected, made))
+
+
+def _judged(training: _Training, symbols: Tuple[Any, Any], start: Values, types: Types,
+            found: Verification, truth: Results, runs: Tuple[Results, Results]) -> Verification:
+    """Errors of original and planned against the truth, over as many roundings as needed."""
+    original, planned = symbols
+    off = [_compare(truth, run, found.tolerance, NOISE) for run in runs]
+    original_errors = [d.error for d in off[0]]
+    fixed = index_inputs(original)
+
+    def moved(symbol: Any, rounding: int) -> Tuple[Difference, ...]:
+        values = _last_bits_moved(start, fixed, training.seed + rounding)
+        return _compare(truth, training.run(symbol, values, types), found.tolerance, NOISE)
+
+    def judged_by(errors: Sequence[Difference]) -> Tuple[Difference, ...]:
+        return tuple(replace(d, error=far.error, allowed=max(far.allowed, FACTOR * least))
+                     if not d.ok else d
+                     for d, far, least in zip(found.differences, errors, original_errors))
+
+    judged = judged_by(off[1])
+    for rounding in range(ROUNDINGS):
+        if all(d.ok for d in judged):
+            break
+        original_errors = [max(known, d.error) for known, d in zip(
+            original_errors, moved(original, rounding))]
+        judged = judged_by(off[1])
+    for rounding in range(SECOND_LOOKS):
+        if all(d.ok for d in judged):
+            break
+        again = judged_by(moved(planned, rounding))
+        judged = again if all(d.ok for d in again) else judged
+    return replace(found, differences=judged)
+
+
+def _last_bits_moved(values: Values, fixed: Set[str], seed: int) -> Dict[str, np.ndarray]:
+    """Each number moved by up to ``LAST_BITS`` of its last bits, but for whole-number inputs."""
+    random = np.random.RandomState(seed)
+    return {name: value if name in fixed or value.dtype.kind != "f" else
+            (value + random.randint(-LAST_BITS, LAST_BITS + 1, value.shape) * np.spacing(value)
+             ).astype(value.dtype)
+            for name, value in values.items()}
+
+
+def _lost_casts(planned: Any, original: Any) -> Dict[str, int]:
+    """Mixed precision rounds less without its casts, so float64 would not miss them."""
+    has, had = (Counter(node["op"] for node in all_nodes(symbol_data(symbol))
+                        if node["op"].startswith("amp_")) for symbol in (planned, original))
+    return dict(had - has)
+
+
+def _is_another(truth: Results, expected: Results) -> bool:
+    """Whether training in float64 is another training than in the given types."""
+    return any(d.max_rel > ANOTHER for d in _compare(truth, expected, 0.0)
+               if d.tensor.startswith("output"))
+
+
+def _compare(expected: Results, found: Results, tolerance: float,
+             noise: float = 0.0) -> Tuple[Difference, ...]:
+    """How far every tensor is from what is expected, and how far it may be."""
+    result = []
+    for step, (values, others) in enumerate(zip(expected, found), 1):
+        largest = {tensor: _largest(value) for tensor, value in values.items()}
+        steepest = max([v for t, v in largest.items() if t.startswith("gradient")] or [0.0])
+        for tensor, value in values.items():
+            allowed = tolerance * largest[tensor]
+            if tensor.startswith("gradient"):
+                allowed = max(allowed, noise * steepest)
+            identical, max_abs = _distance(value, others.get(tensor))
+            max_rel = max_abs / largest[tensor] if largest[tensor] and max_abs else \
+                float("inf") if max_abs else 0.0
+            result.append(Difference(step, tensor, identical, max_abs, max_rel, max_abs, allowed))
+    return tuple(result)
+
+
+def _largest(value: np.ndarray) -> float:
+    finite = np.abs(value[np.isfinite(value)].astype(np.float64))
+    return float(finite.max()) if finite.size else 0.0
+
+
+def _distance(expected: np.ndarray, found: Optional[np.ndarray]) -> Tuple[bool, float]:
+    """Whether all bits are equal, and the largest difference."""
+    if found is None or expected.shape != found.shape or \
+            expected.dtype not in (found.dtype, np.float64):
+        return False, float("inf")
+    if expected.dtype == found.dtype and expected.tobytes() == found.tobytes():
+        return True, 0.0
+    a, b = expected.astype(np.float64), found.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+    max_abs = float(apart.max()) if apart.size else 0.0
+    return False, float("inf") if np.isnan(max_abs) else max_abs

@@ -1,0 +1,322 @@
+"""How long each op takes: an analytic model of devices, this CPU among them, or a measured profile.
+
+Both make a :class:`CostModel`, whose ``op_times`` goes into ``graph.with_times``. The roofline
+model (Williams, Waterman and Patterson 2009) takes the longer of arithmetic and memory traffic,
+each at the share of the device's peak that libraries reach; :mod:`memonger.mx.costs.work` counts
+both.
+"""
+from __future__ import annotations
+
+import json
+import statistics
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
+
+from ...graph.types import Graph, Op
+from ...util.errors import InputError
+from .work import Operator, TensorType, convolution_inside, work
+
+Attributes = Sequence[Mapping[str, str]]
+
+
+@dataclass(frozen=True)
+class Device:
+    """What the roofline model knows of a device."""
+
+    name: str
+    flops_per_s: float
+    bytes_per_s: float
+    #: Fixed cost of starting one op.
+    launch_s: float = 0.0
+    #: Products of float16 matrices (tensor cores) and arithmetic in float64.
+    half_flops_per_s: float = 0.0
+    double_flops_per_s: float = 0.0
+    #: Shares of the two peaks that good kernels reach.
+    compute_share: float = 1.0
+    memory_share: float = 1.0
+    #: Whether a second pass over a tensor costs as much as the first.
+    second_passes: bool = True
+    #: Whether arithmetic and memory traffic of one op hide each other.
+    overlaps: bool = True
+    #: Its memory, and how many multiprocessors it has; 0 where it is no GPU.
+    memory_bytes: int = 0
+    multiprocessors: int = 0
+
+    def time_s(self, flops: float, moved_bytes: float, dtype: str = "float32",
+               is_matrix: bool = False, calls: int = 1) -> float:
+        """Seconds that one op takes, which starts ``calls`` kernels."""
+        peak = self.flops_per_s
+        if dtype == "float64":
+            peak = self.double_flops_per_s or peak / 2
+        elif dtype in ("float16", "bfloat16") and is_matrix:
+            peak = self.half_flops_per_s or peak
+        compute_s = flops / (peak * self.compute_share)
+        memory_s = moved_bytes / (self.bytes_per_s * self.memory_share)
+        busy_s = max(compute_s, memory_s) if self.overlaps else compute_s + memory_s
+        return calls * self.launch_s + busy_s
+
+
+def _gpu(name: str, tera: float, giga: float, half: float, double: float, memory: int,
+         multiprocessors: int) -> Device:
+    return Device(name, tera * 1e12, giga * 1e9, 5e-6, half * 1e12, double * 1e12, 0.7, 0.8,
+                  memory_bytes=memory * 10**9, multiprocessors=multiprocessors)
+
+
+#: From here on a CPU's caches and MXNet's malloc do not help: such tensors have times of their own.
+LARGE_BYTES = 1 << 20
+
+#: Peaks and memory of NVIDIA's data sheets (Tesla P100, V100 SXM2, T4, A10, A100 40 GB) and of its
+#: white papers on Turing, Ampere GA102 and Ada; dense float16 products summed in float32.
+#: ``reference`` is the plain device of the literature and of
+#: memonger's own benchmarks: each tensor is read or written once, and nothing overlaps (of the
+#: simple models it is the one that gives the reference bounds of CONTRIBUTING.md); ``cpu`` is two
+#: cores of the machine memonger was developed on, where each class of ops has a factor of its own.
+DEVICES: Mapping[str, Device] = {device.name: device for device in (
+    Device("reference", 10e12, 600e9, second_passes=False, overlaps=False),
+    _gpu("p100", 10.6, 732, 21.2, 5.3, 16, 56),
+    _gpu("v100", 15.7, 900, 125, 7.8, 16, 80),
+    _gpu("t4", 8.1, 320, 65, 0.25, 16, 40),
+    _gpu("a10", 31.2, 600, 125, 0.49, 24, 72),
+    _gpu("a100", 19.5, 1555, 312, 9.7, 40, 108),
+    _gpu("rtx2080ti", 13.4, 616, 53.8, 0.42, 11, 68),
+    _gpu("rtx3090", 35.6, 936, 71, 0.56, 24, 82),
+    _gpu("rtx4090", 82.6, 1008, 165.2, 1.29, 24, 128),
+    Device("cpu", 70e9, 5e9, 15e-6, 0.0, 35e9),
+)}
+
+
+@dataclass(frozen=True)
+class OpTimes:
+    """Seconds of each op of a graph."""
+
+    times_s: Tuple[float, ...]
+    #: Ops whose times a profile did not have and the roofline model gave.
+    estimated: Tuple[int, ...] = ()
+
+
+class CostModel(Protocol):
+    """Where op times come from."""
+
+    @property
+    def source(self) -> str:
+        """``"roofline: <device>"`` or ``"profile: <device>"``; goes into ``Plan.costs``."""
+
+    def op_times(self, graph: Graph, attributes: Attributes = ()) -> OpTimes:
+        """Times of all ops; ``attributes`` has one mapping for each op."""
+
+    def time_s(self, kind: str, attributes: Mapping[str, str], inputs: Sequence[TensorType],
+               outputs: Sequence[TensorType], wanted: Optional[Sequence[bool]] = None) -> float:
+        """Time of one op that need not be in a graph, such as a variant."""
+
+
+def wanted_outputs(graph: Graph, index: int) -> Tuple[bool, ...]:
+    """Which outputs of an op are read or are outputs of the graph; others are not computed."""
+    return tuple(bool(graph.consumers[t]) or t in graph.output_set
+                 for t in graph.ops[index].outputs)
+
+
+def is_view(graph: Graph, op: Op) -> bool:
+    """True when MXNet runs nothing: the op only renames memory of the pool (Reshape, ...)."""
+    for option in op.inplace:
+        source, target = graph.tensors[op.inputs[option.input]], graph.tensors[
+            op.outputs[option.output]]
+        if (option.identity and len(op.outputs) == 1 and source.pooled and target.pooled
+                and source.dtype == target.dtype and source.size_bytes == target.size_bytes):
+            return True
+    return False
+
+
+def tensor_types(graph: Graph, tensors: Sequence[int]) -> Tuple[TensorType, ...]:
+    return tuple(TensorType(graph.tensors[t].shape, graph.tensors[t].dtype) for t in tensors)
+
+
+def op_class(kind: str, attributes: Mapping[str, str],
+             tensors: Sequence[TensorType] = ()) -> Tuple[str, ...]:
+    """Classes of ops with the speed of this kind, the closest first."""
+    backward = "_backward" * kind.startswith("_backward_")
+    names = [kind]
+    if "onvolution" in kind and attributes.get("num_group", "1") != "1":
+        names = [kind + " in groups"]
+    else:
+        if "onvolution" in kind and attributes.get("kernel", "").replace(" ", "") == "(1,1)":
+            names.insert(0, kind + " 1x1")
+        names.append(("matrix" if "onvolution" in kind or "FullyConnected" in kind
+                      else "elements") + backward)
+    if all(tensor.size_bytes < LARGE_BYTES for tensor in tensors):
+        return tuple(names)
+    return tuple(name + size for name in names for size in (" large", ""))
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """Analytic op times."""
+
+    device: Device
+    #: Measured times by the model's, for classes of ops (:func:`op_class`).
+    factors: Mapping[str, float] = field(default_factory=dict)
+    #: Whose times these are, where not the preset's.
+    name: str = ""
+
+    @property
+    def source(self) -> str:
+        return "roofline: %s" % (self.name or self.device.name)
+
+    def time_s(self, kind: str, attributes: Mapping[str, str], inputs: Sequence[TensorType],
+               outputs: Sequence[TensorType], wanted: Optional[Sequence[bool]] = None) -> float:
+        inside_s, rest_s = self.parts_s(kind, attributes, inputs, outputs, wanted)
+        factor = next((self.factors[name] for name in op_class(
+            kind, attributes, (*inputs, *outputs)) if name in self.factors), 1.0) \
+            if self.factors else 1.0
+        return inside_s + factor * rest_s
+
+    def parts_s(self, kind: str, attributes: Mapping[str, str], inputs: Sequence[TensorType],
+                outputs: Sequence[TensorType],
+                wanted: Optional[Sequence[bool]] = None) -> Tuple[float, float]:
+        """Time of a convolution inside of the op, and the rest before its factor.
+
+        On a device with factors a fused operator takes its convolution's time and that of its
+        passes over the data, which have another speed. Elsewhere all of it is the rest.
+        """
+        needed = work(kind, attributes, inputs, outputs, wanted)
+        inside_s = 0.0
+        inside = convolution_inside(Operator(
+            kind, attributes, inputs, outputs,
+            wanted or (True,) * len(outputs))) if self.factors else None
+        if inside is not None:
+            inside_s, needed = self.time_s(*inside), needed.without(work(*inside))
+        # Inputs such as labels and masks may have other dtypes: the first output decides.
+        dtype = outputs[0].dtype if outputs else "float32"
+        moved_bytes = needed.moved_bytes + needed.again_bytes * self.device.second_passes
+        return inside_s, self.device.time_s(needed.flops, moved_bytes, dtype, needed.is_matrix,
+                                            needed.calls)
+
+    def op_times(self, graph: Graph, attributes: Attributes = ()) -> OpTimes:
+        times = []
+        for index, op in enumerate(graph.ops):
+            if is_view(graph, op):
+                times.append(0.0)
+                continue
+            read = [t for i, t in enumerate(op.inputs) if i not in op.ignored_inputs]
+            times.append(self.time_s(
+                op.kind, attributes_of(graph, index, attributes), tensor_types(graph, read),
+                tensor_types(graph, op.outputs), wanted_outputs(graph, index)))
+        return OpTimes(tuple(times))
+
+
+def attributes_of(graph: Graph, index: int, attributes: Attributes) -> Mapping[str, str]:
+    """Attributes of an op; a gradient without any has those of its forward op."""
+    if not attributes:
+        return {}
+    if not attributes[index] and graph.ops[index].forward_op >= 0:
+        return attributes[graph.ops[index].forward_op]
+    return attributes[index]
+
+
+def roofline(device: str = "reference") -> Roofline:
+    """The analytic model of a preset.
+
+    Raises InputError if there is no such preset; the message lists them.
+    """
+    if device not in DEVICES:
+        raise InputError("no device preset %r; there are %s" % (device, ", ".join(DEVICES)))
+    return Roofline(DEVICES[device], _cpu_factors() if device == "cpu" else {})
+
+
+@lru_cache(maxsize=None)
+def _cpu_factors() -> Mapping[str, float]:
+    """Of the preset ``cpu``: the mean of two runs of ``memonger.mx.profile.calibrate`` there."""
+    text = Path(__file__).with_name("cpu_factors.json").read_text(encoding="utf-8")
+    factors: Mapping[str, float] = json.loads(text)["factors"]
+    return factors
+
+
+# ---------------------------------------------------------------------------------- measured
+def signature(kind: str, attributes: Mapping[str, str], inputs: Sequence[TensorType],
+              outputs: Sequence[TensorType], wanted: Optional[Sequence[bool]] = None) -> str:
+    """The key of an op in a profile: ops with the same key take the same time."""
+    own = {k: str(v) for k, v in attributes.items() if not k.startswith("__")}
+    return json.dumps([kind, own, [[list(t.shape), t.dtype] for t in inputs],
+                       [[list(t.shape), t.dtype] for t in outputs],
+                       "".join("01"[bool(w)] for w in wanted or (True,) * len(outputs))],
+                      sort_keys=True, separators=(",", ":"))
+
+
+def op_signature(graph: Graph, index: int, attributes: Attributes) -> str:
+    """Signature of an op of a graph; see :func:`signature`."""
+    op = graph.ops[index]
+    return signature(op.kind, attributes_of(graph, index, attributes),
+                     tensor_types(graph, op.inputs), tensor_types(graph, op.outputs),
+                     wanted_outputs(graph, index))
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Measured op times; what is missing is estimated.
+
+    Estimates are the roofline model's, times the median ratio of measured to analytic times, so
+    that both are on one scale.
+    """
+
+    #: The device as measured, in words.
+    device: str
+    #: Seconds by signature.
+    times_s: Mapping[str, float]
+    #: Model for ops that were not measured.
+    fallback: Roofline
+    #: Everything else that the profile's file says: versions, threads, date.
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def source(self) -> str:
+        return "profile: %s" % self.device
+
+    def time_s(self, kind: str, attributes: Mapping[str, str], inputs: Sequence[TensorType],
+               outputs: Sequence[TensorType], wanted: Optional[Sequence[bool]] = None) -> float:
+        known = self.times_s.get(signature(kind, attributes, inputs, outputs, wanted))
+        return known if known is not None else self.fallback.time_s(
+            kind, attributes, inputs, outputs, wanted)
+
+    def op_times(self, graph: Graph, attributes: Attributes = ()) -> OpTimes:
+        analytic = self.fallback.op_times(graph, attributes).times_s
+        times: List[float] = []
+        estimated: List[int] = []
+        ratios: List[float] = []
+        for index, guess in enumerate(analytic):
+            known = self.times_s.get(op_signature(graph, index, attributes))
+            if is_view(graph, graph.ops[index]):
+                known = 0.0
+            if known is None:
+                estimated.append(index)
+            elif known > 0 and guess > 0:
+                ratios.append(known / guess)
+            times.append(guess if known is None else known)
+        scale = statistics.median(ratios) if ratios else 1.0
+        for index in estimated:
+            times[index] *= scale
+        return OpTimes(tuple(times), tuple(estimated))
+
+
+def best_known(graph: Graph, attributes: Attributes, profile: Optional[Profile],
+               otherwise: Roofline) -> CostModel:
+    """The profile if it has measured nine tenths of the graph's expected time, else the model.
+
+    ``profile``: what is stored for the device, if anything.
+    ``otherwise``: what to use when there is no profile or it was made for other networks.
+    """
+    if profile is None:
+        return otherwise
+    expected = otherwise.op_times(graph, attributes).times_s
+    missing = profile.op_times(graph, attributes).estimated
+    unknown_s = sum(expected[index] for index in missing)
+    return profile if unknown_s <= 0.1 * sum(expected) else otherwise
+
+
+def distinct_ops(graph: Graph, attributes: Attributes) -> Dict[str, int]:
+    """One op for each signature that has to be measured, in execution order."""
+    found: Dict[str, int] = {}
+    for index, op in enumerate(graph.ops):
+        if not is_view(graph, op):
+            found.setdefault(op_signature(graph, index, attributes), index)
+    return found

@@ -1,0 +1,158 @@
+"""Memory of MKLDNN's operators while they run: copies in other layouts.
+
+MKLDNN's operators write arrays in layouts of their own. A convolution converts its weight, and
+whatever comes in another layout, in temporary space. All ops of an executor share that space, and
+it stays as large as its largest use. In a planned network our operators stand between MKLDNN's, and
+write in MXNet's layout. Which of them do is not known before there is a plan, so there each array
+that a convolution reads is counted, and each that an operator other than MKLDNN's reads. Gradients
+of MKLDNN's other operators convert that of the output to the layout of the data; those that write
+where they read do so through a copy.
+
+Stock executors keep a copy of each array that an operator other than MKLDNN's reads in another
+layout; planned networks have none of them (``plugins/mxnet/layouts.h``).
+
+Not counted: what MKLDNN keeps for each convolution (about its weight for every further thread).
+"""
+from __future__ import annotations
+
+from typing import List, Mapping, Sequence, Set, Tuple
+
+from ...graph.types import Graph, Op
+from ...memory.workspace import WEIGHT, native_bytes
+
+#: Operators that write in a layout of their own, and those that keep the layout of their data.
+_MAKE = ("Convolution", "Deconvolution", "memonger_convolution", "memonger_split_convolution",
+         "memonger_split_convolution_data", "memonger_bn_relu_convolution")
+_KEEP = ("BatchNorm", "Activation", "relu", "LeakyReLU", "Pooling", "Concat", "concat", "add_n",
+         "elemwise_add", "_plus", "broadcast_add", "_grad_add", "_copy", "LRN")
+#: Operators whose gradient wants all it reads in one layout, and those that write it in place.
+_ONE_LAYOUT = ("Activation", "LeakyReLU", "BatchNorm", "Pooling")
+_IN_PLACE = ("Activation", "LeakyReLU")
+#: Data with fewer channels are read as they are.
+_CHANNELS = 8
+
+
+def mkldnn_workspaces(graph: Graph, attributes: Sequence[Mapping[str, str]],
+                      planned: bool = True) -> Tuple[int, ...]:
+    """Bytes for each op of the graph with MKLDNN on a CPU.
+
+    ``attributes``: those of each op, as in the symbol.
+    ``planned``: whether the network gets a plan, or is MXNet's alone.
+    """
+    in_layout = _in_mkldnn_layout(graph)
+    return tuple(max(op.workspace_bytes, _bytes(graph, op, attributes[index], in_layout, planned,
+                                                native_bytes(graph, index, attributes[index])))
+                 for index, op in enumerate(graph.ops))
+
+
+def stock_copies(graph: Graph, default_layout: Sequence[bool],
+                 inplace_index: Mapping[Tuple[int, int], int]) -> List[int]:
+    """Bytes that stock MXNet copies for each operator that is not MKLDNN's.
+
+    MXNet copies each array in a layout of MKLDNN that such an operator reads, and where the
+    operator writes into such an array copies the result back. An executor, and a CachedOp with
+    static memory and shapes, keeps all of these copies (``StorageFallbackOpExecutor``); else they
+    end with the operator's run. Arrays with three to five axes of float32 are counted.
+
+    Parameters
+    ----------
+    graph : Graph
+        Of the network without a plan, in the order in which its executor runs.
+    default_layout : sequence of bool
+        Whether each op is given its arrays in the default layout.
+    inplace_index : mapping
+        Op and position of an output to the position of the input whose memory it takes.
+
+    Returns
+    -------
+    list of int
+        One for each op.
+    """
+    in_layout: Set[int] = set()
+    copies: List[int] = []
+    for index, op in enumerate(graph.ops):
+        copies.append(0)
+        if not default_layout[index]:
+            kind = _base(op)
+            if kind in _MAKE or kind in _KEEP and not in_layout.isdisjoint(op.inputs):
+                in_layout.update(t for t in op.outputs[:1] if _may_have_layout(graph, t))
+            continue
+        copies[-1] = sum(graph.tensors[t].size_bytes for t in op.inputs if t in in_layout)
+        for position, tensor in enumerate(op.outputs):
+            source = inplace_index.get((index, position), -1)
+            if source >= 0 and op.inputs[source] in in_layout:
+                in_layout.add(tensor)
+                copies[-1] += graph.tensors[tensor].size_bytes
+    return copies
+
+
+def _may_have_layout(graph: Graph, tensor: int) -> bool:
+    return graph.tensors[tensor].dtype == "float32" and \
+        len(graph.tensors[tensor].shape) in (3, 4, 5)
+
+
+def _base(op: Op) -> str:
+    return op.kind[len("_backward_"):] if op.kind.startswith("_backward_") else op.kind
+
+
+def _in_mkldnn_layout(graph: Graph) -> Set[int]:
+    """Tensors in MKLDNN's layouts in the network without a plan."""
+    found: Set[int] = set()
+    for op in graph.ops:
+        kind = _base(op)
+        made = [t for t in op.outputs[:1] if _may_have_layout(graph, t)]
+        if kind in _MAKE or kind in _KEEP and not found.isdisjoint(op.inputs):
+            found.update(made)
+    return found
+
+
+def _bytes(graph: Graph, op: Op, attributes: Mapping[str, str], in_layout: Set[int],
+           planned: bool, native: int) -> int:
+    kind = _base(op)
+    if kind in _ONE_LAYOUT and op.kind != kind:
+        gradient = graph.tensors[op.inputs[0]]
+        if gradient.dtype != "float32" or len(gradient.shape) > 4:
+            return 0
+        mixed = not in_layout.isdisjoint(op.inputs) and (
+            planned or op.inputs[0] not in in_layout)
+        return gradient.size_bytes * (mixed + (kind in _IN_PLACE))
+    if kind not in WEIGHT:
+        copied = in_layout.intersection(op.inputs) if planned and kind not in _KEEP else ()
+        return sum(graph.tensors[t].size_bytes for t in copied)
+    backward = op.kind != kind or kind.endswith(("_weight", "_data"))
+    place = WEIGHT[kind][backward]
+    weight, first = graph.tensors[op.inputs[place]], graph.tensors[op.inputs[0]]
+    if first.dtype != "float32" or attributes.get("layout", "None") not in ("None", "NCW", "NCHW",
+                                                                           "NCDHW"):
+        return native
+    part = _part(graph, op, attributes)
+
+    def copy(position: int) -> int:
+        tensor = op.inputs[position]
+        other = planned or tensor not in in_layout
+        return int(graph.tensors[tensor].size_bytes * part) * other
+
+    few = weight.shape[1] < _CHANNELS and attributes.get("num_group", "1") == "1"
+    if not backward:
+        return weight.size_bytes + copy(0) * (not few)
+    size = 2 * weight.size_bytes + copy(0)
+    if not kind.endswith("_data"):
+        size += copy(1) * (not few)
+    data_gradient = op.outputs[0] in graph.output_set or bool(graph.consumers[op.outputs[0]])
+    if few and data_gradient:  # its gradients read that of the output in different layouts
+        size += int(first.size_bytes * part)
+    if part < 1:  # the gradient of the output is converted as a whole, then again in parts
+        size += first.size_bytes
+    if kind == "memonger_bn_relu_convolution":
+        size = max(size, graph.tensors[op.outputs[0]].size_bytes)
+    return size
+
+
+def _part(graph: Graph, op: Op, attributes: Mapping[str, str]) -> float:
+    """The share of the batch that a convolution takes at a time."""
+    batch = max(1, (graph.tensors[op.inputs[0]].shape or (1,))[0])
+    if _base(op) == "memonger_bn_relu_convolution":  # the buffer is for one part
+        buffer = op.outputs[-1] if op.kind != _base(op) else op.outputs[3]
+        return graph.tensors[buffer].shape[0] / batch
+    samples = int(attributes.get("micro_batch", "0"))
+    return min(samples, batch) / batch if samples and "micro_batch_mb" not in attributes else 1.0

@@ -1,0 +1,1 @@
+"""The plugin: built, loaded, and hooked into MXNet."""

@@ -1,0 +1,67 @@
+"""Imports MXNet, or says how to install it; sets environment variables for a while."""
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+from typing import Any, Iterator
+
+from ...util.cuda_libraries import advice
+from ...util.errors import MemongerError
+
+logger = logging.getLogger("memonger")
+_alone = threading.RLock()
+
+
+@contextlib.contextmanager
+def variable(name: str, value: str) -> Iterator[None]:
+    """An environment variable set for a while; MXNet reads many of them at every bind.
+
+    Threads take turns; otherwise one would restore the value that another has just set.
+    """
+    with _alone:
+        before = os.environ.get(name)
+        os.environ[name] = value
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = before
+
+
+def mxnet() -> Any:
+    """The ``mxnet`` module.
+
+    Raises MemongerError if it is not installed or does not import, saying what to install.
+    """
+    # MXNet reads these once, at its first bind. Unset, it reports every bind on standard error, and
+    # with MKLDNN off it warns of copies that it does not make.
+    os.environ.setdefault("MXNET_SUBGRAPH_VERBOSE", "0")
+    if not mkldnn_is_on():
+        os.environ.setdefault("MXNET_STORAGE_FALLBACK_LOG_VERBOSE", "0")
+    try:
+        import mxnet as mx
+    except ImportError as error:
+        raise MemongerError("memonger needs MXNet 1.9.1: pip install mxnet==1.9.1, or "
+                            "mxnet-cu112==1.9.1 for a GPU (one of them, not both); it said: %s"
+                            % error) from error
+    except OSError as error:  # mxnet-cu112 without one of the CUDA libraries
+        raise MemongerError("MXNet does not import (%s); %s" % (
+            error, advice(str(error)) or "memonger doctor says what is there")) from error
+    except AttributeError as error:  # numpy >= 1.24 has no numpy.bool
+        raise MemongerError("MXNet 1.9.1 does not import (%s); it needs numpy < 1.24: "
+                            "pip install 'numpy<1.24'" % error) from error
+    return mx
+
+
+def mkldnn_is_on() -> bool:
+    """Whether MXNet uses MKLDNN's operators where it was built with them."""
+    return is_on("MXNET_MKLDNN_ENABLED")
+
+
+def is_on(name: str) -> bool:
+    """Whether a switch of MXNet that is on by default is on, as MXNet reads it."""
+    return os.environ.get(name, "").lower() not in ("0", "false")

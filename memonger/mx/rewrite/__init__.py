@@ -1,0 +1,1 @@
+"""Plans become symbols, and graphs offer variants."""

@@ -1,0 +1,52 @@
+"""Convolutions whose gradient is worth computing in two steps, and placeholders for the second.
+
+The variant ``split_convolution`` has one op more in backward than the network. Planners see a
+graph with a placeholder for that op right before the convolution's gradient. A placeholder takes
+neither time nor memory, so the graph is what MXNet runs as long as nobody chooses the variant.
+"""
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import AbstractSet, Dict, List
+
+from ...graph.types import Graph, Op
+from ...graph.working_set import working_bytes
+
+
+def worth_splitting(graph: Graph) -> Dict[str, int]:
+    """Names and gradient ops of the convolutions whose two gradients may be computed separately.
+
+    Those whose data need a gradient, and whose own gradient works on at least as many bytes as any
+    other op does: it decides about the least memory that the step can take. Elsewhere other ops
+    would still have as much in memory at once, and offering more would only cost search time.
+    """
+    can = {index for index, op in enumerate(graph.ops) if _can_split(graph, op)}
+    others = max([working_bytes(graph, op) for index, op in enumerate(graph.ops)
+                  if index not in can] or [0])
+    return {graph.ops[graph.ops[index].forward_op].name: index for index in sorted(can)
+            if working_bytes(graph, graph.ops[index]) >= others}
+
+
+def _can_split(graph: Graph, op: Op) -> bool:
+    """Whether the op is a gradient of a convolution of which the data's part is wanted."""
+    return op.kind == "_backward_Convolution" and op.forward_op >= 0 and (
+        bool(graph.consumers[op.outputs[0]]) or op.outputs[0] in graph.output_set)
+
+
+def with_placeholders(graph: Graph, gradients: AbstractSet[int]) -> Graph:
+    """The graph, which has no variants yet, with a placeholder before each of these gradients."""
+    if not gradients:
+        return graph
+    ops: List[Op] = []
+    place: Dict[int, int] = {-1: -1}
+    for index, op in enumerate(graph.ops):
+        if index in gradients:
+            ops.append(Op(op.name + "_weight", op.kind, (), (), is_backward=True,
+                          not_recomputable_because=op.not_recomputable_because,
+                          device=op.device, placeholder=True))
+        place[index] = len(ops)
+        ops.append(op)
+    ops = [replace(op, forward_op=place[op.forward_op],
+                   control_deps=tuple(place[dep] for dep in op.control_deps)) for op in ops]
+    tensors = tuple(replace(t, producer=place[t.producer]) for t in graph.tensors)
+    return replace(graph, ops=tuple(ops), tensors=tensors, _cache={})

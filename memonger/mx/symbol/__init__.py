@@ -1,0 +1,1 @@
+"""Symbols as JSON: plans on them, variants in them; no MXNet is needed."""
