@@ -172,8 +172,10 @@ def page(tables: List[List[Row]]) -> str:
                 100 * share_of(r, base), 100 * (r["time_s"] / base["time_s"] - 1),
                 " (%.1f)" % (100 * r["bound"]) if "bound" in r else "")
                 for r in sorted(kept, key=lambda r: -r["peak_bytes"])]
-            shown += ["%s %s" % (r["method"].split()[-1], r["refused"])
-                      for r in found if "refused" in r]
+            refused = [r for r in found if "refused" in r]
+            if refused:  # from the largest budget on
+                shown.append("%s and less: %s" % (refused[0]["method"].split()[-1].rstrip("%"),
+                                                  refused[0]["refused"]))
             return " · ".join(dict.fromkeys(shown))
         spent = [r["planning_s"] for r in rows if r["method"].startswith("memonger")]
         lines.append("| %s, batch %d, %d ops | %s | %s | %s | %s s |" % (
