@@ -14,9 +14,9 @@ from ..graph.types import DTYPES, Graph
 
 #: Position of the weight among the inputs, of the operator and of its gradient. The gradient's
 #: first input is that of the output.
-WEIGHT = {"Convolution": (1, 2), "memonger_convolution": (1, 2),
-           "memonger_split_convolution": (1, 2), "memonger_split_convolution_weight": (1, 2),
-           "memonger_split_convolution_data": (1, 1), "memonger_bn_relu_convolution": (5, 8)}
+WEIGHT = {"Convolution": (1, 2), "memonger_split_convolution": (1, 2),
+          "memonger_split_convolution_weight": (1, 2), "memonger_split_convolution_data": (1, 1),
+          "memonger_bn_relu_convolution": (5, 8)}
 
 #: Bytes of MXNet's objects for each op that an executor runs (nodes, arrays' records, attributes,
 #: engine operations): what unrolled LSTMs take more for each op more, with MKLDNN and without.

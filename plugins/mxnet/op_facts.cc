@@ -141,7 +141,6 @@ bool RunsByItself(const std::string& name) {
 
 std::vector<uint32_t> OwnBuffers(const Node& node) {
   static const std::set<std::string> rearranged = {"Convolution", "Deconvolution", "FullyConnected",
-                                                   "memonger_convolution",
                                                    "memonger_split_convolution"};
   if (node.is_variable()) return {};
   const std::string& name = node.op()->name;

@@ -9,7 +9,6 @@ void RegisterAll() {
   RegisterMaxPool();
   RegisterInplaceBatchNorm();
   RegisterBatchNormRelu();
-  RegisterConvolution();
   RegisterSplitConvolution();
   RegisterBnReluConvolution();
   RegisterKeepLess();

@@ -10,7 +10,6 @@ void RegisterMaskDropout();
 void RegisterMaxPool();
 void RegisterInplaceBatchNorm();
 void RegisterBatchNormRelu();
-void RegisterConvolution();
 void RegisterSplitConvolution();
 void RegisterBnReluConvolution();
 void RegisterKeepLess();

@@ -1,4 +1,4 @@
-"""The three operators that run MXNet's Convolution: on parts of a batch, in two steps, fused."""
+"""The operators that run MXNet's Convolution: in two steps, and fused on parts of a batch."""
 from __future__ import annotations
 
 import re
@@ -17,9 +17,6 @@ pytestmark = needs_plugin
 
 #: MXNet's chain and ours, of attributes of the convolution and of a BatchNorm in front.
 CHAINS = {
-    "parts": lambda attributes, norm, micro_batch: (
-        [("Convolution", attributes)],
-        [("memonger_convolution", dict(attributes, micro_batch=micro_batch))]),
     "split": lambda attributes, norm, micro_batch: (
         [("Convolution", attributes)], [("memonger_split_convolution", attributes)]),
     "fused": lambda attributes, norm, micro_batch: (
@@ -132,18 +129,9 @@ def test_parts_are_not_small_beside_the_weight():
 @pytest.mark.parametrize("micro_batch_mb", [1, 5])
 def test_parts_of_some_bytes(micro_batch_mb):
     """Samples of 1.4 MB: each is too large by itself, or two parts of two."""
-    attributes = {"kernel": (1, 1), "num_filter": 3}
-    ours = [("memonger_convolution", dict(attributes, micro_batch_mb=micro_batch_mb))]
-    assert compare([("Convolution", attributes)], ours, shape=(4, 6, 200, 201)) is None
-
-
-def test_settings_of_each_direction_are_convolutions():
-    attributes = {"kernel": (3, 3), "num_filter": 4, "workspace": 64, "cudnn_tune": "off",
-                  "backward_data_workspace": 32, "backward_data_cudnn_tune": "fastest",
-                  "backward_filter_workspace": 16,
-                  "backward_filter_cudnn_tune": "limited_workspace"}
-    result = call(run, Case([("memonger_convolution", attributes)], shape=(2, 3, 6, 6)))
-    assert isinstance(result, dict), result
+    stock, ours = CHAINS["fused"]({"kernel": (1, 1), "num_filter": 3}, {"fix_gamma": False}, 0)
+    ours = [(kind, dict(attributes, micro_batch_mb=micro_batch_mb)) for kind, attributes in ours]
+    assert compare(stock, ours, shape=(4, 6, 200, 201)) is None
 
 
 def test_native_workspace_is_one_sample_however_large_the_batch():

@@ -14,7 +14,7 @@ pytestmark = needs_plugin
 
 #: Operators that leave shapes and dtypes to MXNet's own of the same attributes.
 DELEGATES = {"memonger_activation": "Activation", "memonger_avg_pool": "Pooling",
-             "memonger_concat": "Concat", "memonger_convolution": "Convolution",
+             "memonger_concat": "Concat",
              "memonger_split_convolution": "Convolution"}
 CONVOLUTION = {"kernel": (3, 3), "num_filter": 2}
 OTHERS = sorted(set(CALLS) - set(DELEGATES))
@@ -112,11 +112,11 @@ MISTAKES = [
      "Invalid Parameter format for eps"),
     ("memonger_bn_relu_convolution", {**CONVOLUTION, "stands_for": "x"},
      "Invalid Input: 'x'"),
-    ("memonger_convolution", {**CONVOLUTION, "micro_batch": -1},
+    ("memonger_bn_relu_convolution", {**CONVOLUTION, "micro_batch": -1},
      "should be greater equal to 0"),
-    ("memonger_convolution", {**CONVOLUTION, "backward_data_workspace": "x"},
+    ("memonger_bn_relu_convolution", {**CONVOLUTION, "workspace": "x"},
      "Invalid Parameter format for workspace"),
-    ("memonger_convolution", {**CONVOLUTION, "backward_data_cudnn_tune": "slow"}, "slow"),
+    ("memonger_split_convolution", {**CONVOLUTION, "cudnn_tune": "slow"}, "slow"),
     ("memonger_split_convolution", {"kernel": (3, 3)}, "Required parameter num_filter"),
     ("memonger_layer_norm", {"output_mean_var": True}, "mean and variance are not among"),
     ("memonger_activation", {"act_type": "foo"}, "Invalid Input: 'foo'"),
@@ -151,9 +151,10 @@ def test_attributes_that_do_not_fit_the_data(op, attributes, shape, words):
 
 #: Mistakes that MXNet's operators find, in shape and type inference and while computing.
 DELEGATED = [
-    ("memonger_convolution", CONVOLUTION, "float32", [("weight", (7,)), ("bias", (2,))], "[7]"),
-    ("memonger_convolution", CONVOLUTION, "float64", [("weight", (2, 4, 3, 3)), ("bias", (2,))],
-     "Expected 'float64'"),
+    ("memonger_split_convolution", CONVOLUTION, "float32", [("weight", (7,)), ("bias", (2,))],
+     "[7]"),
+    ("memonger_split_convolution", CONVOLUTION, "float64",
+     [("weight", (2, 4, 3, 3)), ("bias", (2,))], "Expected 'float64'"),
     ("memonger_split_convolution", {**CONVOLUTION, "no_bias": True}, "float32",
      [("weight", (2, 5, 3, 3))], "[2,5,3,3]"),
     ("memonger_bn_relu_convolution", {**CONVOLUTION, "no_bias": True}, "float32",

@@ -106,10 +106,9 @@ def _extra(call: _Call) -> int:
 
 
 def _convolution(call: _Call) -> Work:
-    data, weight = call.inputs[1:3] if call.backward else call.inputs[:2]
+    weight = call.inputs[2 if call.backward else 1]
     result = call.inputs[0] if call.backward else call.outputs[0]
-    found = _matrix(result.elements * math.prod(weight.shape[1:]), call, (0, 1, 2))
-    return found._replace(calls=_parts(call, data, weight, result))
+    return _matrix(result.elements * math.prod(weight.shape[1:]), call, (0, 1, 2))
 
 
 def _parts(call: _Call, data: TensorType, weight: TensorType, result: TensorType) -> int:
@@ -278,7 +277,7 @@ def _sort(call: _Call) -> Work:
 
 _FORMULAS: Dict[str, Callable[[_Call], Work]] = {
     "Convolution": _convolution, "Convolution_v1": _convolution,
-    "memonger_convolution": _convolution, "memonger_avg_pool": _pooling,
+    "memonger_avg_pool": _pooling,
     "memonger_split_convolution": _convolution,
     "memonger_split_convolution_weight": _weight_gradient,
     "memonger_split_convolution_data": _data_gradient,

@@ -23,8 +23,8 @@ _RANDOM_STATES_BYTES = 32768 * 64
 #: What ``cudaMalloc`` hands out are multiples of this.
 _GRANULE_BYTES = 512
 #: Convolutions by kind, and where their weight is among the inputs; the data come first.
-_WEIGHT = {"Convolution": 1, "Deconvolution": 1, "memonger_convolution": 1,
-           "memonger_split_convolution": 1, "memonger_bn_relu_convolution": 5}
+_WEIGHT = {"Convolution": 1, "Deconvolution": 1, "memonger_split_convolution": 1,
+           "memonger_bn_relu_convolution": 5}
 #: What a convolution is tuned for, once a process; besides its shapes.
 _TUNED_BY = ("kernel", "stride", "dilate", "pad", "num_group", "no_bias", "layout")
 _IN_PARTS = "memonger_bn_relu_convolution"

@@ -21,7 +21,7 @@ from ...graph.types import Graph, Op
 from ...memory.workspace import WEIGHT, native_bytes
 
 #: Operators that write in a layout of their own, and those that keep the layout of their data.
-_MAKE = ("Convolution", "Deconvolution", "memonger_convolution", "memonger_split_convolution",
+_MAKE = ("Convolution", "Deconvolution", "memonger_split_convolution",
          "memonger_split_convolution_data", "memonger_bn_relu_convolution")
 _KEEP = ("BatchNorm", "Activation", "relu", "LeakyReLU", "Pooling", "Concat", "concat", "add_n",
          "elemwise_add", "_plus", "broadcast_add", "_grad_add", "_copy", "LRN")
@@ -125,7 +125,7 @@ def _bytes(graph: Graph, op: Op, attributes: Mapping[str, str], in_layout: Set[i
     if first.dtype != "float32" or attributes.get("layout", "None") not in ("None", "NCW", "NCHW",
                                                                            "NCDHW"):
         return native
-    part = _part(graph, op, attributes)
+    part = _part(graph, op)
 
     def copy(position: int) -> int:
         tensor = op.inputs[position]
@@ -148,11 +148,10 @@ def _bytes(graph: Graph, op: Op, attributes: Mapping[str, str], in_layout: Set[i
     return size
 
 
-def _part(graph: Graph, op: Op, attributes: Mapping[str, str]) -> float:
+def _part(graph: Graph, op: Op) -> float:
     """The share of the batch that a convolution takes at a time."""
+    if _base(op) != "memonger_bn_relu_convolution":
+        return 1.0
     batch = max(1, (graph.tensors[op.inputs[0]].shape or (1,))[0])
-    if _base(op) == "memonger_bn_relu_convolution":  # the buffer is for one part
-        buffer = op.outputs[-1] if op.kind != _base(op) else op.outputs[3]
-        return graph.tensors[buffer].shape[0] / batch
-    samples = int(attributes.get("micro_batch", "0"))
-    return min(samples, batch) / batch if samples and "micro_batch_mb" not in attributes else 1.0
+    buffer = op.outputs[-1] if op.kind != _base(op) else op.outputs[3]  # for one part
+    return graph.tensors[buffer].shape[0] / batch

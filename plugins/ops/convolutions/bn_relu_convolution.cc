@@ -246,8 +246,8 @@ void RegisterBnReluConvolution() {
                        std::vector<int>* in, std::vector<int>* out) {
         const Fused& fused = FusedOf(attrs);
         const int parameters = fused.Parameters();
-        return fused.convolver.backward_data.InferDense(2 + parameters, 1 + parameters, device,
-                                                        mode, in, out);
+        return fused.convolver.backward.InferDense(2 + parameters, 1 + parameters, device, mode, in,
+                                                   out);
       })
       .TempSpace()
       .OutsideCudaGraphs()

@@ -1,5 +1,9 @@
 /*
- * MXNet's Convolution on parts of a batch, each direction with settings of its own.
+ * MXNet's Convolution on parts of a batch (delegate.h computes).
+ *
+ * A few samples at a time bound the memory of data that are made for the convolution alone, and the
+ * workspace of implementations whose workspace grows with the batch. Native CPU results are bit for
+ * bit those of the whole batch.
  */
 #ifndef MEMONGER_OPS_CONVOLUTIONS_CONVOLUTION_H_
 #define MEMONGER_OPS_CONVOLUTIONS_CONVOLUTION_H_
@@ -17,10 +21,9 @@ namespace ops {
 
 // A convolution as our operators run it; copies share the attributes of MXNet's.
 struct Convolver {
-  Delegate forward, backward_data, backward_filter;
+  Delegate forward, backward;
   int micro_batch = 0, micro_batch_mb = 0;
   bool has_bias = false;
-  bool one_backward = true;  // both gradients have the same settings
 
   Convolver() = default;
   // `attributes`: those of Convolution and of ConvolutionSettings; others are left out.
@@ -30,24 +33,19 @@ struct Convolver {
   // in parts of equal size.
   int64_t Step(const TShape& data, const TShape& weight, const TShape& output) const;
 
-  // Makes samples begin to end - 1 of the data. Without one the data are there.
+  // Makes samples begin to end - 1 of the data.
   template <class Array>
   using Maker = std::function<Array(int64_t begin, int64_t end)>;
 
   // data weight [bias] -> output.
   template <class Array>
   void Forward(const OpContext& context, const std::vector<Array>& in, OpReqType request,
-               const Array& out, const Maker<Array>& make = nullptr) const;
-  // gradient data weight [bias] -> gradients of data, weight [and bias].
+               const Array& out, const Maker<Array>& make) const;
+  // gradient data weight [bias] -> gradients of data, weight [and bias]. The data are there where
+  // nothing makes them.
   template <class Array>
   void Backward(const OpContext& context, const std::vector<Array>& in, const Requests& request,
                 const std::vector<Array>& out, const Maker<Array>& make = nullptr) const;
-
- private:
-  // The same for one part of the batch: its data, its gradients, and the whole weight.
-  template <class Array>
-  void BackwardPart(const OpContext& context, const std::vector<Array>& in, const Requests& request,
-                    const std::vector<Array>& out) const;
 };
 
 // The sum of the gradient over all but the channels, in the order in which MXNet's native code

@@ -268,8 +268,6 @@ struct ConvolutionWindow : public dmlc::Parameter<ConvolutionWindow> {
 
 struct ConvolutionSettings : public dmlc::Parameter<ConvolutionSettings> {
   int micro_batch, micro_batch_mb;
-  std::string backward_data_workspace, backward_data_cudnn_tune;
-  std::string backward_filter_workspace, backward_filter_cudnn_tune;
   DMLC_DECLARE_PARAMETER(ConvolutionSettings) {
     DMLC_DECLARE_FIELD(micro_batch)
         .set_default(0)
@@ -282,18 +280,6 @@ struct ConvolutionSettings : public dmlc::Parameter<ConvolutionSettings> {
             "MB of data and output in float32 that the convolution works on at a time: more where "
             "that is below eight times the weight or micro_batch samples; 0: micro_batch alone "
             "counts.");
-    DMLC_DECLARE_FIELD(backward_data_workspace)
-        .set_default("")
-        .describe("MB of workspace for the gradient of the data; as forward by default.");
-    DMLC_DECLARE_FIELD(backward_data_cudnn_tune)
-        .set_default("")
-        .describe("cudnn_tune for the gradient of the data; as forward by default.");
-    DMLC_DECLARE_FIELD(backward_filter_workspace)
-        .set_default("")
-        .describe("MB of workspace for the gradient of the weight; as forward by default.");
-    DMLC_DECLARE_FIELD(backward_filter_cudnn_tune)
-        .set_default("")
-        .describe("cudnn_tune for the gradient of the weight; as forward by default.");
   }
 };
 
