@@ -149,16 +149,16 @@ def main() -> int:
     plan = plan.with_measured(measured.to_dict())
     plan.save(os.path.join(options.out, "plan.json"))
     plan.report(os.path.join(options.out, "plan.html"))
-    from memonger.report.diagram.render import render
-    render(plan, os.path.join(options.out, "plan.svg"))
-    left = ["plan.json", "plan.html", "plan.svg"]
+    left = ["plan.json", "plan.html"]
     from memonger.report.charts.timeline import draw_timeline
+    from memonger.report.diagram.render import render
     from memonger.util.errors import RenderError
-    try:
-        draw_timeline(plan, os.path.join(options.out, "memory.svg"))
-        left.append("memory.svg")
-    except RenderError as error:
-        print("no timeline: %s" % error)
+    for draw, name in ((render, "plan.svg"), (draw_timeline, "memory.svg")):
+        try:
+            draw(plan, os.path.join(options.out, name))
+            left.append(name)
+        except RenderError as error:
+            print("no %s: %s" % (name, error))
     print("left %s in %s" % (", ".join(left), options.out))
     verified.check()
     if without_mkldnn and different:

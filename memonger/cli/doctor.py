@@ -221,7 +221,7 @@ def _libraries() -> Iterator[Finding]:
                                        "and bounds")
     for name, use in (("matplotlib", "pictures of the timeline: pip install matplotlib"),
                       ("graphviz", "plan.to_graphviz(): pip install graphviz"),
-                      ("pygraphviz", "")):
+                      ("pygraphviz", "")):  # where there is no dot
         version = installed(name)
         yield Finding(name, version or "missing",
                       OK if version or not use else NOTE,
@@ -235,8 +235,7 @@ def _programs() -> Iterator[Finding]:
                   "" if version else "only needed to build memonger: apt install g++")
     dot = _output_of("dot", "-V")
     yield Finding("dot", dot or "missing", OK if dot else NOTE,
-                  "" if dot else "diagrams are drawn by pygraphviz or by memonger itself; "
-                                 "apt install graphviz")
+                  "" if dot else "diagrams: apt install graphviz, or pip install pygraphviz")
 
 
 def _cuda() -> Iterator[Finding]:

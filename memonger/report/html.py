@@ -11,6 +11,7 @@ from html import escape
 from typing import Any, Dict, List, Sequence, Tuple
 
 from ..plan.plan import Plan
+from ..util.errors import RenderError
 from ..util.files import write_whole
 from ..util.version import __version__, installed
 from .charts.timeline import common_steps
@@ -99,7 +100,10 @@ def _summary(facts: Facts) -> str:
 
 def _diagram(plan: Plan) -> str:
     drawing = draw(plan)
-    svg = picture(replace(drawing, title=""), "svg").decode("utf-8")
+    try:
+        svg = picture(replace(drawing, title=""), "svg").decode("utf-8")
+    except RenderError as error:
+        return '<p id="diagram">No diagram: %s.</p>' % escape(str(error))
     svg = svg[svg.index("<svg"):]
     if len(svg) > MAX_DIAGRAM_BYTES:
         return ('<p id="diagram">The diagram of this network is too large for this page; '

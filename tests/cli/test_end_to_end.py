@@ -268,7 +268,7 @@ def test_an_answer_that_a_full_disk_does_not_take_is_an_error(plan_file, folder,
     ("plan {net} --shape data=2,3,16,16 --method sublinear -o x.json", "x.json"),
     ("estimate {net} --shape data=2,3,16,16 --graph x.json", "x.json"),
     ("apply {plan} -o x-symbol.json", "x-symbol.json"), ("report {plan} -o x.html", "x.html"),
-    ("report {plan} --graph x.svg", "x.svg"), ("report {plan} --timeline x.png", "x.png"),
+    ("report {plan} --graph x.dot", "x.dot"), ("report {plan} --timeline x.png", "x.png"),
     ("profile {net} --shape data=2,3,16,16 --time-limit 1 --repeats 1 -o x.json", "x.json")])
 def test_a_file_that_cannot_be_written_is_named(forked, plan_file, folder, tmp_path, words, name):
     """As on a full disk: no file may grow beyond 512 bytes."""

@@ -1,4 +1,4 @@
-"""Diagrams as files: Graphviz where it is installed, else ``pygraphviz``, else our own SVG."""
+"""Diagrams as files, drawn by Graphviz: its program ``dot``, else the package ``pygraphviz``."""
 from __future__ import annotations
 
 import inspect
@@ -14,13 +14,12 @@ from ...util.messages import one_line
 from ..formatting import ending_of
 from .dot import dot_lines, dot_text
 from .model import Drawing, draw
-from .svg import svg_text
 
 FORMATS = ("svg", "png", "pdf", "dot")
 #: Graphviz gets this long for one picture.
 TIME_LIMIT_S = 120
 _HINT = ("install Graphviz (Debian: apt install graphviz) or pip install pygraphviz "
-         "(Python 3.10 and newer); .svg and .dot files need neither")
+         "(Python 3.10 and newer); .dot files need neither")
 
 
 def render(plan: Plan, path: str, **options: Any) -> None:
@@ -41,7 +40,7 @@ def diagram(plan: Plan, **options: Any) -> Any:
 
     ``options``: ``collapse``, ``clones``, ``parameters``; see
         :func:`memonger.report.diagram.model.draw`.
-    A notebook and its ``pipe`` draw it as :func:`render` does, without ``dot`` too; its own
+    A notebook and its ``pipe`` draw it as :func:`render` does, by ``pygraphviz`` too; its own
     ``render`` needs ``dot``.
     Raises RenderError if the Python package ``graphviz``, which MXNet brings along, is missing.
     """
@@ -50,11 +49,11 @@ def diagram(plan: Plan, **options: Any) -> Any:
     except ImportError as error:
         raise RenderError("plan.to_graphviz() needs the Python package graphviz, which MXNet "
                           "brings along (pip install 'graphviz<0.9'); memonger report --graph "
-                          "draws without it") from error
+                          "draws without that package") from error
     drawing = _drawn(plan, options)
 
     class Diagram(graphviz.Digraph):
-        """A Digraph that can be drawn without the ``dot`` executable, too."""
+        """A Digraph that ``pygraphviz`` can draw, too."""
 
         def pipe(self, format: Any = None, *args: Any, **keywords: Any) -> bytes:
             return picture(drawing, format or self.format)
@@ -83,8 +82,6 @@ def picture(drawing: Drawing, ending: str) -> bytes:
             return way(source, ending)
         except (OSError, subprocess.SubprocessError, ImportError, RuntimeError) as error:
             tried.append("%s: %s" % (name, one_line(error)))
-    if ending == "svg":
-        return svg_text(drawing).encode("utf-8")
     raise RenderError("cannot draw .%s files here (%s); %s" % (ending, "; ".join(tried), _HINT))
 
 
