@@ -175,7 +175,7 @@ def program_of(*lives: Tuple[int, int, int]) -> StorageProgram:
         steps, tuple(Value(i, life[0], steps[life[0]].outputs.index(i))
                      for i, life in enumerate(lives)),
         tuple(life[2] for life in lives), tuple(4 * life[2] for life in lives), (0,) * count,
-        (False,) * count, (0,) * count, (False,) * count)
+        (4,) * count, (False,) * count, (0,) * count, (False,) * count)
 
 
 def storage_of(*lives: Tuple[int, int, int], model: str) -> StoragePlan:

@@ -53,7 +53,7 @@ class _Maker:
             dtype = "float32"
             if self.dtypes and self.rng.random() < 0.3:
                 dtype = self.rng.choice(OTHER_DTYPES)
-        size_bytes = DTYPES[dtype][1]
+        size_bytes = DTYPES[dtype]
         for extent in shape:
             size_bytes *= extent
         self.tensors.append(Tensor(name, size_bytes, producer, category, pooled, shape, dtype))

@@ -21,10 +21,13 @@ from ..util.type_checks import check_types
 MAX_SIZE_BYTES = 2 ** 60
 MAX_TIME_S = 2.0 ** 60
 
-#: MXNet's type flags and sizes of the dtypes that a tensor can have.
-DTYPES = {"float32": (0, 4), "float64": (1, 8), "float16": (2, 2), "uint8": (3, 1),
-          "int32": (4, 4), "int8": (5, 1), "int64": (6, 8), "bool": (7, 1), "int16": (8, 2),
-          "uint16": (9, 2), "uint32": (10, 4), "uint64": (11, 8), "bfloat16": (12, 2)}
+#: Bytes of one item of each dtype that a tensor can have.
+DTYPES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "bool": 1,
+          "int8": 1, "int16": 2, "int32": 4, "int64": 8,
+          "uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8,
+          "complex32": 4, "complex64": 8, "complex128": 16,
+          "float8_e4m3fn": 1, "float8_e4m3fnuz": 1, "float8_e5m2": 1, "float8_e5m2fnuz": 1,
+          "float8_e8m0fnu": 1}
 
 
 @dataclass(frozen=True)

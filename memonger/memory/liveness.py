@@ -39,7 +39,7 @@ class ProgramStep(NamedTuple):
     device: int
     #: Values of another pool are external to a step (a CachedOp's forward and backward).
     pool: int
-    grad_add: bool
+    adds_into_first: bool
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,9 @@ class Program:
     values: Tuple[Value, ...]
     elements: Tuple[int, ...]
     bytes: Tuple[int, ...]
+    #: Equal where two dtypes are; see :func:`dtype_number`.
     dtype: Tuple[int, ...]
+    item_bytes: Tuple[int, ...]
     #: The memory is the caller's (arrays for gradients): no block.
     external: Tuple[bool, ...]
     #: How often the value is an output of the whole graph.
@@ -96,6 +98,14 @@ def number_of_elements(size_bytes: int, shape: Sequence[int], item_bytes: int) -
     if not shape:
         return size_bytes // item_bytes
     return math.prod(shape)
+
+
+_NUMBERS = {name: number for number, name in enumerate(DTYPES)}
+
+
+def dtype_number(name: str) -> int:
+    """A number that no other dtype has."""
+    return _NUMBERS[name]
 
 
 def build_program(graph: Graph, schedule: Schedule) -> Program:
@@ -152,11 +162,12 @@ def build_program(graph: Graph, schedule: Schedule) -> Program:
     for item in tensors:
         if item.dtype not in DTYPES:
             raise ValueError("tensor %r has the unknown dtype %r" % (item.name, item.dtype))
-    item_bytes = [DTYPES[tensor.dtype][1] for tensor in tensors]
+    item_bytes = tuple(DTYPES[tensor.dtype] for tensor in tensors)
     return Program(
         tuple(steps), tuple(values),
         tuple(number_of_elements(t.size_bytes, t.shape, b) for t, b in zip(tensors, item_bytes)),
-        tuple(t.size_bytes for t in tensors), tuple(DTYPES[t.dtype][0] for t in tensors),
+        tuple(t.size_bytes for t in tensors), tuple(dtype_number(t.dtype) for t in tensors),
+        item_bytes,
         tuple(not t.pooled for t in tensors), tuple(held),
         tuple(value in own_buffer for value in range(len(values))),
         count_ignored=cached, rounding=4 if graph.pools == "executor" else 1)

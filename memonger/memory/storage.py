@@ -134,9 +134,10 @@ def _plan_running(program: Program, model: str) -> StoragePlan:
         array(int32, [number // 3 for number in inplace_begin]), array(int32, inplace),
         array(int32, [step.device for step in program.steps]),
         array(int32, [step.pool for step in program.steps]),
-        array(uint8, [step.grad_add for step in program.steps]),
+        array(uint8, [step.adds_into_first for step in program.steps]),
         array(int64, program.elements), array(int64, program.bytes),
-        array(int32, program.dtype), array(uint8, program.external),
+        array(int32, program.dtype), array(int32, program.item_bytes),
+        array(uint8, program.external),
         array(int32, program.held), array(uint8, program.own_buffer), array(int32, options),
         blocks, released, ctypes.byref(num_released), block_of, inplace_index, buffer_of,
         offset_of, buffer_bytes, totals)

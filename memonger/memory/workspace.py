@@ -78,7 +78,7 @@ def native_bytes(graph: Graph, index: int, attributes: Mapping[str, str]) -> int
         return 0  # a sample is its own matrix
     groups = int(attributes.get("num_group", 1))
     elements = math.prod(weight.shape[1:]) * groups * math.prod(result.shape[2:])
-    return elements * DTYPES[result.dtype][1]
+    return elements * DTYPES[result.dtype]
 
 
 def _extents(attributes: Mapping[str, str], name: str, axes: int,

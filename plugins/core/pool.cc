@@ -40,6 +40,7 @@ void PoolMeter::Fill(const Trace& trace) {
       program_.elements.push_back(problem_.tensor_elements[tensor]);
       program_.bytes.push_back(problem_.tensor_bytes[tensor]);
       program_.dtype.push_back(problem_.tensor_dtype[tensor]);
+      program_.item_bytes.push_back(problem_.tensor_item_bytes[tensor]);
       program_.external.push_back(problem_.tensor_is_external[tensor]);
       program_.own_buffer.push_back(problem_.tensor_has_own_buffer[tensor]);
       program_.held.push_back(trace.clones[step] == 0 && problem_.tensor_is_output[tensor]);
@@ -53,7 +54,7 @@ void PoolMeter::Fill(const Trace& trace) {
     program_.inplace_begin.push_back(static_cast<int32_t>(program_.inplace.size()));
     program_.device.push_back(op.device);
     program_.pool.push_back(problem_.two_pools && (op.is_backward || trace.clones[step] > 0));
-    program_.grad_add.push_back(op.grad_add);
+    program_.adds_into_first.push_back(impl.adds_into_first);
   }
   storage::Replay(program_, model_, &blocks_);
 }

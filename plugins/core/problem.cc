@@ -55,6 +55,7 @@ bool Problem::Parse(const int64_t* data, int64_t size, const double* times, int6
     const int64_t bytes = in.Next();
     tensor_elements.push_back(in.Next());
     tensor_dtype.push_back(static_cast<int>(in.Next()));
+    tensor_item_bytes.push_back(static_cast<int>(in.Next()));
     tensor_is_external.push_back(in.Next() != 0);
     tensor_bytes.push_back(tensor_is_external.back() ? 0 : bytes);
     tensor_is_output.push_back(in.Next() != 0);
@@ -70,13 +71,13 @@ bool Problem::Parse(const int64_t* data, int64_t size, const double* times, int6
     op.state_of = static_cast<int>(in.Next());
     if (op.state_of >= num_ops) return false;
     op.device = static_cast<int>(in.Next());
-    op.grad_add = in.Next() != 0;
     pins.push_back(static_cast<char>(in.Next()));
     op.implementations.resize(in.Count());
     if (op.implementations.empty()) return false;
     for (Implementation& impl : op.implementations) {
       impl.runs = in.Next() != 0;
       impl.uses_state = in.Next() != 0 && op.state_of >= 0;
+      impl.adds_into_first = in.Next() != 0;
       impl.workspace_bytes = in.Next();
       if (time_at >= num_times) return false;
       impl.time = times[time_at++];

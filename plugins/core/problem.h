@@ -31,7 +31,8 @@ struct Implementation {
   std::vector<InplaceOption> inplace;
   // Those of `inplace` that can ever apply: the input is read once, or only renamed.
   std::vector<InplaceOption> shares;
-  bool uses_state = false;  // continues the state object of Op::state_of
+  bool uses_state = false;       // continues the state object of Op::state_of
+  bool adds_into_first = false;  // see storage.h
 };
 
 struct Op {
@@ -40,7 +41,6 @@ struct Op {
   // Forward op whose state object a run continues; -1 without.
   int state_of = -1;
   int device = 0;
-  bool grad_add = false;                        // MXNet may add in place; see storage.h
   std::vector<Implementation> implementations;  // the first is the base graph's
 };
 
@@ -53,7 +53,8 @@ struct Problem {
   std::vector<Op> ops;
   std::vector<int64_t> tensor_bytes;  // 0 for tensors outside the pool
   std::vector<int64_t> tensor_elements;
-  std::vector<int> tensor_dtype;  // MXNet's type flag
+  std::vector<int> tensor_dtype;       // a number for each dtype
+  std::vector<int> tensor_item_bytes;  // of one element
   std::vector<char> tensor_is_external;
   std::vector<char> tensor_is_output;
   std::vector<char> tensor_has_own_buffer;  // must not lie in an arena

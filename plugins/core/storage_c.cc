@@ -34,9 +34,9 @@ MEMONGER_API int32_t memonger_storage_plan(
     int32_t steps, int32_t entries, const int32_t* output_begin, const int32_t* outputs,
     const int32_t* input_begin, const int32_t* inputs, const uint8_t* ignored,
     const int32_t* inplace_begin, const int32_t* inplace, const int32_t* device,
-    const int32_t* pool, const uint8_t* grad_add, const int64_t* elements, const int64_t* bytes,
-    const int32_t* dtype, const uint8_t* external, const int32_t* held, const uint8_t* own_buffer,
-    const int32_t* options, int64_t* blocks, int32_t* released, int32_t* num_released,
+    const int32_t* pool, const uint8_t* adds_into_first, const int64_t* elements,
+    const int64_t* bytes, const int32_t* dtype, const int32_t* item_bytes, const uint8_t* external,
+    const int32_t* held, const uint8_t* own_buffer, const int32_t* options, int64_t* blocks, int32_t* released, int32_t* num_released,
     int32_t* block_of, int32_t* inplace_index, int32_t* buffer_of, int64_t* offset_of,
     int64_t* buffer_bytes, int64_t* totals) {
   Program p;
@@ -51,10 +51,11 @@ MEMONGER_API int32_t memonger_storage_plan(
         Inplace{inplace[3 * k], inplace[3 * k + 1], static_cast<uint8_t>(inplace[3 * k + 2])});
   Copy(device, steps, &p.device);
   Copy(pool, steps, &p.pool);
-  Copy(grad_add, steps, &p.grad_add);
+  Copy(adds_into_first, steps, &p.adds_into_first);
   Copy(elements, entries, &p.elements);
   Copy(bytes, entries, &p.bytes);
   Copy(dtype, entries, &p.dtype);
+  Copy(item_bytes, entries, &p.item_bytes);
   Copy(external, entries, &p.external);
   Copy(held, entries, &p.held);
   Copy(own_buffer, entries, &p.own_buffer);

@@ -40,6 +40,27 @@ PlanInput TakeInput(const Graph& graph) {
   return input;
 }
 
+// Bytes of one element; 4 where MXNet does not say the type.
+int32_t ItemBytes(int type_flag) {
+  switch (type_flag) {
+    case mshadow::kUint8:
+    case mshadow::kInt8:
+    case mshadow::kBool:
+      return 1;
+    case mshadow::kFloat16:
+    case mshadow::kBfloat16:
+    case mshadow::kInt16:
+    case mshadow::kUint16:
+      return 2;
+    case mshadow::kFloat64:
+    case mshadow::kInt64:
+    case mshadow::kUint64:
+      return 8;
+    default:
+      return 4;
+  }
+}
+
 // The order of execution that was planned. Entries without a storage id are external.
 storage::Program MakeProgram(const Graph& graph, const PlanInput& input) {
   static const auto& inplace = Op::GetAttr<nnvm::FInplaceOption>("FInplaceOption");
@@ -56,6 +77,7 @@ storage::Program MakeProgram(const Graph& graph, const PlanInput& input) {
   p.elements.assign(entries, 0);
   p.bytes.assign(entries, 0);
   p.dtype.assign(dtypes.begin(), dtypes.end());
+  for (int type_flag : dtypes) p.item_bytes.push_back(ItemBytes(type_flag));
   p.external.assign(entries, 1);
   p.held.assign(entries, 0);
   p.references.assign(input.references.begin(), input.references.end());
@@ -63,7 +85,7 @@ storage::Program MakeProgram(const Graph& graph, const PlanInput& input) {
   for (size_t entry = 0; entry < entries; ++entry) {
     if (!mxnet::shape_is_known(shapes[entry])) continue;
     p.elements[entry] = static_cast<int64_t>(shapes[entry].Size());
-    p.bytes[entry] = p.elements[entry] * storage::DTypeBytes(dtypes[entry]);
+    p.bytes[entry] = p.elements[entry] * p.item_bytes[entry];
   }
   for (uint32_t id = input.node_range.first; id < input.node_range.second; ++id) {
     const auto& node = index[id];
@@ -89,7 +111,7 @@ storage::Program MakeProgram(const Graph& graph, const PlanInput& input) {
     }
     p.device.push_back(device ? device->at(id) : 0);
     p.pool.push_back(0);
-    p.grad_add.push_back(AddsIntoFirst(*node.source));
+    p.adds_into_first.push_back(AddsIntoFirst(*node.source));
     p.output_begin.push_back(static_cast<int32_t>(p.outputs.size()));
     p.input_begin.push_back(static_cast<int32_t>(p.inputs.size()));
     p.inplace_begin.push_back(static_cast<int32_t>(p.inplace.size()));

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from memonger.graph.schedule import expand
-from memonger.graph.types import Graph, Inplace, Op, Tensor
+from memonger.graph.types import DTYPES, Graph, Inplace, Op, Tensor
 from memonger.memory.liveness import Block, build_program
 from memonger.memory.storage import plan_storage
 
@@ -126,3 +126,23 @@ def test_a_wrong_source_is_refused():
     wrong = replace(schedule, steps=(schedule.steps[0], replace(schedule.steps[1], sources=(1,))))
     with pytest.raises(ValueError, match="does not make it"):
         build_program(graph, wrong)
+
+
+def one_after_the_other(*dtypes):
+    tensors = tuple(Tensor("t%d" % i, 8 * DTYPES[dtype], i, shape=(8,), dtype=dtype)
+                    for i, dtype in enumerate(dtypes))
+    ops = tuple(Op("op%d" % i, "Op", (i - 1,) if i else (), (i,),
+                   inplace=(Inplace(0, 0),) if i else ()) for i in range(len(dtypes)))
+    return Graph(tensors, ops, (len(dtypes) - 1,))
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128", "float8_e4m3fn", "bfloat16"])
+def test_every_dtype_has_its_bytes_and_shares_with_its_own(dtype):
+    graph = one_after_the_other(dtype, dtype)
+    graph.check()
+    assert plan(graph).pool_bytes == 8 * DTYPES[dtype]
+
+
+def test_dtypes_share_memory_where_their_items_have_equal_bytes():
+    assert plan(one_after_the_other("complex64", "float64")).pool_bytes == 64
+    assert plan(one_after_the_other("complex64", "float32")).blocks.block_of == (0, 1)

@@ -26,7 +26,7 @@ class TensorType(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        return self.elements * DTYPES[self.dtype][1]
+        return self.elements * DTYPES[self.dtype]
 
 
 class Work(NamedTuple):

@@ -222,7 +222,7 @@ def workspaces(device: Device, graph: Graph) -> Tuple[int, ...]:
 def _workspace_bytes(device: Device, graph: Graph, op: Op) -> int:
     made = [graph.tensors[t] for t in op.outputs]
     if op.kind in _WEIGHT:  # one element, whatever cuDNN asks for
-        return DTYPES[made[0].dtype][1]
+        return DTYPES[made[0].dtype]
     if op.kind == "_backward_FullyConnected" and len(made) == 3:  # sums of the bias by parts
         bias_bytes = made[2].size_bytes
         width = next(width for width in (8, 4, 2, 1) if bias_bytes % width == 0)

@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 from ...graph.in_use import graph_in_use
 from ...graph.schedule import Schedule, Step
 from ...graph.types import DTYPES, Graph, Implementation, Op
-from ...memory.liveness import number_of_elements, own_buffer_tensors
+from ...memory.liveness import dtype_number, number_of_elements, own_buffer_tensors
 from ...memory.storage import STORAGES
 from ...util import signals as interrupts
 from ...util.errors import SolverError
@@ -302,9 +302,10 @@ def _flatten(graph: Graph, options: Options,
     for index in variants:
         made.update(t for _, how in graph.variants[index].implementations for t in how.outputs)
     for number, tensor in enumerate(graph.tensors):
-        flag, item = DTYPES.get(tensor.dtype, (0, 4))
-        integers += [tensor.size_bytes, number_of_elements(tensor.size_bytes, tensor.shape, item),
-                     flag, not tensor.pooled, number in outputs, number in kept,
+        item_bytes = DTYPES[tensor.dtype]
+        integers += [tensor.size_bytes,
+                     number_of_elements(tensor.size_bytes, tensor.shape, item_bytes),
+                     dtype_number(tensor.dtype), item_bytes, not tensor.pooled, number in outputs, number in kept,
                      number in own_buffers, number in made]
     implementations: List[List[Union[Op, Implementation]]] = [[op] for op in graph.ops]
     choices: List[List[Tuple[int, int]]] = []
@@ -319,10 +320,9 @@ def _flatten(graph: Graph, options: Options,
         rerun = op.recomputable and not op.is_backward
         state_of = op.forward_op if op.uses_state else -1
         integers += [op.is_backward, rerun, state_of, op.device,
-                     op.adds_into_first and len(op.inputs) == 2, pins.get(number, 0),
-                     len(implementations[number])]
+                     pins.get(number, 0), len(implementations[number])]
         for how in implementations[number]:
-            _flatten_implementation(how, op.uses_state, integers, times)
+            _flatten_implementation(how, op, integers, times)
     for chosen in choices:
         integers.append(len(chosen))
         for pair in chosen:
@@ -330,13 +330,14 @@ def _flatten(graph: Graph, options: Options,
     return [int(number) for number in integers], times
 
 
-def _flatten_implementation(how: Union[Op, Implementation], uses_state: bool, integers: List[int],
+def _flatten_implementation(how: Union[Op, Implementation], op: Op, integers: List[int],
                             times: List[float]) -> None:
     runs = how.runs if isinstance(how, Implementation) else not how.placeholder
     inputs = how.inputs if runs else ()
     outputs = how.outputs if runs else ()
     inplace = how.inplace if runs else ()
-    integers += [runs, uses_state and runs, how.workspace_bytes if runs else 0, len(inputs)]
+    adds = op.adds_into_first and len(inputs) == 2
+    integers += [runs, op.uses_state and runs, adds, how.workspace_bytes if runs else 0, len(inputs)]
     ignored = set(how.ignored_inputs)
     for position, tensor in enumerate(inputs):
         integers += [tensor, position in ignored]

@@ -11,31 +11,12 @@ void Program::Clear() {
   output_begin.assign(1, 0);
   input_begin.assign(1, 0);
   inplace_begin.assign(1, 0);
-  for (std::vector<int32_t>* v : {&outputs, &inputs, &device, &pool, &dtype, &held, &references})
+  for (std::vector<int32_t>* v :
+       {&outputs, &inputs, &device, &pool, &dtype, &item_bytes, &held, &references})
     v->clear();
-  for (std::vector<uint8_t>* v : {&ignored, &grad_add, &external, &own_buffer}) v->clear();
+  for (std::vector<uint8_t>* v : {&ignored, &adds_into_first, &external, &own_buffer}) v->clear();
   for (std::vector<int64_t>* v : {&elements, &bytes}) v->clear();
   inplace.clear();
-}
-
-int32_t DTypeBytes(int32_t type_flag) {
-  switch (type_flag) {
-    case 3:
-    case 5:
-    case 7:
-      return 1;  // uint8, int8, bool
-    case 2:
-    case 8:
-    case 9:
-    case 12:
-      return 2;  // float16, int16, uint16, bfloat16
-    case 1:
-    case 6:
-    case 11:
-      return 8;  // float64, int64, uint64
-    default:
-      return 4;  // float32, int32, uint32
-  }
 }
 
 // -------------------------------------------------------------------------------- Replay
@@ -82,7 +63,7 @@ void Replay(const Program& p, const Model& model, Blocks* out) {
         const int32_t block = block_of[from];
         if (block < 0 || blocks[block].pool != p.pool[s] || left[block] <= 0) continue;
         if (p.elements[to] != p.elements[from] || references[to] <= 0 ||
-            DTypeBytes(p.dtype[to]) != DTypeBytes(p.dtype[from]))
+            p.item_bytes[to] != p.item_bytes[from])
           continue;
         const bool renames = option.identity && p.dtype[to] == p.dtype[from];
         if (!(left[block] == 1 && !ignores_all) && !renames) continue;
@@ -125,10 +106,10 @@ void Replay(const Program& p, const Model& model, Blocks* out) {
     }
   }
 
-  // `_grad_add` in place: the right operand is added where the left one lies, when it is made.
+  // Right operands that are added where the left one lies, when they are made, take no memory.
   std::vector<uint8_t> added(entries, 0);
   for (int32_t s = 0; s < steps; ++s) {
-    if (!p.grad_add[s]) continue;
+    if (!p.adds_into_first[s]) continue;
     const int32_t lhs = p.inputs[p.input_begin[s]], rhs = p.inputs[p.input_begin[s] + 1];
     const int32_t sum = p.outputs[p.output_begin[s]];
     if (lhs < 0 || rhs < 0 || producer[lhs] < 0 || producer[rhs] < 0) continue;

@@ -41,11 +41,13 @@ struct Program {
   std::vector<Inplace> inplace;   // in the op's order
   std::vector<int32_t> device;    // per step
   std::vector<int32_t> pool;      // per step; values of another pool are external to a step
-  std::vector<uint8_t> grad_add;  // per step: the op is _grad_add, which may add in place
+  // Per step: the second input may be added to the first one, where the sum lies, when it is made.
+  std::vector<uint8_t> adds_into_first;
   // Per entry.
   std::vector<int64_t> elements;    // number of elements
-  std::vector<int64_t> bytes;       // elements times the size of the dtype
-  std::vector<int32_t> dtype;       // MXNet's type flag
+  std::vector<int64_t> bytes;       // elements times item_bytes
+  std::vector<int32_t> dtype;       // a number for each dtype
+  std::vector<int32_t> item_bytes;  // of one element
   std::vector<uint8_t> external;    // memory is the caller's: variables, gradient arrays
   std::vector<int32_t> held;        // how often it is an output of the whole graph
   std::vector<uint8_t> own_buffer;  // must have a buffer of its own in an arena; empty: none must
@@ -75,7 +77,7 @@ struct Model {
 struct Block {
   int32_t start;  // step that makes the first value
   int32_t end;    // last step that uses it, inclusive; num_steps: never released
-  int64_t bytes;  // largest value in it, by real dtype; 0 when _grad_add made it unused
+  int64_t bytes;  // largest value in it, by real dtype; 0 when it is added to another
   int64_t elements;
   int32_t device;
   int32_t pool;
@@ -104,7 +106,6 @@ struct Peak {
   int32_t step = -1;  // first step at which it is reached; -1 when nothing is ever alive
 };
 
-int32_t DTypeBytes(int32_t type_flag);
 inline int64_t RoundUp(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 // Time: linear in steps, inputs and outputs. `blocks` is overwritten; its memory is reused.
