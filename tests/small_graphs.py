@@ -7,7 +7,8 @@ from typing import Dict, FrozenSet, Optional, Tuple
 
 import numpy as np
 
-from memonger.graph.types import Graph, Implementation, Inplace, Op, Tensor, Variant
+from memonger.graph.offers import Offer, offering
+from memonger.graph.types import Graph, Implementation, Inplace, Op, Tensor
 from memonger.memory.liveness import Program as StorageProgram
 from memonger.memory.liveness import ProgramStep, Value
 from memonger.memory.storage import StoragePlan, plan_program
@@ -139,11 +140,11 @@ def variant_graph(saving_s: float) -> Graph:
            Op("f1", "op", (0,), (1,), time_s=4.0), Op("f2", "op", (1,), (2,), time_s=3.0),
            Op("b1", "op", (1, 2), (3,), True, not_recomputable_because="backward", time_s=1.0),
            Op("b0", "op", (0, 3), (4,), True, not_recomputable_because="backward", time_s=1.0))
-    variant = Variant("mask", 1, (
+    offer = Offer("mask", 1, (
         (1, Implementation((0,), (1, 5), time_s=4.0 - saving_s)),
         (3, Implementation((2, 5), (3,), time_s=1.5)),
         (4, Implementation((3, 5), (4,), time_s=1.0))))
-    return Graph(tensors, ops, (), (variant,))
+    return offering(Graph(tensors, ops, ()), [offer])
 
 
 def violation(program: Program, values: np.ndarray) -> float:

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import strategies as st
 
 from memonger.graph.in_use import graph_in_use
+from memonger.graph.offers import Offer, offering, offers_of
 from memonger.graph.schedule import Consumer, Schedule, expand_in_part
-from memonger.graph.types import DTYPES, Graph, Implementation, Inplace, Op, Tensor, Variant
+from memonger.graph.types import DTYPES, Graph, Implementation, Inplace, Op, Tensor
 from memonger.mx.rewrite.gradient_split import with_placeholders
 
 SIZES = (1, 1, 2, 3, 4, 4, 4, 7, 8, 16, 64)
@@ -217,14 +218,20 @@ def variants(rng: random.Random, graph: Graph) -> Graph:
         mask = len(tensors)
         tensors.append(Tensor(forward.name + "_mask", 2, op.forward_op, shape=(2,),
                               dtype="uint8"))
-        found.append(Variant("mask", op.forward_op, (
+        found.append(Offer("mask", op.forward_op, (
             (op.forward_op, Implementation(
                 forward.inputs, forward.outputs + (mask,), forward.ignored_inputs,
                 forward.inplace, forward.time_s + 0.1)),
             (index, Implementation(
                 tuple(mask if t == dropped else t for t in op.inputs), op.outputs,
                 op.ignored_inputs, op.inplace, op.time_s)))))
-    return replace(graph, tensors=tuple(tensors), variants=tuple(found), _cache={})
+    return offering(replace(graph, tensors=tuple(tensors), _cache={}), found)
+
+
+def without_variants(graph: Graph) -> Graph:
+    """The graph with the framework's own implementations only."""
+    return replace(graph, variants=(), _cache={},
+                   ops=tuple(replace(op, alternatives=()) for op in graph.ops))
 
 
 def split_gradients(rng: random.Random, graph: Graph) -> Graph:
@@ -232,34 +239,31 @@ def split_gradients(rng: random.Random, graph: Graph) -> Graph:
     split = [i for i, op in enumerate(graph.ops) if op.kind == "_backward_Op"
              and op.forward_op >= 0 and not op.uses_state and len(op.outputs) > 1
              and rng.random() < 0.7]
-    split_graph = with_placeholders(replace(graph, variants=()), set(split))
+    split_graph = with_placeholders(without_variants(graph), set(split))
     place = [i for i, op in enumerate(split_graph.ops) if not op.placeholder]
 
-    def moved(variant: Variant) -> Variant:
-        return replace(variant, op=place[variant.op], implementations=tuple(
-            (place[op], how) for op, how in variant.implementations))
-
-    found = [moved(variant) for variant in graph.variants]
+    found = [offer._replace(op=place[offer.op], implementations=tuple(
+        (place[op], other) for op, other in offer.implementations)) for offer in offers_of(graph)]
     tensors = split_graph.tensors + tuple(replace(t, producer=place[t.producer])
                                    for t in graph.tensors[len(split_graph.tensors):])
     for index in split:
         op = split_graph.ops[place[index]]
         forward = split_graph.ops[op.forward_op]
         later = tuple(t for t in op.inputs if t not in forward.inputs or rng.random() < 0.5)
-        found.append(Variant("split", op.forward_op, (
+        found.append(Offer("split", op.forward_op, (
             (op.forward_op, Implementation(forward.inputs, forward.outputs,
                                            forward.ignored_inputs, forward.inplace,
                                            forward.time_s)),
             (place[index] - 1, Implementation(op.inputs, op.outputs[1:], time_s=op.time_s / 2)),
             (place[index], Implementation(later, op.outputs[:1], time_s=op.time_s / 2)))))
-    return replace(split_graph, tensors=tensors, variants=tuple(found), _cache={})
+    return offering(replace(split_graph, tensors=tensors, _cache={}), found)
 
 
 def schedule_with_variants(rng: random.Random, graph: Graph) -> Schedule:
     """Random decisions on a random choice of the graph's variants that do not overlap."""
     chosen, taken = [], set()
     for index, variant in enumerate(graph.variants):
-        ops = {op for op, _ in variant.implementations}
+        ops = {op for op, _ in variant.choices}
         if not ops & taken and rng.random() < 0.6:
             chosen.append(index)
             taken |= ops

@@ -1,10 +1,10 @@
 """Training graphs of real shape, without MXNet: what planners are tried on; small real networks."""
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Dict, List, Optional
 
-from memonger.graph.types import Graph, Implementation, Inplace, Op, Tensor, Variant
+from memonger.graph.offers import Offer, offering
+from memonger.graph.types import Graph, Implementation, Inplace, Op, Tensor
 
 MB = 2 ** 20
 
@@ -134,9 +134,9 @@ def attention(steps: int) -> Graph:
         wide = net.add("tanh", [wide], MB, 1e-6, "io")
         state = net.add("fc", [wide], 4096, 1e-5, "i")
     graph = net.graph("attention%d" % steps)
-    variants = []
+    offers = []
     for number, op in enumerate(graph.ops):
         if op.kind == "backward_tanh":
             frugal = Implementation(op.inputs[:1] + op.inputs[2:], op.outputs, time_s=op.time_s)
-            variants.append(Variant("output", op.forward_op, ((number, frugal),)))
-    return replace(graph, variants=tuple(variants))
+            offers.append(Offer("output", op.forward_op, ((number, frugal),)))
+    return offering(graph, offers)

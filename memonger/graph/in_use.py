@@ -15,28 +15,9 @@ def effective_ops(graph: Graph, variants: Sequence[int]) -> Tuple[Op, ...]:
     """
     ops: List[Op] = list(graph.ops)
     for index in variants:
-        for op, how in graph.variants[index].implementations:
-            if how.runs:
-                ops[op] = replace(ops[op], inputs=how.inputs, outputs=how.outputs,
-                                  ignored_inputs=how.ignored_inputs, inplace=how.inplace,
-                                  kept_outputs=(), time_s=how.time_s,
-                                  workspace_bytes=how.workspace_bytes, placeholder=False,
-                                  own_buffers=_same_values(ops[op], how.inputs + how.outputs),
-                                  unwritten_outputs=())
-            else:
-                ops[op] = replace(ops[op], inputs=(), outputs=(), ignored_inputs=(), inplace=(),
-                                  time_s=0.0, workspace_bytes=0, placeholder=True,
-                                  own_buffers=(), unwritten_outputs=())
+        for op, number in graph.variants[index].choices:
+            ops[op] = ops[op].running_as(number)
     return tuple(ops)
-
-
-def _same_values(op: Op, values: Tuple[int, ...]) -> Tuple[int, ...]:
-    """Positions in ``values`` of what has buffers of its own at ``op``."""
-    if not op.own_buffers:
-        return ()
-    before = op.inputs + op.outputs
-    apart = {before[position] for position in op.own_buffers}
-    return tuple(position for position, tensor in enumerate(values) if tensor in apart)
 
 
 def graph_in_use(graph: Graph, schedule: Schedule) -> Graph:

@@ -45,7 +45,7 @@ class Schedule:
         """Time of one training step: the sum over all steps, variants considered."""
         times = [op.time_s for op in graph.ops]
         for index in self.variants:
-            for op, implementation in graph.variants[index].implementations:
+            for op, implementation in graph.implementations_of(index):
                 times[op] = implementation.time_s if implementation.runs else 0.0
         return sum(times[step.op] for step in self.steps)
 

@@ -16,127 +16,17 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Dict, FrozenSet, List, Mapping, Sequence, Tuple, Union
 
 from ..util.type_checks import check_types
+from .records import DTYPES, Implementation, Inplace, Op, Tensor, Variant
+
+__all__ = ["DTYPES", "MAX_SIZE_BYTES", "MAX_TIME_S", "Graph", "Implementation", "Inplace", "Op",
+           "Tensor", "Variant"]
 
 #: No tensor has as many bytes, nor all of them together, and no op takes as long: sums stay exact.
 MAX_SIZE_BYTES = 2 ** 60
 MAX_TIME_S = 2.0 ** 60
 
-#: Bytes of one item of each dtype that a tensor can have.
-DTYPES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "bool": 1,
-          "int8": 1, "int16": 2, "int32": 4, "int64": 8,
-          "uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8,
-          "complex32": 4, "complex64": 8, "complex128": 16,
-          "float8_e4m3fn": 1, "float8_e4m3fnuz": 1, "float8_e5m2": 1, "float8_e5m2fnuz": 1,
-          "float8_e8m0fnu": 1}
-
-
-@dataclass(frozen=True)
-class Tensor:
-    """One value: an output of an op, or something that exists before the step."""
-
-    name: str
-    size_bytes: int
-    #: Op that makes it; -1 when it exists before the step (parameter, input, aux state).
-    producer: int
-    #: "activation", "output" (of the network); of memory that the planner does not own
-    #: "parameter", "input", "aux", "gradient" or "head_gradient".
-    category: str = "activation"
-    #: False where the memory is the caller's: parameters, inputs, aux states, the arrays that
-    #: receive the parameters' gradients. Only pooled tensors count in the pool.
-    pooled: bool = True
-    shape: Tuple[int, ...] = ()
-    dtype: str = "float32"
-
-
-@dataclass(frozen=True)
-class Inplace:
-    """Output ``output`` may take the memory of input ``input`` (positions, not ids)."""
-
-    input: int
-    output: int
-    #: The op only renames its input (reshape, identity): allowed even while others read it.
-    identity: bool = False
-
-
-@dataclass(frozen=True)
-class Op:
-    """One operator of the step."""
-
-    name: str
-    kind: str
-    inputs: Tuple[int, ...]
-    outputs: Tuple[int, ...]
-    is_backward: bool = False
-    #: The forward op whose gradient this op takes part in; -1 when unknown or forward.
-    forward_op: int = -1
-    #: True when the op continues a state object made by ``forward_op`` (fused RNN, Custom, ...).
-    uses_state: bool = False
-    #: Ops that must run before, besides the producers of the inputs, in MXNet's order.
-    control_deps: Tuple[int, ...] = ()
-    #: Input positions whose value is never read (only shape or existence matters).
-    ignored_inputs: Tuple[int, ...] = ()
-    inplace: Tuple[Inplace, ...] = ()
-    #: "" when the op may run again with the same result, else the reason why it may not.
-    not_recomputable_because: str = ""
-    #: Output positions that stay with the first run even if the op runs again (small statistics).
-    kept_outputs: Tuple[int, ...] = ()
-    time_s: float = 0.0
-    workspace_bytes: int = 0
-    device: int = 0
-    #: The user's hints: ``mirror_stage`` ("" without), ``force_mirroring`` ("", "True", "False").
-    mirror_stage: str = ""
-    force_mirroring: str = ""
-    #: Each run makes a state object (RNN, Custom, MXNet's old operators).
-    makes_state: bool = False
-    #: Never runs, and touches nothing: a place in the order that only variants give work to.
-    placeholder: bool = False
-    #: Positions of values, outputs behind inputs, that have buffers of their own in any storage.
-    own_buffers: Tuple[int, ...] = ()
-    #: The op adds its second input to its first: a sum that the maker of the second may take over.
-    adds_into_first: bool = False
-    #: Output positions that the op leaves unwritten.
-    unwritten_outputs: Tuple[int, ...] = ()
-    #: A copy of the op under stock mirroring is wrong where nobody reads its first output.
-    needs_reader: bool = False
-
-    @property
-    def recomputable(self) -> bool:
-        return not self.not_recomputable_because
-
-
 #: Names of fields in files of earlier versions.
 _RENAMED = {"keep_reason": "not_recomputable_because"}
-
-
-@dataclass(frozen=True)
-class Implementation:
-    """How one op runs when a variant is chosen: replaces the fields of the same name."""
-
-    inputs: Tuple[int, ...]
-    outputs: Tuple[int, ...]
-    ignored_inputs: Tuple[int, ...] = ()
-    inplace: Tuple[Inplace, ...] = ()
-    time_s: float = 0.0
-    workspace_bytes: int = 0
-    #: False when the op does not run at all (its work is part of another op of the variant).
-    runs: bool = True
-
-
-@dataclass(frozen=True)
-class Variant:
-    """Another implementation of one op or of a few neighbours, with its own backward.
-
-    Two variants that name the same op exclude each other. Tensors that only a variant makes
-    (masks, indices) are ordinary tensors of the graph that no op of the base graph touches.
-    """
-
-    name: str
-    #: The forward op that the variant is named after in ``Plan.decisions``.
-    op: int
-    #: Pairs of op id and its implementation, forward and backward ops alike.
-    implementations: Tuple[Tuple[int, Implementation], ...]
-    #: True when results are bit for bit those of the base graph.
-    exact: bool = True
 
 
 @dataclass(frozen=True)
@@ -206,6 +96,11 @@ class Graph:
         """Time of the whole unplanned step, seconds."""
         return sum(op.time_s for op in self.ops)
 
+    def implementations_of(self, variant: int) -> Tuple[Tuple[int, Implementation], ...]:
+        """Pairs of op and implementation that a variant chooses."""
+        return tuple((op, self.ops[op].implementations[number])
+                     for op, number in self.variants[variant].choices)
+
     def with_times(self, times_s: Sequence[float],
                    workspaces_bytes: Sequence[int] = ()) -> "Graph":
         """The same graph with other op times and workspaces.
@@ -234,7 +129,7 @@ class Graph:
         ValueError, TypeError
             When an id is out of range, an op reads what is made later, a size is negative, ...
         """
-        parts = [part for variant in self.variants for _, part in variant.implementations]
+        parts = [part for op in self.ops for part in op.alternatives]
         for records in ([self], self.tensors, self.ops, self.variants, parts):
             check_types(records)
         check_types(place for op in self.ops for place in op.inplace)
@@ -269,16 +164,16 @@ class Graph:
             if not op.placeholder and not all(output in range(len(op.outputs))
                                        for output in op.kept_outputs):
                 raise ValueError("op %r keeps an output that it does not have" % op.name)
-            values = len(op.inputs) + len(op.outputs)
-            if not all(position in range(values) for position in op.own_buffers) or not all(
-                    output in range(len(op.outputs)) for output in op.unwritten_outputs):
-                raise ValueError("op %r has facts about a value that it does not have" % op.name)
+            for other in op.alternatives:
+                if not all(tensor in every_tensor for tensor in other.inputs + other.outputs):
+                    raise ValueError("an implementation of op %r names a tensor that does not "
+                                     "exist" % op.name)
+                _check_run(op.name, other)
         for variant in self.variants:
-            for index, how in variant.implementations:
-                if index not in every_op or variant.op not in every_op or not all(
-                        tensor in every_tensor for tensor in how.inputs + how.outputs):
-                    raise ValueError("variant %r names what does not exist" % variant.name)
-                _check_run(variant.name, how)
+            if variant.op not in every_op or not all(
+                    index in every_op and number in range(len(self.ops[index].implementations))
+                    for index, number in variant.choices):
+                raise ValueError("variant %r names what does not exist" % variant.name)
         for found in self.tensors:
             if not 0 <= found.size_bytes < MAX_SIZE_BYTES or min(found.shape, default=0) < 0 \
                     or math.prod(found.shape) >= MAX_SIZE_BYTES:
@@ -349,27 +244,38 @@ class Graph:
         def implementation(item: Mapping[str, Any]) -> Implementation:
             return Implementation(**{**tuples(item), "inplace": inplace(item.get("inplace", ()))})
 
+        def op(item: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> Op:
+            return Op(**{**tuples(item), "inplace": inplace(item.get("inplace", ())),
+                         "alternatives": tuple(map(implementation, others))})
+
+        others = [list(o.get("alternatives", ())) for o in data["ops"]]
+        variants = []
+        for v in data.get("variants", ()):
+            choices = [tuple(pair) for pair in v.get("choices", ())]
+            for index, part in v.get("implementations", ()):  # as files of schema 1 hold them
+                others[index].append(part)
+                choices.append((index, len(others[index])))
+            variants.append(Variant(v["name"], v["op"], tuple(choices), v.get("exact", True)))
         return cls(
             name=data.get("name", ""), outputs=tuple(data["outputs"]),
             pools=data.get("pools", "executor"),
             held_for_gradients=tuple(data.get("held_for_gradients", ())),
             objects_bytes_per_op=data.get("objects_bytes_per_op", 0),
             tensors=tuple(Tensor(**tuples(t)) for t in data["tensors"]),
-            ops=tuple(Op(**{**tuples(o), "inplace": inplace(o.get("inplace", ()))})
-                      for o in data["ops"]),
-            variants=tuple(
-                Variant(name=v["name"], op=v["op"], exact=v.get("exact", True),
-                        implementations=tuple((i, implementation(m))
-                                              for i, m in v["implementations"]))
-                for v in data.get("variants", ())))
+            ops=tuple(map(op, data["ops"], others)), variants=tuple(variants))
 
 
 def _check_run(name: str, run: Union[Op, Implementation]) -> None:
     """Raise ValueError where a position is that of no input or output, or a cost is negative."""
     inputs, outputs = range(len(run.inputs)), range(len(run.outputs))
     if not all(place.input in inputs and place.output in outputs for place in run.inplace) or \
-            not all(position in inputs for position in run.ignored_inputs):
+            not all(position in inputs for position in run.ignored_inputs) or \
+            not all(position in outputs for position in run.unwritten_outputs) or \
+            not all(position in range(len(inputs) + len(outputs)) for position in run.own_buffers):
         raise ValueError("%r names an input or output that it does not have" % name)
+    if run.adds_into_first and (len(inputs), len(outputs)) != (2, 1):
+        raise ValueError("%r cannot add into the first of %d inputs and %d outputs"
+                         % (name, len(inputs), len(outputs)))
     if not 0 <= run.time_s < MAX_TIME_S or not 0 <= run.workspace_bytes < MAX_SIZE_BYTES:
         raise ValueError("%r cannot take %r s and %r bytes of workspace"
                          % (name, run.time_s, run.workspace_bytes))

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Dict, FrozenSet, List, Mapping, NamedTuple, Sequence, Set, Tuple
+from typing import Dict, FrozenSet, List, Mapping, NamedTuple, Sequence, Set, Tuple, Union
 
 from ..graph.in_use import effective_ops
 from ..graph.schedule import Schedule
-from ..graph.types import DTYPES, Graph, Inplace, Op
+from ..graph.types import DTYPES, Graph, Implementation, Inplace, Op
 
 
 class Value(NamedTuple):
@@ -124,7 +124,6 @@ def build_program(graph: Graph, schedule: Schedule) -> Program:
     first = [-1] * len(ops)
     runs = [0] * len(ops)
     cached = graph.pools == "cached_op"
-    own_buffers = own_buffer_tensors(graph)
     own_buffer: Set[int] = set()
     for index, step in enumerate(schedule.steps):
         op = ops[step.op]
@@ -139,16 +138,15 @@ def build_program(graph: Graph, schedule: Schedule) -> Program:
             made[tensor] = len(values)
             values.append(Value(tensor, index, position))
         numbers.append(made)
-        away = own_buffers.get(step.op, ())
-        own_buffer.update(value for tensor, value in [*zip(op.inputs, inputs), *made.items()]
-                     if tensor in away)
+        values_here = (*inputs, *made.values())
+        own_buffer.update(values_here[position] for position in op.own_buffers)
         if not runs[step.op]:
             first[step.op] = index
         steps.append(ProgramStep(
             step.op, runs[step.op], tuple(inputs), tuple(made.values()),
             tuple(op.ignored_inputs), op.inplace, op.device,
             int(cached and (op.is_backward or runs[step.op] > 0)),
-            op.adds_into_first and len(inputs) == 2))
+            op.adds_into_first))
         runs[step.op] += 1
     held = [0] * len(values)
     producer = {tensor: op for op, item in enumerate(ops) for tensor in item.outputs}
@@ -173,17 +171,10 @@ def build_program(graph: Graph, schedule: Schedule) -> Program:
         count_ignored=cached, rounding=4 if graph.pools == "executor" else 1)
 
 
-def own_buffer_tensors(graph: Graph) -> Dict[int, FrozenSet[int]]:
-    """For each op the tensors whose values must not lie in an arena where it reads or makes them.
-
-    Ops without such are left out.
-    """
-    found: Dict[int, FrozenSet[int]] = {}
-    for index, op in enumerate(graph.ops):
-        if op.own_buffers:
-            values = op.inputs + op.outputs
-            found[index] = frozenset(values[position] for position in op.own_buffers)
-    return found
+def own_buffer_tensors(implementation: Union[Op, Implementation]) -> FrozenSet[int]:
+    """Tensors whose values must not lie in an arena where the op reads or makes them."""
+    values = implementation.inputs + implementation.outputs
+    return frozenset(values[position] for position in implementation.own_buffers)
 
 
 def _held_for_gradients(graph: Graph, ops: Sequence[Op], producer: Mapping[int, int],

@@ -65,26 +65,29 @@ def _defaults(record: type) -> Dict[str, Any]:
 def pack_graph(graph: Graph) -> Dict[str, Any]:
     """As ``Graph.to_dict``, by column."""
     data = graph.to_dict()
-    parts = [{"variant": number, "op": op, **part}
-             for number, variant in enumerate(data["variants"])
-             for op, part in variant["implementations"]]
-    heads = [{key: value for key, value in variant.items() if key != "implementations"}
-             for variant in data["variants"]]
+    ops = [{key: value for key, value in op.items() if key != "alternatives"}
+           for op in data["ops"]]
+    parts = [{"op": index, **part} for index, op in enumerate(data["ops"])
+             for part in op.get("alternatives", ())]
     return {**data, "tensors": pack(data["tensors"], _defaults(Tensor)),
-            "ops": pack(list(map(_lean_inplace, data["ops"])), _defaults(Op)),
-            "variants": pack(heads, _defaults(Variant)),
+            "ops": pack(list(map(_lean_inplace, ops)), _defaults(Op)),
+            "variants": pack(data["variants"], _defaults(Variant)),
             "implementations": pack(list(map(_lean_inplace, parts)), _defaults(Implementation))}
 
 
 def unpack_graph(data: Mapping[str, Any]) -> Graph:
-    """Inverse of :func:`pack_graph`."""
+    """Inverse of :func:`pack_graph`; reads files of schema 1, too."""
+    ops: List[Dict[str, Any]] = [{**op, "alternatives": []}
+                                 for op in map(_full_inplace, unpack(data["ops"]))]
     variants: List[Dict[str, Any]] = [{**head, "implementations": []}
                                       for head in unpack(data["variants"])]
     for part in map(_full_inplace, unpack(data["implementations"])):
-        number, op = part.pop("variant"), part.pop("op")
-        variants[number]["implementations"].append((op, part))
-    return Graph.from_dict({**data, "tensors": unpack(data["tensors"]),
-                            "ops": list(map(_full_inplace, unpack(data["ops"]))),
+        index = part.pop("op")
+        if "variant" in part:
+            variants[part.pop("variant")]["implementations"].append((index, part))
+        else:
+            ops[index]["alternatives"].append(part)
+    return Graph.from_dict({**data, "tensors": unpack(data["tensors"]), "ops": ops,
                             "variants": variants})
 
 

@@ -17,7 +17,7 @@ def run_once(graph: Graph, schedule: Schedule, asked: Sequence[int]) -> Dict[int
     """
     again = set(schedule.recomputed())
     replaced = {op for index in schedule.variants
-                for op, _ in graph.variants[index].implementations}
+                for op, _ in graph.variants[index].choices}
     read_late = {tensor for op in effective_ops(graph, schedule.variants) if op.is_backward
                  for position, tensor in enumerate(op.inputs)
                  if position not in op.ignored_inputs}

@@ -51,16 +51,11 @@ class Problem:
 
 def chosen_ops(graph: Graph, variants: Sequence[int]) -> List[Optional[Op]]:
     """The ops as they run under these variants; None for one that does not run."""
-    ops: List[Optional[Op]] = [None if op.placeholder else op for op in graph.ops]
+    ops = list(graph.ops)
     for index in variants:
-        for op, how in graph.variants[index].implementations:
-            base = graph.ops[op]
-            ops[op] = Op(base.name, base.kind, how.inputs, how.outputs, base.is_backward,
-                         base.forward_op, base.uses_state, base.control_deps,
-                         how.ignored_inputs, how.inplace, base.not_recomputable_because, (),
-                         how.time_s, how.workspace_bytes, base.device,
-                         adds_into_first=base.adds_into_first) if how.runs else None
-    return ops
+        for op, number in graph.variants[index].choices:
+            ops[op] = ops[op].running_as(number)
+    return [None if op.placeholder else op for op in ops]
 
 
 def structure(graph: Graph, schedule: Schedule, backend: str = "plugin") -> List[Problem]:
@@ -90,7 +85,7 @@ def _variants(graph: Graph, schedule: Schedule) -> List[Problem]:
         if not 0 <= index < len(graph.variants):
             found.append(Problem(Kind.UNKNOWN_VARIANT, "%d of %d" % (index, len(graph.variants))))
             continue
-        for op, _ in graph.variants[index].implementations:
+        for op, _ in graph.variants[index].choices:
             if op in taken:
                 found.append(Problem(Kind.VARIANTS_OVERLAP, "%s and %s change %s" % (
                     taken[op], graph.variants[index].name, graph.ops[op].name)))

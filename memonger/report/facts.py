@@ -169,7 +169,7 @@ class Facts:
         """The op that the variant is named after in which an op has no run of its own."""
         graph = self.plan.graph
         return next(graph.ops[graph.variants[i].op].name for i in self.plan.schedule.variants
-                    if any(op == index for op, _ in graph.variants[i].implementations))
+                    if any(op == index for op, _ in graph.variants[i].choices))
 
     def step_name(self, step: int) -> str:
         """Name of a step; ``"<op>#k"`` for the k-th repeated run."""

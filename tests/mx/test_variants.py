@@ -30,7 +30,7 @@ def choose(graph, draw, share):
     """Random variants that do not overlap."""
     taken, chosen = set(), []
     for index in draw.sample(range(len(graph.variants)), len(graph.variants)):
-        ops = {op for op, _ in graph.variants[index].implementations}
+        ops = {op for op, _ in graph.variants[index].choices}
         if not ops & taken and draw.random() < share:
             taken |= ops
             chosen.append(index)
@@ -120,7 +120,7 @@ def same_order(graph, schedule, bound):
     """The bound executor runs the steps of the schedule, one by one."""
     in_use = graph_in_use(graph, schedule)
     part_of = {op: graph.ops[graph.variants[i].op].name for i in schedule.variants
-               for op, how in graph.variants[i].implementations if how.runs}
+               for op, how in graph.implementations_of(i) if how.runs}
 
     def runs(ops, index):
         """The forward op that the op runs, repeats or differentiates; how much it makes."""

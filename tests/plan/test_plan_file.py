@@ -3,10 +3,12 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
+import random
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+import strategies
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutations import json_text, mutated
@@ -14,8 +16,9 @@ from report.graphs import lstm, resnet, tiny
 
 from memonger.cli.record import plan_record
 from memonger.graph.decisions import decisions_of
+from memonger.graph.offers import Offer, offering
 from memonger.graph.schedule import Schedule, Step, expand, expand_in_part
-from memonger.graph.types import Graph, Implementation, Inplace, Variant
+from memonger.graph.types import Graph, Implementation, Inplace
 from memonger.memory.storage import plan_storage
 from memonger.mx.calls.plan_files import load_plan, loads
 from memonger.plan import columnar_json as columns
@@ -92,13 +95,40 @@ def test_a_schedule_that_expand_cannot_make_is_stored_by_step():
     assert loads(text) == plan
 
 
+def as_in_schema_1(data):
+    """Variants with their implementations, by column, as files of schema 1 hold them."""
+    ops, parts = columns.unpack(data["ops"]), columns.unpack(data["implementations"])
+    heads, rows = columns.unpack(data["variants"]), []
+    for number, head in enumerate(heads):
+        for op, chosen in head.pop("choices"):
+            own = [part for part in parts if part["op"] == op]
+            rows.append({**own[chosen - 1], "variant": number})
+    return {**data, "ops": columns.pack(ops), "variants": columns.pack(heads),
+            "implementations": columns.pack(rows)}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_variants_of_schema_1_are_read(seed):
+    rng = random.Random(seed)
+    graph = strategies.variants(rng, strategies.training_graph(rng))
+    assert columns.unpack_graph(as_in_schema_1(columns.pack_graph(graph))) == graph
+    plain = graph.to_dict()
+    for op in plain["ops"]:
+        op.pop("alternatives", None)
+    for number, variant in enumerate(plain["variants"]):
+        del variant["choices"]
+        variant["implementations"] = [[op, asdict(other)] for op, other
+                                      in graph.implementations_of(number)]
+    assert Graph.from_dict(plain) == graph
+
+
 def test_variants_round_trip():
     graph = tiny()
     relu = graph.op_index["relu0"]
     back = next(i for i, op in enumerate(graph.ops) if op.forward_op == relu and op.is_backward)
     parts = tuple((i, Implementation(graph.ops[i].inputs, graph.ops[i].outputs, (),
                                      (Inplace(0, 0, True),), 1e-5, 3)) for i in (relu, back))
-    graph = replace(graph, variants=(Variant("mask", relu, parts, exact=False),), _cache={})
+    graph = offering(graph, [Offer("mask", relu, parts, exact=False)])
     plan = make(graph, schedule=Schedule(expand(graph, {}).steps, (0,)))
     again = loads(planfile.dumps(plan))
     assert again == plan

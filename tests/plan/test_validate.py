@@ -12,8 +12,9 @@ from hypothesis import given
 from reference import liveness
 from reference.judge import Claim, validate
 
+from memonger.graph.offers import Offer, offering
 from memonger.graph.schedule import Schedule, Step, expand, expand_in_part
-from memonger.graph.types import Graph, Implementation, Op, Tensor, Variant
+from memonger.graph.types import Graph, Implementation, Op, Tensor
 from memonger.memory.storage import plan_storage
 from memonger.plan.plan import Plan, Status
 from memonger.plan.validate import Kind
@@ -32,11 +33,11 @@ def net():
            Op("gc", "Op", (2,), (3,), True, 2, control_deps=(2,), time_s=2.0),
            Op("gb", "Op", (1, 3), (4,), True, 1, time_s=2.0),
            Op("ga", "Op", (0, 4), (5,), True, 0, time_s=2.0))
-    mask = Variant("mask", 0, ((0, Implementation((6,), (0, 7), time_s=1.5)),
-                               (5, Implementation((7, 4), (5,), time_s=1.0))))
-    fused = Variant("fused", 1, ((0, Implementation((), (), runs=False)),
-                                 (1, Implementation((6,), (0, 1), time_s=1.5))))
-    return Graph(tensors, ops, (2, 5), (mask, fused))
+    mask = Offer("mask", 0, ((0, Implementation((6,), (0, 7), time_s=1.5)),
+                             (5, Implementation((7, 4), (5,), time_s=1.0))))
+    fused = Offer("fused", 1, ((0, Implementation((), (), runs=False)),
+                               (1, Implementation((6,), (0, 1), time_s=1.5))))
+    return offering(Graph(tensors, ops, (2, 5)), [mask, fused])
 
 
 #: a b c gc b#1 gb a#1 ga is what expand makes of {0, 1}, when b#1 reads a's first run.

@@ -153,7 +153,7 @@ def _all_decisions(graph: Graph, budget_bytes: Optional[int],
 
 def _overlap(core: NativeSearch, variants: Tuple[bool, ...]) -> bool:
     touched = [op for index, on in zip(core.allowed_variants, variants) if on
-               for op, _ in core.graph.variants[index].implementations]
+               for op, _ in core.graph.variants[index].choices]
     return len(touched) != len(set(touched))
 
 

@@ -133,7 +133,7 @@ class Net:
                             self.tensors[tensor].shape, len(self.ops))
         self.ops.append(Op("_sum_of_%s_grad" % self.tensors[tensor].name, "_grad_add",
                            tuple(parts), (made,), is_backward=True,
-                           inplace=(Inplace(0, 0),), adds_into_first=True,
+                           inplace=(Inplace(0, 0),), adds_into_first=len(parts) == 2,
                            time_s=self.tensors[made].size_bytes * 3 / BYTES_PER_S))
         return made
 

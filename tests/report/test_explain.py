@@ -8,8 +8,9 @@ import pytest
 from report.graphs import cheap_ops, plan_of, resnet
 
 from memonger.graph.in_use import graph_in_use
+from memonger.graph.offers import Offer, offering
 from memonger.graph.schedule import Schedule, expand
-from memonger.graph.types import Implementation, Variant
+from memonger.graph.types import Implementation
 from memonger.memory.storage import plan_storage
 from memonger.report.explain import explain, flipped_schedule, rank_words
 from memonger.report.facts import Facts
@@ -54,7 +55,7 @@ def test_variants_are_explained_with_what_they_save():
     relu, bn = graph.op_index["relu0"], graph.op_index["bn0"]
     parts = [(relu, Implementation((graph.ops[bn].inputs[0],), graph.ops[relu].outputs,
                                    time_s=graph.ops[relu].time_s))]
-    graph = replace(graph, variants=(Variant("fused", relu, tuple(parts)),), _cache={})
+    graph = offering(graph, [Offer("fused", relu, tuple(parts))])
     plan = plan_of(graph, schedule=Schedule(expand(graph, {}).steps, ()))
     in_use = graph_in_use(graph, Schedule((), (0,)))
     used = replace(plan, schedule=Schedule(expand(in_use, {}).steps, (0,)))
@@ -110,9 +111,9 @@ def test_why_no_variant_stands_in_an_ops_place(plan, op, attributes, asked, word
 
 def test_variants_that_were_offered_are_named(plan):
     index = plan.graph.op_index["relu0"]
-    offered = tuple(Variant(name, index, ((index, Implementation((), ())),))
-                    for name in ("mask_relu", "batch_norm_relu"))
-    other = replace(plan, graph=replace(plan.graph, variants=offered, _cache={}),
+    offered = [Offer(name, index, ((index, Implementation((), ())),))
+               for name in ("mask_relu", "batch_norm_relu")]
+    other = replace(plan, graph=offering(plan.graph, offered),
                     original_json="{}", options={"variants": "exact"})
     assert other.explain("relu0").splitlines()[-1].strip() == \
         "could run as the variant mask_relu or batch_norm_relu"

@@ -8,8 +8,9 @@ import pytest
 from report.graphs import plan_of, resnet, tiny
 
 from memonger.graph.imported import single_output_graph
+from memonger.graph.offers import Offer, offering
 from memonger.graph.schedule import Schedule, expand
-from memonger.graph.types import Implementation, Variant
+from memonger.graph.types import Implementation
 from memonger.memory.storage import plan_storage
 from memonger.mx.check.kinks import Kink
 from memonger.mx.check.verify import Difference, Verification
@@ -63,8 +64,8 @@ def test_a_measured_plan_keeps_measured_and_predicted_apart(plan):
 def test_variants_are_counted_by_name():
     graph = tiny()
     relu = graph.op_index["relu0"]
-    how = Implementation(graph.ops[relu].inputs, graph.ops[relu].outputs, time_s=1e-5)
-    graph = replace(graph, variants=(Variant("mask", relu, ((relu, how),)),), _cache={})
+    masked = Implementation(graph.ops[relu].inputs, graph.ops[relu].outputs, time_s=1e-5)
+    graph = offering(graph, [Offer("mask", relu, ((relu, masked),))])
     shown = plan_of(graph, {}, schedule=Schedule(expand(graph, {}).steps, (0,)))
     assert "1 variant (-1.6 %; mask: 1)" in str(shown)
     assert Facts(shown).by_name["relu0"].group == "variant"

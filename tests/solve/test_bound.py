@@ -9,8 +9,9 @@ import reference.brute  # noqa: F401  a method of that name
 from small_graphs import chain, integer_bound_s, optimum, random_graph, variant_graph
 
 import memonger
+from memonger.graph.offers import Offer, offering
 from memonger.graph.schedule import expand
-from memonger.graph.types import Graph, Implementation, Inplace, Op, Tensor, Variant
+from memonger.graph.types import Graph, Implementation, Inplace, Op, Tensor
 from memonger.memory.storage import plan_storage
 from memonger.memory.timeline import timeline
 from memonger.solve import Options, solve
@@ -104,10 +105,8 @@ def test_bound_counts_what_variants_cost_and_save() -> None:
 def test_variants_that_change_nothing_loosen_no_bound(seed: int) -> None:
     """Each half of an op that runs in two modes was content with half of what it reads."""
     graph = random_graph(seed, True, 12)
-    twice = replace(graph, variants=tuple(
-        Variant("same", index, ((index, Implementation(
-            op.inputs, op.outputs, op.ignored_inputs, op.inplace, op.time_s)),))
-        for index, op in enumerate(graph.ops)))
+    twice = offering(graph, [Offer("same", index, ((index, op.implementations[0]),))
+                             for index, op in enumerate(graph.ops)])
     budget = int(0.4 * sum(t.size_bytes for t in graph.tensors))
     constrained = [graph.num_forward, graph.num_forward + 4, len(graph.ops) - 2]
 
@@ -159,10 +158,10 @@ def test_what_a_variant_takes_from_one_op_it_gives_to_another() -> None:
                 Tensor("g0", 100, 23), Tensor("mask", 50, 21)]
     ops += [Op("b", "op", (19,), (20,), time_s=1.0), Op("c", "op", (19,), (21,), time_s=1.0),
             Op("b1", "op", (20, 21), (22,), True), Op("b0", "op", (22,), (23,), True)]
-    variant = Variant("mask", 21, (
+    offer = Offer("mask", 21, (
         (21, Implementation((19,), (21, 24), time_s=1.0)),
         (22, Implementation((24,), (22,))), (23, Implementation((20, 21, 22), (23,)))))
-    reduced = reduce_graph(Graph(tuple(tensors), tuple(ops), (), (variant,)), "all")
+    reduced = reduce_graph(offering(Graph(tuple(tensors), tuple(ops), ()), [offer]), "all")
     assert minimum_peak_bound(reduced).bytes == 1700
 
 

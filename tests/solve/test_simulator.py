@@ -26,7 +26,7 @@ def some_decisions(rng, core):
         places.append(rng.randint(begin + 1, end) if early else -1)
     used, touched = [], set()
     for index in core.allowed_variants:
-        ops = {op for op, _ in core.graph.variants[index].implementations}
+        ops = {op for op, _ in core.graph.variants[index].choices}
         used.append(rng.random() < 0.5 and not ops & touched)
         touched |= ops if used[-1] else set()
     return Decisions(tuple(choices), tuple(places), tuple(used))

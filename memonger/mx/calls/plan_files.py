@@ -22,12 +22,21 @@ _NEED_READERS = frozenset((
 
 
 def with_facts(graph: Graph) -> Graph:
-    """The graph with what its ops' kinds tell."""
-    return replace(graph, ops=tuple(replace(
-        op, own_buffers=_own_buffers(op), needs_reader=op.kind in _NEED_READERS,
+    """The graph with what its ops' kinds tell; other implementations read the same weights."""
+    return replace(graph, ops=tuple(map(_with_facts, graph.ops)), _cache={})
+
+
+def _with_facts(op: Op) -> Op:
+    own_buffers = _own_buffers(op)
+    values = op.inputs + op.outputs
+    apart = {values[position] for position in own_buffers}
+    return replace(
+        op, own_buffers=own_buffers, needs_reader=op.kind in _NEED_READERS,
         adds_into_first=op.kind == "_grad_add" and len(op.inputs) == 2,
-        unwritten_outputs=(1,) if op.kind == "Pooling" and len(op.outputs) > 1 else ())
-        for op in graph.ops), _cache={})
+        unwritten_outputs=(1,) if op.kind == "Pooling" and len(op.outputs) > 1 else (),
+        alternatives=tuple(replace(other, own_buffers=tuple(
+            position for position, tensor in enumerate(other.inputs + other.outputs)
+            if tensor in apart)) for other in op.alternatives))
 
 
 def _own_buffers(op: Op) -> Tuple[int, ...]:

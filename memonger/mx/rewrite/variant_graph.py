@@ -23,7 +23,8 @@ from typing import (
     Tuple,
 )
 
-from ...graph.types import Graph, Implementation, Op, Tensor, Variant
+from ...graph.offers import Offer, offering
+from ...graph.types import Graph, Implementation, Op, Tensor
 from ..capture.record import Captured
 from ..symbol.catalogue import VariantKind
 from ..symbol.swap import candidates, kind, members, swap_json
@@ -54,7 +55,7 @@ def with_variants(graph: Graph, symbol_json: str, exact_only: bool, read: Read,
             by_kind.setdefault(name, []).append(op)
     gradients = worth_splitting(graph)
     graph = with_placeholders(graph, {gradients[op] for op in by_kind.get("split_convolution", ())})
-    tensors, variants = list(graph.tensors), list(graph.variants)
+    tensors, offered = list(graph.tensors), []
     base = _Known.of(graph)
     chains = {(name, op): members(symbol_json, op, name) for name in sorted(by_kind)
               for op in _disjoint(symbol_json, by_kind[name], name)}
@@ -68,8 +69,8 @@ def with_variants(graph: Graph, symbol_json: str, exact_only: bool, read: Read,
     for (name, op), chain in chains.items():
         made = _variant(base, tensors, swapped_in[name, op], op, chain, kind(name))
         if made is not None:
-            variants.append(made)
-    return replace(graph, tensors=tuple(tensors), variants=tuple(variants), _cache={})
+            offered.append(made)
+    return offering(replace(graph, tensors=tuple(tensors), _cache={}), offered)
 
 
 def offers(graph: Graph, symbol_json: str, exact_only: bool = False,
@@ -132,7 +133,7 @@ class _Known(NamedTuple):
 
 
 def _variant(base: _Known, tensors: List[Tensor], other: _Known, name: str,
-             chain: Sequence[str], variant: VariantKind) -> Optional[Variant]:
+             chain: Sequence[str], variant: VariantKind) -> Optional[Offer]:
     """Translate one swapped op; adds the tensors that only it makes to ``tensors``.
 
     None where the gradients have too different a structure to match their ops.
@@ -175,16 +176,15 @@ def _variant(base: _Known, tensors: List[Tensor], other: _Known, name: str,
         inputs = _inputs(base, swapped, op, known, gradients)
         if inputs is None:
             return None
-        implementations.append((target, Implementation(
-            inputs, tuple(known[t] for t in op.outputs), op.ignored_inputs, op.inplace,
-            op.time_s, op.workspace_bytes)))
+        implementations.append((target, replace(
+            op.implementations[0], inputs=inputs, outputs=tuple(known[t] for t in op.outputs))))
     idle = [f for f in forward_ids if f != last] + \
         [old_backward[f][0] for f in forward_ids if f != first]
-    read = {t for _, how in implementations for t in how.inputs}
+    read = {t for _, implementation in implementations for t in implementation.inputs}
     idle += _for_nobody_else(graph, [old_backward[f][0] for f in forward_ids], read)
     implementations += [(op, Implementation((), (), runs=False)) for op in idle]
-    return Variant(variant.name, last,
-                   tuple(sorted(implementations, key=lambda item: item[0])), variant.exact)
+    return Offer(variant.name, last,
+                 tuple(sorted(implementations, key=lambda item: item[0])), variant.exact)
 
 
 def _inputs(base: _Known, swapped: Graph, op: Op, known: Mapping[int, int],

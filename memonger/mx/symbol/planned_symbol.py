@@ -170,8 +170,8 @@ def _as_swapped(graph: Graph, schedule: Schedule) -> Graph:
     ops = list(in_use.ops)
     for index in schedule.variants:
         variant = graph.variants[index]
-        for op, how in variant.implementations:
-            if ops[op].is_backward and how.runs:
+        for op, _ in variant.choices:
+            if ops[op].is_backward and not ops[op].placeholder:
                 ops[op] = replace(ops[op], forward_op=variant.op)
     return replace(in_use, ops=tuple(ops), _cache={})
 

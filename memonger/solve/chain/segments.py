@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Dict, List, Sequence, Set, Tuple
 
-from ...graph.types import Graph, Op, Variant
+from ...graph.offers import Offer, offering
+from ...graph.types import Graph, Op
 
 #: A chain has at least this many boundaries; else values of more ops may cross one.
 _FEWEST, _MOST_VALUES = 6, 12
@@ -64,7 +65,8 @@ class Segment:
         return (tuple((t.size_bytes, t.producer, t.pooled) for t in graph.tensors),
                 tuple((op.inputs, op.outputs, op.inplace, op.ignored_inputs, op.kept_outputs,
                        op.recomputable, op.time_s) for op in graph.ops),
-                tuple((v.exact, v.implementations) for v in graph.variants), graph.outputs)
+                tuple((v.exact, graph.implementations_of(number))
+                      for number, v in enumerate(graph.variants)), graph.outputs)
 
 
 def find_boundaries(graph: Graph) -> List[Boundary]:
@@ -146,7 +148,7 @@ class _Cutter:
         self.num_forward = graph.num_forward
         self.variants_of: Dict[int, List[int]] = {}
         for number, variant in enumerate(graph.variants):
-            self.variants_of.setdefault(variant.implementations[0][0], []).append(number)
+            self.variants_of.setdefault(variant.choices[0][0], []).append(number)
 
     def cut(self, begin: int, end: int, forward: range, backward: range) -> Segment:
         graph, middle = self.graph, len(forward)
@@ -154,9 +156,9 @@ class _Cutter:
         new.update({op: middle + 1 + number for number, op in enumerate(backward)})
         variants = tuple(sorted(
             number for op in new for number in self.variants_of.get(op, ())
-            if all(touched in new for touched, _ in graph.variants[number].implementations)))
-        runs = [graph.ops[op] for op in new]
-        runs += [how for v in variants for _, how in graph.variants[v].implementations]  # type: ignore
+            if all(touched in new for touched, _ in graph.variants[number].choices)))
+        runs = [graph.ops[op].implementations[0] for op in new]
+        runs += [other for v in variants for _, other in graph.implementations_of(v)]
         tensors = sorted({t for run in runs for t in run.inputs + run.outputs})
         number_of = {tensor: number for number, tensor in enumerate(tensors)}
         made_by_rest = {t for t in tensors
@@ -184,18 +186,16 @@ class _Cutter:
 
         ops = [replace(graph.ops[op], inputs=renumbered(graph.ops[op].inputs),
                        outputs=renumbered(graph.ops[op].outputs), control_deps=(),
-                       forward_op=new.get(graph.ops[op].forward_op, -1)) for op in new]
+                       forward_op=new.get(graph.ops[op].forward_op, -1), alternatives=())
+               for op in new]
         rest = Op("rest", "rest", renumbered(read_by_rest), renumbered(sorted(made_by_rest)),
                   is_backward=True, not_recomputable_because="it stands for other segments")
-        chosen = tuple(self._renumbered(graph.variants[v], new, number_of) for v in variants)
-        return Segment(
-            begin, end, (*forward, -1, *backward), middle,
-            Graph(tuple(records), (*ops[:middle], rest, *ops[middle:]), renumbered(sorted(outputs)),
-                  chosen, graph.name, pools=graph.pools), variants)
-
-    @staticmethod
-    def _renumbered(variant: Variant, new: Dict[int, int], number_of: Dict[int, int]) -> Variant:
-        return replace(variant, op=new.get(variant.op, 0), implementations=tuple(
-            (new[op], replace(how, inputs=tuple(number_of[t] for t in how.inputs),
-                              outputs=tuple(number_of[t] for t in how.outputs)))
-            for op, how in variant.implementations))
+        chosen = [Offer(graph.variants[v].name, new.get(graph.variants[v].op, 0), tuple(
+            (new[op], replace(other, inputs=renumbered(other.inputs),
+                              outputs=renumbered(other.outputs)))
+            for op, other in graph.implementations_of(v)), graph.variants[v].exact)
+            for v in variants]
+        alone = Graph(tuple(records), (*ops[:middle], rest, *ops[middle:]),
+                      renumbered(sorted(outputs)), name=graph.name, pools=graph.pools)
+        return Segment(begin, end, (*forward, -1, *backward), middle, offering(alone, chosen),
+                       variants)

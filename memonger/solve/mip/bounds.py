@@ -136,7 +136,7 @@ def least_outside_pool_bytes(graph: Graph, variants: str) -> int:
     least = [op.workspace_bytes for op in graph.ops]
     runs = [not op.placeholder for op in graph.ops]
     for number in allowed_variants(graph, variants):
-        for op, how in graph.variants[number].implementations:
+        for op, how in graph.implementations_of(number):
             least[op] = min(least[op], how.workspace_bytes if how.runs else 0)
             runs[op] = runs[op] and how.runs
     return max(least or [0]) + graph.objects_bytes_per_op * sum(runs)
@@ -159,7 +159,7 @@ def _most_saved(graph: Graph, variants: Sequence[int]) -> float:
     least: Dict[int, float] = {}
     for number in variants:
         added = [((how.time_s if how.runs else 0.0) - graph.ops[op].time_s, op)
-                 for op, how in graph.variants[number].implementations]
+                 for op, how in graph.implementations_of(number)]
         total, saved = sum(one for one, _ in added), sum(min(one, 0.0) for one, _ in added)
         for one, op in added if total < 0 else ():
             least[op] = min(least.get(op, 0.0), one * total / saved)

@@ -116,7 +116,7 @@ def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
     if not minimise_peak:
         cost[rerun.slice] = times[owner]
         for number in reduced.variants:
-            for op, _ in graph.variants[number].implementations:
+            for op, _ in graph.variants[number].choices:
                 for mode in reduced.modes[op]:
                     if mode.variant == number:
                         cost[variant_column[number]] += mode.time_s - graph.ops[op].time_s

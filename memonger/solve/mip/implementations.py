@@ -22,6 +22,7 @@ class Mode:
     outputs: Tuple[int, ...]
     ignored: Tuple[int, ...] = ()
     runs: bool = True
+    adds_into_first: bool = False
 
 
 def allowed_variants(graph: Graph, which: str) -> Tuple[int, ...]:
@@ -38,15 +39,17 @@ def modes_of(graph: Graph, variants: Sequence[int]) -> List[List[Mode]]:
         ignored = set(op.ignored_inputs)
         reads = tuple(sorted({t for i, t in enumerate(op.inputs) if i not in ignored}))
         modes.append([Mode(index, -1, reads, op.outputs, op.time_s, op.inplace,
-                           op.inputs, op.outputs, op.ignored_inputs, not op.placeholder)])
+                           op.inputs, op.outputs, op.ignored_inputs, not op.placeholder,
+                           op.adds_into_first)])
     for number in variants:
-        for index, how in graph.variants[number].implementations:
+        for index, how in graph.implementations_of(number):
             ignored = set(how.ignored_inputs)
             reads = tuple(sorted({t for i, t in enumerate(how.inputs) if i not in ignored}))
             if how.runs:
                 modes[index].append(Mode(index, number, reads, how.outputs, how.time_s,
                                          how.inplace, how.inputs, how.outputs,
-                                         how.ignored_inputs))
+                                         how.ignored_inputs,
+                                         adds_into_first=how.adds_into_first))
             else:
                 modes[index].append(Mode(index, number, (), (), 0.0, (), (), (), (), False))
     return modes

@@ -6,7 +6,7 @@ depends on the schedule. So these are the unions over all options of all modes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, FrozenSet, List, Set
+from typing import Dict, List, Set
 
 import numpy as np
 
@@ -63,9 +63,8 @@ class Sharing:
             Bytes of such a buffer by representative.
         """
         found: Dict[int, int] = {}
-        by_op: Dict[int, FrozenSet[int]] = own_buffer_tensors(graph)
-        for index, tensors in by_op.items():
-            for tensor in sorted(tensors - weightless):
+        for index, op in enumerate(graph.ops):
+            for tensor in sorted(own_buffer_tensors(op) - weightless):
                 maker = graph.tensors[tensor].producer
                 if planned(graph, tensor) \
                         and all(tensor in mode.writes for mode in modes[maker]) \
@@ -117,13 +116,13 @@ def added_at_once(graph: Graph, modes: List[List[Mode]]) -> Set[int]:
     """
     reads: Dict[int, int] = {}
     candidates = set()
-    for index, ways in enumerate(modes):
+    for ways in modes:
         # The fewest reads of any mode: a variant may leave one out.
         for tensor in set(ways[0].inputs):
             fewest = min(mode.inputs.count(tensor) for mode in ways)
             reads[tensor] = reads.get(tensor, 0) + fewest
         for mode in ways:
-            if graph.ops[index].adds_into_first and len(mode.inputs) == 2 \
+            if mode.adds_into_first \
                     and any(option.input == 0 for option in mode.inplace):
                 candidates.add(mode.inputs[1])
     return {t for t in candidates if reads.get(t, 0) <= 1 and t not in graph.output_set}

@@ -9,11 +9,11 @@ import ctypes
 import itertools
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from ...graph.in_use import graph_in_use
 from ...graph.schedule import Schedule, Step
-from ...graph.types import DTYPES, Graph, Implementation, Op
+from ...graph.types import DTYPES, Graph, Implementation
 from ...memory.liveness import dtype_number, number_of_elements, own_buffer_tensors
 from ...memory.storage import STORAGES
 from ...util import signals as interrupts
@@ -296,33 +296,33 @@ def _flatten(graph: Graph, options: Options,
     times: List[float] = []
     outputs = {*graph.outputs, *graph.held_for_gradients}
     kept = {op.outputs[position] for op in graph.ops for position in op.kept_outputs}
-    # Whichever run of its op made the value: a little more than :func:`build_program` counts.
-    own_buffers = frozenset(itertools.chain.from_iterable(own_buffer_tensors(graph).values()))
-    made = {t for op in graph.ops for t in op.outputs}
+    # An op's own implementation and those that the variants choose, numbered anew.
+    implementations = [[op.implementations[0]] for op in graph.ops]
+    choices: List[List[Tuple[int, int]]] = []
     for index in variants:
-        made.update(t for _, how in graph.variants[index].implementations for t in how.outputs)
+        choices.append([])
+        for changed, other in graph.implementations_of(index):
+            choices[-1].append((changed, len(implementations[changed])))
+            implementations[changed].append(other)
+    everything = list(itertools.chain.from_iterable(implementations))
+    # Whichever run of its op made the value: a little more than :func:`build_program` counts.
+    own_buffers = {t for other in everything for t in own_buffer_tensors(other)}
+    made = {t for other in everything for t in other.outputs}
     for number, tensor in enumerate(graph.tensors):
         item_bytes = DTYPES[tensor.dtype]
         integers += [tensor.size_bytes,
                      number_of_elements(tensor.size_bytes, tensor.shape, item_bytes),
-                     dtype_number(tensor.dtype), item_bytes, not tensor.pooled, number in outputs, number in kept,
-                     number in own_buffers, number in made]
-    implementations: List[List[Union[Op, Implementation]]] = [[op] for op in graph.ops]
-    choices: List[List[Tuple[int, int]]] = []
-    for index in variants:
-        chosen: List[Tuple[int, int]] = []
-        for changed, other in graph.variants[index].implementations:
-            chosen.append((changed, len(implementations[changed])))
-            implementations[changed].append(other)
-        choices.append(chosen)
+                     dtype_number(tensor.dtype), item_bytes, not tensor.pooled, number in outputs,
+                     number in kept, number in own_buffers, number in made]
     pins = {**dict.fromkeys(options.keep, 1), **dict.fromkeys(options.recompute, 2)}
     for number, op in enumerate(graph.ops):
         rerun = op.recomputable and not op.is_backward
         state_of = op.forward_op if op.uses_state else -1
-        integers += [op.is_backward, rerun, state_of, op.device,
-                     pins.get(number, 0), len(implementations[number])]
-        for how in implementations[number]:
-            _flatten_implementation(how, op, integers, times)
+        integers += [op.is_backward, rerun, state_of, op.device, pins.get(number, 0),
+                     len(implementations[number])]
+        for other in implementations[number]:
+            _flatten_implementation(other, op.uses_state, integers)
+            times.append(other.time_s if other.runs else 0.0)
     for chosen in choices:
         integers.append(len(chosen))
         for pair in chosen:
@@ -330,21 +330,20 @@ def _flatten(graph: Graph, options: Options,
     return [int(number) for number in integers], times
 
 
-def _flatten_implementation(how: Union[Op, Implementation], op: Op, integers: List[int],
-                            times: List[float]) -> None:
-    runs = how.runs if isinstance(how, Implementation) else not how.placeholder
-    inputs = how.inputs if runs else ()
-    outputs = how.outputs if runs else ()
-    inplace = how.inplace if runs else ()
-    adds = op.adds_into_first and len(inputs) == 2
-    integers += [runs, op.uses_state and runs, adds, how.workspace_bytes if runs else 0, len(inputs)]
-    ignored = set(how.ignored_inputs)
+def _flatten_implementation(implementation: Implementation, uses_state: bool,
+                            integers: List[int]) -> None:
+    runs = implementation.runs
+    inputs = implementation.inputs if runs else ()
+    outputs = implementation.outputs if runs else ()
+    inplace = implementation.inplace if runs else ()
+    integers += [runs, uses_state and runs, implementation.adds_into_first and runs,
+                 implementation.workspace_bytes if runs else 0, len(inputs)]
+    ignored = set(implementation.ignored_inputs)
     for position, tensor in enumerate(inputs):
         integers += [tensor, position in ignored]
     integers += [len(outputs), *outputs, len(inplace)]
     for option in inplace:
         integers += [option.input, option.output, option.identity]
-    times.append(how.time_s if runs else 0.0)
 
 
 def _empty(kind: Any, count: int) -> Any:

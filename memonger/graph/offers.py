@@ -1,0 +1,41 @@
+"""Variants by their implementations, before these are numbered among those of their ops."""
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import List, NamedTuple, Sequence, Tuple
+
+from .types import Graph, Implementation, Variant
+
+
+class Offer(NamedTuple):
+    """A variant and its implementations; fields as those of :class:`Variant`."""
+
+    name: str
+    op: int
+    #: Pairs of op and the implementation that the variant chooses for it.
+    implementations: Tuple[Tuple[int, Implementation], ...]
+    exact: bool = True
+
+
+def offering(graph: Graph, offers: Sequence[Offer]) -> Graph:
+    """The graph with these variants behind those that it has.
+
+    O(size of the graph and of the offers) time.
+    """
+    alternatives = [list(op.alternatives) for op in graph.ops]
+    variants: List[Variant] = []
+    for offer in offers:
+        choices = []
+        for op, implementation in offer.implementations:
+            alternatives[op].append(implementation)
+            choices.append((op, len(alternatives[op])))
+        variants.append(Variant(offer.name, offer.op, tuple(choices), offer.exact))
+    ops = tuple(replace(op, alternatives=tuple(own)) if len(own) > len(op.alternatives) else op
+                for op, own in zip(graph.ops, alternatives))
+    return replace(graph, ops=ops, variants=graph.variants + tuple(variants), _cache={})
+
+
+def offers_of(graph: Graph) -> Tuple[Offer, ...]:
+    """The variants of a graph: what :func:`offering` would need to add them again."""
+    return tuple(Offer(variant.name, variant.op, graph.implementations_of(number), variant.exact)
+                 for number, variant in enumerate(graph.variants))

@@ -1,0 +1,152 @@
+"""What a graph consists of: tensors, ops with their implementations, variants."""
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Tuple
+
+#: Bytes of one item of each dtype that a tensor can have.
+DTYPES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "bool": 1,
+          "int8": 1, "int16": 2, "int32": 4, "int64": 8,
+          "uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8,
+          "complex32": 4, "complex64": 8, "complex128": 16,
+          "float8_e4m3fn": 1, "float8_e4m3fnuz": 1, "float8_e5m2": 1, "float8_e5m2fnuz": 1,
+          "float8_e8m0fnu": 1}
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One value: an output of an op, or something that exists before the step."""
+
+    name: str
+    size_bytes: int
+    #: Op that makes it; -1 when it exists before the step (parameter, input, aux state).
+    producer: int
+    #: "activation", "output" (of the network); of memory that the planner does not own
+    #: "parameter", "input", "aux", "gradient" or "head_gradient".
+    category: str = "activation"
+    #: False where the memory is the caller's: parameters, inputs, aux states, the arrays that
+    #: receive the parameters' gradients. Only pooled tensors count in the pool.
+    pooled: bool = True
+    shape: Tuple[int, ...] = ()
+    dtype: str = "float32"
+
+
+@dataclass(frozen=True)
+class Inplace:
+    """Output ``output`` may take the memory of input ``input`` (positions, not ids)."""
+
+    input: int
+    output: int
+    #: The op only renames its input (reshape, identity): allowed even while others read it.
+    identity: bool = False
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """How an op runs: what it reads and makes, and what that takes."""
+
+    inputs: Tuple[int, ...]
+    outputs: Tuple[int, ...]
+    #: Input positions whose value is never read (only shape or existence matters).
+    ignored_inputs: Tuple[int, ...] = ()
+    inplace: Tuple[Inplace, ...] = ()
+    time_s: float = 0.0
+    workspace_bytes: int = 0
+    #: False when there is no step (the work is part of another op of the variant).
+    runs: bool = True
+    #: Positions of values, outputs behind inputs, that have buffers of their own in any storage.
+    own_buffers: Tuple[int, ...] = ()
+    #: The op adds its second input to its first: a sum that the maker of the second may take over.
+    adds_into_first: bool = False
+    #: Output positions that the op leaves unwritten.
+    unwritten_outputs: Tuple[int, ...] = ()
+
+    @property
+    def reads(self) -> Tuple[int, ...]:
+        """Tensors whose values are read, each once, by number."""
+        return tuple(sorted({t for position, t in enumerate(self.inputs)
+                             if position not in self.ignored_inputs}))
+
+
+@dataclass(frozen=True)
+class Op:
+    """One operator of the step; its fields are those of the framework's own implementation."""
+
+    name: str
+    kind: str
+    inputs: Tuple[int, ...]
+    outputs: Tuple[int, ...]
+    is_backward: bool = False
+    #: The forward op whose gradient this op takes part in; -1 when unknown or forward.
+    forward_op: int = -1
+    #: True when the op continues a state object made by ``forward_op`` (fused RNN, Custom, ...).
+    uses_state: bool = False
+    #: Ops that must run before, besides the producers of the inputs, in MXNet's order.
+    control_deps: Tuple[int, ...] = ()
+    #: Input positions whose value is never read (only shape or existence matters).
+    ignored_inputs: Tuple[int, ...] = ()
+    inplace: Tuple[Inplace, ...] = ()
+    #: "" when the op may run again with the same result, else the reason why it may not.
+    not_recomputable_because: str = ""
+    #: Output positions that stay with the first run even if the op runs again (small statistics).
+    kept_outputs: Tuple[int, ...] = ()
+    time_s: float = 0.0
+    workspace_bytes: int = 0
+    device: int = 0
+    #: The user's hints: ``mirror_stage`` ("" without), ``force_mirroring`` ("", "True", "False").
+    mirror_stage: str = ""
+    force_mirroring: str = ""
+    #: Each run makes a state object (RNN, Custom, MXNet's old operators).
+    makes_state: bool = False
+    #: Never runs, and touches nothing: a place in the order that only variants give work to.
+    placeholder: bool = False
+    #: Positions of values, outputs behind inputs, that have buffers of their own in any storage.
+    own_buffers: Tuple[int, ...] = ()
+    #: The op adds its second input to its first: a sum that the maker of the second may take over.
+    adds_into_first: bool = False
+    #: Output positions that the op leaves unwritten.
+    unwritten_outputs: Tuple[int, ...] = ()
+    #: A copy of the op under stock mirroring is wrong where nobody reads its first output.
+    needs_reader: bool = False
+    #: Other implementations, which variants choose.
+    alternatives: Tuple[Implementation, ...] = ()
+
+    @cached_property
+    def implementations(self) -> Tuple[Implementation, ...]:
+        """Ways to run the op, the framework's own first."""
+        return (Implementation(
+            self.inputs, self.outputs, self.ignored_inputs, self.inplace, self.time_s,
+            self.workspace_bytes, not self.placeholder, self.own_buffers, self.adds_into_first,
+            self.unwritten_outputs), *self.alternatives)
+
+    def running_as(self, number: int) -> "Op":
+        """The op with this implementation as the only one, which keeps no output."""
+        chosen = self.implementations[number]
+        return replace(
+            self, inputs=chosen.inputs, outputs=chosen.outputs, inplace=chosen.inplace,
+            ignored_inputs=chosen.ignored_inputs, time_s=chosen.time_s, kept_outputs=(),
+            workspace_bytes=chosen.workspace_bytes, placeholder=not chosen.runs,
+            own_buffers=chosen.own_buffers, adds_into_first=chosen.adds_into_first,
+            unwritten_outputs=chosen.unwritten_outputs, alternatives=())
+
+    @property
+    def recomputable(self) -> bool:
+        return not self.not_recomputable_because
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Other implementations of one op or of a few neighbours, with their own backward.
+
+    Two variants that name the same op exclude each other. Tensors that only a variant makes
+    (masks, indices) are ordinary tensors of the graph that no first implementation touches.
+    """
+
+    name: str
+    #: The forward op that the variant is named after in ``Plan.decisions``.
+    op: int
+    #: Pairs of op and number of its implementation, forward and backward ops alike.
+    choices: Tuple[Tuple[int, int], ...]
+    #: True when results are bit for bit those of the framework's own implementations.
+    exact: bool = True
