@@ -202,7 +202,7 @@ def _included_bytes(source: Path) -> bytes:
     return b"".join(seen[path] for path in sorted(seen))
 
 
-def _seal(library: Path) -> None:
+def seal(library: Path) -> None:
     digest = hashlib.sha256(library.read_bytes()).hexdigest()
     with library.open("ab") as file:
         file.write(SEAL + digest.encode())
@@ -358,7 +358,7 @@ def _link(library: Library, objects: Iterable[Path], compiler: Compiler, extra: 
         part = Path(folder) / library.name
         _run([*compiler.command, "-shared", *extra, *map(str, objects), "-o", str(part),
               *library.link_flags], "linking %s" % library.name)
-        _seal(part)
+        seal(part)
         os.replace(str(part), str(out / library.name))
 
 

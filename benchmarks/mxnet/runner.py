@@ -103,7 +103,7 @@ def run_network(cases: Sequence[Case], settings: Settings,
     rows: List[Row] = []
     try:
         net = nets.build(first.network, first.batch or None, **dict(first.options))
-        bench = _Network(net, settings)
+        bench = NetworkRuns(net, settings)
     except MemongerError as error:
         return [Row(case.network, case.batch, case.method, case.target, published=case.published,
                     error=_first_line(error)) for case in cases]
@@ -114,7 +114,7 @@ def run_network(cases: Sequence[Case], settings: Settings,
     return rows
 
 
-class _Network:
+class NetworkRuns:
     """One network, with the estimate for stock MXNet."""
 
     def __init__(self, net: nets.Net, settings: Settings) -> None:

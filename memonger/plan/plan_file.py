@@ -110,7 +110,7 @@ def dumps(plan: Plan) -> str:
            if plan.baseline_fixed_bytes else {}),
         **{key: getattr(plan, key) for key in _RARE if getattr(plan, key) is not None},
         **{key: getattr(plan, key) for key in _PLAIN}}
-    content["checksum"] = _checksum(content)
+    content["checksum"] = checksum(content)
     lines = ["%s: %s" % (json.dumps(key), _json(content[key])) for key in sorted(content)]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
@@ -193,12 +193,12 @@ def _check_header(data: Any) -> None:
                 "the plan has schema %d, written by memonger %s; this memonger reads up to %d: "
                 "upgrade memonger or %s" % (schema, data.get("memonger"), SCHEMA, _AGAIN))
         raise PlanSchemaError("the plan has no valid schema number (%r); %s" % (schema, _AGAIN))
-    if data.get("checksum") != _checksum(data):
+    if data.get("checksum") != checksum(data):
         raise PlanSchemaError("the plan was changed after memonger wrote it (its checksum does "
                               "not match); restore the file or %s" % _AGAIN)
 
 
-def _checksum(content: Mapping[str, Any]) -> str:
+def checksum(content: Mapping[str, Any]) -> str:
     text = _json({key: value for key, value in content.items() if key != "checksum"})
     return hashlib.sha256(text.encode("utf-8")).hexdigest()[:16]
 

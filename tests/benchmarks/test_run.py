@@ -281,14 +281,14 @@ def test_measured_and_predicted_stand_side_by_side(tmp_path, capsys):
 @needs_plugin
 def test_an_interrupted_run_keeps_its_rows(monkeypatch, capsys):
     from benchmarks.mxnet import runner
-    whole = runner._Network.run
+    whole = runner.NetworkRuns.run
 
     def run_one(self, case):
         if case.method == "mirror":
             raise KeyboardInterrupt
         return whole(self, case)
 
-    monkeypatch.setattr(runner._Network, "run", run_one)
+    monkeypatch.setattr(runner.NetworkRuns, "run", run_one)
     assert main(["attention_small", "--methods", "mxnet,mirror"]) == 0
     printed = capsys.readouterr()
     assert "1 rows" in printed.out and "interrupted: 1 of 2 rows" in printed.err

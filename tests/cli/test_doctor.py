@@ -51,18 +51,19 @@ def test_a_missing_mxnet_is_a_problem_not_a_crash(monkeypatch, error, value, adv
 
 
 def test_without_mxnet_the_core_is_well(monkeypatch):
-    monkeypatch.setattr(doctor, "_has_mxnet", lambda: False)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(doctor, "installed", lambda module: "2.4.6")
-    findings = [*doctor._mxnet(), *doctor._plugin()]
-    assert [(f.subject, f.state) for f in findings] == [
-        ("numpy", "ok"), ("mxnet", "note"), ("core library", "ok"), ("plugin", "ok")]
+    findings = doctor.examine()
+    for subject, state in (("numpy", "ok"), ("mxnet", "note"), ("core library", "ok"),
+                           ("plugin", "ok")):
+        assert [f.state for f in find(findings, subject)] == [state]
 
 
 @pytest.mark.parametrize("version, state", [("1.23.5", "ok"), ("1.24.0rc1", "problem"),
                                             ("of unknown version", "ok")])
 def test_mxnet_needs_an_old_numpy(monkeypatch, version, state):
     monkeypatch.setattr(doctor, "installed", lambda module: version)
-    finding, = find(doctor._mxnet(), "numpy")
+    finding, = find(doctor.examine(), "numpy")
     assert (finding.value, finding.state) == (version, state)
 
 
@@ -83,15 +84,15 @@ def test_a_plugin_that_cannot_work_is_a_problem(monkeypatch, capsys, refusal):
 def test_another_version_of_mxnet_is_a_problem(monkeypatch):
     import mxnet
     monkeypatch.setattr(mxnet, "__version__", "1.8.0")
-    finding, = find(doctor._mxnet(), "mxnet")
+    finding, = find(doctor.examine(), "mxnet")
     assert finding.state == "problem" and finding.value.startswith("1.8.0 in ")
     assert "pip install mxnet==1.9.1" in finding.advice
 
 
-def test_what_memonger_can_do_without_is_no_problem(monkeypatch):
+def test_what_memonger_can_do_without_is_no_problem(monkeypatch, tmp_path):
     """No GPU, no ``dot``, no compiler, no solver, no library for pictures."""
-    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
-    monkeypatch.setattr(doctor, "_output_of", lambda *command: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
     real = doctor.installed
     monkeypatch.setattr(doctor, "installed",
                         lambda module: real(module) if module == "numpy" else None)
@@ -110,14 +111,17 @@ def for_gpus(monkeypatch):
 
 
 def test_gpu_kernels_need_nvrtc_where_mxnet_is_for_gpus(monkeypatch, for_gpus):
+    def kernels():
+        return [(f.state, f.value) for f in find(doctor.examine(), "gpu kernels")]
+
     for_gpus(False)
-    assert [f.value for f in doctor._gpu_kernels()] == ["not needed: this MXNet is for CPUs"]
+    assert kernels() == [("ok", "not needed: this MXNet is for CPUs")]
     for_gpus(True)
     monkeypatch.setattr("memonger.mx.plugin.loading.gpu_compiler", lambda: "NVRTC 11.8")
-    assert [f.value for f in doctor._gpu_kernels()] == ["compiled by NVRTC 11.8"]
+    assert kernels() == [("ok", "compiled by NVRTC 11.8")]
     monkeypatch.setattr("memonger.mx.plugin.loading.gpu_compiler", Mock(
         side_effect=PluginError("there is none")))
-    assert [(f.state, f.value) for f in doctor._gpu_kernels()] == [("warning", "there is none")]
+    assert kernels() == [("warning", "there is none")]
 
 
 @pytest.mark.parametrize("installed, values, states", [
@@ -128,7 +132,7 @@ def test_distributions_of_mxnet(monkeypatch, installed, values, states):
     monkeypatch.setattr(doctor.metadata, "distributions", lambda: [
         SimpleNamespace(metadata={"Name": name}, version=version)
         for name, version in installed.items()])
-    findings = list(doctor._distributions())
+    findings = find(doctor.examine(), "distribution")
     assert [f.value for f in findings[:2]] == values and [f.state for f in findings] == states
     assert len(values) < 2 or "then install one" in findings[2].advice
 
@@ -160,7 +164,7 @@ def test_gpus_are_those_of_the_driver(monkeypatch, code, count, values):
         def cuDeviceGetAttribute(self, found, attribute, number):
             found._obj.value = {75: 7, 76: 5}[attribute]
     monkeypatch.setattr(doctor.ctypes, "CDLL", Libraries(libcuda=Told()))
-    assert [f.value for f in doctor._devices()] == values
+    assert [f.value for f in find(doctor.examine(), "gpu")] == values
 
 
 class Libraries:
@@ -195,7 +199,7 @@ CUDNN = SimpleNamespace(cudnnGetVersion=Mock(return_value=8906))
 def test_driver_and_cudnn_are_named(monkeypatch, for_gpus, there, gpus, lines):
     for_gpus(gpus)
     monkeypatch.setattr(doctor.ctypes, "CDLL", Libraries(**there))
-    findings = list(doctor._cuda())
+    findings = [f for f in doctor.examine() if f.subject in ("driver", "cudnn")]
     assert [f.value for f in findings] == lines
     assert [f.subject for f in findings] == ["driver", "cudnn"][:len(lines)]
 
@@ -208,9 +212,9 @@ def test_driver_and_cudnn_are_named(monkeypatch, for_gpus, there, gpus, lines):
     ("MXNET_GPU_MEM_POOL_TYPE", "Round", "note"), ("MXNET_CUDNN_AUTOTUNE_DEFAULT", "2", "note")])
 def test_settings_are_judged(monkeypatch, name, value, state):
     monkeypatch.delenv(name, raising=False)
-    assert not find(doctor._variables(), name)
+    assert not find(doctor.examine(), name)
     monkeypatch.setenv(name, value)
-    finding, = find(doctor._variables(), name)
+    finding, = find(doctor.examine(), name)
     assert (finding.value, finding.state) == (value, state)
     assert finding.advice or not name.startswith(("MXNET_GPU", "MXNET_ENABLE", "MXNET_CUDNN"))
 
@@ -228,5 +232,5 @@ def test_the_text_of_the_report(golden):
     ("2.14.0", doctor.WARNING), ("1.13", doctor.WARNING)])
 def test_torch_is_told_by_its_version(monkeypatch, version, state):
     monkeypatch.setattr(doctor, "installed", lambda name: version)
-    [found] = doctor._torch()
+    [found] = find(doctor.examine(), "torch")
     assert found.state == state and found.value == (version or "missing")

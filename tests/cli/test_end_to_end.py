@@ -167,11 +167,11 @@ def test_measure_both_in_one_run_and_keep_it_in_the_plan(plan_file, tmp_path, ca
     from memonger.mx.check import measure
     asked = []
 
-    def child(specification):
+    def answer(_, specification):
         asked.append((len(specification["symbols"]), specification["steps"]))
         return {"allocated_bytes": 100 * len(asked), "device": "cpu",
                 "steps_s": [[0.3, 0.5], [0.2, 0.4]][:len(specification["symbols"])]}
-    monkeypatch.setattr(measure, "_child", child)
+    monkeypatch.setattr(measure, "ask_module", answer)
     out = tmp_path / "measured.json"
     record = answer_of(capsys, "measure", plan_file, "--steps", "2", "-o", str(out))
     assert asked == [(1, 1), (1, 1), (2, 2)]

@@ -35,7 +35,7 @@ def hooked(name, function, plugin=None):
         return function(*arguments)
 
     original.__name__ = name
-    return executor_hooks._wrapped(original, None, plugin, lambda: True, lambda: plugin is not None)
+    return executor_hooks.wrapped(original, None, plugin, lambda: True, lambda: plugin is not None)
 
 
 def test_an_executor_at_the_place_of_a_freed_one_is_fused(monkeypatch):

@@ -71,7 +71,7 @@ def test_variants_swapped_in_together_are_those_swapped_in_kind_by_kind(monkeypa
     net = nets.build(name, batch=2, **options)
     opened = open_session(net.symbol, Binding(net.shapes), "reference")
     asked = []
-    sets = variant_graph._rounds
+    sets = variant_graph.swapped_together
 
     def by_kind(chains):
         asked.append(len(sets(chains)))
@@ -80,7 +80,7 @@ def test_variants_swapped_in_together_are_those_swapped_in_kind_by_kind(monkeypa
         return [[swap for swap in chains if swap[0] == kind] for kind in kinds]
 
     together = opened.with_variants(exact_only=False).graph
-    monkeypatch.setattr(variant_graph, "_rounds", by_kind)
+    monkeypatch.setattr(variant_graph, "swapped_together", by_kind)
     alone = opened.with_variants(exact_only=False).graph
     assert (together.tensors, together.ops, together.variants) == \
         (alone.tensors, alone.ops, alone.variants)

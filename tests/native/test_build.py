@@ -139,7 +139,7 @@ def test_no_room_on_the_disk(build, tmp_path, capsys, compiler, monkeypatch, cal
 
     def full(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    owner, name = {"replace": (build.os, "replace"), "seal": (build, "_seal"),
+    owner, name = {"replace": (build.os, "replace"), "seal": (build, "seal"),
                    "mkdir": (Path, "mkdir"),
                    "temporary": (build.tempfile, "TemporaryDirectory")}[call]
     monkeypatch.setattr(owner, name, full)
@@ -189,7 +189,7 @@ def test_the_seal_is_that_of_the_file(build, tmp_path) -> None:
     import hashlib
     library = tmp_path / "lib.so"
     library.write_bytes(b"code")
-    build._seal(library)
+    build.seal(library)
     assert library.read_bytes() == \
         b"code" + build.SEAL + hashlib.sha256(b"code").hexdigest().encode()
 

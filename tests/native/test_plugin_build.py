@@ -26,7 +26,6 @@ def package(tmp_path, monkeypatch):
     """A package with sources that do as told."""
     monkeypatch.setenv("MEMONGER_NATIVE_DIR", str(tmp_path / "native"))
     monkeypatch.setenv("MEMONGER_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(plugin_build, "_failure", None)
 
     def make(work="pass"):
         sources = tmp_path / "native" / "plugins"
@@ -72,7 +71,7 @@ def test_objects_of_a_build_that_ended_behind_the_link_are_cleaned(package):
 
 
 @pytest.mark.parametrize("which", ["lib.so", ".", ".."])
-def test_what_others_can_write_is_not_loaded(package, monkeypatch, which):
+def test_what_others_can_write_is_not_loaded(package, which):
     package()
     path = plugin_build.build_plugin("lib.so")
     at_fault = path if which == "lib.so" else path.parent if which == "." else path.parents[1]
@@ -80,7 +79,6 @@ def test_what_others_can_write_is_not_loaded(package, monkeypatch, which):
     at_fault.chmod(mode | 0o002)
     with pytest.raises(PluginMissing, match="others can write to .*MEMONGER_CACHE_DIR"):
         plugin_build.build_plugin("lib.so")
-    monkeypatch.setattr(plugin_build, "_failure", None)
     at_fault.chmod(mode)
     assert plugin_build.build_plugin("lib.so") == path
 

@@ -182,7 +182,7 @@ def test_what_only_the_file_vouches_for_is_marked():
     again = loads(planfile.dumps(plan))
     assert again.unchecked == ("op times", "status", "minimum", "measurements")
     assert "taken from its file, not checked again: op times, status, minimum, measurements" \
-        in str(again) and "taken from its file" in html._facts(again)
+        in str(again) and "taken from its file" in html.page(again)
     assert plan_record(again)["as_the_file_says"] == list(again.unchecked)
 
 
@@ -233,7 +233,7 @@ def edited(plan: Plan, **changes) -> str:
     """The plan's text after an edit by somebody who repairs the checksum."""
     data = json.loads(planfile.dumps(plan))
     data.update(changes)
-    data["checksum"] = planfile._checksum(data)
+    data["checksum"] = planfile.checksum(data)
     return json.dumps(data)
 
 
@@ -356,7 +356,7 @@ def test_files_of_earlier_names_are_read():
     text = planfile.dumps(plan).replace('"not_recomputable_because"', '"keep_reason"')
     data = json.loads(text)
     data["world"] = data.pop("backend")
-    data["checksum"] = planfile._checksum(data)
+    data["checksum"] = planfile.checksum(data)
     assert "keep_reason" in text and loads(json.dumps(data)) == plan
 
 
@@ -381,7 +381,7 @@ def damaged(random) -> None:
     plan = with_symbols(make(tiny(), {2: {}}, options={"shapes": {"data": (2, 3)}}))
     data = mutated(random, json.loads(planfile.dumps(plan)))
     try:
-        data["checksum"] = planfile._checksum(data)
+        data["checksum"] = planfile.checksum(data)
     except MemongerError:
         pass  # no such number can be in a file of ours
     try:

@@ -13,7 +13,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Dict, Optional
 
 from ...util.errors import PluginMissing
 from ...util.files import cache_folder
@@ -23,35 +23,35 @@ from ...util.ownership import who_else_writes
 #: Of what is compiled, beside the library until that is linked.
 _OBJECTS = "objects"
 
-_failure: Optional[PluginMissing] = None
+#: Builds that failed in this process, by folder.
+_failures: Dict[Path, PluginMissing] = {}
 
 
 def build_plugin(name: str) -> Optional[Path]:
     """The library, built in this call or an earlier one; None in a source tree.
 
-    Raises PluginMissing if it cannot be built, or others could have written it; a process tries
-    once.
+    Raises PluginMissing if it cannot be built, which a process tries once, or if others could have
+    written it.
     """
-    global _failure
     sources = folder() / "plugins"
     if not (sources / "build.py").exists():
         return None
-    if _failure is not None:
-        raise _failure
-    builder = _load(sources / "build.py")
     target = Path(cache_folder("plugin")) / _digest(sources)
+    if target in _failures:
+        raise _failures[target]
+    builder = _load(sources / "build.py")
     try:
         if not (target / name).exists() or (target / _OBJECTS).exists():
             _build(builder, target, name)
         writer = who_else_writes(target / name)
     except (OSError, builder.BuildError) as error:
-        _failure = PluginMissing("the plugin for MXNet cannot be built in %s: %s" % (target, error))
-        raise _failure from error
+        _failures[target] = PluginMissing("the plugin for MXNet cannot be built in %s: %s"
+                                          % (target, error))
+        raise _failures[target] from error
     if writer:
-        _failure = PluginMissing(
+        raise PluginMissing(
             "the plugin in %s is not loaded, because %s; take the right to write there away "
             "(chmod go-w), or set MEMONGER_CACHE_DIR to a folder of your own" % (target, writer))
-        raise _failure
     return target / name
 
 

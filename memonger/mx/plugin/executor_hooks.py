@@ -31,11 +31,11 @@ def watch(plugin: Any, recomputes: Callable[[], bool], active: Callable[[], bool
         fusion.watch_cached_ops(_LIB)
     inlining.watch_cached_ops(_LIB)
     for name in _MAKERS:
-        setattr(_LIB, name, _wrapped(getattr(_LIB, name), _LIB.MXExecutorFree, plugin,
+        setattr(_LIB, name, wrapped(getattr(_LIB, name), _LIB.MXExecutorFree, plugin,
                                     recomputes, active))
 
 
-def _wrapped(original: Any, free: Any, plugin: Any, recomputes: Callable[[], bool],
+def wrapped(original: Any, free: Any, plugin: Any, recomputes: Callable[[], bool],
              active: Callable[[], bool]) -> Any:
     def make(*arguments: Any) -> int:
         unfused = recomputes() and fusion.unwanted(original.__name__, arguments)

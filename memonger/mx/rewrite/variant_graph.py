@@ -60,7 +60,7 @@ def with_variants(graph: Graph, symbol_json: str, exact_only: bool, read: Read,
     chains = {(name, op): members(symbol_json, op, name) for name in sorted(by_kind)
               for op in _disjoint(symbol_json, by_kind[name], name)}
     swapped_in: Dict[Tuple[str, str], _Known] = {}
-    for together in _rounds(chains):
+    for together in swapped_together(chains):
         swapped = read(from_json(swap_json(symbol_json, {op: name for name, op in together},
                                            graph.op_index.keys())))
         seconds, spaces = times(swapped)
@@ -99,7 +99,8 @@ def _disjoint(symbol_json: str, ops: Sequence[str], name: str) -> List[str]:
     return chosen
 
 
-def _rounds(chains: Mapping[Tuple[str, str], Sequence[str]]) -> List[List[Tuple[str, str]]]:
+def swapped_together(chains: Mapping[Tuple[str, str], Sequence[str]]
+                     ) -> List[List[Tuple[str, str]]]:
     """Swaps grouped greedily into few sets, so that chains of one set do not overlap."""
     rounds: List[List[Tuple[str, str]]] = []
     taken: List[Set[str]] = []
