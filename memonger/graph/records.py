@@ -80,7 +80,7 @@ class Op:
     is_backward: bool = False
     #: The forward op whose gradient this op takes part in; -1 when unknown or forward.
     forward_op: int = -1
-    #: True when the op continues a state object made by ``forward_op`` (fused RNN, Custom, ...).
+    #: True when the op continues a state object made by ``forward_op`` (a cell's, a user's).
     uses_state: bool = False
     #: Ops that must run before, besides the producers of the inputs, in MXNet's order.
     control_deps: Tuple[int, ...] = ()
@@ -97,7 +97,7 @@ class Op:
     #: The user's hints: ``mirror_stage`` ("" without), ``force_mirroring`` ("", "True", "False").
     mirror_stage: str = ""
     force_mirroring: str = ""
-    #: Each run makes a state object (RNN, Custom, MXNet's old operators).
+    #: Each run makes a state object that its gradient continues.
     makes_state: bool = False
     #: Never runs, and touches nothing: a place in the order that only variants give work to.
     placeholder: bool = False

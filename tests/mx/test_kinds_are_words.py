@@ -1,11 +1,15 @@
 """What an operator is called means nothing below the frontend: same pools, same plans."""
 from __future__ import annotations
 
+import ast
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from needed import needs_plugin
 
+import memonger
 from memonger.graph.decisions import decisions_of
 from memonger.graph.schedule import expand
 from memonger.memory.storage import STORAGES, never_written_bytes, plan_storage
@@ -58,3 +62,25 @@ def test_graphs_of_plan_files_get_the_facts_that_captures_tell(network):
     graph = graph_of(network)
     older = replace(graph, ops=tuple(map(without_facts, graph.ops)), _cache={})
     assert older != graph and with_facts(older) == graph
+
+
+ROOMS = ("util", "graph", "memory", "plan", "solve", "report")
+
+
+def texts_of(source):
+    """Values of all text literals."""
+    return {node.value for node in ast.walk(ast.parse(source))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+
+
+def test_no_room_below_the_frontends_names_an_operator():
+    import mxnet as mx
+    names = {name for name in mx.operator.get_all_registered_operators()
+             if name != name.lower() or name.startswith(("_", "memonger_"))}
+    assert {"Convolution", "_grad_add", "Custom", "memonger_gelu"} <= names
+    package = Path(memonger.__file__).parent
+    for room in ROOMS:
+        for path in (package / room).rglob("*.py"):
+            assert not texts_of(path.read_text()) & names, path
+    for path in (package.parent / "plugins" / "core").rglob("*.[ch]*"):
+        assert not set(re.findall(r'"(\w+)"', path.read_text())) & names, path

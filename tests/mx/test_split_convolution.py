@@ -8,9 +8,9 @@ import pytest
 from reference.judge import validate
 
 import memonger
-from memonger.memory.workspace import native_workspaces
 from memonger.mx.calls.network import open_session
 from memonger.mx.calls.requests import Binding
+from memonger.mx.memory.native_workspaces import native_workspaces
 from memonger.mx.rewrite.apply import apply_plan_to
 from memonger.util.errors import InfeasibleBudget
 from mx.test_variants import check_known, named, plan_with

@@ -136,7 +136,7 @@ def test_parts_of_some_bytes(micro_batch_mb):
 
 def test_native_workspace_is_one_sample_however_large_the_batch():
     from memonger.graph.types import Graph, Op, Tensor
-    from memonger.memory.workspace import native_workspaces
+    from memonger.mx.memory.native_workspaces import native_workspaces
 
     def workspace(batch, kernel, **attributes):
         shapes = [(batch, 8, 10, 10), (16, 8, kernel, kernel), (batch, 16, 10, 10)]

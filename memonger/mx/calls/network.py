@@ -14,12 +14,7 @@ from ...graph.types import Graph
 from ...memory import arena
 from ...memory.storage import never_written_bytes, plan_storage
 from ...memory.timeline import Timeline, timeline
-from ...memory.workspace import (
-    OBJECTS_LEAST_OPS,
-    native_workspaces,
-    objects_bytes,
-    objects_bytes_per_op,
-)
+from ...memory.workspace import objects_bytes
 from ...plan.plan import Plan
 from ...util.errors import InputError
 from ...util.gc_pause import paused
@@ -27,6 +22,7 @@ from ..capture.record import Captured
 from ..costs.models import CostModel, Roofline, best_known, roofline
 from ..memory.gpu_pool import BoundStep, Device, callers_outputs, reservations, workspaces
 from ..memory.mkldnn import mkldnn_workspaces, stock_copies
+from ..memory.native_workspaces import OBJECTS_LEAST_OPS, native_workspaces, objects_bytes_per_op
 from ..memory.optimizer_state import state_arrays
 from ..memory.stated_gpu import StatedGpu, device_of
 from ..plugin import loading as native

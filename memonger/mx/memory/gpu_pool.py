@@ -15,6 +15,7 @@ from ...memory.arena import outlives
 from ...memory.storage import StoragePlan
 from ...memory.workspace import workspace_bytes
 from ...util.errors import InputError
+from .convolutions import IN_PARTS, WEIGHT
 
 #: Kinds of ``FResourceRequest`` in MXNet.
 _RANDOM_STATES, _DROPOUT_STATE = 2, 3
@@ -22,12 +23,10 @@ _RANDOM_STATES, _DROPOUT_STATE = 2, 3
 _RANDOM_STATES_BYTES = 32768 * 64
 #: What ``cudaMalloc`` hands out are multiples of this.
 _GRANULE_BYTES = 512
-#: Convolutions by kind, and where their weight is among the inputs; the data come first.
-_WEIGHT = {"Convolution": 1, "Deconvolution": 1, "memonger_split_convolution": 1,
-           "memonger_bn_relu_convolution": 5}
+#: Forward operators that run cuDNN's convolutions; their first input is the data.
+_CONVOLUTIONS = ("Convolution", "Deconvolution", "memonger_split_convolution", IN_PARTS)
 #: What a convolution is tuned for, once a process; besides its shapes.
 _TUNED_BY = ("kernel", "stride", "dilate", "pad", "num_group", "no_bias", "layout")
-_IN_PARTS = "memonger_bn_relu_convolution"
 
 
 @dataclass(frozen=True)
@@ -203,11 +202,12 @@ def _tunes(device: Device, attributes: Mapping[str, str]) -> bool:
 
 def reservations(graph: Graph, op: Op) -> List[Tuple[int, int, int]]:
     """Sizes of data, weight and output of the convolutions that a forward op runs."""
-    if op.kind not in _WEIGHT:
+    if op.kind not in _CONVOLUTIONS:
         return []
+    position = WEIGHT[op.kind][0] if op.kind in WEIGHT else 1
     data, weight, output = (graph.tensors[t] for t in (
-        op.inputs[0], op.inputs[_WEIGHT[op.kind]], op.outputs[0]))
-    if op.kind != _IN_PARTS:
+        op.inputs[0], op.inputs[position], op.outputs[0]))
+    if op.kind != IN_PARTS:
         return [(data.size_bytes, weight.size_bytes, output.size_bytes)]
     batch, part = output.shape[0], graph.tensors[op.outputs[3]].shape[0]
     return [(data.size_bytes // batch * samples, weight.size_bytes,
@@ -221,7 +221,7 @@ def workspaces(device: Device, graph: Graph) -> Tuple[int, ...]:
 
 def _workspace_bytes(device: Device, graph: Graph, op: Op) -> int:
     made = [graph.tensors[t] for t in op.outputs]
-    if op.kind in _WEIGHT:  # one element, whatever cuDNN asks for
+    if op.kind in _CONVOLUTIONS:  # one element, whatever cuDNN asks for
         return DTYPES[made[0].dtype]
     if op.kind == "_backward_FullyConnected" and len(made) == 3:  # sums of the bias by parts
         bias_bytes = made[2].size_bytes
@@ -231,7 +231,7 @@ def _workspace_bytes(device: Device, graph: Graph, op: Op) -> int:
     if op.kind == "_backward_Embedding":  # sorted indices, and where each row begins and ends
         rows, indices = made[-1].shape[0], graph.tensors[op.inputs[1]]
         return 8 * rows + 20 * math.prod(indices.shape)
-    if op.kind == "_backward_" + _IN_PARTS:  # where the data's gradient is added to another
-        added = {t for reader in graph.ops if reader.kind == "_grad_add" for t in reader.inputs[1:]}
+    if op.kind == "_backward_" + IN_PARTS:  # where the data's gradient is added to another
+        added = {t for reader in graph.ops if reader.adds_into_first for t in reader.inputs[1:]}
         return made[0].size_bytes if op.outputs[0] in added else 0
     return 0

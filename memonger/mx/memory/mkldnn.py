@@ -18,11 +18,12 @@ from __future__ import annotations
 from typing import List, Mapping, Sequence, Set, Tuple
 
 from ...graph.types import Graph, Op
-from ...memory.workspace import WEIGHT, native_bytes
+from .convolutions import IN_PARTS, WEIGHT
+from .native_workspaces import native_bytes
 
 #: Operators that write in a layout of their own, and those that keep the layout of their data.
 _MAKE = ("Convolution", "Deconvolution", "memonger_split_convolution",
-         "memonger_split_convolution_data", "memonger_bn_relu_convolution")
+         "memonger_split_convolution_data", IN_PARTS)
 _KEEP = ("BatchNorm", "Activation", "relu", "LeakyReLU", "Pooling", "Concat", "concat", "add_n",
          "elemwise_add", "_plus", "broadcast_add", "_grad_add", "_copy", "LRN")
 #: Operators whose gradient wants all it reads in one layout, and those that write it in place.
@@ -143,14 +144,14 @@ def _bytes(graph: Graph, op: Op, attributes: Mapping[str, str], in_layout: Set[i
         size += int(first.size_bytes * part)
     if part < 1:  # the gradient of the output is converted as a whole, then again in parts
         size += first.size_bytes
-    if kind == "memonger_bn_relu_convolution":
+    if kind == IN_PARTS:
         size = max(size, graph.tensors[op.outputs[0]].size_bytes)
     return size
 
 
 def _part(graph: Graph, op: Op) -> float:
     """The share of the batch that a convolution takes at a time."""
-    if _base(op) != "memonger_bn_relu_convolution":
+    if _base(op) != IN_PARTS:
         return 1.0
     batch = max(1, (graph.tensors[op.inputs[0]].shape or (1,))[0])
     buffer = op.outputs[-1] if op.kind != _base(op) else op.outputs[3]  # for one part

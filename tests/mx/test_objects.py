@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 from needed import needs_plugin
 
-from memonger.memory.workspace import objects_bytes_per_op
+from memonger.mx.memory.native_workspaces import objects_bytes_per_op
 
 pytestmark = [needs_plugin, pytest.mark.slow]
 
