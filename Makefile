@@ -1,4 +1,5 @@
-# make demo    sets up, trains a real network without and with a plan, leaves out/
+# make demo    sets up, trains under a cap of memory, where it fails without a plan
+# make digits  sets up, trains without and with a plan and compares every number, leaves out/
 # make test    sets up, runs the tests on the installed package
 # make test-cu112  sets up, runs mxnet-cu112 on a pretended GPU (an hour; 400 MB more)
 # make test-torch  sets up an environment with PyTorch, runs the tests of memonger.torch in it
@@ -22,13 +23,16 @@ JOBS ?= auto
 SOURCES := setup.py pyproject.toml README.md $(shell find memonger plugins -type f \
 	! -name '*.pyc' ! -name '*.so' ! -name '*.o' 2>/dev/null)
 
-.PHONY: demo test test-cu112 test-torch docs tables pictures check install clean help
+.PHONY: demo digits test test-cu112 test-torch docs tables pictures check install clean help
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -13
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -14
 
 demo: $(VENV)/.installed
+	$(VENV)/bin/python examples/memory_cap.py --out out
+
+digits: $(VENV)/.installed
 	$(VENV)/bin/python examples/train_digits.py --out out
 	@echo "the plan's picture and report lie in out/"
 
@@ -66,8 +70,8 @@ docs: $(VENV)/.made
 	@echo "the site begins at out/site/index.html"
 
 pictures: demo
-	$(VENV)/bin/memonger report out/plan.json \
-		--graph docs/pictures/plan.png --timeline docs/pictures/memory.png
+	cp out/memory_cap.png docs/pictures/memory_cap.png
+	$(VENV)/bin/memonger report out/plan.json --graph docs/pictures/plan.png
 
 tables: $(VENV)/.installed
 	$(VENV)/bin/python -m benchmarks --published --same-cut --methods auto:exact,auto:all --jobs 2 \
