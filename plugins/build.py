@@ -1,10 +1,10 @@
 """Build the two native libraries.
 
 ``libmemonger_core.so`` (plugins/core) is plain C++14 and knows nothing of MXNet.
-``libmemonger_mxnet.so`` (plugins/mxnet, plugins/ops and plugins/core/memory) is compiled
-against the headers inside the installed MXNet 1.9.1 wheel and linked to its ``libmxnet.so``; the
-CPU and the CUDA wheel have the same headers and take the same binary. The sources of the GPU
-kernels are laid beside them; they are compiled when a GPU first needs them.
+``libmemonger_mxnet.so`` (plugins/mxnet, plugins/ops, plugins/core/memory and plugins/core/gpu) is
+compiled against the headers inside the installed MXNet 1.9.1 wheel and linked to its
+``libmxnet.so``; the CPU and the CUDA wheel have the same headers and take the same binary. The
+sources of the GPU kernels are laid beside them; they are compiled when a GPU first needs them.
 
     python plugins/build.py [--out FOLDER] [--core] [--sanitize]
 
@@ -170,7 +170,7 @@ def openmp(compiler: Compiler) -> List[str]:
 
 def core_library() -> Library:
     """The library that needs no MXNet."""
-    return Library(CORE, _sources("core"), COMMON + ["-O3"], ["-Wl,--no-undefined"], False)
+    return Library(CORE, _sources("core"), COMMON + ["-O3"], ["-ldl", "-Wl,--no-undefined"], False)
 
 
 def plugin_library(mxnet: Path, compiler: Compiler) -> Library:
@@ -179,7 +179,8 @@ def plugin_library(mxnet: Path, compiler: Compiler) -> Library:
     include = ["-isystem", str(mxnet / "include"), "-isystem", str(mxnet / "include" / "mkldnn")]
     version_script = "-Wl,--version-script=" + str(ROOT / "mxnet" / "exports.map")
     return Library(
-        PLUGIN, _sources("mxnet", "ops", "core/memory"), COMMON + ["-O3"] + OPERATORS + threads
+        PLUGIN, _sources("mxnet", "ops", "core/memory", "core/gpu"), COMMON + ["-O3"] + OPERATORS
+        + threads
         + (GCC_ONLY if compiler.family == "g++" else []) + MXNET + include,
         [*threads, "-L" + str(mxnet), "-l:libmxnet.so", version_script, "-Wl,-z,now",
          "-Wl,-z,nodelete", "-Wl,--no-undefined", "-Wl,--as-needed"], True)

@@ -6,10 +6,11 @@ from typing import Any, Dict, Sequence, Tuple
 
 import numpy as np
 
+from memonger.util import gpu_kernels
 from memonger.util.errors import PluginError
 
-from .nvrtc import Nvrtc
-from .sources import Kernel, constants
+from . import nvrtc
+from .sources import Kernel, constants, source_folder
 
 _MAJOR, _MINOR = 75, 76  # attributes of a device: its compute capability
 
@@ -69,11 +70,11 @@ class Gpu(Device):
         context = ctypes.c_void_p()
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
         self.call("cuCtxSetCurrent", context)
-        self._compiler = Nvrtc()
+        nvrtc.choose()
         self._functions: Dict[Tuple[str, int], ctypes.c_void_p] = {}
         self.name = "%s (sm_%d), driver for CUDA %d.%d, %s" % (
             text.value.decode(), self.architecture, version.value // 1000,
-            version.value % 1000 // 10, self._compiler.version)
+            version.value % 1000 // 10, gpu_kernels.compiler())
 
     def call(self, function: str, *arguments: Any) -> None:
         """Call the driver; PluginError if it fails."""
@@ -107,7 +108,7 @@ class Gpu(Device):
     def _launch(self, kernel: Kernel, bits: int, blocks: int, pointers: Any) -> None:
         if (kernel.name, bits) not in self._functions:
             module, found = ctypes.c_void_p(), ctypes.c_void_p()
-            code = self._compiler.compile(kernel.file, bits, self.architecture)
+            code = gpu_kernels.compiled(source_folder(), kernel.file, bits, self.architecture)
             self.call("cuModuleLoadData", ctypes.byref(module), code)
             self.call("cuModuleGetFunction", ctypes.byref(found), module, kernel.name.encode())
             self._functions[kernel.name, bits] = found

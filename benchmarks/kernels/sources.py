@@ -34,7 +34,7 @@ def source_folder() -> Path:
 
     Raises PluginMissing if there are none.
     """
-    for place in (Path(__file__).parents[3] / "plugins" / "ops" / "cuda", folder() / "cuda"):
+    for place in (Path(__file__).parents[2] / "plugins" / "ops" / "cuda", folder() / "cuda"):
         if (place / HEADERS[1]).is_file():
             return place
     raise PluginMissing("no kernel sources in %s; reinstall memonger, or run in a checkout" % place)

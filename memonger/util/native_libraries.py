@@ -16,7 +16,7 @@ from typing import Any, Optional, Sequence
 from .errors import PluginABIError, PluginMissing
 
 MXNET_VERSION = "1.9.1"
-_CORE_INTERFACE = 7
+_CORE_INTERFACE = 8
 #: ``plugins/build.py`` ends each library with this and the SHA-256 of everything before it.
 _SEAL = b"memonger sha256 "
 _lock = threading.Lock()

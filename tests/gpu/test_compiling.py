@@ -4,7 +4,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 from forked import forks
@@ -13,6 +12,8 @@ from needed import needs_plugin
 from benchmarks.kernels import nvrtc, sources
 from gpu import pretend
 from memonger.mx.plugin import loading as native
+from memonger.util import gpu_kernels
+from memonger.util.errors import PluginError
 
 pytestmark = needs_plugin
 
@@ -138,31 +139,19 @@ def test_a_missing_source_is_named(run, cache, other_sources):
 
 
 # ---------------------------------------------------------------------- the real compiler
-COMPILE = """
-import ctypes
-from memonger import native
-from memonger.mx.plugin import loading as plugin
-print(native.gpu_compiler())
-text = ctypes.create_string_buffer(16384)
-def compile_kernels(file, bits, architecture):
-    return plugin._plugin.memonger_gpu_compile(file.encode(), bits, architecture, text,
-                                               ctypes.c_size_t(16384))
-for file in {files}:
-    for bits in (16, 32, 64):
-        for architecture in {architectures}:
-            assert not compile_kernels(file, bits, architecture) and int(text.value) > 2000
-assert compile_kernels("broken.cu", 32, {architectures}[0])
-print(text.value.decode())
-"""
-
-
-def test_the_plugin_compiles_with_nvrtc(run, other_sources, tmp_path):
-    place = next((place for place in nvrtc.places() if Path(place).exists()), None)
-    if place is None:
+def test_the_core_compiles_with_nvrtc(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEMONGER_NVRTC", os.environ.get("MEMONGER_NVRTC", ""))
+    nvrtc.choose()
+    try:
+        compiler = gpu_kernels.compiler()
+    except PluginError:
         pytest.skip("no NVRTC; pip install nvidia-cuda-nvrtc-cu11")
-    (other_sources / "broken.cu").write_text('#include "real.cuh"\nint x = undeclared;\n')
-    code = COMPILE.format(files=[path.name for path in sources.source_folder().glob("*.cu")],
-                          architectures=[max(nvrtc.Nvrtc().architectures())])
-    text = run(code, MEMONGER_NVRTC=place)
-    assert text.startswith("NVRTC ")
-    assert "broken.cu" in text and 'identifier "undeclared" is undefined' in text
+    assert compiler.startswith("NVRTC ")
+    newest = max(gpu_kernels.architectures())
+    for path in sources.source_folder().glob("*.cu"):
+        for bits in sources.BITS.values():
+            assert len(gpu_kernels.compiled(path.parent, path.name, bits, newest)) > 2000
+    shutil.copytree(str(sources.source_folder()), str(tmp_path / "cuda"))
+    (tmp_path / "cuda" / "broken.cu").write_text('#include "real.cuh"\nint x = undeclared;\n')
+    with pytest.raises(PluginError, match='broken.cu(.|\n)*identifier "undeclared" is undefined'):
+        gpu_kernels.compiled(tmp_path / "cuda", "broken.cu", 32, newest)

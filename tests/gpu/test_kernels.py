@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,36 +21,41 @@ from benchmarks.kernels import __main__ as command
 from benchmarks.kernels import cases, check, nvrtc, sources, timing
 from gpu import emulate, emulated, pretend
 from gpu.emulated import Emulated
+from memonger.util import gpu_kernels
 from memonger.util.errors import PluginError
 
 needs_compilers = pytest.mark.skipif(not pretend.have_compilers(), reason="no gcc and g++")
 
 
-def compiler():
+@pytest.fixture
+def compile_for(monkeypatch):
+    """Machine code by source, bits and architecture."""
+    monkeypatch.setenv("MEMONGER_NVRTC", os.environ.get("MEMONGER_NVRTC", ""))
+    nvrtc.choose()
     try:
-        return nvrtc.Nvrtc()
+        gpu_kernels.compiler()
     except PluginError as error:
         pytest.skip(str(error))
+    return partial(gpu_kernels.compiled, sources.source_folder())
 
 
 @pytest.mark.parametrize("bits", sources.BITS.values())
 @pytest.mark.parametrize("file", sorted({kernel.file for kernel in sources.kernels().values()}))
-def test_compiles_for_every_architecture(file, bits):
-    found = compiler()
-    served = [architecture for architecture in found.architectures() if 50 <= architecture <= 90]
+def test_compiles_for_every_architecture(compile_for, file, bits):
+    served = [known for known in gpu_kernels.architectures() if 50 <= known <= 90]
     assert 80 in served and 90 in served
     for architecture in served:
-        code = found.compile(file, bits, architecture)
+        code = compile_for(file, bits, architecture)
         assert code[:4] == b"\x7fELF"
         for kernel in sources.kernels().values():
             assert kernel.file != file or kernel.name.encode() in code
 
 
 @pytest.mark.parametrize("bits", [16, 32])
-def test_memory_is_accessed_in_16_bytes_and_no_element_costs_a_division(bits):
-    found, newer = compiler(), 999  # than the compiler, which then gives text
+def test_memory_is_accessed_in_16_bytes_and_no_element_costs_a_division(compile_for, bits):
+    newer = 999  # than the compiler, which then gives text
     for file in sorted({kernel.file for kernel in sources.kernels().values()}):
-        text = found.compile(file, bits, newer).decode()
+        text = compile_for(file, bits, newer).decode()
         for name, body in re.findall(r"\.entry (\w+)\((.*?)\n}\n", text, re.DOTALL):
             assert "st.global.v4" in body, name
             assert "ld.global.v4" in body or file == "max_pool.cu", name
@@ -177,12 +183,11 @@ def test_on_a_pretended_gpu_all_is_written(driver_folder, tmp_path):
     assert "| relu_forward | float32 | 1 MB | 1000.0 us |" in report
 
 
-def test_a_device_too_old_for_the_compiler_is_told(monkeypatch):
-    compiler = nvrtc.Nvrtc.__new__(nvrtc.Nvrtc)
-    compiler.version = "NVRTC 13.0"
-    monkeypatch.setattr(nvrtc.Nvrtc, "architectures", lambda self: [75, 80])
-    with pytest.raises(PluginError, match="NVRTC 13.0 does not compile for this device, sm_61"):
-        compiler.compile("gelu.cu", 32, 61)
+@needs_compilers
+def test_a_device_too_old_for_the_compiler_is_told(driver_folder):
+    code, text = run("--check", **pretend.environment(driver_folder, PRETEND_CAPABILITY="35"))
+    assert code == command.WRONG
+    assert "libnvrtc.so.11.2 does not compile for this device, sm_35" in text
 
 
 def test_libraries_in_the_folder_of_another_user_are_not_loaded(monkeypatch, tmp_path):

@@ -21,6 +21,7 @@ import threading
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
+from ...util import gpu_kernels
 from ...util.errors import MemongerError, PluginABIError, PluginError
 from ...util.native_libraries import MXNET_VERSION, check_interface, folder, library_path
 from .build import build_plugin
@@ -193,11 +194,7 @@ def gpu_compiler() -> str:
         If the plugin is not loaded, or there is no NVRTC.
     """
     load()
-    assert _plugin is not None
-    text = ctypes.create_string_buffer(4096)
-    if _plugin.memonger_gpu_compiler(text, ctypes.c_size_t(4096)):
-        raise PluginError(text.value.decode(errors="replace"))
-    return text.value.decode()
+    return gpu_kernels.compiler()
 
 
 def enable(recompute: bool = True, storage: bool = True, arena: bool = True) -> None:

@@ -1,9 +1,9 @@
-#include "ops/gpu/libraries.h"
+#include "core/gpu/libraries.h"
 
 #include <dlfcn.h>
-#include <dmlc/logging.h>
 
 #include <cstdlib>
+#include <stdexcept>
 #include <vector>
 
 namespace memonger {
@@ -21,8 +21,10 @@ struct Library {
   template <class Function>
   const Library& Find(const char* symbol, Function* function) const {
     *function = reinterpret_cast<Function>(dlsym(handle, symbol));
-    CHECK(*function != nullptr) << name << " has no " << symbol
-                                << "; it is too old or no CUDA library";
+    if (*function == nullptr) {
+      throw std::runtime_error(std::string(name) + " has no " + symbol +
+                               "; it is too old or no CUDA library");
+    }
     return *this;
   }
 };
@@ -30,7 +32,10 @@ struct Library {
 Driver LoadDriver() {
   const char* const name = "libcuda.so.1";
   void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-  CHECK(library != nullptr) << "memonger's GPU kernels need the CUDA driver: " << dlerror();
+  if (library == nullptr) {
+    throw std::runtime_error(std::string("memonger's GPU kernels need the CUDA driver: ") +
+                             dlerror());
+  }
   Driver d;
   Library{library, name}
       .Find("cuDeviceGet", &d.get_device)
@@ -63,10 +68,12 @@ Nvrtc LoadNvrtc() {
     if (library != nullptr) break;
     errors += std::string(errors.empty() ? "" : "; ") + dlerror();
   }
-  CHECK(library != nullptr)
-      << "memonger compiles its GPU kernels with NVRTC, and there is none: pip install "
-      << "nvidia-cuda-nvrtc-cu11==11.8.89, and set MEMONGER_NVRTC to the path of its libnvrtc.so "
-      << "(tried: " << errors << ")";
+  if (library == nullptr) {
+    throw std::runtime_error(
+        "memonger compiles its GPU kernels with NVRTC, and there is none: pip install "
+        "nvidia-cuda-nvrtc-cu11==11.8.89, and set MEMONGER_NVRTC to the path of its libnvrtc.so "
+        "(tried: " + errors + ")");
+  }
   Library{library, n.name.c_str()}
       .Find("nvrtcVersion", &n.version)
       .Find("nvrtcGetNumSupportedArchs", &n.count_architectures)

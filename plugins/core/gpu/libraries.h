@@ -1,9 +1,9 @@
 /*
- * The CUDA driver and NVRTC, found with dlopen: the plugin is built without any CUDA header and
- * loads on machines that have neither. A missing library is an error only when a kernel is wanted.
+ * The CUDA driver and NVRTC, found with dlopen: we are built without any CUDA header and load on
+ * machines that have neither. A missing library is an error only when a kernel is wanted.
  */
-#ifndef MEMONGER_OPS_GPU_LIBRARIES_H_
-#define MEMONGER_OPS_GPU_LIBRARIES_H_
+#ifndef MEMONGER_CORE_GPU_LIBRARIES_H_
+#define MEMONGER_CORE_GPU_LIBRARIES_H_
 
 #include <cstddef>
 #include <string>
@@ -47,11 +47,11 @@ struct Nvrtc {
   std::string name;  // as it was opened
 };
 
-// Loaded at the first call. Throws dmlc::Error, saying what was tried, where there is none.
+// Loaded at the first call. Throws std::runtime_error, saying what was tried, where there is none.
 const Driver& GetDriver();
 const Nvrtc& GetNvrtc();
 
 }  // namespace gpu
 }  // namespace memonger
 
-#endif  // MEMONGER_OPS_GPU_LIBRARIES_H_
+#endif  // MEMONGER_CORE_GPU_LIBRARIES_H_

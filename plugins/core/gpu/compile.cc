@@ -1,7 +1,5 @@
-#include "ops/gpu/compile.h"
+#include "core/gpu/compile.h"
 
-#include <dlfcn.h>
-#include <dmlc/logging.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,9 +8,9 @@
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
-#include <vector>
+#include <stdexcept>
 
-#include "ops/gpu/libraries.h"
+#include "core/gpu/libraries.h"
 
 namespace memonger {
 namespace gpu {
@@ -28,11 +26,19 @@ bool ReadFile(const std::string& path, std::string* text) {
   return file.good();
 }
 
-std::string ReadSource(const std::string& file) {
-  const std::string path = KernelFolder() + "/" + file;
+[[noreturn]] void Fail(const std::string& what) { throw std::runtime_error(what); }
+
+// Where a call of NVRTC failed.
+void Check(Code code, const std::string& what) {
+  if (code != 0) Fail(what + " (NVRTC error " + std::to_string(code) + ")");
+}
+
+std::string ReadSource(const std::string& folder, const std::string& file) {
+  const std::string path = folder + "/" + file;
   std::string text;
-  CHECK(ReadFile(path, &text)) << "memonger's kernel source " << path
-                               << " cannot be read; reinstall memonger";
+  if (!ReadFile(path, &text)) {
+    Fail("memonger's kernel source " + path + " cannot be read; reinstall memonger");
+  }
   return text;
 }
 
@@ -94,31 +100,30 @@ struct Sources {
 };
 
 // The newest architecture that NVRTC compiles for and the device runs.
-int BestArchitecture(const Nvrtc& nvrtc, int wanted) {
-  int count = 0;
-  CHECK_EQ(nvrtc.count_architectures(&count), 0) << nvrtc.name << " does not answer";
-  std::vector<int> known(count);
-  CHECK_EQ(nvrtc.architectures(known.data()), 0) << nvrtc.name << " does not answer";
+int BestArchitecture(int wanted) {
   int best = 0;
-  for (const int architecture : known) {
+  for (const int architecture : Architectures()) {
     if (architecture <= wanted && architecture > best) best = architecture;
   }
-  CHECK_GT(best, 0) << nvrtc.name << " does not compile for this device, sm_" << wanted;
+  if (best == 0) {
+    Fail(GetNvrtc().name + " does not compile for this device, sm_" + std::to_string(wanted));
+  }
   return best;
 }
 
-std::string Compile(const Nvrtc& nvrtc, const std::string& file, const Sources& sources,
+std::string Compile(const std::string& path, const std::string& file, const Sources& sources,
                     std::vector<std::string> options, int architecture) {
-  const int best = BestArchitecture(nvrtc, architecture);
+  const Nvrtc& nvrtc = GetNvrtc();
+  const int best = BestArchitecture(architecture);
   const bool ptx = best != architecture;
   options.insert(options.begin(), "--gpu-architecture=" + std::string(ptx ? "compute_" : "sm_") +
                                       std::to_string(best));
-  LOG(INFO) << "memonger compiles GPU kernels, once: " << file << " with " << nvrtc.name
-            << " for sm_" << architecture;
+  std::fprintf(stderr, "memonger compiles GPU kernels, once: %s with %s for sm_%d\n", file.c_str(),
+               nvrtc.name.c_str(), architecture);
   Handle program = nullptr;
   const char* const headers[] = {sources.headers[0].c_str(), sources.headers[1].c_str()};
   Code code = nvrtc.create(&program, sources.kernels.c_str(), file.c_str(), 2, headers, kHeaders);
-  CHECK_EQ(code, 0) << nvrtc.name << " does not take " << file << " (NVRTC error " << code << ")";
+  Check(code, nvrtc.name + " does not take " + file);
   std::vector<const char*> pointers;
   for (const std::string& option : options) pointers.push_back(option.c_str());
   code = nvrtc.compile(program, static_cast<int>(pointers.size()), pointers.data());
@@ -131,10 +136,8 @@ std::string Compile(const Nvrtc& nvrtc, const std::string& file, const Sources& 
       log.resize(size - 1);  // the terminator
     }
     nvrtc.destroy(&program);
-    LOG(FATAL) << "memonger's kernels in " << KernelFolder() << "/" << file
-               << " do not compile with " << nvrtc.name << " (NVRTC error " << code << "), options "
-               << options[0] << " " << options[1] << ":\n"
-               << log;
+    Fail("memonger's kernels in " + path + " do not compile with " + nvrtc.name + " (NVRTC error " +
+         std::to_string(code) + "), options " + options[0] + " " + options[1] + ":\n" + log);
   }
   std::string result;
   code = ptx ? nvrtc.ptx_size(program, &size) : nvrtc.cubin_size(program, &size);
@@ -143,35 +146,37 @@ std::string Compile(const Nvrtc& nvrtc, const std::string& file, const Sources& 
     code = ptx ? nvrtc.ptx(program, &result[0]) : nvrtc.cubin(program, &result[0]);
   }
   nvrtc.destroy(&program);
-  CHECK_EQ(code, 0) << nvrtc.name << " gives no code for " << file << " (NVRTC error " << code
-                    << ")";
+  Check(code, nvrtc.name + " gives no code for " + file);
   return result;
 }
 
 }  // namespace
 
-std::string KernelFolder() {
-  Dl_info info;
-  CHECK(dladdr(reinterpret_cast<void*>(&KernelFolder), &info) != 0) << "the plugin has no path";
-  static const std::string path = info.dli_fname;
-  const size_t slash = path.rfind('/');
-  return (slash == std::string::npos ? std::string(".") : path.substr(0, slash)) + "/cuda";
+std::vector<int> Architectures() {
+  const Nvrtc& nvrtc = GetNvrtc();
+  int count = 0;
+  Check(nvrtc.count_architectures(&count), nvrtc.name + " does not answer");
+  std::vector<int> known(count);
+  Check(nvrtc.architectures(known.data()), nvrtc.name + " does not answer");
+  return known;
 }
 
-std::string CompileKernels(const std::string& file, int bits, int architecture, bool use_cache) {
-  const Sources sources{ReadSource(file), {ReadSource(kHeaders[0]), ReadSource(kHeaders[1])}};
+std::string CompileKernels(const std::string& folder, const std::string& file, int bits,
+                           int architecture, bool use_cache) {
+  const Sources sources{ReadSource(folder, file),
+                        {ReadSource(folder, kHeaders[0]), ReadSource(folder, kHeaders[1])}};
   // No fused multiply-add: results are those of the CPU.
   const std::vector<std::string> options = {"-DREAL_BITS=" + std::to_string(bits), "--std=c++14",
                                             "--fmad=false"};
   std::string everything = sources.kernels + sources.headers[0] + sources.headers[1];
   for (const std::string& option : options) everything += option;
-  const std::string folder = use_cache ? CacheFolder() : "";
-  const std::string path = folder + "/" + file + "-" + std::to_string(bits) + "-sm" +
+  const std::string cache = use_cache ? CacheFolder() : "";
+  const std::string path = cache + "/" + file + "-" + std::to_string(bits) + "-sm" +
                            std::to_string(architecture) + "-" + Hash(everything);
   std::string code;
-  if (!folder.empty() && ReadCache(path, &code)) return code;
-  code = Compile(GetNvrtc(), file, sources, options, architecture);
-  if (!folder.empty()) WriteCache(folder, path, code);
+  if (!cache.empty() && ReadCache(path, &code)) return code;
+  code = Compile(folder + "/" + file, file, sources, options, architecture);
+  if (!cache.empty()) WriteCache(cache, path, code);
   return code;
 }
 
