@@ -97,7 +97,16 @@ class Graph:
         return sum(op.time_s for op in self.ops)
 
     def implementations_of(self, variant: int) -> Tuple[Tuple[int, Implementation], ...]:
-        """Pairs of op and implementation that a variant chooses."""
+        """Pairs of op and implementation that a variant chooses.
+
+        Parameters
+        ----------
+        variant : int
+
+        Returns
+        -------
+        tuple of (int, Implementation)
+        """
         return tuple((op, self.ops[op].implementations[number])
                      for op, number in self.variants[variant].choices)
 
