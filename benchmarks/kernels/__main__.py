@@ -25,7 +25,7 @@ def parser() -> argparse.ArgumentParser:
     """The command's arguments."""
     result = argparse.ArgumentParser(
         prog="benchmarks.kernels", description="Check and time memonger's GPU kernels; "
-        "needs NumPy, a driver and NVRTC.")
+        "needs the core library, NumPy, a driver and NVRTC.")
     add = result.add_argument
     add("--check", action="store_true", help="compare every kernel with NumPy (the default)")
     add("--time", action="store_true", help="time every kernel beside a copy")
