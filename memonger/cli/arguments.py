@@ -275,7 +275,7 @@ def load_network(args: argparse.Namespace, path: str) -> Tuple[Any, Dict[str, An
         return symbol, shape_arguments(args, symbol)
     plan = load_plan(path)
     if plan.original_json is None:
-        raise InputError("%s plans a graph that is not MXNet's; there is nothing to run" % path)
+        raise InputError("%s plans the graph of a file; there is nothing to run" % path)
     saved = plan.options
     given = shape_arguments(args, plan.symbol, saved.get("grad_req", "write"))
     return plan, {

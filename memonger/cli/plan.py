@@ -110,9 +110,10 @@ class MakePlan(Command):
             ("--costs", args.costs != "auto"), ("--ctx", args.ctx != "cpu(0)"),
             ("--device", args.device)) if given]
         from ..graph.imported import looks_like_graph, parse_graph
+        from ..mx.calls.plan_files import with_facts
         from ..solve.imported import plan_graph
         try:
-            graph = parse_graph(text)
+            graph = parse_graph(text, older=with_facts)
         except InputError as error:
             if not looks_like_graph(text):
                 raise InputError(

@@ -29,6 +29,11 @@ MAX_TIME_S = 2.0 ** 60
 _RENAMED = {"keep_reason": "not_recomputable_because"}
 
 
+#: Of what :meth:`Graph.to_dict` makes. Graphs of schema 1 have no number, and lack facts that
+#: MXNet's operators were known by.
+SCHEMA = 2
+
+
 @dataclass(frozen=True)
 class Graph:
     """One training step: tensors with their bytes and ops with their times, in execution order.
@@ -43,9 +48,11 @@ class Graph:
     outputs: Tuple[int, ...]
     variants: Tuple[Variant, ...] = ()
     name: str = ""
-    #: "executor": one pool for the step. "cached_op": forward and backward have a pool each.
-    #: "live": no pool; what counts is the peak of live units (graphs of other planners).
-    pools: str = "executor"
+    #: Who hands out memory. "allocator": each value has its own while it is alive, as with
+    #: PyTorch's allocator; what counts is the peak of live bytes. "live": the same in units of
+    #: other planners. MXNet's values share buffers: "executor" has one pool for the step,
+    #: "cached_op" one for forward and one for backward.
+    pools: str = "allocator"
     #: Forward tensors that a CachedOp keeps to the end of forward for gradients that it could
     #: take although the user did not ask for them (of the data, say), besides what ``ops`` read.
     held_for_gradients: Tuple[int, ...] = ()
@@ -70,6 +77,11 @@ class Graph:
                     readers[tensor].append(index)
             self._cache["consumers"] = tuple(map(tuple, readers))
         return self._cache["consumers"]
+
+    @property
+    def shares_buffers(self) -> bool:
+        """Whether values share buffers of a pool; else each has its own memory while alive."""
+        return self.pools in ("executor", "cached_op")
 
     @property
     def output_set(self) -> FrozenSet[int]:
@@ -144,7 +156,7 @@ class Graph:
         check_types(place for op in self.ops for place in op.inplace)
         check_types(place for part in parts for place in part.inplace)
         every_op, every_tensor = range(len(self.ops)), range(len(self.tensors))
-        if self.pools not in ("executor", "cached_op", "live"):
+        if self.pools not in ("allocator", "live", "executor", "cached_op"):
             raise ValueError("%r pools are not known" % self.pools)
         if not 0 <= self.objects_bytes_per_op < MAX_SIZE_BYTES:
             raise ValueError("an op cannot take %d bytes of objects" % self.objects_bytes_per_op)
@@ -207,7 +219,8 @@ class Graph:
             touched = {t for o in self.ops for t in o.inputs + o.outputs}
             tensors = [(t.name, t.size_bytes, place.get(t.producer, t.producer), t.pooled)
                        for i, t in enumerate(self.tensors) if i in touched]
-            parts = [ops, tensors, self.outputs, self.pools]
+            pools = "cached_op" if self.pools == "cached_op" else "executor"  # as in older files
+            parts = [ops, tensors, self.outputs, pools]
             text = json.dumps(parts + [self.held_for_gradients] * bool(self.held_for_gradients))
             self._cache["fingerprint"] = hashlib.sha256(text.encode()).hexdigest()[:16]
         return self._cache["fingerprint"]
@@ -225,7 +238,8 @@ class Graph:
                     if k != "_cache" and v != defaults[k]}
         held = {"held_for_gradients": list(self.held_for_gradients)}
         objects = {"objects_bytes_per_op": self.objects_bytes_per_op}
-        return {"name": self.name, "outputs": list(self.outputs), "pools": self.pools,
+        return {"schema": SCHEMA, "name": self.name, "outputs": list(self.outputs),
+                "pools": self.pools,
                 **(held if self.held_for_gradients else {}),
                 **(objects if self.objects_bytes_per_op else {}),
                 "tensors": [lean(t) for t in self.tensors], "ops": [lean(o) for o in self.ops],
@@ -257,6 +271,9 @@ class Graph:
             return Op(**{**tuples(item), "inplace": inplace(item.get("inplace", ())),
                          "alternatives": tuple(map(implementation, others))})
 
+        pools = data.get("pools", "allocator")
+        if data.get("recompute_in_forward"):  # graphs of other planners in files of schema 1
+            pools = "live"
         others = [list(o.get("alternatives", ())) for o in data["ops"]]
         variants = []
         for v in data.get("variants", ()):
@@ -267,7 +284,7 @@ class Graph:
             variants.append(Variant(v["name"], v["op"], tuple(choices), v.get("exact", True)))
         return cls(
             name=data.get("name", ""), outputs=tuple(data["outputs"]),
-            pools=data.get("pools", "executor"),
+            pools=pools,
             held_for_gradients=tuple(data.get("held_for_gradients", ())),
             objects_bytes_per_op=data.get("objects_bytes_per_op", 0),
             tensors=tuple(Tensor(**tuples(t)) for t in data["tensors"]),

@@ -168,7 +168,7 @@ def build_program(graph: Graph, schedule: Schedule) -> Program:
         item_bytes,
         tuple(not t.pooled for t in tensors), tuple(held),
         tuple(value in own_buffer for value in range(len(values))),
-        count_ignored=cached, rounding=4 if graph.pools == "executor" else 1)
+        count_ignored=cached, rounding=1 if graph.pools in ("cached_op", "live") else 4)
 
 
 def own_buffer_tensors(implementation: Union[Op, Implementation]) -> FrozenSet[int]:

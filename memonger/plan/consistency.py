@@ -101,7 +101,7 @@ def _fixed_bytes(plan: Plan, unplanned: StoragePlan) -> Dict[str, int]:
     outside = [t for t in graph.tensors if t.producer < 0]
     result = {name: sum(t.size_bytes for t in outside if t.category == category)
               for name, category in _CATEGORIES.items()}
-    if graph.pools != "executor":
+    if graph.pools == "cached_op":
         del result["head_gradients"]  # CachedOp's callers bring them where an executor makes them
     result["workspace"] = workspace_bytes(graph, plan.schedule)
     result["objects"] = objects_bytes(graph, plan.schedule)

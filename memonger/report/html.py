@@ -10,6 +10,7 @@ from dataclasses import replace
 from html import escape
 from typing import Any, Dict, List, Sequence, Tuple
 
+from ..graph.types import Graph
 from ..plan.plan import Plan
 from ..util.errors import RenderError
 from ..util.files import write_whole
@@ -53,7 +54,7 @@ def page(plan: Plan, sweep: Sequence[Plan] = ()) -> str:
         "DIAGRAM": _diagram(plan),
         "PEAKS": _peaks(facts),
         "FACTS": _facts(plan),
-        "VERSIONS": escape(" · ".join("%s %s" % item for item in versions())),
+        "VERSIONS": escape(" · ".join("%s %s" % item for item in versions(plan.graph))),
         # "</script>" inside the data would end it.
         "DATA": data.replace("<", "\\u003c"),
     }
@@ -165,7 +166,8 @@ def command_line(plan: Plan) -> str:
     options: Dict[str, Any] = dict(plan.options)
     if "share" in options:
         return 'memonger.zoo.load("%s", "%g%%")' % (options["network"], 100 * options["share"])
-    words = ["memonger", "plan", "%s-symbol.json" % (plan.graph.name or "network")]
+    ending = "-symbol.json" if plan.graph.shares_buffers else ".json"
+    words = ["memonger", "plan", options.get("model") or (plan.graph.name or "network") + ending]
     for name, shape in sorted((options.get("shapes") or {}).items()):
         words += ["--shape", "%s=%s" % (name, ",".join(map(str, shape)))]
     for key in ("budget", "overhead", "method", "variants", "costs"):
@@ -184,9 +186,10 @@ def command_line(plan: Plan) -> str:
     return " ".join(map(shlex.quote, words + ["-o", "plan.json"]))
 
 
-def versions() -> List[Tuple[str, str]]:
+def versions(graph: Graph) -> List[Tuple[str, str]]:
     """memonger's version, Python's, and those of the libraries that are installed."""
-    libraries = [(name, installed(name)) for name in ("mxnet", "mxnet-cu112", "numpy", "highspy")]
+    frameworks = ("mxnet", "mxnet-cu112") if graph.shares_buffers else ("torch",)
+    libraries = [(name, installed(name)) for name in (*frameworks, "numpy", "highspy")]
     return [("memonger", __version__), ("Python", platform.python_version()),
             *((name, version) for name, version in libraries if version)]
 

@@ -45,8 +45,9 @@ def summary(plan: Plan, path: Optional[str] = None) -> str:
         example = max(facts.ops, key=lambda f: (f.again > 0, f.size_bytes)).name \
             if facts.ops else "OP"
         file = shlex.quote(path)
-        lines.append("next: memonger verify %s · memonger report %s -o plan.html · memonger "
-                     "explain %s %s" % (file, file, file, shlex.quote(example)))
+        runs = plan.graph.shares_buffers or "model" in plan.options
+        lines.append("next: %smemonger report %s -o plan.html · memonger explain %s %s" % (
+            "memonger verify %s · " % file if runs else "", file, file, shlex.quote(example)))
     return "\n".join(lines)
 
 

@@ -20,7 +20,7 @@ _OUTSIDE = {"parameter": "parameters", "gradient": "gradients", "aux": "aux", "i
 
 def plan_graph(graph: Graph, budget: Union[None, str, int, float] = None, method: str = "auto",
                **options: Any) -> Plan:
-    """Plan a graph: MXNet's as its executors run it, other planners' by the peak of live units.
+    """Plan a graph: MXNet's as its executors run it, others by the peak of what is alive.
 
     Parameters
     ----------
@@ -41,10 +41,10 @@ def plan_graph(graph: Graph, budget: Union[None, str, int, float] = None, method
     base, fixed = "live", {}
     options["storage"] = "live"
     if graph.pools != "live":
-        base, fixed = "stock", outside_bytes(graph)
-        options["storage"] = "arena" if arena.fits(graph) else "best"
-        options["fixed_bytes"] = fixed
+        fixed = options["fixed_bytes"] = outside_bytes(graph)
         options.setdefault("costs", "as the graph's file says")
+    if graph.shares_buffers:
+        base, options["storage"] = "stock", "arena" if arena.fits(graph) else "best"
     pool_budget = None
     if budget is not None:
         around = sum(fixed.values()) + outside_pool_bytes(graph)

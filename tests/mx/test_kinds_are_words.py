@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from needed import needs_plugin
 
 import memonger
 from memonger.graph.decisions import decisions_of
+from memonger.graph.imported import parse_graph
 from memonger.graph.schedule import expand
 from memonger.memory.storage import STORAGES, never_written_bytes, plan_storage
 from memonger.solve import Options, solve
@@ -62,6 +64,9 @@ def test_graphs_of_plan_files_get_the_facts_that_captures_tell(network):
     graph = graph_of(network)
     older = replace(graph, ops=tuple(map(without_facts, graph.ops)), _cache={})
     assert older != graph and with_facts(older) == graph
+    plain = older.to_dict()
+    del plain["schema"]
+    assert parse_graph(json.dumps(plain), graph.name, with_facts) == graph
 
 
 ROOMS = ("util", "graph", "memory", "plan", "solve", "report")

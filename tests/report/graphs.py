@@ -115,7 +115,8 @@ class Net:
                                tuple(made), is_backward=True, forward_op=index,
                                inplace=(Inplace(0, 0),) if known and made else (),
                                time_s=2 * op.time_s))
-        graph = Graph(tuple(self.tensors), tuple(self.ops), tuple(outputs), name=self.name)
+        graph = Graph(tuple(self.tensors), tuple(self.ops), tuple(outputs), name=self.name,
+                      pools="executor")
         graph.check()
         return graph
 

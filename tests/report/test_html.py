@@ -119,7 +119,7 @@ def test_the_command_line_is_spelled_out(plan):
     assert html.command_line(ready) == 'memonger.zoo.load("vgg16", "75%")'
     page = re.sub("</?span>", "", html.page(plan))
     assert html.escape(html.command_line(plan)) in page
-    assert {"memonger", "Python", "numpy"} <= set(dict(html.versions()))
+    assert {"memonger", "Python", "numpy"} <= set(dict(html.versions(plan.graph)))
 
 
 def test_data_cannot_end_the_script(plan):

@@ -79,7 +79,7 @@ def forward_graph(symbol: Any, arguments: Arguments) -> Graph:
     ops = [_fragile(ops, index) for index in range(len(ops))]
     ops.append(Op("backward", "backward", (), (), True, not_recomputable_because="it is a gradient",
                   time_s=2.0 * len(ops)))
-    return Graph(tuple(tensors), tuple(ops), ())
+    return Graph(tuple(tensors), tuple(ops), (), pools="executor")
 
 
 def _fragile(ops: Sequence[Op], index: int) -> Op:

@@ -144,7 +144,7 @@ def captured_from(record: Mapping[str, Any], arguments: Arguments, num_outputs: 
         resources.append(tuple(node.get("resources", ())))
         default_layout.append(bool(node.get("default_layout")))
     graph = Graph(tuple(tensors), tuple(ops),
-                  tuple(first_entry[n] + i for n, i in record["outputs"]))
+                  tuple(first_entry[n] + i for n, i in record["outputs"]), pools="executor")
     return Captured(graph, tuple(attributes), arguments, _fixed_bytes(arguments, nodes, tensors,
                     first_entry, categories), int(record["pool_bytes"]),
                     int(record["storage_allocated_bytes"]), tuple(resources),

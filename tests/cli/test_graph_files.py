@@ -1,0 +1,80 @@
+"""Graphs of other frameworks from files: planned by the peak of live bytes, in their own words."""
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from memonger.cli import main
+from memonger.graph.types import Graph, Op, Tensor
+from memonger.plan.plan_file import load_plan
+
+KIB = 1 << 10
+OTHERS = re.compile(r"mxnet|plugin|arena|stock|executor", re.IGNORECASE)
+
+
+def joint_graph(dtype="bfloat16"):
+    """Layers of a product and a ReLU with their gradients, as in PyTorch's joint graphs."""
+    tensors, ops = [], []
+
+    def run(name, kind, inputs, size_bytes, backward=False, of=-1, category="activation"):
+        tensors.append(Tensor(name, size_bytes, len(ops), category, shape=(), dtype=dtype))
+        ops.append(Op(name, kind, inputs, (len(tensors) - 1,), backward, of, time_s=1e-3))
+        return len(tensors) - 1
+
+    def given(name, size_bytes, category):
+        tensors.append(Tensor(name, size_bytes, -1, category, False, dtype=dtype))
+        return len(tensors) - 1
+
+    value, weights, layers = given("x", 64 * KIB, "input"), [], []
+    for layer in range(5):
+        weights.append(given("w%d" % layer, 4 * KIB, "parameter"))
+        product = run("mm_%d" % layer, "aten.mm.default", (value, weights[-1]), 64 * KIB)
+        result = run("relu_%d" % layer, "aten.relu.default", (product,), 64 * KIB)
+        layers.append((value, result, len(ops)))
+        value = result
+    outputs = [run("sum", "aten.sum.default", (value,), 16, category="output")]
+    gradient = run("expand", "aten.expand.default", (), 64 * KIB, True, len(ops) - 1)
+    for layer, (before, after, behind) in reversed(list(enumerate(layers))):
+        gradient = run("threshold_%d" % layer, "aten.threshold_backward.default",
+                       (gradient, after), 64 * KIB, True, behind - 1)
+        outputs.append(run("mm_w%d" % layer, "aten.mm.default", (gradient, before), 4 * KIB, True,
+                           behind - 2, "gradient"))
+        gradient = run("mm_x%d" % layer, "aten.mm.default", (gradient, weights[layer]), 64 * KIB,
+                       True, behind - 2)
+    graph = Graph(tuple(tensors), tuple(ops), tuple(outputs), name="mlp")
+    graph.check()
+    return graph
+
+
+@pytest.fixture(params=["bfloat16", "complex64", "float8_e4m3fn"])
+def network(request, tmp_path):
+    path = tmp_path / "mlp.json"
+    path.write_text(json.dumps(joint_graph(request.param).to_dict()))
+    return path
+
+
+def test_a_joint_graph_is_planned_without_a_word_of_another_framework(network, tmp_path, capsys):
+    saved, page = str(tmp_path / "plan.json"), str(tmp_path / "plan.html")
+    assert main(["plan", str(network), "--budget", "0.7", "-o", saved]) == 0
+    assert main(["explain", saved, "mm_0"]) == 0
+    assert main(["plan", str(network), "--budget", "0.7", "--json"]) == 0
+    assert main(["report", saved, "-o", page]) == 0
+    shown = capsys.readouterr().out
+    assert "recomputed" in shown and '"storage": "live"' in shown
+    assert OTHERS.findall(shown) == []
+    with open(page, encoding="utf-8") as file:
+        assert OTHERS.findall(re.sub(r"<script.*?</script>|<style.*?</style>", "", file.read(),
+                                     flags=re.DOTALL)) == []
+    plan = load_plan(saved)
+    assert plan.storage == "live" and plan.total_bytes <= plan.budget_bytes
+    live = plan.timeline().live_bytes
+    assert plan.pool_bytes == max(live) < plan.baseline_pool_bytes
+
+
+def test_a_graph_of_a_file_cannot_be_verified(network, tmp_path, capsys):
+    saved = str(tmp_path / "plan.json")
+    assert main(["plan", str(network), "--budget", "0.7", "-o", saved]) == 0
+    assert main(["verify", saved]) == 1
+    assert "nothing to run" in capsys.readouterr().err
