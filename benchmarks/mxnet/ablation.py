@@ -8,29 +8,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple
+from typing import Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 from memonger.report.formatting import table
-from memonger.solve.strategy import changed
+from memonger.solve.auto import STEPS
+from memonger.solve.search.native import PARTS as NATIVE_PARTS
 from memonger.util.errors import InfeasibleBudget, InputError
 
-#: Each part with the constants of :mod:`memonger.solve.strategy` that leave it out.
-PARTS: Dict[str, Mapping[str, Any]] = {
-    "0/1 programs": {"programs": (0, 0, 0)},
-    "later turns": {"turns": ()},
-    "plans of chains": {"least_boundaries": 10 ** 6},
-    "rows over spans of windows": {"span_pieces": ()},
-    "an op in each piece of backward": {"pieces": 0},
-    "the last effort": {"last_near": 1e9},
-    "repair of programs' plans": {"mend_work": 0.0},
-    "starts by thresholds": {"without": 1},
-    "groups of like values": {"without": 2},
-    "iterated repair": {"without": 4},
-    "annealing": {"without": 8},
-    "moves of stretches": {"without": 16},
-    "moves of checkpoints": {"without": 32},
-    "moves of like values": {"without": 64},
-}
+#: Steps of the search, and parts of its native search: all that can be left out.
+PARTS: Sequence[str] = (*(step.name for step in STEPS if step.name not in (
+    "unplanned", "first bound", "rounds")), *NATIVE_PARTS)
 #: Where the parts differ most: network, share of the unplanned total, variants.
 CASES: Sequence[Tuple[str, str, str]] = (
     *((name, "25%", variants)
@@ -68,14 +55,13 @@ def run(parts: Sequence[str], cases: Sequence[Tuple[str, str, str]] = CASES) -> 
         sessions[name] = open_session(net.symbol, Binding(net.shapes), "reference")
     for part in ("", *parts):
         overheads: Dict[str, Optional[float]] = {}
-        with changed(**PARTS.get(part, {})):
-            for name, budget, variants in cases:
-                case = "%s %s %s" % (name, budget, variants)
-                try:
-                    overheads[case] = plan_session(
-                        sessions[name], PlanRequest(budget, variants=variants)).overhead
-                except InfeasibleBudget:
-                    overheads[case] = None
+        for name, budget, variants in cases:
+            case = "%s %s %s" % (name, budget, variants)
+            try:
+                overheads[case] = plan_session(sessions[name], PlanRequest(
+                    budget, variants=variants, without=frozenset([part]))).overhead
+            except InfeasibleBudget:
+                overheads[case] = None
         yield Row(part, overheads)
 
 

@@ -25,7 +25,7 @@ Solver = Callable[[Graph, Optional[int], Options], Plan]
 _METHODS: Dict[str, Union[Solver, Tuple[str, str]]] = {
     "auto": ("auto", "solve"),
     "local": ("search.local", "solve"),
-    "milp": ("refinement", "solve"),
+    "milp": ("milp", "solve"),
     "sublinear": ("baselines.sublinear", "solve"),
     "chen": ("baselines.chen", "solve"),
     "ogc": ("baselines.ogc", "solve"),

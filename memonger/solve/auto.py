@@ -1,212 +1,320 @@
-"""The default method: a native search for the plan, programs for the proof, turns between them.
+"""The default method: a table of steps on one board.
 
-1. What fits needs no plan.
-2. A few linear programs give a bound, and say at which ops to constrain live bytes
-   (:mod:`memonger.solve.mip.bounds`), while the native search runs from its own seeds on another
-   core (:mod:`memonger.solve.search.background`).
-3. Most networks are chains of blocks. Where the best plan is not near the bound, the best plan of
-   the chain (:mod:`memonger.solve.chain`) and a short native search from it come next, and a linear
-   program with rows over spans of windows raises the bound. Where nothing fits, the smallest plans
-   known come in, which do not depend on the budget (:mod:`memonger.solve.incumbent`).
-4. While the best plan is not near the bound, turns follow. In each, a small 0/1 program over the
-   constrained ops raises the bound and suggests a plan. The native search repairs that plan where
-   it does not fit (:mod:`memonger.solve.refinement`). A longer native search runs beside it. Once
-   programs change nothing any more, or miss the budget by far, two native searches run in a turn:
-   one from the best plan, one from nothing, or both from the best where a chain's plan led to it.
-   Where the plan of a tiny graph is still far from its bound then, longer programs and a longer
-   search follow.
-5. A time limit above the usual one buys rounds after that, each longer than the one before: a
-   native search that crosses a population of plans (``plugins/core/crossover.cc``) beside a 0/1
-   program over the ops where the best plan is at its limit. No round depends on the limit, so a
-   longer search begins as a shorter one does, and never ends with a dearer plan or a lower bound.
+:data:`STEPS` is the method. Each step says what it is worth, when it is taken, and what it does to
+the board (:mod:`memonger.solve.board`). A native search looks for plans, linear and 0/1 programs
+prove how little a plan can cost, and each helps the other: programs suggest plans that the native
+search mends, and the best plan says where programs must look. Steps end where the best plan is near
+its bound or the work is spent.
 
-Work is counted, not timed (:mod:`memonger.solve.effort`), and each turn waits for both of its
-searches. So the same input gives the same plan on every machine. :mod:`memonger.solve.strategy`
-tells what each constant is worth, and ``python -m benchmarks ablation`` what each part is. Without
-HiGHS only the native search is left, with the knapsack bound.
+Work is counted, not timed (:mod:`memonger.solve.effort`), and a step waits for what it started on
+the other core. So the same input gives the same plan on every machine. What a time limit above the
+usual one buys are rounds behind all other steps, none of which depends on the limit: a longer
+search begins as a shorter one does, and never ends with a dearer plan or a lower bound. Without
+HiGHS only the native search is left, with the knapsack bound. ``python -m benchmarks ablation``
+leaves out each step in turn.
 """
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Optional
+from dataclasses import dataclass, replace
+from typing import Callable, NamedTuple, Optional, Tuple
 
 from ..graph.schedule import expand
 from ..graph.types import Graph
+from ..memory.workspace import outside_pool_bytes
 from ..plan.plan import Plan
+from .board import Board
+from .effort import STEPS_PER_S
+from .fallbacks import offer_least, smallest_plan
+from .least_memory import least_memory
 from .mip import highs
+from .mip.bounds import span_bound
 from .mip.formulation import build
+from .mip.refining import FAR, NEAR_MISS, Programs
 from .mip.rounding import schedule_of_point
 from .options import USUAL_TIME_LIMIT_S, Options
-from .refinement import Refinement
 from .search.local import work_for
-from .strategy import STRATEGY, Turn
+from .search.native import Found
+
+#: Graphs are tiny, small, middle or large by their number of ops: 0/1 programs solve tiny ones to
+#: the end, help in small ones, and take too long in others.
+TINY_OPS, SMALL_OPS, LARGE_OPS = 250, 500, 1500
+#: A plan whose gap is at most this share of the step ends the search: small and larger graphs.
+TARGET_GAP, TARGET_GAP_LARGE = 0.001, 0.0025
+#: Up to this many values 0/1 programs are solved; above, one linear program is rounded.
+INTEGER_GROUPS = 6000
+
+
+class Turn(NamedTuple):
+    """A 0/1 program or a native search, and another native search on the other core."""
+
+    #: Work of each native search, as a multiple of :func:`memonger.solve.search.local.work_for`.
+    work: float
+    #: The search on the other core goes on from the best plan; else it starts from nothing.
+    from_best: bool
+    #: The turn is left out where the best plan is nearer to the bound than this share.
+    near: float
+
+
+TURNS = (Turn(3, False, 0.001), Turn(6, True, 0.003), Turn(10, False, 0.005),
+         Turn(15, True, 0.01))
+
+
+@dataclass
+class Search:
+    """A board with what its steps tell one another."""
+
+    board: Board
+    programs: Programs
+    #: Steps of the native search that the graph's size asks for.
+    work: int
+    #: Most 0/1 programs; how many in a row changed nothing, and how many may.
+    most_programs: int
+    patience: int
+    in_vain: int = 0
+    #: A chain's plan came near the budget.
+    chained: bool = False
+
+    @classmethod
+    def start(cls, graph: Graph, budget_bytes: int, options: Options) -> "Search":
+        board = Board.start(graph, budget_bytes, options)
+        board.effort.limit_s = min(options.time_limit_s, USUAL_TIME_LIMIT_S)
+        num_ops, groups = len(graph.ops), len(board.reduced.size_bytes)
+        small, tiny = num_ops <= SMALL_OPS, num_ops <= TINY_OPS
+        # Whole buffers make programs larger: they get fewer, each with fewer checks of HiGHS.
+        most, checks = (2, 15) if board.layers else (12, 400) if small else (4, 60)
+        if not (options.bound and highs.available() and groups <= INTEGER_GROUPS):
+            most = 0
+        # Graphs with live storage are compared with proven optima, tiny ones are quickly proven.
+        target_gap = 0.0 if graph.pools == "live" or tiny else \
+            TARGET_GAP if small else TARGET_GAP_LARGE
+        programs = Programs(
+            board, max_checks=max(1, int(checks * options.effort)),
+            gap=1e-3 if board.layers else 1e-6, target_gap=target_gap,
+            # The end of a proof costs most.
+            step_gap=0.0004 if small and target_gap else target_gap)
+        work = work_for(graph, min(options.time_limit_s, USUAL_TIME_LIMIT_S))
+        return cls(board, programs, int(work * options.effort), most, 3 if tiny else 1)
+
+    @property
+    def num_ops(self) -> int:
+        return len(self.board.graph.ops)
+
+    @property
+    def near(self) -> float:
+        """A plan within this share of the step time of the bound ends the search."""
+        return self.programs.target_gap
+
+    @property
+    def wants_program(self) -> bool:
+        """Whether another 0/1 program may be worth its work."""
+        programs = self.programs
+        far = programs.missed_far and self.num_ops > SMALL_OPS
+        return programs.rounds < self.most_programs and self.in_vain < self.patience \
+            and not programs.exhausted and not self.board.over and not (far and programs.rounds)
+
+
+# ---------------------------------------------------------------------- steps
+def unplanned_step(search: Search) -> None:
+    search.board.evaluate(expand(search.board.graph, {}))
+
+
+def first_bound(search: Search) -> None:
+    """Linear programs for the bound, which also say at which ops to constrain live bytes."""
+    board = search.board
+    # Enough work beside them for easy budgets.
+    with board.walks.beside(board, int(0.4 * search.work)):
+        if board.options.bound:
+            groups = len(board.reduced.size_bytes)
+            board.first_bound(7 if groups <= 500 else 3 if groups <= 1500 else 1,
+                              None if groups <= 2500 else 0)
+            search.programs.constrained = list(board.bound.constrained)
+
+
+#: Where annealing of a chain's plan starts: hotter loses the plan, colder goes nowhere.
+CHAIN_HEAT = 0.7
+
+
+def chain(search: Search) -> None:
+    """The best plans of the chain of blocks, and a short native search from the cheapest.
+
+    ResNet-50 without variants costs 28 % of a step at 20 % of its total with plans of chains and
+    37 % without, ResNet-152 at 25 % 24 and 28 %.
+    """
+    board, work = search.board, int(3.0 * search.work)
+    with board.walks.beside(board, work if board.is_chain else 0):
+        if board.options.bound and highs.available() and not board.options.recompute \
+                and not board.over:
+            found = span_bound(board.reduced, board.live_budget_bytes, board.effort)
+            board.raise_bound(found.extra_s, found.how, found.constrained)
+        if board.chain is not None:
+            _follow(search, work)
+
+
+def _follow(search: Search, work: int) -> None:
+    board = search.board
+    assert board.chain is not None
+    cheapest: Optional[Found] = None
+    for found in board.chain.plans(board.limit_bytes - outside_pool_bytes(board.graph)):
+        candidate = board.evaluate(found.schedule)
+        if candidate is board.best:
+            board.walks.remember(candidate, found.decisions)
+        if candidate.bytes <= board.limit_bytes * NEAR_MISS and (
+                cheapest is None or found.cost_s < cheapest.cost_s):
+            cheapest = found
+    if cheapest is not None:
+        search.chained = True
+        board.walks.improve(board, work, cheapest.decisions, heat=CHAIN_HEAT)
+
+
+def native_search(search: Search) -> None:
+    board = search.board
+    board.walks.improve(board, search.work, board.walks.warm(board))
+
+
+def rounded_program(search: Search) -> None:
+    """One linear program, rounded and mended, while a native search runs beside it."""
+    board, constrained = search.board, search.programs.constrained
+    with board.walks.beside(board, search.work):
+        if not constrained:
+            return
+        program = build(board.reduced, constrained, board.live_budget_bytes)
+        solution = highs.solve_linear(program, board.effort)
+        if solution.values is None:
+            return
+        for threshold in (0.9, 0.5):
+            schedule = schedule_of_point(program, board.reduced, solution.values, threshold)
+            if schedule is not None:
+                board.evaluate(schedule)
+        if board.walks.main and schedule is not None:
+            board.walks.improve(board, search.work // 3,
+                                board.walks.main.decisions_of(schedule))
+
+
+def _turn(turn: Turn, number: int) -> "Step":
+    def run(search: Search) -> None:
+        board, programs = search.board, search.programs
+        share = 1.0 if search.num_ops <= SMALL_OPS else 0.4 if search.num_ops <= LARGE_OPS \
+            else 0.125
+        work = int(share * turn.work * search.work)
+        start = board.walks.warm(board) if turn.from_best else None
+        if programs.near_miss is not None and not search.wants_program:
+            start, programs.near_miss = programs.near_miss[1], None
+        with board.walks.beside(board, work, start, near=search.near):
+            if search.wants_program:
+                prove(search)
+            if not search.wants_program and board.best is not None \
+                    and not board.within(turn.near):
+                start = None if turn.from_best and not search.chained else \
+                    board.walks.warm(board)
+                board.walks.improve(board, work, start, heat=CHAIN_HEAT * search.chained)
+
+    def when(search: Search) -> bool:
+        return not (number == 0 and search.chained) and not search.board.over \
+            and search.board.possible and not search.board.within(max(turn.near, search.near))
+    return Step("turn %d" % (number + 1), "long native searches: most at deep cuts", when, run)
+
+
+def prove(search: Search) -> None:
+    """One 0/1 program; patience ends where it changed neither bound nor plan by enough."""
+    board = search.board
+    bound_s, best = board.bound.extra_s, board.best
+    mend_work = int(0.03 * work_for(board.graph))
+    search.programs.refine(1, 0.5 if search.num_ops <= SMALL_OPS else 0.3, mend_work)
+    least_s = 0.0003 * board.graph.time_s
+    news = board.bound.extra_s - bound_s > least_s or board.best is not None and (
+        best is None or best.extra_s - board.best.extra_s > least_s)
+    search.in_vain = 0 if news else search.in_vain + 1
+
+
+def proofs(search: Search) -> None:
+    near = search.near if search.num_ops <= TINY_OPS else FAR
+    while search.wants_program and not search.board.within(near):
+        prove(search)
+
+
+def least_memory_plan(search: Search) -> None:
+    """The plan that a call without a budget gives, which must not be refused as a budget."""
+    graph, options = search.board.graph, search.board.options
+    within = graph.forward_time_s / graph.time_s if graph.time_s > 0 else 0.0
+    offer_least(search.board, least_memory(graph, None, replace(
+        options, objective="memory", max_overhead=within)))
+
+
+def rounds(search: Search) -> None:
+    """A native search that crosses plans beside a 0/1 program at the best plan's peaks, again.
+
+    Each round is longer than the one before, while the next is paid for and the gap is open.
+    Populations need a long first round, bounds need programs that run for minutes.
+    """
+    board, programs = search.board, search.programs
+    board.effort.grant(board.options.time_limit_s - USUAL_TIME_LIMIT_S)
+    work, peaks = max(work_for(board.graph), int(100e6)), 5
+    while not board.within(search.near) and board.effort.steps >= work and not board.interrupted:
+        crosses = board.best is not None
+        with board.walks.beside(board, work, board.walks.warm(board), crosses, near=search.near):
+            if search.most_programs and board.best is not None:
+                programs.bound_at_peaks(peaks, work / STEPS_PER_S)
+            else:
+                board.walks.improve(board, work, board.walks.warm(board), crosses)
+        work, peaks = int(1.5 * work), peaks + 1
+    if not board.within(search.near):
+        board.effort.spend(board.effort.left_s)  # no round fits into the rest
+
+
+class Step(NamedTuple):
+    """A row of the table."""
+
+    name: str
+    #: What plans or proofs gain by it.
+    worth: str
+    when: Callable[[Search], bool]
+    run: Callable[[Search], None]
+
+
+def _has_programs(search: Search) -> bool:
+    return search.board.options.bound and highs.available()
+
+
+STEPS: Tuple[Step, ...] = (
+    Step("unplanned", "a plan to compare with", lambda s: not s.board.options.recompute,
+         unplanned_step),
+    Step("first bound", "easy budgets, and the ops that decide", lambda s: True, first_bound),
+    Step("chain", "networks of blocks at deep cuts",
+         lambda s: s.board.open and not s.board.within(0.01), chain),
+    Step("smallest plan", "a plan to go on from",
+         lambda s: s.board.open and s.board.best is None, lambda s: smallest_plan(s.board)),
+    Step("native search", "all there is without HiGHS",
+         lambda s: s.board.open and not _has_programs(s), native_search),
+    Step("rounded program", "graphs too large for 0/1 programs",
+         lambda s: s.board.open and _has_programs(s)
+         and len(s.board.reduced.size_bytes) > INTEGER_GROUPS and not s.board.within(s.near),
+         rounded_program),
+    *(_turn(turn, number) for number, turn in enumerate(TURNS)),
+    Step("squeeze", "budgets that no search met",
+         lambda s: s.board.open and s.board.best is None,
+         lambda s: s.programs.squeeze(s.most_programs)),
+    Step("programs", "proofs in small graphs", lambda s: s.board.open, proofs),
+    Step("smallest plan of all", "what a refusal calls possible",
+         lambda s: s.board.best is None and not s.board.interrupted,
+         lambda s: smallest_plan(s.board)),
+    Step("least memory", "no refusal of what a call without a budget gives",
+         lambda s: s.board.best is None and not s.board.interrupted and s.board.possible,
+         least_memory_plan),
+    Step("rounds", "what a longer time limit buys",
+         lambda s: s.board.options.time_limit_s > USUAL_TIME_LIMIT_S and s.board.possible
+         and not s.board.interrupted, rounds),
+)
 
 
 def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
     """Method "auto"; the signature of all solvers."""
-    from .least_memory import least_memory
     if budget_bytes is None or options.objective == "memory":
         return least_memory(graph, budget_bytes, options)
-    search = Refinement.start(graph, budget_bytes, options)
-    more_s = options.time_limit_s - USUAL_TIME_LIMIT_S
-    search.effort.limit_s = min(options.time_limit_s, USUAL_TIME_LIMIT_S)
+    search = Search.start(graph, budget_bytes, options)
     try:
-        _search(search)
-        if search.best is None and not search.interrupted:
-            search.smallest_plan()
-        if search.best is None and not search.interrupted and search.possible:
-            # The plan that a call without a budget gives must not be refused as a budget.
-            within = graph.forward_time_s / graph.time_s if graph.time_s > 0 else 0.0
-            search.offer_least(least_memory(graph, None, replace(
-                options, objective="memory", max_overhead=within)))
-        if more_s > 0 and search.possible and not search.interrupted:
-            search.effort.grant(more_s)
-            _go_on(search)
+        for step in STEPS:
+            if step.name not in options.without and step.when(search):
+                step.run(search)
     except KeyboardInterrupt:
-        search.interrupted = True
-    return search.plan("auto", budget_bytes)
-
-
-def _search(search: Refinement) -> None:
-    graph, groups = search.graph, len(search.reduced.size_bytes)
-    work = int(work_for(graph, min(search.options.time_limit_s, USUAL_TIME_LIMIT_S))
-               * search.options.effort)
-    if not search.options.recompute:
-        search.evaluate(expand(graph, {}))
-    programs = search.options.bound and highs.available()
-    with search.searching(int(STRATEGY.first_work * work)):
-        if search.options.bound:
-            _first_bound(search, groups)
-    if search.interrupted or search.proven or not search.possible:
-        return
-    if not search.within(STRATEGY.chain_near):
-        with search.searching(int(STRATEGY.chain_beside * work) if search.is_chain else 0):
-            if programs:
-                search.span_bound()
-            search.follow_chain(int(STRATEGY.chain_search * work))
-    if search.best is None and search.possible:
-        search.smallest_plan()
-    if search.proven or not search.possible:
-        return
-    if not programs:
-        search.local_search(work, search.warm())
-    elif groups > STRATEGY.integer_groups and not search.within(_target_gap(graph)):
-        with search.searching(work):
-            _round_linear(search, work // 3)
-    _take_turns(search, work, programs and groups <= STRATEGY.integer_groups)
-    if search.programs and len(graph.ops) <= STRATEGY.tiny_ops \
-            and search.options.time_limit_s >= USUAL_TIME_LIMIT_S \
-            and not search.within(STRATEGY.last_near) and not search.interrupted:
-        _last_effort(search)
-
-
-def _take_turns(search: Refinement, work: int, programs: bool) -> None:
-    """Turns until the best plan is near the bound, or the work is spent."""
-    num_ops = len(search.graph.ops)
-    small = num_ops <= STRATEGY.small_ops
-    kind = 2 if search.layers else 0 if small else 1
-    search.max_checks = max(1, int(STRATEGY.checks[kind] * search.options.effort))
-    search.gap = 1e-3 if search.layers else 1e-6
-    search.target_gap = _target_gap(search.graph)
-    search.step_gap = STRATEGY.small_gap if small and search.target_gap else search.target_gap
-    search.patience = STRATEGY.patience if num_ops <= STRATEGY.tiny_ops else 1
-    search.programs = STRATEGY.programs[kind] if programs else 0
-    if search.programs and STRATEGY.pieces and num_ops <= STRATEGY.tiny_ops \
-            and not search.layers:
-        search.constrain_pieces(STRATEGY.pieces)
-    factor = 1.0 if small else STRATEGY.turn_work_middle if num_ops <= STRATEGY.large_ops \
-        else STRATEGY.turn_work_large
-    for turn in STRATEGY.turns[STRATEGY.turns_without if search.chained else 0:]:
-        if search.within(max(turn.near, search.target_gap)) or search.over:
-            break
-        _take(search, turn, int(factor * turn.work * work))
-    if search.best is None:
-        search.squeeze(search.programs)
-    near = search.target_gap if num_ops <= STRATEGY.tiny_ops else STRATEGY.far
-    while search.wants_program and not search.within(near):
-        _prove(search)
-
-
-def _go_on(search: Refinement) -> None:
-    """Rounds for a limit above the usual one, while the next is paid for and the gap is open."""
-    work = max(work_for(search.graph), int(STRATEGY.least_round_steps))
-    peaks = STRATEGY.first_peaks
-    while not search.within(search.target_gap) and search.effort.steps >= work \
-            and not search.interrupted:
-        crosses = search.best is not None
-        with search.searching(work, search.warm(), crosses):
-            if search.programs and search.best is not None:
-                search.bound_at_peaks(peaks, work / STRATEGY.steps_per_s)
-            else:
-                search.local_search(work, search.warm(), crosses)
-        work, peaks = int(STRATEGY.round_growth * work), peaks + STRATEGY.more_peaks
-    if not search.within(search.target_gap):
-        search.effort.spend(search.effort.left_s)  # no round fits into the rest
-
-
-def _take(search: Refinement, turn: Turn, work: int) -> None:
-    start = search.warm() if turn.from_best else None
-    if search.near_miss is not None and not search.wants_program:
-        start, search.near_miss = search.near_miss[1], None
-    with search.searching(work, start):
-        if search.wants_program:
-            _prove(search)
-        if not search.wants_program and search.best is not None and not search.within(turn.near):
-            start = None if turn.from_best and not search.chained else search.warm()
-            search.local_search(work, start, heat=STRATEGY.chain_heat if search.chained else 0.0)
-
-
-def _prove(search: Refinement) -> None:
-    """One 0/1 program; patience ends where it changed neither bound nor plan by enough."""
-    bound_s, best = search.bound.extra_s, search.best
-    share = STRATEGY.share_small if len(search.graph.ops) <= STRATEGY.small_ops else STRATEGY.share
-    search.refine(1, share, int(STRATEGY.mend_work * work_for(search.graph)))
-    least_s = STRATEGY.worth * search.graph.time_s
-    news = search.bound.extra_s - bound_s > least_s or search.best is not None and (
-        best is None or best.extra_s - search.best.extra_s > least_s)
-    search.in_vain = 0 if news else search.in_vain + 1
-
-
-def _last_effort(search: Refinement) -> None:
-    """More 0/1 programs, on from the ops that gave the bound, then a search that crosses plans."""
-    if search.bound.constrained:
-        search.effort.grant(STRATEGY.proof_s * search.options.effort)
-        search.constrained, search.max_checks = list(search.bound.constrained), 0
-        search.exhausted = False
-        while not (search.within(STRATEGY.last_near) or search.exhausted or search.over):
-            _prove(search)
-    if search.best is not None and not search.within(STRATEGY.last_near) \
-            and not search.interrupted:
-        work = int(STRATEGY.last_steps * search.options.effort)
-        search.effort.grant(work / STRATEGY.steps_per_s)
-        search.local_search(work, search.warm(), True)
-
-
-def _target_gap(graph: Graph) -> float:
-    """How near to the bound is near enough, as a share of the step time."""
-    if graph.pools == "live" or len(graph.ops) <= STRATEGY.tiny_ops:
-        return 0.0  # compared with proven optima, or quickly proven, to the last digit
-    small = len(graph.ops) <= STRATEGY.small_ops
-    return STRATEGY.target_gap if small else STRATEGY.target_gap_large
-
-
-def _first_bound(search: Refinement, groups: int) -> None:
-    few, some, one = STRATEGY.bound_rounds
-    rounds = few if groups <= 500 else some if groups <= 1500 else one
-    search.first_bound(rounds, None if groups <= STRATEGY.layer_groups else 0)
-
-
-def _round_linear(search: Refinement, work: int) -> None:
-    """One linear program, rounded and mended; for graphs too large for 0/1 programs."""
-    if not search.constrained:
-        return
-    program = build(search.reduced, search.constrained, search.live_budget_bytes)
-    solution = highs.solve_linear(program, search.effort)
-    if solution.values is None:
-        return
-    for threshold in (0.9, 0.5):
-        schedule = schedule_of_point(program, search.reduced, solution.values, threshold)
-        if schedule is not None:
-            search.evaluate(schedule)
-    if search.native and schedule is not None:
-        search.local_search(work, search.native.decisions_of(schedule))
+        search.board.interrupted = True
+    return search.board.plan("auto", budget_bytes)

@@ -4,7 +4,11 @@ from __future__ import annotations
 import time
 from typing import Optional
 
-from .strategy import STRATEGY
+#: Steps that the native search simulates in a second of an idle core.
+STEPS_PER_S = 40e6
+#: The clock ends a search only after this many times its counted seconds, so a machine with four
+#: other busy processes gives the same plan as an idle one.
+CLOCK_FACTOR = 20.0
 
 
 class Effort:
@@ -14,7 +18,7 @@ class Effort:
     ----------
     limit_s : float
         Counted seconds: simulated steps, entries of linear programs and checks of 0/1 programs,
-        each at what it takes on an idle core (:mod:`memonger.solve.strategy`).
+        each at what it takes on an idle core.
     parent : Effort, optional
         What is spent here is spent there, too.
     """
@@ -23,12 +27,12 @@ class Effort:
         self.limit_s = limit_s
         self.spent_s = 0.0
         self._parent = parent
-        self._end_s = time.perf_counter() + STRATEGY.clock_factor * max(limit_s, 1.0)
+        self._end_s = time.perf_counter() + CLOCK_FACTOR * max(limit_s, 1.0)
 
     def grant(self, seconds: float) -> None:
         """Allow ``seconds`` counted seconds from now on, whatever is left."""
         self.limit_s = self.spent_s + seconds
-        self._end_s = time.perf_counter() + STRATEGY.clock_factor * max(seconds, 1.0)
+        self._end_s = time.perf_counter() + CLOCK_FACTOR * max(seconds, 1.0)
 
     def spend(self, seconds: float) -> None:
         """Count work that was done."""
@@ -49,7 +53,7 @@ class Effort:
     @property
     def steps(self) -> int:
         """What is left, in steps of the native search."""
-        return max(0, int(self.left_s * STRATEGY.steps_per_s))
+        return max(0, int(self.left_s * STEPS_PER_S))
 
     def part(self, share: float) -> "Effort":
         """A share of what is left; what it spends is spent here, too."""

@@ -10,14 +10,17 @@ from ..graph.types import Graph
 from ..plan.plan import Plan, Status
 from .chain.plans import ChainPlans
 from .effort import Effort
-from .mip.bounds import least_outside_pool_bytes, minimum_peak_bound
+from .mip.bounds import LAYERS, least_outside_pool_bytes, minimum_peak_bound
 from .mip.problem import reduce_graph
 from .options import Options
 from .result import BY_SCHEDULE, build_plan, total_bytes
 from .search import local
+from .search.local import LEAST_WORK
 from .search.native import NativeSearch
 from .search.starts import baseline_schedules
-from .strategy import STRATEGY
+
+#: Up to this many values the bound on the smallest peak gets a 0/1 program.
+_PEAK_GROUPS = 6000
 
 
 def _bytes_by_schedule(plan: Plan) -> int:
@@ -30,13 +33,13 @@ def least_memory(graph: Graph, budget_bytes: Optional[int], options: Options) ->
 
     Its bound is zero: it would be a bound on time at a budget that was not asked for.
     """
-    more = replace(options, effort=STRATEGY.least_work * options.effort)
+    more = replace(options, effort=LEAST_WORK * options.effort)
     plan = local.solve(graph, budget_bytes, more)
     if plan.status is not Status.INTERRUPTED:
         plan = _smaller_baseline(plan, budget_bytes, options, more)
     reduced = reduce_graph(graph, options.variants, options.keep)
-    layers = 0 if options.storage in ("arena", "live") else STRATEGY.layers
-    peak = minimum_peak_bound(reduced, layers, STRATEGY.integer_groups)
+    layers = 0 if options.storage in ("arena", "live") else LAYERS
+    peak = minimum_peak_bound(reduced, layers, _PEAK_GROUPS)
     smallest = total_bytes(
         options, peak.bytes + least_outside_pool_bytes(graph, options.variants))
     return replace(plan, method="auto", minimum_total_bytes=min(smallest, plan.total_bytes))

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Callable, Mapping, Optional, Tuple
+from typing import Callable, FrozenSet, Mapping, Optional, Tuple
 
 from ..graph.schedule import Recompute
 from ..memory.storage import STORAGES
@@ -56,6 +56,9 @@ class Options:
     progress: Optional[Callable[[Progress], None]] = None
     #: Prove a lower bound and attach it to the plan.
     bound: bool = True
+    #: Names of steps of :data:`memonger.solve.auto.STEPS`, and of parts of the native search
+    #: (:data:`memonger.solve.search.native.PARTS`), that are left out: for measuring their worth.
+    without: FrozenSet[str] = frozenset()
     #: Where op times come from, copied to the plan.
     costs: str = "units"
 

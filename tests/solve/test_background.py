@@ -7,7 +7,7 @@ import pytest
 from training_nets import residual_network
 
 from memonger.solve import Options
-from memonger.solve import refinement as milp
+from memonger.solve.board import Board
 from memonger.solve.search.background import BackgroundSearch
 from memonger.solve.search.native import INTERRUPTED, NativeSearch
 
@@ -53,15 +53,15 @@ def test_errors_of_the_thread_are_raised_where_it_is_waited_for():
 
 
 def test_ctrl_c_in_the_block_keeps_what_was_found_beside():
-    search = milp.Refinement.start(GRAPH, _room(), OPTIONS)
-    with search.searching(10 ** 14):
+    search = Board.start(GRAPH, _room(), OPTIONS)
+    with search.walks.beside(search, 10 ** 14):
         time.sleep(0.2)
         raise KeyboardInterrupt
     assert search.interrupted and search.best is not None
 
 
 def test_an_error_in_the_block_ends_the_search_beside():
-    search = milp.Refinement.start(GRAPH, _room(), OPTIONS)
-    with pytest.raises(ZeroDivisionError), search.searching(10 ** 14):
+    search = Board.start(GRAPH, _room(), OPTIONS)
+    with pytest.raises(ZeroDivisionError), search.walks.beside(search, 10 ** 14):
         raise ZeroDivisionError
     assert search.best is None

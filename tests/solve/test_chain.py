@@ -19,8 +19,7 @@ from memonger.solve.chain.program import Chain, decisions_of
 from memonger.solve.chain.segments import Boundary, find_boundaries, segments_of
 from memonger.solve.chain.ways import Way
 from memonger.solve.effort import Effort
-from memonger.solve.search.native import NativeSearch
-from memonger.solve.strategy import changed
+from memonger.solve.search.native import PARTS, NativeSearch
 
 OPTIONS = Options(storage="live")
 
@@ -185,9 +184,8 @@ def test_pinned_values_stay_and_go() -> None:
 def test_searches_start_from_chains() -> None:
     graph = residual_network(12)
     budget = int(0.45 * live_bytes(graph))
-    options = Options(storage="live", variants="none")
-    with changed(turns=(), steps_700_ops=1e5, programs=(0, 0, 0)):
-        with_chain = solve(graph, budget, "auto", options)
-        with changed(least_boundaries=10 ** 6):
-            without = solve(graph, budget, "auto", options)
+    short = frozenset(["turn 1", "turn 2", "turn 3", "turn 4", "programs", "squeeze", *PARTS])
+    with_chain, without = (
+        solve(graph, budget, "auto", Options(storage="live", variants="none", without=left_out))
+        for left_out in (short, short | {"chain"}))
     assert with_chain.overhead < without.overhead

@@ -8,47 +8,16 @@ import pytest
 from small_graphs import chain, variant_graph
 from training_nets import attention, residual_network
 
-from memonger.graph.schedule import expand
 from memonger.memory.storage import plan_storage
 from memonger.solve import Options
-from memonger.solve import refinement as milp
 from memonger.solve.effort import Effort
 from memonger.solve.mip import highs
-from memonger.solve.mip.bounds import Bound, integer_columns
+from memonger.solve.mip.bounds import integer_columns
 from memonger.solve.mip.formulation import build
 from memonger.solve.mip.problem import reduce_graph
 from memonger.solve.search.native import Decisions, NativeSearch
 
 OPTIONS = Options(storage="live")
-
-
-def test_a_near_miss_is_mended_before_it_is_planned_for_less(monkeypatch) -> None:
-    graph = chain((400,) * 5, (3.0, 1.0, 2.0, 1.0, 1.0))
-    search = milp.Refinement.start(graph, 1500, OPTIONS)
-    search.bound = Bound(-100.0, "none")
-    kept = search.evaluate(expand(graph, {}))
-    search.target_gap = 0.1
-    events = []
-    monkeypatch.setattr(search, "_ask", lambda *_, **__: (events.append("ask"), None, None))
-    for mended_s, expected in ((2.0 + 0.05 * graph.time_s, ["mend"]),
-                               (2.0 + 0.2 * graph.time_s, ["mend", "ask"])):
-        def mend(*_, cost_s: float = mended_s) -> None:
-            events.append("mend")
-            search.best = milp.Candidate(kept.schedule, cost_s, 1500)
-        search.best = milp.Candidate(kept.schedule, 99.0, 1500)
-        monkeypatch.setattr(search, "_mend", mend)
-        search._bring_within(replace(kept, bytes=1510, extra_s=2.0), 1500, 0.4, 10)
-        assert events == expected
-        events.clear()
-
-
-def test_a_plan_that_is_dearer_and_does_not_fit_is_forgotten(monkeypatch) -> None:
-    graph = chain((400,) * 5, (3.0, 1.0, 2.0, 1.0, 1.0))
-    search = milp.Refinement.start(graph, 1500, OPTIONS)
-    kept = search.evaluate(expand(graph, {}))
-    search.best = milp.Candidate(kept.schedule, 2.0, 1500)
-    monkeypatch.setattr(search, "_mend", lambda *_: pytest.fail("mended"))
-    search._bring_within(replace(kept, bytes=1510, extra_s=2.0), 1500, 0.4, 10)
 
 
 @pytest.mark.parametrize("scale", (1.0, 1e-7))

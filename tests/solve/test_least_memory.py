@@ -13,7 +13,7 @@ from memonger.graph.schedule import expand
 from memonger.memory.storage import plan_storage
 from memonger.solve import Options, auto
 from memonger.solve.least_memory import least_memory
-from memonger.solve.refinement import solve as milp
+from memonger.solve.milp import solve as milp
 from memonger.solve.search import local
 
 OPTIONS = Options(storage="live", time_limit_s=0.3)

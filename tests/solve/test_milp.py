@@ -4,7 +4,6 @@ from __future__ import annotations
 import builtins
 import random
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import pytest
 import strategies
@@ -17,15 +16,15 @@ from memonger.graph.types import Graph, Op, Tensor
 from memonger.memory.storage import plan_storage
 from memonger.plan.plan import Status
 from memonger.solve import Options
-from memonger.solve import refinement as milp
+from memonger.solve.board import Board
 from memonger.solve.effort import Effort
+from memonger.solve.milp import solve
 from memonger.solve.mip import highs
-from memonger.solve.mip.bounds import Bound, integer_columns
+from memonger.solve.mip.bounds import integer_columns
 from memonger.solve.mip.formulation import build
 from memonger.solve.mip.problem import reduce_graph
+from memonger.solve.mip.refining import Programs
 from memonger.solve.mip.rounding import schedule_of_point
-from memonger.solve.refinement import solve
-from memonger.solve.strategy import STRATEGY
 from memonger.util.errors import SolverUnavailable
 
 OPTIONS = Options(storage="live", time_limit_s=20.0)
@@ -85,25 +84,6 @@ def test_milp_uses_variants() -> None:
     assert plan.overhead * graph.time_s == pytest.approx(0.5, abs=1e-6)
 
 
-def test_two_in_three_searches_from_nothing_leave_out_variants_that_are_not_exact() -> None:
-    graph = variant_graph(0.0)
-    inexact = replace(graph.variants[0], exact=False)
-    search = milp.Refinement.start(replace(graph, variants=(inexact,), _cache={}), 10000,
-                                   Options(storage="live", variants="all"))
-    assert search.native is not None and search.native.allowed_variants == (0,)
-    search.bound = Bound(-10.0, "none")  # or the search beside would be forgotten
-    used = []
-    take = search._take
-    search._take = lambda found, core: (used.append(core.allowed_variants), take(found, core))
-    search.local_search(1000)
-    with search.searching(1000):
-        pass
-    assert search.best is not None
-    search.local_search(1000, search.warm())
-    search.local_search(1000)
-    assert used == [(), (), (0,), (0,)]
-
-
 def test_missing_solver_is_said(monkeypatch) -> None:
     original = builtins.__import__
 
@@ -130,26 +110,11 @@ def test_interrupt_returns_the_best_so_far(monkeypatch) -> None:
     def stop(self, *rest, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(milp.Refinement, "refine", stop)
+    monkeypatch.setattr(Programs, "refine", stop)
     graph = chain((400, 400, 400, 100), (3.0, 1.0, 2.0, 1.0))
     plan = solve(graph, 1100, OPTIONS)
     assert plan.status in (Status.INTERRUPTED, Status.OPTIMAL)
     assert len(plan.schedule.steps) >= len(graph.ops)
-
-
-def test_a_near_miss_is_mended_though_a_worse_plan_fits(monkeypatch) -> None:
-    graph = chain((400, 400, 400, 400, 400), (3.0, 1.0, 2.0, 1.0, 1.0))
-    search = milp.Refinement.start(graph, 1500, OPTIONS)
-    kept = search.evaluate(expand(graph, {}))
-    dear = milp.Candidate(kept.schedule, 9.0, 1500)
-    monkeypatch.setattr(search, "best", milp.Candidate(kept.schedule, 5.0, 1400))
-    monkeypatch.setattr(search, "_ask", lambda *_, **__: (None, None, dear.schedule))
-    monkeypatch.setattr(search, "evaluate", lambda _: dear)
-    mended = []
-    monkeypatch.setattr(search, "local_search", lambda work, _: mended.append(work))
-    search._bring_within(replace(kept, bytes=1501, extra_s=0.1), 1500, 0.4, 10)
-    assert mended == [10 * STRATEGY.mend_near]
-    assert search.near_miss is not None and search.near_miss[0] == 0.1
 
 
 def test_highs_prints_nothing(capfd):
@@ -189,9 +154,10 @@ def test_one_output_goes_while_the_other_stays() -> None:
 def test_a_program_without_an_answer_is_not_asked_again(monkeypatch) -> None:
     """A GAN at a budget that only whole buffers might meet was planned for twenty minutes."""
     graph = chain((400, 400, 400, 100), (3.0, 1.0, 2.0, 1.0))
-    search = milp.Refinement.start(graph, 900, OPTIONS)
-    search.first_bound()
-    asked = []
-    monkeypatch.setattr(search, "_ask", lambda *_, **__: asked.append(1) or (None, None, None))
-    search.refine(10)
-    assert asked == [1] and search.exhausted and not search.wants_program
+    board = Board.start(graph, 900, OPTIONS)
+    board.first_bound()
+    programs, asked = Programs(board, list(board.bound.constrained)), []
+    monkeypatch.setattr(highs, "solve_integer", lambda *_, **__: (
+        asked.append(1) or highs.Solution(None, float("-inf"), "unknown")))
+    programs.refine(10)
+    assert asked == [1] and programs.exhausted

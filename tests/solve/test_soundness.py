@@ -23,6 +23,7 @@ from memonger.memory.storage import plan_storage
 from memonger.memory.workspace import outside_pool_bytes
 from memonger.plan.plan import Status
 from memonger.solve import Options, solve
+from memonger.solve.board import Board
 from memonger.solve.effort import Effort
 from memonger.solve.mip import highs
 from memonger.solve.mip.bounds import (
@@ -36,7 +37,6 @@ from memonger.solve.mip.formulation import build
 from memonger.solve.mip.operands import OperandSearch
 from memonger.solve.mip.problem import reduce_graph
 from memonger.solve.mip.windows import point_of
-from memonger.solve.refinement import Refinement
 from memonger.util.errors import InfeasibleBudget, InputError
 
 #: Each of these once showed a wrong bound.
@@ -164,7 +164,7 @@ def check_arenas(seed: int) -> bool:
         point = point_of(linear, reduced, schedule)
         assert violation(linear, point) <= 1e-6
         assert float(linear.cost @ point) <= extra_s + 1e-9
-        search = Refinement.start(graph, pool, Options(storage="arena", variants=which))
+        search = Board.start(graph, pool, Options(storage="arena", variants=which))
         search.first_bound()
         assert search.bound.extra_s <= extra_s + 1e-6
         plan = search.plan("milp", pool)

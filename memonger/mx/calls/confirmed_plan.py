@@ -126,7 +126,7 @@ def _options(session: Session, request: PlanRequest, fixed_bytes: Mapping[str, i
         variants=request.variants, keep=kept, recompute=again, progress=request.progress,
         costs=session.costs, objective="memory" if request.budget is None else "time",
         max_overhead=max_overhead, fixed_bytes=fixed_bytes,
-        max_clones=request.max_clones)
+        max_clones=request.max_clones, without=request.without)
 
 
 def _record(session: Session, request: PlanRequest, method: str) -> Dict[str, Any]:

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Iterator, Optional, Tuple
 
 from ...plan.plan import Plan, Status
+from ...solve.auto import TARGET_GAP
 from ...solve.result import BY_SCHEDULE, refusal
-from ...solve.strategy import STRATEGY
 from ...util.errors import InfeasibleBudget, NoPlanInTime
 from ...util.units import format_bytes
 from .confirmed_plan import WITHOUT_VARIANTS, confirmed_plan, offering
@@ -110,7 +110,7 @@ def _may_be_better(session: Session, way: PlanRequest, request: PlanRequest, bes
 def _is_far(plan: Plan, request: PlanRequest) -> bool:
     """Whether a plan may be improved by more than a search calls near enough."""
     if request.budget is not None:
-        return plan.overhead - plan.bound > STRATEGY.target_gap
+        return plan.overhead - plan.bound > TARGET_GAP
     return plan.total_bytes > (plan.minimum_total_bytes or 0)
 
 

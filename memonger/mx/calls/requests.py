@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Dict, FrozenSet, Mapping, Optional, Sequence, Union
 
 from ...plan.plan import Budget, Progress
 from ...solve import methods
@@ -81,6 +81,8 @@ class PlanRequest:
     max_clones: int = 0
     name: str = ""
     progress: Optional[ProgressCallback] = field(default=None, repr=False)
+    #: As in :class:`memonger.solve.Options`.
+    without: FrozenSet[str] = frozenset()
 
     def __post_init__(self) -> None:
         if self.budget is not None and self.overhead is not None:

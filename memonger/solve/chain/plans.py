@@ -4,13 +4,20 @@ from __future__ import annotations
 from typing import Iterator, List, Optional
 
 from ...graph.types import Graph
-from ..effort import Effort
+from ..effort import STEPS_PER_S, Effort
 from ..options import Options
+from ..search.local import LEAST_OPS
 from ..search.native import Found, NativeSearch
-from ..strategy import STRATEGY
 from .program import Chain, ChainPlan, decisions_of
 from .segments import Boundary, find_boundaries, segments_of
 from .ways import find_ways
+
+#: Boundaries that a chain has at least.
+_LEAST_BOUNDARIES = 4
+#: Steps simulated for the ways of all segments; graphs below ``LEAST_OPS`` ops get their share.
+_STEPS = 60e6
+#: Budgets tried until a chain's plan fits.
+_TRIES = 4
 
 
 def boundaries_of(graph: Graph, options: Options) -> List[Boundary]:
@@ -18,7 +25,7 @@ def boundaries_of(graph: Graph, options: Options) -> List[Boundary]:
     if graph.pools == "cached_op" or options.backend != "plugin":
         return []
     found = find_boundaries(graph)
-    return found if len(found) >= STRATEGY.least_boundaries else []
+    return found if len(found) >= _LEAST_BOUNDARIES else []
 
 
 class ChainPlans:
@@ -51,14 +58,14 @@ class ChainPlans:
         effort : Effort
             Where the work for the segments is counted; None without enough of it.
         """
-        share = min(1.0, len(graph.ops) / STRATEGY.least_ops)
-        work = int(STRATEGY.chain_steps * share * options.effort)
+        share = min(1.0, len(graph.ops) / LEAST_OPS)
+        work = int(_STEPS * share * options.effort)
         if effort.steps < work:
             return None
         boundaries = boundaries_of(graph, options)
         if not boundaries:
             return None
-        effort.spend(work / STRATEGY.steps_per_s)
+        effort.spend(work / STEPS_PER_S)
         segments = segments_of(graph, boundaries)
         ways = find_ways(segments, options, work)
         return cls(graph, native, Chain(boundaries, segments, ways, graph.num_forward))
@@ -70,7 +77,7 @@ class ChainPlans:
         are kept for a short while where segments meet.
         """
         target, lost = pool_bytes, 0
-        for _ in range(STRATEGY.chain_tries):
+        for _ in range(_TRIES):
             found = self._evaluated(self.chain.plan(target))
             if found is None:
                 return

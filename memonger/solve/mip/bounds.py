@@ -9,8 +9,8 @@ buffers instead, so the bound is the smaller one of both kinds (:func:`whole_buf
 Method: the program of :mod:`memonger.solve.mip.formulation` over a few constrained ops, chosen
 where the unplanned step or the last solution is worst. Few windows give the best bounds (see
 there), so a handful of tiny linear programs is solved and the largest bound is kept. Searches raise
-it further by 0/1 programs (:mod:`memonger.solve.refinement`). Without HiGHS a knapsack bound takes
-its place.
+it further by 0/1 programs (:mod:`memonger.solve.mip.refining`). Without HiGHS a knapsack bound
+takes its place.
 """
 from __future__ import annotations
 
@@ -20,13 +20,25 @@ import numpy as np
 
 from ...graph.types import Graph
 from ..effort import Effort
-from ..strategy import STRATEGY
 from . import highs
 from .formulation import build
 from .implementations import allowed_variants
 from .operands import OperandSearch
 from .problem import Reduced, reduce_graph
 from .program import Program
+
+#: Sizes of whole buffers that programs distinguish: finer is slower, not better.
+LAYERS = 10
+#: Up to so many values backward has so many pieces in the program with spans, which raises the
+#: bound of ResNet-50 at 20 % from 16.9 to 20.6 % in a second.
+_SPAN_PIECES = ((400, 8), (900, 5), (2000, 3))
+#: The bound of plans in whole buffers that caps an arena's: linear programs, pieces of backward
+#: with a constrained op each in the 0/1 program, sizes, checks, values.
+_WHOLE_ROUNDS, _WHOLE_PIECES, _WHOLE_LAYERS, _WHOLE_CHECKS, _WHOLE_GROUPS = 9, 9, 6, 200, 1500
+#: The bound on the smallest peak: ops whose operands are brought together, and states for each;
+#: ops in its 0/1 program, checks, counted seconds, and values up to which it is tried.
+_OPERAND_OPS, _OPERAND_STATES = 16, 500
+_PEAK_OPS, _PEAK_CHECKS, _PEAK_S, _PEAK_GROUPS = 16, 25, 4.0, 1500
 
 
 class Bound(NamedTuple):
@@ -231,7 +243,7 @@ def span_bound(reduced: Reduced, pool_budget_bytes: float, effort: Effort) -> Bo
     more windows give a higher bound only together with spans. Live bytes are counted, not buffers.
     """
     groups = len(reduced.size_bytes)
-    pieces = next((pieces for most, pieces in STRATEGY.span_pieces if groups <= most), 0)
+    pieces = next((pieces for most, pieces in _SPAN_PIECES if groups <= most), 0)
     if not highs.available() or not groups or not pieces:
         return Bound(float("-inf"), "none")
     constrained = constrained_in_pieces(reduced, pieces)
@@ -266,17 +278,17 @@ def whole_buffers_bound(reduced: Reduced, pool_budget_bytes: float, effort: Effo
     What a bound for arenas must not exceed, for a plan takes whole buffers where those are
     smaller.
     """
-    large = len(reduced.size_bytes) > STRATEGY.whole_groups
+    large = len(reduced.size_bytes) > _WHOLE_GROUPS
     best = overhead_bound(reduced.graph, pool_budget_bytes, effort=effort.part(0.5),
-                          reduced=reduced, rounds=1 if large else STRATEGY.whole_rounds,
-                          layers=0 if large else STRATEGY.whole_layers)
+                          reduced=reduced, rounds=1 if large else _WHOLE_ROUNDS,
+                          layers=0 if large else _WHOLE_LAYERS)
     if large or not best.constrained or not np.isfinite(best.extra_s) or effort.left_s <= 0 \
             or not highs.available():
         return best.extra_s
-    program = build(reduced, constrained_in_pieces(reduced, STRATEGY.whole_pieces),
-                    pool_budget_bytes, layers=STRATEGY.whole_layers)
+    program = build(reduced, constrained_in_pieces(reduced, _WHOLE_PIECES),
+                    pool_budget_bytes, layers=_WHOLE_LAYERS)
     found = highs.solve_integer(program, integer_columns(program), effort, gap=1e-3,
-                                max_checks=STRATEGY.whole_checks)
+                                max_checks=_WHOLE_CHECKS)
     return max(best.extra_s, found.bound - 1e-6 * abs(found.bound)
                if np.isfinite(found.bound) else found.bound)
 
@@ -310,7 +322,7 @@ def minimum_peak_bound(reduced: Reduced, layers: int = 0,
     """Bytes of pooled tensors that no plan of the class can do without.
 
     ``layers`` is as for :func:`overhead_bound`; graphs of more than ``most_groups`` values (None:
-    as :mod:`memonger.solve.strategy` says) get no 0/1 program.
+    ``_PEAK_GROUPS``) get no 0/1 program.
     """
     if not reduced.num_ops:
         return PeakBound(0, "none", -1)
@@ -318,20 +330,20 @@ def minimum_peak_bound(reduced: Reduced, layers: int = 0,
     where = int(np.argmax(needed))
     best = PeakBound(int(np.ceil(needed[where] - 1e-6)), "operands of one op", where)
     search = OperandSearch(reduced)
-    for op in np.argsort(-needed, kind="stable")[:STRATEGY.operand_ops].tolist():
-        proven = search.least_bytes(op, STRATEGY.operand_states)
+    for op in np.argsort(-needed, kind="stable")[:_OPERAND_OPS].tolist():
+        proven = search.least_bytes(op, _OPERAND_STATES)
         if proven > best.bytes:
             best = PeakBound(int(np.ceil(proven - 1e-6)), "operands brought together", op)
     # Variants make the difference: what one takes from an op it gives to others.
-    most_groups = STRATEGY.peak_groups if most_groups is None else most_groups
+    most_groups = _PEAK_GROUPS if most_groups is None else most_groups
     if not highs.available() or not (reduced.variants or layers and reduced.two_pools) \
             or not 0 < len(reduced.size_bytes) <= most_groups:
         return best
-    worst_ops = np.argsort(-_most_operands(reduced), kind="stable")[:STRATEGY.peak_ops]
+    worst_ops = np.argsort(-_most_operands(reduced), kind="stable")[:_PEAK_OPS]
     constrained = sorted(int(op) for op in worst_ops)
     program = build(reduced, constrained, float("inf"), layers=layers)
-    found = highs.solve_integer(program, integer_columns(program), Effort(STRATEGY.peak_s),
-                                gap=1e-4, max_checks=STRATEGY.peak_checks)
+    found = highs.solve_integer(program, integer_columns(program), Effort(_PEAK_S),
+                                gap=1e-4, max_checks=_PEAK_CHECKS)
     proven = found.bound * program.unit_bytes * (1 - 1e-6)
     if np.isfinite(proven) and proven > best.bytes + 0.5:
         best = PeakBound(int(np.ceil(proven - 0.5)),

@@ -27,12 +27,24 @@ from ...graph.types import Graph
 from ...graph.working_set import working_bytes
 from ...memory.workspace import outside_pool_bytes
 from ...plan.plan import Plan, Progress, Status
-from ..effort import Effort
+from ..effort import STEPS_PER_S, Effort
 from ..options import USUAL_TIME_LIMIT_S, Options
 from ..result import build_plan, total_bytes
-from ..strategy import STRATEGY
 from .native import INTERRUPTED, TIME_LIMIT, Decisions, Found, NativeSearch, Poll
 
+#: Steps of one search for 700 ops. Four times as many win 0.1 % at deep cuts (ResNet-152 and
+#: DenseNet-121 at a fifth of their pools).
+_STEPS_700_OPS = 12e6
+#: Smaller graphs get the work of this many ops; those with live storage more, for their plans are
+#: compared with proven optima.
+LEAST_OPS, _LEAST_OPS_LIVE = 350, 2800
+#: Work for the least memory, as a multiple of a search for one budget: it tries several.
+LEAST_WORK = 4.0
+#: Budgets tried within an overhead.
+_PROBES = 14
+#: At any cost: what the next plan may take of the one before while searches for a budget go down,
+#: then descents and the work of each (below ``LEAST_OPS`` ops their share of it).
+_STEP_DOWN, _DESCENTS, _DESCENT_WORK = 0.75, 8, 2.5
 #: A budget above everything.
 _ENDLESS = 2 ** 62
 
@@ -42,15 +54,15 @@ def work_for(graph: Graph, time_limit_s: float = USUAL_TIME_LIMIT_S) -> int:
 
     What a time limit above the usual one adds is spent; a low one leaves out what it cannot hold.
     """
-    least = STRATEGY.least_ops_imported if graph.pools == "live" else STRATEGY.least_ops
+    least = _LEAST_OPS_LIVE if graph.pools == "live" else LEAST_OPS
     count = max(len(graph.ops), least)
     smaller = min(count, 3000)
-    work = STRATEGY.steps_700_ops * smaller / 700
+    work = _STEPS_700_OPS * smaller / 700
     if count > 3000:
         work *= count * math.log(count) / (3000 * math.log(3000))
     more_s = time_limit_s - USUAL_TIME_LIMIT_S
-    return int(min(work + STRATEGY.steps_per_s * max(0.0, more_s),
-                   STRATEGY.steps_per_s * time_limit_s))
+    return int(min(work + STEPS_PER_S * max(0.0, more_s),
+                   STEPS_PER_S * time_limit_s))
 
 
 @dataclass
@@ -67,7 +79,7 @@ class _Search:
 
     def __post_init__(self) -> None:
         # Each run takes more work with more effort; as many must fit.
-        more = min(max(1.0, self.options.effort), STRATEGY.least_work)
+        more = min(max(1.0, self.options.effort), LEAST_WORK)
         self.effort = Effort(self.options.time_limit_s * more)
 
     def run(self, budget_bytes: int, share: float, warm: Optional[Decisions],
@@ -76,7 +88,7 @@ class _Search:
         options = self.options
         work = work_for(self.graph, options.time_limit_s)
         steps = min(int(work * options.effort * share), self.effort.steps)
-        self.effort.spend(steps / STRATEGY.steps_per_s)
+        self.effort.spend(steps / STEPS_PER_S)
         found = self.native.search(
             budget_bytes, steps, max(self.effort.clock_s, 0.01),
             options.seed + seed, warm, self.poll(), smallest=smallest)
@@ -149,17 +161,17 @@ def _descend(search: _Search, warm: Optional[Decisions], stop_below: int = 0) ->
     smallest plan. ``stop_below`` ends it at the first plan of at most that many bytes.
     """
     aim = max(working_bytes(search.graph, op) for op in search.graph.ops)
-    share = min(1.0, len(search.graph.ops) / STRATEGY.least_ops)
+    share = min(1.0, len(search.graph.ops) / LEAST_OPS)
     best = search.run(max(aim, stop_below), share, warm)
     starts: List[Optional[Decisions]] = [best.decisions, warm]
     while not search.stopped and _size(best) > stop_below:
-        found = search.run(int(STRATEGY.step_down * _size(best)), share / 2, best.decisions)
+        found = search.run(int(_STEP_DOWN * _size(best)), share / 2, best.decisions)
         if _size(found) >= _size(best):
             break
         best = found
     starts.append(best.decisions)
     sizes: List[int] = []
-    for number in range(STRATEGY.descents):
+    for number in range(_DESCENTS):
         if search.stopped or _size(best) <= stop_below:
             break
         start: Optional[Decisions] = best.decisions
@@ -167,7 +179,7 @@ def _descend(search: _Search, warm: Optional[Decisions], stop_below: int = 0) ->
             start = starts[number]
         elif number == len(starts):
             start = starts[sizes.index(min(sizes))]
-        found = search.run(_size(best), STRATEGY.descent_work * share, start, number, smallest=True)
+        found = search.run(_size(best), _DESCENT_WORK * share, start, number, smallest=True)
         sizes.append(_size(found))
         best = min(best, found, key=_size)
     return _same_bytes_in_less_time(search, best)
@@ -180,15 +192,15 @@ def _least_memory(search: _Search, budget_bytes: Optional[int],
     most_s = search.graph.time_s * (1 + (options.max_overhead or 0.0)) * (1 + 1e-12)
     start = search.native.evaluate(search.native.unplanned())
     if options.recompute or start is None:
-        start = search.run(_ENDLESS, 1.0 / STRATEGY.probes, None)
+        start = search.run(_ENDLESS, 1.0 / _PROBES, None)
     best, low, high = start, 0, _size(start)
     ceiling = high if budget_bytes is None else min(
         high, budget_bytes + outside_pool_bytes(search.graph))
     target = min(ceiling, high) if warm is not None and budget_bytes is not None else high // 2
-    for _ in range(STRATEGY.probes):
+    for _ in range(_PROBES):
         if search.stopped or high - low <= max(1, high // 1000):
             break
-        found = search.run(target, 2.0 / STRATEGY.probes, warm if best is start else best.decisions)
+        found = search.run(target, 2.0 / _PROBES, warm if best is start else best.decisions)
         within = found.cost_s <= most_s
         if within and _size(found) < _size(best):
             best, high = found, _size(found)

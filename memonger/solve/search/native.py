@@ -21,9 +21,12 @@ from ...util.errors import SolverError
 from ...util.native_libraries import array, core
 from ..mip.implementations import allowed_variants
 from ..options import Options
-from ..strategy import STRATEGY
 
 _POLL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_double, ctypes.c_int64)
+#: Parts of the search that can be left out: the bits of ``Part`` in ``plugins/core/search.h``.
+PARTS = {"starts by thresholds": 1, "groups of like values": 2, "iterated repair": 4,
+         "annealing": 8, "moves of stretches": 16, "moves of checkpoints": 32,
+         "moves of like values": 64}
 #: How a search ended, by the library's number.
 FINISHED, TIME_LIMIT, INTERRUPTED = 0, 1, 2
 
@@ -69,13 +72,14 @@ class NativeSearch:
     ----------
     graph : Graph
     options : Options
-        ``storage``, ``keep``, ``recompute``, ``variants`` and ``max_clones`` are read.
+        ``storage``, ``keep``, ``recompute``, ``variants``, ``max_clones`` and ``without`` are read.
     """
 
     def __init__(self, graph: Graph, options: Options):
         self.graph = graph
         self.allowed_variants = allowed_variants(graph, options.variants)
         self._library = _load()
+        self._without = sum(bit for name, bit in PARTS.items() if name in options.without)
         integers, times = _flatten(graph, options, self.allowed_variants)
         # Without in-place options the simulator's own peak is exact.
         own = options.storage == "live" and graph.pools == "live"
@@ -250,7 +254,7 @@ class NativeSearch:
 
         warm = warm or self.unplanned()
         feasible = ctypes.c_int32()
-        integers = (budget_bytes, seed, work, crossover, STRATEGY.without, round(1000 * heat),
+        integers = (budget_bytes, seed, work, crossover, self._without, round(1000 * heat),
                     smallest)
         with interrupts.collected(raised):
             ended = self._library.memonger_search_run(

@@ -14,7 +14,11 @@ from ...graph.in_use import graph_in_use
 from ...graph.schedule import Schedule, expand
 from ...graph.types import Graph
 from ..options import Options
-from ..strategy import STRATEGY
+
+#: How many of the best thresholds of Chen et al. searches start from. Above so many ops fewer
+#: thresholds are tried, and no ogc.
+_THRESHOLDS = 3
+_COARSE_OPS = 2500
 
 
 def baseline_schedules(graph: Graph, options: Options,
@@ -35,11 +39,11 @@ def baseline_schedules(graph: Graph, options: Options,
     pinned = set(options.keep)
     for chosen in variants:
         in_use = graph_in_use(graph, Schedule((), chosen))
-        small = len(graph.ops) <= STRATEGY.coarse_ops
+        small = len(graph.ops) <= _COARSE_OPS
         plain = replace(options, variants="none", progress=None, bound=False,
                         ntrial=options.ntrial if small else 2)
         trials = sorted(trial for trial, _ in sublinear.search(in_use, plain))
-        for trial in trials[:STRATEGY.thresholds]:
+        for trial in trials[:_THRESHOLDS]:
             yield Schedule(expand(in_use, {op: {} for op in trial.recomputed}).steps, chosen)
         for method in (chen, ogc) if small else (chen,):
             schedule = method.solve(in_use, None, plain).schedule

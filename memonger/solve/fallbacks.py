@@ -1,0 +1,50 @@
+"""Plans that do not depend on the budget, for budgets that no search meets.
+
+So a budget is refused only where none of them fits, and what the error calls possible is.
+"""
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..plan.plan import Plan, Status
+from ..util.errors import PluginMissing
+from .board import Board, Candidate
+from .result import unplanned
+from .search import local
+from .search.starts import baseline_schedules
+
+#: Counted seconds for the smallest plan of the native search.
+LEAST_S = 4.0
+
+
+def smallest_plan(board: Board) -> None:
+    """Evaluate the plan with the least memory and those of simpler methods. Once."""
+    if board.least is not None:
+        return
+    options = replace(board.options, objective="memory", max_overhead=None, bound=False,
+                      time_limit_s=LEAST_S)
+    candidates = [board.evaluate(unplanned(board.graph))]
+    try:
+        candidates.append(_evaluated(board, local.solve(board.graph, None, options)))
+    except (PluginMissing, OSError):
+        pass
+    sets = sorted({(), candidates[-1].schedule.variants})
+    if not board.interrupted:
+        candidates += [board.evaluate(schedule)
+                       for schedule in baseline_schedules(board.graph, options, sets)]
+    smallest = board.chain.smallest() if board.chain and not board.interrupted else None
+    if smallest is not None:
+        candidates.append(board.evaluate(smallest.schedule))
+    board.least = min(candidates, key=lambda candidate: candidate.bytes)
+
+
+def offer_least(board: Board, plan: Plan) -> None:
+    """Another plan that does not depend on the budget."""
+    candidate = _evaluated(board, plan)
+    if board.least is None or candidate.bytes < board.least.bytes:
+        board.least = candidate
+
+
+def _evaluated(board: Board, plan: Plan) -> Candidate:
+    board.interrupted |= plan.status is Status.INTERRUPTED
+    return board.evaluate(plan.schedule)
