@@ -86,11 +86,12 @@ def needed_live(reduced: Reduced) -> np.ndarray:
         count: Dict[int, Set[int]] = {}
         for op, number in reduced.readers[group] + reduced.makers[group]:
             count.setdefault(op, set()).add(number)
-        sure = [op for op, numbers in count.items() if len(numbers) == len(reduced.modes[op])]
+        sure = [op for op, numbers in count.items()
+                if len(numbers) == len(reduced.implementations[op])]
         needed[sure] += size
         # First lives in forward are no decision.
         plain = [op for op, _ in reduced.readers[group]
-                 if op < reduced.first_backward and len(reduced.modes[op]) == 1]
+                 if op < reduced.first_backward and len(reduced.implementations[op]) == 1]
         begin = end = -1
         for op in plain if reduced.scattered_group[group] else plain[-1:]:
             begin, end = max(reduced.first_life(group, op) + 1, end), op
@@ -124,7 +125,8 @@ def knapsack_bound(reduced: Reduced, budget_bytes: float) -> Bound:
             continue
         if max([r for r in reads if r < reduced.first_backward], default=-1) > worst:
             continue
-        cheapest = min((reduced.modes[op][m].time_s, op) for op, m in reduced.makers[group])
+        cheapest = min((reduced.implementations[op][number].time_s, op)
+                       for op, number in reduced.makers[group])
         size_of[cheapest[1]] = size_of.get(cheapest[1], 0.0) + float(size)
     times = {op: reduced.graph.ops[op].time_s for op in size_of}
     spent = 0.0
@@ -352,11 +354,11 @@ def minimum_peak_bound(reduced: Reduced, layers: int = 0,
 
 
 def _most_operands(reduced: Reduced) -> np.ndarray:
-    """(ops,) float64: bytes of the profile and of the operands of each op in its worst mode."""
-    operands = [np.zeros(len(modes)) for modes in reduced.modes]
+    """(ops,) float64: bytes of the profile and of the operands of each op in its worst case."""
+    operands = [np.zeros(len(of_op)) for of_op in reduced.implementations]
     for group, size in enumerate(reduced.size_bytes):
-        for op, mode in {*reduced.readers[group], *reduced.makers[group]}:
-            operands[op][mode] += size
+        for op, number in {*reduced.readers[group], *reduced.makers[group]}:
+            operands[op][number] += size
     return reduced.profile_bytes + [one.max() for one in operands]
 
 

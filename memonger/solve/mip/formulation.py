@@ -5,8 +5,8 @@ their stages replaced by windows between *constrained ops*): the ops are cut int
 ending at a constrained op. For group ``t`` and window ``j``
 
 * ``live[t, j]``: the value is in memory at the constrained op that ends window ``j``;
-* ``rerun[r, j]``: repeat ``r``, of an op in one mode, happens inside window ``j``;
-* ``mode[i, m]``: op ``i`` runs as variant ``m`` (only for ops that have variants);
+* ``rerun[r, j]``: repeat ``r``, as one implementation of an op, happens inside window ``j``;
+* ``variant[m]``: ops run as variant ``m`` has them;
 * ``taken[t, j]``: the constrained op that ends window ``j`` works in the value's memory, and the
   value is gone (only for ops that save memory in no other way);
 * ``remade[t, j]``: the value is in the pool of backward (:mod:`memonger.solve.mip.pools`).
@@ -79,13 +79,14 @@ def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
     live = Ranges.make(first, last, next_column)
     next_column += live.total
     repeats = [(op, number) for op in range(reduced.num_ops) if reduced.again[op]
-               for number, mode in enumerate(reduced.modes[op]) if mode.runs]
+               for number, implementation in enumerate(reduced.implementations[op])
+               if implementation.runs]
     number_of = {repeat: i for i, repeat in enumerate(repeats)}
     wanted = np.full(len(repeats), -1, dtype=np.int64)
-    for group, ways in enumerate(reduced.makers):
+    for group, makers in enumerate(reduced.makers):
         if not reduced.frozen_group[group]:
-            for way in ways:
-                repeat = number_of.get(way, -1)
+            for maker in makers:
+                repeat = number_of.get(maker, -1)
                 if repeat >= 0:
                     wanted[repeat] = max(wanted[repeat], reduced.last_need[group])
     repeat_op = np.array([op for op, _ in repeats], dtype=np.int64)
@@ -111,15 +112,14 @@ def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
 
     # ---- costs
     cost = np.zeros(columns)
-    times = np.array([reduced.modes[op][number].time_s for op, number in repeats], dtype=float)
+    times = np.array([reduced.implementations[op][number].time_s for op, number in repeats],
+                     dtype=float)
     owner, _ = rerun.pairs()
     if not minimise_peak:
         cost[rerun.slice] = times[owner]
         for number in reduced.variants:
-            for op, _ in graph.variants[number].choices:
-                for mode in reduced.modes[op]:
-                    if mode.variant == number:
-                        cost[variant_column[number]] += mode.time_s - graph.ops[op].time_s
+            for op, implementation in graph.implementations_of(number):
+                cost[variant_column[number]] += implementation.time_s - graph.ops[op].time_s
     else:
         cost[0] = 1.0
     lower, upper = np.zeros(columns), np.ones(columns)
@@ -209,11 +209,12 @@ def _at_hand_rows(reduced: Reduced, rows: Rows, live: Ranges, pools: Pools, reru
     read_spot: List[int] = []
     read_target: List[int] = []
     for group, readers in enumerate(reduced.readers):
-        for op, modes in by_op(readers).items():
+        for op, implementations in by_op(readers).items():
             read_group.append(group)
             read_spot.append(int(window_of[op]))
-            read_target.append(target.of_modes(op, modes))
-            again = [number_of[op, mode] for mode in modes if (op, mode) in number_of]
+            read_target.append(target.of_implementations(op, implementations))
+            again = [number_of[op, number] for number in implementations
+                     if (op, number) in number_of]
             if len(again) == 1:
                 span = np.arange(rerun.first[again[0]], rerun.last[again[0]] + 1)
                 groups.append(np.full(len(span), group))
@@ -244,31 +245,31 @@ def _at_hand_rows(reduced: Reduced, rows: Rows, live: Ranges, pools: Pools, reru
         at_end = live.column(group_of, np.full(len(group_of), pools.boundary))
         rows.add(numbers, np.where((gone >= 0) & (spot_of - 1 > pools.boundary), at_end, -1),
                  np.array(1.0))
-    most = max((len(ways) for ways in reduced.makers), default=0)
+    most = max(map(len, reduced.makers), default=0)
     for position in range(most):
-        maker = np.array([number_of.get(ways[position], -1)
-                          if position < len(ways) and not reduced.frozen_group[i] else -1
-                          for i, ways in enumerate(reduced.makers)], dtype=np.int64)
+        maker = np.array([number_of.get(makers[position], -1)
+                          if position < len(makers) and not reduced.frozen_group[i] else -1
+                          for i, makers in enumerate(reduced.makers)], dtype=np.int64)
         picked = maker[group_of]
         column = np.where(picked >= 0, rerun.column(np.maximum(picked, 0), spot_of), -1) \
             if len(repeats) else np.full(len(picked), -1)
         rows.add(numbers, column, np.array(1.0))
-    # A value that only some modes make is at hand in its op's window when that mode is chosen.
+    # A value that only some implementations make is at hand in its op's window when one of those
+    # is chosen.
     shift = np.zeros(len(numbers))
     for place in np.flatnonzero(modal[group_of]):
         for op, number in reduced.makers[group_of[place]]:
             if window_of[op] != spot_of[place]:
                 continue
             row = numbers[place:place + 1]
-            if len(reduced.modes[op]) == 1:
+            if len(reduced.implementations[op]) == 1:
                 shift[place] += 1.0
             elif number > 0:
-                variant = reduced.modes[op][number].variant
-                rows.add(row, variant_column[[variant]], np.array(1.0))
+                rows.add(row, variant_column[[reduced.variant_of[op][number]]], np.array(1.0))
             else:
                 shift[place] += 1.0
-                for mode in reduced.modes[op][1:]:
-                    rows.add(row, variant_column[[mode.variant]], np.array(-1.0))
+                for variant in reduced.variant_of[op][1:]:
+                    rows.add(row, variant_column[[variant]], np.array(-1.0))
     rows.lower[-1] = rows.lower[-1] - shift
 
 
@@ -289,11 +290,11 @@ def _forced_lives(reduced: Reduced, rows: Rows, live: Ranges, lower: np.ndarray,
                 end = int(np.searchsorted(ends_at, op, side="left"))
                 for window in range(begin, end):
                     must.setdefault((window, op), []).append(number)
-        for (window, op), modes in must.items():
+        for (window, op), numbers in must.items():
             column = _column(live, group, window)
             if column < 0:
                 continue
-            wanted = target.of_modes(op, sorted(set(modes)))
+            wanted = target.of_implementations(op, sorted(set(numbers)))
             if wanted == ALWAYS:
                 lower[column] = 1.0
             else:
@@ -356,24 +357,24 @@ def _inplace_rows(rows: Rows, live: Ranges, pools: Pools, taken: Spots,
 
 def _choice_rows(reduced: Reduced, rows: Rows, rerun: Ranges, repeats: List[Tuple[int, int]],
                  variant_column: np.ndarray, max_reruns: int) -> None:
-    """One mode for each op; reruns as the op runs; at most ``max_reruns`` of them."""
+    """One implementation for each op; reruns as the op runs; at most ``max_reruns`` of them."""
     seen = set()
-    for ways in reduced.modes:
-        chosen = tuple(sorted({mode.variant for mode in ways[1:]}))
+    for variants in reduced.variant_of:
+        chosen = tuple(sorted(set(variants[1:])))
         if len(chosen) > 1 and chosen not in seen:
             seen.add(chosen)
             row = rows.open(np.array([-np.inf]), np.array([1.0]))
             rows.add(np.repeat(row, len(chosen)), variant_column[list(chosen)], np.array(1.0))
     for repeat, (op, number) in enumerate(repeats):
         span = np.arange(rerun.first[repeat], rerun.last[repeat] + 1)
-        if len(reduced.modes[op]) > 1:
+        if len(reduced.implementations[op]) > 1:
             for column in rerun.offset[repeat] + span - rerun.first[repeat]:
                 row = rows.open(np.array([-np.inf]), np.array([1.0 if number == 0 else 0.0]))
                 rows.add(row, np.array([column]), np.array(1.0))
-                others = reduced.modes[op][1:] if number == 0 else [reduced.modes[op][number]]
+                others = reduced.variant_of[op][1:] if number == 0 \
+                    else [reduced.variant_of[op][number]]
                 sign = 1.0 if number == 0 else -1.0
-                rows.add(np.repeat(row, len(others)),
-                         variant_column[[mode.variant for mode in others]], np.array(sign))
+                rows.add(np.repeat(row, len(others)), variant_column[others], np.array(sign))
         if max_reruns and len(span) > max_reruns:
             row = rows.open(np.array([-np.inf]), np.array([float(max_reruns)]))
             rows.add(np.repeat(row, len(span)),

@@ -10,13 +10,12 @@ from typing import Dict, Iterable, List, Mapping, NamedTuple, Sequence, Set, Tup
 
 import numpy as np
 
-from ...graph.types import Graph
-from .implementations import Mode
+from ...graph.types import Graph, Implementation
 from .memory_sharing import may_share
 
 
 class Savings(NamedTuple):
-    """What an op can save at most by working in place, over all its modes."""
+    """What an op can save at most by working in place, over all its implementations."""
 
     #: Bytes, largest first: one entry for each output that may take memory at the same time.
     places: Tuple[int, ...]
@@ -41,15 +40,16 @@ class InplaceReuse(NamedTuple):
         return sum(self.places) - sum(best)
 
 
-def savings(graph: Graph, ways: Sequence[Mode], root_of: np.ndarray, sizes: Mapping[int, int],
-            ends: Mapping[int, int]) -> Savings:
+def savings(graph: Graph, op: int, implementations: Sequence[Implementation],
+            root_of: np.ndarray, sizes: Mapping[int, int], ends: Mapping[int, int]) -> Savings:
     """The savings of one op.
 
     Parameters
     ----------
     graph : Graph
-    ways : sequence of Mode
-        The modes of the op.
+    op : int
+    implementations : sequence of Implementation
+        Those that the op may run as.
     root_of : array of int
         Group of each tensor that may share memory for life.
     sizes : mapping
@@ -61,24 +61,25 @@ def savings(graph: Graph, ways: Sequence[Mode], root_of: np.ndarray, sizes: Mapp
     -------
     Savings
     """
-    by_mode: List[List[int]] = []
+    by_implementation: List[List[int]] = []
     sources: Dict[int, int] = {}
     read_as: Dict[int, Set[int]] = {}
-    for mode in ways:
+    for implementation in implementations:
         best: Dict[int, int] = {}
-        for option in mode.inplace:
-            source, target = mode.inputs[option.input], mode.outputs[option.output]
+        for option in implementation.inplace:
+            source = implementation.inputs[option.input]
+            target = implementation.outputs[option.output]
             one, other = int(root_of[source]), int(root_of[target])
             if may_share(graph, source, target) and one != other \
-                    and ends.get(one, -1) <= mode.op:
+                    and ends.get(one, -1) <= op:
                 saved = min(sizes[one], sizes[other])
                 best[target] = max(best.get(target, 0), saved)
                 sources[one] = max(sources.get(one, 0), saved)
                 read_as.setdefault(one, set()).add(source)
-        by_mode.append(sorted(best.values(), reverse=True))
-    # Place by place the largest saving of any mode.
-    places = tuple(max(one[place] for one in by_mode if place < len(one))
-                   for place in range(max(map(len, by_mode))))
+        by_implementation.append(sorted(best.values(), reverse=True))
+    # Place by place the largest saving of any implementation.
+    places = tuple(max(saved[place] for saved in by_implementation if place < len(saved))
+                   for place in range(max(map(len, by_implementation))))
     return Savings(places, sources, all(len(tensors) == 1 for tensors in read_as.values()))
 
 

@@ -1,7 +1,7 @@
 """Which values may share memory: what bounds must not count twice.
 
 Blocks of memory are sets of values that in-place options join; which of the options MXNet takes
-depends on the schedule. So these are the unions over all options of all modes.
+depends on the schedule. So these are the unions over all options of all implementations.
 """
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from ...graph.types import Graph
 from ...memory.liveness import own_buffer_tensors
-from .implementations import Mode
+from .implementations import Implementations
 
 
 @dataclass(frozen=True)
@@ -26,19 +26,20 @@ class Sharing:
     together: np.ndarray
 
     @classmethod
-    def of(cls, graph: Graph, modes: List[List[Mode]]) -> "Sharing":
+    def of(cls, graph: Graph, implementations: Implementations) -> "Sharing":
         """O(number of options) time."""
         alike = _Union(len(graph.tensors))
         in_place = _Union(len(graph.tensors))
         loose: List[int] = []
-        for ways in modes:
-            for mode in ways:
-                for option in mode.inplace:
-                    source, target = mode.inputs[option.input], mode.outputs[option.output]
+        for of_op in implementations:
+            for implementation in of_op:
+                for option in implementation.inplace:
+                    source = implementation.inputs[option.input]
+                    target = implementation.outputs[option.output]
                     if not may_share(graph, source, target):
                         continue
                     in_place.join(source, target)
-                    if option.input in mode.ignored:
+                    if option.input in implementation.ignored_inputs:
                         loose.append(source)
                     elif option.identity:
                         alike.join(source, target)
@@ -51,11 +52,11 @@ class Sharing:
                 alike.join(tensor, shared[root])
         return cls(alike.sets(), in_place.sets())
 
-    def own_buffers(self, graph: Graph, modes: List[List[Mode]],
+    def own_buffers(self, graph: Graph, implementations: Implementations,
                     weightless: Set[int]) -> Dict[int, int]:
         """Sets of ``together`` with a value that has a buffer of its own beside any arena.
 
-        Only values that every plan has: made, and read where it matters, in all modes.
+        Only values that every plan has: made, and read where it matters, by all implementations.
 
         Returns
         -------
@@ -67,9 +68,9 @@ class Sharing:
             for tensor in sorted(own_buffer_tensors(op) - weightless):
                 maker = graph.tensors[tensor].producer
                 if planned(graph, tensor) \
-                        and all(tensor in mode.writes for mode in modes[maker]) \
-                        and all(tensor in mode.inputs or tensor in mode.outputs
-                                for mode in modes[index]):
+                        and all(tensor in other.outputs for other in implementations[maker]) \
+                        and all(tensor in other.inputs + other.outputs
+                                for other in implementations[index]):
                     root, size = int(self.together[tensor]), graph.tensors[tensor].size_bytes
                     found[root] = max(found.get(root, 0), size)
         return found
@@ -109,20 +110,19 @@ def planned(graph: Graph, tensor: int) -> bool:
     return group.pooled and group.producer >= 0
 
 
-def added_at_once(graph: Graph, modes: List[List[Mode]]) -> Set[int]:
+def added_at_once(graph: Graph, implementations: Implementations) -> Set[int]:
     """Tensors that may take no memory: right operands of sums of gradients.
 
     MXNet's DetectInplaceAddTo lets the op that makes such an operand add to the left one.
     """
     reads: Dict[int, int] = {}
     candidates = set()
-    for ways in modes:
-        # The fewest reads of any mode: a variant may leave one out.
-        for tensor in set(ways[0].inputs):
-            fewest = min(mode.inputs.count(tensor) for mode in ways)
+    for of_op in implementations:
+        # The fewest reads of any implementation: a variant may leave one out.
+        for tensor in set(of_op[0].inputs):
+            fewest = min(other.inputs.count(tensor) for other in of_op)
             reads[tensor] = reads.get(tensor, 0) + fewest
-        for mode in ways:
-            if mode.adds_into_first \
-                    and any(option.input == 0 for option in mode.inplace):
-                candidates.add(mode.inputs[1])
+        for other in of_op:
+            if other.adds_into_first and any(option.input == 0 for option in other.inplace):
+                candidates.add(other.inputs[1])
     return {t for t in candidates if reads.get(t, 0) <= 1 and t not in graph.output_set}

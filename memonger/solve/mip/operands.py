@@ -4,11 +4,11 @@ When an op runs, each of its operands has been made, by a first run or a repeat 
 its own. Going back in time from the op, a *state* is a place in the base order and the groups that
 must be alive there. Either the step before makes some of them: then they were alive from here on,
 and before it its operands were. Or it does not: then all of them are alive beside its operands.
-Steps that repeat an op and make nothing of the state are left out, and so is the choice of one mode
-for all runs of an op. The fewest bytes over all ways back, of the most on each way, are therefore
-alive at some step of every schedule. This is a pebble game with sizes (Sethi 1975), played backward
-as a bottleneck shortest path (Dijkstra 1959). Where it is ended early, the least that is open is a
-bound as well.
+Steps that repeat an op and make nothing of the state are left out, and so is the choice of one
+implementation for all runs of an op. The fewest bytes over all paths back, of the most on each,
+are therefore alive at some step of every schedule. This is a pebble game with sizes (Sethi 1975),
+played backward as a bottleneck shortest path (Dijkstra 1959). Where it is ended early, the least
+that is open is a bound as well.
 """
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class OperandSearch:
         self._reduced = reduced
         self._reuses = {one.op: one for one in reduced.inplace_reuses}
         self._between = reduced.fixed_between
-        #: By op and mode; None where the op is left out.
+        #: By op and implementation; None where the op is left out.
         self._runs = [self._runs_of(op) for op in range(reduced.num_ops)]
 
     def least_bytes(self, op: int, most_states: int) -> float:
@@ -81,7 +81,7 @@ class OperandSearch:
         return float("inf")
 
     def _first_runs(self, op: int, alive: _Groups) -> Iterator[Tuple[float, _Groups]]:
-        """Bytes at the first run of an op, and what was alive before it; for each mode."""
+        """Bytes at the first run of an op, and what was alive before it; by implementation."""
         late = op >= self._reduced.first_backward
         for run in self._runs[op]:
             if run is None:
@@ -97,8 +97,8 @@ class OperandSearch:
         reduced = self._reduced
         if place < reduced.first_backward:
             return
-        for op, mode in sorted({way for group in alive for way in reduced.makers[group]}):
-            run = self._runs[op][mode] if reduced.again[op] else None
+        for op, number in sorted({maker for group in alive for maker in reduced.makers[group]}):
+            run = self._runs[op][number] if reduced.again[op] else None
             if run is None or not alive & (run.rewrites - run.reads):
                 continue
             others = alive - (run.rewrites - run.reads)
@@ -130,15 +130,15 @@ class OperandSearch:
             return frozenset(int(group_of[t]) for t in tensors) - {-1}
 
         runs: List[Optional[_Run]] = []
-        for number, mode in enumerate(self._reduced.modes[op]):
-            if not mode.runs:
+        for number, own in enumerate(self._reduced.implementations[op]):
+            if not own.runs:
                 runs.append(None)
                 continue
             # Variants have no outputs that stay with the first run.
-            again = [t for position, t in enumerate(mode.writes) if number or position not in kept]
-            inplace = [(int(group_of[mode.inputs[one.input]]),
-                        int(group_of[mode.outputs[one.output]])) for one in mode.inplace]
+            again = [t for position, t in enumerate(own.outputs) if number or position not in kept]
+            inplace = [(int(group_of[own.inputs[option.input]]),
+                        int(group_of[own.outputs[option.output]])) for option in own.inplace]
             runs.append(_Run(
-                groups(mode.reads), groups(mode.writes), groups(again),
+                groups(own.reads), groups(own.outputs), groups(again),
                 tuple((a, b) for a, b in inplace if min(a, b) >= 0 and a != b)))
         return runs

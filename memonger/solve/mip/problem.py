@@ -5,7 +5,7 @@ The relaxation (:mod:`memonger.solve.mip.formulation`) and the exact program are
 
 * a **lifetime group** is a tensor whose lifetime is a decision, with all tensors that only rename
   it (identity in-place options), because they can share memory for their whole life;
-* a **repeat** is one way to run an op again: the op itself, or the op as a variant runs it;
+* a **repeat** is one implementation of an op that may run again;
 * everything else is a **profile**: bytes alive at each op whatever is decided (gradients, values
   that may not run again, outputs of the network).
 
@@ -21,7 +21,7 @@ from typing import Dict, List, Sequence, Set, Tuple
 import numpy as np
 
 from ...graph.types import Graph
-from .implementations import Mode, allowed_variants, modes_of
+from .implementations import Implementations, allowed_variants, implementations_in
 from .inplace_reuse import InplaceReuse, inplace_reuses, savings
 from .memory_sharing import Sharing, added_at_once, planned
 
@@ -34,12 +34,12 @@ class _Groups:
     size_bytes: Dict[int, int]
     #: Of groups with an output of the step: the op from which on they are alive to the end.
     settled: Dict[int, int]
-    #: (op, mode index) pairs that read and that make a group.
+    #: Pairs of op and number of its implementation that read and that make a group.
     readers: Dict[int, List[Tuple[int, int]]]
     makers: Dict[int, List[Tuple[int, int]]]
     #: Nothing makes them again.
     frozen: Set[int]
-    #: Several ops make them, or one in some of its modes only.
+    #: Several ops make them, or some implementations of one only.
     scattered: Set[int]
     birth: Dict[int, int]
     last_read: Dict[int, int]
@@ -54,8 +54,9 @@ class Reduced:
     """A graph reduced to what planning decides. Positions are op ids of the graph."""
 
     graph: Graph
-    #: All modes of each op; a single entry for an op without variants.
-    modes: List[List[Mode]]
+    #: Those of each op that may be chosen, and the variant of each, -1 for the op's own.
+    implementations: Implementations
+    variant_of: List[List[int]]
     #: Variants that may be chosen (indices into ``graph.variants``).
     variants: Tuple[int, ...]
     #: (tensors,) int64: group of each tensor, -1 external or always available.
@@ -66,14 +67,15 @@ class Reduced:
     birth: np.ndarray
     last_need: np.ndarray
     members: List[Tuple[int, ...]]
-    #: Per group: positions of its readers in the base order with the reader's mode index.
+    #: Per group: positions of its readers in the base order with the number of the reader's
+    #: implementation.
     readers: List[List[Tuple[int, int]]]
-    #: Per group: (op, mode index) pairs that make it.
+    #: Per group: pairs of op and number of its implementation that make it.
     makers: List[List[Tuple[int, int]]]
     #: (groups,) bool: nothing makes it again.
     frozen_group: np.ndarray
-    #: (groups,) bool: several ops make it, or one in some of its modes only. Between ``birth`` and
-    #: a read there may be a time at which no member exists.
+    #: (groups,) bool: several ops make it, or some implementations of one only. Between ``birth``
+    #: and a read there may be a time at which no member exists.
     scattered_group: np.ndarray
     #: (ops,) bool: may run again.
     again: np.ndarray
@@ -152,8 +154,8 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
         O(number of edges) time.
     """
     chosen = allowed_variants(graph, variants)
-    modes = modes_of(graph, chosen)
-    sharing = Sharing.of(graph, modes)
+    implementations, variant_of = implementations_in(graph, chosen)
+    sharing = Sharing.of(graph, implementations)
     root_of = sharing.alike
     pinned = set(keep)
     count = len(graph.ops)
@@ -162,8 +164,8 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
     first_backward = next((i for i, op in enumerate(graph.ops) if op.is_backward), count)
 
     sizes: Dict[int, int] = {}
-    weightless = added_at_once(graph, modes)
-    own_buffers = sharing.own_buffers(graph, modes, weightless) if arena else {}
+    weightless = added_at_once(graph, implementations)
+    own_buffers = sharing.own_buffers(graph, implementations, weightless) if arena else {}
     for tensor in range(len(graph.tensors)):
         if planned(graph, tensor):
             root = int(root_of[tensor])
@@ -171,8 +173,8 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
             size = 0 if beside else graph.tensors[tensor].size_bytes
             sizes[root] = min(sizes.get(root, size), size)
     lasting = {int(root_of[t]) for t in graph.outputs if int(root_of[t]) in sizes}
-    settled = _settled(graph, modes, root_of, lasting, again)
-    groups = _groups(graph, modes, root_of, again, sizes, settled)
+    settled = _settled(graph, implementations, root_of, lasting, again)
+    groups = _groups(graph, implementations, root_of, again, sizes, settled)
     last_need = _last_needs(groups, again)
 
     fixed_spans = [(size, 0, count, 1) for size in sorted(own_buffers.values())]
@@ -180,7 +182,8 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
     #: Groups that no decision changes, by the op up to which they are alive.
     ends: Dict[int, int] = dict.fromkeys(settled, count)
     for root in groups.by_birth:
-        modal = any(len(modes[op]) > 1 for op, _ in groups.makers[root] + groups.readers[root])
+        modal = any(len(implementations[op]) > 1
+                    for op, _ in groups.makers[root] + groups.readers[root])
         if root in settled:
             # What members take before is left out.
             fixed_spans.append((sizes[root], settled[root], count, 1))
@@ -192,7 +195,8 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
             fixed_spans.append((sizes[root], groups.birth[root], ends[root] + 1, 1))
         else:
             decided.append(root)
-    saved = [savings(graph, ways, root_of, sizes, ends) for ways in modes]
+    saved = [savings(graph, op, of_op, root_of, sizes, ends)
+             for op, of_op in enumerate(implementations)]
     for index, one in enumerate(saved):
         fixed_spans.extend((size, index, index + 1, -1) for size in one.places)
     index_of = {root: i for i, root in enumerate(decided)}
@@ -201,7 +205,7 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
     for tensor in np.flatnonzero(group_of >= 0).tolist():
         members[group_of[tensor]].append(tensor)
     return Reduced(
-        graph, modes, chosen, group_of,
+        graph, implementations, variant_of, chosen, group_of,
         np.array([sizes[r] for r in decided], dtype=np.float64),
         np.array([groups.birth[r] for r in decided], dtype=np.int64),
         np.array([last_need[r] for r in decided], dtype=np.int64),
@@ -213,19 +217,19 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
         inplace_reuses(saved, index_of, last_need), sum(own_buffers.values()))
 
 
-def _groups(graph: Graph, modes: List[List[Mode]], root_of: np.ndarray, again: np.ndarray,
-            sizes: Dict[int, int], settled: Dict[int, int]) -> _Groups:
+def _groups(graph: Graph, implementations: Implementations, root_of: np.ndarray,
+            again: np.ndarray, sizes: Dict[int, int], settled: Dict[int, int]) -> _Groups:
     """Who makes and who reads each group."""
     readers: Dict[int, List[Tuple[int, int]]] = {root: [] for root in sizes}
     makers: Dict[int, List[Tuple[int, int]]] = {root: [] for root in sizes}
     remade: Set[int] = set()
-    for index, ways in enumerate(modes):
+    for index, of_op in enumerate(implementations):
         op = graph.ops[index]
-        for number, mode in enumerate(ways):
-            read_roots = {int(root_of[t]) for t in mode.reads} & sizes.keys()
+        for number, implementation in enumerate(of_op):
+            read_roots = {int(root_of[t]) for t in implementation.reads} & sizes.keys()
             for root in sorted(read_roots):
                 readers[root].append((index, number))
-            for position, tensor in enumerate(mode.writes):
+            for position, tensor in enumerate(implementation.outputs):
                 root = int(root_of[tensor])
                 if root in sizes and root not in read_roots:
                     if (index, number) not in makers[root]:
@@ -233,8 +237,8 @@ def _groups(graph: Graph, modes: List[List[Mode]], root_of: np.ndarray, again: n
                     # Variants have no outputs that stay with the first run.
                     if again[index] and (number or position not in op.kept_outputs):
                         remade.add(root)
-    scattered = {root for root, ways in makers.items() if len({op for op, _ in ways}) > 1
-                 or any(len(modes[op]) > len(ways) for op, _ in ways)}
+    scattered = {root for root, pairs in makers.items() if len({op for op, _ in pairs}) > 1
+                 or any(len(implementations[op]) > len(pairs) for op, _ in pairs)}
     birth = {root: min((op for op, _ in makers[root]), default=graph.tensors[root].producer)
              for root in sizes}
     last_read = {root: max((op for op, _ in readers[root]), default=birth[root])
@@ -271,8 +275,8 @@ def _alive_bytes(spans: Sequence[Tuple[int, int, int, int]], count: int) -> np.n
     return np.cumsum(change)[:count]
 
 
-def _settled(graph: Graph, modes: List[List[Mode]], root_of: np.ndarray, lasting: Set[int],
-             again: np.ndarray) -> Dict[int, int]:
+def _settled(graph: Graph, implementations: Implementations, root_of: np.ndarray,
+             lasting: Set[int], again: np.ndarray) -> Dict[int, int]:
     """For each group with an output of the step, the op from which on it is alive to the end.
 
     An output exists from the last op that may make it. It takes the memory of a member made
@@ -281,10 +285,10 @@ def _settled(graph: Graph, modes: List[List[Mode]], root_of: np.ndarray, lasting
     """
     begins: Dict[int, Set[int]] = {root: set() for root in lasting}
     made: Dict[int, int] = {}
-    for index, ways in enumerate(modes):
-        for mode in ways:
-            read = {int(root_of[t]) for t in mode.reads}
-            for tensor in mode.writes:
+    for index, of_op in enumerate(implementations):
+        for implementation in of_op:
+            read = {int(root_of[t]) for t in implementation.reads}
+            for tensor in implementation.outputs:
                 made[tensor] = max(made.get(tensor, index), index)
                 if int(root_of[tensor]) in lasting and int(root_of[tensor]) not in read:
                     begins[int(root_of[tensor])].add(index)
@@ -296,7 +300,7 @@ def _settled(graph: Graph, modes: List[List[Mode]], root_of: np.ndarray, lasting
         start = made.get(tensor, graph.tensors[tensor].producer)
         if len(begins[root]) == 1:
             first, = begins[root]
-            if len(modes[first]) == 1 and (
+            if len(implementations[first]) == 1 and (
                     not again[first] or not graph.ops[start].is_backward):
                 start = first
         settled[root] = min(settled.get(root, start), start)

@@ -35,7 +35,7 @@ class Program:
     rerun: "Ranges"
     #: Group ``o``'s memory is taken in place by the op that ends window ``w``.
     taken: "Spots"
-    #: What may run again: (op, mode).
+    #: What may run again: op and number of its implementation.
     repeats: List[Tuple[int, int]]
     #: (variants of the graph,) int64: column of each that may be chosen, -1 for the others.
     variant_column: np.ndarray

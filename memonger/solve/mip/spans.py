@@ -44,18 +44,18 @@ def add_span_rows(reduced: Reduced, rows: Rows, live: Ranges, rerun: Ranges, aga
             if reduced.scattered_group[group] or reduced.birth[group] > start:
                 continue
             makers = [] if reduced.frozen_group[group] else [
-                column_of[number_of[way], span] for way in reduced.makers[group]
-                if (number_of.get(way, -1), span) in column_of]
+                column_of[number_of[maker], span] for maker in reduced.makers[group]
+                if (number_of.get(maker, -1), span) in column_of]
             before = live.column(np.array([group]), np.array([begin - 1]))
             targets: Set[int] = set()
-            for op, modes in by_op(reduced.readers[group]).items():
-                repeats = [number_of.get((op, mode), -1) for mode in modes]
+            for op, implementations in by_op(reduced.readers[group]).items():
+                repeats = [number_of.get((op, number), -1) for number in implementations]
                 again_in = [column_of[repeat, span] for repeat in repeats
                             if (repeat, span) in column_of]
                 if again_in:
                     targets.add(target.of_columns(again_in))
                 if begin <= window_of[op] <= end:
-                    targets.add(target.of_modes(op, modes))
+                    targets.add(target.of_implementations(op, implementations))
             last = live.column(np.array([group]), np.array([end]))
             if last[0] >= 0:
                 targets.add(int(last[0]))

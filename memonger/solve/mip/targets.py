@@ -1,7 +1,7 @@
 """What a value must be at hand for: right sides of the program's rows.
 
-An op runs in one of its modes, so what several modes read must be at hand for their sum. Rows for
-each mode alone would let fractions of modes share a fraction of the value.
+An op runs as one of its implementations, so what several of them read must be at hand for their
+sum. Rows for each alone would let fractions of implementations share a fraction of the value.
 """
 from __future__ import annotations
 
@@ -35,15 +35,16 @@ class Targets:
         self._sums: List[_Sum] = []
         self._number_of: Dict[_Sum, int] = {}
 
-    def of_modes(self, op: int, modes: Sequence[int]) -> int:
-        """1 where the op runs in one of these modes."""
-        ways = self._reduced.modes[op]
-        if len(modes) == len(ways):
+    def of_implementations(self, op: int, numbers: Sequence[int]) -> int:
+        """1 where the op runs as one of these of its implementations."""
+        variants = self._reduced.variant_of[op]
+        if len(numbers) == len(variants):
             return ALWAYS
-        with_own = 0 in modes
-        columns = [int(self._variant_column[ways[number].variant])
-                   for number in range(1, len(ways)) if (number in modes) != with_own]
-        # The op's own mode is what no variant takes: 1 less the others.
+        with_own = 0 in numbers
+        columns = [int(self._variant_column[variant])
+                   for number, variant in enumerate(variants)
+                   if number and (number in numbers) != with_own]
+        # The op's own implementation is what no variant takes: 1 less the others.
         return self._number(columns, 1.0, 1.0) if with_own else self.of_columns(columns)
 
     def of_columns(self, columns: Sequence[int]) -> int:
@@ -71,9 +72,9 @@ class Targets:
         return numbers
 
 
-def by_op(ways: Sequence[Tuple[int, int]]) -> Dict[int, List[int]]:
-    """The modes of each op among pairs of op and mode."""
-    found: Dict[int, List[int]] = {}
-    for op, number in ways:
-        found.setdefault(op, []).append(number)
-    return found
+def by_op(pairs: Sequence[Tuple[int, int]]) -> Dict[int, List[int]]:
+    """The implementations of each op among pairs of op and number of an implementation."""
+    numbers: Dict[int, List[int]] = {}
+    for op, number in pairs:
+        numbers.setdefault(op, []).append(number)
+    return numbers

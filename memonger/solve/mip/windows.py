@@ -82,13 +82,13 @@ def point_of(program: Program, reduced: Reduced, schedule: Schedule) -> np.ndarr
         if int(group) in taken[int(program.constrained[window])]:
             values[program.taken.base + number] = 1.0
     in_use = {-1, *schedule.variants}
-    mode_of = {op: number for op, ways in enumerate(reduced.modes)
-               for number, mode in enumerate(ways) if mode.variant in in_use}
-    repeat_of = {way: index for index, way in enumerate(program.repeats)}
+    number_of = {op: number for op, variants in enumerate(reduced.variant_of)
+                 for number, variant in enumerate(variants) if variant in in_use}
+    repeat_of = {repeat: index for index, repeat in enumerate(program.repeats)}
     seen: Set[int] = set()
     for index, step in enumerate(schedule.steps):
         if step.op in seen:
-            repeat = repeat_of[step.op, mode_of[step.op]]
+            repeat = repeat_of[step.op, number_of[step.op]]
             window = int(np.searchsorted(ends, index, side="left"))
             if program.rerun.first[repeat] <= window <= program.rerun.last[repeat]:
                 values[program.rerun.offset[repeat] + window - program.rerun.first[repeat]] = 1.0
