@@ -51,7 +51,7 @@ class Report(Command):
             sweep: List[Plan] = []
             if args.sweep:
                 with ProgressLine() as line:
-                    sweep = sweep_like(plan, 5.0, line.callback)
+                    sweep = sweep_like(plan, 20.0, line.callback)
             write_html(plan, args.output, sweep)
             written.append(args.output)
         if args.graph:

@@ -24,7 +24,7 @@ from ..memory.workspace import outside_pool_bytes
 from ..plan.plan import Plan
 from .board import Board
 from .effort import STEPS_PER_S
-from .fallbacks import offer_least, smallest_plan
+from .fallbacks import LEAST_SHARE, offer_least, smallest_plan
 from .least_memory import least_memory
 from .mip import highs
 from .mip.bounds import span_bound
@@ -237,7 +237,8 @@ def least_memory_plan(search: Search) -> None:
     graph, options = search.board.graph, search.board.options
     within = graph.forward_time_s / graph.time_s if graph.time_s > 0 else 0.0
     offer_least(search.board, least_memory(graph, None, replace(
-        options, objective="memory", max_overhead=within)))
+        options, objective="memory", max_overhead=within,
+        time_limit_s=LEAST_SHARE * options.time_limit_s)))
 
 
 def rounds(search: Search) -> None:

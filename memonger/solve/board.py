@@ -72,7 +72,7 @@ class Board:
         reduced = reduce_graph(graph, options.variants, options.keep,
                                arena=options.storage == "arena")
         return cls(graph, options, budget_bytes + outside_pool_bytes(graph), reduced,
-                   Effort(options.time_limit_s), Walks(graph, options))
+                   Effort(options.time_limit_s, options.account), Walks(graph, options))
 
     # ------------------------------------------------------------------ facts
     @property

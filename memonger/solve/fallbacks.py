@@ -13,8 +13,9 @@ from .result import unplanned
 from .search import local
 from .search.starts import baseline_schedules
 
-#: Counted seconds for the smallest plan of the native search.
-LEAST_S = 4.0
+#: Counted seconds for the smallest plan of the native search, and the share of the limit that they
+#: may take.
+LEAST_S, LEAST_SHARE = 4.0, 0.2
 
 
 def smallest_plan(board: Board) -> None:
@@ -22,7 +23,7 @@ def smallest_plan(board: Board) -> None:
     if board.least is not None:
         return
     options = replace(board.options, objective="memory", max_overhead=None, bound=False,
-                      time_limit_s=LEAST_S)
+                      time_limit_s=min(LEAST_S, LEAST_SHARE * board.options.time_limit_s))
     candidates = [board.evaluate(unplanned(board.graph))]
     try:
         candidates.append(_evaluated(board, local.solve(board.graph, None, options)))

@@ -8,6 +8,7 @@ from ..graph.schedule import Recompute
 from ..memory.storage import STORAGES
 from ..plan.plan import Progress
 from ..util.errors import InputError
+from .effort import Effort
 
 #: What the time limit is when nobody asks.
 USUAL_TIME_LIMIT_S = 10.0
@@ -59,6 +60,8 @@ class Options:
     #: Names of steps of :data:`memonger.solve.auto.STEPS`, and of parts of the native search
     #: (:data:`memonger.solve.search.native.PARTS`), that are left out: for measuring their worth.
     without: FrozenSet[str] = frozenset()
+    #: The work of the call that this search is a part of: what the search does is spent there, too.
+    account: Optional[Effort] = field(default=None, repr=False, compare=False)
     #: Where op times come from, copied to the plan.
     costs: str = "units"
 

@@ -253,7 +253,7 @@ def sweep(module: Any, inputs: Inputs, budgets: Sequence[Budget] = BUDGETS,
     list of Plan
         From the largest budget to the smallest.
     """
-    request = _request(Request(mode=mode, time_limit=time_limit), costs)
+    request = _request(Request(mode=mode, time_limit=time_limit / max(len(budgets), 1)), costs)
     traced = _traced(module, inputs, replace(request, unplanned=True))
     return sweep_budgets(budgets, traced.plan.total_bytes, lambda budget: make_plan(
         traced.captured, replace(request, budget=budget)))

@@ -23,11 +23,12 @@ def search(monkeypatch):
     plan = plan_of(resnet((1,), 4, 16), {})
     tried = []
 
-    def run(answers, request=REQUEST):
+    def run(answers, request=REQUEST, spent_s=0.0):
         tried.clear()
 
-        def answer(session, way, started_s):
+        def answer(session, way, started_s, account):
             tried.append(way.variants)
+            account.spend(spent_s)
             found = answers[way.variants]
             if isinstance(found, BaseException):
                 raise found
@@ -106,6 +107,12 @@ def test_a_refusal_states_what_is_proven_for_all_variants(search):
 def test_what_is_proven_impossible_is_not_searched_again(search):
     with pytest.raises(InfeasibleBudget):
         search({"all": refusal(120)})
+
+
+def test_the_searches_of_a_call_share_its_time_limit(search):
+    answers = {"all": (1, -0.5), "exact": (0, -0.5)}
+    assert search(answers, spent_s=10.0)[1] == ["all", "exact"]
+    assert search(answers, spent_s=12.5)[1] == ["all"]
 
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt(), NoPlanInTime("interrupted")])

@@ -165,7 +165,7 @@ def sweep(symbol: Any, budgets: Sequence[Budget] = BUDGETS, method: str = "auto"
     budgets : sequence of int, float or str
         Each as for :func:`plan`.
     time_limit : float
-        Most work for each budget, in seconds.
+        Most work for all budgets together, in seconds: each has the same share.
     method, variants, ctx, type_dict, grad_req, keep, recompute, costs, progress : optional
         As for :func:`plan`.
     data_iter, shapes, optimizer, optimizer_params, device, **named_shapes : optional
@@ -190,6 +190,7 @@ def sweep(symbol: Any, budgets: Sequence[Budget] = BUDGETS, method: str = "auto"
         raise InputError("budgets must be a list such as [\"80%%\", \"60%%\"], not %s"
                          % check.shown(budgets))
     asked = [resolve_budget(budget, ctx) for budget in budgets]
+    request = replace(request, time_limit=request.time_limit / max(len(asked), 1))
     session = open_session(symbol, binding, costs)
     return sweep_budgets(asked, session.unplanned_total_bytes, lambda budget: plan_session(
         session, replace(request, budget=budget)))

@@ -9,6 +9,7 @@ from typing import Any, Dict, Mapping, Optional
 from ...graph.types import Graph
 from ...plan import unmet_requests
 from ...plan.plan import Plan
+from ...solve.effort import Effort
 from ...util import signals as interrupts
 from ...util.errors import InfeasibleBudget, InputError, PluginError
 from ...util.units import format_bytes, format_distinct, parse_budget
@@ -26,11 +27,12 @@ _ATTEMPTS = 3
 WITHOUT_VARIANTS = ("sublinear", "chen", "ogc")
 
 
-def confirmed_plan(session: Session, request: PlanRequest, started_s: float) -> Plan:
+def confirmed_plan(session: Session, request: PlanRequest, started_s: float,
+                   account: Effort) -> Plan:
     """What a solver answers to the request, with its symbol and the bytes that MXNet takes.
 
     Where MXNet runs a network with variants in another order than predicted, its pool may come
-    out a little larger; then the search has a little less.
+    out a little larger; then the search has a little less. ``account`` is the work of the call.
 
     Raises InfeasibleBudget if no plan was found whose executor stays within the budget.
     Raises InputError, PluginError if the request does not fit the network or the backend.
@@ -54,7 +56,9 @@ def confirmed_plan(session: Session, request: PlanRequest, started_s: float) -> 
     smallest: Optional[Plan] = None
     for _ in range(_ATTEMPTS):
         try:
-            found = _searched(graph, pool_budget, method, options)
+            found = _searched(graph, pool_budget, method, replace(
+                options, account=account, time_limit_s=min(
+                    options.time_limit_s, max(account.left_s, 0.01))))
         except InfeasibleBudget as error:
             if smallest is not None:
                 break  # the error would name the lowered budget, not the caller's

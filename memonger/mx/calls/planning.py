@@ -7,6 +7,7 @@ from typing import Iterator, Optional, Tuple
 
 from ...plan.plan import Plan, Status
 from ...solve.auto import TARGET_GAP
+from ...solve.effort import Effort
 from ...solve.result import BY_SCHEDULE, refusal
 from ...util.errors import InfeasibleBudget, NoPlanInTime
 from ...util.units import format_bytes
@@ -14,21 +15,27 @@ from .confirmed_plan import WITHOUT_VARIANTS, confirmed_plan, offering
 from .network import Session
 from .requests import PlanRequest
 
+#: What all searches of a call may take together, as a multiple of the time limit; one that could
+#: take less than the second share is left out.
+_WHOLE, _LEAST = 1.3, 0.1
+
 
 def plan_session(session: Session, request: PlanRequest,
                  started_s: Optional[float] = None) -> Plan:
     """:func:`memonger.plan` for a network that was read already."""
     started_s = time.perf_counter() if started_s is None else started_s
+    account = Effort(_WHOLE * request.time_limit)
     best: Optional[Plan] = None
     asked: Optional[Plan] = None
     chosen = session
     refused: Optional[InfeasibleBudget] = None
     bound_bytes = 0
     for tried, way in _ways(session, request):
-        if not _may_be_better(tried, way, request, best, refused):
+        if not _may_be_better(tried, way, request, best, refused) \
+                or account.left_s < _LEAST * request.time_limit:
             continue
         try:
-            made = confirmed_plan(tried, way, started_s)
+            made = confirmed_plan(tried, way, started_s, account)
             if tried is session and way is request:
                 asked = made
         except InfeasibleBudget as error:

@@ -12,13 +12,16 @@ from .requests import ProgressCallback
 def sweep_like(plan: Plan, time_limit: float, progress: Optional[ProgressCallback] = None,
                budgets: Iterable[Budget] = BUDGETS) -> List[Plan]:
     """Plans of the same graph for other budgets, and the plan; op times and options are the plan's.
+
+    ``time_limit``: seconds for all budgets together.
     """
     from ...solve import solve
     from ...solve.options import Options
-    asked = plan.options
+    asked, budgets = plan.options, list(budgets)
     options = Options(
-        time_limit_s=time_limit, storage=plan.storage, backend=plan.backend, costs=plan.costs,
-        variants=asked.get("variants", "none"), progress=progress,
+        time_limit_s=time_limit / max(len(budgets), 1), storage=plan.storage,
+        backend=plan.backend, costs=plan.costs, variants=asked.get("variants", "none"),
+        progress=progress,
         keep=pins(plan.graph, asked.get("keep", ()), "keep"),
         recompute=pins(plan.graph, asked.get("recompute", ()), "recompute"),
         max_clones=asked.get("max_clones", 0), fixed_bytes=dict(plan.fixed_bytes))
