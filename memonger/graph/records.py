@@ -30,6 +30,9 @@ class Tensor:
     pooled: bool = True
     shape: Tuple[int, ...] = ()
     dtype: str = "float32"
+    #: The tensor whose memory this one lies in, a view of any shape and dtype; -1: its own. A view
+    #: has that tensor's ``size_bytes``, and its op renames an input that lies there, too.
+    storage_of: int = -1
 
 
 @dataclass(frozen=True)

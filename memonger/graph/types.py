@@ -108,6 +108,11 @@ class Graph:
         """Time of the whole unplanned step, seconds."""
         return sum(op.time_s for op in self.ops)
 
+    def owner(self, tensor: int) -> int:
+        """The tensor whose memory a tensor lies in: itself, unless it is a view."""
+        owner = self.tensors[tensor].storage_of
+        return owner if owner >= 0 else tensor
+
     def implementations_of(self, variant: int) -> Tuple[Tuple[int, Implementation], ...]:
         """Pairs of op and implementation that a variant chooses.
 
@@ -195,7 +200,7 @@ class Graph:
                     index in every_op and number in range(len(self.ops[index].implementations))
                     for index, number in variant.choices):
                 raise ValueError("variant %r names what does not exist" % variant.name)
-        for found in self.tensors:
+        for number, found in enumerate(self.tensors):
             if not 0 <= found.size_bytes < MAX_SIZE_BYTES or min(found.shape, default=0) < 0 \
                     or math.prod(found.shape) >= MAX_SIZE_BYTES:
                 raise ValueError("tensor %r cannot have %r bytes" % (found.name, found.size_bytes))
@@ -203,8 +208,25 @@ class Graph:
                 raise ValueError("no op makes tensor %r" % found.name)
             if found.dtype not in DTYPES:
                 raise ValueError("tensor %r has the unknown dtype %r" % (found.name, found.dtype))
+            if found.storage_of != -1:
+                self._check_view(number)
         if sum(found.size_bytes for found in self.tensors) >= MAX_SIZE_BYTES:
             raise ValueError("all tensors together cannot have 2^60 bytes and more")
+
+    def _check_view(self, number: int) -> None:
+        """Raise ValueError where a view does not lie in another tensor's memory."""
+        view = self.tensors[number]
+        owner = self.tensors[view.storage_of] if 0 <= view.storage_of < len(self.tensors) else view
+        if owner.storage_of != -1 or (owner.size_bytes, owner.pooled) != (
+                view.size_bytes, view.pooled):
+            raise ValueError("tensor %r is a view of no tensor with memory of its own, and of as "
+                             "many bytes" % view.name)
+        if view.pooled and not any(
+                option.identity and op.outputs[option.output] == number
+                and self.owner(op.inputs[option.input]) == view.storage_of
+                for op in (self.ops[view.producer],) for option in op.inplace):
+            raise ValueError("tensor %r is a view of %r, and its op does not rename that"
+                             % (view.name, owner.name))
 
     # ------------------------------------------------------------------ files
     @property

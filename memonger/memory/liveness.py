@@ -156,19 +156,27 @@ def build_program(graph: Graph, schedule: Schedule) -> Program:
             held[numbers[maker][tensor]] += 1
     for tensor in _held_for_gradients(graph, ops, producer, runs):
         held[numbers[first[producer[tensor]]][tensor]] += 1
-    tensors = [graph.tensors[value.tensor] for value in values]
+    tensors = [graph.tensors[graph.owner(value.tensor)] for value in values]
     for item in tensors:
         if item.dtype not in DTYPES:
             raise ValueError("tensor %r has the unknown dtype %r" % (item.name, item.dtype))
     item_bytes = tuple(DTYPES[tensor.dtype] for tensor in tensors)
+    read = {value for step in steps for position, value in enumerate(step.inputs)
+            if position not in step.ignored}
     return Program(
         tuple(steps), tuple(values),
         tuple(number_of_elements(t.size_bytes, t.shape, b) for t, b in zip(tensors, item_bytes)),
         tuple(t.size_bytes for t in tensors), tuple(dtype_number(t.dtype) for t in tensors),
-        item_bytes,
-        tuple(not t.pooled for t in tensors), tuple(held),
+        item_bytes, tuple(_needs_no_memory(graph, value.tensor, number in read or held[number] > 0)
+                          for number, value in enumerate(values)), tuple(held),
         tuple(value in own_buffer for value in range(len(values))),
         count_ignored=cached, rounding=1 if graph.pools in ("cached_op", "live") else 4)
+
+
+def _needs_no_memory(graph: Graph, tensor: int, needed: bool) -> bool:
+    """Whether a value's memory is the caller's, or it is a view that nobody reads."""
+    return not graph.tensors[tensor].pooled or (
+        not needed and graph.tensors[tensor].storage_of >= 0)
 
 
 def own_buffer_tensors(implementation: Union[Op, Implementation]) -> FrozenSet[int]:

@@ -121,14 +121,13 @@ void Simulator::MarkSharing(int64_t at) {
   if (stage < num_ops() && !stages_[stage].shares.empty()) sharing_.Add(stage);
 }
 
-// Whether an output takes the memory of an input: equal in size, read at all, and neither has done
-// so yet. The input must not be read later, unless both are the same value.
+// Whether an output takes the memory of an input: equal in size, read at all or a view, and neither
+// has done so yet. The input must not be read later, unless both are the same value.
 bool Simulator::MayShare(const Stage& log, size_t place) const {
   const Sharing& share = log.shares[place];
   const int64_t at = made_at_[share.to];
-  if (bytes_[share.to] == 0 || bytes_[share.to] != bytes_[share.from] || last_at_[share.to] == at) {
-    return false;
-  }
+  if (bytes_[share.to] == 0 || bytes_[share.to] != bytes_[share.from]) return false;
+  if (last_at_[share.to] == at && !problem_.tensor_is_view[tensor_[share.to]]) return false;
   for (size_t i = place; i > 0 && log.shares[i - 1].place == share.place; --i) {
     const Sharing& other = log.shares[i - 1];
     if (other.accepted && (other.from == share.from || other.to == share.to)) return false;

@@ -20,6 +20,7 @@ PoolMeter::PoolMeter(const Problem& problem, storage::Kind kind) : problem_(prob
 
 void PoolMeter::Fill(const Trace& trace) {
   program_.Clear();
+  is_view_.clear();
   const int steps = static_cast<int>(trace.ops.size());
   std::vector<int> producer_slot(problem_.tensor_bytes.size(), -1);
   std::vector<int> first_value(steps);
@@ -43,6 +44,7 @@ void PoolMeter::Fill(const Trace& trace) {
       program_.item_bytes.push_back(problem_.tensor_item_bytes[tensor]);
       program_.external.push_back(problem_.tensor_is_external[tensor]);
       program_.own_buffer.push_back(problem_.tensor_has_own_buffer[tensor]);
+      is_view_.push_back(problem_.tensor_is_view[tensor]);
       program_.held.push_back(trace.clones[step] == 0 && problem_.tensor_is_output[tensor]);
     }
     for (const InplaceOption& option : impl.inplace) {
@@ -56,7 +58,17 @@ void PoolMeter::Fill(const Trace& trace) {
     program_.pool.push_back(problem_.two_pools && (op.is_backward || trace.clones[step] > 0));
     program_.adds_into_first.push_back(impl.adds_into_first);
   }
+  LeaveOutUnreadViews();
   storage::Replay(program_, model_, &blocks_);
+}
+
+// A view that nobody reads takes no memory.
+void PoolMeter::LeaveOutUnreadViews() {
+  if (std::find(is_view_.begin(), is_view_.end(), 1) == is_view_.end()) return;
+  for (size_t i = 0; i < program_.inputs.size(); ++i)
+    if (program_.inputs[i] >= 0 && !program_.ignored[i]) is_view_[program_.inputs[i]] = 0;
+  for (size_t value = 0; value < is_view_.size(); ++value)
+    if (is_view_[value] && !program_.held[value]) program_.external[value] = 1;
 }
 
 int64_t PoolMeter::Exact(const Trace& trace, int64_t wanted) {

@@ -3,6 +3,7 @@
 #define MEMONGER_CORE_POOL_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "core/memory/storage.h"
 #include "core/problem.h"
@@ -20,11 +21,13 @@ class PoolMeter {
 
  private:
   void Fill(const Trace& trace);
+  void LeaveOutUnreadViews();
 
   const Problem& problem_;
   storage::Kind kind_;
   storage::Model model_;
   storage::Program program_;
+  std::vector<char> is_view_;  // per entry
   storage::Blocks blocks_;
   storage::Assignment assignment_;
   storage::Packer packer_;

@@ -56,6 +56,7 @@ struct Problem {
   std::vector<int> tensor_dtype;       // a number for each dtype
   std::vector<int> tensor_item_bytes;  // of one element
   std::vector<char> tensor_is_external;
+  std::vector<char> tensor_is_view;  // of another, in whose memory it lies
   std::vector<char> tensor_is_output;
   std::vector<char> tensor_has_own_buffer;  // must not lie in an arena
   std::vector<char> tensor_is_kept;         // never read from a clone: Op.kept_outputs

@@ -178,8 +178,10 @@ class _Cutter:
             record = graph.tensors[tensor]
             made_by = middle if tensor in made_by_rest else new.get(record.producer, -1)
             pooled = record.pooled and made_by >= 0
-            records.append(replace(record, producer=made_by, pooled=pooled) if pooled else
-                           replace(record, producer=made_by, pooled=False, size_bytes=0, shape=()))
+            owner = number_of.get(record.storage_of, -1)
+            records.append(replace(record, producer=made_by, storage_of=owner) if pooled else
+                           replace(record, producer=made_by, pooled=False, size_bytes=0, shape=(),
+                                   storage_of=-1))
 
         def renumbered(ids: Sequence[int]) -> Tuple[int, ...]:
             return tuple(number_of[t] for t in ids)

@@ -312,12 +312,14 @@ def _flatten(graph: Graph, options: Options,
     # Whichever run of its op made the value: a little more than :func:`build_program` counts.
     own_buffers = {t for other in everything for t in own_buffer_tensors(other)}
     made = {t for other in everything for t in other.outputs}
-    for number, tensor in enumerate(graph.tensors):
+    for number in range(len(graph.tensors)):
+        tensor = graph.tensors[graph.owner(number)]
         item_bytes = DTYPES[tensor.dtype]
         integers += [tensor.size_bytes,
                      number_of_elements(tensor.size_bytes, tensor.shape, item_bytes),
-                     dtype_number(tensor.dtype), item_bytes, not tensor.pooled, number in outputs,
-                     number in kept, number in own_buffers, number in made]
+                     dtype_number(tensor.dtype), item_bytes, not tensor.pooled,
+                     graph.owner(number) != number, number in outputs, number in kept,
+                     number in own_buffers, number in made]
     pins = {**dict.fromkeys(options.keep, 1), **dict.fromkeys(options.recompute, 2)}
     for number, op in enumerate(graph.ops):
         rerun = op.recomputable and not op.is_backward
