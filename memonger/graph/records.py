@@ -56,7 +56,7 @@ class Implementation:
     inplace: Tuple[Inplace, ...] = ()
     time_s: float = 0.0
     workspace_bytes: int = 0
-    #: False when there is no step (the work is part of another op of the variant).
+    #: False when there is no step, as the work is part of another op: nothing else is set then.
     runs: bool = True
     #: Positions of values, outputs behind inputs, that have buffers of their own in any storage.
     own_buffers: Tuple[int, ...] = ()

@@ -46,7 +46,7 @@ class Schedule:
         times = [op.time_s for op in graph.ops]
         for index in self.variants:
             for op, implementation in graph.implementations_of(index):
-                times[op] = implementation.time_s if implementation.runs else 0.0
+                times[op] = implementation.time_s
         return sum(times[step.op] for step in self.steps)
 
     def recomputed(self) -> Tuple[int, ...]:

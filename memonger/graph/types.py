@@ -321,6 +321,10 @@ def _check_run(name: str, run: Union[Op, Implementation]) -> None:
             not all(position in outputs for position in run.unwritten_outputs) or \
             not all(position in range(len(inputs) + len(outputs)) for position in run.own_buffers):
         raise ValueError("%r names an input or output that it does not have" % name)
+    idle = isinstance(run, Implementation) and not run.runs
+    if idle and (run.inputs or run.outputs or run.time_s or run.workspace_bytes):
+        raise ValueError("an implementation of %r does not run, and takes or makes something"
+                         % name)
     if run.adds_into_first and (len(inputs), len(outputs)) != (2, 1):
         raise ValueError("%r cannot add into the first of %d inputs and %d outputs"
                          % (name, len(inputs), len(outputs)))

@@ -120,7 +120,8 @@ def same_order(graph, schedule, bound):
     """The bound executor runs the steps of the schedule, one by one."""
     in_use = graph_in_use(graph, schedule)
     part_of = {op: graph.ops[graph.variants[i].op].name for i in schedule.variants
-               for op, how in graph.implementations_of(i) if how.runs}
+               for op, implementation in graph.implementations_of(i)
+               if implementation.runs}
 
     def runs(ops, index):
         """The forward op that the op runs, repeats or differentiates; how much it makes."""

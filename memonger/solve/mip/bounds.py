@@ -150,9 +150,9 @@ def least_outside_pool_bytes(graph: Graph, variants: str) -> int:
     least = [op.workspace_bytes for op in graph.ops]
     runs = [not op.placeholder for op in graph.ops]
     for number in allowed_variants(graph, variants):
-        for op, how in graph.implementations_of(number):
-            least[op] = min(least[op], how.workspace_bytes if how.runs else 0)
-            runs[op] = runs[op] and how.runs
+        for op, implementation in graph.implementations_of(number):
+            least[op] = min(least[op], implementation.workspace_bytes)
+            runs[op] = runs[op] and implementation.runs
     return max(least or [0]) + graph.objects_bytes_per_op * sum(runs)
 
 
@@ -172,11 +172,12 @@ def _most_saved(graph: Graph, variants: Sequence[int]) -> float:
     """
     least: Dict[int, float] = {}
     for number in variants:
-        added = [((how.time_s if how.runs else 0.0) - graph.ops[op].time_s, op)
-                 for op, how in graph.implementations_of(number)]
-        total, saved = sum(one for one, _ in added), sum(min(one, 0.0) for one, _ in added)
-        for one, op in added if total < 0 else ():
-            least[op] = min(least.get(op, 0.0), one * total / saved)
+        added = [(implementation.time_s - graph.ops[op].time_s, op)
+                 for op, implementation in graph.implementations_of(number)]
+        total_s = sum(added_s for added_s, _ in added)
+        saved_s = sum(min(added_s, 0.0) for added_s, _ in added)
+        for added_s, op in added if total_s < 0 else ():
+            least[op] = min(least.get(op, 0.0), added_s * total_s / saved_s)
     return float(sum(least.values()))
 
 
