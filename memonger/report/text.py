@@ -162,13 +162,17 @@ def estimate_table(by_category: Mapping[str, int], budget_bytes: Optional[int] =
 
 
 def verification_table(verification: Any) -> str:
-    """What ``memonger.verify`` found: a :class:`memonger.mx.check.verify.Verification`."""
+    """What ``memonger.verify`` found: a :class:`memonger.mx.check.verify.Verification`.
+
+    The verdict comes first, then the evidence.
+    """
     differences = verification.differences
     same = sum(d.identical for d in differences)
-    head = "%d of %s of %s identical, bit for bit" % (
+    count = "%d of %s of %s identical, bit for bit" % (
         same, counted(len(differences), "tensor"), counted(verification.steps, "step"))
+    head = "%s (%s)" % (_verdict(verification), count)
     if verification.identical and verification.ok:
-        return "%s: planned and original train the same network" % head
+        return head
     rows = [["step", "tensor", "largest difference", "relative", "error", "allowed", ""]]
     worst = sorted((d for d in differences if not d.identical), key=lambda d: (d.ok, -d.max_rel))
     for d in worst[:10]:
@@ -177,7 +181,7 @@ def verification_table(verification: Any) -> str:
     if worst[10:]:
         rows.append(["and %d more" % (len(worst) - 10)])
     return "\n".join([head, *([table(rows, "><>>>><")] if worst else []),
-                      *_judge_words(verification), _verdict(verification)])
+                      *_judge_words(verification)])
 
 
 def _judge_words(verification: Any) -> List[str]:
@@ -203,12 +207,15 @@ def _judge_words(verification: Any) -> List[str]:
 
 
 def _verdict(verification: Any) -> str:
-    if verification.ok and not verification.judge:
-        return "within the tolerance of %.0e" % verification.tolerance
-    if verification.ok:
-        return "Same network; differences are rounding amplified by the network."
-    return "%s: do not train with this plan." % (
-        "Another precision" if verification.lost_casts else "More than rounding explains")
+    if not verification.ok:
+        return "NOT the same network, do not train with this plan: %s" % (
+            "it has another precision" if verification.lost_casts
+            else "the differences are more than rounding")
+    if verification.identical:
+        return "Same network"
+    if verification.judge:
+        return "Same network: the differences are rounding, amplified by the network"
+    return "Same network: the differences are within %.0e" % verification.tolerance
 
 
 #: What code and MKLDNN take of a process, whatever the network.

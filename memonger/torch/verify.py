@@ -60,11 +60,10 @@ class Verification:
     def __str__(self) -> str:
         same = sum(d.identical for d in self.differences)
         worst = max((d.max_rel for d in self.differences), default=0.0)
-        return "%d of %d tensors of %d steps identical, bit for bit%s: %s" % (
-            same, len(self.differences), self.steps,
-            "" if self.identical else "; the worst is off by %.2g" % worst,
-            "planned and unplanned train the same network" if self.ok
-            else "more than rounding explains, do not train with this plan")
+        return "%s (%d of %d tensors of %d steps identical, bit for bit%s)" % (
+            "Same network" if self.ok else "NOT the same network, do not train with this plan: "
+            "the differences are more than rounding", same, len(self.differences), self.steps,
+            "" if self.identical else "; the worst is off by %.2g" % worst)
 
 
 def compared(planned: Any, original: Any, compile_unplanned: Callable[[Any], Any], inputs: Any,
