@@ -225,13 +225,12 @@ def variants(rng: random.Random, graph: Graph) -> Graph:
             (index, Implementation(
                 tuple(mask if t == dropped else t for t in op.inputs), op.outputs,
                 op.ignored_inputs, op.inplace, op.time_s)))))
-    return offering(replace(graph, tensors=tuple(tensors), _cache={}), found)
+    return offering(replace(graph, tensors=tuple(tensors)), found)
 
 
 def without_variants(graph: Graph) -> Graph:
     """The graph with the framework's own implementations only."""
-    return replace(graph, variants=(), _cache={},
-                   ops=tuple(replace(op, alternatives=()) for op in graph.ops))
+    return replace(graph, variants=(), ops=tuple(replace(op, alternatives=()) for op in graph.ops))
 
 
 def split_gradients(rng: random.Random, graph: Graph) -> Graph:
@@ -256,7 +255,7 @@ def split_gradients(rng: random.Random, graph: Graph) -> Graph:
                                            forward.time_s)),
             (place[index] - 1, Implementation(op.inputs, op.outputs[1:], time_s=op.time_s / 2)),
             (place[index], Implementation(later, op.outputs[:1], time_s=op.time_s / 2)))))
-    return offering(replace(split_graph, tensors=tensors, _cache={}), found)
+    return offering(replace(split_graph, tensors=tensors), found)
 
 
 def schedule_with_variants(rng: random.Random, graph: Graph) -> Schedule:

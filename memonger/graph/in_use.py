@@ -28,4 +28,4 @@ def graph_in_use(graph: Graph, schedule: Schedule) -> Graph:
     producer = {tensor: index for index, op in enumerate(ops) for tensor in op.outputs}
     tensors = tuple(replace(tensor, producer=producer.get(i, tensor.producer))
                     for i, tensor in enumerate(graph.tensors))
-    return replace(graph, tensors=tensors, ops=ops, variants=(), _cache={})
+    return replace(graph, tensors=tensors, ops=ops, variants=())

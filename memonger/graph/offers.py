@@ -32,7 +32,7 @@ def offering(graph: Graph, offers: Sequence[Offer]) -> Graph:
         variants.append(Variant(offer.name, offer.op, tuple(choices), offer.exact))
     ops = tuple(replace(op, alternatives=tuple(own)) if len(own) > len(op.alternatives) else op
                 for op, own in zip(graph.ops, alternatives))
-    return replace(graph, ops=ops, variants=graph.variants + tuple(variants), _cache={})
+    return replace(graph, ops=ops, variants=graph.variants + tuple(variants))
 
 
 def offers_of(graph: Graph) -> Tuple[Offer, ...]:

@@ -12,7 +12,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any, Dict, FrozenSet, List, Mapping, Sequence, Tuple, Union
 
 from ..util.type_checks import check_types
@@ -58,7 +59,6 @@ class Graph:
     held_for_gradients: Tuple[int, ...] = ()
     #: What each op that runs takes beside its arrays: the executor's objects on the host.
     objects_bytes_per_op: int = 0
-    _cache: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     # ------------------------------------------------------------------ derived facts
     @property
@@ -66,37 +66,30 @@ class Graph:
         """Number of forward ops."""
         return sum(not op.is_backward for op in self.ops)
 
-    @property
+    @cached_property
     def consumers(self) -> Tuple[Tuple[int, ...], ...]:
         """For each tensor the ops that read it, in execution order, each once."""
-        if "consumers" not in self._cache:
-            readers: List[List[int]] = [[] for _ in self.tensors]
-            for index, op in enumerate(self.ops):
-                ignored = set(op.ignored_inputs)
-                for tensor in {t for i, t in enumerate(op.inputs) if i not in ignored}:
-                    readers[tensor].append(index)
-            self._cache["consumers"] = tuple(map(tuple, readers))
-        return self._cache["consumers"]
+        readers: List[List[int]] = [[] for _ in self.tensors]
+        for index, op in enumerate(self.ops):
+            ignored = set(op.ignored_inputs)
+            for tensor in {t for i, t in enumerate(op.inputs) if i not in ignored}:
+                readers[tensor].append(index)
+        return tuple(map(tuple, readers))
 
     @property
     def shares_buffers(self) -> bool:
         """Whether values share buffers of a pool; else each has its own memory while alive."""
         return self.pools in ("executor", "cached_op")
 
-    @property
+    @cached_property
     def output_set(self) -> FrozenSet[int]:
         """``outputs``, for questions about single tensors: there may be thousands."""
-        if "output_set" not in self._cache:
-            self._cache["output_set"] = frozenset(self.outputs)
-        return self._cache["output_set"]
+        return frozenset(self.outputs)
 
-    @property
+    @cached_property
     def op_index(self) -> Mapping[str, int]:
         """Forward op id by name."""
-        if "op_index" not in self._cache:
-            self._cache["op_index"] = {op.name: i for i, op in enumerate(self.ops)
-                                       if not op.is_backward}
-        return self._cache["op_index"]
+        return {op.name: i for i, op in enumerate(self.ops) if not op.is_backward}
 
     @property
     def forward_time_s(self) -> float:
@@ -145,7 +138,7 @@ class Graph:
         spaces = workspaces_bytes or [op.workspace_bytes for op in self.ops]
         ops = tuple(replace(op, time_s=float(t), workspace_bytes=int(w))
                     for op, t, w in zip(self.ops, times_s, spaces))
-        return replace(self, ops=ops, _cache={})
+        return replace(self, ops=ops)
 
     def check(self) -> None:
         """Look for contradictions.
@@ -229,23 +222,21 @@ class Graph:
                              % (view.name, owner.name))
 
     # ------------------------------------------------------------------ files
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Hash of structure, sizes and names; times and offered variants do not enter it."""
-        if "fingerprint" not in self._cache:
-            place = {i: n for n, i in enumerate(
-                i for i, o in enumerate(self.ops) if not o.placeholder)}
-            ops = [(o.name, o.kind, o.inputs, o.outputs, o.is_backward,
-                    tuple(place[dep] for dep in o.control_deps))
-                   for o in self.ops if not o.placeholder]
-            touched = {t for o in self.ops for t in o.inputs + o.outputs}
-            tensors = [(t.name, t.size_bytes, place.get(t.producer, t.producer), t.pooled)
-                       for i, t in enumerate(self.tensors) if i in touched]
-            pools = "cached_op" if self.pools == "cached_op" else "executor"  # as in older files
-            parts = [ops, tensors, self.outputs, pools]
-            text = json.dumps(parts + [self.held_for_gradients] * bool(self.held_for_gradients))
-            self._cache["fingerprint"] = hashlib.sha256(text.encode()).hexdigest()[:16]
-        return self._cache["fingerprint"]
+        place = {i: n for n, i in enumerate(
+            i for i, o in enumerate(self.ops) if not o.placeholder)}
+        ops = [(o.name, o.kind, o.inputs, o.outputs, o.is_backward,
+                tuple(place[dep] for dep in o.control_deps))
+               for o in self.ops if not o.placeholder]
+        touched = {t for o in self.ops for t in o.inputs + o.outputs}
+        tensors = [(t.name, t.size_bytes, place.get(t.producer, t.producer), t.pooled)
+                   for i, t in enumerate(self.tensors) if i in touched]
+        pools = "cached_op" if self.pools == "cached_op" else "executor"  # as in older files
+        parts = [ops, tensors, self.outputs, pools]
+        text = json.dumps(parts + [self.held_for_gradients] * bool(self.held_for_gradients))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def to_dict(self) -> Dict[str, Any]:
         """Plain lists and dictionaries, fit for JSON; defaults are left out.
@@ -256,8 +247,7 @@ class Graph:
         """
         def lean(item: Any) -> Dict[str, Any]:
             defaults = {k: f.default for k, f in type(item).__dataclass_fields__.items()}
-            return {k: v for k, v in asdict(item).items()
-                    if k != "_cache" and v != defaults[k]}
+            return {k: v for k, v in asdict(item).items() if v != defaults[k]}
         held = {"held_for_gradients": list(self.held_for_gradients)}
         objects = {"objects_bytes_per_op": self.objects_bytes_per_op}
         return {"schema": SCHEMA, "name": self.name, "outputs": list(self.outputs),

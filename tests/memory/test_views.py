@@ -110,4 +110,4 @@ def test_graphs_with_views_are_saved_and_checked():
                   replace(view, storage_of=99), replace(view, storage_of=0)):
         tensors = (*graph.tensors[:number], wrong, *graph.tensors[number + 1:])
         with pytest.raises(ValueError, match="is a view of"):
-            replace(graph, tensors=tensors, _cache={}).check()
+            replace(graph, tensors=tensors).check()

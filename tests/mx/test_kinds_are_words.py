@@ -36,7 +36,7 @@ def graph_of(network):
 @pytest.mark.parametrize("network", sorted(NETWORKS))
 def test_renamed_operators_have_the_same_pools_and_plans(network):
     graph = graph_of(network)
-    words = replace(graph, ops=tuple(replace(op, kind="op") for op in graph.ops), _cache={})
+    words = replace(graph, ops=tuple(replace(op, kind="op") for op in graph.ops))
     again = expand(graph, {op: {} for op, o in enumerate(graph.ops)
                            if o.recomputable and op % 2 == 0})
     for storage in STORAGES:
@@ -62,7 +62,7 @@ def without_facts(op):
 def test_graphs_of_plan_files_get_the_facts_that_captures_tell(network):
     from memonger.mx.calls.plan_files import with_facts
     graph = graph_of(network)
-    older = replace(graph, ops=tuple(map(without_facts, graph.ops)), _cache={})
+    older = replace(graph, ops=tuple(map(without_facts, graph.ops)))
     assert older != graph and with_facts(older) == graph
     plain = older.to_dict()
     del plain["schema"]

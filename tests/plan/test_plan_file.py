@@ -331,7 +331,7 @@ def test_what_cannot_be_is_refused_with_what_is_wrong(change, message):
 def test_graphs_that_would_confuse_the_native_core_are_refused(field, value):
     graph = tiny()
     records = getattr(graph, field)
-    wrong = replace(graph, _cache={}, **{field: records[:-1] + (replace(records[-1], **value),)})
+    wrong = replace(graph, **{field: records[:-1] + (replace(records[-1], **value),)})
     with pytest.raises((TypeError, ValueError)):
         wrong.check()
 
@@ -352,7 +352,7 @@ def test_numbers_that_do_not_follow_from_the_decisions_are_refused(tmp_path):
 def test_files_of_earlier_names_are_read():
     plan = make(tiny())
     kept = replace(plan.graph.ops[0], not_recomputable_because="random")
-    plan = make(replace(plan.graph, ops=(kept, *plan.graph.ops[1:]), _cache={}))
+    plan = make(replace(plan.graph, ops=(kept, *plan.graph.ops[1:])))
     text = planfile.dumps(plan).replace('"not_recomputable_because"', '"keep_reason"')
     data = json.loads(text)
     data["world"] = data.pop("backend")

@@ -125,7 +125,7 @@ def test_the_command_line_is_spelled_out(plan):
 def test_data_cannot_end_the_script(plan):
     ops = list(plan.graph.ops)
     ops[0] = replace(ops[0], name="</script><!--DATA--><b>")
-    graph = replace(plan.graph, ops=tuple(ops), name="</title>", _cache={})
+    graph = replace(plan.graph, ops=tuple(ops), name="</title>")
     text = html.page(replace(plan, graph=graph))
     assert data_of(text)["ops"]["name"][0] == "</script><!--DATA--><b>"
     assert text.count("</script>") == 2

@@ -68,8 +68,8 @@ def test_bound_is_the_optimum_of_a_chain(budget: int) -> None:
 def test_bounds_of_a_cached_op_count_both_of_its_pools() -> None:
     """A Gluon block's bound at 60 % of its memory was 6.8 % of the step, and is 22.8 %."""
     graph = replace(chain((400, 400, 400, 400, 100), (3.0, 1.0, 2.0, 1.0, 1.0)),
-                    pools="cached_op", _cache={})
-    together = replace(graph, pools="executor", _cache={})
+                    pools="cached_op")
+    together = replace(graph, pools="executor")
     best = solve(graph, 1800, "brute", Options(storage="best"))
     assert best.overhead * graph.time_s == pytest.approx(5.0)
     assert integer_bound_s(graph, 1800, layers=8) == pytest.approx(4.0)

@@ -202,7 +202,6 @@ def test_clones_are_limited(storage):
 def test_damaged_graphs_are_refused():
     from memonger.util.errors import SolverError
     graph = strategies.training_graph(random.Random(1), 4)
-    broken = replace(graph, ops=graph.ops[:-1] + (replace(graph.ops[-1], inputs=(9999,)),),
-                     _cache={})
+    broken = replace(graph, ops=graph.ops[:-1] + (replace(graph.ops[-1], inputs=(9999,)),))
     with pytest.raises(SolverError):
         NativeSearch(broken, Options())

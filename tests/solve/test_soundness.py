@@ -138,7 +138,7 @@ def with_values_apart(rng: random.Random, graph: Graph) -> Graph:
                 if rng.random() < 0.3 and not op.adds_into_first and len(op.inputs) < 5
                 and not op.placeholder else op
                 for op in graph.ops)
-    return replace(graph, ops=ops, _cache={})
+    return replace(graph, ops=ops)
 
 
 def check_arenas(seed: int) -> bool:
@@ -280,7 +280,7 @@ def test_workspace_that_a_variant_saves_is_room_for_the_pool(method: str) -> Non
     # The mask variant of f1 needs no workspace: the pool may take what it took.
     base = variant_graph(0.0)
     ops = tuple(replace(op, workspace_bytes=1000) if op.name == "f1" else op for op in base.ops)
-    graph = replace(base, ops=ops, _cache={})
+    graph = replace(base, ops=ops)
     pool = plan_storage(graph, Schedule(tuple(
         step for step in expand(graph_in_use(graph, Schedule((), (0,))), {}).steps), (0,)),
         "live").pool_bytes

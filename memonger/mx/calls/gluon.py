@@ -233,7 +233,7 @@ def as_cached_op(graph: Graph, every: Optional[Graph] = None) -> Graph:
         for i, t in enumerate(graph.tensors))
     ops = tuple(renumbered(op) for i, op in enumerate(graph.ops) if i not in dropped)
     return replace(graph, tensors=tensors, ops=ops, outputs=graph.outputs + tuple(sorted(stays)),
-                   pools="cached_op", held_for_gradients=unasked, _cache={})
+                   pools="cached_op", held_for_gradients=unasked)
 
 
 def _made_in_forward(graph: Graph) -> Set[int]:

@@ -198,7 +198,7 @@ class Session:
     @property
     def _as_stock(self) -> Dict[str, int]:
         """Never resident bytes, objects and copies of the symbol as it is."""
-        graph = replace(self.graph, _cache={},
+        graph = replace(self.graph,
                         objects_bytes_per_op=self.unplanned_objects_bytes_per_op)
         found = {"never_written": -self.never_written_bytes, "objects": objects_bytes(graph),
                  "layout_copies": self.unplanned_copies_bytes}
@@ -219,7 +219,7 @@ class Session:
         ops = self.graph.ops
         graph = self.graph.with_times([op.time_s for op in ops],
                                       [min(op.workspace_bytes, most) for op in ops])
-        graph = replace(graph, objects_bytes_per_op=objects, _cache={})
+        graph = replace(graph, objects_bytes_per_op=objects)
         return replace(self, graph=graph, fixed_bytes={
             **self.fixed_bytes, "workspace": min(most, self.fixed_bytes["workspace"]),
             **self._as_stock})
@@ -320,7 +320,7 @@ def open_session(symbol: Any, binding: Binding, costs: Any = "auto",
         unplanned_objects = objects_bytes_per_op(mkldnn_is_on(), in_arena=False)
         planned_objects = objects_bytes_per_op(
             mkldnn_is_on(), in_arena=native.storage_model() == "arena")
-        graph = replace(graph, objects_bytes_per_op=planned_objects, _cache={})
+        graph = replace(graph, objects_bytes_per_op=planned_objects)
         fixed["objects"] = objects_bytes(graph)
     if optimizer:
         requests = dict(zip(captured.arguments.names, captured.arguments.grad_reqs))

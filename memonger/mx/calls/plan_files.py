@@ -23,7 +23,7 @@ _NEED_READERS = frozenset((
 
 def with_facts(graph: Graph) -> Graph:
     """The graph with what its ops' kinds tell; other implementations read the same weights."""
-    return replace(graph, ops=tuple(map(_with_facts, graph.ops)), _cache={})
+    return replace(graph, ops=tuple(map(_with_facts, graph.ops)))
 
 
 def _with_facts(op: Op) -> Op:

@@ -49,4 +49,4 @@ def with_placeholders(graph: Graph, gradients: AbstractSet[int]) -> Graph:
     ops = [replace(op, forward_op=place[op.forward_op],
                    control_deps=tuple(place[dep] for dep in op.control_deps)) for op in ops]
     tensors = tuple(replace(t, producer=place[t.producer]) for t in graph.tensors)
-    return replace(graph, ops=tuple(ops), tensors=tensors, _cache={})
+    return replace(graph, ops=tuple(ops), tensors=tensors)

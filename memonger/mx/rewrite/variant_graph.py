@@ -70,7 +70,7 @@ def with_variants(graph: Graph, symbol_json: str, exact_only: bool, read: Read,
         made = _variant(base, tensors, swapped_in[name, op], op, chain, kind(name))
         if made is not None:
             offered.append(made)
-    return offering(replace(graph, tensors=tuple(tensors), _cache={}), offered)
+    return offering(replace(graph, tensors=tuple(tensors)), offered)
 
 
 def offers(graph: Graph, symbol_json: str, exact_only: bool = False,

@@ -173,7 +173,7 @@ def _as_swapped(graph: Graph, schedule: Schedule) -> Graph:
         for op, _ in variant.choices:
             if ops[op].is_backward and not ops[op].placeholder:
                 ops[op] = replace(ops[op], forward_op=variant.op)
-    return replace(in_use, ops=tuple(ops), _cache={})
+    return replace(in_use, ops=tuple(ops))
 
 
 def _first_markable(document: Mapping[str, Any]) -> int:
