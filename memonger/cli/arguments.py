@@ -7,14 +7,14 @@ import re
 from typing import Any, Dict, Sequence, Tuple, Union
 
 from ..mx.calls.calls import load_plan
-from ..mx.calls.inputs import share_of
+from ..mx.calls.inputs import is_symbol, share_of
 from ..mx.costs.models import DEVICES
 from ..mx.plugin.environment import mxnet
 from ..mx.rewrite.load import symbol_from_json
 from ..plan.plan_file import FORMAT as PLAN_FORMAT
 from ..solve import methods
 from ..util.errors import InputError, UnitError
-from ..util.json_files import parse_json, read_text
+from ..util.json_files import read_text
 from ..util.units import budget_share, parse_bytes
 from .command import UsageError
 
@@ -240,16 +240,6 @@ def refuse_plan(path: str, text: str) -> None:
         raise InputError(
             "%s is a plan already; memonger apply, verify, measure, explain and report take plan "
             "files; for another budget plan the network's *-symbol.json again" % path)
-
-
-def is_symbol(text: str) -> bool:
-    """Whether the text is what ``Symbol.save`` writes."""
-    if not text.lstrip().startswith("{"):
-        return False
-    try:
-        return {"nodes", "arg_nodes", "heads"} <= set(parse_json(text))
-    except InputError:
-        return False
 
 
 def load_symbol(path: str) -> Any:

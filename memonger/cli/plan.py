@@ -2,18 +2,16 @@
 from __future__ import annotations
 
 import argparse
-import os
 from dataclasses import replace
 from typing import Any, Dict
 
 from ..mx.calls import calls as api
-from ..mx.calls.inputs import pins, share_of
+from ..mx.calls.graphs import graph_in, name_of
 from ..plan.plan import Plan
 from ..report.charts.figures import FORMATS
 from ..report.charts.frontier import draw_frontier, frontier_table
 from ..report.text import summary
 from ..solve.frontier import BUDGETS
-from ..util.errors import InputError
 from ..util.json_files import read_text
 from . import arguments, torch_model
 from .command import EXIT_OK, Command, UsageError, answer
@@ -82,7 +80,7 @@ class MakePlan(Command):
         if arguments.is_symbol(text):
             return self._plan_symbol(args)
         arguments.refuse_plan(args.network, text)
-        return self._plan_foreign(args, text)
+        return self._plan_graph(args)
 
     def _plan_symbol(self, args: argparse.Namespace) -> int:
         symbol = arguments.load_symbol(args.network)
@@ -103,40 +101,28 @@ class MakePlan(Command):
             finish(args, named(plan, args.network), plan_record(plan))
         return EXIT_OK
 
-    def _plan_foreign(self, args: argparse.Namespace, text: str) -> int:
+    def _plan_graph(self, args: argparse.Namespace) -> int:
         refused = [flag for flag, given in (
             ("--shape", args.shape), ("--type", args.types), ("--grad-req", args.grad_req),
             ("--sweep", args.sweep), ("--optimizer", args.optimizer[0]),
             ("--costs", args.costs != "auto"), ("--ctx", args.ctx != "cpu(0)"),
             ("--device", args.device)) if given]
-        from ..graph.imported import looks_like_graph, parse_graph
-        from ..mx.calls.plan_files import with_facts
-        from ..solve.imported import plan_graph
-        try:
-            graph = parse_graph(text, older=with_facts)
-        except InputError as error:
-            if not looks_like_graph(text):
-                raise InputError(
-                    "%s is no symbol JSON of MXNet, which sym.save(%r) writes, and no graph in a "
-                    "form of docs/graphs.md" % (args.network, "net-symbol.json")) from error
-            raise InputError("%s: %s" % (args.network, error)) from error
+        graph = graph_in(args.network)
         if refused:
             raise UsageError("%s is a graph and no MXNet symbol, so it takes no %s"
                              % (args.network, refused[0]))
         with ProgressLine() as line:
-            plan = plan_graph(
-                graph, args.budget, args.method, time_limit_s=args.time_limit,
-                variants=args.variants, keep=pins(graph, args.keep, "keep"),
-                progress=line.callback, recompute=pins(graph, args.recompute, "recompute"),
-                max_clones=args.max_clones, max_overhead=share_of(args.overhead))
+            plan = api.plan(graph, budget=args.budget, overhead=args.overhead, method=args.method,
+                            variants=args.variants, keep=args.keep, recompute=args.recompute,
+                            time_limit=args.time_limit, max_clones=args.max_clones,
+                            progress=line.callback)
         finish(args, named(plan, args.network), plan_record(plan))
         return EXIT_OK
 
 
 def named(plan: Plan, path: str) -> Plan:
     """The plan with the name of the network's file, if it has no name yet."""
-    stem = os.path.splitext(os.path.basename(path))[0]
-    name = plan.graph.name or (stem[:-len("-symbol")] if stem.endswith("-symbol") else stem)
+    name = plan.graph.name or name_of(path)
     return replace(plan, graph=replace(plan.graph, name=name))
 
 

@@ -35,7 +35,7 @@ _RENAMED = {"keep_reason": "not_recomputable_because"}
 SCHEMA = 2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Graph:
     """One training step: tensors with their bytes and ops with their times, in execution order.
 
@@ -59,6 +59,11 @@ class Graph:
     held_for_gradients: Tuple[int, ...] = ()
     #: What each op that runs takes beside its arrays: the executor's objects on the host.
     objects_bytes_per_op: int = 0
+
+    def __repr__(self) -> str:
+        return "<Graph%s: %d ops, %d tensors, %d variants>" % (
+            " " + self.name if self.name else "", len(self.ops), len(self.tensors),
+            len(self.variants))
 
     # ------------------------------------------------------------------ derived facts
     @property

@@ -8,7 +8,8 @@ from __future__ import annotations
 import importlib
 import time
 from dataclasses import replace
-from typing import Callable, Dict, Optional, Tuple, Union
+from importlib import metadata
+from typing import Any, Callable, Dict, Optional, Tuple, Union
 
 from ..graph.types import Graph
 from ..memory.workspace import outside_pool_bytes
@@ -31,6 +32,9 @@ _METHODS: Dict[str, Union[Solver, Tuple[str, str]]] = {
     "ogc": ("baselines.ogc", "solve"),
 }
 
+#: Entry points whose functions have the form of all methods.
+_GROUP = "memonger.methods"
+
 __all__ = ["Options", "Solver", "methods", "register", "solve"]
 
 
@@ -52,12 +56,24 @@ def register(name: str, function: Solver) -> None:
 
 
 def methods() -> Tuple[str, ...]:
-    """Names of all methods."""
-    return tuple(sorted(_METHODS))
+    """Names of all methods: built in, registered, and those of installed packages.
+
+    A package adds methods by entry points of the group ``memonger.methods``.
+    """
+    return tuple(sorted({*_METHODS, *_installed()}))
+
+
+def _installed() -> Dict[str, Any]:
+    """Entry points of installed packages by name."""
+    found = metadata.entry_points()
+    group = found.select(group=_GROUP) if hasattr(found, "select") else found.get(_GROUP, ())
+    return {point.name: point for point in group}
 
 
 def _find(name: str) -> Solver:
     entry = _METHODS.get(name)
+    if entry is None and name in _installed():
+        return _installed()[name].load()
     if entry is None:
         raise InputError("unknown method %r; one of %s, or a registered name"
                          % (name, ", ".join(methods())))

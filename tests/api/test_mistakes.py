@@ -45,7 +45,8 @@ def plan(*arguments, **options):
 
 @pytest.mark.parametrize("call, error, words", [
     # what stands in the place of a symbol
-    (lambda: memonger.plan("net.json", **DATA), InputError, r"not a str; .*mx.sym.load\("),
+    (lambda: memonger.plan("net.json", **DATA), InputError, "cannot read net.json: No such file"),
+    (lambda: memonger.estimate("net.json", **DATA), InputError, r"not a str; .*mx.sym.load\("),
     (lambda: memonger.plan(5, **DATA), InputError, "not an int; for example"),
     (lambda: memonger.plan(mx.mod.Module(network())), InputError, "not a Module; .*made from"),
     (lambda: memonger.plan(block(), data=(2, 4)), InputError, r"memonger.gluon.plan\(block"),

@@ -6,15 +6,20 @@ dmlc/mxnet-memonger are in :mod:`memonger.mx.calls.dmlc`.
 """
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import replace
 from typing import Any, List, Mapping, Optional, Sequence, Union
 
+from ...graph.types import Graph
 from ...plan.plan import Budget, Plan
 from ...util import argument_checks as check
 from ...util.errors import InputError
+from ...util.json_files import read_text
 from ..memory.stated_gpu import place, resolve_budget
-from .inputs import gather_shapes
+from ..rewrite.load import symbol_from_json
+from .graphs import plan_of_graph
+from .inputs import gather_shapes, is_symbol
 from .network import Estimate, Session, open_session
 from .plan_files import load_plan
 from .planned import apply_plan, measure, strip, verify
@@ -38,8 +43,12 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
 
     Parameters
     ----------
-    symbol : mx.sym.Symbol
-        The network, with its loss. A plan that is on it is taken off first.
+    symbol : mx.sym.Symbol, Graph or path
+        The network, with its loss. A plan that is on it is taken off first. A
+        :class:`memonger.Graph`, or the path of a file that holds one (docs/graphs.md), is planned
+        without MXNet; budgets are then in the graph's own units, and of the options ``budget``,
+        ``overhead``, ``method``, ``variants``, ``keep``, ``recompute``, ``time_limit``,
+        ``progress``, ``max_clones`` and ``name`` mean something.
     budget : int, float or str, optional
         Largest total of the step: bytes, "4GB", "4GiB", "60%" of the unplanned total, "auto"
         for what the GPU ``ctx`` has free less 5 %. Without one: the smallest pool that
@@ -102,6 +111,15 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
         If the native plugin is not built or does not fit MXNet; it says what to do.
     """
     started_s = time.perf_counter()
+    if isinstance(symbol, (str, os.PathLike)) and is_symbol(read_text(os.fspath(symbol))):
+        symbol = symbol_from_json(read_text(os.fspath(symbol)))
+    if isinstance(symbol, (Graph, str, os.PathLike)):
+        return plan_of_graph(symbol, PlanRequest(
+            budget, overhead, method, variants, keep, recompute, time_limit, max_clones, name,
+            progress), {
+                "ctx": ctx, "device": device, "type_dict": type_dict, "optimizer": optimizer,
+                "grad_req": grad_req != "write", "costs": costs != "auto", "group2ctx": group2ctx,
+                "data_iter": data_iter, "shapes": shapes or named_shapes})
     ctx = place(ctx, device)
     given = gather_shapes(plan, symbol, shapes, named_shapes, data_iter)
     binding = Binding(given, type_dict, grad_req, ctx, group2ctx, optimizer, optimizer_params)

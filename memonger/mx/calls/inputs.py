@@ -11,6 +11,7 @@ from ...graph.types import Graph
 from ...plan.plan import Plan
 from ...util import argument_checks as check
 from ...util.errors import InputError, UnknownOpError
+from ...util.json_files import parse_json
 from ...util.messages import listed
 from ..plugin.environment import mxnet
 from .requests import Shapes
@@ -18,6 +19,16 @@ from .requests import Shapes
 #: What options are called elsewhere, MXNet's Module and NumPy among them.
 _SYNONYMS = {"context": "ctx", "dtype": "type_dict", "data_shapes": "shapes",
              "input_shapes": "shapes", "timeout": "time_limit", "memory": "budget"}
+
+
+def is_symbol(text: str) -> bool:
+    """Whether the text is what ``Symbol.save`` writes."""
+    if not text.lstrip().startswith("{"):
+        return False
+    try:
+        return {"nodes", "arg_nodes", "heads"} <= set(parse_json(text))
+    except InputError:
+        return False
 
 
 def check_symbol(given: Any) -> None:

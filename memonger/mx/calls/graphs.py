@@ -1,0 +1,59 @@
+"""Planning graphs, from a file or at hand; nothing of MXNet is needed."""
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any, Mapping, Union
+
+from ...graph.imported import looks_like_graph, parse_graph
+from ...graph.types import Graph
+from ...plan.plan import Plan
+from ...solve.imported import plan_graph
+from ...util.errors import InputError
+from ...util.json_files import read_text
+from .inputs import pins, share_of
+from .plan_files import with_facts
+from .requests import PlanRequest
+
+
+def graph_in(path: str) -> Graph:
+    """The graph in a file, in one of the forms of docs/graphs.md, named after the file.
+
+    Raises InputError if the file cannot be read, or holds no graph.
+    """
+    text = read_text(path)
+    try:
+        graph = parse_graph(text, older=with_facts)
+    except InputError as error:
+        if not looks_like_graph(text):
+            raise InputError(
+                "%s is no symbol JSON of MXNet, which sym.save(%r) writes, and no graph in a "
+                "form of docs/graphs.md" % (path, "net-symbol.json")) from error
+        raise InputError("%s: %s" % (path, error)) from error
+    return graph if graph.name else replace(graph, name=name_of(path))
+
+
+def name_of(path: str) -> str:
+    """What a network is called after the name of its file."""
+    stem = os.path.splitext(os.path.basename(path))[0]
+    return stem[:-len("-symbol")] if stem.endswith("-symbol") else stem
+
+
+def plan_of_graph(given: Union[Graph, str, "os.PathLike[str]"], request: PlanRequest,
+                  others: Mapping[str, Any]) -> Plan:
+    """A plan for a graph or a graph's file.
+
+    ``others``: options of :func:`memonger.plan` that only networks of MXNet have, as given.
+    Raises InputError if one of them was given.
+    """
+    for option, value in others.items():
+        if value:
+            raise InputError("a graph has its own sizes and times, so it takes no %s" % option)
+    graph = given if isinstance(given, Graph) else graph_in(os.fspath(given))
+    if request.name:
+        graph = replace(graph, name=request.name)
+    return plan_graph(
+        graph, request.budget, request.method, time_limit_s=request.time_limit,
+        variants=request.variants, keep=pins(graph, request.keep, "keep"),
+        progress=request.progress, recompute=pins(graph, request.recompute, "recompute"),
+        max_clones=request.max_clones, max_overhead=share_of(request.overhead))
