@@ -17,7 +17,7 @@ from ..plan.plan import Plan
 from ..plan.plan_file import load_plan
 from ..report.text import estimate_table
 from ..util.errors import InputError
-from ..util.json_files import read_text
+from ..util.json_files import parse_json, read_text
 from . import arguments
 from .command import EXIT_BUDGET, EXIT_OK, EXIT_VERIFICATION, UsageError, answer
 from .progress import ProgressLine
@@ -44,8 +44,10 @@ def is_model(text: str) -> bool:
 
 def is_model_or_its_plan(text: str) -> bool:
     """The same, or a plan file of such a module."""
-    return is_model(text) or os.path.isfile(text) and arguments.is_plan(
-        read_text(text)) and "model" in load_plan(text).options
+    if is_model(text) or not os.path.isfile(text) or not arguments.is_plan(read_text(text)):
+        return is_model(text)
+    options = parse_json(read_text(text)).get("options")
+    return isinstance(options, dict) and "model" in options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
