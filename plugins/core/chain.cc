@@ -10,9 +10,9 @@ namespace {
 
 const float kNever = std::numeric_limits<float>::infinity();
 
-// Where the first range of a choice goes on: a way of a segment, or a checkpoint.
+// Where the first range of a choice goes on: a trade-off of a segment, or a checkpoint.
 struct Pick {
-  int segment = -1, way = -1;
+  int segment = -1, tradeoff = -1;
   int checkpoint = -1;
 };
 
@@ -102,22 +102,22 @@ class Program {
     for (int s : from_[begin]) {
       const ChainSegment& segment = chain_.segments[s];
       if (segment.end > end) continue;
-      for (size_t w = 0; w < segment.ways.size(); ++w) {
-        const ChainWay& way = segment.ways[w];
+      for (size_t t = 0; t < segment.tradeoffs.size(); ++t) {
+        const ChainTradeoff& tradeoff = segment.tradeoffs[t];
         Pick pick;
         pick.segment = s;
-        pick.way = static_cast<int>(w);
+        pick.tradeoff = static_cast<int>(t);
         if (segment.end == end) {
           // The last range of a nested one starts from its input; the end of the chain is made
           // once.
-          if (way.nothing_kept != first) {
-            Offer(&range, way.extra, nullptr, 0, nullptr, Levels(way.peak), pick);
+          if (tradeoff.nothing_kept != first) {
+            Offer(&range, tradeoff.extra, nullptr, 0, nullptr, Levels(tradeoff.peak), pick);
           }
-        } else if (!way.nothing_kept) {
+        } else if (!tradeoff.nothing_kept) {
           const double again = first ? 0 : forward_to_[segment.end] - forward_to_[begin];
-          Offer(&range, again + way.extra, &At(segment.end, end, first),
-                Levels(way.kept + chain_.boundary_bytes[segment.end]), nullptr, Levels(way.peak),
-                pick);
+          Offer(&range, again + tradeoff.extra, &At(segment.end, end, first),
+                Levels(tradeoff.kept + chain_.boundary_bytes[segment.end]), nullptr,
+                Levels(tradeoff.peak), pick);
         }
       }
     }
@@ -134,12 +134,12 @@ class Program {
       return;
     }
     const ChainSegment& segment = chain_.segments[pick.segment];
-    plan->placed.push_back({pick.segment, pick.way, before});
+    plan->placed.push_back({pick.segment, pick.tradeoff, before});
     if (segment.end == end) return;
     plan->stored[segment.end] = before;
-    const ChainWay& way = segment.ways[pick.way];
-    Trace(segment.end, end, level - Levels(way.kept + chain_.boundary_bytes[segment.end]), before,
-          plan);
+    const ChainTradeoff& tradeoff = segment.tradeoffs[pick.tradeoff];
+    const int64_t held = tradeoff.kept + chain_.boundary_bytes[segment.end];
+    Trace(segment.end, end, level - Levels(held), before, plan);
   }
 
   const Chain& chain_;

@@ -1,12 +1,12 @@
-// The best order of checkpoints and recomputation for a chain of segments, each with several ways
-// to trade time for bytes: a dynamic program.
+// The best order of checkpoints and recomputation for a chain of segments, each with several
+// trade-offs of time and bytes: a dynamic program.
 //
 // That of Beaumont, Eyraud-Dubois, Herrmann, Joly and Shilova ("Optimal checkpointing for
-// heterogeneous chains", 2019) with several ways a segment as in Rockmate (Zhao et al., ICML 2023).
-// Forward of a range of segments is either run without keeping anything up to a checkpoint, whose
-// both sides are ranges again, or its first segment is run one of its ways and the others are a
-// range. Optimal for chains among such plans, up to the rounding of bytes. O(n^2 (n + ways) levels)
-// time.
+// heterogeneous chains", 2019) with several trade-offs a segment as in Rockmate (Zhao et al.,
+// ICML 2023). Forward of a range of segments is either run without keeping anything up to a
+// checkpoint, whose both sides are ranges again, or its first segment takes one of its trade-offs
+// and the others are a range. Optimal for chains among such plans, up to the rounding of bytes.
+// O(n^2 (n + trade-offs) levels) time.
 #ifndef MEMONGER_CORE_CHAIN_H_
 #define MEMONGER_CORE_CHAIN_H_
 
@@ -15,7 +15,7 @@
 
 namespace memonger {
 
-struct ChainWay {
+struct ChainTradeoff {
   double extra;        // time beyond one forward and backward run
   int64_t kept, peak;  // bytes from forward to backward; the most while the segment runs
   bool nothing_kept;   // backward starts from the segment's input alone; peak is backward's
@@ -27,7 +27,7 @@ struct ChainSegment {
   double forward;          // time
   int64_t transient_peak;  // while it runs forward and keeps nothing
   int64_t gradient;        // bytes that its backward starts with
-  std::vector<ChainWay> ways;
+  std::vector<ChainTradeoff> tradeoffs;
 };
 
 struct Chain {
@@ -37,7 +37,7 @@ struct Chain {
 
 struct ChainPlan {
   struct Placed {
-    int segment, way;
+    int segment, tradeoff;
     // Its kept forward run is the first one (-1), or is right before the backward of the segment
     // that ends at this boundary.
     int before;

@@ -4,13 +4,14 @@
 
 #include "core/chain.h"
 
-// boundaries: bytes of each. segments: begin, end, transient peak, gradient, number of ways of
-// each; forward: its time. ways, segment after segment: bytes kept, peak, nothing kept or not;
-// extra: time. placed: room for (segment, way, before) of as many as there are boundaries; stored:
-// of each boundary. Returns the number placed, 0: nothing fits, -1: out of memory.
+// boundaries: bytes of each. segments: begin, end, transient peak, gradient, number of trade-offs
+// of each; forward: its time. tradeoffs, segment after segment: bytes kept, peak, nothing kept or
+// not; extra: time. placed: room for (segment, trade-off, before) of as many as there are
+// boundaries; stored: of each boundary. Returns the number placed, 0: nothing fits, -1: out of
+// memory.
 extern "C" __attribute__((visibility("default"))) int32_t memonger_chain_solve(
     int64_t budget_bytes, int32_t levels, int32_t num_boundaries, const int64_t* boundaries,
-    int32_t num_segments, const int64_t* segments, const double* forward, const int64_t* ways,
+    int32_t num_segments, const int64_t* segments, const double* forward, const int64_t* tradeoffs,
     const double* extra, int32_t* placed, int32_t* stored, double* total) {
   try {
     memonger::Chain chain;
@@ -22,15 +23,15 @@ extern "C" __attribute__((visibility("default"))) int32_t memonger_chain_solve(
       segment.forward = forward[s];
       segment.transient_peak = segments[2];
       segment.gradient = segments[3];
-      for (int64_t way = 0; way < segments[4]; ++way, ways += 3) {
-        segment.ways.push_back({*extra++, ways[0], ways[1], ways[2] != 0});
+      for (int64_t i = 0; i < segments[4]; ++i, tradeoffs += 3) {
+        segment.tradeoffs.push_back({*extra++, tradeoffs[0], tradeoffs[1], tradeoffs[2] != 0});
       }
       chain.segments.push_back(segment);
     }
     const memonger::ChainPlan plan = memonger::SolveChain(chain, budget_bytes, levels);
     for (const memonger::ChainPlan::Placed& one : plan.placed) {
       *placed++ = one.segment;
-      *placed++ = one.way;
+      *placed++ = one.tradeoff;
       *placed++ = one.before;
     }
     std::copy(plan.stored.begin(), plan.stored.end(), stored);

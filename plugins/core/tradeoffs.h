@@ -11,7 +11,7 @@
 
 namespace memonger {
 
-// One way to decide the values of a segment.
+// Decisions on the values of a segment, and what they take.
 struct Tradeoff {
   double extra;  // time beyond that of the segment as it is
   int64_t

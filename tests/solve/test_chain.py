@@ -17,7 +17,7 @@ from memonger.solve import Options, solve
 from memonger.solve.chain.plans import ChainPlans
 from memonger.solve.chain.program import Chain, decisions_of
 from memonger.solve.chain.segments import Boundary, find_boundaries, segments_of
-from memonger.solve.chain.ways import Way
+from memonger.solve.chain.tradeoffs import Tradeoff
 from memonger.solve.effort import Effort
 from memonger.solve.search.native import PARTS, NativeSearch
 
@@ -66,20 +66,21 @@ def test_what_is_no_chain_has_no_plans() -> None:
 
 # ---------------------------------------------------------------------- the program
 def random_chain(rng: random.Random, count: int) -> Tuple[List[int], List[Any]]:
-    """Bytes of boundaries, and segments with their ways."""
+    """Bytes of boundaries, and segments with their trade-offs."""
     sizes = [0] + [rng.randint(1, 120) for _ in range(count - 1)]
     segments = []
     for begin in range(count):
         for end in range(begin + 1, min(count, begin + 2) + 1):
-            ways = []
+            tradeoffs = []
             for nothing in (True, True, False, False):
                 peak = rng.randint(50, 400)
-                ways.append(Way(float(rng.randint(0, 9)), 0 if nothing else rng.randint(0, 200),
-                                rng.randint(1, peak), peak, nothing, (), ()))
+                tradeoffs.append(Tradeoff(
+                    float(rng.randint(0, 9)), 0 if nothing else rng.randint(0, 200),
+                    rng.randint(1, peak), peak, nothing, (), ()))
             segments.append(SimpleNamespace(
-                begin=begin, end=end, gradient_bytes=rng.randint(1, 60), ways=ways, middle=0,
+                begin=begin, end=end, gradient_bytes=rng.randint(1, 60), all=tradeoffs, middle=0,
                 ops=(-1, 1000 - 10 * end), forward_s=float(rng.randint(1, 20)),
-                transient_peak_bytes=min(way.forward_peak_bytes for way in ways)))
+                transient_peak_bytes=min(one.forward_peak_bytes for one in tradeoffs)))
     return sizes, segments
 
 
@@ -107,17 +108,19 @@ def reference(sizes: List[int], segments: List[Any], budget: int) -> float:
         for one in segments:
             if one.begin != begin or one.end > end:
                 continue
-            for way in one.ways:
-                peak = way.backward_peak_bytes if way.nothing_kept else \
-                    max(way.backward_peak_bytes, way.forward_peak_bytes + one.gradient_bytes)
+            for tradeoff in one.all:
+                peak = tradeoff.backward_peak_bytes
+                if not tradeoff.nothing_kept:
+                    peak = max(peak, tradeoff.forward_peak_bytes + one.gradient_bytes)
                 if peak > room:
                     continue
                 if one.end == end:
-                    if way.nothing_kept != first:
-                        found = min(found, way.extra_s)
-                elif not way.nothing_kept:
-                    found = min(found, (0 if first else forward(begin, one.end)) + way.extra_s
-                                + best(one.end, end, room - way.kept_bytes - sizes[one.end], first))
+                    if tradeoff.nothing_kept != first:
+                        found = min(found, tradeoff.extra_s)
+                elif not tradeoff.nothing_kept:
+                    left = room - tradeoff.kept_bytes - sizes[one.end]
+                    found = min(found, (0 if first else forward(begin, one.end)) + tradeoff.extra_s
+                                + best(one.end, end, left, first))
         return found
 
     return best(0, count, budget, True)

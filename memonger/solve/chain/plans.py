@@ -10,11 +10,12 @@ from ..search.local import LEAST_OPS
 from ..search.native import Found, NativeSearch
 from .program import Chain, ChainPlan, decisions_of
 from .segments import Boundary, find_boundaries, segments_of
-from .ways import find_ways
+from .tradeoffs import find_tradeoffs
 
 #: Boundaries that a chain has at least.
 _LEAST_BOUNDARIES = 4
-#: Steps simulated for the ways of all segments; graphs below ``LEAST_OPS`` ops get their share.
+#: Steps simulated for the trade-offs of all segments; graphs below ``LEAST_OPS`` ops get their
+#: share.
 _STEPS = 60e6
 #: Budgets tried until a chain's plan fits.
 _TRIES = 4
@@ -67,8 +68,8 @@ class ChainPlans:
             return None
         effort.spend(work / STEPS_PER_S)
         segments = segments_of(graph, boundaries)
-        ways = find_ways(segments, options, work)
-        return cls(graph, native, Chain(boundaries, segments, ways, graph.num_forward))
+        tradeoffs = find_tradeoffs(segments, options, work)
+        return cls(graph, native, Chain(boundaries, segments, tradeoffs, graph.num_forward))
 
     def plans(self, pool_bytes: int) -> Iterator[Found]:
         """Plans for a pool, each for less live bytes than the one before, until one fits.

@@ -16,7 +16,7 @@ from ...util.errors import SolverError
 from ...util.native_libraries import array, core
 from ..search.native import Decisions, NativeSearch
 from .segments import Boundary, Segment
-from .ways import Way, Ways
+from .tradeoffs import Tradeoff, Tradeoffs
 
 #: A budget is counted in so many parts.
 _LEVELS = 1000
@@ -28,8 +28,9 @@ class Placed:
     """A segment of the plan."""
 
     segment: Segment
-    ways: Ways
-    way: Way
+    tradeoffs: Tradeoffs
+    #: The one that is taken.
+    tradeoff: Tradeoff
     #: The backward op before which its values are made for backward; 0: in forward.
     made_at: int
 
@@ -51,31 +52,32 @@ class Chain:
     ----------
     boundaries : sequence of Boundary
     segments : sequence of Segment
-    ways : mapping
+    tradeoffs : mapping
         Those of each segment by its boundaries.
     first_backward : int
         The first backward op of the graph.
     """
 
     def __init__(self, boundaries: Sequence[Boundary], segments: Sequence[Segment],
-                 ways: Mapping[Tuple[int, int], Ways], first_backward: int):
+                 tradeoffs: Mapping[Tuple[int, int], Tradeoffs], first_backward: int):
         self.boundaries = boundaries
         #: The op at which the backward of the segments that end at each boundary begins.
         self._backward = [*(one.backward for one in boundaries), first_backward]
         self.segments = segments
-        self.ways = [ways[segment.begin, segment.end] for segment in segments]
+        self.tradeoffs = [tradeoffs[segment.begin, segment.end] for segment in segments]
         rows: List[int] = []
         flat: List[int] = []
         extra: List[float] = []
-        for segment, known in zip(segments, self.ways):
+        for segment, known in zip(segments, self.tradeoffs):
             gradient = segment.gradient_bytes
             rows += [segment.begin, segment.end, known.transient_peak_bytes, gradient,
-                     len(known.ways)]
-            for way in known.ways:
-                peak = way.backward_peak_bytes if way.nothing_kept else \
-                    max(way.backward_peak_bytes, way.forward_peak_bytes + gradient)
-                flat += [way.kept_bytes, peak, way.nothing_kept]
-                extra.append(way.extra_s)
+                     len(known.all)]
+            for tradeoff in known.all:
+                peak = tradeoff.backward_peak_bytes
+                if not tradeoff.nothing_kept:
+                    peak = max(peak, tradeoff.forward_peak_bytes + gradient)
+                flat += [tradeoff.kept_bytes, peak, tradeoff.nothing_kept]
+                extra.append(tradeoff.extra_s)
         #: As ``memonger_chain_solve`` takes them.
         self._flat = (array(ctypes.c_int64, [one.size_bytes for one in boundaries]),
                       len(segments), array(ctypes.c_int64, rows),
@@ -85,7 +87,7 @@ class Chain:
     def plan(self, pool_bytes: int) -> Optional[ChainPlan]:
         """The cheapest plan in so many bytes; None where the chain has none.
 
-        O(n^2 (n + ways)) time for n segments.
+        O(n^2 (n + trade-offs)) time for n segments.
         """
         count = len(self.boundaries)
         placed, stored = (ctypes.c_int32 * (3 * count))(), (ctypes.c_int32 * count)()
@@ -100,8 +102,8 @@ class Chain:
         starts = {-1: 0, **dict(enumerate(self._backward))}
         rows_placed = [placed[3 * i:3 * i + 3] for i in range(found)]
         return ChainPlan(total.value, sorted(
-            (Placed(self.segments[s], self.ways[s], self.ways[s].ways[w], starts[before])
-             for s, w, before in rows_placed), key=lambda one: one.segment.begin),
+            (Placed(self.segments[s], self.tradeoffs[s], self.tradeoffs[s].all[t], starts[before])
+             for s, t, before in rows_placed), key=lambda one: one.segment.begin),
             {number: starts[before] for number, before in enumerate(stored) if before != -2})
 
 
@@ -121,10 +123,12 @@ def decisions_of(graph: Graph, native: NativeSearch, plan: ChainPlan) -> Decisio
     for one in plan.placed:
         segment = one.segment
         used.update(segment.variants[index]
-                    for index, on in zip(one.ways.search.allowed_variants, one.way.variants) if on)
+                    for index, on in zip(one.tradeoffs.search.allowed_variants,
+                                         one.tradeoff.variants) if on)
         again.update((segment.ops[op], segment.ops[reader])
-                     for op, reader in one.ways.run_again_before(one.way).items())
-        for (op, _, begin, end, trailing), choice in zip(one.ways.search.gaps(), one.way.choices):
+                     for op, reader in one.tradeoffs.run_again_before(one.tradeoff).items())
+        for (op, _, begin, end, trailing), choice in zip(one.tradeoffs.search.gaps(),
+                                                         one.tradeoff.choices):
             stop = -1 if trailing else segment.ops[end]
             own[segment.ops[op], segment.ops[begin], stop] = choice
             if begin <= segment.middle < end and not trailing:

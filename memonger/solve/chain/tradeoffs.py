@@ -1,6 +1,6 @@
-"""The ways in which segments of a chain can trade time for bytes, found by the native library.
+"""How segments of a chain can trade time for bytes, as the native library finds it.
 
-``plugins/core/tradeoffs.h`` tells how. Segments of repeated blocks are searched once.
+The search is that of ``plugins/core/tradeoffs.h``. Segments of repeated blocks are searched once.
 """
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .segments import Segment
 
 
 @dataclass(frozen=True)
-class Way:
-    """One way to decide the values of a segment."""
+class Tradeoff:
+    """Decisions on the values of a segment, and what they take."""
 
     #: Time beyond one forward and backward run without a plan.
     extra_s: float
@@ -33,15 +33,16 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Ways:
-    """What is known of a segment's shape."""
+class Tradeoffs:
+    """Those of a shape of segment."""
 
     search: NativeSearch
-    ways: Sequence[Way]
+    all: Sequence[Tradeoff]
 
-    def run_again_before(self, way: Way) -> Dict[int, int]:
-        """For each op that runs again in a way: the op right before which it does so first."""
-        found = self.search.evaluate(Decisions(way.choices, (-1,) * len(way.choices), way.variants))
+    def run_again_before(self, tradeoff: Tradeoff) -> Dict[int, int]:
+        """For each op that runs again: the op right before which it does so first."""
+        found = self.search.evaluate(Decisions(
+            tradeoff.choices, (-1,) * len(tradeoff.choices), tradeoff.variants))
         first: Dict[int, int] = {}
         seen: Set[int] = set()
         waiting: List[int] = []
@@ -58,11 +59,11 @@ class Ways:
     @property
     def transient_peak_bytes(self) -> int:
         """The least bytes that forward needs at its worst op."""
-        return min((way.forward_peak_bytes for way in self.ways), default=0)
+        return min((one.forward_peak_bytes for one in self.all), default=0)
 
 
 class _SegmentSearch(NativeSearch):
-    def ways(self, middle: int, work: int, seed: int) -> List[Way]:
+    def tradeoffs(self, middle: int, work: int, seed: int) -> List[Tradeoff]:
         count = self._library.memonger_search_tradeoffs(
             self._handle, middle, work, seed)
         if count < 0:
@@ -73,14 +74,14 @@ class _SegmentSearch(NativeSearch):
         choices = (ctypes.c_int8 * max(1, gaps * count))()
         chosen = (ctypes.c_int8 * max(1, variants * count))()
         self._library.memonger_search_tradeoffs_found(self._handle, extra, sizes, choices, chosen)
-        return [Way(extra[i], sizes[4 * i], sizes[4 * i + 1], sizes[4 * i + 2],
-                    bool(sizes[4 * i + 3]), tuple(choices[gaps * i:gaps * (i + 1)]),
-                    tuple(bool(on) for on in chosen[variants * i:variants * (i + 1)]))
+        return [Tradeoff(extra[i], sizes[4 * i], sizes[4 * i + 1], sizes[4 * i + 2],
+                         bool(sizes[4 * i + 3]), tuple(choices[gaps * i:gaps * (i + 1)]),
+                         tuple(bool(on) for on in chosen[variants * i:variants * (i + 1)]))
                 for i in range(count)]
 
 
-def find_ways(segments: Sequence[Segment], options: Options, work: int
-              ) -> Dict[Tuple[int, int], Ways]:
+def find_tradeoffs(segments: Sequence[Segment], options: Options, work: int
+                   ) -> Dict[Tuple[int, int], Tradeoffs]:
     """Search each shape of segment once.
 
     Parameters
@@ -105,7 +106,7 @@ def find_ways(segments: Sequence[Segment], options: Options, work: int
         key_of[segment.begin, segment.end] = (segment.shape, pins)
         shapes.setdefault((segment.shape, pins), segment)
     total = sum(len(segment.ops) ** 2 for segment in shapes.values())
-    known: Dict[object, Ways] = {}
+    known: Dict[object, Tradeoffs] = {}
     for key, segment in shapes.items():
         number_of = {op: number for number, op in enumerate(segment.ops) if op >= 0}
         keep, recompute = (tuple(number_of[op] for op in pins if op in number_of)
@@ -113,5 +114,5 @@ def find_ways(segments: Sequence[Segment], options: Options, work: int
         search = _SegmentSearch(segment.graph, replace(options, storage="live", keep=keep,
                                                        recompute=recompute))
         share = int(work * len(segment.ops) ** 2 / total)
-        known[key] = Ways(search, search.ways(segment.middle, share, options.seed))
-    return {place: known[key] for place, key in key_of.items()}
+        known[key] = Tradeoffs(search, search.tradeoffs(segment.middle, share, options.seed))
+    return {ends: known[key] for ends, key in key_of.items()}
