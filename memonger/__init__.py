@@ -25,6 +25,7 @@ from .util.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from . import gluon, native, zoo
+    from .mx.calls.buckets import PlannedBuckets
     from .mx.calls.calls import estimate, load_plan, max_batch, measure, plan, strip, sweep, verify
     from .mx.calls.dmlc import get_cost, make_mirror_plan, search_plan
 
@@ -37,14 +38,15 @@ _LAZY: Dict[str, Tuple[str, Optional[str]]] = {
     **{name: (".mx.calls.calls", name) for name in (
         "estimate", "load_plan", "max_batch", "measure", "plan", "strip", "sweep", "verify")},
     **{name: (".mx.calls.dmlc", name) for name in ("get_cost", "make_mirror_plan", "search_plan")},
+    "PlannedBuckets": (".mx.calls.buckets", "PlannedBuckets"),
     "gluon": (".gluon", None),
     "native": (".native", None),
     "zoo": (".zoo", None),
 }
 
-__all__ = ["Graph", "Plan", "Progress", "Status", "errors", "estimate", "get_cost", "gluon",
-           "load_plan", "make_mirror_plan", "max_batch", "measure", "native", "plan",
-           "search_plan", "strip", "sweep", "verify", "zoo"]
+__all__ = ["Graph", "Plan", "PlannedBuckets", "Progress", "Status", "errors", "estimate",
+           "get_cost", "gluon", "load_plan", "make_mirror_plan", "max_batch", "measure", "native",
+           "plan", "search_plan", "strip", "sweep", "verify", "zoo"]
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 _preload()

@@ -107,7 +107,16 @@ class Graph:
         return sum(op.time_s for op in self.ops)
 
     def owner(self, tensor: int) -> int:
-        """The tensor whose memory a tensor lies in: itself, unless it is a view."""
+        """The tensor whose memory a tensor lies in: itself, unless it is a view.
+
+        Parameters
+        ----------
+        tensor : int
+
+        Returns
+        -------
+        int
+        """
         owner = self.tensors[tensor].storage_of
         return owner if owner >= 0 else tensor
 

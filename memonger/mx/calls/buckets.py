@@ -1,0 +1,146 @@
+"""Plans for the buckets of a BucketingModule: on demand, ahead in the background, kept on disk."""
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+from typing import Any, Callable, Dict, Hashable, Iterable, List, Mapping, Sequence, Tuple
+
+from ...plan.plan import Plan
+from ...util import argument_checks as check
+from ...util.errors import InputError, MemongerError
+from ...util.files import cache_folder
+from ...util.json_files import plain
+from ...util.version import __version__
+from ..plugin.environment import mkldnn_is_on
+from ..symbol.common_subexpressions import to_json
+from .calls import plan
+from .plan_files import load_plan
+
+#: What a bucket's symbol generator gives.
+Generated = Tuple[Any, Sequence[str], Sequence[str]]
+
+
+class PlannedBuckets:
+    """A symbol generator for ``mx.mod.BucketingModule`` whose networks are planned.
+
+    ::
+
+        buckets = memonger.PlannedBuckets(sym_gen, shapes, budget="1GB")
+        module = mx.mod.BucketingModule(buckets, default_bucket_key=60)
+        buckets.prepare([10, 20, 30])       # while the first batches train
+
+    Each bucket is planned once, when it is first asked for or named by :meth:`prepare`; its plan
+    is kept on disk, by network, shapes, options and memonger's version. The buckets of a module
+    share memory: a step takes what its largest bucket takes, so a budget for each is one for all.
+
+    Parameters
+    ----------
+    generator : callable
+        From a bucket's key to ``(symbol, data_names, label_names)``, as for ``BucketingModule``.
+    shapes : callable
+        From a bucket's key to the shapes of its inputs, as for :func:`memonger.plan`.
+    cache : bool
+        Keep plans on disk, in ``$MEMONGER_CACHE_DIR`` or ``~/.cache/memonger``, under ``plans``.
+    **options
+        As for :func:`memonger.plan`: ``budget``, ``variants``, ``time_limit``, ...
+
+    Raises
+    ------
+    InputError
+        If ``generator`` or ``shapes`` cannot be called. What :func:`memonger.plan` raises is
+        raised when the bucket is asked for.
+    """
+
+    def __init__(self, generator: Callable[[Any], Generated],
+                 shapes: Callable[[Any], Mapping[str, Sequence[int]]], cache: bool = True,
+                 **options: Any) -> None:
+        check.function("generator", generator)
+        check.function("shapes", shapes)
+        if "shapes" in options or "data_iter" in options:
+            raise InputError("shapes are a function from a bucket's key to its shapes")
+        self._generator, self._shapes, self._options = generator, shapes, options
+        self._cache = cache
+        self._alone = threading.Lock()
+        self._of_key: Dict[Hashable, threading.Lock] = {}
+        self._plans: Dict[Hashable, Plan] = {}
+
+    def __call__(self, key: Any) -> Generated:
+        """The planned symbol of a bucket, with the names of its data and labels."""
+        _, data_names, label_names = self._generator(key)
+        return self.plan(key).symbol, data_names, label_names
+
+    def plan(self, key: Any) -> Plan:
+        """The plan of a bucket; waits where it is being made.
+
+        Parameters
+        ----------
+        key
+            Of the bucket.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MemongerError
+            As :func:`memonger.plan`.
+        """
+        with self._alone:
+            lock = self._of_key.setdefault(key, threading.Lock())
+        with lock:
+            if key not in self._plans:
+                self._plans[key] = self._made(key)
+            return self._plans[key]
+
+    def prepare(self, keys: Iterable[Any]) -> threading.Thread:
+        """Plan buckets in the background, one after the other.
+
+        A bucket that cannot be planned raises when it is asked for, not here.
+
+        Parameters
+        ----------
+        keys : iterable
+            Of the buckets.
+
+        Returns
+        -------
+        threading.Thread
+            Started; join it to wait for all of them.
+        """
+        waiting: List[Any] = list(keys)
+
+        def run() -> None:
+            for key in waiting:
+                try:
+                    self.plan(key)
+                except MemongerError:
+                    continue
+
+        thread = threading.Thread(target=run, name="memonger-buckets", daemon=True)
+        thread.start()
+        return thread
+
+    def _made(self, key: Any) -> Plan:
+        symbol = self._generator(key)[0]
+        shapes = dict(self._shapes(key))
+        path = self._path(symbol, shapes)
+        if self._cache and os.path.exists(path):
+            try:
+                return load_plan(path)
+            except MemongerError:
+                pass  # damaged, or of another time: it is made again
+        made = plan(symbol, shapes=shapes, **self._options)
+        if self._cache:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            made.save(path)
+        return made
+
+    def _path(self, symbol: Any, shapes: Mapping[str, Sequence[int]]) -> str:
+        asked = {name: value for name, value in self._options.items() if name != "progress"}
+        text = json.dumps([to_json(symbol), shapes, asked, __version__, mkldnn_is_on()],
+                          sort_keys=True, default=plain)
+        return os.path.join(cache_folder("plans"),
+                            hashlib.sha256(text.encode()).hexdigest()[:32] + ".json")
