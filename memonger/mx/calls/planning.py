@@ -15,8 +15,8 @@ from .confirmed_plan import WITHOUT_VARIANTS, confirmed_plan, offering
 from .network import Session
 from .requests import PlanRequest
 
-#: What all searches of a call may take together, as a multiple of the time limit; one that could
-#: take less than the second share is left out.
+#: What all searches of a call may take together, as a multiple of the time limit; where there is a
+#: plan already, one that could take less than the second share is left out.
 _WHOLE, _LEAST = 1.3, 0.1
 
 
@@ -32,7 +32,7 @@ def plan_session(session: Session, request: PlanRequest,
     bound_bytes = 0
     for tried, way in _ways(session, request):
         if not _may_be_better(tried, way, request, best, refused) \
-                or account.left_s < _LEAST * request.time_limit:
+                or best is not None and account.left_s < _LEAST * request.time_limit:
             continue
         try:
             made = confirmed_plan(tried, way, started_s, account)
