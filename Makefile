@@ -78,7 +78,7 @@ tables: $(VENV)/.installed
 		-o out/published --update docs/RESULTS.md
 	$(VENV)/bin/python -m benchmarks --methods auto:none,auto:exact,auto:all --budgets 35,25,20,15 --jobs 2 \
 		-o out/gaps --update docs/RESULTS.md
-	$(VENV)/bin/python -m benchmarks --jobs 2 -o out/methods --update docs/METHODS.md
+	$(VENV)/bin/python -m benchmarks --jobs 2 -o out/methods --update docs/RESULTS.md
 
 install: $(VENV)/.installed
 

@@ -148,7 +148,7 @@ def documented_lines(document, table):
     ("RESULTS.md", "published", len(PUBLISHED)),
     ("RESULTS.md", "published_measured", len(PUBLISHED)),
     ("RESULTS.md", "summary", len({(row.system, row.network) for row in PUBLISHED})),
-    ("METHODS.md", "methods", len(COMPARED))])
+    ("RESULTS.md", "methods", len(COMPARED))])
 def test_the_documents_have_the_tables_that_the_command_makes_today(document, table, rows):
     stored = documented_lines(document, table)
     assert len(stored) == 2 + rows
