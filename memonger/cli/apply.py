@@ -44,7 +44,7 @@ class Apply(Command):
             symbol = load_symbol(args.plan)
             planned = api.strip(symbol)
             if to_json(planned) == to_json(symbol):
-                raise InputError("%s carries no plan; there is nothing to take off" % args.plan)
+                raise InputError("%s carries no plan; there is nothing to remove" % args.plan)
         else:
             plan = api.load_plan(args.plan)
             if plan.original_json is None:

@@ -198,7 +198,7 @@ def test_a_defect_keeps_its_traceback(symbol_file, fake):
     ("estimate F --shape data=2,3 --budget auto", 1, "name the device with --ctx gpu, or"),
     ("plan F --shape data=2,3 --keep fcc", 1, "--keep 'fcc' names no op"),
     ("verify F --shape data=2,3", 1, "carries no plan"),
-    ("apply --strip F -o out.json", 1, "carries no plan; there is nothing to take off"),
+    ("apply --strip F -o out.json", 1, "carries no plan; there is nothing to remove"),
     ("apply --strip net.plan -o out.json", 1, "--strip takes the planned *-symbol.json"),
     ("apply F -o out.json", 1, "no memonger plan; it is an MXNet symbol; memonger plan -o writes"),
     ("plan F --shape data=2,3 --optimizer adma", 1, "unknown optimizer 'adma'"),

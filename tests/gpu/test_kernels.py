@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import memonger
 from benchmarks.kernels import __main__ as command
 from benchmarks.kernels import cases, check, nvrtc, sources, timing
 from gpu import emulate, emulated, pretend
@@ -163,7 +162,7 @@ def test_division_by_multiplication():
 def run(*arguments, **variables):
     """The command in a process that has NumPy alone."""
     done = subprocess.run([sys.executable, "-m", "benchmarks.kernels", *arguments],
-                          cwd=str(Path(memonger.__file__).resolve().parents[1]),
+                          cwd=str(Path(__file__).resolve().parents[2]),
                           env={**os.environ, **variables}, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, universal_newlines=True)
     return done.returncode, done.stdout

@@ -44,7 +44,7 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
     Parameters
     ----------
     symbol : mx.sym.Symbol, Graph or path
-        The network, with its loss. A plan that is on it is taken off first. A
+        The network, with its loss. Its plan is removed first, if it has one. A
         :class:`memonger.Graph`, or the path of a file that holds one (docs/graphs.md), is planned
         without MXNet; budgets are then in the graph's own units, and of the options ``budget``,
         ``overhead``, ``method``, ``variants``, ``keep``, ``recompute``, ``time_limit``,

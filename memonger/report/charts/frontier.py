@@ -110,7 +110,7 @@ def frontier_figure(plans: Sequence[Plan]) -> Any:
     least, most = _range([p.overhead for p in best] + [p.bound for p in bounded])
     axes.set_ylim(100 * (least - 0.06 * (most - least)), 100 * (most + 0.06 * (most - least)))
     axes.set_xlabel("total memory%s" % (", " + unit if unit else ""))
-    axes.set_ylabel("step time beside no plan, %")
+    axes.set_ylabel("extra step time, %")
     axes.legend(fontsize=8)
     figure.tight_layout()
     return figure
