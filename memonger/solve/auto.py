@@ -22,6 +22,7 @@ from ..graph.schedule import expand
 from ..graph.types import Graph
 from ..memory.workspace import outside_pool_bytes
 from ..plan.plan import Plan
+from . import fewer_variants
 from .board import Board
 from .effort import STEPS_PER_S
 from .fallbacks import LEAST_SHARE, offer_least, smallest_plan
@@ -301,6 +302,9 @@ STEPS: Tuple[Step, ...] = (
     Step("least memory", "no refusal of what a call without a budget gives",
          lambda s: s.board.best is None and not s.board.interrupted and s.board.possible,
          least_memory_plan),
+    Step(fewer_variants.NAME, "networks whose variants lead a search astray",
+         lambda s: s.board.possible and not s.board.interrupted,
+         lambda s: fewer_variants.search_with_fewer(s.board, TARGET_GAP, solve)),
     Step("rounds", "what a longer time limit buys",
          lambda s: s.board.options.time_limit_s > USUAL_TIME_LIMIT_S and s.board.possible
          and not s.board.interrupted, rounds),

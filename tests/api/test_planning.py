@@ -1,9 +1,10 @@
-"""Fewer variants are tried where more lead a search to a worse plan, or to none."""
+"""No variants are tried where bytes that no search foresees decide: on a GPU, or when bound."""
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from report.graphs import plan_of, resnet
@@ -14,7 +15,19 @@ from memonger.plan.plan import Plan, Status
 from memonger.solve.frontier import sweep_budgets
 from memonger.util.errors import InfeasibleBudget, NoPlanInTime
 
-REQUEST = PlanRequest("60%", variants="all")
+REQUEST = PlanRequest("60%", variants="exact")
+LEAST = replace(REQUEST, budget=None)
+
+
+@dataclass(frozen=True)
+class Network:
+    """What of a session decides which searches are made."""
+
+    device: Any = None
+    tunes: bool = False
+    has_arena: bool = True
+    storage: str = "arena"
+    unplanned_total_bytes: int = 2 ** 20
 
 
 @pytest.fixture
@@ -23,26 +36,20 @@ def search(monkeypatch):
     plan = plan_of(resnet((1,), 4, 16), {})
     tried = []
 
-    def run(answers, request=REQUEST, spent_s=0.0):
+    def run(answers, request=REQUEST, spent_s=0.0, device=None):
         tried.clear()
 
-        def answer(session, way, started_s, account):
-            tried.append(way.variants)
+        def answer(session, asked, started_s, account):
+            tried.append(asked.variants)
             account.spend(spent_s)
-            found = answers[way.variants]
+            found = answers[asked.variants]
             if isinstance(found, BaseException):
                 raise found
-            if isinstance(found, Plan):
-                return found
-            overhead, bound, *status = found
-            again = next(i for i, op in enumerate(plan.graph.ops) if op.recomputable)
-            made = plan_of(plan.graph, {again: {}} if overhead else {}, bound=bound)
-            return replace(made, status=status[0]) if status else made
+            return found
 
         monkeypatch.setattr(planning, "confirmed_plan", answer)
         monkeypatch.setattr(planning, "offering", lambda *_: SimpleNamespace(graph=plan.graph))
-        session = SimpleNamespace(device=None, unplanned_total_bytes=2 ** 20)
-        return planning.plan_session(session, request), tried
+        return planning.plan_session(Network(device), request), tried
 
     return run
 
@@ -51,16 +58,19 @@ def refusal(bound_bytes):
     return InfeasibleBudget("no plan fits", 100, 150, bound_bytes=bound_bytes)
 
 
-def test_the_cheaper_of_two_sets_of_variants_is_taken(search):
-    found, tried = search({"all": (1, -0.5), "exact": (0, -0.5)})
-    assert tried == ["all", "exact"] and found.overhead == 0
-    found, tried = search({"all": (0, -0.5), "exact": (1, -0.5)})
-    assert tried == ["all", "exact"] and found.overhead == 0
+def plan_taking(extra_bytes, **fields):
+    """A plan of a small network that takes so much more than the network as it is."""
+    plan = plan_of(resnet((1,), 4, 16), {})
+    return replace(plan, pool_bytes=plan.baseline_pool_bytes + extra_bytes, **fields)
 
 
-def test_what_fewer_variants_prove_is_not_said_of_all(search):
-    found, _ = search({"all": (1, -0.5), "exact": (0, 0.0, Status.OPTIMAL)})
-    assert (found.overhead, found.bound, found.status) == (0, -0.5, Status.FEASIBLE)
+def test_variants_that_take_more_than_none_are_left_out(search):
+    plain = plan_taking(0, bound=0.0, status=Status.OPTIMAL)
+    found, tried = search({"exact": plan_taking(10, bound=-0.5), "none": plain}, LEAST)
+    assert tried == ["exact", "none"] and found.pool_bytes == plain.pool_bytes
+    # What is proven without variants holds for no plan with them.
+    assert found.bound <= -0.5 and found.status is Status.FEASIBLE
+    assert search({"exact": plan_taking(-10)}, LEAST)[1] == ["exact"]
 
 
 def test_a_looser_budget_gets_a_tighter_ones_plan_but_not_its_proof():
@@ -72,52 +82,52 @@ def test_a_looser_budget_gets_a_tighter_ones_plan_but_not_its_proof():
     assert (first.bound, first.status) == (-0.5, Status.FEASIBLE)
 
 
-def test_a_plan_near_its_bound_ends_the_search(search):
-    assert search({"all": (0, 0.0)})[1] == ["all"]
-    assert search({"exact": (1, -0.5)}, replace(REQUEST, variants="exact"))[1] == ["exact"]
+def test_a_plan_within_the_budget_ends_the_searches(search):
+    assert search({"exact": plan_taking(10)})[1] == ["exact"]
+    assert search({"exact": plan_taking(10)}, device=True)[1] == ["exact"]
 
 
-def test_fewer_variants_that_cannot_cost_less_are_not_searched(search):
-    """A plan that costs nothing in three quarters of the pool; one in all of it."""
-    unplanned = plan_of(resnet((1,), 4, 16), {})
-    fixed_bytes = sum(unplanned.fixed_bytes.values())
-    tight = replace(unplanned, bound=-0.5,
-                    budget_bytes=fixed_bytes + unplanned.pool_bytes * 3 // 4)
-    loose = replace(tight, budget_bytes=unplanned.total_bytes)
-    assert search({"all": tight})[1] == ["all"]
-    assert search({"all": loose, "exact": (0, -0.5)})[1] == ["all", "exact"]
-
-
-def test_a_refusal_stands_only_where_fewer_variants_refuse_too(search):
-    found, tried = search({"all": refusal(90), "exact": refusal(90), "none": (0, 0.0)})
-    assert tried == ["all", "exact", "none"] and found.overhead == 0
+@pytest.mark.parametrize("bound_bytes, device", [(0, None), (90, True)])
+def test_a_refusal_stands_only_where_no_variants_are_refused_too(search, bound_bytes, device):
+    """Where an executor took more than was predicted, and on a GPU."""
+    plain = plan_taking(0)
+    found, tried = search({"exact": refusal(bound_bytes), "none": plain}, device=device)
+    assert tried == ["exact", "none"] and found.schedule == plain.schedule
     with pytest.raises(InfeasibleBudget, match="As it is the network takes 1.00 MiB$"):
-        search({"all": refusal(90), "exact": refusal(90), "none": refusal(90)})
+        search({"exact": refusal(bound_bytes), "none": refusal(90)}, device=device)
+
+
+def test_a_search_that_tried_fewer_variants_itself_is_not_repeated(search):
+    with pytest.raises(InfeasibleBudget):
+        search({"exact": refusal(90)})
 
 
 def test_a_refusal_states_what_is_proven_for_all_variants(search):
     least = plan_of(resnet((1,), 4, 16), budget_bytes=100, minimum_total_bytes=95)
     with pytest.raises(InfeasibleBudget) as caught:
-        search({"all": refusal(90), "none": refusal(90),
-                "exact": InfeasibleBudget("", 100, 140, best_plan=least, bound_bytes=95)})
+        search({"exact": refusal(90),
+                "none": InfeasibleBudget("", 100, 140, best_plan=least, bound_bytes=95)},
+               device=True)
     assert caught.value.bound_bytes == 90 and caught.value.best_plan.minimum_total_bytes == 90
     assert re.match("no plan fits 100 B; .*, and none takes less than 90 B", str(caught.value))
 
 
-def test_what_is_proven_impossible_is_not_searched_again(search):
+@pytest.mark.parametrize("device", [None, True])
+def test_what_is_proven_impossible_is_not_searched_again(search, device):
     with pytest.raises(InfeasibleBudget):
-        search({"all": refusal(120)})
+        search({"exact": refusal(120)}, device=device)
 
 
 def test_the_searches_of_a_call_share_its_time_limit(search):
-    answers = {"all": (1, -0.5), "exact": (0, -0.5)}
-    assert search(answers, spent_s=10.0)[1] == ["all", "exact"]
-    assert search(answers, spent_s=12.5)[1] == ["all"]
+    answers = {"exact": plan_taking(10), "none": plan_taking(0)}
+    assert search(answers, LEAST, spent_s=10.0)[1] == ["exact", "none"]
+    assert search(answers, LEAST, spent_s=12.5)[1] == ["exact"]
 
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt(), NoPlanInTime("interrupted")])
 def test_ctrl_c_keeps_the_plan_that_is_there(search, end):
-    assert search({"all": (1, -0.5), "exact": end})[0].overhead > 0
-    assert search({"all": (1, -0.5, Status.INTERRUPTED)})[1] == ["all"]
+    assert isinstance(search({"exact": plan_taking(10), "none": end}, LEAST)[0], Plan)
+    interrupted = plan_taking(10, status=Status.INTERRUPTED)
+    assert search({"exact": interrupted}, LEAST)[1] == ["exact"]
     with pytest.raises(type(end)):
-        search({"all": end})
+        search({"exact": end})

@@ -79,9 +79,8 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
         Most work for the search, in seconds of an idle machine with two cores. The work is
         counted, so a busy machine takes longer and gives the same plan; the clock only ends a
         search after twenty times as long. More than the usual ten buy further searches where the
-        plan is not near its bound. Where a search is followed by another, with fewer variants or a
-        smaller pool, each has this limit. Reading the network and confirming the plan come on
-        top: two to three seconds for 700 ops.
+        plan is not near its bound. Searches with fewer variants or a smaller pool share the limit.
+        Reading the network and confirming the plan come on top: two to three seconds for 700 ops.
     progress : callable, optional
         Called with :class:`memonger.plan.Progress` now and then.
     overhead : float or str, optional

@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import Iterator, Optional, Tuple
 
 from ...plan.plan import Plan, Status
-from ...solve.auto import TARGET_GAP
 from ...solve.effort import Effort
-from ...solve.result import BY_SCHEDULE, refusal
+from ...solve.result import refusal
 from ...util.errors import InfeasibleBudget, NoPlanInTime
 from ...util.units import format_bytes
 from .confirmed_plan import WITHOUT_VARIANTS, confirmed_plan, offering
@@ -25,22 +24,19 @@ def plan_session(session: Session, request: PlanRequest,
     """:func:`memonger.plan` for a network that was read already."""
     started_s = time.perf_counter() if started_s is None else started_s
     account = Effort(_WHOLE * request.time_limit)
-    best: Optional[Plan] = None
-    asked: Optional[Plan] = None
-    chosen = session
-    refused: Optional[InfeasibleBudget] = None
-    bound_bytes = 0
-    for tried, way in _ways(session, request):
-        if not _may_be_better(tried, way, request, best, refused) \
+    try:
+        asked: Optional[Plan] = confirmed_plan(session, request, started_s, account)
+        refused: Optional[InfeasibleBudget] = None
+    except InfeasibleBudget as error:
+        asked, refused = None, error
+    best, chosen, bound_bytes = asked, session, refused.bound_bytes if refused else 0
+    for tried, changed in _alternatives(session, request):
+        if not _may_be_better(changed, request, session, best, refused) \
                 or best is not None and account.left_s < _LEAST * request.time_limit:
             continue
         try:
-            made = confirmed_plan(tried, way, started_s, account)
-            if tried is session and way is request:
-                asked = made
+            plan = confirmed_plan(tried, changed, started_s, account)
         except InfeasibleBudget as error:
-            if refused is None:
-                bound_bytes = error.bound_bytes
             if refused is None or error.minimum_bytes < refused.minimum_bytes:
                 refused = error
             continue
@@ -48,8 +44,8 @@ def plan_session(session: Session, request: PlanRequest,
             if best is None:
                 raise
             break
-        if best is None or _rank(made, request) < _rank(best, request):
-            best, chosen = made, tried
+        if best is None or _rank(plan, request) < _rank(best, request):
+            best, chosen = plan, tried
     if best is None:
         assert refused is not None
         if refused.bound_bytes > bound_bytes and isinstance(refused.best_plan, Plan):
@@ -64,10 +60,7 @@ def plan_session(session: Session, request: PlanRequest,
 
 
 def _with_proof(plan: Plan, asked: Optional[Plan], session: Session, request: PlanRequest) -> Plan:
-    """A plan with fewer variants, with what is proven for all that were asked for.
-
-    ``asked`` is the plan of the search with all of them; None where there is none.
-    """
+    """A plan with fewer variants, with what ``asked``, of all that were asked for, proves."""
     if asked is None:
         from ...solve.mip.bounds import free_bound
         graph = offering(session, request, request.method).graph
@@ -78,61 +71,36 @@ def _with_proof(plan: Plan, asked: Optional[Plan], session: Session, request: Pl
                    if least_bytes is None else min(least_bytes, plan.total_bytes))
 
 
-def _ways(session: Session, request: PlanRequest) -> Iterator[Tuple[Session, PlanRequest]]:
-    """What to plan: the request, then fewer variants, where a search may find what it missed.
+def _alternatives(session: Session, request: PlanRequest
+                  ) -> Iterator[Tuple[Session, PlanRequest]]:
+    """Whole buffers on a GPU, and no variants, where bytes outside the pool decide.
 
     On a GPU an arena or variants may take more than they save: an arena is allocated before MXNet
     tunes convolutions, whole buffers after it; variants may need random states, and small
     allocations are rounded up to pages.
     """
-    yield session, request
     in_buffers = session
     if session.device is not None:
         in_buffers = replace(session, has_arena=session.has_arena and not session.tunes)
         if in_buffers.storage != session.storage:
             yield in_buffers, request
     if request.variants != "none" and request.method not in WITHOUT_VARIANTS:
-        if request.variants == "all":
-            yield session, replace(request, variants="exact")
         yield in_buffers, replace(request, variants="none")
 
 
-def _may_be_better(session: Session, way: PlanRequest, request: PlanRequest, best: Optional[Plan],
-                   refused: Optional[InfeasibleBudget]) -> bool:
-    """Whether another way of :func:`_ways` is worth its time after what the earlier ones gave."""
-    if best is None:  # nothing fits so far; what is proven impossible stays so with fewer variants
-        return refused is None or refused.bound_bytes <= refused.budget_bytes
-    if best.status is Status.INTERRUPTED:
+def _may_be_better(changed: PlanRequest, request: PlanRequest, session: Session,
+                   best: Optional[Plan], refused: Optional[InfeasibleBudget]) -> bool:
+    """Whether an alternative is worth its work after what the searches before it gave."""
+    if best is None:
+        assert refused is not None
+        # Where a search proves a bound, it has tried fewer variants, but not their bytes on a GPU.
+        return refused.bound_bytes <= refused.budget_bytes and (
+            session.device is not None or not refused.bound_bytes)
+    if best.status is Status.INTERRUPTED or request.budget is not None:
         return False
-    if way.variants == "exact" != request.variants:
-        return _is_far(best, request) and (
-            session.device is not None or _least_overhead(best, "exact") <= best.overhead)
-    if request.budget is not None:
-        return False
-    if way.variants == request.variants:
+    if changed.variants == request.variants:
         return best.fixed_bytes.get("autotuning", 0) > 0
     return best.total_bytes > best.baseline_total_bytes
-
-
-def _is_far(plan: Plan, request: PlanRequest) -> bool:
-    """Whether a plan may be improved by more than a search calls near enough."""
-    if request.budget is not None:
-        return plan.overhead - plan.bound > TARGET_GAP
-    return plan.total_bytes > (plan.minimum_total_bytes or 0)
-
-
-def _least_overhead(plan: Plan, variants: str) -> float:
-    """No plan with these variants, within the budget of ``plan``, costs less on a CPU.
-
-    By one linear program, which takes a tenth of a search.
-    """
-    if plan.budget_bytes is None:
-        return float("-inf")
-    from ...solve.mip.bounds import overhead_bound, pool_limit_bytes
-    fixed_bytes = sum(size for name, size in plan.fixed_bytes.items() if name not in BY_SCHEDULE)
-    limit_bytes = pool_limit_bytes(plan.graph, plan.budget_bytes - fixed_bytes, variants)
-    bound = overhead_bound(plan.graph, limit_bytes, variants, rounds=1)
-    return bound.extra_s / plan.graph.time_s
 
 
 def _rank(plan: Plan, request: PlanRequest) -> Tuple[float, float]:
