@@ -108,7 +108,7 @@ def test_a_planned_network_loses_as_the_original_does(example, tmp_path, capsys)
 @needs_plugin
 def test_differences_are_checked(example, capsys):
     assert example.main(PLANNED + ["--check-diff"]) == 0
-    assert "same" in capsys.readouterr().out
+    assert "Same network" in capsys.readouterr().out
 
 
 @needs_plugin
