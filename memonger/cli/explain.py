@@ -2,8 +2,11 @@
 from __future__ import annotations
 
 import argparse
+import fnmatch
+from typing import List
 
 from ..mx.calls import calls as api
+from ..plan.plan import Plan
 from .command import EXIT_OK, Command, answer
 
 
@@ -17,11 +20,19 @@ class Explain(Command):
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("plan", metavar="PLAN", help="a plan file")
-        parser.add_argument("ops", metavar="OP", nargs="+", help="names of forward ops")
+        parser.add_argument("ops", metavar="OP", nargs="+",
+                            help="names of forward ops, or patterns such as 'stage1_*'")
 
     def run(self, args: argparse.Namespace) -> int:
         plan = api.load_plan(args.plan)
-        texts = [plan.explain(name) for name in args.ops]
+        names = [name for pattern in args.ops for name in _matching(plan, pattern)]
+        texts = [plan.explain(name) for name in names]
         answer(args, lambda: [{"op": name, "decision": plan.decisions[name], "text": text}
-                              for name, text in zip(args.ops, texts)], "\n\n".join(texts))
+                              for name, text in zip(names, texts)], "\n\n".join(texts))
         return EXIT_OK
+
+
+def _matching(plan: Plan, pattern: str) -> List[str]:
+    """The forward ops that a pattern matches; the name itself where it is none."""
+    found = [name for name in plan.decisions if fnmatch.fnmatchcase(name, pattern)]
+    return found or [pattern]  # explain names ops that are close

@@ -9,6 +9,9 @@ import shlex
 from collections import Counter
 from typing import Any, List, Mapping, Optional, Tuple
 
+from ..graph.in_use import graph_in_use
+from ..graph.schedule import Schedule, expand
+from ..memory.storage import plan_storage
 from ..plan.plan import Plan
 from ..util.messages import listed
 from ..util.units import format_bytes
@@ -32,6 +35,7 @@ def summary(plan: Plan, path: Optional[str] = None) -> str:
     """
     facts = Facts(plan)
     lines = [_headline(facts), _before_and_after(facts)]
+    lines += _saved(facts)
     lines += _search_lines(facts)
     lines += _what_was_done(facts)
     if plan.measured:
@@ -92,6 +96,26 @@ def summary_rows(facts: Facts) -> List[List[str]]:
 def _before_and_after(facts: Facts) -> str:
     rows = summary_rows(facts)
     return table(rows, "<" + ">" * (len(rows[0]) - 2) + "<")
+
+
+def _saved(facts: Facts) -> List[str]:
+    """Where the bytes went: packing first, then variants, then recomputation; all else beside."""
+    plan, size = facts.plan, Units.of(facts.plan).size
+    saved = plan.baseline_total_bytes - plan.total_bytes
+    if saved <= 0:
+        return []
+    graph, variants = plan.graph, plan.schedule.variants
+    in_use = graph_in_use(graph, Schedule((), variants))
+    packed, swapped = (plan_storage(graph, schedule, plan.storage).pool_bytes for schedule in (
+        expand(graph, {}), Schedule(expand(in_use, {}).steps, variants)))
+    pools = (plan.baseline_pool_bytes, packed, swapped, plan.pool_bytes)
+    parts = [(before - after, how) for before, after, how in zip(
+        pools, pools[1:], ("packing", "variants", "recomputation"))]
+    parts.append((saved - pools[0] + pools[3], "what lies outside the pool"))
+    words = ["%s%s by %s" % ("-" * (part < 0), size(abs(part)), how)
+             for part, how in parts if part]
+    return ["saved: %s" % size(saved) + (": " + ", ".join(words) if len(words) > 1 else
+                                        " by " + next(how for part, how in parts if part))]
 
 
 def _search_lines(facts: Facts) -> List[str]:

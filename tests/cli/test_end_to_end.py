@@ -185,6 +185,9 @@ def test_explain(plan_file, capsys):
     name = next(n for n, decision in plan.decisions.items() if decision != "keep")
     (record,) = answer_of(capsys, "explain", plan_file, name)
     assert record["decision"] == plan.decisions[name] and name in record["text"]
+    records = answer_of(capsys, "explain", plan_file, "relu*")
+    assert [record["op"] for record in records] == [n for n in plan.decisions
+                                                    if n.startswith("relu")]
 
 
 def test_max_batch(folder, plan_file, capsys):

@@ -19,7 +19,7 @@ from ...plan.plan import Plan
 from ...util.errors import InputError
 from ...util.gc_pause import paused
 from ..capture.record import Captured
-from ..costs.models import CostModel, Roofline, best_known, roofline
+from ..costs.models import DEVICES, CostModel, Roofline, best_known, roofline
 from ..memory.gpu_pool import BoundStep, Device, callers_outputs, reservations, workspaces
 from ..memory.mkldnn import mkldnn_workspaces, stock_copies
 from ..memory.native_workspaces import OBJECTS_LEAST_OPS, native_workspaces, objects_bytes_per_op
@@ -365,6 +365,9 @@ def _estimates(ctx: Any) -> Roofline:
     if isinstance(ctx, StatedGpu):
         return roofline(ctx.name)
     preset = os.environ.get("MEMONGER_COSTS")
+    if preset and preset not in DEVICES:
+        raise InputError("the environment variable MEMONGER_COSTS is %r; it names one of %s"
+                         % (preset, ", ".join(sorted(DEVICES))))
     if preset or (ctx is not None and ctx.device_type == "gpu"):
         return roofline(preset or "reference")
     from ..profile.calibrate import calibrated
