@@ -81,8 +81,9 @@ def make_plan(captured: Captured, request: Request, pool_bytes: int = 0) -> Plan
                     pool_bytes=baseline, baseline_pool_bytes=kept, fixed_bytes=fixed,
                     costs=options.costs, storage="live")
     else:
+        # The search for the least memory does four times the work of its limit.
         plan = solve(graph, allowed, "auto", options if allowed is not None else replace(
-            options, objective="memory"))
+            options, objective="memory", time_limit_s=request.time_limit / 2))
         plan = _with_usual(plan, usual)
     plan = replace(plan, budget_bytes=budget_bytes, baseline_pool_bytes=baseline,
                    predicted_baseline_pool_bytes=kept if kept != baseline else None)
