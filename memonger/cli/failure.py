@@ -44,7 +44,8 @@ def report_failure(error: Exception, args: argparse.Namespace) -> int:
     if not isinstance(error, MemongerError):
         raise error
     logging.getLogger("memonger").info("the error in full", exc_info=error)
-    sys.stderr.write("\n".join(["error: %s" % in_options(str(error))] + _details(error)) + "\n")
+    lines = ["error: %s" % in_options(str(error)), *_details(error, args)]
+    sys.stderr.write("\n".join(lines) + "\n")
     if isinstance(error, InfeasibleBudget):
         try:
             if args.json:
@@ -68,15 +69,17 @@ def _last_words(error: Exception) -> str:
     return lines[-1].replace("MXNetError: ", "") if lines else type(error).__name__
 
 
-def _details(error: Exception) -> List[str]:
+def _details(error: Exception, args: argparse.Namespace) -> List[str]:
     if not isinstance(error, InfeasibleBudget):
         return []
     lines = []
     if error.pinned and error.pinned[0][0] not in str(error):
         lines.append("  pinned at the peak: " + listed(
             ["%s %s" % (name, format_bytes(size)) for name, size in error.pinned], _PINNED_SHOWN))
-    lines.append("  try: --budget %d · a smaller batch (memonger max-batch tells which fits)"
-                 % error.minimum_bytes)
+    # A graph's file has one batch.
+    smaller = "" if getattr(args, "graph_file", False) else \
+        " · a smaller batch (memonger max-batch tells which fits)"
+    lines.append("  try: --budget %d%s" % (error.minimum_bytes, smaller))
     return lines
 
 

@@ -108,6 +108,7 @@ class MakePlan(Command):
             ("--costs", args.costs != "auto"), ("--ctx", args.ctx != "cpu(0)"),
             ("--device", args.device)) if given]
         graph = graph_in(args.network)
+        args.graph_file = True
         if refused:
             raise UsageError("%s is a graph and no MXNet symbol, so it takes no %s"
                              % (args.network, refused[0]))

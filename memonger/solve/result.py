@@ -94,14 +94,21 @@ def refusal(best: Plan) -> InfeasibleBudget:
     late = " in the time limit" if best.status is Status.TIME_LIMIT and bound <= total else ""
     return InfeasibleBudget(
         "no plan %sfits %s%s; the smallest total found is %s%s%s. At its worst step these are "
-        "alive: %s%s. Ask for at least that much, %sor make the batch smaller"
+        "alive: %s%s. Ask for at least that much%s"
         % ("was found that " if late else "", asked, late, least,
            _no_choice(best.fixed_bytes), proof, named or "nothing",
            "; the operators' workspace takes %s beside" % format_bytes(workspace)
            if workspace else "",
-           "give the search more time, " if late else ""),
+           _other_advice(best.graph, bool(late))),
         budget_bytes=total, minimum_bytes=minimum, pinned=pinned, best_plan=best,
         bound_bytes=bound)
+
+
+def _other_advice(graph: Graph, late: bool) -> str:
+    """What helps beside a larger budget; a graph in units of its own has no batch."""
+    if graph.pools == "live":
+        return ", or give the search more time" if late else ""
+    return ", %sor make the batch smaller" % ("give the search more time, " if late else "")
 
 
 def _no_choice(fixed: Mapping[str, int]) -> str:

@@ -99,3 +99,11 @@ def test_a_plan_of_schema_1_is_no_plan_of_a_module(tmp_path):
         plan_file.load_plan(str(path))
     assert not is_model_or_its_plan(str(path))
     assert memonger.load_plan(str(path)).pool_bytes == plan.pool_bytes
+
+
+def test_a_refused_budget_advises_no_other_batch(tmp_path, capsys):
+    path = tmp_path / "chain.txt"
+    path.write_text("4 4\n4 1 1\n4 1 1\n1 1 0\n1 1 0\n0 1\n1 2\n2 3\n0 3\n")
+    assert main(["plan", str(path), "--budget", "2"]) == 3
+    advice = capsys.readouterr().err
+    assert "try: --budget" in advice and "batch" not in advice
