@@ -8,7 +8,7 @@ import mxnet as mx
 import pytest
 
 import memonger
-from memonger import native
+from memonger import errors, native
 from memonger.mx.costs.models import op_class
 from memonger.mx.costs.work import TensorType
 from memonger.mx.profile import calibrate
@@ -133,3 +133,9 @@ def test_large_tensors_have_prices_of_their_own(cache):
     for kind, data, factor in (("relu", small, 3.0), ("relu", large, 5.0), ("tanh", large, 7.0)):
         assert priced.time_s(kind, {}, [data], [data]) == pytest.approx(
             factor * cpu.time_s(kind, {}, [data], [data]))
+
+
+def test_an_unknown_preset_in_the_environment_is_named(monkeypatch):
+    monkeypatch.setenv("MEMONGER_COSTS", "bogus")
+    with pytest.raises(errors.InputError, match="MEMONGER_COSTS: no device preset"):
+        memonger.plan(mx.sym.tanh(mx.sym.var("data")), budget="50%", data=(2, 3))

@@ -369,7 +369,10 @@ def _estimates(ctx: Any) -> Roofline:
         raise InputError("the environment variable MEMONGER_COSTS is %r; it names one of %s"
                          % (preset, ", ".join(sorted(DEVICES))))
     if preset or (ctx is not None and ctx.device_type == "gpu"):
-        return roofline(preset or "reference")
+        try:
+            return roofline(preset or "reference")
+        except InputError as error:
+            raise InputError("environment variable MEMONGER_COSTS: %s" % error) from error
     from ..profile.calibrate import calibrated
     return calibrated(ctx)
 
