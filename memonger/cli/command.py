@@ -11,6 +11,10 @@ from typing import IO, Any, Callable, Mapping, NoReturn, Optional, Sequence, Uni
 
 from ..util.files import write_out
 from ..util.json_files import plain
+from ..util.version import __version__
+
+#: Of what ``--json`` prints; it rises when a key goes or changes its meaning.
+JSON_SCHEMA = 1
 
 EXIT_OK = 0
 EXIT_ERROR = 1
@@ -86,9 +90,15 @@ class Command:
 
 def answer(args: argparse.Namespace, record: Union[Mapping[str, Any], Callable[[], Any]],
            text: Union[str, Callable[[], str]]) -> None:
-    """Print the result: ``record`` as JSON with ``--json``, else ``text``."""
+    """Print the result: ``record`` as JSON with ``--json``, else ``text``.
+
+    JSON is an object with the ``schema`` of its keys and memonger's ``version``; a list of records
+    is its ``results``.
+    """
     if args.json:
         data = record() if callable(record) else record
+        keys = data if isinstance(data, Mapping) else {"results": data}
+        data = {"schema": JSON_SCHEMA, "version": __version__, **keys}
         write_out(json.dumps(data, indent=2, sort_keys=True, default=plain) + "\n")
     else:
         write_out((text() if callable(text) else text) + "\n")

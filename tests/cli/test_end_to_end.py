@@ -63,6 +63,7 @@ def test_plan_says_what_it_saves(folder, capsys):
     assert record["bound"] <= record["overhead"] + 1e-12
     assert record["decisions"].get("recompute", 0) + len(record["decisions"]) > 1
     assert sum(record["decisions"].values()) == record["ops"]
+    assert record["schema"] == 1 and record["version"] == memonger.__version__
 
 
 def test_plan_prints_the_table_and_the_next_commands(folder, tmp_path, capsys):
@@ -183,9 +184,9 @@ def test_measure_both_in_one_run_and_keep_it_in_the_plan(plan_file, tmp_path, ca
 def test_explain(plan_file, capsys):
     plan = memonger.load_plan(plan_file)
     name = next(n for n, decision in plan.decisions.items() if decision != "keep")
-    (record,) = answer_of(capsys, "explain", plan_file, name)
+    (record,) = answer_of(capsys, "explain", plan_file, name)["results"]
     assert record["decision"] == plan.decisions[name] and name in record["text"]
-    records = answer_of(capsys, "explain", plan_file, "relu*")
+    records = answer_of(capsys, "explain", plan_file, "relu*")["results"]
     assert [record["op"] for record in records] == [n for n in plan.decisions
                                                     if n.startswith("relu")]
 
@@ -210,7 +211,7 @@ def test_profile_serves_a_plan(folder, tmp_path, capsys, monkeypatch):
 
 def test_sweep_is_a_frontier(folder, capsys):
     records = answer_of(capsys, "plan", str(folder / "net-symbol.json"), *SHAPE, "--sweep",
-                        "--time-limit", "0.1")
+                        "--time-limit", "0.1")["results"]
     assert len(records) > 2
     totals = [r["total_bytes"] for r in records]
     overheads = [r["overhead"] for r in records]
