@@ -61,18 +61,19 @@ def _plan_views() -> Any:
 _bind_views(_plan_views)
 
 
-def __getattr__(name: str) -> Any:
-    try:
-        module_name, attribute = _LAZY[name]
-    except KeyError:
-        from difflib import get_close_matches
-        close = get_close_matches(name, __all__, 1)
-        raise AttributeError("module %r has no attribute %r%s" % (
-            __name__, name, "; did you mean %r?" % close[0] if close else "")) from None
-    module = importlib.import_module(module_name, __name__)
-    value = module if attribute is None else getattr(module, attribute)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # a type checker knows the names above, and no others
+    def __getattr__(name: str) -> Any:
+        try:
+            module_name, attribute = _LAZY[name]
+        except KeyError:
+            from difflib import get_close_matches
+            close = get_close_matches(name, __all__, 1)
+            raise AttributeError("module %r has no attribute %r%s" % (
+                __name__, name, "; did you mean %r?" % close[0] if close else "")) from None
+        module = importlib.import_module(module_name, __name__)
+        value = module if attribute is None else getattr(module, attribute)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> List[str]:

@@ -212,6 +212,7 @@ class Trainer:
         found = measure(plan.symbol, original=self.net.symbol, steps=self.settings.measure_steps,
                         shapes=self.net.shapes, ctx=self.settings.ctx)
         before = found.original
+        assert before is not None  # it was given
         return {"batch": self.net.batch, "device": found.device, "costs": plan.costs,
                 "pool_cut": 1.0 - plan.pool_bytes / self.estimate.pool_bytes,
                 "bytes": found.allocated_bytes, "unplanned_bytes": before.allocated_bytes,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import replace
-from typing import Any, List, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Union
 
 from ...graph.types import Graph
 from ...plan.plan import Budget, Plan
@@ -27,6 +27,9 @@ from .planning import plan_session
 from .requests import Binding, PlanRequest, ProgressCallback, Shapes
 from .sweeping import BUDGETS, sweep_budgets
 
+if TYPE_CHECKING:
+    from ...plan.max_batch import MaxBatch
+
 __all__ = ["Estimate", "apply_plan", "estimate", "load_plan", "max_batch", "measure", "plan",
            "strip", "sweep", "verify"]
 
@@ -38,7 +41,7 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
          overhead: Union[None, str, float] = None, optimizer: Optional[str] = None,
          optimizer_params: Optional[Mapping[str, Any]] = None, data_iter: Any = None,
          group2ctx: Any = None, shapes: Optional[Shapes] = None, max_clones: int = 0,
-         device: Optional[str] = None, name: str = "", **named_shapes: Any) -> Plan:
+         device: Optional[str] = None, name: str = "", **named_shapes: Sequence[int]) -> Plan:
     """Plan the memory of a training step.
 
     Parameters
@@ -131,7 +134,7 @@ def estimate(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None, grad_re
              ctx: Any = None, costs: Any = "auto", optimizer: Optional[str] = None,
              optimizer_params: Optional[Mapping[str, Any]] = None, data_iter: Any = None,
              group2ctx: Any = None, shapes: Optional[Shapes] = None,
-             device: Optional[str] = None, **named_shapes: Any) -> Estimate:
+             device: Optional[str] = None, **named_shapes: Sequence[int]) -> Estimate:
     """Bytes by category of one training step; nothing is allocated on the device.
 
     Parameters
@@ -169,7 +172,7 @@ def sweep(symbol: Any, budgets: Sequence[Budget] = BUDGETS, method: str = "auto"
           data_iter: Any = None, shapes: Optional[Shapes] = None,
           optimizer: Optional[str] = None,
           optimizer_params: Optional[Mapping[str, Any]] = None,
-          device: Optional[str] = None, **named_shapes: Any) -> List[Plan]:
+          device: Optional[str] = None, **named_shapes: Sequence[int]) -> List[Plan]:
     """Plans for a list of budgets: the frontier of memory and time.
 
     Budgets that no plan meets are left out. Overheads never fall as budgets fall: where a tighter
@@ -219,7 +222,7 @@ def max_batch(symbol: Any, budget: Budget, method: str = "auto", variants: str =
               optimizer: Optional[str] = None,
               optimizer_params: Optional[Mapping[str, Any]] = None, limit: int = 65536,
               progress: Optional[ProgressCallback] = None, shapes: Optional[Shapes] = None,
-              device: Optional[str] = None, **named_shapes: Any) -> Any:
+              device: Optional[str] = None, **named_shapes: Sequence[int]) -> MaxBatch:
     """Largest batch that fits a budget, unplanned and planned.
 
     The first dimension of every shape that equals the first shape's first dimension is the

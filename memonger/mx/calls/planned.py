@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Callable, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Tuple
 
 from ...plan.plan import Plan
 from ...util import argument_checks as check
@@ -13,11 +13,15 @@ from ..symbol.common_subexpressions import to_json
 from .inputs import check_symbol, gather_shapes
 from .requests import Shapes
 
+if TYPE_CHECKING:
+    from ..check.measure import Measurement
+    from ..check.verify import Verification
+
 
 def verify(planned: Any, original: Any = None, steps: int = 2, ctx: Any = None,
            type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = None, seed: int = 0,
            tolerance: float = 1e-5, values: Optional[Mapping[str, Any]] = None,
-           shapes: Optional[Shapes] = None, **named_shapes: Any) -> Any:
+           shapes: Optional[Shapes] = None, **named_shapes: Sequence[int]) -> Verification:
     """Train planned and original side by side and compare outputs, gradients and aux states.
 
     Parameters
@@ -71,7 +75,7 @@ def verify(planned: Any, original: Any = None, steps: int = 2, ctx: Any = None,
 
 def measure(symbol: Any, ctx: Any = None, steps: int = 5, original: Any = None,
             type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = None,
-            shapes: Optional[Shapes] = None, **named_shapes: Any) -> Any:
+            shapes: Optional[Shapes] = None, **named_shapes: Sequence[int]) -> Measurement:
     """What a process really allocates, in bytes, and the time of a step, in seconds.
 
     Parameters
