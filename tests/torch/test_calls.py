@@ -3,6 +3,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch_nets import Convolutions, images
 
 import memonger.torch as mt
@@ -85,8 +88,10 @@ def test_another_version_of_pytorch_gets_one_clear_line(monkeypatch):
 
 
 def test_fsdp_is_refused_by_name():
-    class Sharded(Convolutions):
-        def _get_fsdp_state(self):
-            """As fully_shard's classes have it."""
-    with pytest.raises(InputError, match="FSDP2"):
-        mt.compile(Sharded(), "50%")
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        sharded = fully_shard(Convolutions(), mesh=init_device_mesh("cpu", (1,)))
+        with pytest.raises(InputError, match="FSDP2"):
+            mt.compile(sharded, "50%")
+    finally:
+        dist.destroy_process_group()
