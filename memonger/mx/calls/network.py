@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -16,21 +15,21 @@ from ...memory.storage import never_written_bytes, plan_storage
 from ...memory.timeline import Timeline, timeline
 from ...memory.workspace import objects_bytes
 from ...plan.plan import Plan
-from ...util.errors import InputError
 from ...util.gc_pause import paused
 from ..capture.record import Captured
-from ..costs.models import DEVICES, CostModel, Roofline, best_known, roofline
+from ..costs.models import CostModel, Roofline, best_known
 from ..memory.gpu_pool import BoundStep, Device, callers_outputs, reservations, workspaces
 from ..memory.mkldnn import mkldnn_workspaces, stock_copies
 from ..memory.native_workspaces import OBJECTS_LEAST_OPS, native_workspaces, objects_bytes_per_op
 from ..memory.optimizer_state import state_arrays
-from ..memory.stated_gpu import StatedGpu, device_of
+from ..memory.stated_gpu import device_of
 from ..plugin import loading as native
 from ..plugin.environment import mkldnn_is_on
 from ..profile.run import stored_profile
 from ..rewrite.apply import apply_plan_to, asks_for_arena, is_planned, unforced, without_plan
 from ..rewrite.variant_graph import with_variants
 from ..symbol.common_subexpressions import to_json
+from .op_times import cost_model, estimates
 from .requests import Binding
 
 #: A graph and its symbol to the graph of another runner.
@@ -297,7 +296,7 @@ def open_session(symbol: Any, binding: Binding, costs: Any = "auto",
             as_run = binding.read(network, as_run=True)
     if isinstance(costs, str) and costs == "auto":
         model = best_known(captured.graph, captured.attributes, stored_profile(ctx),
-                           _estimates(ctx))
+                           estimates(ctx))
     else:
         model = cost_model(costs)
     found = model.op_times(captured.graph, captured.attributes)
@@ -360,50 +359,8 @@ def _copies_bytes(captured: Captured, stay: bool) -> int:
     return sum(copies) if stay else max([*copies, 0])
 
 
-def _estimates(ctx: Any) -> Roofline:
-    """Times where none were measured: of this CPU; for a GPU those of the reference device."""
-    if isinstance(ctx, StatedGpu):
-        return roofline(ctx.name)
-    preset = os.environ.get("MEMONGER_COSTS")
-    if preset and preset not in DEVICES:
-        raise InputError("the environment variable MEMONGER_COSTS is %r; it names one of %s"
-                         % (preset, ", ".join(sorted(DEVICES))))
-    if preset or (ctx is not None and ctx.device_type == "gpu"):
-        try:
-            return roofline(preset or "reference")
-        except InputError as error:
-            raise InputError("environment variable MEMONGER_COSTS: %s" % error) from error
-    from ..profile.calibrate import calibrated
-    return calibrated(ctx)
-
-
 def _plain(options: Mapping[str, Any]) -> Dict[str, Any]:
     """Those that a plan file can hold, NumPy's numbers as Python's."""
     values = {name: value.item() if isinstance(value, np.generic) else value
               for name, value in options.items()}
     return {name: value for name, value in values.items() if isinstance(value, (int, float, str))}
-
-
-def cost_model(costs: Any) -> CostModel:
-    """The cost model behind the argument ``costs``.
-
-    Parameters
-    ----------
-    costs : str or CostModel
-        The name of a device preset, the path of a profile file, or an object with ``op_times`` and
-        ``source``.
-
-    Raises
-    ------
-    InputError
-        If it is none of these.
-    """
-    if not isinstance(costs, str):
-        if not hasattr(costs, "op_times"):
-            raise InputError("costs must be 'auto', a device preset, a profile file or a cost "
-                             "model, not %r" % (costs,))
-        return costs
-    if costs.endswith(".json"):
-        from ..costs.profile_files import load_profile
-        return load_profile(costs)
-    return roofline(costs)
