@@ -137,5 +137,5 @@ def test_large_tensors_have_prices_of_their_own(cache):
 
 def test_an_unknown_preset_in_the_environment_is_named(monkeypatch):
     monkeypatch.setenv("MEMONGER_COSTS", "bogus")
-    with pytest.raises(errors.InputError, match="MEMONGER_COSTS: no device preset"):
+    with pytest.raises(errors.InputError, match="MEMONGER_COSTS is .bogus.; it names one of"):
         memonger.plan(mx.sym.tanh(mx.sym.var("data")), budget="50%", data=(2, 3))
