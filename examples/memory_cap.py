@@ -1,6 +1,6 @@
 """Train a network that runs out of memory, and train it with a plan.
 
-    python examples/memory_cap.py [--out FOLDER] [--cap 280MiB] [--epochs N]
+    python examples/memory_cap.py [--out FOLDER] [--cap 270MiB] [--epochs N]
 
 A residual network learns scikit-learn's handwritten digits in processes of their own, which the
 operating system gives no more than ``--cap`` for a training step (``RLIMIT_DATA``, set once the
@@ -94,13 +94,13 @@ def run(symbol: Any, path: str, options: argparse.Namespace) -> Dict[str, Any]:
         return dict(json.loads(lines[-1]))
     words = [line for line in child.stderr.splitlines() if "alloc" in line.lower()]
     return {"failed": words[-1].strip() if words else
-            "the process ended with status %d" % child.returncode}
+            "MXNet crashed: the process ended with status %d" % child.returncode}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", default="out", help="folder for the picture")
-    parser.add_argument("--cap", default="280MiB", help="memory for training")
+    parser.add_argument("--cap", default="270MiB", help="memory for training")
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()

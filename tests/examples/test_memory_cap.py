@@ -35,7 +35,7 @@ def first_screen() -> str:
 
 def test_readme_tells_the_totals_that_the_demo_predicts(tmp_path):
     code = ("import memory_cap, memonger\nfrom memonger.util.units import format_bytes as f\n"
-            "p = memory_cap.planned(280 << 20)\n"
+            "p = memory_cap.planned(270 << 20)\n"
             "print('predicted: %s without a plan, %s with one (%+.1f %% time)' % ("
             "f(p.baseline_total_bytes), f(p.total_bytes), 100 * p.overhead))")
     assert run(["-c", code], folder=tmp_path).strip() in first_screen()
