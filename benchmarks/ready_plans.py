@@ -34,7 +34,7 @@ def make(network: str, shares: Sequence[float] = SHARES, time_limit: float = 10.
     for share in shares:
         try:
             found = make_plan(net.symbol, budget=share, costs=COSTS, time_limit=time_limit,
-                         shapes=net.shapes)
+                              shapes=net.shapes)
         except InfeasibleBudget as error:
             refused = refused or error
             continue

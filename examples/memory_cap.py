@@ -25,7 +25,7 @@ os.environ.setdefault("MXNET_SUBGRAPH_VERBOSE", "0")
 import memonger  # isort: skip
 import mxnet as mx
 import numpy as np
-from train_digits import network, say
+from train_digits import failed, network, say
 
 from memonger.util.units import format_bytes, parse_bytes
 
@@ -147,11 +147,6 @@ def picture(plan: Any, path: str, cap_bytes: int) -> str:
     except RenderError as error:
         return "no picture: %s" % error
     return "left %s" % path
-
-
-def failed(reason: str) -> int:
-    sys.stderr.write("error: %s\n" % reason)
-    return 1
 
 
 if __name__ == "__main__":

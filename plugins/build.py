@@ -56,8 +56,7 @@ MANY = 6
 #: a C++ library that the shim does not fit.
 TESTED = "g++ 11 and 12, clang++ 14"
 OLDEST = {"g++": 7, "clang++": 6}
-#: Ends each library, followed by the SHA-256 of everything before it, which
-#: memonger/mx/plugin/loading.py checks.
+#: Ends each library, then the SHA-256 of all before it: memonger/mx/plugin/loading.py checks it.
 SEAL = b"memonger sha256 "
 #: The last two: newer versions complain about MXNet's headers.
 GCC_ONLY = ["-fabi-version=2", "-fno-gnu-unique", "-Wno-maybe-uninitialized",

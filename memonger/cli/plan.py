@@ -80,7 +80,7 @@ class MakePlan(Command):
         if arguments.is_symbol(text):
             return self._plan_symbol(args)
         arguments.refuse_plan(args.network, text)
-        return self._plan_graph(args)
+        return self._plan_graph(args, text)
 
     def _plan_symbol(self, args: argparse.Namespace) -> int:
         symbol = arguments.load_symbol(args.network)
@@ -101,13 +101,13 @@ class MakePlan(Command):
             finish(args, named(plan, args.network), plan_record(plan))
         return EXIT_OK
 
-    def _plan_graph(self, args: argparse.Namespace) -> int:
+    def _plan_graph(self, args: argparse.Namespace, text: str) -> int:
         refused = [flag for flag, given in (
             ("--shape", args.shape), ("--type", args.types), ("--grad-req", args.grad_req),
             ("--sweep", args.sweep), ("--optimizer", args.optimizer[0]),
             ("--costs", args.costs != "auto"), ("--ctx", args.ctx != "cpu(0)"),
             ("--device", args.device)) if given]
-        graph = graph_in(args.network)
+        graph = graph_in(text, args.network)
         args.graph_file = True
         if refused:
             raise UsageError("%s is a graph and no MXNet symbol, so it takes no %s"
@@ -117,7 +117,7 @@ class MakePlan(Command):
                             variants=args.variants, keep=args.keep, recompute=args.recompute,
                             time_limit=args.time_limit, max_clones=args.max_clones,
                             progress=line.callback)
-        finish(args, named(plan, args.network), plan_record(plan))
+        finish(args, plan, plan_record(plan))
         return EXIT_OK
 
 

@@ -64,27 +64,10 @@ def save_plan(plan: Plan, path: str) -> None:
 
 @paused()
 def load_plan(path: str, frontend: Optional[Frontend] = None) -> Plan:
-    """Read a plan file.
+    """Read a plan file; without the ``frontend`` of its network that is not looked at.
 
-    Parameters
-    ----------
-    path : str
-    frontend : Frontend, optional
-        Of the network that was planned; without one its network is not looked at.
-
-    Returns
-    -------
-    Plan
-
-    Raises
-    ------
-    InputError
-        If the file cannot be opened.
-    PlanSchemaError
-        If it is damaged, was changed, is no plan, or is from a newer memonger; or if its numbers
-        are not those of its graph and decisions (:mod:`memonger.plan.consistency`).
-    PlanMismatch
-        If its decisions belong to another graph than the one it holds.
+    Raises InputError, PlanSchemaError and PlanMismatch as ``memonger.load_plan`` says, which is
+    this with MXNet's frontend.
     """
     text = read_text(path)
     try:

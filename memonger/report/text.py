@@ -9,7 +9,6 @@ import shlex
 from collections import Counter
 from typing import Any, List, Mapping, Optional, Tuple
 
-from ..graph.in_use import graph_in_use
 from ..graph.schedule import Schedule, expand
 from ..memory.storage import plan_storage
 from ..plan.plan import Plan
@@ -104,10 +103,9 @@ def _saved(facts: Facts) -> List[str]:
     saved = plan.baseline_total_bytes - plan.total_bytes
     if saved <= 0:
         return []
-    graph, variants = plan.graph, plan.schedule.variants
-    in_use = graph_in_use(graph, Schedule((), variants))
-    packed, swapped = (plan_storage(graph, schedule, plan.storage).pool_bytes for schedule in (
-        expand(graph, {}), Schedule(expand(in_use, {}).steps, variants)))
+    swaps = Schedule(expand(facts.graph, {}).steps, plan.schedule.variants)
+    packed, swapped = (plan_storage(plan.graph, schedule, plan.storage).pool_bytes
+                       for schedule in (facts.baseline, swaps))
     pools = (plan.baseline_pool_bytes, packed, swapped, plan.pool_bytes)
     parts = [(before - after, how) for before, after, how in zip(
         pools, pools[1:], ("packing", "variants", "recomputation"))]

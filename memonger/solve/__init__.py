@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import time
 from dataclasses import replace
+from functools import lru_cache
 from importlib import metadata
 from typing import Any, Callable, Dict, Optional, Tuple, Union
 
@@ -63,8 +64,9 @@ def methods() -> Tuple[str, ...]:
     return tuple(sorted({*_METHODS, *_installed()}))
 
 
+@lru_cache(maxsize=None)
 def _installed() -> Dict[str, Any]:
-    """Entry points of installed packages by name."""
+    """Entry points of installed packages by name; read once in a process."""
     found = metadata.entry_points()
     group = found.select(group=_GROUP) if hasattr(found, "select") else found.get(_GROUP, ())
     return {point.name: point for point in group}

@@ -60,6 +60,11 @@ TURNS = (Turn(3, False, 0.001), Turn(6, True, 0.003), Turn(10, False, 0.005),
          Turn(15, True, 0.01))
 
 
+def _has_programs(options: Options) -> bool:
+    """Whether linear and 0/1 programs are wanted and can be solved."""
+    return options.bound and highs.available()
+
+
 @dataclass
 class Search:
     """A board with what its steps tell one another."""
@@ -83,7 +88,7 @@ class Search:
         small, tiny = num_ops <= SMALL_OPS, num_ops <= TINY_OPS
         # Whole buffers make programs larger: they get fewer, each with fewer checks of HiGHS.
         most, checks = (2, 15) if board.layers else (12, 400) if small else (4, 60)
-        if not (options.bound and highs.available() and groups <= INTEGER_GROUPS):
+        if not _has_programs(options) or groups > INTEGER_GROUPS:
             most = 0
         # Graphs with live storage are compared with proven optima, tiny ones are quickly proven.
         target_gap = 0.0 if graph.pools == "live" or tiny else \
@@ -143,8 +148,7 @@ def chain(search: Search) -> None:
     """
     board, work = search.board, int(3.0 * search.work)
     with board.walks.beside(board, work if board.is_chain else 0):
-        if board.options.bound and highs.available() and not board.options.recompute \
-                and not board.over:
+        if _has_programs(board.options) and not board.options.recompute and not board.over:
             found = span_bound(board.reduced, board.live_budget_bytes, board.effort)
             board.raise_bound(found.extra_s, found.how, found.constrained)
         if board.chain is not None:
@@ -273,10 +277,6 @@ class Step(NamedTuple):
     run: Callable[[Search], None]
 
 
-def _has_programs(search: Search) -> bool:
-    return search.board.options.bound and highs.available()
-
-
 STEPS: Tuple[Step, ...] = (
     Step("unplanned", "a plan to compare with", lambda s: not s.board.options.recompute,
          unplanned_step),
@@ -286,9 +286,9 @@ STEPS: Tuple[Step, ...] = (
     Step("smallest plan", "a plan to go on from",
          lambda s: s.board.open and s.board.best is None, lambda s: smallest_plan(s.board)),
     Step("native search", "all there is without HiGHS",
-         lambda s: s.board.open and not _has_programs(s), native_search),
+         lambda s: s.board.open and not _has_programs(s.board.options), native_search),
     Step("rounded program", "graphs too large for 0/1 programs",
-         lambda s: s.board.open and _has_programs(s)
+         lambda s: s.board.open and _has_programs(s.board.options)
          and len(s.board.reduced.size_bytes) > INTEGER_GROUPS and not s.board.within(s.near),
          rounded_program),
     *(_turn(turn, number) for number, turn in enumerate(TURNS)),

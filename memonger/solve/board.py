@@ -22,8 +22,8 @@ from ..plan.plan import Plan, Progress, Status
 from .chain.plans import ChainPlans, boundaries_of
 from .effort import Effort
 from .mip.bounds import (
-    LAYERS,
     Bound,
+    layers_of,
     least_outside_pool_bytes,
     minimum_peak_bound,
     overhead_bound,
@@ -78,7 +78,7 @@ class Board:
     @property
     def layers(self) -> int:
         """Sizes of whole buffers that programs distinguish; 0 where the pool is packed."""
-        return 0 if self.options.storage in ("arena", "live") else LAYERS
+        return layers_of(self.options.storage)
 
     @property
     def live_budget_bytes(self) -> int:

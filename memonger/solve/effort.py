@@ -9,6 +9,9 @@ STEPS_PER_S = 40e6
 #: The clock ends a search only after this many times its counted seconds, so a machine with four
 #: other busy processes gives the same plan as an idle one.
 CLOCK_FACTOR = 20.0
+#: What all searches of a call may take together, as a multiple of the work of the first; where
+#: there is a plan already, one that would get less than the second share is left out.
+ALL_SEARCHES, LEAST_SEARCH = 1.3, 0.1
 
 
 class Effort:

@@ -12,6 +12,7 @@ from ..graph.types import Graph
 from ..memory.workspace import outside_pool_bytes
 from ..plan.plan import Plan, Status
 from .board import Board
+from .effort import ALL_SEARCHES, LEAST_SEARCH
 from .mip.bounds import overhead_bound, pool_limit_bytes
 from .mip.implementations import allowed_variants
 from .options import Options
@@ -19,9 +20,6 @@ from .options import Options
 NAME = "fewer variants"
 #: Smaller sets of variants, the largest first.
 _SMALLER = {"all": ("exact", "none"), "exact": ("none",), "none": ()}
-#: What the search may take with these searches, as a multiple of its work; where there is a plan
-#: already, one that would get less than the second share is left out.
-_WHOLE, _LEAST = 1.3, 0.1
 #: Steps that do not depend on the budget: the search with all variants takes them.
 _WITHOUT = frozenset([NAME, "smallest plan of all", "least memory"])
 
@@ -41,15 +39,15 @@ def search_with_fewer(board: Board, near: float,
     graph, options, effort = board.graph, board.options, board.effort
     tried = {allowed_variants(graph, options.variants)}
     for variants in _SMALLER[options.variants]:
-        left_s = _WHOLE * effort.limit_s - effort.spent_s
+        left_s = ALL_SEARCHES * effort.limit_s - effort.spent_s
         allowed = allowed_variants(graph, variants)
         if allowed in tried or not _may_help(board, variants, near) \
-                or board.best is not None and left_s < _LEAST * effort.limit_s:
+                or board.best is not None and left_s < LEAST_SEARCH * effort.limit_s:
             continue
         tried.add(allowed)
         plan = solve(graph, board.limit_bytes - outside_pool_bytes(graph), replace(
             options, variants=variants, account=effort, without=options.without | _WITHOUT,
-            time_limit_s=min(effort.limit_s, max(left_s, _LEAST * effort.limit_s))))
+            time_limit_s=min(effort.limit_s, max(left_s, LEAST_SEARCH * effort.limit_s))))
         board.interrupted |= plan.status is Status.INTERRUPTED
         board.evaluate(plan.schedule)
 

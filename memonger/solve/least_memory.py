@@ -10,7 +10,7 @@ from ..graph.types import Graph
 from ..plan.plan import Plan, Status
 from .chain.plans import ChainPlans
 from .effort import Effort
-from .mip.bounds import LAYERS, least_outside_pool_bytes, minimum_peak_bound
+from .mip.bounds import layers_of, least_outside_pool_bytes, minimum_peak_bound
 from .mip.problem import reduce_graph
 from .options import Options
 from .result import BY_SCHEDULE, build_plan, total_bytes
@@ -38,8 +38,7 @@ def least_memory(graph: Graph, budget_bytes: Optional[int], options: Options) ->
     if plan.status is not Status.INTERRUPTED:
         plan = _smaller_baseline(plan, budget_bytes, options, more)
     reduced = reduce_graph(graph, options.variants, options.keep)
-    layers = 0 if options.storage in ("arena", "live") else LAYERS
-    peak = minimum_peak_bound(reduced, layers, _PEAK_GROUPS)
+    peak = minimum_peak_bound(reduced, layers_of(options.storage), _PEAK_GROUPS)
     smallest = total_bytes(
         options, peak.bytes + least_outside_pool_bytes(graph, options.variants))
     return replace(plan, method="auto", minimum_total_bytes=min(smallest, plan.total_bytes))

@@ -64,9 +64,11 @@ def make_plan(captured: Captured, request: Request, pool_bytes: int = 0) -> Plan
                 request.plan.graph.fingerprint, graph.fingerprint)
         return request.plan
     outside_bytes = sum(fixed.values())
-    kept = plan_storage(graph, expand(graph, {}), "live").pool_bytes
-    usual = usual_schedule(captured) if request.mode == "inductor" else expand(graph, {})
-    baseline = plan_storage(graph, usual, "live").pool_bytes
+    usual = expand(graph, {})
+    kept = baseline = plan_storage(graph, usual, "live").pool_bytes
+    if request.mode == "inductor":
+        usual = usual_schedule(captured)
+        baseline = plan_storage(graph, usual, "live").pool_bytes
     # PyTorch's own split, which Inductor's mode uses, has one clone of an op.
     clones = request.max_clones or (1 if request.mode == "inductor" or captured.dynamic else 0)
     options = Options(

@@ -18,7 +18,7 @@ from ...util.errors import InputError
 from ...util.json_files import read_text
 from ..memory.stated_gpu import place, resolve_budget
 from ..rewrite.load import symbol_from_json
-from .graphs import plan_of_graph
+from .graphs import graph_in, plan_of_graph
 from .inputs import gather_shapes, is_symbol
 from .network import Estimate, Session, open_session
 from .plan_files import load_plan
@@ -113,9 +113,11 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
         If the native plugin is not built or does not fit MXNet; it says what to do.
     """
     started_s = time.perf_counter()
-    if isinstance(symbol, (str, os.PathLike)) and is_symbol(read_text(os.fspath(symbol))):
-        symbol = symbol_from_json(read_text(os.fspath(symbol)))
-    if isinstance(symbol, (Graph, str, os.PathLike)):
+    if isinstance(symbol, (str, os.PathLike)):
+        path = os.fspath(symbol)
+        text = read_text(path)
+        symbol = symbol_from_json(text) if is_symbol(text) else graph_in(text, path)
+    if isinstance(symbol, Graph):
         return plan_of_graph(symbol, PlanRequest(
             budget, overhead, method, variants, keep, recompute, time_limit, max_clones, name,
             progress), {

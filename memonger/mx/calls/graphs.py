@@ -3,25 +3,23 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import Any, Mapping, Union
+from typing import Any, Mapping
 
 from ...graph.imported import looks_like_graph, parse_graph
 from ...graph.types import Graph
 from ...plan.plan import Plan
 from ...solve.imported import plan_graph
 from ...util.errors import InputError
-from ...util.json_files import read_text
 from .inputs import pins, share_of
 from .plan_files import with_facts
 from .requests import PlanRequest
 
 
-def graph_in(path: str) -> Graph:
-    """The graph in a file, in one of the forms of docs/graphs.md, named after the file.
+def graph_in(text: str, path: str) -> Graph:
+    """The graph in a file's text, in one of the forms of docs/graphs.md, named after the file.
 
-    Raises InputError if the file cannot be read, or holds no graph.
+    Raises InputError if it holds no graph.
     """
-    text = read_text(path)
     try:
         graph = parse_graph(text, older=with_facts)
     except InputError as error:
@@ -39,9 +37,8 @@ def name_of(path: str) -> str:
     return stem[:-len("-symbol")] if stem.endswith("-symbol") else stem
 
 
-def plan_of_graph(given: Union[Graph, str, "os.PathLike[str]"], request: PlanRequest,
-                  others: Mapping[str, Any]) -> Plan:
-    """A plan for a graph or a graph's file.
+def plan_of_graph(graph: Graph, request: PlanRequest, others: Mapping[str, Any]) -> Plan:
+    """A plan for a graph.
 
     ``others``: options of :func:`memonger.plan` that only networks of MXNet have, as given.
     Raises InputError if one of them was given.
@@ -49,7 +46,6 @@ def plan_of_graph(given: Union[Graph, str, "os.PathLike[str]"], request: PlanReq
     for option, value in others.items():
         if value:
             raise InputError("a graph has its own sizes and times, so it takes no %s" % option)
-    graph = given if isinstance(given, Graph) else graph_in(os.fspath(given))
     if request.name:
         graph = replace(graph, name=request.name)
     return plan_graph(

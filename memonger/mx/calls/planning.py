@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Iterator, Optional, Tuple
 
 from ...plan.plan import Plan, Status
-from ...solve.effort import Effort
+from ...solve.effort import ALL_SEARCHES, LEAST_SEARCH, Effort
 from ...solve.result import refusal
 from ...util.errors import InfeasibleBudget, NoPlanInTime
 from ...util.units import format_bytes
@@ -14,16 +14,12 @@ from .confirmed_plan import WITHOUT_VARIANTS, confirmed_plan, offering
 from .network import Session
 from .requests import PlanRequest
 
-#: What all searches of a call may take together, as a multiple of the time limit; where there is a
-#: plan already, one that could take less than the second share is left out.
-_WHOLE, _LEAST = 1.3, 0.1
-
 
 def plan_session(session: Session, request: PlanRequest,
                  started_s: Optional[float] = None) -> Plan:
     """:func:`memonger.plan` for a network that was read already."""
     started_s = time.perf_counter() if started_s is None else started_s
-    account = Effort(_WHOLE * request.time_limit)
+    account = Effort(ALL_SEARCHES * request.time_limit)
     try:
         asked: Optional[Plan] = confirmed_plan(session, request, started_s, account)
         refused: Optional[InfeasibleBudget] = None
@@ -32,7 +28,7 @@ def plan_session(session: Session, request: PlanRequest,
     best, chosen, bound_bytes = asked, session, refused.bound_bytes if refused else 0
     for tried, changed in _alternatives(session, request):
         if not _may_be_better(changed, request, session, best, refused) \
-                or best is not None and account.left_s < _LEAST * request.time_limit:
+                or best is not None and account.left_s < LEAST_SEARCH * request.time_limit:
             continue
         try:
             plan = confirmed_plan(tried, changed, started_s, account)

@@ -28,7 +28,7 @@ from .problem import Reduced, reduce_graph
 from .program import Program
 
 #: Sizes of whole buffers that programs distinguish: finer is slower, not better.
-LAYERS = 10
+_LAYERS = 10
 #: Up to so many values backward has so many pieces in the program with spans, which raises the
 #: bound of ResNet-50 at 20 % from 16.9 to 20.6 % in a second.
 _SPAN_PIECES = ((400, 8), (900, 5), (2000, 3))
@@ -237,6 +237,11 @@ def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none
         if best.extra_s == float("inf"):
             break
     return best
+
+
+def layers_of(storage: str) -> int:
+    """Sizes of whole buffers that programs distinguish; 0 where the pool is packed."""
+    return 0 if storage in ("arena", "live") else _LAYERS
 
 
 def span_bound(reduced: Reduced, pool_budget_bytes: float, effort: Effort) -> Bound:
