@@ -105,6 +105,9 @@ class Plan:
     original_json: Optional[str] = field(default=None, repr=False)
     #: The arrays of the symbol are ``mx.np.ndarray`` (``npx.set_np()``).
     numpy_arrays: bool = False
+    #: Of a network spread over devices: by the name of each, its "total_bytes",
+    #: "unplanned_total_bytes" and, where it was given one, "budget_bytes".
+    by_device: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     #: Seconds the planning took; not saved, so that plan files are reproducible.
     planning_s: float = field(default=0.0, compare=False)
     #: Measured by ``memonger.measure``, when the user ran it; see ``mx/measure.py``.

@@ -89,6 +89,8 @@ def dumps(plan: Plan) -> str:
         "notes": list(plan.notes), "original_json": plan.original_json,
         "measured": None if plan.measured is None else dict(plan.measured),
         **({"numpy_arrays": True} if plan.numpy_arrays else {}),
+        **({"by_device": {name: dict(totals) for name, totals in plan.by_device.items()}}
+           if plan.by_device else {}),
         **({"baseline_fixed_bytes": dict(plan.baseline_fixed_bytes)}
            if plan.baseline_fixed_bytes else {}),
         **{key: getattr(plan, key) for key in _RARE if getattr(plan, key) is not None},
@@ -123,6 +125,7 @@ def loads(text: str, frontend: Optional[Frontend] = None) -> Plan:
             options=_tuples(data["options"]), notes=tuple(data["notes"]),
             original_json=data["original_json"],
             numpy_arrays=data.get("numpy_arrays", False),
+            by_device=data.get("by_device", {}),
             measured=_tuples(data["measured"]), from_file=True,
             **{key: data[key] for key in _PLAIN}, **{key: data.get(key) for key in _RARE})
         check_types([plan])

@@ -1,7 +1,7 @@
 """Ops that run once, whatever is asked, and why."""
 from __future__ import annotations
 
-from typing import Dict, Sequence
+from typing import Dict, Sequence, Tuple
 
 from ..graph.in_use import effective_ops
 from ..graph.schedule import Schedule
@@ -36,7 +36,12 @@ def run_once(graph: Graph, schedule: Schedule, asked: Sequence[int]) -> Dict[int
     return found
 
 
-def note(graph: Graph, schedule: Schedule, asked: Sequence[int]) -> str:
+def notes(graph: Graph, schedule: Schedule, asked: Sequence[int]) -> Tuple[str, ...]:
+    """A sentence each on ops that no plan recomputes, and on what was asked for in vain."""
+    return tuple(filter(None, (_kept(graph), _in_vain(graph, schedule, asked))))
+
+
+def _in_vain(graph: Graph, schedule: Schedule, asked: Sequence[int]) -> str:
     """:func:`run_once` in a line; empty when all that was asked for is recomputed."""
     found = run_once(graph, schedule, asked)
     if not found:
@@ -45,7 +50,7 @@ def note(graph: Graph, schedule: Schedule, asked: Sequence[int]) -> str:
         ["%s (%s)" % (graph.ops[op].name, reason) for op, reason in found.items()])
 
 
-def kept_note(graph: Graph) -> str:
+def _kept(graph: Graph) -> str:
     """The ops that no plan of this network recomputes, in a line; empty without any.
 
     Ops without inputs are left out: no plan would gain from recomputing them.

@@ -166,6 +166,8 @@ def command_line(plan: Plan) -> str:
     options: Dict[str, Any] = dict(plan.options)
     if "share" in options:
         return 'memonger.zoo.load("%s", "%g%%")' % (options["network"], 100 * options["share"])
+    if plan.by_device:  # the command line has no places
+        return "memonger.plan(symbol, budget=%r, group2ctx=...)" % (options.get("budget"),)
     ending = "-symbol.json" if plan.graph.shares_buffers else ".json"
     words = ["memonger", "plan", options.get("model") or (plan.graph.name or "network") + ending]
     for name, shape in sorted((options.get("shapes") or {}).items()):

@@ -34,6 +34,7 @@ def summary(plan: Plan, path: Optional[str] = None) -> str:
     """
     facts = Facts(plan)
     lines = [_headline(facts), _before_and_after(facts)]
+    lines += _by_device(plan)
     lines += _saved(facts)
     lines += _search_lines(facts)
     lines += _what_was_done(facts)
@@ -95,6 +96,14 @@ def summary_rows(facts: Facts) -> List[List[str]]:
 def _before_and_after(facts: Facts) -> str:
     rows = summary_rows(facts)
     return table(rows, "<" + ">" * (len(rows[0]) - 2) + "<")
+
+
+def _by_device(plan: Plan) -> List[str]:
+    """A line for each device of a network on several."""
+    return ["on %s: %s of %s unplanned%s" % (
+        name, format_bytes(totals["total_bytes"]), format_bytes(totals["unplanned_total_bytes"]),
+        ", budget %s" % format_bytes(totals["budget_bytes"]) if "budget_bytes" in totals else "")
+        for name, totals in sorted(plan.by_device.items())]
 
 
 def _saved(facts: Facts) -> List[str]:
@@ -169,13 +178,16 @@ CATEGORIES = {"parameters": "parameters", "gradients": "gradients", "aux": "aux 
               "layout_copies": "copies in other layouts"}
 
 
-def estimate_table(by_category: Mapping[str, int], budget_bytes: Optional[int] = None) -> str:
-    """Bytes by category with their sum, largest first."""
+def estimate_table(by_category: Mapping[str, int], budget_bytes: Optional[int] = None,
+                   by_device: Optional[Mapping[str, int]] = None) -> str:
+    """Bytes by category with their sum, largest first; then the totals of several devices."""
     total = sum(by_category.values())
     rows = [[CATEGORIES.get(name, name), format_bytes(size),
              format_percent(size / total) if total else ""]
             for name, size in sorted(by_category.items(), key=lambda i: (-i[1], i[0])) if size]
     rows.append(["total", format_bytes(total), ""])
+    rows += [["on " + name, format_bytes(size), ""]
+             for name, size in sorted((by_device or {}).items())]
     if budget_bytes is not None:
         rows.append(["budget", format_bytes(budget_bytes),
                      "fits" if total <= budget_bytes

@@ -138,7 +138,18 @@ void WriteOpFacts(const Node& node, const mxnet::Context& context, const Reasons
     json->Field("needs_reader").Number(1);
 }
 
-void WriteNode(const IndexedGraph& index, uint32_t id, const mxnet::Context& context,
+// Whether the nodes of a graph run on more than one device.
+bool Spread(const std::vector<mxnet::Context>* contexts) {
+  return contexts && std::any_of(contexts->begin(), contexts->end(),
+                                 [&](const mxnet::Context& c) { return c != contexts->front(); });
+}
+
+std::string Name(const mxnet::Context& context) {
+  return (context.dev_mask() == mshadow::gpu::kDevMask ? "gpu(" : "cpu(") +
+         std::to_string(context.dev_id) + ")";
+}
+
+void WriteNode(const IndexedGraph& index, uint32_t id, const mxnet::Context& context, bool spread,
                const nnvm::DeviceVector* device, const mxnet::DispatchModeVector* modes,
                const Reasons& reasons, Json* json) {
   const Node& node = *index[id].source;
@@ -146,6 +157,7 @@ void WriteNode(const IndexedGraph& index, uint32_t id, const mxnet::Context& con
   json->String(node.is_variable() ? "null" : node.op()->name);
   json->Field("name").String(node.attrs.name);
   json->Field("num_outputs").Number(node.num_outputs());
+  if (spread) json->Field("context").String(Name(context));
   json->Field("attrs").Raw("{");
   const std::map<std::string, std::string> sorted(node.attrs.dict.begin(), node.attrs.dict.end());
   bool first = true;
@@ -207,9 +219,10 @@ void Record(const nnvm::Graph& graph, const PlanInput& input, int64_t pool_bytes
   std::vector<const Node*> all;
   for (uint32_t id = 0; id < index.num_nodes(); ++id) all.push_back(index[id].source);
   const Reasons reasons = KeepReasons(all);
+  const bool spread = Spread(contexts);
   for (uint32_t id = 0; id < index.num_nodes(); ++id) {
     if (id) json.Raw(",\n");
-    WriteNode(index, id, contexts ? (*contexts)[id] : mxnet::Context::CPU(), device, modes,
+    WriteNode(index, id, contexts ? (*contexts)[id] : mxnet::Context::CPU(), spread, device, modes,
               reasons, &json);
   }
   json.Raw("]");

@@ -18,6 +18,7 @@ from ...util.errors import InputError
 from ...util.json_files import read_text
 from ..memory.stated_gpu import place, resolve_budget
 from ..rewrite.load import symbol_from_json
+from .devices import beside_devices, plan_over_devices, totals_by_device
 from .graphs import graph_in, plan_of_graph
 from .inputs import gather_shapes, is_symbol
 from .network import Estimate, Session, open_session
@@ -34,14 +35,15 @@ __all__ = ["Estimate", "apply_plan", "estimate", "load_plan", "max_batch", "meas
            "strip", "sweep", "verify"]
 
 
-def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str = "exact",
-         ctx: Any = None, type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = "write",
-         keep: Sequence[str] = (), recompute: Sequence[str] = (), costs: Any = "auto",
-         time_limit: float = 10.0, progress: Optional[ProgressCallback] = None,
-         overhead: Union[None, str, float] = None, optimizer: Optional[str] = None,
-         optimizer_params: Optional[Mapping[str, Any]] = None, data_iter: Any = None,
-         group2ctx: Any = None, shapes: Optional[Shapes] = None, max_clones: int = 0,
-         device: Optional[str] = None, name: str = "", **named_shapes: Sequence[int]) -> Plan:
+def plan(symbol: Any, budget: Union[Budget, Mapping[str, Budget]] = None, method: str = "auto",
+         variants: str = "exact", ctx: Any = None, type_dict: Optional[Mapping[str, Any]] = None,
+         grad_req: Any = "write", keep: Sequence[str] = (), recompute: Sequence[str] = (),
+         costs: Any = "auto", time_limit: float = 10.0,
+         progress: Optional[ProgressCallback] = None, overhead: Union[None, str, float] = None,
+         optimizer: Optional[str] = None, optimizer_params: Optional[Mapping[str, Any]] = None,
+         data_iter: Any = None, group2ctx: Any = None, shapes: Optional[Shapes] = None,
+         max_clones: int = 0, device: Optional[str] = None, name: str = "",
+         **named_shapes: Sequence[int]) -> Plan:
     """Plan the memory of a training step.
 
     Parameters
@@ -55,7 +57,9 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
     budget : int, float or str, optional
         Largest total of the step: bytes, "4GB", "4GiB", "60%" of the unplanned total, "auto"
         for what the GPU ``ctx`` has free less 5 %. Without one: the smallest pool that
-        at most one extra forward pass buys.
+        at most one extra forward pass buys. For a network on several devices (``group2ctx``) a
+        budget for each, ``{"gpu(0)": "8GB", "gpu(1)": "6GB"}``; shares are of the device's own
+        total, and a device without a budget keeps everything.
     method : str
         "auto", "local", "milp", "sublinear", "chen", "ogc", or a registered name.
     variants : {"exact", "none", "all"}
@@ -117,19 +121,22 @@ def plan(symbol: Any, budget: Budget = None, method: str = "auto", variants: str
         path = os.fspath(symbol)
         text = read_text(path)
         symbol = symbol_from_json(text) if is_symbol(text) else graph_in(text, path)
+    request = PlanRequest(None if isinstance(budget, Mapping) else budget, overhead, method,
+                          variants, keep, recompute, time_limit, max_clones, name, progress)
     if isinstance(symbol, Graph):
-        return plan_of_graph(symbol, PlanRequest(
-            budget, overhead, method, variants, keep, recompute, time_limit, max_clones, name,
-            progress), {
-                "ctx": ctx, "device": device, "type_dict": type_dict, "optimizer": optimizer,
-                "grad_req": grad_req != "write", "costs": costs != "auto", "group2ctx": group2ctx,
-                "data_iter": data_iter, "shapes": shapes or named_shapes})
+        return plan_of_graph(symbol, request, {
+            "ctx": ctx, "device": device, "type_dict": type_dict, "optimizer": optimizer,
+            "grad_req": grad_req != "write", "costs": costs != "auto", "group2ctx": group2ctx,
+            "data_iter": data_iter, "shapes": shapes or named_shapes,
+            "budgets by device": isinstance(budget, Mapping)})
     ctx = place(ctx, device)
     given = gather_shapes(plan, symbol, shapes, named_shapes, data_iter)
     binding = Binding(given, type_dict, grad_req, ctx, group2ctx, optimizer, optimizer_params)
-    request = PlanRequest(resolve_budget(budget, ctx), overhead, method, variants, keep, recompute,
-                          time_limit, max_clones, name, progress)
-    return plan_session(open_session(symbol, binding, costs), request, started_s)
+    if isinstance(budget, Mapping):
+        return plan_over_devices(symbol, binding, costs, request, budget)
+    request = replace(request, budget=resolve_budget(budget, ctx))
+    session = open_session(symbol, binding, costs)
+    return beside_devices(plan_session(session, request, started_s), session, costs)
 
 
 def estimate(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = "write",
@@ -151,7 +158,8 @@ def estimate(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None, grad_re
     Returns
     -------
     Estimate
-        ``total_bytes``, ``pool_bytes`` and ``by_category``; prints as a table.
+        ``total_bytes``, ``pool_bytes`` and ``by_category``, of a network on several devices
+        ``by_device``; prints as a table.
 
     Raises
     ------
@@ -163,7 +171,8 @@ def estimate(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None, grad_re
     binding = Binding(given, type_dict, grad_req, ctx, group2ctx, optimizer, optimizer_params)
     if isinstance(costs, str) and costs == "auto":  # an estimate has no times
         costs = "reference" if binding.on_gpu else "cpu"
-    return open_session(symbol, binding, costs, as_it_is=True).estimate()
+    session = open_session(symbol, binding, costs, as_it_is=True)
+    return replace(session.estimate(), by_device=totals_by_device(symbol, session, costs))
 
 
 def sweep(symbol: Any, budgets: Sequence[Budget] = BUDGETS, method: str = "auto",

@@ -13,6 +13,7 @@ from ...solve.effort import Effort
 from ...util import signals as interrupts
 from ...util.errors import InfeasibleBudget, InputError, PluginError
 from ...util.units import format_bytes, format_distinct, parse_budget
+from ..capture.devices import away
 from ..plugin import loading as native
 from ..rewrite.load import is_numpy
 from ..symbol.common_subexpressions import to_json
@@ -37,7 +38,7 @@ def confirmed_plan(session: Session, request: PlanRequest, started_s: float,
     Raises InfeasibleBudget if no plan was found whose executor stays within the budget.
     Raises InputError, PluginError if the request does not fit the network or the backend.
     """
-    method = _method(request)
+    method = method_of(request)
     session = offering(session, request, method)
     graph, fixed_bytes = session.graph, dict(session.fixed_bytes)
     total_budget = pool_budget = None
@@ -47,8 +48,8 @@ def confirmed_plan(session: Session, request: PlanRequest, started_s: float,
             session = session.as_unplanned()
             graph = session.graph
         pool_budget, fixed_bytes = session.pool_within(total_budget)
-    options = _options(session, request, fixed_bytes)
-    record = _record(session, request, method)
+    options = search_options(session, request, fixed_bytes)
+    record = record_of(session, request, method)
     logger.info("read %d forward ops, unplanned total %s; op times: %s", graph.num_forward,
                 format_bytes(session.unplanned_total_bytes), session.costs)
     logger.info("searching with method %s for %s", method, "the least memory"
@@ -70,7 +71,7 @@ def confirmed_plan(session: Session, request: PlanRequest, started_s: float,
                     planning_s=time.perf_counter() - started_s)
             raise
         with interrupts.deferred():  # what was found would be lost
-            made = _finish(session, found, total_budget, record, started_s)
+            made = confirmed(session, found, total_budget, record, started_s)
         excess_bytes = 0 if total_budget is None else made.total_bytes - total_budget
         if excess_bytes <= 0 or (made.pool_bytes == found.pool_bytes and session.device is None):
             return made
@@ -90,7 +91,7 @@ def confirmed_plan(session: Session, request: PlanRequest, started_s: float,
         total_budget, smallest.total_bytes, best_plan=smallest)
 
 
-def _method(request: PlanRequest) -> str:
+def method_of(request: PlanRequest) -> str:
     """The method asked for; with recomputation switched off the one that mirroring can follow."""
     if native.backend() != "stock":
         return request.method
@@ -110,13 +111,16 @@ def offering(session: Session, request: PlanRequest, method: str) -> Session:
     return session.with_variants(exact_only=request.variants == "exact")
 
 
-def _options(session: Session, request: PlanRequest, fixed_bytes: Mapping[str, int]) -> Any:
+def search_options(session: Session, request: PlanRequest, fixed_bytes: Mapping[str, int]) -> Any:
+    """What a solver is asked for: the request in ids of ops, and how the session runs plans."""
     from ...solve.options import Options
     graph = session.graph
     max_overhead = share_of(request.overhead)
     if request.budget is None and request.overhead is None and graph.time_s > 0:
         max_overhead = graph.forward_time_s / graph.time_s  # one extra forward pass
     kept, again = pins(graph, request.keep, "keep"), pins(graph, request.recompute, "recompute")
+    kept, again = (tuple(i for i in ops if not away(session.captured, graph.ops[i]))
+                   for ops in (kept, again))
     both = [graph.ops[i].name for i in kept if i in set(again)]
     if both:
         raise InputError("op %r is both to be kept and to be recomputed" % both[0])
@@ -133,7 +137,7 @@ def _options(session: Session, request: PlanRequest, fixed_bytes: Mapping[str, i
         max_clones=request.max_clones, without=request.without)
 
 
-def _record(session: Session, request: PlanRequest, method: str) -> Dict[str, Any]:
+def record_of(session: Session, request: PlanRequest, method: str) -> Dict[str, Any]:
     """What was asked for, as a plan file holds it."""
     limits = {"max_clones": request.max_clones} if request.max_clones else {}
     return {"budget": request.budget, "method": method, "variants": request.variants,
@@ -147,13 +151,12 @@ def _searched(graph: Graph, pool_budget: Optional[int], method: str, options: An
     found = solve(graph, pool_budget, method, options)
     logger.info("%s: pool %s, %+.1f %% time", found.status.value, format_bytes(found.pool_bytes),
                 100 * found.overhead)
-    told = (unmet_requests.kept_note(graph),
-            unmet_requests.note(graph, found.schedule, options.recompute))
-    return replace(found, notes=(*found.notes, *filter(None, told)))
+    told = unmet_requests.notes(graph, found.schedule, options.recompute)
+    return replace(found, notes=found.notes + told)
 
 
-def _finish(session: Session, found: Plan, budget_bytes: Optional[int],
-            record: Mapping[str, Any], started_s: float) -> Plan:
+def confirmed(session: Session, found: Plan, budget_bytes: Optional[int],
+              record: Mapping[str, Any], started_s: float) -> Plan:
     """A solver's answer with its symbol, confirmed by binding that symbol."""
     planned = session.apply(found)
     bound = session.read(planned)

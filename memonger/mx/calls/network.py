@@ -16,6 +16,7 @@ from ...memory.timeline import Timeline, timeline
 from ...memory.workspace import objects_bytes
 from ...plan.plan import Plan
 from ...util.gc_pause import paused
+from ..capture.devices import away
 from ..capture.record import Captured
 from ..costs.models import CostModel, Roofline, best_known
 from ..memory.gpu_pool import BoundStep, Device, callers_outputs, reservations, workspaces
@@ -61,6 +62,8 @@ class Estimate:
     graph: Graph = field(repr=False)
     #: How the symbol's executors assign storage.
     storage: str = "best"
+    #: Totals of a network on several devices, by the name of each.
+    by_device: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def total_bytes(self) -> int:
@@ -74,11 +77,12 @@ class Estimate:
     def to_dict(self) -> Dict[str, Any]:
         """All numbers, fit for JSON."""
         return {"by_category": dict(self.by_category), "total_bytes": self.total_bytes,
-                "pool_bytes": self.pool_bytes, "peak_live_bytes": self.peak_live_bytes}
+                "pool_bytes": self.pool_bytes, "peak_live_bytes": self.peak_live_bytes,
+                **({"by_device": dict(self.by_device)} if self.by_device else {})}
 
     def __str__(self) -> str:
         from ...report.text import estimate_table
-        return estimate_table(self.by_category)
+        return estimate_table(self.by_category, by_device=self.by_device)
 
 
 @dataclass(frozen=True)
@@ -169,8 +173,9 @@ class Session:
         """Sizes of the arrays outside a step."""
         requests = dict(zip(captured.arguments.names, captured.arguments.grad_reqs))
         cached = self.graph.pools == "cached_op"  # which makes the gradients for outputs itself
-        outside = [t for t in captured.graph.tensors
-                   if t.producer < 0 and not (cached and t.category == "head_gradient")]
+        outside = [t for number, t in enumerate(captured.graph.tensors)
+                   if t.producer < 0 and number not in captured.elsewhere
+                   and not (cached and t.category == "head_gradient")]
         trained = [t for t in outside if requests.get(t.name, "null") != "null"]
         return [*(t.size_bytes for t in outside + trained), *self.optimizer_arrays]
 
@@ -231,9 +236,12 @@ class Session:
     @paused()
     def with_variants(self, exact_only: bool) -> "Session":
         """The same, its graph offering the operator variants that the symbol allows."""
-        return replace(self, graph=with_variants(
+        graph = with_variants(
             self.graph, to_json(unforced(self.symbol)), exact_only, self.read,
-            self._times_and_workspaces, on_gpu=self.device is not None))
+            self._times_and_workspaces, on_gpu=self.device is not None)
+        return replace(self, graph=replace(graph, variants=tuple(
+            variant for variant in graph.variants
+            if not any(away(self.captured, graph.ops[op]) for op, _ in variant.choices))))
 
     def apply(self, plan: Plan) -> Any:
         """The symbol with the plan's decisions on it."""
@@ -257,6 +265,12 @@ class Session:
 def _workspaces(captured: Captured, device: Optional[Device], model: CostModel,
                 planned: bool = True) -> Sequence[int]:
     """What MXNet's code takes; for the preset of another device what the graph says."""
+    spaces = _of_all(captured, device, model, planned)
+    return [0 if away(captured, op) else space for op, space in zip(captured.graph.ops, spaces)]
+
+
+def _of_all(captured: Captured, device: Optional[Device], model: CostModel,
+            planned: bool) -> Sequence[int]:
     if device is not None:
         return workspaces(device, captured.graph)
     if not mkldnn_is_on():
@@ -286,7 +300,7 @@ def open_session(symbol: Any, binding: Binding, costs: Any = "auto",
     symbol = symbol if as_it_is else without_plan(symbol)
     network = symbol if as_it_is else unforced(symbol)
     ctx, optimizer, optimizer_params = binding.ctx, binding.optimizer, binding.optimizer_params
-    device = device_of(ctx)
+    device = device_of(binding.memory_ctx)
     with contextlib.ExitStack() as stack:
         if network is not symbol:  # MXNet's own mirroring would not see that the marks are off
             stack.enter_context(native.switched(True, native.storage_model() != "stock",
@@ -315,7 +329,7 @@ def open_session(symbol: Any, binding: Binding, costs: Any = "auto",
     fixed["workspace"] = max([*spaces, 0])
     unplanned_objects = 0
     if device is None and _is_of_cpu(model) and graph.pools == "executor" \
-            and len(graph.ops) >= OBJECTS_LEAST_OPS:
+            and binding.only is None and len(graph.ops) >= OBJECTS_LEAST_OPS:
         unplanned_objects = objects_bytes_per_op(mkldnn_is_on(), in_arena=False)
         planned_objects = objects_bytes_per_op(
             mkldnn_is_on(), in_arena=native.storage_model() == "arena")
@@ -323,8 +337,9 @@ def open_session(symbol: Any, binding: Binding, costs: Any = "auto",
         fixed["objects"] = objects_bytes(graph)
     if optimizer:
         requests = dict(zip(captured.arguments.names, captured.arguments.grad_reqs))
-        trained = [(t.size_bytes, t.dtype) for t in graph.tensors
-                   if t.category == "parameter" and requests.get(t.name, "null") != "null"]
+        trained = [(t.size_bytes, t.dtype) for number, t in enumerate(graph.tensors)
+                   if t.category == "parameter" and requests.get(t.name, "null") != "null"
+                   and number not in captured.elsewhere]
         states = state_arrays(optimizer, trained, optimizer_params)
         fixed["optimizer"] = sum(states)
     unplanned_graph = graph if as_run is captured else as_run.graph
@@ -356,6 +371,7 @@ def _copies_bytes(captured: Captured, stay: bool) -> int:
     copies = stock_copies(graph, captured.default_layout, {
         (steps[value.step].op, value.position): index
         for value, index in zip(storage.program.values, storage.blocks.inplace_index)})
+    copies = [0 if away(captured, op) else size for op, size in zip(graph.ops, copies)]
     return sum(copies) if stay else max([*copies, 0])
 
 

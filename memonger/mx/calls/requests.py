@@ -9,7 +9,9 @@ from ...solve import methods
 from ...util import argument_checks as check
 from ...util.errors import InputError
 from ..capture.binding import Arguments
+from ..capture.devices import on_device
 from ..capture.record import Captured, read
+from ..plugin import loading as native
 
 Shapes = Mapping[str, Sequence[int]]
 ProgressCallback = Callable[[Progress], None]
@@ -26,6 +28,8 @@ class Binding:
     group2ctx: Any = None
     optimizer: Optional[str] = None
     optimizer_params: Optional[Mapping[str, Any]] = None
+    #: Of a network spread over devices: the one whose memory counts, "gpu(1)".
+    only: Optional[str] = None
 
     def __post_init__(self) -> None:
         if self.ctx is not None:
@@ -63,8 +67,20 @@ class Binding:
 
     def read(self, symbol: Any, as_run: bool = False) -> Captured:
         """The training step of ``symbol`` bound so."""
-        return read(symbol, self.shapes, self.type_dict, self.grad_req, self.ctx, self.group2ctx,
-                    as_run)
+        captured = read(symbol, self.shapes, self.type_dict, self.grad_req, self.ctx,
+                        self.group2ctx, as_run)
+        if self.only is None:
+            return captured
+        return on_device(captured, self.only,
+                         "stock" if native.storage_model() == "stock" else "best")
+
+    @property
+    def memory_ctx(self) -> Any:
+        """Where the memory that counts is."""
+        if self.only is None:
+            return self.ctx
+        return next((place for place in (self.group2ctx or {}).values()
+                     if str(place) == self.only), self.ctx)
 
 
 @dataclass(frozen=True)

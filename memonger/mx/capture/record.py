@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -42,6 +42,11 @@ class Captured:
     resources: Tuple[Tuple[int, ...], ...] = ()
     #: Whether MXNet gives each op its arrays in the default layout, whatever MKLDNN made of them.
     default_layout: Tuple[bool, ...] = ()
+    #: Where each tensor of ``graph`` is, "cpu(0)"; () for a network on one device.
+    contexts: Tuple[str, ...] = ()
+    #: Tensors that lie on other devices than the one whose memory counts; see
+    #: :func:`memonger.mx.capture.devices.on_device`.
+    elsewhere: FrozenSet[int] = frozenset()
 
 
 def read(symbol: Any, shapes: Mapping[str, Sequence[int]],
@@ -145,10 +150,11 @@ def captured_from(record: Mapping[str, Any], arguments: Arguments, num_outputs: 
         default_layout.append(bool(node.get("default_layout")))
     graph = Graph(tuple(tensors), tuple(ops),
                   tuple(first_entry[n] + i for n, i in record["outputs"]), pools="executor")
-    return Captured(graph, tuple(attributes), arguments, _fixed_bytes(arguments, nodes, tensors,
-                    first_entry, categories), int(record["pool_bytes"]),
-                    int(record["storage_allocated_bytes"]), tuple(resources),
-                    tuple(default_layout))
+    contexts = [node["context"] for node in nodes if "context" in node
+                for _ in range(node["num_outputs"])]
+    return Captured(graph, tuple(attributes), arguments, fixed_bytes(arguments, tensors),
+                    int(record["pool_bytes"]), int(record["storage_allocated_bytes"]),
+                    tuple(resources), tuple(default_layout), tuple(contexts))
 
 
 def refuse_unknown_shapes(owners: Sequence[Tuple[str, str]], shapes: Sequence[Any]) -> None:
@@ -228,16 +234,15 @@ def _variable_categories(nodes: Sequence[Mapping[str, Any]], inputs: Any,
     return result
 
 
-def _fixed_bytes(arguments: Arguments, nodes: Sequence[Mapping[str, Any]],
-                 tensors: Sequence[Tensor], first_entry: Sequence[int],
-                 categories: Mapping[int, str]) -> Dict[str, int]:
+def fixed_bytes(arguments: Arguments, tensors: Iterable[Tensor]) -> Dict[str, int]:
+    """Bytes outside the pool by category: those of variables, and of gradients asked for."""
     plural = {"parameter": "parameters", "input": "inputs", "aux": "aux",
               "head_gradient": "head_gradients"}
     result = {"parameters": 0, "gradients": 0, "aux": 0, "inputs": 0, "head_gradients": 0}
     requests = dict(zip(arguments.names, arguments.grad_reqs))
-    for index, category in categories.items():
-        size_bytes = tensors[first_entry[index]].size_bytes
-        result[plural[category]] += size_bytes
-        if requests.get(nodes[index]["name"], "null") != "null":
-            result["gradients"] += size_bytes
+    for tensor in tensors:
+        if tensor.producer < 0:
+            result[plural[tensor.category]] += tensor.size_bytes
+            if requests.get(tensor.name, "null") != "null":
+                result["gradients"] += tensor.size_bytes
     return result
