@@ -65,7 +65,7 @@ Graph Gradient(Graph graph) {
     SpareUnsafe(outputs, &graph);
   }
   Graph gradients = GetState().gradient(std::move(graph));
-  InsertClones(outputs, policies, &gradients);
+  InsertClones(outputs, policies, for_cached_op, &gradients);
   return gradients;
 }
 

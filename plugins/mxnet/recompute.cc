@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "mxnet/op_facts.h"
@@ -99,8 +100,9 @@ CloneNumbers ParseNumbers(const std::string& text, const std::string& where) {
 
 class CloneInserter {
  public:
-  CloneInserter(const std::map<const Node*, CloneNumbers>& policies, nnvm::Graph* gradients)
-      : policies_(policies), gradients_(gradients) {}
+  CloneInserter(const std::map<const Node*, CloneNumbers>& policies, bool for_cached_op,
+                nnvm::Graph* gradients)
+      : policies_(policies), for_cached_op_(for_cached_op), gradients_(gradients) {}
 
   void Run(const std::vector<NodeEntry>& forward_outputs) {
     std::vector<ObjectPtr> ops;
@@ -130,6 +132,10 @@ class CloneInserter {
       if (count > 1) label += "@" + std::to_string(count);
       Redirect(node.get(), label);
       sequence_.push_back(node);
+    }
+    if (for_cached_op_) {
+      FindWhatNeeds();
+      for (const ObjectPtr& node : sequence_) DropWaitsThatAddWork(node.get());
     }
     KeepOrder();
   }
@@ -239,6 +245,53 @@ class CloneInserter {
     return last;
   }
 
+  // A CachedOp runs what the gradients that were asked for need, so a clone must not wait for what
+  // only others need: gradients of frozen layers would run, and move averages.
+  void FindWhatNeeds() {
+    std::vector<ObjectPtr> inputs_first;
+    nnvm::DFSVisit(gradients_->outputs, [&](const ObjectPtr& n) {
+      if (!forward_.count(n.get()) && !n->is_variable()) inputs_first.push_back(n);
+    });
+    for (size_t i = 0; i < gradients_->outputs.size(); ++i) {
+      const Node* made_by = gradients_->outputs[i].node.get();
+      if (!forward_.count(made_by)) Needs(made_by)[i] = true;
+    }
+    for (auto node = inputs_first.rbegin(); node != inputs_first.rend(); ++node) {
+      const std::vector<bool> needed = Needs(node->get());
+      for (const NodeEntry& e : (*node)->inputs) {
+        if (forward_.count(e.node.get()) || e.node->is_variable()) continue;
+        std::vector<bool>& of_input = Needs(e.node.get());
+        for (size_t i = 0; i < needed.size(); ++i)
+          if (needed[i]) of_input[i] = true;
+      }
+    }
+  }
+
+  std::vector<bool>& Needs(const Node* node) {
+    std::vector<bool>& needs = needs_[node];
+    needs.resize(gradients_->outputs.size());
+    return needs;
+  }
+
+  // Whether `before` runs whatever gradients are asked for, as long as `node` does.
+  bool RunsWith(const Node* node, const Node* before) {
+    if (!for_cached_op_) return true;
+    const std::vector<bool>&of_node = Needs(node), &of_before = Needs(before);
+    for (size_t i = 0; i < of_node.size(); ++i)
+      if (of_node[i] && !of_before[i]) return false;
+    return true;
+  }
+
+  void DropWaitsThatAddWork(Node* node) {
+    std::vector<ObjectPtr>& waits = node->control_deps;
+    waits.erase(std::remove_if(waits.begin(), waits.end(),
+                               [&](const ObjectPtr& before) {
+                                 return !forward_.count(before.get()) &&
+                                        !RunsWith(node, before.get());
+                               }),
+                waits.end());
+  }
+
   // MXNet runs nodes in depth-first order. A gradient that reads a clone before another gradient
   // (batch_dot's) would visit what that clone waits for first. Then each node waits for the one
   // before it: control dependencies order nodes and nothing else, engines do not see them.
@@ -249,8 +302,11 @@ class CloneInserter {
       if (forward_.count(n.get()) || n->is_variable()) return;
       kept = kept && place < sequence_.size() && sequence_[place++] == n;
     });
-    for (size_t i = 1; !kept && i < sequence_.size(); ++i)
-      sequence_[i]->control_deps.push_back(sequence_[i - 1]);
+    for (size_t i = 1; !kept && i < sequence_.size(); ++i) {
+      size_t before = i;
+      while (before > 0 && !RunsWith(sequence_[i].get(), sequence_[before - 1].get())) --before;
+      if (before > 0) sequence_[i]->control_deps.push_back(sequence_[before - 1]);
+    }
   }
 
   static ObjectPtr Copy(const Node& original, int number) {
@@ -270,12 +326,15 @@ class CloneInserter {
   }
 
   const std::map<const Node*, CloneNumbers>& policies_;
+  const bool for_cached_op_;
   nnvm::Graph* gradients_;
   std::set<const Node*> forward_;
   std::map<const Node*, std::string> second_name_;
   std::vector<ObjectPtr> late_;
   std::vector<ObjectPtr> sequence_;  // gradients and clones in the order in which they are to run
   std::map<Key, ObjectPtr> clones_;
+  // For each gradient and clone: which of the gradients' outputs read it.
+  std::unordered_map<const Node*, std::vector<bool>> needs_;
 };
 
 }  // namespace
@@ -316,8 +375,9 @@ bool RunsAgain(const Node& node) {
 }
 
 void InsertClones(const std::vector<NodeEntry>& forward_outputs,
-                  const std::map<const Node*, CloneNumbers>& policies, nnvm::Graph* gradients) {
-  if (!policies.empty()) CloneInserter(policies, gradients).Run(forward_outputs);
+                  const std::map<const Node*, CloneNumbers>& policies, bool for_cached_op,
+                  nnvm::Graph* gradients) {
+  if (!policies.empty()) CloneInserter(policies, for_cached_op, gradients).Run(forward_outputs);
 }
 
 }  // namespace memonger

@@ -27,9 +27,9 @@ bool RunsAgain(const nnvm::Node& node);
 
 // Redirects forward -> backward edges of a finished gradient graph to clones. Forward nodes are
 // never touched: they belong to the user's symbol, and CachedOp needs the forward graph as a
-// prefix.
+// prefix. A CachedOp may run a part of the gradients, and clones then bring no others along.
 void InsertClones(const std::vector<nnvm::NodeEntry>& forward_outputs,
-                  const std::map<const nnvm::Node*, CloneNumbers>& policies,
+                  const std::map<const nnvm::Node*, CloneNumbers>& policies, bool for_cached_op,
                   nnvm::Graph* gradients);
 
 }  // namespace memonger

@@ -143,6 +143,43 @@ def test_values_that_gradients_read_for_their_shape_alone_stay():
     assert sum(record["pool_bytes"] for record in records) == plan.pool_bytes
 
 
+def frozen_branch(recompute):
+    """Averages and a gradient of a block with a frozen BatchNorm beside a trained layer."""
+    shared = mx.sym.tanh(mx.sym.var("data"), name="shared")
+    frozen = mx.sym.Convolution(shared, kernel=(1, 1), num_filter=4, no_bias=True, name="frozen")
+    frozen = mx.sym.BatchNorm(frozen, fix_gamma=False, name="norm")
+    trained = mx.sym.FullyConnected(shared, no_bias=True, num_hidden=3, name="trained")
+    net = mx.sym.MakeLoss(mx.sym.mean(mx.sym.square(trained)) + mx.sym.mean(mx.sym.square(frozen)))
+    block = gluon.SymbolBlock(net, [mx.sym.var("data")])
+    data = mx.nd.array(np.random.RandomState(0).standard_normal((2, 3, 6, 6)))
+    block.initialize()
+    block.collect_params("frozen|norm").setattr("grad_req", "null")
+    block.hybridize(static_alloc=True)
+    block(data)
+    for number, (_, values) in enumerate(sorted(block.collect_params().items())):
+        values.set_data(mx.nd.array(np.random.RandomState(number).uniform(.5, 1, values.shape)))
+    if recompute:
+        plan = memonger.gluon.plan(block, data, variants="none", recompute=["*"], time_limit=0.1)
+        assert "shared" in [plan.graph.ops[op].name for op in plan.schedule.recomputed()]
+    with native.capture() as records:
+        with autograd.record():
+            loss = block(data)
+        loss.backward()
+        mx.nd.waitall()
+    ran = [node["name"] for node in records[-1]["nodes"]]
+    values = block.collect_params()
+    return ran, [values["norm_moving_mean"].data().asnumpy(),
+                 values["trained_weight"].grad().asnumpy()]
+
+
+def test_clones_run_no_gradients_of_frozen_layers():
+    # BatchNorm's gradient moves its averages.
+    unplanned, planned = frozen_branch(False), frozen_branch(True)
+    assert not any("norm_backward" in name for name in planned[0])
+    assert any("shared_recompute" in name for name in planned[0])
+    assert all(np.array_equal(a, b) for a, b in zip(unplanned[1], planned[1]))
+
+
 def test_exported_blocks_carry_the_plan(tmp_path):
     net, plan, _, _ = train(True, {})
     net.export(str(tmp_path / "net"))
