@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -42,7 +43,7 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "plans"
 
 
-def parameters_after(symbols):
+def parameters_after(symbols, after_batch=lambda net: None):
     """Those of a BucketingModule after steps of several lengths."""
     net = mx.mod.BucketingModule(symbols, default_bucket_key=12)
 
@@ -63,6 +64,7 @@ def parameters_after(symbols):
             [mx.nd.array(random.randint(0, 3, label[0].shape))], bucket_key=length,
             provide_data=data, provide_label=label))
         net.update()
+        after_batch(net)
     return {name: value.asnumpy() for name, value in net.get_params()[0].items()}
 
 
@@ -74,6 +76,37 @@ def test_planned_buckets_train_as_unplanned_ones(cache):
     assert all(np.array_equal(plain[name], ours[name]) for name in plain)
     assert all(plan.total_bytes < plan.baseline_total_bytes
                for plan in map(planned.plan, (6, 9, 12)))
+
+
+def test_buckets_train_unplanned_until_their_plan_is_ready(cache):
+    waiting = threading.Event()
+
+    def slow_shapes(length):  # no plan before the batches of 6 and 9 began
+        if threading.current_thread() is not threading.main_thread():
+            waiting.wait(60)
+        return shapes(length)
+
+    planned = memonger.PlannedBuckets(generator, slow_shapes, unplanned_within="1GB", **OPTIONS)
+    replaced, marked = [], []
+
+    def after_batch(net):
+        marked.append("memonger" in net.symbol.tojson())
+        if len(marked) == 3:
+            waiting.set()
+            planned.plan(6), planned.plan(9)
+        replaced.extend(planned.replace_in(net))
+
+    ours, plain = parameters_after(planned, after_batch), parameters_after(generator)
+    assert marked == [True, False, False, True, True]
+    assert sorted(replaced) == [6, 9]
+    assert all(np.array_equal(plain[name], ours[name]) for name in plain)
+    # What is on disk, or does not fit, is planned at once.
+    again = memonger.PlannedBuckets(generator, shapes, unplanned_within="1GB", **OPTIONS)
+    small = memonger.PlannedBuckets(generator, shapes, unplanned_within="1KB", cache=False,
+                                    **OPTIONS)
+    small.prepare([9]).join()  # not asked for first
+    for buckets in (again, small):
+        assert all("memonger" in buckets(key)[0].tojson() for key in (12, 6))
 
 
 def test_a_kept_plan_needs_no_search(cache, monkeypatch):

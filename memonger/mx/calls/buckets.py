@@ -2,20 +2,23 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import os
 import threading
-from typing import Any, Callable, Dict, Hashable, Iterable, List, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, Hashable, Iterable, List, Mapping, Sequence, Set, Tuple
 
-from ...plan.plan import Plan
+from ...plan.plan import Budget, Plan
 from ...util import argument_checks as check
 from ...util.errors import InputError, MemongerError
 from ...util.files import cache_folder
 from ...util.json_files import plain
+from ...util.units import parse_bytes
 from ...util.version import __version__
+from ..memory.stated_gpu import place, resolve_budget
 from ..plugin.environment import mkldnn_is_on
 from ..symbol.common_subexpressions import to_json
-from .calls import plan
+from .calls import estimate, plan
 from .plan_files import load_plan
 
 #: What a bucket's symbol generator gives.
@@ -41,6 +44,11 @@ class PlannedBuckets:
         From a bucket's key to ``(symbol, data_names, label_names)``, as for ``BucketingModule``.
     shapes : callable
         From a bucket's key to the shapes of its inputs, as for :func:`memonger.plan`.
+    unplanned_within : int or str, optional
+        A bucket without a plan trains unplanned while it is planned in the background, where that
+        takes no more than this: bytes, "8GB", or "auto" for what the GPU ``ctx`` has free less 5 %.
+        :meth:`replace_in` then puts the plan in its place. The bucket asked for first, whose
+        memory all others share, waits for its plan.
     cache : bool
         Keep plans on disk, in ``$MEMONGER_CACHE_DIR`` or ``~/.cache/memonger``, under ``plans``.
     **options
@@ -55,20 +63,31 @@ class PlannedBuckets:
 
     def __init__(self, generator: Callable[[Any], Generated],
                  shapes: Callable[[Any], Mapping[str, Sequence[int]]], cache: bool = True,
-                 **options: Any) -> None:
+                 unplanned_within: Budget = None, **options: Any) -> None:
         check.function("generator", generator)
         check.function("shapes", shapes)
         if "shapes" in options or "data_iter" in options:
             raise InputError("shapes are a function from a bucket's key to its shapes")
         self._generator, self._shapes, self._options = generator, shapes, options
         self._cache = cache
+        self._unplanned_within = unplanned_within
+        self._unplanned: Set[Hashable] = set()
+        self._first: List[Hashable] = []
         self._alone = threading.Lock()
         self._of_key: Dict[Hashable, threading.Lock] = {}
         self._plans: Dict[Hashable, Plan] = {}
 
     def __call__(self, key: Any) -> Generated:
         """The planned symbol of a bucket, with the names of its data and labels."""
-        _, data_names, label_names = self._generator(key)
+        symbol, data_names, label_names = self._generator(key)
+        with self._alone:
+            self._first = self._first or [key]
+            new = key != self._first[0] and key not in self._of_key
+        if new and self._fits_unplanned(key, symbol):
+            self._unplanned.add(key)
+            self.prepare([key])
+        if key in self._unplanned and key not in self._plans:
+            return symbol, data_names, label_names
         return self.plan(key).symbol, data_names, label_names
 
     def plan(self, key: Any) -> Plan:
@@ -122,6 +141,42 @@ class PlannedBuckets:
         thread = threading.Thread(target=run, name="memonger-buckets", daemon=True)
         thread.start()
         return thread
+
+    def replace_in(self, module: Any) -> List[Any]:
+        """Take buckets off a module that train unplanned and have their plan by now.
+
+        Their next batch binds the planned network; parameters and optimizer stay. Call it between
+        batches: ``module.fit(..., batch_end_callback=lambda _: buckets.replace_in(module))``.
+
+        Parameters
+        ----------
+        module : mx.mod.BucketingModule
+            The one that this generator was given to.
+
+        Returns
+        -------
+        list
+            Keys of the buckets.
+        """
+        ready = [key for key in self._unplanned if key in self._plans and key in module._buckets]
+        for key in ready:
+            if module._curr_bucket_key == key:
+                module.switch_bucket(module._default_bucket_key, None)
+            del module._buckets[key]
+            self._unplanned.discard(key)
+        return ready
+
+    def _fits_unplanned(self, key: Any, symbol: Any) -> bool:
+        """Whether a bucket may train before it has a plan; not one whose plan is on disk."""
+        shapes = dict(self._shapes(key))
+        if self._unplanned_within is None or \
+                (self._cache and os.path.exists(self._path(symbol, shapes))):
+            return False
+        known = inspect.signature(estimate).parameters
+        options = {name: value for name, value in self._options.items() if name in known}
+        most = resolve_budget(self._unplanned_within,
+                              place(options.get("ctx"), options.get("device")))
+        return estimate(symbol, shapes=shapes, **options).total_bytes <= parse_bytes(most or 0)
 
     def _made(self, key: Any) -> Plan:
         symbol = self._generator(key)[0]
