@@ -1,12 +1,21 @@
 """Files are written whole or not at all, standard output to its end or with an error."""
 from __future__ import annotations
 
+import contextlib
+import glob
 import os
+import secrets
 import sys
+import time
 from typing import Union
 
 from .errors import MemongerError
 from .units import format_bytes
+
+#: Of the names of temporary files.
+_ENDING = ".part"
+#: No writer takes as long.
+_REMAINS_AFTER_S = 3600.0
 
 
 def cache_folder(name: str) -> str:
@@ -25,7 +34,8 @@ def write_whole(path: str, content: Union[str, bytes]) -> None:
     """Write a file so that readers see the old content or the new, never a part.
 
     The content goes to a temporary file in the same folder, to the disk, and then takes the
-    name. A device or pipe (``/dev/stdout``) is written directly.
+    name; what killed writers left there an hour ago is removed. A device or pipe
+    (``/dev/stdout``) is written directly.
 
     Raises MemongerError if it cannot be written (no such folder, no permission, disk full);
     whatever was at ``path`` before is untouched.
@@ -35,13 +45,14 @@ def write_whole(path: str, content: Union[str, bytes]) -> None:
     data = content.encode("utf-8") if isinstance(content, str) else content
     try:
         target = os.path.realpath(path)  # fails where the working directory is gone
-        temporary = os.path.join(os.path.dirname(target),
-                                 ".%s.%d.part" % (os.path.basename(target), os.getpid()))
+        beginning = os.path.join(os.path.dirname(target), ".%s." % os.path.basename(target))
+        temporary = beginning + secrets.token_hex(8) + _ENDING
         if os.path.exists(target) and not os.path.isfile(target):
             with open(target, "wb") as device:
                 device.write(data)
             return
         # os.open, because tempfile would make a file that only its owner may read.
+        _remove_remains(beginning)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             with os.fdopen(descriptor, "wb") as file:
@@ -57,6 +68,14 @@ def write_whole(path: str, content: Union[str, bytes]) -> None:
         raise MemongerError(
             "cannot write %s (%s): %s; nothing was changed there"
             % (path, format_bytes(len(data)), error.strerror or error)) from error
+
+
+def _remove_remains(beginning: str) -> None:
+    """Remove temporary files of writers that were killed."""
+    for path in glob.glob(glob.escape(beginning) + "*" + _ENDING):
+        with contextlib.suppress(OSError):  # another writer removed it, or may
+            if time.time() - os.path.getmtime(path) > _REMAINS_AFTER_S:
+                os.unlink(path)
 
 
 def write_out(text: str) -> None:
