@@ -1,7 +1,10 @@
 #ifndef MEMONGER_CORE_RANDOM_H_
 #define MEMONGER_CORE_RANDOM_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 namespace memonger {
 
@@ -38,6 +41,13 @@ class Random {
  private:
   uint64_t state_;
 };
+
+// Fisher and Yates.
+inline void Shuffle(Random* random, std::vector<int>* values) {
+  for (std::size_t i = values->size(); i > 1; --i) {
+    std::swap((*values)[i - 1], (*values)[random->Below(static_cast<int>(i))]);
+  }
+}
 
 }  // namespace memonger
 

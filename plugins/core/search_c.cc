@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/pool.h"
-#include "core/search.h"
+#include "core/search/restarts.h"
 #include "core/tradeoffs.h"
 
 #define MEMONGER_API extern "C" __attribute__((visibility("default")))
@@ -113,15 +113,16 @@ MEMONGER_API int32_t memonger_search_run(void* pointer, const int64_t* integers,
     options.warm.choices.assign(warm_choices, warm_choices + gaps);
     options.warm.advance.assign(warm_advance, warm_advance + gaps);
     options.warm.variants.assign(warm_variants, warm_variants + handle->problem.variants.size());
-    memonger::Search search(handle->simulator.get(), options, handle->meter.get(),
+    const memonger::Answer answer =
+        memonger::RunSearch(handle->simulator.get(), options, handle->meter.get(),
                             [poll, stop](double cost, int64_t bytes) {
                               return (stop && __atomic_load_n(stop, __ATOMIC_RELAXED) != 0) ||
                                      (poll && poll(cost, bytes) != 0);
                             });
-    const memonger::Solution best = search.Run();
-    handle->Finish(best.pool < 0 ? -1 : best.pool - handle->simulator->bytes_outside_pool());
-    *feasible = best.feasible;
-    return static_cast<int32_t>(search.stop_reason());
+    const int64_t pool = answer.best.pool;
+    handle->Finish(pool < 0 ? -1 : pool - handle->simulator->bytes_outside_pool());
+    *feasible = answer.best.feasible;
+    return static_cast<int32_t>(answer.reason);
   } catch (const std::exception&) {
     return -1;
   }

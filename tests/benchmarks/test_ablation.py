@@ -17,7 +17,7 @@ from memonger.util.errors import InputError
 
 
 def test_the_bits_are_those_of_the_native_search() -> None:
-    header = Path(__file__).parents[2] / "plugins/core/search.h"
+    header = Path(__file__).parents[2] / "plugins/core/search/options.h"
     parts = re.search(r"enum Part \{(.*?)\};", header.read_text(), re.DOTALL)
     assert parts is not None
     declared = sorted(int(number) for number in re.findall(r"= (\d+)", parts.group(1)))

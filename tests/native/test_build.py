@@ -80,9 +80,9 @@ def test_no_compiler(build, tmp_path, capsys, monkeypatch, compiler_is, words) -
 
 @pytest.mark.parametrize("how, words", [
     ({"version": "4"}, ["too old for C++14"]),
-    ({"work": 'case "$source" in */search.cc) echo "search.cc:1: error: no such thing"; exit 1;; '
+    ({"work": 'case "$source" in */problem.cc) echo "problem.cc:1: error: no such thing"; exit 1;; '
               'esac; echo made > "$out"'},
-     ["compiling search.cc with", "g++ 12.3", "search.cc:1: error: no such thing"]),
+     ["compiling problem.cc with", "g++ 12.3", "problem.cc:1: error: no such thing"]),
     ({"work": 'if [ -z "$source" ]; then echo "undefined reference to f"; exit 1; fi; '
               'echo made > "$out"'},
      ["linking libmemonger_core.so failed", "undefined reference to f"]),

@@ -5,8 +5,9 @@
 // ones; changes of a single plan seldom lead from one to the other.
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
-#include "core/search.h"
+#include "core/search/steps.h"
 
 namespace memonger {
 
@@ -16,40 +17,52 @@ const size_t kMostParents = 6;
 // Share of the time in which new plans join.
 const double kOpen = 0.3;
 
-}  // namespace
+// The current decisions.
+Solution Plan(const Board& board, const Outcome& outcome) {
+  Solution plan = board.decisions.Snapshot();
+  plan.cost = outcome.cost;
+  plan.peak = outcome.peak;
+  plan.feasible = board.target.Feasible(outcome);
+  return plan;
+}
 
 // A stretch of decisions, round the end where it is long, as the giver has them.
-void Search::TakeStretch(const Solution& giver) {
-  const int length = 1 + random_.Below(std::max(1, num_decisions() / 2));
-  const int from = random_.Below(num_decisions());
+void TakeStretch(Board* board, const Solution& giver) {
+  Decisions& decisions = board->decisions;
+  const int length = 1 + board->random.Below(std::max(1, decisions.size() / 2));
+  const int from = board->random.Below(decisions.size());
   for (int i = 0; i < length; ++i) {
-    const int decision = (from + i) % num_decisions();
-    if (is_gap(decision)) {
-      Set(decision, giver.choices[decision]);
-      SetAdvance(decision, giver.advance[decision]);
+    const int decision = (from + i) % decisions.size();
+    if (decisions.is_gap(decision)) {
+      decisions.Set(decision, giver.choices[decision]);
+      decisions.SetAdvance(decision, giver.advance[decision]);
     } else {
-      Set(decision, giver.variants[decision - num_gaps_]);
+      decisions.Set(decision, giver.variants[decision - decisions.num_gaps()]);
     }
   }
-  Commit();
+  decisions.Commit();
 }
+
+}  // namespace
 
 // Parents start from the unplanned step, and from the best so far where it fits; a child replaces
 // its first parent when it is cheaper, and is refused when it costs what another one does. Their
 // number falls to one by the end.
-void Search::Crossover(int64_t work_end) {
-  if (num_decisions() == 0) return;
-  const int64_t begin = Spent();
+void CrossPlans(Board* board, int64_t work_end) {
+  Decisions& decisions = board->decisions;
+  Target& target = board->target;
+  if (decisions.size() == 0) return;
+  const int64_t begin = board->effort.Spent();
   std::vector<Solution> parents;
-  if (best_.feasible) parents.push_back(best_);
-  while (!OutOf(work_end)) {
-    const double done = static_cast<double>(Spent() - begin) /
+  if (target.best().feasible) parents.push_back(target.best());
+  while (!board->effort.OutOf(work_end)) {
+    const double done = static_cast<double>(board->effort.Spent() - begin) /
                         static_cast<double>(std::max<int64_t>(1, work_end - begin));
     const size_t most =
         std::max<size_t>(1, static_cast<size_t>(std::ceil(kMostParents * (1 - done))));
     size_t parent = parents.size();  // a new one
     if (parents.size() < kMostParents && done < kOpen) {
-      LoadDefaults();
+      decisions.LoadDefaults();
     } else {
       if (parents.empty()) return;
       while (parents.size() > most) {
@@ -58,27 +71,28 @@ void Search::Crossover(int64_t work_end) {
                              [](const Solution& a, const Solution& b) { return a.cost < b.cost; }));
       }
       const int count = static_cast<int>(parents.size());
-      parent = random_.Below(count);
-      Load(parents[parent]);
-      if (count > 1 && random_.OneIn(2)) {
-        TakeStretch(parents[(parent + 1 + random_.Below(count - 1)) % count]);
+      parent = board->random.Below(count);
+      decisions.Load(parents[parent]);
+      if (count > 1 && board->random.OneIn(2)) {
+        TakeStretch(board, parents[(parent + 1 + board->random.Below(count - 1)) % count]);
       } else {
-        Perturb();
+        Perturb(board);
       }
     }
     Outcome current;
-    const bool fits = Repair(&current, work_end);
-    if (fits) Prune(&current, work_end);
-    if (fits && best_.feasible && current.cost < best_.cost) SwapMoves(&current, work_end);
-    Offer(current);
+    const bool fits = Repair(board, &current, work_end);
+    if (fits) Prune(board, &current, work_end);
+    if (fits && target.best().feasible && current.cost < target.best().cost)
+      SwapTwoForOne(board, &current, work_end);
+    target.Offer(current);
     if (!fits) continue;
     bool known = false;
     for (const Solution& other : parents) known = known || other.cost == current.cost;
     if (known) continue;
     if (parent == parents.size()) {
-      parents.push_back(Snapshot(current));
+      parents.push_back(Plan(*board, current));
     } else if (current.cost < parents[parent].cost) {
-      parents[parent] = Snapshot(current);
+      parents[parent] = Plan(*board, current);
     }
   }
 }

@@ -1,0 +1,160 @@
+#include "core/search/live.h"
+
+#include <algorithm>
+
+namespace memonger {
+
+namespace {
+
+// Graphs above this number of gaps are not searched one decision at a time from the start.
+const int kManyGaps = 1500;
+
+// One run of the table.
+struct Run {
+  Board* board;
+  const Solution& warm;
+  WorkShare share;
+  bool many;     // too many gaps to decide them one by one
+  bool grouped;  // groups of like values may be decided at once
+  Outcome current;
+};
+
+// Starts from what is given. A plan just above the budget is repaired before seeds that fit, at any
+// price, take its place.
+void StartFromWarm(Run* run) {
+  Board* board = run->board;
+  Target& target = board->target;
+  Outcome& current = run->current;
+  board->decisions.LoadDefaults();
+  current = target.Evaluate();
+  target.Offer(current);
+  board->decisions.Load(run->warm);
+  current = target.Evaluate();
+  target.Offer(current);
+  if (!current.valid || target.Feasible(current)) return;
+  if (run->grouped && run->many) {
+    FitGroups(board, &current, true, run->share.Until(0.3), run->share.Until(0.5));
+  } else if (Repair(board, &current, run->share.Until(0.1))) {
+    Prune(board, &current, run->share.Until(0.15));
+    target.Offer(current);
+  }
+}
+
+void StartFromSeeds(Run* run) {
+  TrySeeds(run->board, false, run->share.Until(run->many ? 0.1 : 0.03));
+}
+
+// Groups of values, with the variants that cost no time; then of variants as well.
+void StartFromGroups(Run* run) {
+  Board* board = run->board;
+  const int64_t work = run->share.work() / 8;
+  const int starts = run->many || board->decisions.num_variants() == 0 ? 1 : 2;
+  for (int start = 0; start < starts; ++start) {
+    board->decisions.LoadDefaults();
+    UseFriendlyVariants(board, 0);
+    board->decisions.Commit();
+    const int64_t now = board->effort.Spent();
+    FitGroups(board, &run->current, start == 1, now + work, now + work + work / 4);
+  }
+}
+
+// Repair of the unplanned step, of it with all variants, then of the best so far.
+void StartFromRepairs(Run* run) {
+  Board* board = run->board;
+  Target& target = board->target;
+  const double ends[] = {0.05, 0.1, 0.14};
+  const double late = run->grouped && !target.best().feasible ? 0.2 : 0;  // groups did not do
+  const int64_t end = run->share.Until(0.15 + late);
+  for (int start = 0; start < 3 && !board->effort.OutOf(end); ++start) {
+    if (start == 1 && board->decisions.num_variants() == 0) continue;
+    if (start < 2) {
+      board->decisions.LoadDefaults();
+    } else {
+      board->decisions.Load(target.best());
+    }
+    if (start == 1) UseFriendlyVariants(board);
+    board->decisions.Commit();
+    if (Repair(board, &run->current, run->share.Until(ends[start] + late))) {
+      Prune(board, &run->current, end);
+    }
+    target.Offer(run->current);
+  }
+}
+
+void IterateEarly(Run* run) { IterateRepairs(run->board, run->share.Until(0.15)); }
+
+void IterateToTheEnd(Run* run) { IterateRepairs(run->board, run->share.end()); }
+
+void CrossToTheEnd(Run* run) {
+  Board* board = run->board;
+  Target& target = board->target;
+  Outcome& current = run->current;
+  CrossPlans(board, run->share.Until(0.95));
+  board->decisions.Load(target.best());
+  current = target.Evaluate();
+  if (target.Feasible(current)) SwapTwoForOne(board, &current, run->share.end());
+  if (target.Feasible(current)) Prune(board, &current, run->share.end());
+  target.Offer(current);
+}
+
+// Hot and warm in turn. A long hot walk is worth most at deep cuts, whose good plans are far from
+// what repairs find.
+void AnnealInTurn(Run* run) {
+  Board* board = run->board;
+  const double kHot = 6, kWarm = 0.5;
+  const double first = board->options.heat > 0 ? board->options.heat : kHot;
+  const Temperature rounds[] = {{first, 0.01}, {kWarm, 0.01}, {0.2, 0.005}};
+  const double shares[] = {0.85, 0.9, 0.94};
+  for (int round = 0; round < 3 && !board->effort.OutOf(run->share.end()); ++round) {
+    if (round == 1 && !board->target.best().feasible) {
+      TrySeeds(board, true, run->share.Until((shares[0] + shares[1]) / 2));
+    }
+    AnnealAndPrune(board, rounds[round], run->share, shares[round], 0.01);
+  }
+}
+
+bool Always(const Run&) { return true; }
+bool Grouped(const Run& run) { return run.grouped; }
+bool OneByOne(const Run& run) { return !run.many; }
+bool Crosses(const Run& run) { return !run.many && run.board->options.crossover; }
+bool Anneals(const Run& run) { return !Crosses(run); }
+bool Iterates(const Run& run) { return !run.many && Anneals(run); }
+
+struct Restart {
+  bool (*when)(const Run&);
+  void (*run)(Run*);
+};
+
+const Restart kRestarts[] = {
+    {Always, StartFromWarm},      {Always, StartFromSeeds},    {Grouped, StartFromGroups},
+    {OneByOne, StartFromRepairs}, {Crosses, CrossToTheEnd},    {Iterates, IterateEarly},
+    {Anneals, AnnealInTurn},      {Iterates, IterateToTheEnd},
+};
+
+}  // namespace
+
+void SearchLive(Board* board, const Solution& warm, int64_t work_end) {
+  Run run = {
+      board,
+      warm,
+      WorkShare(board->effort.Spent(), work_end),
+      board->decisions.num_gaps() > kManyGaps,
+      board->Has(kGroups) && board->simulator->first_backward() < board->simulator->num_ops(),
+      Outcome()};
+  for (const Restart& restart : kRestarts) {
+    if (restart.when(run)) restart.run(&run);
+  }
+}
+
+void AnnealAndPrune(Board* board, Temperature temperature, const WorkShare& share, double until,
+                    double gap) {
+  Target& target = board->target;
+  board->decisions.Load(target.best());
+  Anneal(board, target.Evaluate(), temperature, share.Until(until - gap));
+  board->decisions.Load(target.best());
+  Outcome current = target.Evaluate();
+  if (target.Feasible(current)) Prune(board, &current, share.Until(until));
+  target.Offer(current);
+}
+
+}  // namespace memonger

@@ -1,0 +1,129 @@
+// Which search runs when, and how the pool of a storage assignment comes into it.
+#include "core/search/restarts.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/search/live.h"
+
+namespace memonger {
+
+namespace {
+
+// Goes on from the best so far, with the pool of whole buffers as what has to fit.
+void SearchPool(Board* board, int64_t work_end) {
+  Target& target = board->target;
+  Decisions& decisions = board->decisions;
+  const WorkShare share(board->effort.Spent(), work_end);
+  const Solution live = target.best();
+  target.Forget();
+  target.MeasurePool();
+  // One number that is too large, where the live search adds up many.
+  board->overflow_weight = 2 * target.Unit() / (0.01 * static_cast<double>(target.budget_bytes()));
+  Outcome current;
+  for (const Solution* start : {&board->options.warm, &live}) {
+    decisions.Load(*start);
+    current = target.Evaluate();
+    target.Offer(current);
+  }
+  if (!target.best().feasible) {
+    decisions.Load(live);
+    if (Repair(board, &current, share.Until(0.2))) Prune(board, &current, share.Until(0.3));
+    target.Offer(current);
+  }
+  const double kMend = 0.3;  // only what does not fit whole buffers is to be mended
+  const Temperature rounds[] = {{kMend, 0.01}, {kMend, 0.01}, {0.1, 0.005}};
+  const double shares[] = {0.6, 0.85, 1.0};
+  for (int round = 0; round < 3 && !board->effort.OutOf(work_end); ++round) {
+    AnnealAndPrune(board, rounds[round], share, shares[round], 0.05);
+  }
+}
+
+// A pool takes little more than the live bytes: the live search, with a smaller budget as long as
+// its answer does not quite fit.
+void SearchShrinking(Board* board, int64_t work_end) {
+  Target& target = board->target;
+  const WorkShare share(board->effort.Spent(), work_end);
+  const int64_t budget = target.budget_bytes();
+  const double shares[] = {0.6, 0.75, 0.9, 1.0};
+  Solution smallest, warm = board->options.warm;
+  int64_t live_budget = budget;
+  for (int round = 0; round < 4 && !board->effort.OutOf(work_end); ++round) {
+    target.set_live_budget(live_budget);
+    target.Forget();
+    board->effort.PauseAt(shares[round]);
+    SearchLive(board, warm, share.Until(shares[round]));
+    board->effort.Resume();
+    Solution found = target.best();
+    board->decisions.Load(found);
+    found.pool = target.ExactPool(budget);
+    if (found.pool < 0) break;
+    target.CountExactPool();
+    const bool fits_live = found.feasible;
+    found.feasible = found.pool <= budget;
+    if (!smallest.known || found.feasible || found.pool < smallest.pool) smallest = found;
+    if (found.feasible || !fits_live) break;
+    live_budget -= (found.pool - budget) + budget / 2000;
+    warm = found;
+  }
+  target.set_live_budget(budget);
+  if (smallest.known) target.set_best(smallest);
+}
+
+// The least memory: whenever a plan fits, the budget falls below what it takes. Whole buffers are
+// estimated, not packed.
+void SearchSmallest(Board* board, int64_t work_end) {
+  Target& target = board->target;
+  Decisions& decisions = board->decisions;
+  const WorkShare share(board->effort.Spent(), work_end);
+  const int64_t budget = target.budget_bytes();
+  const Temperature rounds[] = {{3, 0.01}, {0.5, 0.01}, {0.2, 0.005}};
+  const double shares[] = {0.6, 0.8, 1.0}, steps[] = {0.01, 0.01, 1e-4};
+  if (target.has_meter() && !target.is_arena()) target.MeasurePool();
+  decisions.Load(board->options.warm);
+  const Outcome begun = target.Evaluate();
+  if (begun.valid) target.KeepSmallest(begun);
+  for (int round = 0; round < 3 && target.best().known && !board->effort.OutOf(work_end); ++round) {
+    decisions.Load(target.best());
+    target.set_step_down(steps[round]);
+    target.LowerBudget();
+    Anneal(board, target.Evaluate(), rounds[round], share.Until(shares[round]));
+  }
+  target.set_budget(budget);
+  Solution best = target.best();
+  decisions.Load(best);
+  const int64_t pool = target.ExactPool();
+  if (pool < 0) return;
+  if (target.has_meter()) best.pool = pool;
+  best.feasible = (target.has_meter() ? pool : best.peak) <= budget;
+  target.set_best(best);
+}
+
+}  // namespace
+
+Answer RunSearch(Simulator* simulator, const SearchOptions& options, PoolMeter* meter,
+                 PollFunction poll) {
+  Board board(simulator, options, meter, std::move(poll));
+  Target& target = board.target;
+  board.decisions.LoadDefaults();
+  const Outcome unplanned = target.Evaluate();
+  target.set_base_cost(std::max(unplanned.cost, 1e-300));
+  board.overflow_weight =
+      0.05 * target.base_cost() / static_cast<double>(std::max<int64_t>(1, unplanned.peak));
+  board.effort.Begin();
+  const int64_t begin = simulator->work(), work = options.work_limit;
+  if (options.smallest) {
+    SearchSmallest(&board, begin + work);
+  } else if (!target.has_meter()) {
+    SearchLive(&board, options.warm, begin + work);
+  } else {
+    // What does not quite fit an arena needs a little less memory; whole buffers are another
+    // measure.
+    SearchShrinking(&board, begin + (target.is_arena() ? work : work / 2));
+    if (!target.is_arena()) SearchPool(&board, begin + work);
+  }
+  board.decisions.Load(target.best());
+  return {target.best(), board.effort.reason()};
+}
+
+}  // namespace memonger

@@ -1,0 +1,118 @@
+// Starting points that need no search: drop what is cheap to make again for its bytes, keep the
+// values that cross the boundaries of a few segments, or both.
+//
+// The first is the usual "keep the outputs of convolutions, recompute the rest"; the second is
+// the rule of Chen et al. 2016 for any number of segments. All are tried: a few hundred
+// evaluations at most. Where nothing fits, cheap values are not kept between their uses in backward
+// either: that takes the least memory, and a lot of time, which the search then removes.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "core/search/steps.h"
+
+namespace memonger {
+
+namespace {
+
+// Thresholds of time for a byte that are tried, and of those one in so many as the most time of a
+// value that is dropped after each use in backward.
+const size_t kMostThresholds = 16;
+const size_t kTransientsEvery = 3;
+// Without backward ops a seed drops what lies idle for one so many-th of the graph.
+const int kLongGap = 10;
+
+// Decides every gap that a seed may drop: those that lead into the backward ops, or, in graphs
+// without backward ops, the long ones.
+void LoadCheapSeed(Board* board, double time_per_byte, int segments, double transient,
+                   bool all_variants) {
+  Decisions& decisions = board->decisions;
+  const std::vector<double>& seconds_per_byte = board->structure.seconds_per_byte();
+  const Problem& problem = board->simulator->problem();
+  const int first_backward = board->simulator->first_backward();
+  const bool has_backward = first_backward < board->simulator->num_ops();
+  // Segment of each op, by equal shares of the forward bytes.
+  std::vector<int> segment(board->simulator->num_ops(), segments);
+  if (segments > 0) {
+    double whole = 0, so_far = 0;
+    for (int op = 0; op < first_backward; ++op) {
+      for (int tensor : problem.ops[op].implementations[0].outputs) {
+        whole += static_cast<double>(problem.tensor_bytes[tensor]);
+      }
+    }
+    for (int op = 0; op < first_backward; ++op) {
+      for (int tensor : problem.ops[op].implementations[0].outputs) {
+        so_far += static_cast<double>(problem.tensor_bytes[tensor]);
+      }
+      segment[op] = std::min(segments - 1, static_cast<int>(so_far / (whole + 1) * segments));
+    }
+  }
+  decisions.LoadDefaults();
+  if (all_variants) UseFriendlyVariants(board);
+  for (int decision = 0; decision < decisions.num_gaps(); ++decision) {
+    const Gap& gap = board->simulator->gaps()[decision];
+    const bool leads_back = has_backward
+                                ? gap.begin < first_backward && gap.end >= first_backward
+                                : gap.end - gap.begin > board->simulator->num_ops() / kLongGap;
+    const bool for_a_moment = seconds_per_byte[gap.op] <= transient;
+    if (for_a_moment && has_backward && gap.begin >= first_backward && !gap.trailing) {
+      decisions.Set(decision, kDropTransient);
+    }
+    if (!leads_back || seconds_per_byte[gap.op] > time_per_byte) continue;
+    const bool crosses = segments > 0 && segment[gap.begin] != segment[gap.op];
+    if (gap.trailing) {
+      // What crosses a boundary is where the segment's clones start from.
+      if (crosses) decisions.Set(decision, kKeep);
+      continue;
+    }
+    if (!crosses) decisions.Set(decision, for_a_moment ? kDropTransient : kDropThenRetain);
+  }
+  decisions.Commit();
+}
+
+}  // namespace
+
+void UseFriendlyVariants(Board* board, double most_added_s) {
+  for (int variant : board->structure.friendly_variants()) {
+    if (board->structure.TimeAdded(variant) <= most_added_s) {
+      board->decisions.Set(board->decisions.variant(variant), 1);
+    }
+  }
+}
+
+void TrySeeds(Board* board, bool frugal, int64_t work_end) {
+  Target& target = board->target;
+  const std::vector<double>& seconds_per_byte = board->structure.seconds_per_byte();
+  if (!board->Has(kSeeds)) return;
+  std::vector<double> thresholds;
+  for (const Gap& gap : board->simulator->gaps()) thresholds.push_back(seconds_per_byte[gap.op]);
+  std::sort(thresholds.begin(), thresholds.end());
+  thresholds.erase(std::unique(thresholds.begin(), thresholds.end()), thresholds.end());
+  if (thresholds.empty()) return;
+  std::vector<double> tried;
+  for (size_t i = 0; i < std::min(kMostThresholds, thresholds.size()); ++i) {
+    tried.push_back(
+        thresholds[(i + 1) * thresholds.size() / std::min(kMostThresholds, thresholds.size()) - 1]);
+  }
+  const int largest =
+      std::max(2, 2 * static_cast<int>(std::sqrt(board->simulator->first_backward())));
+  const double endless = std::numeric_limits<double>::infinity();
+  std::vector<double> transients;
+  if (!frugal) transients.push_back(-1);
+  for (size_t i = 0; frugal && i < tried.size(); i += kTransientsEvery)
+    transients.push_back(tried[i]);
+  for (double transient : transients) {
+    for (int segments = 0; segments <= largest; segments = segments ? 2 * segments : 2) {
+      for (double threshold : tried) {
+        if (board->effort.OutOf(work_end)) return;
+        for (int variants = 0; variants < (board->decisions.num_variants() ? 2 : 1); ++variants) {
+          LoadCheapSeed(board, threshold, segments, transient, variants != 0);
+          target.Offer(target.Evaluate(target.best().feasible ? target.best().cost : endless));
+        }
+      }
+    }
+    if (target.best().feasible) return;
+  }
+}
+
+}  // namespace memonger
