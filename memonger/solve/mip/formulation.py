@@ -176,9 +176,9 @@ def _layer_rows(reduced: Reduced, rows: Rows, live: Ranges, pools: Pools, taken:
         upper[base + layer::len(sizes)][:pools.count] = np.floor(most / size + 1e-9)
         fixed = reduced.fixed_at_least(size)[ends_at]
         numbers = rows.open(np.full(len(ends_at), -np.inf), -fixed)
-        rows.add(numbers, base + layer + behind, np.array(-1.0))
+        rows.add(numbers, base + layer + behind, -1.0)
         large = reduced.size_bytes[owner] >= size
-        rows.add(numbers[window[large]], columns[large], np.array(1.0))
+        rows.add(numbers[window[large]], columns[large], 1.0)
         for spot, one in reuses:
             rows.upper[-1][spot] -= sum(saved >= size for saved in one.places)
             groups = np.array([group for group, saved in one.sources if saved >= size], dtype=int)
@@ -189,7 +189,7 @@ def _layer_rows(reduced: Reduced, rows: Rows, live: Ranges, pools: Pools, taken:
     rows.add(np.repeat(total, pools.count * len(sizes)),
              base + np.arange(pools.count * len(sizes)), np.tile(steps, pools.count) / unit)
     if not np.isfinite(budget_bytes):
-        rows.add(total, np.zeros(1, dtype=np.int64), np.array(-1.0))
+        rows.add(total, np.zeros(1, dtype=np.int64), -1.0)
 
 
 def _at_hand_rows(reduced: Reduced, rows: Rows, live: Ranges, pools: Pools, rerun: Ranges,
@@ -238,9 +238,9 @@ def _at_hand_rows(reduced: Reduced, rows: Rows, live: Ranges, pools: Pools, reru
     group_of, spot_of, target_of = np.unique(
         np.stack([group_of[needed], spot_of[needed], target_of[needed]]), axis=1)
     numbers = target.open(rows, target_of)
-    rows.add(numbers, live.column(group_of, spot_of - 1), np.array(1.0))
+    rows.add(numbers, live.column(group_of, spot_of - 1), 1.0)
     gone = taken.column(group_of, spot_of - 1)
-    rows.add(numbers, gone, np.array(-1.0))
+    rows.add(numbers, gone, -1.0)
     if pools.count == 2:  # what lies in the pool of forward stays
         at_end = live.column(group_of, np.full(len(group_of), pools.boundary))
         rows.add(numbers, np.where((gone >= 0) & (spot_of - 1 > pools.boundary), at_end, -1),
@@ -253,7 +253,7 @@ def _at_hand_rows(reduced: Reduced, rows: Rows, live: Ranges, pools: Pools, reru
         picked = maker[group_of]
         column = np.where(picked >= 0, rerun.column(np.maximum(picked, 0), spot_of), -1) \
             if len(repeats) else np.full(len(picked), -1)
-        rows.add(numbers, column, np.array(1.0))
+        rows.add(numbers, column, 1.0)
     # A value that only some implementations make is at hand in its op's window when one of those
     # is chosen.
     shift = np.zeros(len(numbers))
@@ -265,11 +265,11 @@ def _at_hand_rows(reduced: Reduced, rows: Rows, live: Ranges, pools: Pools, reru
             if len(reduced.implementations[op]) == 1:
                 shift[place] += 1.0
             elif number > 0:
-                rows.add(row, variant_column[[reduced.variant_of[op][number]]], np.array(1.0))
+                rows.add(row, variant_column[[reduced.variant_of[op][number]]], 1.0)
             else:
                 shift[place] += 1.0
                 for variant in reduced.variant_of[op][1:]:
-                    rows.add(row, variant_column[[variant]], np.array(-1.0))
+                    rows.add(row, variant_column[[variant]], -1.0)
     rows.lower[-1] = rows.lower[-1] - shift
 
 
@@ -298,7 +298,7 @@ def _forced_lives(reduced: Reduced, rows: Rows, live: Ranges, lower: np.ndarray,
             if wanted == ALWAYS:
                 lower[column] = 1.0
             else:
-                rows.add(target.open(rows, np.array([wanted])), np.array([column]), np.array(1.0))
+                rows.add(target.open(rows, np.array([wanted])), np.array([column]), 1.0)
         if forgotten and any(op in forgotten for op, _ in reduced.makers[group]):
             boundary = int(np.searchsorted(ends_at, reduced.first_backward - 1))
             column = _column(live, group, boundary)
@@ -320,15 +320,15 @@ def _memory_rows(reduced: Reduced, rows: Rows, live: Ranges, pools: Pools, ends_
     if pools.count == 2:
         last = pools.of_window(np.arange(len(ends_at))) == 1
         row = rows.open(np.array([-np.inf]), np.array([limit]))
-        rows.add(row, np.array([pools.forward_column]), np.array(1.0))
+        rows.add(row, np.array([pools.forward_column]), 1.0)
         if not np.isfinite(budget_bytes):
-            rows.add(row, np.zeros(1, dtype=np.int64), np.array(-1.0))
+            rows.add(row, np.zeros(1, dtype=np.int64), -1.0)
     numbers = rows.open(np.full(len(ends_at), -np.inf),
                         np.where(last, limit, 0.0) - pools.fixed_bytes(reduced, ends_at) / unit)
     if pools.count == 2:
         rows.add(numbers, np.full(len(ends_at), pools.forward_column), np.where(last, 1.0, -1.0))
     if not np.isfinite(budget_bytes):
-        rows.add(numbers[last], np.zeros(int(last.sum()), dtype=np.int64), np.array(-1.0))
+        rows.add(numbers[last], np.zeros(int(last.sum()), dtype=np.int64), -1.0)
     rows.add(numbers[window], columns, reduced.size_bytes[owner] / unit)
     return numbers
 
@@ -349,10 +349,10 @@ def _inplace_rows(rows: Rows, live: Ranges, pools: Pools, taken: Spots,
                         np.array([float(len(one.places)) for _, one in reuses]))
     number_of = dict(zip((spot for spot, _ in reuses), numbers))
     columns = taken.base + np.arange(len(taken.owner))
-    rows.add(np.array([number_of[int(spot)] for spot in taken.window]), columns, np.array(1.0))
+    rows.add(np.array([number_of[int(spot)] for spot in taken.window]), columns, 1.0)
     numbers = rows.open(np.full(len(columns), -np.inf), np.zeros(len(columns)))
-    rows.add(numbers, columns, np.array(1.0))
-    rows.add(numbers, pools.owned(live, taken.owner, taken.window), np.array(-1.0))
+    rows.add(numbers, columns, 1.0)
+    rows.add(numbers, pools.owned(live, taken.owner, taken.window), -1.0)
 
 
 def _choice_rows(reduced: Reduced, rows: Rows, rerun: Ranges, repeats: List[Tuple[int, int]],
@@ -364,17 +364,17 @@ def _choice_rows(reduced: Reduced, rows: Rows, rerun: Ranges, repeats: List[Tupl
         if len(chosen) > 1 and chosen not in seen:
             seen.add(chosen)
             row = rows.open(np.array([-np.inf]), np.array([1.0]))
-            rows.add(np.repeat(row, len(chosen)), variant_column[list(chosen)], np.array(1.0))
+            rows.add(np.repeat(row, len(chosen)), variant_column[list(chosen)], 1.0)
     for repeat, (op, number) in enumerate(repeats):
         span = np.arange(rerun.first[repeat], rerun.last[repeat] + 1)
         if len(reduced.implementations[op]) > 1:
             for column in rerun.offset[repeat] + span - rerun.first[repeat]:
                 row = rows.open(np.array([-np.inf]), np.array([1.0 if number == 0 else 0.0]))
-                rows.add(row, np.array([column]), np.array(1.0))
+                rows.add(row, np.array([column]), 1.0)
                 others = reduced.variant_of[op][1:] if number == 0 \
                     else [reduced.variant_of[op][number]]
                 sign = 1.0 if number == 0 else -1.0
-                rows.add(np.repeat(row, len(others)), variant_column[others], np.array(sign))
+                rows.add(np.repeat(row, len(others)), variant_column[others], sign)
         if max_reruns and len(span) > max_reruns:
             row = rows.open(np.array([-np.inf]), np.array([float(max_reruns)]))
             rows.add(np.repeat(row, len(span)),

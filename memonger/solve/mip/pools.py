@@ -84,6 +84,6 @@ class Pools:
         if not len(owner):
             return
         numbers = rows.open(np.zeros(len(owner)), np.full(len(owner), np.inf))
-        rows.add(numbers, self.remade.base + np.arange(len(owner)), np.array(1.0))
-        rows.add(numbers, live.column(owner, window), np.array(-1.0))
-        rows.add(numbers, live.column(owner, np.full(len(owner), self.boundary)), np.array(1.0))
+        rows.add(numbers, self.remade.base + np.arange(len(owner)), 1.0)
+        rows.add(numbers, live.column(owner, window), -1.0)
+        rows.add(numbers, live.column(owner, np.full(len(owner), self.boundary)), 1.0)

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, List, Sequence, Tuple
+from typing import TYPE_CHECKING, List, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -150,12 +150,14 @@ class Rows:
         self.upper.append(np.asarray(upper, dtype=np.float64))
         return numbers
 
-    def add(self, rows: np.ndarray, columns: np.ndarray, values: np.ndarray) -> None:
-        """Entries; those with column -1 are left out."""
+    def add(self, rows: np.ndarray, columns: np.ndarray,
+            values: Union[float, np.ndarray]) -> None:
+        """Entries, with one value or one each; those with column -1 are left out."""
         used = columns >= 0
         self.rows.append(rows[used])
         self.columns.append(columns[used])
-        self.values.append(np.broadcast_to(values, rows.shape)[used].astype(np.float64))
+        self.values.append(np.asarray(values, dtype=np.float64)[used] if np.ndim(values)
+                           else np.full(len(self.rows[-1]), values, dtype=np.float64))
 
     def matrix(self, columns: int) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Start of each row, columns and values; entries of the same place are added up."""

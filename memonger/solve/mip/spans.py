@@ -30,7 +30,7 @@ def add_span_rows(reduced: Reduced, rows: Rows, live: Ranges, rerun: Ranges, aga
     """``reruns in the span >= again``; what is read, or live, was live before or is made again."""
     columns = again.base + np.arange(len(again.owner))
     numbers = rows.open(np.zeros(len(columns)), np.full(len(columns), np.inf))
-    rows.add(numbers, columns, np.array(-1.0))
+    rows.add(numbers, columns, -1.0)
     for number, repeat, span in zip(numbers, again.owner, again.window):
         begin, end = spans[span]
         for window in range(max(begin, int(rerun.first[repeat])),
@@ -63,4 +63,4 @@ def add_span_rows(reduced: Reduced, rows: Rows, live: Ranges, rerun: Ranges, aga
             opened = target.open(rows, np.array(
                 [ALWAYS] if ALWAYS in targets else sorted(targets), dtype=np.int64))
             for column in [int(before[0]), *makers]:
-                rows.add(opened, np.full(len(opened), column), np.array(1.0))
+                rows.add(opened, np.full(len(opened), column), 1.0)

@@ -66,7 +66,7 @@ class Targets:
         for place, (_, _, least) in summed:
             lower[place] = least
         numbers = rows.open(lower, np.full(len(targets), np.inf))
-        rows.add(numbers, np.where(targets >= 0, targets, -1), np.array(-1.0))
+        rows.add(numbers, np.where(targets >= 0, targets, -1), -1.0)
         for place, (columns, value, _) in summed:
             rows.add(np.repeat(numbers[place], len(columns)), np.array(columns), np.array(value))
         return numbers
