@@ -161,12 +161,12 @@ def _category(graph: Graph, storage: StoragePlan, value: int) -> str:
 
 def _alive(graph: Graph, names: Tuple[str, ...], storage: StoragePlan,
            step: int) -> Tuple[Alive, ...]:
-    found = []
+    alive = []
     for values, block in zip(_values_of_blocks(storage), storage.blocks.blocks):
         if block.start <= step <= block.end:
             steps = [storage.program.values[v].step for v in values]
             value = values[bisect_right(steps, step) - 1]
             made = storage.program.values[value]
-            found.append(Alive(graph.tensors[made.tensor].name, names[made.step], block.bytes,
+            alive.append(Alive(graph.tensors[made.tensor].name, names[made.step], block.bytes,
                                _category(graph, storage, value), block.start, block.end))
-    return tuple(sorted(found, key=lambda a: (-a.bytes, a.start, a.tensor)))
+    return tuple(sorted(alive, key=lambda a: (-a.bytes, a.start, a.tensor)))

@@ -67,8 +67,8 @@ def methods() -> Tuple[str, ...]:
 @lru_cache(maxsize=None)
 def _installed() -> Dict[str, Any]:
     """Entry points of installed packages by name; read once in a process."""
-    found = metadata.entry_points()
-    group = found.select(group=_GROUP) if hasattr(found, "select") else found.get(_GROUP, ())
+    points = metadata.entry_points()
+    group = points.select(group=_GROUP) if hasattr(points, "select") else points.get(_GROUP, ())
     return {point.name: point for point in group}
 
 
@@ -129,8 +129,8 @@ def solve(graph: Graph, budget_bytes: Optional[int], method: str = "auto",
                 plan = replace(plan, status=Status.OPTIMAL)
             return replace(plan.with_bound(free_bound(graph, options.variants)),
                            planning_s=time.perf_counter() - started_s)
-    found = confirm(solver(graph, budget_bytes, options), graph, method, options.keep)
-    plan = replace(found, method=method)
+    answer = confirm(solver(graph, budget_bytes, options), graph, method, options.keep)
+    plan = replace(answer, method=method)
     if budget_bytes is not None and not _fits(plan):
         if plan.status is Status.INTERRUPTED:
             raise NoPlanInTime("interrupted before a plan that fits was found; the smallest "
@@ -152,9 +152,9 @@ def _with_bound(plan: Plan, budget_bytes: int, options: Options) -> Plan:
     # A plan whose variants need less workspace may have a larger pool.
     limit_bytes = pool_limit_bytes(graph, budget_bytes + outside_pool_bytes(graph),
                                    options.variants)
-    found = overhead_bound(graph, limit_bytes, options.variants, options.keep,
+    proven = overhead_bound(graph, limit_bytes, options.variants, options.keep,
                            Effort(options.time_limit_s / 2), rounds=rounds)
-    bound = min(plan.overhead, max(plan.bound, found.extra_s / graph.time_s))
+    bound = min(plan.overhead, max(plan.bound, proven.extra_s / graph.time_s))
     if bound < plan.overhead - 1e-9:
         return replace(plan, bound=bound)
     return replace(plan, bound=plan.overhead, status=Status.OPTIMAL)

@@ -149,8 +149,8 @@ def chain(search: Search) -> None:
     board, work = search.board, int(3.0 * search.work)
     with board.walks.beside(board, work if board.is_chain else 0):
         if _has_programs(board.options) and not board.options.recompute and not board.over:
-            found = span_bound(board.reduced, board.live_budget_bytes, board.effort)
-            board.raise_bound(found.extra_s, found.how, found.constrained)
+            plan = span_bound(board.reduced, board.live_budget_bytes, board.effort)
+            board.raise_bound(plan.extra_s, plan.how, plan.constrained)
         if board.chain is not None:
             _follow(search, work)
 

@@ -51,9 +51,10 @@ def _smaller_baseline(plan: Plan, budget_bytes: Optional[int], options: Options,
     best = plan
     try:
         for schedule in _other_schedules(plan, budget_bytes, options, more):
-            found = build_plan(plan.graph, schedule, plan.method, options, budget_bytes)
-            if found.overhead <= most and _bytes_by_schedule(found) < _bytes_by_schedule(best):
-                best = found
+            candidate = build_plan(plan.graph, schedule, plan.method, options, budget_bytes)
+            if candidate.overhead <= most and \
+                    _bytes_by_schedule(candidate) < _bytes_by_schedule(best):
+                best = candidate
     except KeyboardInterrupt:
         return replace(best, status=Status.INTERRUPTED)
     if best is plan:

@@ -51,7 +51,7 @@ bool Simulator::Simulate(int stage) {
   next_.Clear();
   for (int run : log.runs) run_here_[run_op_[run]] = run;
   const bool done = RunStage();
-  // Numbers of runs that are no more, or were to be and are not.
+  // Gives back the numbers of runs that the stage no longer has, or had begun where it failed.
   for (int run : done ? log.runs : next_.runs) {
     const int op = run_op_[run];
     if (run != op && (done ? ran_[op] != stamp_ : run_here_[op] != run)) ended_runs_.push_back(run);

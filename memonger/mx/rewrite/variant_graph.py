@@ -229,7 +229,7 @@ def _gradient_ops(swapped: _Known, forward: int, variant: VariantKind) -> List[O
 
 
 def _for_nobody_else(graph: Graph, backward: Sequence[int], read: AbstractSet[int]) -> List[int]:
-    """Backward ops that only ``backward`` needs, and that no op needs once only ``read`` is read.
+    """Backward ops that serve ``backward`` alone, and nothing once only ``read`` is read.
 
     The zeros that stand for gradients of hidden outputs are such ops.
     """

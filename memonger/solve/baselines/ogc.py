@@ -36,10 +36,10 @@ class _Places:
 
     def __init__(self, graph: Graph):
         self.ops = forward_ops(graph)
-        place = {op: i for i, op in enumerate(self.ops)}
+        position = {op: i for i, op in enumerate(self.ops)}
         self.bytes = np.array([sum(graph.tensors[t].size_bytes for t in graph.ops[op].outputs
                                    if graph.tensors[t].pooled) for op in self.ops], np.int64)
-        self.last = np.array([place[last_forward_use(graph, op)] for op in self.ops], np.int64)
+        self.last = np.array([position[last_forward_use(graph, op)] for op in self.ops], np.int64)
 
     def segments_to(self, end: int) -> Tuple[np.ndarray, np.ndarray]:
         """Bytes inside each segment of the ops start..end, and bytes crossing it.
@@ -69,9 +69,9 @@ def best_cuts(graph: Graph) -> Tuple[List[int], int]:
         sizes = sizes[np.unique(np.linspace(0, len(sizes) - 1, most).astype(int))]
     best_value, best = None, []
     for largest in sizes:
-        found = _shortest(columns, int(largest))
-        if found is not None and (best_value is None or found[0] + largest < best_value):
-            best_value, best = found[0] + int(largest), found[1]
+        path = _shortest(columns, int(largest))
+        if path is not None and (best_value is None or path[0] + largest < best_value):
+            best_value, best = path[0] + int(largest), path[1]
     assert best_value is not None  # the largest size allows a single segment
     return [places.ops[i] for i in best], best_value
 

@@ -56,19 +56,19 @@ def cut_points(graph: Graph) -> FrozenSet[int]:
     """Forward ops whose results are all that later forward ops read of what came before.
 
     Between two of them lies a part of the network that can run again from one kept value.
-    Linear time: an op is one when no earlier value but its own is read after it.
+    Linear time: behind such an op nothing is read that was made before it.
     """
     last_reader = [max([r for r in readers if not graph.ops[r].is_backward], default=-1)
                    for readers in graph.consumers]
-    found = set()
+    points = set()
     furthest = -1  # last forward reader of anything made so far, the op at hand excepted
     for index, op in enumerate(graph.ops):
         if op.is_backward:
             break
         if furthest <= index:
-            found.add(index)
+            points.add(index)
         furthest = max([furthest] + [last_reader[t] for t in op.outputs])
-    return frozenset(found)
+    return frozenset(points)
 
 
 def divide(graph: Graph, threshold_bytes: int,

@@ -25,8 +25,8 @@ def boundaries_of(graph: Graph, options: Options) -> List[Boundary]:
     """Where a graph can be cut; empty where it cannot, or has two pools."""
     if graph.pools == "cached_op" or options.backend != "plugin":
         return []
-    found = find_boundaries(graph)
-    return found if len(found) >= _LEAST_BOUNDARIES else []
+    boundaries = find_boundaries(graph)
+    return boundaries if len(boundaries) >= _LEAST_BOUNDARIES else []
 
 
 class ChainPlans:
@@ -79,13 +79,13 @@ class ChainPlans:
         """
         target, lost = pool_bytes, 0
         for _ in range(_TRIES):
-            found = self._evaluated(self.chain.plan(target))
-            if found is None:
+            candidate = self._evaluated(self.chain.plan(target))
+            if candidate is None:
                 return
-            yield found
-            if found.pool_bytes <= pool_bytes:
+            yield candidate
+            if candidate.pool_bytes <= pool_bytes:
                 return
-            lost = max(found.pool_bytes - target, lost + pool_bytes // 100)
+            lost = max(candidate.pool_bytes - target, lost + pool_bytes // 100)
             target = pool_bytes - lost
 
     def smallest(self) -> Optional[Found]:

@@ -92,15 +92,15 @@ class Chain:
         count = len(self.boundaries)
         placed, stored = (ctypes.c_int32 * (3 * count))(), (ctypes.c_int32 * count)()
         total = ctypes.c_double()
-        found = core().memonger_chain_solve(
+        num_placed = core().memonger_chain_solve(
             ctypes.c_int64(pool_bytes), _LEVELS, count, *self._flat, placed, stored,
             ctypes.byref(total))
-        if found < 0:
+        if num_placed < 0:
             raise SolverError("the planner ran out of memory")
-        if not found:
+        if not num_placed:
             return None
         starts = {-1: 0, **dict(enumerate(self._backward))}
-        rows_placed = [placed[3 * i:3 * i + 3] for i in range(found)]
+        rows_placed = [placed[3 * i:3 * i + 3] for i in range(num_placed)]
         return ChainPlan(total.value, sorted(
             (Placed(self.segments[s], self.tradeoffs[s], self.tradeoffs[s].all[t], starts[before])
              for s, t, before in rows_placed), key=lambda one: one.segment.begin),
@@ -113,22 +113,23 @@ def decisions_of(graph: Graph, native: NativeSearch, plan: ChainPlan) -> Decisio
     O(gaps) time.
     """
     first_backward = graph.num_forward
-    place_of = {op: number for number, one in enumerate(plan.placed)
-                for op in one.segment.ops if op >= 0}
-    stored = {number: plan.stored.get(one.segment.begin) for number, one in enumerate(plan.placed)}
+    place_of = {op: number for number, part in enumerate(plan.placed)
+                for op in part.segment.ops if op >= 0}
+    stored = {number: plan.stored.get(part.segment.begin)
+              for number, part in enumerate(plan.placed)}
     own: Dict[Tuple[int, int, int], int] = {}
     crossing: Dict[Tuple[int, int], int] = {}
     used: Set[int] = set()
     again: Dict[int, int] = {}
-    for one in plan.placed:
-        segment = one.segment
+    for part in plan.placed:
+        segment = part.segment
         used.update(segment.variants[index]
-                    for index, on in zip(one.tradeoffs.search.allowed_variants,
-                                         one.tradeoff.variants) if on)
+                    for index, on in zip(part.tradeoffs.search.allowed_variants,
+                                         part.tradeoff.variants) if on)
         again.update((segment.ops[op], segment.ops[reader])
-                     for op, reader in one.tradeoffs.run_again_before(one.tradeoff).items())
-        for (op, _, begin, end, trailing), choice in zip(one.tradeoffs.search.gaps(),
-                                                         one.tradeoff.choices):
+                     for op, reader in part.tradeoffs.run_again_before(part.tradeoff).items())
+        for (op, _, begin, end, trailing), choice in zip(part.tradeoffs.search.gaps(),
+                                                         part.tradeoff.choices):
             stop = -1 if trailing else segment.ops[end]
             own[segment.ops[op], segment.ops[begin], stop] = choice
             if begin <= segment.middle < end and not trailing:
@@ -150,18 +151,18 @@ def decisions_of(graph: Graph, native: NativeSearch, plan: ChainPlan) -> Decisio
             decide(_TRANSIENT, op)
 
     for op, _, begin, end, trailing in native.gaps():
-        place = place_of.get(op)
-        if place is None or (not trailing and end < first_backward):
+        part_of_op = place_of.get(op)
+        if part_of_op is None or (not trailing and end < first_backward):
             decide(_TRANSIENT if trailing else _KEEP)
             continue
-        one = plan.placed[place]
-        begins_in = place_of.get(begin, place)
+        part = plan.placed[part_of_op]
+        begins_in = place_of.get(begin, part_of_op)
         if trailing:
-            if begins_in == place:
+            if begins_in == part_of_op:
                 choice = own.get((op, begin, -1), _TRANSIENT)
                 # Something later in the segment starts from it.
                 if begin < first_backward and choice != _TRANSIENT:
-                    held_from(begin, one.made_at if choice == _KEEP else again.get(op))
+                    held_from(begin, part.made_at if choice == _KEEP else again.get(op))
                 else:
                     decide(choice)
             elif begin >= first_backward:
@@ -169,9 +170,9 @@ def decisions_of(graph: Graph, native: NativeSearch, plan: ChainPlan) -> Decisio
             else:
                 held_from(begin, stored[begins_in])
             continue
-        if place_of.get(end, place) != place:
+        if place_of.get(end, part_of_op) != part_of_op:
             held_from(begin, stored[place_of[end]])
-        elif begin >= first_backward and begins_in == place:
+        elif begin >= first_backward and begins_in == part_of_op:
             decide(own.get((op, begin, end), _KEEP))
         else:
             choice = own.get((op, begin, end), crossing.get((op, end), _KEEP))
@@ -180,6 +181,6 @@ def decisions_of(graph: Graph, native: NativeSearch, plan: ChainPlan) -> Decisio
             elif choice == _TRANSIENT:
                 decide(_TRANSIENT)
             else:
-                held_from(begin, one.made_at if choice == _KEEP else again.get(op))
+                held_from(begin, part.made_at if choice == _KEEP else again.get(op))
     return Decisions(tuple(choices), tuple(advance),
                      tuple(index in used for index in native.allowed_variants))

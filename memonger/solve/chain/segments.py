@@ -86,24 +86,24 @@ def find_boundaries(graph: Graph) -> List[Boundary]:
         # All outputs of an op stay or go together.
         size = sum(graph.tensors[t].size_bytes for t in made if graph.consumers[t])
         if last > number and size:
-            for change, place in ((1, number + 1), (-1, last + 1)):
-                crossing[place] += change
-                crossing_bytes[place] += change * size
-    for place in range(count):
-        crossing[place + 1] += crossing[place]
-        crossing_bytes[place + 1] += crossing_bytes[place]
+            for change, cut in ((1, number + 1), (-1, last + 1)):
+                crossing[cut] += change
+                crossing_bytes[cut] += change * size
+    for cut in range(count):
+        crossing[cut + 1] += crossing[cut]
+        crossing_bytes[cut + 1] += crossing_bytes[cut]
     cuts = _aligned(graph)
-    narrow = [place for place in cuts if 0 < crossing[place] <= _MOST_VALUES]
+    narrow = [cut for cut in cuts if 0 < crossing[cut] <= _MOST_VALUES]
     most = 1
-    while most < _MOST_VALUES and sum(crossing[place] <= most for place in narrow) < _FEWEST:
+    while most < _MOST_VALUES and sum(crossing[cut] <= most for cut in narrow) < _FEWEST:
         most += 1
-    chosen = [place for place in narrow if crossing[place] <= most]
+    chosen = [cut for cut in narrow if crossing[cut] <= most]
     if len(chosen) >= _MOST:
         edges = [len(chosen) * i // (_MOST - 1) for i in range(_MOST)]
-        chosen = [min(chosen[a:b], key=lambda place: (crossing_bytes[place], place))
+        chosen = [min(chosen[a:b], key=lambda cut: (crossing_bytes[cut], cut))
                   for a, b in zip(edges, edges[1:])]
     return [Boundary(0, len(graph.ops), 0)] + [
-        Boundary(place, cuts[place], crossing_bytes[place]) for place in chosen]
+        Boundary(cut, cuts[cut], crossing_bytes[cut]) for cut in chosen]
 
 
 def _aligned(graph: Graph) -> Dict[int, int]:
@@ -115,29 +115,29 @@ def _aligned(graph: Graph) -> Dict[int, int]:
         if 0 <= owner < count:
             last[owner] = max(last[owner], number)
             first[owner] = min(first[owner], number)
-    for place in reversed(range(count)):
-        last[place] = max(last[place], last[place + 1])
-    found: Dict[int, int] = {}
+    for cut in reversed(range(count)):
+        last[cut] = max(last[cut], last[cut + 1])
+    aligned: Dict[int, int] = {}
     earliest = end
-    for place in range(1, count):
-        earliest = min(earliest, first[place - 1])
-        if -1 < last[place] < earliest < end:
-            found[place] = earliest
-    return found
+    for cut in range(1, count):
+        earliest = min(earliest, first[cut - 1])
+        if -1 < last[cut] < earliest < end:
+            aligned[cut] = earliest
+    return aligned
 
 
 def segments_of(graph: Graph, boundaries: Sequence[Boundary]) -> List[Segment]:
     """All segments that reach over a few boundaries."""
     cutter = _Cutter(graph)
     ends = [*boundaries, Boundary(graph.num_forward, graph.num_forward, 0)]
-    found: List[Segment] = []
+    segments: List[Segment] = []
     for begin, start in enumerate(ends[:-1]):
         for end in range(begin + 1, min(begin + _MOST_UNITS, len(boundaries)) + 1):
             if end > begin + 1 and ends[end].forward - start.forward > _MOST_OPS:
                 break
-            found.append(cutter.cut(begin, end, range(start.forward, ends[end].forward),
+            segments.append(cutter.cut(begin, end, range(start.forward, ends[end].forward),
                                     range(ends[end].backward, start.backward)))
-    return found
+    return segments
 
 
 class _Cutter:

@@ -41,12 +41,12 @@ class Tradeoffs:
 
     def run_again_before(self, tradeoff: Tradeoff) -> Dict[int, int]:
         """For each op that runs again: the op right before which it does so first."""
-        found = self.search.evaluate(Decisions(
+        decided = self.search.evaluate(Decisions(
             tradeoff.choices, (-1,) * len(tradeoff.choices), tradeoff.variants))
         first: Dict[int, int] = {}
         seen: Set[int] = set()
         waiting: List[int] = []
-        for step in found.schedule.steps if found else ():
+        for step in decided.schedule.steps if decided else ():
             if step.op in seen:
                 waiting.append(step.op)
                 continue
@@ -59,7 +59,7 @@ class Tradeoffs:
     @property
     def transient_peak_bytes(self) -> int:
         """The least bytes that forward needs at its worst op."""
-        return min((one.forward_peak_bytes for one in self.all), default=0)
+        return min((tradeoff.forward_peak_bytes for tradeoff in self.all), default=0)
 
 
 class _SegmentSearch(NativeSearch):

@@ -72,9 +72,9 @@ def unplanned_live(reduced: Reduced, certain: bool = False) -> np.ndarray:
         change[reduced.birth[group]] += size
         change[ends[group] + 1] -= size
     live = reduced.profile_bytes + np.cumsum(change)[:-1]
-    for one in () if certain else reduced.inplace_reuses:
-        live[one.op] += one.unsaved_bytes(
-            saved for group, saved in one.sources if ends[group] <= one.op)
+    for reuse in () if certain else reduced.inplace_reuses:
+        live[reuse.op] += reuse.unsaved_bytes(
+            saved for group, saved in reuse.sources if ends[group] <= reuse.op)
     return live
 
 
@@ -230,9 +230,9 @@ def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none
         if number and effort.left_s <= 0:
             break
         program = build(reduced, constrained, pool_budget_bytes, layers=layers)
-        found = highs.solve_linear(program, effort)
-        if found.bound > best.extra_s:
-            best = Bound(found.bound, "linear, %d constrained" % len(constrained),
+        solution = highs.solve_linear(program, effort)
+        if solution.bound > best.extra_s:
+            best = Bound(solution.bound, "linear, %d constrained" % len(constrained),
                          tuple(constrained))
         if best.extra_s == float("inf"):
             break
@@ -256,8 +256,8 @@ def span_bound(reduced: Reduced, pool_budget_bytes: float, effort: Effort) -> Bo
         return Bound(float("-inf"), "none")
     constrained = constrained_in_pieces(reduced, pieces)
     program = build(reduced, constrained, pool_budget_bytes, spans=spans_of(reduced, constrained))
-    found = highs.solve_linear(program, effort)
-    return Bound(found.bound, "linear, %d constrained, spans" % len(constrained),
+    solution = highs.solve_linear(program, effort)
+    return Bound(solution.bound, "linear, %d constrained, spans" % len(constrained),
                  tuple(constrained))
 
 
@@ -271,13 +271,13 @@ def spans_of(reduced: Reduced, constrained: Sequence[int]) -> List[Tuple[int, in
     """Spans of windows: from the first on, up to the last, and halves that overlap."""
     first = int(np.searchsorted(constrained, reduced.first_backward)) + 1
     last = len(constrained) + 1
-    found = {(first, end) for end in range(first + 1, last + 1)}
-    found |= {(begin, last) for begin in range(first + 1, last)}
+    spans = {(first, end) for end in range(first + 1, last + 1)}
+    spans |= {(begin, last) for begin in range(first + 1, last)}
     size = 2
     while size < last - first + 1:
-        found |= {(begin, min(last, begin + size - 1)) for begin in range(first, last, size // 2)}
+        spans |= {(begin, min(last, begin + size - 1)) for begin in range(first, last, size // 2)}
         size *= 2
-    return sorted(found)
+    return sorted(spans)
 
 
 def whole_buffers_bound(reduced: Reduced, pool_budget_bytes: float, effort: Effort) -> float:
@@ -295,10 +295,10 @@ def whole_buffers_bound(reduced: Reduced, pool_budget_bytes: float, effort: Effo
         return best.extra_s
     program = build(reduced, constrained_in_pieces(reduced, _WHOLE_PIECES),
                     pool_budget_bytes, layers=_WHOLE_LAYERS)
-    found = highs.solve_integer(program, integer_columns(program), effort, gap=1e-3,
+    solution = highs.solve_integer(program, integer_columns(program), effort, gap=1e-3,
                                 max_checks=_WHOLE_CHECKS)
-    return max(best.extra_s, found.bound - 1e-6 * abs(found.bound)
-               if np.isfinite(found.bound) else found.bound)
+    return max(best.extra_s, solution.bound - 1e-6 * abs(solution.bound)
+               if np.isfinite(solution.bound) else solution.bound)
 
 
 def _candidates(reduced: Reduced, budget_bytes: float, rounds: int) -> List[List[int]]:
@@ -310,9 +310,9 @@ def _candidates(reduced: Reduced, budget_bytes: float, rounds: int) -> List[List
     for pieces in (3, 2, 5, 8, 12, 18, 26, 40):
         sets.extend(_worst_of_pieces(reduced, weight, pieces, peak) for weight in (live, needed))
     unique: List[List[int]] = []
-    for one in sets:
-        if one not in unique:
-            unique.append(one)
+    for ops in sets:
+        if ops not in unique:
+            unique.append(ops)
     return unique[:rounds]
 
 
@@ -350,9 +350,9 @@ def minimum_peak_bound(reduced: Reduced, layers: int = 0,
     worst_ops = np.argsort(-_most_operands(reduced), kind="stable")[:_PEAK_OPS]
     constrained = sorted(int(op) for op in worst_ops)
     program = build(reduced, constrained, float("inf"), layers=layers)
-    found = highs.solve_integer(program, integer_columns(program), Effort(_PEAK_S),
+    solution = highs.solve_integer(program, integer_columns(program), Effort(_PEAK_S),
                                 gap=1e-4, max_checks=_PEAK_CHECKS)
-    proven = found.bound * program.unit_bytes * (1 - 1e-6)
+    proven = solution.bound * program.unit_bytes * (1 - 1e-6)
     if np.isfinite(proven) and proven > best.bytes + 0.5:
         best = PeakBound(int(np.ceil(proven - 0.5)),
                          "integer, %d constrained" % len(constrained), where)
@@ -365,7 +365,7 @@ def _most_operands(reduced: Reduced) -> np.ndarray:
     for group, size in enumerate(reduced.size_bytes):
         for op, number in {*reduced.readers[group], *reduced.makers[group]}:
             operands[op][number] += size
-    return reduced.profile_bytes + [one.max() for one in operands]
+    return reduced.profile_bytes + [bytes_of.max() for bytes_of in operands]
 
 
 def integer_columns(program: Program) -> np.ndarray:

@@ -99,9 +99,9 @@ def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
     variant_column = np.full(len(graph.variants), -1, dtype=np.int64)
     variant_column[list(reduced.variants)] = next_column + np.arange(len(reduced.variants))
     next_column += len(reduced.variants)
-    place = {int(k): j for j, k in enumerate(ends_at)}
-    reuses = [(place[one.op], one) for one in reduced.inplace_reuses if one.op in place]
-    taken = Spots.make([(group, window) for window, one in reuses for group, _ in one.sources],
+    spot_at = {int(k): j for j, k in enumerate(ends_at)}
+    reuses = [(spot_at[reuse.op], reuse) for reuse in reduced.inplace_reuses if reuse.op in spot_at]
+    taken = Spots.make([(group, window) for window, reuse in reuses for group, _ in reuse.sources],
                        next_column)
     next_column += len(taken.owner)
     sizes = layer_sizes(reduced, layers)
@@ -179,9 +179,9 @@ def _layer_rows(reduced: Reduced, rows: Rows, live: Ranges, pools: Pools, taken:
         rows.add(numbers, base + layer + behind, -1.0)
         large = reduced.size_bytes[owner] >= size
         rows.add(numbers[window[large]], columns[large], 1.0)
-        for spot, one in reuses:
-            rows.upper[-1][spot] -= sum(saved >= size for saved in one.places)
-            groups = np.array([group for group, saved in one.sources if saved >= size], dtype=int)
+        for spot, reuse in reuses:
+            rows.upper[-1][spot] -= sum(saved >= size for saved in reuse.places)
+            groups = np.array([group for group, saved in reuse.sources if saved >= size], dtype=int)
             rows.add(np.full(len(groups), numbers[spot]),
                      taken.column(groups, np.full(len(groups), spot)), np.array(-1.0))
     total = rows.open(np.array([-np.inf]),
@@ -257,17 +257,17 @@ def _at_hand_rows(reduced: Reduced, rows: Rows, live: Ranges, pools: Pools, reru
     # A value that only some implementations make is at hand in its op's window when one of those
     # is chosen.
     shift = np.zeros(len(numbers))
-    for place in np.flatnonzero(modal[group_of]):
-        for op, number in reduced.makers[group_of[place]]:
-            if window_of[op] != spot_of[place]:
+    for row_index in np.flatnonzero(modal[group_of]):
+        for op, number in reduced.makers[group_of[row_index]]:
+            if window_of[op] != spot_of[row_index]:
                 continue
-            row = numbers[place:place + 1]
+            row = numbers[row_index:row_index + 1]
             if len(reduced.implementations[op]) == 1:
-                shift[place] += 1.0
+                shift[row_index] += 1.0
             elif number > 0:
                 rows.add(row, variant_column[[reduced.variant_of[op][number]]], 1.0)
             else:
-                shift[place] += 1.0
+                shift[row_index] += 1.0
                 for variant in reduced.variant_of[op][1:]:
                     rows.add(row, variant_column[[variant]], -1.0)
     rows.lower[-1] = rows.lower[-1] - shift
@@ -277,13 +277,13 @@ def _forced_lives(reduced: Reduced, rows: Rows, live: Ranges, lower: np.ndarray,
                   upper: np.ndarray, target: Targets, ends_at: np.ndarray,
                   forget: Sequence[int]) -> None:
     """Lives that are no decision: operands of constrained ops, first lives in forward."""
-    place = {int(k): j for j, k in enumerate(ends_at)}
+    spot_at = {int(k): j for j, k in enumerate(ends_at)}
     forgotten = set(forget)
     for group in range(len(reduced.size_bytes)):
         must: Dict[Tuple[int, int], List[int]] = {}
         for op, number in reduced.readers[group] + reduced.makers[group]:
-            if op in place:
-                must.setdefault((place[op], op), []).append(number)
+            if op in spot_at:
+                must.setdefault((spot_at[op], op), []).append(number)
         for op, number in reduced.readers[group]:
             if op < reduced.first_backward:
                 begin = int(np.searchsorted(ends_at, reduced.first_life(group, op), side="left"))
@@ -337,16 +337,16 @@ def _inplace_rows(rows: Rows, live: Ranges, pools: Pools, taken: Spots,
                   reuses: Sequence[Tuple[int, InplaceReuse]], memory: np.ndarray,
                   unit: float) -> None:
     """What an op saves in place: only what it takes, from what is live, once an output."""
-    for spot, one in reuses:
-        rows.upper[-1][spot] -= sum(one.places) / unit
-        groups = np.array([group for group, _ in one.sources], dtype=np.int64)
+    for spot, reuse in reuses:
+        rows.upper[-1][spot] -= sum(reuse.places) / unit
+        groups = np.array([group for group, _ in reuse.sources], dtype=np.int64)
         columns = taken.column(groups, np.full(len(groups), spot))
         rows.add(np.full(len(groups), memory[spot]), columns,
-                 -np.array([saved for _, saved in one.sources]) / unit)
+                 -np.array([saved for _, saved in reuse.sources]) / unit)
     if not reuses:
         return
     numbers = rows.open(np.full(len(reuses), -np.inf),
-                        np.array([float(len(one.places)) for _, one in reuses]))
+                        np.array([float(len(reuse.places)) for _, reuse in reuses]))
     number_of = dict(zip((spot for spot, _ in reuses), numbers))
     columns = taken.base + np.arange(len(taken.owner))
     rows.add(np.array([number_of[int(spot)] for spot in taken.window]), columns, 1.0)

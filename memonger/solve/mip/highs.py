@@ -157,14 +157,14 @@ def solve_linear(program: Program, effort: Effort) -> Solution:
     solver.setOptionValue("run_crossover", "off")
     with _alone:
         solver.run()
-    found = _linear_result(program, solver, effort)
-    if found.status == "unknown" and effort.clock_s > 0:
+    result = _linear_result(program, solver, effort)
+    if result.status == "unknown" and effort.clock_s > 0:
         solver = _load(program, None, effort.clock_s)
         solver.setOptionValue("solver", "simplex")
         with _alone:
             solver.run()
-        found = _linear_result(program, solver, effort)
-    return replace(found, bound=found.bound / factor)
+        result = _linear_result(program, solver, effort)
+    return replace(result, bound=result.bound / factor)
 
 
 def proves_infeasible(program: Program, effort: Effort) -> bool:

@@ -69,17 +69,17 @@ def savings(graph: Graph, op: int, implementations: Sequence[Implementation],
         for option in implementation.inplace:
             source = implementation.inputs[option.input]
             target = implementation.outputs[option.output]
-            one, other = int(root_of[source]), int(root_of[target])
-            if may_share(graph, source, target) and one != other \
-                    and ends.get(one, -1) <= op:
-                saved = min(sizes[one], sizes[other])
+            root, target_root = int(root_of[source]), int(root_of[target])
+            if may_share(graph, source, target) and root != target_root \
+                    and ends.get(root, -1) <= op:
+                saved = min(sizes[root], sizes[target_root])
                 best[target] = max(best.get(target, 0), saved)
-                sources[one] = max(sources.get(one, 0), saved)
-                read_as.setdefault(one, set()).add(source)
+                sources[root] = max(sources.get(root, 0), saved)
+                read_as.setdefault(root, set()).add(source)
         by_implementation.append(sorted(best.values(), reverse=True))
     # Place by place the largest saving of any implementation.
-    places = tuple(max(saved[place] for saved in by_implementation if place < len(saved))
-                   for place in range(max(map(len, by_implementation))))
+    places = tuple(max(saved[position] for saved in by_implementation if position < len(saved))
+                   for position in range(max(map(len, by_implementation))))
     return Savings(places, sources, all(len(tensors) == 1 for tensors in read_as.values()))
 
 
@@ -101,8 +101,8 @@ def inplace_reuses(saved: Sequence[Savings], group_of: Mapping[int, int],
     list of InplaceReuse
         By op, in order.
     """
-    return [InplaceReuse(op, one.places, tuple((group_of[root], size)
-                                         for root, size in sorted(one.sources.items())))
-            for op, one in enumerate(saved)
-            if one.sources and one.single
-            and all(root in group_of and last_need[root] > op for root in one.sources)]
+    return [InplaceReuse(op, saving.places, tuple((group_of[root], size)
+                                         for root, size in sorted(saving.sources.items())))
+            for op, saving in enumerate(saved)
+            if saving.sources and saving.single
+            and all(root in group_of and last_need[root] > op for root in saving.sources)]

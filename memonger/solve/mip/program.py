@@ -127,8 +127,8 @@ class Spots:
         stride = int(max(self.window.max(), np.max(window, initial=0))) + 2
         keys = self.owner * stride + self.window + 1
         wanted = np.asarray(owner) * stride + np.asarray(window) + 1
-        place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        return np.where(keys[place] == wanted, self.base + place, -1)
+        index = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        return np.where(keys[index] == wanted, self.base + index, -1)
 
 
 class Rows:
@@ -163,8 +163,8 @@ class Rows:
         """Start of each row, columns and values; entries of the same place are added up."""
         if not self.rows:
             return np.zeros(self.count + 1, dtype=np.int32), np.zeros(0, np.int32), np.zeros(0)
-        place = np.concatenate(self.rows).astype(np.int64) * columns + np.concatenate(self.columns)
-        place, which = np.unique(place, return_inverse=True)
-        value = np.bincount(which, weights=np.concatenate(self.values), minlength=len(place))
-        start = np.searchsorted(place, np.arange(self.count + 1) * columns)
-        return start.astype(np.int32), (place % columns).astype(np.int32), value
+        cells = np.concatenate(self.rows).astype(np.int64) * columns + np.concatenate(self.columns)
+        cells, which = np.unique(cells, return_inverse=True)
+        value = np.bincount(which, weights=np.concatenate(self.values), minlength=len(cells))
+        start = np.searchsorted(cells, np.arange(self.count + 1) * columns)
+        return start.astype(np.int32), (cells % columns).astype(np.int32), value

@@ -61,14 +61,14 @@ class Targets:
     def open(self, rows: Rows, targets: np.ndarray) -> np.ndarray:
         """New rows ``... >= target`` for (rows,) int64 targets; the left sides are yet to come."""
         lower = (targets == ALWAYS).astype(np.float64)
-        summed = [(place, self._sums[ALWAYS - 1 - targets[place]])
-                  for place in np.flatnonzero(targets < ALWAYS)]
-        for place, (_, _, least) in summed:
-            lower[place] = least
+        summed = [(opened, self._sums[ALWAYS - 1 - targets[opened]])
+                  for opened in np.flatnonzero(targets < ALWAYS)]
+        for opened, (_, _, least) in summed:
+            lower[opened] = least
         numbers = rows.open(lower, np.full(len(targets), np.inf))
         rows.add(numbers, np.where(targets >= 0, targets, -1), -1.0)
-        for place, (columns, value, _) in summed:
-            rows.add(np.repeat(numbers[place], len(columns)), np.array(columns), np.array(value))
+        for opened, (columns, value, _) in summed:
+            rows.add(np.repeat(numbers[opened], len(columns)), np.array(columns), np.array(value))
         return numbers
 
 

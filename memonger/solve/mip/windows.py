@@ -53,7 +53,7 @@ def point_of(program: Program, reduced: Reduced, schedule: Schedule) -> np.ndarr
     values = np.zeros(program.num_columns)
     first, lives = base_positions(schedule), lifetimes(reduced, schedule)
     taken = taken_groups(reduced, first, lives, program.pools.count == 2)
-    # An op that a variant leaves out happens right after the op before it, which took what it took.
+    # An op that a variant leaves out has no step of its own; it counts at that of the op before.
     left_out = [step < 0 for step in first]
     for op in range(len(first)):
         if first[op] < 0:
@@ -121,16 +121,16 @@ def taken_groups(reduced: Reduced, first: Sequence[int],
     lies in the pool of forward stays there, whatever happens in the other. ``first`` and
     ``lives`` are :func:`base_positions` and :func:`lifetimes` of a schedule.
     """
-    found: Dict[int, Dict[int, int]] = {}
+    taken: Dict[int, Dict[int, int]] = {}
     border = _last_forward(reduced, first) if two_pools else -1
-    for one in reduced.inplace_reuses:
-        step = first[one.op] if one.op < len(first) else -1
-        gone = [(group, saved) for group, saved in one.sources
+    for reuse in reduced.inplace_reuses:
+        step = first[reuse.op] if reuse.op < len(first) else -1
+        gone = [(group, saved) for group, saved in reuse.sources
                 if _ends_at(step, [(made, last) for made, last in lives.get(group, ())
                                    if (made <= border) == (step <= border)])]
         gone.sort(key=lambda pair: (-pair[1], pair[0]))
-        found[one.op] = dict(gone[:len(one.places)])
-    return found
+        taken[reuse.op] = dict(gone[:len(reuse.places)])
+    return taken
 
 
 def _ends_at(step: int, spans: Sequence[Tuple[int, int]]) -> bool:
@@ -204,10 +204,10 @@ def _alive(reduced: Reduced, schedule: Schedule, places: np.ndarray, least: floa
                     1.0 if least else size
     fixed = reduced.fixed_at_least(least) if least else reduced.profile_bytes
     alive = np.cumsum(change)[:steps] + fixed[places]
-    for one in reduced.inplace_reuses:
-        if one.op < len(first) and first[one.op] >= 0:
-            falsely = [*one.places, *(-saved for saved in taken[one.op].values())]
-            alive[first[one.op]] += sum(np.sign(size) if least else size
+    for reuse in reduced.inplace_reuses:
+        if reuse.op < len(first) and first[reuse.op] >= 0:
+            falsely = [*reuse.places, *(-saved for saved in taken[reuse.op].values())]
+            alive[first[reuse.op]] += sum(np.sign(size) if least else size
                                         for size in falsely if abs(size) >= least)
     return alive
 

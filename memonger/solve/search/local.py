@@ -89,11 +89,11 @@ class _Search:
         work = work_for(self.graph, options.time_limit_s)
         steps = min(int(work * options.effort * share), self.effort.steps)
         self.effort.spend(steps / STEPS_PER_S)
-        found = self.native.search(
+        answer = self.native.search(
             budget_bytes, steps, max(self.effort.clock_s, 0.01),
             options.seed + seed, warm, self.poll(), smallest=smallest)
-        self.stop = max(self.stop, found.stop)
-        return found
+        self.stop = max(self.stop, answer.stop)
+        return answer
 
     def poll(self) -> Poll:
         """Passes the search's news on to ``options.progress``, ten times a second."""
@@ -133,24 +133,24 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
         warm = search.native.decisions_of(
             Schedule(expand_in_part(in_use, options.warm_start).steps, options.warm_variants))
     if budget_bytes is None or options.objective == "memory":
-        found = _least_memory(search, budget_bytes, warm) if options.max_overhead is not None \
+        best = _least_memory(search, budget_bytes, warm) if options.max_overhead is not None \
             else _descend(search, warm)
     else:
         # The pool was allotted beside workspace and objects of the unplanned step.
         limit_bytes = budget_bytes + outside_pool_bytes(graph)
-        found = search.run(limit_bytes, 1.0, warm)
-        if not found.feasible and not search.stopped:
+        best = search.run(limit_bytes, 1.0, warm)
+        if not best.feasible and not search.stopped:
             search.phase = "searching for the least memory"
-            found = _descend(search, found.decisions, stop_below=limit_bytes)
-            if found.feasible and not search.stopped:
+            best = _descend(search, best.decisions, stop_below=limit_bytes)
+            if best.feasible and not search.stopped:
                 search.phase = "searching"
-                better = search.run(limit_bytes, 1.0, found.decisions)
-                found = better if better.feasible else found
-    return build_plan(graph, found.schedule, "local", options, budget_bytes, search.status())
+                better = search.run(limit_bytes, 1.0, best.decisions)
+                best = better if better.feasible else best
+    return build_plan(graph, best.schedule, "local", options, budget_bytes, search.status())
 
 
-def _size(found: Found) -> int:
-    return found.pool_bytes + found.outside_pool_bytes
+def _size(schedule: Found) -> int:
+    return schedule.pool_bytes + schedule.outside_pool_bytes
 
 
 def _descend(search: _Search, warm: Optional[Decisions], stop_below: int = 0) -> Found:
@@ -165,10 +165,10 @@ def _descend(search: _Search, warm: Optional[Decisions], stop_below: int = 0) ->
     best = search.run(max(aim, stop_below), share, warm)
     starts: List[Optional[Decisions]] = [best.decisions, warm]
     while not search.stopped and _size(best) > stop_below:
-        found = search.run(int(_STEP_DOWN * _size(best)), share / 2, best.decisions)
-        if _size(found) >= _size(best):
+        smaller = search.run(int(_STEP_DOWN * _size(best)), share / 2, best.decisions)
+        if _size(smaller) >= _size(best):
             break
-        best = found
+        best = smaller
     starts.append(best.decisions)
     sizes: List[int] = []
     for number in range(_DESCENTS):
@@ -179,9 +179,9 @@ def _descend(search: _Search, warm: Optional[Decisions], stop_below: int = 0) ->
             start = starts[number]
         elif number == len(starts):
             start = starts[sizes.index(min(sizes))]
-        found = search.run(_size(best), _DESCENT_WORK * share, start, number, smallest=True)
-        sizes.append(_size(found))
-        best = min(best, found, key=_size)
+        smaller = search.run(_size(best), _DESCENT_WORK * share, start, number, smallest=True)
+        sizes.append(_size(smaller))
+        best = min(best, smaller, key=_size)
     return _same_bytes_in_less_time(search, best)
 
 
@@ -200,11 +200,11 @@ def _least_memory(search: _Search, budget_bytes: Optional[int],
     for _ in range(_PROBES):
         if search.stopped or high - low <= max(1, high // 1000):
             break
-        found = search.run(target, 2.0 / _PROBES, warm if best is start else best.decisions)
-        within = found.cost_s <= most_s
-        if within and _size(found) < _size(best):
-            best, high = found, _size(found)
-        if not (found.feasible and within):
+        candidate = search.run(target, 2.0 / _PROBES, warm if best is start else best.decisions)
+        within = candidate.cost_s <= most_s
+        if within and _size(candidate) < _size(best):
+            best, high = candidate, _size(candidate)
+        if not (candidate.feasible and within):
             low = max(low, target)
         target = (low + high) // 2
     return best if best is start else _same_bytes_in_less_time(search, best)
@@ -213,5 +213,5 @@ def _least_memory(search: _Search, budget_bytes: Optional[int],
 def _same_bytes_in_less_time(search: _Search, best: Found) -> Found:
     if search.stopped:
         return best
-    found = search.run(_size(best), 0.3, best.decisions)
-    return found if found.feasible and found.cost_s < best.cost_s else best
+    faster = search.run(_size(best), 0.3, best.decisions)
+    return faster if faster.feasible and faster.cost_s < best.cost_s else best

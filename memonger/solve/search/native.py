@@ -184,12 +184,12 @@ class NativeSearch:
         seen = set()
         for op, _, begin, end, trailing in self.gaps():
             spans = there.get(op, [])
-            place = bisect_right(spans, (begin, len(self.graph.ops) + 1, 0)) - 1
-            if place < 0 or spans[place][1] < end:
+            span = bisect_right(spans, (begin, len(self.graph.ops) + 1, 0)) - 1
+            if span < 0 or spans[span][1] < end:
                 choices.append(2 if trailing else 0)
                 advance.append(-1)
                 continue
-            number = spans[place][2]
+            number = spans[span][2]
             first = number not in seen
             seen.add(number)
             choice = decisions.choices[number]
