@@ -49,36 +49,52 @@ def test_other_endings_are_refused(plan, tmp_path):
         draw_timeline(plan, str(tmp_path / "memory.gif"))
 
 
-def lines_of(figure):
-    return {line.get_label().split(":")[0]: line for line in figure.axes[0].lines}
+def levels_of(figure):
+    return {line.get_label(): line for line in figure.axes[0].lines}
 
 
 def test_what_is_drawn(plan):
     facts = Facts(plan)
-    lines = lines_of(timeline_figure(plan))
+    axes = timeline_figure(plan).axes[0]
     mib = 2.0 ** 20
-    assert max(lines["live, as it is"].get_ydata()) * mib \
-        == facts.baseline_timeline.peak_live_bytes
-    assert max(lines["live, planned"].get_ydata()) * mib == facts.timeline.peak_live_bytes
-    assert lines["budget for the pool"].get_color() == BUDGET
-    assert lines["budget for the pool"].get_ydata()[0] * mib == pool_budget(plan)
-    assert "measured, planned" not in lines
+    highest = [max(line.get_ydata()) * mib for line in axes.lines]
+    assert facts.baseline_timeline.peak_live_bytes in highest
+    assert facts.timeline.peak_live_bytes in highest
+    levels = levels_of(axes.figure)
+    assert levels["pool, unplanned"].get_ydata()[0] * mib == plan.baseline_pool_bytes
+    assert levels["budget"].get_color() == BUDGET
+    assert levels["budget"].get_ydata()[0] * mib == pool_budget(plan)
+    assert "measured, planned" not in levels
+    assert axes.get_ylim()[1] * mib == pytest.approx(1.05 * plan.baseline_pool_bytes)
+    assert axes.get_legend() is None  # it stands below the data
+
+
+def test_names_of_lines_do_not_meet(plan):
+    from matplotlib.text import Text
+    for figure in (timeline_figure(plan), timeline_figure(plan_of(tiny()))):
+        figure.canvas.draw()
+        names = [Text.get_window_extent(text) for text in figure.axes[0].texts  # not the arrow
+                 if text.get_text().startswith(("pool,", "budget", "measured"))]
+        assert len(names) > 1
+        assert not any(a.overlaps(b) for a in names for b in names if a is not b)
+        page = figure.bbox
+        assert all(page.x0 <= box.x0 and box.x1 <= page.x1 for box in names)
 
 
 def test_the_peak_names_its_tensors(plan):
-    words = timeline_figure(plan).axes[0].texts[0].get_text().splitlines()
+    texts = [text.get_text() for text in timeline_figure(plan).axes[0].texts]
     alive = Facts(plan).timeline.at_peak
-    assert words[0].startswith("peak 34.5 MiB at ")
-    assert all(piece.tensor in line for piece, line in zip(alive, words[1:1 + TOP]))
-    assert words[1 + TOP].endswith("in %d smaller" % (len(alive) - TOP))
+    assert any(text.startswith("peak of live bytes: 34.5 MiB at ") for text in texts)
+    told = next(text for text in texts if text.startswith("alive at the peak")).replace("\n", " ")
+    assert all(block.tensor in told for block in alive[:TOP])
+    assert told.endswith("in %d smaller" % (len(alive) - TOP))
 
 
 def test_a_measured_line_is_drawn_where_there_is_one(plan):
     measured = plan.with_measured({"allocated_bytes": plan.total_bytes + 5})
     assert measured_pool(measured) == plan.pool_bytes + 5
     assert measured_pool(measured, original=True) is None
-    assert lines_of(timeline_figure(measured))["measured, planned"].get_color() \
-        == MEASURED
+    assert levels_of(timeline_figure(measured))["measured, planned"].get_color() == MEASURED
 
 
 def test_the_unplanned_measurement_is_less_what_the_unplanned_network_has_outside(plan):

@@ -4,7 +4,8 @@ Needs matplotlib (the extra ``plot``).
 """
 from __future__ import annotations
 
-from typing import Any, Callable, List, Sequence
+import textwrap
+from typing import Any, Callable, List, Sequence, Tuple
 
 from ...memory.timeline import CATEGORIES, Timeline
 from ...plan.plan import Plan
@@ -15,13 +16,16 @@ from .figures import axis_unit, new_figure, save_figure
 #: Category of ``memory.timeline.Timeline`` -> colour.
 COLOURS = {"activations": "#9ecae1", "outputs": "#bdbdbd", "recomputed": "#fdae6b",
            "gradients": "#c7b3d9"}
-BASELINE, PEAK, BUDGET, MEASURED = "#636363", "#b30000", "#238b45", "#e7298a"
+BASELINE, PLANNED = "#636363", "#d94801"
+PEAK, BUDGET, MEASURED = "#b30000", "#238b45", "#e7298a"
 #: How many of the largest tensors alive at the peak are named.
 TOP = 5
+#: Of a name of two lines, as a share of the axes.
+_LABEL_HEIGHT = 0.09
 
 
 def draw_timeline(plan: Plan, path: str) -> None:
-    """Draw live bytes and pool over the steps of one training iteration into a file.
+    """Draw live bytes and pool over the ops of one training step into a file.
 
     Parameters
     ----------
@@ -47,42 +51,74 @@ def timeline_figure(plan: Plan) -> Any:
     across = common_steps(facts)
     _stack(axes, planned, across(planned), scale)
     axes.step(across(unplanned), [b / scale for b in unplanned.live_bytes], where="post",
-              color=BASELINE, linewidth=1.2, label="live, as it is")
-    axes.axhline(unplanned.pool_bytes / scale, color=BASELINE, linestyle="--", linewidth=1,
-                 label="pool, as it is: %s" % units.size(unplanned.pool_bytes))
-    axes.axhline(planned.pool_bytes / scale, color="#d94801", linestyle="--", linewidth=1.2,
-                 label="pool, planned: %s" % units.size(planned.pool_bytes))
-    budget = pool_budget(plan)
-    if budget is not None:
-        # Wide and below, for the planned pool often lies on it.
-        axes.axhline(budget / scale, color=BUDGET, linewidth=2.5, zorder=1.5,
-                     label="budget for the pool: %s" % units.size(budget))
-    measured = [(measured_pool(plan, original=True), BASELINE, "measured, as it is"),
-                (measured_pool(plan), MEASURED, "measured, planned")]
-    for size_bytes, colour, words in measured:
-        if size_bytes is not None:
-            axes.axhline(size_bytes / scale, color=colour, linestyle=":", linewidth=1.5,
-                         label="%s: %s" % (words, units.size(size_bytes)))
+              color=BASELINE, linewidth=1.2)
+    levels = _levels(plan, facts)
+    for size_bytes, words, colour, style in levels:
+        axes.axhline(size_bytes / scale, color=colour, linestyle=style, label=words,
+                     linewidth=2.5 if colour == BUDGET else 1.2, zorder=1.5)
     axes.set_xlim(0, max(1, len(unplanned)))
-    axes.set_ylim(0, 1.32 * max([unplanned.pool_bytes, planned.pool_bytes, 1,
-                                 *(size or 0 for size, _, _ in measured)]) / scale)
-    _mark_peak(axes, planned, across(planned), scale, units)
-    axes.set_xlabel("step of the unplanned iteration (backward begins at %d; repeated runs in "
-                    "between)" % _backward(unplanned))
-    notes = ["live: bytes that later steps still need; pool: what is set aside for them"]
-    if measured[1][0] is not None:
-        notes.append("measured: what the process took, less what is predicted outside the pool: "
-                     "parameters, gradients, inputs, workspace")
-    axes.text(0, -0.17, "\n".join(notes), transform=axes.transAxes, fontsize=7, va="top",
-              color="#666666")
-    axes.set_ylabel("memory of the pool%s" % (", " + unit if unit else ""))
+    axes.set_ylim(0, 1.05 * max([1, *(size_bytes for size_bytes, *_ in levels)]) / scale)
+    _label_levels(axes, levels, scale, units)
+    _label_curve(axes, across(unplanned), unplanned, levels, scale)
+    _mark_peak(axes, planned, across(planned), units)
+    axes.set_xlabel("ops of a training step: forward, from %d on backward; what is recomputed "
+                    "stands in between" % _backward(unplanned), fontsize=9)
+    axes.set_ylabel("memory of the pool%s" % (", " + unit if unit else ""), fontsize=9)
     axes.axvline(_backward(unplanned), color="#cccccc", linewidth=0.8, zorder=0)
-    axes.set_title("%s: pool %s to %s, %s step time" % (
-        (plan.graph.name or "network").replace("$", r"\$"), units.size(unplanned.pool_bytes),
-        units.size(planned.pool_bytes), format_extra(plan.overhead)), fontsize=11, loc="left")
-    axes.legend(fontsize=7, loc="upper left", ncol=2, framealpha=0.9)
-    figure.tight_layout()
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    axes.set_title("%s: the pool takes %s instead of %s, a step %s time" % (
+        (plan.graph.name or "network").replace("$", r"\$"), units.size(planned.pool_bytes),
+        units.size(unplanned.pool_bytes), format_extra(plan.overhead)), fontsize=11, loc="left",
+        pad=16)
+    handles, _ = axes.get_legend_handles_labels()
+    areas = [handle for handle in handles if hasattr(handle, "get_paths")]
+    figure.legend(handles=areas, fontsize=8, loc="lower left", ncol=len(CATEGORIES) + 1,
+                  frameon=False)
+    figure.subplots_adjust(left=0.07, right=0.84, top=0.88, bottom=0.23)
     return figure
+
+
+#: A horizontal line: its bytes, what it is, its colour and style.
+Level = Tuple[int, str, str, str]
+
+
+def _levels(plan: Plan, facts: Facts) -> List[Level]:
+    levels: List[Level] = [
+        (facts.baseline_timeline.pool_bytes, "pool, unplanned", BASELINE, "--"),
+        (facts.timeline.pool_bytes, "pool, planned", PLANNED, "--")]
+    for size_bytes, words, colour, style in (
+            (pool_budget(plan), "budget", BUDGET, "-"),
+            (measured_pool(plan, original=True), "measured, unplanned", BASELINE, ":"),
+            (measured_pool(plan), "measured, planned", MEASURED, ":")):
+        if size_bytes is not None:
+            levels.append((size_bytes, words, colour, style))
+    return levels
+
+
+def _label_levels(axes: Any, levels: Sequence[Level], scale: float, units: Units) -> None:
+    """Name each line at its right end; names of near lines move apart."""
+    top = axes.get_ylim()[1]
+    at = -1.0
+    for size_bytes, words, colour, _ in sorted(levels, key=lambda level: level[0]):
+        wanted = size_bytes / scale / top
+        at = max(wanted, at + _LABEL_HEIGHT)
+        axes.annotate("%s\n%s" % (words, units.size(size_bytes)), (1.0, wanted),
+                      xytext=(1.02, at), xycoords="axes fraction", textcoords="axes fraction",
+                      fontsize=8, color=colour, va="center", annotation_clip=False,
+                      arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.5})
+
+
+def _label_curve(axes: Any, x: Sequence[float], line: Timeline, levels: Sequence[Level],
+                 scale: float) -> None:
+    """Name the unplanned curve where it rises, far from any level; left of it is nothing."""
+    if line.peak_step < 0:
+        return
+    height = max((share * line.peak_live_bytes for share in (0.75, 0.65, 0.55, 0.85)),
+                 key=lambda size: min(abs(size - level[0]) for level in levels))
+    rising = next(step for step, size in enumerate(line.live_bytes) if size >= height)
+    axes.annotate("live, unplanned", (x[rising], height / scale), xytext=(-8, 0),
+                  textcoords="offset points", fontsize=8, color=BASELINE, ha="right", va="center")
 
 
 def pool_budget(plan: Plan) -> "int | None":
@@ -138,28 +174,25 @@ def _stack(axes: Any, line: Timeline, x: Sequence[float], scale: float) -> None:
         axes.fill_between(x, below, above, step="post", color=COLOURS[category], linewidth=0,
                           label="planned: " + category)
         below = above
-    axes.step(x, [b / scale for b in line.live_bytes], where="post", color="#d94801",
-              linewidth=0.9, label="live, planned")
+    axes.step(x, [b / scale for b in line.live_bytes], where="post", color=PLANNED,
+              linewidth=0.9)
 
 
-def _mark_peak(axes: Any, line: Timeline, x: Sequence[float], scale: float,
-               units: Units) -> None:
+def _mark_peak(axes: Any, line: Timeline, x: Sequence[float], units: Units) -> None:
+    """One line at the worst planned step; what is alive there stands below the axes."""
     if line.peak_step < 0:
         return
-    at, height = x[line.peak_step], line.peak_live_bytes / scale
-    axes.plot([at], [height], marker="v", color=PEAK, markersize=6)
-    words = ["peak %s at %s" % (units.size(line.peak_live_bytes), line.names[line.peak_step])]
+    axes.axvline(x[line.peak_step], color=PEAK, linewidth=0.8)
+    axes.annotate("peak of live bytes: %s at %s" % (
+        units.size(line.peak_live_bytes), line.names[line.peak_step].replace("$", r"\$")),
+        (x[line.peak_step], 1.0), xycoords=("data", "axes fraction"), xytext=(0, 3),
+        textcoords="offset points", fontsize=8, color=PEAK, va="bottom",
+        ha="right" if x[line.peak_step] > max(x) * 0.5 else "left")
     alive = line.at_peak
-    words += ["%s  %s (%s)" % (units.size(block.bytes), block.tensor, block.category)
-              for block in alive[:TOP]]
+    words = ["%s %s" % (block.tensor, units.size(block.bytes)) for block in alive[:TOP]]
     if alive[TOP:]:
-        words.append("%s  in %d smaller" % (units.size(sum(p.bytes for p in alive[TOP:])),
-                                            len(alive) - TOP))
-    left = at > max(x) * 0.6
-    low = height < 0.45 * axes.get_ylim()[1]
-    axes.annotate("\n".join(words).replace("$", r"\$"), (at, height),
-                  xytext=(-14 if left else 14, 14 if low else -8), textcoords="offset points",
-                  ha="right" if left else "left", va="bottom" if low else "top",
-                  fontsize=7, color=PEAK,
-                  bbox={"boxstyle": "round", "facecolor": "white", "alpha": 0.85,
-                        "edgecolor": PEAK, "linewidth": 0.5})
+        words.append("%s in %d smaller" % (units.size(sum(p.bytes for p in alive[TOP:])),
+                                           len(alive) - TOP))
+    told = textwrap.fill("alive at the peak: " + ", ".join(words), 150)
+    axes.text(0, -0.14, told.replace("$", r"\$"), transform=axes.transAxes, fontsize=7, va="top",
+              color=PEAK)
