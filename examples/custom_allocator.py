@@ -38,7 +38,7 @@ def allocate(symbol: Any) -> Any:
 def main() -> None:
     net = nets.build("resnet18", 8, image=64)
     mine = allocate(net.symbol)
-    for title, symbol in (("as it is", net.symbol), ("my allocator", mine)):
+    for title, symbol in (("unplanned", net.symbol), ("my allocator", mine)):
         estimate = memonger.estimate(symbol, **net.shapes)
         print("%-14s pool %7.2f MiB, total %7.2f MiB" % (
             title, estimate.pool_bytes / 2**20, estimate.total_bytes / 2**20))

@@ -156,7 +156,7 @@ class NetworkRuns:
             base_s = self.unplanned.graph.time_s
             return replace(
                 row, pool_bytes=found.pool_bytes, total_bytes=self.fixed_bytes + found.pool_bytes,
-                overhead=found.graph.time_s / base_s - 1.0 if base_s else 0.0, status="as it is")
+                overhead=found.graph.time_s / base_s - 1.0 if base_s else 0.0, status="unplanned")
         plan = make_plan(case, self.net, self.unplanned.pool_bytes, self.fixed_bytes,
                          self.settings)
         return replace(

@@ -184,7 +184,7 @@ def report(run: Run) -> str:
         "# PyTorch on a GPU", "",
         "Written by `python -m benchmarks torch-gpu` on %s; PyTorch %s; %s%s; op times %s. "
         "Peak: bytes allocated in a step beside parameters, buffers and inputs. \"module\" is the "
-        "module as it is; \"eager\" runs the same graph node by node; extra time is against the "
+        "unplanned module; \"eager\" runs the same graph node by node; extra time is against the "
         "unplanned step of the same mode." % (
             datetime.date.today().isoformat(), torch.__version__, device,
             ", driver %s" % driver() if run.cuda else "", run.args.costs), "", run.table(), ""])

@@ -11,7 +11,7 @@ from .progress import ProgressLine
 class Profile(Command):
     """Measure how long each op of a network takes on this device, for better plans.
 
-    The network trains for a few steps, as it is and with each operator variant swapped in, while
+    The network trains for a few steps, unplanned and with each operator variant swapped in, while
     every op is timed; medians are kept. Where it does not fit into memory each op runs alone.
     Without -o every later plan on this device uses the times; delete the file to undo that.
 

@@ -154,7 +154,7 @@ def measure(args: argparse.Namespace) -> int:
             made.with_measured({**found[1].to_dict(), "original": found[0].to_dict(),
                                 "overhead": found[1].step_s / found[0].step_s - 1}).save(
                                     args.output)
-    labels: List[str] = ["as it is", "with this plan"]
+    labels: List[str] = ["unplanned", "with this plan"]
     answer(args, dict(zip(("original", "planned"), (f.to_dict() for f in found))),
            lambda: "\n".join("%s: %s" % pair for pair in zip(labels, found)))
     return EXIT_OK

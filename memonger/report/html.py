@@ -118,7 +118,7 @@ def _diagram(plan: Plan) -> str:
 def _peaks(facts: Facts, count: int = 10) -> str:
     units, across = Units.of(facts.plan), common_steps(facts)
     parts = []
-    for title, line in (("as it is", facts.baseline_timeline), ("with this plan", facts.timeline)):
+    for title, line in (("unplanned", facts.baseline_timeline), ("with this plan", facts.timeline)):
         alive, x = line.at_peak, across(line)
         rows = ["<tr><td>%s</td><td>%s</td><td>%s</td><td>%s to %s</td></tr>" % (
             escape(block.tensor), units.size(block.bytes), block.category,
@@ -220,7 +220,7 @@ def _small_timeline(facts: Facts, width: int = 640, height: int = 130) -> str:
     return ('<svg width="%d" height="%d" viewBox="0 -4 %d %d" style="margin-top:6px">'
             '<polygon points="0,%d %s %d,%d" fill="#fdd0a2"/>'
             '<polyline points="%s" fill="none" stroke="#636363"/>%s%s</svg>'
-            '<div style="color:#666">grey: live bytes and pool as it is; orange: with this plan'
+            '<div style="color:#666">grey: live bytes and pool, unplanned; orange: with this plan'
             '</div>' % (width, height + 8, width, height + 8, height, points(planned), width,
                         height, points(unplanned), pool(unplanned, "#636363"),
                         pool(planned, "#d94801")))

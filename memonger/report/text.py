@@ -84,7 +84,7 @@ def summary_rows(facts: Facts) -> List[List[str]]:
                         units.time(plan.schedule.time_s(plan.graph))))
     extra = "(%s)" % format_extra(plan.overhead) if base_s > 0 else ""
     rows = [[""] + [c[0] for c in columns] + [""],
-            ["as it is"] + [c[1] for c in columns] + [""],
+            ["unplanned"] + [c[1] for c in columns] + [""],
             ["with this plan"] + [c[2] for c in columns] + [extra]]
     if plan.budget_bytes is not None:
         asked = plan.options.get("budget")
@@ -266,7 +266,7 @@ def measurement_table(measurement: Any, predicted: Optional[Plan] = None) -> str
     original = measurement.original
     rows = [["measured", "process", "median step", "", "from", "to"]]
     if original is not None:
-        rows.append(_measured_row("as it is", original, ""))
+        rows.append(_measured_row("unplanned", original, ""))
         rows.append(_measured_row("with this plan", measurement,
                                   "(%s)" % format_extra(measurement.overhead)))
     else:
@@ -277,7 +277,7 @@ def measurement_table(measurement: Any, predicted: Optional[Plan] = None) -> str
     if predicted is not None:
         pairs = [("the process", measurement, predicted.total_bytes)]
         if original is not None:
-            pairs.append(("as it is the process", original, predicted.baseline_total_bytes))
+            pairs.append(("unplanned the process", original, predicted.baseline_total_bytes))
         lines += ["%s takes %.1f times the %s that were predicted: %s" % (
             who, measured.allocated_bytes / total_bytes, format_bytes(total_bytes),
             "so small a network is less than what MXNet itself takes"
@@ -299,9 +299,9 @@ def measured_words(measured: Mapping[str, Any]) -> List[str]:
     words = "process %s" % format_bytes(measured["allocated_bytes"])
     original = measured.get("original")
     if original:
-        words += " (as it is %s)" % format_bytes(original["allocated_bytes"])
+        words += " (unplanned %s)" % format_bytes(original["allocated_bytes"])
     words += ", step %s" % format_time(measured["step_s"])
     if original:
-        words += " (as it is %s, %s)" % (format_time(original["step_s"]),
+        words += " (unplanned %s, %s)" % (format_time(original["step_s"]),
                                          format_extra(measured["overhead"]))
     return [words + (" on %s" % measured["device"] if "device" in measured else "")]

@@ -85,7 +85,7 @@ def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "induct
 
 
 def estimate(module: Any, inputs: Inputs, mode: str = "inductor") -> Plan:
-    """Bytes of one training step as it is: a plan that keeps everything.
+    """Bytes of one unplanned training step: a plan that keeps everything.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ class Request:
     progress: Optional[Callable[[Progress], None]] = None
     name: str = ""
     plan: Optional[Plan] = None
-    #: Nothing is planned: the step as it is.
+    #: Nothing is planned: the unplanned step.
     unplanned: bool = False
 
     def __post_init__(self) -> None:

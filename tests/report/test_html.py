@@ -300,7 +300,7 @@ def _check_timeline(browser):
     assert _near(picture, (0xe7, 0x29, 0x8a)) > 200, "the measured line is drawn"
     browser.mouse("mouseMoved", left + width * 0.5, top + height * 0.5)
     tip = browser.run("document.getElementById('tip').textContent")
-    assert "as it is:" in tip and "with this plan:" in tip and "MiB" in tip
+    assert "unplanned:" in tip and "with this plan:" in tip and "MiB" in tip
     browser.drag(left + width * 0.4, top + 50, left + width * 0.6, top + 60)
     zoomed = browser.run("document.getElementById('range').textContent")
     assert zoomed != whole

@@ -20,7 +20,7 @@ SIZE, TIME, EXTRA = r"(\S+) (GiB|MiB|KiB|bytes)", r"(\S+) (s|ms|us)\b", r"([+-]\
 def said(summary: str) -> dict:
     """The figures of a summary as printed, by the names of the JSON record."""
     rows = {line[:14].strip(): line for line in summary.splitlines()}
-    before, after = rows["as it is"], rows["with this plan"]
+    before, after = rows["unplanned"], rows["with this plan"]
     done = next(line for line in summary.splitlines() if line.startswith("recomputed"))
     found = {}
     for prefix, row in (("baseline_", before), ("", after)):

@@ -42,7 +42,7 @@ def test_times_of_one_unit_an_op_are_no_seconds():
     base = plan_of(resnet((2, 2), 16, 64))
     ops = tuple(replace(op, time_s=1.0) for op in base.graph.ops)
     units = replace(base, graph=replace(base.graph, ops=ops), costs=UNIT_TIMES)
-    row = next(line for line in text.summary(units).splitlines() if line.startswith("as it is"))
+    row = next(line for line in text.summary(units).splitlines() if line.startswith("unplanned"))
     assert row.split()[-1] == str(len(ops)) and "MiB" in row
 
 
@@ -56,7 +56,7 @@ def test_a_measured_plan_keeps_measured_and_predicted_apart(plan):
     measured = {"allocated_bytes": 2**28, "step_s": 0.02, "device": "cpu(0)", "overhead": 0.1,
                 "original": {"allocated_bytes": 2**29, "step_s": 0.018}}
     shown = str(plan.with_measured(measured))
-    assert ("measured: process 256 MiB (as it is 512 MiB), step 20.0 ms (as it is 18.0 ms, "
+    assert ("measured: process 256 MiB (unplanned 512 MiB), step 20.0 ms (unplanned 18.0 ms, "
             "+10.0 %) on cpu(0)") in shown
     assert shown.count("256 MiB") == 1
 

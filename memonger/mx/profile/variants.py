@@ -85,7 +85,7 @@ def seconds_with_neighbours(graph: Graph, base_s: OpSeconds, swapped: SwappedNet
                             swapped_s: OpSeconds, least: float = 0.1) -> OpSeconds:
     """Seconds of the variants in a swapped network, with what they change in their readers.
 
-    ``graph``, ``base_s``: the network as it is and the seconds of its ops.
+    ``graph``, ``base_s``: the unplanned network and the seconds of its ops.
     ``swapped_s``: seconds of the ops of the swapped one.
     ``least``: the share of its own time that a variant takes at least: with 1 it gains nothing by
         what its neighbours save in this network.

@@ -43,7 +43,7 @@ def with_variants(graph: Graph, symbol_json: str, exact_only: bool, read: Read,
 
     It has placeholders where a variant has more gradient ops than what it replaces.
 
-    ``graph``: of the symbol as it is.
+    ``graph``: of the unplanned symbol.
     ``exact_only``: leave variants out whose results differ in the last bits.
     ``read``: binds a symbol in the same way as ``graph`` was bound.
     ``times``: times (s) and workspaces (bytes) of the ops of a captured graph.

@@ -100,7 +100,7 @@ def frontier_figure(plans: Sequence[Plan]) -> Any:
         axes.plot([p.total_bytes / scale for p in bounded], [100 * p.bound for p in bounded],
                   color="#999999", linestyle=":", label="no plan can cost less")
     axes.plot([base / scale], [0], marker="s", color="#636363", linestyle="none",
-              label="as it is: %s" % units.size(base))
+              label="unplanned: %s" % units.size(base))
     axes.axhline(0, color="#bbbbbb", linewidth=0.8, zorder=0)
     if turn is not None:
         axes.plot([turn.total_bytes / scale], [100 * turn.overhead], marker="D",
@@ -110,7 +110,7 @@ def frontier_figure(plans: Sequence[Plan]) -> Any:
     least, most = _range([p.overhead for p in best] + [p.bound for p in bounded])
     axes.set_ylim(100 * (least - 0.06 * (most - least)), 100 * (most + 0.06 * (most - least)))
     axes.set_xlabel("total memory%s" % (", " + unit if unit else ""))
-    axes.set_ylabel("extra step time, %")
+    axes.set_ylabel("extra step time, % of an unplanned step")
     axes.legend(fontsize=8)
     figure.tight_layout()
     return figure

@@ -157,7 +157,7 @@ def _descend(search: _Search, warm: Optional[Decisions], stop_below: int = 0) ->
     """The least memory at any cost, by annealing whose budget falls with each plan that fits it.
 
     It starts from the best simple plan, from what searches for less and less make of it, and from
-    ``warm`` or the step as it is; again from the one that led furthest; then it goes on from the
+    ``warm`` or the unplanned step; again from the one that led furthest; then it goes on from the
     smallest plan. ``stop_below`` ends it at the first plan of at most that many bytes.
     """
     aim = max(working_bytes(search.graph, op) for op in search.graph.ops)
