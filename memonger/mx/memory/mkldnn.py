@@ -119,7 +119,7 @@ def _bytes(graph: Graph, op: Op, attributes: Mapping[str, str], in_layout: Set[i
         return gradient.size_bytes * (mixed + (kind in _IN_PLACE))
     if kind not in WEIGHT:
         copied = in_layout.intersection(op.inputs) if planned and kind not in _KEEP else ()
-        return sum(graph.tensors[t].size_bytes for t in copied)
+        return native + sum(graph.tensors[t].size_bytes for t in copied)
     backward = op.kind != kind or kind.endswith(("_weight", "_data"))
     place = WEIGHT[kind][backward]
     weight, first = graph.tensors[op.inputs[place]], graph.tensors[op.inputs[0]]

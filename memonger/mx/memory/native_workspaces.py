@@ -1,14 +1,16 @@
 """Workspaces of MXNet's native CPU code, and the objects of its executors.
 
-Of the native code only convolutions take much: ``Convolution`` unrolls one sample to a matrix
-(im2col), however large the batch is. MKLDNN's are in :mod:`memonger.mx.memory.mkldnn`.
+``Convolution`` unrolls one sample to a matrix (im2col), however large the batch is;
+``Deconvolution``, and bilinear upsampling, which is one, unrolls as many as its attribute
+``workspace`` allows; sorting keeps values and indices of its whole input. Other operators take
+little. MKLDNN's are in :mod:`memonger.mx.memory.mkldnn`.
 """
 from __future__ import annotations
 
 import math
 from typing import Mapping, Sequence, Tuple
 
-from ...graph.types import DTYPES, Graph
+from ...graph.types import DTYPES, Graph, Op
 from .convolutions import WEIGHT
 
 #: Bytes of MXNet's objects for each op that an executor runs (nodes, arrays' records, attributes,
@@ -20,6 +22,12 @@ ARENA_BYTES_PER_OP = {True: 0, False: 400}
 #: They are counted in networks of at least so many ops. In others they are less than what two runs
 #: of a process differ by.
 OBJECTS_LEAST_OPS = 2000
+#: Operators that sort their input.
+_SORTS = ("topk", "sort", "argsort")
+#: MXNet sorts with indices of so many bytes, and counts ``workspace`` in numbers of as many.
+_INDEX_BYTES = 4
+#: MXNet's default of the attribute ``workspace``, in MiB.
+_WORKSPACE_MIB = 512
 
 
 def objects_bytes_per_op(mkldnn: bool, in_arena: bool) -> int:
@@ -41,7 +49,13 @@ def native_bytes(graph: Graph, index: int, attributes: Mapping[str, str]) -> int
     """The same for one op."""
     op = graph.ops[index]
     backward = op.kind.startswith("_backward_")
-    place = WEIGHT.get(op.kind[len("_backward_"):] if backward else op.kind)
+    kind = op.kind[len("_backward_"):] if backward else op.kind
+    if kind in _SORTS and not backward:
+        return _sort_bytes(graph, op, attributes)
+    if kind == "Deconvolution" or (kind == "UpSampling"
+                                   and attributes.get("sample_type") == "bilinear"):
+        return _deconvolution_bytes(graph, op, backward, attributes)
+    place = WEIGHT.get(kind)
     if place is None:
         return 0
     weight = graph.tensors[op.inputs[place[backward]]]
@@ -53,6 +67,33 @@ def native_bytes(graph: Graph, index: int, attributes: Mapping[str, str]) -> int
     groups = int(attributes.get("num_group", 1))
     elements = math.prod(weight.shape[1:]) * groups * math.prod(result.shape[2:])
     return elements * DTYPES[result.dtype]
+
+
+def _sort_bytes(graph: Graph, op: Op, attributes: Mapping[str, str]) -> int:
+    """The sorted values, once more what the sort works on, and indices; a mask needs chosen ones.
+
+    MXNet's ``TopKImpl``.
+    """
+    data = graph.tensors[op.inputs[0]]
+    elements = math.prod(data.shape)
+    chosen = elements if attributes.get("ret_typ") == "mask" else 0
+    return elements * (2 * max(DTYPES[data.dtype], _INDEX_BYTES) + _INDEX_BYTES) + \
+        chosen * _INDEX_BYTES
+
+
+def _deconvolution_bytes(graph: Graph, op: Op, backward: bool,
+                         attributes: Mapping[str, str]) -> int:
+    """Samples unrolled to matrices, beside the samples: ``InitTemp`` of MXNet's Deconvolution."""
+    result = graph.tensors[op.inputs[0] if backward else op.outputs[0]]
+    data = graph.tensors[op.inputs[1] if backward else op.inputs[0]]
+    weight = graph.tensors[op.inputs[2 if backward else 1]]
+    if len(data.shape) < 3 or len(weight.shape) != len(data.shape):
+        return 0
+    pixels = math.prod(data.shape[2:])
+    elements = (result.shape[1] * math.prod(weight.shape[2:]) + data.shape[1]) * pixels
+    most = (int(attributes.get("workspace", _WORKSPACE_MIB)) << 20) // _INDEX_BYTES
+    samples = max(1, min(data.shape[0], most // max(1, elements)))
+    return samples * elements * DTYPES[result.dtype]
 
 
 def _extents(attributes: Mapping[str, str], name: str, axes: int,

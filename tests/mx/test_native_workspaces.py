@@ -1,0 +1,78 @@
+"""Temporary space of MXNet's own CPU code, against what stock MXNet asks the system for."""
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from forked import python
+
+#: MXNet's arrays and temporary spaces come from posix_memalign, and pages of its engine's objects.
+COUNTER = """
+#include <dlfcn.h>
+#include <stddef.h>
+static size_t allocated;
+extern "C" int posix_memalign(void** pointer, size_t alignment, size_t size) {
+  typedef int (*Function)(void**, size_t, size_t);
+  static Function real = reinterpret_cast<Function>(dlsym(RTLD_NEXT, "posix_memalign"));
+  if (size != 4096) __atomic_add_fetch(&allocated, size, __ATOMIC_RELAXED);
+  return real(pointer, alignment, size);
+}
+extern "C" size_t allocated_bytes() { return allocated; }
+"""
+PROGRAM = """
+import ctypes, sys
+import mxnet as mx
+import memonger
+from memonger import native
+
+counter = ctypes.CDLL(None)
+counter.allocated_bytes.restype = ctypes.c_size_t
+x, weight = mx.sym.var("data"), mx.sym.var("weight")
+network, shape = {
+    "deconvolution": (mx.sym.Deconvolution(x, weight, kernel=(3, 3), stride=(2, 2), num_filter=16,
+                                           num_group=2), (8, 32, 12, 12)),
+    "in part": (mx.sym.Deconvolution(x, weight, kernel=(3, 3), num_filter=32, workspace=1),
+                (8, 32, 14, 12)),
+    "bilinear": (mx.sym.UpSampling(x, weight, scale=2, sample_type="bilinear", num_filter=16,
+                                   num_args=2), (8, 16, 12, 12)),
+    "topk": (mx.sym.topk(x, k=2), (64, 400)),
+    "mask": (mx.sym.topk(x, k=2, ret_typ="mask"), (64, 400)),
+    "float64": (mx.sym.argsort(x), (64, 400)),
+}[sys.argv[1]]
+net = mx.sym.MakeLoss(mx.sym.sum(network))
+requests = {name: "null" if name == "data" else "write" for name in net.list_arguments()}
+types = {"data": "float64" if sys.argv[1] == "float64" else "float32"}
+estimate = memonger.estimate(net, grad_req=requests, type_dict=types, data=shape)
+with native.switched(False, False):
+    executor = net.simple_bind(mx.cpu(), grad_req=requests, type_dict=types, data=shape)
+    mx.nd.waitall()
+    before = counter.allocated_bytes()
+    executor.forward(is_train=True)
+    if "write" in requests.values():
+        executor.backward()
+    mx.nd.waitall()
+print(estimate.by_category["workspace"], counter.allocated_bytes() - before, estimate.pool_bytes)
+"""
+
+
+@pytest.fixture(scope="module")
+def counter(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("counter")
+    (folder / "counter.cc").write_text(COUNTER)
+    library = str(folder / "counter.so")
+    subprocess.run(["g++", "-shared", "-fPIC", "-O1", "-D_GNU_SOURCE", "-o", library,
+                    str(folder / "counter.cc"), "-ldl"], check=True)
+    return library
+
+
+@pytest.mark.parametrize("case", ["deconvolution", "in part", "bilinear", "topk", "mask",
+                                  "float64"])
+def test_temporary_space_is_counted(counter, case: str) -> None:
+    done = python("-c", PROGRAM, case, MXNET_MKLDNN_ENABLED="0", LD_PRELOAD=counter)
+    assert done.returncode == 0, done.stdout[-1000:]
+    workspace_bytes, taken_bytes, pool_bytes = map(int, done.stdout.split()[-3:])
+    assert workspace_bytes > 100000
+    if case == "mask":  # MXNet makes its array when it binds
+        pool_bytes = taken_bytes - workspace_bytes
+        assert 0 <= pool_bytes < 1000
+    assert taken_bytes == workspace_bytes + pool_bytes
