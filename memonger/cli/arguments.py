@@ -6,6 +6,7 @@ import os
 import re
 from typing import Any, Dict, Sequence, Tuple, Union
 
+from ..graph.imported import looks_like_graph
 from ..mx.calls.calls import load_plan
 from ..mx.calls.inputs import is_symbol, share_of
 from ..mx.costs.models import DEVICES
@@ -247,6 +248,9 @@ def load_symbol(path: str) -> Any:
     text = read_text(path)
     if not is_symbol(text):
         refuse_plan(path, text)
+        if looks_like_graph(text):
+            raise InputError("%s is a graph, with sizes of its own; this needs the network: a "
+                             "*-symbol.json file of MXNet" % path)
         raise InputError("%s is no MXNet symbol; save one with sym.save(%r)"
                          % (path, "net-symbol.json"))
     try:

@@ -3,10 +3,11 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 from ..mx.calls import calls as api
-from ..mx.calls.graphs import graph_in, name_of
+from ..mx.calls.graphs import graph_in, name_of, plan_of_graph, sweep_graph
+from ..mx.calls.requests import PlanRequest
 from ..plan.plan import Plan
 from ..report.charts.figures import FORMATS
 from ..report.charts.frontier import draw_frontier, frontier_table
@@ -93,10 +94,7 @@ class MakePlan(Command):
                 plan = api.plan(symbol, budget=args.budget, overhead=args.overhead,
                                 max_clones=args.max_clones, **options)
         if args.sweep:
-            if args.plot:
-                draw_frontier([named(p, args.network) for p in frontier], args.plot)
-            answer(args, lambda: [plan_record(p) for p in frontier],
-                   lambda: frontier_table(frontier) + _refused(len(frontier)))
+            _finish_sweep(args, frontier)
         else:
             finish(args, named(plan, args.network), plan_record(plan))
         return EXIT_OK
@@ -104,21 +102,35 @@ class MakePlan(Command):
     def _plan_graph(self, args: argparse.Namespace, text: str) -> int:
         refused = [flag for flag, given in (
             ("--shape", args.shape), ("--type", args.types), ("--grad-req", args.grad_req),
-            ("--sweep", args.sweep), ("--optimizer", args.optimizer[0]),
-            ("--costs", args.costs != "auto"), ("--ctx", args.ctx != "cpu(0)"),
-            ("--device", args.device)) if given]
+            ("--optimizer", args.optimizer[0]), ("--costs", args.costs != "auto"),
+            ("--ctx", args.ctx != "cpu(0)"), ("--device", args.device)) if given]
         graph = graph_in(text, args.network)
         args.graph_file = True
         if refused:
             raise UsageError("%s is a graph and no MXNet symbol, so it takes no %s"
                              % (args.network, refused[0]))
+        request = PlanRequest(
+            args.budget, args.overhead, args.method, args.variants, args.keep, args.recompute,
+            args.time_limit, args.max_clones)
         with ProgressLine() as line:
-            plan = api.plan(graph, budget=args.budget, overhead=args.overhead, method=args.method,
-                            variants=args.variants, keep=args.keep, recompute=args.recompute,
-                            time_limit=args.time_limit, max_clones=args.max_clones,
-                            progress=line.callback)
-        finish(args, plan, plan_record(plan))
+            request = replace(request, progress=line.callback)
+            if args.sweep:
+                frontier = sweep_graph(graph, request)
+            else:
+                plan = plan_of_graph(graph, request, {})
+        if args.sweep:
+            _finish_sweep(args, frontier)
+        else:
+            finish(args, plan, plan_record(plan))
         return EXIT_OK
+
+
+def _finish_sweep(args: argparse.Namespace, frontier: List[Plan]) -> None:
+    """Draw and print a frontier."""
+    if args.plot:
+        draw_frontier([named(p, args.network) for p in frontier], args.plot)
+    answer(args, lambda: [plan_record(p) for p in frontier],
+           lambda: frontier_table(frontier) + _refused(len(frontier)))
 
 
 def named(plan: Plan, path: str) -> Plan:

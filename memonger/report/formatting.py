@@ -7,7 +7,7 @@ from typing import List, Sequence
 
 from ..plan.plan import UNIT_TIMES, Plan
 from ..util.errors import RenderError
-from ..util.units import format_bytes
+from ..util.units import format_bytes, format_plain
 
 
 def format_time(time_s: float) -> str:
@@ -74,7 +74,7 @@ class Units:
         return cls(plain, plain or plan.costs == UNIT_TIMES)
 
     def size(self, size_bytes: float) -> str:
-        return "{:,}".format(int(size_bytes)) if self.plain else format_bytes(size_bytes)
+        return format_plain(size_bytes) if self.plain else format_bytes(size_bytes)
 
     def time(self, time_s: float) -> str:
         return "{:,.6g}".format(time_s) if self.plain_times else format_time(time_s)

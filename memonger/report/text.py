@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from typing import Any, List, Mapping, Optional, Tuple
+from typing import Any, Callable, List, Mapping, Optional, Tuple
 
 from ..graph.schedule import Schedule, expand
 from ..memory.storage import plan_storage
@@ -179,19 +179,22 @@ CATEGORIES = {"parameters": "parameters", "gradients": "gradients", "aux": "aux 
 
 
 def estimate_table(by_category: Mapping[str, int], budget_bytes: Optional[int] = None,
-                   by_device: Optional[Mapping[str, int]] = None) -> str:
-    """Bytes by category with their sum, largest first; then the totals of several devices."""
+                   by_device: Optional[Mapping[str, int]] = None,
+                   size: Callable[[float], str] = format_bytes) -> str:
+    """Bytes by category with their sum, largest first; then the totals of several devices.
+
+    ``size``: writes a number of bytes, or of a graph's own units.
+    """
     total = sum(by_category.values())
-    rows = [[CATEGORIES.get(name, name), format_bytes(size),
-             format_percent(size / total) if total else ""]
-            for name, size in sorted(by_category.items(), key=lambda i: (-i[1], i[0])) if size]
-    rows.append(["total", format_bytes(total), ""])
-    rows += [["on " + name, format_bytes(size), ""]
-             for name, size in sorted((by_device or {}).items())]
+    rows = [[CATEGORIES.get(name, name), size(part),
+             format_percent(part / total) if total else ""]
+            for name, part in sorted(by_category.items(), key=lambda i: (-i[1], i[0])) if part]
+    rows.append(["total", size(total), ""])
+    rows += [["on " + name, size(part), ""] for name, part in sorted((by_device or {}).items())]
     if budget_bytes is not None:
-        rows.append(["budget", format_bytes(budget_bytes),
+        rows.append(["budget", size(budget_bytes),
                      "fits" if total <= budget_bytes
-                     else "exceeded by %s" % format_bytes(total - budget_bytes)])
+                     else "exceeded by %s" % size(total - budget_bytes)])
     return table(rows, "<>>") if budget_bytes is None else table(rows, "<><")
 
 

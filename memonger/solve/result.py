@@ -1,7 +1,7 @@
 """From a schedule to a Plan: the last step of every solver."""
 from __future__ import annotations
 
-from typing import Dict, List, Mapping, Optional, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..graph.schedule import Schedule, expand
 from ..graph.types import Graph
@@ -10,7 +10,7 @@ from ..memory.workspace import objects_bytes, workspace_bytes
 from ..plan.plan import Plan, Status
 from ..util.errors import InfeasibleBudget
 from ..util.gc_pause import paused
-from ..util.units import format_bytes, format_distinct
+from ..util.units import format_bytes, format_distinct, format_plain
 from .options import Options
 
 #: Categories of ``Plan.fixed_bytes`` that depend on the schedule.
@@ -84,20 +84,26 @@ def refusal(best: Plan) -> InfeasibleBudget:
     pinned = alive_at_peak(best.graph, best.schedule)
     minimum = best.total_bytes
     bound = best.minimum_total_bytes or 0
-    named = ", ".join("%s (%s)" % (name, format_bytes(size)) for name, size in pinned[:3])
-    asked, least = format_distinct(total, minimum)
+    own_units = best.graph.pools == "live"
+    size: Callable[[float], str] = format_plain if own_units else format_bytes
+
+    def distinct(a: int, b: int) -> Sequence[str]:
+        return (size(a), size(b)) if own_units else format_distinct(a, b)
+
+    named = ", ".join("%s (%s)" % (name, size(part)) for name, part in pinned[:3])
+    asked, least = distinct(total, minimum)
     proof = ""
     if bound:
-        proof = ", and none takes noticeably less" if format_bytes(bound) == format_bytes(minimum) \
-            else ", and none takes less than %s" % format_distinct(total, bound)[1]
+        proof = ", and none takes noticeably less" if size(bound) == size(minimum) \
+            else ", and none takes less than %s" % distinct(total, bound)[1]
     workspace = best.fixed_bytes.get("workspace", 0)
     late = " in the time limit" if best.status is Status.TIME_LIMIT and bound <= total else ""
     return InfeasibleBudget(
         "no plan %sfits %s%s; the smallest total found is %s%s%s. At its worst step these are "
         "alive: %s%s. Ask for at least that much%s"
         % ("was found that " if late else "", asked, late, least,
-           _no_choice(best.fixed_bytes), proof, named or "nothing",
-           "; the operators' workspace takes %s beside" % format_bytes(workspace)
+           _no_choice(best.fixed_bytes, size), proof, named or "nothing",
+           "; the operators' workspace takes %s beside" % size(workspace)
            if workspace else "",
            _other_advice(best.graph, bool(late))),
         budget_bytes=total, minimum_bytes=minimum, pinned=pinned, best_plan=best,
@@ -111,15 +117,14 @@ def _other_advice(graph: Graph, late: bool) -> str:
     return ", %sor make the batch smaller" % ("give the search more time, " if late else "")
 
 
-def _no_choice(fixed: Mapping[str, int]) -> str:
+def _no_choice(fixed: Mapping[str, int], size: Callable[[float], str]) -> str:
     """What of a total is the same in every plan, with the two largest categories."""
-    same = {name: size for name, size in fixed.items() if size and name not in BY_SCHEDULE}
+    same = {name: part for name, part in fixed.items() if part and name not in BY_SCHEDULE}
     if not same:
         return ""
     largest = sorted(same.items(), key=lambda item: (-item[1], item[0]))[:2]
     return ", of which %s are the same in every plan (%s)" % (
-        format_bytes(sum(same.values())),
-        ", ".join("%s %s" % (name, format_bytes(size)) for name, size in largest))
+        size(sum(same.values())), ", ".join("%s %s" % (name, size(part)) for name, part in largest))
 
 
 def alive_at_peak(graph: Graph, schedule: Schedule) -> List[Tuple[str, int]]:

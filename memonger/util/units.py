@@ -102,6 +102,11 @@ def format_bytes(size_bytes: float, more_digits: int = 0) -> str:
     return "%.*f %s" % (digits + more_digits, value, unit)
 
 
+def format_plain(size: float) -> str:
+    """Write a size of a graph in units of its own: ``"12,345"``."""
+    return "{:,}".format(int(size))
+
+
 def format_distinct(*sizes_bytes: int) -> Tuple[str, ...]:
     """Sizes for people, with as many digits as it takes to tell different ones apart."""
     def words(size_bytes: int) -> str:

@@ -229,9 +229,32 @@ def test_a_graph_of_another_planner(tmp_path, capsys):
     assert record["total_bytes"] == record["pool_bytes"] <= record["budget_bytes"]
     assert record["step_s"] == 8 and record["bound"] <= record["overhead"] <= 0.5
     for option in (["--shape", "data=1"], ["--optimizer", "adam"], ["--costs", "v100"],
-                   ["--ctx", "gpu"], ["--sweep"]):
+                   ["--ctx", "gpu"]):
         assert main(["plan", str(path), *option]) == 2
         assert "it takes no " + option[0] in capsys.readouterr().err
+
+
+def test_a_graph_file_is_estimated_and_swept_in_its_own_units(tmp_path, capsys):
+    path = tmp_path / "graph.txt"
+    lines = ["8 11"] + ["4000 1 1"] * 4 + ["1000 1 0"] * 4
+    lines += ["%d %d" % edge for edge in (
+        (0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (6, 7), (2, 5), (1, 6), (0, 7), (3, 5))]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    told = answer_of(capsys, "estimate", str(path))
+    assert told["total_bytes"] == told["pool_bytes"] == told["peak_live_bytes"] == 18000
+    assert main(["estimate", str(path), "--budget", "0.5"]) == 3
+    out = capsys.readouterr().out
+    assert "18,000" in out and "exceeded by 9,000" in out and "iB" not in out
+    frontier = answer_of(capsys, "plan", str(path), "--sweep", "--time-limit", "1")["results"]
+    totals = [row["total_bytes"] for row in frontier]
+    assert totals == sorted(totals, reverse=True) and totals[0] == 18000 > totals[-1]
+    assert main(["plan", str(path), "--sweep", "--time-limit", "1"]) == 0
+    assert "18,000" in capsys.readouterr().out
+    assert main(["plan", str(path), "--budget", "0.1"]) == 3
+    refused = capsys.readouterr().err
+    assert "fits 1,800; " in refused and " B" not in refused and "batch" not in refused
+    assert main(["max-batch", str(path), "--budget", "1GB"]) == 1
+    assert "is a graph, with sizes of its own" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words,where,code,message", [

@@ -3,11 +3,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import Any, Mapping
+from typing import Any, List, Mapping
 
 from ...graph.imported import looks_like_graph, parse_graph
 from ...graph.types import Graph
 from ...plan.plan import Plan
+from ...solve.frontier import BUDGETS, sweep_budgets
 from ...solve.imported import plan_graph
 from ...util.errors import InputError
 from .inputs import pins, share_of
@@ -35,6 +36,21 @@ def name_of(path: str) -> str:
     """What a network is called after the name of its file."""
     stem = os.path.splitext(os.path.basename(path))[0]
     return stem[:-len("-symbol")] if stem.endswith("-symbol") else stem
+
+
+def unplanned_graph(graph: Graph) -> Plan:
+    """The plan that keeps everything: what a step of the graph takes."""
+    return plan_graph(graph, "100%", "chen")
+
+
+def sweep_graph(graph: Graph, request: PlanRequest) -> List[Plan]:
+    """Plans of a graph from the largest budget to the smallest that any plan meets.
+
+    All of them together have the request's time limit.
+    """
+    request = replace(request, time_limit=request.time_limit / len(BUDGETS))
+    return sweep_budgets(BUDGETS, unplanned_graph(graph).baseline_total_bytes,
+                         lambda budget: plan_of_graph(graph, replace(request, budget=budget), {}))
 
 
 def plan_of_graph(graph: Graph, request: PlanRequest, others: Mapping[str, Any]) -> Plan:
