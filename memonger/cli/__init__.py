@@ -10,7 +10,7 @@ import argparse
 import logging
 import os
 import sys
-from typing import Optional, Sequence, Type
+from typing import Any, Optional, Sequence, Type
 
 from ..util.files import write_out
 from ..util.version import __version__
@@ -35,11 +35,29 @@ def commands() -> Sequence[Type[Command]]:
             Doctor)
 
 
+class PrintCompletion(argparse.Action):
+    """Prints a shell's completion script, which shtab makes of the parser, and exits."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace,
+                 shell: Any, option_string: Optional[str] = None) -> None:
+        try:
+            import shtab
+        except ImportError:
+            parser.error("completion needs shtab: pip install 'memonger[completion]'")
+        if shell not in shtab.SUPPORTED_SHELLS:
+            parser.error("no completion for %s; there is %s"
+                         % (shell, ", ".join(shtab.SUPPORTED_SHELLS)))
+        write_out(shtab.complete(parser, shell) + "\n")
+        parser.exit(0)
+
+
 def make_parser() -> Parser:
     """The parser of the whole command line."""
     parser = Parser(prog="memonger", description="Plans the training memory of MXNet networks.",
                     epilog="memonger COMMAND --help tells more about a command.")
     parser.add_argument("--version", action="version", version="memonger " + __version__)
+    parser.add_argument("--print-completion", metavar="SHELL", action=PrintCompletion,
+                        help="print the completion script of a shell, such as bash (needs shtab)")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND")
     for kind in commands():
         subparser = subparsers.add_parser(

@@ -5,9 +5,9 @@ import argparse
 import sys
 
 from ..mx.calls import calls as api
+from ..report.progress import ProgressBar
 from . import arguments
 from .command import EXIT_BUDGET, EXIT_OK, Command, answer
-from .progress import ProgressLine
 
 
 class MaxBatch(Command):
@@ -30,8 +30,8 @@ class MaxBatch(Command):
 
     def run(self, args: argparse.Namespace) -> int:
         symbol = arguments.load_symbol(args.network)
-        with ProgressLine() as line:
-            found = api.max_batch(symbol, budget=args.budget, progress=line.callback,
+        with ProgressBar() as bar:
+            found = api.max_batch(symbol, budget=args.budget, progress=bar,
                                   **arguments.call_arguments(args, symbol))
         if found.reason:
             sys.stderr.write("error: %s\n" % found)

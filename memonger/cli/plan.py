@@ -11,12 +11,12 @@ from ..mx.calls.requests import PlanRequest
 from ..plan.plan import Plan
 from ..report.charts.figures import FORMATS
 from ..report.charts.frontier import draw_frontier, frontier_table
+from ..report.progress import ProgressBar
 from ..report.text import summary
 from ..solve.frontier import BUDGETS
 from ..util.json_files import read_text
 from . import arguments, torch_model
 from .command import EXIT_OK, Command, UsageError, answer
-from .progress import ProgressLine
 from .record import plan_record
 
 
@@ -86,8 +86,8 @@ class MakePlan(Command):
     def _plan_symbol(self, args: argparse.Namespace) -> int:
         symbol = arguments.load_symbol(args.network)
         options = arguments.call_arguments(args, symbol)
-        with ProgressLine() as line:
-            options["progress"] = line.callback
+        with ProgressBar() as bar:
+            options["progress"] = bar
             if args.sweep:
                 frontier = api.sweep(symbol, **options)
             else:
@@ -112,8 +112,8 @@ class MakePlan(Command):
         request = PlanRequest(
             args.budget, args.overhead, args.method, args.variants, args.keep, args.recompute,
             args.time_limit, args.max_clones)
-        with ProgressLine() as line:
-            request = replace(request, progress=line.callback)
+        with ProgressBar() as bar:
+            request = replace(request, progress=bar)
             if args.sweep:
                 frontier = sweep_graph(graph, request)
             else:

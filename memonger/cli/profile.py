@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import argparse
 
+from ..report.progress import ProgressBar
 from . import arguments
 from .command import EXIT_OK, Command, answer
-from .progress import ProgressLine
 
 
 class Profile(Command):
@@ -39,9 +39,9 @@ class Profile(Command):
         from ..mx.profile.run import circumstances, profile
         device = arguments.context(args.ctx)
         symbol = arguments.load_symbol(args.network)
-        with ProgressLine() as line:
+        with ProgressBar() as bar:
             measured = profile(symbol, ctx=device, path=args.output, time_limit=args.time_limit,
-                               repeats=args.repeats, progress=line.callback,
+                               repeats=args.repeats, progress=bar,
                                **arguments.shape_arguments(args, symbol))
         path = args.output or default_path(circumstances(device))
         answer(args, {"profile": path, "device": measured.device, "times": len(measured.times_s)},

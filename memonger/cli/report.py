@@ -9,9 +9,9 @@ from ..mx.calls.sweeping import sweep_like
 from ..plan.plan import Plan
 from ..report.charts.figures import FORMATS
 from ..report.diagram import render
+from ..report.progress import ProgressBar
 from .arguments import add_output
 from .command import EXIT_OK, Command, UsageError, answer
-from .progress import ProgressLine
 
 
 class Report(Command):
@@ -50,8 +50,8 @@ class Report(Command):
             from ..report.html import write_html
             sweep: List[Plan] = []
             if args.sweep:
-                with ProgressLine() as line:
-                    sweep = sweep_like(plan, 20.0, line.callback)
+                with ProgressBar() as bar:
+                    sweep = sweep_like(plan, 20.0, bar)
             write_html(plan, args.output, sweep)
             written.append(args.output)
         if args.graph:

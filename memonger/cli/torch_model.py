@@ -15,12 +15,12 @@ from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 from ..plan.plan import Plan
 from ..plan.plan_file import load_plan
+from ..report.progress import ProgressBar
 from ..report.text import estimate_table
 from ..util.errors import InputError
 from ..util.json_files import parse_json, read_text
 from . import arguments
 from .command import EXIT_BUDGET, EXIT_OK, EXIT_VERIFICATION, UsageError, answer
-from .progress import ProgressLine
 
 _MODEL = re.compile(r"^(?P<path>.+\.py):(?P<name>\w+)$")
 #: Options of the command line that are MXNet's alone.
@@ -118,13 +118,13 @@ def plan(args: argparse.Namespace) -> Plan:
     model, _ = _model_of(args, args.network)
     name, parameters = args.optimizer
     costs = args.costs
-    with ProgressLine() as line:
+    with ProgressBar() as bar:
         made = calls.plan(
             model.module, model.inputs, args.budget, args.mode or "inductor",
             costs=costs, time_limit=args.time_limit,
             max_clones=args.max_clones, optimizer=name, optimizer_params=parameters,
             name=os.path.splitext(os.path.basename(args.network.partition(":")[0]))[0],
-            progress=line.callback)
+            progress=bar)
     return replace(made, options={**made.options, **model.record})
 
 

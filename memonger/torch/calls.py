@@ -10,6 +10,7 @@ import torch
 
 from ..plan.max_batch import MaxBatch, largest
 from ..plan.plan import Budget, Plan, Progress
+from ..report.progress import Asked, callback_of, shows_progress
 from ..solve.frontier import BUDGETS, sweep_budgets
 from ..util.argument_checks import whole_number
 from ..util.errors import InfeasibleBudget, InputError, MemongerError
@@ -37,10 +38,11 @@ from .verify import Verification, compared
 _BACKENDS: "weakref.WeakKeyDictionary[Any, Backend]" = weakref.WeakKeyDictionary()
 
 
+@shows_progress
 def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "inductor",
          costs: Any = "auto", time_limit: float = 10.0, max_clones: int = 0,
          optimizer: Any = None, optimizer_params: Optional[Mapping[str, Any]] = None,
-         name: str = "", progress: Optional[Callable[[Progress], None]] = None) -> Plan:
+         name: str = "", progress: Asked = None) -> Plan:
     """Plan the training step of a module; nothing runs.
 
     Parameters
@@ -64,7 +66,8 @@ def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "induct
         Name and options, or a ``torch.optim.Optimizer``; its state then counts in the total.
     name : str
         What tables and pages call the network.
-    progress : callable, optional
+    progress : callable or True, optional
+        As for :func:`memonger.plan`.
 
     Returns
     -------
@@ -79,7 +82,7 @@ def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "induct
     """
     request = _request(Request(
         budget=_resolved(budget, module, inputs), mode=mode, time_limit=time_limit, name=name,
-        max_clones=max_clones, progress=progress,
+        max_clones=max_clones, progress=callback_of(progress),
         optimizer_bytes=_optimizer(optimizer, optimizer_params)), costs)
     return _traced(module, inputs, request).plan
 

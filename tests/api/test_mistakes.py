@@ -106,7 +106,7 @@ def plan(*arguments, **options):
     (plan(optimizer=mx.optimizer.Adam()), InputError, "text such as 'adam', not an Adam"),
     (plan(optimizer_params={"momentum": 0.9}), InputError, "without an optimizer"),
     (plan(max_clones="2"), InputError, "max_clones must be a whole number"),
-    (plan(progress=True), InputError, "progress must be a function, not True"),
+    (plan(progress=3), InputError, "progress must be a function, not 3"),
     (plan(name=5), InputError, "name must be a text"),
     (lambda: memonger.verify(network(), network(), steps=0, **DATA), InputError, "at least 1"),
     (lambda: memonger.verify(network(), network(), values={"x": 0}, **DATA), InputError,

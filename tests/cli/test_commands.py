@@ -74,12 +74,13 @@ def test_plan_passes_on_everything_that_was_said(symbol_file, fake, capsys):
     assert (code, err) == (0, "")
     (symbol,), options = call.calls[0]
     assert symbol.list_arguments() == ["data", "fc_weight", "fc_bias"]
+    assert callable(options.pop("progress"))
     assert options == {
         "shapes": {"data": (2, 3)}, "type_dict": {"data": "float16"},
         "grad_req": {"data": "write", "fc_weight": "write", "fc_bias": "null"},
         "budget": "60%", "method": "milp", "variants": "none", "keep": ["fc*"],
         "recompute": ["a", "b"], "costs": "v100", "time_limit": 3.0, "optimizer": "sgd",
-        "optimizer_params": {"momentum": 0.9}, "ctx": mx.cpu(0), "progress": None,
+        "optimizer_params": {"momentum": 0.9}, "ctx": mx.cpu(0),
         "max_clones": 1, "device": None, "overhead": None}
     record = json.loads(out)
     assert record["status"] == "optimal" and record["pool_bytes"] == 2**20

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Union
 
 from ...graph.types import Graph
 from ...plan.plan import Budget, Plan
+from ...report.progress import Asked, callback_of, numbered, shows_progress
 from ...util import argument_checks as check
 from ...util.errors import InputError
 from ...util.json_files import read_text
@@ -25,7 +26,7 @@ from .network import Estimate, Session, open_session
 from .plan_files import load_plan
 from .planned import apply_plan, measure, strip, verify
 from .planning import plan_session
-from .requests import Binding, PlanRequest, ProgressCallback, Shapes
+from .requests import Binding, PlanRequest, Shapes
 from .sweeping import BUDGETS, sweep_budgets
 
 if TYPE_CHECKING:
@@ -35,11 +36,12 @@ __all__ = ["Estimate", "apply_plan", "estimate", "load_plan", "max_batch", "meas
            "strip", "sweep", "verify"]
 
 
+@shows_progress
 def plan(symbol: Any, budget: Union[Budget, Mapping[str, Budget]] = None, method: str = "auto",
          variants: str = "exact", ctx: Any = None, type_dict: Optional[Mapping[str, Any]] = None,
          grad_req: Any = "write", keep: Sequence[str] = (), recompute: Sequence[str] = (),
          costs: Any = "auto", time_limit: float = 10.0,
-         progress: Optional[ProgressCallback] = None, overhead: Union[None, str, float] = None,
+         progress: Asked = None, overhead: Union[None, str, float] = None,
          optimizer: Optional[str] = None, optimizer_params: Optional[Mapping[str, Any]] = None,
          data_iter: Any = None, group2ctx: Any = None, shapes: Optional[Shapes] = None,
          max_clones: int = 0, device: Optional[str] = None, name: str = "",
@@ -88,8 +90,9 @@ def plan(symbol: Any, budget: Union[Budget, Mapping[str, Budget]] = None, method
         search after twenty times as long. More than the usual ten buy further searches where the
         plan is not near its bound. Searches with fewer variants or a smaller pool share the limit.
         Reading the network and confirming the plan come on top: two to three seconds for 700 ops.
-    progress : callable, optional
-        Called with :class:`memonger.plan.Progress` now and then.
+    progress : callable or True, optional
+        Called with :class:`memonger.plan.Progress` now and then. True shows a bar in a terminal and
+        in a notebook, and a line every ten seconds elsewhere.
     overhead : float or str, optional
         Largest extra step time, 0.1 or "10%": least memory within it. Not with ``budget``.
     optimizer, optimizer_params : optional
@@ -122,7 +125,8 @@ def plan(symbol: Any, budget: Union[Budget, Mapping[str, Budget]] = None, method
         text = read_text(path)
         symbol = symbol_from_json(text) if is_symbol(text) else graph_in(text, path)
     request = PlanRequest(None if isinstance(budget, Mapping) else budget, overhead, method,
-                          variants, keep, recompute, time_limit, max_clones, name, progress)
+                          variants, keep, recompute, time_limit, max_clones, name,
+                          callback_of(progress))
     if isinstance(symbol, Graph):
         return plan_of_graph(symbol, request, {
             "ctx": ctx, "device": device, "type_dict": type_dict, "optimizer": optimizer,
@@ -175,11 +179,12 @@ def estimate(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None, grad_re
     return replace(session.estimate(), by_device=totals_by_device(symbol, session, costs))
 
 
+@shows_progress
 def sweep(symbol: Any, budgets: Sequence[Budget] = BUDGETS, method: str = "auto",
           variants: str = "exact", ctx: Any = None,
           type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = "write",
           keep: Sequence[str] = (), recompute: Sequence[str] = (), costs: Any = "auto",
-          time_limit: float = 10.0, progress: Optional[ProgressCallback] = None,
+          time_limit: float = 10.0, progress: Asked = None,
           data_iter: Any = None, shapes: Optional[Shapes] = None,
           optimizer: Optional[str] = None,
           optimizer_params: Optional[Mapping[str, Any]] = None,
@@ -216,23 +221,25 @@ def sweep(symbol: Any, budgets: Sequence[Budget] = BUDGETS, method: str = "auto"
     given = gather_shapes(sweep, symbol, shapes, named_shapes, data_iter)
     binding = Binding(given, type_dict, grad_req, ctx, None, optimizer, optimizer_params)
     request = PlanRequest(None, None, method, variants, keep, recompute, time_limit,
-                          progress=progress)
+                          progress=callback_of(progress))
     if isinstance(budgets, str) or not hasattr(budgets, "__iter__"):
         raise InputError("budgets must be a list such as [\"80%%\", \"60%%\"], not %s"
                          % check.shown(budgets))
     asked = [resolve_budget(budget, ctx) for budget in budgets]
     request = replace(request, time_limit=request.time_limit / max(len(asked), 1))
     session = open_session(symbol, binding, costs)
+    shown = numbered(request.progress, "budget", len(asked))
     return sweep_budgets(asked, session.unplanned_total_bytes, lambda budget: plan_session(
-        session, replace(request, budget=budget)))
+        session, replace(request, budget=budget, progress=next(shown))))
 
 
+@shows_progress
 def max_batch(symbol: Any, budget: Budget, method: str = "auto", variants: str = "exact",
               type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = "write",
               ctx: Any = None, costs: Any = "auto", time_limit: float = 10.0,
               optimizer: Optional[str] = None,
               optimizer_params: Optional[Mapping[str, Any]] = None, limit: int = 65536,
-              progress: Optional[ProgressCallback] = None, shapes: Optional[Shapes] = None,
+              progress: Asked = None, shapes: Optional[Shapes] = None,
               device: Optional[str] = None, **named_shapes: Sequence[int]) -> MaxBatch:
     """Largest batch that fits a budget, unplanned and planned.
 
@@ -269,7 +276,7 @@ def max_batch(symbol: Any, budget: Budget, method: str = "auto", variants: str =
     given = gather_shapes(max_batch, symbol, shapes, named_shapes)
     binding = Binding(given, type_dict, grad_req, ctx, None, optimizer, optimizer_params)
     request = PlanRequest(resolve_budget(budget, ctx), None, method, variants,
-                          time_limit=time_limit, progress=progress)
+                          time_limit=time_limit, progress=callback_of(progress))
 
     def session_for(batch_shapes: Shapes) -> Session:
         return open_session(symbol, replace(binding, shapes=batch_shapes), costs)

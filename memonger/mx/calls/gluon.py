@@ -17,6 +17,7 @@ import numpy as np
 
 from ...graph.types import Graph, Op
 from ...plan.plan import Budget, Plan
+from ...report.progress import shows_progress
 from ...util import argument_checks as check
 from ...util.errors import InputError, MemongerError, PluginError
 from ..memory.stated_gpu import place, resolve_budget
@@ -24,6 +25,7 @@ from ..plugin import loading as native
 from ..plugin.environment import mxnet
 
 
+@shows_progress
 def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str = "float32",
          ctx: Any = None, device: Optional[str] = None, **options: Any) -> Plan:
     """Plan a hybridized block; from now on it trains by the plan.

@@ -8,6 +8,7 @@ from typing import Any, List, Mapping
 from ...graph.imported import looks_like_graph, parse_graph
 from ...graph.types import Graph
 from ...plan.plan import Plan
+from ...report.progress import numbered
 from ...solve.frontier import BUDGETS, sweep_budgets
 from ...solve.imported import plan_graph
 from ...util.errors import InputError
@@ -49,8 +50,11 @@ def sweep_graph(graph: Graph, request: PlanRequest) -> List[Plan]:
     All of them together have the request's time limit.
     """
     request = replace(request, time_limit=request.time_limit / len(BUDGETS))
-    return sweep_budgets(BUDGETS, unplanned_graph(graph).baseline_total_bytes,
-                         lambda budget: plan_of_graph(graph, replace(request, budget=budget), {}))
+    shown = numbered(request.progress, "budget", len(BUDGETS))
+    return sweep_budgets(
+        BUDGETS, unplanned_graph(graph).baseline_total_bytes,
+        lambda budget: plan_of_graph(
+            graph, replace(request, budget=budget, progress=next(shown)), {}))
 
 
 def plan_of_graph(graph: Graph, request: PlanRequest, others: Mapping[str, Any]) -> Plan:

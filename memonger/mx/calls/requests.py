@@ -2,9 +2,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, FrozenSet, Mapping, Optional, Sequence, Union
+from typing import Any, Dict, FrozenSet, Mapping, Optional, Sequence, Union
 
-from ...plan.plan import Budget, Progress
+from ...plan.plan import Budget
+from ...report.progress import Callback
 from ...solve import methods
 from ...util import argument_checks as check
 from ...util.errors import InputError
@@ -14,7 +15,6 @@ from ..capture.record import Captured, read
 from ..plugin import loading as native
 
 Shapes = Mapping[str, Sequence[int]]
-ProgressCallback = Callable[[Progress], None]
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class PlanRequest:
     time_limit: float = 10.0
     max_clones: int = 0
     name: str = ""
-    progress: Optional[ProgressCallback] = field(default=None, repr=False)
+    progress: Optional[Callback] = field(default=None, repr=False)
     #: As in :class:`memonger.solve.Options`.
     without: FrozenSet[str] = frozenset()
 

@@ -1,0 +1,101 @@
+"""How far long work is: a bar in a terminal and a notebook, a line now and then in a pipe."""
+from __future__ import annotations
+
+import functools
+import sys
+import time
+from dataclasses import replace
+from typing import IO, Any, Callable, Iterator, Optional, TypeVar, Union
+
+from ..plan.plan import Progress
+from ..util.units import format_bytes
+
+#: What ``progress=`` of a call takes: True shows a bar.
+Callback = Callable[[Progress], None]
+Asked = Union[None, bool, Callback]
+Call = TypeVar("Call", bound=Callable[..., Any])
+#: Seconds between two lines in a pipe, and between two changes of a bar.
+LINE_EVERY_S, BAR_EVERY_S = 10.0, 0.1
+
+
+def describe(progress: Progress) -> str:
+    """``3.2 s  searching  total 1.52 GiB  +7.1 % time  (at least +6.8 %)  45 % done``."""
+    parts = ["%.1f s" % progress.elapsed_s, progress.phase]
+    if progress.total_bytes is not None:
+        parts.append("total " + format_bytes(progress.total_bytes))
+    if progress.overhead is not None:
+        parts.append("%+.1f %% time" % (100 * progress.overhead))
+    if progress.bound is not None:
+        parts.append("(at least %+.1f %%)" % (100 * progress.bound))
+    if progress.fraction is not None:
+        parts.append("%.0f %% done" % (100 * progress.fraction))
+    return "  ".join(parts)
+
+
+class ProgressBar:
+    """A callback for ``progress=`` that shows on standard error how far the work is.
+
+    Bars are tqdm's and disappear at the end; where nobody watches, there is a line every ten
+    seconds.
+    """
+
+    def __init__(self, stream: Optional[IO[str]] = None):
+        self._stream = stream if stream is not None else sys.stderr
+        self._watched = self._stream.isatty() or "ipykernel" in sys.modules
+        self._shown_s = time.monotonic()
+        self._bar: Any = None
+
+    def __call__(self, progress: Progress) -> None:
+        every_s = BAR_EVERY_S if self._watched else LINE_EVERY_S
+        if self._bar is not None or not self._watched:
+            if time.monotonic() - self._shown_s < every_s:
+                return
+        self._shown_s = time.monotonic()
+        if not self._watched:
+            self._stream.write(describe(progress) + "\n")
+            self._stream.flush()
+            return
+        if self._bar is None:
+            from tqdm.auto import tqdm
+            notebook = not self._stream.isatty()
+            self._bar = tqdm(total=1.0, leave=False, file=None if notebook else self._stream,
+                             dynamic_ncols=True, bar_format="{bar:16} {desc}")
+        if progress.fraction is not None:
+            self._bar.n = min(1.0, progress.fraction)
+        self._bar.set_description_str(describe(progress), refresh=False)
+        self._bar.refresh()
+
+    def __enter__(self) -> "ProgressBar":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+def shows_progress(call: Call) -> Call:
+    """A call whose ``progress=True`` is a :class:`ProgressBar`."""
+    @functools.wraps(call)
+    def shown(*args: Any, **options: Any) -> Any:
+        if options.get("progress") is not True:
+            return call(*args, **options)
+        with ProgressBar() as bar:
+            return call(*args, **{**options, "progress": bar})
+    return shown  # type: ignore[return-value]
+
+
+def callback_of(asked: Asked) -> Optional[Callback]:
+    """What is called; :func:`shows_progress` has put a bar in the place of True."""
+    return None if isinstance(asked, bool) else asked
+
+
+def numbered(progress: Optional[Callback], what: str, count: int) -> Iterator[Optional[Callback]]:
+    """Callbacks for ``count`` searches of one call: ``budget 3 of 5: searching``."""
+    for number in range(count):
+        yield None if progress is None else functools.partial(
+            _part, progress, "%s %d of %d: " % (what, number + 1, count), number, count)
+
+
+def _part(progress: Callback, words: str, number: int, count: int, part: Progress) -> None:
+    share = None if part.fraction is None else (number + part.fraction) / count
+    progress(replace(part, phase=words + part.phase, fraction=share))
