@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from report.graphs import plan_of, resnet, tiny
 
+from memonger.report.charts.figures import spread
 from memonger.report.charts.frontier import draw_frontier
 from memonger.report.charts.timeline import (
     BUDGET,
@@ -24,6 +25,7 @@ from memonger.report.facts import Facts
 from memonger.util.errors import RenderError
 
 pytest.importorskip("matplotlib")
+from matplotlib.text import Text
 
 
 @pytest.fixture(scope="module")
@@ -49,52 +51,79 @@ def test_other_endings_are_refused(plan, tmp_path):
         draw_timeline(plan, str(tmp_path / "memory.gif"))
 
 
-def levels_of(figure):
-    return {line.get_label(): line for line in figure.axes[0].lines}
+def lines_of(figure):
+    return {line.get_label().split(":")[0]: line for line in figure.axes[0].lines}
 
 
 def test_what_is_drawn(plan):
     facts = Facts(plan)
-    axes = timeline_figure(plan).axes[0]
+    lines = lines_of(timeline_figure(plan))
     mib = 2.0 ** 20
-    highest = [max(line.get_ydata()) * mib for line in axes.lines]
-    assert facts.baseline_timeline.peak_live_bytes in highest
-    assert facts.timeline.peak_live_bytes in highest
-    levels = levels_of(axes.figure)
-    assert levels["pool, unplanned"].get_ydata()[0] * mib == plan.baseline_pool_bytes
-    assert levels["budget"].get_color() == BUDGET
-    assert levels["budget"].get_ydata()[0] * mib == pool_budget(plan)
-    assert "measured, planned" not in levels
-    assert axes.get_ylim()[1] * mib == pytest.approx(1.05 * plan.baseline_pool_bytes)
-    assert axes.get_legend() is None  # it stands below the data
+    assert max(lines["live, unplanned"].get_ydata()) * mib \
+        == facts.baseline_timeline.peak_live_bytes
+    assert max(lines["live, planned"].get_ydata()) * mib == facts.timeline.peak_live_bytes
+    assert lines["budget for the pool"].get_color() == BUDGET
+    assert lines["budget for the pool"].get_ydata()[0] * mib == pool_budget(plan)
+    assert "measured, planned" not in lines
 
 
-def test_names_of_lines_do_not_meet(plan):
-    from matplotlib.text import Text
-    for figure in (timeline_figure(plan), timeline_figure(plan_of(tiny()))):
-        figure.canvas.draw()
-        names = [Text.get_window_extent(text) for text in figure.axes[0].texts  # not the arrow
-                 if text.get_text().startswith(("pool,", "budget", "measured"))]
-        assert len(names) > 1
-        assert not any(a.overlaps(b) for a in names for b in names if a is not b)
-        page = figure.bbox
-        assert all(page.x0 <= box.x0 and box.x1 <= page.x1 for box in names)
+def texts_of(figure):
+    return [text.get_text() for text in figure.axes[0].texts]
 
 
 def test_the_peak_names_its_tensors(plan):
-    texts = [text.get_text() for text in timeline_figure(plan).axes[0].texts]
+    texts = texts_of(timeline_figure(plan))
+    assert any(text.startswith("peak: 34.5 MiB at ") for text in texts)
+    words = next(text for text in texts if text.startswith("alive at the peak")).splitlines()
     alive = Facts(plan).timeline.at_peak
-    assert any(text.startswith("peak of live bytes: 34.5 MiB at ") for text in texts)
-    told = next(text for text in texts if text.startswith("alive at the peak")).replace("\n", " ")
-    assert all(block.tensor in told for block in alive[:TOP])
-    assert told.endswith("in %d smaller" % (len(alive) - TOP))
+    assert all(piece.tensor in line for piece, line in zip(alive, words[1:1 + TOP]))
+    assert words[1 + TOP].endswith("in %d smaller" % (len(alive) - TOP))
+
+
+def test_labels_lie_in_the_picture_and_apart(plan):
+    both = plan.with_measured({"allocated_bytes": plan.total_bytes + 5, "original": {
+        "allocated_bytes": plan.baseline_total_bytes}})
+    figure = timeline_figure(both)
+    axes, renderer = figure.axes[0], figure.canvas.get_renderer()
+    figure.draw(renderer)
+    pieces = [*axes.texts, axes.title, axes._left_title, axes.xaxis.label, axes.get_legend()]
+    boxes = [piece.get_window_extent(renderer) if not hasattr(piece, "arrow_patch")
+             else Text.get_window_extent(piece, renderer)
+             for piece in pieces if getattr(piece, "get_text", lambda: "key")()]
+    whole, inside = figure.bbox, axes.get_window_extent(renderer)
+    for number, box in enumerate(boxes):
+        assert whole.x0 <= box.x0 and box.x1 <= whole.x1, pieces[number]
+        assert whole.y0 <= box.y0 and box.y1 <= whole.y1, pieces[number]
+        if "live, unplanned" not in str(pieces[number]):
+            assert not inside.overlaps(box), "a label lies over the data"
+        assert not any(box.overlaps(other) for other in boxes[:number])
+
+
+def test_the_title_says_what_is_saved(plan):
+    title = timeline_figure(plan).axes[0].get_title(loc="left")
+    assert title == "resnet-14: 49.4 MiB instead of 64.0 MiB within a budget of 49.6 MiB, " \
+        "22.7 % saved"
+    assert timeline_figure(plan_of(tiny())).axes[0].get_title(loc="left") \
+        == "tiny: 17.0 MiB, nothing saved"
+
+
+def test_the_axis_ends_just_above_the_largest_line(plan):
+    assert timeline_figure(plan).axes[0].get_ylim()[1] * 2.0 ** 20 \
+        == pytest.approx(1.05 * plan.baseline_pool_bytes)
+
+
+def test_labels_are_moved_apart_and_no_further():
+    assert spread([5.0, 1.0], 1.0, 10.0) == [5.0, 1.0]
+    assert spread([9.9, 9.8, 9.7], 1.0, 10.0) == pytest.approx([9.9, 8.9, 7.9])
+    assert spread([0.1, 0.2], 1.0, 10.0) == pytest.approx([0.0, 1.0])
 
 
 def test_a_measured_line_is_drawn_where_there_is_one(plan):
     measured = plan.with_measured({"allocated_bytes": plan.total_bytes + 5})
     assert measured_pool(measured) == plan.pool_bytes + 5
     assert measured_pool(measured, original=True) is None
-    assert levels_of(timeline_figure(measured))["measured, planned"].get_color() == MEASURED
+    assert lines_of(timeline_figure(measured))["measured, planned"].get_color() \
+        == MEASURED
 
 
 def test_the_unplanned_measurement_is_less_what_the_unplanned_network_has_outside(plan):

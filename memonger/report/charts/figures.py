@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import io
-from typing import Any, Tuple
+from typing import Any, List, Sequence, Tuple
 
 from ...util.errors import RenderError
 from ...util.files import write_whole
@@ -31,6 +31,38 @@ def new_figure(width: float, height: float) -> Any:
     figure = Figure(figsize=(width, height), dpi=120)
     FigureCanvasAgg(figure)
     return figure
+
+
+def spread(heights: Sequence[float], gap: float, top: float) -> List[float]:
+    """Heights moved as little as needed to lie ``gap`` apart, from 0 to ``top`` where they fit.
+
+    The order stays; equal heights stay in the order of the sequence.
+    """
+    order = sorted(range(len(heights)), key=lambda i: heights[i])
+    moved = list(heights)
+    ceiling = top
+    for i in reversed(order):
+        moved[i] = min(moved[i], ceiling)
+        ceiling = moved[i] - gap
+    floor = 0.0
+    for i in order:
+        moved[i] = max(moved[i], floor)
+        floor = moved[i] + gap
+    return moved
+
+
+def label_beside(axes: Any, labels: Sequence[Tuple[float, str, str]], size: float = 8.5) -> None:
+    """Write labels to the right of the axes: height on the axis, words, colour."""
+    points = 72 * axes.get_position().height * axes.figure.get_figheight()
+    top = axes.get_ylim()[1]
+    at = spread([height for height, _, _ in labels], top * 1.35 * size / points, top)
+    right = axes.get_xlim()[1]
+    for (height, words, colour), moved in zip(labels, at):
+        axes.annotate(words, (right, height), xytext=(1.025, moved / top),
+                      textcoords="axes fraction", color=colour, fontsize=size, va="center",
+                      annotation_clip=False,
+                      arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.6,
+                                  "shrinkA": 0, "shrinkB": 0, "relpos": (0, 0.5)})
 
 
 def save_figure(figure: Any, path: str) -> None:

@@ -94,23 +94,38 @@ def frontier_figure(plans: Sequence[Plan]) -> Any:
     base = plans[0].baseline_total_bytes
     scale, unit = axis_unit(units, base)
     axes.plot([p.total_bytes / scale for p in best], [100 * p.overhead for p in best],
-              marker="o", color="#2171b5", label="best plans found")
+              marker="o", color="#2171b5")
+    _label(axes, best[0].total_bytes / scale, 100 * best[0].overhead, "best plans found",
+           "#2171b5")
     bounded = [p for p in best if p.bound]
     if bounded:
+        left = bounded[0].total_bytes / scale
         axes.plot([p.total_bytes / scale for p in bounded], [100 * p.bound for p in bounded],
-                  color="#999999", linestyle=":", label="no plan can cost less")
-    axes.plot([base / scale], [0], marker="s", color="#636363", linestyle="none",
-              label="unplanned: %s" % units.size(base))
+                  color="#777777", linestyle=":")
+        axes.annotate("no plan can\ncost less", (left, 100 * bounded[0].bound), xytext=(-8, 0),
+                      textcoords="offset points", color="#777777", fontsize=9, ha="right",
+                      va="center")
+    axes.plot([base / scale], [0], marker="s", color="#636363", linestyle="none")
+    _label(axes, base / scale, 0, "unplanned: %s" % units.size(base), "#636363")
     axes.axhline(0, color="#bbbbbb", linewidth=0.8, zorder=0)
     if turn is not None:
         axes.plot([turn.total_bytes / scale], [100 * turn.overhead], marker="D",
-                  color="#b30000", linestyle="none", label="knee: %s, %s" % (
-                      units.size(turn.total_bytes), format_extra(turn.overhead)))
-    axes.set_xlim(left=0)
+                  color="#b30000", linestyle="none")
+        _label(axes, turn.total_bytes / scale, 100 * turn.overhead, "knee: %s, %s" % (
+            units.size(turn.total_bytes), format_extra(turn.overhead)), "#b30000")
+    # Right of the unplanned network is room for the labels.
+    axes.set_xlim(0, 1.35 * max(base, best[-1].total_bytes) / scale)
     least, most = _range([p.overhead for p in best] + [p.bound for p in bounded])
     axes.set_ylim(100 * (least - 0.06 * (most - least)), 100 * (most + 0.06 * (most - least)))
     axes.set_xlabel("total memory%s" % (", " + unit if unit else ""))
     axes.set_ylabel("extra step time, % of an unplanned step")
-    axes.legend(fontsize=8)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
     figure.tight_layout()
     return figure
+
+
+def _label(axes: Any, x: float, y: float, words: str, colour: str) -> None:
+    """Words to the right of a point and a little above it."""
+    axes.annotate(words, (x, y), xytext=(8, 3), textcoords="offset points", color=colour,
+                  fontsize=9)

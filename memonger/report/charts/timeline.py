@@ -4,24 +4,21 @@ Needs matplotlib (the extra ``plot``).
 """
 from __future__ import annotations
 
-import textwrap
 from typing import Any, Callable, List, Sequence, Tuple
 
 from ...memory.timeline import CATEGORIES, Timeline
 from ...plan.plan import Plan
 from ..facts import Facts
-from ..formatting import Units, format_extra
-from .figures import axis_unit, new_figure, save_figure
+from ..formatting import Units, format_percent
+from .figures import axis_unit, label_beside, new_figure, save_figure
 
 #: Category of ``memory.timeline.Timeline`` -> colour.
 COLOURS = {"activations": "#9ecae1", "outputs": "#bdbdbd", "recomputed": "#fdae6b",
            "gradients": "#c7b3d9"}
-BASELINE, PLANNED = "#636363", "#d94801"
-PEAK, BUDGET, MEASURED = "#b30000", "#238b45", "#e7298a"
+BASELINE, PLANNED, PEAK = "#636363", "#d94801", "#b30000"
+BUDGET, MEASURED = "#238b45", "#e7298a"
 #: How many of the largest tensors alive at the peak are named.
 TOP = 5
-#: Of a name of two lines, as a share of the axes.
-_LABEL_HEIGHT = 0.09
 
 
 def draw_timeline(plan: Plan, path: str) -> None:
@@ -42,83 +39,78 @@ def draw_timeline(plan: Plan, path: str) -> None:
 
 
 def timeline_figure(plan: Plan) -> Any:
-    """The picture of :func:`draw_timeline` as a ``matplotlib.figure.Figure``."""
-    figure = new_figure(10, 5)
+    """The picture of :func:`draw_timeline` as a ``matplotlib.figure.Figure``.
+
+    Labels stand beside the axes, level with their lines; the key of the coloured areas and the
+    tensors alive at the peak stand below.
+    """
+    figure = new_figure(11, 6)
+    figure.subplots_adjust(left=0.075, right=0.76, top=0.87, bottom=0.37)
     axes = figure.add_subplot()
     facts, units = Facts(plan), Units.of(plan)
     planned, unplanned = facts.timeline, facts.baseline_timeline
-    scale, unit = axis_unit(units, max(unplanned.pool_bytes, planned.pool_bytes))
     across = common_steps(facts)
+    lines = _levels(plan, unplanned, planned)
+    top_bytes = 1.05 * max([1, *(size for size, _, _, _ in lines)])
+    scale, unit = axis_unit(units, max(unplanned.pool_bytes, planned.pool_bytes))
+    axes.set_xlim(0, max(1, len(unplanned)))
+    axes.set_ylim(0, top_bytes / scale)
     _stack(axes, planned, across(planned), scale)
     axes.step(across(unplanned), [b / scale for b in unplanned.live_bytes], where="post",
-              color=BASELINE, linewidth=1.2)
-    levels = _levels(plan, facts)
-    for size_bytes, words, colour, style in levels:
-        axes.axhline(size_bytes / scale, color=colour, linestyle=style, label=words,
-                     linewidth=2.5 if colour == BUDGET else 1.2, zorder=1.5)
-    axes.set_xlim(0, max(1, len(unplanned)))
-    axes.set_ylim(0, 1.05 * max([1, *(size_bytes for size_bytes, *_ in levels)]) / scale)
-    _label_levels(axes, levels, scale, units)
-    _label_curve(axes, across(unplanned), unplanned, levels, scale)
+              color=BASELINE, linewidth=1.2, label="live, unplanned")
+    budget = pool_budget(plan)
+    if budget is not None and 0 <= budget <= top_bytes:
+        # Wide and below, for the planned pool often lies on it.
+        lines.append((budget, "budget for the pool", BUDGET, "-"))
+    for size, words, colour, style in lines:
+        axes.axhline(size / scale, color=colour, linestyle=style, label=words,
+                     linewidth=2.5 if style == "-" else 1.2, zorder=1.5 if style == "-" else 2)
+    label_beside(axes, [(size / scale, "%s: %s" % (words, units.size(size)), colour)
+                        for size, words, colour, _ in lines])
+    labelled = _label_curve(axes, across(unplanned), unplanned, lines, scale)
     _mark_peak(axes, planned, across(planned), units)
-    axes.set_xlabel("ops of a training step: forward, from %d on backward; what is recomputed "
-                    "stands in between" % _backward(unplanned), fontsize=9)
-    axes.set_ylabel("memory of the pool%s" % (", " + unit if unit else ""), fontsize=9)
     axes.axvline(_backward(unplanned), color="#cccccc", linewidth=0.8, zorder=0)
+    axes.set_xlabel("ops of the unplanned step, in order (backward from op %d); recomputed ops "
+                    "stand in between" % _backward(unplanned))
+    axes.set_ylabel("memory of the pool%s" % (", " + unit if unit else ""))
+    axes.set_title(_title(plan, units), fontsize=11, loc="left", pad=20)
+    axes.legend(fontsize=8, loc="upper left", ncol=6, frameon=False, borderaxespad=0,
+                handlelength=1.5, bbox_to_anchor=(0, -0.17), handles=_key(axes, labelled))
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
-    axes.set_title("%s: the pool takes %s instead of %s, a step %s time" % (
-        (plan.graph.name or "network").replace("$", r"\$"), units.size(planned.pool_bytes),
-        units.size(unplanned.pool_bytes), format_extra(plan.overhead)), fontsize=11, loc="left",
-        pad=16)
-    handles, _ = axes.get_legend_handles_labels()
-    areas = [handle for handle in handles if hasattr(handle, "get_paths")]
-    figure.legend(handles=areas, fontsize=8, loc="lower left", ncol=len(CATEGORIES) + 1,
-                  frameon=False)
-    figure.subplots_adjust(left=0.07, right=0.84, top=0.88, bottom=0.23)
+    notes = [*_peak_words(planned, units), "",
+             "live: bytes that later ops still need; pool: memory set aside for them"]
+    if measured_pool(plan) is not None:
+        notes.append("measured: what the process took, less what is predicted outside the pool: "
+                     "parameters, gradients, inputs, workspace")
+    axes.text(0, -0.29, "\n".join(notes).replace("$", r"\$"), transform=axes.transAxes,
+              fontsize=7.5, va="top", color="#444444")
     return figure
 
 
-#: A horizontal line: its bytes, what it is, its colour and style.
-Level = Tuple[int, str, str, str]
+def _levels(plan: Plan, unplanned: Timeline,
+            planned: Timeline) -> List[Tuple[int, str, str, str]]:
+    """Bytes, words, colour and style of each horizontal line but the budget's."""
+    lines = [(unplanned.pool_bytes, "pool, unplanned", BASELINE, "--"),
+             (planned.pool_bytes, "pool, planned", PLANNED, "--")]
+    for size, words, colour in (
+            (measured_pool(plan, original=True), "measured, unplanned", BASELINE),
+            (measured_pool(plan), "measured, planned", MEASURED)):
+        if size is not None:
+            lines.append((size, words, colour, ":"))
+    return lines
 
 
-def _levels(plan: Plan, facts: Facts) -> List[Level]:
-    levels: List[Level] = [
-        (facts.baseline_timeline.pool_bytes, "pool, unplanned", BASELINE, "--"),
-        (facts.timeline.pool_bytes, "pool, planned", PLANNED, "--")]
-    for size_bytes, words, colour, style in (
-            (pool_budget(plan), "budget", BUDGET, "-"),
-            (measured_pool(plan, original=True), "measured, unplanned", BASELINE, ":"),
-            (measured_pool(plan), "measured, planned", MEASURED, ":")):
-        if size_bytes is not None:
-            levels.append((size_bytes, words, colour, style))
-    return levels
-
-
-def _label_levels(axes: Any, levels: Sequence[Level], scale: float, units: Units) -> None:
-    """Name each line at its right end; names of near lines move apart."""
-    top = axes.get_ylim()[1]
-    at = -1.0
-    for size_bytes, words, colour, _ in sorted(levels, key=lambda level: level[0]):
-        wanted = size_bytes / scale / top
-        at = max(wanted, at + _LABEL_HEIGHT)
-        axes.annotate("%s\n%s" % (words, units.size(size_bytes)), (1.0, wanted),
-                      xytext=(1.02, at), xycoords="axes fraction", textcoords="axes fraction",
-                      fontsize=8, color=colour, va="center", annotation_clip=False,
-                      arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.5})
-
-
-def _label_curve(axes: Any, x: Sequence[float], line: Timeline, levels: Sequence[Level],
-                 scale: float) -> None:
-    """Name the unplanned curve where it rises, far from any level; left of it is nothing."""
-    if line.peak_step < 0:
-        return
-    height = max((share * line.peak_live_bytes for share in (0.75, 0.65, 0.55, 0.85)),
-                 key=lambda size: min(abs(size - level[0]) for level in levels))
-    rising = next(step for step, size in enumerate(line.live_bytes) if size >= height)
-    axes.annotate("live, unplanned", (x[rising], height / scale), xytext=(-8, 0),
-                  textcoords="offset points", fontsize=8, color=BASELINE, ha="right", va="center")
+def _title(plan: Plan, units: Units) -> str:
+    """The network, its budget and what the plan saves."""
+    before, after = plan.baseline_total_bytes, plan.total_bytes
+    name = (plan.graph.name or "one training step").replace("$", r"\$")
+    if after >= before:
+        return "%s: %s, nothing saved" % (name, units.size(after))
+    budget = "" if plan.budget_bytes is None else \
+        " within a budget of %s" % units.size(plan.budget_bytes)
+    return "%s: %s instead of %s%s, %s saved" % (
+        name, units.size(after), units.size(before), budget, format_percent(1 - after / before))
 
 
 def pool_budget(plan: Plan) -> "int | None":
@@ -175,24 +167,51 @@ def _stack(axes: Any, line: Timeline, x: Sequence[float], scale: float) -> None:
                           label="planned: " + category)
         below = above
     axes.step(x, [b / scale for b in line.live_bytes], where="post", color=PLANNED,
-              linewidth=0.9)
+              linewidth=0.9, label="live, planned")
+
+
+def _label_curve(axes: Any, x: Sequence[float], line: Timeline,
+                 levels: Sequence[Tuple[int, str, str, str]], scale: float) -> bool:
+    """Name the unplanned curve left of its rise, far from any level; False where no room is."""
+    if line.peak_step < 0:
+        return False
+    height = max((share * line.peak_live_bytes for share in (0.75, 0.65, 0.55, 0.85)),
+                 key=lambda size: min(abs(size - level[0]) for level in levels))
+    rise = next(step for step, size in enumerate(line.live_bytes) if size >= height)
+    if x[rise] < 0.17 * axes.get_xlim()[1]:
+        return False
+    axes.annotate("live, unplanned", (x[rise], height / scale), xytext=(-8, 0),
+                  textcoords="offset points", fontsize=8.5, color=BASELINE, ha="right",
+                  va="center")
+    return True
+
+
+def _key(axes: Any, labelled: bool) -> List[Any]:
+    """The areas, and the curves that no label names; ``labelled``: the unplanned one has its."""
+    curves = [line for line in axes.lines if line.get_label() in (
+        "live, planned", *(() if labelled else ("live, unplanned",)))]
+    return curves[::-1] + list(axes.collections)
 
 
 def _mark_peak(axes: Any, line: Timeline, x: Sequence[float], units: Units) -> None:
-    """One line at the worst planned step; what is alive there stands below the axes."""
     if line.peak_step < 0:
         return
-    axes.axvline(x[line.peak_step], color=PEAK, linewidth=0.8)
-    axes.annotate("peak of live bytes: %s at %s" % (
-        units.size(line.peak_live_bytes), line.names[line.peak_step].replace("$", r"\$")),
-        (x[line.peak_step], 1.0), xycoords=("data", "axes fraction"), xytext=(0, 3),
-        textcoords="offset points", fontsize=8, color=PEAK, va="bottom",
-        ha="right" if x[line.peak_step] > max(x) * 0.5 else "left")
+    at, wide = x[line.peak_step], axes.get_xlim()[1]
+    axes.axvline(at, color=PEAK, linewidth=1)
+    side = "left" if at < 0.3 * wide else "right" if at > 0.7 * wide else "center"
+    words = "peak: %s at %s" % (units.size(line.peak_live_bytes), line.names[line.peak_step])
+    axes.annotate(words.replace("$", r"\$"), (at, 1), xycoords=("data", "axes fraction"),
+                  xytext=(0, 4), textcoords="offset points", ha=side, va="bottom", fontsize=8,
+                  color=PEAK)
+
+
+def _peak_words(line: Timeline, units: Units) -> List[str]:
+    """The largest tensors alive at the planned step's peak, one a line."""
     alive = line.at_peak
-    words = ["%s %s" % (block.tensor, units.size(block.bytes)) for block in alive[:TOP]]
+    words = ["alive at the peak:"] if alive else []
+    words += ["    %s  %s (%s)" % (units.size(block.bytes), block.tensor, block.category)
+              for block in alive[:TOP]]
     if alive[TOP:]:
-        words.append("%s in %d smaller" % (units.size(sum(p.bytes for p in alive[TOP:])),
-                                           len(alive) - TOP))
-    told = textwrap.fill("alive at the peak: " + ", ".join(words), 150)
-    axes.text(0, -0.14, told.replace("$", r"\$"), transform=axes.transAxes, fontsize=7, va="top",
-              color=PEAK)
+        words.append("    %s  in %d smaller" % (units.size(sum(p.bytes for p in alive[TOP:])),
+                                                len(alive) - TOP))
+    return words
