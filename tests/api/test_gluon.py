@@ -180,6 +180,24 @@ def test_clones_run_no_gradients_of_frozen_layers():
     assert all(np.array_equal(a, b) for a, b in zip(unplanned[1], planned[1]))
 
 
+def test_amp_cast_of_float64_runs_once():
+    # MXNet's code for MKLDNN refuses float64 where the result may not lie in the input.
+    data = mx.sym.var("data")
+    cast = mx.sym.amp_cast(mx.sym.tanh(data, name="first"), dtype="float32", name="cast")
+    net = mx.sym.MakeLoss(mx.sym.mean(mx.sym.square(mx.sym.tanh(cast, name="second"))))
+    block = gluon.SymbolBlock(net, [data])
+    block.hybridize()
+    array = mx.nd.array(np.ones((4, 8)), dtype="float64")
+    array.attach_grad()
+    plan = memonger.gluon.plan(block, array, variants="none", recompute=["*"], time_limit=0.1)
+    assert {tensor.dtype for tensor in plan.graph.tensors} >= {"float64"}
+    assert plan.decisions["cast"] == "keep" and "copies no float64" in str(plan)
+    with autograd.record():
+        loss = block(array)
+    loss.backward()
+    assert np.isfinite(array.grad.asnumpy()).all()
+
+
 def test_exported_blocks_carry_the_plan(tmp_path):
     net, plan, _, _ = train(True, {})
     net.export(str(tmp_path / "net"))

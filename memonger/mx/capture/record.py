@@ -115,6 +115,10 @@ def captured_from(record: Mapping[str, Any], arguments: Arguments, num_outputs: 
     in_use = {node["name"] for node in nodes[:num_forward_nodes] if node["op"] != "null"}
     refused = _refused(nodes[:num_forward_nodes], nodes)
     for index, node in enumerate(nodes):
+        # MKLDNN knows no float64: the first run passes its input on in place, a clone may not.
+        if node["op"] == "amp_cast" and entries["dtype"][first_entry[index]] == "float64":
+            refused[index] = "MXNet with MKLDNN copies no float64 there"
+    for index, node in enumerate(nodes):
         if node["op"] == "null":
             continue
         backward = index >= num_forward_nodes
