@@ -14,13 +14,14 @@ from ..graph.types import Graph
 from ..plan.plan import Plan
 from ..util.errors import RenderError
 from ..util.files import write_whole
+from ..util.units import format_bytes
 from ..util.version import __version__, installed
 from .charts.timeline import common_steps
 from .diagram.dot import remarks
 from .diagram.model import LEGEND, draw
 from .diagram.render import picture
 from .facts import Facts
-from .formatting import Units, costs_words, format_extra, format_percent
+from .formatting import Units, costs_words, format_extra, format_percent, format_time
 from .page_data import page_data
 from .text import CATEGORIES, measured_words, summary_rows
 
@@ -77,18 +78,37 @@ def _cards(facts: Facts) -> str:
     base = plan.baseline_total_bytes
     saved = 1 - plan.total_bytes / base if base else 0.0
     again, variants = facts.extra_shares
+    measured_memory, measured_time = _measured(plan)
     cards = [("memory", "%s → %s" % (units.size(base), units.size(plan.total_bytes)),
-              "%s less in total" % format_percent(saved)),
+              "%s less in total%s" % (format_percent(saved), ", predicted" * bool(measured_memory)),
+              measured_memory),
              ("step time", format_extra(plan.overhead),
-              "%s → %s" % (units.time(plan.graph.time_s),
-                           units.time(plan.schedule.time_s(plan.graph)))),
+              "%s → %s%s" % (units.time(plan.graph.time_s),
+                             units.time(plan.schedule.time_s(plan.graph)),
+                             ", predicted" * bool(measured_time)), measured_time),
              ("recomputed", "%d of %d ops" % (sum(f.again > 0 for f in facts.ops),
                                               len(facts.ops)),
               "%s of a step%s" % (format_extra(again), "; variants " + format_extra(variants)
-                                  if plan.schedule.variants else "")),
-             ("status", plan.status.value, plan.status.advice)]
-    return "".join('<div class="card"><h3>%s</h3><b>%s</b><span>%s</span></div>'
-                   % tuple(map(escape, card)) for card in cards)
+                                  if plan.schedule.variants else ""), ""),
+             ("status", plan.status.value, plan.status.advice, "")]
+    return "".join('<div class="card"><h3>%s</h3><b>%s</b><span>%s</span>%s</div>' % (
+        *map(escape, card[:3]), card[3] and '<span class="measured">measured: %s</span>'
+        % escape(card[3])) for card in cards)
+
+
+def _measured(plan: Plan) -> Tuple[str, str]:
+    """What a process took of memory and of time, unplanned and planned; empty where nothing was
+    measured."""
+    measured = plan.measured or {}
+    if "allocated_bytes" not in measured:
+        return "", ""
+    memory, step = format_bytes(measured["allocated_bytes"]), format_time(measured["step_s"])
+    original = measured.get("original")
+    if not original:
+        return memory, step
+    return ("%s → %s" % (format_bytes(original["allocated_bytes"]), memory),
+            "%s, %s → %s" % (format_extra(measured["overhead"]),
+                             format_time(original["step_s"]), step))
 
 
 def _summary(facts: Facts) -> str:

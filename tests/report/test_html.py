@@ -191,6 +191,19 @@ def test_times_of_one_unit_an_op_are_no_seconds_on_the_page(plan):
     assert data_of(html.page(plan))["plain_times"] is False
 
 
+def test_cards_say_what_was_measured_beside_what_was_predicted(plan):
+    assert "measured:" not in html.page(plan)
+    alone = html.page(plan.with_measured({"allocated_bytes": 30 << 20, "step_s": 0.1}))
+    assert '<span class="measured">measured: 30.0 MiB</span>' in alone
+    assert '<span class="measured">measured: 100 ms</span>' in alone
+    both = html.page(plan.with_measured({
+        "allocated_bytes": 30 << 20, "step_s": 0.1, "overhead": 0.25,
+        "original": {"allocated_bytes": 60 << 20, "step_s": 0.08}}))
+    assert "measured: 60.0 MiB → 30.0 MiB<" in both
+    assert "measured: +25.0 %, 80.0 ms → 100 ms<" in both
+    assert "less in total, predicted<" in both
+
+
 def test_notebooks_get_a_table_and_a_picture(plan):
     shown = plan._repr_html_()
     assert shown.count("<table") == 1 and shown.count("<svg") == 1
@@ -223,6 +236,8 @@ def _check_narrow_page(browser):
                        "a => a.getBoundingClientRect().right <= 420)")
     assert browser.run("[...document.querySelectorAll('table.summary td + td')].every("
                        "cell => cell.getBoundingClientRect().height < 40)")
+    assert browser.run("(box => box.scrollWidth <= box.clientWidth)("
+                       "document.querySelector('.scroll'))"), "the table of ops is cut"
     if shutil.which("dot"):
         _check_first_node(browser)
     left, top, width, height = browser.place("#memory")
@@ -240,6 +255,20 @@ def _check_first_node(browser):
         " return [a.left + a.width / 2, b.left, b.right]; })("
         "document.querySelector('#diagram ellipse') || document.querySelector('#diagram g'))")
     assert left < middle < right  # the network's first node is in sight
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+@pytest.mark.parametrize("count, words", [
+    (0, "Only this plan is known"), (2, "Too few plans for a curve"), (5, "no other plan beats")])
+def test_a_curve_needs_three_points(plan, sweep, tmp_path, count, words):
+    path = tmp_path / "plan.html"
+    html.write_html(plan, str(path), sweep[:count])
+    with Browser(str(tmp_path / "profile")) as browser:
+        browser.open(os.path.abspath(str(path)))
+        assert words in browser.run("document.getElementById('curve-words').textContent")
+        assert browser.run("document.getElementById('curve').getClientRects().length") \
+            == (count > 2)
+        assert browser.errors == []
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
