@@ -115,7 +115,13 @@ def test_blocks_with_mixed_decisions_say_so():
     assert len(mixed) >= 6
     assert all(dict(node.groups)["recompute"] == 2 for node in mixed)
     assert all("2 recomputed, 1" in node.lines[-1] for node in mixed)
-    assert 'style="striped"' in dot_text(drawing)
+    text = dot_text(drawing)
+    assert "striped" not in text, "words would lie on the borders of colours"
+    boxes = [line for line in text.splitlines() if "2 recomputed, 1" in line and "<TABLE" in line]
+    assert len(boxes) == len(mixed)
+    for line in boxes:
+        words, bar = line.split("<BR/>2 recomputed, 1", 1)
+        assert "BGCOLOR" not in words and 'BGCOLOR="#fdae6b" WIDTH="84"' in bar
 
 
 def test_parameters_are_hidden_until_asked_for(plan):

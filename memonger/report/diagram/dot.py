@@ -6,6 +6,8 @@ from typing import Dict, List, Mapping, Sequence, Set
 from .model import LEGEND, Drawing, Edge, Node
 
 _FONT = "Helvetica,Arial,sans-serif"
+#: Width of the bar of colours in a box that stands for copies with different decisions.
+_BAR_POINTS = 126
 
 
 def dot_text(drawing: Drawing) -> str:
@@ -40,24 +42,18 @@ def _cluster_lines(drawing: Drawing, members: Mapping[int, Set[int]], cluster: i
             'style="rounded,filled", color="#888888", fillcolor="#f4f4f4"'
         lines.append("%ssubgraph cluster_%d {" % (indent, number))
         lines.append("%s  graph [label=%s, labeljust=l, fontsize=%d, %s];" % (
-            indent, quoted(inner.label), 9 if inner.kind == "segment" else 13, style))
+            indent, quoted(inner.label), 9 if inner.kind == "segment" else 11, style))
         lines += _cluster_lines(drawing, members, number, indent + "  ")
         lines.append(indent + "}")
     return lines
 
 
 def _node_line(number: int, node: Node) -> str:
-    attributes: Dict[str, str] = {"label": quoted("\n".join(node.lines)),
-                                  "tooltip": quoted(node.tip)}
-    total = sum(count for _, count in node.groups)
-    colours = [(LEGEND[group][0], count / total) for group, count in node.groups]
-    if len(colours) == 1:
-        attributes["fillcolor"] = quoted(colours[0][0])
-    else:
-        # Graphviz wants shares that sum up to at most 1; the last one takes what is left.
-        attributes["fillcolor"] = quoted(":".join(
-            "%s;%.3f" % item for item in colours[:-1]) + ":" + colours[-1][0])
-        attributes["style"] = quoted("striped")
+    mixed = len(node.groups) > 1
+    attributes: Dict[str, str] = {
+        "label": _mixed_label(node) if mixed else quoted("\n".join(node.lines)),
+        "tooltip": quoted(node.tip),
+        "fillcolor": quoted("#ffffff" if mixed else LEGEND[node.group][0])}
     if node.group in ("input", "parameter"):
         attributes["shape"] = "ellipse"
     if node.group == "clone":
@@ -65,6 +61,19 @@ def _node_line(number: int, node: Node) -> str:
     if node.group == "pinned":
         attributes["penwidth"] = "1.6"
     return "n%d [%s];" % (number, ", ".join("%s=%s" % item for item in attributes.items()))
+
+
+def _mixed_label(node: Node) -> str:
+    """Text above a bar of the groups' colours: no word lies on two colours."""
+    total = sum(count for _, count in node.groups)
+    widths = [max(2, round(_BAR_POINTS * count / total)) for _, count in node.groups]
+    bar = "".join('<TD BGCOLOR="%s" WIDTH="%d" HEIGHT="7" FIXEDSIZE="TRUE"></TD>' % (
+        LEGEND[group][0], width) for (group, _), width in zip(node.groups, widths))
+    return ('<<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="0" CELLPADDING="0"><TR><TD>%s</TD></TR>'
+            '<TR><TD CELLPADDING="3"><TABLE BORDER="1" CELLBORDER="0" CELLSPACING="0" '
+            'CELLPADDING="0" COLOR="#555555" FIXEDSIZE="TRUE" WIDTH="%d" HEIGHT="9"><TR>%s</TR>'
+            '</TABLE></TD></TR></TABLE>>' % (
+                "<BR/>".join(map(escaped, node.lines)), sum(widths) + 2, bar))
 
 
 def _edge_line(drawing: Drawing, edge: Edge) -> str:
@@ -102,7 +111,7 @@ def remarks(drawing: Drawing, edges: Sequence[Edge]) -> List[str]:
             "; a dashed line leads to its next copy" if any(e.style == "carry" for e in edges)
             else ""))
     if any(len(node.groups) > 1 for node in drawing.nodes):
-        found.append("a box of several colours: copies of this op differ, by these shares")
+        found.append("a box with a bar of colours: copies of this op differ, by these shares")
     if "segment" in kinds:
         found.append("a dashed frame: ops recomputed together between kept ones")
     if "clone" in drawing.legend:
