@@ -1,6 +1,35 @@
-"""What mkdocs does to pages: roles of Sphinx in docstrings become plain code."""
+"""What mkdocs does to pages: Sphinx's roles in docstrings become plain code, and objects of the API
+have the names by which users import them."""
 import re
+
+#: Module that defines an object -> module that users import it from.
+PUBLIC = {
+    "memonger.graph.schedule": "memonger.graph.schedule",
+    "memonger.graph.types": "memonger.graph.types",
+    "memonger.mx.calls.buckets": "memonger",
+    "memonger.mx.calls.calls": "memonger",
+    "memonger.mx.calls.dmlc": "memonger",
+    "memonger.mx.calls.gluon": "memonger.gluon",
+    "memonger.mx.calls.plan_files": "memonger",
+    "memonger.mx.calls.planned": "memonger",
+    "memonger.native": "memonger.native",
+    "memonger.plan.plan": "memonger",
+    "memonger.solve": "memonger.solve",
+    "memonger.solve.options": "memonger.solve.options",
+    "memonger.solve.result": "memonger.solve.result",
+    "memonger.torch.calls": "memonger.torch",
+    "memonger.torch.loss_layer": "memonger.torch",
+    "memonger.util.errors": "memonger.errors",
+    "memonger.zoo.ready_plans": "memonger.zoo",
+}
 
 
 def on_page_content(html, **_):
-    return re.sub(r":(mod|func|class|meth|attr|data|exc):\s*(?=<code>)", "", html)
+    html = re.sub(r":(mod|func|class|meth|attr|data|exc):\s*(?=<code>)", "", html)
+    return re.sub(r'(<h\d id="([\w.]+)\.\w+" class="doc doc-heading">\s*'
+                  r'(?:<code[^>]*>\s*|<span class="doc[^>]*>\s*)*)', _with_module, html)
+
+
+def _with_module(heading):
+    module = PUBLIC.get(heading.group(2))
+    return heading.group(1) + (module + "." if module else "")

@@ -9,7 +9,9 @@ extra times may differ a little, too.
 """
 from __future__ import annotations
 
+import importlib
 import re
+import runpy
 import shlex
 import subprocess
 from pathlib import Path
@@ -123,6 +125,22 @@ def test_files_that_a_page_names_exist(page):
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
         if "://" not in target:
             assert (page.parent / target).exists(), target
+
+
+def test_the_reference_has_the_names_that_users_import():
+    hooks = runpy.run_path(str(ROOT / "tools" / "docs_hooks.py"))
+    named = re.findall(r"^::: ([\w.]+)$", (ROOT / "docs" / "api.md").read_text("utf-8"), re.M)
+    assert len(named) > 30
+    for path in named:
+        inside, _, name = path.rpartition(".")
+        public = hooks["PUBLIC"].get(inside if path not in hooks["PUBLIC"] else path)
+        assert public, path
+        if not public.startswith("memonger.torch") and path not in hooks["PUBLIC"]:
+            imported = getattr(importlib.import_module(public), name)
+            assert imported is getattr(importlib.import_module(inside), name), path
+    shown = hooks["on_page_content"](
+        '<h3 id="memonger.mx.calls.calls.plan" class="doc doc-heading">\n<code class="x">plan')
+    assert shown.endswith('<code class="x">memonger.plan')
 
 
 def test_the_citation_names_this_version():
