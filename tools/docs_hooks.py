@@ -1,5 +1,5 @@
-"""What mkdocs does to pages: Sphinx's roles in docstrings become plain code, and objects of the API
-have the names by which users import them."""
+"""What mkdocs does to pages: Sphinx's roles in docstrings become plain code, numbers in tables keep
+their units beside them, and objects of the API have the names by which users import them."""
 import re
 
 #: Module that defines an object -> module that users import it from.
@@ -26,8 +26,20 @@ PUBLIC = {
 
 def on_page_content(html, **_):
     html = re.sub(r":(mod|func|class|meth|attr|data|exc):\s*(?=<code>)", "", html)
+    html = re.sub(r"<td[^>]*>[^<]*", _with_units, html)
     return re.sub(r'(<h\d id="([\w.]+)\.\w+" class="doc doc-heading">\s*'
                   r'(?:<code[^>]*>\s*|<span class="doc[^>]*>\s*)*)', _with_module, html)
+
+
+def on_post_page(output, page, **_):
+    """The search of pages that are files needs no network."""
+    script = "../" * page.url.count("/") + "js/file_worker.js"
+    return output.replace("https://unpkg.com/iframe-worker/shim", script)
+
+
+def _with_units(cell):
+    """A number and its unit stay on one line."""
+    return re.sub(r"(\d) (?=%|[KMG]i?B\b|bytes\b|[mu]?s\b)", "\\1&nbsp;", cell.group(0))
 
 
 def _with_module(heading):
