@@ -6,7 +6,7 @@
 # make check   lint and types
 # make docs    makes a site of docs/ with the reference of the API: out/site
 # make tables  sets up, makes the tables of docs/ again (two hours)
-# make pictures  sets up, makes the pictures of docs/ again from the demo's plan
+# make pictures  sets up, makes the pictures of docs/ and the notebook's outputs again
 #
 # PYTHON=python3.9     the interpreter to set up with (default: the first fit one)
 # VENV=.venv           the virtual environment
@@ -72,6 +72,7 @@ docs: $(VENV)/.made
 pictures: demo
 	cp out/memory_cap.png docs/pictures/memory_cap.png
 	$(VENV)/bin/memonger report out/plan.json --graph docs/pictures/plan.png
+	cd out && $(abspath $(VENV))/bin/python ../tools/run_notebook.py ../examples/plan_tour.ipynb
 
 tables: $(VENV)/.installed
 	$(VENV)/bin/python -m benchmarks --published --same-cut --methods auto:exact,auto:all --jobs 2 \
