@@ -1,6 +1,6 @@
 """The data of the HTML report: columns of numbers, small enough for any network.
 
-Sizes are in KiB (or in the units of a graph that is not MXNet's). Long iterations are cut into
+Sizes are in KiB (or in the units of a graph that is not MXNet's). Long training steps are cut into
 buckets that keep their largest step; small ops and small tensors are added up.
 """
 from __future__ import annotations

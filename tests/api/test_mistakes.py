@@ -61,7 +61,7 @@ def plan(*arguments, **options):
     (lambda: memonger.gluon.plan(block(False), (2, 3)), InputError, r"block.hybridize\(\)"),
     (lambda: memonger.verify(network(), **DATA), InputError, "carries no plan"),
     (lambda: memonger.measure(network(), original="net.json", **DATA), InputError, "not a str"),
-    (lambda: memonger.gluon.strip(network()), InputError, "memonger.strip takes a plan off"),
+    (lambda: memonger.gluon.strip(network()), InputError, "memonger.strip removes one from"),
     (lambda: memonger.pln, AttributeError, "did you mean 'plan'"),
     # shapes, types, names
     (lambda: memonger.plan(network()), ShapeError, r"cannot be inferred: data; .*data=\(32,"),

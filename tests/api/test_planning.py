@@ -59,7 +59,7 @@ def refusal(bound_bytes):
 
 
 def plan_taking(extra_bytes, **fields):
-    """A plan of a small network that takes so much more than the network as it is."""
+    """A plan of a small network that takes so much more than the unplanned network."""
     plan = plan_of(resnet((1,), 4, 16), {})
     return replace(plan, pool_bytes=plan.baseline_pool_bytes + extra_bytes, **fields)
 

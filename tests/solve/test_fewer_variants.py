@@ -19,7 +19,7 @@ KEPT, WITH_MASK = 800 * 3 + 100, 800 * 2 + 50 + 100
 
 
 def board_and_search(budget_bytes, variants="exact", **fields):
-    """A board, and a search on it that answers the step as it is; what was asked of the latter."""
+    """A board, and a search on it that answers the unplanned step; what was asked of the latter."""
     graph = variant_graph(0.0)
     if variants == "all":
         graph = replace(graph, variants=tuple(replace(v, exact=False) for v in graph.variants))

@@ -44,7 +44,7 @@ def confirmed_plan(session: Session, request: PlanRequest, started_s: float,
     total_budget = pool_budget = None
     if request.budget is not None:
         total_budget = parse_budget(request.budget, session.unplanned_total_bytes)
-        if total_budget >= session.unplanned_total_bytes:  # nothing changes: count it as it is
+        if total_budget >= session.unplanned_total_bytes:  # nothing changes: count it unplanned
             session = session.as_unplanned()
             graph = session.graph
         pool_budget, fixed_bytes = session.pool_within(total_budget)
@@ -178,7 +178,7 @@ def confirmed(session: Session, found: Plan, budget_bytes: Optional[int],
 
 
 def _beside_unplanned(session: Session, found: Plan) -> Plan:
-    """``found`` beside what the network takes as it is on stock MXNet."""
+    """``found`` beside what the unplanned network takes on stock MXNet."""
     if session.unplanned_pool_bytes != found.baseline_pool_bytes and session.device:
         note = ("without a plan MXNet fuses point-wise ops there, and its pool takes %d bytes; "
                 "unfused, as in planned executors, %d"

@@ -95,7 +95,7 @@ class Session:
     fixed_bytes: Mapping[str, int]
     #: Where op times come from.
     costs: str
-    #: Pool of the symbol as it is, on stock MXNet.
+    #: Pool of the unplanned symbol, on stock MXNet.
     unplanned_pool_bytes: int
     captured: Captured = field(repr=False)
     #: The cost model that priced the graph.
@@ -112,13 +112,13 @@ class Session:
     reshape: Reshape = field(repr=False)
     #: Sizes of the arrays that the optimizer makes.
     optimizer_arrays: Tuple[int, ...] = field(repr=False)
-    #: Largest workspace of the symbol as it is, on stock MXNet.
+    #: Largest workspace of the unplanned symbol, on stock MXNet.
     unplanned_workspace_bytes: int
     #: What of ``unplanned_pool_bytes`` is never resident.
     never_written_bytes: int
-    #: MXNet's objects for each op of the symbol as it is; 0 where they are not counted.
+    #: MXNet's objects for each op of the unplanned symbol; 0 where they are not counted.
     unplanned_objects_bytes_per_op: int
-    #: What stock MXNet keeps of arrays in other layouts, for the symbol as it is.
+    #: What stock MXNet keeps of arrays in other layouts, for the unplanned symbol.
     unplanned_copies_bytes: int
     #: Whether plans may ask for an arena.
     has_arena: bool = True
@@ -195,13 +195,13 @@ class Session:
 
     @cached_property
     def unplanned_fixed_bytes(self) -> Dict[str, int]:
-        """Bytes outside the pool of the symbol as it is, on stock MXNet."""
+        """Bytes outside the pool of the unplanned symbol, on stock MXNet."""
         return {**self.fixed_bytes, "workspace": self.unplanned_workspace_bytes,
                 **self._as_stock, **self.device_bytes(self.as_run, self.network, "stock")}
 
     @property
     def _as_stock(self) -> Dict[str, int]:
-        """Never resident bytes, objects and copies of the symbol as it is."""
+        """Never resident bytes, objects and copies of the unplanned symbol."""
         graph = replace(self.graph,
                         objects_bytes_per_op=self.unplanned_objects_bytes_per_op)
         found = {"never_written": -self.never_written_bytes, "objects": objects_bytes(graph),
@@ -210,7 +210,7 @@ class Session:
 
     @property
     def unplanned_total_bytes(self) -> int:
-        """All bytes of the symbol as it is, on stock MXNet."""
+        """All bytes of the unplanned symbol, on stock MXNet."""
         return self.unplanned_pool_bytes + sum(self.unplanned_fixed_bytes.values())
 
     def as_unplanned(self) -> "Session":
