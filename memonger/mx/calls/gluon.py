@@ -120,7 +120,7 @@ def strip(block: Any) -> None:
     from ..rewrite.apply import strip_symbol
     if not isinstance(block, mxnet().gluon.HybridBlock):
         raise InputError("only HybridBlocks carry plans here, not %s; memonger.strip removes one "
-                         "off a symbol" % type(block).__name__)
+                         "from a symbol" % type(block).__name__)
     if block._cached_graph:
         data, out = block._cached_graph
         block._cached_graph = (data, strip_symbol(out))
