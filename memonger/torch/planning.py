@@ -17,6 +17,9 @@ from .apply import usual_schedule
 from .capture import PARAMETER, Captured
 
 MODES = ("inductor", "eager")
+#: A note of plans for eager kernels without a profile.
+_UNCOUNTED = ("what operators allocate while they run, as convolutions do on a CPU, is not counted "
+              "without a profile: costs=memonger.torch.profile(module, inputs)")
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,10 @@ def make_plan(captured: Captured, request: Request, pool_bytes: int = 0) -> Plan
         # The search for the least memory does four times the work of its limit.
         plan = solve(graph, allowed, "auto", options if allowed is not None else replace(
             options, objective="memory", time_limit_s=request.time_limit / 2))
-        plan = _with_usual(plan, usual)
+        if request.mode == "inductor":
+            plan = _with_usual(plan, usual)
+    if request.mode == "eager" and not request.temporary_bytes:
+        plan = replace(plan, notes=(*plan.notes, _UNCOUNTED))
     plan = replace(plan, budget_bytes=budget_bytes, baseline_pool_bytes=baseline,
                    predicted_baseline_pool_bytes=kept if kept != baseline else None)
     asked = {"mode": request.mode, "torch": torch.__version__}
