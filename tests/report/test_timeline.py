@@ -10,7 +10,7 @@ import pytest
 from report.graphs import plan_of, resnet, tiny
 
 from memonger.report.charts.figures import spread
-from memonger.report.charts.frontier import draw_frontier
+from memonger.report.charts.frontier import draw_frontier, frontier_figure
 from memonger.report.charts.timeline import (
     BUDGET,
     MEASURED,
@@ -150,6 +150,22 @@ def test_frontier_pictures(plan, tmp_path):
     assert "knee" in path.read_text()
     with pytest.raises(RenderError, match="no plan to draw"):
         draw_frontier([], str(path))
+
+
+def test_labels_of_the_frontier_lie_in_the_picture_and_apart(plan):
+    graph = plan.graph
+    cheap = sorted(set(plan.schedule.recomputed()))
+    figure = frontier_figure([
+        plan_of(graph, {op: {} for op in cheap[:count]}, budget_bytes=10**8, bound=0.001 * count)
+        for count in (0, 8, 16, len(cheap))])
+    renderer = figure.canvas.get_renderer()
+    figure.draw(renderer)
+    boxes = [text.get_window_extent(renderer) for text in figure.axes[0].texts]
+    assert len(boxes) == 4 and figure.axes[0].get_legend() is None
+    for number, box in enumerate(boxes):
+        assert figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1
+        assert figure.bbox.y0 <= box.y0 and box.y1 <= figure.bbox.y1
+        assert not any(box.overlaps(other) for other in boxes[:number])
 
 
 def test_matplotlib_is_named_when_missing(monkeypatch, tmp_path):
