@@ -13,7 +13,7 @@ from .command import EXIT_OK, Command, UsageError, answer
 
 
 class Apply(Command):
-    """Write the planned network of a plan file as a *-symbol.json file, or take a plan off one.
+    """Write the planned network of a plan file as a *-symbol.json file, or remove the plan of one.
 
     The planned file has the arguments, aux states and outputs of the original, so checkpoints
     interchange. SYMBOL, where given, must be the network that the plan was made for.

@@ -33,8 +33,8 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
     Parameters
     ----------
     block : mx.gluon.HybridBlock
-        Hybridized. Its graph is traced if it was not yet. ``block.hybridize()`` called again takes
-        the plan off.
+        Hybridized. Its graph is traced if it was not yet. ``block.hybridize()`` called again
+        removes the plan.
     *inputs_or_shapes : mx.nd.NDArray or tuple of int
         One for each input of the block; only shape and dtype matter.
     budget : int, float or str, optional
@@ -110,7 +110,7 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
 
 
 def strip(block: Any) -> None:
-    """Take the plan off a block.
+    """Remove the plan of a block.
 
     Parameters
     ----------
