@@ -8,6 +8,20 @@ namespace {
 
 // Graphs above this number of gaps are not searched one decision at a time from the start.
 const int kManyGaps = 1500;
+// Shares of the work at which parts of the search end. A given plan is close: groups of a large
+// graph take longest to fit, single decisions little.
+const double kFitWarmGroups = 0.3, kPruneWarmGroups = 0.5;
+const double kRepairWarm = 0.1, kPruneWarm = 0.15;
+// Evaluations of a large graph take longer, and it is not repaired decision by decision.
+const double kSeedsOfMany = 0.1, kSeedsOfFew = 0.03;
+// Groups take one so many-th of the work for a start, and a part of that again to prune.
+const int kGroupParts = 8, kGroupPruneParts = 4;
+// Repairs come before annealing, which is worth more; they have longer where groups did not fit.
+const double kRepairs = 0.15, kRepairsLate = 0.2;
+// Room behind a population of plans, for swaps and pruning.
+const double kCrossing = 0.95;
+// What a walk leaves for the pruning of its answer.
+const double kPruneWalk = 0.01;
 
 // One run of the table.
 struct Run {
@@ -33,28 +47,29 @@ void StartFromWarm(Run* run) {
   target.Offer(current);
   if (!current.valid || target.Feasible(current)) return;
   if (run->grouped && run->many) {
-    FitGroups(board, &current, true, run->share.Until(0.3), run->share.Until(0.5));
-  } else if (Repair(board, &current, run->share.Until(0.1))) {
-    Prune(board, &current, run->share.Until(0.15));
+    FitGroups(board, &current, true, run->share.Until(kFitWarmGroups),
+              run->share.Until(kPruneWarmGroups));
+  } else if (Repair(board, &current, run->share.Until(kRepairWarm))) {
+    Prune(board, &current, run->share.Until(kPruneWarm));
     target.Offer(current);
   }
 }
 
 void StartFromSeeds(Run* run) {
-  TrySeeds(run->board, false, run->share.Until(run->many ? 0.1 : 0.03));
+  TrySeeds(run->board, false, run->share.Until(run->many ? kSeedsOfMany : kSeedsOfFew));
 }
 
 // Groups of values, with the variants that cost no time; then of variants as well.
 void StartFromGroups(Run* run) {
   Board* board = run->board;
-  const int64_t work = run->share.work() / 8;
+  const int64_t work = run->share.work() / kGroupParts;
   const int starts = run->many || board->decisions.num_variants() == 0 ? 1 : 2;
   for (int start = 0; start < starts; ++start) {
     board->decisions.LoadDefaults();
     UseFriendlyVariants(board, 0);
     board->decisions.Commit();
     const int64_t now = board->effort.Spent();
-    FitGroups(board, &run->current, start == 1, now + work, now + work + work / 4);
+    FitGroups(board, &run->current, start == 1, now + work, now + work + work / kGroupPruneParts);
   }
 }
 
@@ -63,8 +78,8 @@ void StartFromRepairs(Run* run) {
   Board* board = run->board;
   Target& target = board->target;
   const double ends[] = {0.05, 0.1, 0.14};
-  const double late = run->grouped && !target.best().feasible ? 0.2 : 0;  // groups did not do
-  const int64_t end = run->share.Until(0.15 + late);
+  const double late = run->grouped && !target.best().feasible ? kRepairsLate : 0;
+  const int64_t end = run->share.Until(kRepairs + late);
   for (int start = 0; start < 3 && !board->effort.OutOf(end); ++start) {
     if (start == 1 && board->decisions.num_variants() == 0) continue;
     if (start < 2) {
@@ -81,7 +96,7 @@ void StartFromRepairs(Run* run) {
   }
 }
 
-void IterateEarly(Run* run) { IterateRepairs(run->board, run->share.Until(0.15)); }
+void IterateEarly(Run* run) { IterateRepairs(run->board, run->share.Until(kRepairs)); }
 
 void IterateToTheEnd(Run* run) { IterateRepairs(run->board, run->share.end()); }
 
@@ -89,7 +104,7 @@ void CrossToTheEnd(Run* run) {
   Board* board = run->board;
   Target& target = board->target;
   Outcome& current = run->current;
-  CrossPlans(board, run->share.Until(0.95));
+  CrossPlans(board, run->share.Until(kCrossing));
   board->decisions.Load(target.best());
   current = target.Evaluate();
   if (target.Feasible(current)) SwapTwoForOne(board, &current, run->share.end());
@@ -109,7 +124,7 @@ void AnnealInTurn(Run* run) {
     if (round == 1 && !board->target.best().feasible) {
       TrySeeds(board, true, run->share.Until((shares[0] + shares[1]) / 2));
     }
-    AnnealAndPrune(board, rounds[round], run->share, shares[round], 0.01);
+    AnnealAndPrune(board, rounds[round], run->share, shares[round], kPruneWalk);
   }
 }
 

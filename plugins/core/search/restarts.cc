@@ -10,6 +10,18 @@ namespace memonger {
 
 namespace {
 
+// Share of the unplanned time that an overflow of the unplanned peak costs at first; walks adjust
+// it.
+const double kFirstWeight = 0.05;
+// Share of the budget whose excess costs two recomputations, at first.
+const double kDearExcess = 0.01;
+// Shares of the work until which a plan that does not fit whole buffers is repaired and pruned.
+const double kRepairPool = 0.2, kPrunePool = 0.3;
+// What a walk leaves for the pruning of its answer.
+const double kPruneWalk = 0.05;
+// The budget falls by one so many-th more than what is missing, lest the next plan just miss it.
+const int64_t kMargin = 2000;
+
 // Goes on from the best so far, with the pool of whole buffers as what has to fit.
 void SearchPool(Board* board, int64_t work_end) {
   Target& target = board->target;
@@ -19,7 +31,8 @@ void SearchPool(Board* board, int64_t work_end) {
   target.Forget();
   target.MeasurePool();
   // One number that is too large, where the live search adds up many.
-  board->overflow_weight = 2 * target.Unit() / (0.01 * static_cast<double>(target.budget_bytes()));
+  board->overflow_weight =
+      2 * target.Unit() / (kDearExcess * static_cast<double>(target.budget_bytes()));
   Outcome current;
   for (const Solution* start : {&board->options.warm, &live}) {
     decisions.Load(*start);
@@ -28,14 +41,15 @@ void SearchPool(Board* board, int64_t work_end) {
   }
   if (!target.best().feasible) {
     decisions.Load(live);
-    if (Repair(board, &current, share.Until(0.2))) Prune(board, &current, share.Until(0.3));
+    if (Repair(board, &current, share.Until(kRepairPool)))
+      Prune(board, &current, share.Until(kPrunePool));
     target.Offer(current);
   }
   const double kMend = 0.3;  // only what does not fit whole buffers is to be mended
   const Temperature rounds[] = {{kMend, 0.01}, {kMend, 0.01}, {0.1, 0.005}};
   const double shares[] = {0.6, 0.85, 1.0};
   for (int round = 0; round < 3 && !board->effort.OutOf(work_end); ++round) {
-    AnnealAndPrune(board, rounds[round], share, shares[round], 0.05);
+    AnnealAndPrune(board, rounds[round], share, shares[round], kPruneWalk);
   }
 }
 
@@ -63,7 +77,7 @@ void SearchShrinking(Board* board, int64_t work_end) {
     found.feasible = found.pool <= budget;
     if (!smallest.known || found.feasible || found.pool < smallest.pool) smallest = found;
     if (found.feasible || !fits_live) break;
-    live_budget -= (found.pool - budget) + budget / 2000;
+    live_budget -= (found.pool - budget) + budget / kMargin;
     warm = found;
   }
   target.set_live_budget(budget);
@@ -109,7 +123,7 @@ Answer RunSearch(Simulator* simulator, const SearchOptions& options, PoolMeter* 
   const Outcome unplanned = target.Evaluate();
   target.set_base_cost(std::max(unplanned.cost, 1e-300));
   board.overflow_weight =
-      0.05 * target.base_cost() / static_cast<double>(std::max<int64_t>(1, unplanned.peak));
+      kFirstWeight * target.base_cost() / static_cast<double>(std::max<int64_t>(1, unplanned.peak));
   board.effort.Begin();
   const int64_t begin = simulator->work(), work = options.work_limit;
   if (options.smallest) {
