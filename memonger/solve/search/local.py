@@ -7,7 +7,7 @@ segments of Chen et al. 2016), greedy repair, pruning, iterated local search (Lo
 Martin and Stuetzle 2003) and simulated annealing, which also moves checkpoints and decides
 stretches of the forward pass at once, and whose penalty for bytes above the budget adjusts itself;
 longer searches of :mod:`memonger.solve.auto` also cross plans of a population. Groups of like
-values and variants of repeated blocks are decided together first (``symmetry_groups.cc``). Where
+values and variants of repeated blocks are decided together first (``search/fit_groups.cc``). Where
 the pool of a storage assignment has to fit, not only the peak of live bytes, the live budget is
 lowered until it does, and single changes are checked against the pool itself.
 

@@ -23,7 +23,7 @@ from ..mip.implementations import allowed_variants
 from ..options import Options
 
 _POLL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_double, ctypes.c_int64)
-#: Parts of the search that can be left out: the bits of ``Part`` in ``plugins/core/search.h``.
+#: What the search can leave out: the bits of ``Part`` in ``plugins/core/search/options.h``.
 PARTS = {"starts by thresholds": 1, "groups of like values": 2, "iterated repair": 4,
          "annealing": 8, "moves of stretches": 16, "moves of checkpoints": 32,
          "moves of like values": 64}
