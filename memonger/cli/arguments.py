@@ -19,6 +19,8 @@ from ..util.json_files import read_text
 from ..util.units import budget_share, parse_bytes
 from .command import UsageError
 
+#: Options of a search that graphs have, too.
+OF_SEARCHES = ("method", "variants", "time_limit", "keep", "recompute")
 _DTYPES = ("float16", "float32", "float64", "uint8", "int8", "int32", "int64")
 
 
@@ -189,8 +191,8 @@ def add_search(parser: argparse.ArgumentParser) -> None:
 def call_arguments(args: argparse.Namespace, symbol: Any) -> Dict[str, Any]:
     """Keyword arguments of the calls of the API, for the options that the command has."""
     found = shape_arguments(args, symbol)
-    found.update((name, getattr(args, name)) for name in (
-        "method", "variants", "costs", "time_limit", "keep", "recompute") if hasattr(args, name))
+    found.update((name, getattr(args, name)) for name in (*OF_SEARCHES, "costs")
+                 if hasattr(args, name))
     if hasattr(args, "optimizer"):
         found.update(zip(("optimizer", "optimizer_params"), args.optimizer))
     if args.device and args.ctx != "cpu(0)":
@@ -249,8 +251,8 @@ def load_symbol(path: str) -> Any:
     if not is_symbol(text):
         refuse_plan(path, text)
         if looks_like_graph(text):
-            raise InputError("%s is a graph, with sizes of its own; this needs the network: a "
-                             "*-symbol.json file of MXNet" % path)
+            raise InputError("%s is a graph, with the sizes and times of one batch on one device; "
+                             "this needs the network: a *-symbol.json file of MXNet" % path)
         raise InputError("%s is no MXNet symbol; save one with sym.save(%r)"
                          % (path, "net-symbol.json"))
     try:

@@ -3,21 +3,18 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Dict, Optional
 
-from ..graph.imported import looks_like_graph, parse_imported_budget
+from ..graph.imported import parse_imported_budget
 from ..graph.types import Graph
 from ..mx.calls import calls as api
-from ..mx.calls.graphs import graph_in, unplanned_graph
 from ..mx.memory.stated_gpu import place, resolve_budget
-from ..report.facts import Facts
-from ..report.formatting import Units
 from ..report.text import estimate_table
 from ..util.files import write_whole
-from ..util.json_files import read_text
-from ..util.units import format_bytes, parse_budget
+from ..util.units import parse_budget
 from . import arguments, torch_model
-from .command import EXIT_BUDGET, EXIT_OK, Command, UsageError, answer
+from .command import EXIT_BUDGET, EXIT_OK, Command, answer
+from .graph_file import graph_of
 
 
 class Estimate(Command):
@@ -40,40 +37,31 @@ class Estimate(Command):
     def run(self, args: argparse.Namespace) -> int:
         if torch_model.is_model(args.network):
             return torch_model.estimate(args)
-        text = read_text(args.network)
-        if not arguments.is_symbol(text) and looks_like_graph(text):
-            arguments.refuse_plan(args.network, text)
-            return self._of_graph(args, graph_in(text, args.network))
+        graph = graph_of(args)
+        if graph is not None:
+            return self._of_graph(args, graph)
         symbol = arguments.load_symbol(args.network)
         options = arguments.call_arguments(args, symbol)
         budget = resolve_budget(args.budget, place(options["ctx"], options["device"]))
         estimate = api.estimate(symbol, **options)
-        total = estimate.total_bytes
-        if args.graph:
-            write_whole(args.graph, json.dumps(estimate.graph.to_dict()) + "\n")
-        record: Dict[str, Any] = {
-            "bytes": dict(estimate.by_category), "total_bytes": total,
-            "pool_bytes": estimate.pool_bytes, "peak_live_bytes": estimate.peak_live_bytes}
-        return _finish(args, record, None if budget is None else parse_budget(budget, total),
-                       format_bytes)
+        return _finish(args, estimate, None if budget is None else
+                       parse_budget(budget, estimate.total_bytes))
 
     def _of_graph(self, args: argparse.Namespace, graph: Graph) -> int:
-        if args.graph or args.optimizer[0] or args.shape:
-            raise UsageError("%s is a graph, with sizes of its own; of the options --budget and "
-                             "--json mean something" % args.network)
-        plan = unplanned_graph(graph)
-        total = plan.baseline_total_bytes
-        record = {"bytes": {**plan.fixed_bytes, "pool": plan.baseline_pool_bytes},
-                  "total_bytes": total, "pool_bytes": plan.baseline_pool_bytes,
-                  "peak_live_bytes": Facts(plan).baseline_timeline.peak_live_bytes}
-        budget = None if args.budget is None else parse_imported_budget(args.budget, total)
-        return _finish(args, record, budget, Units.of(plan).size)
+        estimate = api.estimate(graph)
+        return _finish(args, estimate, None if args.budget is None else parse_imported_budget(
+            args.budget, estimate.total_bytes, not graph.own_units))
 
 
-def _finish(args: argparse.Namespace, record: Dict[str, Any], budget: Optional[int],
-            size: Callable[[float], str]) -> int:
+def _finish(args: argparse.Namespace, estimate: api.Estimate, budget: Optional[int]) -> int:
     """Print an estimate; the exit code tells whether it fits the budget."""
+    sizes, total = estimate.by_category, estimate.total_bytes
+    if args.graph:
+        write_whole(args.graph, json.dumps(estimate.graph.to_dict()) + "\n")
+    record: Dict[str, Any] = {
+        "bytes": dict(sizes), "total_bytes": total, "pool_bytes": estimate.pool_bytes,
+        "peak_live_bytes": estimate.peak_live_bytes}
     if budget is not None:
-        record.update(budget_bytes=budget, fits=record["total_bytes"] <= budget)
-    answer(args, record, lambda: estimate_table(record["bytes"], budget, size=size))
+        record.update(budget_bytes=budget, fits=total <= budget)
+    answer(args, record, lambda: estimate_table(sizes, budget, graph=estimate.graph))
     return EXIT_OK if record.get("fits", True) else EXIT_BUDGET

@@ -7,6 +7,7 @@ import re
 import sys
 from typing import Any, Dict, List
 
+from ..plan.plan import Plan
 from ..util.errors import InfeasibleBudget, MemongerError, VerificationError
 from ..util.messages import listed
 from ..util.units import format_bytes
@@ -74,12 +75,12 @@ def _details(error: Exception, args: argparse.Namespace) -> List[str]:
         return []
     lines = []
     if error.pinned and error.pinned[0][0] not in str(error):
+        size = error.best_plan.graph.format_size if isinstance(error.best_plan, Plan) \
+            else format_bytes
         lines.append("  pinned at the peak: " + listed(
-            ["%s %s" % (name, format_bytes(size)) for name, size in error.pinned], _PINNED_SHOWN))
-    # A graph's file has one batch.
-    smaller = "" if getattr(args, "graph_file", False) else \
-        " · a smaller batch (memonger max-batch tells which fits)"
-    lines.append("  try: --budget %d%s" % (error.minimum_bytes, smaller))
+            ["%s %s" % (name, size(part)) for name, part in error.pinned], _PINNED_SHOWN))
+    lines.append("  try: --budget %d%s" % (error.minimum_bytes, getattr(
+        args, "smaller", " · a smaller batch (memonger max-batch tells which fits)")))
     return lines
 
 

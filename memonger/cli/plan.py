@@ -6,17 +6,16 @@ from dataclasses import replace
 from typing import Any, Dict, List
 
 from ..mx.calls import calls as api
-from ..mx.calls.graphs import graph_in, name_of, plan_of_graph, sweep_graph
-from ..mx.calls.requests import PlanRequest
+from ..mx.calls.graphs import name_of
 from ..plan.plan import Plan
 from ..report.charts.figures import FORMATS
 from ..report.charts.frontier import draw_frontier, frontier_table
 from ..report.progress import ProgressBar
 from ..report.text import summary
 from ..solve.frontier import BUDGETS
-from ..util.json_files import read_text
 from . import arguments, torch_model
 from .command import EXIT_OK, Command, UsageError, answer
+from .graph_file import graph_of
 from .record import plan_record
 
 
@@ -77,51 +76,22 @@ class MakePlan(Command):
             plan = torch_model.plan(args)
             finish(args, plan, plan_record(plan))
             return EXIT_OK
-        text = read_text(args.network)
-        if arguments.is_symbol(text):
-            return self._plan_symbol(args)
-        arguments.refuse_plan(args.network, text)
-        return self._plan_graph(args, text)
-
-    def _plan_symbol(self, args: argparse.Namespace) -> int:
-        symbol = arguments.load_symbol(args.network)
-        options = arguments.call_arguments(args, symbol)
+        network = graph_of(args)
+        options: Dict[str, Any] = {name: getattr(args, name) for name in arguments.OF_SEARCHES}
+        if network is None:
+            network = arguments.load_symbol(args.network)
+            options = arguments.call_arguments(args, network)
         with ProgressBar() as bar:
             options["progress"] = bar
             if args.sweep:
-                frontier = api.sweep(symbol, **options)
+                frontier = api.sweep(network, **options)
             else:
-                plan = api.plan(symbol, budget=args.budget, overhead=args.overhead,
+                plan = api.plan(network, budget=args.budget, overhead=args.overhead,
                                 max_clones=args.max_clones, **options)
         if args.sweep:
             _finish_sweep(args, frontier)
         else:
             finish(args, named(plan, args.network), plan_record(plan))
-        return EXIT_OK
-
-    def _plan_graph(self, args: argparse.Namespace, text: str) -> int:
-        refused = [flag for flag, given in (
-            ("--shape", args.shape), ("--type", args.types), ("--grad-req", args.grad_req),
-            ("--optimizer", args.optimizer[0]), ("--costs", args.costs != "auto"),
-            ("--ctx", args.ctx != "cpu(0)"), ("--device", args.device)) if given]
-        graph = graph_in(text, args.network)
-        args.graph_file = True
-        if refused:
-            raise UsageError("%s is a graph and no MXNet symbol, so it takes no %s"
-                             % (args.network, refused[0]))
-        request = PlanRequest(
-            args.budget, args.overhead, args.method, args.variants, args.keep, args.recompute,
-            args.time_limit, args.max_clones)
-        with ProgressBar() as bar:
-            request = replace(request, progress=bar)
-            if args.sweep:
-                frontier = sweep_graph(graph, request)
-            else:
-                plan = plan_of_graph(graph, request, {})
-        if args.sweep:
-            _finish_sweep(args, frontier)
-        else:
-            finish(args, plan, plan_record(plan))
         return EXIT_OK
 
 

@@ -115,6 +115,7 @@ def _model_of(args: argparse.Namespace, network: str) -> Tuple[Model, Any]:
 def plan(args: argparse.Namespace) -> Plan:
     """``memonger plan``."""
     from ..torch import calls
+    args.smaller = " · a smaller batch (memonger.torch.max_batch tells which fits)"
     model, _ = _model_of(args, args.network)
     name, parameters = args.optimizer
     costs = args.costs

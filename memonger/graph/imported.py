@@ -21,7 +21,10 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, 
 
 from ..util.errors import InputError
 from ..util.json_files import parse_json, read_text
+from ..util.units import parse_bytes
 from .types import MAX_SIZE_BYTES, Graph, Op, Tensor
+
+_WITH_UNIT = re.compile(r"^[0-9.]+\s*([KMGT]i?B?|B)$", re.IGNORECASE)
 
 
 def read_graph(path: str) -> Graph:
@@ -230,21 +233,25 @@ def single_output_graph(names: Sequence[str], sizes: Sequence[int], costs: Seque
     return graph
 
 
-def parse_imported_budget(budget: Union[str, int, float], baseline: int) -> int:
+def parse_imported_budget(budget: Union[str, int, float], baseline: int,
+                          in_bytes: bool = False) -> int:
     """A budget in the graph's units: a share of the store-everything peak, or absolute.
 
     Shares are floats up to 1 and texts such as ``"0.8"`` or ``"80%"``; they are rounded up to
-    whole units. Larger numbers are units.
+    whole units. Larger numbers are units. ``in_bytes``: those are bytes, and ``"4GB"`` will do.
 
     Raises InputError if the budget is neither.
     """
     text = str(budget).strip()
+    if in_bytes and _WITH_UNIT.match(text):
+        return parse_bytes(text)
     try:
         # Fractions, because 0.7 * 10 is not 7 in floating point.
         value = Fraction(text[:-1]) / 100 if text.endswith("%") else Fraction(text)
     except (ValueError, ZeroDivisionError):
-        raise InputError("cannot read the budget %r; write a share such as 0.8 or 80%%, or a "
-                         "number in the graph's units" % (budget,)) from None
+        raise InputError("cannot read the budget %r; write a share such as 0.8 or 80%%, or %s" % (
+            budget, "a size such as 4GB or 4GiB" if in_bytes else
+            "a number in the graph's own units, which are not known to be bytes")) from None
     share = text.endswith("%") or (value <= 1 and not isinstance(budget, int))
     if not 0 < value < MAX_SIZE_BYTES:
         raise InputError("the budget must be positive and below 2^60, not %r" % (budget,))

@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any, Dict, FrozenSet, List, Mapping, Sequence, Tuple, Union
 
 from ..util.type_checks import check_types
+from ..util.units import format_bytes, format_plain
 from .records import DTYPES, Implementation, Inplace, Op, Tensor, Variant
 
 __all__ = ["DTYPES", "MAX_SIZE_BYTES", "MAX_TIME_S", "Graph", "Implementation", "Inplace", "Op",
@@ -85,6 +86,26 @@ class Graph:
     def shares_buffers(self) -> bool:
         """Whether values share buffers of a pool; else each has its own memory while alive."""
         return self.pools in ("executor", "cached_op")
+
+    @property
+    def own_units(self) -> bool:
+        """Whether sizes and times are in units of the graph's file, not in bytes and seconds."""
+        return self.pools == "live"
+
+    def format_size(self, size_bytes: float) -> str:
+        """A size of this graph for people.
+
+        Parameters
+        ----------
+        size_bytes : float
+            Bytes, or units of the graph's own.
+
+        Returns
+        -------
+        str
+            ``"412 MiB"``, or ``"12,345"`` where the graph has units of its own.
+        """
+        return format_plain(size_bytes) if self.own_units else format_bytes(size_bytes)
 
     @cached_property
     def output_set(self) -> FrozenSet[int]:

@@ -13,7 +13,6 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 from ..graph.schedule import Schedule
 from ..graph.types import Graph
-from ..util.units import format_bytes
 
 #: ``Plan.costs`` where no op has a time and each counts for the same: times are no seconds.
 UNIT_TIMES = "one unit an op"
@@ -52,6 +51,8 @@ class Progress:
     bound: Optional[float] = None
     #: Share of the work done, 0 to 1; None when unknown.
     fraction: Optional[float] = None
+    #: The total is in units of the graph's own.
+    own_units: bool = False
 
 
 @dataclass(frozen=True)
@@ -281,7 +282,7 @@ class Plan:
         _views().save_plan(self, path)
 
     def __repr__(self) -> str:
-        size = str if self.graph.pools == "live" else format_bytes
+        size = self.graph.format_size
         return "<Plan%s: %s, %s of %s, %+.1f %% time>" % (
             " " + self.graph.name if self.graph.name else "", self.status.value,
             size(self.total_bytes), size(self.baseline_total_bytes), 100 * self.overhead)

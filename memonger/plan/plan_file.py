@@ -16,6 +16,7 @@ import json
 from typing import Any, Dict, List, Mapping, Optional, Protocol
 
 from ..graph.decisions import decisions_of
+from ..graph.imported import looks_like_graph
 from ..graph.in_use import graph_in_use
 from ..graph.schedule import Schedule, Step, expand, expand_in_part
 from ..graph.types import Graph
@@ -32,6 +33,7 @@ from .plan import Plan, Status
 SCHEMA = 2
 FORMAT = "memonger plan"
 _AGAIN = "make the plan again with memonger plan"
+_OF_ANOTHER = "it is %s; memonger plan -o writes plan files"
 #: Fields that are written as they are.
 _PLAIN = ("method", "pool_bytes", "baseline_pool_bytes", "budget_bytes", "bound",
           "minimum_total_bytes", "costs", "backend", "storage")
@@ -105,6 +107,9 @@ def loads(text: str, frontend: Optional[Frontend] = None) -> Plan:
     try:
         data = parse_json(text)
     except InputError as error:
+        if looks_like_graph(text) and not text.lstrip().startswith("{"):
+            raise PlanSchemaError("the file is no memonger plan; " + _OF_ANOTHER % "a graph") \
+                from error
         raise PlanSchemaError("the file is damaged or no plan: %s; %s" % (error, _AGAIN)) from error
     _check_header(data)
     data.setdefault("backend", data.get("world"))  # its name in files of earlier versions
@@ -169,9 +174,11 @@ def _check_options(options: Mapping[str, Any]) -> None:
 
 def _check_header(data: Any) -> None:
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        hint = ("it is an MXNet symbol; memonger plan -o writes plan files"
-                if isinstance(data, dict) and "arg_nodes" in data else _AGAIN)
-        raise PlanSchemaError("the file is no memonger plan; %s" % hint)
+        keys = data if isinstance(data, dict) else ()
+        kind = "an MXNet symbol" if "arg_nodes" in keys else \
+            "a graph" if "tensors" in keys or "links" in keys else ""
+        raise PlanSchemaError("the file is no memonger plan; %s" % (_OF_ANOTHER % kind if kind
+                                                                   else _AGAIN))
     schema = data.get("schema")
     if schema not in range(1, SCHEMA + 1):
         if isinstance(schema, int) and schema > SCHEMA:

@@ -70,7 +70,7 @@ class Units:
 
     @classmethod
     def of(cls, plan: Plan) -> "Units":
-        plain = plan.graph.pools == "live"
+        plain = plan.graph.own_units
         return cls(plain, plain or plan.costs == UNIT_TIMES)
 
     def size(self, size_bytes: float) -> str:

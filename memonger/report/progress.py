@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import IO, Any, Callable, Iterator, Optional, TypeVar, Union
 
 from ..plan.plan import Progress
-from ..util.units import format_bytes
+from ..util.units import format_bytes, format_plain
 
 #: What ``progress=`` of a call takes: True shows a bar.
 Callback = Callable[[Progress], None]
@@ -22,7 +22,8 @@ def describe(progress: Progress) -> str:
     """``3.2 s  searching  total 1.52 GiB  +7.1 % time  (at least +6.8 %)  45 % done``."""
     parts = ["%.1f s" % progress.elapsed_s, progress.phase]
     if progress.total_bytes is not None:
-        parts.append("total " + format_bytes(progress.total_bytes))
+        size = format_plain if progress.own_units else format_bytes
+        parts.append("total " + size(progress.total_bytes))
     if progress.overhead is not None:
         parts.append("%+.1f %% time" % (100 * progress.overhead))
     if progress.bound is not None:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from typing import Any, Callable, List, Mapping, Optional, Tuple
+from typing import Any, List, Mapping, Optional, Tuple
 
 from ..graph.schedule import Schedule, expand
+from ..graph.types import Graph
 from ..memory.storage import plan_storage
 from ..plan.plan import Plan
 from ..util.messages import listed
@@ -180,16 +181,18 @@ CATEGORIES = {"parameters": "parameters", "gradients": "gradients", "aux": "aux 
 
 def estimate_table(by_category: Mapping[str, int], budget_bytes: Optional[int] = None,
                    by_device: Optional[Mapping[str, int]] = None,
-                   size: Callable[[float], str] = format_bytes) -> str:
+                   graph: Optional[Graph] = None) -> str:
     """Bytes by category with their sum, largest first; then the totals of several devices.
 
-    ``size``: writes a number of bytes, or of a graph's own units.
+    ``graph``: whose sizes these are; where it has units of its own they are the peak alone.
     """
     total = sum(by_category.values())
-    rows = [[CATEGORIES.get(name, name), size(part),
-             format_percent(part / total) if total else ""]
-            for name, part in sorted(by_category.items(), key=lambda i: (-i[1], i[0])) if part]
-    rows.append(["total", size(total), ""])
+    own_units = graph is not None and graph.own_units
+    size = format_bytes if graph is None else graph.format_size
+    rows = [] if own_units else [
+        [CATEGORIES.get(name, name), size(part), format_percent(part / total) if total else ""]
+        for name, part in sorted(by_category.items(), key=lambda i: (-i[1], i[0])) if part]
+    rows.append(["peak" if own_units else "total", size(total), ""])
     rows += [["on " + name, size(part), ""] for name, part in sorted((by_device or {}).items())]
     if budget_bytes is not None:
         rows.append(["budget", size(budget_bytes),

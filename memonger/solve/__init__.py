@@ -17,7 +17,6 @@ from ..memory.workspace import outside_pool_bytes
 from ..plan.consistency import confirm
 from ..plan.plan import Plan, Status
 from ..util.errors import InputError, NoPlanInTime
-from ..util.units import format_bytes
 from .effort import Effort
 from .options import Options
 
@@ -134,7 +133,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], method: str = "auto",
     if budget_bytes is not None and not _fits(plan):
         if plan.status is Status.INTERRUPTED:
             raise NoPlanInTime("interrupted before a plan that fits was found; the smallest "
-                               "total so far is %s" % format_bytes(plan.total_bytes))
+                               "total so far is %s" % graph.format_size(plan.total_bytes))
         raise refusal(plan)
     if options.bound and budget_bytes is not None and plan.status is not Status.INTERRUPTED:
         plan = _with_bound(plan, budget_bytes, options)

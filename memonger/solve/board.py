@@ -138,7 +138,8 @@ class Board:
             "searching", time.perf_counter() - self.started_s,
             total_bytes(self.options, self.best.bytes) if self.best else None,
             self.best.extra_s / scale if self.best else None,
-            self.bound.extra_s / scale if self.bound.extra_s < float("inf") else None))
+            self.bound.extra_s / scale if self.bound.extra_s < float("inf") else None,
+            own_units=self.graph.own_units))
 
     def plan(self, method: str, budget_bytes: int) -> Plan:
         """The best plan, else the smallest, with its bound and status."""

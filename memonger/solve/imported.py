@@ -40,7 +40,7 @@ def plan_graph(graph: Graph, budget: Union[None, str, int, float] = None, method
     """
     base, fixed = "live", {}
     options["storage"] = "live"
-    if graph.pools != "live":
+    if not graph.own_units:
         fixed = options["fixed_bytes"] = outside_bytes(graph)
         options.setdefault("costs", "as the graph's file says")
     if graph.shares_buffers:
@@ -49,7 +49,8 @@ def plan_graph(graph: Graph, budget: Union[None, str, int, float] = None, method
     if budget is not None:
         around = sum(fixed.values()) + outside_pool_bytes(graph)
         unplanned = plan_storage(graph, expand(graph, {}), base).pool_bytes
-        pool_budget = parse_imported_budget(budget, unplanned + around) - around
+        pool_budget = parse_imported_budget(
+            budget, unplanned + around, not graph.own_units) - around
     else:
         options.setdefault("objective", "memory")
     return solve(graph, pool_budget, method, Options(**options))

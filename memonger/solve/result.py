@@ -10,7 +10,7 @@ from ..memory.workspace import objects_bytes, workspace_bytes
 from ..plan.plan import Plan, Status
 from ..util.errors import InfeasibleBudget
 from ..util.gc_pause import paused
-from ..util.units import format_bytes, format_distinct, format_plain
+from ..util.units import format_distinct
 from .options import Options
 
 #: Categories of ``Plan.fixed_bytes`` that depend on the schedule.
@@ -84,11 +84,10 @@ def refusal(best: Plan) -> InfeasibleBudget:
     pinned = alive_at_peak(best.graph, best.schedule)
     minimum = best.total_bytes
     bound = best.minimum_total_bytes or 0
-    own_units = best.graph.pools == "live"
-    size: Callable[[float], str] = format_plain if own_units else format_bytes
+    size = best.graph.format_size
 
     def distinct(a: int, b: int) -> Sequence[str]:
-        return (size(a), size(b)) if own_units else format_distinct(a, b)
+        return (size(a), size(b)) if best.graph.own_units else format_distinct(a, b)
 
     named = ", ".join("%s (%s)" % (name, size(part)) for name, part in pinned[:3])
     asked, least = distinct(total, minimum)
@@ -105,16 +104,9 @@ def refusal(best: Plan) -> InfeasibleBudget:
            _no_choice(best.fixed_bytes, size), proof, named or "nothing",
            "; the operators' workspace takes %s beside" % size(workspace)
            if workspace else "",
-           _other_advice(best.graph, bool(late))),
+           ", or give the search more time" if late else ""),
         budget_bytes=total, minimum_bytes=minimum, pinned=pinned, best_plan=best,
         bound_bytes=bound)
-
-
-def _other_advice(graph: Graph, late: bool) -> str:
-    """What helps beside a larger budget; a graph in units of its own has no batch."""
-    if graph.pools == "live":
-        return ", or give the search more time" if late else ""
-    return ", %sor make the batch smaller" % ("give the search more time, " if late else "")
 
 
 def _no_choice(fixed: Mapping[str, int], size: Callable[[float], str]) -> str:

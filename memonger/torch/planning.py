@@ -11,7 +11,7 @@ from ..graph.schedule import Schedule, expand
 from ..memory.storage import plan_storage
 from ..plan.plan import Budget, Plan, Progress, Status
 from ..solve import Options, solve
-from ..util.errors import InputError, PlanMismatch
+from ..util.errors import InfeasibleBudget, InputError, PlanMismatch
 from ..util.units import parse_budget, refuse_bare_number
 from .apply import usual_schedule
 from .capture import PARAMETER, Captured
@@ -87,8 +87,12 @@ def make_plan(captured: Captured, request: Request, pool_bytes: int = 0) -> Plan
                     costs=options.costs, storage="live")
     else:
         # The search for the least memory does four times the work of its limit.
-        plan = solve(graph, allowed, "auto", options if allowed is not None else replace(
-            options, objective="memory", time_limit_s=request.time_limit / 2))
+        try:
+            plan = solve(graph, allowed, "auto", options if allowed is not None else replace(
+                options, objective="memory", time_limit_s=request.time_limit / 2))
+        except InfeasibleBudget as error:
+            error.args = ("%s; a smaller batch takes less" % error,)
+            raise
         if request.mode == "inductor":
             plan = _with_usual(plan, usual)
     if request.mode == "eager" and not request.temporary_bytes:

@@ -248,9 +248,10 @@ def test_a_file_that_is_no_symbol_is_refused_where_only_symbols_will_do(tmp_path
     path = tmp_path / "graph.json"
     path.write_text('{"nodes": [], "links": []}', encoding="utf-8")
     assert main(["max-batch", str(path), "--budget", "1GB"]) == 1
-    assert "is a graph, with sizes of its own; this needs the network" in capsys.readouterr().err
+    assert "is a graph, with the sizes and times of one batch on one device; this needs the " \
+        "network" in capsys.readouterr().err
     path.write_text('{"neither": 1}', encoding="utf-8")
-    assert main(["estimate", str(path)]) == 1
+    assert main(["max-batch", str(path), "--budget", "1GB"]) == 1
     assert "is no MXNet symbol; save one with sym.save" in capsys.readouterr().err
 
 

@@ -229,9 +229,15 @@ def test_a_graph_of_another_planner(tmp_path, capsys):
     assert record["total_bytes"] == record["pool_bytes"] <= record["budget_bytes"]
     assert record["step_s"] == 8 and record["bound"] <= record["overhead"] <= 0.5
     for option in (["--shape", "data=1"], ["--optimizer", "adam"], ["--costs", "v100"],
-                   ["--ctx", "gpu"]):
-        assert main(["plan", str(path), *option]) == 2
-        assert "it takes no " + option[0] in capsys.readouterr().err
+                   ["--ctx", "gpu"], ["--device", "v100"], ["--input", "1,2"],
+                   ["--mode", "eager"]):
+        for command in ("plan", "estimate"):
+            if option[0] != "--costs" or command == "plan":
+                assert main([command, str(path), *option]) == 2
+                assert "it takes no " + option[0] in capsys.readouterr().err
+    for command in (["verify"], ["measure"], ["report", "-o", str(tmp_path / "x.html")]):
+        assert main([command[0], str(path), *command[1:]]) == 1
+        assert "it is a graph; memonger plan -o writes plan files" in capsys.readouterr().err
 
 
 def test_a_graph_file_is_estimated_and_swept_in_its_own_units(tmp_path, capsys):
@@ -244,17 +250,18 @@ def test_a_graph_file_is_estimated_and_swept_in_its_own_units(tmp_path, capsys):
     assert told["total_bytes"] == told["pool_bytes"] == told["peak_live_bytes"] == 18000
     assert main(["estimate", str(path), "--budget", "0.5"]) == 3
     out = capsys.readouterr().out
-    assert "18,000" in out and "exceeded by 9,000" in out and "iB" not in out
+    assert out.split() == "peak 18,000 budget 9,000 exceeded by 9,000".split()
     frontier = answer_of(capsys, "plan", str(path), "--sweep", "--time-limit", "1")["results"]
     totals = [row["total_bytes"] for row in frontier]
     assert totals == sorted(totals, reverse=True) and totals[0] == 18000 > totals[-1]
     assert main(["plan", str(path), "--sweep", "--time-limit", "1"]) == 0
-    assert "18,000" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert out.split()[:4] == ["peak", "of", "unplanned", "extra"] and "18,000" in out
     assert main(["plan", str(path), "--budget", "0.1"]) == 3
     refused = capsys.readouterr().err
     assert "fits 1,800; " in refused and " B" not in refused and "batch" not in refused
     assert main(["max-batch", str(path), "--budget", "1GB"]) == 1
-    assert "is a graph, with sizes of its own" in capsys.readouterr().err
+    assert "is a graph, with the sizes and times of one batch" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words,where,code,message", [

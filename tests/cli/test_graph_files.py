@@ -13,7 +13,7 @@ from memonger.cli import main
 from memonger.cli.torch_model import is_model_or_its_plan
 from memonger.graph.types import Graph, Op, Tensor
 from memonger.plan import plan_file
-from memonger.util.errors import PlanSchemaError
+from memonger.util.errors import InputError, PlanSchemaError
 
 KIB = 1 << 10
 OTHERS = re.compile(r"mxnet|plugin|arena|stock|executor", re.IGNORECASE)
@@ -101,9 +101,56 @@ def test_a_plan_of_schema_1_is_no_plan_of_a_module(tmp_path):
     assert memonger.load_plan(str(path)).pool_bytes == plan.pool_bytes
 
 
-def test_a_refused_budget_advises_no_other_batch(tmp_path, capsys):
+@pytest.mark.parametrize("in_bytes", [False, True])
+def test_a_refused_budget_advises_no_other_batch(tmp_path, capsys, in_bytes):
     path = tmp_path / "chain.txt"
     path.write_text("4 4\n4 1 1\n4 1 1\n1 1 0\n1 1 0\n0 1\n1 2\n2 3\n0 3\n")
+    if in_bytes:
+        path.write_text(json.dumps(joint_graph().to_dict()))
     assert main(["plan", str(path), "--budget", "2"]) == 3
     advice = capsys.readouterr().err
-    assert "try: --budget" in advice and "batch" not in advice
+    assert "Ask for at least that much" in advice and "try: --budget" in advice
+    assert "batch" not in advice and ("KiB" in advice) is in_bytes
+    assert re.search("[0-9] [KM]?i?B", advice) is None or in_bytes
+
+
+def test_a_graph_in_bytes_takes_budgets_with_a_unit(network, tmp_path, capsys):
+    assert main(["plan", str(network), "--budget", "400KiB", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["budget_bytes"] == 400 * KIB
+    assert main(["estimate", str(network), "--budget", "4GB"]) == 0
+    path = tmp_path / "chain.txt"
+    path.write_text("2 1\n4 1 1\n1 1 0\n0 1\n")
+    capsys.readouterr()
+    assert main(["plan", str(path), "--budget", "4GB"]) == 1
+    assert "a number in the graph's own units" in capsys.readouterr().err
+
+
+def test_calls_take_graphs(network):
+    graph = joint_graph()
+    estimate = memonger.estimate(str(network))
+    assert estimate.total_bytes == memonger.estimate(graph).total_bytes \
+        == estimate.pool_bytes + 84 * KIB
+    assert estimate.timeline().peak_live_bytes == estimate.peak_live_bytes
+    assert "total" in str(estimate) and "KiB" in str(estimate)
+    plans = memonger.sweep(graph, ["80%", "60%", "10%"], time_limit=0.5)
+    assert [plan.total_bytes <= plan.budget_bytes for plan in plans] == [True, True]
+    for call in (memonger.estimate, memonger.sweep):
+        with pytest.raises(InputError, match="a graph has its own sizes and times, so it takes"):
+            call(graph, optimizer="sgd")
+    with pytest.raises(InputError, match="a graph such as mlp has the sizes of one batch"):
+        memonger.max_batch(graph, "1GB")
+
+
+def test_an_estimate_of_other_units_is_their_peak(tmp_path):
+    path = tmp_path / "chain.txt"
+    path.write_text("2 1\n4000 1 1\n1000 1 0\n0 1\n")
+    assert str(memonger.estimate(path)).split() == ["peak", "5,000"]
+
+
+def test_a_graph_is_written_as_memongers_own(tmp_path, capsys):
+    path, written = tmp_path / "chain.txt", str(tmp_path / "graph.json")
+    path.write_text("2 1\n4000 1 1\n1000 1 0\n0 1\n")
+    assert main(["estimate", str(path), "--graph", written]) == 0
+    first = capsys.readouterr().out
+    assert main(["estimate", written]) == 0
+    assert capsys.readouterr().out == first

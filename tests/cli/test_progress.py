@@ -30,6 +30,8 @@ def test_describe():
     assert describe(Progress("reading", 0.25)) == "0.2 s  reading"
     assert describe(Progress("searching", 3.2, 2**30, 0.071, 0.068, 0.45)) == \
         "3.2 s  searching  total 1.00 GiB  +7.1 % time  (at least +6.8 %)  45 % done"
+    assert describe(Progress("searching", 3.2, 12000, own_units=True)) == \
+        "3.2 s  searching  total 12,000"
 
 
 def test_a_bar_is_rewritten_and_erased(monkeypatch):

@@ -172,6 +172,11 @@ def test_frontier_table(golden):
     plans = sweep([(1000, 0.0), (800, 0.01), (600, 0.02), (620, 0.5), (400, 0.03), (250, 0.9)])
     golden("frontier.txt", frontier_table(plans) + "\n")
     assert frontier_table([]) == "no plan"
+    in_bytes = [_Fixed(replace(plan._plan, graph=replace(plan.graph, pools="allocator"),
+                               fixed_bytes={"inputs": 1000}), plan.overhead) for plan in plans]
+    header, least = (line.split() for line in frontier_table(in_bytes).splitlines()[:2])
+    assert header[:4] == ["total", "of", "unplanned", "pool"]
+    assert least[:6] == ["1.22", "KiB", "62.5", "%", "250", "B"]
 
 
 def test_a_plan_that_serves_two_budgets_is_not_called_beaten():

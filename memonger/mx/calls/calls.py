@@ -6,7 +6,6 @@ dmlc/mxnet-memonger are in :mod:`memonger.mx.calls.dmlc`.
 """
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Union
@@ -16,12 +15,10 @@ from ...plan.plan import Budget, Plan
 from ...report.progress import Asked, callback_of, numbered, shows_progress
 from ...util import argument_checks as check
 from ...util.errors import InputError
-from ...util.json_files import read_text
 from ..memory.stated_gpu import place, resolve_budget
-from ..rewrite.load import symbol_from_json
 from .devices import beside_devices, plan_over_devices, totals_by_device
-from .graphs import graph_in, plan_of_graph
-from .inputs import gather_shapes, is_symbol
+from .graphs import estimate_graph, loaded, plan_of_graph, refuse_options, sweep_graph
+from .inputs import gather_shapes
 from .network import Estimate, Session, open_session
 from .plan_files import load_plan
 from .planned import apply_plan, measure, strip, verify
@@ -120,19 +117,17 @@ def plan(symbol: Any, budget: Union[Budget, Mapping[str, Budget]] = None, method
         If the native plugin is not built or does not fit MXNet; it says what to do.
     """
     started_s = time.perf_counter()
-    if isinstance(symbol, (str, os.PathLike)):
-        path = os.fspath(symbol)
-        text = read_text(path)
-        symbol = symbol_from_json(text) if is_symbol(text) else graph_in(text, path)
+    symbol = loaded(symbol)
     request = PlanRequest(None if isinstance(budget, Mapping) else budget, overhead, method,
                           variants, keep, recompute, time_limit, max_clones, name,
                           callback_of(progress))
     if isinstance(symbol, Graph):
-        return plan_of_graph(symbol, request, {
+        refuse_options({
             "ctx": ctx, "device": device, "type_dict": type_dict, "optimizer": optimizer,
             "grad_req": grad_req != "write", "costs": costs != "auto", "group2ctx": group2ctx,
             "data_iter": data_iter, "shapes": shapes or named_shapes,
             "budgets by device": isinstance(budget, Mapping)})
+        return plan_of_graph(symbol, request)
     ctx = place(ctx, device)
     given = gather_shapes(plan, symbol, shapes, named_shapes, data_iter)
     binding = Binding(given, type_dict, grad_req, ctx, group2ctx, optimizer, optimizer_params)
@@ -152,8 +147,8 @@ def estimate(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None, grad_re
 
     Parameters
     ----------
-    symbol : mx.sym.Symbol
-        The network, planned or not.
+    symbol : mx.sym.Symbol, Graph or path
+        The network, planned or not; or a graph, which takes no options, as for :func:`plan`.
     type_dict, grad_req, ctx, costs, optimizer, optimizer_params, group2ctx, device : optional
         As for :func:`plan`.
     data_iter, shapes, **named_shapes : optional
@@ -170,6 +165,13 @@ def estimate(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None, grad_re
     ShapeError, InputError, UnitError, BindError
         If the input cannot be used.
     """
+    symbol = loaded(symbol)
+    if isinstance(symbol, Graph):
+        refuse_options({
+            "ctx": ctx, "device": device, "type_dict": type_dict, "optimizer": optimizer,
+            "grad_req": grad_req != "write", "costs": costs != "auto", "group2ctx": group2ctx,
+            "data_iter": data_iter, "shapes": shapes or named_shapes})
+        return estimate_graph(symbol)
     ctx = place(ctx, device)
     given = gather_shapes(estimate, symbol, shapes, named_shapes, data_iter)
     binding = Binding(given, type_dict, grad_req, ctx, group2ctx, optimizer, optimizer_params)
@@ -196,8 +198,8 @@ def sweep(symbol: Any, budgets: Sequence[Budget] = BUDGETS, method: str = "auto"
 
     Parameters
     ----------
-    symbol : mx.sym.Symbol
-        The network, with its loss.
+    symbol : mx.sym.Symbol, Graph or path
+        The network, with its loss; or a graph, as for :func:`plan`.
     budgets : sequence of int, float or str
         Each as for :func:`plan`.
     time_limit : float
@@ -217,14 +219,21 @@ def sweep(symbol: Any, budgets: Sequence[Budget] = BUDGETS, method: str = "auto"
     ShapeError, InputError, UnknownOpError, UnitError, BindError
         If the input cannot be used.
     """
-    ctx = place(ctx, device)
-    given = gather_shapes(sweep, symbol, shapes, named_shapes, data_iter)
-    binding = Binding(given, type_dict, grad_req, ctx, None, optimizer, optimizer_params)
+    symbol = loaded(symbol)
     request = PlanRequest(None, None, method, variants, keep, recompute, time_limit,
                           progress=callback_of(progress))
     if isinstance(budgets, str) or not hasattr(budgets, "__iter__"):
         raise InputError("budgets must be a list such as [\"80%%\", \"60%%\"], not %s"
                          % check.shown(budgets))
+    if isinstance(symbol, Graph):
+        refuse_options({
+            "ctx": ctx, "device": device, "type_dict": type_dict, "optimizer": optimizer,
+            "grad_req": grad_req != "write", "costs": costs != "auto", "data_iter": data_iter,
+            "shapes": shapes or named_shapes})
+        return sweep_graph(symbol, request, budgets)
+    ctx = place(ctx, device)
+    given = gather_shapes(sweep, symbol, shapes, named_shapes, data_iter)
+    binding = Binding(given, type_dict, grad_req, ctx, None, optimizer, optimizer_params)
     asked = [resolve_budget(budget, ctx) for budget in budgets]
     request = replace(request, time_limit=request.time_limit / max(len(asked), 1))
     session = open_session(symbol, binding, costs)
@@ -248,8 +257,8 @@ def max_batch(symbol: Any, budget: Budget, method: str = "auto", variants: str =
 
     Parameters
     ----------
-    symbol : mx.sym.Symbol
-        The network, with its loss.
+    symbol : mx.sym.Symbol or path
+        The network, with its loss. A graph has no batch to change, and is refused.
     budget : int or str
         Bytes, "8GB", "8GiB" or "auto"; no share, as each batch has another total.
     time_limit : float
@@ -272,6 +281,11 @@ def max_batch(symbol: Any, budget: Budget, method: str = "auto", variants: str =
         If the input cannot be used, or no shape has a batch.
     """
     from .max_batch import search_batch
+    symbol = loaded(symbol)
+    if isinstance(symbol, Graph):
+        raise InputError("max_batch needs a network: a graph%s has the sizes of one batch, and "
+                         "does not say how they grow with it"
+                         % (" such as %s" % symbol.name if symbol.name else ""))
     ctx = place(ctx, device)
     given = gather_shapes(max_batch, symbol, shapes, named_shapes)
     binding = Binding(given, type_dict, grad_req, ctx, None, optimizer, optimizer_params)

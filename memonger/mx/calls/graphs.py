@@ -3,16 +3,20 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import Any, List, Mapping
+from typing import Any, List, Mapping, Sequence
 
-from ...graph.imported import looks_like_graph, parse_graph
+from ...graph.imported import looks_like_graph, parse_graph, parse_imported_budget
 from ...graph.types import Graph
-from ...plan.plan import Plan
+from ...plan.plan import Budget, Plan
+from ...report.facts import Facts
 from ...report.progress import numbered
 from ...solve.frontier import BUDGETS, sweep_budgets
 from ...solve.imported import plan_graph
 from ...util.errors import InputError
-from .inputs import pins, share_of
+from ...util.json_files import read_text
+from ..rewrite.load import symbol_from_json
+from .inputs import is_symbol, pins, share_of
+from .network import Estimate
 from .plan_files import with_facts
 from .requests import PlanRequest
 
@@ -33,6 +37,25 @@ def graph_in(text: str, path: str) -> Graph:
     return graph if graph.name else replace(graph, name=name_of(path))
 
 
+def loaded(given: Any) -> Any:
+    """The symbol or the graph in a file; what is no path as it is.
+
+    Raises InputError if the file holds neither.
+    """
+    if not isinstance(given, (str, os.PathLike)):
+        return given
+    path = os.fspath(given)
+    text = read_text(path)
+    return symbol_from_json(text) if is_symbol(text) else graph_in(text, path)
+
+
+def refuse_options(options: Mapping[str, Any]) -> None:
+    """Raise InputError where one of the options was given that only networks of MXNet have."""
+    for option, value in options.items():
+        if value:
+            raise InputError("a graph has its own sizes and times, so it takes no %s" % option)
+
+
 def name_of(path: str) -> str:
     """What a network is called after the name of its file."""
     stem = os.path.splitext(os.path.basename(path))[0]
@@ -44,28 +67,31 @@ def unplanned_graph(graph: Graph) -> Plan:
     return plan_graph(graph, "100%", "chen")
 
 
-def sweep_graph(graph: Graph, request: PlanRequest) -> List[Plan]:
+def estimate_graph(graph: Graph) -> Estimate:
+    """What an unplanned step of the graph takes, in its own units."""
+    plan = unplanned_graph(graph)
+    return Estimate({**plan.fixed_bytes, "pool": plan.baseline_pool_bytes},
+                    plan.baseline_pool_bytes, Facts(plan).baseline_timeline.peak_live_bytes, graph,
+                    "stock" if graph.shares_buffers else "live")
+
+
+def sweep_graph(graph: Graph, request: PlanRequest,
+                budgets: Sequence[Budget] = BUDGETS) -> List[Plan]:
     """Plans of a graph from the largest budget to the smallest that any plan meets.
 
     All of them together have the request's time limit.
     """
-    request = replace(request, time_limit=request.time_limit / len(BUDGETS))
-    shown = numbered(request.progress, "budget", len(BUDGETS))
-    return sweep_budgets(
-        BUDGETS, unplanned_graph(graph).baseline_total_bytes,
-        lambda budget: plan_of_graph(
-            graph, replace(request, budget=budget, progress=next(shown)), {}))
+    whole = unplanned_graph(graph).baseline_total_bytes
+    sizes = [parse_imported_budget(budget, whole, not graph.own_units) for budget in budgets
+             if budget is not None]
+    request = replace(request, time_limit=request.time_limit / max(len(sizes), 1))
+    shown = numbered(request.progress, "budget", len(sizes))
+    return sweep_budgets(sizes, whole, lambda budget: plan_of_graph(
+        graph, replace(request, budget=budget, progress=next(shown))))
 
 
-def plan_of_graph(graph: Graph, request: PlanRequest, others: Mapping[str, Any]) -> Plan:
-    """A plan for a graph.
-
-    ``others``: options of :func:`memonger.plan` that only networks of MXNet have, as given.
-    Raises InputError if one of them was given.
-    """
-    for option, value in others.items():
-        if value:
-            raise InputError("a graph has its own sizes and times, so it takes no %s" % option)
+def plan_of_graph(graph: Graph, request: PlanRequest) -> Plan:
+    """A plan for a graph."""
     if request.name:
         graph = replace(graph, name=request.name)
     return plan_graph(

@@ -82,7 +82,7 @@ class Estimate:
 
     def __str__(self) -> str:
         from ...report.text import estimate_table
-        return estimate_table(self.by_category, by_device=self.by_device)
+        return estimate_table(self.by_category, by_device=self.by_device, graph=self.graph)
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def plan_session(session: Session, request: PlanRequest,
         assert refused is not None
         if refused.bound_bytes > bound_bytes and isinstance(refused.best_plan, Plan):
             refused = refusal(replace(refused.best_plan, minimum_total_bytes=bound_bytes))
-        refused.args = ("%s. Unplanned, the network takes %s" % (
+        refused.args = ("%s. Unplanned, the network takes %s; a smaller batch takes less" % (
             refused, format_bytes(session.unplanned_total_bytes)),)
         raise refused
     if best is asked:

@@ -54,7 +54,9 @@ def frontier_table(plans: Sequence[Plan]) -> str:
     units, best, turn = Units.of(plans[0]), frontier(plans), knee(plans)
     least, most = _range([plan.overhead for plan in plans])
     base = plans[0].baseline_total_bytes
-    rows = [["total", "of unplanned", "pool", "extra time", "at least", ""]]
+    own = plans[0].graph.own_units
+    rows = [["peak" if own else "total", "of unplanned", *([] if own else ["pool"]), "extra time",
+             "at least", ""]]
     for plan in sorted(plans, key=lambda p: (p.total_bytes, p.overhead)):
         bar = "#" * round(BAR * (plan.overhead - least) / (most - least))
         remark = " <- knee" if plan is turn else "" if any(p is plan for p in best) else \
@@ -62,10 +64,11 @@ def frontier_table(plans: Sequence[Plan]) -> str:
                 plan.total_bytes, plan.overhead) for p in best) else " (beaten by another plan)"
         rows.append([units.size(plan.total_bytes),
                      format_percent(plan.total_bytes / base) if base else "",
-                     units.size(plan.pool_bytes), format_extra(plan.overhead),
+                     *([] if own else [units.size(plan.pool_bytes)]),
+                     format_extra(plan.overhead),
                      format_extra(plan.bound) if plan.bound else "",
                      (bar + remark).strip()])
-    lines = [table(rows, ">>>>><")]
+    lines = [table(rows, ">" * (len(rows[0]) - 1) + "<")]
     if turn is not None:
         lines.append("%s; the knee, %s at %s, is where less memory starts to cost more time"
                      % (counted(len(plans), "plan"), units.size(turn.total_bytes),

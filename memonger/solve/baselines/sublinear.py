@@ -35,7 +35,6 @@ from ...graph.types import Graph
 from ...memory.storage import plan_storage
 from ...memory.workspace import outside_pool_bytes
 from ...plan.plan import Plan, Progress, Status
-from ...util.units import format_bytes
 from ..effort import Effort
 from ..options import Options
 from ..result import build_plan, total_bytes, unplanned
@@ -222,7 +221,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
                 options.progress(Progress("searching", time.perf_counter() - started_s,
                                           total_bytes(options, size_bytes),
                                           best.time_s / base_s - 1 if base_s > 0 else 0.0,
-                                          fraction=fraction))
+                                          fraction=fraction, own_units=graph.own_units))
     except KeyboardInterrupt:
         if not trials:
             raise
@@ -233,7 +232,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
                    key=lambda t: (t.time_s, t), default=best)
     schedule, _ = schedule_of(graph, best.recomputed, options.backend)
     plan = build_plan(graph, schedule, "sublinear", options, budget_bytes, notes=(
-        "dividing points every %s" % format_bytes(best.threshold_bytes),))
+        "dividing points every %s" % graph.format_size(best.threshold_bytes),))
     nothing = build_plan(graph, unplanned(graph), "sublinear", options, budget_bytes,
                          Status.NOT_NEEDED)
     if nothing.pool_bytes <= plan.pool_bytes and not options.recompute:

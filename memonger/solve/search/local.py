@@ -107,7 +107,8 @@ class _Search:
             next_s[0] = elapsed_s + 0.1
             overhead = None if cost_s is None or base_s <= 0 else cost_s / base_s - 1
             total = None if size_bytes is None else total_bytes(self.options, size_bytes)
-            self.options.progress(Progress(self.phase, elapsed_s, total, overhead))
+            self.options.progress(Progress(self.phase, elapsed_s, total, overhead,
+                                           own_units=self.graph.own_units))
         return call
 
     @property
