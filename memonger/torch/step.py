@@ -16,6 +16,7 @@ from .capture import BUFFER, INPUT, PARAMETER, Captured, read
 from .eager import runner
 from .inductor import compiled, patches
 from .planning import Request, make_plan
+from .pool_indices import narrow_indices
 
 
 @dataclass
@@ -73,6 +74,8 @@ class Backend:
                    categories: Sequence[str], kwargs: Mapping[str, Any]) -> private.Modules:
         if self.normalize:
             private.normalize(joint)
+            if self.request.mode == "eager":
+                narrow_indices(joint)
         request = self.request
         captured = read(joint, num_forward_outputs, categories, request.mode == "inductor",
                         request.measured_s, request.temporary_bytes,
