@@ -4,6 +4,7 @@
   python -m benchmarks --published                     compare with the published tables
   python -m benchmarks resnet18 --measure              train, planned and unplanned in turn
   python -m benchmarks --process                       promised memory and what processes take
+  python -m benchmarks FILE ...                        every method on graphs from files
   python -m benchmarks peers [FOLDER]                  other planners' own graphs, in FOLDER
   python -m benchmarks dmlc                            dmlc's ResNet-50 in less and less memory
   python -m benchmarks operators                       frugal operators and MXNet's own
@@ -23,7 +24,7 @@ import sys
 from typing import List, Optional, Sequence
 
 from memonger.cli.arguments import add_context, context
-from memonger.cli.command import EXIT_USAGE, Parser, UsageError
+from memonger.cli.command import EXIT_ERROR, EXIT_USAGE, Parser, UsageError
 from memonger.cli.failure import report_failure
 from memonger.util.files import write_out
 
@@ -34,6 +35,27 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     ``argv``: the arguments without the program's name; by default those of the process.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    args = argparse.Namespace(json=False)
+    try:
+        code = _run(words, args)
+        write_out("")  # whatever was printed is there
+        return code
+    except SystemExit as end:  # argparse has said why
+        return int(end.code or 0)
+    except UsageError as error:
+        sys.stderr.write("error: %s\n  see: python -m benchmarks --help\n" % error)
+        return EXIT_USAGE
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        sys.stderr.write("error: this table needs PyTorch: pip install 'memonger[torch]'\n")
+        return EXIT_ERROR
+    except Exception as error:
+        return report_failure(error, args)
+
+
+def _run(words: List[str], args: argparse.Namespace) -> int:
+    """Run a measurement; ``args`` gets the arguments of the tables."""
     if words[:1] == ["kernels"]:
         from .kernels.__main__ import main as kernels
         return kernels(words[1:])
@@ -46,37 +68,22 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     if words[:1] == ["torch-gpu"]:
         from .torch import gpu
         return gpu.main(_options("torch-gpu", gpu, words[1:]))
-    return _tables(words)
-
-
-def _options(name: str, module: object, words: List[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks " + name)
-    module.add_arguments(parser)  # type: ignore[attr-defined]
-    return parser.parse_args(words)
-
-
-def _tables(words: List[str]) -> int:
     from .mxnet import run
     parser = Parser(prog="python -m benchmarks", description=__doc__,
                     formatter_class=argparse.RawDescriptionHelpFormatter)
     run.configure(parser)
     add_context(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    args = argparse.Namespace(json=False)
-    try:
-        args = parser.parse_args(words)
-        if args.ctx != "cpu(0)":
-            args.context = context(args.ctx)
-        code = run.run(args)
-        write_out("")  # whatever was printed is there
-        return code
-    except SystemExit as end:  # argparse has said why
-        return int(end.code or 0)
-    except UsageError as error:
-        sys.stderr.write("error: %s\n  see: python -m benchmarks --help\n" % error)
-        return EXIT_USAGE
-    except Exception as error:
-        return report_failure(error, args)
+    parser.parse_args(words, args)
+    if args.ctx != "cpu(0)":
+        args.context = context(args.ctx)
+    return run.run(args)
+
+
+def _options(name: str, module: object, words: List[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks " + name)
+    module.add_arguments(parser)  # type: ignore[attr-defined]
+    return parser.parse_args(words)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import sys
 import time
 from typing import Any, Callable, Dict, List, Optional
 
+from memonger.mx.plugin.environment import mxnet
 from memonger.util.errors import InputError
 from memonger.util.files import write_out, write_whole
 from memonger.util.json_files import read_text
@@ -21,6 +22,8 @@ from .runner import Settings, run_cases
 
 #: Modules of this package that make a table of their own: ``main(words, as_json)``.
 OWN_TABLES = ("ablation", "dmlc", "operators", "peers", "scaling", "smallest")
+#: Those that need no MXNet.
+WITHOUT_MXNET = ("peers",)
 #: Options of ``--process``.
 PROCESS = ("process", "set", "batch", "time_limit", "measure_memory", "budget", "variants",
            "mkldnn")
@@ -28,6 +31,8 @@ PROCESS = ("process", "set", "batch", "time_limit", "measure_memory", "budget", 
 PROCESS_ONLY = ("budget", "variants", "mkldnn")
 #: Options whose values published rows give.
 NOT_PUBLISHED = ("set", "batch", "budgets")
+#: Options of graphs from files.
+GRAPHS = ("methods", "budgets", "time_limit")
 #: Options of ``--from``.
 SHOW = ("source", "output", "update")
 
@@ -36,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add = parser.add_argument
     add("networks", nargs="*", metavar="NETWORK",
-        help="networks of the zoo (default: %s); or a table of its own: %s"
+        help="networks of the zoo (default: %s); or files with graphs; or a table of its own: %s"
         % (", ".join(COMPARED), ", ".join(OWN_TABLES)))
     add("--list", action="store_true", help="name the networks and stop")
     add("--published", action="store_true",
@@ -44,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--same-cut", action="store_true",
         help="with --published: only at the published memory, not at the published overhead")
     add("--methods", default="", metavar="LIST",
-        help="some of %s (default: all)" % ",".join(METHODS))
+        help="some of %s (default: all); for graphs any of memonger plan" % ",".join(METHODS))
     add("--budgets", default="75,50,35,25", metavar="LIST",
         help="percentages of the unplanned total (default: %(default)s)")
     add("--batch", type=int, default=0, help="batch size (default: the published one)")
@@ -82,7 +87,13 @@ def run(args: argparse.Namespace) -> int:
     if args.networks and args.networks[0] in OWN_TABLES:
         _refuse(args, args.networks[0], lambda option: False)
         module = importlib.import_module("." + args.networks[0], __package__)
+        if args.networks[0] not in WITHOUT_MXNET:
+            mxnet()  # its absence is one error, not one in each row
         return int(module.main(args.networks[1:], args.json))
+    if any(map(_is_file, args.networks)):
+        return _graphs(args)
+    if not args.source:
+        mxnet()
     if args.process:
         _refuse(args, "--process", PROCESS.__contains__)
         from .process import main as process
@@ -97,6 +108,30 @@ def run(args: argparse.Namespace) -> int:
             raise InputError("python -m benchmarks --from shows all rows; leave out %s"
                              % args.networks[0])
     return _compare(args)
+
+
+def _is_file(name: str) -> bool:
+    """Whether a word names a file and no network."""
+    return name not in nets.CATALOG and (os.path.exists(name) or os.sep in name or "." in name)
+
+
+def _graphs(args: argparse.Namespace) -> int:
+    """The table of graphs from files."""
+    from ..graphs import main
+    _refuse(args, "FILE", GRAPHS.__contains__)
+    for name in args.networks:
+        if not _is_file(name):
+            raise InputError("python -m benchmarks compares graphs from files or networks of the "
+                             "zoo, not both; leave out %s" % name)
+    return main(args.networks, _words(args.methods), _percentages(args.budgets), args.time_limit,
+                args.json)
+
+
+def _percentages(text: str) -> List[float]:
+    try:
+        return [float(word.rstrip("%")) for word in _words(text)]
+    except ValueError:
+        raise InputError("cannot read the budgets %r; write percentages, 75,50" % text) from None
 
 
 def _refuse(args: argparse.Namespace, what: str, takes: Callable[[str], bool]) -> None:
@@ -173,10 +208,7 @@ def make_cases(args: argparse.Namespace) -> List[Case]:
         return [case for case in cases
                 if not (args.same_cut and case.target.startswith("overhead"))]
     networks = args.networks or COMPARED
-    try:
-        budgets = [float(word.rstrip("%")) for word in _words(args.budgets)]
-    except ValueError:
-        raise InputError("cannot read the budgets %r; write percentages, 75,50" % args.budgets)
+    budgets = _percentages(args.budgets)
     options = dict(map(_option, args.set))
     for network in networks:
         nets.check(network, args.batch or None, **options)

@@ -48,6 +48,10 @@ _HARMLESS = {"MXNET_BACKWARD_DO_MIRROR": ("0", ""), "MXNET_GPU_TEMP_COPY": ("0",
 _SERVED_CAPABILITIES = ((5, 0), (8, 9))
 _MXNET_NEEDED = ("pip install mxnet==1.9.1, or mxnet-cu112==1.9.1 for a GPU "
                  "(one of them, not both)")
+#: What runs and what does not.
+_WITHOUT_MXNET = ("graphs from files and PyTorch modules need none; what cannot run: all calls and "
+                  "commands for *-symbol.json files and Gluon blocks, max-batch, profile, and the "
+                  "benchmarks of networks: ")
 
 
 @dataclass(frozen=True)
@@ -94,8 +98,12 @@ def describe(findings: List[Finding]) -> str:
             lines.append(" " * width + "  " + finding.advice)
     problems = sum(f.state == PROBLEM for f in findings)
     warnings = sum(f.state == WARNING for f in findings)
-    lines.append("all is well" if not problems + warnings else
-                 "problems: %d, warnings: %d" % (problems, warnings))
+    missing = [f.subject for f in findings if f.subject in ("mxnet", "torch")
+               and f.value == "missing"]
+    lines.append("problems: %d, warnings: %d" % (problems, warnings) if problems + warnings else
+                 "all is well for graphs from files; networks need mxnet or torch"
+                 if len(missing) == 2 else "all is well, without mxnet" if missing == ["mxnet"] else
+                 "all is well")
     return "\n".join(lines)
 
 
@@ -142,8 +150,7 @@ def _mxnet() -> Iterator[Finding]:
     if not _has_mxnet():
         yield Finding("numpy", numpy or "missing", OK if numpy else PROBLEM,
                       "" if numpy else "pip install numpy")
-        yield Finding("mxnet", "missing", NOTE, "memonger plans graphs from files without it; for "
-                      "networks: " + _MXNET_NEEDED)
+        yield Finding("mxnet", "missing", NOTE, _WITHOUT_MXNET + _MXNET_NEEDED)
         return
     version = re.match(r"(\d+)\.(\d+)", numpy or "")
     fit = not version or tuple(map(int, version.groups())) < (1, 24)

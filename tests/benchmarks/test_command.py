@@ -28,6 +28,12 @@ ROOT = Path(__file__).resolve().parents[2]
     ("--from passwd --batch 4", 1, "python -m benchmarks --from has no --batch"),
     ("--from passwd", 1, "passwd is no results.json of python -m benchmarks"),
     ("--from nothere", 1, "cannot read the results nothere: No such file or directory"),
+    ("no/graph.json", 1, "cannot read no/graph.json: No such file"),
+    ("passwd passwd.txt --methods nonesuch", 1, "no method 'nonesuch' for graphs; there are auto"),
+    ("./passwd", 1, "no symbol JSON of MXNet, which sym.save('net-symbol.json') writes, and no"),
+    ("./passwd alexnet", 1, "files or networks of the zoo, not both; leave out alexnet"),
+    ("./passwd --measure", 1, "python -m benchmarks FILE has no --measure"),
+    ("./passwd --budgets half", 1, "cannot read the budgets 'half'"),
     ("alexnet --update nothere.md", 1, "cannot read nothere.md: No such file"),
     ("alexnet --update passwd -o passwd", 1, "File exists: passwd"),
 ])

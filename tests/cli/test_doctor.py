@@ -57,6 +57,17 @@ def test_without_mxnet_the_core_is_well(monkeypatch):
     for subject, state in (("numpy", "ok"), ("mxnet", "note"), ("core library", "ok"),
                            ("plugin", "ok")):
         assert [f.state for f in find(findings, subject)] == [state]
+    assert "what cannot run: all calls and commands for *-symbol.json files" in \
+        find(findings, "mxnet")[0].advice
+
+
+@pytest.mark.parametrize("missing, verdict", [
+    ((), "all is well"), (("torch",), "all is well"), (("mxnet",), "all is well, without mxnet"),
+    (("mxnet", "torch"), "all is well for graphs from files; networks need mxnet or torch")])
+def test_the_verdict_says_what_for(missing, verdict):
+    findings = [Finding(name, "missing" if name in missing else "1.0")
+                for name in ("numpy", "mxnet", "torch")]
+    assert doctor.describe(findings).splitlines()[-1] == verdict
 
 
 @pytest.mark.parametrize("version, state", [("1.23.5", "ok"), ("1.24.0rc1", "problem"),

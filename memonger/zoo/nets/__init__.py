@@ -14,6 +14,7 @@ from __future__ import annotations
 import importlib
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
+from ...mx.plugin.environment import mxnet
 from ...util.argument_checks import whole_number
 from ...util.errors import InputError
 from ...util.messages import one_line
@@ -67,6 +68,7 @@ def check(name: str, batch: Optional[int] = None, **options: Any) -> None:
 
 
 def _builder(item: Spec) -> Callable[..., Any]:
+    mxnet()  # the builders' modules import it: without it the error says what to install
     module = importlib.import_module("." + item.family, __name__)
     return getattr(module, item.builder)
 
@@ -92,10 +94,11 @@ def build(name: str, batch: Optional[int] = None, **options: Any) -> Net:
     ------
     InputError
         If there is no such network, or the family has no such option or cannot take its value.
+    MemongerError
+        If MXNet is not installed.
     """
     check(name, batch, **options)
-    import mxnet as mx
-
+    mx = mxnet()
     item = spec(name)
     arguments: Dict[str, Any] = {**item.options, **options}
     # A fresh name manager: names must not depend on what was built before.
