@@ -93,10 +93,16 @@ def callback_of(asked: Asked) -> Optional[Callback]:
 def numbered(progress: Optional[Callback], what: str, count: int) -> Iterator[Optional[Callback]]:
     """Callbacks for ``count`` searches of one call: ``budget 3 of 5: searching``."""
     for number in range(count):
-        yield None if progress is None else functools.partial(
-            _part, progress, "%s %d of %d: " % (what, number + 1, count), number, count)
+        yield part_of(progress, "%s %d of %d" % (what, number + 1, count), number, count)
 
 
-def _part(progress: Callback, words: str, number: int, count: int, part: Progress) -> None:
-    share = None if part.fraction is None else (number + part.fraction) / count
-    progress(replace(part, phase=words + part.phase, fraction=share))
+def part_of(progress: Optional[Callback], what: str, number: int,
+            count: int) -> Optional[Callback]:
+    """The callback for a search that is one of about ``count``; ``what`` names it."""
+    if progress is None:
+        return None
+
+    def call(part: Progress) -> None:
+        share = None if part.fraction is None else min(1.0, (number + part.fraction) / count)
+        progress(replace(part, phase="%s: %s" % (what, part.phase), fraction=share))
+    return call

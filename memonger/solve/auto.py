@@ -319,6 +319,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
     try:
         for step in STEPS:
             if step.name not in options.without and step.when(search):
+                search.board.report()
                 step.run(search)
     except KeyboardInterrupt:
         search.board.interrupted = True

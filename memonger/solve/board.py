@@ -33,6 +33,7 @@ from .mip.bounds import (
 from .mip.problem import Reduced, reduce_graph
 from .options import Options
 from .result import build_plan, total_bytes, unplanned
+from .search.native import Poll
 from .search.walks import Walks
 
 logger = logging.getLogger("memonger")
@@ -129,8 +130,20 @@ class Board:
             self.report()
         return candidate
 
+    def poll(self) -> Optional[Poll]:
+        """What a native search calls, so that there is news ten times a second."""
+        if self.options.progress is None:
+            return None
+        next_s = [0.0]
+
+        def call(*_: object) -> None:
+            if time.perf_counter() >= next_s[0]:
+                next_s[0] = time.perf_counter() + 0.1
+                self.report()
+        return call
+
     def report(self) -> None:
-        """Tell ``options.progress`` where the search stands."""
+        """Tell ``options.progress`` where the search stands, and how much of its work is done."""
         if self.options.progress is None:
             return
         scale = self.graph.time_s or 1.0
@@ -139,6 +152,7 @@ class Board:
             total_bytes(self.options, self.best.bytes) if self.best else None,
             self.best.extra_s / scale if self.best else None,
             self.bound.extra_s / scale if self.bound.extra_s < float("inf") else None,
+            min(1.0, self.effort.spent_s / self.options.time_limit_s),
             own_units=self.graph.own_units))
 
     def plan(self, method: str, budget_bytes: int) -> Plan:

@@ -10,7 +10,7 @@ import torch
 
 from ..plan.max_batch import MaxBatch, largest
 from ..plan.plan import Budget, Plan, Progress
-from ..report.progress import Asked, callback_of, shows_progress
+from ..report.progress import Asked, callback_of, numbered, part_of, shows_progress
 from ..solve.frontier import BUDGETS, sweep_budgets
 from ..util.argument_checks import whole_number
 from ..util.errors import InfeasibleBudget, InputError, MemongerError
@@ -241,13 +241,15 @@ def verify(compiled: Any, module: torch.nn.Module, inputs: Inputs,
                     whole_number("steps", steps, 1))
 
 
+@shows_progress
 def sweep(module: Any, inputs: Inputs, budgets: Sequence[Budget] = BUDGETS,
-          mode: str = "inductor", costs: Any = "auto", time_limit: float = 10.0) -> List[Plan]:
+          mode: str = "inductor", costs: Any = "auto", time_limit: float = 10.0,
+          progress: Asked = None) -> List[Plan]:
     """Plans for a list of budgets; those that no plan meets are left out.
 
     Parameters
     ----------
-    module, inputs, mode, costs, time_limit
+    module, inputs, mode, costs, time_limit, progress
         As for :func:`plan`.
     budgets : sequence of int, float or str
 
@@ -258,19 +260,22 @@ def sweep(module: Any, inputs: Inputs, budgets: Sequence[Budget] = BUDGETS,
     """
     request = _request(Request(mode=mode, time_limit=time_limit / max(len(budgets), 1)), costs)
     traced = _traced(module, inputs, replace(request, unplanned=True))
+    shown = numbered(callback_of(progress), "budget", len(budgets))
     return sweep_budgets(budgets, traced.plan.total_bytes, lambda budget: make_plan(
-        traced.captured, replace(request, budget=budget)))
+        traced.captured, replace(request, budget=budget, progress=next(shown))))
 
 
+@shows_progress
 def max_batch(module: Any, inputs: Inputs, budget: Budget, mode: str = "inductor",
-              costs: Any = "auto", time_limit: float = 10.0, limit: int = 65536) -> MaxBatch:
+              costs: Any = "auto", time_limit: float = 10.0, limit: int = 65536,
+              progress: Asked = None) -> MaxBatch:
     """The largest batch that fits a budget, unplanned and planned, by predicted bytes.
 
     The first dimension of every input that equals the first input's first dimension is the batch.
 
     Parameters
     ----------
-    module, inputs, mode, costs, time_limit
+    module, inputs, mode, costs, time_limit, progress
         As for :func:`plan`.
     budget : int or str
         Bytes or "8GB"; no share, as each batch has another total.
@@ -294,7 +299,9 @@ def max_batch(module: Any, inputs: Inputs, budget: Budget, mode: str = "inductor
 
     def fits_planned(batch: int) -> bool:
         try:
-            planned[batch] = _traced(module, with_batch(inputs, batch), request).plan
+            named = part_of(callback_of(progress), "batch %d" % batch, 0, 1)
+            planned[batch] = _traced(module, with_batch(inputs, batch),
+                                     replace(request, progress=named)).plan
         except InfeasibleBudget as error:
             reasons[batch] = str(error)
             return False

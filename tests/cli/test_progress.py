@@ -3,6 +3,11 @@ from __future__ import annotations
 
 import io
 
+import mxnet as mx
+import pytest
+from cli.test_graph_files import joint_graph
+
+import memonger
 from memonger.plan.plan import Progress
 from memonger.report import progress as module
 from memonger.report.progress import ProgressBar, describe, numbered, shows_progress
@@ -74,3 +79,30 @@ def test_true_shows_a_bar(monkeypatch):
     call(progress=print)
     call()
     assert isinstance(given[0], ProgressBar) and given[1:] == [print, None]
+
+
+def test_a_search_tells_its_share_of_the_work_and_finds_the_same():
+    seen = []
+    quiet = memonger.plan(joint_graph(), budget=0.6, time_limit=1)
+    told = memonger.plan(joint_graph(), budget=0.6, time_limit=1, progress=seen.append)
+    assert told == quiet and len(seen) > 2
+    shares = [part.fraction for part in seen]
+    assert shares == sorted(shares) and 0 <= shares[0] <= shares[-1] <= 1
+    assert seen[-1].total_bytes == told.total_bytes
+
+
+def test_each_batch_and_each_search_has_its_name():
+    value = mx.sym.var("data")
+    for _ in range(6):
+        value = mx.sym.Activation(mx.sym.FullyConnected(value, num_hidden=64), act_type="tanh")
+    net, seen = mx.sym.SoftmaxOutput(value, name="softmax"), []
+    least = memonger.plan(net, time_limit=0.2, data=(8, 64)).total_bytes
+    found = memonger.max_batch(net, least + 1000, time_limit=1, limit=8, data=(8, 64),
+                               progress=seen.append)
+    assert found.planned and any(
+        part.phase.startswith("batch %d: " % found.planned) for part in seen)
+    seen.clear()
+    with pytest.raises(memonger.errors.InfeasibleBudget):
+        memonger.plan(net, least // 3, time_limit=0.2, data=(8, 64), progress=seen.append)
+    assert {part.phase.partition(":")[0] for part in seen} <= {
+        "searching", "search 2 of at most 2"}

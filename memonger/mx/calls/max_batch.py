@@ -6,6 +6,7 @@ from typing import Callable, Dict, Sequence
 
 from ...plan.max_batch import MaxBatch, largest
 from ...plan.plan import Plan
+from ...report.progress import part_of
 from ...util.errors import InfeasibleBudget, InputError
 from ...util.units import budget_share, parse_budget
 from ..capture.binding import checked_shape
@@ -48,7 +49,8 @@ def search_batch(shapes: Shapes, request: PlanRequest, session_for: Callable[[Sh
 
     def fits_planned(batch: int) -> bool:
         try:
-            plans[batch] = plan_session(session_for(with_batch(batch)), request)
+            plans[batch] = plan_session(session_for(with_batch(batch)), replace(
+                request, progress=part_of(request.progress, "batch %d" % batch, 0, 1)))
         except InfeasibleBudget as error:
             reasons[batch] = str(error)
             return False

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Iterator, Optional, Tuple
 
 from ...plan.plan import Plan, Status
+from ...report.progress import part_of
 from ...solve.effort import ALL_SEARCHES, LEAST_SEARCH, Effort
 from ...solve.result import refusal
 from ...util.errors import InfeasibleBudget, NoPlanInTime
@@ -26,7 +27,11 @@ def plan_session(session: Session, request: PlanRequest,
     except InfeasibleBudget as error:
         asked, refused = None, error
     best, chosen, bound_bytes = asked, session, refused.bound_bytes if refused else 0
-    for tried, changed in _alternatives(session, request):
+    alternatives = list(_alternatives(session, request))
+    for number, (tried, changed) in enumerate(alternatives, 2):
+        # Each is searched only where it may help.
+        changed = replace(changed, progress=part_of(
+            changed.progress, "search %d of at most %d" % (number, 1 + len(alternatives)), 0, 1))
         if not _may_be_better(changed, request, session, best, refused) \
                 or best is not None and account.left_s < LEAST_SEARCH * request.time_limit:
             continue

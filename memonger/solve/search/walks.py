@@ -59,8 +59,8 @@ class Walks:
         native = self._for(self.main, decisions)
         request = self._request(board, work)
         board.effort.spend(request[1] / STEPS_PER_S)
-        self._take(board, native, native.search(*request, decisions, crossover=crossover,
-                                                heat=heat))
+        self._take(board, native, native.search(*request, decisions, board.poll(),
+                                                crossover=crossover, heat=heat))
 
     @contextmanager
     def beside(self, board: "Board", work: int, decisions: Optional[Decisions] = None,
