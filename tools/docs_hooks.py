@@ -18,6 +18,7 @@ PUBLIC = {
     "memonger.solve.options": "memonger.solve.options",
     "memonger.solve.result": "memonger.solve.result",
     "memonger.torch.calls": "memonger.torch",
+    "memonger.torch.compiled": "memonger.torch",
     "memonger.torch.loss_layer": "memonger.torch",
     "memonger.util.errors": "memonger.errors",
     "memonger.zoo.ready_plans": "memonger.zoo",

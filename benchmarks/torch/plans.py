@@ -20,9 +20,10 @@ import torch.nn as nn
 from memonger.errors import InfeasibleBudget
 from memonger.torch import private
 from memonger.torch.apply import split
-from memonger.torch.calls import _traced
-from memonger.torch.planning import Request, make_plan
+from memonger.torch.planning import make_plan
+from memonger.torch.request import Request
 from memonger.torch.step import PlannedGraph
+from memonger.torch.tracing import traced
 
 from .count import both
 from .methods import by_blocks, checkpointed
@@ -52,9 +53,9 @@ def unfilled(name: str, batch: int) -> Tuple[nn.Module, Any]:
     return module, tuple(t.to("meta") for t in net.inputs(batch or net.batch, False))
 
 
-def ours(traced: PlannedGraph, time_limit: float) -> Iterator[Row]:
+def ours(unplanned: PlannedGraph, time_limit: float) -> Iterator[Row]:
     """Plans for :data:`SHARES` of the unplanned total."""
-    captured = traced.captured
+    captured = unplanned.captured
     for share in SHARES:
         began_s = time.perf_counter(), time.process_time()
         row: Row = {"method": "memonger %s" % share}
@@ -70,15 +71,15 @@ def ours(traced: PlannedGraph, time_limit: float) -> Iterator[Row]:
         yield row
 
 
-def torch_budgets(traced: PlannedGraph) -> Iterator[Row]:
+def torch_budgets(unplanned: PlannedGraph) -> Iterator[Row]:
     """PyTorch's ``activation_memory_budget`` over a grid."""
     for solver, budget in itertools.product(TORCH_SOLVERS, TORCH_BUDGETS):
         began_s = time.process_time()
         with torch._functorch.config.patch(activation_memory_budget=budget,
                                            activation_memory_budget_solver=solver):
             modules = private.partitioners.min_cut_rematerialization_partition(
-                private.copied(traced.captured.joint), (),
-                num_fwd_outputs=traced.captured.num_forward_outputs)
+                private.copied(unplanned.captured.joint), (),
+                num_fwd_outputs=unplanned.captured.num_forward_outputs)
         yield {"method": "PyTorch's budget %g, %s" % (budget, solver), "modules": modules,
                "planning_s": time.process_time() - began_s}
 
@@ -88,7 +89,7 @@ def by_hand(name: str, batch: int) -> Iterator[Row]:
     def made(label: str, change: Callable[[nn.Module], Any]) -> Row:
         module, inputs = unfilled(name, batch)
         change(module)
-        captured = _traced(module, inputs, Request(mode="eager", unplanned=True, costs="reference"),
+        captured = traced(module, inputs, Request(mode="eager", unplanned=True, costs="reference"),
                            normalize=False).captured
         # Attention counts as random, though it drops nothing here.
         with mock.patch.object(private.partitioners, "has_recomputable_rng_ops",
@@ -120,13 +121,14 @@ def in_segments(module: nn.Module, segments: int) -> None:
 def table_of(name: str, batch: int, time_limit: float) -> List[Row]:
     """All rows of one network."""
     module, inputs = unfilled(name, batch)
-    traced = _traced(module, inputs, Request(mode="eager", unplanned=True, costs="reference"))
-    captured = traced.captured
+    unplanned = traced(module, inputs, Request(mode="eager", unplanned=True,
+                                               costs="reference"))
+    captured = unplanned.captured
     first: Row = {"method": "unplanned", "planning_s": 0.0,
-                  "modules": split(captured, traced.plan.schedule)}
+                  "modules": split(captured, unplanned.plan.schedule)}
     fixed = sum(captured.outside_bytes.values())
     rows: List[Row] = []
-    for row in itertools.chain([first], ours(traced, time_limit), torch_budgets(traced),
+    for row in itertools.chain([first], ours(unplanned, time_limit), torch_budgets(unplanned),
                                by_hand(name, batch)):
         if "modules" in row:
             forward, backward = row.pop("modules")

@@ -114,7 +114,7 @@ def _model_of(args: argparse.Namespace, network: str) -> Tuple[Model, Any]:
 
 def plan(args: argparse.Namespace) -> Plan:
     """``memonger plan``."""
-    from ..torch import calls
+    from .. import torch as calls
     args.smaller = " · a smaller batch (memonger.torch.max_batch tells which fits)"
     model, _ = _model_of(args, args.network)
     name, parameters = args.optimizer
@@ -131,7 +131,7 @@ def plan(args: argparse.Namespace) -> Plan:
 
 def estimate(args: argparse.Namespace) -> int:
     """``memonger estimate``."""
-    from ..torch import calls
+    from .. import torch as calls
     from ..util.units import parse_budget
     model, _ = _model_of(args, args.network)
     found = calls.estimate(model.module, model.inputs, args.mode or "inductor")
@@ -144,7 +144,7 @@ def estimate(args: argparse.Namespace) -> int:
 
 def measure(args: argparse.Namespace) -> int:
     """``memonger measure``: of a plan file unplanned and planned."""
-    from ..torch import calls
+    from .. import torch as calls
     model, made = _model_of(args, args.network)
     mode = made.options["mode"] if made else args.mode or "inductor"
     found = [calls.measure(calls.compile(model.module, mode=mode), model.inputs, args.steps)]
@@ -163,7 +163,7 @@ def measure(args: argparse.Namespace) -> int:
 
 def verify(args: argparse.Namespace) -> int:
     """``memonger verify``."""
-    from ..torch import calls
+    from .. import torch as calls
     if is_model(args.planned):
         raise UsageError("verify needs a plan file; memonger plan %s -o plan.json writes one"
                          % args.planned)

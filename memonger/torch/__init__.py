@@ -12,18 +12,8 @@ by node with eager kernels.
 """
 from __future__ import annotations
 
-from .calls import (
-    compile,
-    estimate,
-    max_batch,
-    measure,
-    options,
-    plan,
-    plans,
-    profile,
-    sweep,
-    verify,
-)
+from .calls import estimate, max_batch, plan, profile, sweep
+from .compiled import compile, measure, options, plans, verify
 from .loss_layer import linear_cross_entropy
 from .measure import Measurement
 from .profile import Profile

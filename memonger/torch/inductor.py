@@ -12,7 +12,7 @@ import torch.fx as fx
 from ..util.errors import InfeasibleBudget
 from ..util.units import format_distinct
 from . import private
-from .planning import Request
+from .request import Request
 from .trial import trial_bytes
 
 if TYPE_CHECKING:

@@ -2,50 +2,23 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
-from typing import Callable, Mapping, Optional, Sequence
+from dataclasses import replace
 
 import torch
 
 from ..graph.schedule import Schedule, expand
 from ..memory.storage import plan_storage
-from ..plan.plan import Budget, Plan, Progress, Status
+from ..plan.plan import Plan, Status
 from ..solve import Options, solve
-from ..util.errors import InfeasibleBudget, InputError, PlanMismatch
-from ..util.units import parse_budget, refuse_bare_number
+from ..util.errors import InfeasibleBudget, PlanMismatch
+from ..util.units import parse_budget
 from .apply import usual_schedule
 from .capture import PARAMETER, Captured
+from .request import Request
 
-MODES = ("inductor", "eager")
 #: A note of plans for eager kernels without a profile.
 _UNCOUNTED = ("what operators allocate while they run, as convolutions do on a CPU, is not counted "
               "without a profile: costs=memonger.torch.profile(module, inputs)")
-
-
-@dataclass(frozen=True)
-class Request:
-    """What is asked for; fields as the parameters of :func:`memonger.torch.plan`."""
-
-    budget: Budget = None
-    mode: str = "inductor"
-    time_limit: float = 10.0
-    max_clones: int = 0
-    #: Seconds of ops and bytes that they take besides their outputs, by signature.
-    measured_s: Mapping[str, float] = field(default_factory=dict)
-    temporary_bytes: Mapping[str, int] = field(default_factory=dict)
-    #: "auto", one of :data:`.costs.ROOFLINES`, or the device where times were measured.
-    costs: str = "auto"
-    optimizer_bytes: Optional[Callable[[Sequence[int]], int]] = None
-    progress: Optional[Callable[[Progress], None]] = None
-    name: str = ""
-    plan: Optional[Plan] = None
-    #: Nothing is planned: the unplanned step.
-    unplanned: bool = False
-
-    def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise InputError("mode must be %s, not %r" % (" or ".join(MODES), self.mode))
-        refuse_bare_number(self.budget)
 
 
 def make_plan(captured: Captured, request: Request, pool_bytes: int = 0) -> Plan:

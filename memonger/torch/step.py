@@ -12,11 +12,13 @@ from ..plan.plan import Plan, Status
 from ..util.errors import InputError
 from . import private
 from .apply import split, tagged
-from .capture import BUFFER, INPUT, PARAMETER, Captured, read
+from .capture import BUFFER, INPUT, PARAMETER, Captured
 from .eager import runner
 from .inductor import compiled, patches
-from .planning import Request, make_plan
+from .planning import make_plan
 from .pool_indices import narrow_indices
+from .reading import read
+from .request import Request
 
 
 @dataclass

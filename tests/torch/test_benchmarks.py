@@ -11,16 +11,16 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.torch import count, gpu, nets, plans  # noqa: E402
 from memonger.torch.apply import split  # noqa: E402
-from memonger.torch.calls import _traced  # noqa: E402
-from memonger.torch.planning import Request  # noqa: E402
+from memonger.torch.request import Request  # noqa: E402
+from memonger.torch.tracing import traced  # noqa: E402
 
 
 @pytest.mark.parametrize("name", ["densenet121", "gpt2", "unet3d"])
 def test_peak_and_extra_time_of_a_plan_are_those_that_are_counted(name):
     module, inputs = nets.build(name, 2, tiny=True)
     request = Request("85%", "eager", time_limit=1.0, costs="reference")
-    traced = _traced(module, inputs, request)
-    plan, captured = traced.plan, traced.captured
+    planned = traced(module, inputs, request)
+    plan, captured = planned.plan, planned.captured
     peak, _ = count.both(*split(captured, plan.schedule), captured.num_forward_outputs)
     assert peak == plan.pool_bytes <= plan.baseline_pool_bytes
 

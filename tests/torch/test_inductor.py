@@ -10,7 +10,7 @@ from torch_nets import Attention, Convolutions, images, same, sentences, trained
 import memonger.torch as mt
 from memonger.errors import InfeasibleBudget
 from memonger.torch import inductor
-from memonger.torch.planning import Request
+from memonger.torch.request import Request
 
 
 @pytest.mark.parametrize("net,inputs,budget", [

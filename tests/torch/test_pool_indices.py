@@ -12,8 +12,8 @@ from torch_nets import Counter, same, trained
 
 import memonger.torch as mt
 from memonger.torch import eager
-from memonger.torch.calls import _traced
-from memonger.torch.planning import Request
+from memonger.torch.request import Request
+from memonger.torch.tracing import traced
 
 
 class Pooled(nn.Module):
@@ -30,7 +30,7 @@ class Pooled(nn.Module):
 
 def kept(module, x):
     """Types of the pooling's positions that a joint graph keeps for backward."""
-    joint = _traced(module, (x,), Request(mode="eager", unplanned=True)).captured.joint
+    joint = traced(module, (x,), Request(mode="eager", unplanned=True)).captured.joint
     return [str(node.kwargs["dtype"])[6:] for node in joint.graph.nodes
             if node.target is torch.ops.aten._to_copy.default
             and node.kwargs["dtype"] is not torch.int64]

@@ -1,0 +1,167 @@
+"""The calls that compile a module by a plan, and look at what they made.
+
+:mod:`memonger.torch` lists all calls.
+"""
+from __future__ import annotations
+
+import weakref
+from typing import Any, Callable, Dict, List, Mapping, Optional
+
+import torch
+
+from ..plan.plan import Budget, Plan, Progress
+from ..util.argument_checks import whole_number
+from ..util.errors import InputError
+from .measure import Measurement, measure_step, training_step
+from .module_step import Inputs, arguments, bytes_before, check_module, device_of, parameters_of
+from .request import Request, requested, resolved
+from .step import Backend
+from .tracing import clear_errors
+from .verify import Verification, compared
+
+#: Backend of each compiled module.
+_BACKENDS: "weakref.WeakKeyDictionary[Any, Backend]" = weakref.WeakKeyDictionary()
+
+
+def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
+            plan: Optional[Plan] = None, costs: Any = "auto", time_limit: float = 10.0,
+            max_clones: int = 0, optimizer: Any = None,
+            optimizer_params: Optional[Mapping[str, Any]] = None, dynamic: Optional[bool] = None,
+            progress: Optional[Callable[[Progress], None]] = None) -> Any:
+    """``torch.compile`` under a budget, or by a plan.
+
+    Planning happens at the first call, for the inputs of that call, and again where PyTorch
+    compiles again. Results, gradients and buffers are bit for bit those of the same mode without
+    a plan on a CPU.
+
+    Parameters
+    ----------
+    module : torch.nn.Module or function
+    budget, costs, time_limit, max_clones, optimizer, optimizer_params, progress
+        As for :func:`plan`. Neither budget nor plan: everything is kept.
+    mode : str, optional
+        "inductor" (the default) or "eager"; of a plan, the mode it was made for.
+    plan : Plan, optional
+        Of :func:`plan`, or loaded from its file; it must be of the graph that is compiled.
+    dynamic : bool, optional
+        As for ``torch.compile``.
+
+    Returns
+    -------
+    torch.nn.Module or function
+
+    Raises
+    ------
+    InputError
+        If the arguments contradict each other. At the first call also what :func:`plan` raises,
+        and PlanMismatch where the plan is for another graph.
+    """
+    check_module(module)
+    if plan is not None and budget is not None:
+        raise InputError("give a budget or a plan, not both")
+    if plan is not None and "mode" not in plan.options:
+        raise InputError("the plan is no plan of a PyTorch module; make one with "
+                         "memonger.torch.plan")
+    made_for = plan.options["mode"] if plan is not None else "inductor"
+    if plan is not None and mode not in (None, made_for):
+        raise InputError("the plan was made for mode %r, not %r" % (made_for, mode))
+    request = Request(budget=resolved(budget, module, ()), mode=mode or made_for,
+                      time_limit=time_limit, max_clones=max_clones, progress=progress, plan=plan,
+                      unplanned=budget is None and plan is None)
+    backend = Backend(requested(request, costs, optimizer, optimizer_params))
+    compiled = torch.compile(module, backend=backend, fullgraph=True, dynamic=dynamic)
+    if isinstance(module, torch.nn.Module):
+        compiled.forward = clear_errors(compiled.forward)
+    else:
+        compiled = clear_errors(compiled)
+    _BACKENDS[compiled] = backend
+    return compiled
+
+
+def plans(compiled: Any) -> List[Plan]:
+    """Plans of the graphs that a compiled module has so far, in the order of their compilation.
+
+    Parameters
+    ----------
+    compiled : torch.nn.Module or function
+        What :func:`compile` gave.
+
+    Returns
+    -------
+    list of Plan
+    """
+    return [graph.plan for graph in _backend(compiled).graphs]
+
+
+def options(budget: Budget, costs: Any = "auto", time_limit: float = 10.0) -> Dict[str, Any]:
+    """What ``torch.compile(module, options=...)`` takes to plan for a budget.
+
+    The budget is that of each graph. It is not tried against the allocator: that :func:`compile`
+    does.
+
+    Parameters
+    ----------
+    budget, costs, time_limit
+        As for :func:`plan`.
+
+    Returns
+    -------
+    dict
+    """
+    return Backend(requested(Request(budget=budget, time_limit=time_limit), costs)).options()
+
+
+def measure(compiled: Any, inputs: Inputs, steps: int = 5) -> Measurement:
+    """Run training steps and tell what they allocated, by the allocator's events.
+
+    Parameters
+    ----------
+    compiled : torch.nn.Module or function
+        Planned or not.
+    inputs
+        As for :func:`plan`.
+    steps : int
+        Steps whose median time counts.
+
+    Returns
+    -------
+    Measurement
+    """
+    args, named = arguments(inputs)
+    parameters = parameters_of(compiled)
+    step = training_step(lambda: compiled(*args, **named), parameters)
+    return measure_step(step, parameters, device_of(compiled, inputs),
+                        bytes_before(compiled, inputs), steps)
+
+
+def verify(compiled: Any, module: torch.nn.Module, inputs: Inputs,
+           steps: int = 2) -> Verification:
+    """Train with the plan and without it, and compare every number.
+
+    Losses, gradients and buffers of the same mode must agree bit for bit on a CPU; on a GPU
+    within rounding. Parameters and buffers are afterwards what they were.
+
+    Parameters
+    ----------
+    compiled : torch.nn.Module
+        What :func:`compile` made of ``module``.
+    module : torch.nn.Module
+    inputs
+        As for :func:`plan`.
+    steps : int
+
+    Returns
+    -------
+    Verification
+        ``ok``, ``identical``, ``differences``; ``check()`` raises where they differ.
+    """
+    mode = _backend(compiled).request.mode
+    return compared(compiled, module, lambda net: compile(net, mode=mode), inputs,
+                    whole_number("steps", steps, 1))
+
+
+def _backend(compiled: Any) -> Backend:
+    try:
+        return _BACKENDS[compiled]
+    except (KeyError, TypeError):
+        raise InputError("this is not what memonger.torch.compile gave") from None

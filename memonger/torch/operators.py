@@ -1,0 +1,30 @@
+"""Facts about ATen operators that planning needs: which ones may run again.
+
+Random numbers are drawn once, and what writes into its inputs writes once.
+"""
+from __future__ import annotations
+
+import torch
+import torch.fx as fx
+
+
+def repeat_reason(node: fx.Node) -> str:
+    """Why a forward node must not run again; "" where it may."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return "no ATen operator"
+    if target._schema.is_mutable:
+        return "writes into its input"
+    seeded = str(target).startswith("prims.inductor_") and "seeds" not in str(target)
+    if torch.Tag.nondeterministic_seeded in target.tags and not seeded and not _drops_nothing(node):
+        return "draws random numbers"
+    if target.namespace not in ("aten", "prims", "memonger"):
+        return "a custom operator, which may have effects"
+    return ""
+
+
+def _drops_nothing(node: fx.Node) -> bool:
+    """Attention names a generator for its dropout even where it drops nothing."""
+    arguments = {a.name: v for a, v in zip(node.target._schema.arguments, node.args)}
+    arguments.update(node.kwargs)
+    return "scaled_dot_product" in str(node.target) and not arguments.get("dropout_p", 0.0)

@@ -1,0 +1,229 @@
+"""From AOTAutograd's joint graph to a :class:`memonger.graph.types.Graph`."""
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+
+import torch
+import torch.fx as fx
+import torch.utils._pytree as pytree
+
+from ..graph.types import DTYPES, Graph, Inplace, Op, Tensor
+from . import private
+from .capture import BUFFER, CUDA_GRANULE_BYTES, PARAMETER, TANGENT, Captured
+from .costs import ROOFLINES, hint, op_times_s, signature, tensors
+from .fusion import in_registers
+from .operators import repeat_reason
+from .storages import Storage, storages
+
+#: Results of at most so many bytes, and that share of their op's largest, stay with the first run:
+#: the mean and variance of a normalization.
+SMALL_BYTES, SMALL_SHARE = 1 << 16, 1 / 64
+
+
+def read(joint: fx.GraphModule, num_forward_outputs: int, categories: Sequence[str] = (),
+         fused: bool = False, measured_s: Optional[Mapping[str, float]] = None,
+         temporary_bytes: Optional[Mapping[str, int]] = None, costs: str = "auto",
+         name: str = "") -> Captured:
+    """Read a joint graph.
+
+    ``categories``: of the forward inputs, in order; parameters where there is none.
+    ``fused``: times are those under Inductor.
+    ``measured_s``, ``temporary_bytes``: what was measured, by :func:`.costs.signature`: seconds
+    of ops, and bytes that they take besides their outputs while they run.
+    ``costs``: one of :data:`.costs.ROOFLINES` for other ops; "auto" goes by the device.
+    """
+    return _Reader(joint, num_forward_outputs, categories, temporary_bytes or {}).read(
+        name, fused, measured_s or {}, costs)
+
+
+def node_name(node: fx.Node) -> str:
+    """The node's name after the path of its module: ``layer1.0.conv1/convolution_3``."""
+    stack = node.meta.get("nn_module_stack")
+    path = str(list(stack.values())[-1][0]) if stack else ""
+    path = path.partition(".")[2] if path.startswith("L[") else path
+    for old, new in (("'", ""), ('"', ""), ("[", "."), ("]", ""), ("_modules.", "")):
+        path = path.replace(old, new)
+    return "%s/%s" % (path.strip("."), node.name) if path.strip(".") else node.name
+
+
+class _Reader:
+    """One reading of one joint graph."""
+
+    def __init__(self, joint: fx.GraphModule, num_forward_outputs: int,
+                 categories: Sequence[str], temporary_bytes: Mapping[str, int]):
+        self.joint, self.num_forward_outputs = joint, num_forward_outputs
+        self.categories, self.temporary_bytes = categories, temporary_bytes
+        self.held = storages(joint)
+        self.tensors: List[Tensor] = []
+        self.ops: List[Op] = []
+        self.nodes: List[Optional[fx.Node]] = []
+        self.tensor_of: Dict[int, int] = {}
+        self.tensors_of: Dict[fx.Node, List[Optional[int]]] = {}
+        self.views: Set[fx.Node] = set()
+        self.fused = False
+        #: Nodes that are part of the ops that read them; see :mod:`.fusion`.
+        self.inlined: Set[fx.Node] = set()
+        #: For each node what its readers read, and the nodes that are part of them.
+        self.reads_of: Dict[fx.Node, List[int]] = {}
+        self.parts: Dict[fx.Node, Dict[fx.Node, None]] = {}
+        self.parts_of_op: List[List[fx.Node]] = []
+        values = [v for n in self.held for v in tensors(n.meta.get("val"))]
+        devices = [v.device.type for v in values]
+        self.device = next((d for d in devices if d != "cpu"), devices[0] if devices else "cpu")
+        self.granule_bytes = CUDA_GRANULE_BYTES if self.device == "cuda" else 1
+
+    def read(self, name: str, fused: bool, measured_s: Mapping[str, float],
+             costs: str) -> Captured:
+        nodes = list(self.held)
+        late = self._late(nodes)
+        self.views, self.fused = self._views(nodes), fused
+        if fused:
+            self.inlined = in_registers(nodes, self.views, late)
+        for position, node in enumerate(n for n in nodes if n.op == "placeholder"):
+            self._outside(node, TANGENT if node in late else self.categories[position]
+                          if position < len(self.categories) else PARAMETER)
+        running = [node for node in nodes if node.op != "placeholder"]
+        for node in running:
+            if node not in late:
+                self._op(node, False)
+        self._write_back()
+        for node in running:
+            if node in late:
+                self._op(node, True)
+        outputs = self._results(range(len(self.joint.graph.output_node().args[0])),
+                                skip_written=True)
+        if costs == "auto":
+            costs = "cpu" if self.device == "cpu" else "reference"
+        times = [sum(op_times_s([node, *parts], ROOFLINES[costs], fused, measured_s))
+                 for node, parts in zip(self.nodes, self.parts_of_op)]
+        graph = Graph(tuple(self.tensors), tuple(self.ops), tuple(outputs), name=name) \
+            .with_times(times)
+        graph.check()
+        dynamic = any(private.is_symbolic(n) for n in nodes)
+        return Captured(graph, self.joint, self.num_forward_outputs, self.nodes, self.tensors_of,
+                        self.views, self.inlined, dynamic, self.device,
+                        "roofline: " + ("this CPU" if costs == "cpu" else costs))
+
+    def _views(self, nodes: Sequence[fx.Node]) -> Set[fx.Node]:
+        """Nodes all of whose storages are older than they are."""
+        seen: Set[int] = set()
+        views = set()
+        for node in nodes:
+            mine = {s[0] for s in self.held[node] if s is not None}
+            if node.op == "call_function" and mine <= seen:
+                views.add(node)
+            seen |= mine
+        return views
+
+    def _late(self, nodes: Sequence[fx.Node]) -> Set[fx.Node]:
+        """What runs in backward: it was traced there, or depends on a gradient."""
+        late: Set[fx.Node] = set()
+        for node in nodes:
+            if node.op == "placeholder":
+                if private.is_tangent(node):
+                    late.add(node)
+            elif private.is_backward(node) or any(i in late for i in node.all_input_nodes):
+                late.add(node)
+        return late
+
+    def _new(self, storage: Storage, producer: int, label: str, category: str,
+             value: Any) -> int:
+        size_bytes = -(-storage[1] // self.granule_bytes) * self.granule_bytes
+        dtype = "uint8"
+        shape: Tuple[int, ...] = (size_bytes,)
+        if isinstance(value, torch.Tensor):
+            whole = hint(value.numel()) * value.element_size() == size_bytes
+            word = str(value.dtype).split(".")[-1]
+            if word in DTYPES and whole:
+                dtype, shape = word, tuple(map(hint, value.shape))
+        self.tensor_of[storage[0]] = len(self.tensors)
+        self.tensors.append(Tensor(label, size_bytes, producer, category, producer >= 0, shape,
+                                   dtype))
+        return len(self.tensors) - 1
+
+    def _outside(self, node: fx.Node, category: str) -> None:
+        for storage in self.held[node]:
+            if storage is not None and storage[0] not in self.tensor_of:
+                self._new(storage, -1, node.name, category, node.meta.get("val"))
+        self._holds(node)
+
+    def _holds(self, node: fx.Node) -> None:
+        """Note the tensors that a node's value lies in."""
+        held = [self.tensor_of.get(s[0]) if s else None for s in self.held[node]]
+        self.tensors_of[node] = held
+        self.reads_of[node] = [t for t in held if t is not None]
+        self.parts[node] = {}
+
+    def _op(self, node: fx.Node, late: bool) -> None:
+        if node.op == "get_attr":
+            self._outside(node, BUFFER)
+            return
+        behind = node.all_input_nodes
+        reads = list(dict.fromkeys(t for a in behind for t in self.reads_of[a]))
+        parts = dict.fromkeys(part for a in behind for part in self.parts[a])
+        mutates = isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+        if node in self.inlined or node in self.views and parts and not mutates:
+            self.inlined.add(node)
+            self.views.discard(node)
+            self.tensors_of[node] = [None] * len(self.held[node])
+            self.reads_of[node], self.parts[node] = reads, {**parts, node: None}
+        elif node in self.views and not mutates:
+            self._holds(node)
+        else:
+            self.views.discard(node)
+            self._running(node, late, reads, list(parts))
+
+    def _running(self, node: fx.Node, late: bool, reads: Sequence[int],
+                 parts: List[fx.Node]) -> None:
+        """A node that is an op of its own, with the nodes that are part of it."""
+        op, label = len(self.ops), node_name(node)
+        values = pytree.tree_leaves(node.meta.get("val"))
+        made = []
+        for place, storage in enumerate(self.held[node]):
+            if storage is not None and storage[0] not in self.tensor_of:
+                made.append(self._new(storage, op, label + (":%d" % place if place else ""),
+                                      "activation", values[place] if place < len(values) else None))
+        largest = max((self.tensors[t].size_bytes for t in made), default=0)
+        kept = tuple(k for k, t in enumerate(made) if self.tensors[t].size_bytes <= min(
+            SMALL_BYTES, SMALL_SHARE * largest))
+        extra = self._temporary(node, op, label)
+        reason = next(filter(None, map(repeat_reason, [node, *parts])), "")
+        self.ops.append(Op(
+            label, str(node.target), tuple(reads), (*made, *extra), late,
+            inplace=self._inplace(node, reads, made),
+            not_recomputable_because="a backward op" if late else reason, kept_outputs=kept))
+        self.nodes.append(node)
+        self.parts_of_op.append(parts)
+        self._holds(node)
+
+    def _inplace(self, node: fx.Node, reads: Sequence[int],
+                 made: Sequence[int]) -> Tuple[Inplace, ...]:
+        """Inductor's kernels write into an input of the same size that nobody else reads."""
+        if not self.fused or not private.is_fusible(node):
+            return ()
+        return tuple(Inplace(i, o) for o, output in enumerate(made) for i, read in enumerate(reads)
+                     if self.tensors[read].pooled and
+                     self.tensors[read].size_bytes == self.tensors[output].size_bytes)
+
+    def _temporary(self, node: fx.Node, op: int, label: str) -> List[int]:
+        """A tensor for what the op takes only while it runs."""
+        size = self.temporary_bytes.get(signature(node), 0) if self.temporary_bytes else 0
+        return [self._new((-1 - op, size), op, label + ":temporary", "activation", None)] \
+            if size else []
+
+    def _results(self, places: Sequence[int], skip_written: bool = False) -> List[int]:
+        values = self.joint.graph.output_node().args[0]
+        written = private.written_back(self.joint)
+        return sorted({t for k in places if isinstance(values[k], fx.Node)
+                       and not (skip_written and written[k]) for t in self.tensors_of[values[k]]
+                       if t is not None and self.tensors[t].pooled})
+
+    def _write_back(self) -> None:
+        """PyTorch copies new values into their buffers when forward is over."""
+        written = private.written_back(self.joint)
+        reads = self._results([k for k in range(self.num_forward_outputs) if written[k]])
+        if reads:
+            self.ops.append(Op("write_back", "copy", tuple(reads), (),
+                               not_recomputable_because="writes into buffers"))
+            self.nodes.append(None)
+            self.parts_of_op.append([])

@@ -1,0 +1,68 @@
+"""What a call asks for, checked and in bytes."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Callable, Mapping, Optional, Sequence
+
+import torch
+
+from ..plan.plan import Budget, Plan, Progress
+from ..util.errors import InputError
+from ..util.units import refuse_bare_number
+from .costs import ROOFLINES
+from .module_step import Inputs, device_of
+from .optimizer import state_bytes
+from .profile import Profile
+
+MODES = ("inductor", "eager")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for; fields as the parameters of :func:`memonger.torch.plan`."""
+
+    budget: Budget = None
+    mode: str = "inductor"
+    time_limit: float = 10.0
+    max_clones: int = 0
+    #: Seconds of ops and bytes that they take besides their outputs, by signature.
+    measured_s: Mapping[str, float] = field(default_factory=dict)
+    temporary_bytes: Mapping[str, int] = field(default_factory=dict)
+    #: "auto", one of :data:`.costs.ROOFLINES`, or the device where times were measured.
+    costs: str = "auto"
+    optimizer_bytes: Optional[Callable[[Sequence[int]], int]] = None
+    progress: Optional[Callable[[Progress], None]] = None
+    name: str = ""
+    plan: Optional[Plan] = None
+    #: Nothing is planned: the unplanned step.
+    unplanned: bool = False
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise InputError("mode must be %s, not %r" % (" or ".join(MODES), self.mode))
+        refuse_bare_number(self.budget)
+
+
+def requested(request: Request, costs: Any, optimizer: Any = None,
+              optimizer_params: Optional[Mapping[str, Any]] = None) -> Request:
+    """The request with times of ops and bytes of an optimizer as users name them."""
+    if optimizer is not None:
+        request = replace(request, optimizer_bytes=state_bytes(optimizer, optimizer_params))
+    if isinstance(costs, Profile):
+        return replace(request, measured_s=costs.times_s, temporary_bytes=costs.temporary_bytes,
+                       costs="profile: %s" % costs.device)
+    if costs not in ("auto", *ROOFLINES):
+        raise InputError("costs must be auto, %s, or what memonger.torch.profile gave, not %r"
+                         % (", ".join(ROOFLINES), costs))
+    return replace(request, costs=costs)
+
+
+def resolved(budget: Budget, module: Any, inputs: Inputs) -> Budget:
+    """``"auto"`` in bytes."""
+    if budget != "auto":
+        return budget
+    device = device_of(module, inputs)
+    if device.type != "cuda":
+        raise InputError("budget \"auto\" is what a GPU has free, and the module is on %s; give a "
+                         "size such as 8GB" % device)
+    return int(0.95 * torch.cuda.mem_get_info(device)[0])

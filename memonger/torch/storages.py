@@ -1,0 +1,46 @@
+"""What has bytes in a joint graph: storages, not nodes.
+
+Views share a storage, and an operator's outputs may. A run of the graph on fake tensors tells the
+storage of each value.
+"""
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+import torch.fx as fx
+import torch.utils._pytree as pytree
+
+from .costs import hint
+
+#: One storage: its identity, and its bytes.
+Storage = Tuple[int, int]
+
+
+def storages(joint: fx.GraphModule) -> Dict[fx.Node, List[Optional[Storage]]]:
+    """The storages of each node's value, by a run of the joint graph on fake tensors."""
+    result: Dict[fx.Node, List[Optional[Storage]]] = {}
+    alive: List[Any] = []  # a storage's identity is its address
+
+    class Run(fx.Interpreter):
+        def run_node(self, n: fx.Node) -> Any:
+            value = super().run_node(n)
+            alive.append(value)
+            if n.op != "output":
+                result[n] = [_storage(leaf) for leaf in pytree.tree_leaves(value)]
+            return value
+
+    values = [n.meta["val"] for n in joint.graph.find_nodes(op="placeholder")]
+    mode = next(v.fake_mode for v in values if isinstance(v, torch.Tensor))
+    with mode:
+        fresh = [torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device=v.device)
+                 if isinstance(v, torch.Tensor) else v for v in values]
+        Run(joint).run(*fresh)
+    return result
+
+
+def _storage(leaf: Any) -> Optional[Storage]:
+    if not isinstance(leaf, torch.Tensor):
+        return None
+    storage = leaf.untyped_storage()
+    return storage._cdata, hint(storage.nbytes())

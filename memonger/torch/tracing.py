@@ -1,0 +1,56 @@
+"""A module's training graph without a run, and errors of PyTorch's compiler in plain words."""
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable
+
+import torch
+
+from ..util.errors import InputError, MemongerError
+from . import private
+from .module_step import Inputs, arguments, check_module, on_device
+from .request import Request
+from .step import Backend, OnlyPlanning, PlannedGraph
+
+
+def traced(module: Any, inputs: Inputs, request: Request,
+           normalize: bool = True) -> PlannedGraph:
+    """The training graph of a module, planned as ``request`` says; nothing runs."""
+    check_module(module)
+    backend = Backend(request, only_plan=True, normalize=normalize)
+    module, inputs = on_device(module, inputs)
+    args, named = arguments(inputs)
+    try:
+        torch.compile(module, backend=backend, fullgraph=True)(*args, **named)
+    except Exception as error:
+        inner = private.inner_error(error)
+        if isinstance(inner, OnlyPlanning):
+            return backend.graphs[0]
+        raise in_words(error) from (None if isinstance(inner, MemongerError) else error)
+    raise InputError("PyTorch found nothing to compile in the module")
+
+
+def in_words(error: Exception) -> BaseException:
+    """What a user is to see of an error inside a compilation."""
+    inner = private.inner_error(error)
+    if isinstance(inner, MemongerError):
+        return inner
+    if private.graph_break(error):
+        return InputError("PyTorch cannot read the module as one graph, and a plan is for a whole "
+                          "step: %s" % str(error).strip().splitlines()[0])
+    return error
+
+
+def clear_errors(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The call with memonger's own errors instead of those of PyTorch's compiler around them."""
+    @functools.wraps(call)
+    def run(*args: Any, **named: Any) -> Any:
+        try:
+            with private.whole_graphs():
+                return call(*args, **named)
+        except Exception as error:
+            shown = in_words(error)
+            if shown is error:
+                raise
+            raise shown from None
+    return run
