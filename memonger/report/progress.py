@@ -92,17 +92,23 @@ def callback_of(asked: Asked) -> Optional[Callback]:
 
 def numbered(progress: Optional[Callback], what: str, count: int) -> Iterator[Optional[Callback]]:
     """Callbacks for ``count`` searches of one call: ``budget 3 of 5: searching``."""
+    started_s = time.perf_counter()
     for number in range(count):
-        yield part_of(progress, "%s %d of %d" % (what, number + 1, count), number, count)
+        yield part_of(progress, "%s %d of %d" % (what, number + 1, count), started_s, number,
+                      count)
 
 
-def part_of(progress: Optional[Callback], what: str, number: int,
-            count: int) -> Optional[Callback]:
-    """The callback for a search that is one of about ``count``; ``what`` names it."""
+def part_of(progress: Optional[Callback], what: str, started_s: float, number: int = 0,
+            count: int = 1) -> Optional[Callback]:
+    """The callback for a search that ``what`` names, number ``number`` of ``count``.
+
+    ``started_s``: when the call began, by ``time.perf_counter``.
+    """
     if progress is None:
         return None
 
     def call(part: Progress) -> None:
         share = None if part.fraction is None else min(1.0, (number + part.fraction) / count)
-        progress(replace(part, phase="%s: %s" % (what, part.phase), fraction=share))
+        progress(replace(part, phase="%s: %s" % (what, part.phase), fraction=share,
+                         elapsed_s=time.perf_counter() - started_s))
     return call

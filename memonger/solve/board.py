@@ -134,26 +134,33 @@ class Board:
         """What a native search calls, so that there is news ten times a second."""
         if self.options.progress is None:
             return None
-        next_s = [0.0]
+        start_s = next_s = time.perf_counter()
+        spent_s = self.effort.spent_s
 
         def call(*_: object) -> None:
-            if time.perf_counter() >= next_s[0]:
-                next_s[0] = time.perf_counter() + 0.1
-                self.report()
+            nonlocal next_s
+            now_s = time.perf_counter()
+            if now_s >= next_s:
+                next_s = now_s + 0.1
+                # The work of the native search was counted when it began.
+                self.report(min(self.effort.spent_s, spent_s + now_s - start_s))
         return call
 
-    def report(self) -> None:
-        """Tell ``options.progress`` where the search stands, and how much of its work is done."""
+    def report(self, done_s: Optional[float] = None) -> None:
+        """Tell ``options.progress`` where the search stands.
+
+        ``done_s``: work that is done, in counted seconds; by default what was spent.
+        """
         if self.options.progress is None:
             return
         scale = self.graph.time_s or 1.0
+        done = (self.effort.spent_s if done_s is None else done_s) / self.options.time_limit_s
         self.options.progress(Progress(
             "searching", time.perf_counter() - self.started_s,
             total_bytes(self.options, self.best.bytes) if self.best else None,
             self.best.extra_s / scale if self.best else None,
             self.bound.extra_s / scale if self.bound.extra_s < float("inf") else None,
-            min(1.0, self.effort.spent_s / self.options.time_limit_s),
-            own_units=self.graph.own_units))
+            min(1.0, done), own_units=self.graph.own_units))
 
     def plan(self, method: str, budget_bytes: int) -> Plan:
         """The best plan, else the smallest, with its bound and status."""

@@ -1,6 +1,7 @@
 """The calls that plan, and run no step of the module; :mod:`memonger.torch` lists all calls."""
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
@@ -130,6 +131,7 @@ def max_batch(module: Any, inputs: Inputs, budget: Budget, mode: str = "inductor
         raise InputError("max_batch needs a budget in bytes, such as 8GB, not %r" % (budget,))
     budget_bytes = parse_budget(budget, 0)
     request = requested(Request(budget=budget_bytes, mode=mode, time_limit=time_limit), costs)
+    started_s = time.perf_counter()
     planned: Dict[int, Plan] = {}
     reasons: Dict[int, str] = {}
 
@@ -139,7 +141,7 @@ def max_batch(module: Any, inputs: Inputs, budget: Budget, mode: str = "inductor
 
     def fits_planned(batch: int) -> bool:
         try:
-            named = part_of(callback_of(progress), "batch %d" % batch, 0, 1)
+            named = part_of(callback_of(progress), "batch %d" % batch, started_s)
             planned[batch] = traced(module, with_batch(inputs, batch),
                                     replace(request, progress=named)).plan
         except InfeasibleBudget as error:

@@ -65,6 +65,8 @@ def test_searches_of_one_call_are_numbered():
         callback(Progress("searching", 1.0, fraction=0.5))
     assert [(part.phase, part.fraction) for part in seen] == [
         ("budget 1 of 2: searching", 0.25), ("budget 2 of 2: searching", 0.75)]
+    assert [part.elapsed_s for part in seen] == sorted(part.elapsed_s for part in seen)
+    assert seen[-1].elapsed_s < 1.0, "the call's own seconds"
     assert list(numbered(None, "budget", 2)) == [None, None]
 
 

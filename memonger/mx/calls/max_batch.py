@@ -1,6 +1,7 @@
 """The largest batch that fits a budget."""
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Callable, Dict, Sequence
 
@@ -37,6 +38,7 @@ def search_batch(shapes: Shapes, request: PlanRequest, session_for: Callable[[Sh
         raise InputError("max_batch needs a budget in bytes, such as 8GB, not %r" % (budget,))
     budget_bytes = parse_budget(budget, 0)
     request = replace(request, budget=budget_bytes, time_limit=request.time_limit / _SEARCHES)
+    started_s = time.perf_counter()
     plans: Dict[int, Plan] = {}
     reasons: Dict[int, str] = {}
 
@@ -50,7 +52,7 @@ def search_batch(shapes: Shapes, request: PlanRequest, session_for: Callable[[Sh
     def fits_planned(batch: int) -> bool:
         try:
             plans[batch] = plan_session(session_for(with_batch(batch)), replace(
-                request, progress=part_of(request.progress, "batch %d" % batch, 0, 1)))
+                request, progress=part_of(request.progress, "batch %d" % batch, started_s)))
         except InfeasibleBudget as error:
             reasons[batch] = str(error)
             return False

@@ -31,7 +31,8 @@ def plan_session(session: Session, request: PlanRequest,
     for number, (tried, changed) in enumerate(alternatives, 2):
         # Each is searched only where it may help.
         changed = replace(changed, progress=part_of(
-            changed.progress, "search %d of at most %d" % (number, 1 + len(alternatives)), 0, 1))
+            changed.progress, "search %d of at most %d" % (number, 1 + len(alternatives)),
+            started_s))
         if not _may_be_better(changed, request, session, best, refused) \
                 or best is not None and account.left_s < LEAST_SEARCH * request.time_limit:
             continue

@@ -57,9 +57,9 @@ class Walks:
         if not self.main or board.over:
             return
         native = self._for(self.main, decisions)
-        request = self._request(board, work)
+        request, poll = self._request(board, work), board.poll()
         board.effort.spend(request[1] / STEPS_PER_S)
-        self._take(board, native, native.search(*request, decisions, board.poll(),
+        self._take(board, native, native.search(*request, decisions, poll,
                                                 crossover=crossover, heat=heat))
 
     @contextmanager
