@@ -10,7 +10,7 @@ import argparse
 import logging
 import os
 import sys
-from typing import Any, Optional, Sequence, Type
+from typing import Any, Iterator, Optional, Sequence, Type
 
 from ..util.files import write_out
 from ..util.version import __version__
@@ -35,6 +35,10 @@ def commands() -> Sequence[Type[Command]]:
             Doctor)
 
 
+#: What arguments that name files are called.
+_FILES = ("FILE", "NETWORK", "PLAN", "SYMBOL", "ORIGINAL", "SOURCE")
+
+
 class PrintCompletion(argparse.Action):
     """Prints a shell's completion script, which shtab makes of the parser, and exits."""
 
@@ -47,8 +51,20 @@ class PrintCompletion(argparse.Action):
         if shell not in shtab.SUPPORTED_SHELLS:
             parser.error("no completion for %s; there is %s"
                          % (shell, ", ".join(shtab.SUPPORTED_SHELLS)))
+        for action in _actions(parser):
+            if any(word in str(action.metavar) for word in _FILES):
+                action.complete = shtab.FILE  # type: ignore[attr-defined]
         write_out(shtab.complete(parser, shell) + "\n")
         parser.exit(0)
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """The arguments of a parser and of its subcommands."""
+    for action in parser._actions:
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for name in action.choices:
+                yield from _actions(action.choices[name])
 
 
 def make_parser() -> Parser:

@@ -20,6 +20,24 @@ def test_the_script_knows_commands_and_options(shell, capsys):
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("words, expected", [
+    ("max", ["max-batch"]), ("plan --meth", ["--method"]),
+    ("plan --variants ''", ["none", "exact", "all"]), ("plan net-", ["net-symbol.json"]),
+    ("plan x -o pla", ["plan.json"]), ("verify pla", ["plan.json"]),
+    ("apply x net-", ["net-symbol.json"]), ("plan x --costs pla", ["plan.json"])])
+def test_bash_completes_commands_options_and_files(tmp_path, capsys, words, expected):
+    pytest.importorskip("shtab")
+    main(["--print-completion", "bash"])
+    for name in ("net-symbol.json", "plan.json"):
+        (tmp_path / name).write_text("{}")
+    script = capsys.readouterr().out + """
+COMP_WORDS=(memonger %s); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _shtab_memonger 2>/dev/null
+printf '%%s\\n' "${COMPREPLY[@]}"
+""" % words
+    done = subprocess.run(["bash"], input=script, text=True, capture_output=True, cwd=tmp_path)
+    assert done.stdout.split() == expected
+
+
 def test_other_shells_and_a_missing_library_are_named(monkeypatch, capsys):
     pytest.importorskip("shtab")
     assert main(["--print-completion", "nosuch"]) == 2
