@@ -26,7 +26,7 @@ _MODEL = re.compile(r"^(?P<path>.+\.py):(?P<name>\w+)$")
 #: Options of the command line that are MXNet's alone.
 _OF_MXNET = (("shape", "--shape"), ("types", "--type"), ("grad_req", "--grad-req"),
              ("device", "--device"), ("keep", "--keep"), ("recompute", "--recompute"),
-             ("overhead", "--overhead"), ("sweep", "--sweep"))
+             ("overhead", "--overhead"), ("sweep", "--sweep"), ("control", "--control"))
 
 
 class Model(NamedTuple):

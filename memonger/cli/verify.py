@@ -35,6 +35,9 @@ class Verify(Command):
         add_shapes(parser)
         torch_model.add_arguments(parser)
         add_context(parser)
+        parser.add_argument("--control", action="store_true",
+                            help="train the original once more with another number of threads: how "
+                                 "far stock MXNet is from itself")
         parser.add_argument("--steps", type=count, default=2,
                             help="training steps to compare; default %(default)s")
 
@@ -45,7 +48,8 @@ class Verify(Command):
         if isinstance(planned, Plan) and args.original:
             raise UsageError("a plan file brings its own original; give one of the two")
         original = load_symbol(args.original) if args.original else None
-        result = api.verify(planned, original, steps=args.steps, ctx=context(args.ctx), **options)
+        result = api.verify(planned, original, steps=args.steps, ctx=context(args.ctx),
+                            control=args.control, **options)
         answer(args, lambda: verification_record(result), lambda: str(result))
         if not args.json:
             result.check()
@@ -59,4 +63,7 @@ def verification_record(result: Verification) -> Dict[str, Any]:
             "different": [asdict(d) for d in result.differences if not d.identical],
             "judge": result.judge, "kinks": {kink.op: kink.values for kink in result.kinks},
             "lost_casts": dict(result.lost_casts),
+            "control": {"threads": list(result.control_threads),
+                        "different": [asdict(d) for d in result.control if not d.identical]}
+            if result.control else None,
             "different_in_float64": [asdict(d) for d in result.in_double if not d.identical]}

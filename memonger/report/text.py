@@ -212,7 +212,7 @@ def verification_table(verification: Any) -> str:
         same, counted(len(differences), "tensor"), counted(verification.steps, "step"))
     head = "%s (%s)" % (_verdict(verification), count)
     if verification.identical and verification.ok:
-        return head
+        return "\n".join([head, *_control_words(verification)])
     rows = [["step", "tensor", "largest difference", "relative", "error", "allowed", ""]]
     worst = sorted((d for d in differences if not d.identical), key=lambda d: (d.ok, -d.max_rel))
     for d in worst[:10]:
@@ -221,7 +221,20 @@ def verification_table(verification: Any) -> str:
     if worst[10:]:
         rows.append(["and %d more" % (len(worst) - 10)])
     return "\n".join([head, *([table(rows, "><>>>><")] if worst else []),
-                      *_judge_words(verification)])
+                      *_judge_words(verification), *_control_words(verification)])
+
+
+def _control_words(verification: Any) -> List[str]:
+    """How far stock MXNet is from itself, where that was asked for."""
+    if not verification.control:
+        return []
+    here, other = verification.control_threads
+    differing = [d for d in verification.control if not d.identical]
+    return ["control: the unplanned network with %s in place of %d differs from itself in %s"
+            % (counted(other, "thread"), here, "no bit" if not differing else
+               "%d of %s, at most by %.3g of a tensor's largest value (%s)" % (
+                   len(differing), counted(len(verification.control), "tensor"),
+                   *max((d.max_rel, d.tensor) for d in differing)))]
 
 
 def _judge_words(verification: Any) -> List[str]:

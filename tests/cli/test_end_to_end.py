@@ -136,8 +136,12 @@ def test_apply_refuses_another_network(plan_file, tmp_path, capsys):
 
 
 def test_verify_a_plan_and_a_planned_symbol(folder, plan_file, tmp_path, capsys):
-    record = answer_of(capsys, "verify", plan_file)
+    record = answer_of(capsys, "verify", plan_file, "--control")
     assert record["ok"] and record["tensors"] > 0 and record["steps"] == 2
+    assert len(set(record["control"]["threads"])) == 2
+    assert main(["verify", plan_file, "--control"]) == 0
+    assert re.search("\ncontrol: the unplanned network with . threads? in place of ",
+                     capsys.readouterr().out)
     planned = str(tmp_path / "planned-symbol.json")
     assert main(["apply", plan_file, "-o", planned]) == 0
     capsys.readouterr()

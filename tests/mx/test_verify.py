@@ -1,12 +1,16 @@
 """memonger.verify: what it lets pass, and what not."""
 from __future__ import annotations
 
+import os
+
 import mxnet as mx
 import numpy as np
 import pytest
 
+from memonger.mx.check.control import operator_threads, results_with
+from memonger.mx.check.training_run import Training
 from memonger.mx.check.verify import TOLERANCE, verify
-from memonger.util.errors import VerificationError
+from memonger.util.errors import InputError, VerificationError
 from mx.ordinary_nets import FAULTS, mask_one_off, ordinary_net
 
 SHAPES = {"data": (4, 6)}
@@ -163,3 +167,35 @@ def test_no_false_alarm_in_the_default_environment(first, last, seeds, forked_as
                                 % (first, last, seeds))
     assert child.returncode == 0, child.stdout
     assert "%d networks, %d seeds each: 0 false alarms" % (last - first, seeds) in child.stdout
+
+
+def test_the_control_trains_the_same_network_with_another_number_of_threads():
+    value = mx.sym.Convolution(mx.sym.var("data"), kernel=(3, 3), num_filter=8, name="conv")
+    value = mx.sym.Dropout(mx.sym.BatchNorm(value, name="bn"), p=0.5)
+    network = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(value, num_hidden=4, name="fc"),
+                                   name="softmax")
+    found = verify(network, network, {"data": (4, 3, 12, 12)}, grad_req="add", control=True)
+    assert found.identical and len(set(found.control_threads)) == 2
+    assert [(d.step, d.tensor) for d in found.control] == [
+        (d.step, d.tensor) for d in found.differences]
+    assert all(d.max_rel < 1e-3 for d in found.control), "dropout draws the same numbers"
+    assert not verify(network, network, {"data": (4, 3, 12, 12)}).control
+
+
+def test_the_control_is_for_cpus():
+    class Gpu:
+        device_type = "gpu"
+    with pytest.raises(InputError, match="the number of a CPU's threads"):
+        results_with(None, Training({}, 1, Gpu(), "write", 0, 0.1), {}, None)
+
+
+@pytest.mark.parametrize("variables, expected", [
+    ({}, 4), ({"OMP_NUM_THREADS": "3"}, 3), ({"MXNET_OMP_MAX_THREADS": "6"}, 6),
+    ({"MXNET_OMP_MAX_THREADS": "60"}, 8)])
+def test_threads_of_an_operator(monkeypatch, variables, expected):
+    for name in ("OMP_NUM_THREADS", "MXNET_OMP_MAX_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(8))
+    assert operator_threads() == expected

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def verify(planned: Any, original: Any = None, steps: int = 2, ctx: Any = None,
            type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = None, seed: int = 0,
            tolerance: float = 1e-5, values: Optional[Mapping[str, Any]] = None,
-           shapes: Optional[Shapes] = None, **named_shapes: Sequence[int]) -> Verification:
+           shapes: Optional[Shapes] = None, control: bool = False,
+           **named_shapes: Sequence[int]) -> Verification:
     """Train planned and original side by side and compare outputs, gradients and aux states.
 
     Parameters
@@ -42,6 +43,9 @@ def verify(planned: Any, original: Any = None, steps: int = 2, ctx: Any = None,
         Largest difference, relative to a tensor's largest value, that still counts as the same.
     values : mapping, optional
         Values of inputs or parameters by name, instead of random ones.
+    control : bool
+        Train the original a second time with another number of threads, in a process of its own,
+        and show how far stock MXNet is from itself. It says nothing about the plan. CPUs only.
 
     Returns
     -------
@@ -70,7 +74,8 @@ def verify(planned: Any, original: Any = None, steps: int = 2, ctx: Any = None,
     check.whole_number("seed", seed, 0)
     check.real_number("tolerance", tolerance)
     values = _known_values(symbol, values)
-    return run(symbol, original, given, steps, ctx, type_dict, grad_req, seed, tolerance, values)
+    return run(symbol, original, given, steps, ctx, type_dict, grad_req, seed, tolerance, values,
+               control=control)
 
 
 def measure(symbol: Any, ctx: Any = None, steps: int = 5, original: Any = None,

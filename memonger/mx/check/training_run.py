@@ -2,15 +2,27 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set
 
 import numpy as np
 
 from ...util.argument_checks import shown
-from ...util.errors import InputError
-from ..capture.binding import Arguments, GradReq, infer_arguments, sparse_gradients
+from ...util.errors import BindError, InputError
+from ..capture.binding import (
+    Arguments,
+    GradReq,
+    first_line,
+    infer_arguments,
+    sparse_gradients,
+)
 from ..plugin.environment import mxnet
 from ..symbol.common_subexpressions import to_json
+
+#: What each step left in each tensor.
+Results = Sequence[Mapping[str, np.ndarray]]
+Values = Mapping[str, np.ndarray]
+Types = Optional[Mapping[str, Any]]
 
 #: Input positions that hold class numbers, indices or lengths rather than real values.
 _INDEX_INPUTS = {
@@ -139,3 +151,32 @@ class TrainingRun:
         found.update(("gradient " + n, g.asnumpy()) for n, g in self.gradients.items())
         found.update(("aux " + n, a.asnumpy()) for n, a in self.aux.items())
         return found
+
+
+@dataclass(frozen=True)
+class Training:
+    """Settings of a training that several networks share."""
+
+    shapes: Mapping[str, Sequence[int]]
+    steps: int
+    ctx: Any
+    grad_req: GradReq
+    seed: int
+    learning_rate: float
+
+    def run(self, symbol: Any, start: Values, types: Types) -> Results:
+        """Tensors after each step; the network is in memory during this call only.
+
+        Raises BindError where MXNet cannot run the network.
+        """
+        results = []
+        try:
+            run = TrainingRun(symbol, self.shapes, self.ctx, types, self.grad_req, self.seed, start)
+            for number in range(self.steps):
+                if number:
+                    run.update(self.learning_rate)
+                run.step(number)
+                results.append(run.results())
+        except mxnet().MXNetError as error:
+            raise BindError("MXNet cannot run this network: %s" % first_line(error)) from error
+        return results

@@ -8,11 +8,20 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Set, Tuple
 import numpy as np
 
 from ...util.errors import BindError, InputError, VerificationError
-from ..capture.binding import GradReq, first_line, infer_arguments
-from ..plugin.environment import logger, mxnet
+from ..capture.binding import GradReq, infer_arguments
+from ..plugin.environment import logger
+from .control import results_with
 from .in_float64 import all_nodes, in_float64, symbol_data, wide_types
 from .kinks import Kink, kinks_within_rounding
-from .training_run import TrainingRun, index_inputs, random_values, without_index_gradients
+from .training_run import (
+    Results,
+    Training,
+    Types,
+    Values,
+    index_inputs,
+    random_values,
+    without_index_gradients,
+)
 
 #: Relative difference allowed where bits may differ (MKLDNN sums in another order).
 TOLERANCE = 1e-5
@@ -71,6 +80,10 @@ class Verification:
     kinks: Tuple[Kink, ...] = ()
     #: Casts of mixed precision that the original has and the planned network has not, by kind.
     lost_casts: Mapping[str, int] = field(default_factory=dict)
+    #: The original against itself with another number of threads; empty unless asked for.
+    control: Tuple[Difference, ...] = ()
+    #: The two numbers of threads.
+    control_threads: Tuple[int, ...] = ()
 
     @property
     def identical(self) -> bool:
@@ -118,43 +131,11 @@ class Verification:
         return verification_table(self)
 
 
-#: What each step left in each tensor.
-Results = Sequence[Mapping[str, np.ndarray]]
-Values = Mapping[str, np.ndarray]
-Types = Optional[Mapping[str, Any]]
-
-
-@dataclass(frozen=True)
-class _Training:
-    """Settings of the training that both networks share."""
-
-    shapes: Mapping[str, Sequence[int]]
-    steps: int
-    ctx: Any
-    grad_req: GradReq
-    seed: int
-    learning_rate: float
-
-    def run(self, symbol: Any, start: Values, types: Types) -> Results:
-        """Tensors after each step; the network is in memory during this call only."""
-        results = []
-        try:
-            run = TrainingRun(symbol, self.shapes, self.ctx, types, self.grad_req, self.seed, start)
-            for number in range(self.steps):
-                if number:
-                    run.update(self.learning_rate)
-                run.step(number)
-                results.append(run.results())
-        except mxnet().MXNetError as error:
-            raise BindError("MXNet cannot run this network: %s" % first_line(error)) from error
-        return results
-
-
 def verify(planned: Any, original: Any, shapes: Mapping[str, Sequence[int]], steps: int = 2,
            ctx: Any = None, type_dict: Optional[Mapping[str, Any]] = None,
            grad_req: GradReq = "write", seed: int = 0, tolerance: float = TOLERANCE,
            values: Optional[Mapping[str, Any]] = None,
-           learning_rate: float = 0.001) -> Verification:
+           learning_rate: float = 0.001, control: bool = False) -> Verification:
     """Train both symbols for some steps from the same values and compare everything.
 
     Outputs, every gradient and every aux state are compared after each step; parameters move by
@@ -171,11 +152,15 @@ def verify(planned: Any, original: Any, shapes: Mapping[str, Sequence[int]], ste
     arguments = infer_arguments(original, shapes, type_dict,
                                 without_index_gradients(original, grad_req))
     start = random_values(original, arguments, seed, values)
-    training = _Training(shapes, steps, ctx, grad_req, seed, learning_rate)
+    training = Training(shapes, steps, ctx, grad_req, seed, learning_rate)
     expected = training.run(original, start, type_dict)
     made = training.run(planned, start, type_dict)
     found = Verification(_compare(expected, made, tolerance), steps, tolerance,
                          lost_casts=_lost_casts(planned, original))
+    if control:
+        threads, again = results_with(original, training, start, type_dict)
+        found = replace(found, control=_compare(expected, again, tolerance),
+                        control_threads=threads)
     if found.wrong is None:
         return found
     truth, judge = expected, "rounding"
@@ -197,7 +182,7 @@ def verify(planned: Any, original: Any, shapes: Mapping[str, Sequence[int]], ste
     return _judged(training, (original, planned), start, type_dict, found, truth, (expected, made))
 
 
-def _judged(training: _Training, symbols: Tuple[Any, Any], start: Values, types: Types,
+def _judged(training: Training, symbols: Tuple[Any, Any], start: Values, types: Types,
             found: Verification, truth: Results, runs: Tuple[Results, Results]) -> Verification:
     """Errors of original and planned against the truth, over as many roundings as needed."""
     original, planned = symbols
