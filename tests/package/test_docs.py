@@ -146,6 +146,7 @@ def test_the_reference_has_the_names_that_users_import():
 def test_the_citation_names_this_version():
     text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert re.search(r"^version: (.*)$", text, re.MULTILINE).group(1) == memonger.__version__
+    assert re.search(r"^date-released: \d{4}-\d\d-\d\d$", text, re.MULTILINE)
 
 
 def test_every_page_is_in_the_site():
