@@ -3,8 +3,8 @@
 Model: fixed order, peak of live bytes, any number of recomputations. The figures beside ours are
 those published or proven elsewhere for the same graph and budget: optima of Checkmate's program
 (proven by a 0/1 solver), of Moccasin, MONeT's commercial solver after 24 hours on 12 threads. The
-graphs are not part of this repository: they are in the subfolder ``graphs`` of the folder given, of
-the environment variable ``MEMONGER_PEERS``, or of ``../shared/peers`` beside the repository.
+graphs are not part of this repository: they are in the subfolder ``graphs`` of the folder given, or
+of the environment variable ``MEMONGER_PEERS``.
 """
 from __future__ import annotations
 

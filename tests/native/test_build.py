@@ -222,7 +222,7 @@ def test_every_compiler_here_builds_what_passes_the_quick_tests(name, tmp_path) 
 def test_what_a_killed_build_left_is_removed_by_the_next(build, compiler, tmp_path):
     """A build that runs at the same time keeps its folder."""
     cache, out = tmp_path / "cache", tmp_path / "out"
-    compiler("sleep 60")
+    compiler("sleep 600")
     code = "import runpy, sys; m = runpy.run_path(%r); m['build'](%r, %r, names=('%s',), jobs=1)"
     command = [sys.executable, "-c", code % (
         str(ROOT / "plugins" / "build.py"), str(out), str(cache), build.CORE)]
