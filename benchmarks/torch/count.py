@@ -10,8 +10,9 @@ import torch.utils._pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from memonger.torch import private
-from memonger.torch.costs import ROOFLINES, estimated_s, hint, tensors
+from memonger.torch.costs import ROOFLINES, estimated_s
 from memonger.torch.eager import Program
+from memonger.torch.sizes import hint, tensors
 
 
 class Counter(TorchDispatchMode):

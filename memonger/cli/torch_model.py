@@ -122,7 +122,7 @@ def plan(args: argparse.Namespace) -> Plan:
     with ProgressBar() as bar:
         made = calls.plan(
             model.module, model.inputs, args.budget, args.mode or "inductor",
-            costs=costs, time_limit=args.time_limit,
+            costs=costs, variants=args.variants, time_limit=args.time_limit,
             max_clones=args.max_clones, optimizer=name, optimizer_params=parameters,
             name=os.path.splitext(os.path.basename(args.network.partition(":")[0]))[0],
             progress=bar)

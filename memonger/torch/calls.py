@@ -20,9 +20,10 @@ from .tracing import traced
 
 @shows_progress
 def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "inductor",
-         costs: Any = "auto", time_limit: float = 10.0, max_clones: int = 0,
-         optimizer: Any = None, optimizer_params: Optional[Mapping[str, Any]] = None,
-         name: str = "", progress: Asked = None) -> Plan:
+         costs: Any = "auto", variants: str = "exact", time_limit: float = 10.0,
+         max_clones: int = 0, optimizer: Any = None,
+         optimizer_params: Optional[Mapping[str, Any]] = None, name: str = "",
+         progress: Asked = None) -> Plan:
     """Plan the training step of a module; nothing runs.
 
     Parameters
@@ -38,6 +39,11 @@ def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "induct
     costs : str or Profile
         Times of ops: "auto" (estimates for the device), "cpu", "reference" (10 TFLOP/s and
         600 GB/s), or what :func:`profile` gave.
+    variants : {"exact", "none", "all"}
+        "all" may run a language model's output layer and its cross-entropy in chunks of rows, as
+        :func:`linear_cross_entropy` does, where that meets the budget in less time (without a
+        budget: in fewer bytes); losses and gradients then differ in the last bits, and a note of
+        the plan says so.
     time_limit : float
         Most work for the search, in counted seconds.
     max_clones : int
@@ -62,7 +68,8 @@ def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "induct
     """
     request = requested(Request(
         budget=resolved(budget, module, inputs), mode=mode, time_limit=time_limit, name=name,
-        max_clones=max_clones, progress=callback_of(progress)), costs, optimizer, optimizer_params)
+        variants=variants, max_clones=max_clones, progress=callback_of(progress)), costs,
+        optimizer, optimizer_params)
     return traced(module, inputs, request).plan
 
 
@@ -108,7 +115,8 @@ def sweep(module: Any, inputs: Inputs, budgets: Sequence[Budget] = BUDGETS,
 
 @shows_progress
 def max_batch(module: Any, inputs: Inputs, budget: Budget, mode: str = "inductor",
-              costs: Any = "auto", time_limit: float = 10.0, limit: int = 65536,
+              costs: Any = "auto", variants: str = "exact", time_limit: float = 10.0,
+              limit: int = 65536,
               progress: Asked = None) -> MaxBatch:
     """The largest batch that fits a budget, unplanned and planned, by predicted bytes.
 
@@ -116,7 +124,7 @@ def max_batch(module: Any, inputs: Inputs, budget: Budget, mode: str = "inductor
 
     Parameters
     ----------
-    module, inputs, mode, costs, time_limit, progress
+    module, inputs, mode, costs, variants, time_limit, progress
         As for :func:`plan`.
     budget : int or str
         Bytes or "8GB"; no share, as each batch has another total.
@@ -130,7 +138,8 @@ def max_batch(module: Any, inputs: Inputs, budget: Budget, mode: str = "inductor
     if budget is None or budget_share(budget) is not None:
         raise InputError("max_batch needs a budget in bytes, such as 8GB, not %r" % (budget,))
     budget_bytes = parse_budget(budget, 0)
-    request = requested(Request(budget=budget_bytes, mode=mode, time_limit=time_limit), costs)
+    request = requested(Request(budget=budget_bytes, mode=mode, variants=variants,
+                                time_limit=time_limit), costs)
     started_s = time.perf_counter()
     planned: Dict[int, Plan] = {}
     reasons: Dict[int, str] = {}

@@ -24,20 +24,20 @@ _BACKENDS: "weakref.WeakKeyDictionary[Any, Backend]" = weakref.WeakKeyDictionary
 
 
 def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
-            plan: Optional[Plan] = None, costs: Any = "auto", time_limit: float = 10.0,
-            max_clones: int = 0, optimizer: Any = None,
+            plan: Optional[Plan] = None, costs: Any = "auto", variants: str = "exact",
+            time_limit: float = 10.0, max_clones: int = 0, optimizer: Any = None,
             optimizer_params: Optional[Mapping[str, Any]] = None, dynamic: Optional[bool] = None,
             progress: Optional[Callable[[Progress], None]] = None) -> Any:
     """``torch.compile`` under a budget, or by a plan.
 
     Planning happens at the first call, for the inputs of that call, and again where PyTorch
     compiles again. Results, gradients and buffers are bit for bit those of the same mode without
-    a plan on a CPU.
+    a plan on a CPU, unless ``variants="all"`` has changed an operator.
 
     Parameters
     ----------
     module : torch.nn.Module or function
-    budget, costs, time_limit, max_clones, optimizer, optimizer_params, progress
+    budget, costs, variants, time_limit, max_clones, optimizer, optimizer_params, progress
         As for :func:`plan`. Neither budget nor plan: everything is kept.
     mode : str, optional
         "inductor" (the default) or "eager"; of a plan, the mode it was made for.
@@ -66,6 +66,7 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
     if plan is not None and mode not in (None, made_for):
         raise InputError("the plan was made for mode %r, not %r" % (made_for, mode))
     request = Request(budget=resolved(budget, module, ()), mode=mode or made_for,
+                      variants=variants if plan is None else plan.options.get("variants", "exact"),
                       time_limit=time_limit, max_clones=max_clones, progress=progress, plan=plan,
                       unplanned=budget is None and plan is None)
     backend = Backend(requested(request, costs, optimizer, optimizer_params))
@@ -138,8 +139,9 @@ def verify(compiled: Any, module: torch.nn.Module, inputs: Inputs,
            steps: int = 2) -> Verification:
     """Train with the plan and without it, and compare every number.
 
-    Losses, gradients and buffers of the same mode must agree bit for bit on a CPU; on a GPU
-    within rounding. Parameters and buffers are afterwards what they were.
+    Losses, gradients and buffers of the same mode must agree bit for bit on a CPU; within rounding
+    on a GPU, and with ``variants="all"`` where an operator has changed. Parameters and buffers are
+    afterwards what they were.
 
     Parameters
     ----------
@@ -155,9 +157,10 @@ def verify(compiled: Any, module: torch.nn.Module, inputs: Inputs,
     Verification
         ``ok``, ``identical``, ``differences``; ``check()`` raises where they differ.
     """
-    mode = _backend(compiled).request.mode
-    return compared(compiled, module, lambda net: compile(net, mode=mode), inputs,
-                    whole_number("steps", steps, 1))
+    backend = _backend(compiled)
+    return compared(compiled, module, lambda net: compile(net, mode=backend.request.mode), inputs,
+                    whole_number("steps", steps, 1),
+                    lambda: all(graph.exact for graph in backend.graphs))
 
 
 def _backend(compiled: Any) -> Backend:

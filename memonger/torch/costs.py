@@ -8,6 +8,8 @@ import torch.fx as fx
 import torch.utils._pytree as pytree
 
 from . import private
+from .loss_layer import score_bytes
+from .sizes import hint, tensor_bytes, tensors
 
 
 class Roofline(NamedTuple):
@@ -25,28 +27,15 @@ ROOFLINES = {"cpu": Roofline(50e9, 10e9), "reference": Roofline(10e12, 600e9)}
 FUSED_SHARE = 0.1
 
 
-def tensors(value: Any) -> List[torch.Tensor]:
-    """All tensors of a value, through tuples and dictionaries."""
-    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
-
-
-def hint(size: Any) -> int:
-    """A size as a number; of a dynamic one that of the example inputs."""
-    return int(size.node.hint) if isinstance(size, torch.SymInt) else int(size)
-
-
-def tensor_bytes(value: torch.Tensor) -> int:
-    return hint(value.numel()) * value.element_size()
-
-
 def estimated_s(node: fx.Node, roofline: Roofline) -> float:
     """Seconds of one node by its arithmetic and by what it reads and writes."""
     values = pytree.tree_map(lambda a: a.meta.get("val") if isinstance(a, fx.Node) else a,
                              (node.args, node.kwargs))
     moved = tensors(values) + tensors(node.meta.get("val"))
     count = hint(private.flops(node, values)) or max((hint(t.numel()) for t in moved), default=0)
-    return count / roofline.flops_per_s + \
-        sum(map(tensor_bytes, moved)) / roofline.bytes_per_s
+    moved_bytes = sum(map(tensor_bytes, moved)) + \
+        hint(score_bytes(node.target, values[0]))
+    return count / roofline.flops_per_s + moved_bytes / roofline.bytes_per_s
 
 
 def signature(node: fx.Node) -> str:

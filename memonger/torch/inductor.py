@@ -5,10 +5,11 @@ import copy
 import hashlib
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence
 
 import torch.fx as fx
 
+from ..plan.plan import Plan
 from ..util.errors import InfeasibleBudget
 from ..util.units import format_distinct
 from . import private
@@ -24,7 +25,8 @@ MARGINS = (0.99, 0.93)
 
 
 def compiled(backend: Backend, module: fx.GraphModule, inputs: Sequence[Any],
-             partition: Callable[..., private.Modules]) -> Callable[..., Any]:
+             partition: Callable[..., private.Modules],
+             original: Optional[Plan] = None) -> Callable[..., Any]:
     """Compiled code that keeps the budget: tried, and planned again where it does not.
 
     Raises InfeasibleBudget where it still takes more after that.
@@ -35,7 +37,7 @@ def compiled(backend: Backend, module: fx.GraphModule, inputs: Sequence[Any],
         del backend.graphs[before:]
         try:
             call = private.run_inductor(copy.deepcopy(module), inputs, patches(
-                backend.request, partition, backend.tightened))
+                backend.request, partition, backend.tightened, original))
         except Exception as error:
             if least and isinstance(private.inner_error(error), InfeasibleBudget):
                 break  # no plan fits what the measurement leaves
@@ -67,16 +69,18 @@ def compiled(backend: Backend, module: fx.GraphModule, inputs: Sequence[Any],
 
 
 def patches(request: Request, partition: Callable[..., private.Modules],
-            tightened: Mapping[str, int]) -> Dict[str, Any]:
+            tightened: Mapping[str, int], original: Optional[Plan] = None) -> Dict[str, Any]:
     """Inductor's configuration under a plan.
 
     ``reorder_for_peak_memory`` stays as it is: with it and without it, peaks of planned networks
     differ by at most 2 %, in both directions.
     """
-    return {"custom_partitioner_fn": private.Partitioner(partition, cache_key(request, tightened))}
+    return {"custom_partitioner_fn": private.Partitioner(
+        partition, cache_key(request, tightened, original))}
 
 
-def cache_key(request: Request, tightened: Mapping[str, int]) -> str:
+def cache_key(request: Request, tightened: Mapping[str, int],
+              original: Optional[Plan] = None) -> str:
     """Names in Inductor's caches all that decides a plan: sources, budget, costs, decisions."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
@@ -85,5 +89,5 @@ def cache_key(request: Request, tightened: Mapping[str, int]) -> str:
     digest.update(repr((request.budget, request.mode, request.time_limit, request.max_clones,
                         request.unplanned, sorted(request.measured_s.items()),
                         sorted(request.temporary_bytes.items()), sorted(tightened.items()),
-                        decisions)).encode())
+                        decisions, original and original.baseline_pool_bytes)).encode())
     return digest.hexdigest()

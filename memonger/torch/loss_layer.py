@@ -8,16 +8,21 @@ reduction backward makes the scores again.
 """
 from __future__ import annotations
 
-from typing import Any, Tuple
+from typing import Any, Sequence, Tuple
 
 import torch
 from torch import Tensor
 from torch.utils.flop_counter import register_flop_formula
 
 from ..util.errors import InputError
+from .sizes import hint
 
-#: Bytes that a chunk's scores may take, in float32.
-CHUNK_BYTES = 64 << 20
+#: Chunks of the rows, and between which bytes a chunk's scores in float32 lie in any case.
+CHUNKS = 8
+SMALLEST_CHUNK_BYTES, LARGEST_CHUNK_BYTES = 4 << 20, 64 << 20
+
+#: Bytes of a row's numbers beside its scores, at most.
+_ROW_BYTES = 64
 
 _Pair = Tuple[Tensor, Tensor]
 
@@ -70,33 +75,37 @@ def linear_cross_entropy(hidden: torch.Tensor, weight: torch.Tensor, target: tor
     return loss
 
 
-def _chunks(rows: Tensor, words: int) -> int:
-    """Rows of a chunk."""
-    return max(1, min(rows.shape[0], CHUNK_BYTES // (4 * words)))
+def rows_of_chunk(rows: int, words: int) -> int:
+    """How many rows' scores exist at a time."""
+    row_bytes = 4 * words
+    most = min(max(rows * row_bytes // CHUNKS, SMALLEST_CHUNK_BYTES), LARGEST_CHUNK_BYTES)
+    return max(1, min(rows, most // row_bytes))
 
 
 def _losses(scores: Tensor, labels: Tensor, smoothing: float) -> _Pair:
-    """Loss of each row, and the logarithm of the sum of its exponentials."""
-    total = scores.logsumexp(1)
-    picked = scores.gather(1, labels[:, None])[:, 0]
-    return total - (1 - smoothing) * picked - (
-        smoothing * scores.mean(1) if smoothing else 0.0), total
-
-
-def _score_gradients(scores: Tensor, total: Tensor, labels: Tensor, scale: Tensor,
-                     smoothing: float) -> Tensor:
-    """Gradients of the scores, in their memory."""
-    scores.sub_(total[:, None]).exp_()
+    """Loss of each row, and the sum of its exponentials; these take the scores' memory."""
+    most = scores.amax(1)
+    less = (1 - smoothing) * scores.gather(1, labels[:, None])[:, 0]
     if smoothing:
-        scores.sub_(smoothing / scores.shape[1])
-    less = torch.full_like(labels, smoothing - 1, dtype=scores.dtype)
-    return scores.scatter_add_(1, labels[:, None], less[:, None]).mul_(scale[:, None])
+        less += smoothing * scores.mean(1)
+    sums = scores.sub_(most[:, None]).exp_().sum(1)
+    return most + sums.log() - less, sums
+
+
+def _score_gradients(exponentials: Tensor, sums: Tensor, labels: Tensor, scale: Tensor,
+                     smoothing: float) -> Tensor:
+    """Gradients of the scores, in the memory of their exponentials."""
+    gradients = exponentials.mul_((scale / sums)[:, None])
+    if smoothing:
+        gradients.sub_((scale * (smoothing / gradients.shape[1]))[:, None])
+    less = (scale * (smoothing - 1))[:, None]
+    return gradients.scatter_add_(1, labels[:, None], less)
 
 
 def _run(rows: Tensor, weight: Tensor, labels: Tensor, scale: Tensor, ignored: int,
          smoothing: float, gradients: bool) -> Tuple[Tensor, Tensor, Tensor]:
     """Losses, and the gradients of rows and weight where row i's loss counts ``scale[i]``."""
-    size = _chunks(rows, weight.shape[0])
+    size = rows_of_chunk(rows.shape[0], weight.shape[0])
     losses = rows.new_empty(rows.shape[0], dtype=torch.float32)
     of_rows = torch.empty_like(rows) if gradients else rows.new_empty(0)
     of_weight = torch.zeros_like(weight, dtype=torch.float32) if gradients else rows.new_empty(0)
@@ -105,16 +114,17 @@ def _run(rows: Tensor, weight: Tensor, labels: Tensor, scale: Tensor, ignored: i
         here, counts = rows[part], labels[part] != ignored
         picked = labels[part].masked_fill(~counts, 0)
         scores = (here @ weight.t()).float()
-        found, total = _losses(scores, picked, smoothing)
+        found, sums = _losses(scores, picked, smoothing)
         losses[part] = found * counts
         if gradients:
-            made = _score_gradients(scores, total, picked, scale[part] * counts, smoothing)
-            made = made.to(weight.dtype)
-            torch.mm(made, weight, out=of_rows[part])
+            scores = _score_gradients(scores, sums, picked, scale[part] * counts, smoothing)
+            scores = scores.to(weight.dtype)
+            torch.mm(scores, weight, out=of_rows[part])
             if weight.dtype == torch.float32:
-                of_weight.addmm_(made.t(), here)
+                of_weight.addmm_(scores.t(), here)
             else:
-                of_weight += made.t() @ here
+                of_weight += scores.t() @ here
+        del scores  # before the next ones
     return losses, of_rows, of_weight.to(weight.dtype)
 
 
@@ -179,6 +189,45 @@ def _again(ctx: Any, gradient: Tensor) -> Tuple[Any, ...]:
 
 
 _each.register_autograd(_again, setup_context=_keep_inputs)
+
+
+#: How often an op of this module reads or writes all scores: the product, their largest, four times
+#: for exponentials, their sum; with gradients twice for these, and two products.
+_PASSES = {"linear_cross_entropy": 11, "linear_cross_entropy_each": 7,
+           "linear_cross_entropy_each_backward": 11}
+
+
+def score_bytes(target: Any, arguments: Sequence[Any]) -> Any:
+    """Bytes of scores that an op of this module reads and writes; 0 for other ops.
+
+    A symbol where the number of rows is one.
+    """
+    tensors = _operands(target, arguments)
+    return _PASSES[_name(target)] * 4 * tensors[0].shape[0] * tensors[1].shape[0] if tensors else 0
+
+
+def temporary_bytes(target: Any, arguments: Sequence[Any]) -> int:
+    """Bytes that an op of this module takes at most besides its outputs while it runs; else 0."""
+    tensors = _operands(target, arguments)
+    if not tensors:
+        return 0
+    (count, width), words = map(hint, tensors[0].shape), hint(tensors[1].shape[0])
+    size, item = rows_of_chunk(count, words), tensors[1].element_size()
+    of_chunk = size * (_ROW_BYTES + words * (4 if item == 4 else 4 + item))
+    sums = item < 4 and _name(target) != "linear_cross_entropy_each"
+    # In float32: the sums, and what is added to them, which comes in the weight's type.
+    return of_chunk + ((4 + item + 4) * words * width if sums else 0)
+
+
+def _name(target: Any) -> str:
+    space, _, name = str(target).partition(".")
+    return name.partition(".")[0] if space == "memonger" else ""
+
+
+def _operands(target: Any, arguments: Sequence[Any]) -> Sequence[Tensor]:
+    """Rows and weight of an op of this module; () for other ops."""
+    return [t for t in arguments if isinstance(t, Tensor) and t.dim() == 2][:2] \
+        if _name(target) in _PASSES else ()
 
 
 @register_flop_formula([torch.ops.memonger.linear_cross_entropy,

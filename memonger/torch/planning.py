@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import Optional
 
 import torch
 
@@ -19,12 +20,17 @@ from .request import Request
 #: A note of plans for eager kernels without a profile.
 _UNCOUNTED = ("what operators allocate while they run, as convolutions do on a CPU, is not counted "
               "without a profile: costs=memonger.torch.profile(module, inputs)")
+#: A note of plans with :mod:`.variants`.
+_IN_CHUNKS = ("the output layer and its cross-entropy run in chunks of rows, as in "
+              "memonger.torch.linear_cross_entropy: results differ from PyTorch's in the last bits")
 
 
-def make_plan(captured: Captured, request: Request, pool_bytes: int = 0) -> Plan:
+def make_plan(captured: Captured, request: Request, pool_bytes: int = 0,
+              original: Optional[Plan] = None) -> Plan:
     """The plan of one graph.
 
     ``pool_bytes``: the most for what the step allocates, below what the budget leaves; 0: none.
+    ``original``: the unplanned step, where the graph is that network with other operators.
     """
     started_s = time.perf_counter()
     graph = captured.graph
@@ -45,19 +51,21 @@ def make_plan(captured: Captured, request: Request, pool_bytes: int = 0) -> Plan
     if request.mode == "inductor":
         usual = usual_schedule(captured)
         baseline = plan_storage(graph, usual, "live").pool_bytes
+    unplanned = original.baseline_pool_bytes if original else baseline
     # PyTorch's own split, which Inductor's mode uses, has one clone of an op.
-    clones = request.max_clones or (1 if request.mode == "inductor" or captured.dynamic else 0)
+    clones = 1 if request.mode == "inductor" or captured.dynamic else request.max_clones
     options = Options(
         storage="live", variants="none", time_limit_s=request.time_limit, fixed_bytes=fixed,
         costs=request.costs if request.measured_s else captured.costs, max_clones=clones,
         progress=request.progress)
     budget_bytes = None if request.budget is None else parse_budget(
-        request.budget, baseline + outside_bytes)
+        request.budget, unplanned + outside_bytes)
     allowed = None if budget_bytes is None else pool_bytes or budget_bytes - outside_bytes
     if request.unplanned or allowed is not None and baseline <= allowed:
-        plan = Plan(graph=graph, schedule=usual, status=Status.NOT_NEEDED, method="none",
-                    pool_bytes=baseline, baseline_pool_bytes=kept, fixed_bytes=fixed,
-                    costs=options.costs, storage="live")
+        plan = Plan(graph=graph, schedule=usual, method="none", pool_bytes=baseline,
+                    status=Status.FEASIBLE if original else Status.NOT_NEEDED,
+                    baseline_pool_bytes=kept, fixed_bytes=fixed, costs=options.costs,
+                    storage="live")
     else:
         # The search for the least memory does four times the work of its limit.
         try:
@@ -70,9 +78,11 @@ def make_plan(captured: Captured, request: Request, pool_bytes: int = 0) -> Plan
             plan = _with_usual(plan, usual)
     if request.mode == "eager" and not request.temporary_bytes:
         plan = replace(plan, notes=(*plan.notes, _UNCOUNTED))
-    plan = replace(plan, budget_bytes=budget_bytes, baseline_pool_bytes=baseline,
-                   predicted_baseline_pool_bytes=kept if kept != baseline else None)
-    asked = {"mode": request.mode, "torch": torch.__version__}
+    if original:
+        plan = replace(plan, notes=(*plan.notes, _IN_CHUNKS))
+    plan = replace(plan, budget_bytes=budget_bytes, baseline_pool_bytes=unplanned,
+                   predicted_baseline_pool_bytes=kept if kept != unplanned else None)
+    asked = {"mode": request.mode, "torch": torch.__version__, "variants": request.variants}
     if request.budget is not None:
         asked["budget"] = request.budget
     return replace(plan, options=asked, planning_s=time.perf_counter() - started_s)

@@ -11,7 +11,8 @@ import torch.fx as fx
 
 from .allocations import allocations, device_name
 from .capture import CUDA_GRANULE_BYTES
-from .costs import hint, signature, tensors
+from .costs import signature
+from .sizes import hint, tensors
 
 _REPEATS = 3
 

@@ -10,9 +10,11 @@ import torch.utils._pytree as pytree
 from ..graph.types import DTYPES, Graph, Inplace, Op, Tensor
 from . import private
 from .capture import BUFFER, CUDA_GRANULE_BYTES, PARAMETER, TANGENT, Captured
-from .costs import ROOFLINES, hint, op_times_s, signature, tensors
+from .costs import ROOFLINES, op_times_s, signature
 from .fusion import in_registers
+from .loss_layer import temporary_bytes
 from .operators import repeat_reason
+from .sizes import hint, tensors
 from .storages import Storage, storages
 
 #: Results of at most so many bytes, and that share of their op's largest, stay with the first run:
@@ -207,7 +209,10 @@ class _Reader:
 
     def _temporary(self, node: fx.Node, op: int, label: str) -> List[int]:
         """A tensor for what the op takes only while it runs."""
-        size = self.temporary_bytes.get(signature(node), 0) if self.temporary_bytes else 0
+        size = temporary_bytes(node.target, [
+            a.meta.get("val") for a in node.args if isinstance(a, fx.Node)])
+        if self.temporary_bytes:
+            size = self.temporary_bytes.get(signature(node), size)
         return [self._new((-1 - op, size), op, label + ":temporary", "activation", None)] \
             if size else []
 

@@ -7,6 +7,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 import torch
 
 from ..plan.plan import Budget, Plan, Progress
+from ..solve.options import VARIANTS
 from ..util.errors import InputError
 from ..util.units import refuse_bare_number
 from .costs import ROOFLINES
@@ -33,6 +34,7 @@ class Request:
     optimizer_bytes: Optional[Callable[[Sequence[int]], int]] = None
     progress: Optional[Callable[[Progress], None]] = None
     name: str = ""
+    variants: str = "exact"
     plan: Optional[Plan] = None
     #: Nothing is planned: the unplanned step.
     unplanned: bool = False
@@ -40,6 +42,9 @@ class Request:
     def __post_init__(self) -> None:
         if self.mode not in MODES:
             raise InputError("mode must be %s, not %r" % (" or ".join(MODES), self.mode))
+        if self.variants not in VARIANTS:
+            raise InputError("variants must be %s or %s, not %r" % (
+                ", ".join(VARIANTS[:-1]), VARIANTS[-1], self.variants))
         refuse_bare_number(self.budget)
 
 

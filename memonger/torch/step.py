@@ -2,14 +2,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+from dataclasses import dataclass, replace
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch.fx as fx
 
 from ..graph.schedule import expand
 from ..plan.plan import Plan, Status
-from ..util.errors import InputError
+from ..util.errors import InfeasibleBudget, InputError, MemongerError, PlanMismatch
 from . import private
 from .apply import split, tagged
 from .capture import BUFFER, INPUT, PARAMETER, Captured
@@ -19,6 +19,7 @@ from .planning import make_plan
 from .pool_indices import narrow_indices
 from .reading import read
 from .request import Request
+from .variants import with_chunks
 
 
 @dataclass
@@ -27,6 +28,8 @@ class PlannedGraph:
 
     captured: Captured
     plan: Plan
+    #: Its operators are the network's own, not :mod:`.variants`.
+    exact: bool = True
 
 
 class OnlyPlanning(Exception):
@@ -45,16 +48,62 @@ class Backend:
         self.tightened: Dict[str, int] = {}
 
     def __call__(self, module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        original = None
+        if self.request.variants == "all" and not self.request.unplanned:
+            module, original = self._chosen(module, inputs)
         categories = [category_of(name) for name in private.input_names(module)]
 
         def partition(joint: fx.GraphModule, joint_inputs: Sequence[Any], *,
                       num_fwd_outputs: int, **kwargs: Any) -> private.Modules:
-            return self._partition(joint, joint_inputs, num_fwd_outputs, categories, kwargs)
+            return self._partition(joint, joint_inputs, num_fwd_outputs, categories, kwargs,
+                                   original)
 
         if self.request.mode == "eager":
             return private.run_aot(module, inputs, self._compile, partition)
         self.tightened = {}
-        return compiled(self, module, inputs, partition)
+        return compiled(self, module, inputs, partition, original)
+
+    def _chosen(self, module: fx.GraphModule,
+                inputs: Sequence[Any]) -> Tuple[fx.GraphModule, Optional[Plan]]:
+        """The network, or where that is better the same with variants and its own unplanned step.
+
+        Better: it meets the budget in less time; without a budget, it takes less.
+        """
+        other = with_chunks(module)
+        plain = self._unplanned(module, inputs) if other else None
+        changed = self._unplanned(other, inputs) if plain else None
+        if other is None or plain is None or changed is None:
+            return module, None
+        asked = replace(self.request, time_limit=self.request.time_limit / 2)
+        made: List[Tuple[float, fx.GraphModule, Optional[Plan]]] = []
+        refused: List[MemongerError] = []
+        for graph, network, original in ((plain, module, None), (changed, other, plain.plan)):
+            try:
+                plan = make_plan(graph.captured, asked, original=original)
+            except (InfeasibleBudget, PlanMismatch) as error:
+                refused.append(error)
+                continue
+            self._plans[graph.captured.graph.fingerprint, 0] = plan
+            made.append((plan.total_bytes if asked.budget is None else
+                         plan.schedule.time_s(plan.graph), network, original))
+            if plan.status is Status.NOT_NEEDED or asked.plan:
+                break
+        if not made:
+            raise min(refused, key=lambda error: getattr(error, "minimum_bytes", 0))
+        return min(made, key=lambda item: item[0])[1:]
+
+    def _unplanned(self, module: fx.GraphModule,
+                   inputs: Sequence[Any]) -> Optional[PlannedGraph]:
+        """The training step of a Dynamo graph as it is; None without gradients."""
+        backend = Backend(replace(self.request, unplanned=True, plan=None), only_plan=True,
+                          normalize=self.normalize)
+        try:
+            backend(module, inputs)
+        except OnlyPlanning:
+            return backend.graphs[0]
+        except InputError:
+            pass
+        return None
 
     def options(self) -> Dict[str, Any]:
         """Options of ``torch.compile`` under which Inductor asks this for its partitions."""
@@ -73,7 +122,8 @@ class Backend:
         return runner(module)
 
     def _partition(self, joint: fx.GraphModule, inputs: Sequence[Any], num_forward_outputs: int,
-                   categories: Sequence[str], kwargs: Mapping[str, Any]) -> private.Modules:
+                   categories: Sequence[str], kwargs: Mapping[str, Any],
+                   original: Optional[Plan] = None) -> private.Modules:
         if self.normalize:
             private.normalize(joint)
             if self.request.mode == "eager":
@@ -85,15 +135,15 @@ class Backend:
         fingerprint = captured.graph.fingerprint
         key = fingerprint, self.tightened.get(fingerprint, 0)
         if key not in self._plans:
-            self._plans[key] = make_plan(captured, request, key[1])
+            self._plans[key] = make_plan(captured, request, key[1], original)
         plan = self._plans[key]
-        self.graphs.append(PlannedGraph(captured, plan))
+        self.graphs.append(PlannedGraph(captured, plan, exact=original is None))
         if self.only_plan:
             raise OnlyPlanning()
         if request.mode == "eager" and not captured.dynamic:
             return split(captured, plan.schedule)
         fused = request.mode == "inductor"
-        schedule = expand(captured.graph, {}) if fused and plan.status is Status.NOT_NEEDED \
+        schedule = expand(captured.graph, {}) if fused and plan.method == "none" \
             else plan.schedule  # Inductor's own choice
         return tagged(captured, schedule, inputs, fused, **kwargs)
 

@@ -11,7 +11,7 @@ import torch
 import torch.fx as fx
 import torch.utils._pytree as pytree
 
-from .costs import hint
+from .sizes import hint
 
 #: One storage: its identity, and its bytes.
 Storage = Tuple[int, int]

@@ -12,11 +12,12 @@ from torch_nets import same, sentences, trained
 import memonger.torch as mt
 from memonger.errors import InputError
 from memonger.torch import loss_layer
+from memonger.torch.allocations import peak_bytes
 
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(loss_layer, "CHUNK_BYTES", 4 * 50 * 7)  # seven rows of 50 words
+    monkeypatch.setattr(loss_layer, "LARGEST_CHUNK_BYTES", 4 * 50 * 7)  # seven rows of 50 words
 
 
 @pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-5), (torch.bfloat16, 3e-2)])
@@ -40,6 +41,24 @@ def test_loss_and_gradients(dtype, tolerance, reduction, smoothing):
     for mine, other in zip((hidden, weight), exact):
         scale = other.grad.abs().max()
         assert (mine.grad.double() - other.grad).abs().max() <= tolerance * scale
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("rows,words,width", [(300, 200, 48), (40, 50, 8)])
+def test_what_it_takes_while_it_runs_is_known(dtype, rows, words, width):
+    hidden, weight = torch.randn(rows, width, dtype=dtype), torch.randn(words, width, dtype=dtype)
+    target, scale, kept = torch.randint(0, words, (rows,)), torch.ones(rows), []
+
+    def run():
+        kept[:] = loss_layer._run(hidden, weight, target, scale, -100, 0.1, True)
+    run()
+    kept.clear()
+    peak = peak_bytes(run, torch.device("cpu"))
+    known = loss_layer.temporary_bytes("memonger.linear_cross_entropy.default",
+                                       [hidden, weight, target, scale])
+    outputs = sum(t.untyped_storage().nbytes() for t in kept)
+    assert 0.6 * known <= peak - outputs <= known
+    assert loss_layer.temporary_bytes("aten.mm.default", [hidden, weight]) == 0
 
 
 class Model(nn.Module):
