@@ -33,7 +33,7 @@ def confirm(plan: Any, graph: Graph, method: str, keep: Sequence[int] = ()) -> P
         if not isinstance(plan, Plan):
             raise TypeError("it answered with a %s in place of a Plan" % type(plan).__name__)
         plan = replace(plan, bound=float(plan.bound))  # linear programs answer in NumPy's numbers
-        check_types([plan])
+        check_types([plan, plan.planned, plan.unplanned])
         check_types([plan.schedule, *plan.schedule.steps])
         if plan.graph is not graph and plan.graph != graph:
             raise ValueError("it is for another graph")
@@ -70,9 +70,9 @@ def contradictions(plan: Plan) -> List[str]:
     found = [str(problem) for problem in structure(plan.graph, plan.schedule, plan.backend)] \
         or _pools(plan, unplanned)
     follows = _fixed_bytes(plan, unplanned)
-    baseline = [item for item in plan.baseline_fixed_bytes.items() if item[0] == "never_written"]
+    unwritten = [item for item in plan.baseline_fixed_bytes.items() if item[0] == "never_written"]
     return found + [_differs(name, stated, follows[name])
-                    for name, stated in (*plan.fixed_bytes.items(), *baseline)
+                    for name, stated in sorted({*plan.fixed_bytes.items(), *unwritten})
                     if stated != follows.get(name, stated)]
 
 
@@ -83,12 +83,11 @@ def _unplanned_storage(plan: Plan) -> StoragePlan:
 
 def _pools(plan: Plan, unplanned: StoragePlan) -> List[str]:
     """Messages about pools that do not follow from graph and schedule; [] for none."""
-    predicted, baseline = plan.predicted_pool_bytes, plan.predicted_baseline_pool_bytes
     needed = plan_storage(plan.graph, plan.schedule, plan.storage)
-    return [_differs(what, stated_bytes, found.pool_bytes) for what, stated_bytes, found in (
-        ("pool", plan.pool_bytes if predicted is None else predicted, needed),
-        ("unplanned pool", plan.baseline_pool_bytes if baseline is None else baseline, unplanned))
-        if stated_bytes != found.pool_bytes]
+    return [_differs(what, stated.pool_by_graph_bytes, follows.pool_bytes)
+            for what, stated, follows in (("pool", plan.planned, needed),
+                                          ("unplanned pool", plan.unplanned, unplanned))
+            if stated.pool_by_graph_bytes != follows.pool_bytes]
 
 
 def _differs(what: str, stated_bytes: int, needed_bytes: int) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 from ..graph.schedule import Schedule
 from ..graph.types import Graph
+from .footprint import Footprint
 
 #: ``Plan.costs`` where no op has a time and each counts for the same: times are no seconds.
 UNIT_TIMES = "one unit an op"
@@ -69,17 +70,9 @@ class Plan:
     schedule: Schedule
     status: Status
     method: str
-    pool_bytes: int
-    baseline_pool_bytes: int
-    #: Bytes outside the pool by category: "parameters", "gradients", "aux", "inputs",
-    #: "head_gradients", "workspace", "optimizer", and on a GPU "rounding", "random_states",
-    #: "autotuning". Outputs of the network are part of the pool. "objects" are those of MXNet's
-    #: executor, counted on CPUs in networks of thousands of ops. "never_written", below 0, is what
-    #: of an unplanned pool is never resident, "layout_copies" what stock MXNet keeps on a CPU for
-    #: operators that are not MKLDNN's.
-    fixed_bytes: Mapping[str, int] = field(default_factory=dict)
-    #: The same for the unplanned step, where it differs; {} where it does not.
-    baseline_fixed_bytes: Mapping[str, int] = field(default_factory=dict)
+    #: What the step takes with the plan, and without one on the framework as it comes.
+    planned: Footprint
+    unplanned: Footprint
     budget_bytes: Optional[int] = None
     #: Smallest overhead that any plan of the class can have at this budget.
     bound: float = 0.0
@@ -93,9 +86,6 @@ class Plan:
     #: How storage is assigned: "arena" or "best" (plugin), "stock" (MXNet), "live" (peak of live
     #: bytes).
     storage: str = "best"
-    #: The pools that follow from the graph, where MXNet allocates others; else None.
-    predicted_pool_bytes: Optional[int] = None
-    predicted_baseline_pool_bytes: Optional[int] = None
     #: The method proved :attr:`bound` itself. Not part of plan files.
     bounded: bool = field(default=False, repr=False, compare=False)
     #: What was asked for, for the record: keyword arguments of ``memonger.plan``.
@@ -147,13 +137,37 @@ class Plan:
     @property
     def total_bytes(self) -> int:
         """Pool and all bytes outside it, with the plan."""
-        return self.pool_bytes + sum(self.fixed_bytes.values())
+        return self.planned.total_bytes
 
     @property
     def baseline_total_bytes(self) -> int:
-        """The same without a plan, on stock MXNet."""
-        fixed = self.baseline_fixed_bytes or self.fixed_bytes
-        return self.baseline_pool_bytes + sum(fixed.values())
+        """The same without a plan, on the framework as it comes."""
+        return self.unplanned.total_bytes
+
+    @property
+    def pool_bytes(self) -> int:
+        """What is allocated for internal tensors, with the plan."""
+        return self.planned.pool_bytes
+
+    @property
+    def baseline_pool_bytes(self) -> int:
+        """The same without a plan, on the framework as it comes."""
+        return self.unplanned.pool_bytes
+
+    @property
+    def predicted_pool_bytes(self) -> Optional[int]:
+        """The pool that follows from the graph, where the framework allocates another."""
+        return self.planned.predicted_pool_bytes
+
+    @property
+    def fixed_bytes(self) -> Mapping[str, int]:
+        """Bytes outside the pool by category, with the plan."""
+        return self.planned.outside_bytes
+
+    @property
+    def baseline_fixed_bytes(self) -> Mapping[str, int]:
+        """The same without a plan, on the framework as it comes."""
+        return self.unplanned.outside_bytes
 
     @property
     def overhead(self) -> float:

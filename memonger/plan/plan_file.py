@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Dict, List, Mapping, Optional, Protocol
+from typing import Any, Dict, List, Mapping, Optional, Protocol, Tuple
 
 from ..graph.decisions import decisions_of
 from ..graph.imported import looks_like_graph
@@ -28,6 +28,7 @@ from ..util.json_files import parse_json, plain, read_text
 from ..util.type_checks import check_types
 from . import columnar_json as columns
 from .consistency import contradictions
+from .footprint import Footprint
 from .plan import Plan, Status
 
 SCHEMA = 2
@@ -35,10 +36,7 @@ FORMAT = "memonger plan"
 _AGAIN = "make the plan again with memonger plan"
 _OF_ANOTHER = "it is %s; memonger plan -o writes plan files"
 #: Fields that are written as they are.
-_PLAIN = ("method", "pool_bytes", "baseline_pool_bytes", "budget_bytes", "bound",
-          "minimum_total_bytes", "costs", "backend", "storage")
-#: Fields that are written where they say something.
-_RARE = ("predicted_pool_bytes", "predicted_baseline_pool_bytes")
+_PLAIN = ("method", "budget_bytes", "bound", "minimum_total_bytes", "costs", "backend", "storage")
 
 
 class Frontend(Protocol):
@@ -87,15 +85,12 @@ def dumps(plan: Plan) -> str:
         "format": FORMAT, "schema": SCHEMA, "memonger": __version__,
         "fingerprint": plan.graph.fingerprint, "status": plan.status.value,
         "graph": columns.pack_graph(plan.graph), "schedule": _pack_schedule(plan),
-        "fixed_bytes": dict(plan.fixed_bytes), "options": dict(plan.options),
+        **_pack_footprints(plan), "options": dict(plan.options),
         "notes": list(plan.notes), "original_json": plan.original_json,
         "measured": None if plan.measured is None else dict(plan.measured),
         **({"numpy_arrays": True} if plan.numpy_arrays else {}),
         **({"by_device": {name: dict(totals) for name, totals in plan.by_device.items()}}
            if plan.by_device else {}),
-        **({"baseline_fixed_bytes": dict(plan.baseline_fixed_bytes)}
-           if plan.baseline_fixed_bytes else {}),
-        **{key: getattr(plan, key) for key in _RARE if getattr(plan, key) is not None},
         **{key: getattr(plan, key) for key in _PLAIN}}
     content["checksum"] = checksum(content)
     lines = ["%s: %s" % (json.dumps(key), _json(content[key])) for key in sorted(content)]
@@ -123,17 +118,17 @@ def loads(text: str, frontend: Optional[Frontend] = None) -> Plan:
                 "the plan was made for graph %s, and the file holds graph %s; %s"
                 % (data["fingerprint"], graph.fingerprint, _AGAIN),
                 str(data["fingerprint"]), graph.fingerprint)
+        planned, unplanned = _unpack_footprints(data)
         plan = Plan(
             graph=graph, schedule=_unpack_schedule(graph, data["schedule"]),
-            status=Status(data["status"]), fixed_bytes=dict(data["fixed_bytes"]),
-            baseline_fixed_bytes=dict(data.get("baseline_fixed_bytes", {})),
+            status=Status(data["status"]), planned=planned, unplanned=unplanned,
             options=_tuples(data["options"]), notes=tuple(data["notes"]),
             original_json=data["original_json"],
             numpy_arrays=data.get("numpy_arrays", False),
             by_device=data.get("by_device", {}),
             measured=_tuples(data["measured"]), from_file=True,
-            **{key: data[key] for key in _PLAIN}, **{key: data.get(key) for key in _RARE})
-        check_types([plan])
+            **{key: data[key] for key in _PLAIN})
+        check_types([plan, plan.planned, plan.unplanned])
         _check_options(plan.options)
         outside = [(name, size) for fixed in (plan.fixed_bytes, plan.baseline_fixed_bytes)
                    for name, size in fixed.items()]
@@ -210,6 +205,30 @@ def _tuples(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _tuples(item) for key, item in value.items()}
     return value
+
+
+# ---------------------------------------------------------------------- footprints
+def _pack_footprints(plan: Plan) -> Dict[str, Any]:
+    """Fields of the unplanned step are left out where they say nothing new."""
+    planned, unplanned = plan.planned, plan.unplanned
+    fields = {"pool_bytes": planned.pool_bytes, "baseline_pool_bytes": unplanned.pool_bytes,
+              "fixed_bytes": dict(planned.outside_bytes)}
+    if unplanned.outside_bytes != planned.outside_bytes:
+        fields["baseline_fixed_bytes"] = dict(unplanned.outside_bytes)
+    if planned.predicted_pool_bytes is not None:
+        fields["predicted_pool_bytes"] = planned.predicted_pool_bytes
+    if unplanned.predicted_pool_bytes is not None:
+        fields["predicted_baseline_pool_bytes"] = unplanned.predicted_pool_bytes
+    return fields
+
+
+def _unpack_footprints(data: Mapping[str, Any]) -> Tuple[Footprint, Footprint]:
+    """Of the planned and of the unplanned step."""
+    outside = dict(data["fixed_bytes"])
+    return (Footprint(data["pool_bytes"], outside, data.get("predicted_pool_bytes")),
+            Footprint(data["baseline_pool_bytes"],
+                      dict(data.get("baseline_fixed_bytes") or outside),
+                      data.get("predicted_baseline_pool_bytes")))
 
 
 # ---------------------------------------------------------------------- schedules

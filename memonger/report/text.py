@@ -76,7 +76,7 @@ def summary_rows(facts: Facts) -> List[List[str]]:
         ("pool", units.size(plan.baseline_pool_bytes), units.size(plan.pool_bytes))]
     if units.plain:
         columns = [("peak", columns[1][1], columns[1][2])]
-    before = (plan.baseline_fixed_bytes or plan.fixed_bytes).get("workspace", 0)
+    before = plan.baseline_fixed_bytes.get("workspace", 0)
     after = plan.fixed_bytes.get("workspace", 0)
     if before or after:
         columns.append(("workspace", units.size(before), units.size(after)))

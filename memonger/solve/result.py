@@ -7,6 +7,7 @@ from ..graph.schedule import Schedule, expand
 from ..graph.types import Graph
 from ..memory.storage import plan_storage
 from ..memory.workspace import objects_bytes, workspace_bytes
+from ..plan.footprint import Footprint
 from ..plan.plan import Plan, Status
 from ..util.errors import InfeasibleBudget
 from ..util.gc_pause import paused
@@ -40,6 +41,7 @@ def build_plan(graph: Graph, schedule: Schedule, method: str, options: Options,
     Plan
     """
     fixed = fixed_bytes(graph, options)
+    unplanned_fixed = dict(fixed)
     # What is allotted to the pool was counted beside these of the unplanned step.
     total = None if budget_bytes is None else budget_bytes + sum(fixed.values())
     if "workspace" in fixed:
@@ -49,9 +51,10 @@ def build_plan(graph: Graph, schedule: Schedule, method: str, options: Options,
     base = "live" if options.storage == "live" else "stock"
     return Plan(
         graph=graph, schedule=schedule, status=status, method=method,
-        pool_bytes=plan_storage(graph, schedule, options.storage).pool_bytes,
-        baseline_pool_bytes=plan_storage(graph, unplanned(graph), base).pool_bytes,
-        fixed_bytes=fixed, budget_bytes=total, costs=options.costs, storage=options.storage,
+        planned=Footprint(plan_storage(graph, schedule, options.storage).pool_bytes, fixed),
+        unplanned=Footprint(plan_storage(graph, unplanned(graph), base).pool_bytes,
+                            unplanned_fixed),
+        budget_bytes=total, costs=options.costs, storage=options.storage,
         notes=notes)
 
 

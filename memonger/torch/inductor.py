@@ -51,7 +51,8 @@ def compiled(backend: Backend, module: fx.GraphModule, inputs: Sequence[Any],
         used = trial_bytes(call, inputs, private.mutated_inputs(planned.captured.joint))
         if used is None:
             return call
-        planned.plan = replace(plan, pool_bytes=used, predicted_pool_bytes=plan.pool_bytes)
+        planned.plan = replace(plan, planned=replace(
+            plan.planned, pool_bytes=used, predicted_pool_bytes=plan.pool_bytes))
         outside_bytes, budget = sum(plan.fixed_bytes.values()), plan.budget_bytes
         if used + outside_bytes <= budget:
             return call

@@ -9,6 +9,7 @@ import torch
 
 from ..graph.schedule import Schedule, expand
 from ..memory.storage import plan_storage
+from ..plan.footprint import Footprint
 from ..plan.plan import Plan, Status
 from ..solve import Options, solve
 from ..util.errors import InfeasibleBudget, PlanMismatch
@@ -62,10 +63,10 @@ def make_plan(captured: Captured, request: Request, pool_bytes: int = 0,
         request.budget, unplanned + outside_bytes)
     allowed = None if budget_bytes is None else pool_bytes or budget_bytes - outside_bytes
     if request.unplanned or allowed is not None and baseline <= allowed:
-        plan = Plan(graph=graph, schedule=usual, method="none", pool_bytes=baseline,
+        plan = Plan(graph=graph, schedule=usual, method="none",
                     status=Status.FEASIBLE if original else Status.NOT_NEEDED,
-                    baseline_pool_bytes=kept, fixed_bytes=fixed, costs=options.costs,
-                    storage="live")
+                    planned=Footprint(baseline, fixed), unplanned=Footprint(kept, fixed),
+                    costs=options.costs, storage="live")
     else:
         # The search for the least memory does four times the work of its limit.
         try:
@@ -80,8 +81,8 @@ def make_plan(captured: Captured, request: Request, pool_bytes: int = 0,
         plan = replace(plan, notes=(*plan.notes, _UNCOUNTED))
     if original:
         plan = replace(plan, notes=(*plan.notes, _IN_CHUNKS))
-    plan = replace(plan, budget_bytes=budget_bytes, baseline_pool_bytes=unplanned,
-                   predicted_baseline_pool_bytes=kept if kept != unplanned else None)
+    plan = replace(plan, budget_bytes=budget_bytes, unplanned=Footprint(
+        unplanned, plan.unplanned.outside_bytes, kept if kept != unplanned else None))
     asked = {"mode": request.mode, "torch": torch.__version__, "variants": request.variants}
     if request.budget is not None:
         asked["budget"] = request.budget
@@ -95,5 +96,5 @@ def _with_usual(plan: Plan, usual: Schedule) -> Plan:
     pool_bytes = plan_storage(plan.graph, both, "live").pool_bytes
     if pool_bytes > plan.pool_bytes or both.steps == plan.schedule.steps:
         return plan
-    return replace(plan, schedule=both, pool_bytes=pool_bytes,
+    return replace(plan, schedule=both, planned=replace(plan.planned, pool_bytes=pool_bytes),
                    status=Status.FEASIBLE if plan.status is Status.OPTIMAL else plan.status)

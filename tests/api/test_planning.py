@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from footprints import planned_as
 from report.graphs import plan_of, resnet
 
 from memonger.mx.calls import planning
@@ -61,7 +62,7 @@ def refusal(bound_bytes):
 def plan_taking(extra_bytes, **fields):
     """A plan of a small network that takes so much more than the unplanned network."""
     plan = plan_of(resnet((1,), 4, 16), {})
-    return replace(plan, pool_bytes=plan.baseline_pool_bytes + extra_bytes, **fields)
+    return replace(planned_as(plan, pool_bytes=plan.baseline_pool_bytes + extra_bytes), **fields)
 
 
 def test_variants_that_take_more_than_none_are_left_out(search):

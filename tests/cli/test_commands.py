@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from footprints import pair
 
 import memonger
 from memonger.cli import main
@@ -37,8 +38,7 @@ def small_plan() -> Plan:
              Op("relu_backward", "relu", (1, 2), (3,), is_backward=True, forward_op=0,
                 time_s=2e-3)), outputs=(2,), name="small")
     return Plan(graph=graph, schedule=expand(graph, {0: {}}), status=Status.OPTIMAL,
-                method="auto", pool_bytes=2**20, baseline_pool_bytes=2**21,
-                fixed_bytes={"parameters": 100}, bound=0.25)
+                method="auto", **pair(2**20, 2**21, {"parameters": 100}), bound=0.25)
 
 
 class Recorder:

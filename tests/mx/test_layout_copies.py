@@ -79,7 +79,7 @@ def test_blocks_keep_copies_where_all_is_static(monkeypatch):
         block.initialize()
         block.hybridize(**flags)
         plan = memonger.gluon.plan(block, (2, 3, 8, 8), budget="100%", costs="cpu")
-        return (plan.baseline_fixed_bytes or plan.fixed_bytes)["layout_copies"]
+        return plan.baseline_fixed_bytes["layout_copies"]
     array = 2 * 8 * 8 * 8 * 4
     assert copies(static_alloc=True, static_shape=True) > 6 * array
     assert 0 < copies() == copies(static_alloc=True) <= 3 * array

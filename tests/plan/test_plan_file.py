@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import strategies
+from footprints import pair, planned_as
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutations import json_text, mutated
@@ -34,9 +35,9 @@ def make(graph, recompute=None, **fields) -> Plan:
               "status": Status.FEASIBLE, "method": "local", "storage": "best", **fields}
     parameters = sum(t.size_bytes for t in graph.tensors if t.category == "parameter")
     return Plan(**{
-        "pool_bytes": plan_storage(graph, values["schedule"], values["storage"]).pool_bytes,
-        "baseline_pool_bytes": plan_storage(graph, expand(graph, {}), "stock").pool_bytes,
-        "fixed_bytes": {"parameters": parameters}, **values})
+        **pair(plan_storage(graph, values["schedule"], values["storage"]).pool_bytes,
+               plan_storage(graph, expand(graph, {}), "stock").pool_bytes,
+               {"parameters": parameters}), **values})
 
 
 GRAPHS = (tiny(), resnet((1, 2), 2, 32, 4), lstm(3, 1, 2, 8))
@@ -362,10 +363,10 @@ def test_files_of_earlier_names_are_read():
 
 def test_a_pool_that_is_the_answer_of_mxnet_comes_with_the_prediction():
     plan = make(tiny())
-    bound = replace(plan, pool_bytes=plan.pool_bytes + 4, predicted_pool_bytes=plan.pool_bytes)
+    bound = planned_as(plan, pool_bytes=plan.pool_bytes + 4, predicted_pool_bytes=plan.pool_bytes)
     assert loads(planfile.dumps(bound)) == bound
-    for forged in (replace(bound, predicted_pool_bytes=plan.pool_bytes + 8),
-                   replace(bound, predicted_pool_bytes=None)):
+    for forged in (planned_as(bound, predicted_pool_bytes=plan.pool_bytes + 8),
+                   planned_as(bound, predicted_pool_bytes=None)):
         with pytest.raises(PlanSchemaError, match="pool: "):
             loads(planfile.dumps(forged))
 

@@ -51,7 +51,7 @@ def larger(plan, field):
     """The plan's text with one number made larger."""
     if field in plan.fixed_bytes:
         return edited(plan, fixed_bytes={**plan.fixed_bytes, field: plan.fixed_bytes[field] + 8})
-    return edited(plan, **{field: vars(plan)[field] + 8})
+    return edited(plan, **{field: getattr(plan, field) + 8})
 
 
 @pytest.mark.parametrize("optimizer", [

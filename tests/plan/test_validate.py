@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import strategies
+from footprints import pair, planned_as
 from hypothesis import given
 from reference import liveness
 from reference.judge import Claim, validate
@@ -153,9 +154,10 @@ def test_claims_are_checked():
 def test_a_whole_plan():
     graph = net()
     schedule = Schedule(PLANNED)
-    plan = Plan(graph, schedule, Status.FEASIBLE, "test", 40, 40, {"parameters": 10}, 50)
+    plan = Plan(graph, schedule, Status.FEASIBLE, "test",
+                **pair(40, 40, {"parameters": 10}), budget_bytes=50)
     assert validate(plan) == []
-    assert [p.kind for p in validate(replace(plan, pool_bytes=20))] == [Claim.POOL]
+    assert [p.kind for p in validate(planned_as(plan, pool_bytes=20))] == [Claim.POOL]
     assert [str(p) for p in validate(replace(plan, budget_bytes=30))] == [
         "the total is above the budget: 40 bytes of pool and 10 others, allowed are 30"]
     with pytest.raises(TypeError):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Dict, List, Sequence, Tuple
 
+from footprints import pair
+
 from memonger.graph.schedule import expand
 from memonger.graph.types import Graph, Inplace, Op, Tensor
 from memonger.plan.plan import Plan, Status
@@ -254,9 +256,9 @@ def plan_of(graph: Graph, recompute=None, budget_bytes=None, **fields) -> Plan:
     schedule = expand(graph, chosen)
     values = {
         "graph": graph, "schedule": schedule, "status": Status.FEASIBLE, "method": "local",
-        "pool_bytes": timeline(graph, schedule, "best").pool_bytes,
-        "baseline_pool_bytes": timeline(graph, expand(graph, {}), "best").pool_bytes,
-        "fixed_bytes": fixed_bytes(graph), "budget_bytes": budget_bytes,
+        **pair(timeline(graph, schedule, "best").pool_bytes,
+               timeline(graph, expand(graph, {}), "best").pool_bytes, fixed_bytes(graph)),
+        "budget_bytes": budget_bytes,
         "costs": "roofline: gpu"}
     return Plan(**{**values, **fields})
 

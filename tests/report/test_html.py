@@ -10,6 +10,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
+from footprints import pair
 from report.browser import CHROMIUM, Browser
 from report.graphs import lstm, plan_of, resnet
 
@@ -176,7 +177,7 @@ def test_a_huge_diagram_stays_out(plan, monkeypatch):
     (single_output_graph(["a", "b"], [5, 6], [1, 2], [True, False], [(0, 1)], "toy"),
      [("a", "node  5")]), (single_output_graph([], [], [], [], []), [])], ids=["toy", "empty"])
 def test_plans_of_other_planners_graphs_and_of_nothing_have_every_form(graph, shown, tmp_path):
-    plan = Plan(graph, expand(graph, {}), Status.OPTIMAL, "milp", 11, 11, storage="live")
+    plan = Plan(graph, expand(graph, {}), Status.OPTIMAL, "milp", **pair(11, 11), storage="live")
     assert data_of(html.page(plan))["plain"] is True and str(plan)
     drawing = draw(plan)
     assert [node.lines for node in drawing.nodes] == shown

@@ -5,6 +5,7 @@ from collections import namedtuple
 from dataclasses import replace
 
 import pytest
+from footprints import pair, unplanned_as
 from report.graphs import plan_of, resnet, tiny
 
 from memonger.graph.imported import single_output_graph
@@ -81,8 +82,8 @@ def test_other_worlds_and_statuses_are_told(plan):
 def test_graphs_of_other_planners_keep_their_units():
     graph = single_output_graph(["a", "b", "c"], [5, 6, 7000], [1.0, 2.5, 3.0],
                                 [True, True, False], [(0, 1), (1, 2), (0, 2)], "toy")
-    plan = Plan(graph, expand(graph, {}), Status.OPTIMAL, "milp", 7011, 7011, budget_bytes=8000,
-                storage="live")
+    plan = Plan(graph, expand(graph, {}), Status.OPTIMAL, "milp", **pair(7011, 7011),
+                budget_bytes=8000, storage="live")
     shown = str(plan)
     assert "7,011" in shown and "8,000" in shown and "6.5" in shown
     assert "KiB" not in shown and "not counted" not in shown
@@ -127,7 +128,7 @@ def test_measurement_table(golden):
 def test_a_process_that_takes_far_more_than_predicted_is_told(share, words):
     graph = single_output_graph(list("ab"), [1] * 2, [0.2] * 2, [True] * 2, [])
     size = 2**29 if share < 2 else 2**20
-    plan = Plan(graph, expand(graph, {}), Status.FEASIBLE, "local", size, size)
+    plan = Plan(graph, expand(graph, {}), Status.FEASIBLE, "local", **pair(size, size))
     found = text.measurement_table(
         Measurement(int(share * size), 0.02, (0.02,), "cpu(0)", None, None), plan)
     if words is None:
@@ -143,7 +144,7 @@ def sweep(points):
     plans = []
     for pool, overhead in points:
         times = expand(graph.with_times([0.2 * (1 + overhead)] * 5), {})
-        plan = Plan(graph, times, Status.FEASIBLE, "local", pool, 1000, budget_bytes=pool)
+        plan = Plan(graph, times, Status.FEASIBLE, "local", **pair(pool, 1000), budget_bytes=pool)
         plans.append(_Fixed(plan, overhead))
     return plans
 
@@ -174,8 +175,10 @@ def test_frontier_table(golden):
     plans = sweep([(1000, 0.0), (800, 0.01), (600, 0.02), (620, 0.5), (400, 0.03), (250, 0.9)])
     golden("frontier.txt", frontier_table(plans) + "\n")
     assert frontier_table([]) == "no plan"
-    in_bytes = [_Fixed(replace(plan._plan, graph=replace(plan.graph, pools="allocator"),
-                               fixed_bytes={"inputs": 1000}), plan.overhead) for plan in plans]
+    in_bytes = [_Fixed(replace(
+        plan._plan, graph=replace(plan.graph, pools="allocator"),
+        **pair(plan.pool_bytes, plan.baseline_pool_bytes, {"inputs": 1000})), plan.overhead)
+        for plan in plans]
     header, least = (line.split() for line in frontier_table(in_bytes).splitlines()[:2])
     assert header[:4] == ["total", "of", "unplanned", "pool"]
     assert least[:6] == ["1.22", "KiB", "62.5", "%", "250", "B"]
@@ -224,5 +227,5 @@ def test_the_unplanned_timeline_has_the_pool_that_the_plan_states(plan):
     graph = plan.graph
     for model in ("best", "stock"):
         pool_bytes = plan_storage(graph, expand(graph, {}), model).pool_bytes
-        facts = Facts(replace(plan, baseline_pool_bytes=pool_bytes))
+        facts = Facts(unplanned_as(plan, pool_bytes=pool_bytes))
         assert facts.baseline_timeline.pool_bytes == pool_bytes

@@ -7,6 +7,7 @@ import xml.etree.ElementTree as xml
 from dataclasses import replace
 
 import pytest
+from footprints import planned_as, unplanned_as
 from report.graphs import plan_of, resnet, tiny
 
 from memonger.report.charts.figures import spread
@@ -127,8 +128,10 @@ def test_a_measured_line_is_drawn_where_there_is_one(plan):
 
 
 def test_the_unplanned_measurement_is_less_what_the_unplanned_network_has_outside(plan):
-    both = replace(plan, fixed_bytes={"workspace": 10}, baseline_fixed_bytes={"workspace": 70},
-                   measured={"allocated_bytes": 30, "original": {"allocated_bytes": 100}})
+    both = replace(
+        unplanned_as(planned_as(plan, outside_bytes={"workspace": 10}),
+                     outside_bytes={"workspace": 70}),
+        measured={"allocated_bytes": 30, "original": {"allocated_bytes": 100}})
     assert measured_pool(both) == 20
     assert measured_pool(both, original=True) == 30
 

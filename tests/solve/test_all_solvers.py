@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 import reference.brute  # noqa: F401  a method of that name
 import strategies
+from footprints import planned_as, unplanned_as
 from reference.judge import validate
 
 from memonger.graph.imported import single_output_graph
@@ -299,9 +300,9 @@ def wrong_answers():
     return [
         (lambda *_: None, "a NoneType in place of a Plan"),
         (changed(lambda plan: plan.schedule), "a Schedule in place of a Plan"),
-        (changed(lambda plan: replace(plan, pool_bytes=plan.pool_bytes - 8)), "bytes stated"),
-        (changed(lambda plan: replace(plan, pool_bytes=0.5)), "pool_bytes cannot be 0.5"),
-        (changed(lambda plan: replace(plan, baseline_pool_bytes=1)), "unplanned pool: 1"),
+        (changed(lambda plan: planned_as(plan, pool_bytes=plan.pool_bytes - 8)), "bytes stated"),
+        (changed(lambda plan: planned_as(plan, pool_bytes=0.5)), "pool_bytes cannot be 0.5"),
+        (changed(lambda plan: unplanned_as(plan, pool_bytes=1)), "unplanned pool: 1"),
         (changed(lambda plan: replace(plan, graph=mxnet_graph(3))), "another graph"),
         (changed(lambda plan: replace(plan, schedule=None)), "schedule cannot be None"),
         (changed(lambda plan: replace(plan, schedule=replace(plan.schedule, variants=(7,)))),

@@ -8,6 +8,7 @@ from typing import Any, Dict, Mapping, Optional
 
 from ...graph.types import Graph
 from ...plan import unmet_requests
+from ...plan.footprint import Footprint
 from ...plan.plan import Plan
 from ...solve.effort import Effort
 from ...util import signals as interrupts
@@ -166,26 +167,27 @@ def confirmed(session: Session, found: Plan, budget_bytes: Optional[int],
         notes += ("the pool is what MXNet allocates, %d bytes; %d were predicted"
                   % (pool_bytes, found.pool_bytes),)
         logger.warning(notes[-1])
-        found = replace(found, predicted_pool_bytes=found.pool_bytes)
-    found = replace(found, fixed_bytes={**found.fixed_bytes, **on_device}, notes=notes)
-    resident = {name: n for name, n in found.fixed_bytes.items() if name != "never_written"}
-    if pool_bytes + sum(resident.values()) <= (budget_bytes or 0):  # it fits even if all is written
-        found = replace(found, fixed_bytes=resident)
+    taken = Footprint(pool_bytes, {**found.fixed_bytes, **on_device},
+                      found.pool_bytes if pool_bytes != found.pool_bytes else None)
+    resident = replace(taken, outside_bytes={
+        name: n for name, n in taken.outside_bytes.items() if name != "never_written"})
+    if resident.total_bytes <= (budget_bytes or 0):  # it fits even if all is written
+        taken = resident
+    found = replace(found, planned=taken, notes=notes)
     return replace(
         _beside_unplanned(session, found), original_json=to_json(session.symbol),
-        numpy_arrays=is_numpy(session.symbol), pool_bytes=pool_bytes, budget_bytes=budget_bytes,
+        numpy_arrays=is_numpy(session.symbol), budget_bytes=budget_bytes,
         costs=session.costs, options=dict(record), planning_s=time.perf_counter() - started_s)
 
 
 def _beside_unplanned(session: Session, found: Plan) -> Plan:
     """``found`` beside what the unplanned network takes on stock MXNet."""
+    predicted_bytes = None
     if session.unplanned_pool_bytes != found.baseline_pool_bytes and session.device:
+        predicted_bytes = found.baseline_pool_bytes
         note = ("without a plan MXNet fuses point-wise ops there, and its pool takes %d bytes; "
                 "unfused, as in planned executors, %d"
                 % (session.unplanned_pool_bytes, found.baseline_pool_bytes))
-        found = replace(found, baseline_pool_bytes=session.unplanned_pool_bytes,
-                        predicted_baseline_pool_bytes=found.baseline_pool_bytes,
-                        notes=(*found.notes, note))
-    if session.unplanned_fixed_bytes == found.fixed_bytes:
-        return found
-    return replace(found, baseline_fixed_bytes=session.unplanned_fixed_bytes)
+        found = replace(found, notes=(*found.notes, note))
+    return replace(found, unplanned=Footprint(
+        session.unplanned_pool_bytes, session.unplanned_fixed_bytes, predicted_bytes))

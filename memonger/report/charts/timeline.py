@@ -124,7 +124,7 @@ def measured_pool(plan: Plan, original: bool = False) -> "int | None":
     """What was measured, less the predicted bytes outside the pool; None where nothing was."""
     found, fixed_bytes = plan.measured or {}, plan.fixed_bytes
     if original:
-        found, fixed_bytes = found.get("original") or {}, plan.baseline_fixed_bytes or fixed_bytes
+        found, fixed_bytes = found.get("original") or {}, plan.baseline_fixed_bytes
     if "allocated_bytes" not in found:
         return None
     return max(0, int(found["allocated_bytes"]) - sum(fixed_bytes.values()))
