@@ -42,7 +42,7 @@ def summary(plan: Plan, path: Optional[str] = None) -> str:
     if plan.measured:
         lines += ["measured: " + words for words in measured_words(plan.measured)]
     if not Units.of(plan).plain:
-        lines.append("not counted: %s" % _not_counted(plan))
+        lines.append(_not_counted(plan.graph, plan.fixed_bytes))
     if plan.unchecked:
         lines.append("taken from its file, not checked again: " + ", ".join(plan.unchecked))
     lines += ["note: " + note for note in plan.notes]
@@ -67,19 +67,30 @@ def _headline(facts: Facts) -> str:
     return "   ".join(parts)
 
 
+def _columns_of_bytes(plan: Plan) -> List[Tuple[str, int, int]]:
+    """Unplanned and planned bytes by column: the total, then the parts that it is the sum of.
+
+    Outside the pool a part has a column of its own where the plan changes it.
+    """
+    before, after = plan.baseline_fixed_bytes, plan.fixed_bytes
+    names = [name for name in {**before, **after} if before.get(name, 0) != after.get(name, 0)
+             or (name == "workspace" and after[name])]
+    columns = [("total", plan.baseline_total_bytes, plan.total_bytes),
+               ("pool", plan.baseline_pool_bytes, plan.pool_bytes),
+               *((CATEGORIES.get(name, name), before.get(name, 0), after.get(name, 0))
+                 for name in names)]
+    rest = columns[0][2] - sum(column[2] for column in columns[1:])
+    return [*columns, ("the rest", rest, rest)] if rest else columns
+
+
 def summary_rows(facts: Facts) -> List[List[str]]:
     """Before, after and budget, by column; the first row holds the names of the columns."""
     plan, units = facts.plan, Units.of(facts.plan)
     base_s = plan.graph.time_s
-    columns: List[Tuple[str, str, str]] = [
-        ("total", units.size(plan.baseline_total_bytes), units.size(plan.total_bytes)),
-        ("pool", units.size(plan.baseline_pool_bytes), units.size(plan.pool_bytes))]
+    columns = [(name, units.size(before), units.size(after))
+               for name, before, after in _columns_of_bytes(plan)]
     if units.plain:
-        columns = [("peak", columns[1][1], columns[1][2])]
-    before = plan.baseline_fixed_bytes.get("workspace", 0)
-    after = plan.fixed_bytes.get("workspace", 0)
-    if before or after:
-        columns.append(("workspace", units.size(before), units.size(after)))
+        columns = [("peak", *columns[1][1:])]
     if base_s > 0:
         columns.append(("step time", units.time(base_s),
                         units.time(plan.schedule.time_s(plan.graph))))
@@ -108,7 +119,7 @@ def _by_device(plan: Plan) -> List[str]:
 
 
 def _saved(facts: Facts) -> List[str]:
-    """Where the bytes went: packing first, then variants, then recomputation; all else beside."""
+    """Where the bytes went: packing first, then variants, then recomputation, then the columns."""
     plan, size = facts.plan, Units.of(facts.plan).size
     saved = plan.baseline_total_bytes - plan.total_bytes
     if saved <= 0:
@@ -118,12 +129,12 @@ def _saved(facts: Facts) -> List[str]:
                        for schedule in (facts.baseline, swaps))
     pools = (plan.baseline_pool_bytes, packed, swapped, plan.pool_bytes)
     parts = [(before - after, how) for before, after, how in zip(
-        pools, pools[1:], ("packing", "variants", "recomputation"))]
-    parts.append((saved - pools[0] + pools[3], "what lies outside the pool"))
-    words = ["%s%s by %s" % ("-" * (part < 0), size(abs(part)), how)
-             for part, how in parts if part]
-    return ["saved: %s" % size(saved) + (": " + ", ".join(words) if len(words) > 1 else
-                                        " by " + next(how for part, how in parts if part))]
+        pools, pools[1:], ("by packing", "by variants", "by recomputation"))]
+    parts += [(before - after, "of " + name)
+              for name, before, after in _columns_of_bytes(plan)[2:]]
+    words = ["%s%s %s" % ("-" * (part < 0), size(abs(part)), how) for part, how in parts if part]
+    return ["saved: " + (words[0] if len(words) == 1 else
+                         "%s: %s" % (size(saved), ", ".join(words)))]
 
 
 def _search_lines(facts: Facts) -> List[str]:
@@ -160,13 +171,15 @@ def _what_was_done(facts: Facts) -> List[str]:
     return [" · ".join(words)]
 
 
-def _not_counted(plan: Plan) -> str:
+def _not_counted(graph: Graph, sizes: Mapping[str, int]) -> str:
     parts = ["the device's context", "fragmentation of the device's allocator"]
-    if not plan.fixed_bytes.get("workspace"):
+    if graph.shares_buffers and "objects" not in sizes and "rounding" not in sizes:  # on a CPU
+        parts.append("MXNet's objects (7 KiB an op)")
+    if not sizes.get("workspace"):
         parts.append("workspace of operators")
-    if "optimizer" not in plan.fixed_bytes:
+    if "optimizer" not in sizes:
         parts.append("optimizer state (name the optimizer to count it)")
-    return ", ".join(parts)
+    return "not counted: " + ", ".join(parts)
 
 
 # ---------------------------------------------------------------------- results of the other calls
@@ -198,7 +211,10 @@ def estimate_table(by_category: Mapping[str, int], budget_bytes: Optional[int] =
         rows.append(["budget", size(budget_bytes),
                      "fits" if total <= budget_bytes
                      else "exceeded by %s" % size(total - budget_bytes)])
-    return table(rows, "<>>") if budget_bytes is None else table(rows, "<><")
+    lines = [table(rows, "<>>" if budget_bytes is None else "<><")]
+    if graph is not None and not own_units:
+        lines.append(_not_counted(graph, by_category))
+    return "\n".join(lines)
 
 
 def verification_table(verification: Any) -> str:

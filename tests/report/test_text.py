@@ -34,6 +34,23 @@ def test_summary(plan, golden):
     assert str(plan) == text.summary(plan) and "next:" not in str(plan)
 
 
+def test_the_columns_add_up_to_the_total(plan):
+    """Parts outside the pool that a plan changes stand alone, all others together."""
+    outside = plan.fixed_bytes
+    odd = replace(
+        plan, planned=replace(plan.planned, outside_bytes={**outside, "workspace": 5 << 20}),
+        unplanned=replace(plan.unplanned, outside_bytes={**outside, "layout_copies": 40 << 20}))
+    for made in (plan, odd):
+        names, *rows = text.summary_rows(Facts(made))[:3]
+        last = names.index("step time")
+        for row in rows:
+            total, *parts = [float(cell.split()[0]) for cell in row[1:last]]
+            assert all(cell.endswith((" MiB", "0 B")) for cell in row[1:last])
+            assert sum(parts) == pytest.approx(total, abs=0.2)
+    assert names[1:last] == ["total", "pool", "copies in other layouts", "workspace", "the rest"]
+    assert "40.0 MiB of copies in other layouts, -5.00 MiB of workspace" in text.summary(odd)
+
+
 def test_the_hints_quote_the_name_of_the_file(plan):
     assert "memonger verify 'my plan.json' ·" in text.summary(plan, "my plan.json")
 
