@@ -20,8 +20,7 @@ _PUBLISHED = (("published", "network", "batch", "of", "their cut", "their overhe
                "same cut: none", "exact", "all", "bound", "planned in",
                "same overhead: our cut", "verdict"), "<<><>>>>>>>><")
 _SUMMARY = (("network (batch)", "published by", "memory cut", "their overhead",
-             "ours (variants)", "bound",
-             "planned in"), "<<>>>>>")
+             "ours: measured on a CPU", "predicted (variants)", "bound", "planned in"), "<<>>>>>>")
 _MEASURED = (("network", "method", "target", "batch", "unplanned: measured", "predicted",
               "planned: measured", "predicted", "step time: measured", "predicted",
               "planned step"), "<<<>>>>>>>>")
@@ -138,25 +137,44 @@ def published_cells(rows: Sequence[Row]) -> Cells:
     return cells
 
 
-def summary_cells(rows: Sequence[Row]) -> Cells:
-    """Of each network the published row with the largest cut."""
-    largest: Dict[Tuple[str, str], Beside] = {}
+def summary_cells(rows: Sequence[Row], old: Sequence[Tuple[str, ...]] = ()) -> Cells:
+    """Of each network the published row with the largest cut, measured and predicted.
+
+    One run predicts and another measures: what ``rows`` do not tell stays as in ``old``.
+    """
+    planned = _largest_cuts([row for row in rows if not row.measured])
+    measured = {key: _measured_overhead(group) for key, group in _largest_cuts(
+        [row for row in rows if row.measured]).items()}
+    before = {line[:2]: line for line in old if len(line) == len(_SUMMARY[0])}
+    lines = {key: (*key, *_predicted(group)) for key, group in planned.items()} or before
+    return [(*line[:4], measured.get(key) or before.get(key, line)[4], *line[5:])
+            for key, line in lines.items()]
+
+
+def _largest_cuts(rows: Sequence[Row]) -> Dict[Tuple[str, ...], Beside]:
+    largest: Dict[Tuple[str, ...], Beside] = {}
     for group in beside(rows):
-        key = (group.published.system, group.published.network)
-        if key not in largest or group.published.cut > largest[key].published.cut:
+        theirs = group.published
+        key = ("%s (%d)" % (theirs.network, theirs.batch), theirs.system)
+        if key not in largest or theirs.cut > largest[key].published.cut:
             largest[key] = group
-    cells: Cells = []
-    for group in largest.values():
-        theirs, best = group.published, group.best
-        cells.append((
-            "%s (%d)" % (theirs.network, theirs.batch), theirs.system,
-            "%s of %s" % (format_percent(theirs.cut), theirs.scope),
-            format_extra(group.their_overhead),
+    return largest
+
+
+def _predicted(group: Beside) -> Tuple[str, ...]:
+    theirs, best = group.published, group.best
+    return ("%s of %s" % (format_percent(theirs.cut), theirs.scope),
+            format_extra(group.their_overhead), "",
             "%s (%s)" % (format_extra(best.overhead), best.method.partition(":")[2])
             if best else "-",
             format_extra(best.bound) if best and best.bound else "",
-            "%.1f s" % best.planning_s if best else ""))
-    return cells
+            "%.1f s" % best.planning_s if best else "")
+
+
+def _measured_overhead(group: Beside) -> str:
+    found = [row.measured["overhead"] for row in group.at_cut.values()
+             if row.measured and "overhead" in row.measured]
+    return format_extra(min(found)) if found else ""
 
 
 def measured_cells(rows: Sequence[Row]) -> Cells:
@@ -273,17 +291,19 @@ def documented(rows: Sequence[Row], text: str) -> str:
              "gaps": (_GAPS, gap_cells(planned)),
              "published": (_PUBLISHED, published_cells(published)),
              "measured": (_MEASURED, measured_cells(rows)),
-             "published_measured": (_PUBLISHED_MEASURED, published_measured_cells(rows)),
-             "summary": (_SUMMARY, summary_cells(published))}
+             "published_measured": (_PUBLISHED_MEASURED, published_measured_cells(rows))}
 
     def fill(found: Match[str]) -> str:
-        start, name, end = found.groups()
-        if name not in parts:
-            raise InputError("no table %r; there are %s" % (name, ", ".join(parts)))
+        start, name, old, end = found.groups()
+        if name == "summary":
+            lines = [tuple(map(str.strip, line.strip("|").split("|"))) for line in old.split("\n")]
+            parts[name] = (_SUMMARY, summary_cells(rows, lines[2:]))
+        elif name not in parts:
+            raise InputError("no table %r; there are %s" % (name, ", ".join([*parts, "summary"])))
         columns, cells = parts[name]
         return "%s\n%s\n%s" % (start, markdown(*columns, cells), end) if cells else found.group(0)
 
-    return re.sub(r"(<!-- benchmarks: (\w+) -->)\n.*?(<!-- end -->)", fill, text,
+    return re.sub(r"(<!-- benchmarks: (\w+) -->)\n(.*?)(<!-- end -->)", fill, text,
                   flags=re.DOTALL)
 
 
