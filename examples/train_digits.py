@@ -6,8 +6,8 @@ The digits are scikit-learn's ``load_digits`` (1,797 scans of 8 x 8). Both runs 
 seed and go through ``mx.mod.Module.fit``. ``memonger.verify`` says whether both networks are the
 same, and what was predicted stands beside what was measured: the ops are timed first, as ``memonger
 profile`` does. With MXNET_MKLDNN_ENABLED=0 the trained parameters are the same bit for bit;
-MKLDNN, on by default, rounds otherwise beside other operators, and training enlarges that. The
-plan's picture and report are left in ``--out``.
+MKLDNN, on by default, rounds otherwise beside other operators, and training enlarges that. Network,
+plan, picture and report are left in ``--out``, where the command in the report can be run.
 """
 from __future__ import annotations
 
@@ -117,11 +117,13 @@ def main() -> int:
     parser.add_argument("--epochs", type=int, default=EPOCHS)
     options = parser.parse_args()
     os.makedirs(options.out, exist_ok=True)
+    os.chdir(options.out)
     net = network()
+    net.save("digits-symbol.json")
     train_iter, _ = digits()
     shapes = dict(d[:2] for d in train_iter.provide_data + train_iter.provide_label)
     say("measuring how long each op takes")
-    times = os.path.join(options.out, "profile.json")
+    times = "profile.json"
     profile(net, shapes, path=times)
     say("planning")
     plan = memonger.plan(net, budget=options.budget, name="digits", costs=times, time_limit=5,
@@ -147,15 +149,15 @@ def main() -> int:
     measured = memonger.measure(plan.symbol, original=net, steps=10, shapes=shapes)
     print(table(plan, measured))
     plan = plan.with_measured(measured.to_dict())
-    plan.save(os.path.join(options.out, "plan.json"))
-    plan.report(os.path.join(options.out, "plan.html"))
-    left = ["plan.json", "plan.html"]
+    plan.save("plan.json")
+    plan.report("plan.html")
+    left = ["digits-symbol.json", times, "plan.json", "plan.html"]
     from memonger.report.charts.timeline import draw_timeline
     from memonger.report.diagram.render import render
     from memonger.util.errors import RenderError
     for draw, name in ((render, "plan.svg"), (draw_timeline, "memory.svg")):
         try:
-            draw(plan, os.path.join(options.out, name))
+            draw(plan, name)
             left.append(name)
         except RenderError as error:
             print("no %s: %s" % (name, error))

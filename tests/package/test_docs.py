@@ -9,6 +9,7 @@ extra times may differ a little, too.
 """
 from __future__ import annotations
 
+import html
 import importlib
 import re
 import runpy
@@ -176,6 +177,12 @@ def test_too_few_epochs_on_digits_are_refused_in_a_line(tmp_path, forked_as_user
                      r"bit for bit)$", output, re.MULTILINE)
     assert re.search(r"^error: \d+\.\d+ % of the test digits are right after --epochs 1, 97 % are "
                      r"expected after --epochs 12\nexit code 1$", output, re.MULTILINE)
+    page = (tmp_path / "out" / "plan.html").read_text("utf-8")
+    told, = re.findall("<th>command</th><td>(.*?)</td>", page)
+    words = shlex.split(html.unescape(re.sub("<[^>]*>", "", told)))
+    assert words.pop(0) == "memonger"
+    done = forked_as_users.command([*words, "--time-limit", "1"], str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("command", [
