@@ -15,7 +15,7 @@ from memonger.util.files import write_whole
 from memonger.util.units import parse_budget
 from memonger.zoo import nets
 from memonger.zoo import ready_plans as shipped
-from memonger.zoo.ready_plans import COSTS, FORMAT, SHARES, names, open_network, read_file, rebuild
+from memonger.zoo.ready_plans import COSTS, FORMAT, SHARES, names, read_file, read_network, rebuild
 
 
 def make(network: str, shares: Sequence[float] = SHARES, time_limit: float = 10.0,
@@ -67,12 +67,12 @@ def keep_better(content: Mapping[str, Any]) -> Dict[str, Any]:
     older = read_file(network)
     if any(older[key] != content[key] for key in ("fingerprint", "costs")):
         return dict(content)
-    session = open_network(nets.build(network), older)
-    unplanned_bytes = session.unplanned_pool_bytes + sum(session.fixed_bytes.values())
+    opened = read_network(nets.build(network), older)
+    unplanned_bytes = opened.unplanned.pool_bytes + sum(opened.outside_bytes.values())
     plans = {item["share"]: item for item in content["plans"]}
     for item in older["plans"]:
         try:
-            plan, pool_bytes = rebuild(session, item, item["total_bytes"], older)
+            plan, pool_bytes = rebuild(opened, item, item["total_bytes"], older)
         except PlanMismatch:
             continue
         total_bytes = item["total_bytes"] + pool_bytes - item["pool_bytes"]

@@ -45,20 +45,21 @@ class Row:
 
 def run(parts: Sequence[str], cases: Sequence[Tuple[str, str, str]] = CASES) -> Iterator[Row]:
     """Plan every case with the whole search, then without each part."""
-    from memonger.mx.calls.network import open_session
-    from memonger.mx.calls.planning import plan_session
-    from memonger.mx.calls.requests import Binding, PlanRequest
+    from memonger.mx.calls.binding import Binding
+    from memonger.mx.calls.opening import open_network
+    from memonger.planning.planning import plan_network
+    from memonger.planning.requests import PlanRequest
     from memonger.zoo import nets
-    sessions = {}
+    networks = {}
     for name in dict.fromkeys(name for name, _, _ in cases):
         net = nets.build(name)
-        sessions[name] = open_session(net.symbol, Binding(net.shapes), "reference")
+        networks[name] = open_network(net.symbol, Binding(net.shapes), "reference")
     for part in ("", *parts):
         overheads: Dict[str, Optional[float]] = {}
         for name, budget, variants in cases:
             case = "%s %s %s" % (name, budget, variants)
             try:
-                overheads[case] = plan_session(sessions[name], PlanRequest(
+                overheads[case] = plan_network(networks[name], PlanRequest(
                     budget, variants=variants, without=frozenset([part]))).overhead
             except InfeasibleBudget:
                 overheads[case] = None

@@ -71,19 +71,20 @@ class Row:
 
 def run(targets: Sequence[Target] = TARGETS) -> List[Row]:
     """Plan for each target, one after the other, as ``memonger.plan`` does."""
-    from memonger.mx.calls.network import open_session
-    from memonger.mx.calls.planning import plan_session
-    from memonger.mx.calls.requests import Binding, PlanRequest
+    from memonger.mx.calls.binding import Binding
+    from memonger.mx.calls.opening import open_network
+    from memonger.planning.planning import plan_network
+    from memonger.planning.requests import PlanRequest
     from memonger.zoo import nets
     net = nets.build("dmlc_resnet50", 32)
-    session = open_session(net.symbol, Binding(net.shapes), "reference")
-    fixed_bytes = sum(session.fixed_bytes.values())
-    forward = session.graph.forward_time_s / session.graph.time_s
+    opened = open_network(net.symbol, Binding(net.shapes), "reference")
+    fixed_bytes = sum(opened.outside_bytes.values())
+    forward = opened.graph.forward_time_s / opened.graph.time_s
     rows = []
     for target in targets:
         started_s = time.perf_counter()
         try:
-            plan = plan_session(session, PlanRequest(fixed_bytes + (target.pool_mb << 20),
+            plan = plan_network(opened, PlanRequest(fixed_bytes + (target.pool_mb << 20),
                                                      variants=target.variants))
         except InfeasibleBudget as error:
             rows.append(Row(target, error=str(error).splitlines()[0]))

@@ -78,9 +78,9 @@ def time_one(name: str, budget: str) -> Timing:
     import resource
     import time
 
+    from memonger.mx.calls.binding import Binding
     from memonger.mx.calls.calls import plan
-    from memonger.mx.calls.network import open_session
-    from memonger.mx.calls.requests import Binding
+    from memonger.mx.calls.opening import open_network
     from memonger.zoo import nets
     task = TASKS[name]
     net = nets.build("dmlc_resnet50", blocks=task.blocks)
@@ -94,7 +94,7 @@ def time_one(name: str, budget: str) -> Timing:
                   found.status.value, found.costs, found.graph.num_forward)
         peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         started_cpu_s = time.process_time()
-        open_session(net.symbol, Binding(net.shapes), "reference")
+        open_network(net.symbol, Binding(net.shapes), "reference")
         return Timing(row, cpu_s, time.process_time() - started_cpu_s, peak_bytes,
                       task.limit_s * BUDGETS[budget])
     except MemongerError as error:

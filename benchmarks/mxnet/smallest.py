@@ -40,21 +40,21 @@ class Row:
 
 def run(networks: Sequence[str]) -> Iterator[Row]:
     """Ask for the least memory, however long it takes to run again."""
-    from memonger.mx.calls.network import open_session
-    from memonger.mx.calls.requests import Binding
+    from memonger.mx.calls.binding import Binding
+    from memonger.mx.calls.opening import open_network
     from memonger.solve import solve
     from memonger.solve.options import Options
     from memonger.zoo import nets
     for name in networks:
         net = nets.build(name)
-        session = open_session(net.symbol, Binding(net.shapes), "reference")
+        opened = open_network(net.symbol, Binding(net.shapes), "reference")
         for variants in VARIANTS:
-            graph = session.graph if variants == "none" \
-                else session.with_variants(exact_only=False).graph
+            graph = opened.graph if variants == "none" \
+                else opened.with_variants(exact_only=False).graph
             plan = solve(graph, None, "auto", Options(
-                objective="memory", storage=session.storage, variants=variants,
-                fixed_bytes=dict(session.fixed_bytes)))
-            yield Row(name, net.batch, variants, session.unplanned_total_bytes,
+                objective="memory", storage=opened.storage, variants=variants,
+                fixed_bytes=dict(opened.outside_bytes)))
+            yield Row(name, net.batch, variants, opened.unplanned.total_bytes,
                       plan.total_bytes, plan.minimum_total_bytes or 0, plan.overhead)
 
 

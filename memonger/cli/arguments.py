@@ -8,11 +8,12 @@ from typing import Any, Dict, Sequence, Tuple, Union
 
 from ..graph.imported import looks_like_graph
 from ..mx.calls.calls import load_plan
-from ..mx.calls.inputs import is_symbol, share_of
+from ..mx.calls.inputs import is_symbol
 from ..mx.costs.models import DEVICES
 from ..mx.plugin.environment import mxnet
 from ..mx.rewrite.load import symbol_from_json
 from ..plan.plan_file import FORMAT as PLAN_FORMAT
+from ..planning.requests import share_of
 from ..solve import methods
 from ..util.errors import InputError, UnitError
 from ..util.json_files import read_text

@@ -5,8 +5,8 @@ import argparse
 from typing import List
 
 from ..mx.calls import calls as api
-from ..mx.calls.sweeping import sweep_like
 from ..plan.plan import Plan
+from ..planning.sweeping import sweep_like
 from ..report.charts.figures import FORMATS
 from ..report.diagram import render
 from ..report.progress import ProgressBar

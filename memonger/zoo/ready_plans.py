@@ -79,15 +79,15 @@ def load(network: str, budget: Union[str, int, float] = "50%", symbol: Any = Non
     started_s = time.perf_counter()
     data = read_file(network)
     net = nets.build(network)
-    session = open_network(net, data, symbol, shapes)
-    if session.graph.fingerprint != data["fingerprint"]:
+    opened = read_network(net, data, symbol, shapes)
+    if opened.graph.fingerprint != data["fingerprint"]:
         raise PlanMismatch(
             "the ready plans of %s are for the zoo's own network at batch %d, and this is another "
             "graph (other layers, names or shapes); plan it with memonger.plan"
-            % (network, data["batch"]), data["fingerprint"], session.graph.fingerprint)
-    fixed_bytes = sum(session.fixed_bytes.values())
+            % (network, data["batch"]), data["fingerprint"], opened.graph.fingerprint)
+    fixed_bytes = sum(opened.outside_bytes.values())
     refuse_bare_number(budget)
-    whole_bytes = session.unplanned_pool_bytes + fixed_bytes
+    whole_bytes = opened.unplanned.pool_bytes + fixed_bytes
     budget_bytes = parse_budget(budget, whole_bytes)
     fitting = [item for item in data["plans"] if item["total_bytes"] <= budget_bytes]
     if not fitting:
@@ -99,7 +99,7 @@ def load(network: str, budget: Union[str, int, float] = "50%", symbol: Any = Non
                                             format_percent(smallest / whole_bytes)),
             budget_bytes, smallest)
     chosen = min(fitting, key=lambda item: (item["overhead"], item["total_bytes"]))
-    plan = _restore(session, chosen, budget_bytes, data)
+    plan = _restore(opened, chosen, budget_bytes, data)
     if parse_budget(chosen["share"], whole_bytes) != budget_bytes:
         plan = replace(plan, notes=(*plan.notes, "the ready plan for %g %%, of those for %s; "
                                     "memonger.plan searches for the budget itself" % (
@@ -125,16 +125,17 @@ def read_file(network: str) -> Dict[str, Any]:
     return data
 
 
-def open_network(net: nets.Net, data: Mapping[str, Any], symbol: Any = None,
+def read_network(net: nets.Net, data: Mapping[str, Any], symbol: Any = None,
                  shapes: Optional[Mapping[str, Sequence[int]]] = None) -> Any:
-    from ..mx.calls.network import open_session
-    from ..mx.calls.requests import Binding
-    session = open_session(net.symbol if symbol is None else symbol,
-                           Binding(net.shapes if shapes is None else shapes), data["costs"])
-    return replace(session, graph=replace(session.graph, name=data["network"]))
+    """The network of a file's plans, or ``symbol`` in its place, bound without allocation."""
+    from ..mx.calls.binding import Binding
+    from ..mx.calls.opening import open_network
+    return open_network(net.symbol if symbol is None else symbol,
+                        Binding(net.shapes if shapes is None else shapes),
+                        data["costs"]).named(data["network"])
 
 
-def rebuild(session: Any, item: Mapping[str, Any], budget_bytes: int,
+def rebuild(opened: Any, item: Mapping[str, Any], budget_bytes: int,
             data: Mapping[str, Any]) -> Tuple[Plan, int]:
     """The plan of one entry, and the bytes of the pool when its symbol is bound here."""
     from ..graph.in_use import graph_in_use
@@ -143,8 +144,8 @@ def rebuild(session: Any, item: Mapping[str, Any], budget_bytes: int,
     from ..solve.options import Options
     from ..solve.result import build_plan
     if item["variants"]:
-        session = session.with_variants(exact_only=True)
-    graph = session.graph
+        opened = opened.with_variants(exact_only=True)
+    graph = opened.graph
     wanted = {tuple(pair) for pair in item["variants"]}
     variants = tuple(i for i, v in enumerate(graph.variants)
                      if (graph.ops[v.op].name, v.name) in wanted)
@@ -153,30 +154,31 @@ def rebuild(session: Any, item: Mapping[str, Any], budget_bytes: int,
         op, served = (entry, []) if isinstance(entry, int) else entry
         recompute[op] = {(reader, number): clone for reader, number, clone in served}
     steps = expand(graph_in_use(graph, Schedule((), variants)), recompute).steps
-    options = Options(storage=session.storage, backend=native.backend(), costs=session.costs,
-                      fixed_bytes=session.fixed_bytes)
-    pool_budget = budget_bytes - sum(session.fixed_bytes.values())
+    options = Options(storage=opened.storage, backend=native.backend(), costs=opened.costs,
+                      fixed_bytes=opened.outside_bytes)
+    pool_budget = budget_bytes - sum(opened.outside_bytes.values())
     plan = build_plan(graph, Schedule(steps, variants), item["method"], options, pool_budget,
                       Status(item["status"]))
     if len(variants) != len(wanted):
         raise PlanMismatch("the ready plan of %s has variants that are not known here; %s"
                            % (data["network"], _AGAIN))
-    return plan, session.read(session.apply(plan)).pool_bytes
+    return plan, opened.runner.read(opened.apply(plan)).pool_bytes
 
 
-def _restore(session: Any, item: Mapping[str, Any], budget_bytes: int,
+def _restore(opened: Any, item: Mapping[str, Any], budget_bytes: int,
              data: Mapping[str, Any]) -> Plan:
     """The plan of one entry, with its memory predicted again and its symbol bound once."""
     from ..mx.plugin import loading as native
     from ..mx.rewrite.load import is_numpy
-    plan, found_bytes = rebuild(session, item, budget_bytes, data)
+    plan, found_bytes = rebuild(opened, item, budget_bytes, data)
     if found_bytes != item["pool_bytes"]:
         raise PlanMismatch(
             "the ready plan of %s takes %d bytes in the pool here, not the %d it was made for; %s"
             % (data["network"], found_bytes, item["pool_bytes"], _AGAIN))
-    return replace(plan, bound=item["bound"], original_json=to_json(session.symbol),
-                   numpy_arrays=is_numpy(session.symbol), budget_bytes=budget_bytes,
+    shapes = opened.runner.binding.shapes
+    return replace(plan, bound=item["bound"], original_json=to_json(opened.symbol),
+                   numpy_arrays=is_numpy(opened.symbol), budget_bytes=budget_bytes,
                    backend=native.backend(),
                    options={"network": data["network"], "share": item["share"],
                             "shapes": {name: list(shape)
-                                       for name, shape in sorted(session.binding.shapes.items())}})
+                                       for name, shape in sorted(shapes.items())}})

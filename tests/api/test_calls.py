@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import memonger
-from memonger.mx.calls import network
+from memonger.mx.calls import opening
 from memonger.mx.capture.record import read
 from memonger.mx.plugin import loading as native
 from memonger.plan.plan_file import dumps, loads
@@ -61,7 +61,7 @@ def test_objects_of_many_ops_are_counted_and_fit_the_budget(mkldnn, unplanned, p
     net = convolutions()
     without = memonger.plan(net, method="chen", costs="cpu", **SHAPES)
     assert "objects" not in memonger.estimate(net, **SHAPES).by_category
-    monkeypatch.setattr(network, "OBJECTS_LEAST_OPS", 10)
+    monkeypatch.setattr(opening, "OBJECTS_LEAST_OPS", 10)
     before = memonger.estimate(net, **SHAPES)
     ops = len(before.graph.ops)
     assert before.by_category["objects"] == unplanned * ops

@@ -9,8 +9,8 @@ from mx.random_symbols import random_symbol
 
 import memonger
 from memonger import native
-from memonger.mx.calls.network import open_session
-from memonger.mx.calls.requests import Binding
+from memonger.mx.calls.binding import Binding
+from memonger.mx.calls.opening import open_network
 from memonger.mx.capture.record import read
 from memonger.mx.check.verify import verify
 from memonger.solve import Options, solve
@@ -53,12 +53,12 @@ def check_refusal(symbol, shapes, budget: int, error: InfeasibleBudget, variants
     assert proven is None or proven <= error.minimum_bytes
     if variants != "none":
         return
-    session = open_session(symbol, Binding(shapes))
-    fixed = sum(session.fixed_bytes.values())
+    network = open_network(symbol, Binding(shapes))
+    fixed = sum(network.outside_bytes.values())
     options = Options(storage=native.storage_model(), variants="none",
-                      fixed_bytes=session.fixed_bytes)
+                      fixed_bytes=network.outside_bytes)
     try:
-        solve(session.graph, budget - fixed, "brute", options)
+        solve(network.graph, budget - fixed, "brute", options)
     except InputError:
         return  # too many plans to try them all
     except InfeasibleBudget as exhaustive:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memonger.cli import arguments
-from memonger.mx.calls.inputs import share_of
+from memonger.planning.requests import share_of
 
 
 def share(text):

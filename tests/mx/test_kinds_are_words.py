@@ -26,11 +26,11 @@ NETWORKS = {"resnet18": ({"image": 64}, 0.7), "googlenet": ({"image": 64}, 0.7),
 
 
 def graph_of(network):
-    from memonger.mx.calls.network import open_session
-    from memonger.mx.calls.requests import Binding
+    from memonger.mx.calls.binding import Binding
+    from memonger.mx.calls.opening import open_network
     from memonger.zoo import nets
     net = nets.build(network, 4, **NETWORKS[network][0])
-    return open_session(net.symbol, Binding(net.shapes), "reference").with_variants(True).graph
+    return open_network(net.symbol, Binding(net.shapes), "reference").with_variants(True).graph
 
 
 @pytest.mark.parametrize("network", sorted(NETWORKS))

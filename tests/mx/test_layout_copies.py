@@ -68,8 +68,9 @@ def test_what_is_copied_for_which_op():
 
 
 def test_blocks_keep_copies_where_all_is_static(monkeypatch):
-    from memonger.mx.calls import network
-    monkeypatch.setattr(network, "mkldnn_is_on", lambda: True)
+    from memonger.mx.calls import opening, runner
+    for module in (opening, runner):
+        monkeypatch.setattr(module, "mkldnn_is_on", lambda: True)
     monkeypatch.delenv("MEMONGER_COSTS", raising=False)
 
     def copies(**flags):

@@ -11,8 +11,8 @@ from needed import needs_plugin
 
 import memonger
 from memonger import native
-from memonger.mx.calls.network import open_session
-from memonger.mx.calls.requests import Binding
+from memonger.mx.calls.binding import Binding
+from memonger.mx.calls.opening import open_network
 from memonger.util.errors import BindError, InputError
 from mx.random_symbols import random_symbol
 from mx.test_variants import check_prediction
@@ -35,7 +35,7 @@ def check(seed: int) -> None:
     requests = draw.choice(("write", "write", "add", "null", {
         name: draw.choice(("write", "add", "null")) for name in symbol.list_arguments()}))
     try:
-        opened = open_session(symbol, Binding(shapes, types, requests), "reference")
+        opened = open_network(symbol, Binding(shapes, types, requests), "reference")
     except InputError:
         return  # MXNet cannot bind it: dtypes that do not go together
     except BindError:

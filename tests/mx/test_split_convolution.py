@@ -8,8 +8,8 @@ import pytest
 from reference.judge import validate
 
 import memonger
-from memonger.mx.calls.network import open_session
-from memonger.mx.calls.requests import Binding
+from memonger.mx.calls.binding import Binding
+from memonger.mx.calls.opening import open_network
 from memonger.mx.memory.native_workspaces import native_workspaces
 from memonger.mx.rewrite.apply import apply_plan_to
 from memonger.util.errors import InfeasibleBudget
@@ -34,13 +34,13 @@ class Network:
 
 
 def opened(net, grad_req="write"):
-    return open_session(net.symbol, Binding(net.shapes, grad_req=grad_req), "reference")
+    return open_network(net.symbol, Binding(net.shapes, grad_req=grad_req), "reference")
 
 
 def split_everywhere(net, grad_req="write", again=()):
-    session = opened(net, grad_req)
-    graph = session.with_variants(exact_only=True).graph
-    return session, plan_with(graph, named(graph, "split_convolution"),
+    network = opened(net, grad_req)
+    graph = network.with_variants(exact_only=True).graph
+    return network, plan_with(graph, named(graph, "split_convolution"),
                               [graph.op_index[name] for name in again])
 
 
@@ -48,11 +48,11 @@ def split_everywhere(net, grad_req="write", again=()):
 @pytest.mark.parametrize("grad_req", ["write", "add"])
 def test_bytes_order_and_gradients(arguments, grad_req):
     net = Network(**arguments)
-    session, plan = split_everywhere(net, grad_req, again=["act0", "act1"])
+    network, plan = split_everywhere(net, grad_req, again=["act0", "act1"])
     assert [plan.decisions["conv%d" % i] for i in range(3)] == \
         ["keep"] + 2 * ["split_convolution"]
     planned = apply_plan_to(net.symbol, plan)
-    bound = session.read(planned)
+    bound = network.runner.read(planned)
     assert bound.pool_bytes == plan.pool_bytes
     assert memonger.strip(planned).tojson() == net.symbol.tojson()
     assert memonger.verify(planned, net.symbol, shapes=net.shapes, grad_req=grad_req).identical
@@ -60,11 +60,11 @@ def test_bytes_order_and_gradients(arguments, grad_req):
 
 def test_the_two_parts_take_the_time_and_the_workspace_of_the_whole(monkeypatch):
     monkeypatch.setenv("MXNET_MKLDNN_ENABLED", "0")
-    session, plan = split_everywhere(Network())
-    parts = session.read(apply_plan_to(session.symbol, plan))
-    whole = session.captured
+    network, plan = split_everywhere(Network())
+    parts = network.runner.read(apply_plan_to(network.symbol, plan))
+    whole = network.form.captured
     times = {name: sum(seconds for op, seconds in zip(
-        found.graph.ops, session.model.op_times(found.graph, found.attributes).times_s)
+        found.graph.ops, network.runner.model.op_times(found.graph, found.attributes).times_s)
         if "onvolution" in op.kind and op.is_backward)
         for name, found in (("parts", parts), ("whole", whole))}
     assert times["parts"] == pytest.approx(times["whole"], rel=0.1)
@@ -82,8 +82,8 @@ def test_predictions_with_random_variants_and_clones(grad_req):
 def test_data_made_again_for_the_weights_gradient_alone():
     """The gradient of the data comes right behind, without the data."""
     net = Network()
-    session, plan = split_everywhere(net, again=["act0"])
-    bound = session.read(apply_plan_to(net.symbol, plan)).graph
+    network, plan = split_everywhere(net, again=["act0"])
+    bound = network.runner.read(apply_plan_to(net.symbol, plan)).graph
     at = [op.name for op in bound.ops].index("act0_recompute1")
     readers = [i for t in bound.ops[at].outputs for i in bound.consumers[t]]
     assert bound.ops[at + 1].kind == "_backward_memonger_split_convolution_weight"
@@ -115,10 +115,10 @@ def test_frozen_weights_are_harmless():
     net = Network()
     request = {name: "null" if name.startswith("conv1") else "write"
                for name in net.symbol.list_arguments()}
-    session, plan = split_everywhere(net, request)
+    network, plan = split_everywhere(net, request)
     assert plan.decisions["conv1"] == "split_convolution"
     planned = apply_plan_to(net.symbol, plan)
-    assert session.read(planned).pool_bytes == plan.pool_bytes
+    assert network.runner.read(planned).pool_bytes == plan.pool_bytes
     assert memonger.verify(planned, net.symbol, shapes=net.shapes, grad_req=request).identical
 
 

@@ -11,8 +11,8 @@ from training_nets import small_network as build
 import memonger
 from memonger.graph.in_use import graph_in_use
 from memonger.graph.schedule import Schedule, expand
-from memonger.mx.calls.network import open_session
-from memonger.mx.calls.requests import Binding
+from memonger.mx.calls.binding import Binding
+from memonger.mx.calls.opening import open_network
 from memonger.mx.rewrite import variant_graph
 from memonger.mx.rewrite.apply import apply_plan_to
 from memonger.plan.plan import Status
@@ -23,7 +23,7 @@ from memonger.zoo import nets
 
 def session(name):
     net = nets.build(name, 1, height=64, width=64, filters=8) if name == "unet" else build(name)
-    return net, open_session(net.symbol, Binding(net.shapes), "reference")
+    return net, open_network(net.symbol, Binding(net.shapes), "reference")
 
 
 def choose(graph, draw, share):
@@ -69,7 +69,7 @@ def test_pool_with_random_variants_and_clones(name, exact):
 def test_variants_swapped_in_together_are_those_swapped_in_kind_by_kind(monkeypatch, name,
                                                                         options):
     net = nets.build(name, batch=2, **options)
-    opened = open_session(net.symbol, Binding(net.shapes), "reference")
+    opened = open_network(net.symbol, Binding(net.shapes), "reference")
     asked = []
     sets = variant_graph.swapped_together
 
@@ -111,7 +111,7 @@ SHORTER = {"dmlc_lstm": {"steps": 200}, "gru_attention": {"source_steps": 9, "ta
 
 def check_network(name, seed):
     net = nets.build(name, batch=2, **SHORTER.get(name, {}))
-    opened = open_session(net.symbol, Binding(net.shapes), "reference")
+    opened = open_network(net.symbol, Binding(net.shapes), "reference")
     draw = random.Random(seed)
     check_known(net, opened, False, draw, (draw.choice((0.3, 0.6, 1.0)),))
 
@@ -156,7 +156,7 @@ def check_prediction(symbol, opened, graph, draw, shares):
             i for i, op in enumerate(in_use.ops)
             if op.recomputable and op.outputs and draw.random() < 0.4], opened.storage)
         planned = apply_plan_to(symbol, plan)
-        bound = opened.read(planned)
+        bound = opened.runner.read(planned)
         same_order(graph, plan.schedule, bound.graph)
         assert bound.pool_bytes == plan.pool_bytes
         assert len(bound.graph.ops) == running(in_use, plan.schedule)
@@ -180,7 +180,7 @@ def test_the_clip_of_an_input_whose_gradient_is_added_to():
     """MXNet's clip forgets to add; so does what takes its place."""
     symbol = mx.sym.sum(mx.sym.clip(mx.sym.var("data"), a_min=0, a_max=1, name="clip"))
     shapes = {"data": (2, 8)}
-    opened = open_session(symbol, Binding(shapes, grad_req="add"), "reference")
+    opened = open_network(symbol, Binding(shapes, grad_req="add"), "reference")
     graph = opened.with_variants(exact_only=True).graph
     planned = apply_plan_to(symbol, plan_with(graph, named(graph, "mask_clip")))
     assert "mask_clip" in planned.tojson()
@@ -208,7 +208,7 @@ def test_whole_numbers_stay_with_mxnets_operators():
 
 def test_exact_variants_make_a_budget_cheaper():
     net, opened = session("resnet18")
-    budget = sum(opened.fixed_bytes.values()) + int(0.6 * opened.unplanned_pool_bytes)
+    budget = sum(opened.outside_bytes.values()) + int(0.6 * opened.unplanned.pool_bytes)
     plain, plan = (memonger.plan(net.symbol, budget=budget, variants=variants, time_limit=1.0,
                                  **net.shapes) for variants in ("none", "exact"))
     assert plan.total_bytes <= plan.budget_bytes
@@ -223,14 +223,14 @@ def test_ops_that_mxnet_merges_are_swapped_together():
     heads = [mx.sym.mean(mx.sym.exp(mx.sym.Activation(x, act_type="relu", name="relu%d" % i)))
              for i in range(3)]
     symbol, shapes = mx.sym.add_n(*heads), {"data": (2, 3, 9, 9)}
-    opened = open_session(symbol, Binding(shapes), "reference")
+    opened = open_network(symbol, Binding(shapes), "reference")
     graph = opened.with_variants(exact_only=True).graph
     assert [op.kind for op in graph.ops].count("Activation") == 1
     chosen = named(graph, "mask_relu")
     assert len(chosen) == 1
     plan = plan_with(graph, chosen)
     planned = apply_plan_to(symbol, plan)
-    bound = opened.read(planned)
+    bound = opened.runner.read(planned)
     assert [op.kind for op in bound.graph.ops].count("memonger_mask_relu") == 1
     assert len(bound.graph.ops) == running(graph_in_use(graph, plan.schedule), plan.schedule)
     assert bound.pool_bytes == plan.pool_bytes
@@ -246,13 +246,13 @@ def test_ops_behind_two_that_mxnet_does_not_merge():
     bent = [mx.sym.tanh(parts[i][0], name="tanh%d" % j) for j, i in enumerate((0, 1, 1))]
     joined = [mx.sym.Concat(bent[i], parts[i][1], name="concat%d" % i) for i in range(2)]
     symbol, shapes = mx.sym.add_n(*joined, *[mx.sym.Concat(b, b) for b in bent]), {"data": (2, 8)}
-    opened = open_session(symbol, Binding(shapes), "reference")
+    opened = open_network(symbol, Binding(shapes), "reference")
     graph = opened.with_variants(exact_only=True).graph
     assert {"tanh0", "tanh1", "concat0", "concat1"} < set(graph.op_index)
     assert "tanh2" not in graph.op_index
     for chosen in [(), *((i,) for i in range(len(graph.variants)))]:
         for again in ("tanh0", "tanh1"):
             plan = plan_with(graph, chosen, [graph.op_index[again]])
-            bound = opened.read(apply_plan_to(symbol, plan))
+            bound = opened.runner.read(apply_plan_to(symbol, plan))
             same_order(graph, plan.schedule, bound.graph)
             assert bound.pool_bytes == plan.pool_bytes

@@ -10,7 +10,7 @@ from report.browser import CHROMIUM, Browser
 
 import memonger
 from memonger.cli import main
-from memonger.mx.calls.sweeping import sweep_like
+from memonger.planning.sweeping import sweep_like
 from memonger.report import html
 from memonger.report.charts.frontier import frontier, frontier_figure, frontier_table
 from memonger.report.diagram.model import draw

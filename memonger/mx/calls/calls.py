@@ -12,19 +12,25 @@ from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Union
 
 from ...graph.types import Graph
 from ...plan.plan import Budget, Plan
-from ...report.progress import Asked, callback_of, numbered, shows_progress
+from ...planning.estimate import Estimate
+from ...planning.graphs import estimate_graph, plan_of_graph, sweep_graph
+from ...planning.max_batch import SEARCHES, search_batch
+from ...planning.planning import plan_network
+from ...planning.requests import PlanRequest
+from ...planning.sweeping import BUDGETS, sweep_network
+from ...report.progress import Asked, Callback, callback_of, shows_progress
 from ...util import argument_checks as check
 from ...util.errors import InputError
 from ..memory.stated_gpu import place, resolve_budget
+from .binding import Binding, Shapes
 from .devices import beside_devices, plan_over_devices, totals_by_device
-from .graphs import estimate_graph, loaded, plan_of_graph, refuse_options, sweep_graph
-from .inputs import gather_shapes
-from .network import Estimate, Session, open_session
+from .graphs import loaded, refuse_options
+from .inputs import batches, gather_shapes
+from .network import BoundNetwork
+from .op_times import costs_of_bytes
+from .opening import open_network
 from .plan_files import load_plan
 from .planned import apply_plan, measure, strip, verify
-from .planning import plan_session
-from .requests import Binding, PlanRequest, Shapes
-from .sweeping import BUDGETS, sweep_budgets
 
 if TYPE_CHECKING:
     from ...plan.max_batch import MaxBatch
@@ -122,11 +128,10 @@ def plan(symbol: Any, budget: Union[Budget, Mapping[str, Budget]] = None, method
                           variants, keep, recompute, time_limit, max_clones, name,
                           callback_of(progress))
     if isinstance(symbol, Graph):
-        refuse_options({
-            "ctx": ctx, "device": device, "type_dict": type_dict, "optimizer": optimizer,
-            "grad_req": grad_req != "write", "costs": costs != "auto", "group2ctx": group2ctx,
-            "data_iter": data_iter, "shapes": shapes or named_shapes,
-            "budgets by device": isinstance(budget, Mapping)})
+        refuse_options(
+            ctx=ctx, device=device, type_dict=type_dict, optimizer=optimizer, grad_req=grad_req,
+            costs=costs, group2ctx=group2ctx, data_iter=data_iter, shapes=shapes or named_shapes,
+            budgets_by_device=isinstance(budget, Mapping))
         return plan_of_graph(symbol, request)
     ctx = place(ctx, device)
     given = gather_shapes(plan, symbol, shapes, named_shapes, data_iter)
@@ -134,8 +139,8 @@ def plan(symbol: Any, budget: Union[Budget, Mapping[str, Budget]] = None, method
     if isinstance(budget, Mapping):
         return plan_over_devices(symbol, binding, costs, request, budget)
     request = replace(request, budget=resolve_budget(budget, ctx))
-    session = open_session(symbol, binding, costs)
-    return beside_devices(plan_session(session, request, started_s), session, costs)
+    network = open_network(symbol, binding, costs)
+    return beside_devices(plan_network(network, request, started_s), network, costs)
 
 
 def estimate(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = "write",
@@ -167,18 +172,15 @@ def estimate(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None, grad_re
     """
     symbol = loaded(symbol)
     if isinstance(symbol, Graph):
-        refuse_options({
-            "ctx": ctx, "device": device, "type_dict": type_dict, "optimizer": optimizer,
-            "grad_req": grad_req != "write", "costs": costs != "auto", "group2ctx": group2ctx,
-            "data_iter": data_iter, "shapes": shapes or named_shapes})
+        refuse_options(
+            ctx=ctx, device=device, type_dict=type_dict, optimizer=optimizer, grad_req=grad_req,
+            costs=costs, group2ctx=group2ctx, data_iter=data_iter, shapes=shapes or named_shapes)
         return estimate_graph(symbol)
     ctx = place(ctx, device)
     given = gather_shapes(estimate, symbol, shapes, named_shapes, data_iter)
     binding = Binding(given, type_dict, grad_req, ctx, group2ctx, optimizer, optimizer_params)
-    if isinstance(costs, str) and costs == "auto":  # an estimate has no times
-        costs = "reference" if binding.on_gpu else "cpu"
-    session = open_session(symbol, binding, costs, as_it_is=True)
-    return replace(session.estimate(), by_device=totals_by_device(symbol, session, costs))
+    network = open_network(symbol, binding, costs_of_bytes(costs, binding.on_gpu), as_it_is=True)
+    return replace(network.estimate(), by_device=totals_by_device(symbol, network, costs))
 
 
 @shows_progress
@@ -226,20 +228,15 @@ def sweep(symbol: Any, budgets: Sequence[Budget] = BUDGETS, method: str = "auto"
         raise InputError("budgets must be a list such as [\"80%%\", \"60%%\"], not %s"
                          % check.shown(budgets))
     if isinstance(symbol, Graph):
-        refuse_options({
-            "ctx": ctx, "device": device, "type_dict": type_dict, "optimizer": optimizer,
-            "grad_req": grad_req != "write", "costs": costs != "auto", "data_iter": data_iter,
-            "shapes": shapes or named_shapes})
+        refuse_options(
+            ctx=ctx, device=device, type_dict=type_dict, optimizer=optimizer, grad_req=grad_req,
+            costs=costs, data_iter=data_iter, shapes=shapes or named_shapes)
         return sweep_graph(symbol, request, budgets)
     ctx = place(ctx, device)
     given = gather_shapes(sweep, symbol, shapes, named_shapes, data_iter)
     binding = Binding(given, type_dict, grad_req, ctx, None, optimizer, optimizer_params)
     asked = [resolve_budget(budget, ctx) for budget in budgets]
-    request = replace(request, time_limit=request.time_limit / max(len(asked), 1))
-    session = open_session(symbol, binding, costs)
-    shown = numbered(request.progress, "budget", len(asked))
-    return sweep_budgets(asked, session.unplanned_total_bytes, lambda budget: plan_session(
-        session, replace(request, budget=budget, progress=next(shown))))
+    return sweep_network(open_network(symbol, binding, costs), request, asked)
 
 
 @shows_progress
@@ -280,7 +277,6 @@ def max_batch(symbol: Any, budget: Budget, method: str = "auto", variants: str =
     ShapeError, InputError, UnitError, BindError
         If the input cannot be used, or no shape has a batch.
     """
-    from .max_batch import search_batch
     symbol = loaded(symbol)
     if isinstance(symbol, Graph):
         raise InputError("max_batch needs a network: a graph%s has the sizes of one batch, and "
@@ -289,10 +285,17 @@ def max_batch(symbol: Any, budget: Budget, method: str = "auto", variants: str =
     ctx = place(ctx, device)
     given = gather_shapes(max_batch, symbol, shapes, named_shapes)
     binding = Binding(given, type_dict, grad_req, ctx, None, optimizer, optimizer_params)
-    request = PlanRequest(resolve_budget(budget, ctx), None, method, variants,
-                          time_limit=time_limit, progress=callback_of(progress))
+    request = PlanRequest(None, None, method, variants, time_limit=time_limit)
+    request = replace(request, time_limit=request.time_limit / SEARCHES)
+    shapes_at = batches(given)
 
-    def session_for(batch_shapes: Shapes) -> Session:
-        return open_session(symbol, replace(binding, shapes=batch_shapes), costs)
+    def network_at(batch: int) -> BoundNetwork:
+        return open_network(symbol, replace(binding, shapes=shapes_at(batch)), costs)
 
-    return search_batch(given, request, session_for, check.whole_number("limit", limit, 1))
+    def plan_at(batch: int, budget_bytes: int, progress: Optional[Callback]) -> Plan:
+        return plan_network(network_at(batch),
+                            replace(request, budget=budget_bytes, progress=progress))
+
+    return search_batch(resolve_budget(budget, ctx), check.whole_number("limit", limit, 1),
+                        lambda batch: network_at(batch).unplanned.total_bytes, plan_at,
+                        callback_of(progress))

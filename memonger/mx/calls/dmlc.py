@@ -16,10 +16,10 @@ from ..capture.record import read
 from ..plugin import loading as native
 from ..rewrite.apply import from_json, without_plan
 from ..symbol.common_subexpressions import to_json
+from .binding import Binding, Shapes
 from .calls import plan
 from .inputs import gather_shapes
-from .network import open_session
-from .requests import Binding, Shapes
+from .opening import open_network
 from .stock_mirroring import forward_graph, mirrored, printed_megabytes
 
 
@@ -65,10 +65,10 @@ def search_plan(symbol: Any, ntrial: int = 6, type_dict: Optional[Mapping[str, A
         return mirrored(symbol, Binding(given, type_dict), ntrial)
     from ...solve import solve
     from ...solve.options import Options
-    session = open_session(symbol, Binding(given, type_dict))
-    found = solve(session.graph, None, "sublinear", Options(
-        ntrial=ntrial, time_limit_s=math.inf, storage=session.storage, backend=native.backend()))
-    return session.apply(found)
+    network = open_network(symbol, Binding(given, type_dict))
+    found = solve(network.graph, None, "sublinear", Options(
+        ntrial=ntrial, time_limit_s=math.inf, storage=network.storage, backend=native.backend()))
+    return network.apply(found)
 
 
 def make_mirror_plan(symbol: Any, threshold: int, plan_info: Optional[Dict[str, int]] = None,
@@ -101,8 +101,8 @@ def make_mirror_plan(symbol: Any, threshold: int, plan_info: Optional[Dict[str, 
     given = gather_shapes(make_mirror_plan, symbol, shapes, named_shapes)
     threshold_bytes = int(check.real_number("threshold", threshold) * 2**20)
     if native.available():
-        session = open_session(symbol, Binding(given, type_dict))
-        symbol, graph = session.symbol, session.graph
+        network = open_network(symbol, Binding(given, type_dict))
+        symbol, graph = network.symbol, network.graph
         segments = divide(graph, threshold_bytes)
         _, recomputed = schedule_of(graph, segments.recomputed, "stock")
     else:

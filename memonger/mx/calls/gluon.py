@@ -59,10 +59,11 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
         If the block is not hybridized, or the inputs do not fit it.
     """
     started_s = time.perf_counter()
+    from ...planning.planning import plan_network
+    from ...planning.requests import PlanRequest
+    from .binding import Binding
     from .inputs import check_options
-    from .network import open_session
-    from .planning import plan_session
-    from .requests import Binding, PlanRequest
+    from .opening import open_network
     mx = mxnet()
     if not isinstance(block, mx.gluon.HybridBlock):
         raise InputError("only HybridBlocks can be planned here, not %s; memonger.plan plans "
@@ -100,10 +101,10 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
     ctx = place(ctx, device) or _place_of(block)
     binding = Binding(shapes, types, requests, ctx, optimizer=options.pop("optimizer", None),
                       optimizer_params=options.pop("optimizer_params", None))
-    session = open_session(original, binding, options.pop("costs", "auto"),
+    network = open_network(original, binding, options.pop("costs", "auto"),
                            cached_op_reader(shapes, types, ctx), copies_stay=_is_static(block))
     options.setdefault("name", type(block).__name__)
-    made = plan_session(session, PlanRequest(resolve_budget(budget, ctx), **options), started_s)
+    made = plan_network(network, PlanRequest(resolve_budget(budget, ctx), **options), started_s)
     block._cached_graph = (data, made.symbol)
     block._cached_op = None
     return made

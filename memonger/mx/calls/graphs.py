@@ -1,24 +1,17 @@
-"""Planning graphs, from a file or at hand; nothing of MXNet is needed."""
+"""What users give as a network: a symbol, a graph, or the path of a file that holds one."""
 from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import Any, List, Mapping, Sequence
+from typing import Any
 
-from ...graph.imported import looks_like_graph, parse_graph, parse_imported_budget
+from ...graph.imported import looks_like_graph, parse_graph
 from ...graph.types import Graph
-from ...plan.plan import Budget, Plan
-from ...report.facts import Facts
-from ...report.progress import numbered
-from ...solve.frontier import BUDGETS, sweep_budgets
-from ...solve.imported import plan_graph
 from ...util.errors import InputError
 from ...util.json_files import read_text
 from ..rewrite.load import symbol_from_json
-from .inputs import is_symbol, pins, share_of
-from .network import Estimate
+from .inputs import is_symbol
 from .plan_files import with_facts
-from .requests import PlanRequest
 
 
 def graph_in(text: str, path: str) -> Graph:
@@ -49,53 +42,19 @@ def loaded(given: Any) -> Any:
     return symbol_from_json(text) if is_symbol(text) else graph_in(text, path)
 
 
-def refuse_options(options: Mapping[str, Any]) -> None:
+#: What options are where nobody gives them, if not None or empty.
+_USUAL = {"grad_req": "write", "costs": "auto"}
+
+
+def refuse_options(**options: Any) -> None:
     """Raise InputError where one of the options was given that only networks of MXNet have."""
     for option, value in options.items():
-        if value:
-            raise InputError("a graph has its own sizes and times, so it takes no %s" % option)
+        if value if option not in _USUAL else value != _USUAL[option]:
+            raise InputError("a graph has its own sizes and times, so it takes no %s"
+                             % option.replace("_by_", " by "))
 
 
 def name_of(path: str) -> str:
     """What a network is called after the name of its file."""
     stem = os.path.splitext(os.path.basename(path))[0]
     return stem[:-len("-symbol")] if stem.endswith("-symbol") else stem
-
-
-def unplanned_graph(graph: Graph) -> Plan:
-    """The plan that keeps everything: what a step of the graph takes."""
-    return plan_graph(graph, "100%", "chen")
-
-
-def estimate_graph(graph: Graph) -> Estimate:
-    """What an unplanned step of the graph takes, in its own units."""
-    plan = unplanned_graph(graph)
-    return Estimate({**plan.fixed_bytes, "pool": plan.baseline_pool_bytes},
-                    plan.baseline_pool_bytes, Facts(plan).baseline_timeline.peak_live_bytes, graph,
-                    "stock" if graph.shares_buffers else "live")
-
-
-def sweep_graph(graph: Graph, request: PlanRequest,
-                budgets: Sequence[Budget] = BUDGETS) -> List[Plan]:
-    """Plans of a graph from the largest budget to the smallest that any plan meets.
-
-    All of them together have the request's time limit.
-    """
-    whole = unplanned_graph(graph).baseline_total_bytes
-    sizes = [parse_imported_budget(budget, whole, not graph.own_units) for budget in budgets
-             if budget is not None]
-    request = replace(request, time_limit=request.time_limit / max(len(sizes), 1))
-    shown = numbered(request.progress, "budget", len(sizes))
-    return sweep_budgets(sizes, whole, lambda budget: plan_of_graph(
-        graph, replace(request, budget=budget, progress=next(shown))))
-
-
-def plan_of_graph(graph: Graph, request: PlanRequest) -> Plan:
-    """A plan for a graph."""
-    if request.name:
-        graph = replace(graph, name=request.name)
-    return plan_graph(
-        graph, request.budget, request.method, time_limit_s=request.time_limit,
-        variants=request.variants, keep=pins(graph, request.keep, "keep"),
-        progress=request.progress, recompute=pins(graph, request.recompute, "recompute"),
-        max_clones=request.max_clones, max_overhead=share_of(request.overhead))

@@ -1,20 +1,19 @@
-"""What users give, read and refused in words: networks, shapes, names of ops, shares."""
+"""What users give, read and refused in words: networks and shapes."""
 from __future__ import annotations
 
 import difflib
-import fnmatch
 import inspect
 import os
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Optional, Sequence
 
-from ...graph.types import Graph
 from ...plan.plan import Plan
 from ...util import argument_checks as check
-from ...util.errors import InputError, UnknownOpError
+from ...util.errors import InputError
 from ...util.json_files import parse_json
 from ...util.messages import listed
+from ..capture.binding import checked_shape
 from ..plugin.environment import mxnet
-from .requests import Shapes
+from .binding import Shapes
 
 #: What options are called elsewhere, MXNet's Module and NumPy among them.
 _SYNONYMS = {"context": "ctx", "dtype": "type_dict", "data_shapes": "shapes",
@@ -95,48 +94,15 @@ def check_options(call: str, known: Iterable[str], names: Iterable[str]) -> None
                              % (call, name, close[0]))
 
 
-def pins(graph: Graph, patterns: Union[str, Sequence[str]], what: str) -> Tuple[int, ...]:
-    """Ids of the forward ops that the patterns name; shell wildcards are allowed.
+def batches(shapes: Shapes) -> Callable[[int], Dict[str, Sequence[int]]]:
+    """From a batch size to shapes: each first dimension that equals the first shape's is the batch.
 
-    Raises UnknownOpError if a pattern names no op; close names are suggested.
+    Raises InputError if no shape has a batch.
     """
-    names = graph.op_index
-    found: List[int] = []
-    listing = [patterns] if isinstance(patterns, str) else patterns
-    if not isinstance(listing, (list, tuple, set, frozenset)) or \
-            not all(isinstance(pattern, str) for pattern in listing):
-        raise InputError("%s must be names of ops, such as [\"fc*\"], not %s"
-                         % (what, check.shown(patterns)))
-    for pattern in listing:
-        matching = [index for name, index in names.items()
-                    if name == pattern or fnmatch.fnmatchcase(name, pattern)]
-        if not matching:
-            close = difflib.get_close_matches(pattern, list(names), 3)
-            variable = any(tensor.name == pattern for tensor in graph.tensors
-                           if tensor.producer < 0)
-            raise UnknownOpError("%s=%r names no op of the network%s" % (
-                what, pattern, ", but an input or parameter, which stays in memory" if variable
-                else "; did you mean %s?" % listed(close) if close else ""))
-        found += matching
-    return tuple(sorted(set(found)))
-
-
-def share_of(value: Union[None, str, float]) -> Optional[float]:
-    """An overhead as a share: "10%" and 0.1 are the same."""
-    if value is None:
-        return None
-    try:
-        percent = isinstance(value, str) and value.endswith("%")
-        if isinstance(value, bool):
-            raise TypeError
-        share = float(str(value)[:-1]) / 100 if percent else float(value)
-    except (TypeError, ValueError):
-        raise InputError("cannot read the overhead %r; write it as 10%% or 0.1"
-                         % (value,)) from None
-    if not percent and share >= 3:
-        raise InputError("an overhead of %g means steps %g times as long; write \"%g%%\", or "
-                         "\"%g%%\" if you mean that"
-                         % (share, 1 + share, share, 100 * share))
-    if not 0 <= share < float("inf"):
-        raise InputError("the overhead cannot be %r" % (value,))
-    return share
+    sizes = {name: checked_shape(name, shape) for name, shape in shapes.items()}
+    first = next(iter(sizes.values()), ())
+    if not first:
+        raise InputError("max_batch needs the shape of an input whose first dimension is the "
+                         "batch, for example data=(1, 3, 224, 224)")
+    return lambda batch: {name: (batch, *shape[1:]) if shape[:1] == first[:1] else shape
+                          for name, shape in sizes.items()}

@@ -23,6 +23,13 @@ def estimates(ctx: Any) -> Roofline:
     return calibrated(ctx)
 
 
+def costs_of_bytes(costs: Any, on_gpu: bool) -> Any:
+    """``costs`` for a call that needs no times: for "auto" nothing is measured."""
+    if isinstance(costs, str) and costs == "auto":
+        return "reference" if on_gpu else "cpu"
+    return costs
+
+
 def cost_model(costs: Any) -> CostModel:
     """The cost model behind the argument ``costs``.
 

@@ -10,8 +10,8 @@ from ...util.errors import InputError, PlanMismatch
 from ..plugin import loading as native
 from ..rewrite.load import is_numpy, of_kind
 from ..symbol.common_subexpressions import to_json
+from .binding import Shapes
 from .inputs import check_symbol, gather_shapes
-from .requests import Shapes
 
 if TYPE_CHECKING:
     from ..check.measure import Measurement

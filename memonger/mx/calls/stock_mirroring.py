@@ -23,7 +23,7 @@ from ..plugin.environment import mxnet
 from ..rewrite.apply import from_json, without_plan
 from ..symbol.common_subexpressions import to_json
 from ..symbol.planned_symbol import apply_mirroring
-from .requests import Binding
+from .binding import Binding
 
 logger = logging.getLogger("memonger")
 

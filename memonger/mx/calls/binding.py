@@ -1,12 +1,9 @@
-"""What a caller asks for: how the network is bound, and what plan is wanted."""
+"""How a network is bound and trained: all that decides its bytes besides the plan."""
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Dict, FrozenSet, Mapping, Optional, Sequence, Union
+from dataclasses import dataclass
+from typing import Any, Dict, Mapping, Optional, Sequence
 
-from ...plan.plan import Budget
-from ...report.progress import Callback
-from ...solve import methods
 from ...util import argument_checks as check
 from ...util.errors import InputError
 from ..capture.binding import Arguments
@@ -81,35 +78,3 @@ class Binding:
             return self.ctx
         return next((place for place in (self.group2ctx or {}).values()
                      if str(place) == self.only), self.ctx)
-
-
-@dataclass(frozen=True)
-class PlanRequest:
-    """What plan is wanted; fields as the parameters of :func:`memonger.plan`."""
-
-    budget: Budget = None
-    overhead: Union[None, str, float] = None
-    method: str = "auto"
-    variants: str = "exact"
-    keep: Sequence[str] = ()
-    recompute: Sequence[str] = ()
-    time_limit: float = 10.0
-    max_clones: int = 0
-    name: str = ""
-    progress: Optional[Callback] = field(default=None, repr=False)
-    #: As in :class:`memonger.solve.Options`.
-    without: FrozenSet[str] = frozenset()
-
-    def __post_init__(self) -> None:
-        if self.budget is not None and self.overhead is not None:
-            raise InputError("give a budget or an overhead, not both")
-        if self.method not in methods():
-            raise InputError("unknown method %s; one of %s, or a registered name"
-                             % (check.shown(self.method), ", ".join(methods())))
-        check.text("name", self.name, "resnet50")
-        check.whole_number("max_clones", self.max_clones, 0)
-        if self.progress is not None:
-            check.function("progress", self.progress)
-        if self.variants not in ("none", "exact", "all"):
-            raise InputError("variants must be none, exact or all, not %r" % (self.variants,))
-        object.__setattr__(self, "time_limit", check.real_number("time_limit", self.time_limit))

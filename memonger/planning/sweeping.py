@@ -1,13 +1,27 @@
-"""Plans of a plan's graph for other budgets."""
+"""Plans for many budgets: of a network, and of the graph of a plan."""
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Iterable, List, Optional
+from typing import Iterable, List, Optional, Sequence
 
-from ...plan.plan import Budget, Plan
-from ...report.progress import Callback, numbered
-from ...solve.frontier import BUDGETS, sweep_budgets
-from .inputs import pins
+from ..plan.plan import Budget, Plan
+from ..report.progress import Callback, numbered
+from ..solve import Options, solve
+from ..solve.frontier import BUDGETS, sweep_budgets
+from .network import Network
+from .planning import plan_network
+from .requests import PlanRequest, pins
+
+
+def sweep_network(network: Network, request: PlanRequest, budgets: Sequence[Budget]) -> List[Plan]:
+    """Plans from the largest budget to the smallest that any plan meets.
+
+    All of them together have the request's time limit.
+    """
+    request = replace(request, time_limit=request.time_limit / max(len(budgets), 1))
+    shown = numbered(request.progress, "budget", len(budgets))
+    return sweep_budgets(budgets, network.unplanned.total_bytes, lambda budget: plan_network(
+        network, replace(request, budget=budget, progress=next(shown))))
 
 
 def sweep_like(plan: Plan, time_limit: float, progress: Optional[Callback] = None,
@@ -16,8 +30,6 @@ def sweep_like(plan: Plan, time_limit: float, progress: Optional[Callback] = Non
 
     ``time_limit``: seconds for all budgets together.
     """
-    from ...solve import solve
-    from ...solve.options import Options
     asked, budgets = plan.options, list(budgets)
     options = Options(
         time_limit_s=time_limit / max(len(budgets), 1), storage=plan.storage,
@@ -27,7 +39,7 @@ def sweep_like(plan: Plan, time_limit: float, progress: Optional[Callback] = Non
         max_clones=asked.get("max_clones", 0), fixed_bytes=dict(plan.fixed_bytes))
     outside_bytes = sum(plan.fixed_bytes.values())
     shown = numbered(progress, "budget", len(budgets))
-    found = sweep_budgets(budgets, plan.baseline_total_bytes, lambda budget: solve(
+    plans = sweep_budgets(budgets, plan.baseline_total_bytes, lambda budget: solve(
         plan.graph, budget - outside_bytes, asked.get("method", "auto"),
         replace(options, progress=next(shown))), plan.minimum_total_bytes or 0)
-    return [*found, plan]
+    return [*plans, plan]

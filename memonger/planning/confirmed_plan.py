@@ -1,0 +1,151 @@
+"""One search for a plan, confirmed by binding what it answers."""
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from typing import Any, Dict, Mapping, Optional
+
+from ..graph.types import Graph
+from ..plan import unmet_requests
+from ..plan.plan import Plan
+from ..solve import Options, solve
+from ..solve.effort import Effort
+from ..util import signals as interrupts
+from ..util.errors import InfeasibleBudget, InputError
+from ..util.units import format_bytes, format_distinct, parse_budget
+from .network import Network
+from .requests import PlanRequest, pins, share_of
+
+logger = logging.getLogger("memonger")
+#: How often a plan is searched that the bound executor must confirm.
+ATTEMPTS = 3
+#: Methods that use no variants.
+WITHOUT_VARIANTS = ("sublinear", "chen", "ogc")
+
+
+def confirmed_plan(network: Network, request: PlanRequest, started_s: float,
+                   account: Effort) -> Plan:
+    """What a solver answers to the request, with the bytes that the framework takes.
+
+    Where the framework runs a network with variants in another order than predicted, its pool may
+    come out a little larger; then the search has a little less. ``account`` is the work of the
+    call.
+
+    Raises InfeasibleBudget if no plan was found whose executor stays within the budget.
+    Raises InputError, PluginError if the request does not fit the network or the backend.
+    """
+    network = offered(network, request)
+    graph, outside_bytes = network.graph, network.outside_bytes
+    total_budget = pool_budget = None
+    if request.budget is not None:
+        whole_bytes = network.unplanned.total_bytes
+        total_budget = parse_budget(request.budget, whole_bytes)
+        if total_budget >= whole_bytes:  # nothing changes: count it unplanned
+            network = network.as_unplanned()
+            graph = network.graph
+        allowed = network.pool_within(total_budget)
+        pool_budget, outside_bytes = allowed.pool_bytes, allowed.outside_bytes
+    options = search_options(network, request, outside_bytes)
+    record = record_of(network, request)
+    logger.info("read %d forward ops, unplanned total %s; op times: %s", graph.num_forward,
+                format_bytes(network.unplanned.total_bytes), network.costs)
+    logger.info("searching with method %s for %s", request.method, "the least memory"
+                if pool_budget is None else "a pool of at most %s" % format_bytes(pool_budget))
+    smallest: Optional[Plan] = None
+    for _ in range(ATTEMPTS):
+        try:
+            answer = _searched(graph, pool_budget, request.method, replace(
+                options, account=account, time_limit_s=min(
+                    options.time_limit_s, max(account.left_s, 0.01))))
+        except InfeasibleBudget as error:
+            if smallest is not None:
+                break  # the error would name the lowered budget, not the caller's
+            if isinstance(error.best_plan, Plan):
+                error.best_plan = replace(
+                    network.beside_unplanned(error.best_plan), options=record,
+                    planning_s=time.perf_counter() - started_s)
+            raise
+        with interrupts.deferred():  # the answer would be lost
+            made = confirmed(network, answer, total_budget, record, started_s)
+        excess_bytes = 0 if total_budget is None else made.total_bytes - total_budget
+        if excess_bytes <= 0 or (made.pool_bytes == answer.pool_bytes and network.is_foreseen):
+            return made
+        assert pool_budget is not None
+        if smallest is None or made.total_bytes < smallest.total_bytes:
+            smallest = made
+        pool_budget = lowered(pool_budget, excess_bytes)
+        if pool_budget <= 0:
+            break
+    assert smallest is not None and total_budget is not None
+    raise InfeasibleBudget(
+        "no plan was found whose executor takes no more than %s: the smallest takes %s"
+        % format_distinct(total_budget, smallest.total_bytes) + network.advice(smallest),
+        total_budget, smallest.total_bytes, best_plan=smallest)
+
+
+def lowered(budget_bytes: int, excess_bytes: int) -> int:
+    """The budget to search with after a plan took ``excess_bytes`` too much."""
+    return budget_bytes - excess_bytes - budget_bytes // 500
+
+
+def offered(network: Network, request: PlanRequest) -> Network:
+    """The network, named as asked and with the variants that the method may use."""
+    if request.name:
+        network = network.named(request.name)
+    return network if request.method in WITHOUT_VARIANTS else network.offering(request.variants)
+
+
+def search_options(network: Network, request: PlanRequest,
+                   outside_bytes: Mapping[str, int]) -> Options:
+    """What a solver is asked for: the request in ids of ops, and how the network runs plans."""
+    graph = network.graph
+    max_overhead = share_of(request.overhead)
+    if request.budget is None and request.overhead is None and graph.time_s > 0:
+        max_overhead = graph.forward_time_s / graph.time_s  # one extra forward pass
+    kept, again = pins(graph, request.keep, "keep"), pins(graph, request.recompute, "recompute")
+    kept, again = (tuple(i for i in ops if i not in network.elsewhere) for ops in (kept, again))
+    both = [graph.ops[i].name for i in kept if i in set(again)]
+    if both:
+        raise InputError("op %r is both to be kept and to be recomputed" % both[0])
+    for index, op in enumerate(graph.ops):  # what the caller says goes before the network's marks
+        if op.force_mirroring == "True" and op.recomputable and index not in kept:
+            again += (index,)
+        elif op.force_mirroring == "False" and not op.is_backward and index not in again:
+            kept += (index,)
+    return Options(
+        time_limit_s=request.time_limit, storage=network.storage, backend=network.backend,
+        variants=request.variants, keep=kept, recompute=again, progress=request.progress,
+        costs=network.costs, objective="memory" if request.budget is None else "time",
+        max_overhead=max_overhead, fixed_bytes=outside_bytes,
+        max_clones=request.max_clones, without=request.without)
+
+
+def record_of(network: Network, request: PlanRequest) -> Dict[str, Any]:
+    """What was asked for, as a plan file holds it."""
+    limits = {"max_clones": request.max_clones} if request.max_clones else {}
+    return {"budget": request.budget, "method": request.method, "variants": request.variants,
+            "overhead": request.overhead, "keep": tuple(request.keep),
+            "recompute": tuple(request.recompute), **limits, **network.record}
+
+
+def _searched(graph: Graph, pool_budget: Optional[int], method: str, options: Options) -> Plan:
+    """A solver's answer, with notes on what it could not do as asked."""
+    answer = solve(graph, pool_budget, method, options)
+    logger.info("%s: pool %s, %+.1f %% time", answer.status.value,
+                format_bytes(answer.pool_bytes), 100 * answer.overhead)
+    told = unmet_requests.notes(graph, answer.schedule, options.recompute)
+    return replace(answer, notes=answer.notes + told)
+
+
+def confirmed(network: Network, answer: Plan, budget_bytes: Optional[int],
+              record: Mapping[str, Any], started_s: float) -> Plan:
+    """A solver's answer as a plan of the network, with the bytes that the framework takes."""
+    plan = network.confirm(answer, network.apply(answer))
+    resident = replace(plan.planned, outside_bytes={
+        name: size for name, size in plan.planned.outside_bytes.items()
+        if name != "never_written"})
+    if resident.total_bytes <= (budget_bytes or 0):  # it fits even if all is written
+        plan = replace(plan, planned=resident)
+    return replace(plan, budget_bytes=budget_bytes, options=dict(record),
+                   planning_s=time.perf_counter() - started_s)

@@ -1,0 +1,54 @@
+"""Planning graphs, from a file or at hand: no framework is needed."""
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import List, Sequence
+
+from ..graph.imported import parse_imported_budget
+from ..graph.types import Graph
+from ..plan.plan import Budget, Plan
+from ..report.facts import Facts
+from ..report.progress import numbered
+from ..solve.frontier import BUDGETS, sweep_budgets
+from ..solve.imported import plan_graph
+from .estimate import Estimate
+from .requests import PlanRequest, pins, share_of
+
+
+def unplanned_graph(graph: Graph) -> Plan:
+    """The plan that keeps everything: what a step of the graph takes."""
+    return plan_graph(graph, "100%", "chen")
+
+
+def estimate_graph(graph: Graph) -> Estimate:
+    """What an unplanned step of the graph takes, in its own units."""
+    plan = unplanned_graph(graph)
+    return Estimate({**plan.fixed_bytes, "pool": plan.baseline_pool_bytes},
+                    plan.baseline_pool_bytes, Facts(plan).baseline_timeline.peak_live_bytes, graph,
+                    "stock" if graph.shares_buffers else "live")
+
+
+def sweep_graph(graph: Graph, request: PlanRequest,
+                budgets: Sequence[Budget] = BUDGETS) -> List[Plan]:
+    """Plans of a graph from the largest budget to the smallest that any plan meets.
+
+    All of them together have the request's time limit.
+    """
+    whole = unplanned_graph(graph).baseline_total_bytes
+    sizes = [parse_imported_budget(budget, whole, not graph.own_units) for budget in budgets
+             if budget is not None]
+    request = replace(request, time_limit=request.time_limit / max(len(sizes), 1))
+    shown = numbered(request.progress, "budget", len(sizes))
+    return sweep_budgets(sizes, whole, lambda budget: plan_of_graph(
+        graph, replace(request, budget=budget, progress=next(shown))))
+
+
+def plan_of_graph(graph: Graph, request: PlanRequest) -> Plan:
+    """A plan for a graph."""
+    if request.name:
+        graph = replace(graph, name=request.name)
+    return plan_graph(
+        graph, request.budget, request.method, time_limit_s=request.time_limit,
+        variants=request.variants, keep=pins(graph, request.keep, "keep"),
+        progress=request.progress, recompute=pins(graph, request.recompute, "recompute"),
+        max_clones=request.max_clones, max_overhead=share_of(request.overhead))
