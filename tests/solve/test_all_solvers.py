@@ -12,6 +12,7 @@ import reference.brute  # noqa: F401  a method of that name
 import strategies
 from footprints import planned_as, unplanned_as
 from reference.judge import validate
+from training_nets import residual_network
 
 from memonger.graph.imported import single_output_graph
 from memonger.graph.schedule import Step, expand
@@ -21,6 +22,7 @@ from memonger.plan.plan import Status
 from memonger.solve import Options, methods, register, solve
 from memonger.solve.baselines.ogc import best_cuts
 from memonger.solve.result import build_plan, unplanned
+from memonger.solve.search.native import NativeSearch
 from memonger.util.errors import InfeasibleBudget, InputError, InvalidPlan
 
 SOLVERS = ("auto", "local", "milp", "brute", "chen", "ogc")
@@ -109,6 +111,17 @@ def test_local_search_reaches_the_optimum_of_small_graphs_of_other_planners(seed
             except InfeasibleBudget:
                 answers.append(None)
         assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("share", [0.6, 0.4])
+def test_plans_for_live_bytes_take_no_more_time_than_those_for_an_arena(share):
+    # An arena takes what is alive and a little more.
+    graph = residual_network(10)
+    budget = int(share * plan_storage(graph, expand(graph, {}), "live").pool_bytes)
+    live, arena = [NativeSearch(graph, Options(storage=storage)).search(budget, 2_000_000, 60.0)
+                   for storage in ("live", "arena")]
+    assert live.feasible and arena.feasible
+    assert live.cost_s <= arena.cost_s * (1 + 1e-9)
 
 
 def test_long_chain_in_square_root_memory():

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any, List, Tuple
@@ -11,7 +12,7 @@ import strategies
 from training_nets import residual_network
 
 from memonger.graph.schedule import expand
-from memonger.graph.types import Graph
+from memonger.graph.types import Graph, Tensor
 from memonger.memory.storage import plan_storage
 from memonger.solve import Options, solve
 from memonger.solve.chain.plans import ChainPlans
@@ -46,6 +47,30 @@ def test_segments_part_the_step() -> None:
     for one in units:
         one.graph.check()
         assert one.graph.ops[one.middle].is_backward and one.ops[one.middle] == -1
+
+
+def test_boundaries_are_found_without_the_names_of_forward_ops() -> None:
+    graph = residual_network(6)
+    nameless = replace(graph, ops=tuple(replace(op, forward_op=-1) for op in graph.ops))
+    boundaries = find_boundaries(nameless)
+    named = [one.forward for one in find_boundaries(graph)]
+    assert {one.forward for one in boundaries} >= {*named[2:-1]}  # all but those at the ends
+    backward = [one.backward for one in boundaries]
+    assert backward == sorted(backward, reverse=True)
+    plan = plans_of(nameless).smallest()
+    assert plan is not None and plan.pool_bytes < live_bytes(graph) / 2
+
+
+def test_a_little_value_that_stays_is_no_reason_not_to_cut() -> None:
+    graph = residual_network(6)
+    first, last = graph.ops[0], graph.ops[graph.num_forward - 1]
+    counter = len(graph.tensors)
+    ops = (replace(first, outputs=(*first.outputs, counter)),
+           *graph.ops[1:graph.num_forward - 1], replace(last, inputs=(*last.inputs, counter)),
+           *graph.ops[graph.num_forward:])
+    counted = replace(graph, ops=ops, tensors=(*graph.tensors, Tensor("counter", 8, 0)))
+    assert [one.forward for one in find_boundaries(counted)] \
+        == [one.forward for one in find_boundaries(graph)]
 
 
 @pytest.mark.parametrize("seed", strategies.seeds(300, quick=30))

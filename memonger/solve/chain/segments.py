@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Dict, List, Sequence, Set, Tuple
+from typing import Dict, Iterator, List, Sequence, Set, Tuple
 
 from ...graph.offers import Offer, offering
 from ...graph.types import Graph, Op
 
 #: A chain has at least this many boundaries; else values of more ops may cross one.
 _FEWEST, _MOST_VALUES = 6, 12
+#: Values this much smaller than the largest one of forward do not count as crossing.
+_LITTLE = 1e-3
 #: Above this many boundaries those with the fewest bytes of each stretch stay.
 _MOST = 64
 #: A segment reaches over this many boundaries at most, while it has no more forward ops.
@@ -78,22 +80,25 @@ def find_boundaries(graph: Graph) -> List[Boundary]:
     if any(op.is_backward for op in graph.ops[:count]):
         return [Boundary(0, len(graph.ops), 0)]
     crossing, crossing_bytes = [0] * (count + 1), [0] * (count + 1)
-    for number, op in enumerate(graph.ops[:count]):
-        made = [t for position, t in enumerate(op.outputs)
-                if graph.tensors[t].pooled and position not in op.kept_outputs]
-        last = max([reader for t in made for reader in graph.consumers[t] if reader < count],
+    # All outputs of an op stay or go together.
+    made = [[t for position, t in enumerate(op.outputs)
+             if graph.tensors[t].pooled and position not in op.kept_outputs]
+            for op in graph.ops[:count]]
+    sizes = [sum(graph.tensors[t].size_bytes for t in tensors if graph.consumers[t])
+             for tensors in made]
+    little_bytes = _LITTLE * max(sizes, default=0)
+    for number, (tensors, size) in enumerate(zip(made, sizes)):
+        last = max([reader for t in tensors for reader in graph.consumers[t] if reader < count],
                    default=number)
-        # All outputs of an op stay or go together.
-        size = sum(graph.tensors[t].size_bytes for t in made if graph.consumers[t])
         if last > number and size:
             for change, cut in ((1, number + 1), (-1, last + 1)):
-                crossing[cut] += change
+                crossing[cut] += change * (size > little_bytes)
                 crossing_bytes[cut] += change * size
     for cut in range(count):
         crossing[cut + 1] += crossing[cut]
         crossing_bytes[cut + 1] += crossing_bytes[cut]
     cuts = _aligned(graph)
-    narrow = [cut for cut in cuts if 0 < crossing[cut] <= _MOST_VALUES]
+    narrow = [cut for cut in cuts if crossing_bytes[cut] and crossing[cut] <= _MOST_VALUES]
     most = 1
     while most < _MOST_VALUES and sum(crossing[cut] <= most for cut in narrow) < _FEWEST:
         most += 1
@@ -107,14 +112,13 @@ def find_boundaries(graph: Graph) -> List[Boundary]:
 
 
 def _aligned(graph: Graph) -> Dict[int, int]:
-    """Places in forward whose gradients part alike, with the first backward op behind them."""
+    """Places in forward whose gradients part alike, with the first backward op in front of them."""
     count, end = graph.num_forward, len(graph.ops)
     last, first = [-1] * (count + 1), [end] * (count + 1)
     for number in range(count, end):
-        owner = graph.ops[number].forward_op
-        if 0 <= owner < count:
-            last[owner] = max(last[owner], number)
-            first[owner] = min(first[owner], number)
+        for made, needed in _lives_in_forward(graph, number):
+            last[made] = max(last[made], number)
+            first[needed] = min(first[needed], number)
     for cut in reversed(range(count)):
         last[cut] = max(last[cut], last[cut + 1])
     aligned: Dict[int, int] = {}
@@ -124,6 +128,24 @@ def _aligned(graph: Graph) -> Dict[int, int]:
         if -1 < last[cut] < earliest < end:
             aligned[cut] = earliest
     return aligned
+
+
+def _lives_in_forward(graph: Graph, number: int) -> Iterator[Tuple[int, int]]:
+    """Where in forward lies what a backward op belongs to: its own op, twice.
+
+    Where the graph does not name that, for each value that it reads the op that makes it and the
+    last one that reads it: it belongs behind what lies before the first, and in front of what lies
+    behind the last.
+    """
+    op, count = graph.ops[number], graph.num_forward
+    if 0 <= op.forward_op < count:
+        yield op.forward_op, op.forward_op
+        return
+    for tensor in op.inputs:
+        made = graph.tensors[tensor].producer
+        if 0 <= made < count:
+            yield made, max((reader for reader in graph.consumers[tensor] if reader < count),
+                            default=made)
 
 
 def segments_of(graph: Graph, boundaries: Sequence[Boundary]) -> List[Segment]:

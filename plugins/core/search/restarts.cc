@@ -93,7 +93,7 @@ void SearchSmallest(Board* board, int64_t work_end) {
   const int64_t budget = target.budget_bytes();
   const Temperature rounds[] = {{3, 0.01}, {0.5, 0.01}, {0.2, 0.005}};
   const double shares[] = {0.6, 0.8, 1.0}, steps[] = {0.01, 0.01, 1e-4};
-  if (target.has_meter() && !target.is_arena()) target.MeasurePool();
+  if (target.has_whole_buffers()) target.MeasurePool();
   decisions.Load(board->options.warm);
   const Outcome begun = target.Evaluate();
   if (begun.valid) target.KeepSmallest(begun);
@@ -133,8 +133,8 @@ Answer RunSearch(Simulator* simulator, const SearchOptions& options, PoolMeter* 
   } else {
     // What does not quite fit an arena needs a little less memory; whole buffers are another
     // measure.
-    SearchShrinking(&board, begin + (target.is_arena() ? work : work / 2));
-    if (!target.is_arena()) SearchPool(&board, begin + work);
+    SearchShrinking(&board, begin + (target.has_whole_buffers() ? work / 2 : work));
+    if (target.has_whole_buffers()) SearchPool(&board, begin + work);
   }
   board.decisions.Load(target.best());
   return {target.best(), board.effort.reason()};

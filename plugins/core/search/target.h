@@ -48,7 +48,11 @@ class Target {
   void MeasurePool() { pool_mode_ = true; }
   bool measures_pool() const { return pool_mode_; }
   bool has_meter() const { return meter_ != nullptr; }
-  bool is_arena() const { return meter_ && meter_->kind() == storage::Kind::kArena; }
+  // Whether what has to fit are whole buffers; arenas take little more than the live bytes.
+  bool has_whole_buffers() const {
+    return meter_ && meter_->kind() != storage::Kind::kArena &&
+           meter_->kind() != storage::Kind::kLive;
+  }
   // Exact pool of the current decisions with the bytes outside it, or more, but no more than
   // `wanted`, where that saves time. 0 without a meter; -1 where the decisions cannot run.
   int64_t ExactPool(int64_t wanted = 0);
