@@ -28,6 +28,7 @@ PUBLIC = {
 def on_page_content(html, **_):
     html = re.sub(r":(mod|func|class|meth|attr|data|exc):\s*(?=<code>)", "", html)
     html = re.sub(r"<td[^>]*>[^<]*", _with_units, html)
+    html = _ROWS.sub(_described_once, html)
     return re.sub(r'(<h\d id="([\w.]+)\.\w+" class="doc doc-heading">\s*'
                   r'(?:<code[^>]*>\s*|<span class="doc[^>]*>\s*)*)', _with_module, html)
 
@@ -36,6 +37,19 @@ def on_post_page(output, page, **_):
     """The search of pages that are files needs no network."""
     script = "../" * page.url.count("/") + "js/file_worker.js"
     return output.replace("https://unpkg.com/iframe-worker/shim", script)
+
+
+_CELL = "<td>(?:(?!</td>).)*</td>"
+_ROW = r'<tr class="doc-section-item">\s*' + _CELL + "%s" + _CELL + r"\s*</tr>\s*"
+#: Rows of parameters that numpydoc lists together: the same type and description.
+_ROWS = re.compile(_ROW % (r"(\s*%s\s*%s\s*)" % (_CELL, _CELL)) + "(?:" + _ROW % r"\1" + ")+", re.S)
+
+
+def _described_once(rows):
+    """Parameters that share a description have one cell for it."""
+    shared, count = rows.group(1), rows.group(0).count('<tr class="doc-section-item">')
+    first, *others = rows.group(0).split(shared)
+    return first + shared.replace("<td>", '<td rowspan="%d">' % count) + "".join(others)
 
 
 def _with_units(cell):

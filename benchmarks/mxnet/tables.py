@@ -20,7 +20,7 @@ _PUBLISHED = (("published", "network", "batch", "of", "their cut", "their overhe
                "same cut: none", "exact", "all", "bound", "planned in",
                "same overhead: our cut", "verdict"), "<<><>>>>>>>><")
 _SUMMARY = (("network (batch)", "published by", "memory cut", "their overhead",
-             "ours: measured on a CPU", "predicted (variants)", "bound", "planned in"), "<<>>>>>>")
+             "ours: measured", "predicted (variants)", "bound", "planned in"), "<<>>>>>>")
 _MEASURED = (("network", "method", "target", "batch", "unplanned: measured", "predicted",
               "planned: measured", "predicted", "step time: measured", "predicted",
               "planned step"), "<<<>>>>>>>>")

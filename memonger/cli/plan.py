@@ -22,8 +22,9 @@ from .record import plan_record
 def _refused(planned: int) -> str:
     """How many of a sweep's budgets have no plan."""
     missing = len(BUDGETS) - planned
-    return "\nno plan was found for %d tighter of the %d budgets, which end at %s of the " \
-        "unplanned total" % (missing, len(BUDGETS), BUDGETS[-1]) if missing else ""
+    return "\nno plan was found for the %stightest of the %d budgets, which end at %s of the " \
+        "unplanned total" % ("%d " % missing * (missing > 1), len(BUDGETS), BUDGETS[-1]) \
+        if missing else ""
 
 
 class MakePlan(Command):

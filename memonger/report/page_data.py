@@ -28,15 +28,15 @@ def page_data(facts: Facts, sweep: Sequence[Plan] = ()) -> Dict[str, Any]:
     unit = 1 if units.plain else 1024
     across = common_steps(facts)
     planned, unplanned = facts.timeline, facts.baseline_timeline
-    further = {"budget": pool_budget(plan), "measured": measured_pool(plan),
-               "measured_original": measured_pool(plan, original=True)}
+    pools = {"planned": planned.pool_bytes, "unplanned": unplanned.pool_bytes,
+             "budget": pool_budget(plan), "measured": measured_pool(plan),
+             "measured_original": measured_pool(plan, original=True)}
     return {
         "plain": units.plain, "plain_times": units.plain_times, "unit": unit,
         "backward": next((i for i, late in enumerate(unplanned.is_backward) if late),
                          len(unplanned)),
-        "pool": {"planned": planned.pool_bytes // unit, "unplanned": unplanned.pool_bytes // unit,
-                 **{name: None if size is None else size // unit
-                    for name, size in further.items()}},
+        "pool": {name: None if size is None else round(size / unit, 2)
+                 for name, size in pools.items()},
         "planned": _line(planned, across(planned), unit),
         "unplanned": _line(unplanned, across(unplanned), unit),
         "categories": [[name, COLOURS[name]] for name in CATEGORIES],

@@ -101,7 +101,7 @@ def test_a_sweep_is_asked_for_with_the_same_words(symbol_file, fake, capsys):
 def test_a_sweep_tells_of_budgets_without_a_plan(symbol_file, fake, capsys):
     fake("sweep", [small_plan()] * 3)
     assert main(["plan", symbol_file, "--sweep"]) == 0
-    assert "no plan was found for 7 tighter of the 10 budgets" in capsys.readouterr().out
+    assert "no plan was found for the 7 tightest of the 10 budgets" in capsys.readouterr().out
     fake("sweep", [small_plan()] * 10)
     assert main(["plan", symbol_file, "--sweep"]) == 0
     assert "no plan was found" not in capsys.readouterr().out
