@@ -6,8 +6,9 @@ import logging
 import os
 import subprocess
 import sys
+import traceback
 from pathlib import Path
-from typing import Any, List, Mapping, Optional
+from typing import Any, Callable, List, Mapping, Optional
 
 from .errors import MemongerError
 
@@ -38,6 +39,19 @@ def ask_module(module: str, request: Any,
             "it was killed, perhaps because memory ran out" if child.returncode == -9
             else said[-1] if said else "it ended with status %d" % child.returncode)
     return json.loads(lines[-1])
+
+
+def answer(run: Callable[[Any], Any], last_words: Callable[[Exception], str]) -> None:
+    """The other end of :func:`ask_module`: answer the request on standard input, or end with why.
+
+    ``run``: from the request to the answer.
+    ``last_words``: from an error to the line that the asking process shows; it logs all the rest.
+    """
+    try:
+        print(json.dumps(run(json.load(sys.stdin))))
+    except Exception as error:
+        traceback.print_exc()
+        sys.exit(last_words(error))
 
 
 def _import_path() -> List[str]:

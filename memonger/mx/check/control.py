@@ -6,17 +6,14 @@ Run as a module, this is that process.
 """
 from __future__ import annotations
 
-import json
 import os
-import sys
 import tempfile
-import traceback
 from typing import Any, Dict, Mapping, Tuple
 
 import numpy as np
 
 from ...util.errors import InputError, MemongerError
-from ...util.processes import ask_module
+from ...util.processes import answer, ask_module
 from ..capture.binding import checked_shape, first_line
 from ..plugin.environment import mxnet
 from ..rewrite.load import is_numpy, of_kind
@@ -81,8 +78,4 @@ def _run(request: Mapping[str, Any]) -> Any:
 
 
 if __name__ == "__main__":
-    try:
-        print(json.dumps(_run(json.load(sys.stdin))))
-    except Exception as error:  # the parent shows the last line and logs all
-        traceback.print_exc()
-        sys.exit(first_line(error))
+    answer(_run, first_line)

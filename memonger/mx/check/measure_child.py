@@ -4,12 +4,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
-import json
-import sys
 import time
-import traceback
 from typing import Any, Dict, List
 
+from ...util.processes import answer
 from ..capture.binding import first_line
 from ..plugin import loading as native
 from ..plugin.environment import mxnet
@@ -92,8 +90,4 @@ def run(request: Dict[str, Any]) -> Dict[str, Any]:
 
 
 if __name__ == "__main__":
-    try:
-        print(json.dumps(run(json.load(sys.stdin))))
-    except Exception as error:  # the parent shows the last line and logs all
-        traceback.print_exc()
-        sys.exit(first_line(error))
+    answer(run, first_line)
