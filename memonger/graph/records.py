@@ -26,7 +26,8 @@ class Tensor:
     #: "parameter", "input", "aux", "gradient" or "head_gradient".
     category: str = "activation"
     #: False where the memory is the caller's: parameters, inputs, aux states, the arrays that
-    #: receive the parameters' gradients. Only pooled tensors count in the pool.
+    #: receive the parameters' gradients. Only pooled tensors count in the pool, and what further
+    #: runs of an op make of the others.
     pooled: bool = True
     shape: Tuple[int, ...] = ()
     dtype: str = "float32"

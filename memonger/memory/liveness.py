@@ -53,7 +53,7 @@ class Program:
     #: Equal where two dtypes are; see :func:`dtype_number`.
     dtype: Tuple[int, ...]
     item_bytes: Tuple[int, ...]
-    #: The memory is the caller's (arrays for gradients): no block.
+    #: The memory is the caller's (arrays for gradients and a CachedOp's outputs): no block.
     external: Tuple[bool, ...]
     #: How often the value is an output of the whole graph.
     held: Tuple[int, ...]
@@ -167,15 +167,19 @@ def build_program(graph: Graph, schedule: Schedule) -> Program:
         tuple(steps), tuple(values),
         tuple(number_of_elements(t.size_bytes, t.shape, b) for t, b in zip(tensors, item_bytes)),
         tuple(t.size_bytes for t in tensors), tuple(dtype_number(t.dtype) for t in tensors),
-        item_bytes, tuple(_needs_no_memory(graph, value.tensor, number in read or held[number] > 0)
+        item_bytes, tuple(_needs_no_memory(graph, value.tensor, steps[value.step].clone,
+                                           number in read or held[number] > 0)
                           for number, value in enumerate(values)), tuple(held),
         tuple(value in own_buffer for value in range(len(values))),
         count_ignored=cached, rounding=1 if graph.pools in ("cached_op", "live") else 4)
 
 
-def _needs_no_memory(graph: Graph, tensor: int, needed: bool) -> bool:
-    """Whether a value's memory is the caller's, or it is a view that nobody reads."""
-    return not graph.tensors[tensor].pooled or (
+def _needs_no_memory(graph: Graph, tensor: int, clone: int, needed: bool) -> bool:
+    """Whether a value's memory is the caller's, or it is a view that nobody reads.
+
+    The caller has the array of an output; what a second run of its op makes lies in the pool.
+    """
+    return not (graph.tensors[tensor].pooled or clone) or (
         not needed and graph.tensors[tensor].storage_of >= 0)
 
 

@@ -39,11 +39,13 @@ void Simulator::AddValues(int stage) {
   int place = 0;
   for (int run : log.runs) {
     const Hot& hot = hot_[run_op_[run]];
+    const std::vector<int64_t>& sizes =
+        run < num_ops() ? problem_.tensor_bytes : problem_.clone_bytes;
     int value = first_value_[run];
     for (const int* tensor = hot.outputs; tensor != hot.outputs_end; ++tensor, ++value) {
       tensor_[value] = *tensor;
       made_at_[value] = last_at_[value] = At(stage, place);
-      bytes_[value] = problem_.tensor_bytes[*tensor];
+      bytes_[value] = sizes[*tensor];
       Count(value, bytes_[value]);
       FindLast(value);
     }

@@ -28,6 +28,8 @@ void PoolMeter::Fill(const Trace& trace) {
     const Op& op = problem_.ops[trace.ops[step]];
     const Implementation& impl = op.implementations[trace.implementations[step]];
     first_value[step] = program_.num_entries();
+    const bool first_run = trace.clones[step] == 0;
+    const std::vector<int64_t>& sizes = first_run ? problem_.tensor_bytes : problem_.clone_bytes;
     for (size_t i = 0; i < impl.inputs.size(); ++i) {
       const int source = trace.sources[trace.source_begin[step] + i];
       const int value = source < 0 ? -1 : first_value[source] + producer_slot[impl.inputs[i]];
@@ -39,13 +41,13 @@ void PoolMeter::Fill(const Trace& trace) {
       producer_slot[tensor] = static_cast<int>(slot);
       program_.outputs.push_back(first_value[step] + static_cast<int>(slot));
       program_.elements.push_back(problem_.tensor_elements[tensor]);
-      program_.bytes.push_back(problem_.tensor_bytes[tensor]);
+      program_.bytes.push_back(sizes[tensor]);
       program_.dtype.push_back(problem_.tensor_dtype[tensor]);
       program_.item_bytes.push_back(problem_.tensor_item_bytes[tensor]);
-      program_.external.push_back(problem_.tensor_is_external[tensor]);
+      program_.external.push_back(first_run && problem_.tensor_is_external[tensor]);
       program_.own_buffer.push_back(problem_.tensor_has_own_buffer[tensor]);
       is_view_.push_back(problem_.tensor_is_view[tensor]);
-      program_.held.push_back(trace.clones[step] == 0 && problem_.tensor_is_output[tensor]);
+      program_.held.push_back(first_run && problem_.tensor_is_output[tensor]);
     }
     for (const InplaceOption& option : impl.inplace) {
       program_.inplace.push_back(

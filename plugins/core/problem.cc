@@ -58,6 +58,7 @@ bool Problem::Parse(const int64_t* data, int64_t size, const double* times, int6
     tensor_item_bytes.push_back(static_cast<int>(in.Next()));
     tensor_is_external.push_back(in.Next() != 0);
     tensor_bytes.push_back(tensor_is_external.back() ? 0 : bytes);
+    clone_bytes.push_back(bytes);
     tensor_is_view.push_back(in.Next() != 0);
     tensor_is_output.push_back(in.Next() != 0);
     tensor_is_kept.push_back(in.Next() != 0);

@@ -52,6 +52,7 @@ struct Variant {
 struct Problem {
   std::vector<Op> ops;
   std::vector<int64_t> tensor_bytes;  // 0 for tensors outside the pool
+  std::vector<int64_t> clone_bytes;   // of what further runs of the op make: always in the pool
   std::vector<int64_t> tensor_elements;
   std::vector<int> tensor_dtype;       // a number for each dtype
   std::vector<int> tensor_item_bytes;  // of one element

@@ -115,6 +115,16 @@ def test_a_cached_op_keeps_what_backward_reads_and_shares_nothing():
     assert plan(Graph(tensors, ops, (3,))).pool_bytes == 8
 
 
+def test_a_second_run_of_an_output_lies_in_the_pool_of_a_cached_op():
+    """The caller's array is written by the first run."""
+    tensors = (Tensor("y", 8, 0, "output", False, (2,)), Tensor("dx", 4, 1, "gradient", False))
+    graph = Graph(tensors, (Op("y", "Op", (), (0,)), Op("dy", "Op", (0,), (1,), True, 0)), (0, 1),
+                  pools="cached_op")
+    again = plan_storage(graph, expand(graph, {0: {}}), "best")
+    assert [block.pool for block in again.blocks.blocks] == [1]
+    assert (plan(graph).pool_bytes, again.pool_bytes) == (0, 8)
+
+
 def test_a_step_holds_inputs_and_outputs_where_nothing_works_in_place():
     found = plan(chain(1, 2, 3, 1, pools="live"), "live")
     assert (found.pool_bytes, found.step_of_peak, found.buffer_of) == (20, 2, ())

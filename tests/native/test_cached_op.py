@@ -1,20 +1,27 @@
 """Marked symbols through CachedOp, which is what hybridized Gluon blocks run."""
 from __future__ import annotations
 
+import random
+
 import mxnet as mx
 import numpy as np
 import pytest
 from mx.random_symbols import random_recompute, random_symbol
+from mx.test_variants import choose, plan_with
 from strategies import batches
 
 from memonger import native
 from memonger.graph.decisions import decisions_of
-from memonger.graph.schedule import expand_in_part
+from memonger.graph.in_use import graph_in_use
+from memonger.graph.schedule import Schedule, expand_in_part
 from memonger.memory.storage import plan_storage
-from memonger.mx.calls.gluon import as_cached_op
+from memonger.mx.calls.binding import Binding
+from memonger.mx.calls.gluon import as_cached_op, cached_op_reader
+from memonger.mx.calls.opening import open_network
 from memonger.mx.capture.binding import infer_arguments
 from memonger.mx.capture.record import read
 from memonger.mx.check.training_run import random_values
+from memonger.mx.rewrite.apply import apply_plan_to
 from memonger.mx.symbol.planned_symbol import apply_recompute
 
 from .graphs import CONVOLUTIONS, clones, convolutions, mark
@@ -94,6 +101,30 @@ def test_random_networks(flags, seeds):
         predicted = plan_storage(graph, schedule, storage).pool_bytes
         assert predicted == sum(r["pool_bytes"] for r in records), seed
         assert all(r["replayed"] for r in records), seed
+
+
+@pytest.mark.parametrize("seeds", batches(range(40, 60), range(5000, 5300)))
+def test_random_requests_and_variants(seeds):
+    """Any parameters may be frozen; outputs may run again, in the pool."""
+    for seed in seeds:
+        draw = random.Random(seed)
+        symbol, shapes = random_symbol(seed, draw.choice((4, 6, 10)), chains=seed % 2 == 0)
+        fixed = [name for name in symbol.list_arguments()[:-1] if draw.random() < 0.5]
+        requests = {n: "null" if n in fixed else "write" for n in symbol.list_arguments()}
+        opened = open_network(symbol, Binding(shapes, {}, requests), "reference",
+                              cached_op_reader(shapes, {}))
+        graph = opened.with_variants(exact_only=True).graph
+        chosen = choose(graph, draw, draw.choice((0.0, 0.5, 1.0)))
+        in_use = graph_in_use(graph, Schedule((), chosen))
+        plan = plan_with(graph, chosen, [
+            i for i, op in enumerate(in_use.ops)
+            if op.recomputable and op.outputs and draw.random() < 0.4], opened.storage)
+        planned = apply_plan_to(symbol, plan)
+        bound = opened.runner.read(planned)
+        assert opened.runner.footprint(bound, planned, plan.storage).pool_bytes == \
+            plan.pool_bytes, seed
+        _, records = train(planned, shapes, FLAGS["static"], fixed=fixed)
+        assert sum(r["pool_bytes"] for r in records) == plan.pool_bytes, seed
 
 
 @pytest.mark.parametrize("flags", list(FLAGS))

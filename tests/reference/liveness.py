@@ -121,9 +121,11 @@ def examine(graph: Graph, schedule: Schedule) -> Memory:
     ops = [op for op in (chosen[step.op] for step in schedule.steps) if op is not None]
     cached = graph.pools == "cached_op"
     pools: List[int] = []
+    again: List[bool] = []
     seen: Set[int] = set()
     for step, op in zip(schedule.steps, ops):
-        pools.append(1 if cached and (op.is_backward or step.op in seen) else 0)
+        again.append(step.op in seen)
+        pools.append(1 if cached and (op.is_backward or again[-1]) else 0)
         seen.add(step.op)
     reads = _Reads(graph, schedule, ops, pools, cached)
     memory = Memory(len(ops), rounding=1 if graph.pools in ("cached_op", "live") else 4)
@@ -134,9 +136,12 @@ def examine(graph: Graph, schedule: Schedule) -> Memory:
         return int(np.prod(item.shape, dtype=np.int64)) if item.shape \
             else item.size_bytes // _ITEM_BYTES[item.dtype]
 
+    def in_pool(index: int, tensor: int) -> bool:
+        return graph.tensors[tensor].pooled or again[index]
+
     def may_share(index: int, op: Op, source: Value, target: Value, identity: bool) -> bool:
         old, new = graph.tensors[source[1]], graph.tensors[target[1]]
-        if not new.pooled or target in where or source not in where:
+        if not in_pool(*target) or target in where or source not in where:
             return False
         life = memory.lives[where[source]]
         alone = reads.pending(life.values, index) == 1 \
@@ -157,7 +162,7 @@ def examine(graph: Graph, schedule: Schedule) -> Memory:
                 where[target] = where[source]
                 memory.lives[where[source]].values.append(target)
         fresh = [(elements(t), k, t) for k, t in enumerate(op.outputs)
-                 if graph.tensors[t].pooled and (index, t) not in where]
+                 if in_pool(index, t) and (index, t) not in where]
         for count, _, tensor in sorted(fresh)[::-1]:
             where[index, tensor] = len(memory.lives)
             memory.lives.append(Life([(index, tensor)], count, op.device, pools[index], index))
