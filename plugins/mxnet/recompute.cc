@@ -134,8 +134,10 @@ class CloneInserter {
       sequence_.push_back(node);
     }
     if (for_cached_op_) {
-      FindWhatNeeds();
-      for (const ObjectPtr& node : sequence_) DropWaitsThatAddWork(node.get());
+      std::set<const Node*> clones;
+      for (const auto& clone : clones_) clones.insert(clone.second.get());
+      FindWhatNeeds(clones);
+      for (const auto& clone : clones_) DropWaitsThatAddWork(clone.second.get());
     }
     KeepOrder();
   }
@@ -246,8 +248,9 @@ class CloneInserter {
   }
 
   // A CachedOp runs what the gradients that were asked for need, so a clone must not wait for what
-  // only others need: gradients of frozen layers would run, and move averages.
-  void FindWhatNeeds() {
+  // only others need: gradients of frozen layers would run, and move averages. A gradient that
+  // waits for another by itself, as in a split convolution, needs it.
+  void FindWhatNeeds(const std::set<const Node*>& clones) {
     std::vector<ObjectPtr> inputs_first;
     nnvm::DFSVisit(gradients_->outputs, [&](const ObjectPtr& n) {
       if (!forward_.count(n.get()) && !n->is_variable()) inputs_first.push_back(n);
@@ -258,12 +261,15 @@ class CloneInserter {
     }
     for (auto node = inputs_first.rbegin(); node != inputs_first.rend(); ++node) {
       const std::vector<bool> needed = Needs(node->get());
-      for (const NodeEntry& e : (*node)->inputs) {
-        if (forward_.count(e.node.get()) || e.node->is_variable()) continue;
-        std::vector<bool>& of_input = Needs(e.node.get());
+      const auto also_needed = [&](const ObjectPtr& before) {
+        if (forward_.count(before.get()) || before->is_variable()) return;
+        std::vector<bool>& of_before = Needs(before.get());
         for (size_t i = 0; i < needed.size(); ++i)
-          if (needed[i]) of_input[i] = true;
-      }
+          if (needed[i]) of_before[i] = true;
+      };
+      for (const NodeEntry& e : (*node)->inputs) also_needed(e.node);
+      if (clones.count(node->get())) continue;
+      for (const ObjectPtr& before : (*node)->control_deps) also_needed(before);
     }
   }
 

@@ -7,7 +7,7 @@ import mxnet as mx
 import numpy as np
 import pytest
 from mx.random_symbols import random_recompute, random_symbol
-from mx.test_variants import choose, plan_with
+from mx.test_variants import choose, named, plan_with
 from strategies import batches
 
 from memonger import native
@@ -125,6 +125,32 @@ def test_random_requests_and_variants(seeds):
             plan.pool_bytes, seed
         _, records = train(planned, shapes, FLAGS["static"], fixed=fixed)
         assert sum(r["pool_bytes"] for r in records) == plan.pool_bytes, seed
+
+
+@pytest.mark.parametrize("frozen", [(), ("conv_weight",)], ids=["trained", "frozen"])
+def test_gradients_of_a_split_convolution_stay_in_their_order(frozen):
+    """That of the weight comes first; there is none to split off where the weight is frozen."""
+    net = mx.sym.Convolution(mx.sym.tanh(mx.sym.var("data")), kernel=(3, 3), num_filter=16,
+                             no_bias=True, name="conv")
+    net, shapes = mx.sym.MakeLoss(mx.sym.sum(net)), {"data": (2, 4, 12, 12)}
+    requests = {n: "null" if n in frozen else "write" for n in net.list_arguments()}
+    opened = open_network(net, Binding(shapes, {}, requests), "reference",
+                          cached_op_reader(shapes, {}))
+    graph = opened.with_variants(exact_only=True).graph
+    chosen = named(graph, "split_convolution")
+    assert len(chosen) == (not frozen)
+    if frozen:
+        return
+    plan = plan_with(graph, chosen, storage=opened.storage)
+    planned = apply_plan_to(net, plan)
+    for fixed in ((), ("data",)):
+        _, records = train(planned, shapes, FLAGS["static"], fixed=fixed)
+        gradients = [node["op"] for node in records[1]["nodes"]
+                     if node["op"].startswith("_backward_memonger_split_convolution")]
+        assert [kind.rsplit("_", 1)[1] for kind in gradients] == \
+            (["weight"] if fixed else ["weight", "data"])
+        if not fixed:
+            assert sum(record["pool_bytes"] for record in records) == plan.pool_bytes
 
 
 @pytest.mark.parametrize("flags", list(FLAGS))

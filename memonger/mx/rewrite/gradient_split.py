@@ -16,9 +16,9 @@ from ...graph.working_set import working_bytes
 def worth_splitting(graph: Graph) -> Dict[str, int]:
     """Names and gradient ops of the convolutions whose two gradients may be computed separately.
 
-    Those whose data need a gradient, and whose own gradient works on at least as many bytes as any
-    other op does: it decides about the least memory that the step can take. Elsewhere other ops
-    would still have as much in memory at once, and offering more would only cost search time.
+    Those whose data and weight need one, and whose own gradient works on at least as many bytes as
+    any other op does: it decides about the least memory that the step can take. Elsewhere other
+    ops would still have as much in memory at once, and offering more would only cost search time.
     """
     can = {index for index, op in enumerate(graph.ops) if _can_split(graph, op)}
     others = max([working_bytes(graph, op) for index, op in enumerate(graph.ops)
@@ -28,9 +28,9 @@ def worth_splitting(graph: Graph) -> Dict[str, int]:
 
 
 def _can_split(graph: Graph, op: Op) -> bool:
-    """Whether the op is a gradient of a convolution of which the data's part is wanted."""
-    return op.kind == "_backward_Convolution" and op.forward_op >= 0 and (
-        bool(graph.consumers[op.outputs[0]]) or op.outputs[0] in graph.output_set)
+    """Whether the op is a gradient of a convolution of which both parts are wanted."""
+    return op.kind == "_backward_Convolution" and op.forward_op >= 0 and all(
+        graph.consumers[tensor] or tensor in graph.output_set for tensor in op.outputs[:2])
 
 
 def with_placeholders(graph: Graph, gradients: AbstractSet[int]) -> Graph:
