@@ -35,12 +35,12 @@ def commands() -> Sequence[Type[Command]]:
             Doctor)
 
 
-#: What arguments that name files are called.
+#: Metavars of arguments that name files.
 _FILES = ("FILE", "NETWORK", "PLAN", "SYMBOL", "ORIGINAL", "SOURCE")
 
 
 class PrintCompletion(argparse.Action):
-    """Prints a shell's completion script, which shtab makes of the parser, and exits."""
+    """Prints a shell's completion script, made by shtab, and exits."""
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace,
                  shell: Any, option_string: Optional[str] = None) -> None:

@@ -114,7 +114,7 @@ def add_context(parser: argparse.ArgumentParser) -> None:
 
 
 def add_place(parser: argparse.ArgumentParser) -> None:
-    """``--ctx``, or a GPU that need not be there."""
+    """``--ctx``, or ``--device`` for a GPU that this machine need not have."""
     add_context(parser)
     parser.add_argument("--device", metavar="NAME",
                         help="instead of --ctx: a GPU that need not be there, by its data sheet: "
@@ -191,14 +191,14 @@ def add_search(parser: argparse.ArgumentParser) -> None:
 
 def call_arguments(args: argparse.Namespace, symbol: Any) -> Dict[str, Any]:
     """Keyword arguments of the calls of the API, for the options that the command has."""
-    found = shape_arguments(args, symbol)
-    found.update((name, getattr(args, name)) for name in (*OF_SEARCHES, "costs")
+    options = shape_arguments(args, symbol)
+    options.update((name, getattr(args, name)) for name in (*OF_SEARCHES, "costs")
                  if hasattr(args, name))
     if hasattr(args, "optimizer"):
-        found.update(zip(("optimizer", "optimizer_params"), args.optimizer))
+        options.update(zip(("optimizer", "optimizer_params"), args.optimizer))
     if args.device and args.ctx != "cpu(0)":
         raise UsageError("--ctx and --device exclude each other")
-    return {**found, "ctx": None if args.device else context(args.ctx), "device": args.device}
+    return {**options, "ctx": None if args.device else context(args.ctx), "device": args.device}
 
 
 def shape_arguments(args: argparse.Namespace, symbol: Any, saved: Any = "write") -> Dict[str, Any]:
@@ -220,11 +220,11 @@ def shape_arguments(args: argparse.Namespace, symbol: Any, saved: Any = "write")
 
 def device(text: str) -> str:
     """``gpu``, ``gpu1``, ``gpu:1`` or ``gpu(1)`` to ``gpu(1)`` and the like."""
-    found = re.match(r"^(cpu|gpu)(?:\((\d+)\)|:?(\d+))?$", text.strip().lower())
-    if not found:
+    match = re.match(r"^(cpu|gpu)(?:\((\d+)\)|:?(\d+))?$", text.strip().lower())
+    if not match:
         raise argparse.ArgumentTypeError(
             "cannot read the device %r; write it as cpu, gpu or gpu:1" % text)
-    return "%s(%d)" % (found.group(1), int(found.group(2) or found.group(3) or 0))
+    return "%s(%d)" % (match.group(1), int(match.group(2) or match.group(3) or 0))
 
 
 def context(text: str) -> Any:

@@ -13,7 +13,7 @@ from ..util.files import write_out
 from ..util.json_files import plain
 from ..util.version import __version__
 
-#: Of what ``--json`` prints; it rises when a key goes or changes its meaning.
+#: Version of what ``--json`` prints: rises when a key is removed or changes its meaning.
 JSON_SCHEMA = 1
 
 EXIT_OK = 0

@@ -127,16 +127,16 @@ def _system() -> Iterator[Finding]:
 
 
 def _distributions() -> Iterator[Finding]:
-    found = sorted({(str(d.metadata["Name"]).lower(), d.version) for d in metadata.distributions()
-                    if str(d.metadata["Name"]).lower().split("-")[0] == "mxnet"})
-    for name, version in found:
+    mxnets = sorted({(str(d.metadata["Name"]).lower(), d.version) for d in metadata.distributions()
+                     if str(d.metadata["Name"]).lower().split("-")[0] == "mxnet"})
+    for name, version in mxnets:
         if version.startswith("1.9.1"):
             yield Finding("distribution", "%s %s" % (name, version))
         else:
             yield Finding("distribution", "%s %s" % (name, version), PROBLEM,
                           "memonger is made for 1.9.1, the last release")
-    if len(found) > 1:
-        yield Finding("distribution", "%d of MXNet, one laid over the other" % len(found), WARNING,
+    if len(mxnets) > 1:
+        yield Finding("distribution", "%d of MXNet, one laid over the other" % len(mxnets), WARNING,
                       "pip uninstall all of them, then install one")
 
 
@@ -177,14 +177,14 @@ _TORCH = (2, 11), (2, 13)
 
 def _torch() -> Iterator[Finding]:
     """PyTorch is not imported, which takes seconds: its version is that of its distribution."""
-    found = installed("torch")
-    if found is None:
+    present = installed("torch")
+    if present is None:
         yield Finding("torch", "missing", NOTE,
                       "memonger.torch needs it: pip install 'torch>=%d.%d'" % _TORCH[0])
         return
-    version = re.match(r"(\d+)\.(\d+)", found)
+    version = re.match(r"(\d+)\.(\d+)", present)
     fit = version and _TORCH[0] <= tuple(map(int, version.groups())) <= _TORCH[1]
-    yield Finding("torch", found, OK if fit else WARNING, "" if fit else
+    yield Finding("torch", present, OK if fit else WARNING, "" if fit else
                   "memonger.torch works with %d.%d to %d.%d" % (*_TORCH[0], *_TORCH[1]))
 
 

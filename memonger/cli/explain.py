@@ -34,5 +34,5 @@ class Explain(Command):
 
 def _matching(plan: Plan, pattern: str) -> List[str]:
     """The forward ops that a pattern matches; the name itself where it is none."""
-    found = [name for name in plan.decisions if fnmatch.fnmatchcase(name, pattern)]
-    return found or [pattern]  # explain names ops that are close
+    names = [name for name in plan.decisions if fnmatch.fnmatchcase(name, pattern)]
+    return names or [pattern]  # explain names ops that are close

@@ -16,9 +16,9 @@ from .command import EXIT_BUDGET, EXIT_ERROR, EXIT_VERIFICATION, answer
 #: What messages say of Python's arguments, and what stands for it on a command line.
 _OPTIONS = (
     (r"as keyword arguments, for example (\w+)=\(([\d, ]+)\)",
-     lambda found: "as options: --shape %s=%s" % (found[1], found[2].replace(" ", ""))),
+     lambda match: "as options: --shape %s=%s" % (match[1], match[2].replace(" ", ""))),
     (r"for example (\w+)=\(([\d, ]+)\)",
-     lambda found: "for example --shape %s=%s" % (found[1], found[2].replace(" ", ""))),
+     lambda match: "for example --shape %s=%s" % (match[1], match[2].replace(" ", ""))),
     (r"ctx=mx\.gpu\(\) \(--ctx gpu\)", "--ctx gpu"), (r"\b(keep|recompute)=", r"--\1 "),
     (r'as in device="\w+" \((--device \w+)\)', r"as in \1"),
     (r"\btype_dict\b", "--type"), (r"\bgrad_req\b", "--grad-req"),

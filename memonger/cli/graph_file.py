@@ -1,4 +1,4 @@
-"""Graphs in the place of networks on the command line: what commands take of them."""
+"""Graph files on the command line, where other networks are symbols."""
 from __future__ import annotations
 
 import argparse
@@ -32,5 +32,5 @@ def graph_of(args: argparse.Namespace) -> Optional[Graph]:
         if getattr(args, name, default) != default:
             raise UsageError("%s is a graph, with sizes and times of its own: it takes no %s"
                              % (args.network, flag))
-    args.smaller = ""  # of a graph there is one batch
+    args.smaller = ""  # a graph has one batch
     return graph

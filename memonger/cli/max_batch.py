@@ -31,12 +31,12 @@ class MaxBatch(Command):
     def run(self, args: argparse.Namespace) -> int:
         symbol = arguments.load_symbol(args.network)
         with ProgressBar() as bar:
-            found = api.max_batch(symbol, budget=args.budget, progress=bar,
+            result = api.max_batch(symbol, budget=args.budget, progress=bar,
                                   **arguments.call_arguments(args, symbol))
-        if found.reason:
-            sys.stderr.write("error: %s\n" % found)
+        if result.reason:
+            sys.stderr.write("error: %s\n" % result)
             if args.json:
-                answer(args, found.to_dict, "")
+                answer(args, result.to_dict, "")
             return EXIT_BUDGET
-        answer(args, found.to_dict, lambda: str(found))
+        answer(args, result.to_dict, lambda: str(result))
         return EXIT_OK

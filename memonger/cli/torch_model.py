@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from dataclasses import replace
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, NamedTuple, Sequence, Tuple
 
 from ..plan.plan import Plan
 from ..plan.plan_file import load_plan
@@ -69,9 +69,9 @@ def _input(text: str) -> str:
 
 def build(text: str, inputs: Sequence[str]) -> Model:
     """Call the function, and make the inputs that it does not give."""
-    found = _MODEL.match(text)
-    assert found is not None
-    path, name = found.group("path"), found.group("name")
+    match = _MODEL.match(text)
+    assert match is not None
+    path, name = match.group("path"), match.group("name")
     if not os.path.isfile(path):
         raise InputError("there is no file %s" % path)
     spec = importlib.util.spec_from_file_location("memonger_model", path)
@@ -134,12 +134,12 @@ def estimate(args: argparse.Namespace) -> int:
     from .. import torch as calls
     from ..util.units import parse_budget
     model, _ = _model_of(args, args.network)
-    found = calls.estimate(model.module, model.inputs, args.mode or "inductor")
-    sizes = {**found.fixed_bytes, "pool": found.pool_bytes}
-    budget = None if args.budget is None else parse_budget(args.budget, found.total_bytes)
-    record = {"bytes": sizes, "total_bytes": found.total_bytes, "budget_bytes": budget}
+    estimated = calls.estimate(model.module, model.inputs, args.mode or "inductor")
+    sizes = {**estimated.fixed_bytes, "pool": estimated.pool_bytes}
+    budget = None if args.budget is None else parse_budget(args.budget, estimated.total_bytes)
+    record = {"bytes": sizes, "total_bytes": estimated.total_bytes, "budget_bytes": budget}
     answer(args, record, lambda: estimate_table(sizes, budget))
-    return EXIT_OK if budget is None or found.total_bytes <= budget else EXIT_BUDGET
+    return EXIT_OK if budget is None or estimated.total_bytes <= budget else EXIT_BUDGET
 
 
 def measure(args: argparse.Namespace) -> int:
@@ -147,17 +147,16 @@ def measure(args: argparse.Namespace) -> int:
     from .. import torch as calls
     model, made = _model_of(args, args.network)
     mode = made.options["mode"] if made else args.mode or "inductor"
-    found = [calls.measure(calls.compile(model.module, mode=mode), model.inputs, args.steps)]
+    original = calls.measure(calls.compile(model.module, mode=mode), model.inputs, args.steps)
+    record, lines = {"original": original.to_dict()}, ["unplanned: %s" % original]
     if made is not None:
-        found.append(calls.measure(calls.compile(model.module, plan=made), model.inputs,
-                                   args.steps))
+        planned = calls.measure(calls.compile(model.module, plan=made), model.inputs, args.steps)
+        record["planned"] = planned.to_dict()
+        lines.append("with this plan: %s" % planned)
         if args.output:
-            made.with_measured({**found[1].to_dict(), "original": found[0].to_dict(),
-                                "overhead": found[1].step_s / found[0].step_s - 1}).save(
-                                    args.output)
-    labels: List[str] = ["unplanned", "with this plan"]
-    answer(args, dict(zip(("original", "planned"), (f.to_dict() for f in found))),
-           lambda: "\n".join("%s: %s" % pair for pair in zip(labels, found)))
+            made.with_measured({**planned.to_dict(), "original": original.to_dict(),
+                                "overhead": planned.step_s / original.step_s - 1}).save(args.output)
+    answer(args, record, lambda: "\n".join(lines))
     return EXIT_OK
 
 
@@ -168,9 +167,9 @@ def verify(args: argparse.Namespace) -> int:
         raise UsageError("verify needs a plan file; memonger plan %s -o plan.json writes one"
                          % args.planned)
     model, made = _model_of(args, args.planned)
-    found = calls.verify(calls.compile(model.module, plan=made), model.module, model.inputs,
-                         args.steps)
-    answer(args, {"ok": found.ok, "identical": found.identical, "steps": found.steps},
-           lambda: str(found))
-    return EXIT_OK if found.ok else EXIT_VERIFICATION
+    result = calls.verify(calls.compile(model.module, plan=made), model.module, model.inputs,
+                          args.steps)
+    answer(args, {"ok": result.ok, "identical": result.identical, "steps": result.steps},
+           lambda: str(result))
+    return EXIT_OK if result.ok else EXIT_VERIFICATION
 

@@ -184,8 +184,8 @@ def rank_words(facts: Facts, fact: OpFacts) -> str:
         return "it makes nothing that counts in the pool"
     # Equal rates share a place, whatever the last bits of the division say.
     own = (1 - 1e-6) * fact.time_s / fact.size_bytes
-    place = 1 + sum(rate < own for rate in rates)
-    number = "" if place == 1 else ordinal(place) + " "
+    rank = 1 + sum(rate < own for rate in rates)
+    number = "" if rank == 1 else ordinal(rank) + " "
     return "%scheapest per MiB of the %s that may be recomputed" % (
         number, counted(len(rates), "op"))
 

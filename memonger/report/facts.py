@@ -66,9 +66,9 @@ class Facts:
         MXNet's own assignment where the plan was compared with that, else the plan's.
         """
         if self.plan.storage in ("arena", "best"):
-            found = timeline(self.plan.graph, self.baseline, "stock")
-            if found.pool_bytes == self.plan.baseline_pool_bytes:
-                return found
+            stock = timeline(self.plan.graph, self.baseline, "stock")
+            if stock.pool_bytes == self.plan.baseline_pool_bytes:
+                return stock
         return timeline(self.plan.graph, self.baseline, self.plan.storage)
 
     @cached_property

@@ -39,7 +39,7 @@ def ordinal(number: int) -> str:
 
 
 def costs_words(source: str) -> str:
-    """Whose times these are; ``source`` is ``Plan.costs``."""
+    """Where op times come from; ``source`` is ``Plan.costs``."""
     kind, _, whose = source.partition(": ")
     if kind == "profile":
         return "measured by memonger profile on " + whose

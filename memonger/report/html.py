@@ -59,7 +59,7 @@ def page(plan: Plan, sweep: Sequence[Plan] = ()) -> str:
         # "</script>" inside the data would end it.
         "DATA": data.replace("<", "\\u003c"),
     }
-    return re.sub("<!--([A-Z]+)-->", lambda place: parts[place.group(1)], template)
+    return re.sub("<!--([A-Z]+)-->", lambda match: parts[match.group(1)], template)
 
 
 def fragment(plan: Plan) -> str:

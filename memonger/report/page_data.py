@@ -81,12 +81,12 @@ def _blocks(line: Timeline, steps: Sequence[int]) -> List[tuple]:
     for value, number in zip(storage.program.values, storage.blocks.block_of):
         if number >= 0 and not name[number]:
             name[number] = graph.tensors[value.tensor].name
-    found = []
+    blocks = []
     for block, label in zip(storage.blocks.blocks, name):
         first, last = bisect_left(steps, block.start), bisect_right(steps, block.end) - 1
         if first <= last and block.bytes:
-            found.append((first, last, block.bytes, label))
-    return found
+            blocks.append((first, last, block.bytes, label))
+    return blocks
 
 
 def _at_least_one(size_bytes: int, unit: int) -> int:
@@ -119,8 +119,8 @@ def _ops(facts: Facts, unit: int) -> Dict[str, Any]:
     table["shape"] = ["x".join(map(str, shape)) for shape in table["shape"]]
     for name in ("kind", "shape", "decision", "group", "why"):
         distinct = list(dict.fromkeys(table[name]))
-        place = {value: i for i, value in enumerate(distinct)}
-        table[name] = {"of": distinct, "at": [place[value] for value in table[name]]}
+        index_of = {value: i for i, value in enumerate(distinct)}
+        table[name] = {"of": distinct, "at": [index_of[value] for value in table[name]]}
     return table
 
 

@@ -287,9 +287,9 @@ def _verdict(verification: Any) -> str:
     return "Same network: the differences are within %.0e" % verification.tolerance
 
 
-#: What code and MKLDNN take of a process, whatever the network.
+#: Code and MKLDNN take about this much of any process.
 _OF_MXNET_BYTES = 100 << 20
-#: A process that takes more than this share of what was predicted deserves a word.
+#: Beyond this multiple of the prediction, the table says how far off it is.
 _FAR_ABOVE = 1.5
 
 

@@ -122,12 +122,12 @@ def pool_budget(plan: Plan) -> "int | None":
 
 def measured_pool(plan: Plan, original: bool = False) -> "int | None":
     """What was measured, less the predicted bytes outside the pool; None where nothing was."""
-    found, fixed_bytes = plan.measured or {}, plan.fixed_bytes
+    measured, fixed_bytes = plan.measured or {}, plan.fixed_bytes
     if original:
-        found, fixed_bytes = found.get("original") or {}, plan.baseline_fixed_bytes
-    if "allocated_bytes" not in found:
+        measured, fixed_bytes = measured.get("original") or {}, plan.baseline_fixed_bytes
+    if "allocated_bytes" not in measured:
         return None
-    return max(0, int(found["allocated_bytes"]) - sum(fixed_bytes.values()))
+    return max(0, int(measured["allocated_bytes"]) - sum(fixed_bytes.values()))
 
 
 def _backward(line: Timeline) -> int:
@@ -137,7 +137,7 @@ def _backward(line: Timeline) -> int:
 def common_steps(facts: Facts) -> Callable[[Timeline], List[float]]:
     """Planned steps on the axis of the unplanned ones: repeated runs share the gap before the
     op that they serve."""
-    place = {step.op: i for i, step in enumerate(facts.baseline.steps)}
+    index_of = {step.op: i for i, step in enumerate(facts.baseline.steps)}
 
     def across(line: Timeline) -> List[float]:
         if line is not facts.timeline:
@@ -147,10 +147,10 @@ def common_steps(facts: Facts) -> Callable[[Timeline], List[float]]:
             if facts.runs[op][0] != step:
                 waiting += 1
                 continue
-            here = float(place[op])
+            here = float(index_of[op])
             result += [here - 1 + (k + 1) / (waiting + 1) for k in range(waiting)] + [here]
             waiting = 0
-        last = float(len(place))
+        last = float(len(index_of))
         return result + [last] * waiting
 
     return across

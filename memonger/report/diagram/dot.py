@@ -105,19 +105,19 @@ def remarks(drawing: Drawing, edges: Sequence[Edge]) -> List[str]:
     if drawing.largest_edge_bytes:
         words += " (up to %s)" % drawing.units.size(drawing.largest_edge_bytes)
     kinds = {cluster.kind for cluster in drawing.clusters}
-    found = [words]
+    notes = [words]
     if "repeat" in kinds:
-        found.append("a grey frame: a block that repeats, drawn once" + (
+        notes.append("a grey frame: a block that repeats, drawn once" + (
             "; a dashed line leads to its next copy" if any(e.style == "carry" for e in edges)
             else ""))
     if any(len(node.groups) > 1 for node in drawing.nodes):
-        found.append("a box with a bar of colours: copies of this op differ, by these shares")
+        notes.append("a box with a bar of colours: copies of this op differ, by these shares")
     if "segment" in kinds:
-        found.append("a dashed frame: ops recomputed together between kept ones")
+        notes.append("a dashed frame: ops recomputed together between kept ones")
     if "clone" in drawing.legend:
-        found.append("op#1 is the first repeated run of op, op#2 the second; blue line: held for "
+        notes.append("op#1 is the first repeated run of op, op#2 the second; blue line: held for "
                      "backward")
-    return found
+    return notes
 
 
 def escaped(text: str) -> str:

@@ -128,7 +128,7 @@ class _Painter:
         self.units = Units.of(plan)
         self.drawing = Drawing(_title(plan), units=self.units)
         self.forward = [i for i, op in enumerate(self.graph.ops) if not op.is_backward]
-        self.place = {op: position for position, op in enumerate(self.forward)}
+        self.position_of = {op: position for position, op in enumerate(self.forward)}
         # Without variants: blocks are alike even where other variants run in them.
         self.repeats = find_repeats(plan.graph, self.forward) if collapse else []
         self.repeat_at: Dict[int, Repeat] = {
@@ -151,17 +151,17 @@ class _Painter:
         """Forward op that each op belongs to; sums of gradients go with what they sum."""
         owner: List[int] = []
         for index, op in enumerate(self.graph.ops):
-            found = index if not op.is_backward else op.forward_op
-            for tensor in op.inputs if found < 0 else ():
+            forward = index if not op.is_backward else op.forward_op
+            for tensor in op.inputs if forward < 0 else ():
                 producer = self.graph.tensors[tensor].producer
-                if found < 0 and producer >= 0 and self.graph.ops[producer].is_backward:
-                    found = owner[producer]
-            owner.append(found)
+                if forward < 0 and producer >= 0 and self.graph.ops[producer].is_backward:
+                    forward = owner[producer]
+            owner.append(forward)
         return owner
 
     def _block(self, op: int) -> Tuple[Optional[Repeat], int]:
         """The repeat that an op is drawn in, and which of its blocks it is part of."""
-        position = self.place.get(self.owner[op], -1)
+        position = self.position_of.get(self.owner[op], -1)
         repeat = self.repeat_at.get(position)
         return repeat, 0 if repeat is None else (position - repeat.first) // repeat.period
 
@@ -170,7 +170,7 @@ class _Painter:
         repeat, block = self._block(op)
         if repeat is None:
             return op
-        return self.forward[self.place[self.owner[op]] - block * repeat.period]
+        return self.forward[self.position_of[self.owner[op]] - block * repeat.period]
 
     def _key(self, op: int, run: int) -> Tuple:
         """Identity of the node that shows a run of an op."""
@@ -281,7 +281,7 @@ class _Painter:
 
     # ------------------------------------------------------------------ edges
     def _add_edges(self) -> None:
-        found: Dict[Tuple[int, int, str], int] = {}
+        sizes: Dict[Tuple[int, int, str], int] = {}
         steps = self.facts.plan.schedule.steps
         for index, step in enumerate(steps):
             op = self.graph.ops[step.op]
@@ -300,9 +300,9 @@ class _Painter:
                 if origin is None:
                     continue
                 edge = (origin, target, style)
-                found[edge] = max(found.get(edge, 0), self.graph.tensors[tensor].size_bytes)
+                sizes[edge] = max(sizes.get(edge, 0), self.graph.tensors[tensor].size_bytes)
         self.drawing.edges = [Edge(a, b, size, style)
-                              for (a, b, style), size in sorted(found.items())]
+                              for (a, b, style), size in sorted(sizes.items())]
 
     def _style(self, source: int, target: int) -> str:
         steps = self.facts.plan.schedule.steps

@@ -77,9 +77,9 @@ def picture(drawing: Drawing, ending: str) -> bytes:
     if ending == "dot":
         return source.encode("utf-8")
     tried: List[str] = []
-    for name, way in _WAYS:
+    for name, renderer in _RENDERERS:
         try:
-            return way(source, ending)
+            return renderer(source, ending)
         except (OSError, subprocess.SubprocessError, ImportError, RuntimeError) as error:
             tried.append("%s: %s" % (name, one_line(error)))
     raise RenderError("cannot draw .%s files here (%s); %s" % (ending, "; ".join(tried), _HINT))
@@ -105,4 +105,4 @@ def _with_pygraphviz(source: str, ending: str) -> bytes:
         return graph.draw(format=ending)
 
 
-_WAYS: Tuple[Tuple[str, Any], ...] = (("dot", _with_dot), ("pygraphviz", _with_pygraphviz))
+_RENDERERS: Tuple[Tuple[str, Any], ...] = (("dot", _with_dot), ("pygraphviz", _with_pygraphviz))

@@ -51,7 +51,7 @@ def find_repeats(graph: Graph, ops: Sequence[int]) -> List[Repeat]:
         _wires(graph, ops), [graph.ops[op].name for op in ops],
         [re.sub(r"\d+", "#", graph.ops[op].name) for op in ops],
         numpy.zeros(len(ops), dtype=bool))
-    found: List[Repeat] = []
+    repeats: List[Repeat] = []
     queue = _candidates(blocks.kinds)
     while queue:
         score, period, first = heapq.heappop(queue)
@@ -64,8 +64,8 @@ def find_repeats(graph: Graph, ops: Sequence[int]) -> List[Repeat]:
             heapq.heappush(queue, (_score(best.period, best.count), best.period, best.first))
             continue
         blocks.taken[best.first:best.end] = True
-        found.append(best)
-    return sorted(found, key=lambda repeat: repeat.first)
+        repeats.append(best)
+    return sorted(repeats, key=lambda repeat: repeat.first)
 
 
 def _score(period: int, count: int) -> float:
@@ -95,8 +95,8 @@ def _run_lengths(agrees: numpy.ndarray) -> numpy.ndarray:
 
 def _wires(graph: Graph, ops: Sequence[int]) -> List[Tuple[int, ...]]:
     """For each position the positions that its inputs come from; -1 from outside."""
-    place = {op: position for position, op in enumerate(ops)}
-    return [tuple(place.get(graph.tensors[t].producer, -1) for t in graph.ops[op].inputs)
+    index_of = {op: position for position, op in enumerate(ops)}
+    return [tuple(index_of.get(graph.tensors[t].producer, -1) for t in graph.ops[op].inputs)
             for op in ops]
 
 
