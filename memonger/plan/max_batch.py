@@ -2,8 +2,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
+from ..util.errors import InfeasibleBudget
 from ..util.units import format_bytes
 from .plan import Plan
 
@@ -38,12 +39,56 @@ class MaxBatch:
             format_bytes(self.budget_bytes), self.unplanned, self.planned, gain)
 
 
-def largest(fits: Callable[[int], bool], start: int, limit: int) -> int:
-    """Largest number up to ``limit`` that fits, by doubling and bisection; 0 when none does."""
+def refused_share(error: InfeasibleBudget, budget_bytes: int) -> float:
+    """What a refused batch needs, as a share of the budget: more than 1."""
+    return max(error.minimum_bytes, budget_bytes + 1) / budget_bytes
+
+
+def largest(need: Callable[[int], float], start: int, limit: int) -> int:
+    """Largest number up to ``limit`` whose need is at most 1; 0 when none is.
+
+    Doubling finds a number that is too large, lines through such numbers and their needs (or the
+    origin) say where the need is 1, and a guess that fits is followed by its neighbours. Guesses
+    that gain little give way to bisection: O(log n) calls.
+
+    Parameters
+    ----------
+    need : callable
+        What a number needs, as a share of what there is. It grows with the number; above 1 it
+        should be near a straight line.
+    start : int
+        The first number to try.
+    limit : int
+
+    Returns
+    -------
+    int
+    """
     low, high = 0, start
-    while high <= limit and fits(high):
+    too_large: List[Tuple[int, float]] = [(0, 0.0)]
+    while high <= limit:
+        share = need(high)
+        if share > 1:
+            too_large.append((high, share))
+            break
         low, high = high, limit + 1 if high == limit else min(2 * high, limit)
+    guess, stride, slow = _where_one(too_large), 1, 0
     while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
+        width = high - low
+        middle = guess if low < guess < high and slow < 2 else (low + high) // 2
+        slow = 0 if slow == 2 else slow
+        share = need(middle)
+        if share > 1:
+            too_large.append((middle, share))
+            high, guess, stride = middle, _where_one(too_large), 1
+        else:
+            low, guess, stride = middle, middle + stride, 2 * stride
+        slow += 2 * (high - low) > width
     return low
+
+
+def _where_one(points: Sequence[Tuple[int, float]]) -> int:
+    """Where the line through the last two points is 1; 0 where it does not rise."""
+    (other, other_share), (last, share) = points[-2:] if len(points) > 1 else [(0, 0.0)] * 2
+    rise = (share - other_share) / (last - other) if last != other else 0.0
+    return int(last - (share - 1) / rise) if rise > 0 else 0

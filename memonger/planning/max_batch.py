@@ -4,20 +4,20 @@ from __future__ import annotations
 import time
 from typing import Callable, Dict, Optional
 
-from ..plan.max_batch import MaxBatch, largest
+from ..plan.max_batch import MaxBatch, largest, refused_share
 from ..plan.plan import Budget, Plan
 from ..report.progress import Callback, part_of
 from ..util.errors import InfeasibleBudget, InputError
 from ..util.units import budget_share, parse_budget
 
-#: About as many searches as doubling and bisection make: they share the time limit.
+#: At least about as many searches as are made: they share the time limit.
 SEARCHES = 8
 
 
 def search_batch(budget: Budget, limit: int, total_bytes: Callable[[int], int],
                  plan_at: Callable[[int, int, Optional[Callback]], Plan],
                  progress: Optional[Callback] = None) -> MaxBatch:
-    """Bisect over the batch size; memory grows with it, so each side has one answer.
+    """Search the batch size; memory grows with it, so each side has one answer.
 
     Parameters
     ----------
@@ -48,16 +48,16 @@ def search_batch(budget: Budget, limit: int, total_bytes: Callable[[int], int],
     plans: Dict[int, Plan] = {}
     reasons: Dict[int, str] = {}
 
-    def fits_planned(batch: int) -> bool:
+    def need(batch: int) -> float:
         try:
             plans[batch] = plan_at(batch, budget_bytes,
                                    part_of(progress, "batch %d" % batch, started_s))
         except InfeasibleBudget as error:
             reasons[batch] = str(error)
-            return False
-        return True
+            return refused_share(error, budget_bytes)
+        return 0.0  # it fits; how much is left does not matter
 
-    unplanned = largest(lambda batch: total_bytes(batch) <= budget_bytes, 1, limit)
-    planned = largest(fits_planned, max(unplanned, 1), limit)
+    unplanned = largest(lambda batch: total_bytes(batch) / budget_bytes, 1, limit)
+    planned = largest(need, max(unplanned, 1), limit)
     reason = "" if planned else "with a batch of %d, %s" % min(reasons.items())
     return MaxBatch(budget_bytes, unplanned, planned, plans.get(planned), reason)

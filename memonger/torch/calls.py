@@ -5,7 +5,7 @@ import time
 from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from ..plan.max_batch import MaxBatch, largest
+from ..plan.max_batch import MaxBatch, largest, refused_share
 from ..plan.plan import Budget, Plan
 from ..report.progress import Asked, callback_of, numbered, part_of, shows_progress
 from ..solve.frontier import BUDGETS, sweep_budgets
@@ -144,22 +144,22 @@ def max_batch(module: Any, inputs: Inputs, budget: Budget, mode: str = "inductor
     planned: Dict[int, Plan] = {}
     reasons: Dict[int, str] = {}
 
-    def fits_unplanned(batch: int) -> bool:
+    def unplanned_need(batch: int) -> float:
         asked = replace(request, unplanned=True, budget=None)
-        return traced(module, with_batch(inputs, batch), asked).plan.total_bytes <= budget_bytes
+        return traced(module, with_batch(inputs, batch), asked).plan.total_bytes / budget_bytes
 
-    def fits_planned(batch: int) -> bool:
+    def planned_need(batch: int) -> float:
         try:
             named = part_of(callback_of(progress), "batch %d" % batch, started_s)
             planned[batch] = traced(module, with_batch(inputs, batch),
                                     replace(request, progress=named)).plan
         except InfeasibleBudget as error:
             reasons[batch] = str(error)
-            return False
-        return True
+            return refused_share(error, budget_bytes)
+        return 0.0  # it fits; how much is left does not matter
 
-    first = largest(fits_unplanned, 1, limit)
-    most = largest(fits_planned, max(first, 1), limit)
+    first = largest(unplanned_need, 1, limit)
+    most = largest(planned_need, max(first, 1), limit)
     return MaxBatch(budget_bytes, first, most, planned.get(most), "" if most else
                     "with a batch of %d, %s" % min(reasons.items()))
 
