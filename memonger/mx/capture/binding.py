@@ -146,7 +146,7 @@ def _infer_types(symbol: Any, type_dict: Mapping[str, Any],
              for name, dtype in type_dict.items()}
     attributes = _attributes(symbol)
     names = symbol.list_arguments()
-    free = [(name, place) for place, name in enumerate(names)
+    free = [(name, position) for position, name in enumerate(names)
             if name not in given and "__dtype__" not in attributes.get(name, {})]
     types = None
     try:
@@ -156,8 +156,8 @@ def _infer_types(symbol: Any, type_dict: Mapping[str, Any],
                     **{name: np.dtype(np.float32) for name, _ in free})
         if types is None:
             types, _, aux_types = symbol.infer_type_partial(**given)
-        for name, place in free:  # one at a time: each may settle others
-            if types[place] is None:
+        for name, position in free:  # one at a time: each may settle others
+            if types[position] is None:
                 given[name] = np.dtype(np.float32)
                 types, _, aux_types = symbol.infer_type_partial(**given)
     except (mx.MXNetError, TypeError) as error:
@@ -197,7 +197,7 @@ def sparse_gradients(symbol: Any) -> FrozenSet[str]:
     their gradients to a dense one.
     """
     nodes = json.loads(to_json(symbol))["nodes"]
-    readers = Counter(place[0] for node in nodes for place in node["inputs"])
+    readers = Counter(source[0] for node in nodes for source in node["inputs"])
     found = set()
     for node in nodes:
         wanted = node.get("attrs", {}).get("sparse_grad", "False") in ("True", "true", "1")
@@ -224,13 +224,13 @@ def bind_delayed(symbol: Any, arguments: Arguments, ctx: Any = None,
 
     def delayed(name: str, shape: Sequence[int], dtype: str, is_sparse: bool = False) -> Any:
         group = attributes.get(name, {}).get("__ctx_group__", "")
-        place = group2ctx.get(group, ctx) if group2ctx else ctx  # as simple_bind does
+        context = group2ctx.get(group, ctx) if group2ctx else ctx  # as simple_bind does
         if not long_sizes and np.prod(shape, dtype=np.float64) >= _MOST_ELEMENTS:
             raise BindError("%s would be of shape %s; this MXNet has no arrays of 2^31 elements "
                             "and more, make the batch smaller" % (name, tuple(shape)))
         if is_sparse:  # no rows yet, no memory
-            return mx.nd.sparse.zeros("row_sparse", shape, place, dtype)
-        return mx.nd.NDArray(_new_alloc_handle(tuple(shape), place, True, np.dtype(dtype).type))
+            return mx.nd.sparse.zeros("row_sparse", shape, context, dtype)
+        return mx.nd.NDArray(_new_alloc_handle(tuple(shape), context, True, np.dtype(dtype).type))
 
     a = arguments
     args: List[Any] = list(map(delayed, a.names, a.shapes, a.dtypes))

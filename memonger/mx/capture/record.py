@@ -191,20 +191,20 @@ def _refused(forward: Sequence[Mapping[str, Any]],
     for node in forward:
         if node["op"] != "null":
             count[node["name"]] = count.get(node["name"], 0) + 1
-    found = {index: "another op has the same name" for index, node in enumerate(forward)
-             if count.get(node["name"], 0) > 1}
+    reasons = {index: "another op has the same name" for index, node in enumerate(forward)
+               if count.get(node["name"], 0) > 1}
     for node in nodes:
         # MXNet copies what it finds after the gradients are made: a clone's value once more.
         if node["op"] == "_CrossDeviceCopy":
-            found.update((source, "another device reads it") for source, _ in node["inputs"])
+            reasons.update((source, "another device reads it") for source, _ in node["inputs"])
     # MXNet merges outputs that compute the same, but takes gradients of each: what it merged away
     # runs among the gradients, and reads first runs as all forward ops do.
     ran = {_what_it_does(node) for node in forward if node["op"] != "null"}
     for node in nodes[len(forward):]:
         if node["op"] != "null" and _what_it_does(node) in ran:
-            found.update((source, "an output that MXNet merged with another reads it")
-                         for source, _ in node["inputs"] if source < len(forward))
-    return found
+            reasons.update((source, "an output that MXNet merged with another reads it")
+                           for source, _ in node["inputs"] if source < len(forward))
+    return reasons
 
 
 def _what_it_does(node: Mapping[str, Any]) -> Tuple[Any, ...]:

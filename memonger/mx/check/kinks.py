@@ -56,7 +56,7 @@ def kinks_within_rounding(narrow: Any, wide: Any, shapes: Mapping[str, Sequence[
         mxnet().random.seed(seed)
         outputs = run.executor.forward(is_train=True)
         runs.append({e: o.asnumpy().astype(np.float64) for e, o in zip(entries, outputs)})
-    found: List[Kink] = []
+    kinks: List[Kink] = []
     for node in nodes:
         read = [tuple(entry[:2]) for entry in node["inputs"]]
         rounded_by = max(float(np.sqrt(np.square(runs[0][e] - runs[1][e]).mean())) for e in read)
@@ -64,8 +64,8 @@ def kinks_within_rounding(narrow: Any, wide: Any, shapes: Mapping[str, Sequence[
             continue
         near = _gaps(node, [runs[1][e] for e in read]) <= WITHIN * rounded_by
         if near.any():
-            found.append(Kink(node["name"], int(near.sum())))
-    return tuple(found)
+            kinks.append(Kink(node["name"], int(near.sum())))
+    return tuple(kinks)
 
 
 def _has_kink(node: Mapping[str, Any]) -> bool:

@@ -78,8 +78,8 @@ def measure(symbol: Any, shapes: Mapping[str, Sequence[int]], ctx: Any = None, s
 
 def allocated_bytes(symbol: Any, shapes: Mapping[str, Sequence[int]]) -> int:
     """Growth of the resident memory of a process that trains on a CPU."""
-    found = _child({**_request(shapes), "symbols": [to_json(symbol)], "steps": 2})
-    return int(found["allocated_bytes"])
+    answer = _child({**_request(shapes), "symbols": [to_json(symbol)], "steps": 2})
+    return int(answer["allocated_bytes"])
 
 
 def _request(shapes: Mapping[str, Sequence[int]], ctx: Any = None,
@@ -94,7 +94,7 @@ def _request(shapes: Mapping[str, Sequence[int]], ctx: Any = None,
 
 def _child(request: Mapping[str, Any]) -> Dict[str, Any]:
     try:
-        found: Dict[str, Any] = ask_module("memonger.mx.check.measure_child", request)
-        return found
+        answer: Dict[str, Any] = ask_module("memonger.mx.check.measure_child", request)
+        return answer
     except MemongerError as error:
         raise MemongerError("the measured process failed: %s" % error) from error

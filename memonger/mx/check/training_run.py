@@ -82,13 +82,13 @@ def random_values(symbol: Any, arguments: Arguments, seed: int = 0,
 
 def _given_value(name: str, value: Any, shape: Sequence[int], dtype: str) -> np.ndarray:
     try:
-        found = np.asarray(value.asnumpy() if hasattr(value, "asnumpy") else value, dtype=dtype)
+        array = np.asarray(value.asnumpy() if hasattr(value, "asnumpy") else value, dtype=dtype)
     except (TypeError, ValueError):
-        found = None
-    if found is None or found.shape != tuple(shape):
+        array = None
+    if array is None or array.shape != tuple(shape):
         raise InputError("values[%r] must be an array of shape %s, not %s"
-                         % (name, tuple(shape), shown(value) if found is None else found.shape))
-    return found
+                         % (name, tuple(shape), shown(value) if array is None else array.shape))
+    return array
 
 
 def without_index_gradients(symbol: Any, grad_req: GradReq) -> GradReq:
@@ -146,11 +146,11 @@ class TrainingRun:
 
     def results(self) -> Dict[str, np.ndarray]:
         """Outputs, gradients and aux states by kind and name."""
-        found = {"output " + n: o.asnumpy()
-                 for n, o in zip(self.output_names, self.executor.outputs)}
-        found.update(("gradient " + n, g.asnumpy()) for n, g in self.gradients.items())
-        found.update(("aux " + n, a.asnumpy()) for n, a in self.aux.items())
-        return found
+        numbers = {"output " + n: o.asnumpy()
+                   for n, o in zip(self.output_names, self.executor.outputs)}
+        numbers.update(("gradient " + n, g.asnumpy()) for n, g in self.gradients.items())
+        numbers.update(("aux " + n, a.asnumpy()) for n, a in self.aux.items())
+        return numbers
 
 
 @dataclass(frozen=True)

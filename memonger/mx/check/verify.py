@@ -155,31 +155,31 @@ def verify(planned: Any, original: Any, shapes: Mapping[str, Sequence[int]], ste
     training = Training(shapes, steps, ctx, grad_req, seed, learning_rate)
     expected = training.run(original, start, type_dict)
     made = training.run(planned, start, type_dict)
-    found = Verification(_compare(expected, made, tolerance), steps, tolerance,
-                         lost_casts=_lost_casts(planned, original))
+    result = Verification(_compare(expected, made, tolerance), steps, tolerance,
+                          lost_casts=_lost_casts(planned, original))
     if control:
         threads, again = results_with(original, training, start, type_dict)
-        found = replace(found, control=_compare(expected, again, tolerance),
-                        control_threads=threads)
-    if found.wrong is None:
-        return found
+        result = replace(result, control=_compare(expected, again, tolerance),
+                         control_threads=threads)
+    if result.wrong is None:
+        return result
     truth, judge = expected, "rounding"
     types, wide = wide_types(arguments), in_float64(original)
     wide_start = {name: value.astype(types[name]) for name, value in start.items()}
     try:
         exact = training.run(wide, wide_start, types)
-        found = replace(found, in_double=_compare(exact, training.run(
+        result = replace(result, in_double=_compare(exact, training.run(
             in_float64(planned), wide_start, types), tolerance, NOISE_IN_DOUBLE))
-        if not all(d.ok for d in found.in_double):
-            return found
+        if not all(d.ok for d in result.in_double):
+            return result
         if not _is_another(exact, expected):
             truth, judge = exact, "float64"
-            found = replace(found, kinks=kinks_within_rounding(
+            result = replace(result, kinks=kinks_within_rounding(
                 original, wide, shapes, ctx, (type_dict, types), (start, wide_start), seed))
     except (InputError, BindError) as error:
         logger.info("the network cannot be run in float64: %s", error)
-    found = replace(found, judge=judge)
-    return _judged(training, (original, planned), start, type_dict, found, truth, (expected, made))
+    result = replace(result, judge=judge)
+    return _judged(training, (original, planned), start, type_dict, result, truth, (expected, made))
 
 
 def _judged(training: Training, symbols: Tuple[Any, Any], start: Values, types: Types,

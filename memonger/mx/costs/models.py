@@ -315,8 +315,8 @@ def best_known(graph: Graph, attributes: Attributes, profile: Optional[Profile],
 
 def distinct_ops(graph: Graph, attributes: Attributes) -> Dict[str, int]:
     """One op for each signature that has to be measured, in execution order."""
-    found: Dict[str, int] = {}
+    counts: Dict[str, int] = {}
     for index, op in enumerate(graph.ops):
         if not is_view(graph, op):
-            found.setdefault(op_signature(graph, index, attributes), index)
-    return found
+            counts.setdefault(op_signature(graph, index, attributes), index)
+    return counts

@@ -63,24 +63,24 @@ def find_profile(facts: Mapping[str, Any], path: Optional[str] = None) -> Option
 
     Raises InputError if ``path`` is given and holds a profile of another device or software.
     """
-    place = path or default_path(facts)
-    if not os.path.isfile(place):  # a device such as /dev/stdout is only written
+    file = path or default_path(facts)
+    if not os.path.isfile(file):  # a device such as /dev/stdout is only written
         return None
     try:
-        found = load_profile(place)
+        profile = load_profile(file)
     except InputError:
         if path:
             raise
         return None  # a damaged cache is measured again
-    if dict(found.facts) != dict(facts):
+    if dict(profile.facts) != dict(facts):
         if path:
-            different = sorted(k for k in {*found.facts, *facts}
-                               if found.facts.get(k) != facts.get(k))
+            different = sorted(k for k in {*profile.facts, *facts}
+                               if profile.facts.get(k) != facts.get(k))
             raise InputError("%s was measured under other circumstances: %s" % (
-                path, ", ".join("%s is %r, here %r" % (k, found.facts.get(k), facts.get(k))
+                path, ", ".join("%s is %r, here %r" % (k, profile.facts.get(k), facts.get(k))
                                 for k in different)))
         return None
-    return found
+    return profile
 
 
 def save_profile(profile: Profile, path: Optional[str] = None) -> str:
@@ -88,12 +88,12 @@ def save_profile(profile: Profile, path: Optional[str] = None) -> str:
 
     Raises MemongerError if it cannot be written.
     """
-    place = path or default_path(profile.facts)
+    file = path or default_path(profile.facts)
     with contextlib.suppress(OSError):  # write_whole() says what is wrong
-        os.makedirs(os.path.dirname(os.path.abspath(place)), exist_ok=True)
+        os.makedirs(os.path.dirname(os.path.abspath(file)), exist_ok=True)
     data: Dict[str, Any] = {
         "kind": "memonger profile", "schema": SCHEMA, "facts": dict(profile.facts),
         "fallback": profile.fallback.device.name,
         "times_s": {key: float("%.4g" % profile.times_s[key]) for key in sorted(profile.times_s)}}
-    write_whole(place, json.dumps(data, indent=1, sort_keys=True) + "\n")
-    return place
+    write_whole(file, json.dumps(data, indent=1, sort_keys=True) + "\n")
+    return file

@@ -121,8 +121,8 @@ def _bytes(graph: Graph, op: Op, attributes: Mapping[str, str], in_layout: Set[i
         copied = in_layout.intersection(op.inputs) if planned and kind not in _KEEP else ()
         return native + sum(graph.tensors[t].size_bytes for t in copied)
     backward = op.kind != kind or kind.endswith(("_weight", "_data"))
-    place = WEIGHT[kind][backward]
-    weight, first = graph.tensors[op.inputs[place]], graph.tensors[op.inputs[0]]
+    weight_at = WEIGHT[kind][backward]
+    weight, first = graph.tensors[op.inputs[weight_at]], graph.tensors[op.inputs[0]]
     if first.dtype != "float32" or attributes.get("layout", "None") not in ("None", "NCW", "NCHW",
                                                                            "NCDHW"):
         return native

@@ -55,10 +55,10 @@ def native_bytes(graph: Graph, index: int, attributes: Mapping[str, str]) -> int
     if kind == "Deconvolution" or (kind == "UpSampling"
                                    and attributes.get("sample_type") == "bilinear"):
         return _deconvolution_bytes(graph, op, backward, attributes)
-    place = WEIGHT.get(kind)
-    if place is None:
+    weight_at = WEIGHT.get(kind)
+    if weight_at is None:
         return 0
-    weight = graph.tensors[op.inputs[place[backward]]]
+    weight = graph.tensors[op.inputs[weight_at[backward]]]
     result = graph.tensors[op.inputs[0] if backward else op.outputs[0]]
     axes = len(weight.shape) - 2
     if all(extent == default for name, default in (("kernel", 1), ("stride", 1), ("pad", 0))

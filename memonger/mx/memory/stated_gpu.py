@@ -127,18 +127,18 @@ _CAPABILITY = (75, 76)
 
 def _reported(device_id: int) -> Dict[str, int]:
     """Facts of a GPU that the CUDA libraries of this process report."""
-    found: Dict[str, int] = {}
+    facts: Dict[str, int] = {}
     count, size, handle = ctypes.c_int(), ctypes.c_size_t(), ctypes.c_void_p()
     with contextlib.suppress(OSError):
         runtime = ctypes.CDLL("libcudart.so.11.0")
         if not runtime.cudaDeviceGetAttribute(ctypes.byref(count), _MULTIPROCESSORS, device_id):
-            found["multiprocessors"] = count.value
+            facts["multiprocessors"] = count.value
         library = ctypes.CDLL("libcudnn.so.8")
         if not library.cudnnCreate(ctypes.byref(handle)):
             if not library.cudnnDropoutGetStatesSize(handle, ctypes.byref(size)):
-                found["dropout_state_bytes"] = size.value
+                facts["dropout_state_bytes"] = size.value
             library.cudnnDestroy(handle)
-    return found
+    return facts
 
 
 def gpu_name(ctx: Any) -> str:

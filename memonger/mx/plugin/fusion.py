@@ -73,16 +73,16 @@ def watch_cached_ops(library: Any) -> None:
 
 
 def _number(value: Any) -> int:
-    found = getattr(value, "value", value)
-    return int(found or 0)
+    number = getattr(value, "value", value)
+    return int(number or 0)
 
 
 def _is_unfused(symbol: Any) -> bool:
     from mxnet.base import _LIB, check_call
     text = ctypes.c_char_p()
     check_call(_LIB.MXSymbolSaveToJSON(symbol, ctypes.byref(text)))
-    found = text.value or b""
-    return b'"__memonger_' in found or fails_fused(found)
+    value = text.value or b""
+    return b'"__memonger_' in value or fails_fused(value)
 
 
 def fails_fused(symbol_json: bytes) -> bool:

@@ -110,11 +110,11 @@ def check_compiler(library: str) -> None:
         stamps = _elf_section(library, b".comment").strip(b"\0").split(b"\0")
     except (OSError, ValueError, IndexError, OverflowError, struct.error) as error:
         raise PluginABIError("cannot read %s (%s); %s" % (library, error, _WHEELS)) from error
-    found = [stamp.decode(errors="replace") for stamp in stamps]
-    if not any(stamp.startswith(_COMPILER) for stamp in found):
+    compilers = [stamp.decode(errors="replace") for stamp in stamps]
+    if not any(stamp.startswith(_COMPILER) for stamp in compilers):
         raise PluginABIError("%s was compiled by %s, not by the %s of the MXNet %s wheel; the "
                              "plugin cannot share objects with it; %s"
-                             % (library, ", ".join(filter(None, found)) or "an unknown compiler",
+                             % (library, ", ".join(filter(None, compilers)) or "another compiler",
                                 _COMPILER, MXNET_VERSION, _WHEELS))
 
 

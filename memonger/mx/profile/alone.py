@@ -218,10 +218,10 @@ def _input_names(count: int) -> List[str]:
 def _visible_outputs(graph: Graph, index: int) -> List[int]:
     """Outputs that forward ops or the user read; the first one if there is none."""
     results = set(graph.outputs)
-    found = [position for position, tensor in enumerate(graph.ops[index].outputs)
-             if tensor in results or any(not graph.ops[reader].is_backward
-                                         for reader in graph.consumers[tensor])]
-    return found or [0]
+    visible = [position for position, tensor in enumerate(graph.ops[index].outputs)
+               if tensor in results or any(not graph.ops[reader].is_backward
+                                           for reader in graph.consumers[tensor])]
+    return visible or [0]
 
 
 def _lone_op(kind: str, attributes: Mapping[str, str], inputs: int, heads: Sequence[int]) -> str:

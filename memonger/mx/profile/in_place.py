@@ -44,12 +44,12 @@ class _Clock:
 
 def by_signature(graph: Graph, attributes: Attributes, seconds: OpSeconds) -> Dict[str, float]:
     """Seconds of a step by the signatures of its ops."""
-    found: Dict[str, List[float]] = {}
+    times: Dict[str, List[float]] = {}
     for index, second in seconds.items():
         if not is_view(graph, graph.ops[index]):
-            found.setdefault(op_signature(graph, index, attributes), []).append(second)
+            times.setdefault(op_signature(graph, index, attributes), []).append(second)
     # The mean of equal ops: times their number it gives the time of all.
-    return {key: statistics.mean(values) for key, values in found.items()}
+    return {key: statistics.mean(values) for key, values in times.items()}
 
 
 @fusion.off()  # the graph's ops one by one

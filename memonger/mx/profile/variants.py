@@ -71,14 +71,14 @@ def swapped_networks(symbol: Any, graph: Graph, read: Callable[[Any], Captured],
 
 def _neighbours(graph: Graph) -> Dict[str, Set[str]]:
     """Names of each forward op and of those that read from it or that it reads from."""
-    found: Dict[str, Set[str]] = {op.name: {op.name} for op in graph.ops[:graph.num_forward]}
+    names: Dict[str, Set[str]] = {op.name: {op.name} for op in graph.ops[:graph.num_forward]}
     for op in graph.ops[:graph.num_forward]:
         for tensor in op.inputs:
             producer = graph.tensors[tensor].producer
             if producer >= 0:
-                found[op.name].add(graph.ops[producer].name)
-                found[graph.ops[producer].name].add(op.name)
-    return found
+                names[op.name].add(graph.ops[producer].name)
+                names[graph.ops[producer].name].add(op.name)
+    return names
 
 
 def seconds_with_neighbours(graph: Graph, base_s: OpSeconds, swapped: SwappedNetwork,

@@ -38,15 +38,15 @@ def with_placeholders(graph: Graph, gradients: AbstractSet[int]) -> Graph:
     if not gradients:
         return graph
     ops: List[Op] = []
-    place: Dict[int, int] = {-1: -1}
+    new_index: Dict[int, int] = {-1: -1}
     for index, op in enumerate(graph.ops):
         if index in gradients:
             ops.append(Op(op.name + "_weight", op.kind, (), (), is_backward=True,
                           not_recomputable_because=op.not_recomputable_because,
                           device=op.device, placeholder=True))
-        place[index] = len(ops)
+        new_index[index] = len(ops)
         ops.append(op)
-    ops = [replace(op, forward_op=place[op.forward_op],
-                   control_deps=tuple(place[dep] for dep in op.control_deps)) for op in ops]
-    tensors = tuple(replace(t, producer=place[t.producer]) for t in graph.tensors)
+    ops = [replace(op, forward_op=new_index[op.forward_op],
+                   control_deps=tuple(new_index[dep] for dep in op.control_deps)) for op in ops]
+    tensors = tuple(replace(t, producer=new_index[t.producer]) for t in graph.tensors)
     return replace(graph, ops=tuple(ops), tensors=tensors)

@@ -81,10 +81,10 @@ def offers(graph: Graph, symbol_json: str, exact_only: bool = False,
     """
     split = worth_splitting(graph)
     real = {op.name for op in graph.ops if graph.tensors[op.outputs[0]].dtype in _REAL}
-    found = {op: [name for name in names if name != "split_convolution" or op in split]
-             for op, names in candidates(symbol_json, exact_only, on_gpu).items()
-             if op in graph.op_index and op in real}
-    return {op: names for op, names in found.items() if names}
+    names_of = {op: [name for name in names if name != "split_convolution" or op in split]
+                for op, names in candidates(symbol_json, exact_only, on_gpu).items()
+                if op in graph.op_index and op in real}
+    return {op: names for op, names in names_of.items() if names}
 
 
 def _disjoint(symbol_json: str, ops: Sequence[str], name: str) -> List[str]:
@@ -105,12 +105,12 @@ def swapped_together(chains: Mapping[Tuple[str, str], Sequence[str]]
     rounds: List[List[Tuple[str, str]]] = []
     taken: List[Set[str]] = []
     for swap, chain in chains.items():
-        place = next((i for i, ops in enumerate(taken) if ops.isdisjoint(chain)), len(rounds))
-        if place == len(rounds):
+        number = next((i for i, ops in enumerate(taken) if ops.isdisjoint(chain)), len(rounds))
+        if number == len(rounds):
             rounds.append([])
             taken.append(set())
-        rounds[place].append(swap)
-        taken[place].update(chain)
+        rounds[number].append(swap)
+        taken[number].update(chain)
     return rounds
 
 
@@ -149,7 +149,7 @@ def _variant(base: _Known, tensors: List[Tensor], other: _Known, name: str,
     new_forward = swapped.ops[new_id]
     old_backward = {f: base.backward.get(f, []) for f in forward_ids}
     new_backward = _gradient_ops(other, new_id, variant)
-    if any(len(found) != 1 for found in old_backward.values()) or not new_backward:
+    if any(len(ops) != 1 for ops in old_backward.values()) or not new_backward:
         return None
     # Where they run: placeholders in front of the gradient of the chain's first op, and that one.
     targets = range(old_backward[first][0] + 1 - len(new_backward), old_backward[first][0] + 1)
@@ -222,10 +222,10 @@ def _inputs(base: _Known, swapped: Graph, op: Op, known: Mapping[int, int],
 
 def _gradient_ops(swapped: _Known, forward: int, variant: VariantKind) -> List[Op]:
     """The ops that make a variant's gradient; none where they do not run one after the other."""
-    found = swapped.backward.get(forward, [])
-    if len(found) != variant.gradient_ops or found[-1] - found[0] != len(found) - 1:
+    indices = swapped.backward.get(forward, [])
+    if len(indices) != variant.gradient_ops or indices[-1] - indices[0] != len(indices) - 1:
         return []
-    return [swapped.graph.ops[index] for index in found]
+    return [swapped.graph.ops[index] for index in indices]
 
 
 def _for_nobody_else(graph: Graph, backward: Sequence[int], read: AbstractSet[int]) -> List[int]:
@@ -233,7 +233,7 @@ def _for_nobody_else(graph: Graph, backward: Sequence[int], read: AbstractSet[in
 
     The zeros that stand for gradients of hidden outputs are such ops.
     """
-    found = []
+    makers = []
     for tensor in sorted({t for op in backward for t in graph.ops[op].inputs}):
         maker = graph.tensors[tensor].producer
         if maker in backward or maker < 0 or not graph.ops[maker].is_backward:
@@ -241,8 +241,8 @@ def _for_nobody_else(graph: Graph, backward: Sequence[int], read: AbstractSet[in
         outputs = graph.ops[maker].outputs
         if not read & set(outputs) and graph.output_set.isdisjoint(outputs) and all(
                 reader in backward for t in outputs for reader in graph.consumers[t]):
-            found.append(maker)
-    return sorted(set(found))
+            makers.append(maker)
+    return sorted(set(makers))
 
 
 def _gradients_made(graph: Graph, backward: Sequence[int]) -> Optional[List[int]]:
@@ -253,8 +253,8 @@ def _gradients_made(graph: Graph, backward: Sequence[int]) -> Optional[List[int]
     chain's first op is made. None when somebody wants one earlier.
     """
     made: List[int] = []
-    for place, op in enumerate(backward):
-        inside = graph.ops[backward[place - 1]].inputs if place else ()
+    for position, op in enumerate(backward):
+        inside = graph.ops[backward[position - 1]].inputs if position else ()
         outputs = [t for t in graph.ops[op].outputs if t not in inside]
         if any(reader < backward[0] for t in outputs for reader in graph.consumers[t]):
             return None

@@ -58,15 +58,15 @@ def _is_relu(attributes: Attributes) -> bool:
 def _only_activation(kind: str) -> Callable[[Sequence[Attributes]], str]:
     def refusal(chain: Sequence[Attributes]) -> str:
         # The default of LeakyReLU; Activation has none, and relu has no type.
-        found = chain[-1].get("act_type", "relu" if kind == "relu" else "leaky")
-        return "" if found == kind else "the activation is %s, not %s" % (found, kind)
+        act_type = chain[-1].get("act_type", "relu" if kind == "relu" else "leaky")
+        return "" if act_type == kind else "the activation is %s, not %s" % (act_type, kind)
     return refusal
 
 
 def _leaky(chain: Sequence[Attributes]) -> str:
-    found = chain[-1].get("act_type", "leaky")
-    if found != "leaky":
-        return "the activation is %s, not leaky" % found
+    act_type = chain[-1].get("act_type", "leaky")
+    if act_type != "leaky":
+        return "the activation is %s, not leaky" % act_type
     if float(chain[-1].get("slope", 0.25)) < 0:
         return "a negative slope makes the output's sign useless"
     return ""
@@ -115,9 +115,9 @@ def _batch_norm_relu_convolution(chain: Sequence[Attributes]) -> str:
 
 
 def _batch_norm_and_leaky(chain: Sequence[Attributes]) -> str:
-    found = chain[1].get("act_type", "leaky")
-    if found != "leaky":
-        return "the activation is %s, not leaky" % found
+    act_type = chain[1].get("act_type", "leaky")
+    if act_type != "leaky":
+        return "the activation is %s, not leaky" % act_type
     if float(chain[1].get("slope", 0.25)) <= 0:
         return "without a positive slope the activation cannot be inverted"
     return _batch_norm(chain)

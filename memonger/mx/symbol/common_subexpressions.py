@@ -56,12 +56,12 @@ def merged_into(nodes: Sequence[Mapping[str, Any]],
         if node["op"] == "null":
             continue
         name = node["name"]
-        found = class_of_key.setdefault(_key(node, classes), i)
+        first = class_of_key.setdefault(_key(node, classes), i)
         # Of several ops with one name it is unknown which one is in the graph.
-        if name not in in_graph or uses[name] > 1 or found not in name_of:
-            classes[i] = found
+        if name not in in_graph or uses[name] > 1 or first not in name_of:
+            classes[i] = first
         if name in in_graph:
             name_of.setdefault(classes[i], name)
     return [None if node["op"] == "null" else
-            node["name"] if node["name"] in in_graph else name_of.get(found)
-            for found, node in zip(classes, nodes)]
+            node["name"] if node["name"] in in_graph else name_of.get(first)
+            for first, node in zip(classes, nodes)]

@@ -23,5 +23,5 @@ def reasons(plan: Plan, op: str, asked: str) -> List[str]:
                for reason in refusals(plan.original_json).get(op, {}).values()]
     # Each kind of activation is a reason against the variants of all others.
     others = [reason for reason in refused if not reason.startswith("the activation is ")]
-    found = dict.fromkeys(others or refused)
-    return ["no variant fits: " + "; ".join(found)] if found else []
+    names = dict.fromkeys(others or refused)
+    return ["no variant fits: " + "; ".join(names)] if names else []

@@ -48,9 +48,9 @@ class _Nodes:
 
     def chain(self, last: int, variant: VariantKind) -> List[int]:
         """Node ids of the chain that ends at ``last``; empty when the kinds do not fit."""
-        found = [last]
+        chain = [last]
         for position in range(len(variant.chain) - 1, -1, -1):
-            node = self.nodes[found[0]]
+            node = self.nodes[chain[0]]
             if node["op"] not in variant.chain[position] or node.get("subgraphs"):
                 return []
             if position:
@@ -58,8 +58,8 @@ class _Nodes:
                 # No other op may read the value in between.
                 if output != 0 or self.uses[source] != 1:
                     return []
-                found.insert(0, source)
-        return found
+                chain.insert(0, source)
+        return chain
 
     def refusal(self, ids: Sequence[int], variant: VariantKind) -> str:
         """"" or why the chain ``ids`` must stay as it is."""
@@ -168,10 +168,10 @@ def _fused(nodes: Sequence[Dict[str, Any]], ids: Sequence[int],
     """The new node; what it replaces is written into it with inputs by position."""
     inputs: List[List[int]] = []
     stored = []
-    for place, i in enumerate(ids):
+    for position, i in enumerate(ids):
         wires = []
         for source, output, version in nodes[i]["inputs"]:
-            if place and source == ids[place - 1]:
+            if position and source == ids[position - 1]:
                 wires.append([-1, output, version])  # the op before it in the chain
             else:
                 inputs.append([source, output, version])
@@ -198,10 +198,10 @@ def unswap_json(symbol_json: str) -> str:
         if stored is None:
             continue
         chain, outer, before = _stored_chain(nodes[i], stored), nodes[i]["inputs"], -1
-        for place, node in enumerate(chain):
+        for position, node in enumerate(chain):
             node["inputs"] = [[before, output, version] if source == -1 else outer[source]
                               for source, output, version in node["inputs"]]
-            if place == len(chain) - 1:
+            if position == len(chain) - 1:
                 nodes[i] = {"name": nodes[i]["name"], **node}
             else:
                 nodes.append(node)
@@ -241,16 +241,16 @@ def _write(graph: Dict[str, Any]) -> str:
             stack.pop()
             order.append(index)
     order.pop()  # what stands for the heads
-    place = {node: i for i, node in enumerate(order)}
+    index_of = {node: i for i, node in enumerate(order)}
     written = []
     for i in order:
         node = dict(nodes[i])
-        node["inputs"] = [[place[wire[0]]] + list(wire[1:]) for wire in node["inputs"]]
+        node["inputs"] = [[index_of[wire[0]]] + list(wire[1:]) for wire in node["inputs"]]
         if "control_deps" in node:
-            node["control_deps"] = [place[dep] for dep in node["control_deps"]]
+            node["control_deps"] = [index_of[dep] for dep in node["control_deps"]]
         written.append(node)
     result = {k: v for k, v in graph.items() if k != "node_row_ptr"}
     result["nodes"] = written
     result["arg_nodes"] = [i for i, node in enumerate(written) if node["op"] == "null"]
-    result["heads"] = [[place[head[0]]] + list(head[1:]) for head in graph["heads"]]
+    result["heads"] = [[index_of[head[0]]] + list(head[1:]) for head in graph["heads"]]
     return symbol_text(result)

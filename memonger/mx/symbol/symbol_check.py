@@ -88,24 +88,24 @@ def _loop_fits(node: Mapping[str, Any]) -> bool:
     attributes = attributes_of(node)
     bodies, names = node.get("subgraphs", []), _LOOPS[node["op"]]
     try:
-        places = {name: [_count(text) for text in attributes[name].strip("[]()").split(",")
-                         if text.strip()] for name in names}
+        sources = {name: [_count(text) for text in attributes[name].strip("[]()").split(",")
+                          if text.strip()] for name in names}
         made, told = (_count(attributes[name]) for name in ("num_outputs", "num_args"))
         data = _count(attributes.get("num_out_data", "0"))
     except (KeyError, ValueError):
         return False
     inputs, heads = len(node["inputs"]), [len(body["heads"]) for body in bodies]
     sizes = [sum(inner["op"] == "null" for inner in body["nodes"]) for body in bodies]
-    lengths = [len(places[name]) for name in names]
+    lengths = [len(sources[name]) for name in names]
     if told != inputs + len(bodies) or data > made or not all(
-            0 <= place < inputs for name in names for place in places[name]):
+            0 <= place < inputs for name in names for place in sources[name]):
         return False
     if node["op"] == "_foreach":  # places in its body
         return heads == [made] and sizes == [inputs] and lengths[0] > 0 \
             and lengths[1] == made - data \
-            and sorted(sum(places.values(), [])) == list(range(inputs))
+            and sorted(sum(sources.values(), [])) == list(range(inputs))
     if node["op"] == "_while_loop":  # places among its inputs, then in its second body
-        variables = places["func_var_locs"]
+        variables = sources["func_var_locs"]
         return heads == [1, made] and sizes == lengths[:2] and len(variables) == made - data \
             and max(variables, default=0) < max(1, sizes[1])
     return heads == [1, made, made] and sizes == lengths
