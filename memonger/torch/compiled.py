@@ -5,11 +5,14 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from dataclasses import replace
+from functools import partial
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 import torch
 
-from ..plan.plan import Budget, Plan, Progress
+from ..plan.plan import Budget, Plan
+from ..report.progress import Asked, callback_of, shows_progress
 from ..util.argument_checks import whole_number
 from ..util.errors import InputError
 from .measure import Measurement, measure_step, training_step
@@ -27,7 +30,7 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
             plan: Optional[Plan] = None, costs: Any = "auto", variants: str = "exact",
             time_limit: float = 10.0, max_clones: int = 0, optimizer: Any = None,
             optimizer_params: Optional[Mapping[str, Any]] = None, dynamic: Optional[bool] = None,
-            progress: Optional[Callable[[Progress], None]] = None) -> Any:
+            progress: Asked = None) -> Any:
     """``torch.compile`` under a budget, or by a plan.
 
     Planning happens at the first call, for the inputs of that call, and again where PyTorch
@@ -67,16 +70,25 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
         raise InputError("the plan was made for mode %r, not %r" % (made_for, mode))
     request = Request(budget=resolved(budget, module, ()), mode=mode or made_for,
                       variants=variants if plan is None else plan.options.get("variants", "exact"),
-                      time_limit=time_limit, max_clones=max_clones, progress=progress, plan=plan,
-                      unplanned=budget is None and plan is None)
+                      time_limit=time_limit, max_clones=max_clones,
+                      plan=plan, unplanned=budget is None and plan is None)
     backend = Backend(requested(request, costs, optimizer, optimizer_params))
-    compiled = torch.compile(module, backend=backend, fullgraph=True, dynamic=dynamic)
+    compiled = torch.compile(module, backend=partial(_run, backend, progress=progress),
+                             fullgraph=True, dynamic=dynamic)
     if isinstance(module, torch.nn.Module):
         compiled.forward = clear_errors(compiled.forward)
     else:
         compiled = clear_errors(compiled)
     _BACKENDS[compiled] = backend
     return compiled
+
+
+@shows_progress
+def _run(backend: Backend, module: torch.fx.GraphModule, inputs: Sequence[Any],
+         progress: Asked = None) -> Callable[..., Any]:
+    """One compilation, which plans."""
+    backend.request = replace(backend.request, progress=callback_of(progress))
+    return backend(module, inputs)
 
 
 def plans(compiled: Any) -> List[Plan]:

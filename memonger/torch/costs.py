@@ -5,7 +5,6 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
 import torch
 import torch.fx as fx
-import torch.utils._pytree as pytree
 
 from . import private
 from .loss_layer import score_bytes
@@ -29,7 +28,7 @@ FUSED_SHARE = 0.1
 
 def estimated_s(node: fx.Node, roofline: Roofline) -> float:
     """Seconds of one node by its arithmetic and by what it reads and writes."""
-    values = pytree.tree_map(lambda a: a.meta.get("val") if isinstance(a, fx.Node) else a,
+    values = private.pytree.tree_map(lambda a: a.meta.get("val") if isinstance(a, fx.Node) else a,
                              (node.args, node.kwargs))
     moved = tensors(values) + tensors(node.meta.get("val"))
     count = hint(private.flops(node, values)) or max((hint(t.numel()) for t in moved), default=0)

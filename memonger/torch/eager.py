@@ -9,6 +9,8 @@ from typing import Any, Callable, Dict, List, Sequence
 
 import torch.fx as fx
 
+from .private import boxed
+
 
 def runner(module: fx.GraphModule, inputs: Sequence[Any] = ()) -> Callable[[List[Any]], Any]:
     """The graph as a function of one list of arguments, which it empties."""
@@ -17,8 +19,7 @@ def runner(module: fx.GraphModule, inputs: Sequence[Any] = ()) -> Callable[[List
     def run(args: List[Any]) -> Any:
         return program.run(args)
 
-    run._boxed_call = True  # type: ignore[attr-defined]  # AOTAutograd looks at the function
-    return run
+    return boxed(run)
 
 
 class Program:

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List, Tuple
 import torch
 
 from ..util.units import format_bytes
+from . import private
 from .allocations import device_name, peak_bytes
 
 
@@ -54,8 +55,7 @@ def training_step(call: Callable[[], Any], parameters: List[torch.Tensor]) -> Ca
 
 def loss_of(output: Any) -> torch.Tensor:
     """What backward starts from: the first output that has a gradient, summed up."""
-    import torch.utils._pytree as pytree
-    for leaf in pytree.tree_leaves(output):
+    for leaf in private.pytree.tree_leaves(output):
         if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
             return leaf if leaf.numel() == 1 else leaf.float().sum()
     raise ValueError("no output has a gradient")

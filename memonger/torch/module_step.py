@@ -6,10 +6,10 @@ import copy
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Tuple
 
 import torch
-import torch.utils._pytree as pytree
 
 from ..util.argument_checks import shown
 from ..util.errors import InputError
+from .private import pytree, storage_key
 
 Inputs = Any
 
@@ -59,7 +59,7 @@ def bytes_before(module: Any, inputs: Inputs) -> int:
     if isinstance(module, torch.nn.Module):
         held += [*module.parameters(), *module.buffers()]
     held += [t for t in pytree.tree_leaves(arguments(inputs)) if isinstance(t, torch.Tensor)]
-    storages = {t.untyped_storage()._cdata: t.untyped_storage().nbytes() for t in held}
+    storages = {storage_key(t): t.untyped_storage().nbytes() for t in held}
     return sum(storages.values())
 
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 import torch
 import torch.fx as fx
 
+from . import private
+
 
 def repeat_reason(node: fx.Node) -> str:
     """Why a forward node must not run again; "" where it may."""
     target = node.target
-    if not isinstance(target, torch._ops.OpOverload):
+    if not private.is_operator(target):
         return "no ATen operator"
-    if target._schema.is_mutable:
+    if private.writes(target):
         return "writes into its input"
     seeded = str(target).startswith("prims.inductor_") and "seeds" not in str(target)
     if torch.Tag.nondeterministic_seeded in target.tags and not seeded and not _drops_nothing(node):
@@ -25,6 +27,5 @@ def repeat_reason(node: fx.Node) -> str:
 
 def _drops_nothing(node: fx.Node) -> bool:
     """Attention names a generator for its dropout even where it drops nothing."""
-    arguments = {a.name: v for a, v in zip(node.target._schema.arguments, node.args)}
-    arguments.update(node.kwargs)
-    return "scaled_dot_product" in str(node.target) and not arguments.get("dropout_p", 0.0)
+    return "scaled_dot_product" in str(node.target) and not private.named_arguments(node).get(
+        "dropout_p", 0.0)

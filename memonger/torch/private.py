@@ -16,6 +16,7 @@ from torch._dynamo.utils import get_metrics_context
 from torch._functorch import partitioners
 from torch._functorch.compile_utils import fx_graph_cse
 from torch._inductor.custom_graph_pass import CustomPartitionerFn
+from torch.utils import _pytree
 from torch.utils.checkpoint import CheckpointPolicy
 from torch.utils.flop_counter import (
     flop_registry,
@@ -29,6 +30,8 @@ from ..util.errors import InputError
 #: The versions whose private parts are those used here.
 OLDEST, NEWEST = (2, 11), (2, 13)
 
+#: Leaves of tuples, lists and dictionaries.
+pytree = _pytree
 Modules = Tuple[fx.GraphModule, fx.GraphModule]
 
 
@@ -45,11 +48,18 @@ def run_aot(module: fx.GraphModule, inputs: Sequence[Any], compiler: Callable[..
             partition: Callable[..., Modules]) -> Callable[..., Any]:
     """The callable of a Dynamo graph whose ATen graphs ``compiler`` runs.
 
-    ``compiler(graph, inputs)`` gives a function of one list of arguments, with ``_boxed_call``.
+    ``compiler(graph, inputs)`` gives a function of one list of arguments, :func:`boxed`.
     """
     with torch._functorch.config.patch(enable_autograd_cache=False):
         return aot_autograd(fw_compiler=compiler, bw_compiler=compiler,
                             inference_compiler=compiler, partition_fn=partition)(module, inputs)
+
+
+def boxed(function: Callable[[List[Any]], Any]) -> Callable[[List[Any]], Any]:
+    """The function, said to take one list of arguments: AOTAutograd looks at the function itself.
+    """
+    function._boxed_call = True  # type: ignore[attr-defined]
+    return function
 
 
 def run_inductor(module: fx.GraphModule, inputs: Sequence[Any],
@@ -158,8 +168,7 @@ def mutated_inputs(joint: fx.GraphModule) -> List[int]:
              if "InputMutation" in type(item).__name__]
     places = {n: k for k, n in enumerate(joint.graph.find_nodes(op="placeholder"))}
     found += [places.get(node.args[0]) for node in joint.graph.nodes
-              if isinstance(node.target, torch._ops.OpOverload) and node.args
-              and isinstance(node.args[0], fx.Node) and node.target._schema.is_mutable]
+              if writes(node.target) and node.args and isinstance(node.args[0], fx.Node)]
     return sorted({position for position in found if position is not None})
 
 
@@ -214,7 +223,33 @@ def copied(joint: fx.GraphModule) -> fx.GraphModule:
     return fx.GraphModule(joint, graph)
 
 
-# ------------------------------------------------------------------ facts about operators
+# ------------------------------------------------------------------ tensors and operators
+def storage_key(tensor: torch.Tensor) -> int:
+    """Names the storage of a tensor, as long as it lives; fake tensors have one, too."""
+    return tensor.untyped_storage()._cdata
+
+
+def keep_cuda_busy(cycles: int) -> None:
+    """A kernel that does nothing for so long."""
+    torch.cuda._sleep(cycles)
+
+
+def is_operator(target: Any) -> bool:
+    """Of ATen, of PyTorch or of a library; no Python function such as getitem."""
+    return isinstance(target, torch._ops.OpOverload)
+
+
+def writes(target: Any) -> bool:
+    """Whether a node's target is an operator that writes into its inputs."""
+    return is_operator(target) and target._schema.is_mutable
+
+
+def named_arguments(node: fx.Node) -> Dict[str, Any]:
+    """What an operator is given, by the names of its schema."""
+    names = (argument.name for argument in node.target._schema.arguments)
+    return {**dict(zip(names, node.args)), **node.kwargs}
+
+
 @register_flop_formula(torch.ops.aten._scaled_dot_product_flash_attention_for_cpu)
 def _attention_on_cpu(query: Any, key: Any, value: Any, *args: Any, out_shape: Any = None,
                       **kwargs: Any) -> int:

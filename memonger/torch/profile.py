@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 import torch
 import torch.fx as fx
 
+from . import private
 from .allocations import allocations, device_name
 from .capture import CUDA_GRANULE_BYTES
 from .costs import signature
@@ -71,7 +72,7 @@ def _run(node: fx.Node, arguments: Tuple[Any, Any], profile: Profile,
          windows: List[Tuple[str, int, int]]) -> Any:
     operands, options = arguments
     target: Any = node.target
-    if not isinstance(target, torch._ops.OpOverload) or target.is_view:
+    if not private.is_operator(target) or target.is_view:
         return target(*operands, **options)
     key = signature(node)
     if key in profile.times_s:
@@ -81,7 +82,7 @@ def _run(node: fx.Node, arguments: Tuple[Any, Any], profile: Profile,
         profile.device = device_name((on_cuda or [torch.device("cpu")])[0])
     best_s = float("inf")
     # What writes into its inputs runs once.
-    for _ in range(1 if target._schema.is_mutable else _REPEATS):
+    for _ in range(1 if private.writes(target) else _REPEATS):
         value = None
         if on_cuda:
             value, elapsed_s, extra_bytes = _timed_on_cuda(target, operands, options)
@@ -104,7 +105,7 @@ def _timed_on_cuda(target: Any, operands: Sequence[Any],
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
-    torch.cuda._sleep(20000)  # the launch is over before the device begins
+    private.keep_cuda_busy(20000)  # the launch is over before the device begins
     start.record()
     value = target(*operands, **options)
     end.record()

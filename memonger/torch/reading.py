@@ -5,7 +5,6 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import torch
 import torch.fx as fx
-import torch.utils._pytree as pytree
 
 from ..graph.types import DTYPES, Graph, Inplace, Op, Tensor
 from . import private
@@ -163,7 +162,7 @@ class _Reader:
         behind = node.all_input_nodes
         reads = list(dict.fromkeys(t for a in behind for t in self.reads_of[a]))
         parts = dict.fromkeys(part for a in behind for part in self.parts[a])
-        mutates = isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+        mutates = private.writes(node.target)
         if node in self.inlined or node in self.views and parts and not mutates:
             self.inlined.add(node)
             self.views.discard(node)
@@ -179,7 +178,7 @@ class _Reader:
                  parts: List[fx.Node]) -> None:
         """A node that is an op of its own, with the nodes that are part of it."""
         op, label = len(self.ops), node_name(node)
-        values = pytree.tree_leaves(node.meta.get("val"))
+        values = private.pytree.tree_leaves(node.meta.get("val"))
         made = []
         for place, storage in enumerate(self.held[node]):
             if storage is not None and storage[0] not in self.tensor_of:

@@ -4,7 +4,8 @@ from __future__ import annotations
 from typing import Any, List
 
 import torch
-import torch.utils._pytree as pytree
+
+from .private import pytree
 
 
 def tensors(value: Any) -> List[torch.Tensor]:

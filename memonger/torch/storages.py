@@ -9,8 +9,8 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 import torch.fx as fx
-import torch.utils._pytree as pytree
 
+from . import private
 from .sizes import hint
 
 #: One storage: its identity, and its bytes.
@@ -27,7 +27,7 @@ def storages(joint: fx.GraphModule) -> Dict[fx.Node, List[Optional[Storage]]]:
             value = super().run_node(n)
             alive.append(value)
             if n.op != "output":
-                result[n] = [_storage(leaf) for leaf in pytree.tree_leaves(value)]
+                result[n] = [_storage(leaf) for leaf in private.pytree.tree_leaves(value)]
             return value
 
     values = [n.meta["val"] for n in joint.graph.find_nodes(op="placeholder")]
@@ -42,5 +42,4 @@ def storages(joint: fx.GraphModule) -> Dict[fx.Node, List[Optional[Storage]]]:
 def _storage(leaf: Any) -> Optional[Storage]:
     if not isinstance(leaf, torch.Tensor):
         return None
-    storage = leaf.untyped_storage()
-    return storage._cdata, hint(storage.nbytes())
+    return private.storage_key(leaf), hint(leaf.untyped_storage().nbytes())

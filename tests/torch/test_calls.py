@@ -10,6 +10,7 @@ from torch_nets import Convolutions, images
 
 import memonger.torch as mt
 from memonger.errors import InputError, VerificationError
+from memonger.report import progress
 from memonger.torch.optimizer import state_bytes
 
 
@@ -79,6 +80,26 @@ def test_options_plan_in_torch_compile():
     torch.manual_seed(0)
     mt.compile(twin)(*x).backward()
     assert all(torch.equal(p.grad, q.grad) for p, q in zip(module.parameters(), twin.parameters()))
+
+
+def test_a_compilation_tells_its_progress(capsys, monkeypatch):
+    module, x = Convolutions(), images()
+    monkeypatch.setattr(progress, "LINE_EVERY_S", 0.0)
+    mt.compile(module, "65%", "eager", progress=True)(*x)
+    assert "searching" in capsys.readouterr().err
+    seen = []
+    mt.compile(module, "65%", "eager", progress=seen.append)(*x)
+    assert seen and not capsys.readouterr().err
+
+
+def test_a_plan_has_the_views_of_every_plan(tmp_path):
+    plan = mt.plan(Convolutions(), images(), "65%", "eager", name="tiny")
+    again = plan.graph.ops[plan.schedule.recomputed()[0]]
+    assert again.name in plan.explain(again.name)
+    assert again.name in plan.to_graphviz().source
+    assert max(plan.timeline().live_bytes) == plan.pool_bytes
+    plan.report(str(tmp_path / "plan.html"))
+    assert "tiny" in (tmp_path / "plan.html").read_text(encoding="utf-8")
 
 
 def test_another_version_of_pytorch_gets_one_clear_line(monkeypatch):

@@ -64,4 +64,5 @@ def test_another_plan_is_another_entry_in_compile_caches():
     assert inductor.cache_key(one, {}) == inductor.cache_key(Request("50%"), {})
     assert len({inductor.cache_key(one, {}), inductor.cache_key(Request("60%"), {}),
                 inductor.cache_key(one, {"graph": 5}),
-                inductor.cache_key(Request("50%", measured_s={"add": 1.0}), {})}) == 4
+                inductor.cache_key(Request("50%", costs="reference"), {}),
+                inductor.cache_key(Request("50%", measured_s={"add": 1.0}), {})}) == 5
