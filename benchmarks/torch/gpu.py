@@ -6,6 +6,7 @@ time limit is named and left out.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import datetime
 import gc
 import json
@@ -18,18 +19,22 @@ import torch
 import memonger.torch as mt
 from memonger.util.files import write_whole
 
+from . import published
 from .methods import by_blocks, memonger, torch_budget
 from .nets import build
 
 Row = Dict[str, Any]
 #: Network, batch, mode, method, budget, and seconds that must be left to begin; the most telling
 #: first. "module" is the module without a compiler.
+#: Budgets that name a system are the least memory that it published for the network.
 ROWS: Tuple[Tuple[str, int, str, str, Any, float], ...] = (
     ("resnet50", 184, "module", "unplanned", None, 10),
     ("resnet50", 184, "eager", "unplanned", None, 10),
     ("resnet50", 184, "eager", "memonger", "50%", 15),
-    ("resnet50", 184, "eager", "memonger", "35%", 20),
+    ("resnet50", 184, "eager", "memonger", "MONeT", 20),
     ("resnet50", 184, "module", "each block", None, 10),
+    ("resnet50", 64, "eager", "unplanned", None, 10),
+    ("resnet50", 64, "eager", "memonger", "OGC", 20),
     ("gpt2", 16, "eager", "unplanned", None, 10),
     ("gpt2", 16, "eager", "memonger", "60%", 20),
     ("gpt2", 16, "eager", "torch budget", 0.3, 15),
@@ -40,15 +45,23 @@ ROWS: Tuple[Tuple[str, int, str, str, Any, float], ...] = (
     ("gpt2", 16, "inductor", "memonger", "50%", 40),
     ("gpt2_chunks", 16, "inductor", "memonger", "60%", 40),
     ("gpt2", 16, "inductor", "torch budget", 0.3, 35),
-    ("densenet121", 64, "eager", "unplanned", None, 10),
-    ("densenet121", 64, "eager", "memonger", "35%", 20),
-    ("unet", 16, "eager", "unplanned", None, 10),
-    ("unet", 16, "eager", "memonger", "35%", 20),
+    ("densenet121", 32, "eager", "unplanned", None, 10),
+    ("densenet121", 32, "eager", "memonger", "OGC", 20),
+    ("unet", 11, "eager", "unplanned", None, 10),
+    ("unet", 11, "eager", "memonger", "MONeT", 20),
     ("resnet50", 64, "inductor", "unplanned", None, 40),
     ("resnet50", 64, "inductor", "memonger", "50%", 40),
     ("vit_b", 64, "eager", "unplanned", None, 10),
     ("vit_b", 64, "eager", "memonger", "50%", 20),
     ("resnet50", 184, "eager", "memonger", "25%", 25),
+    ("mobilenetv2", 272, "eager", "unplanned", None, 10),
+    ("mobilenetv2", 272, "eager", "memonger", "MONeT", 20),
+    ("googlenet", 320, "eager", "unplanned", None, 10),
+    ("googlenet", 320, "eager", "memonger", "MONeT", 20),
+    ("vgg16", 176, "eager", "unplanned", None, 10),
+    ("vgg16", 176, "eager", "memonger", "MONeT", 20),
+    ("vgg16", 64, "eager", "unplanned", None, 10),
+    ("vgg16", 64, "eager", "memonger", "OGC", 20),
 )
 
 
@@ -69,6 +82,8 @@ class Run:
     def row(self, net: str, batch: int, mode: str, method: str, budget: Any = None,
             needs_s: float = 10.0) -> None:
         """Measure one row, or say why not."""
+        theirs = published.least(budget, net) if budget in published.SYSTEMS else None
+        budget = published.label(theirs) if theirs else budget
         label = "%s b%d %s %s%s" % (net, batch, mode, method, " %s" % budget if budget else "")
         if self.args.only and self.args.only not in label:
             return
@@ -81,11 +96,14 @@ class Run:
             torch.cuda.empty_cache()
         began_s = time.perf_counter()
         try:
-            found = self._measured(net, batch, mode, method, budget)
+            found = self._measured(net, batch, mode, method, self._asked(
+                net, batch, mode, theirs) if theirs else budget)
         except Exception as error:
             found = {"error": "%s: %s" % (type(error).__name__, str(error).splitlines()[0][:160])}
         found.update(net=net, batch=batch, mode=mode, method=method, budget=budget,
                      row_s=round(time.perf_counter() - began_s, 1))
+        if theirs:
+            found["published"] = theirs
         self.rows.append(found)
         print("%-46s %s" % (label, self.words(found)), flush=True)
 
@@ -123,10 +141,25 @@ class Run:
                 for a, b in zip(gradients, self.gradients[key]))
         return row
 
-    def baseline(self, row: Row) -> Optional[Row]:
-        """The unplanned row of the same network and mode; "module" is compared with eager mode."""
+    def _asked(self, net: str, batch: int, mode: str, theirs: published.Published) -> int:
+        base = self.unplanned(net, batch, mode)
+        if base is None:
+            raise LookupError("no unplanned step to compare with")
+        return published.budget_bytes(theirs, base)
+
+    def unplanned(self, net: str, batch: int, mode: str) -> Optional[Row]:
+        """The unplanned row of a network and mode, if there is one."""
         return next((r for r in self.rows if (r["net"], r["batch"], r["mode"], r["method"]) == (
-            row["net"], row["batch"], row["mode"], "unplanned") and "peak_bytes" in r), None)
+            net, batch, mode, "unplanned") and "peak_bytes" in r), None)
+
+    def baseline(self, row: Row) -> Optional[Row]:
+        """What a row is compared with."""
+        return self.unplanned(row["net"], row["batch"], row["mode"])
+
+    def beside_published(self) -> str:
+        """MONeT's and OGC's rows that were reached, as a table of Markdown."""
+        return published.table([(row, self.baseline(row)) for row in self.rows
+                                if "published" in row])
 
     def words(self, row: Row) -> str:
         if "error" in row:
@@ -187,7 +220,11 @@ def report(run: Run) -> str:
         "unplanned module; \"eager\" runs the same graph node by node; extra time is against the "
         "unplanned step of the same mode." % (
             datetime.date.today().isoformat(), torch.__version__, device,
-            ", driver %s" % driver() if run.cuda else "", run.args.costs), "", run.table(), ""])
+            ", driver %s" % driver() if run.cuda else "", run.args.costs), "", run.table(), "",
+        "## Beside MONeT and OGC", "",
+        "What they published, on their devices and with PyTorch 1: memory as a share of the "
+        "unplanned step (MONeT's with parameters, OGC's without) and extra time. memonger plans "
+        "the same network and batch for the same share.", "", run.beside_published(), ""])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -218,6 +255,7 @@ def main(args: argparse.Namespace) -> int:
         # After each row: a run that is cut off leaves what it measured.
         write_whole(args.output, report(run))
         if args.json:
-            write_whole(args.json, "\n".join(map(json.dumps, run.rows)) + "\n")
+            write_whole(args.json, "\n".join(
+                json.dumps(row, default=dataclasses.asdict) for row in run.rows) + "\n")
     print("%.0f s; wrote %s" % (time.perf_counter() - run.started_s, args.output))
     return 0

@@ -1,11 +1,18 @@
 """What is compared: memonger, PyTorch's own budget, and checkpoints by hand."""
 from __future__ import annotations
 
-from typing import Any, Callable
+from functools import partial
+from typing import Any, Callable, Tuple
 
 import torch
 import torch.nn as nn
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    SelectiveCheckpointContext,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
+from torch.utils.flop_counter import flop_registry
 
 import memonger.torch as mt
 from memonger.torch import private
@@ -29,14 +36,43 @@ def torch_budget(module: nn.Module, share: float, mode: str) -> Any:
     return torch.compile(module, backend=backend, fullgraph=True)
 
 
-def by_blocks(module: nn.Module) -> nn.Module:
-    """Each block of the network is a checkpoint; of a U-Net those on the way down, too."""
+def as_written(module: nn.Module, mode: str) -> Any:
+    """The module with the checkpoints that it has: as it is, or compiled without a budget."""
+    return torch.compile(module, fullgraph=True) if mode == "inductor" else module
+
+
+def by_blocks(module: nn.Module, **options: Any) -> nn.Module:
+    """Each block of the network is a checkpoint; of a U-Net those on the way down, too.
+
+    ``options``: of ``torch.utils.checkpoint.checkpoint``.
+    """
     for blocks in ("blocks", "down"):
         for block in getattr(module.net, blocks, ()):
-            block.forward = checkpointed(block.forward)
+            block.forward = checkpointed(block.forward, **options)
     return module
 
 
-def checkpointed(forward: Callable[..., Any]) -> Callable[..., Any]:
+def checkpointed(forward: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """The call as a checkpoint: its values are computed again in backward."""
-    return lambda *args: checkpoint(forward, *args, use_reentrant=False)
+    return partial(checkpoint, forward, use_reentrant=False, **options)
+
+
+def selective(module: nn.Module, every: int = 1) -> nn.Module:
+    """Each block a selective checkpoint: results of matrix products, convolutions and attention
+    are kept, or of every so many one; all others are computed again.
+    """
+    return by_blocks(module, context_fn=partial(_policy, every))
+
+
+def _policy(every: int) -> Tuple[Any, Any]:
+    """The two contexts of one checkpoint."""
+    seen = {False: 0, True: 0}
+
+    def keeps(context: SelectiveCheckpointContext, op: Any, *args: Any,
+              **kwargs: Any) -> CheckpointPolicy:
+        if getattr(op, "overloadpacket", None) not in flop_registry:
+            return CheckpointPolicy.PREFER_RECOMPUTE
+        seen[context.is_recompute] += 1
+        return CheckpointPolicy.PREFER_RECOMPUTE if seen[context.is_recompute] % every else \
+            CheckpointPolicy.MUST_SAVE
+    return create_selective_checkpoint_contexts(keeps)

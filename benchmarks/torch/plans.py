@@ -2,7 +2,8 @@
 
 Every method's forward and backward graph is counted in the same way (:mod:`.count`): bytes that
 its operators make, node by node, and roofline times of a device with 10 TFLOP/s and 600 GB/s.
-Nothing runs: it takes planning time only.
+Nothing runs: it takes planning time only. Where a plan of ours states another peak than is counted,
+to the byte, its row says so and the command fails.
 """
 from __future__ import annotations
 
@@ -21,14 +22,16 @@ from memonger.errors import InfeasibleBudget
 from memonger.torch import private
 from memonger.torch.apply import split
 from memonger.torch.planning import make_plan
-from memonger.torch.request import Request
+from memonger.torch.request import MODES, Request
 from memonger.torch.step import PlannedGraph
 from memonger.torch.tracing import traced
 
+from . import measured
 from .count import both
-from .methods import by_blocks, checkpointed
+from .methods import by_blocks, checkpointed, selective
 from .nets import NETS, WithLoss
 
+NAMES = ("resnet50", "gpt2", "densenet121", "unet")
 SHARES = ("75%", "60%", "50%", "35%", "25%")
 #: PyTorch's budgets and the solvers of its knapsack that are tried.
 TORCH_BUDGETS = (0.8, 0.6, 0.4, 0.2, 0.1)
@@ -66,7 +69,7 @@ def ours(unplanned: PlannedGraph, time_limit: float) -> Iterator[Row]:
                 else "no plan"
         else:
             row.update(modules=split(captured, plan.schedule), bound=plan.bound,
-                       status=plan.status.value)
+                       status=plan.status.value, predicted_bytes=plan.pool_bytes)
         row["planning_s"] = time.process_time() - began_s[1]
         yield row
 
@@ -85,20 +88,16 @@ def torch_budgets(unplanned: PlannedGraph) -> Iterator[Row]:
 
 
 def by_hand(name: str, batch: int) -> Iterator[Row]:
-    """Each block a checkpoint; segments of a sequence of blocks, as many as take the least."""
+    """Each block a checkpoint, or a selective one; segments of a sequence of blocks."""
     def made(label: str, change: Callable[[nn.Module], Any]) -> Row:
         module, inputs = unfilled(name, batch)
         change(module)
-        captured = traced(module, inputs, Request(mode="eager", unplanned=True, costs="reference"),
-                           normalize=False).captured
-        # Attention counts as random, though it drops nothing here.
-        with mock.patch.object(private.partitioners, "has_recomputable_rng_ops",
-                               lambda joint: False):
-            kept = private.partitioners.default_partition(
-                captured.joint, (), num_fwd_outputs=captured.num_forward_outputs)
-        return {"method": label, "modules": kept, "planning_s": 0.0}
+        modules, _ = halves_as_written(module, inputs)
+        return {"method": label, "modules": modules, "planning_s": 0.0}
 
     yield made("each block", by_blocks)
+    yield made("selective", selective)
+    yield made("selective, every second", partial(selective, every=2))
     module, _ = unfilled(name, batch)
     blocks = getattr(module.net, "blocks", None)
     if blocks is None or hasattr(module.net, "down"):
@@ -106,6 +105,17 @@ def by_hand(name: str, batch: int) -> Iterator[Row]:
     for segments in (2, 3, 4, 6, 8):
         if segments < len(blocks):
             yield made("%d segments" % segments, partial(in_segments, segments=segments))
+
+
+def halves_as_written(module: nn.Module, inputs: Any) -> Tuple[private.Modules, int]:
+    """Forward and backward with the checkpoints that the module has, and the outputs' number."""
+    captured = traced(module, inputs, Request(mode="eager", unplanned=True, costs="reference"),
+                      normalize=False).captured
+    # Attention counts as random, though it drops nothing here.
+    with mock.patch.object(private.partitioners, "has_recomputable_rng_ops", lambda joint: False):
+        return private.partitioners.default_partition(
+            captured.joint, (), num_fwd_outputs=captured.num_forward_outputs), \
+            captured.num_forward_outputs
 
 
 def in_segments(module: nn.Module, segments: int) -> None:
@@ -145,10 +155,17 @@ def words(row: Row, base: Row) -> str:
     label = "%-14s %-28s" % (row["net"], row["method"])
     if "refused" in row:
         return "%s %s (%.1f s)" % (label, row["refused"], row["planning_s"])
-    return "%s peak %8.0f MiB %6.1f %% of the total, time %+5.1f %%%s (%.1f s)" % (
+    return "%s peak %8.0f MiB %6.1f %% of the total, time %+5.1f %%%s (%.1f s)%s" % (
         label, row["peak_bytes"] / 2**20, 100 * share_of(row, base),
         100 * (row["time_s"] / base["time_s"] - 1),
-        " bound %+.1f %%" % (100 * row["bound"]) if "bound" in row else "", row["planning_s"])
+        " bound %+.1f %%" % (100 * row["bound"]) if "bound" in row else "", row["planning_s"],
+        "" if as_predicted(row) else "; PREDICTED %d bytes, COUNTED %d" % (
+            row["predicted_bytes"], row["peak_bytes"]))
+
+
+def as_predicted(row: Row) -> bool:
+    """Whether the peak that a plan states is what was counted, to the byte."""
+    return row.get("predicted_bytes", row.get("peak_bytes")) == row.get("peak_bytes")
 
 
 def share_of(row: Row, base: Row) -> float:
@@ -159,7 +176,7 @@ def share_of(row: Row, base: Row) -> float:
 def page(tables: List[List[Row]]) -> str:
     """One table of Markdown: our rows beside the best of each other method."""
     lines = ["| network | ours: share of the total, extra time (bound) | PyTorch's budget "
-             "| by hand | planning |", "|---|---|---|---|---|"]
+             "| by hand | selective | planning |", "|---|---|---|---|---|---|"]
     for rows in tables:
         base = rows[0]
 
@@ -180,28 +197,41 @@ def page(tables: List[List[Row]]) -> str:
                                                   refused[0]["refused"]))
             return " · ".join(dict.fromkeys(shown))
         spent = [r["planning_s"] for r in rows if r["method"].startswith("memonger")]
-        lines.append("| %s, batch %d, %d ops | %s | %s | %s | %s s |" % (
+        lines.append("| %s, batch %d, %d ops | %s | %s | %s | %s | %s s |" % (
             base["net"], base["batch"], base["ops"], cells(("memonger",), True),
             cells(("PyTorch",)), cells(("each", "2 ", "3 ", "4 ", "6 ", "8 ")),
+            cells(("selective",)),
             " ".join("%.0f" % s for s in spent)))
     return "\n".join(lines) + "\n"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("nets", nargs="*", default=["resnet50", "gpt2", "densenet121", "unet"],
-                        help="of " + ", ".join(NETS))
+    parser.add_argument("nets", nargs="*", help="of %s; by default %s, and %s to measure" % tuple(
+        ", ".join(names) for names in (NETS, NAMES, measured.NAMES)))
     parser.add_argument("--batch", type=int, default=0)
     parser.add_argument("--time-limit", type=float, default=10.0)
+    parser.add_argument("--measure", action="store_true",
+                        help="train small networks here instead, all methods in turn")
+    parser.add_argument("--mode", choices=MODES, help="only this mode (with --measure)")
+    parser.add_argument("--limit", type=float, default=720.0, metavar="SECONDS",
+                        help="time for --measure; what does not fit is left out")
     parser.add_argument("-o", "--output", default="", help="write the table as Markdown")
 
 
 def main(args: argparse.Namespace) -> int:
     torch.set_num_threads(1)
+    if args.measure:
+        text = measured.run(args.nets or measured.NAMES, [args.mode] if args.mode else MODES,
+                            args.limit)
+        if args.output:
+            Path(args.output).write_text(text)
+        print(text)
+        return 0
     tables = []
-    for name in args.nets:
+    for name in args.nets or NAMES:
         torch._dynamo.reset()
         tables.append(table_of(name, args.batch, args.time_limit))
         if args.output:
             Path(args.output).write_text(page(tables))
     print(page(tables))
-    return 0
+    return 0 if all(as_predicted(row) for rows in tables for row in rows) else 1

@@ -2,16 +2,20 @@
 from __future__ import annotations
 
 import sys
+import time
+from functools import partial
 from pathlib import Path
 
 import pytest
+from torch.utils.flop_counter import flop_registry
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.torch import count, gpu, nets, plans  # noqa: E402
+from benchmarks.torch import count, gpu, measured, methods, nets, plans, published  # noqa: E402
 from memonger.torch.apply import split  # noqa: E402
 from memonger.torch.request import Request  # noqa: E402
+from memonger.torch.sizes import tensor_bytes, tensors  # noqa: E402
 from memonger.torch.tracing import traced  # noqa: E402
 
 
@@ -25,16 +29,64 @@ def test_peak_and_extra_time_of_a_plan_are_those_that_are_counted(name):
     assert peak == plan.pool_bytes <= plan.baseline_pool_bytes
 
 
+def test_selective_checkpoints_keep_what_takes_long():
+    def found(change):
+        module, inputs = nets.build("vit_b", 2, tiny=True)
+        change(module)
+        both, outputs = plans.halves_as_written(module, inputs)
+        heavy = [{node.name for node in half.graph.nodes
+                  if getattr(node.target, "overloadpacket", None) in flop_registry}
+                 for half in both]
+        saved = both[0].graph.output_node().args[0][outputs:]
+        return len(heavy[0] & heavy[1]), sum(map(tensor_bytes, tensors(
+            [node.meta["val"] for node in saved if node.op != "placeholder"])))
+    unplanned, kept, second, blocks = map(found, (
+        lambda module: module, methods.selective, partial(methods.selective, every=2),
+        methods.by_blocks))
+    assert 0 == kept[0] < second[0] < blocks[0]
+    assert unplanned[1] > kept[1] > second[1] > blocks[1]
+
+
 def test_the_page_has_a_row_for_each_network():
     rows = [{"net": "resnet50", "batch": 2, "ops": 9, "fixed_bytes": 0, "method": method,
              "peak_bytes": peak, "time_s": seconds, "planning_s": 1.0}
             for method, peak, seconds in (
                 ("unplanned", 100, 1.0), ("memonger 50%", 50, 1.1),
                 ("PyTorch's budget 0.5, dp", 70, 1.2), ("PyTorch's budget 0.4, dp", 80, 1.3),
-                ("each block", 60, 1.4))]
+                ("each block", 60, 1.4), ("selective", 65, 1.3))]
     rows[1]["bound"] = 0.08
     [line] = plans.page([rows]).splitlines()[2:]
-    assert "50 +10.0 (8.0)" in line and "70 +20.0 |" in line and "60 +40.0" in line
+    assert "50 +10.0 (8.0)" in line and "70 +20.0 |" in line
+    assert "| 60 +40.0 | 65 +30.0 |" in line
+
+
+def test_a_peak_that_is_not_the_predicted_one_is_said():
+    row = {"net": "unet", "method": "memonger 50%", "peak_bytes": 50, "time_s": 1.0,
+           "fixed_bytes": 0, "planning_s": 1.0, "predicted_bytes": 50}
+    assert plans.as_predicted(row) and "PREDICTED" not in plans.words(row, row)
+    row["predicted_bytes"] = 49
+    assert not plans.as_predicted(row) and "PREDICTED 49" in plans.words(row, row)
+
+
+def test_small_networks_are_measured_in_turn(monkeypatch):
+    every = measured.ways
+    monkeypatch.setattr(measured, "ways", lambda *asked: list(every(*asked))[:3])
+    left = iter([9, 9, 9])
+    rows = measured.rows_of("vit_b", "eager", lambda: next(left))
+    assert [row["method"] for row in rows] == ["unplanned", "module", "memonger 75%"]
+    assert rows[0]["extra"] == rows[0]["off"] == rows[1]["off"] == rows[2]["off"] == 0
+    assert rows[2]["peak_bytes"] < rows[0]["peak_bytes"]
+    assert abs(measured.prediction_off(rows[2])) < 1e-3
+    rows.append({**rows[2], "method": "PyTorch's budget 0.1", "off": 0.6})
+    rows.append({"net": "vit_b", "mode": "eager", "method": "memonger 35%", "refused": "no plan"})
+    [line] = measured.page([rows]).splitlines()[2:]
+    assert "· 35: no plan |" in line and line.count("(wrong)") == 1
+
+
+def test_extra_times_are_medians_beside_the_first_step():
+    pauses = {"unplanned": 0.02, "planned": 0.06}
+    found = measured.extra_times({name: partial(time.sleep, s) for name, s in pauses.items()}, 3)
+    assert found["unplanned"] == 0 and found["planned"] > 0.5
 
 
 def test_the_rows_for_a_device_run_on_a_cpu(tmp_path, capsys):
@@ -47,3 +99,23 @@ def test_the_rows_for_a_device_run_on_a_cpu(tmp_path, capsys):
     assert "memonger 60%" in capsys.readouterr().out
     text = (tmp_path / "page.md").read_text()
     assert "no device has run it" in text and "| gpt2, batch 8 | eager | memonger 60% |" in text
+
+
+def test_published_rows_stand_beside_measured_ones():
+    theirs = published.least("OGC", "densenet121")
+    unplanned = {"peak_bytes": 1000, "before_bytes": 500, "step_s": 1.0}
+    asked = published.budget_bytes(theirs, unplanned)
+    assert asked == int(1000 * 898 / 4027) + 500
+    row = {"net": "densenet121", "batch": 32, "published": theirs, "peak_bytes": asked - 500,
+           "before_bytes": 500, "step_s": 1.25}
+    refused = {"net": "vgg16", "batch": 8, "published": published.least("MONeT", "vgg16"),
+               "error": "InfeasibleBudget: no | plan"}
+    lines = published.table([(row, unplanned), (refused, unplanned)]).splitlines()[2:]
+    assert lines == [
+        "| densenet121, batch 32 | OGC | 22.3 % | +34.0 % | 22.2 % | +25.0 % |",
+        "| vgg16, batch 8 | MONeT | 39.0 % | +9.1 % | InfeasibleBudget: no / plan | |"]
+    asked = [row for row in gpu.ROWS if row[4] in published.SYSTEMS]
+    assert {row[4] for row in asked} == {"MONeT", "OGC"}
+    for net, batch, mode, _, system, _ in asked:
+        assert published.least(system, net).batch == batch
+        assert (net, batch, mode, "unplanned") in [row[:4] for row in gpu.ROWS]

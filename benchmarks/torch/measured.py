@@ -1,0 +1,197 @@
+"""``python -m benchmarks torch --measure``: small networks, trained in this process.
+
+All methods of a network and mode take steps in turn, so that what else the machine does meets all
+alike. Extra time is the median over the rounds of a step beside the unplanned step of the same
+round. Peaks are those of the allocator's events. In mode "eager" ours, the unplanned step and
+PyTorch's budget run the traced graph node by node; checkpoints and "module" are the network without
+a compiler.
+"""
+from __future__ import annotations
+
+import copy
+import gc
+import statistics
+import time
+from functools import partial
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
+
+import torch
+import torch.nn as nn
+
+import memonger.torch as mt
+from memonger.errors import InfeasibleBudget
+from memonger.torch.allocations import peak_bytes
+from memonger.torch.measure import training_step
+from memonger.torch.module_step import bytes_before, parameters_of
+
+from .methods import as_written, by_blocks, memonger, selective, torch_budget
+from .nets import build
+
+NAMES = ("gpt2", "resnet50", "unet", "mobilenetv2", "vit_b", "lstm")
+BATCH = 8
+SHARES = ("75%", "50%", "35%")
+TORCH_BUDGETS = (0.5, 0.2, 0.1)
+#: Rounds in which each method takes one step.
+ROUNDS = 9
+Row = Dict[str, Any]
+
+
+class Way(NamedTuple):
+    """A method by name, and how it compiles a network of its own."""
+
+    label: str
+    made: Callable[[nn.Module], Any]
+
+
+def ways(mode: str, profile: mt.Profile) -> Iterator[Way]:
+    """All methods, the unplanned step first."""
+    def of_blocks(change: Callable[[nn.Module], nn.Module], module: nn.Module) -> Any:
+        return as_written(change(module), mode)
+
+    yield Way("unplanned", partial(memonger, budget=None, mode=mode, costs=profile,
+                                   time_limit=3.0))
+    if mode == "eager":
+        yield Way("module", lambda module: module)
+    for share, budget in zip(SHARES, TORCH_BUDGETS):
+        yield Way("memonger " + share, partial(memonger, budget=share, mode=mode, costs=profile,
+                                               time_limit=3.0))
+        yield Way("PyTorch's budget %g" % budget, partial(torch_budget, share=budget, mode=mode))
+    yield Way("each block", partial(of_blocks, by_blocks))
+    yield Way("selective", partial(of_blocks, selective))
+    yield Way("selective, every second", partial(of_blocks, partial(selective, every=2)))
+
+
+def rows_of(name: str, mode: str, left_s: Callable[[], float]) -> List[Row]:
+    """Each method on one network; those left out for which no time is left."""
+    module, inputs = build(name, BATCH, tiny=True)
+    rows: List[Row] = []
+    steps: Dict[str, Callable[[], Any]] = {}
+    first: List[torch.Tensor] = []
+    for way in ways(mode, mt.profile(module, inputs, mode)):
+        row: Row = {"net": name, "mode": mode, "method": way.label}
+        rows.append(row)
+        if left_s() <= 0:
+            row["refused"] = "left out, no time"
+            continue
+        net = copy.deepcopy(module)
+        began_s = time.perf_counter()
+        try:
+            call = way.made(net)
+            step = training_step(partial(call, *inputs), parameters_of(net))
+            step()
+        except InfeasibleBudget:
+            row["refused"] = "no plan"
+            continue
+        except RuntimeError as error:  # a checkpoint that PyTorch cannot compile
+            row["refused"] = "fails (%s)" % str(error).splitlines()[0][:60]
+            continue
+        row["first_s"] = time.perf_counter() - began_s
+        gradients = _gradients(net, step)
+        first = first or gradients
+        row["off"] = max(float((a - b).abs().max() / (b.abs().max() + 1e-30))
+                         for a, b in zip(gradients, first))
+        del gradients
+        net.zero_grad(set_to_none=True)
+        row.update(peak_bytes=peak_bytes(step, torch.device("cpu")),
+                   before_bytes=bytes_before(net, inputs))
+        if way.label.startswith("memonger"):
+            [plan] = mt.plans(call)
+            row.update(planning_s=plan.planning_s, overhead=plan.overhead, predicted_bytes=(
+                plan.pool_bytes if plan.predicted_pool_bytes is None
+                else plan.predicted_pool_bytes), budget_bytes=plan.budget_bytes)
+        steps[way.label] = step
+    for label, extra in extra_times(steps, ROUNDS).items():
+        next(row for row in rows if row["method"] == label)["extra"] = extra
+    return rows
+
+
+def _gradients(net: nn.Module, step: Callable[[], Any]) -> List[torch.Tensor]:
+    """Those of a step with the same random numbers for all methods."""
+    torch.manual_seed(1)
+    step()
+    return [p.grad.detach().clone() for p in net.parameters() if p.grad is not None]
+
+
+def extra_times(steps: Dict[str, Callable[[], Any]], rounds: int) -> Dict[str, float]:
+    """Median over the rounds of each step's time beside the first one's, 0.1 for +10 %."""
+    ratios: Dict[str, List[float]] = {label: [] for label in steps}
+    for _ in range(rounds):
+        gc.collect()
+        base_s: Optional[float] = None
+        for label, step in steps.items():
+            began_s = time.perf_counter()
+            step()
+            spent_s = time.perf_counter() - began_s
+            base_s = base_s or spent_s
+            ratios[label].append(spent_s / base_s - 1)
+    return {label: statistics.median(found) for label, found in ratios.items()}
+
+
+def share_of(row: Row, base: Row) -> float:
+    """Of the unplanned total, with what exists before the step."""
+    return (row["peak_bytes"] + row["before_bytes"]) / (base["peak_bytes"] + base["before_bytes"])
+
+
+def prediction_off(row: Row) -> float:
+    """How far the plan's peak is from the measured one, as a share of that."""
+    return row["predicted_bytes"] / row["peak_bytes"] - 1
+
+
+def words(row: Row, base: Row) -> str:
+    """One row in plain text."""
+    label = "%-12s %-8s %-24s" % (row["net"], row["mode"], row["method"])
+    if "refused" in row:
+        return "%s %s" % (label, row["refused"])
+    text = "%s %7.2f MiB %6.1f %% of the total, time %+6.1f %%, gradients %s, first step %.1f s" % (
+        label, row["peak_bytes"] / 2**20, 100 * share_of(row, base), 100 * row["extra"],
+        _equality(row), row["first_s"])
+    if "predicted_bytes" in row:
+        text += ", planning %.1f s, predicted %+.1f %%, %+.1f %% of the peak" % (
+            row["planning_s"], 100 * row["overhead"], 100 * prediction_off(row))
+    return text
+
+
+def _equality(row: Row) -> str:
+    return "equal" if not row["off"] else "off by %.0e" % row["off"]
+
+
+def page(tables: Sequence[List[Row]]) -> str:
+    """One table of Markdown, a line for each network and mode."""
+    groups = (("ours", "memonger"), ("PyTorch's budget", "PyTorch"), ("each block", "each"),
+              ("selective", "selective"))
+    lines = ["| network | mode | unplanned | %s | planning | predicted |" % " | ".join(
+        title for title, _ in groups), "|---|---|---:|%s---|---|" % ("---|" * len(groups))]
+    for rows in tables:
+        base = rows[0]
+        if "refused" in base:
+            continue
+        cells = [" · ".join(_cell(row, base) for row in rows if row["method"].startswith(start))
+                 for _, start in groups]
+        planned = [row for row in rows if "predicted_bytes" in row]
+        lines.append("| %s | %s | %.1f MiB | %s | %s s | %s %% |" % (
+            base["net"], base["mode"], (base["peak_bytes"] + base["before_bytes"]) / 2**20,
+            " | ".join(cells),
+            " ".join("%.1f" % row["planning_s"] for row in planned),
+            " ".join("%+.1f" % (100 * prediction_off(row)) for row in planned)))
+    return "\n".join(lines) + "\n"
+
+
+def _cell(row: Row, base: Row) -> str:
+    if "refused" in row:
+        return "%s: %s" % (row["method"].split()[-1].rstrip("%"), row["refused"])
+    return "%.0f %+.0f%s" % (100 * share_of(row, base), 100 * row["extra"],
+                             "" if row["off"] < 1e-3 else " (wrong)")
+
+
+def run(names: Sequence[str], modes: Sequence[str], limit_s: float) -> str:
+    """The page; rows are printed as they come."""
+    torch._dynamo.config.recompile_limit = 64  # as many methods compile the same code
+    end_s = time.perf_counter() + limit_s
+    tables: List[List[Row]] = []
+    for mode in modes:
+        for name in names:
+            torch._dynamo.reset()
+            tables.append(rows_of(name, mode, lambda: end_s - time.perf_counter()))
+            for row in tables[-1]:
+                print(words(row, tables[-1][0]), flush=True)
+    return page(tables)
