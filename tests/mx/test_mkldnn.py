@@ -28,7 +28,7 @@ def network(middle=mx.sym.relu, **more):
 def spaces(symbol, planned, grad_req="write"):
     found = read(symbol, SHAPES, grad_req=grad_req)
     ops = [op.name for op in found.graph.ops]
-    sizes = mkldnn_workspaces(found.graph, found.attributes, planned)
+    sizes = mkldnn_workspaces(found.graph, found.attributes, planned, found.added)
     return {name: size for name, size in zip(ops, sizes) if size}
 
 
@@ -51,6 +51,22 @@ def test_gradients_of_activations_are_made_beside_what_they_read():
         return mx.sym.Activation(value, act_type="tanh", name="act")
     assert spaces(network(act), planned=False)["act_backward"] == MAP
     assert spaces(network(act), planned=True)["act_backward"] == 2 * MAP
+
+
+def test_gradients_that_are_added_to_are_made_beside_their_arrays():
+    added = spaces(network(), False, {"data": "null", "first_weight": "add",
+                                      "second_weight": "write", "out_label": "null"})
+    assert added == {**spaces(network(), False), "first_backward": 3 * FIRST}
+    dense = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=7, name="dense")
+    wanted = 4 * (3 * 16 * 16 * (7 + 4) + 7)
+    assert spaces(mx.sym.MakeLoss(dense), False, "add")["dense_backward"] == wanted
+    assert "dense_backward" not in spaces(mx.sym.MakeLoss(dense), False)
+
+
+def test_a_dense_layers_gradient_may_take_the_memory_of_its_data():
+    flat = mx.sym.Flatten(mx.sym.var("data"))
+    dense = mx.sym.MakeLoss(mx.sym.FullyConnected(flat, num_hidden=7, name="dense"))
+    assert spaces(dense, False)["dense_backward"] == 4 * 4 * 3 * 16 * 16
 
 
 def test_in_plans_other_operators_copy_what_they_read():

@@ -82,7 +82,7 @@ class Runner:
             return native_workspaces(captured.graph, captured.attributes)
         if not self.is_of_cpu:
             return [op.workspace_bytes for op in captured.graph.ops]
-        return mkldnn_workspaces(captured.graph, captured.attributes, planned)
+        return mkldnn_workspaces(captured.graph, captured.attributes, planned, captured.added)
 
     def tunes(self, graph: Graph) -> bool:
         """Whether MXNet tunes convolutions of the step."""

@@ -48,6 +48,13 @@ class Captured:
     #: :func:`memonger.mx.capture.devices.on_device`.
     elsewhere: FrozenSet[int] = frozenset()
 
+    @property
+    def added(self) -> FrozenSet[int]:
+        """Gradients that are added to what lies in their arrays."""
+        asked = [request for request in self.arguments.grad_reqs if request != "null"]
+        return frozenset(tensor for tensor, request in zip(self.graph.outputs[-len(asked):], asked)
+                         if request == "add")
+
 
 def read(symbol: Any, shapes: Mapping[str, Sequence[int]],
          type_dict: Optional[Mapping[str, Any]] = None, grad_req: GradReq = "write",

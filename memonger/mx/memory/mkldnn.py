@@ -6,7 +6,8 @@ it stays as large as its largest use. In a planned network our operators stand b
 write in MXNet's layout. Which of them do is not known before there is a plan, so there each array
 that a convolution reads is counted, and each that an operator other than MKLDNN's reads. Gradients
 of MKLDNN's other operators convert that of the output to the layout of the data; those that write
-where they read do so through a copy.
+where they read do so through a copy, and so do all that add to a gradient. MXNet asks for twice
+what it needs; the half that it never touches is not counted.
 
 Stock executors keep a copy of each array that an operator other than MKLDNN's reads in another
 layout; planned networks have none of them (``plugins/mxnet/layouts.h``).
@@ -15,7 +16,7 @@ Not counted: what MKLDNN keeps for each convolution (about its weight for every 
 """
 from __future__ import annotations
 
-from typing import List, Mapping, Sequence, Set, Tuple
+from typing import AbstractSet, List, Mapping, Sequence, Set, Tuple
 
 from ...graph.types import Graph, Op
 from .convolutions import IN_PARTS, WEIGHT
@@ -34,15 +35,18 @@ _CHANNELS = 8
 
 
 def mkldnn_workspaces(graph: Graph, attributes: Sequence[Mapping[str, str]],
-                      planned: bool = True) -> Tuple[int, ...]:
+                      planned: bool = True, added: AbstractSet[int] = frozenset()
+                      ) -> Tuple[int, ...]:
     """Bytes for each op of the graph with MKLDNN on a CPU.
 
     ``attributes``: those of each op, as in the symbol.
     ``planned``: whether the network gets a plan, or is MXNet's alone.
+    ``added``: gradients that are added to what lies in their arrays.
     """
     in_layout = _in_mkldnn_layout(graph)
-    return tuple(max(op.workspace_bytes, _bytes(graph, op, attributes[index], in_layout, planned,
-                                                native_bytes(graph, index, attributes[index])))
+    return tuple(max(op.workspace_bytes, _made_beside(graph, index, added)
+                     + _bytes(graph, op, attributes[index], in_layout, planned,
+                              native_bytes(graph, index, attributes[index])))
                  for index, op in enumerate(graph.ops))
 
 
@@ -105,6 +109,27 @@ def _in_mkldnn_layout(graph: Graph) -> Set[int]:
         if kind in _MAKE or kind in _KEEP and not found.isdisjoint(op.inputs):
             found.update(made)
     return found
+
+
+def _made_beside(graph: Graph, index: int, added: AbstractSet[int]) -> int:
+    """Gradients that are made in temporary space, and then added or copied to their arrays."""
+    op = graph.ops[index]
+    kind = _base(op)
+    if kind == op.kind or not op.outputs or graph.tensors[op.outputs[0]].dtype != "float32":
+        return 0
+    sizes = [graph.tensors[t].size_bytes for t in op.outputs]
+    if kind in ("BatchNorm", "Pooling"):
+        return sizes[0] * (op.outputs[0] in added)
+    if kind not in ("FullyConnected", "Convolution"):
+        return 0
+    made = [size * (t in added) for t, size in zip(op.outputs, sizes)]
+    if kind != "FullyConnected":
+        if graph.tensors[op.inputs[WEIGHT[kind][True]]].shape[1] >= _CHANNELS:
+            made[0] *= 2  # in its own layout, too
+    elif graph.tensors[op.inputs[1]].pooled and graph.tensors[op.outputs[0]].pooled \
+            and max(graph.consumers[op.inputs[1]]) == index:
+        made[0] = sizes[0]  # it takes the memory of the data
+    return sum(made)
 
 
 def _bytes(graph: Graph, op: Op, attributes: Mapping[str, str], in_layout: Set[int],
