@@ -20,11 +20,13 @@ def private_bytes():
         return next(int(line.split()[1]) for line in file if line.startswith("Private_Dirty")) << 10
 
 
-def plain(layers=4):
+def plain(layers=4, spelling="Activation"):
     x = mx.sym.var("data")
     for i in range(layers):
         x = mx.sym.Convolution(x, kernel=(3, 3), pad=(1, 1), num_filter=32, name="conv%d" % i)
-        x = mx.sym.Activation(mx.sym.BatchNorm(x, name="bn%d" % i), act_type="relu")
+        x = mx.sym.BatchNorm(x, name="bn%d" % i)
+        x = x * mx.sym.sigmoid(x) if spelling == "swish" else \
+            mx.sym.Activation(x, act_type="relu")
     x = mx.sym.Pooling(x, global_pool=True, pool_type="avg", kernel=(1, 1))
     return mx.sym.SoftmaxOutput(mx.sym.FullyConnected(x, num_hidden=4), name="softmax")
 
@@ -57,7 +59,7 @@ def taken_bytes(symbol, shapes):
 
 def main(name, options, spelling):
     net = nets.build(name, **json.loads(options)) if name != "plain" else None
-    symbol = net.symbol if net else plain()
+    symbol = net.symbol if net else plain(spelling=spelling)
     shapes = net.shapes if net else {"data": (16, 3, 48, 48)}
     taken_bytes(spelled(plain(1), "relu"), {"data": (2, 3, 8, 8)})  # MKLDNN's own, once
     network = spelled(symbol, spelling)

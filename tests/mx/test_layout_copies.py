@@ -14,6 +14,8 @@ import memonger
 from memonger.mx.capture.record import read
 from memonger.mx.memory.mkldnn import stock_copies
 
+from .counted_copies import plain, spelled
+
 pytestmark = needs_plugin
 #: What a process takes for MKLDNN's own objects and threads, whatever the network.
 OWN_BYTES = 64 << 20
@@ -33,6 +35,17 @@ def test_other_spellings_of_relu_take_what_is_estimated_more(spelling):
     total, bytes_taken = taken("plain", spelling)
     assert total - least > 40 << 20
     assert abs((bytes_taken - least_taken) - (total - least)) < 0.1 * bytes_taken
+
+
+@pytest.mark.parametrize("spelling, maps", [("Activation", 0), ("relu", 10), ("clip", 5),
+                                            ("sigmoid", 10), ("swish", 10)])
+def test_copies_are_those_that_a_process_allocates(spelling, maps, monkeypatch):
+    """Counted once for each spelling, by what stock MXNet asks the system for and keeps."""
+    monkeypatch.setenv("MXNET_MKLDNN_ENABLED", "1")
+    monkeypatch.delenv("MEMONGER_COSTS", raising=False)
+    network = spelled(plain(2, spelling), spelling)
+    estimate = memonger.estimate(network, data=(4, 3, 24, 24))
+    assert estimate.by_category.get("layout_copies", 0) == maps * 4 * 32 * 24 * 24 * 4
 
 
 @pytest.mark.slow
