@@ -38,10 +38,10 @@ digits: $(VENV)/.installed
 	@echo "the plan's picture and report lie in out/"
 
 # pytest the program, not `python -m pytest`: only then is `memonger` the installed package.
-test: $(VENV)/.installed
+test: $(VENV)/.tests
 	MEMONGER_TEST_INSTALLED=1 $(VENV)/bin/pytest -n $(JOBS) $(PYTEST_ARGS)
 
-test-cu112: $(VENV)/.installed $(VENV).cu112/.made
+test-cu112: $(VENV)/.tests $(VENV).cu112/.made
 	MEMONGER_TEST_INSTALLED=1 MEMONGER_TEST_CU112=$(abspath $(VENV).cu112) \
 		$(VENV)/bin/pytest -n $(JOBS) --dist worksteal -m cu112 tests/gpu $(PYTEST_ARGS)
 
@@ -98,7 +98,7 @@ tables: $(VENV)/.installed
 
 install: $(VENV)/.installed
 
-check: $(VENV)/.installed
+check: $(VENV)/.tests
 	$(VENV)/bin/python -m pip install --quiet ruff==0.17.6 mypy==1.14.1
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
@@ -110,15 +110,25 @@ $(VENV)/.made: tools/find_python.sh tools/make_environment.sh
 	@command -v "$${CXX:-g++}" >/dev/null || { \
 		echo "error: no C++ compiler; on Debian: apt install g++ (or set CXX=)" >&2; exit 1; }
 	python=$$(sh tools/find_python.sh $(PYTHON)) && sh tools/make_environment.sh $$python $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --upgrade pip "setuptools>=70.1" wheel
-	$(VENV)/bin/python -m pip install --quiet mxnet==1.9.1 "numpy<1.24"
+	$(VENV)/bin/python -m pip install --quiet --no-compile "pip>=20.3" "setuptools>=70.1" wheel \
+		mxnet==1.9.1 "numpy<1.24"
 	@touch $@
 
-# MXNet is in the environment already, so the build needs no second copy of it.
+# MXNet is in the environment already, so the build needs no second copy of it. The libraries are
+# compiled while pip fetches what the demos need; the build of the package then finds the objects.
 $(VENV)/.installed: $(VENV)/.made $(SOURCES)
-	@echo "installing memonger: its plugin is compiled, which takes a minute or two"
+	@echo "installing memonger: its plugin is compiled, which takes about two minutes"
 	rm -rf build/lib* build/bdist*
-	$(VENV)/bin/python -m pip install --quiet --no-build-isolation ".[cpu,plot,test]"
+	$(VENV)/bin/python plugins/build.py --out build/libraries >/dev/null & compiler=$$!; \
+		$(VENV)/bin/python -m pip install --quiet --no-compile "highspy>=1.10" "tqdm>=4.60" \
+			"matplotlib>=3.5" scikit-learn "numpy<1.24" || { kill $$compiler; exit 1; }; \
+		wait $$compiler
+	$(VENV)/bin/python -m pip install --quiet --no-compile --no-build-isolation ".[cpu,plot]"
+	@touch $@
+
+# The extra's packages: memonger itself is installed already.
+$(VENV)/.tests: $(VENV)/.installed
+	$(VENV)/bin/python -m pip install --quiet --no-compile "memonger[test]"
 	@touch $@
 
 clean:

@@ -152,5 +152,5 @@ def picture(plan: Any, path: str, cap_bytes: int) -> str:
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except (memonger.errors.MemongerError, OSError) as error:
+    except (memonger.errors.MemongerError, OSError, subprocess.TimeoutExpired) as error:
         sys.exit("error: %s" % error)
