@@ -46,10 +46,12 @@ _ROWS = re.compile(_ROW % (r"(\s*%s\s*%s\s*)" % (_CELL, _CELL)) + "(?:" + _ROW %
 
 
 def _described_once(rows):
-    """Parameters that share a description have one cell for it."""
+    """Parameters that share a description have one cell for it, and the default of the first."""
     shared, count = rows.group(1), rows.group(0).count('<tr class="doc-section-item">')
-    first, *others = rows.group(0).split(shared)
-    return first + shared.replace("<td>", '<td rowspan="%d">' % count) + "".join(others)
+    name, first, *others = rows.group(0).split(shared)
+    # mkdocstrings gives all the default of the first; the signature above has those of the others.
+    others = [re.sub(_CELL, "<td></td>", other, count=1, flags=re.S) for other in others]
+    return name + shared.replace("<td>", '<td rowspan="%d">' % count) + first + "".join(others)
 
 
 def _with_units(cell):
