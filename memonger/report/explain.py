@@ -116,9 +116,10 @@ def _memory(facts: Facts, fact: OpFacts) -> List[str]:
 def _otherwise(facts: Facts, other: Schedule, how: str) -> str:
     units, line = Units.of(facts.plan), facts.timeline
     storage = plan_storage(facts.plan.graph, other, facts.plan.storage)
-    return "the pool would be %s %s (%s instead of %s), the peak of live bytes %s" % (
-        _difference(units, storage.pool_bytes - line.pool_bytes), how,
-        units.size(storage.pool_bytes), units.size(line.pool_bytes),
+    change_bytes = storage.pool_bytes - line.pool_bytes
+    sizes = " (%s instead of %s)" % (units.size(storage.pool_bytes), units.size(line.pool_bytes))
+    return "the pool would be %s %s%s, the peak of live bytes %s" % (
+        _difference(units, change_bytes), how, sizes if change_bytes else "",
         _difference(units, storage.peak_live_bytes - line.peak_live_bytes))
 
 
