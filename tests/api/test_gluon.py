@@ -143,6 +143,26 @@ def test_values_that_gradients_read_for_their_shape_alone_stay():
     assert sum(record["pool_bytes"] for record in records) == plan.pool_bytes
 
 
+def test_gradients_of_inputs_count_where_they_are_attached():
+    block = gluon.SymbolBlock(mx.sym.sum(mx.sym.square(mx.sym.tanh(mx.sym.FullyConnected(
+        mx.sym.sin(mx.sym.var("data")), num_hidden=8)))), [mx.sym.var("data")])
+    block.initialize()
+    block.hybridize(static_alloc=True)
+    x = mx.nd.ones((16, 32))
+    block(x)
+    plans = {}
+    for attached in (False, True):
+        if attached:
+            x.attach_grad()
+        plans[attached] = memonger.gluon.plan(block, x, recompute=["*"], time_limit=0.3)
+        with native.capture() as records:
+            with autograd.record():
+                y = block(x)
+            y.backward()
+        assert sum(record["pool_bytes"] for record in records) == plans[attached].pool_bytes
+    assert plans[True].fixed_bytes["gradients"] - plans[False].fixed_bytes["gradients"] == 2048
+
+
 def frozen_branch(recompute):
     """Averages and a gradient of a block with a frozen BatchNorm beside a trained layer."""
     shared = mx.sym.tanh(mx.sym.var("data"), name="shared")

@@ -36,7 +36,8 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
         Hybridized. Its graph is traced if it was not yet. ``block.hybridize()`` called again
         removes the plan.
     *inputs_or_shapes : mx.nd.NDArray or tuple of int
-        One for each input of the block; only shape and dtype matter.
+        One for each input of the block; only shape, dtype and whether a gradient is attached
+        matter.
     budget : int, float or str, optional
         As in :func:`memonger.plan`, on parameters, gradients, inputs, outputs and both pools.
     dtype : str
@@ -98,6 +99,8 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
                   for symbol, array in zip(data, arrays)})
     requests = {name: parameters[name].grad_req if name in parameters else "null"
                 for name in original.list_arguments()}
+    requests.update({symbol.name: "write" for symbol, array in zip(data, arrays)
+                     if array.grad is not None})
     ctx = place(ctx, device) or _place_of(block)
     binding = Binding(shapes, types, requests, ctx, optimizer=options.pop("optimizer", None),
                       optimizer_params=options.pop("optimizer_params", None))
