@@ -151,7 +151,7 @@ class Board:
 
         ``done_s``: work that is done, in counted seconds; by default what was spent.
         """
-        if self.options.progress is None:
+        if self.options.progress is None or self.interrupted:
             return
         scale = self.graph.time_s or 1.0
         done = (self.effort.spent_s if done_s is None else done_s) / self.options.time_limit_s
