@@ -200,7 +200,8 @@ class Board:
     @cached_property
     def smallest_peak_bytes(self) -> int:
         """No plan's pool is smaller than this."""
-        return minimum_peak_bound(self.reduced_whole, self.layers).bytes
+        return minimum_peak_bound(self.reduced_whole, self.layers,
+                                  effort=self.effort.part(1 / 3)).bytes
 
     @cached_property
     def most_bound_s(self) -> float:

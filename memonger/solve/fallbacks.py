@@ -23,7 +23,8 @@ def smallest_plan(board: Board) -> None:
     if board.least is not None:
         return
     options = replace(board.options, objective="memory", max_overhead=None, bound=False,
-                      time_limit_s=min(LEAST_S, LEAST_SHARE * board.options.time_limit_s))
+                      account=board.effort, time_limit_s=min(
+                          LEAST_S, LEAST_SHARE * board.options.time_limit_s))
     candidates = [board.evaluate(unplanned(board.graph))]
     try:
         candidates.append(_evaluated(board, local.solve(board.graph, None, options)))

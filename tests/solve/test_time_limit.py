@@ -13,7 +13,9 @@ from memonger.solve import Options, effort, solve
 from memonger.solve import least_memory as frontier
 from memonger.solve import result as build
 from memonger.solve.baselines import sublinear
+from memonger.solve.board import Board
 from memonger.solve.effort import CLOCK_FACTOR, STEPS_PER_S, Effort
+from memonger.solve.fallbacks import smallest_plan
 from memonger.solve.search import local
 from memonger.util.errors import InfeasibleBudget, NoPlanInTime
 
@@ -110,6 +112,17 @@ def test_a_budget_that_only_time_may_meet_is_refused_in_these_words():
     for status, least in ((Status.TIME_LIMIT, plan.total_bytes), (Status.FEASIBLE, 0)):
         refused = replace(plan, status=status, minimum_total_bytes=least)
         assert re.match("no plan fits [^;]*; the smallest", str(build.refusal(refused)))
+
+
+def test_chains_and_smallest_plans_are_counted():
+    options = Options(storage="live")
+    board = Board.start(GRAPH, UNPLANNED // 2, options)
+    assert board.chain is not None
+    spent_s = board.effort.spent_s
+    assert next(board.chain.plans(UNPLANNED // 2)) and board.effort.spent_s > spent_s > 0.2
+    spent_s = board.effort.spent_s
+    smallest_plan(board)
+    assert board.least is not None and board.effort.spent_s > spent_s + 0.1
 
 
 def test_a_longer_limit_is_never_worse():

@@ -14,9 +14,10 @@ from .tradeoffs import find_tradeoffs
 
 #: Boundaries that a chain has at least.
 _LEAST_BOUNDARIES = 4
-#: Steps simulated for the trade-offs of all segments; graphs below ``LEAST_OPS`` ops get their
-#: share.
-_STEPS = 60e6
+#: Counted seconds for the trade-offs of all segments; graphs below ``LEAST_OPS`` ops get their
+#: share, searches with little left half of that. What a step of a segment takes, in steps of the
+#: native search: segments are small, and their plans are compared with all others.
+_TRADEOFFS_S, _S_PER_STEP = 3.0, 2.0 / STEPS_PER_S
 #: Budgets tried until a chain's plan fits.
 _TRIES = 4
 
@@ -38,12 +39,15 @@ class ChainPlans:
     native : NativeSearch
         Of the graph.
     chain : Chain
+    effort : Effort
+        Where the work for plans is counted.
     """
 
-    def __init__(self, graph: Graph, native: NativeSearch, chain: Chain):
+    def __init__(self, graph: Graph, native: NativeSearch, chain: Chain, effort: Effort):
         self.graph = graph
         self.native = native
         self.chain = chain
+        self.effort = effort
 
     @classmethod
     def of(cls, graph: Graph, options: Options, native: NativeSearch, effort: Effort
@@ -57,19 +61,17 @@ class ChainPlans:
         native : NativeSearch
             Of the graph and the options.
         effort : Effort
-            Where the work for the segments is counted; None without enough of it.
+            Where the work is counted; None without enough of it.
         """
-        share = min(1.0, len(graph.ops) / LEAST_OPS)
-        work = int(_STEPS * share * options.effort)
-        if effort.steps < work:
-            return None
+        usual_s = _TRADEOFFS_S * min(1.0, len(graph.ops) / LEAST_OPS) * options.effort
+        seconds = min(usual_s, effort.left_s / 2)
         boundaries = boundaries_of(graph, options)
-        if not boundaries:
+        if not boundaries or seconds < usual_s / 4:
             return None
-        effort.spend(work / STEPS_PER_S)
+        effort.spend(seconds)
         segments = segments_of(graph, boundaries)
-        tradeoffs = find_tradeoffs(segments, options, work)
-        return cls(graph, native, Chain(boundaries, segments, tradeoffs, graph.num_forward))
+        tradeoffs = find_tradeoffs(segments, options, int(seconds / _S_PER_STEP))
+        return cls(graph, native, Chain(boundaries, segments, tradeoffs, graph.num_forward), effort)
 
     def plans(self, pool_bytes: int) -> Iterator[Found]:
         """Plans for a pool, each for less live bytes than the one before, until one fits.
@@ -79,7 +81,7 @@ class ChainPlans:
         """
         target, lost = pool_bytes, 0
         for _ in range(_TRIES):
-            candidate = self._evaluated(self.chain.plan(target))
+            candidate = self._evaluated(self._plan(target))
             if candidate is None:
                 return
             yield candidate
@@ -93,12 +95,16 @@ class ChainPlans:
         plan, low, high = None, 0, sum(t.size_bytes for t in self.graph.tensors if t.pooled)
         while high - low > max(1, high // 1000):
             middle = (low + high) // 2
-            tried = self.chain.plan(middle)
+            tried = self._plan(middle)
             if tried is None:
                 low = middle
             else:
                 plan, high = tried, middle
         return self._evaluated(plan)
+
+    def _plan(self, pool_bytes: int) -> Optional[ChainPlan]:
+        self.effort.spend(self.chain.planning_s)
+        return self.chain.plan(pool_bytes)
 
     def _evaluated(self, plan: Optional[ChainPlan]) -> Optional[Found]:
         return None if plan is None else \

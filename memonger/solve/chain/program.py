@@ -20,6 +20,8 @@ from .tradeoffs import Tradeoff, Tradeoffs
 
 #: A budget is counted in so many parts.
 _LEVELS = 1000
+#: Seconds of an idle core for a trade-off at a level and a boundary.
+_S_PER_CELL = 3e-10
 _KEEP, _TRANSIENT = 0, 2
 
 
@@ -83,6 +85,12 @@ class Chain:
                       len(segments), array(ctypes.c_int64, rows),
                       array(ctypes.c_double, [one.forward_s for one in segments]),
                       array(ctypes.c_int64, flat), array(ctypes.c_double, extra))
+
+    @property
+    def planning_s(self) -> float:
+        """Counted seconds of a plan."""
+        return _S_PER_CELL * _LEVELS * len(self.boundaries) * sum(
+            len(known.all) for known in self.tradeoffs)
 
     def plan(self, pool_bytes: int) -> Optional[ChainPlan]:
         """The cheapest plan in so many bytes; None where the chain has none.

@@ -325,12 +325,12 @@ def _worst_of_pieces(reduced: Reduced, weight: np.ndarray, pieces: int, peak: in
         int(a + np.argmax(weight[a:b])) for a, b in zip(edges[:-1], edges[1:]) if b > a})
 
 
-def minimum_peak_bound(reduced: Reduced, layers: int = 0,
-                       most_groups: Optional[int] = None) -> PeakBound:
+def minimum_peak_bound(reduced: Reduced, layers: int = 0, most_groups: Optional[int] = None,
+                       effort: Optional[Effort] = None) -> PeakBound:
     """Bytes of pooled tensors that no plan of the class can do without.
 
     ``layers`` is as for :func:`overhead_bound`; graphs of more than ``most_groups`` values (None:
-    ``_PEAK_GROUPS``) get no 0/1 program.
+    ``_PEAK_GROUPS``) get no 0/1 program. ``effort``: the work for that.
     """
     if not reduced.num_ops:
         return PeakBound(0, "none", -1)
@@ -350,7 +350,7 @@ def minimum_peak_bound(reduced: Reduced, layers: int = 0,
     worst_ops = np.argsort(-_most_operands(reduced), kind="stable")[:_PEAK_OPS]
     constrained = sorted(int(op) for op in worst_ops)
     program = build(reduced, constrained, float("inf"), layers=layers)
-    solution = highs.solve_integer(program, integer_columns(program), Effort(_PEAK_S),
+    solution = highs.solve_integer(program, integer_columns(program), effort or Effort(_PEAK_S),
                                 gap=1e-4, max_checks=_PEAK_CHECKS)
     proven = solution.bound * program.unit_bytes * (1 - 1e-6)
     if np.isfinite(proven) and proven > best.bytes + 0.5:
