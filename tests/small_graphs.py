@@ -14,10 +14,9 @@ from memonger.memory.liveness import ProgramStep, Value
 from memonger.memory.storage import StoragePlan, plan_program
 from memonger.solve.effort import Effort
 from memonger.solve.mip import highs
-from memonger.solve.mip.bounds import integer_columns
 from memonger.solve.mip.formulation import build
 from memonger.solve.mip.problem import reduce_graph
-from memonger.solve.mip.program import Program
+from memonger.solve.mip.program import Program, integer_columns
 
 
 def random_graph(seed: int, inplace: bool, forward: int = 5) -> Graph:

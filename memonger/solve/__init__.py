@@ -145,7 +145,8 @@ def _with_bound(plan: Plan, budget_bytes: int, options: Options) -> Plan:
     graph = plan.graph
     if not graph.time_s > 0 or plan.backend == "stock" or plan.bounded:
         return plan
-    from .mip.bounds import overhead_bound, pool_limit_bytes
+    from .mip.bounds import overhead_bound
+    from .mip.least_bytes import pool_limit_bytes
     # A fixed number of linear programs, not a time, so that the same input gives the same bound.
     rounds = 4 if len(graph.ops) <= 1000 else 2 if len(graph.ops) <= 4000 else 1
     # A plan whose variants need less workspace may have a larger pool.

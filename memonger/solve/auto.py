@@ -33,8 +33,8 @@ from .mip.formulation import build
 from .mip.refining import FAR, NEAR_MISS, Programs
 from .mip.rounding import schedule_of_point
 from .options import USUAL_TIME_LIMIT_S, Options
+from .search.decisions import Found
 from .search.local import work_for
-from .search.native import Found
 
 #: Graphs are tiny, small, middle or large by their number of ops: 0/1 programs solve tiny ones to
 #: the end, help in small ones, and take too long in others.
@@ -66,8 +66,8 @@ def _has_programs(options: Options) -> bool:
 
 
 @dataclass
-class Search:
-    """A board with what its steps tell one another."""
+class Run:
+    """One run of the table: a board with what its steps tell one another."""
 
     board: Board
     programs: Programs
@@ -81,7 +81,7 @@ class Search:
     chained: bool = False
 
     @classmethod
-    def start(cls, graph: Graph, budget_bytes: int, options: Options) -> "Search":
+    def start(cls, graph: Graph, budget_bytes: int, options: Options) -> "Run":
         board = Board.start(graph, budget_bytes, options)
         board.effort.limit_s = min(options.time_limit_s, USUAL_TIME_LIMIT_S)
         num_ops, groups = len(graph.ops), len(board.reduced.size_bytes)
@@ -120,11 +120,11 @@ class Search:
 
 
 # ---------------------------------------------------------------------- steps
-def unplanned_step(search: Search) -> None:
+def unplanned_step(search: Run) -> None:
     search.board.evaluate(expand(search.board.graph, {}))
 
 
-def first_bound(search: Search) -> None:
+def first_bound(search: Run) -> None:
     """Linear programs for the bound, which also say at which ops to constrain live bytes."""
     board = search.board
     # Enough work beside them for easy budgets.
@@ -140,7 +140,7 @@ def first_bound(search: Search) -> None:
 CHAIN_HEAT = 0.7
 
 
-def chain(search: Search) -> None:
+def chain(search: Run) -> None:
     """The best plans of the chain of blocks, and a short native search from the cheapest.
 
     ResNet-50 without variants costs 28 % of a step at 20 % of its total with plans of chains and
@@ -155,7 +155,7 @@ def chain(search: Search) -> None:
             _follow(search, work)
 
 
-def _follow(search: Search, work: int) -> None:
+def _follow(search: Run, work: int) -> None:
     board = search.board
     assert board.chain is not None
     cheapest: Optional[Found] = None
@@ -171,12 +171,12 @@ def _follow(search: Search, work: int) -> None:
         board.walks.improve(board, work, cheapest.decisions, heat=CHAIN_HEAT)
 
 
-def native_search(search: Search) -> None:
+def native_search(search: Run) -> None:
     board = search.board
     board.walks.improve(board, search.work, board.walks.warm(board))
 
 
-def rounded_program(search: Search) -> None:
+def rounded_program(search: Run) -> None:
     """One linear program, rounded and mended, while a native search runs beside it."""
     board, constrained = search.board, search.programs.constrained
     with board.walks.beside(board, search.work):
@@ -196,7 +196,7 @@ def rounded_program(search: Search) -> None:
 
 
 def _turn(turn: Turn, number: int) -> "Step":
-    def run(search: Search) -> None:
+    def run(search: Run) -> None:
         board, programs = search.board, search.programs
         share = 1.0 if search.num_ops <= SMALL_OPS else 0.4 if search.num_ops <= LARGE_OPS \
             else 0.125
@@ -213,13 +213,13 @@ def _turn(turn: Turn, number: int) -> "Step":
                     board.walks.warm(board)
                 board.walks.improve(board, work, start, heat=CHAIN_HEAT * search.chained)
 
-    def when(search: Search) -> bool:
+    def when(search: Run) -> bool:
         return not (number == 0 and search.chained) and not search.board.over \
             and search.board.possible and not search.board.within(max(turn.near, search.near))
     return Step("turn %d" % (number + 1), "long native searches: most at deep cuts", when, run)
 
 
-def prove(search: Search) -> None:
+def prove(search: Run) -> None:
     """One 0/1 program; patience ends where it changed neither bound nor plan by enough."""
     board = search.board
     bound_s, best = board.bound.extra_s, board.best
@@ -231,13 +231,13 @@ def prove(search: Search) -> None:
     search.in_vain = 0 if news else search.in_vain + 1
 
 
-def proofs(search: Search) -> None:
+def proofs(search: Run) -> None:
     near = search.near if search.num_ops <= TINY_OPS else FAR
     while search.wants_program and not search.board.within(near):
         prove(search)
 
 
-def least_memory_plan(search: Search) -> None:
+def least_memory_plan(search: Run) -> None:
     """The plan that a call without a budget gives, which must not be refused as a budget."""
     graph, options = search.board.graph, search.board.options
     within = graph.forward_time_s / graph.time_s if graph.time_s > 0 else 0.0
@@ -246,7 +246,7 @@ def least_memory_plan(search: Search) -> None:
         time_limit_s=LEAST_SHARE * options.time_limit_s)))
 
 
-def rounds(search: Search) -> None:
+def rounds(search: Run) -> None:
     """A native search that crosses plans beside a 0/1 program at the best plan's peaks, again.
 
     Each round is longer than the one before, while the next is paid for and the gap is open.
@@ -273,8 +273,8 @@ class Step(NamedTuple):
     name: str
     #: What plans or proofs gain by it.
     worth: str
-    when: Callable[[Search], bool]
-    run: Callable[[Search], None]
+    when: Callable[[Run], bool]
+    run: Callable[[Run], None]
 
 
 STEPS: Tuple[Step, ...] = (
@@ -315,7 +315,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
     """Method "auto"; the signature of all solvers."""
     if budget_bytes is None or options.objective == "memory":
         return least_memory(graph, budget_bytes, options)
-    search = Search.start(graph, budget_bytes, options)
+    search = Run.start(graph, budget_bytes, options)
     try:
         for step in STEPS:
             if step.name not in options.without and step.when(search):

@@ -21,15 +21,8 @@ from ..memory.workspace import outside_pool_bytes
 from ..plan.plan import Plan, Progress, Status
 from .chain.plans import ChainPlans, boundaries_of
 from .effort import Effort
-from .mip.bounds import (
-    Bound,
-    layers_of,
-    least_outside_pool_bytes,
-    minimum_peak_bound,
-    overhead_bound,
-    pool_limit_bytes,
-    whole_buffers_bound,
-)
+from .mip.bounds import Bound, layers_of, overhead_bound, whole_buffers_bound
+from .mip.least_bytes import least_outside_pool_bytes, minimum_peak_bound, pool_limit_bytes
 from .mip.problem import Reduced, reduce_graph
 from .options import Options
 from .result import build_plan, total_bytes, unplanned

@@ -13,8 +13,9 @@ from ..memory.workspace import outside_pool_bytes
 from ..plan.plan import Plan, Status
 from .board import Board
 from .effort import ALL_SEARCHES, LEAST_SEARCH
-from .mip.bounds import overhead_bound, pool_limit_bytes
+from .mip.bounds import overhead_bound
 from .mip.implementations import allowed_variants
+from .mip.least_bytes import pool_limit_bytes
 from .options import Options
 
 NAME = "fewer variants"

@@ -10,7 +10,8 @@ from ..graph.types import Graph
 from ..plan.plan import Plan, Status
 from .chain.plans import ChainPlans
 from .effort import Effort
-from .mip.bounds import layers_of, least_outside_pool_bytes, minimum_peak_bound
+from .mip.bounds import layers_of
+from .mip.least_bytes import least_outside_pool_bytes, minimum_peak_bound
 from .mip.problem import reduce_graph
 from .options import Options
 from .result import BY_SCHEDULE, build_plan, total_bytes

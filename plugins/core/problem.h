@@ -68,7 +68,7 @@ struct Problem {
   int max_clones = 0;                // 0 is no limit
   int64_t objects_bytes_per_op = 0;  // of each that runs, beside its tensors
 
-  // Reads the format that memonger/solve/search/native.py writes; false when it contradicts itself.
+  // Reads the format that memonger/solve/search/flat_problem.py writes; false when it contradicts itself.
   bool Parse(const int64_t* data, int64_t size, const double* times, int64_t num_times);
 };
 

@@ -12,7 +12,7 @@ from memonger.graph.schedule import expand
 from memonger.graph.types import DTYPES, Graph, Inplace, Op, Tensor
 from memonger.memory.storage import plan_storage
 from memonger.solve import Options, solve
-from memonger.solve.mip.bounds import minimum_peak_bound
+from memonger.solve.mip.least_bytes import minimum_peak_bound
 from memonger.solve.mip.problem import reduce_graph
 from memonger.solve.search.native import NativeSearch
 

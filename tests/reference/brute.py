@@ -17,7 +17,8 @@ from memonger.memory.workspace import outside_pool_bytes
 from memonger.plan.plan import Plan, Status
 from memonger.solve import Options, register
 from memonger.solve.result import build_plan, unplanned
-from memonger.solve.search.native import Decisions, Found, NativeSearch
+from memonger.solve.search.decisions import Decisions, Found
+from memonger.solve.search.native import NativeSearch
 from memonger.util.errors import InputError
 
 _MOST_OPS = 14

@@ -9,7 +9,8 @@ from training_nets import residual_network
 from memonger.solve import Options
 from memonger.solve.board import Board
 from memonger.solve.search.background import BackgroundSearch
-from memonger.solve.search.native import INTERRUPTED, NativeSearch
+from memonger.solve.search.decisions import INTERRUPTED
+from memonger.solve.search.native import NativeSearch
 
 GRAPH = residual_network(8)
 OPTIONS = Options(storage="arena")

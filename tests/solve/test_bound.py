@@ -17,13 +17,10 @@ from memonger.memory.timeline import timeline
 from memonger.solve import Options, solve
 from memonger.solve.effort import Effort
 from memonger.solve.mip import highs
-from memonger.solve.mip.bounds import (
-    knapsack_bound,
-    minimum_peak_bound,
-    overhead_bound,
-    unplanned_live,
-)
+from memonger.solve.mip.bounds import knapsack_bound, overhead_bound
 from memonger.solve.mip.formulation import build
+from memonger.solve.mip.least_bytes import minimum_peak_bound
+from memonger.solve.mip.live_bytes import unplanned_live
 from memonger.solve.mip.operands import OperandSearch
 from memonger.solve.mip.problem import reduce_graph
 from memonger.zoo import nets

@@ -12,10 +12,11 @@ from memonger.memory.storage import plan_storage
 from memonger.solve import Options
 from memonger.solve.effort import Effort
 from memonger.solve.mip import highs
-from memonger.solve.mip.bounds import integer_columns
 from memonger.solve.mip.formulation import build
 from memonger.solve.mip.problem import reduce_graph
-from memonger.solve.search.native import Decisions, NativeSearch
+from memonger.solve.mip.program import integer_columns
+from memonger.solve.search.decisions import Decisions
+from memonger.solve.search.native import NativeSearch
 
 OPTIONS = Options(storage="live")
 

@@ -20,9 +20,9 @@ from memonger.solve.board import Board
 from memonger.solve.effort import Effort
 from memonger.solve.milp import solve
 from memonger.solve.mip import highs
-from memonger.solve.mip.bounds import integer_columns
 from memonger.solve.mip.formulation import build
 from memonger.solve.mip.problem import reduce_graph
+from memonger.solve.mip.program import integer_columns
 from memonger.solve.mip.refining import Programs
 from memonger.solve.mip.rounding import schedule_of_point
 from memonger.util.errors import SolverUnavailable

@@ -14,7 +14,8 @@ from memonger.graph.in_use import graph_in_use
 from memonger.graph.schedule import expand
 from memonger.memory.storage import plan_storage
 from memonger.solve.options import Options
-from memonger.solve.search.native import Decisions, NativeSearch
+from memonger.solve.search.decisions import Decisions
+from memonger.solve.search.native import NativeSearch
 
 
 def some_decisions(rng, core):

@@ -26,16 +26,13 @@ from memonger.solve import Options, solve
 from memonger.solve.board import Board
 from memonger.solve.effort import Effort
 from memonger.solve.mip import highs
-from memonger.solve.mip.bounds import (
-    integer_columns,
-    knapsack_bound,
-    minimum_peak_bound,
-    needed_live,
-    overhead_bound,
-)
+from memonger.solve.mip.bounds import knapsack_bound, overhead_bound
 from memonger.solve.mip.formulation import build
+from memonger.solve.mip.least_bytes import minimum_peak_bound
+from memonger.solve.mip.live_bytes import needed_live
 from memonger.solve.mip.operands import OperandSearch
 from memonger.solve.mip.problem import reduce_graph
+from memonger.solve.mip.program import integer_columns
 from memonger.solve.mip.windows import point_of
 from memonger.util.errors import InfeasibleBudget, InputError
 

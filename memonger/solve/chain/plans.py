@@ -6,8 +6,9 @@ from typing import Iterator, List, Optional
 from ...graph.types import Graph
 from ..effort import STEPS_PER_S, Effort
 from ..options import Options
+from ..search.decisions import Found
 from ..search.local import LEAST_OPS
-from ..search.native import Found, NativeSearch
+from ..search.native import NativeSearch
 from .program import Chain, ChainPlan, decisions_of
 from .segments import Boundary, find_boundaries, segments_of
 from .tradeoffs import find_tradeoffs

@@ -14,7 +14,8 @@ from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 from ...graph.types import Graph
 from ...util.errors import SolverError
 from ...util.native_libraries import array, core
-from ..search.native import Decisions, NativeSearch
+from ..search.decisions import Decisions
+from ..search.native import NativeSearch
 from .segments import Boundary, Segment
 from .tradeoffs import Tradeoff, Tradeoffs
 

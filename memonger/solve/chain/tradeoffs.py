@@ -10,7 +10,8 @@ from typing import Dict, List, Sequence, Set, Tuple
 
 from ...util.errors import SolverError
 from ..options import Options
-from ..search.native import Decisions, NativeSearch
+from ..search.decisions import Decisions
+from ..search.native import NativeSearch
 from .segments import Segment
 
 

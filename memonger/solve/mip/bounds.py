@@ -1,6 +1,6 @@
-"""Proven lower bounds: on the time that a budget costs, and on the memory any plan needs.
+"""Proven lower bounds of the time that a budget costs.
 
-Both hold for every schedule of the class (forward ops may run again any number of times, forward
+They hold for every schedule of the class (forward ops may run again any number of times, forward
 and backward order fixed) and for every storage assignment, because they count nothing but live
 bytes, and let whatever may share memory share it. Where some values must lie beside an arena, the
 graph reduced for arenas counts them from the first op to the last; a plan may then take whole
@@ -14,7 +14,7 @@ takes its place.
 """
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -23,9 +23,9 @@ from ..effort import Effort
 from . import highs
 from .formulation import build
 from .implementations import allowed_variants
-from .operands import OperandSearch
+from .live_bytes import needed_live, unplanned_live
 from .problem import Reduced, reduce_graph
-from .program import Program
+from .program import integer_columns
 
 #: Sizes of whole buffers that programs distinguish: finer is slower, not better.
 _LAYERS = 10
@@ -35,10 +35,6 @@ _SPAN_PIECES = ((400, 8), (900, 5), (2000, 3))
 #: The bound of plans in whole buffers that caps an arena's: linear programs, pieces of backward
 #: with a constrained op each in the 0/1 program, sizes, checks, values.
 _WHOLE_ROUNDS, _WHOLE_PIECES, _WHOLE_LAYERS, _WHOLE_CHECKS, _WHOLE_GROUPS = 9, 9, 6, 200, 1500
-#: The bound on the smallest peak: ops whose operands are brought together, and states for each;
-#: ops in its 0/1 program, checks, counted seconds, and values up to which it is tried.
-_OPERAND_OPS, _OPERAND_STATES = 16, 500
-_PEAK_OPS, _PEAK_CHECKS, _PEAK_S, _PEAK_GROUPS = 16, 25, 4.0, 1500
 
 
 class Bound(NamedTuple):
@@ -50,56 +46,6 @@ class Bound(NamedTuple):
     how: str
     #: The constrained ops that gave it.
     constrained: Tuple[int, ...] = ()
-
-
-class PeakBound(NamedTuple):
-    """Bytes that no plan can do without, and where."""
-
-    bytes: int
-    how: str
-    #: The op during which they are alive.
-    op: int
-
-
-def unplanned_live(reduced: Reduced, certain: bool = False) -> np.ndarray:
-    """(ops,) float64: live bytes when everything is kept; ``certain``: a lower bound of them."""
-    change = np.zeros(reduced.num_ops + 1)
-    ends = [max([op for op, _ in readers], default=int(birth))
-            for readers, birth in zip(reduced.readers, reduced.birth)]
-    for group, size in enumerate(reduced.size_bytes):
-        if certain and reduced.scattered_group[group]:
-            continue
-        change[reduced.birth[group]] += size
-        change[ends[group] + 1] -= size
-    live = reduced.profile_bytes + np.cumsum(change)[:-1]
-    for reuse in () if certain else reduced.inplace_reuses:
-        live[reuse.op] += reuse.unsaved_bytes(
-            saved for group, saved in reuse.sources if ends[group] <= reuse.op)
-    return live
-
-
-def needed_live(reduced: Reduced) -> np.ndarray:
-    """(ops,) float64: bytes alive at each op in every plan, its operands and the profile."""
-    needed = reduced.profile_bytes.copy()
-    lives = np.zeros(reduced.num_ops + 1)
-    for group, size in enumerate(reduced.size_bytes):
-        count: Dict[int, Set[int]] = {}
-        for op, number in reduced.readers[group] + reduced.makers[group]:
-            count.setdefault(op, set()).add(number)
-        sure = [op for op, numbers in count.items()
-                if len(numbers) == len(reduced.implementations[op])]
-        needed[sure] += size
-        # First lives in forward are no decision.
-        plain = [op for op, _ in reduced.readers[group]
-                 if op < reduced.first_backward and len(reduced.implementations[op]) == 1]
-        begin = end = -1
-        for op in plain if reduced.scattered_group[group] else plain[-1:]:
-            begin, end = max(reduced.first_life(group, op) + 1, end), op
-            if begin < end:
-                lives[begin] += size
-                lives[end] -= size
-                needed[[k for k in sure if begin <= k < end]] -= size
-    return needed + np.cumsum(lives)[:-1]
 
 
 def knapsack_bound(reduced: Reduced, budget_bytes: float) -> Bound:
@@ -138,22 +84,6 @@ def knapsack_bound(reduced: Reduced, budget_bytes: float) -> Bound:
         spent += times[op]
         excess -= size_of[op]
     return Bound(float("inf") if excess > 0 else spent, "knapsack", (worst,))
-
-
-def pool_limit_bytes(graph: Graph, limit_bytes: int, variants: str) -> int:
-    """What of the bytes for pool, workspace and objects the pool of any plan may take at most."""
-    return limit_bytes - least_outside_pool_bytes(graph, variants)
-
-
-def least_outside_pool_bytes(graph: Graph, variants: str) -> int:
-    """Workspace and objects that every plan takes."""
-    least = [op.workspace_bytes for op in graph.ops]
-    runs = [not op.placeholder for op in graph.ops]
-    for number in allowed_variants(graph, variants):
-        for op, implementation in graph.implementations_of(number):
-            least[op] = min(least[op], implementation.workspace_bytes)
-            runs[op] = runs[op] and implementation.runs
-    return max(least or [0]) + graph.objects_bytes_per_op * sum(runs)
 
 
 def free_bound(graph: Graph, variants: str) -> float:
@@ -323,54 +253,3 @@ def _worst_of_pieces(reduced: Reduced, weight: np.ndarray, pieces: int, peak: in
     edges = np.linspace(start, count, pieces + 1).round().astype(int)
     return sorted({peak} | {
         int(a + np.argmax(weight[a:b])) for a, b in zip(edges[:-1], edges[1:]) if b > a})
-
-
-def minimum_peak_bound(reduced: Reduced, layers: int = 0, most_groups: Optional[int] = None,
-                       effort: Optional[Effort] = None) -> PeakBound:
-    """Bytes of pooled tensors that no plan of the class can do without.
-
-    ``layers`` is as for :func:`overhead_bound`; graphs of more than ``most_groups`` values (None:
-    ``_PEAK_GROUPS``) get no 0/1 program. ``effort``: the work for that.
-    """
-    if not reduced.num_ops:
-        return PeakBound(0, "none", -1)
-    needed = needed_live(reduced)
-    where = int(np.argmax(needed))
-    best = PeakBound(int(np.ceil(needed[where] - 1e-6)), "operands of one op", where)
-    search = OperandSearch(reduced)
-    for op in np.argsort(-needed, kind="stable")[:_OPERAND_OPS].tolist():
-        proven = search.least_bytes(op, _OPERAND_STATES)
-        if proven > best.bytes:
-            best = PeakBound(int(np.ceil(proven - 1e-6)), "operands brought together", op)
-    # Variants make the difference: what one takes from an op it gives to others.
-    most_groups = _PEAK_GROUPS if most_groups is None else most_groups
-    if not highs.available() or not (reduced.variants or layers and reduced.two_pools) \
-            or not 0 < len(reduced.size_bytes) <= most_groups:
-        return best
-    worst_ops = np.argsort(-_most_operands(reduced), kind="stable")[:_PEAK_OPS]
-    constrained = sorted(int(op) for op in worst_ops)
-    program = build(reduced, constrained, float("inf"), layers=layers)
-    solution = highs.solve_integer(program, integer_columns(program), effort or Effort(_PEAK_S),
-                                gap=1e-4, max_checks=_PEAK_CHECKS)
-    proven = solution.bound * program.unit_bytes * (1 - 1e-6)
-    if np.isfinite(proven) and proven > best.bytes + 0.5:
-        best = PeakBound(int(np.ceil(proven - 0.5)),
-                         "integer, %d constrained" % len(constrained), where)
-    return best
-
-
-def _most_operands(reduced: Reduced) -> np.ndarray:
-    """(ops,) float64: bytes of the profile and of the operands of each op in its worst case."""
-    operands = [np.zeros(len(of_op)) for of_op in reduced.implementations]
-    for group, size in enumerate(reduced.size_bytes):
-        for op, number in {*reduced.readers[group], *reduced.makers[group]}:
-            operands[op][number] += size
-    return reduced.profile_bytes + [bytes_of.max() for bytes_of in operands]
-
-
-def integer_columns(program: Program) -> np.ndarray:
-    """Columns that are whole in a real plan: reruns, lives, variants and buffers."""
-    chosen = program.variant_column[program.variant_column >= 0]
-    return np.concatenate([np.arange(program.rerun.base, program.rerun.base + program.rerun.total),
-                           np.arange(program.live.base, program.live.base + program.live.total),
-                           chosen, program.layer_columns]).astype(np.int64)

@@ -26,12 +26,14 @@ from typing import Dict, List, Sequence, Tuple
 
 import numpy as np
 
+from .at_hand import add_at_hand_rows
 from .inplace_reuse import InplaceReuse
+from .layers import add_layer_rows, layer_sizes
 from .pools import Pools
 from .problem import Reduced
 from .program import Program, Ranges, Rows, Spots
 from .spans import add_span_rows, span_pairs
-from .targets import ALWAYS, Targets, by_op
+from .targets import ALWAYS, Targets
 
 
 def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
@@ -130,15 +132,15 @@ def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
         upper[pools.forward_column] = upper[0] if minimise_peak else budget_bytes / unit
     rows = Rows()
     target = Targets(reduced, variant_column)
-    _at_hand_rows(reduced, rows, live, pools, rerun, taken, repeats, number_of, target,
-                  variant_column, window_of)
+    add_at_hand_rows(reduced, rows, live, pools, rerun, taken, repeats, number_of, target,
+                     variant_column, window_of)
     _forced_lives(reduced, rows, live, lower, upper, target, ends_at, forget)
     pools.add_rows(rows, live)
     memory = _memory_rows(reduced, rows, live, pools, ends_at, budget_bytes, unit)
     _inplace_rows(rows, live, pools, taken, reuses, memory, unit)
     _choice_rows(reduced, rows, rerun, repeats, variant_column, max_reruns)
-    _layer_rows(reduced, rows, live, pools, taken, reuses, ends_at, sizes, next_column, upper,
-                budget_bytes, unit)
+    add_layer_rows(reduced, rows, live, pools, taken, reuses, ends_at, sizes, next_column, upper,
+                   budget_bytes, unit)
     if spans:
         add_span_rows(reduced, rows, live, rerun, again, spans, number_of, ends_at, window_of,
                       target)
@@ -146,131 +148,6 @@ def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
     return Program(cost, lower, upper, np.concatenate(rows.lower), np.concatenate(rows.upper),
                    start, index, value, unit, live, rerun, taken, repeats,
                    variant_column, ends_at, sizes, next_column, pools, spans, again)
-
-
-def layer_sizes(reduced: Reduced, most: int) -> np.ndarray:
-    """The buffer sizes that matter most, largest first; values in between count as smaller."""
-    sizes = np.concatenate([reduced.size_bytes,
-                            [span[0] for span in reduced.fixed_spans if span[3] > 0]])
-    sizes = sizes[sizes > 0]
-    if not most or not len(sizes):
-        return np.zeros(0)
-    distinct, counts = np.unique(sizes, return_counts=True)
-    weights = distinct * counts
-    chosen = np.argsort(-weights, kind="stable")[:most]
-    return np.sort(distinct[chosen])[::-1].astype(np.float64)
-
-
-def _layer_rows(reduced: Reduced, rows: Rows, live: Ranges, pools: Pools, taken: Spots,
-                reuses: Sequence[Tuple[int, InplaceReuse]], ends_at: np.ndarray, sizes: np.ndarray,
-                base: int, upper: np.ndarray, budget_bytes: float, unit: float) -> None:
-    """``values of at least s bytes alive <= buffers of at least s bytes``; buffers fit."""
-    if not len(sizes):
-        return
-    steps = sizes - np.append(sizes[1:], 0.0)
-    most = upper[0] * unit if not np.isfinite(budget_bytes) else budget_bytes
-    owner, window, columns = pools.held(reduced, live)
-    behind = len(sizes) * pools.of_window(np.arange(len(ends_at)))
-    for layer, size in enumerate(sizes):
-        # A whole number: HiGHS calls programs infeasible that bound integers by fractions.
-        upper[base + layer::len(sizes)][:pools.count] = np.floor(most / size + 1e-9)
-        fixed = reduced.fixed_at_least(size)[ends_at]
-        numbers = rows.open(np.full(len(ends_at), -np.inf), -fixed)
-        rows.add(numbers, base + layer + behind, -1.0)
-        large = reduced.size_bytes[owner] >= size
-        rows.add(numbers[window[large]], columns[large], 1.0)
-        for spot, reuse in reuses:
-            rows.upper[-1][spot] -= sum(saved >= size for saved in reuse.places)
-            groups = np.array([group for group, saved in reuse.sources if saved >= size], dtype=int)
-            rows.add(np.full(len(groups), numbers[spot]),
-                     taken.column(groups, np.full(len(groups), spot)), np.array(-1.0))
-    total = rows.open(np.array([-np.inf]),
-                      np.array([budget_bytes / unit if np.isfinite(budget_bytes) else 0.0]))
-    rows.add(np.repeat(total, pools.count * len(sizes)),
-             base + np.arange(pools.count * len(sizes)), np.tile(steps, pools.count) / unit)
-    if not np.isfinite(budget_bytes):
-        rows.add(total, np.zeros(1, dtype=np.int64), -1.0)
-
-
-def _at_hand_rows(reduced: Reduced, rows: Rows, live: Ranges, pools: Pools, rerun: Ranges,
-                  taken: Spots, repeats: List[Tuple[int, int]], number_of: dict,
-                  target: Targets, variant_column: np.ndarray, window_of: np.ndarray) -> None:
-    """``at hand(group, window) >= target`` for reads, lives and reruns."""
-    modal = reduced.scattered_group
-    born = window_of[reduced.birth] if len(reduced.birth) else np.zeros(0, dtype=np.int64)
-    groups: List[np.ndarray] = []
-    spots: List[np.ndarray] = []
-    targets: List[np.ndarray] = []
-    owner, window = live.pairs()
-    groups.append(owner)
-    spots.append(window)
-    targets.append(live.base + np.arange(live.total))
-    read_group: List[int] = []
-    read_spot: List[int] = []
-    read_target: List[int] = []
-    for group, readers in enumerate(reduced.readers):
-        for op, implementations in by_op(readers).items():
-            read_group.append(group)
-            read_spot.append(int(window_of[op]))
-            read_target.append(target.of_implementations(op, implementations))
-            again = [number_of[op, number] for number in implementations
-                     if (op, number) in number_of]
-            if len(again) == 1:
-                span = np.arange(rerun.first[again[0]], rerun.last[again[0]] + 1)
-                groups.append(np.full(len(span), group))
-                spots.append(span)
-                targets.append(rerun.offset[again[0]] + span - rerun.first[again[0]])
-                continue
-            for spot in range(min(rerun.first[again], default=0),
-                              max(rerun.last[again], default=-1) + 1):
-                columns = rerun.column(np.array(again), np.full(len(again), spot))
-                if (columns >= 0).any():
-                    read_group.append(group)
-                    read_spot.append(spot)
-                    read_target.append(target.of_columns(columns[columns >= 0].tolist()))
-    groups.append(np.array(read_group, dtype=np.int64))
-    spots.append(np.array(read_spot, dtype=np.int64))
-    targets.append(np.array(read_target, dtype=np.int64))
-    group_of, spot_of, target_of = map(np.concatenate, (groups, spots, targets))
-    if not len(group_of):
-        return
-    needed = modal[group_of] | (spot_of > born[group_of])
-    group_of, spot_of, target_of = np.unique(
-        np.stack([group_of[needed], spot_of[needed], target_of[needed]]), axis=1)
-    numbers = target.open(rows, target_of)
-    rows.add(numbers, live.column(group_of, spot_of - 1), 1.0)
-    gone = taken.column(group_of, spot_of - 1)
-    rows.add(numbers, gone, -1.0)
-    if pools.count == 2:  # what lies in the pool of forward stays
-        at_end = live.column(group_of, np.full(len(group_of), pools.boundary))
-        rows.add(numbers, np.where((gone >= 0) & (spot_of - 1 > pools.boundary), at_end, -1),
-                 np.array(1.0))
-    most = max(map(len, reduced.makers), default=0)
-    for position in range(most):
-        maker = np.array([number_of.get(makers[position], -1)
-                          if position < len(makers) and not reduced.frozen_group[i] else -1
-                          for i, makers in enumerate(reduced.makers)], dtype=np.int64)
-        picked = maker[group_of]
-        column = np.where(picked >= 0, rerun.column(np.maximum(picked, 0), spot_of), -1) \
-            if len(repeats) else np.full(len(picked), -1)
-        rows.add(numbers, column, 1.0)
-    # A value that only some implementations make is at hand in its op's window when one of those
-    # is chosen.
-    shift = np.zeros(len(numbers))
-    for row_index in np.flatnonzero(modal[group_of]):
-        for op, number in reduced.makers[group_of[row_index]]:
-            if window_of[op] != spot_of[row_index]:
-                continue
-            row = numbers[row_index:row_index + 1]
-            if len(reduced.implementations[op]) == 1:
-                shift[row_index] += 1.0
-            elif number > 0:
-                rows.add(row, variant_column[[reduced.variant_of[op][number]]], 1.0)
-            else:
-                shift[row_index] += 1.0
-                for variant in reduced.variant_of[op][1:]:
-                    rows.add(row, variant_column[[variant]], -1.0)
-    rows.lower[-1] = rows.lower[-1] - shift
 
 
 def _forced_lives(reduced: Reduced, rows: Rows, live: Ranges, lower: np.ndarray,

@@ -168,3 +168,11 @@ class Rows:
         value = np.bincount(which, weights=np.concatenate(self.values), minlength=len(cells))
         start = np.searchsorted(cells, np.arange(self.count + 1) * columns)
         return start.astype(np.int32), (cells % columns).astype(np.int32), value
+
+
+def integer_columns(program: Program) -> np.ndarray:
+    """Columns that are whole in a real plan: reruns, lives, variants and buffers."""
+    chosen = program.variant_column[program.variant_column >= 0]
+    return np.concatenate([np.arange(program.rerun.base, program.rerun.base + program.rerun.total),
+                           np.arange(program.live.base, program.live.base + program.live.total),
+                           chosen, program.layer_columns]).astype(np.int64)

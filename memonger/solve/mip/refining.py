@@ -17,9 +17,8 @@ import numpy as np
 from ...graph.schedule import Schedule
 from ..effort import Effort
 from . import highs
-from .bounds import integer_columns
 from .formulation import build
-from .program import Program
+from .program import Program, integer_columns
 from .rounding import schedule_of_point
 from .windows import peak_ops, point_of, worst_op
 

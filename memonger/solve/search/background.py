@@ -9,7 +9,8 @@ import ctypes
 import threading
 from typing import List, Optional, Tuple
 
-from .native import Decisions, Found, NativeSearch
+from .decisions import Decisions, Found
+from .native import NativeSearch
 
 
 class BackgroundSearch:

@@ -30,7 +30,8 @@ from ...plan.plan import Plan, Progress, Status
 from ..effort import STEPS_PER_S, Effort
 from ..options import USUAL_TIME_LIMIT_S, Options
 from ..result import build_plan, total_bytes
-from .native import INTERRUPTED, TIME_LIMIT, Decisions, Found, NativeSearch, Poll
+from .decisions import INTERRUPTED, TIME_LIMIT, Decisions, Found
+from .native import NativeSearch, Poll
 
 #: Steps of one search for 700 ops. Four times as many win 0.1 % at deep cuts (ResNet-152 and
 #: DenseNet-121 at a fifth of their pools).
@@ -66,7 +67,7 @@ def work_for(graph: Graph, time_limit_s: float = USUAL_TIME_LIMIT_S) -> int:
 
 
 @dataclass
-class _Search:
+class _Call:
     """One call of :func:`solve`: the problem, the clock and the best so far."""
 
     graph: Graph
@@ -127,7 +128,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
 
     When nothing fits, the plan returned is the one with the smallest pool.
     """
-    search = _Search(graph, options, NativeSearch(graph, options), time.perf_counter())
+    search = _Call(graph, options, NativeSearch(graph, options), time.perf_counter())
     warm = None
     if options.warm_start is not None:
         in_use = graph_in_use(graph, Schedule((), options.warm_variants))
@@ -154,7 +155,7 @@ def _size(schedule: Found) -> int:
     return schedule.pool_bytes + schedule.outside_pool_bytes
 
 
-def _descend(search: _Search, warm: Optional[Decisions], stop_below: int = 0) -> Found:
+def _descend(search: _Call, warm: Optional[Decisions], stop_below: int = 0) -> Found:
     """The least memory at any cost, by annealing whose budget falls with each plan that fits it.
 
     It starts from the best simple plan, from what searches for less and less make of it, and from
@@ -186,7 +187,7 @@ def _descend(search: _Search, warm: Optional[Decisions], stop_below: int = 0) ->
     return _same_bytes_in_less_time(search, best)
 
 
-def _least_memory(search: _Search, budget_bytes: Optional[int],
+def _least_memory(search: _Call, budget_bytes: Optional[int],
                   warm: Optional[Decisions]) -> Found:
     """Bisection on the budget: the smallest at which a plan within the overhead is found."""
     options = search.options
@@ -211,7 +212,7 @@ def _least_memory(search: _Search, budget_bytes: Optional[int],
     return best if best is start else _same_bytes_in_less_time(search, best)
 
 
-def _same_bytes_in_less_time(search: _Search, best: Found) -> Found:
+def _same_bytes_in_less_time(search: _Call, best: Found) -> Found:
     if search.stopped:
         return best
     faster = search.run(_size(best), 0.3, best.decisions)

@@ -20,7 +20,8 @@ from ...util.errors import PluginMissing
 from ..effort import STEPS_PER_S
 from ..options import Options
 from .background import BackgroundSearch
-from .native import INTERRUPTED, Decisions, Found, NativeSearch
+from .decisions import INTERRUPTED, Decisions, Found
+from .native import NativeSearch
 
 if TYPE_CHECKING:
     from ..board import Board, Candidate

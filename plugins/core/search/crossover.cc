@@ -17,15 +17,6 @@ const size_t kMostParents = 6;
 // Share of the time in which new plans join.
 const double kOpen = 0.3;
 
-// The current decisions.
-Solution Plan(const Board& board, const Outcome& outcome) {
-  Solution plan = board.decisions.Snapshot();
-  plan.cost = outcome.cost;
-  plan.peak = outcome.peak;
-  plan.feasible = board.target.Feasible(outcome);
-  return plan;
-}
-
 // A stretch of decisions, round the end where it is long, as the giver has them.
 void TakeStretch(Board* board, const Solution& giver) {
   Decisions& decisions = board->decisions;
@@ -90,9 +81,9 @@ void CrossPlans(Board* board, int64_t work_end) {
     for (const Solution& other : parents) known = known || other.cost == current.cost;
     if (known) continue;
     if (parent == parents.size()) {
-      parents.push_back(Plan(*board, current));
+      parents.push_back(target.Current(current));
     } else if (current.cost < parents[parent].cost) {
-      parents[parent] = Plan(*board, current);
+      parents[parent] = target.Current(current);
     }
   }
 }

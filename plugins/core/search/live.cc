@@ -136,14 +136,20 @@ bool Anneals(const Run& run) { return !Crosses(run); }
 bool Iterates(const Run& run) { return !run.many && Anneals(run); }
 
 struct Restart {
+  const char* worth;  // what plans gain by it
   bool (*when)(const Run&);
   void (*run)(Run*);
 };
 
 const Restart kRestarts[] = {
-    {Always, StartFromWarm},      {Always, StartFromSeeds},    {Grouped, StartFromGroups},
-    {OneByOne, StartFromRepairs}, {Crosses, CrossToTheEnd},    {Iterates, IterateEarly},
-    {Anneals, AnnealInTurn},      {Iterates, IterateToTheEnd},
+    {"Goes on from a plan that is given.", Always, StartFromWarm},
+    {"Tries plans that need no search: one in a few is near a good one.", Always, StartFromSeeds},
+    {"Decides repeated blocks at once: large networks.", Grouped, StartFromGroups},
+    {"Drops what is cheapest for its bytes: easy budgets.", OneByOne, StartFromRepairs},
+    {"Crosses a population of plans: long searches.", Crosses, CrossToTheEnd},
+    {"Perturbs and repairs the best: budgets of medium depth.", Iterates, IterateEarly},
+    {"Walks hot and warm in turn: deep cuts.", Anneals, AnnealInTurn},
+    {"Perturbs and repairs what the walks found: the last percent.", Iterates, IterateToTheEnd},
 };
 
 }  // namespace

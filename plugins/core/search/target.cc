@@ -53,11 +53,16 @@ double Target::Unit() const {
   return base_cost_ / simulator_->num_ops();
 }
 
+Solution Target::Current(const Outcome& outcome) const {
+  Solution current = decisions_->Snapshot();
+  current.cost = outcome.cost;
+  current.peak = outcome.peak;
+  current.feasible = Feasible(outcome);
+  return current;
+}
+
 void Target::Keep(const Outcome& outcome) {
-  best_ = decisions_->Snapshot();
-  best_.cost = outcome.cost;
-  best_.peak = outcome.peak;
-  best_.feasible = Feasible(outcome);
+  best_ = Current(outcome);
   best_steps_ = simulator_->num_steps();
 }
 

@@ -28,6 +28,8 @@ class Target {
   // Where something must be dropped; of the last evaluation.
   int WorstOp(const Outcome& outcome);
 
+  // The current decisions, whose outcome this is.
+  Solution Current(const Outcome& outcome) const;
   // Keeps the current decisions where they are the best so far.
   void Offer(const Outcome& outcome);
   const Solution& best() const { return best_; }

@@ -1,0 +1,83 @@
+"""Proven lower bounds of the memory that plans need, and what lies outside the pool in all.
+
+They hold for every schedule and storage assignment, as those of :mod:`memonger.solve.mip.bounds`.
+"""
+from __future__ import annotations
+
+from typing import NamedTuple, Optional
+
+import numpy as np
+
+from ...graph.types import Graph
+from ..effort import Effort
+from . import highs
+from .formulation import build
+from .implementations import allowed_variants
+from .live_bytes import most_operands, needed_live
+from .operands import OperandSearch
+from .problem import Reduced
+from .program import integer_columns
+
+#: The bound on the smallest peak: ops whose operands are brought together, and states for each;
+#: ops in its 0/1 program, checks, counted seconds, and values up to which it is tried.
+_OPERAND_OPS, _OPERAND_STATES = 16, 500
+_PEAK_OPS, _PEAK_CHECKS, _PEAK_S, _PEAK_GROUPS = 16, 25, 4.0, 1500
+
+
+class PeakBound(NamedTuple):
+    """Bytes that no plan can do without, and where."""
+
+    bytes: int
+    how: str
+    #: The op during which they are alive.
+    op: int
+
+
+def pool_limit_bytes(graph: Graph, limit_bytes: int, variants: str) -> int:
+    """What of the bytes for pool, workspace and objects the pool of any plan may take at most."""
+    return limit_bytes - least_outside_pool_bytes(graph, variants)
+
+
+def least_outside_pool_bytes(graph: Graph, variants: str) -> int:
+    """Workspace and objects that every plan takes."""
+    least = [op.workspace_bytes for op in graph.ops]
+    runs = [not op.placeholder for op in graph.ops]
+    for number in allowed_variants(graph, variants):
+        for op, implementation in graph.implementations_of(number):
+            least[op] = min(least[op], implementation.workspace_bytes)
+            runs[op] = runs[op] and implementation.runs
+    return max(least or [0]) + graph.objects_bytes_per_op * sum(runs)
+
+
+def minimum_peak_bound(reduced: Reduced, layers: int = 0, most_groups: Optional[int] = None,
+                       effort: Optional[Effort] = None) -> PeakBound:
+    """Bytes of pooled tensors that no plan of the class can do without.
+
+    ``layers`` is as for :func:`overhead_bound`; graphs of more than ``most_groups`` values (None:
+    ``_PEAK_GROUPS``) get no 0/1 program. ``effort``: the work for that.
+    """
+    if not reduced.num_ops:
+        return PeakBound(0, "none", -1)
+    needed = needed_live(reduced)
+    where = int(np.argmax(needed))
+    best = PeakBound(int(np.ceil(needed[where] - 1e-6)), "operands of one op", where)
+    search = OperandSearch(reduced)
+    for op in np.argsort(-needed, kind="stable")[:_OPERAND_OPS].tolist():
+        proven = search.least_bytes(op, _OPERAND_STATES)
+        if proven > best.bytes:
+            best = PeakBound(int(np.ceil(proven - 1e-6)), "operands brought together", op)
+    # Variants make the difference: what one takes from an op it gives to others.
+    most_groups = _PEAK_GROUPS if most_groups is None else most_groups
+    if not highs.available() or not (reduced.variants or layers and reduced.two_pools) \
+            or not 0 < len(reduced.size_bytes) <= most_groups:
+        return best
+    worst_ops = np.argsort(-most_operands(reduced), kind="stable")[:_PEAK_OPS]
+    constrained = sorted(int(op) for op in worst_ops)
+    program = build(reduced, constrained, float("inf"), layers=layers)
+    solution = highs.solve_integer(program, integer_columns(program), effort or Effort(_PEAK_S),
+                                gap=1e-4, max_checks=_PEAK_CHECKS)
+    proven = solution.bound * program.unit_bytes * (1 - 1e-6)
+    if np.isfinite(proven) and proven > best.bytes + 0.5:
+        best = PeakBound(int(np.ceil(proven - 0.5)),
+                         "integer, %d constrained" % len(constrained), where)
+    return best
