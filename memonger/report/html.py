@@ -91,9 +91,14 @@ def _cards(facts: Facts) -> str:
               "%s of a step%s" % (format_extra(again), "; variants " + format_extra(variants)
                                   if plan.schedule.variants else ""), ""),
              ("status", plan.status.value, plan.status.advice, "")]
-    return "".join('<div class="card"><h3>%s</h3><b>%s</b><span>%s</span>%s</div>' % (
+    return _with_units("".join('<div class="card"><h3>%s</h3><b>%s</b><span>%s</span>%s</div>' % (
         *map(escape, card[:3]), card[3] and '<span class="measured">measured: %s</span>'
-        % escape(card[3])) for card in cards)
+        % escape(card[3])) for card in cards))
+
+
+def _with_units(text: str) -> str:
+    """No line ends between a number and its unit."""
+    return re.sub(r"(\d) (?=%|[KMGT]?i?B\b|[mu]?s\b)", "\\1\u00a0", text)
 
 
 def _measured(plan: Plan) -> Tuple[str, str]:

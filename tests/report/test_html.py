@@ -196,13 +196,14 @@ def test_times_of_one_unit_an_op_are_no_seconds_on_the_page(plan):
 def test_cards_say_what_was_measured_beside_what_was_predicted(plan):
     assert "measured:" not in html.page(plan)
     alone = html.page(plan.with_measured({"allocated_bytes": 30 << 20, "step_s": 0.1}))
-    assert '<span class="measured">measured: 30.0 MiB</span>' in alone
-    assert '<span class="measured">measured: 100 ms</span>' in alone
+    assert '<span class="measured">measured: 30.0\u00a0MiB</span>' in alone
+    assert '<span class="measured">measured: 100\u00a0ms</span>' in alone
     both = html.page(plan.with_measured({
         "allocated_bytes": 30 << 20, "step_s": 0.1, "overhead": 0.25,
         "original": {"allocated_bytes": 60 << 20, "step_s": 0.08}}))
-    assert "measured: 60.0 MiB → 30.0 MiB<" in both
-    assert "measured: +25.0 %, 80.0 ms → 100 ms<" in both
+    shown = both.replace("\u00a0", " ")  # no line ends between a number and its unit
+    assert "measured: 60.0 MiB → 30.0 MiB<" in shown
+    assert "measured: +25.0 %, 80.0 ms → 100 ms<" in shown
     assert "less in total, predicted<" in both
 
 
