@@ -25,8 +25,7 @@ from .command import EXIT_BUDGET, EXIT_OK, EXIT_VERIFICATION, UsageError, answer
 _MODEL = re.compile(r"^(?P<path>.+\.py):(?P<name>\w+)$")
 #: Options of the command line that are MXNet's alone.
 _OF_MXNET = (("shape", "--shape"), ("types", "--type"), ("grad_req", "--grad-req"),
-             ("device", "--device"), ("keep", "--keep"), ("recompute", "--recompute"),
-             ("overhead", "--overhead"), ("sweep", "--sweep"), ("control", "--control"))
+             ("device", "--device"), ("sweep", "--sweep"), ("control", "--control"))
 
 
 class Model(NamedTuple):
@@ -125,7 +124,8 @@ def plan(args: argparse.Namespace) -> Plan:
             costs=costs, variants=args.variants, time_limit=args.time_limit,
             max_clones=args.max_clones, optimizer=name, optimizer_params=parameters,
             name=os.path.splitext(os.path.basename(args.network.partition(":")[0]))[0],
-            progress=bar)
+            progress=bar, method=args.method, keep=args.keep, recompute=args.recompute,
+            overhead=args.overhead)
     return replace(made, options={**made.options, **model.record})
 
 

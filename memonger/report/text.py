@@ -127,6 +127,8 @@ def _saved(facts: Facts) -> List[str]:
     swaps = Schedule(expand(facts.graph, {}).steps, plan.schedule.variants)
     packed, swapped = (plan_storage(plan.graph, schedule, plan.storage).pool_bytes
                        for schedule in (facts.baseline, swaps))
+    if not plan.graph.shares_buffers:  # no pool to pack; a compiler runs ops again by itself
+        packed, swapped = plan.baseline_pool_bytes, swapped + plan.baseline_pool_bytes - packed
     pools = (plan.baseline_pool_bytes, packed, swapped, plan.pool_bytes)
     parts = [(before - after, how) for before, after, how in zip(
         pools, pools[1:], ("by packing", "by variants", "by recomputation"))]

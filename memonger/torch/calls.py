@@ -1,16 +1,14 @@
 """The calls that plan, and run no step of the module; :mod:`memonger.torch` lists all calls."""
 from __future__ import annotations
 
-import time
 from dataclasses import replace
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, List, Mapping, Optional, Sequence, Union
 
-from ..plan.max_batch import MaxBatch, largest, refused_share
+from ..plan.max_batch import MaxBatch
 from ..plan.plan import Budget, Plan
-from ..report.progress import Asked, callback_of, numbered, part_of, shows_progress
+from ..planning.max_batch import SEARCHES, search_batch
+from ..report.progress import Asked, Callback, callback_of, numbered, shows_progress
 from ..solve.frontier import BUDGETS, sweep_budgets
-from ..util.errors import InfeasibleBudget, InputError
-from ..util.units import budget_share, parse_budget
 from .module_step import Inputs, with_batch
 from .planning import make_plan
 from .profile import Profile, measure_ops
@@ -23,7 +21,8 @@ def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "induct
          costs: Any = "auto", variants: str = "exact", time_limit: float = 10.0,
          max_clones: int = 0, optimizer: Any = None,
          optimizer_params: Optional[Mapping[str, Any]] = None, name: str = "",
-         progress: Asked = None) -> Plan:
+         progress: Asked = None, method: str = "auto", keep: Sequence[str] = (),
+         recompute: Sequence[str] = (), overhead: Union[None, str, float] = None) -> Plan:
     """Plan the training step of a module; nothing runs.
 
     Parameters
@@ -52,8 +51,11 @@ def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "induct
         Name and options, or a ``torch.optim.Optimizer``; its state then counts in the total.
     name : str
         What tables and pages call the network.
-    progress : callable or True, optional
+    progress, method, overhead : optional
         As for :func:`memonger.plan`.
+    keep, recompute : sequence of str
+        Ops of the traced graph (shell wildcards allowed) that must, or must not, stay in memory;
+        ``plan.decisions`` has their names.
 
     Returns
     -------
@@ -68,7 +70,8 @@ def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "induct
     """
     request = requested(Request(
         budget=resolved(budget, module, inputs), mode=mode, time_limit=time_limit, name=name,
-        variants=variants, max_clones=max_clones, progress=callback_of(progress)), costs,
+        variants=variants, max_clones=max_clones, progress=callback_of(progress), method=method,
+        keep=keep, recompute=recompute, overhead=overhead), costs,
         optimizer, optimizer_params)
     return traced(module, inputs, request).plan
 
@@ -124,8 +127,10 @@ def max_batch(module: Any, inputs: Inputs, budget: Budget, mode: str = "inductor
 
     Parameters
     ----------
-    module, inputs, mode, costs, variants, time_limit, progress
+    module, inputs, mode, costs, variants, progress
         As for :func:`plan`.
+    time_limit : float
+        Most work for all candidates together; each has an eighth.
     budget : int or str
         Bytes or "8GB"; no share, as each batch has another total.
     limit : int
@@ -135,33 +140,18 @@ def max_batch(module: Any, inputs: Inputs, budget: Budget, mode: str = "inductor
     -------
     memonger.plan.max_batch.MaxBatch
     """
-    if budget is None or budget_share(budget) is not None:
-        raise InputError("max_batch needs a budget in bytes, such as 8GB, not %r" % (budget,))
-    budget_bytes = parse_budget(budget, 0)
-    request = requested(Request(budget=budget_bytes, mode=mode, variants=variants,
-                                time_limit=time_limit), costs)
-    started_s = time.perf_counter()
-    planned: Dict[int, Plan] = {}
-    reasons: Dict[int, str] = {}
+    request = requested(Request(mode=mode, variants=variants, time_limit=time_limit / SEARCHES),
+                        costs)
 
-    def unplanned_need(batch: int) -> float:
-        asked = replace(request, unplanned=True, budget=None)
-        return traced(module, with_batch(inputs, batch), asked).plan.total_bytes / budget_bytes
+    def total_bytes(batch: int) -> int:
+        asked = replace(request, unplanned=True)
+        return traced(module, with_batch(inputs, batch), asked).plan.total_bytes
 
-    def planned_need(batch: int) -> float:
-        try:
-            named = part_of(callback_of(progress), "batch %d" % batch, started_s)
-            planned[batch] = traced(module, with_batch(inputs, batch),
-                                    replace(request, progress=named)).plan
-        except InfeasibleBudget as error:
-            reasons[batch] = str(error)
-            return refused_share(error, budget_bytes)
-        return 0.0  # it fits; how much is left does not matter
+    def plan_at(batch: int, budget_bytes: int, shown: Optional[Callback]) -> Plan:
+        return traced(module, with_batch(inputs, batch),
+                      replace(request, budget=budget_bytes, progress=shown)).plan
 
-    first = largest(unplanned_need, 1, limit)
-    most = largest(planned_need, max(first, 1), limit)
-    return MaxBatch(budget_bytes, first, most, planned.get(most), "" if most else
-                    "with a batch of %d, %s" % min(reasons.items()))
+    return search_batch(budget, limit, total_bytes, plan_at, callback_of(progress))
 
 
 def profile(module: Any, inputs: Inputs, mode: str = "inductor") -> Profile:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Callable, Mapping, Optional, Sequence
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 import torch
 
@@ -24,6 +24,10 @@ class Request:
 
     budget: Budget = None
     mode: str = "inductor"
+    overhead: Union[None, str, float] = None
+    method: str = "auto"
+    keep: Sequence[str] = ()
+    recompute: Sequence[str] = ()
     time_limit: float = 10.0
     max_clones: int = 0
     #: Seconds of ops and bytes that they take besides their outputs, by signature.

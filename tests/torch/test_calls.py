@@ -9,7 +9,7 @@ from torch.distributed.fsdp import fully_shard
 from torch_nets import Convolutions, images
 
 import memonger.torch as mt
-from memonger.errors import InputError, VerificationError
+from memonger.errors import InputError, UnknownOpError, VerificationError
 from memonger.report import progress
 from memonger.torch.optimizer import state_bytes
 
@@ -36,6 +36,32 @@ def test_verify_finds_a_difference():
     assert not worse.ok
     with pytest.raises(VerificationError, match="loss after step 0 by 0.25"):
         worse.check()
+
+
+@pytest.mark.parametrize("mode", ["eager", "inductor"])
+def test_ops_are_kept_and_recomputed_as_asked(mode):
+    module, x = Convolutions(), images()
+    plan = mt.plan(module, x, "80%", mode, time_limit=2)
+    again = [name for name, decision in plan.decisions.items() if decision == "recompute"]
+    assert again and "packing" not in str(plan)
+    kept = mt.plan(module, x, "90%", mode, time_limit=2, keep=again[:1])
+    assert kept.decisions[again[0]] == "keep" and kept.options["keep"] == tuple(again[:1])
+    asked = mt.plan(module, x, "100%", mode, time_limit=2, recompute=again[:1])
+    assert asked.decisions[again[0]] == "recompute"
+    if mode == "eager":  # what Inductor makes of a budget this tight may take more
+        assert mt.verify(mt.compile(module, plan=kept), module, x, steps=1).identical
+    with pytest.raises(UnknownOpError, match="keep='nosuch' names no op"):
+        mt.plan(module, x, "80%", mode, keep=["nosuch"])
+
+
+def test_other_methods_and_a_limit_for_the_time():
+    module, x = Convolutions(), images()
+    chen = mt.plan(module, x, mode="eager", method="chen")
+    least = mt.plan(module, x, mode="eager", overhead="10%", time_limit=2)
+    assert chen.method == "chen" and chen.total_bytes < chen.baseline_total_bytes
+    assert least.overhead <= 0.1 and least.total_bytes < least.baseline_total_bytes
+    with pytest.raises(InputError, match="a budget or an overhead, not both"):
+        mt.plan(module, x, "50%", mode="eager", overhead="2%")
 
 
 def test_a_sweep_goes_from_cheap_to_dear():

@@ -1,0 +1,144 @@
+"""A step that PyTorch traced, as planning asks for it."""
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Dict, Optional
+
+import torch
+
+from ..graph.schedule import Schedule, expand
+from ..graph.types import Graph
+from ..memory.storage import plan_storage
+from ..plan.footprint import Footprint
+from ..plan.plan import Plan, Status
+from ..planning.requests import pins
+from .apply import usual_schedule
+from .capture import PARAMETER, Captured
+from .request import Request
+
+#: A note of plans for eager kernels without a profile.
+_UNCOUNTED = ("what operators allocate while they run, as convolutions do on a CPU, is not counted "
+              "without a profile: costs=memonger.torch.profile(module, inputs)")
+#: A note of plans with :mod:`.variants`.
+_IN_CHUNKS = ("the output layer and its cross-entropy run in chunks of rows, as in "
+              "memonger.torch.linear_cross_entropy: results differ from PyTorch's in the last bits")
+
+
+@dataclass(frozen=True)
+class TracedNetwork:
+    """A :class:`memonger.planning.network.Network` of PyTorch."""
+
+    captured: Captured
+    request: Request
+    #: The most for what the step allocates, below what a budget leaves; 0: none.
+    most_bytes: int = 0
+    #: The unplanned step, where the graph is that network with other operators.
+    original: Optional[Plan] = None
+
+    storage = "live"
+    backend = "plugin"
+    elsewhere = ()
+    is_foreseen = True
+
+    @property
+    def graph(self) -> Graph:
+        """The joint graph of forward and backward."""
+        return self.captured.graph
+
+    @cached_property
+    def outside_bytes(self) -> Dict[str, int]:
+        """What exists before the step, and the optimizer's state."""
+        outside = self.captured.outside_bytes
+        if self.request.optimizer_bytes is not None:
+            outside["optimizer"] = self.request.optimizer_bytes(
+                [t.size_bytes for t in self.graph.tensors if t.category == PARAMETER])
+        return outside
+
+    @cached_property
+    def usual(self) -> Schedule:
+        """What runs without a plan: Inductor computes some values again anyway."""
+        if self.request.mode == "inductor":
+            return usual_schedule(self.captured)
+        return expand(self.graph, {})
+
+    @cached_property
+    def as_usual(self) -> Footprint:
+        """The step of this graph without a plan."""
+        return Footprint(plan_storage(self.graph, self.usual, "live").pool_bytes,
+                         self.outside_bytes)
+
+    @cached_property
+    def unplanned(self) -> Footprint:
+        """The network's step without a plan; a plan's file predicts one that keeps everything."""
+        pool_bytes = self.original.baseline_pool_bytes if self.original else \
+            self.as_usual.pool_bytes
+        kept = plan_storage(self.graph, expand(self.graph, {}), "live").pool_bytes
+        return Footprint(pool_bytes, self.outside_bytes, kept if kept != pool_bytes else None)
+
+    @property
+    def costs(self) -> str:
+        """Where op times come from."""
+        return self.request.costs if self.request.measured_s else self.captured.costs
+
+    @property
+    def record(self) -> Dict[str, Any]:
+        """Mode and version, for the plan's file."""
+        return {"mode": self.request.mode, "torch": torch.__version__,
+                "variants": self.request.variants}
+
+    def method(self, asked: str) -> str:
+        """Any."""
+        return asked
+
+    def named(self, name: str) -> TracedNetwork:
+        """As it was read; the name is given there."""
+        return self
+
+    def offering(self, variants: str) -> TracedNetwork:
+        """Itself: :mod:`.variants` are another graph."""
+        return self
+
+    def as_unplanned(self) -> TracedNetwork:
+        """Itself."""
+        return self
+
+    def in_whole_buffers(self) -> None:
+        """None: there is no arena."""
+
+    def pool_within(self, total_bytes: int) -> Footprint:
+        """A total divided, or less for the pool after a trial that took more than predicted."""
+        left_bytes = total_bytes - sum(self.outside_bytes.values())
+        return Footprint(self.most_bytes or left_bytes, self.outside_bytes)
+
+    def apply(self, plan: Plan) -> Schedule:
+        """The plan's schedule, with what Inductor runs again anyway, where that takes no more."""
+        if self.request.mode != "inductor":
+            return plan.schedule
+        kept = set(pins(self.graph, self.request.keep, "keep"))
+        again = {*plan.schedule.recomputed(), *self.usual.recomputed()} - kept
+        both = expand(self.graph, {op: {} for op in again})
+        pool_bytes = plan_storage(self.graph, both, "live").pool_bytes
+        return both if pool_bytes <= plan.pool_bytes else plan.schedule
+
+    def confirm(self, plan: Plan, applied: Schedule) -> Plan:
+        """The plan of the schedule that runs."""
+        if applied.steps != plan.schedule.steps:
+            plan = replace(plan, schedule=applied, planned=replace(
+                plan.planned, pool_bytes=plan_storage(self.graph, applied, "live").pool_bytes))
+            if plan.status is Status.OPTIMAL:
+                plan = replace(plan, status=Status.FEASIBLE)
+        return self.beside_unplanned(plan)
+
+    def beside_unplanned(self, plan: Plan) -> Plan:
+        """A solver's answer beside the unplanned step, with notes on what differs."""
+        notes = plan.notes
+        if self.request.mode == "eager" and not self.request.temporary_bytes:
+            notes += (_UNCOUNTED,)
+        if self.original:
+            notes += (_IN_CHUNKS,)
+        return replace(plan, costs=self.costs, notes=notes, unplanned=self.unplanned)
+
+    def advice(self, plan: Plan) -> str:
+        """Nothing."""
+        return ""
