@@ -128,3 +128,31 @@ def test_gradients_that_mkldnn_makes_beside_their_arrays_are_counted(counter, ca
     workspace_bytes, largest_bytes = map(int, done.stdout.split()[-2:])
     assert workspace_bytes > 100000
     assert 0 <= largest_bytes // 2 - workspace_bytes <= 10 * 64
+
+
+BLOCK = """
+import ctypes
+import mxnet as mx
+import memonger
+
+counter = ctypes.CDLL(None)
+counter.allocated_bytes.restype = ctypes.c_size_t
+block = mx.gluon.SymbolBlock(mx.sym.sort(mx.sym.var("data"), axis=1), [mx.sym.var("data")])
+block.hybridize(static_alloc=True)
+data = mx.nd.ones((64, 400))
+plan = memonger.gluon.plan(block, data, budget="100%", time_limit=0.1)
+taken = [counter.allocated_bytes()]
+for _ in range(9):
+    block(data).wait_to_read()
+    taken.append(counter.allocated_bytes())
+output_bytes = taken[9] - taken[8]
+print(plan.fixed_bytes["workspace"], taken[8] - taken[0] - 8 * output_bytes, plan.pool_bytes)
+"""
+
+
+def test_ops_of_a_block_take_turns_with_four_spaces(counter) -> None:
+    done = python("-c", BLOCK, MXNET_MKLDNN_ENABLED="0", LD_PRELOAD=counter)
+    assert done.returncode == 0, done.stdout[-1000:]
+    workspace_bytes, taken_bytes, pool_bytes = map(int, done.stdout.split()[-3:])
+    assert workspace_bytes > 400000
+    assert taken_bytes == workspace_bytes + pool_bytes
