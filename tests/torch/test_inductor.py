@@ -59,6 +59,11 @@ def test_a_trial_leaves_buffers_and_random_numbers_alone():
     assert all(p.grad is None for p in module.parameters())
 
 
+def test_inductor_orders_planned_steps_for_memory():
+    assert torch._inductor.config.reorder_for_peak_memory
+    assert list(inductor.patches(Request("50%"), None, {})) == ["custom_partitioner_fn"]
+
+
 def test_another_plan_is_another_entry_in_compile_caches():
     one = Request("50%")
     assert inductor.cache_key(one, {}) == inductor.cache_key(Request("50%"), {})
