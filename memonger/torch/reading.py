@@ -24,7 +24,7 @@ SMALL_BYTES, SMALL_SHARE = 1 << 16, 1 / 64
 def read(joint: fx.GraphModule, num_forward_outputs: int, categories: Sequence[str] = (),
          fused: bool = False, measured_s: Optional[Mapping[str, float]] = None,
          temporary_bytes: Optional[Mapping[str, int]] = None, costs: str = "auto",
-         name: str = "") -> Captured:
+         name: str = "", labels: Sequence[str] = ()) -> Captured:
     """Read a joint graph.
 
     ``categories``: of the forward inputs, in order; parameters where there is none.
@@ -32,8 +32,9 @@ def read(joint: fx.GraphModule, num_forward_outputs: int, categories: Sequence[s
     ``measured_s``, ``temporary_bytes``: what was measured, by :func:`.costs.signature`: seconds
     of ops, and bytes that they take besides their outputs while they run.
     ``costs``: one of :data:`.costs.ROOFLINES` for other ops; "auto" goes by the device.
+    ``labels``: what the forward inputs are called, in order; "" for PyTorch's own name.
     """
-    return _Reader(joint, num_forward_outputs, categories, temporary_bytes or {}).read(
+    return _Reader(joint, num_forward_outputs, categories, temporary_bytes or {}, labels).read(
         name, fused, measured_s or {}, costs)
 
 
@@ -51,7 +52,9 @@ class _Reader:
     """One reading of one joint graph."""
 
     def __init__(self, joint: fx.GraphModule, num_forward_outputs: int,
-                 categories: Sequence[str], temporary_bytes: Mapping[str, int]):
+                 categories: Sequence[str], temporary_bytes: Mapping[str, int],
+                 labels: Sequence[str]):
+        self.labels = labels
         self.joint, self.num_forward_outputs = joint, num_forward_outputs
         self.categories, self.temporary_bytes = categories, temporary_bytes
         self.held = storages(joint)
@@ -81,8 +84,9 @@ class _Reader:
         if fused:
             self.inlined = in_registers(nodes, self.views, late)
         for position, node in enumerate(n for n in nodes if n.op == "placeholder"):
+            label = self.labels[position] if position < len(self.labels) else ""
             self._outside(node, TANGENT if node in late else self.categories[position]
-                          if position < len(self.categories) else PARAMETER)
+                          if position < len(self.categories) else PARAMETER, label)
         running = [node for node in nodes if node.op != "placeholder"]
         for node in running:
             if node not in late:
@@ -142,10 +146,10 @@ class _Reader:
                                    dtype))
         return len(self.tensors) - 1
 
-    def _outside(self, node: fx.Node, category: str) -> None:
+    def _outside(self, node: fx.Node, category: str, label: str = "") -> None:
         for storage in self.held[node]:
             if storage is not None and storage[0] not in self.tensor_of:
-                self._new(storage, -1, node.name, category, node.meta.get("val"))
+                self._new(storage, -1, label or node.name, category, node.meta.get("val"))
         self._holds(node)
 
     def _holds(self, node: fx.Node) -> None:

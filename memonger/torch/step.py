@@ -51,12 +51,13 @@ class Backend:
         original = None
         if self.request.variants == "all" and not self.request.unplanned:
             module, original = self._chosen(module, inputs)
-        categories = [category_of(name) for name in private.input_names(module)]
+        sources = private.input_names(module)
 
         def partition(joint: fx.GraphModule, joint_inputs: Sequence[Any], *,
                       num_fwd_outputs: int, **kwargs: Any) -> private.Modules:
-            return self._partition(joint, joint_inputs, num_fwd_outputs, categories, kwargs,
-                                   original)
+            return self._partition(joint, joint_inputs, num_fwd_outputs,
+                                   list(map(category_of, sources)), kwargs, original,
+                                   list(map(label_of, sources)))
 
         if self.request.mode == "eager":
             return private.run_aot(module, inputs, self._compile, partition)
@@ -123,7 +124,8 @@ class Backend:
 
     def _partition(self, joint: fx.GraphModule, inputs: Sequence[Any], num_forward_outputs: int,
                    categories: Sequence[str], kwargs: Mapping[str, Any],
-                   original: Optional[Plan] = None) -> private.Modules:
+                   original: Optional[Plan] = None,
+                   labels: Sequence[str] = ()) -> private.Modules:
         if self.normalize:
             private.normalize(joint)
             if self.request.mode == "eager":
@@ -131,7 +133,8 @@ class Backend:
         request = self.request
         captured = read(joint, num_forward_outputs, categories, request.mode == "inductor",
                         request.measured_s, request.temporary_bytes,
-                        "auto" if request.measured_s else request.costs, request.name)
+                        "auto" if request.measured_s else request.costs, request.name,
+                        labels)
         fingerprint = captured.graph.fingerprint
         key = fingerprint, self.tightened.get(fingerprint, 0)
         if key not in self._plans:
@@ -153,3 +156,9 @@ def category_of(source: str) -> str:
     found = re.findall(r"\['?_?(parameters|buffers)'?\]|\._(parameters|buffers)\[", source)
     words = {word for pair in found for word in pair}
     return PARAMETER if "parameters" in words else BUFFER if "buffers" in words else INPUT
+
+
+def label_of(source: str) -> str:
+    """The name of the argument that an input of Dynamo's graph is; "" for all others."""
+    found = re.fullmatch(r"L\['(\w+)'\]", source)
+    return found.group(1) if found else ""
