@@ -9,6 +9,7 @@ from ..plan.plan import Budget, Plan
 from ..planning.max_batch import SEARCHES, search_batch
 from ..report.progress import Asked, Callback, callback_of, numbered, shows_progress
 from ..solve.frontier import BUDGETS, sweep_budgets
+from . import stored_profiles
 from .module_step import Inputs, with_batch
 from .planning import make_plan
 from .profile import Profile, measure_ops
@@ -36,8 +37,8 @@ def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "induct
     mode : str
         "inductor" or "eager": what runs the plan.
     costs : str or Profile
-        Times of ops: "auto" (estimates for the device), "cpu", "reference" (10 TFLOP/s and
-        600 GB/s), or what :func:`profile` gave.
+        Times of ops: "auto" (what :func:`profile` measured on the device, else estimates),
+        "cpu", "reference" (10 TFLOP/s and 600 GB/s), or what :func:`profile` gave.
     variants : {"exact", "none", "all"}
         "all" may run a language model's output layer and its cross-entropy in chunks of rows, as
         :func:`linear_cross_entropy` does, where that meets the budget in less time (without a
@@ -165,8 +166,10 @@ def profile(module: Any, inputs: Inputs, mode: str = "inductor") -> Profile:
     Returns
     -------
     Profile
-        For ``costs`` of the other calls.
+        For ``costs`` of the other calls. It is stored, too: ``costs="auto"`` takes what was
+        measured on this device where that knows all operators of a step.
     """
     found = Profile()
     measure_ops(traced(module, inputs, Request(mode=mode, unplanned=True)).captured.joint, found)
+    stored_profiles.keep(found)
     return found

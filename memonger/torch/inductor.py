@@ -12,7 +12,7 @@ import torch.fx as fx
 from ..plan.plan import Plan
 from ..util.errors import InfeasibleBudget
 from ..util.units import format_distinct
-from . import private
+from . import private, stored_profiles
 from .request import Request
 from .trial import trial_bytes
 
@@ -93,4 +93,6 @@ def cache_key(request: Request, tightened: Mapping[str, int],
                         sorted(request.measured_s.items()),
                         sorted(request.temporary_bytes.items()), sorted(tightened.items()),
                         decisions, original and original.baseline_pool_bytes)).encode())
+    if request.costs == "auto":
+        digest.update(stored_profiles.fingerprint().encode())
     return digest.hexdigest()

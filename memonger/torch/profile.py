@@ -34,6 +34,7 @@ class Profile:
 def measure_ops(joint: fx.GraphModule, profile: Profile) -> None:
     """Run a joint graph once on random values, and measure each op that ``profile`` lacks."""
     windows: List[Tuple[str, int, int]] = []
+    profile.device = profile.device or device_of_joint(joint)
     with allocations() as events:
         _run_all(joint, profile, windows)
     times = [when for when, _ in events]
@@ -44,6 +45,18 @@ def measure_ops(joint: fx.GraphModule, profile: Profile) -> None:
             most = max(most, now)
         if most > max(now, 0):
             profile.temporary_bytes[key] = most - max(now, 0)
+
+
+def device_of_joint(joint: fx.GraphModule) -> str:
+    """The name of the device that a joint graph runs on."""
+    devices = [t.device for node in joint.graph.nodes for t in tensors(node.meta.get("val"))]
+    return device_name(next((d for d in devices if d.type == "cuda"), torch.device("cpu")))
+
+
+def runs_alone(node: fx.Node) -> bool:
+    """Whether a node is an operator that takes time: no view, and nothing of Python's."""
+    target: Any = node.target
+    return node.op == "call_function" and private.is_operator(target) and not target.is_view
 
 
 def _run_all(joint: fx.GraphModule, profile: Profile,
@@ -72,14 +85,12 @@ def _run(node: fx.Node, arguments: Tuple[Any, Any], profile: Profile,
          windows: List[Tuple[str, int, int]]) -> Any:
     operands, options = arguments
     target: Any = node.target
-    if not private.is_operator(target) or target.is_view:
+    if not runs_alone(node):
         return target(*operands, **options)
     key = signature(node)
     if key in profile.times_s:
         return target(*operands, **options)
     on_cuda = [t.device for t in tensors((operands, options)) if t.device.type == "cuda"]
-    if not profile.device:
-        profile.device = device_name((on_cuda or [torch.device("cpu")])[0])
     best_s = float("inf")
     # What writes into its inputs runs once.
     for _ in range(1 if private.writes(target) else _REPEATS):

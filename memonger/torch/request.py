@@ -58,12 +58,17 @@ def requested(request: Request, costs: Any, optimizer: Any = None,
     if optimizer is not None:
         request = replace(request, optimizer_bytes=state_bytes(optimizer, optimizer_params))
     if isinstance(costs, Profile):
-        return replace(request, measured_s=costs.times_s, temporary_bytes=costs.temporary_bytes,
-                       costs="profile: %s" % costs.device)
+        return with_profile(request, costs)
     if costs not in ("auto", *ROOFLINES):
         raise InputError("costs must be auto, %s, or what memonger.torch.profile gave, not %r"
                          % (", ".join(ROOFLINES), costs))
     return replace(request, costs=costs)
+
+
+def with_profile(request: Request, profile: Profile) -> Request:
+    """The request with measured times of ops, and what they take while they run."""
+    return replace(request, measured_s=profile.times_s, temporary_bytes=profile.temporary_bytes,
+                   costs="profile: %s" % profile.device)
 
 
 def resolved(budget: Budget, module: Any, inputs: Inputs) -> Budget:

@@ -18,7 +18,8 @@ from .inductor import compiled, patches
 from .planning import make_plan
 from .pool_indices import narrow_indices
 from .reading import read
-from .request import Request
+from .request import Request, with_profile
+from .stored_profiles import stored
 from .variants import with_chunks
 
 
@@ -130,7 +131,7 @@ class Backend:
             private.normalize(joint)
             if self.request.mode == "eager":
                 narrow_indices(joint)
-        request = self.request
+        request = _with_stored(self.request, joint)
         captured = read(joint, num_forward_outputs, categories, request.mode == "inductor",
                         request.measured_s, request.temporary_bytes,
                         "auto" if request.measured_s else request.costs, request.name,
@@ -149,6 +150,12 @@ class Backend:
         schedule = expand(captured.graph, {}) if fused and plan.method == "none" \
             else plan.schedule  # Inductor's own choice
         return tagged(captured, schedule, inputs, fused, **kwargs)
+
+
+def _with_stored(request: Request, joint: fx.GraphModule) -> Request:
+    """The request with what was measured of all ops of the graph, where it asks for no other."""
+    profile = stored(joint) if request.costs == "auto" else None
+    return request if profile is None else with_profile(request, profile)
 
 
 def category_of(source: str) -> str:

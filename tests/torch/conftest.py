@@ -18,6 +18,12 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.filterwarnings("default"))
 
 
+@pytest.fixture(autouse=True)
+def no_profiles(tmp_path, monkeypatch):
+    """What a test measures is not there for the next."""
+    monkeypatch.setenv("MEMONGER_CACHE_DIR", str(tmp_path / "cache"))
+
+
 @pytest.fixture(autouse=HAS_TORCH)
 def one_thread():
     """Kernels in this process on one core, and no code of the test before."""

@@ -80,6 +80,24 @@ def test_the_largest_batch_planned_is_larger_and_no_more_fits():
         mt.max_batch(module, x, "50%")
 
 
+def test_what_was_profiled_is_used_where_all_of_a_step_is_known(tmp_path):
+    module, x = Convolutions(), images()
+    estimated = mt.plan(module, x, "80%", "eager", time_limit=2)
+    profile = mt.profile(module, x, "eager")
+    stored = mt.plan(module, x, "80%", "eager", time_limit=2)
+    given = mt.plan(module, x, "80%", "eager", costs=profile, time_limit=2)
+    assert stored.costs == given.costs == "profile: cpu" != estimated.costs
+    assert stored.graph == given.graph and stored.schedule == given.schedule
+    other = mt.plan(module, images(8), "80%", "eager", time_limit=2)
+    assert other.costs == estimated.costs
+    file, = (tmp_path / "cache" / "torch-profiles").iterdir()
+    mt.profile(module, images(8), "eager")
+    assert mt.plan(module, x, "80%", "eager", time_limit=2).costs == "profile: cpu"
+    for damaged in ("{", "[]", '{"device": "cpu", "times_s": {"a": "b"}, "temporary_bytes": {}}'):
+        file.write_text(damaged)
+        assert mt.estimate(module, x, "eager").costs == estimated.costs
+
+
 def test_optimizer_state_is_part_of_the_total():
     module, x = Convolutions(), images()
     parameters = sum(p.numel() * 4 for p in module.parameters())
