@@ -64,6 +64,7 @@ def test_the_record_holds_what_the_table_rounds(plan):
 
 def test_the_page_says_what_the_table_says(plan):
     table, page = said(text.summary(plan)), re.sub(r"<[^>]*>", "\n", html.page(plan))
+    page = page.replace("\u00a0", " ")
     lines = set(page.splitlines())
     for name in ("total_bytes", "baseline_total_bytes", "pool_bytes", "baseline_pool_bytes",
                  "step_s", "baseline_step_s", "budget_bytes"):
