@@ -58,7 +58,7 @@ class Backend:
                       num_fwd_outputs: int, **kwargs: Any) -> private.Modules:
             return self._partition(joint, joint_inputs, num_fwd_outputs,
                                    list(map(category_of, sources)), kwargs, original,
-                                   list(map(label_of, sources)))
+                                   labels_of(sources))
 
         if self.request.mode == "eager":
             return private.run_aot(module, inputs, self._compile, partition)
@@ -165,7 +165,14 @@ def category_of(source: str) -> str:
     return PARAMETER if "parameters" in words else BUFFER if "buffers" in words else INPUT
 
 
-def label_of(source: str) -> str:
-    """The name of the argument that an input of Dynamo's graph is; "" for all others."""
-    found = re.fullmatch(r"L\['(\w+)'\]", source)
-    return found.group(1) if found else ""
+def labels_of(sources: Sequence[str]) -> List[str]:
+    """What inputs of Dynamo's graph are called: the module's arguments by name, or "input1", ...
+
+    "" for parameters and buffers.
+    """
+    labels: List[str] = []
+    for source in sources:
+        name = re.fullmatch(r"L\['(\w+)'\]", source)
+        nameless = "input%d" % (len(labels) - labels.count("") + 1)
+        labels.append("" if category_of(source) != INPUT else name.group(1) if name else nameless)
+    return labels

@@ -54,6 +54,11 @@ def test_ops_are_kept_and_recomputed_as_asked(mode):
         mt.plan(module, x, "80%", mode, keep=["nosuch"])
 
 
+def test_inputs_without_a_name_are_numbered():
+    module = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.GELU())
+    assert " input1 5x3" in str(mt.plan(module, (torch.ones(5, 3),), "100%", "eager"))
+
+
 def test_other_methods_and_a_limit_for_the_time():
     module, x = Convolutions(), images()
     chen = mt.plan(module, x, mode="eager", method="chen")
