@@ -95,9 +95,9 @@ def rows_of(name: str, mode: str, left_s: Callable[[], float]) -> List[Row]:
                    before_bytes=bytes_before(net, inputs))
         if way.label.startswith("memonger"):
             [plan] = mt.plans(call)
-            row.update(planning_s=plan.planning_s, overhead=plan.overhead, predicted_bytes=(
-                plan.pool_bytes if plan.predicted_pool_bytes is None
-                else plan.predicted_pool_bytes), budget_bytes=plan.budget_bytes)
+            row.update(planning_s=plan.planning_s, overhead=plan.overhead,
+                       predicted_bytes=plan.planned.pool_by_graph_bytes,
+                       budget_bytes=plan.budget_bytes)
         steps[way.label] = step
     for label, extra in extra_times(steps, ROUNDS).items():
         next(row for row in rows if row["method"] == label)["extra"] = extra

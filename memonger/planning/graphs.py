@@ -8,11 +8,11 @@ from ..graph.imported import parse_imported_budget
 from ..graph.types import Graph
 from ..plan.plan import Budget, Plan
 from ..report.facts import Facts
-from ..report.progress import numbered
-from ..solve.frontier import BUDGETS, sweep_budgets
+from ..solve.frontier import BUDGETS
 from ..solve.imported import plan_graph
 from .estimate import Estimate
 from .requests import PlanRequest, pins, share_of
+from .sweeping import sweep_requests
 
 
 def unplanned_graph(graph: Graph) -> Plan:
@@ -37,10 +37,7 @@ def sweep_graph(graph: Graph, request: PlanRequest,
     whole = unplanned_graph(graph).baseline_total_bytes
     sizes = [parse_imported_budget(budget, whole, not graph.own_units) for budget in budgets
              if budget is not None]
-    request = replace(request, time_limit=request.time_limit / max(len(sizes), 1))
-    shown = numbered(request.progress, "budget", len(sizes))
-    return sweep_budgets(sizes, whole, lambda budget: plan_of_graph(
-        graph, replace(request, budget=budget, progress=next(shown))))
+    return sweep_requests(request, sizes, whole, lambda asked: plan_of_graph(graph, asked))
 
 
 def plan_of_graph(graph: Graph, request: PlanRequest) -> Plan:

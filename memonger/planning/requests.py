@@ -43,9 +43,14 @@ class PlanRequest:
         check.whole_number("max_clones", self.max_clones, 0)
         if self.progress is not None:
             check.function("progress", self.progress)
-        if self.variants not in VARIANTS:
-            raise InputError("variants must be none, exact or all, not %r" % (self.variants,))
+        check_variants(self.variants)
         object.__setattr__(self, "time_limit", check.real_number("time_limit", self.time_limit))
+
+
+def check_variants(variants: str) -> None:
+    """Raise InputError unless it is one of :data:`memonger.solve.options.VARIANTS`."""
+    if variants not in VARIANTS:
+        raise InputError("variants must be none, exact or all, not %r" % (variants,))
 
 
 def pins(graph: Graph, patterns: Union[str, Sequence[str]], what: str) -> Tuple[int, ...]:

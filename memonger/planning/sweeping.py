@@ -1,27 +1,29 @@
-"""Plans for many budgets: of a network, and of the graph of a plan."""
+"""Plans for many budgets: of what a frontend asks for, and of the graph of a plan."""
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Iterable, List, Optional, Sequence
+from typing import Any, Callable, Iterable, List, Optional, Sequence
 
 from ..plan.plan import Budget, Plan
 from ..report.progress import Callback, numbered
 from ..solve import Options, solve
 from ..solve.frontier import BUDGETS, sweep_budgets
-from .network import Network
-from .planning import plan_network
-from .requests import PlanRequest, pins
+from .requests import pins
 
 
-def sweep_network(network: Network, request: PlanRequest, budgets: Sequence[Budget]) -> List[Plan]:
+def sweep_requests(request: Any, budgets: Sequence[Budget], whole_bytes: int,
+                   plan_of: Callable[[Any], Plan]) -> List[Plan]:
     """Plans from the largest budget to the smallest that any plan meets.
 
-    All of them together have the request's time limit.
+    ``request``: a frontend's, with ``budget``, ``time_limit`` and ``progress``; all plans together
+    have its time limit.
+    ``whole_bytes``: the unplanned total, for shares.
+    ``plan_of``: the plan of the request with a budget.
     """
     request = replace(request, time_limit=request.time_limit / max(len(budgets), 1))
     shown = numbered(request.progress, "budget", len(budgets))
-    return sweep_budgets(budgets, network.unplanned.total_bytes, lambda budget: plan_network(
-        network, replace(request, budget=budget, progress=next(shown))))
+    return sweep_budgets(budgets, whole_bytes, lambda budget: plan_of(
+        replace(request, budget=budget, progress=next(shown))))
 
 
 def sweep_like(plan: Plan, time_limit: float, progress: Optional[Callback] = None,

@@ -7,8 +7,8 @@ from typing import Any, List, Mapping, Optional, Sequence, Union
 from ..plan.max_batch import MaxBatch
 from ..plan.plan import Budget, Plan
 from ..planning.max_batch import SEARCHES, search_batch
-from ..report.progress import Asked, Callback, callback_of, numbered, shows_progress
-from ..solve.frontier import BUDGETS, sweep_budgets
+from ..planning.sweeping import BUDGETS, sweep_requests
+from ..report.progress import Asked, Callback, callback_of, shows_progress
 from . import stored_profiles
 from .module_step import Inputs, with_batch
 from .planning import make_plan
@@ -110,11 +110,11 @@ def sweep(module: Any, inputs: Inputs, budgets: Sequence[Budget] = BUDGETS,
     list of Plan
         From the largest budget to the smallest.
     """
-    request = requested(Request(mode=mode, time_limit=time_limit / max(len(budgets), 1)), costs)
+    request = requested(Request(mode=mode, time_limit=time_limit, progress=callback_of(progress)),
+                        costs)
     unplanned = traced(module, inputs, replace(request, unplanned=True))
-    shown = numbered(callback_of(progress), "budget", len(budgets))
-    return sweep_budgets(budgets, unplanned.plan.total_bytes, lambda budget: make_plan(
-        unplanned.captured, replace(request, budget=budget, progress=next(shown))))
+    return sweep_requests(request, budgets, unplanned.plan.total_bytes,
+                          lambda asked: make_plan(unplanned.captured, asked))
 
 
 @shows_progress

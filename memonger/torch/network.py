@@ -62,18 +62,22 @@ class TracedNetwork:
             return usual_schedule(self.captured)
         return expand(self.graph, {})
 
+    def pool_bytes(self, schedule: Schedule) -> int:
+        """What the step allocates by a schedule."""
+        return plan_storage(self.graph, schedule, "live").pool_bytes
+
     @cached_property
     def as_usual(self) -> Footprint:
         """The step of this graph without a plan."""
-        return Footprint(plan_storage(self.graph, self.usual, "live").pool_bytes,
-                         self.outside_bytes)
+        return Footprint(self.pool_bytes(self.usual), self.outside_bytes)
 
     @cached_property
     def unplanned(self) -> Footprint:
         """The network's step without a plan; a plan's file predicts one that keeps everything."""
         pool_bytes = self.original.baseline_pool_bytes if self.original else \
             self.as_usual.pool_bytes
-        kept = plan_storage(self.graph, expand(self.graph, {}), "live").pool_bytes
+        kept = self.pool_bytes(expand(self.graph, {})) if self.request.mode == "inductor" else \
+            self.as_usual.pool_bytes
         return Footprint(pool_bytes, self.outside_bytes, kept if kept != pool_bytes else None)
 
     @property
@@ -111,24 +115,22 @@ class TracedNetwork:
         left_bytes = total_bytes - sum(self.outside_bytes.values())
         return Footprint(self.most_bytes or left_bytes, self.outside_bytes)
 
-    def apply(self, plan: Plan) -> Schedule:
-        """The plan's schedule, with what Inductor runs again anyway, where that takes no more."""
+    def apply(self, plan: Plan) -> Plan:
+        """The plan, with what Inductor runs again anyway, where that takes no more."""
         if self.request.mode != "inductor":
-            return plan.schedule
+            return plan
         kept = set(pins(self.graph, self.request.keep, "keep"))
         again = {*plan.schedule.recomputed(), *self.usual.recomputed()} - kept
         both = expand(self.graph, {op: {} for op in again})
-        pool_bytes = plan_storage(self.graph, both, "live").pool_bytes
-        return both if pool_bytes <= plan.pool_bytes else plan.schedule
+        pool_bytes = self.pool_bytes(both)
+        if pool_bytes > plan.pool_bytes or both.steps == plan.schedule.steps:
+            return plan
+        return replace(plan, schedule=both, planned=replace(plan.planned, pool_bytes=pool_bytes),
+                       status=Status.FEASIBLE if plan.status is Status.OPTIMAL else plan.status)
 
-    def confirm(self, plan: Plan, applied: Schedule) -> Plan:
-        """The plan of the schedule that runs."""
-        if applied.steps != plan.schedule.steps:
-            plan = replace(plan, schedule=applied, planned=replace(
-                plan.planned, pool_bytes=plan_storage(self.graph, applied, "live").pool_bytes))
-            if plan.status is Status.OPTIMAL:
-                plan = replace(plan, status=Status.FEASIBLE)
-        return self.beside_unplanned(plan)
+    def confirm(self, plan: Plan, applied: Plan) -> Plan:
+        """The plan that runs."""
+        return self.beside_unplanned(applied)
 
     def beside_unplanned(self, plan: Plan) -> Plan:
         """A solver's answer beside the unplanned step, with notes on what differs."""

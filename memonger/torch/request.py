@@ -7,7 +7,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence, Union
 import torch
 
 from ..plan.plan import Budget, Plan, Progress
-from ..solve.options import VARIANTS
+from ..planning.requests import check_variants
 from ..util.errors import InputError
 from ..util.units import refuse_bare_number
 from .costs import ROOFLINES
@@ -46,9 +46,7 @@ class Request:
     def __post_init__(self) -> None:
         if self.mode not in MODES:
             raise InputError("mode must be %s, not %r" % (" or ".join(MODES), self.mode))
-        if self.variants not in VARIANTS:
-            raise InputError("variants must be %s or %s, not %r" % (
-                ", ".join(VARIANTS[:-1]), VARIANTS[-1], self.variants))
+        check_variants(self.variants)
         refuse_bare_number(self.budget)
 
 

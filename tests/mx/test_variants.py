@@ -138,6 +138,15 @@ def same_order(graph, schedule, bound):
     assert [(re.sub(r"_recompute\d+$", "", name), made) for name, made in ran] == planned
 
 
+def random_plan(graph, draw, share, storage):
+    """A share of the variants and of what can be recomputed; also the graph with them in use."""
+    chosen = choose(graph, draw, share)
+    in_use = graph_in_use(graph, Schedule((), chosen))
+    return in_use, plan_with(graph, chosen, [
+        i for i, op in enumerate(in_use.ops)
+        if op.recomputable and op.outputs and draw.random() < 0.4], storage)
+
+
 def check_known(net, opened, exact, draw, shares):
     """:func:`check_prediction` for a network that has variants."""
     graph = opened.with_variants(exact_only=exact).graph
@@ -150,11 +159,7 @@ def check_prediction(symbol, opened, graph, draw, shares):
     assert graph.fingerprint == opened.graph.fingerprint
     made = []
     for share in shares:
-        chosen = choose(graph, draw, share)
-        in_use = graph_in_use(graph, Schedule((), chosen))
-        plan = plan_with(graph, chosen, [
-            i for i, op in enumerate(in_use.ops)
-            if op.recomputable and op.outputs and draw.random() < 0.4], opened.storage)
+        in_use, plan = random_plan(graph, draw, share, opened.storage)
         planned = apply_plan_to(symbol, plan)
         bound = opened.runner.read(planned)
         same_order(graph, plan.schedule, bound.graph)

@@ -7,13 +7,12 @@ import mxnet as mx
 import numpy as np
 import pytest
 from mx.random_symbols import random_recompute, random_symbol
-from mx.test_variants import choose, named, plan_with
+from mx.test_variants import named, plan_with, random_plan
 from strategies import batches
 
 from memonger import native
 from memonger.graph.decisions import decisions_of
-from memonger.graph.in_use import graph_in_use
-from memonger.graph.schedule import Schedule, expand_in_part
+from memonger.graph.schedule import expand_in_part
 from memonger.memory.storage import plan_storage
 from memonger.mx.calls.binding import Binding
 from memonger.mx.calls.gluon import as_cached_op, cached_op_reader
@@ -114,11 +113,7 @@ def test_random_requests_and_variants(seeds):
         opened = open_network(symbol, Binding(shapes, {}, requests), "reference",
                               cached_op_reader(shapes, {}))
         graph = opened.with_variants(exact_only=True).graph
-        chosen = choose(graph, draw, draw.choice((0.0, 0.5, 1.0)))
-        in_use = graph_in_use(graph, Schedule((), chosen))
-        plan = plan_with(graph, chosen, [
-            i for i, op in enumerate(in_use.ops)
-            if op.recomputable and op.outputs and draw.random() < 0.4], opened.storage)
+        _, plan = random_plan(graph, draw, draw.choice((0.0, 0.5, 1.0)), opened.storage)
         planned = apply_plan_to(symbol, plan)
         bound = opened.runner.read(planned)
         assert opened.runner.footprint(bound, planned, plan.storage).pool_bytes == \

@@ -17,7 +17,7 @@ from ...planning.graphs import estimate_graph, plan_of_graph, sweep_graph
 from ...planning.max_batch import SEARCHES, search_batch
 from ...planning.planning import plan_network
 from ...planning.requests import PlanRequest
-from ...planning.sweeping import BUDGETS, sweep_network
+from ...planning.sweeping import BUDGETS, sweep_requests
 from ...report.progress import Asked, Callback, callback_of, shows_progress
 from ...util import argument_checks as check
 from ...util.errors import InputError
@@ -236,7 +236,9 @@ def sweep(symbol: Any, budgets: Sequence[Budget] = BUDGETS, method: str = "auto"
     given = gather_shapes(sweep, symbol, shapes, named_shapes, data_iter)
     binding = Binding(given, type_dict, grad_req, ctx, None, optimizer, optimizer_params)
     asked = [resolve_budget(budget, ctx) for budget in budgets]
-    return sweep_network(open_network(symbol, binding, costs), request, asked)
+    network = open_network(symbol, binding, costs)
+    return sweep_requests(request, asked, network.unplanned.total_bytes,
+                          lambda request: plan_network(network, request))
 
 
 @shows_progress
