@@ -14,7 +14,7 @@ import json
 import math
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any, Dict, FrozenSet, List, Mapping, Sequence, Tuple, Union
+from typing import Any, Dict, FrozenSet, Hashable, List, Mapping, Sequence, Tuple, Union
 
 from ..util.type_checks import check_types
 from ..util.units import format_bytes, format_plain
@@ -106,6 +106,11 @@ class Graph:
             ``"412 MiB"``, or ``"12,345"`` where the graph has units of its own.
         """
         return format_plain(size_bytes) if self.own_units else format_bytes(size_bytes)
+
+    @cached_property
+    def derived(self) -> Dict[Hashable, Any]:
+        """Results that follow from the graph alone: whoever computes them keeps them here."""
+        return {}
 
     @cached_property
     def output_set(self) -> FrozenSet[int]:

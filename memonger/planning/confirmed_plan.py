@@ -118,7 +118,7 @@ def search_options(network: Network, request: PlanRequest,
         variants=request.variants, keep=kept, recompute=again, progress=request.progress,
         costs=network.costs, objective="memory" if request.budget is None else "time",
         max_overhead=max_overhead, fixed_bytes=outside_bytes,
-        max_clones=request.max_clones, without=request.without)
+        max_clones=request.max_clones, bound=request.prove, without=request.without)
 
 
 def record_of(network: Network, request: PlanRequest) -> Dict[str, Any]:

@@ -2,35 +2,35 @@
 from __future__ import annotations
 
 import time
-from typing import Callable, Dict, Optional
+from dataclasses import replace
+from typing import Any, Callable, Dict
 
 from ..plan.max_batch import MaxBatch, largest, refused_share
-from ..plan.plan import Budget, Plan
-from ..report.progress import Callback, part_of
+from ..plan.plan import Plan
+from ..report.progress import part_of
 from ..util.errors import InfeasibleBudget, InputError
 from ..util.units import budget_share, parse_budget
 
-#: At least about as many searches as are made: they share the time limit.
+#: At least about as many batches are tried: together they have half of the time limit.
 SEARCHES = 8
 
 
-def search_batch(budget: Budget, limit: int, total_bytes: Callable[[int], int],
-                 plan_at: Callable[[int, int, Optional[Callback]], Plan],
-                 progress: Optional[Callback] = None) -> MaxBatch:
+def search_batch(request: Any, limit: int, total_bytes: Callable[[int], int],
+                 plan_at: Callable[[Any, int], Plan]) -> MaxBatch:
     """Search the batch size; memory grows with it, so each side has one answer.
+
+    Short searches find the batch, and a longer one its plan.
 
     Parameters
     ----------
-    budget : int or str
-        Bytes or "8GB".
+    request : PlanRequest or the like of a frontend
+        Its ``budget`` in bytes or "8GB", its ``time_limit`` for all searches together.
     limit : int
         The largest batch to try.
     total_bytes : callable
         From a batch size to what its unplanned step takes.
     plan_at : callable
-        From a batch size, the budget in bytes and what is called with progress to a plan.
-    progress : callable, optional
-        Called with the progress of each plan.
+        From a request and a batch size to a plan.
 
     Returns
     -------
@@ -41,17 +41,24 @@ def search_batch(budget: Budget, limit: int, total_bytes: Callable[[int], int],
     InputError
         If the budget is a share: each batch has another total.
     """
+    budget, progress = request.budget, request.progress
     if budget is None or budget_share(budget) is not None:
         raise InputError("max_batch needs a budget in bytes, such as 8GB, not %r" % (budget,))
     budget_bytes = parse_budget(budget, 0)
     started_s = time.perf_counter()
+    request = replace(request, budget=budget_bytes)
+    short = replace(request, prove=False, time_limit=request.time_limit / (2 * SEARCHES))
+    longer = replace(request, time_limit=request.time_limit / 2)
     plans: Dict[int, Plan] = {}
     reasons: Dict[int, str] = {}
 
+    def plan(asked: Any, batch: int) -> Plan:
+        shown = part_of(progress, "batch %d" % batch, started_s)
+        return plan_at(replace(asked, progress=shown), batch)
+
     def need(batch: int) -> float:
         try:
-            plans[batch] = plan_at(batch, budget_bytes,
-                                   part_of(progress, "batch %d" % batch, started_s))
+            plans[batch] = plan(short, batch)
         except InfeasibleBudget as error:
             reasons[batch] = str(error)
             return refused_share(error, budget_bytes)
@@ -59,5 +66,12 @@ def search_batch(budget: Budget, limit: int, total_bytes: Callable[[int], int],
 
     unplanned = largest(lambda batch: total_bytes(batch) / budget_bytes, 1, limit)
     planned = largest(need, max(unplanned, 1), limit)
-    reason = "" if planned else "with a batch of %d, %s" % min(reasons.items())
-    return MaxBatch(budget_bytes, unplanned, planned, plans.get(planned), reason)
+    if not planned:
+        return MaxBatch(budget_bytes, unplanned, 0, None,
+                        "with a batch of %d, %s" % min(reasons.items()))
+    best = plans[planned]
+    try:
+        best = min(plan(longer, planned), best, key=lambda plan: plan.overhead)
+    except InfeasibleBudget:
+        pass  # a search that proves may end without what another finds
+    return MaxBatch(budget_bytes, unplanned, planned, best)

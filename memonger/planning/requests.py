@@ -30,6 +30,8 @@ class PlanRequest:
     max_clones: int = 0
     name: str = ""
     progress: Optional[Callback] = field(default=None, repr=False)
+    #: Prove how little a plan can cost; else all work goes into finding one.
+    prove: bool = True
     #: As in :class:`memonger.solve.Options`.
     without: FrozenSet[str] = frozenset()
 

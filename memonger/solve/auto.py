@@ -26,7 +26,7 @@ from . import fewer_variants
 from .board import Board
 from .effort import STEPS_PER_S
 from .fallbacks import LEAST_SHARE, offer_least, smallest_plan
-from .least_memory import least_memory
+from .least_memory import least_memory, smallest_within
 from .mip import highs
 from .mip.bounds import span_bound
 from .mip.formulation import build
@@ -241,7 +241,7 @@ def least_memory_plan(search: Run) -> None:
     """The plan that a call without a budget gives, which must not be refused as a budget."""
     graph, options = search.board.graph, search.board.options
     within = graph.forward_time_s / graph.time_s if graph.time_s > 0 else 0.0
-    offer_least(search.board, least_memory(graph, None, replace(
+    offer_least(search.board, smallest_within(graph, None, replace(
         options, objective="memory", max_overhead=within,
         time_limit_s=LEAST_SHARE * options.time_limit_s)))
 

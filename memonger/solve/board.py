@@ -194,6 +194,7 @@ class Board:
     def smallest_peak_bytes(self) -> int:
         """No plan's pool is smaller than this."""
         return minimum_peak_bound(self.reduced_whole, self.layers,
+                                  None if self.options.bound else 0,
                                   effort=self.effort.part(1 / 3)).bytes
 
     @cached_property

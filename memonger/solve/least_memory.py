@@ -9,19 +9,22 @@ from ..graph.schedule import Schedule
 from ..graph.types import Graph
 from ..plan.plan import Plan, Status
 from .chain.plans import ChainPlans
-from .effort import Effort
+from .effort import STEPS_PER_S, Effort
 from .mip.bounds import layers_of
 from .mip.least_bytes import least_outside_pool_bytes, minimum_peak_bound
 from .mip.problem import reduce_graph
 from .options import Options
 from .result import BY_SCHEDULE, build_plan, total_bytes
 from .search import local
-from .search.local import LEAST_WORK
+from .search.local import LEAST_RUNS, LEAST_WORK, work_for
 from .search.native import NativeSearch
 from .search.starts import baseline_schedules
 
 #: Up to this many values the bound on the smallest peak gets a 0/1 program.
 _PEAK_GROUPS = 6000
+#: Shares of the time limit: for the native search, for other methods, for all of it without
+#: variants; and for the bound a share of what they leave.
+_NATIVE_SHARE, _BASELINES_SHARE, _PLAIN_SHARE, _PEAK_SHARE = 0.4, 0.1, 0.3, 0.5
 
 
 def _bytes_by_schedule(plan: Plan) -> int:
@@ -30,19 +33,36 @@ def _bytes_by_schedule(plan: Plan) -> int:
 
 
 def least_memory(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
-    """The smallest plan within ``options.max_overhead``: the local search's, or a baseline's.
+    """The smallest plan within ``options.max_overhead``, with the least that any plan takes.
 
     Its bound is zero: it would be a bound on time at a budget that was not asked for.
     """
-    more = replace(options, effort=LEAST_WORK * options.effort)
-    plan = local.solve(graph, budget_bytes, more)
-    if plan.status is not Status.INTERRUPTED:
-        plan = _smaller_baseline(plan, budget_bytes, options, more)
+    effort = Effort(options.time_limit_s, options.account)
+    plan = smallest_within(graph, budget_bytes, replace(options, account=effort))
     reduced = reduce_graph(graph, options.variants, options.keep)
-    peak = minimum_peak_bound(reduced, layers_of(options.storage), _PEAK_GROUPS)
+    peak = minimum_peak_bound(reduced, layers_of(options.storage), _PEAK_GROUPS,
+                              effort.part(_PEAK_SHARE))
     smallest = total_bytes(
         options, peak.bytes + least_outside_pool_bytes(graph, options.variants))
     return replace(plan, method="auto", minimum_total_bytes=min(smallest, plan.total_bytes))
+
+
+def smallest_within(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
+    """The plan of :func:`least_memory`: the local search's, or what grew out of a baseline's."""
+    effort = Effort(options.time_limit_s, options.account)
+    options = replace(options, account=effort)
+    more = replace(options, effort=options.effort * _work_that_fits(graph, options))
+    plan = local.solve(graph, budget_bytes, more)
+    if plan.status is Status.INTERRUPTED:
+        return plan
+    return _smaller_baseline(plan, budget_bytes, options, more)
+
+
+def _work_that_fits(graph: Graph, options: Options) -> float:
+    """The work of the native search, as a multiple of a search for one budget."""
+    one_s = work_for(graph, options.time_limit_s) * options.effort / STEPS_PER_S
+    share = _NATIVE_SHARE + (_PLAIN_SHARE if options.variants == "none" else 0.0)
+    return min(LEAST_WORK, share * options.time_limit_s / (LEAST_RUNS * one_s))
 
 
 def _smaller_baseline(plan: Plan, budget_bytes: Optional[int], options: Options,
@@ -52,10 +72,10 @@ def _smaller_baseline(plan: Plan, budget_bytes: Optional[int], options: Options,
     best = plan
     try:
         for schedule in _other_schedules(plan, budget_bytes, options, more):
-            candidate = build_plan(plan.graph, schedule, plan.method, options, budget_bytes)
-            if candidate.overhead <= most and \
-                    _bytes_by_schedule(candidate) < _bytes_by_schedule(best):
-                best = candidate
+            if schedule.time_s(plan.graph) <= (1 + most) * plan.graph.time_s:
+                candidate = build_plan(plan.graph, schedule, plan.method, options, budget_bytes)
+                if _bytes_by_schedule(candidate) < _bytes_by_schedule(best):
+                    best = candidate
     except KeyboardInterrupt:
         return replace(best, status=Status.INTERRUPTED)
     if best is plan:
@@ -73,13 +93,16 @@ def _other_schedules(plan: Plan, budget_bytes: Optional[int], options: Options,
                      more: Options) -> Iterator[Schedule]:
     """What other methods do, and with variants in use the smallest plan without any."""
     graph, variants = plan.graph, plan.schedule.variants
-    chain = ChainPlans.of(graph, more, NativeSearch(graph, more), Effort(more.time_limit_s))
+    assert options.account is not None
+    chain = ChainPlans.of(graph, more, NativeSearch(graph, more), options.account)
     smallest = chain.smallest() if chain else None
     if smallest is not None:
         yield smallest.schedule
-    yield from baseline_schedules(graph, more, [variants])
+    yield from baseline_schedules(graph, replace(
+        more, time_limit_s=_BASELINES_SHARE * options.time_limit_s), [variants])
     if variants:  # with more to choose from, a search may end with larger plans
-        plain = least_memory(graph, budget_bytes, replace(options, variants="none"))
+        plain = smallest_within(graph, budget_bytes, replace(
+            options, variants="none", time_limit_s=_PLAIN_SHARE * options.time_limit_s))
         yield plain.schedule
         if plain.status is Status.INTERRUPTED:
             raise KeyboardInterrupt

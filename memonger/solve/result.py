@@ -52,8 +52,7 @@ def build_plan(graph: Graph, schedule: Schedule, method: str, options: Options,
     return Plan(
         graph=graph, schedule=schedule, status=status, method=method,
         planned=Footprint(plan_storage(graph, schedule, options.storage).pool_bytes, fixed),
-        unplanned=Footprint(plan_storage(graph, unplanned(graph), base).pool_bytes,
-                            unplanned_fixed),
+        unplanned=Footprint(unplanned_pool_bytes(graph, base), unplanned_fixed),
         budget_bytes=total, costs=options.costs, storage=options.storage,
         notes=notes)
 
@@ -61,6 +60,14 @@ def build_plan(graph: Graph, schedule: Schedule, method: str, options: Options,
 def unplanned(graph: Graph) -> Schedule:
     """The schedule that keeps everything."""
     return expand(graph, {})
+
+
+def unplanned_pool_bytes(graph: Graph, storage: str) -> int:
+    """The pool of the schedule that keeps everything."""
+    key = ("unplanned pool", storage)
+    if key not in graph.derived:
+        graph.derived[key] = plan_storage(graph, unplanned(graph), storage).pool_bytes
+    return graph.derived[key]
 
 
 def as_asked(graph: Graph, options: Options) -> Schedule:

@@ -6,9 +6,9 @@ from typing import Any, List, Mapping, Optional, Sequence, Union
 
 from ..plan.max_batch import MaxBatch
 from ..plan.plan import Budget, Plan
-from ..planning.max_batch import SEARCHES, search_batch
+from ..planning.max_batch import search_batch
 from ..planning.sweeping import BUDGETS, sweep_requests
-from ..report.progress import Asked, Callback, callback_of, shows_progress
+from ..report.progress import Asked, callback_of, shows_progress
 from . import stored_profiles
 from .module_step import Inputs, with_batch
 from .planning import make_plan
@@ -131,7 +131,7 @@ def max_batch(module: Any, inputs: Inputs, budget: Budget, mode: str = "inductor
     module, inputs, mode, costs, variants, progress
         As for :func:`plan`.
     time_limit : float
-        Most work for all candidates together; each has an eighth.
+        Most work for all candidates together: half for finding the batch, half for its plan.
     budget : int or str
         Bytes or "8GB"; no share, as each batch has another total.
     limit : int
@@ -141,18 +141,16 @@ def max_batch(module: Any, inputs: Inputs, budget: Budget, mode: str = "inductor
     -------
     memonger.plan.max_batch.MaxBatch
     """
-    request = requested(Request(mode=mode, variants=variants, time_limit=time_limit / SEARCHES),
-                        costs)
+    request = requested(Request(budget=budget, mode=mode, variants=variants,
+                                time_limit=time_limit, progress=callback_of(progress)), costs)
 
     def total_bytes(batch: int) -> int:
-        asked = replace(request, unplanned=True)
+        asked = replace(request, budget=None, unplanned=True)
         return traced(module, with_batch(inputs, batch), asked).plan.total_bytes
 
-    def plan_at(batch: int, budget_bytes: int, shown: Optional[Callback]) -> Plan:
-        return traced(module, with_batch(inputs, batch),
-                      replace(request, budget=budget_bytes, progress=shown)).plan
-
-    return search_batch(budget, limit, total_bytes, plan_at, callback_of(progress))
+    return search_batch(
+        request, limit, total_bytes,
+        lambda asked, batch: traced(module, with_batch(inputs, batch), asked).plan)
 
 
 def profile(module: Any, inputs: Inputs, mode: str = "inductor") -> Profile:

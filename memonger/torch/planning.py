@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import Optional
 
 from ..plan.plan import Plan, Status
@@ -52,9 +51,7 @@ def _wanted(captured: Captured, request: Request) -> PlanRequest:
     """The request as planning reads it."""
     # PyTorch's own split, which Inductor's mode uses, has one clone of an op.
     clones = 1 if request.mode == "inductor" or captured.dynamic else request.max_clones
-    wanted = PlanRequest(
+    return PlanRequest(
         request.budget, request.overhead, request.method, "none", request.keep,
-        request.recompute, request.time_limit, clones, progress=request.progress)
-    # The search for the least memory does four times the work of its limit.
-    return wanted if request.budget is not None else replace(
-        wanted, time_limit=request.time_limit / 2)
+        request.recompute, request.time_limit, clones, progress=request.progress,
+        prove=request.prove)

@@ -30,6 +30,8 @@ class Request:
     recompute: Sequence[str] = ()
     time_limit: float = 10.0
     max_clones: int = 0
+    #: Prove how little a plan can cost.
+    prove: bool = True
     #: Seconds of ops and bytes that they take besides their outputs, by signature.
     measured_s: Mapping[str, float] = field(default_factory=dict)
     temporary_bytes: Mapping[str, int] = field(default_factory=dict)

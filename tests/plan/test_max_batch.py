@@ -1,11 +1,16 @@
 """The search for the largest number that fits."""
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from memonger.plan.max_batch import largest
+from memonger.planning.max_batch import search_batch
+from memonger.planning.requests import PlanRequest
+from memonger.util.errors import InfeasibleBudget
 
 
 def searched(fixed: float, most: int, start: int, limit: int, noise=lambda n: 1.0):
@@ -35,3 +40,30 @@ def test_totals_on_a_line_take_few_searches(fixed):
 @pytest.mark.parametrize("most, limit", [(0, 10), (1, 1), (10, 10), (9, 10), (500, 10)])
 def test_the_ends_of_the_range(most, limit):
     assert searched(0, most, 1, limit)[0] == min(most, limit)
+
+
+def search_of_batches(refuse_longer=False):
+    """The answer where 7 samples fit, and every request for a plan: batch, limit, prove."""
+    asked = []
+
+    def plan_at(request, batch):
+        asked.append((batch, request.time_limit, request.prove))
+        if batch > 7 or refuse_longer and request.prove:
+            raise InfeasibleBudget("too large", request.budget, 1000 + batch)
+        return SimpleNamespace(overhead=0.1 if request.prove else 0.2)
+
+    found = search_batch(PlanRequest("1000", time_limit=16.0), 65536, lambda batch: 300 * batch,
+                         plan_at)
+    return found, asked
+
+
+def test_short_searches_find_the_batch_and_a_longer_one_its_plan():
+    found, asked = search_of_batches()
+    assert (found.unplanned, found.planned, found.plan.overhead) == (3, 7, 0.1)
+    assert asked[-1] == (7, 8.0, True)
+    assert {request[1:] for request in asked[:-1]} == {(1.0, False)}
+
+
+def test_a_batch_that_only_the_short_search_met_keeps_its_plan():
+    found, _ = search_of_batches(refuse_longer=True)
+    assert (found.planned, found.plan.overhead) == (7, 0.2)

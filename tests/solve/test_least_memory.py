@@ -12,6 +12,7 @@ from memonger.graph.decisions import decisions_of
 from memonger.graph.schedule import expand
 from memonger.memory.storage import plan_storage
 from memonger.solve import Options, auto
+from memonger.solve.effort import Effort
 from memonger.solve.least_memory import least_memory
 from memonger.solve.milp import solve as milp
 from memonger.solve.search import local
@@ -43,6 +44,16 @@ def test_auto_is_deterministic_and_never_beats_its_bound(seed: int) -> None:
         assert first.schedule == again.schedule
         assert first.bound == again.bound <= first.overhead + 1e-9
         assert first.minimum_total_bytes <= first.total_bytes
+
+
+def test_the_least_memory_keeps_to_the_work_of_its_limit() -> None:
+    """A network of 2,000 ops took 47 s of 10: nothing but the native search was counted."""
+    rng = random.Random(3)
+    graph = strategies.variants(rng, strategies.training_graph(rng, 300))
+    account = Effort(1e6)
+    least_memory(graph, None, Options(storage="best", objective="memory", max_overhead=0.4,
+                                      time_limit_s=0.5, account=account))
+    assert 0.1 < account.spent_s < 2 * 0.5
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -14,11 +14,11 @@ from ...graph.types import Graph
 from ...plan.plan import Budget, Plan
 from ...planning.estimate import Estimate
 from ...planning.graphs import estimate_graph, plan_of_graph, sweep_graph
-from ...planning.max_batch import SEARCHES, search_batch
+from ...planning.max_batch import search_batch
 from ...planning.planning import plan_network
 from ...planning.requests import PlanRequest
 from ...planning.sweeping import BUDGETS, sweep_requests
-from ...report.progress import Asked, Callback, callback_of, shows_progress
+from ...report.progress import Asked, callback_of, shows_progress
 from ...util import argument_checks as check
 from ...util.errors import InputError
 from ..memory.stated_gpu import place, resolve_budget
@@ -261,7 +261,8 @@ def max_batch(symbol: Any, budget: Budget, method: str = "auto", variants: str =
     budget : int or str
         Bytes, "8GB", "8GiB" or "auto"; no share, as each batch has another total.
     time_limit : float
-        Most work for all candidates together, in seconds, as in :func:`plan`; each has an eighth.
+        Most work for all candidates together, in seconds, as in :func:`plan`: half
+        for finding the batch, half for its plan.
     limit : int
         The largest batch to try.
     method, variants, type_dict, grad_req, ctx, costs, progress : optional
@@ -287,17 +288,13 @@ def max_batch(symbol: Any, budget: Budget, method: str = "auto", variants: str =
     ctx = place(ctx, device)
     given = gather_shapes(max_batch, symbol, shapes, named_shapes)
     binding = Binding(given, type_dict, grad_req, ctx, None, optimizer, optimizer_params)
-    request = PlanRequest(None, None, method, variants, time_limit=time_limit)
-    request = replace(request, time_limit=request.time_limit / SEARCHES)
+    request = PlanRequest(resolve_budget(budget, ctx), None, method, variants,
+                          time_limit=time_limit, progress=callback_of(progress))
     shapes_at = batches(given)
 
     def network_at(batch: int) -> BoundNetwork:
         return open_network(symbol, replace(binding, shapes=shapes_at(batch)), costs)
 
-    def plan_at(batch: int, budget_bytes: int, progress: Optional[Callback]) -> Plan:
-        return plan_network(network_at(batch),
-                            replace(request, budget=budget_bytes, progress=progress))
-
-    return search_batch(resolve_budget(budget, ctx), check.whole_number("limit", limit, 1),
-                        lambda batch: network_at(batch).unplanned.total_bytes, plan_at,
-                        callback_of(progress))
+    return search_batch(request, check.whole_number("limit", limit, 1),
+                        lambda batch: network_at(batch).unplanned.total_bytes,
+                        lambda asked, batch: plan_network(network_at(batch), asked))

@@ -23,12 +23,15 @@ import numpy as np
 from ...graph.schedule import expand
 from ...graph.types import Graph
 from ...plan.plan import Plan
+from ..effort import Effort
 from ..options import Options
 from ..result import build_plan
 from .chen import forward_ops, last_forward_use, recompute_inside
 
 #: Sizes of the largest segment that are tried.
 _SIZES = 64
+#: Counted seconds, for each op.
+_S_PER_OP = 3e-4
 
 
 class _Places:
@@ -99,9 +102,17 @@ def _shortest(columns: List[Tuple[np.ndarray, np.ndarray]],
     return int(cost[count]), cuts[::-1]
 
 
+def counted_s(graph: Graph) -> float:
+    """Counted seconds of the method."""
+    return _S_PER_OP * len(graph.ops)
+
+
 def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
     """The signature of all solvers; see :func:`memonger.solve.solve`."""
-    cuts, value = best_cuts(graph)
+    Effort(options.time_limit_s, options.account).spend(counted_s(graph))
+    if "ogc" not in graph.derived:
+        graph.derived["ogc"] = best_cuts(graph)
+    cuts, value = graph.derived["ogc"]
     schedule = expand(graph, recompute_inside(graph, cuts, options))
     return build_plan(graph, schedule, "ogc", options, budget_bytes,
                       notes=("%d checkpoints, objective %d bytes" % (len(cuts), value),))

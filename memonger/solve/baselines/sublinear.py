@@ -39,6 +39,9 @@ from ..effort import Effort
 from ..options import Options
 from ..result import build_plan, total_bytes, unplanned
 
+#: Counted seconds of a trial, for each op.
+_TRIAL_S_PER_OP = 4e-5
+
 
 class Segments(NamedTuple):
     """Outcome of one threshold."""
@@ -158,25 +161,32 @@ def search(graph: Graph, options: Options) -> Iterator[Tuple[Trial, float]]:
     """
     hinted = any(op.mirror_stage for op in graph.ops)
     families: List[Optional[FrozenSet[int]]] = [None] if hinted else [cut_points(graph), None]
-    by_choice: Dict[Tuple[int, ...], Trial] = {}  # near thresholds often choose the same ops
-    effort = Effort(options.time_limit_s)
+    # Near thresholds often choose the same ops.
+    by_choice: Dict[Tuple[int, ...], Trial] = graph.derived.setdefault(
+        ("sublinear", options.storage, options.backend, options.keep, options.recompute), {})
+    effort = Effort(options.time_limit_s, options.account)
     for number, candidates in enumerate(families):
-        for trial, share in _search_family(graph, options, candidates, by_choice):
+        for trial, share in _search_family(graph, options, candidates, by_choice, effort):
             yield trial, (number + share) / len(families)
-            if effort.clock_s <= 0:
+            if effort.left_s <= 0:
                 return
 
 
 def _search_family(graph: Graph, options: Options, candidates: Optional[FrozenSet[int]],
-                   by_choice: Dict[Tuple[int, ...], Trial]) -> Iterator[Tuple[Trial, float]]:
+                   by_choice: Dict[Tuple[int, ...], Trial],
+                   effort: Effort) -> Iterator[Tuple[Trial, float]]:
     keep, again, ntrial = set(options.keep), set(options.recompute), options.ntrial
     known: Dict[int, Segments] = {}
+    counted: Set[Tuple[int, ...]] = set()
     mine: List[Trial] = []
     total = 3 + 3 * ntrial
 
     def attempt(threshold_bytes: int) -> Generator[Tuple[Trial, float], None, Segments]:
         if threshold_bytes not in known:
             segments = known[threshold_bytes] = divide(graph, threshold_bytes, candidates)
+            if segments.recomputed not in counted:
+                counted.add(segments.recomputed)
+                effort.spend(_TRIAL_S_PER_OP * len(graph.ops))
             if segments.recomputed not in by_choice:
                 schedule, legal = schedule_of(
                     graph, sorted((set(segments.recomputed) | again) - keep), options.backend)

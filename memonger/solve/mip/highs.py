@@ -57,7 +57,7 @@ def require() -> None:
     _highspy()
 
 
-def _linear_s(program: Program) -> float:
+def linear_s(program: Program) -> float:
     """Counted seconds of a linear program, or of what comes before the checks of a 0/1 program."""
     return _LINEAR_S * float(len(program.value)) ** _LINEAR_POWER
 
@@ -155,7 +155,7 @@ def solve_linear(program: Program, effort: Effort) -> Solution:
     SolverUnavailable
         If highspy is missing.
     """
-    effort.spend(_linear_s(program))
+    effort.spend(linear_s(program))
     program, factor = _scaled(program)
     solver = _load(program, None, effort.clock_s)
     solver.setOptionValue("solver", "ipm")
@@ -198,7 +198,7 @@ def proves_infeasible(program: Program, effort: Effort) -> bool:
         program, cost=np.append(np.zeros(count), [1.0, 1.0]),
         lower=np.append(program.lower, [0.0, 0.0]), upper=np.append(program.upper, [most, most]),
         start=start.astype(np.int32), index=index.astype(np.int32), value=value)
-    effort.spend(_linear_s(elastic))
+    effort.spend(linear_s(elastic))
     solver = _load(elastic, None, max(effort.clock_s, 1.0))
     with _alone:
         solver.run()
@@ -271,7 +271,7 @@ def solve_integer(program: Program, integer_columns: np.ndarray, effort: Effort,
         point.value_valid = True
         solver.setSolution(point)
     interrupted, checks = _run_polled(solver, max_checks)
-    effort.spend(_linear_s(program) + checks * check_s)
+    effort.spend(linear_s(program) + checks * check_s)
     status = solver.getModelStatus()
     if status == highspy.HighsModelStatus.kInfeasible:
         # Presolve has called feasible programs infeasible; what ends a search is asked twice.

@@ -54,7 +54,8 @@ def minimum_peak_bound(reduced: Reduced, layers: int = 0, most_groups: Optional[
     """Bytes of pooled tensors that no plan of the class can do without.
 
     ``layers`` is as for :func:`overhead_bound`; graphs of more than ``most_groups`` values (None:
-    ``_PEAK_GROUPS``) get no 0/1 program. ``effort``: the work for that.
+    ``_PEAK_GROUPS``) get no 0/1 program. ``effort``: the work for that; none where it is not enough
+    for the linear program that it begins with.
     """
     if not reduced.num_ops:
         return PeakBound(0, "none", -1)
@@ -74,7 +75,10 @@ def minimum_peak_bound(reduced: Reduced, layers: int = 0, most_groups: Optional[
     worst_ops = np.argsort(-most_operands(reduced), kind="stable")[:_PEAK_OPS]
     constrained = sorted(int(op) for op in worst_ops)
     program = build(reduced, constrained, float("inf"), layers=layers)
-    solution = highs.solve_integer(program, integer_columns(program), effort or Effort(_PEAK_S),
+    effort = effort or Effort(_PEAK_S)
+    if highs.linear_s(program) > effort.left_s:
+        return best
+    solution = highs.solve_integer(program, integer_columns(program), effort,
                                 gap=1e-4, max_checks=_PEAK_CHECKS)
     proven = solution.bound * program.unit_bytes * (1 - 1e-6)
     if np.isfinite(proven) and proven > best.bytes + 0.5:

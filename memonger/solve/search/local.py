@@ -41,8 +41,9 @@ _STEPS_700_OPS = 12e6
 LEAST_OPS, _LEAST_OPS_LIVE = 350, 2800
 #: Work for the least memory, as a multiple of a search for one budget: it tries several.
 LEAST_WORK = 4.0
-#: Budgets tried within an overhead.
+#: Budgets tried within an overhead, and the work of all, as a multiple of a search for one budget.
 _PROBES = 14
+LEAST_RUNS = 2.4
 #: At any cost: what the next plan may take of the one before while searches for a budget go down,
 #: then descents and the work of each (below ``LEAST_OPS`` ops their share of it).
 _STEP_DOWN, _DESCENTS, _DESCENT_WORK = 0.75, 8, 2.5

@@ -29,7 +29,7 @@ def baseline_schedules(graph: Graph, options: Options,
     ----------
     graph : Graph
     options : Options
-        Pins are respected.
+        Pins are respected. Thresholds have half of the time limit, ogc the other half.
     variants : sequence of tuples of int
         Sets of variants to combine with recomputation.
     """
@@ -41,11 +41,13 @@ def baseline_schedules(graph: Graph, options: Options,
         in_use = graph_in_use(graph, Schedule((), chosen))
         small = len(graph.ops) <= _COARSE_OPS
         plain = replace(options, variants="none", progress=None, bound=False,
-                        ntrial=options.ntrial if small else 2)
+                        ntrial=options.ntrial if small else 2,
+                        time_limit_s=options.time_limit_s / (2 * len(variants)))
         trials = sorted(trial for trial, _ in sublinear.search(in_use, plain))
         for trial in trials[:_THRESHOLDS]:
             yield Schedule(expand(in_use, {op: {} for op in trial.recomputed}).steps, chosen)
-        for method in (chen, ogc) if small else (chen,):
+        paid = small and ogc.counted_s(graph) <= options.time_limit_s / (2 * len(variants))
+        for method in (chen, ogc) if paid else (chen,):
             schedule = method.solve(in_use, None, plain).schedule
             if not pinned & set(schedule.recomputed()):
                 yield Schedule(schedule.steps, chosen)
