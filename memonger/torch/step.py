@@ -13,6 +13,7 @@ from ..util.errors import InfeasibleBudget, InputError, MemongerError, PlanMisma
 from . import private
 from .apply import split, tagged
 from .capture import BUFFER, INPUT, PARAMETER, Captured
+from .dropout import divide_dropout
 from .eager import runner
 from .inductor import compiled, patches
 from .planning import make_plan
@@ -131,6 +132,7 @@ class Backend:
             private.normalize(joint)
             if self.request.mode == "eager":
                 narrow_indices(joint)
+                divide_dropout(joint)
         request = _with_stored(self.request, joint)
         captured = read(joint, num_forward_outputs, categories, request.mode == "inductor",
                         request.measured_s, request.temporary_bytes,
