@@ -2,6 +2,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -90,3 +93,37 @@ def test_what_belongs_to_another_user_is_not_loaded(package):
     os.chown(str(path), 12345, 12345)
     with pytest.raises(PluginMissing, match="lib.so belongs to user 12345"):
         plugin_build.build_plugin("lib.so")
+
+
+def builds(count):
+    """Processes that each ask for the plugin and print where it is."""
+    code = "from memonger.mx.plugin.build import build_plugin; print(build_plugin('lib.so'))"
+    return [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE,
+                             stderr=subprocess.DEVNULL, universal_newlines=True)
+            for _ in range(count)]
+
+
+def test_builds_at_once_wait_for_one_another(package, tmp_path):
+    package("import time; time.sleep(1.0); open(%r, 'a').write('built once\\n')"
+            % str(tmp_path / "log"))
+    answers = {process.communicate(timeout=120)[0] for process in builds(3)}
+    assert len(answers) == 1 and "lib.so" in answers.pop()
+    assert (tmp_path / "log").read_text() == "built once\n"
+
+
+def test_a_build_that_was_killed_leaves_nothing_for_good(package, tmp_path):
+    slow = tmp_path / "slow"
+    slow.touch()
+    package("(cache / 'half').write_text('made'); import os, time\n"
+            "    while os.path.exists(%r): time.sleep(0.02)" % str(slow))
+    [process] = builds(1)
+    deadline_s = time.monotonic() + 60
+    while not list(tmp_path.glob("cache/plugin/*/objects/half")):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+    process.kill()
+    process.communicate()
+    slow.unlink()
+    path = plugin_build.build_plugin("lib.so")
+    assert path.read_text() == "made" and not (path.parent / "objects").exists()
+    assert len(list(path.parents[1].iterdir())) == 1
