@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import mxnet as mx
+import pytest
 from needed import needs_plugin
 
 import memonger
@@ -123,3 +124,20 @@ def test_a_variant_is_refused_for_its_copies(monkeypatch):
         found[mkldnn] = plan.decisions["relu"], plan.decisions["sin"]
         assert plan.total_bytes <= plan.budget_bytes
     assert found == {"0": ("mask_relu", "keep"), "1": ("keep", "recompute")}
+
+
+@pytest.mark.parametrize("pooling, act, dense", [
+    # Counted by what stock MXNet asks for: in one-row outputs the gradient has its own layout.
+    ({"global_pool": True, "kernel": (1, 1)}, 2, 0), ({"kernel": (16, 16)}, 2, 0),
+    ({"kernel": (16, 8), "stride": (8, 8)}, 2, 0), ({"kernel": (8, 8), "stride": (8, 8)}, 1, 0),
+    (None, 2, 1)])
+def test_gradients_after_pooling_and_dense_layers(pooling, act, dense):
+    value = mx.sym.Activation(convolution(mx.sym.var("data"), "conv"), act_type="relu", name="act")
+    if pooling:
+        value = mx.sym.Pooling(value, pool_type="avg", name="pool", **pooling)
+    out = mx.sym.LinearRegressionOutput(
+        mx.sym.FullyConnected(value, num_hidden=4, name="dense"), name="out")
+    alone = spaces(out, planned=False)
+    assert alone["act_backward"] == act * MAP
+    assert alone.get("dense_backward", 0) // MAP == dense
+    assert alone.get("dense", 0) // MAP == dense

@@ -1,13 +1,14 @@
 """Memory of MKLDNN's operators while they run: copies in other layouts.
 
 MKLDNN's operators write arrays in layouts of their own. A convolution converts its weight, and
-whatever comes in another layout, in temporary space. All ops of an executor share that space, and
-it stays as large as its largest use. In a planned network our operators stand between MKLDNN's, and
-write in MXNet's layout. Which of them do is not known before there is a plan, so there each array
-that a convolution reads is counted, and each that an operator other than MKLDNN's reads. Gradients
-of MKLDNN's other operators convert that of the output to the layout of the data; those that write
-where they read do so through a copy, and so do all that add to a gradient. MXNet asks for twice
-what it needs; the half that it never touches is not counted.
+whatever comes in another layout, in temporary space; FullyConnected converts its data to MXNet's.
+All ops of an executor share that space, and it stays as large as its largest use. In a planned
+network our operators stand between MKLDNN's, and write in MXNet's layout. Which of them do is not
+known before there is a plan, so there each array that a convolution reads is counted, and each that
+an operator other than MKLDNN's reads. Gradients of MKLDNN's other operators convert that of the
+output to the layout of the data; those that write where they read do so through a copy, and so do
+all that add to a gradient. MXNet asks for twice what it needs; the half that it never touches is
+not counted.
 
 Stock executors keep a copy of each array that an operator other than MKLDNN's reads in another
 layout; planned networks have none of them (``plugins/mxnet/layouts.h``).
@@ -105,6 +106,8 @@ def _in_mkldnn_layout(graph: Graph) -> Set[int]:
     found: Set[int] = set()
     for op in graph.ops:
         kind = _base(op)
+        if op.kind == "_backward_Pooling" and graph.tensors[op.inputs[0]].shape[2:3] == (1,):
+            continue  # pooled rows: their gradient has a layout of its own, or none
         made = [t for t in op.outputs[:1] if _may_have_layout(graph, t)]
         if kind in _MAKE or kind in _KEEP and not found.isdisjoint(op.inputs):
             found.update(made)
@@ -143,7 +146,8 @@ def _bytes(graph: Graph, op: Op, attributes: Mapping[str, str], in_layout: Set[i
             planned or op.inputs[0] not in in_layout)
         return gradient.size_bytes * (mixed + (kind in _IN_PLACE))
     if kind not in WEIGHT:
-        copied = in_layout.intersection(op.inputs) if planned and kind not in _KEEP else ()
+        converts = kind == "FullyConnected" or planned and kind not in _KEEP
+        copied = in_layout.intersection(op.inputs) if converts else ()
         return native + sum(graph.tensors[t].size_bytes for t in copied)
     backward = op.kind != kind or kind.endswith(("_weight", "_data"))
     weight_at = WEIGHT[kind][backward]
