@@ -33,15 +33,22 @@ def compiled(backend: Backend, module: fx.GraphModule, inputs: Sequence[Any],
     """
     before = len(backend.graphs)
     least, budget = 0, 0
+    smallest_bytes = 0
     for margin in (*MARGINS, 1.0):
         del backend.graphs[before:]
         try:
             call = private.run_inductor(copy.deepcopy(module), inputs, patches(
                 backend.request, partition, backend.tightened, original))
         except Exception as error:
-            if least and isinstance(private.inner_error(error), InfeasibleBudget):
-                break  # no plan fits what the measurement leaves
-            raise
+            inner = private.inner_error(error)
+            if not least or not isinstance(inner, InfeasibleBudget):
+                raise
+            # No plan fits what the measurement leaves: the smallest may come nearer to it.
+            smallest_bytes = getattr(inner.best_plan, "pool_bytes", 0)
+            if not 0 < smallest_bytes < plan.pool_bytes:
+                break
+            backend.tightened[plan.graph.fingerprint] = smallest_bytes
+            continue
         if len(backend.graphs) == before:  # nothing to train
             return call
         planned = backend.graphs[-1]
@@ -57,7 +64,7 @@ def compiled(backend: Backend, module: fx.GraphModule, inputs: Sequence[Any],
         if used + outside_bytes <= budget:
             return call
         least = min(least or used, used)
-        if backend.request.plan is not None:
+        if backend.request.plan is not None or smallest_bytes:
             break
         # What the code takes beyond the prediction is taken off the next budget.
         backend.tightened[plan.graph.fingerprint] = int(
