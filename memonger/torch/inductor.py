@@ -34,6 +34,7 @@ def compiled(backend: Backend, module: fx.GraphModule, inputs: Sequence[Any],
     before = len(backend.graphs)
     least, budget = 0, 0
     smallest_bytes = 0
+    plan: Optional[Plan] = None
     for margin in (*MARGINS, 1.0):
         del backend.graphs[before:]
         try:
@@ -41,7 +42,7 @@ def compiled(backend: Backend, module: fx.GraphModule, inputs: Sequence[Any],
                 backend.request, partition, backend.tightened, original))
         except Exception as error:
             inner = private.inner_error(error)
-            if not least or not isinstance(inner, InfeasibleBudget):
+            if plan is None or not isinstance(inner, InfeasibleBudget):
                 raise
             # No plan fits what the measurement leaves: the smallest may come nearer to it.
             smallest_bytes = getattr(inner.best_plan, "pool_bytes", 0)
@@ -69,6 +70,7 @@ def compiled(backend: Backend, module: fx.GraphModule, inputs: Sequence[Any],
         # What the code takes beyond the prediction is taken off the next budget.
         backend.tightened[plan.graph.fingerprint] = int(
             min(plan.pool_bytes, budget - outside_bytes) * (budget - outside_bytes) / used * margin)
+    assert plan is not None
     raise InfeasibleBudget(
         "the code that Inductor made takes %s where the plan says %s, above the budget of %s; ask "
         "for at least the first, or for mode=\"eager\", whose peaks are exact"
