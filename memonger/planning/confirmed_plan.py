@@ -66,6 +66,7 @@ def confirmed_plan(network: Network, request: PlanRequest, started_s: float,
                     network.beside_unplanned(error.best_plan), options=record,
                     planning_s=time.perf_counter() - started_s)
             raise
+        _check_overhead(answer, request)
         with interrupts.deferred():  # the answer would be lost
             made = confirmed(network, answer, total_budget, record, started_s)
         excess_bytes = 0 if total_budget is None else made.total_bytes - total_budget
@@ -127,6 +128,15 @@ def record_of(network: Network, request: PlanRequest) -> Dict[str, Any]:
     return {"budget": request.budget, "method": request.method, "variants": request.variants,
             "overhead": request.overhead, "keep": tuple(request.keep),
             "recompute": tuple(request.recompute), **limits, **network.record}
+
+
+def _check_overhead(answer: Plan, request: PlanRequest) -> None:
+    """Raise InputError for a plan of a method that does not look at the overhead asked for."""
+    most = share_of(request.overhead)
+    if most is not None and answer.overhead > most + 1e-6:
+        raise InputError(
+            "method %r gives a plan of %+.1f %% time, more than the overhead asked for, %.1f %%; "
+            "method 'auto' keeps to it" % (request.method, 100 * answer.overhead, 100 * most))
 
 
 def _searched(graph: Graph, pool_budget: Optional[int], method: str, options: Options) -> Plan:

@@ -137,6 +137,7 @@ def plan(*arguments, **options):
     (lambda: memonger.sweep(network(), [[1]], **DATA), UnitError, r"cannot be \[1\]"),
     (plan(overhead=10), InputError, 'write "10%"'),
     (plan(overhead=[1]), InputError, "cannot read the overhead"),
+    (plan(overhead=0, method="chen"), InputError, "'chen' gives a plan of .* 'auto' keeps to it"),
     (plan(60), UnitError, 'write "60%" for a share .* or "60GB"'),
     (plan("60"), UnitError, 'write "60%"'),
     (plan(1.5), UnitError, '"1.5GB"'),
