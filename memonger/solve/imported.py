@@ -4,14 +4,13 @@ from __future__ import annotations
 from typing import Any, Dict, Union
 
 from ..graph.imported import parse_imported_budget
-from ..graph.schedule import expand
 from ..graph.types import Graph
 from ..memory import arena
-from ..memory.storage import plan_storage
 from ..memory.workspace import outside_pool_bytes
 from ..plan.plan import Plan
 from . import solve
 from .options import Options
+from .result import unplanned_pool_bytes
 
 #: Categories of a plan's bytes outside the pool, by those of tensors.
 _OUTSIDE = {"parameter": "parameters", "gradient": "gradients", "aux": "aux", "input": "inputs",
@@ -48,9 +47,8 @@ def plan_graph(graph: Graph, budget: Union[None, str, int, float] = None, method
     pool_budget = None
     if budget is not None:
         around = sum(fixed.values()) + outside_pool_bytes(graph)
-        unplanned = plan_storage(graph, expand(graph, {}), base).pool_bytes
         pool_budget = parse_imported_budget(
-            budget, unplanned + around, not graph.own_units) - around
+            budget, unplanned_pool_bytes(graph, base) + around, not graph.own_units) - around
     else:
         options.setdefault("objective", "memory")
     return solve(graph, pool_budget, method, Options(**options))

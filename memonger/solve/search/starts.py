@@ -37,16 +37,17 @@ def baseline_schedules(graph: Graph, options: Options,
         return
     from ..baselines import chen, ogc, sublinear
     pinned = set(options.keep)
+    half_s = options.time_limit_s / (2 * len(variants))
     for chosen in variants:
         in_use = graph_in_use(graph, Schedule((), chosen))
         small = len(graph.ops) <= _COARSE_OPS
         plain = replace(options, variants="none", progress=None, bound=False,
                         ntrial=options.ntrial if small else 2,
-                        time_limit_s=options.time_limit_s / (2 * len(variants)))
+                        time_limit_s=half_s)
         trials = sorted(trial for trial, _ in sublinear.search(in_use, plain))
         for trial in trials[:_THRESHOLDS]:
             yield Schedule(expand(in_use, {op: {} for op in trial.recomputed}).steps, chosen)
-        paid = small and ogc.counted_s(graph) <= options.time_limit_s / (2 * len(variants))
+        paid = small and ogc.counted_s(graph) <= half_s
         for method in (chen, ogc) if paid else (chen,):
             schedule = method.solve(in_use, None, plain).schedule
             if not pinned & set(schedule.recomputed()):
