@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict
 from ..plan.max_batch import MaxBatch, largest, refused_share
 from ..plan.plan import Plan
 from ..report.progress import part_of
-from ..util.errors import InfeasibleBudget, InputError
+from ..util.errors import InfeasibleBudget, InputError, NoPlanInTime
 from ..util.units import budget_share, parse_budget
 
 #: At least about as many batches are tried: together they have half of the time limit.
@@ -72,6 +72,6 @@ def search_batch(request: Any, limit: int, total_bytes: Callable[[int], int],
     best = plans[planned]
     try:
         best = min(plan(longer, planned), best, key=lambda plan: plan.overhead)
-    except InfeasibleBudget:
-        pass  # a search that proves may end without what another finds
+    except (InfeasibleBudget, NoPlanInTime):
+        pass  # what a short search has found stays
     return MaxBatch(budget_bytes, unplanned, planned, best)

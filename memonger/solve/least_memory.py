@@ -69,10 +69,12 @@ def _smaller_baseline(plan: Plan, budget_bytes: Optional[int], options: Options,
                       more: Options) -> Plan:
     """The plan, or one that grew out of another method's smaller one within the overhead."""
     most = float("inf") if options.max_overhead is None else options.max_overhead + 1e-9
+    # Without times every schedule is within any overhead.
+    most_s = (1 + most) * plan.graph.time_s if plan.graph.time_s > 0 else 0.0
     best = plan
     try:
         for schedule in _other_schedules(plan, budget_bytes, options, more):
-            if schedule.time_s(plan.graph) <= (1 + most) * plan.graph.time_s:
+            if schedule.time_s(plan.graph) <= most_s:
                 candidate = build_plan(plan.graph, schedule, plan.method, options, budget_bytes)
                 if _bytes_by_schedule(candidate) < _bytes_by_schedule(best):
                     best = candidate

@@ -121,3 +121,9 @@ def test_ctrl_c_keeps_the_plan_that_is_there(search, end):
     assert search({"exact": interrupted}, LEAST)[1] == ["exact"]
     with pytest.raises(type(end)):
         search({"exact": end})
+
+
+def test_what_must_run_again_may_take_more_than_the_overhead():
+    plan = plan_network(StatedNetwork(GRAPH), PlanRequest(
+        overhead="0.1%", variants="none", recompute=["*"], time_limit=0.3))
+    assert plan.overhead > 0.001 and plan.schedule.recomputed()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from memonger.plan.max_batch import largest
 from memonger.planning.max_batch import search_batch
 from memonger.planning.requests import PlanRequest
-from memonger.util.errors import InfeasibleBudget
+from memonger.util.errors import InfeasibleBudget, NoPlanInTime
 
 
 def searched(fixed: float, most: int, start: int, limit: int, noise=lambda n: 1.0):
@@ -42,14 +42,16 @@ def test_the_ends_of_the_range(most, limit):
     assert searched(0, most, 1, limit)[0] == min(most, limit)
 
 
-def search_of_batches(refuse_longer=False):
+def search_of_batches(longer_ends=None):
     """The answer where 7 samples fit, and every request for a plan: batch, limit, prove."""
     asked = []
 
     def plan_at(request, batch):
         asked.append((batch, request.time_limit, request.prove))
-        if batch > 7 or refuse_longer and request.prove:
+        if batch > 7:
             raise InfeasibleBudget("too large", request.budget, 1000 + batch)
+        if longer_ends is not None and request.prove:
+            raise longer_ends
         return SimpleNamespace(overhead=0.1 if request.prove else 0.2)
 
     found = search_batch(PlanRequest("1000", time_limit=16.0), 65536, lambda batch: 300 * batch,
@@ -64,6 +66,8 @@ def test_short_searches_find_the_batch_and_a_longer_one_its_plan():
     assert {request[1:] for request in asked[:-1]} == {(1.0, False)}
 
 
-def test_a_batch_that_only_the_short_search_met_keeps_its_plan():
-    found, _ = search_of_batches(refuse_longer=True)
+@pytest.mark.parametrize("ends", [InfeasibleBudget("too large", 1000, 1001),
+                                  NoPlanInTime("interrupted")])
+def test_a_batch_that_only_the_short_search_met_keeps_its_plan(ends):
+    found, _ = search_of_batches(ends)
     assert (found.planned, found.plan.overhead) == (7, 0.2)

@@ -11,7 +11,7 @@ from small_graphs import chain
 from memonger.graph.decisions import decisions_of
 from memonger.graph.schedule import expand
 from memonger.memory.storage import plan_storage
-from memonger.solve import Options, auto
+from memonger.solve import Options, auto, solve
 from memonger.solve.effort import Effort
 from memonger.solve.least_memory import least_memory
 from memonger.solve.milp import solve as milp
@@ -54,6 +54,15 @@ def test_the_least_memory_keeps_to_the_work_of_its_limit() -> None:
     least_memory(graph, None, Options(storage="best", objective="memory", max_overhead=0.4,
                                       time_limit_s=0.5, account=account))
     assert 0.1 < account.spent_s < 2 * 0.5
+
+
+def test_without_times_other_methods_are_tried_too() -> None:
+    """Nothing costs anything there; a search too short for a plan of its own takes theirs."""
+    graph = GRAPH.with_times([0.0] * len(GRAPH.ops))
+    little = replace(OPTIONS, objective="memory", effort=1e-7)
+    least = least_memory(graph, None, little)
+    assert least.pool_bytes <= solve(graph, None, "chen", OPTIONS).pool_bytes
+    assert least.pool_bytes < least.baseline_pool_bytes
 
 
 @pytest.mark.parametrize("seed", range(4))
