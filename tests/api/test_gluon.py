@@ -218,6 +218,26 @@ def test_amp_cast_of_float64_runs_once():
     assert np.isfinite(array.grad.asnumpy()).all()
 
 
+def test_what_merged_outputs_read_is_not_recomputed():
+    """The gradient of the second output, not asked for, reads the first run of what it copies."""
+    shared = mx.sym.erf(mx.sym.var("data") * 2, name="shared")
+    trained = mx.sym.FullyConnected(shared, num_hidden=5, name="trained")
+    twice = [mx.sym.identity(shared, name="first"), mx.sym.identity(shared, name="second")]
+    block = gluon.SymbolBlock(mx.sym.Group([*twice, mx.sym.tanh(trained)]), [mx.sym.var("data")])
+    block.initialize()
+    block.hybridize(static_alloc=True)
+    data = mx.nd.ones((4, 8))
+    block(data)
+    plan = memonger.gluon.plan(block, data, recompute=["*"], variants="none", time_limit=0.1)
+    with native.capture() as records:
+        with autograd.record():
+            outputs = block(data)
+        autograd.backward(outputs)
+    assert sum(record["pool_bytes"] for record in records) == plan.pool_bytes
+    assert plan.predicted_pool_bytes is None
+    assert plan.decisions["shared"] == "keep"
+
+
 def test_exported_blocks_carry_the_plan(tmp_path):
     net, plan, _, _ = train(True, {})
     net.export(str(tmp_path / "net"))

@@ -213,6 +213,7 @@ def as_cached_op(graph: Graph, every: Optional[Graph] = None) -> Graph:
         if known == other:
             stays = _read_for_its_shape(every) - set(graph.outputs)
             unasked = tuple(sorted(_read_in_backward(every) - _read_in_backward(graph) - stays))
+            graph = _refusing(graph, every)
     replaced: Dict[int, int] = {}
     dropped = set()
     for index, op in enumerate(graph.ops):
@@ -240,6 +241,17 @@ def as_cached_op(graph: Graph, every: Optional[Graph] = None) -> Graph:
     ops = tuple(renumbered(op) for i, op in enumerate(graph.ops) if i not in dropped)
     return replace(graph, tensors=tensors, ops=ops, outputs=graph.outputs + tuple(sorted(stays)),
                    pools="cached_op", held_for_gradients=unasked)
+
+
+def _refusing(graph: Graph, every: Graph) -> Graph:
+    """With the ops kept that the graph with all gradients keeps.
+
+    What a gradient that nobody asked for reads stays, so a clone would free nothing.
+    """
+    refusals = [op.not_recomputable_because for op in every.ops if not op.is_backward]
+    ops = tuple(replace(op, not_recomputable_because=op.not_recomputable_because or reason)
+                for op, reason in zip(graph.ops, refusals))
+    return replace(graph, ops=ops + graph.ops[len(refusals):])
 
 
 def _made_in_forward(graph: Graph) -> Set[int]:
