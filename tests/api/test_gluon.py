@@ -163,6 +163,55 @@ def test_gradients_of_inputs_count_where_they_are_attached():
     assert plans[True].fixed_bytes["gradients"] - plans[False].fixed_bytes["gradients"] == 2048
 
 
+class Table(gluon.HybridBlock):
+    """Rows of a table, scaled; the shapes of both are known after the variables were made."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = self.params.get("table", shape=(0, 0), allow_deferred_init=True)
+        self.scale = self.params.get("scale", shape=(0, 0), allow_deferred_init=True)
+        self.out = nn.Dense(3, in_units=6)
+
+    def hybrid_forward(self, F, x, table, scale):
+        return self.out(F.tanh(F.broadcast_mul(F.take(table, x), scale)))
+
+
+def table_as_symbol():
+    rows = mx.sym.broadcast_mul(mx.sym.take(mx.sym.var("table"), mx.sym.var("data")),
+                                mx.sym.var("scale"))
+    out = mx.sym.FullyConnected(mx.sym.tanh(rows), num_hidden=3, no_bias=True)
+    return gluon.SymbolBlock(out, [mx.sym.var("data")])
+
+
+@pytest.mark.parametrize("make", [Table, table_as_symbol], ids=["hybrid", "symbol"])
+def test_shapes_of_parameters_that_the_data_do_not_tell(make, tmp_path):
+    def trained(planned):
+        block = make()
+        shapes = {"table": (10, 6), "scale": (1, 6), "weight": (3, 6), "bias": (3,)}
+        for name, parameter in block.collect_params().items():
+            if isinstance(block, Table):
+                parameter.var()
+            parameter.shape = shapes[name.split("_")[-1]]
+            parameter.initialize()
+            parameter.set_data(mx.nd.array(np.random.RandomState(2).random(parameter.shape)))
+        block.hybridize(static_alloc=True)
+        plan = memonger.gluon.plan(block, data, recompute=["*"], variants="none",
+                                   time_limit=0.1) if planned else None
+        with native.capture() as records:
+            with autograd.record():
+                y = block(data)
+            y.backward()
+        if planned:
+            assert sum(record["pool_bytes"] for record in records) == plan.pool_bytes
+            assert plan.fixed_bytes["inputs"] == 12 and plan.schedule.recomputed()
+            plan.save(str(tmp_path / "plan.json"))
+            assert memonger.verify(memonger.load_plan(str(tmp_path / "plan.json"))).identical
+        return [p.grad().asnumpy() for p in block.collect_params().values()]
+
+    data = mx.nd.array([1, 2, 7])
+    assert all(np.array_equal(a, b) for a, b in zip(trained(False), trained(True)))
+
+
 def frozen_branch(recompute):
     """Averages and a gradient of a block with a frozen BatchNorm beside a trained layer."""
     shared = mx.sym.tanh(mx.sym.var("data"), name="shared")

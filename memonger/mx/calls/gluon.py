@@ -8,6 +8,7 @@ arrays of the caller.
 from __future__ import annotations
 
 import inspect
+import json
 import operator
 import time
 from dataclasses import replace
@@ -90,9 +91,9 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
     if len(data) != len(arrays):
         raise InputError("the block has %d inputs, %d were given" % (len(data), len(arrays)))
     from ..rewrite.apply import strip_symbol
-    original = strip_symbol(out)
     shapes = {symbol.name: array.shape for symbol, array in zip(data, arrays)}
     parameters = block.collect_params()
+    original = _with_known_shapes(strip_symbol(out), shapes, parameters)
     types = {name: np.dtype(parameters[name].dtype).name for name in original.list_inputs()
              if name in parameters}
     types.update({symbol.name: np.dtype(array.dtype).name
@@ -172,6 +173,26 @@ def _traced(block: Any, arrays: Sequence[Any]) -> Tuple[List[Any], Any]:
     except (mx.MXNetError, ValueError, AssertionError, TypeError) as error:
         raise InputError("the block cannot be traced with these inputs: %s" % error) from error
     return list(data), out
+
+
+def _with_known_shapes(symbol: Any, shapes: Mapping[str, Sequence[int]],
+                       parameters: Mapping[str, Any]) -> Any:
+    """With the shapes of parameters on their variables, where those of the data leave any open.
+
+    A SymbolBlock's variables have none; a CachedOp takes them from the arrays.
+    """
+    from ..capture.binding import infers_all, is_known
+    from ..rewrite.apply import from_json
+    from ..symbol.common_subexpressions import symbol_text, to_json
+    if infers_all(symbol, shapes):
+        return symbol
+    document = json.loads(to_json(symbol))
+    for node in document["nodes"]:
+        if node["op"] == "null" and node["name"] in parameters:
+            shape = parameters[node["name"]].shape
+            if is_known(shape):
+                node.setdefault("attrs", {})["__shape__"] = str(tuple(shape))
+    return from_json(symbol_text(document), symbol)
 
 
 def cached_op_reader(shapes: Mapping[str, Sequence[int]], types: Mapping[str, Any],

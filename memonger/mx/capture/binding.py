@@ -81,7 +81,7 @@ def infer_arguments(symbol: Any, shapes: Mapping[str, Sequence[int]],
         raise ShapeError("the shapes do not fit the network: %s" % first_line(error)) from error
     missing = [name for name, shape in zip(names + aux_names,
                                            list(arg_shapes) + list(aux_shapes))
-               if not _known(shape)]
+               if not is_known(shape)]
     if missing:
         missing = _leading(symbol, missing) or missing
         raise ShapeError("the shapes of these inputs are not known and cannot be inferred: %s; "
@@ -109,7 +109,17 @@ def checked_shape(name: str, shape: Any) -> Tuple[int, ...]:
                          % (name, shape), [name]) from None
 
 
-def _known(shape: Optional[Sequence[int]]) -> bool:
+def infers_all(symbol: Any, shapes: Mapping[str, Sequence[int]]) -> bool:
+    """Whether the shapes given tell those of every argument and aux state."""
+    try:
+        arg_shapes, _, aux_shapes = symbol.infer_shape_partial(**shapes)
+    except Exception:  # some ops fail where they do not know an input yet
+        return False
+    return all(map(is_known, [*arg_shapes, *aux_shapes]))
+
+
+def is_known(shape: Optional[Sequence[int]]) -> bool:
+    """Whether every dimension of a shape is known."""
     if shape is None:
         return False
     if mxnet().util.is_np_shape():
