@@ -29,7 +29,7 @@ from .nets import build
 
 NAMES = ("gpt2", "resnet50", "unet", "mobilenetv2", "vit_b")
 BATCH = 8
-SHARES = ("75%", "50%", "35%")
+SHARES = ("75%", "60%", "50%")
 TORCH_BUDGETS = (0.5, 0.2, 0.1)
 #: Rounds in which each method takes one step.
 ROUNDS = 9

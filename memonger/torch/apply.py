@@ -10,6 +10,7 @@ import torch.fx as fx
 from ..graph.schedule import Schedule, expand
 from . import private
 from .capture import Captured
+from .fusion import is_small_beside
 
 _BATCH_NORM = torch.ops.aten._native_batch_norm_legit_functional.default
 #: The same normalization by the batch's own statistics, for runs after the first.
@@ -24,6 +25,12 @@ def split(captured: Captured, schedule: Schedule) -> private.Modules:
     return _Writer(captured, schedule).write()
 
 
+def as_usual(captured: Captured, inputs: Sequence[Any], **kwargs: Any) -> private.Modules:
+    """Inductor's own split."""
+    return private.min_cut(captured.joint, inputs, (),
+                           num_fwd_outputs=captured.num_forward_outputs, **kwargs)
+
+
 def tagged(captured: Captured, schedule: Schedule, inputs: Sequence[Any], fused: bool,
            **kwargs: Any) -> private.Modules:
     """PyTorch's own split with the ops that run again marked: at most one clone of each.
@@ -32,7 +39,9 @@ def tagged(captured: Captured, schedule: Schedule, inputs: Sequence[Any], fused:
     """
     again = set(schedule.recomputed())
     graph = captured.graph
-    nodes = []
+    nodes = [part for op, node in enumerate(captured.nodes) if node is not None
+             for part in captured.parts[op] if not is_small_beside(part, node) and (
+                 op in again or graph.ops[op].is_backward and not private.is_backward(part))]
     for node in captured.joint.graph.nodes:
         held = [t for t in captured.tensors_of.get(node, ()) if t is not None]
         if captured.ops_by_node.get(node) in again or node in captured.views and any(

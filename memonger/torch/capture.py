@@ -29,6 +29,8 @@ class Captured:
     views: Set[fx.Node]
     #: Nodes that are part of the ops that read them, under Inductor.
     inlined: Set[fx.Node]
+    #: These nodes for each op.
+    parts: List[List[fx.Node]]
     #: Sizes are symbols: read with the hints of the example inputs.
     dynamic: bool
     device: str

@@ -151,9 +151,9 @@ def verify(compiled: Any, module: torch.nn.Module, inputs: Inputs,
            steps: int = 2) -> Verification:
     """Train with the plan and without it, and compare every number.
 
-    Losses, gradients and buffers of the same mode must agree bit for bit on a CPU; within rounding
-    on a GPU, and with ``variants="all"`` where an operator has changed. Parameters and buffers are
-    afterwards what they were.
+    Losses, gradients and buffers of the same mode must agree bit for bit in eager mode on a CPU;
+    within rounding under Inductor, on a GPU, and with ``variants="all"`` where an operator has
+    changed. Parameters and buffers are afterwards what they were.
 
     Parameters
     ----------
@@ -172,7 +172,8 @@ def verify(compiled: Any, module: torch.nn.Module, inputs: Inputs,
     backend = _backend(compiled)
     return compared(compiled, module, lambda net: compile(net, mode=backend.request.mode), inputs,
                     whole_number("steps", steps, 1),
-                    lambda: all(graph.exact for graph in backend.graphs))
+                    lambda: backend.request.mode == "eager" and all(
+                        graph.exact for graph in backend.graphs))
 
 
 def _backend(compiled: Any) -> Backend:

@@ -7,6 +7,7 @@ import torch
 import torch.fx as fx
 
 from . import private
+from .layouts import arranged, has_channels_last
 from .loss_layer import score_bytes
 from .sizes import hint, tensor_bytes, tensors
 
@@ -38,10 +39,13 @@ def estimated_s(node: fx.Node, roofline: Roofline) -> float:
 
 
 def signature(node: fx.Node) -> str:
-    """What decides a node's time: operator, sizes, types and numbers."""
+    """What decides a node's time: operator, sizes, layouts, types and numbers."""
+    channels_last = has_channels_last(node)
+
     def words(value: Any) -> str:
         if isinstance(value, fx.Node):
             value = value.meta.get("val")
+            value = arranged(value) if channels_last else value
         if isinstance(value, (list, tuple)):
             return "(%s)" % ",".join(map(words, value))
         if isinstance(value, torch.Tensor):

@@ -85,8 +85,9 @@ def patches(request: Request, partition: Callable[..., private.Modules],
     ``reorder_for_peak_memory`` stays on: no planned network that was measured takes less without it
     (docs/torch.md has figures).
     """
-    return {"custom_partitioner_fn": private.Partitioner(
-        partition, cache_key(request, tightened, original))}
+    partitioner = private.Partitioner(partition, cache_key(request, tightened, original))
+    return {"custom_partitioner_fn": partitioner,
+            **({} if request.unplanned else private.LEAST_LIVE)}
 
 
 def cache_key(request: Request, tightened: Mapping[str, int],

@@ -30,6 +30,10 @@ from ..util.errors import InputError
 #: The versions whose private parts are those used here.
 OLDEST, NEWEST = (2, 11), (2, 13)
 
+#: Inductor's configuration under which a step holds what its values need and no more: otherwise it
+#: holds a buffer from its last reader on until it has another value of the same size to put there.
+LEAST_LIVE: Dict[str, Any] = {"allow_buffer_reuse": False}
+
 #: Leaves of tuples, lists and dictionaries.
 pytree = _pytree
 Modules = Tuple[fx.GraphModule, fx.GraphModule]
@@ -275,6 +279,24 @@ def is_fusible(node: fx.Node) -> bool:
         return True
     return packet is not None and packet not in flop_registry and (
         torch.Tag.pointwise in node.target.tags or packet in _FUSIBLE["ops"])
+
+
+def arranges_convolutions(joint: fx.GraphModule) -> bool:
+    """Whether Inductor gives convolutions operands with channels last."""
+    from torch._inductor.graph import GraphLowering
+    return GraphLowering.decide_layout_opt(joint, is_inference=False)
+
+
+def most_buffers_computed_again() -> int:
+    """A value of at most so many buffers Inductor computes in each kernel that reads it."""
+    from torch._inductor import config
+    return config.realize_reads_threshold
+
+
+def is_pointwise(node: fx.Node) -> bool:
+    """Whether each element of the node's value depends on one element of each operand."""
+    return torch.Tag.pointwise in getattr(node.target, "tags", ()) or \
+        str(getattr(node.target, "overloadpacket", "")) == "prims.inductor_random"
 
 
 def is_random(node: fx.Node) -> bool:

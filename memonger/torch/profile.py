@@ -13,6 +13,7 @@ from . import private
 from .allocations import allocations, device_name
 from .capture import CUDA_GRANULE_BYTES
 from .costs import signature
+from .layouts import arranged, has_channels_last
 from .sizes import hint, tensors
 
 _REPEATS = 3
@@ -83,13 +84,16 @@ def _run_all(joint: fx.GraphModule, profile: Profile,
 
 def _run(node: fx.Node, arguments: Tuple[Any, Any], profile: Profile,
          windows: List[Tuple[str, int, int]]) -> Any:
+    if has_channels_last(node):
+        arguments = private.pytree.tree_map(arranged, arguments)
     operands, options = arguments
     target: Any = node.target
     if not runs_alone(node):
         return target(*operands, **options)
     key = signature(node)
     if key in profile.times_s:
-        return target(*operands, **options)
+        value = target(*operands, **options)
+        return _laid_out(value, node.meta["val"]) if has_channels_last(node) else value
     on_cuda = [t.device for t in tensors((operands, options)) if t.device.type == "cuda"]
     best_s = float("inf")
     # What writes into its inputs runs once.
@@ -106,7 +110,17 @@ def _run(node: fx.Node, arguments: Tuple[Any, Any], profile: Profile,
             windows.append((key, started_ns, time.time_ns()))
         best_s = min(best_s, elapsed_s)
     profile.times_s[key] = best_s
-    return value
+    return _laid_out(value, node.meta["val"]) if has_channels_last(node) else value
+
+
+def _laid_out(values: Any, fakes: Any) -> Any:
+    """The values in the layouts of the fake ones, which later nodes of the graph expect."""
+    def like(value: Any, fake: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or value.stride() == fake.stride():
+            return value
+        return torch.empty_strided(value.shape, [hint(n) for n in fake.stride()],
+                                   dtype=value.dtype, device=value.device).copy_(value)
+    return private.pytree.tree_map(like, values, fakes)
 
 
 def _timed_on_cuda(target: Any, operands: Sequence[Any],

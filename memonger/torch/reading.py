@@ -10,7 +10,8 @@ from ..graph.types import DTYPES, Graph, Inplace, Op, Tensor
 from . import private
 from .capture import BUFFER, CUDA_GRANULE_BYTES, PARAMETER, TANGENT, Captured
 from .costs import ROOFLINES, op_times_s, signature
-from .fusion import in_registers
+from .fusion import in_registers, reduces
+from .layouts import has_channels_last, is_arranged
 from .loss_layer import temporary_bytes
 from .operators import repeat_reason
 from .sizes import hint, tensors
@@ -19,6 +20,8 @@ from .storages import Storage, storages
 #: Results of at most so many bytes, and that share of their op's largest, stay with the first run:
 #: the mean and variance of a normalization.
 SMALL_BYTES, SMALL_SHARE = 1 << 16, 1 / 64
+#: Identities of the storages of copies begin here and go down; those of temporaries are above.
+_COPY = -(1 << 32)
 
 
 def read(joint: fx.GraphModule, num_forward_outputs: int, categories: Sequence[str] = (),
@@ -71,6 +74,8 @@ class _Reader:
         self.reads_of: Dict[fx.Node, List[int]] = {}
         self.parts: Dict[fx.Node, Dict[fx.Node, None]] = {}
         self.parts_of_op: List[List[fx.Node]] = []
+        #: Copies of tensors that exist before the step, in another layout.
+        self.copies: Dict[int, int] = {}
         values = [v for n in self.held for v in tensors(n.meta.get("val"))]
         devices = [v.device.type for v in values]
         self.device = next((d for d in devices if d != "cpu"), devices[0] if devices else "cpu")
@@ -106,7 +111,7 @@ class _Reader:
         graph.check()
         dynamic = any(private.is_symbolic(n) for n in nodes)
         return Captured(graph, self.joint, self.num_forward_outputs, self.nodes, self.tensors_of,
-                        self.views, self.inlined, dynamic, self.device,
+                        self.views, self.inlined, self.parts_of_op, dynamic, self.device,
                         "roofline: " + ("this CPU" if costs == "cpu" else costs))
 
     def _views(self, nodes: Sequence[fx.Node]) -> Set[fx.Node]:
@@ -164,7 +169,8 @@ class _Reader:
             self._outside(node, BUFFER)
             return
         behind = node.all_input_nodes
-        reads = list(dict.fromkeys(t for a in behind for t in self.reads_of[a]))
+        reads = list(dict.fromkeys(self._arranged(t, a, node) for a in behind
+                                   for t in self.reads_of[a]))
         parts = dict.fromkeys(part for a in behind for part in self.parts[a])
         mutates = private.writes(node.target)
         if node in self.inlined or node in self.views and parts and not mutates:
@@ -193,18 +199,32 @@ class _Reader:
             SMALL_BYTES, SMALL_SHARE * largest))
         extra = self._temporary(node, op, label)
         reason = next(filter(None, map(repeat_reason, [node, *parts])), "")
-        self.ops.append(Op(
+        if self.fused and reduces(node):
+            reason = reason or "another kernel would sum in another order"
+        self._add(node, parts, Op(
             label, str(node.target), tuple(reads), (*made, *extra), late,
-            inplace=self._inplace(node, reads, made),
+            inplace=self._inplace(node, parts, reads, made),
             not_recomputable_because="a backward op" if late else reason, kept_outputs=kept))
-        self.nodes.append(node)
-        self.parts_of_op.append(parts)
         self._holds(node)
 
-    def _inplace(self, node: fx.Node, reads: Sequence[int],
+    def _arranged(self, tensor: int, operand: fx.Node, reader: fx.Node) -> int:
+        """A tensor, or the copy of it in the layout in which an op reads it."""
+        if not has_channels_last(reader) or self.tensors[tensor].producer >= 0 or \
+                is_arranged(operand.meta.get("val")):
+            return tensor
+        if tensor not in self.copies:
+            source, op = self.tensors[tensor], len(self.ops)
+            label = source.name + ":channels_last"
+            self.copies[tensor] = self._new((_COPY - tensor, source.size_bytes), op, label,
+                                            "activation", None)
+            self._add(None, [], Op(label, "copy", (tensor,), (self.copies[tensor],),
+                                   not_recomputable_because="Inductor copies once"))
+        return self.copies[tensor]
+
+    def _inplace(self, node: fx.Node, parts: Sequence[fx.Node], reads: Sequence[int],
                  made: Sequence[int]) -> Tuple[Inplace, ...]:
         """Inductor's kernels write into an input of the same size that nobody else reads."""
-        if not self.fused or not private.is_fusible(node):
+        if not self.fused or not all(map(private.is_fusible, [node, *parts])):
             return ()
         return tuple(Inplace(i, o) for o, output in enumerate(made) for i, read in enumerate(reads)
                      if self.tensors[read].pooled and
@@ -231,7 +251,10 @@ class _Reader:
         written = private.written_back(self.joint)
         reads = self._results([k for k in range(self.num_forward_outputs) if written[k]])
         if reads:
-            self.ops.append(Op("write_back", "copy", tuple(reads), (),
-                               not_recomputable_because="writes into buffers"))
-            self.nodes.append(None)
-            self.parts_of_op.append([])
+            self._add(None, [], Op("write_back", "copy", tuple(reads), (),
+                                   not_recomputable_because="writes into buffers"))
+
+    def _add(self, node: Optional[fx.Node], parts: List[fx.Node], op: Op) -> None:
+        self.ops.append(op)
+        self.nodes.append(node)
+        self.parts_of_op.append(parts)

@@ -7,15 +7,15 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch.fx as fx
 
-from ..graph.schedule import expand
 from ..plan.plan import Plan, Status
 from ..util.errors import InfeasibleBudget, InputError, MemongerError, PlanMismatch
 from . import private
-from .apply import split, tagged
+from .apply import as_usual, split, tagged
 from .capture import BUFFER, INPUT, PARAMETER, Captured
 from .dropout import divide_dropout
 from .eager import runner
 from .inductor import compiled, patches
+from .layouts import mark_layouts
 from .planning import make_plan
 from .pool_indices import narrow_indices
 from .reading import read
@@ -133,6 +133,8 @@ class Backend:
             if self.request.mode == "eager":
                 narrow_indices(joint)
                 divide_dropout(joint)
+            else:
+                mark_layouts(joint)
         request = _with_stored(self.request, joint)
         captured = read(joint, num_forward_outputs, categories, request.mode == "inductor",
                         request.measured_s, request.temporary_bytes,
@@ -149,9 +151,9 @@ class Backend:
         if request.mode == "eager" and not captured.dynamic:
             return split(captured, plan.schedule)
         fused = request.mode == "inductor"
-        schedule = expand(captured.graph, {}) if fused and plan.method == "none" \
-            else plan.schedule  # Inductor's own choice
-        return tagged(captured, schedule, inputs, fused, **kwargs)
+        if fused and plan.method == "none":
+            return as_usual(captured, inputs, **kwargs)
+        return tagged(captured, plan.schedule, inputs, fused, **kwargs)
 
 
 def _with_stored(request: Request, joint: fx.GraphModule) -> Request:

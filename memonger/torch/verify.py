@@ -7,9 +7,11 @@ from typing import Any, Callable, List, Tuple
 
 import torch
 
-from ..util.errors import VerificationError
+from ..util.errors import InputError, VerificationError
 from .measure import loss_of
 from .module_step import arguments
+
+_GRADIENT = "gradient of "
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,8 @@ class Difference:
     step: int
     tensor: str
     max_abs: float
-    #: Of the tensor's largest value.
+    #: Of the tensor's largest value, or of a hundredth of the step's largest gradient where that is
+    #: more: gradients far below others, as of a bias before a BatchNorm, are rounding alone.
     max_rel: float
 
     @property
@@ -34,8 +37,9 @@ class Verification:
 
     differences: Tuple[Difference, ...]
     steps: int
-    #: Bits must be equal (on a CPU, with the same operators); else rounding of this share of a
-    #: tensor's largest value may differ, as kernels of a GPU may add in another order each time.
+    #: Bits must be equal (on a CPU, with the same operators in eager mode); else rounding of this
+    #: share may differ, as kernels of a GPU may add in another order each time, and Inductor's add
+    #: in another order where they are made of other operators.
     tolerance: float
 
     @property
@@ -72,7 +76,7 @@ def compared(planned: Any, original: Any, compile_unplanned: Callable[[Any], Any
 
     ``planned``, ``original``: modules with the same parameters, which are left as they are.
     ``compile_unplanned``: compiles the original for the planned one's mode.
-    ``is_exact``: after the steps, whether the planned one has the same operators.
+    ``is_exact``: after the steps, whether the planned one has the same operators and kernels.
     """
     state = copy.deepcopy(original.state_dict())
     numbers = [_trained(original, planned, inputs, steps, seed)]
@@ -82,14 +86,22 @@ def compared(planned: Any, original: Any, compile_unplanned: Callable[[Any], Any
     original.zero_grad(set_to_none=True)
     exact = is_exact() and all(value.device.type == "cpu" for _, _, value in numbers[0])
     half = any(value.dtype in (torch.float16, torch.bfloat16) for _, _, value in numbers[0])
+    if [(name, value.shape) for _, name, value in numbers[0]] != \
+            [(name, value.shape) for _, name, value in numbers[1]]:
+        raise InputError("the module is not the one that was compiled: their parameters differ")
+    least = {step: 0.01 * max((_largest(value) for k, name, value in numbers[1]
+                               if k == step and name.startswith(_GRADIENT)), default=0.0)
+             for step in range(steps)}
     found: List[Difference] = []
     for (step, name, a), (_, _, b) in zip(*numbers):
-        if torch.equal(a, b):
-            found.append(Difference(step, name, 0.0, 0.0))
-            continue
-        off = float((a.double() - b.double()).abs().max())
-        found.append(Difference(step, name, off, off / (float(b.double().abs().max()) or 1.0)))
+        off = 0.0 if torch.equal(a, b) else _largest(a.double() - b.double())
+        found.append(Difference(step, name, off,
+                                off and off / (max(_largest(b), least[step]) or 1.0)))
     return Verification(tuple(found), steps, 0.0 if exact else 3e-2 if half else 1e-3)
+
+
+def _largest(value: torch.Tensor) -> float:
+    return float(value.double().abs().max()) if value.numel() else 0.0
 
 
 def _trained(module: torch.nn.Module, call: Any, inputs: Any, steps: int,
@@ -105,7 +117,7 @@ def _trained(module: torch.nn.Module, call: Any, inputs: Any, steps: int,
             numbers.append((step, "loss", loss.detach().clone()))
             for name, parameter in module.named_parameters():
                 if parameter.grad is not None:
-                    numbers.append((step, "gradient of " + name, parameter.grad.clone()))
+                    numbers.append((step, _GRADIENT + name, parameter.grad.clone()))
                     with torch.no_grad():
                         parameter -= 0.01 * parameter.grad
             numbers += [(step, name, b.clone()) for name, b in module.named_buffers()]

@@ -70,9 +70,12 @@ def test_a_trial_leaves_buffers_and_random_numbers_alone():
     assert all(p.grad is None for p in module.parameters())
 
 
-def test_inductor_orders_planned_steps_for_memory():
+def test_only_planned_steps_free_each_buffer_after_its_last_reader():
     assert torch._inductor.config.reorder_for_peak_memory
-    assert list(inductor.patches(Request("50%"), None, {})) == ["custom_partitioner_fn"]
+    planned = inductor.patches(Request("50%"), None, {})
+    assert planned.pop("allow_buffer_reuse") is False
+    assert list(planned) == ["custom_partitioner_fn"]
+    assert list(inductor.patches(Request(unplanned=True), None, {})) == list(planned)
 
 
 def test_another_plan_is_another_entry_in_compile_caches():

@@ -1,0 +1,43 @@
+"""Inductor's layouts: where it sees fit, convolutions work on tensors with channels last.
+
+Parameters and inputs of a step are then copied, once, and the copies live until backward has read
+them.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.fx as fx
+
+from . import private
+
+_CONVOLUTIONS = {torch.ops.aten.convolution.default, torch.ops.aten.convolution_backward.default}
+_FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
+_MARK = "memonger_channels_last"
+
+
+def mark_layouts(joint: fx.GraphModule) -> None:
+    """Note at each convolution of a joint graph whether Inductor arranges its operands."""
+    if private.arranges_convolutions(joint):
+        for node in joint.graph.nodes:
+            if node.target in _CONVOLUTIONS:
+                node.meta[_MARK] = True
+
+
+def has_channels_last(node: fx.Node) -> bool:
+    """Whether the node works on operands with channels last."""
+    return _MARK in node.meta
+
+
+def arranged(value: Any) -> Any:
+    """The value with channels last, where it is a tensor that has channels; else as it is."""
+    if is_arranged(value):
+        return value
+    return value.contiguous(memory_format=_FORMATS[value.dim()])
+
+
+def is_arranged(value: Any) -> bool:
+    """Whether the value needs no copy to have its channels last."""
+    return not isinstance(value, torch.Tensor) or value.dim() not in _FORMATS or \
+        value.is_contiguous(memory_format=_FORMATS[value.dim()])

@@ -1,0 +1,84 @@
+"""A step is read as Inductor makes kernels of it, so that its peaks are those of the compiled code.
+"""
+from __future__ import annotations
+
+import pytest
+import torch
+from torch_nets import Attention, Convolutions, images, sentences
+
+import memonger.torch as mt
+from memonger.torch import fusion, private
+from memonger.torch.layouts import arranged, is_arranged
+from memonger.torch.request import Request
+from memonger.torch.tracing import traced
+
+
+def read(module, inputs):
+    return traced(module, inputs, Request(unplanned=True)).captured
+
+
+def named(captured, word):
+    return [op for op in captured.graph.ops if word in op.kind]
+
+
+@pytest.mark.parametrize("module,x,budget", [
+    (Attention(width=64, words=400), sentences(8, 32, 400), "75%"),
+    (Convolutions(width=16), images(8, 32), "85%")], ids=["attention", "convolutions"])
+def test_the_first_code_takes_what_is_predicted(module, x, budget):
+    step = mt.compile(module, budget, costs=mt.profile(module, x))
+    step(*x).backward()
+    [plan] = mt.plans(step)
+    assert plan.schedule.recomputed()
+    assert abs(plan.predicted_pool_bytes / plan.pool_bytes - 1) < 0.1
+
+
+def test_what_is_made_of_one_buffer_that_backward_has_is_never_kept():
+    captured = read(Attention(), sentences())
+    assert not named(captured, "erf")
+    inlined = {str(node.target) for node in captured.inlined}
+    assert "aten.erf.default" in inlined
+    wide = next(op for op in captured.graph.ops if op.name.endswith("addmm_2"))
+    late = [op for op in captured.graph.ops if op.is_backward and wide.outputs[0] in op.inputs]
+    assert late  # the gradient of GELU reads the layer's output itself
+
+
+def test_a_product_joins_the_sum_that_reads_it():
+    """The output layer's weight is the embedding's: both gradients come together."""
+    captured = read(Attention(), sentences())
+    [total] = fusion.sums_with_products(list(captured.joint.graph.nodes))
+    op = captured.graph.ops[captured.ops_by_node[total]]
+    products = [part for part in captured.parts[captured.ops_by_node[total]]
+                if part.target is torch.ops.aten.mm.default]
+    assert len(products) == 1 and products[0] in captured.inlined
+    held = {t for node in products[0].all_input_nodes for t in captured.tensors_of[node]
+            if t is not None}
+    assert held <= set(op.inputs) and not op.inplace
+
+
+def test_sums_are_not_computed_again():
+    captured = read(Attention(), sentences())
+    sums = [op for op in named(captured, "var_mean") if not op.is_backward]
+    assert sums and all("order" in op.not_recomputable_because for op in sums)
+    eager = traced(Attention(), sentences(), Request(unplanned=True, mode="eager")).captured
+    assert all(op.recomputable for op in named(eager, "native_layer_norm")
+               if not op.is_backward)
+
+
+def test_convolutions_read_copies_in_their_layout():
+    captured = read(Convolutions(), images())
+    if not private.arranges_convolutions(captured.joint):
+        pytest.skip("this PyTorch has no MKLDNN: convolutions read tensors as they are")
+    copies = [op for op in captured.graph.ops if op.name.endswith(":channels_last")]
+    names = {captured.graph.tensors[op.inputs[0]].name for op in copies}
+    assert "x" in names and len(copies) == 4  # the images and the weights of 3 by 3
+    for op in named(captured, "convolution"):
+        assert not {t for copy in copies for t in copy.inputs} & set(op.inputs)
+        assert {t for copy in copies for t in copy.outputs} & set(op.inputs)
+
+
+def test_what_has_its_channels_last_already_is_not_copied():
+    assert is_arranged(torch.ones(4, 3, 1, 1)) and is_arranged(torch.ones(4, 3))
+    image = torch.ones(2, 3, 4, 4)
+    assert not is_arranged(image) and is_arranged(arranged(image))
+    assert is_arranged(image.contiguous(memory_format=torch.channels_last))
+    assert arranged(3) == 3
