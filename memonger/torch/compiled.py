@@ -34,8 +34,9 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
     """``torch.compile`` under a budget, or by a plan.
 
     Planning happens at the first call, for the inputs of that call, and again where PyTorch
-    compiles again. Results, gradients and buffers are bit for bit those of the same mode without
-    a plan on a CPU, unless ``variants="all"`` has changed an operator.
+    compiles again. In eager mode results, gradients and buffers are bit for bit those without a
+    plan on a CPU, unless ``variants="all"`` has changed an operator; where Inductor fuses kernels
+    otherwise, last bits may differ.
 
     Parameters
     ----------

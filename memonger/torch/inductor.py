@@ -32,50 +32,57 @@ def compiled(backend: Backend, module: fx.GraphModule, inputs: Sequence[Any],
     Raises InfeasibleBudget where it still takes more after that.
     """
     before = len(backend.graphs)
-    least, budget = 0, 0
-    smallest_bytes = 0
-    plan: Optional[Plan] = None
-    for margin in (*MARGINS, 1.0):
+
+    def code() -> Callable[..., Any]:
         del backend.graphs[before:]
-        try:
-            call = private.run_inductor(copy.deepcopy(module), inputs, patches(
-                backend.request, partition, backend.tightened, original))
-        except Exception as error:
-            inner = private.inner_error(error)
-            if plan is None or not isinstance(inner, InfeasibleBudget):
-                raise
-            # No plan fits what the measurement leaves: the smallest may come nearer to it.
-            smallest_bytes = getattr(inner.best_plan, "pool_bytes", 0)
-            if not 0 < smallest_bytes < plan.pool_bytes:
-                break
-            backend.tightened[plan.graph.fingerprint] = smallest_bytes
-            continue
+        return private.run_inductor(copy.deepcopy(module), inputs, patches(
+            backend.request, partition, backend.tightened, original))
+
+    call, least, is_last = code(), 0, False
+    for margin in (*MARGINS, None):
         if len(backend.graphs) == before:  # nothing to train
             return call
         planned = backend.graphs[-1]
-        plan = planned.plan
-        if plan.budget_bytes is None or backend.request.unplanned:
+        plan, budget = planned.plan, planned.plan.budget_bytes
+        if budget is None or backend.request.unplanned:
             return call
         used = trial_bytes(call, inputs, private.mutated_inputs(planned.captured.joint))
         if used is None:
             return call
         planned.plan = replace(plan, planned=replace(
             plan.planned, pool_bytes=used, predicted_pool_bytes=plan.pool_bytes))
-        outside_bytes, budget = sum(plan.fixed_bytes.values()), plan.budget_bytes
-        if used + outside_bytes <= budget:
+        left = budget - sum(plan.fixed_bytes.values())
+        if used <= left:
             return call
         least = min(least or used, used)
-        if backend.request.plan is not None or smallest_bytes:
+        if margin is None or is_last or backend.request.plan is not None:
             break
         # What the code takes beyond the prediction is taken off the next budget.
-        backend.tightened[plan.graph.fingerprint] = int(
-            min(plan.pool_bytes, budget - outside_bytes) * (budget - outside_bytes) / used * margin)
-    assert plan is not None
+        fingerprint = plan.graph.fingerprint
+        backend.tightened[fingerprint] = int(min(plan.pool_bytes, left) * left / used * margin)
+        try:
+            call = code()
+        except Exception as error:
+            smallest_bytes = _smallest_pool_bytes(error)
+            if not 0 < smallest_bytes < plan.pool_bytes:
+                break
+            backend.tightened[fingerprint] = smallest_bytes
+            call, is_last = code(), True
+    assert budget is not None
+    total_bytes = least + sum(plan.fixed_bytes.values())
     raise InfeasibleBudget(
         "the code that Inductor made takes %s where the plan says %s, above the budget of %s; ask "
         "for at least the first, or for mode=\"eager\", whose peaks are exact"
-        % format_distinct(least + outside_bytes, plan.total_bytes, budget),
-        budget, least + outside_bytes, best_plan=planned.plan)
+        % format_distinct(total_bytes, plan.total_bytes, budget),
+        budget, total_bytes, best_plan=planned.plan)
+
+
+def _smallest_pool_bytes(error: Exception) -> int:
+    """What the smallest plan takes where none fits what a trial leaves; other errors are raised."""
+    inner = private.inner_error(error)
+    if not isinstance(inner, InfeasibleBudget):
+        raise error
+    return getattr(inner.best_plan, "pool_bytes", 0)
 
 
 def patches(request: Request, partition: Callable[..., private.Modules],
