@@ -7,7 +7,7 @@ import torch
 import torch.fx as fx
 
 from . import private
-from .layouts import arranged, has_channels_last
+from .layouts import has_channels_last, strides_of
 from .loss_layer import score_bytes
 from .sizes import hint, tensor_bytes, tensors
 
@@ -45,12 +45,11 @@ def signature(node: fx.Node) -> str:
     def words(value: Any) -> str:
         if isinstance(value, fx.Node):
             value = value.meta.get("val")
-            value = arranged(value) if channels_last else value
         if isinstance(value, (list, tuple)):
             return "(%s)" % ",".join(map(words, value))
         if isinstance(value, torch.Tensor):
             return "%s%s%s" % (str(value.dtype)[6:], [hint(n) for n in value.shape],
-                               [hint(n) for n in value.stride()])
+                               strides_of(value, channels_last))
         return str(value)
     return "%s%s%s" % (node.target, words(node.args),
                        ["%s=%s" % (k, words(v)) for k, v in sorted(node.kwargs.items())])

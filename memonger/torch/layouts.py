@@ -5,12 +5,13 @@ them.
 """
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, List
 
 import torch
 import torch.fx as fx
 
 from . import private
+from .sizes import hint
 
 _CONVOLUTIONS = {torch.ops.aten.convolution.default, torch.ops.aten.convolution_backward.default}
 _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
@@ -32,12 +33,25 @@ def has_channels_last(node: fx.Node) -> bool:
 
 def arranged(value: Any) -> Any:
     """The value with channels last, where it is a tensor that has channels; else as it is."""
-    if is_arranged(value):
-        return value
-    return value.contiguous(memory_format=_FORMATS[value.dim()])
+    return value if is_arranged(value) else value.contiguous(memory_format=_FORMATS[value.dim()])
 
 
 def is_arranged(value: Any) -> bool:
     """Whether the value needs no copy to have its channels last."""
-    return not isinstance(value, torch.Tensor) or value.dim() not in _FORMATS or \
-        value.is_contiguous(memory_format=_FORMATS[value.dim()])
+    return not isinstance(value, torch.Tensor) or \
+        strides_of(value, True) == strides_of(value, False)
+
+
+def strides_of(value: torch.Tensor, channels_last: bool) -> List[int]:
+    """The strides of a tensor, or of its copy with channels last; of dynamic sizes by their hints.
+
+    PyTorch's own question would make the answer a condition of the compiled code.
+    """
+    shape, strides = ([hint(n) for n in numbers] for numbers in (value.shape, value.stride()))
+    if not channels_last or value.dim() not in _FORMATS:
+        return strides
+    wanted, step = list(strides), 1
+    for dim in (1, *range(value.dim() - 1, 1, -1), 0):
+        wanted[dim], step = step, step * shape[dim]
+    same = all(n == 1 or one == other for n, one, other in zip(shape, strides, wanted))
+    return strides if same else wanted

@@ -82,3 +82,12 @@ def test_what_has_its_channels_last_already_is_not_copied():
     assert not is_arranged(image) and is_arranged(arranged(image))
     assert is_arranged(image.contiguous(memory_format=torch.channels_last))
     assert arranged(3) == 3
+
+
+def test_layouts_of_dynamic_sizes_make_no_conditions():
+    """One code serves other batches."""
+    module = Convolutions()
+    step = mt.compile(module, "90%", dynamic=True)
+    for batch in (4, 6, 9):
+        step(*images(batch)).backward()
+    assert len(mt.plans(step)) == 1
