@@ -39,9 +39,8 @@ def tagged(captured: Captured, schedule: Schedule, inputs: Sequence[Any], fused:
     """
     again = set(schedule.recomputed())
     graph = captured.graph
-    nodes = [part for op, node in enumerate(captured.nodes) if node is not None
-             for part in captured.parts[op] if not is_small_beside(part, node) and (
-                 op in again or graph.ops[op].is_backward and not private.is_backward(part))]
+    nodes = [part for op in sorted(again) for part in captured.parts[op]
+             if not is_small_beside(part, captured.nodes[op])]
     for node in captured.joint.graph.nodes:
         held = [t for t in captured.tensors_of.get(node, ()) if t is not None]
         if captured.ops_by_node.get(node) in again or node in captured.views and any(

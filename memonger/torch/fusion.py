@@ -39,14 +39,14 @@ def in_registers(nodes: Sequence[fx.Node], views: Set[fx.Node],
         library = node.op == "call_function" and node not in fusible and node not in views
         stage[node] = max((stage[i] for i in node.all_input_nodes), default=0) + library
     readers = _readers(nodes, views)
-    sources = _computed_again(nodes, views, fusible, readers)
+    sources = _computed_again(nodes, views, late, fusible, readers)
 
     def in_one_kernel(node: fx.Node) -> bool:
         return all((r in late) == (node in late) and (node in sources or stage[r] == stage[node])
                    for r in readers[node])
 
     return {n for n in fusible if readers[n] and all(r in fusible for r in readers[n]) and (
-        in_one_kernel(n) or _made_of_what_backward_has(n, sources, readers, late))} | {
+        in_one_kernel(n) or _backward_makes_it(n, sources, late))} | {
             product for total, product in sums.items() if (total in late) == (product in late)}
 
 
@@ -61,8 +61,9 @@ def _readers(nodes: Sequence[fx.Node], views: Set[fx.Node]) -> Dict[fx.Node, Lis
     return readers
 
 
-def _computed_again(nodes: Sequence[fx.Node], views: Set[fx.Node], fusible: Set[fx.Node],
-                    readers: Dict[fx.Node, List[fx.Node]]) -> Dict[fx.Node, FrozenSet[fx.Node]]:
+def _computed_again(nodes: Sequence[fx.Node], views: Set[fx.Node], late: Set[fx.Node],
+                    fusible: Set[fx.Node], readers: Dict[fx.Node, List[fx.Node]]
+                    ) -> Dict[fx.Node, FrozenSet[fx.Node]]:
     """The values that each of their readers computes for itself, with the buffers they are of."""
     most = private.most_buffers_computed_again()
     sources: Dict[fx.Node, FrozenSet[fx.Node]] = {}
@@ -75,9 +76,11 @@ def _computed_again(nodes: Sequence[fx.Node], views: Set[fx.Node], fusible: Set[
             continue
         if _is_costly(node) or any(i in costly for i in node.all_input_nodes):
             costly.add(node)
-        few = len(readers[node]) <= 1 or len(made_of) <= most and node not in costly
-        if node in fusible and private.is_pointwise(node) and few and all(
-                r in fusible for r in readers[node]):
+        in_backward = sum(r in late for r in readers[node])
+        alone = max(in_backward, len(readers[node]) - in_backward) <= 1  # in each half
+        few = alone or len(made_of) <= most and node not in costly
+        simple = private.is_pointwise(node) or not node.all_input_nodes  # a constant
+        if node in fusible and simple and few and all(r in fusible for r in readers[node]):
             sources[node] = behind[node] = made_of
         else:
             behind[node] = frozenset([node])
@@ -90,16 +93,16 @@ def _is_costly(node: fx.Node) -> bool:
         node.meta["val"].device.type == "cpu"
 
 
-def _made_of_what_backward_has(node: fx.Node, sources: Dict[fx.Node, FrozenSet[fx.Node]],
-                               readers: Dict[fx.Node, List[fx.Node]], late: Set[fx.Node]) -> bool:
-    """Whether backward reads the one buffer of a forward value anyway, so that it never keeps both.
+def _backward_makes_it(node: fx.Node, sources: Dict[fx.Node, FrozenSet[fx.Node]],
+                       late: Set[fx.Node]) -> bool:
+    """Whether a forward value is never kept for backward: it is a constant, or made of one buffer
+    of its size, beside small ones, and PyTorch rather keeps that.
     """
-    if node in late or len(sources.get(node, ())) != 1:
+    if node not in sources or node in late:
         return False
-    [source] = sources[node]
-    value = source.meta.get("val")
-    return isinstance(value, torch.Tensor) and any(r in late for r in readers[source]) and \
-        tensor_bytes(value) == tensor_bytes(node.meta["val"])
+    made_bytes = _bytes_of(node)
+    large = [size for size in map(_bytes_of, sources[node]) if _SMALL * size >= made_bytes]
+    return not sources[node] or large == [made_bytes]
 
 
 #: What is smaller by this factor than what it is made of or for is kept, as PyTorch does.

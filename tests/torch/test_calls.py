@@ -48,10 +48,10 @@ def test_verify_finds_a_difference():
 @pytest.mark.parametrize("mode", ["eager", "inductor"])
 def test_ops_are_kept_and_recomputed_as_asked(mode):
     module, x = Convolutions(), images()
-    plan = mt.plan(module, x, "80%", mode, time_limit=2)
+    plan = mt.plan(module, x, "88%", mode, time_limit=2)
     again = [name for name, decision in plan.decisions.items() if decision == "recompute"]
     assert again and "packing" not in str(plan) and " x 16x3x16x16" in str(plan).splitlines()[0]
-    kept = mt.plan(module, x, "90%", mode, time_limit=2, keep=again[:1])
+    kept = mt.plan(module, x, "95%", mode, time_limit=2, keep=again[:1])
     assert kept.decisions[again[0]] == "keep" and kept.options["keep"] == tuple(again[:1])
     asked = mt.plan(module, x, "100%", mode, time_limit=2, recompute=again[:1])
     assert asked.decisions[again[0]] == "recompute"
@@ -130,7 +130,7 @@ def test_options_plan_in_torch_compile():
     module, x = Convolutions(), images()
     twin = Convolutions()
     twin.load_state_dict(module.state_dict())
-    step = torch.compile(module, options=mt.options("80%"))
+    step = torch.compile(module, options=mt.options("90%"))
     torch.manual_seed(0)
     step(*x).backward()
     torch.manual_seed(0)

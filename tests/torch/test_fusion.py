@@ -23,7 +23,7 @@ def named(captured, word):
 
 @pytest.mark.parametrize("module,x,budget", [
     (Attention(width=64, words=400), sentences(8, 32, 400), "75%"),
-    (Convolutions(width=16), images(8, 32), "85%")], ids=["attention", "convolutions"])
+    (Convolutions(width=16), images(8, 32), "90%")], ids=["attention", "convolutions"])
 def test_the_first_code_takes_what_is_predicted(module, x, budget):
     step = mt.compile(module, budget, costs=mt.profile(module, x))
     step(*x).backward()
