@@ -25,12 +25,6 @@ def split(captured: Captured, schedule: Schedule) -> private.Modules:
     return _Writer(captured, schedule).write()
 
 
-def as_usual(captured: Captured, inputs: Sequence[Any], **kwargs: Any) -> private.Modules:
-    """Inductor's own split."""
-    return private.min_cut(captured.joint, inputs, (),
-                           num_fwd_outputs=captured.num_forward_outputs, **kwargs)
-
-
 def tagged(captured: Captured, schedule: Schedule, inputs: Sequence[Any], fused: bool,
            **kwargs: Any) -> private.Modules:
     """PyTorch's own split with the ops that run again marked: at most one clone of each.

@@ -22,6 +22,8 @@ from .sizes import tensor_bytes, tensors
 #: What Inductor computes once on a CPU, however little it reads.
 _COSTLY_ON_CPU = {"aten." + name for name in (
     "exp", "log", "log10", "log1p", "log2", "sigmoid", "tanh")}
+#: What is smaller by this factor than what it is made of or for is kept, as PyTorch does.
+_SMALL = 4
 
 
 def in_registers(nodes: Sequence[fx.Node], views: Set[fx.Node],
@@ -29,7 +31,7 @@ def in_registers(nodes: Sequence[fx.Node], views: Set[fx.Node],
     """The nodes of a joint graph, in order, whose values no kernel writes.
 
     ``views``: the nodes that only rename memory. ``late``: the nodes of backward.
-    Linear in the number of edges.
+    Linear in the number of edges where values are made of few buffers.
     """
     sums = sums_with_products(nodes)
     fusible = {n for n in nodes if n.op == "call_function" and n not in views and n not in sums
@@ -103,10 +105,6 @@ def _backward_makes_it(node: fx.Node, sources: Dict[fx.Node, FrozenSet[fx.Node]]
     made_bytes = _bytes_of(node)
     large = [size for size in map(_bytes_of, sources[node]) if _SMALL * size >= made_bytes]
     return not sources[node] or large == [made_bytes]
-
-
-#: What is smaller by this factor than what it is made of or for is kept, as PyTorch does.
-_SMALL = 4
 
 
 def reduces(node: fx.Node) -> bool:

@@ -75,7 +75,11 @@ def _run_all(joint: fx.GraphModule, profile: Profile,
             values[node] = getattr(joint, str(node.target))
         elif node.op == "call_function":
             arguments = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
+            if has_channels_last(node):
+                arguments = private.pytree.tree_map(arranged, arguments)
             values[node] = _run(node, arguments, profile, windows)
+            if has_channels_last(node):
+                values[node] = _laid_out(values[node], node.meta["val"])
             del arguments
         for read in [*node.all_input_nodes, node]:
             if last.get(read, read) is node and node.op != "output":
@@ -84,16 +88,13 @@ def _run_all(joint: fx.GraphModule, profile: Profile,
 
 def _run(node: fx.Node, arguments: Tuple[Any, Any], profile: Profile,
          windows: List[Tuple[str, int, int]]) -> Any:
-    if has_channels_last(node):
-        arguments = private.pytree.tree_map(arranged, arguments)
     operands, options = arguments
     target: Any = node.target
     if not runs_alone(node):
         return target(*operands, **options)
     key = signature(node)
     if key in profile.times_s:
-        value = target(*operands, **options)
-        return _laid_out(value, node.meta["val"]) if has_channels_last(node) else value
+        return target(*operands, **options)
     on_cuda = [t.device for t in tensors((operands, options)) if t.device.type == "cuda"]
     best_s = float("inf")
     # What writes into its inputs runs once.
@@ -110,7 +111,7 @@ def _run(node: fx.Node, arguments: Tuple[Any, Any], profile: Profile,
             windows.append((key, started_ns, time.time_ns()))
         best_s = min(best_s, elapsed_s)
     profile.times_s[key] = best_s
-    return _laid_out(value, node.meta["val"]) if has_channels_last(node) else value
+    return value
 
 
 def _laid_out(values: Any, fakes: Any) -> Any:

@@ -7,10 +7,11 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch.fx as fx
 
+from ..graph.schedule import expand
 from ..plan.plan import Plan, Status
 from ..util.errors import InfeasibleBudget, InputError, MemongerError, PlanMismatch
 from . import private
-from .apply import as_usual, split, tagged
+from .apply import split, tagged
 from .capture import BUFFER, INPUT, PARAMETER, Captured
 from .dropout import divide_dropout
 from .eager import runner
@@ -151,9 +152,9 @@ class Backend:
         if request.mode == "eager" and not captured.dynamic:
             return split(captured, plan.schedule)
         fused = request.mode == "inductor"
-        if fused and plan.method == "none":
-            return as_usual(captured, inputs, **kwargs)
-        return tagged(captured, plan.schedule, inputs, fused, **kwargs)
+        schedule = expand(captured.graph, {}) if fused and plan.method == "none" \
+            else plan.schedule  # Inductor's own choice
+        return tagged(captured, schedule, inputs, fused, **kwargs)
 
 
 def _with_stored(request: Request, joint: fx.GraphModule) -> Request:
