@@ -74,6 +74,7 @@ class Row:
     overhead: float = 0.0
     #: No plan of the class has less overhead at this budget.
     bound: float = 0.0
+    #: Seconds of the CPU over all threads, reading the network included.
     planning_s: float = 0.0
     status: str = ""
     costs: str = ""

@@ -15,12 +15,12 @@ from .published import Published
 
 #: Header cells, and the sides they are aligned to.
 _COMPARISON = (("network", "batch", "method", "target", "pool", "total", "total cut", "overhead",
-                "bound", "planned in", "status"), "<><<>>>>>><")
+                "bound", "planning", "status"), "<><<>>>>>><")
 _PUBLISHED = (("published", "network", "batch", "of", "their cut", "their overhead",
-               "same cut: none", "exact", "all", "bound", "planned in",
+               "same cut: none", "exact", "all", "bound", "planning",
                "same overhead: our cut", "verdict"), "<<><>>>>>>>><")
 _SUMMARY = (("network (batch)", "published by", "memory cut", "their overhead",
-             "ours: measured", "predicted (variants)", "bound", "planned in"), "<<>>>>>>")
+             "ours: measured", "predicted (variants)", "bound", "planning"), "<<>>>>>>")
 _MEASURED = (("network", "method", "target", "batch", "unplanned: measured", "predicted",
               "planned: measured", "predicted", "step time: measured", "predicted",
               "planned step"), "<<<>>>>>>>>")

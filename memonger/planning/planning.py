@@ -1,19 +1,127 @@
-"""A plan for a network that was read: the best that a few searches find."""
+"""A plan for a network that was read: a table of searches on one board.
+
+:data:`STEPS` is what a call does. The search that was asked for comes first; on a GPU, where bytes
+outside the pool may decide, searches of other kinds follow: an arena or variants may take more
+there than they save. Within each search the method has a table of its own
+(:mod:`memonger.solve.auto`).
+"""
 from __future__ import annotations
 
 import time
-from dataclasses import replace
-from typing import Iterator, Optional, Tuple
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Optional, Tuple
 
 from ..plan.plan import Plan, Status
 from ..report.progress import part_of
 from ..solve.effort import ALL_SEARCHES, LEAST_SEARCH, Effort
+from ..solve.mip.bounds import free_bound
 from ..solve.result import refusal
+from ..solve.step import Step
 from ..util.errors import InfeasibleBudget, NoPlanInTime
 from ..util.units import format_bytes
 from .confirmed_plan import WITHOUT_VARIANTS, confirmed_plan, offered
 from .network import Network
 from .requests import PlanRequest
+
+
+@dataclass
+class Call:
+    """One call: what is asked, the best plan so far, and the work of all its searches."""
+
+    network: Network
+    request: PlanRequest
+    started_s: float
+    account: Effort
+    best: Optional[Plan] = None
+    #: The storage that the best plan is for.
+    best_network: Optional[Network] = None
+    #: The plan of the search that was asked for.
+    asked: Optional[Plan] = None
+    #: The refusal with the smallest total, and the bound of the search that was asked for.
+    refused: Optional[InfeasibleBudget] = None
+    bound_bytes: int = 0
+    searches: int = 0
+    interrupted: bool = False
+
+    @cached_property
+    def in_buffers(self) -> Optional[Network]:
+        """The network in whole buffers, where those may take less."""
+        return self.network.in_whole_buffers()
+
+    @property
+    def has_variants(self) -> bool:
+        """Whether the plans that are asked for may have variants."""
+        return self.request.variants != "none" and self.request.method not in WITHOUT_VARIANTS
+
+    @property
+    def open(self) -> bool:
+        """Whether another search may find a better plan, and is paid for."""
+        if self.interrupted:
+            return False
+        if self.best is None:
+            assert self.refused is not None
+            # Where a search proves a bound, it has tried fewer variants, but not bound them.
+            return self.refused.bound_bytes <= self.refused.budget_bytes and (
+                not self.network.is_foreseen or not self.refused.bound_bytes)
+        return self.best.status is not Status.INTERRUPTED and self.request.budget is None \
+            and self.account.left_s >= LEAST_SEARCH * self.request.time_limit
+
+    def search(self, network: Network, request: PlanRequest) -> None:
+        """Search for a plan and keep the better one; the first interruption is the last search."""
+        self.searches += 1
+        if self.searches > 1:
+            most = 1 + (self.in_buffers is not None) + self.has_variants
+            request = replace(request, progress=part_of(
+                request.progress, "search %d of at most %d" % (self.searches, most),
+                self.started_s))
+        try:
+            plan = confirmed_plan(network, request, self.started_s, self.account)
+        except InfeasibleBudget as error:
+            if self.refused is None or error.minimum_bytes < self.refused.minimum_bytes:
+                self.refused = error
+            return
+        except (KeyboardInterrupt, NoPlanInTime):
+            if self.best is None:
+                raise
+            self.interrupted = True
+            return
+        if self.best is None or _rank(plan, request) < _rank(self.best, request):
+            self.best, self.best_network = plan, network
+
+
+def _rank(plan: Plan, request: PlanRequest) -> Tuple[float, float]:
+    """Less is better: time within a budget, else bytes."""
+    if request.budget is not None:
+        return plan.overhead, plan.total_bytes
+    return plan.total_bytes, plan.overhead
+
+
+# ---------------------------------------------------------------------- steps
+def as_asked(call: Call) -> None:
+    call.search(call.network, call.request)
+    call.asked = call.best
+    call.bound_bytes = call.refused.bound_bytes if call.refused else 0
+
+
+def whole_buffers(call: Call) -> None:
+    assert call.in_buffers is not None
+    call.search(call.in_buffers, call.request)
+
+
+def no_variants(call: Call) -> None:
+    call.search(call.in_buffers or call.network, replace(call.request, variants="none"))
+
+
+STEPS: Tuple[Step[Call], ...] = (
+    Step("as asked", "the plan", lambda c: True, as_asked),
+    Step("whole buffers", "MXNet tunes convolutions after it allocates an arena, before buffers",
+         lambda c: c.in_buffers is not None and c.open and (
+             c.best is None or c.best.fixed_bytes.get("autotuning", 0) > 0), whole_buffers),
+    Step("no variants", "some need random states, and pages round small allocations up",
+         lambda c: c.has_variants and c.open and (
+             c.best is None or c.best.total_bytes > c.best.baseline_total_bytes), no_variants),
+)
 
 
 def plan_network(network: Network, request: PlanRequest,
@@ -25,91 +133,36 @@ def plan_network(network: Network, request: PlanRequest,
     """
     started_s = time.perf_counter() if started_s is None else started_s
     request = replace(request, method=network.method(request.method))
-    account = Effort(ALL_SEARCHES * request.time_limit)
-    try:
-        asked: Optional[Plan] = confirmed_plan(network, request, started_s, account)
-        refused: Optional[InfeasibleBudget] = None
-    except InfeasibleBudget as error:
-        asked, refused = None, error
-    best, chosen, bound_bytes = asked, network, refused.bound_bytes if refused else 0
-    alternatives = list(_alternatives(network, request))
-    for number, (tried, changed) in enumerate(alternatives, 2):
-        # Each is searched only where it may help.
-        changed = replace(changed, progress=part_of(
-            changed.progress, "search %d of at most %d" % (number, 1 + len(alternatives)),
-            started_s))
-        if not _may_be_better(changed, request, network, best, refused) \
-                or best is not None and account.left_s < LEAST_SEARCH * request.time_limit:
-            continue
-        try:
-            plan = confirmed_plan(tried, changed, started_s, account)
-        except InfeasibleBudget as error:
-            if refused is None or error.minimum_bytes < refused.minimum_bytes:
-                refused = error
-            continue
-        except (KeyboardInterrupt, NoPlanInTime):
-            if best is None:
-                raise
-            break
-        if best is None or _rank(plan, request) < _rank(best, request):
-            best, chosen = plan, tried
-    if best is None:
-        assert refused is not None
-        if refused.bound_bytes > bound_bytes and isinstance(refused.best_plan, Plan):
-            refused = refusal(replace(refused.best_plan, minimum_total_bytes=bound_bytes))
-        refused.args = ("%s. Unplanned, the network takes %s; a smaller batch takes less" % (
-            refused, format_bytes(network.unplanned.total_bytes)),)
-        raise refused
-    if best is asked:
-        return best
-    # What is proven holds for one kind of storage.
-    return _with_proof(best, asked if chosen is network else None, network, request)
+    call = Call(network, request, started_s, Effort(ALL_SEARCHES * request.time_limit))
+    for step in STEPS:
+        if step.name not in request.without and step.when(call):
+            step.run(call)
+    if call.best is None:
+        raise _refusal(call)
+    return call.best if call.best is call.asked else _with_proof(call, call.best)
 
 
-def _with_proof(plan: Plan, asked: Optional[Plan], network: Network, request: PlanRequest) -> Plan:
-    """A plan with fewer variants, with what ``asked``, of all that were asked for, proves."""
+def _refusal(call: Call) -> InfeasibleBudget:
+    """The smallest refusal, with what the search that was asked for proves."""
+    refused = call.refused
+    assert refused is not None
+    if refused.bound_bytes > call.bound_bytes and isinstance(refused.best_plan, Plan):
+        refused = refusal(replace(refused.best_plan, minimum_total_bytes=call.bound_bytes))
+    refused.args = ("%s. Unplanned, the network takes %s; a smaller batch takes less" % (
+        refused, format_bytes(call.network.unplanned.total_bytes)),)
+    return refused
+
+
+def _with_proof(call: Call, plan: Plan) -> Plan:
+    """A plan of another kind, with what the search that was asked for proves.
+
+    What is proven holds for one kind of storage.
+    """
+    asked = call.asked if call.best_network is call.network else None
     if asked is None:
-        from ..solve.mip.bounds import free_bound
-        graph = offered(network, request).graph
-        return replace(plan.with_bound(free_bound(graph, request.variants)),
+        graph = offered(call.network, call.request).graph
+        return replace(plan.with_bound(free_bound(graph, call.request.variants)),
                        minimum_total_bytes=None)
     least_bytes = asked.minimum_total_bytes
     return replace(plan.with_bound(asked.bound), minimum_total_bytes=least_bytes
                    if least_bytes is None else min(least_bytes, plan.total_bytes))
-
-
-def _alternatives(network: Network, request: PlanRequest
-                  ) -> Iterator[Tuple[Network, PlanRequest]]:
-    """Whole buffers on a GPU, and no variants, where bytes outside the pool decide.
-
-    On a GPU an arena or variants may take more than they save: an arena is allocated before MXNet
-    tunes convolutions, whole buffers after it; variants may need random states, and small
-    allocations are rounded up to pages.
-    """
-    in_buffers = network.in_whole_buffers()
-    if in_buffers is not None:
-        yield in_buffers, request
-    if request.variants != "none" and request.method not in WITHOUT_VARIANTS:
-        yield in_buffers or network, replace(request, variants="none")
-
-
-def _may_be_better(changed: PlanRequest, request: PlanRequest, network: Network,
-                   best: Optional[Plan], refused: Optional[InfeasibleBudget]) -> bool:
-    """Whether an alternative is worth its work after what the searches before it gave."""
-    if best is None:
-        assert refused is not None
-        # Where a search proves a bound, it has tried fewer variants, but not bound them.
-        return refused.bound_bytes <= refused.budget_bytes and (
-            not network.is_foreseen or not refused.bound_bytes)
-    if best.status is Status.INTERRUPTED or request.budget is not None:
-        return False
-    if changed.variants == request.variants:
-        return best.fixed_bytes.get("autotuning", 0) > 0
-    return best.total_bytes > best.baseline_total_bytes
-
-
-def _rank(plan: Plan, request: PlanRequest) -> Tuple[float, float]:
-    """Less is better: time within a budget, else bytes."""
-    if request.budget is not None:
-        return plan.overhead, plan.total_bytes
-    return plan.total_bytes, plan.overhead

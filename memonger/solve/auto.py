@@ -16,7 +16,7 @@ leaves out each step in turn.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Callable, NamedTuple, Optional, Tuple
+from typing import NamedTuple, Optional, Tuple
 
 from ..graph.schedule import expand
 from ..graph.types import Graph
@@ -35,6 +35,7 @@ from .mip.rounding import schedule_of_point
 from .options import USUAL_TIME_LIMIT_S, Options
 from .search.decisions import Found
 from .search.local import work_for
+from .step import Step
 
 #: Graphs are tiny, small, middle or large by their number of ops: 0/1 programs solve tiny ones to
 #: the end, help in small ones, and take too long in others.
@@ -195,7 +196,7 @@ def rounded_program(search: Run) -> None:
                                 board.walks.main.decisions_of(schedule))
 
 
-def _turn(turn: Turn, number: int) -> "Step":
+def _turn(turn: Turn, number: int) -> Step[Run]:
     def run(search: Run) -> None:
         board, programs = search.board, search.programs
         share = 1.0 if search.num_ops <= SMALL_OPS else 0.4 if search.num_ops <= LARGE_OPS \
@@ -267,17 +268,7 @@ def rounds(search: Run) -> None:
         board.effort.spend(board.effort.left_s)  # no round fits into the rest
 
 
-class Step(NamedTuple):
-    """A row of the table."""
-
-    name: str
-    #: What plans or proofs gain by it.
-    worth: str
-    when: Callable[[Run], bool]
-    run: Callable[[Run], None]
-
-
-STEPS: Tuple[Step, ...] = (
+STEPS: Tuple[Step[Run], ...] = (
     Step("unplanned", "a plan to compare with", lambda s: not s.board.options.recompute,
          unplanned_step),
     Step("first bound", "easy budgets, and the ops that decide", lambda s: True, first_bound),
