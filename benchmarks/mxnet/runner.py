@@ -189,7 +189,7 @@ class Trainer:
             if self.estimate.total_bytes <= settings.measure_bytes or batch == 1:
                 break
             batch //= 2
-        self.settings = replace(settings, costs=_profile(self.net, settings))
+        self.settings = replace(settings, costs=measured_costs(self.net, settings))
 
     def measure(self, case: Case, row: Row) -> Optional[Dict[str, Any]]:
         """Train without and with the case's plan, in turn; medians.
@@ -225,7 +225,7 @@ class Trainer:
                 "step_s": found.step_s, "unplanned_step_s": before.step_s}
 
 
-def _profile(net: nets.Net, settings: Settings) -> Profile:
+def measured_costs(net: nets.Net, settings: Settings) -> Profile:
     """Times of the network's ops and variants, measured now."""
     from memonger.mx.profile.run import profile
     with tempfile.TemporaryDirectory(prefix="memonger") as folder:

@@ -222,7 +222,7 @@ def test_the_measured_plan_has_the_published_share_of_the_pool(monkeypatch):
         raise InfeasibleBudget("no plan", budget_bytes=1, minimum_bytes=2 ** 20)
 
     monkeypatch.setattr(runner, "make_plan", refuse)
-    monkeypatch.setattr(runner, "_profile", lambda net, settings: "auto")
+    monkeypatch.setattr(runner, "measured_costs", lambda net, settings: "auto")
     monkeypatch.setattr(runner, "measure", None)
     total = Published("MONeT", "attention_small", 64, "total", 100, 70, 0.1)
     pool = Published("OGC", "attention_small", 64, "pool", 100, 70, 0.1)
