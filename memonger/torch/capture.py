@@ -27,9 +27,7 @@ class Captured:
     tensors_of: Dict[fx.Node, List[Optional[int]]]
     #: Nodes that make no storage: they run again beside their readers.
     views: Set[fx.Node]
-    #: Nodes that are part of the ops that read them, under Inductor.
-    inlined: Set[fx.Node]
-    #: These nodes for each op.
+    #: For each op the nodes that are part of it and of others that read them, under Inductor.
     parts: List[List[fx.Node]]
     #: Sizes are symbols: read with the hints of the example inputs.
     dynamic: bool

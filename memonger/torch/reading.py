@@ -111,7 +111,7 @@ class _Reader:
         graph.check()
         dynamic = any(private.is_symbolic(n) for n in nodes)
         return Captured(graph, self.joint, self.num_forward_outputs, self.nodes, self.tensors_of,
-                        self.views, self.inlined, self.parts_of_op, dynamic, self.device,
+                        self.views, self.parts_of_op, dynamic, self.device,
                         "roofline: " + ("this CPU" if costs == "cpu" else costs))
 
     def _views(self, nodes: Sequence[fx.Node]) -> Set[fx.Node]:

@@ -57,8 +57,9 @@ class Verification:
         worst = max(self.differences, key=lambda d: d.max_rel)
         if not self.ok:
             raise VerificationError(
-                "planned and unplanned training differ: %s after step %d by %.3g of its largest "
-                "value; do not train with this plan" % (worst.tensor, worst.step, worst.max_rel),
+                "planned and unplanned training differ: %s after step %d by %.3g (%.3g of its "
+                "largest value, or of a hundredth of the largest gradient); do not train with this "
+                "plan" % (worst.tensor, worst.step, worst.max_abs, worst.max_rel),
                 worst.tensor, worst.max_abs, worst.max_rel)
 
     def __str__(self) -> str:
