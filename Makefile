@@ -5,7 +5,8 @@
 # make test-torch  sets up an environment with PyTorch, runs the tests of memonger.torch in it
 # make check   lint and types
 # make docs    makes a site of docs/ with the reference of the API: out/site
-# make tables  sets up, makes the tables of docs/ again (two hours)
+# make tables  sets up, makes the predicted tables of docs/ again (an hour and a half)
+# make tables-measured  makes the measured ones, on an idle machine (an hour)
 # make wheel   builds a wheel that names the C library it needs: out/wheel
 # make pictures  sets up, makes the pictures of docs/ and the notebook's outputs again
 #
@@ -24,7 +25,7 @@ JOBS ?= auto
 SOURCES := setup.py pyproject.toml README.md $(shell find memonger plugins -type f \
 	! -name '*.pyc' ! -name '*.so' ! -name '*.o' 2>/dev/null)
 
-.PHONY: demo digits test test-cu112 test-torch docs tables pictures wheel check install clean help
+.PHONY: demo digits test test-cu112 test-torch docs tables tables-measured pictures wheel check install clean help
 .DELETE_ON_ERROR:
 
 help:
@@ -90,11 +91,19 @@ wheel:
 	@ls out/wheel
 
 tables: $(VENV)/.installed
-	$(VENV)/bin/python -m benchmarks --published --same-cut --methods auto:exact,auto:all --jobs 2 \
+	$(VENV)/bin/python -m benchmarks --published --methods auto:exact,auto:all --jobs 2 \
 		-o out/published --update docs/RESULTS.md --update docs/RESULTS_MORE.md
-	$(VENV)/bin/python -m benchmarks --methods auto:none,auto:exact,auto:all --budgets 35,25,20,15 --jobs 2 \
-		-o out/gaps --update docs/RESULTS_MORE.md
-	$(VENV)/bin/python -m benchmarks --jobs 2 -o out/methods --update docs/RESULTS.md
+	$(VENV)/bin/python -m benchmarks --methods mxnet,mirror,sublinear,chen,ogc,auto:none,auto:exact \
+		--budgets 50,25 --jobs 2 -o out/methods --update docs/RESULTS.md
+	$(VENV)/bin/python -m benchmarks ablation
+	$(VENV)/bin/python -m benchmarks scaling
+
+tables-measured: $(VENV)/.installed
+	$(VENV)/bin/python -m benchmarks --published --methods auto:exact --measure \
+		--measure-memory 1700MB --measure-batch 4 --time-limit 5 -o out/measured \
+		--update docs/RESULTS.md --update docs/RESULTS_MORE.md
+	$(VENV)/bin/python -m benchmarks --process densenet121 dmlc_resnet50 googlenet inception_v3 \
+		lstm_lm_200 mobilenet_v2 resnet50 transformer unet vgg16 --time-limit 3
 
 install: $(VENV)/.installed
 

@@ -6,11 +6,9 @@
   python -m benchmarks --process                       promised memory and what processes take
   python -m benchmarks FILE ...                        every method on graphs from files
   python -m benchmarks peers [FOLDER]                  other planners' own graphs, in FOLDER
-  python -m benchmarks dmlc                            dmlc's ResNet-50 in less and less memory
   python -m benchmarks operators                       frugal operators and MXNet's own
   python -m benchmarks scaling                         time and memory of planning, to 20,000 ops
   python -m benchmarks ablation                        what each part of the search is worth
-  python -m benchmarks smallest                        the least memory that any plan takes
   python -m benchmarks kernels --check --time          GPU kernels: right, and how fast
   python -m benchmarks ready_plans                     the plans that memonger.zoo ships, again
   python -m benchmarks torch                           PyTorch: peaks and times of all methods

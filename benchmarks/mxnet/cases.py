@@ -25,8 +25,7 @@ BUDGETED = ("auto:none", "auto:exact", "auto:all")
 class Case:
     """One line of the benchmark.
 
-    ``target`` is "" (the method's own choice), "total 50%" or "pool 37.1%" of the unplanned bytes,
-    or "overhead 12%" (least memory within it).
+    ``target`` is "" (the method's own choice), "total 50%" or "pool 37.1%" of the unplanned bytes.
     """
 
     network: str
@@ -51,10 +50,9 @@ class Case:
             share = float(text.rstrip("%")) / 100
         except ValueError:
             share = -1.0
-        if kind not in ("total", "pool", "overhead") or not 0 <= share < math.inf \
-                or not text.endswith("%"):
-            raise InputError("cannot read the target %r; write total 50%%, pool 37%% or "
-                             "overhead 12%%" % self.target)
+        if kind not in ("total", "pool") or not 0 <= share < math.inf or not text.endswith("%"):
+            raise InputError("cannot read the target %r; write total 50%% or pool 37%%"
+                             % self.target)
         return kind, share
 
 
@@ -88,10 +86,6 @@ class Row:
     error: str = ""
 
     @property
-    def pool_cut(self) -> float:
-        return 1.0 - self.pool_bytes / self.unplanned_pool_bytes
-
-    @property
     def total_cut(self) -> float:
         return 1.0 - self.total_bytes / self.unplanned_total_bytes
 
@@ -123,14 +117,12 @@ def comparison(networks: Sequence[str], methods: Sequence[str] = METHODS,
 
 def published_cases(rows: Iterable[Published] = PUBLISHED,
                     methods: Sequence[str] = BUDGETED) -> List[Case]:
-    """Ours beside each published row: at the published memory, and at the published overhead."""
+    """Ours beside each published row, at the published memory."""
     cases = []
     for row in rows:
-        targets = ["%s %.4f%%" % (row.scope, 100 * row.share)]
-        if row.overhead > 0 and not row.of_forward:
-            targets.append("overhead %g%%" % (100 * row.overhead))
+        target = "%s %.4f%%" % (row.scope, 100 * row.share)
         cases += [Case(row.network, method, target, row.batch, published=row)
-                  for target in targets for method in methods]
+                  for method in methods]
     return cases
 
 

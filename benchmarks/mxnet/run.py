@@ -21,7 +21,7 @@ from .published import PUBLISHED
 from .runner import Settings, run_cases
 
 #: Modules of this package that make a table of their own: ``main(words, as_json)``.
-OWN_TABLES = ("ablation", "dmlc", "operators", "peers", "scaling", "smallest")
+OWN_TABLES = ("ablation", "operators", "peers", "scaling")
 #: Those that need no MXNet.
 WITHOUT_MXNET = ("peers",)
 #: Options of ``--process``.
@@ -45,9 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         % (", ".join(COMPARED), ", ".join(OWN_TABLES)))
     add("--list", action="store_true", help="name the networks and stop")
     add("--published", action="store_true",
-        help="plan for the memory and the overhead of each published row")
-    add("--same-cut", action="store_true",
-        help="with --published: only at the published memory, not at the published overhead")
+        help="plan for the memory of each published row")
     add("--methods", default="", metavar="LIST",
         help="some of %s (default: all); for graphs any of memonger plan" % ",".join(METHODS))
     add("--budgets", default="75,50,35,25", metavar="LIST",
@@ -204,9 +202,7 @@ def make_cases(args: argparse.Namespace) -> List[Case]:
                 nets.spec(network)
                 raise InputError("no published row is about %s" % network)
         rows = [row for row in PUBLISHED if not args.networks or row.network in args.networks]
-        cases = published_cases(rows, [m for m in methods if m in BUDGETED])
-        return [case for case in cases
-                if not (args.same_cut and case.target.startswith("overhead"))]
+        return published_cases(rows, [m for m in methods if m in BUDGETED])
     networks = args.networks or COMPARED
     budgets = _percentages(args.budgets)
     options = dict(map(_option, args.set))

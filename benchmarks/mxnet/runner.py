@@ -46,9 +46,7 @@ def make_plan(case: Case, net: nets.Net, pool_bytes: int, fixed_bytes: int,
     goal = case.goal()
     if goal is not None:
         kind, share = goal
-        if kind == "overhead":
-            wanted["overhead"] = share
-        elif kind == "pool":
+        if kind == "pool":
             wanted["budget"] = int(share * pool_bytes) + fixed_bytes
         else:
             wanted["budget"] = int(share * (pool_bytes + fixed_bytes))

@@ -17,8 +17,7 @@ from .published import Published
 _COMPARISON = (("network", "batch", "method", "target", "pool", "total", "total cut", "overhead",
                 "bound", "planning", "status"), "<><<>>>>>><")
 _PUBLISHED = (("published", "network", "batch", "of", "their cut", "their overhead",
-               "same cut: none", "exact", "all", "bound", "planning",
-               "same overhead: our cut", "verdict"), "<<><>>>>>>>><")
+               "ours: exact", "all", "bound", "planning", "verdict"), "<<><>>>>>><")
 _SUMMARY = (("network (batch)", "published by", "memory cut", "their overhead",
              "ours: measured", "predicted (variants)", "bound", "planning"), "<<>>>>>>")
 _MEASURED = (("network", "method", "target", "batch", "unplanned: measured", "predicted",
@@ -29,8 +28,6 @@ _PUBLISHED_MEASURED = (("published", "network", "batch", "of", "their cut", "the
                         "planned step"), "<<><>>>>>>>")
 _AT_A_GLANCE = (("network (batch)", "unplanned", "mirror", "sublinear", "chen", "ogc",
                  "auto:none, 50 %", "auto:exact, 50 %", "auto:exact, 25 %"), "<>>>>>>>>")
-_GAPS = (("target", "variants", "plans", "refused", "near", "near the bound", "others"),
-         "<<>>>><")
 
 Cells = List[Tuple[str, ...]]
 
@@ -60,15 +57,8 @@ class Beside:
 
     def __init__(self, published: Published, rows: Sequence[Row]) -> None:
         self.published = published
-        #: By variants: at the published memory, and at the published overhead.
-        self.at_cut: Dict[str, Row] = {}
-        self.at_overhead: Dict[str, Row] = {}
-        for row in rows:
-            kind = self.at_overhead if row.target.startswith("overhead") else self.at_cut
-            kind[row.method.partition(":")[2]] = row
-
-    def cut(self, row: Row) -> float:
-        return row.pool_cut if self.published.scope == "pool" else row.total_cut
+        #: By variants.
+        self.at_cut: Dict[str, Row] = {row.method.partition(":")[2]: row for row in rows}
 
     @property
     def their_overhead(self) -> float:
@@ -85,12 +75,6 @@ class Beside:
         return min(good, key=lambda row: row.overhead) if good else None
 
     @property
-    def larger_cut(self) -> bool:
-        """At their overhead we save more than they do."""
-        return any(self.cut(row) > self.published.cut for row in self.at_overhead.values()
-                   if not row.error)
-
-    @property
     def verdict(self) -> str:
         """Whether the goal of at most half of the overhead is reached, and why not."""
         best = self.best
@@ -100,8 +84,6 @@ class Beside:
         # Half of a gain would be less than the gain: there, equal is the goal.
         if best.overhead <= min(self.their_overhead / 2, self.their_overhead):
             return "at most half"
-        if self.larger_cut:
-            return "larger cut at their overhead"
         if best.overhead < self.their_overhead:
             return "less, not half"
         return "behind"
@@ -126,14 +108,12 @@ def published_cells(rows: Sequence[Row]) -> Cells:
             row = group.at_cut.get(variants)
             return "" if row is None else "-" if row.error else format_extra(row.overhead)
 
-        cuts = [group.cut(row) for row in group.at_overhead.values() if not row.error]
         cells.append((
             theirs.system, theirs.network, str(theirs.batch), theirs.scope,
             format_percent(theirs.cut), format_extra(group.their_overhead),
-            overhead("none"), overhead("exact"), overhead("all"),
+            overhead("exact"), overhead("all"),
             format_extra(best.bound) if best and best.bound else "",
-            "%.1f s" % best.planning_s if best else "",
-            format_percent(max(cuts)) if cuts else "", group.verdict))
+            "%.1f s" % best.planning_s if best else "", group.verdict))
     return cells
 
 
@@ -216,27 +196,6 @@ def published_measured_cells(rows: Sequence[Row]) -> Cells:
     return cells
 
 
-def gap_cells(rows: Sequence[Row]) -> Cells:
-    """How far plans are from their bounds, as shares of the step; a line a target and variants.
-
-    Near is within 1 % of the step, below a quarter of the memory within 3 %.
-    """
-    groups: Dict[Tuple[str, str], List[Row]] = {}
-    for row in rows:
-        if row.method.startswith("auto:") and row.target.startswith("total"):
-            groups.setdefault((row.target, row.method.partition(":")[2]), []).append(row)
-    cells: Cells = []
-    for (target, variants), found in groups.items():
-        near = 0.01 if float(target.split()[1].rstrip("%")) >= 25 else 0.03
-        plans = [row for row in found if not row.error]
-        far = sorted(((row.overhead - row.bound, row.network) for row in plans
-                      if row.overhead - row.bound > near), reverse=True)
-        cells.append((target, variants, str(len(plans)), str(len(found) - len(plans)),
-                      "%.0f %%" % (100 * near), str(len(plans) - len(far)),
-                      ", ".join("%s %.1f" % (name, 100 * gap) for gap, name in far)))
-    return cells
-
-
 def at_a_glance_cells(rows: Sequence[Row]) -> Cells:
     """One line a network: the cut of the total, and the extra step time that buys it."""
     columns = (("mirror", ""), ("sublinear", ""), ("chen", ""), ("ogc", ""),
@@ -262,7 +221,6 @@ def sections(rows: Sequence[Row]) -> List[Tuple[str, Tuple[str, ...], str, Cells
     """Title, header, alignment and cells of each table that the rows fill."""
     own = [row for row in rows if row.published is None]
     found = [("Methods", *_COMPARISON, comparison_cells(own)),
-             ("From plans to bounds, % of the step", *_GAPS, gap_cells(own)),
              ("Beside the published tables", *_PUBLISHED, published_cells(rows)),
              ("Measured", *_MEASURED, measured_cells(rows)),
              ("Measured beside the published tables", *_PUBLISHED_MEASURED,
@@ -280,7 +238,7 @@ def documented(rows: Sequence[Row], text: str) -> str:
     """A document with its tables made again.
 
     A table stands between ``<!-- benchmarks: NAME -->`` and ``<!-- end -->``; NAME is
-    methods, gaps, published, measured, published_measured or summary. Tables for which there are
+    methods, published, measured, published_measured or summary. Tables for which there are
     no rows stay.
 
     Raises InputError if a NAME is unknown.
@@ -288,7 +246,6 @@ def documented(rows: Sequence[Row], text: str) -> str:
     planned = [row for row in rows if row.published is None and not row.measured]
     published = [row for row in rows if not row.measured]
     parts = {"methods": (_AT_A_GLANCE, at_a_glance_cells(planned)),
-             "gaps": (_GAPS, gap_cells(planned)),
              "published": (_PUBLISHED, published_cells(published)),
              "measured": (_MEASURED, measured_cells(rows)),
              "published_measured": (_PUBLISHED_MEASURED, published_measured_cells(rows))}

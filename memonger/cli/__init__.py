@@ -47,7 +47,7 @@ class PrintCompletion(argparse.Action):
         try:
             import shtab
         except ImportError:
-            parser.error("completion needs shtab: pip install 'memonger[completion]'")
+            parser.error("completion needs shtab: pip install shtab")
         if shell not in shtab.SUPPORTED_SHELLS:
             parser.error("no completion for %s; there is %s"
                          % (shell, ", ".join(shtab.SUPPORTED_SHELLS)))
@@ -69,7 +69,8 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 def make_parser() -> Parser:
     """The parser of the whole command line."""
-    parser = Parser(prog="memonger", description="Plans the training memory of MXNet networks.",
+    parser = Parser(prog="memonger",
+                    description="Plans the training memory of MXNet networks and PyTorch modules.",
                     epilog="memonger COMMAND --help tells more about a command.")
     parser.add_argument("--version", action="version", version="memonger " + __version__)
     parser.add_argument("--print-completion", metavar="SHELL", action=PrintCompletion,

@@ -5,16 +5,17 @@ import argparse
 import sys
 
 from ..mx.calls import calls as api
+from ..plan.max_batch import MaxBatch as MaxBatchResult
 from ..report.progress import ProgressBar
-from . import arguments
+from . import arguments, torch_model
 from .command import EXIT_BUDGET, EXIT_OK, Command, answer
 
 
 class MaxBatch(Command):
     """Find the largest batch that fits a budget, without a plan and with one.
 
-    The first dimension of each --shape is the batch; its value does not matter. The exit code is 3
-    when not even one sample fits.
+    The first dimension of each --shape or --input is the batch; its value does not matter. The exit
+    code is 3 when not even one sample fits.
 
       memonger max-batch net-symbol.json --shape data=1,3,224,224 --budget 8GB
     """
@@ -22,17 +23,16 @@ class MaxBatch(Command):
     name = "max-batch"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        arguments.add_network(parser)
+        arguments.add_network(parser, "a *-symbol.json file, or model.py:build")
+        torch_model.add_arguments(parser)
         arguments.add_place(parser)
         arguments.add_budget(parser, required=True)
         arguments.add_search(parser)
         arguments.add_optimizer(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        symbol = arguments.load_symbol(args.network)
-        with ProgressBar() as bar:
-            result = api.max_batch(symbol, budget=args.budget, progress=bar,
-                                  **arguments.call_arguments(args, symbol))
+        result = torch_model.max_batch(args) if torch_model.is_model(args.network) \
+            else self._of_symbol(args)
         if result.reason:
             sys.stderr.write("error: %s\n" % result)
             if args.json:
@@ -40,3 +40,9 @@ class MaxBatch(Command):
             return EXIT_BUDGET
         answer(args, result.to_dict, lambda: str(result))
         return EXIT_OK
+
+    def _of_symbol(self, args: argparse.Namespace) -> MaxBatchResult:
+        symbol = arguments.load_symbol(args.network)
+        with ProgressBar() as bar:
+            return api.max_batch(symbol, budget=args.budget, progress=bar,
+                                 **arguments.call_arguments(args, symbol))

@@ -5,7 +5,7 @@ import argparse
 
 from ..mx.calls import calls as api
 from ..plan.plan import Plan
-from ..report.text import measurement_table
+from ..report.measured import measurement_table
 from . import torch_model
 from .arguments import add_context, add_network, add_output, context, count, load_network
 from .command import EXIT_OK, Command, UsageError, answer
@@ -40,5 +40,5 @@ class Measure(Command):
         if args.output:
             network.with_measured(measured.to_dict()).save(args.output)
         answer(args, measured.to_dict, lambda: measurement_table(
-            measured, network if isinstance(network, Plan) else None))
+            measured, measured.original, network if isinstance(network, Plan) else None))
         return EXIT_OK

@@ -74,8 +74,11 @@ class MakePlan(Command):
             raise UsageError("--sweep plans for many budgets; "
                              "it takes no --budget, --overhead, --max-clones or --output")
         if torch_model.is_model(args.network):
-            plan = torch_model.plan(args)
-            finish(args, plan, plan_record(plan))
+            if args.sweep:
+                _finish_sweep(args, torch_model.sweep(args))
+            else:
+                plan = torch_model.plan(args)
+                finish(args, plan, plan_record(plan))
             return EXIT_OK
         network = graph_of(args)
         options: Dict[str, Any] = {name: getattr(args, name) for name in arguments.OF_SEARCHES}

@@ -4,7 +4,7 @@ from __future__ import annotations
 import argparse
 
 from ..report.progress import ProgressBar
-from . import arguments
+from . import arguments, torch_model
 from .command import EXIT_OK, Command, answer
 
 
@@ -22,7 +22,8 @@ class Profile(Command):
     name = "profile"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        arguments.add_network(parser)
+        arguments.add_network(parser, "a *-symbol.json file, or model.py:build")
+        torch_model.add_arguments(parser)
         arguments.add_context(parser)
         parser.add_argument("--time-limit", type=arguments.positive, default=60.0,
                             metavar="SECONDS",
@@ -35,6 +36,8 @@ class Profile(Command):
                                   "device that --costs auto finds")
 
     def run(self, args: argparse.Namespace) -> int:
+        if torch_model.is_model(args.network):
+            return torch_model.profile(args)
         from ..mx.costs.profile_files import default_path
         from ..mx.profile.run import circumstances, profile
         device = arguments.context(args.ctx)

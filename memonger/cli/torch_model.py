@@ -11,10 +11,12 @@ import os
 import re
 import sys
 from dataclasses import replace
-from typing import Any, Dict, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
+from ..plan.max_batch import MaxBatch
 from ..plan.plan import Plan
 from ..plan.plan_file import load_plan
+from ..report.measured import measurement_table
 from ..report.progress import ProgressBar
 from ..report.text import estimate_table
 from ..util.errors import InputError
@@ -25,7 +27,13 @@ from .command import EXIT_BUDGET, EXIT_OK, EXIT_VERIFICATION, UsageError, answer
 _MODEL = re.compile(r"^(?P<path>.+\.py):(?P<name>\w+)$")
 #: Options of the command line that are MXNet's alone.
 _OF_MXNET = (("shape", "--shape"), ("types", "--type"), ("grad_req", "--grad-req"),
-             ("device", "--device"), ("sweep", "--sweep"), ("control", "--control"))
+             ("device", "--device"), ("control", "--control"))
+#: What a sweep, a search for a batch and a profile of a module decide by themselves.
+_FIXED: Dict[str, Dict[str, Any]] = {
+    "sweep": {"variants": "exact", "method": "auto", "keep": [], "recompute": [],
+              "optimizer": (None, None)},
+    "max-batch": {"method": "auto", "optimizer": (None, None)},
+    "profile": {"output": None, "time_limit": 60.0, "repeats": 5}}
 
 
 class Model(NamedTuple):
@@ -96,10 +104,24 @@ def build(text: str, inputs: Sequence[str]) -> Model:
     return Model(module, given, {"model": text, "inputs": tuple(inputs)})
 
 
+def _calls() -> Any:
+    """:mod:`memonger.torch`, whose profiler says nothing on the terminal of this process."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    from .. import torch as calls
+    return calls
+
+
 def _check(args: argparse.Namespace) -> None:
     for name, flag in _OF_MXNET:
         if getattr(args, name, None):
             raise UsageError("a PyTorch module takes no %s" % flag)
+
+
+def _check_fixed(args: argparse.Namespace, what: str) -> None:
+    for name, default in _FIXED[what].items():
+        if getattr(args, name) != default:
+            raise UsageError("%s of a PyTorch module takes no --%s"
+                             % (what, name.replace("_", "-")))
 
 
 def _model_of(args: argparse.Namespace, network: str) -> Tuple[Model, Any]:
@@ -113,7 +135,7 @@ def _model_of(args: argparse.Namespace, network: str) -> Tuple[Model, Any]:
 
 def plan(args: argparse.Namespace) -> Plan:
     """``memonger plan``."""
-    from .. import torch as calls
+    calls = _calls()
     args.smaller = " · a smaller batch (memonger.torch.max_batch tells which fits)"
     model, _ = _model_of(args, args.network)
     name, parameters = args.optimizer
@@ -129,9 +151,42 @@ def plan(args: argparse.Namespace) -> Plan:
     return replace(made, options={**made.options, **model.record})
 
 
+def sweep(args: argparse.Namespace) -> List[Plan]:
+    """``memonger plan --sweep``."""
+    calls = _calls()
+    _check_fixed(args, "sweep")
+    model, _ = _model_of(args, args.network)
+    with ProgressBar() as bar:
+        return calls.sweep(model.module, model.inputs, mode=args.mode or "inductor",
+                           costs=args.costs, time_limit=args.time_limit, progress=bar)
+
+
+def max_batch(args: argparse.Namespace) -> MaxBatch:
+    """``memonger max-batch``."""
+    calls = _calls()
+    _check_fixed(args, "max-batch")
+    model, _ = _model_of(args, args.network)
+    with ProgressBar() as bar:
+        return calls.max_batch(
+            model.module, model.inputs, args.budget, args.mode or "inductor", costs=args.costs,
+            variants=args.variants, time_limit=args.time_limit, progress=bar)
+
+
+def profile(args: argparse.Namespace) -> int:
+    """``memonger profile``."""
+    calls = _calls()
+    _check_fixed(args, "profile")
+    model, _ = _model_of(args, args.network)
+    found = calls.profile(model.module, model.inputs, args.mode or "inductor")
+    answer(args, {"device": found.device, "times": len(found.times_s)},
+           "%d op times of %s; later plans on this device use them where they cover the module"
+           % (len(found.times_s), found.device))
+    return EXIT_OK
+
+
 def estimate(args: argparse.Namespace) -> int:
     """``memonger estimate``."""
-    from .. import torch as calls
+    calls = _calls()
     from ..util.units import parse_budget
     model, _ = _model_of(args, args.network)
     estimated = calls.estimate(model.module, model.inputs, args.mode or "inductor")
@@ -144,25 +199,26 @@ def estimate(args: argparse.Namespace) -> int:
 
 def measure(args: argparse.Namespace) -> int:
     """``memonger measure``: of a plan file unplanned and planned."""
-    from .. import torch as calls
+    calls = _calls()
     model, made = _model_of(args, args.network)
     mode = made.options["mode"] if made else args.mode or "inductor"
     original = calls.measure(calls.compile(model.module, mode=mode), model.inputs, args.steps)
-    record, lines = {"original": original.to_dict()}, ["unplanned: %s" % original]
-    if made is not None:
-        planned = calls.measure(calls.compile(model.module, plan=made), model.inputs, args.steps)
-        record["planned"] = planned.to_dict()
-        lines.append("with this plan: %s" % planned)
-        if args.output:
-            made.with_measured({**planned.to_dict(), "original": original.to_dict(),
-                                "overhead": planned.step_s / original.step_s - 1}).save(args.output)
-    answer(args, record, lambda: "\n".join(lines))
+    if made is None:
+        answer(args, {"original": original.to_dict()},
+               lambda: measurement_table(original, holder="allocator"))
+        return EXIT_OK
+    planned = calls.measure(calls.compile(model.module, plan=made), model.inputs, args.steps)
+    if args.output:
+        made.with_measured({**planned.to_dict(), "original": original.to_dict(),
+                            "overhead": planned.step_s / original.step_s - 1}).save(args.output)
+    answer(args, {"original": original.to_dict(), "planned": planned.to_dict()},
+           lambda: measurement_table(planned, original, made, "allocator"))
     return EXIT_OK
 
 
 def verify(args: argparse.Namespace) -> int:
     """``memonger verify``."""
-    from .. import torch as calls
+    calls = _calls()
     if is_model(args.planned):
         raise UsageError("verify needs a plan file; memonger plan %s -o plan.json writes one"
                          % args.planned)

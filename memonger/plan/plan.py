@@ -32,7 +32,8 @@ class Status(str, enum.Enum):
     def advice(self) -> str:
         """What the status means, in a sentence."""
         return {
-            "optimal": "proven: no other choice of ops is cheaper at this budget",
+            "optimal": "proven: no other choice of ops is cheaper at this budget "
+                       "and these op times",
             "feasible": "not proven optimal",
             "not_needed": "the network fits without a plan",
             "time_limit": "the best found in time; a longer time limit may find a better one",

@@ -8,9 +8,10 @@ from typing import Any, Dict, Mapping, Optional
 
 from ..graph.types import Graph
 from ..plan import unmet_requests
-from ..plan.plan import Plan
+from ..plan.plan import Plan, Status
 from ..solve import Options, solve
 from ..solve.effort import Effort
+from ..solve.options import USUAL_TIME_LIMIT_S
 from ..util import signals as interrupts
 from ..util.errors import InfeasibleBudget, InputError
 from ..util.units import format_bytes, format_distinct, parse_budget
@@ -125,7 +126,9 @@ def search_options(network: Network, request: PlanRequest,
 
 def record_of(network: Network, request: PlanRequest) -> Dict[str, Any]:
     """What was asked for, as a plan file holds it."""
-    limits = {"max_clones": request.max_clones} if request.max_clones else {}
+    limits: Dict[str, Any] = {"max_clones": request.max_clones} if request.max_clones else {}
+    if request.time_limit != USUAL_TIME_LIMIT_S:
+        limits["time_limit"] = request.time_limit
     return {"budget": request.budget, "method": request.method, "variants": request.variants,
             "overhead": request.overhead, "keep": tuple(request.keep),
             "recompute": tuple(request.recompute), **limits, **network.record}
@@ -158,5 +161,8 @@ def confirmed(network: Network, answer: Plan, budget_bytes: Optional[int],
         if name != "never_written"})
     if resident.total_bytes <= (budget_bytes or 0):  # it fits even if all is written
         plan = replace(plan, planned=resident)
+    if plan.status is Status.NOT_NEEDED and plan.baseline_total_bytes > (budget_bytes or 0):
+        # Unplanned, bytes outside the pool are more: copies of arrays in other layouts.
+        plan = replace(plan, status=Status.OPTIMAL).with_bound(plan.bound)
     return replace(plan, budget_bytes=budget_bytes, options=dict(record),
                    planning_s=time.perf_counter() - started_s)

@@ -14,6 +14,7 @@ from ..graph.schedule import Schedule, expand
 from ..graph.types import Graph, Tensor
 from ..memory.timeline import Timeline, step_names, timeline
 from ..plan.plan import Plan
+from .formatting import short_kind
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ class Facts:
             "variant" if decision != "keep" else "absorbed" if not self.runs[index] else \
             "keep" if op.recomputable else "pinned"
         shape = self.graph.tensors[op.outputs[0]].shape if op.outputs else ()
-        return OpFacts(index, op.name, op.kind, decision, group,
+        return OpFacts(index, op.name, short_kind(op.kind), decision, group,
                        sum(t.size_bytes for t in pooled), self._held_bytes(index), op.time_s,
                        max(0, len(self.runs[index]) - 1), shape, self._why(index, group))
 

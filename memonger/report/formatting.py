@@ -38,10 +38,21 @@ def ordinal(number: int) -> str:
     return "%d%s" % (number, ending)
 
 
+def short_kind(kind: str) -> str:
+    """An operator's name without its namespace and its default overload: ``aten.mm.default``."""
+    namespace, *words = kind.split(".")
+    return ".".join(words).rpartition(".default")[0] or ".".join(words) if len(words) == 2 else kind
+
+
+def is_profile(source: str) -> bool:
+    """Whether op times were measured; ``source`` is ``Plan.costs``."""
+    return source.partition(": ")[0] == "profile"
+
+
 def costs_words(source: str) -> str:
     """Where op times come from; ``source`` is ``Plan.costs``."""
     kind, _, whose = source.partition(": ")
-    if kind == "profile":
+    if is_profile(source):
         return "measured by memonger profile on " + whose
     if kind == "units":
         return "in the units of the graph's file"

@@ -193,15 +193,27 @@ def command_line(plan: Plan) -> str:
         return 'memonger.zoo.load("%s", "%g%%")' % (options["network"], 100 * options["share"])
     if plan.by_device:  # the command line has no places
         return "memonger.plan(symbol, budget=%r, group2ctx=...)" % (options.get("budget"),)
+    if "torch" in options and "model" not in options:
+        return "memonger.torch.plan(module, inputs, budget=%r, mode=%r)" % (
+            options.get("budget"), options.get("mode"))
     ending = "-symbol.json" if plan.graph.shares_buffers else ".json"
     words = ["memonger", "plan", options.get("model") or (plan.graph.name or "network") + ending]
     for name, shape in sorted((options.get("shapes") or {}).items()):
         words += ["--shape", "%s=%s" % (name, ",".join(map(str, shape)))]
-    for key in ("budget", "overhead", "method", "variants", "costs"):
-        if options.get(key) not in (None, "auto"):
-            words += ["--" + key, str(options[key])]
-    if options.get("max_clones"):
-        words += ["--max-clones", str(options["max_clones"])]
+    for name, dtype in sorted((options.get("type_dict") or {}).items()):
+        words += ["--type", "%s=%s" % (name, dtype)]
+    requests = options.get("grad_req") or "write"
+    for request in [requests] if isinstance(requests, str) else [
+            "%s=%s" % pair for pair in sorted(requests.items())]:
+        if request.rpartition("=")[2] != "write":
+            words += ["--grad-req", request]
+    for text in options.get("inputs") or ():
+        words += ["--input", text]
+    for key in ("mode", "budget", "overhead", "method", "variants", "costs", "max_clones",
+                "time_limit"):
+        if options.get(key) not in (None, "auto", 0):
+            words += ["--" + key.replace("_", "-"), "%g" % options[key]
+                      if isinstance(options[key], float) else str(options[key])]
     if options.get("optimizer"):
         parameters = sorted((options.get("optimizer_params") or {}).items())
         words += ["--optimizer", ",".join([options["optimizer"],

@@ -42,7 +42,9 @@ def summary(plan: Plan, path: Optional[str] = None) -> str:
     if plan.measured:
         lines += ["measured: " + words for words in measured_words(plan.measured)]
     if not Units.of(plan).plain:
-        lines.append(_not_counted(plan.graph, plan.fixed_bytes))
+        lines.append(_not_counted(plan.graph, plan.fixed_bytes) + (
+            ", the time of copies in other layouts"
+            if plan.unplanned.outside_bytes.get("layout_copies") else ""))
     if plan.unchecked:
         lines.append("taken from its file, not checked again: " + ", ".join(plan.unchecked))
     lines += ["note: " + note for note in plan.notes]
@@ -134,7 +136,8 @@ def _saved(facts: Facts) -> List[str]:
         pools, pools[1:], ("by packing", "by variants", "by recomputation"))]
     parts += [(before - after, "of " + name)
               for name, before, after in _columns_of_bytes(plan)[2:]]
-    words = ["%s%s %s" % ("-" * (part < 0), size(abs(part)), how) for part, how in parts if part]
+    words = ["%s%s %s" % ("less " * (part < 0), size(abs(part)), how)
+             for part, how in sorted(parts, key=lambda pair: pair[0] < 0) if part]
     return ["saved: " + (words[0] if len(words) == 1 else
                          "%s: %s" % (size(saved), ", ".join(words)))]
 
@@ -287,46 +290,6 @@ def _verdict(verification: Any) -> str:
     if verification.judge:
         return "Same network: the differences are rounding, amplified by the network"
     return "Same network: the differences are within %.0e" % verification.tolerance
-
-
-#: Code and MKLDNN take about this much of any process.
-_OF_MXNET_BYTES = 100 << 20
-#: Beyond this multiple of the prediction, the table says how far off it is.
-_FAR_ABOVE = 1.5
-
-
-def measurement_table(measurement: Any, predicted: Optional[Plan] = None) -> str:
-    """What ``memonger.measure`` found: a :class:`memonger.mx.check.measure.Measurement`.
-
-    ``predicted``: the plan that was measured; says so where the process takes far more.
-    """
-    original = measurement.original
-    rows = [["measured", "process", "median step", "", "from", "to"]]
-    if original is not None:
-        rows.append(_measured_row("unplanned", original, ""))
-        rows.append(_measured_row("with this plan", measurement,
-                                  "(%s)" % format_extra(measurement.overhead)))
-    else:
-        rows.append(_measured_row("", measurement, ""))
-    lines = [table(rows, "<>><>>"), "on %s; %s%s" % (
-        measurement.device, counted(len(measurement.steps_s), "step"),
-        " of each, in turn" if original is not None else "")]
-    if predicted is not None:
-        pairs = [("the process", measurement, predicted.total_bytes)]
-        if original is not None:
-            pairs.append(("unplanned the process", original, predicted.baseline_total_bytes))
-        lines += ["%s takes %.1f times the %s that were predicted: %s" % (
-            who, measured.allocated_bytes / total_bytes, format_bytes(total_bytes),
-            "so small a network is less than what MXNet itself takes"
-            if total_bytes < _OF_MXNET_BYTES else "please report this network")
-            for who, measured, total_bytes in pairs
-            if measured.allocated_bytes > _FAR_ABOVE * total_bytes]
-    return "\n".join(lines)
-
-
-def _measured_row(label: str, measurement: Any, extra: str) -> List[str]:
-    return [label, format_bytes(measurement.allocated_bytes), format_time(measurement.step_s),
-            extra, format_time(min(measurement.steps_s)), format_time(max(measurement.steps_s))]
 
 
 def measured_words(measured: Mapping[str, Any]) -> List[str]:

@@ -100,7 +100,9 @@ def solve(graph: Graph, budget_bytes: Optional[int], method: str = "auto",
     Returns
     -------
     Plan
-        Within the budget. ``status`` is ``not_needed`` when the unplanned step fits.
+        Within the budget. ``status`` is ``not_needed`` when the unplanned step fits. Its totals are
+        pool, workspace and ``options.fixed_bytes``: :func:`memonger.plan` counts what else a graph
+        holds, such as parameters.
 
     Raises
     ------

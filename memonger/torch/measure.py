@@ -30,6 +30,11 @@ class Measurement:
         """The step at its worst moment, with what existed before."""
         return self.peak_bytes + self.before_bytes
 
+    @property
+    def allocated_bytes(self) -> int:
+        """The same, by the name that measurements of both frontends have."""
+        return self.total_bytes
+
     def to_dict(self) -> Dict[str, Any]:
         """All numbers, fit for JSON."""
         return {"allocated_bytes": self.total_bytes, "peak_bytes": self.peak_bytes,

@@ -182,6 +182,7 @@ void RegisterStateful(Op* op, const mxnet::FStatefulCompute& compute) {
   static const auto& changes = Op::GetAttr<nnvm::FMutateInputs>("FMutateInputs");
   if (on_arrays.contains(op) || changes.contains(op)) return;
   const bool uses_space = UsesHostSpace(op->name);
+  op->set_attr<bool>(kComputesOnMemory, true);
   Set<mxnet::FStatefulComputeEx>(op, "FStatefulComputeEx<cpu>",
                                  [=](const mxnet::OpStatePtr& state, const OpContext& context,
                                      const Arrays& in, const Requests& request, const Arrays& out) {

@@ -11,6 +11,10 @@
 
 namespace memonger {
 
+// The attribute of stateful operators whose implementation on arrays is the one made here: by
+// themselves they compute on bare memory.
+constexpr const char* kComputesOnMemory = "TMemongerComputesOnMemory";
+
 // Gives every registered operator that computes on blobs an implementation on arrays. None of
 // them runs before AvoidCopies chooses it.
 void RegisterArrayImplementations();

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <set>
 
+#include "mxnet/layouts.h"
 #include "mxnet/loops.h"
 
 namespace memonger {
@@ -120,8 +121,10 @@ bool MayReferToArrays(const Node& node) {
   static const auto& cpu = Op::GetAttr<mxnet::FStatefulComputeEx>("FStatefulComputeEx<cpu>");
   static const auto& gpu = Op::GetAttr<mxnet::FStatefulComputeEx>("FStatefulComputeEx<gpu>");
   static const auto& exec_type = Op::GetAttr<mxnet::FExecType>("FExecType");
+  static const auto& on_memory = Op::GetAttr<bool>(kComputesOnMemory);
   if (!MakesState(node)) return false;
-  if (cpu.contains(node.op()) || gpu.contains(node.op())) return true;
+  if (gpu.contains(node.op())) return true;
+  if (cpu.contains(node.op()) && !on_memory.get(node.op(), false)) return true;
   // MXNet's older Python operators make arrays of what they are given.
   return exec_type.contains(node.op()) &&
          exec_type[node.op()](node.attrs) != mxnet::ExecType::kSync;

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
     ("--process alexnet -o out", 1, "python -m benchmarks --process has no --output"),
     ("--process nonesuch", 1, "no network 'nonesuch' in the zoo"),
     ("--process alexnet --ctx cpu:1", 1, "python -m benchmarks --process has no --ctx"),
-    ("dmlc --steps 3", 1, "python -m benchmarks dmlc has no --steps"),
+    ("scaling --steps 3", 1, "python -m benchmarks scaling has no --steps"),
     ("operators alexnet", 1, "no variant 'alexnet' in this table; there are mask_relu"),
     ("--published --methods chen", 1, "--published compares auto:none, auto:exact, auto:all"),
     ("--published vgg16 unheard", 1, "no network 'unheard' in the zoo"),

@@ -48,6 +48,19 @@ def test_copies_are_those_that_a_process_allocates(spelling, maps, monkeypatch):
     assert estimate.by_category.get("layout_copies", 0) == maps * 4 * 32 * 24 * 24 * 4
 
 
+def test_a_plan_that_only_rids_the_step_of_copies_is_not_called_not_needed(monkeypatch):
+    """Unplanned the network takes more than the budget, whatever its pool takes."""
+    monkeypatch.setenv("MXNET_MKLDNN_ENABLED", "1")
+    monkeypatch.delenv("MEMONGER_COSTS", raising=False)
+    network = spelled(plain(2, "relu"), "relu")
+    planned = memonger.plan(network, budget="100%", variants="none", data=(4, 3, 24, 24))
+    assert planned.status.value == "not_needed"
+    planned = memonger.plan(network, budget="95%", variants="none", data=(4, 3, 24, 24))
+    assert planned.baseline_total_bytes > planned.budget_bytes >= planned.total_bytes
+    assert planned.status.value == "optimal" and not planned.schedule.recomputed()
+    assert "the time of copies in other layouts" in str(planned)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name, options", [
     ("resnet50", {"batch": 8, "image": 128}), ("densenet121", {"batch": 4}),

@@ -142,6 +142,31 @@ def test_with_mkldnn(forked_as_users):
     assert run.returncode == 0, run.stderr
 
 
+DROPOUT = """
+import mxnet as mx
+import memonger
+from native.test_state_of_arrays import everything_again, verify
+x = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=64, name="fc")
+x = mx.sym.tanh(x, name="before")
+for index in range(3):
+    x = mx.sym.Dropout(mx.sym.sigmoid(x * 1.5, name="gate%d" % index), p=0.3)
+    x = mx.sym.FullyConnected(x, num_hidden=64, name="behind%d" % index)
+net, shapes = mx.sym.MakeLoss(mx.sym.tanh(x), name="loss"), {"data": (32, 64)}
+plan = memonger.plan(net, shapes=shapes, recompute=["gate*", "before"], variants="none")
+again = {plan.graph.ops[op].name for op in plan.schedule.recomputed()}
+assert {"gate0", "gate1", "gate2"} <= again, again
+assert "may refer" not in str(plan.notes), plan.notes
+found = memonger.verify(plan)
+assert found.ok, str(found)
+"""
+
+
+def test_what_dropout_reads_may_run_again_with_mkldnn(forked_as_users):
+    """Its state holds no arrays, whatever implementation the plugin gives it."""
+    run = forked_as_users.run(DROPOUT)
+    assert run.returncode == 0, run.stderr
+
+
 def while_loop(x):
     out, _ = mx.sym.contrib.while_loop(
         lambda i, s: i < 3, lambda i, s: (mx.sym.tanh(s), [i + 1, s * 1.5]),

@@ -20,6 +20,7 @@ from memonger.report import formatting as words
 from memonger.report import text
 from memonger.report.charts.frontier import frontier, frontier_table, knee
 from memonger.report.facts import Facts
+from memonger.report.measured import measurement_table
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,7 @@ def test_the_columns_add_up_to_the_total(plan):
             assert all(cell.endswith((" MiB", "0 B")) for cell in row[1:last])
             assert sum(parts) == pytest.approx(total, abs=0.2)
     assert names[1:last] == ["total", "pool", "copies in other layouts", "workspace", "the rest"]
-    assert "40.0 MiB of copies in other layouts, -5.00 MiB of workspace" in text.summary(odd)
+    assert "40.0 MiB of copies in other layouts, less 5.00 MiB of workspace" in text.summary(odd)
 
 
 def test_the_hints_quote_the_name_of_the_file(plan):
@@ -137,8 +138,8 @@ def test_verification_table(golden):
 def test_measurement_table(golden):
     original = Measurement(2**29, 0.018, (0.017, 0.018, 0.025), "cpu(0)", None, None)
     planned = Measurement(2**28, 0.02, (0.019, 0.02, 0.04), "cpu(0)", original, 0.111)
-    golden("measurement.txt", "%s\n\n%s\n" % (text.measurement_table(planned),
-                                             text.measurement_table(original)))
+    golden("measurement.txt", "%s\n\n%s\n" % (measurement_table(planned, original),
+                                             measurement_table(original)))
 
 
 @pytest.mark.parametrize("share, words", [(1.4, None), (1.6, "times"), (20, "than what MXNet")])
@@ -146,12 +147,31 @@ def test_a_process_that_takes_far_more_than_predicted_is_told(share, words):
     graph = single_output_graph(list("ab"), [1] * 2, [0.2] * 2, [True] * 2, [])
     size = 2**29 if share < 2 else 2**20
     plan = Plan(graph, expand(graph, {}), Status.FEASIBLE, "local", **pair(size, size))
-    found = text.measurement_table(
-        Measurement(int(share * size), 0.02, (0.02,), "cpu(0)", None, None), plan)
+    found = measurement_table(Measurement(int(share * size), 0.02, (0.02,), "cpu(0)", None, None),
+                              predicted=plan)
     if words is None:
         assert "predicted" not in found
     else:
         assert "takes %.1f times" % share in found and words in found
+
+
+def test_a_step_that_takes_far_longer_than_predicted_is_told(plan):
+    measured = Measurement(plan.total_bytes, 9.0, (9.0,), "cpu(0)", None, None)
+    step_s = plan.graph.time_s * (1 + plan.overhead)
+    for costs, advice in (("roofline: this CPU", "memonger profile measures op times"),
+                          ("profile: this CPU", "profile again, on an idle machine")):
+        found = measurement_table(measured, predicted=replace(plan, costs=costs))
+        assert "a step takes %.1f times the" % (9.0 / step_s) in found and advice in found
+    close = measured._replace(step_s=1.4 * step_s, steps_s=(1.4 * step_s,))
+    assert "a step takes" not in measurement_table(close, predicted=plan)
+
+
+def test_an_allocator_that_takes_more_than_the_budget_is_told(plan):
+    live = replace(plan, graph=replace(plan.graph, pools="live"), budget_bytes=plan.total_bytes,
+                   costs="roofline: this CPU")
+    measured = Measurement(plan.total_bytes + 1, 0.01, (0.01,), "cpu", None, None)
+    found = measurement_table(measured, predicted=live, holder="allocator")
+    assert "that is above the budget of" in found and "memonger profile measures" in found
 
 
 # ---------------------------------------------------------------------- frontiers

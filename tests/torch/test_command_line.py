@@ -2,10 +2,15 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import pytest
+import torch
 
+import memonger.torch as mt
 from memonger.cli import main
+from memonger.plan.plan_file import load_plan
+from memonger.report.html import command_line
 
 MODEL = '''
 import torch.nn as nn
@@ -32,8 +37,37 @@ def test_plan_verify_measure_report(model, capsys):
     assert main(["measure", "plan.json", "--steps", "1", "-o", "plan.json", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["planned"]["peak_bytes"] < found["original"]["peak_bytes"]
+    assert main(["measure", "plan.json", "--steps", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:2] == ["measured", "allocator"]
+    assert lines[1].startswith("unplanned") and lines[2].startswith("with this plan")
     assert main(["report", "plan.json", "-o", "plan.html"]) == 0
     assert main(["estimate", *model, "--budget", "1KB"]) == 3
+
+
+def test_the_reports_command_makes_the_same_plan(model, capsys):
+    assert main(["plan", *model, "--budget", "70%", "--time-limit", "2", "-o", "plan.json"]) == 0
+    plan = load_plan("plan.json")
+    command = command_line(plan)
+    assert command == ("memonger plan net.py:build --input 256,32 --mode eager --budget 70% "
+                       "--variants exact --time-limit 2 -o plan.json")
+    assert main(shlex.split(command)[1:]) == 0
+    assert load_plan("plan.json").schedule == plan.schedule
+    made = mt.plan(torch.nn.Linear(3, 3), (torch.ones(2, 3),), "100%", "eager")
+    assert command_line(made) == \
+        "memonger.torch.plan(module, inputs, budget='100%', mode='eager')"
+
+
+def test_profile_sweep_and_max_batch(model, capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert main(["profile", *model]) == 0
+    assert "op times of" in capsys.readouterr().out
+    assert main(["plan", *model, "--sweep", "--json"]) == 0
+    plans = json.loads(capsys.readouterr().out)["results"]
+    assert len(plans) > 2 and plans[0]["total_bytes"] > plans[-1]["total_bytes"]
+    assert main(["max-batch", *model, "--budget", "4MB", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["planned"] > found["unplanned"] > 256
 
 
 def test_errors_in_one_line(model, capsys):
@@ -43,6 +77,9 @@ def test_errors_in_one_line(model, capsys):
             (["plan", "other.py:build", "--input", "4,32"], "no file other.py"),
             (["plan", *model, "--budget", "3%"], "the smallest total found is"),
             (["plan", *model, "--shape", "data=1,2"], "takes no --shape"),
+            (["plan", *model, "--sweep", "--variants", "none"], "takes no --variants"),
+            (["profile", *model, "--repeats", "2"], "takes no --repeats"),
+            (["max-batch", *model, "--budget", "4MB", "--method", "chen"], "takes no --method"),
             (["verify", "net.py:build"], "needs a plan file")):
         assert main(arguments) != 0
         assert words in capsys.readouterr().err

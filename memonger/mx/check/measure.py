@@ -54,8 +54,8 @@ class Measurement:
         return {**asdict(self), "overhead": self.overhead}
 
     def __str__(self) -> str:
-        from ...report.text import measurement_table
-        return measurement_table(self)
+        from ...report.measured import measurement_table
+        return measurement_table(self, self.original)
 
 
 def measure(symbol: Any, shapes: Mapping[str, Sequence[int]], ctx: Any = None, steps: int = 5,

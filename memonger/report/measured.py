@@ -1,0 +1,94 @@
+"""What was measured as text, beside what was predicted where they are far apart."""
+from __future__ import annotations
+
+from typing import Any, List, Optional, Protocol, Sequence, Tuple
+
+from ..plan.plan import Plan
+from ..util.units import format_bytes
+from .formatting import counted, format_extra, format_time, is_profile, table
+
+#: Code and MKLDNN take about this much of any process.
+_OF_MXNET_BYTES = 100 << 20
+#: Beyond this multiple of the prediction, the table says how far off it is.
+_FAR_ABOVE = 1.5
+
+
+class Measured(Protocol):
+    """Training steps that ran; both frontends have such a record."""
+
+    @property
+    def allocated_bytes(self) -> int:
+        ...
+
+    @property
+    def step_s(self) -> float:
+        """Median of :attr:`steps_s`."""
+        ...
+
+    @property
+    def steps_s(self) -> Sequence[float]:
+        ...
+
+    @property
+    def device(self) -> str:
+        ...
+
+
+def measurement_table(measured: Measured, original: Optional[Measured] = None,
+                      predicted: Optional[Plan] = None, holder: str = "process") -> str:
+    """Bytes and median step times, and what is far from its prediction.
+
+    Parameters
+    ----------
+    measured : Measured
+    original : Measured, optional
+        The network without the plan.
+    predicted : Plan, optional
+        The plan that was measured.
+    holder : str
+        Whose bytes were counted: "process", where steps ran in turn, or "allocator".
+    """
+    rows: List[List[str]] = [["measured", holder, "median step", "", "from", "to"]]
+    if original is None:
+        rows.append(_row("", measured, ""))
+    else:
+        rows.append(_row("unplanned", original, ""))
+        rows.append(_row("with this plan", measured,
+                         "(%s)" % format_extra(measured.step_s / original.step_s - 1.0)))
+    lines = [table(rows, "<>><>>"), "on %s; %s%s" % (
+        measured.device, counted(len(measured.steps_s), "step"),
+        "" if original is None else " of each, in turn" if holder == "process" else " of each")]
+    if predicted is not None:
+        lines += _far_off(measured, original, predicted, holder)
+    return "\n".join(lines)
+
+
+def _far_off(measured: Measured, original: Optional[Measured], plan: Plan,
+             holder: str) -> List[str]:
+    """Sentences about what takes far more than was predicted, or more than the budget."""
+    pairs: List[Tuple[str, Any, int]] = [("the " + holder, measured, plan.total_bytes)]
+    if original is not None:
+        pairs.append(("unplanned the " + holder, original, plan.baseline_total_bytes))
+    lines = ["%s takes %.1f times the %s that were predicted: %s" % (
+        who, of.allocated_bytes / total_bytes, format_bytes(total_bytes),
+        "so small a network is less than what MXNet itself takes"
+        if holder == "process" and total_bytes < _OF_MXNET_BYTES
+        else "please report this network")
+        for who, of, total_bytes in pairs if of.allocated_bytes > _FAR_ABOVE * total_bytes]
+    if plan.budget_bytes is not None and not plan.graph.shares_buffers \
+            and measured.allocated_bytes > plan.budget_bytes:
+        lines.append("that is above the budget of %s%s" % (
+            format_bytes(plan.budget_bytes), "" if is_profile(plan.costs)
+            else ": memonger profile measures what operators take"))
+    step_s = plan.graph.time_s * (1.0 + plan.overhead)
+    if 0.0 < _FAR_ABOVE * step_s < measured.step_s and not plan.graph.own_units:
+        lines.append("a step takes %.1f times the %s that were predicted: %s" % (
+            measured.step_s / step_s, format_time(step_s),
+            "profile again, on an idle machine" if is_profile(plan.costs)
+            else "memonger profile measures op times on this device"))
+    return lines
+
+
+def _row(label: str, measured: Measured, extra: str) -> List[str]:
+    return [label, format_bytes(measured.allocated_bytes), format_time(measured.step_s),
+            extra, format_time(min(measured.steps_s)), format_time(max(measured.steps_s))]
