@@ -12,7 +12,7 @@ from typing import Any, List, Mapping, Optional, Tuple
 from ..graph.schedule import Schedule, expand
 from ..graph.types import Graph
 from ..memory.storage import plan_storage
-from ..plan.plan import Plan
+from ..plan.plan import Plan, Status
 from ..util.messages import listed
 from ..util.units import format_bytes
 from .facts import Facts
@@ -144,7 +144,13 @@ def _saved(facts: Facts) -> List[str]:
 
 def _search_lines(facts: Facts) -> List[str]:
     plan, units = facts.plan, Units.of(facts.plan)
-    first = "status: %s (%s)" % (plan.status.value, plan.status.advice)
+    advice = plan.status.advice
+    if plan.status in (Status.FEASIBLE, Status.TIME_LIMIT) and plan.bound > 0:
+        advice = "no plan at this budget is more than %s of a step cheaper" % format_percent(
+            max(0.0, plan.overhead - plan.bound))
+        if plan.status is Status.TIME_LIMIT:
+            advice += "; a longer time limit may find one"
+    first = "status: %s (%s)" % (plan.status.value, advice)
     if plan.planning_s > 0:
         first += ", found in %s" % format_time(plan.planning_s)
     lines = [first]
