@@ -29,7 +29,7 @@ SOURCES := setup.py pyproject.toml README.md $(shell find memonger plugins -type
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -15
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -16
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/python examples/memory_cap.py --out out

@@ -41,7 +41,7 @@ def test_verify_finds_a_difference():
     worse = mt.Verification((*found.differences[1:],
                              type(found.differences[0])(0, "loss", 0.5, 0.25)), 2, 0.0)
     assert not worse.ok
-    with pytest.raises(VerificationError, match="loss after step 0 by 0.25"):
+    with pytest.raises(VerificationError, match="loss after step 0 by 0.5 .0.25 of its"):
         worse.check()
 
 
