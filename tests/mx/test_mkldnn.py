@@ -70,6 +70,15 @@ def test_a_dense_layers_gradient_may_take_the_memory_of_its_data():
     assert spaces(dense, False)["dense_backward"] == 4 * 4 * 3 * 16 * 16
 
 
+def test_operators_that_are_not_mkldnns_have_a_space_of_their_own():
+    norm = mx.sym.LayerNorm(mx.sym.var("data"), name="norm")
+    dense = mx.sym.FullyConnected(norm, num_hidden=8, flatten=False, name="dense")
+    data_bytes, means_bytes = 4 * 3 * 16 * 16 * 4, 4 * 3 * 16 * 4
+    found = spaces(mx.sym.MakeLoss(dense), planned=True)
+    assert found["norm_backward"] == 2 * data_bytes + means_bytes
+    assert found["dense_backward"] == found["norm_backward"] + data_bytes
+
+
 def test_in_plans_other_operators_copy_what_they_read():
     def clip(value):
         return mx.sym.clip(value, a_min=0, a_max=6, name="clip")

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import subprocess
+from typing import List
 
 import pytest
 from forked import python
@@ -63,6 +64,50 @@ with native.switched(False, False):
 print(estimate.by_category["workspace"], counter.allocated_bytes() - before, estimate.pool_bytes)
 """
 
+#: Arguments' shapes, and those that have a gradient.
+IN_COPIES = """
+import ctypes, sys
+import mxnet as mx
+import memonger
+from memonger import native
+
+counter = ctypes.CDLL(None)
+counter.allocated_bytes.restype = ctypes.c_size_t
+sym, var = mx.sym, mx.sym.var
+rows = {"data": (64, 400)}
+network, shapes, trained = {
+    "layer norm": (sym.LayerNorm(var("data")), rows, ["data"]),
+    "group norm": (sym.GroupNorm(var("data"), num_groups=4), {"data": (8, 16, 20, 20)}, ["data"]),
+    "broadcast": (sym.broadcast_sub(var("data"), var("row")), {**rows, "row": (1, 400)},
+                  ["data", "row"]),
+    "moments": (sym.moments(var("data"), axes=(1,))[1], rows, ["data"]),
+    "classes": (sym.softmax_cross_entropy(var("data"), var("label")), {**rows, "label": (64,)},
+                ["data"]),
+    "ctc": (sym.CTCLoss(var("data"), var("label")), {"data": (32, 8, 400), "label": (8, 3)},
+            ["data"]),
+    "added mask": (sym.SequenceMask(var("data"), var("label"), use_sequence_length=True),
+                   {"data": (64, 16, 40), "label": (16,)}, ["data"]),
+    "added inverse": (sym.linalg.potri(var("data")), {"data": (4, 80, 80)}, ["data"]),
+    "deformable": (sym.contrib.DeformableConvolution(
+        var("data"), var("offset"), kernel=(3, 3), num_filter=8, no_bias=True),
+        {"data": (4, 16, 22, 22), "offset": (4, 18, 20, 20)}, ["data"]),
+}[sys.argv[1]]
+net = sym.MakeLoss(sym.sum(network))
+request = "add" if sys.argv[1].startswith("added") else "write"
+requests = {name: request if name in trained else "null" for name in net.list_arguments()}
+estimate = memonger.estimate(net, grad_req=requests, **shapes)
+with native.switched(False, False):
+    executor = net.simple_bind(mx.cpu(), grad_req=requests, **shapes)
+    for name in {"label", "data"}.intersection(executor.arg_dict):
+        executor.arg_dict[name][:] = 1  # a label of each class
+    mx.nd.waitall()
+    before = counter.allocated_bytes()
+    executor.forward(is_train=True)
+    executor.backward()
+    mx.nd.waitall()
+print(estimate.by_category["workspace"], counter.allocated_bytes() - before, estimate.pool_bytes)
+"""
+
 
 #: MKLDNN's own objects are left out; in the second step only temporary space is allocated.
 WITH_MKLDNN = """
@@ -72,14 +117,20 @@ import memonger
 from memonger import native
 
 counter = ctypes.CDLL(None)
-counter.largest_bytes.restype = ctypes.c_size_t
+counter.largest_bytes.restype = counter.allocated_bytes.restype = ctypes.c_size_t
 x = mx.sym.var("data")
+wave = mx.sym.sin(x)
 network, shape, request = {
     "dense": (mx.sym.FullyConnected(x, num_hidden=128), (64, 512), "add"),
     "in place": (mx.sym.FullyConnected(mx.sym.Flatten(x), num_hidden=128), (64, 8, 8, 8), "write"),
     "norm": (mx.sym.BatchNorm(x), (16, 16, 16, 16), "add"),
     "pooling": (mx.sym.Pooling(x, kernel=(2, 2), pool_type="max"), (16, 16, 16, 16), "add"),
     "convolution": (mx.sym.Convolution(x, kernel=(3, 3), num_filter=32), (8, 16, 16, 16), "add"),
+    "deconvolution": (mx.sym.Deconvolution(mx.sym.sin(x), kernel=(3, 3), num_filter=16),
+                      (8, 16, 16, 16), "write"),
+    "sum": (wave + mx.sym.cos(wave), (64, 512), "write"),
+    "volume": (mx.sym.sin(mx.sym.Activation(wave, act_type="tanh")), (2, 8, 8, 16, 16), "write"),
+    "softmax": (mx.sym.sin(mx.sym.softmax(wave)), (64, 512), "write"),
 }[sys.argv[1]]
 net = mx.sym.MakeLoss(mx.sym.sum(network))
 estimate = memonger.estimate(net, grad_req=request, data=shape)
@@ -89,10 +140,12 @@ with native.switched(False, False):
     executor = net.simple_bind(mx.cpu(), grad_req=request, data=shape)
     for _ in range(2):
         counter.largest_bytes()
+        before = counter.allocated_bytes()
         executor.forward(is_train=True)
         executor.backward()
         mx.nd.waitall()
-print(estimate.by_category["workspace"], counter.largest_bytes())
+print(estimate.by_category["workspace"], counter.largest_bytes(),
+      counter.allocated_bytes() - before)
 """
 
 
@@ -119,15 +172,37 @@ def test_temporary_space_is_counted(counter, case: str) -> None:
     assert taken_bytes == workspace_bytes + pool_bytes
 
 
-@pytest.mark.parametrize("case", ["dense", "in place", "norm", "pooling", "convolution"])
-def test_gradients_that_mkldnn_makes_beside_their_arrays_are_counted(counter, case: str) -> None:
+@pytest.mark.parametrize("case", ["layer norm", "group norm", "broadcast", "moments", "classes",
+                                  "ctc", "added mask", "added inverse", "deformable"])
+def test_operators_that_work_on_copies_of_their_arrays(counter, case: str) -> None:
+    done = python("-c", IN_COPIES, case, MXNET_MKLDNN_ENABLED="0", LD_PRELOAD=counter)
+    assert done.returncode == 0, done.stdout[-1000:]
+    workspace_bytes, taken_bytes, pool_bytes = map(int, done.stdout.split()[-3:])
+    assert workspace_bytes > 90000
+    assert taken_bytes == workspace_bytes + pool_bytes
+
+
+@pytest.mark.parametrize("case", ["dense", "in place", "norm", "pooling", "convolution",
+                                  "deconvolution", "sum", "volume"])
+def test_what_mkldnn_makes_beside_its_arrays_is_counted(counter, case: str) -> None:
     """MXNet asks for twice of it, and aligns each array to 64 bytes."""
+    workspace_bytes, largest_bytes, _ = with_mkldnn(counter, case)
+    assert 0 <= largest_bytes // 2 - workspace_bytes <= 10 * 64
+
+
+def test_the_gradient_of_softmax_is_made_where_mkldnn_allocates(counter) -> None:
+    """In each step again, and with it the records of arrays."""
+    workspace_bytes, _, allocated_bytes = with_mkldnn(counter, "softmax")
+    assert 0 <= allocated_bytes - workspace_bytes <= 4000
+
+
+def with_mkldnn(counter: str, case: str) -> List[int]:
     done = python("-c", WITH_MKLDNN, case, MXNET_MKLDNN_ENABLED="1", LD_PRELOAD=counter,
                   MEMONGER_COSTS="")
     assert done.returncode == 0, done.stdout[-1000:]
-    workspace_bytes, largest_bytes = map(int, done.stdout.split()[-2:])
-    assert workspace_bytes > 100000
-    assert 0 <= largest_bytes // 2 - workspace_bytes <= 10 * 64
+    numbers = [int(word) for word in done.stdout.split()[-3:]]
+    assert numbers[0] > 100000
+    return numbers
 
 
 BLOCK = """

@@ -87,7 +87,7 @@ class Runner:
         if self.device is not None:
             return workspaces(self.device, captured.graph)
         if not mkldnn_is_on():
-            return native_workspaces(captured.graph, captured.attributes)
+            return native_workspaces(captured.graph, captured.attributes, captured.added)
         if not self.is_of_cpu:
             return [op.workspace_bytes for op in captured.graph.ops]
         return mkldnn_workspaces(captured.graph, captured.attributes, planned, captured.added)

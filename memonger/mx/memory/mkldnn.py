@@ -8,12 +8,13 @@ known before there is a plan, so there each array that a convolution reads is co
 an operator other than MKLDNN's reads. Gradients of MKLDNN's other operators convert that of the
 output to the layout of the data; those that write where they read do so through a copy, and so do
 all that add to a gradient. MXNet asks for twice what it needs; the half that it never touches is
-not counted.
+not counted. Operators that are not MKLDNN's share a space of their own beside it.
 
 Stock executors keep a copy of each array that an operator other than MKLDNN's reads in another
 layout; planned networks have none of them (``plugins/mxnet/layouts.h``).
 
-Not counted: what MKLDNN keeps for each convolution (about its weight for every further thread).
+Not counted: what MKLDNN keeps for each convolution (about its weight for every further thread), and
+for each ``RNN`` (gates and states of all steps, and space to compute them).
 """
 from __future__ import annotations
 
@@ -33,6 +34,13 @@ _ONE_LAYOUT = ("Activation", "LeakyReLU", "BatchNorm", "Pooling")
 _IN_PLACE = ("Activation", "LeakyReLU")
 #: Data with fewer channels are read as they are.
 _CHANNELS = 8
+#: Operators that convert their weight, and where it is.
+_WEIGHT = {**WEIGHT, "Deconvolution": (1, 2)}
+#: Sums of two arrays with at most so many axes.
+_SUMS = ("elemwise_add", "_grad_add")
+_SUM_AXES = 4
+#: Operators whose gradient is made beside those whose memory it takes.
+_SOFTMAX = ("softmax", "log_softmax")
 
 
 def mkldnn_workspaces(graph: Graph, attributes: Sequence[Mapping[str, str]],
@@ -45,9 +53,12 @@ def mkldnn_workspaces(graph: Graph, attributes: Sequence[Mapping[str, str]],
     ``added``: gradients that are added to what lies in their arrays.
     """
     in_layout = _in_mkldnn_layout(graph)
-    return tuple(max(op.workspace_bytes, _made_beside(graph, index, added)
-                     + _bytes(graph, op, attributes[index], in_layout, planned,
-                              native_bytes(graph, index, attributes[index])))
+    native = max([native_bytes(graph, index, attributes[index], added)
+                  for index, op in enumerate(graph.ops)
+                  if not _converts_weight(graph, op, attributes[index])] or [0])
+    return tuple(max(op.workspace_bytes, native
+                     + _made_beside(graph, index, attributes[index], added)
+                     + _bytes(graph, op, attributes[index], in_layout, planned))
                  for index, op in enumerate(graph.ops))
 
 
@@ -114,13 +125,25 @@ def _in_mkldnn_layout(graph: Graph) -> Set[int]:
     return found
 
 
-def _made_beside(graph: Graph, index: int, added: AbstractSet[int]) -> int:
-    """Gradients that are made in temporary space, and then added or copied to their arrays."""
+def _made_beside(graph: Graph, index: int, attributes: Mapping[str, str],
+                 added: AbstractSet[int]) -> int:
+    """What is made in temporary space, and then added or copied to its array."""
     op = graph.ops[index]
     kind = _base(op)
-    if kind == op.kind or not op.outputs or graph.tensors[op.outputs[0]].dtype != "float32":
+    if not op.outputs or graph.tensors[op.outputs[0]].dtype != "float32":
         return 0
     sizes = [graph.tensors[t].size_bytes for t in op.outputs]
+    if op.kind in _SUMS:  # only the memory of the first operand is written where it is read
+        first, second = (_ends_at(graph, t, index) for t in op.inputs)
+        axes = len(graph.tensors[op.outputs[0]].shape)
+        return sizes[0] * (second and not first and axes <= _SUM_AXES)
+    if kind == op.kind:
+        return 0
+    if kind in _SOFTMAX:
+        axes = len(graph.tensors[op.outputs[0]].shape)
+        last = int(attributes.get("axis", -1)) in (-1, axes - 1)
+        plain = attributes.get("temperature", "None") == "None"
+        return sizes[0] * (last and plain and graph.tensors[op.outputs[0]].pooled)
     if kind in ("BatchNorm", "Pooling"):
         return sizes[0] * (op.outputs[0] in added)
     if kind not in ("FullyConnected", "Convolution"):
@@ -129,32 +152,43 @@ def _made_beside(graph: Graph, index: int, added: AbstractSet[int]) -> int:
     if kind != "FullyConnected":
         if graph.tensors[op.inputs[WEIGHT[kind][True]]].shape[1] >= _CHANNELS:
             made[0] *= 2  # in its own layout, too
-    elif graph.tensors[op.inputs[1]].pooled and graph.tensors[op.outputs[0]].pooled \
-            and max(graph.consumers[op.inputs[1]]) == index:
+    elif graph.tensors[op.outputs[0]].pooled and _ends_at(graph, op.inputs[1], index):
         made[0] = sizes[0]  # it takes the memory of the data
     return sum(made)
 
 
+def _ends_at(graph: Graph, tensor: int, index: int) -> bool:
+    """Whether an op, the last that reads a tensor, may write where it lies."""
+    return graph.tensors[tensor].pooled and max(graph.consumers[tensor]) == index
+
+
+def _converts_weight(graph: Graph, op: Op, attributes: Mapping[str, str]) -> bool:
+    """Whether it is a convolution that MKLDNN runs."""
+    return _base(op) in _WEIGHT and graph.tensors[op.inputs[0]].dtype == "float32" and \
+        attributes.get("layout", "None") in ("None", "NCW", "NCHW", "NCDHW")
+
+
 def _bytes(graph: Graph, op: Op, attributes: Mapping[str, str], in_layout: Set[int],
-           planned: bool, native: int) -> int:
+           planned: bool) -> int:
     kind = _base(op)
     if kind in _ONE_LAYOUT and op.kind != kind:
         gradient = graph.tensors[op.inputs[0]]
-        if gradient.dtype != "float32" or len(gradient.shape) > 4:
+        if gradient.dtype != "float32" or len(gradient.shape) > 4 + (kind in _IN_PLACE):
             return 0
         mixed = not in_layout.isdisjoint(op.inputs) and (
             planned or op.inputs[0] not in in_layout)
         return gradient.size_bytes * (mixed + (kind in _IN_PLACE))
-    if kind not in WEIGHT:
+    if kind not in _WEIGHT:
         converts = kind == "FullyConnected" or planned and kind not in _KEEP
         copied = in_layout.intersection(op.inputs) if converts else ()
-        return native + sum(graph.tensors[t].size_bytes for t in copied)
+        return sum(graph.tensors[t].size_bytes for t in copied)
+    if not _converts_weight(graph, op, attributes):
+        return 0
     backward = op.kind != kind or kind.endswith(("_weight", "_data"))
-    weight_at = WEIGHT[kind][backward]
+    weight_at = _WEIGHT[kind][backward]
     weight, first = graph.tensors[op.inputs[weight_at]], graph.tensors[op.inputs[0]]
-    if first.dtype != "float32" or attributes.get("layout", "None") not in ("None", "NCW", "NCHW",
-                                                                           "NCDHW"):
-        return native
+    if kind == "Deconvolution" and min(weight.shape[:2]) < _CHANNELS:
+        return 0  # all is read and written as it is
     part = _part(graph, op)
 
     def copy(position: int) -> int:
