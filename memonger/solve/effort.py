@@ -5,7 +5,7 @@ import time
 from typing import Optional
 
 #: Steps that the native search simulates in a second of an idle core.
-STEPS_PER_S = 40e6
+STEPS_PER_S = 60e6
 #: The clock ends a search only after this many times its counted seconds, so a machine with four
 #: other busy processes gives the same plan as an idle one.
 CLOCK_FACTOR = 20.0
