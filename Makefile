@@ -5,7 +5,7 @@
 # make test-torch  sets up an environment with PyTorch, runs the tests of memonger.torch in it
 # make check   lint and types
 # make docs    makes a site of docs/ with the reference of the API: out/site
-# make tables  sets up, makes the predicted tables of docs/ again (an hour and a half)
+# make tables  sets up, makes the predicted tables of docs/ again (an hour)
 # make tables-measured  makes the measured ones, on an idle machine (an hour)
 # make wheel   builds a wheel that names the C library it needs: out/wheel
 # make pictures  sets up, makes the pictures of docs/ and the notebook's outputs again
