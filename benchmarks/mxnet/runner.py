@@ -42,21 +42,18 @@ def make_plan(case: Case, net: nets.Net, pool_bytes: int, fixed_bytes: int,
     if method == "sublinear" and "hints" in nets.options(net.name):
         # The example's author marked the dividing points for this method.
         symbol = nets.build(net.name, net.batch, **{**dict(case.options), "hints": True}).symbol
-    wanted: Dict[str, Any] = {}
-    goal = case.goal()
+    budget, goal = None, case.goal()
     if goal is not None:
         kind, share = goal
-        if kind == "pool":
-            wanted["budget"] = int(share * pool_bytes) + fixed_bytes
-        else:
-            wanted["budget"] = int(share * (pool_bytes + fixed_bytes))
+        budget = int(share * pool_bytes) + fixed_bytes if kind == "pool" else \
+            int(share * (pool_bytes + fixed_bytes))
     with contextlib.ExitStack() as stack:
         if method == "sublinear":  # as in dmlc/mxnet-memonger: by MXNet's own mirroring
             native.load()
             stack.enter_context(native.switched(False, False))
-        return plan(symbol, method=method, variants=variants or "none", costs=settings.costs,
-                    time_limit=settings.time_limit_s, shapes=net.shapes, ctx=settings.ctx,
-                    **wanted)
+        return plan(symbol, budget=budget, method=method, variants=variants or "none",
+                    costs=settings.costs, time_limit=settings.time_limit_s, shapes=net.shapes,
+                    ctx=settings.ctx)
 
 
 def stock_estimate(net: nets.Net, costs: Any, ctx: Any = None) -> Any:

@@ -31,7 +31,7 @@ class MaxBatch(Command):
         arguments.add_optimizer(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        result = torch_model.max_batch(args) if torch_model.is_model(args.network) \
+        result = torch_model.max_batch(args, self) if torch_model.is_model(args.network) \
             else self._of_symbol(args)
         if result.reason:
             sys.stderr.write("error: %s\n" % result)

@@ -37,7 +37,7 @@ class Profile(Command):
 
     def run(self, args: argparse.Namespace) -> int:
         if torch_model.is_model(args.network):
-            return torch_model.profile(args)
+            return torch_model.profile(args, self)
         from ..mx.costs.profile_files import default_path
         from ..mx.profile.run import circumstances, profile
         device = arguments.context(args.ctx)

@@ -22,18 +22,15 @@ from ..report.text import estimate_table
 from ..util.errors import InputError
 from ..util.json_files import parse_json, read_text
 from . import arguments
-from .command import EXIT_BUDGET, EXIT_OK, EXIT_VERIFICATION, UsageError, answer
+from .command import EXIT_BUDGET, EXIT_OK, EXIT_VERIFICATION, Command, UsageError, answer
 
 _MODEL = re.compile(r"^(?P<path>.+\.py):(?P<name>\w+)$")
 #: Options of the command line that are MXNet's alone.
 _OF_MXNET = (("shape", "--shape"), ("types", "--type"), ("grad_req", "--grad-req"),
              ("device", "--device"), ("control", "--control"))
 #: What a sweep, a search for a batch and a profile of a module decide by themselves.
-_FIXED: Dict[str, Dict[str, Any]] = {
-    "sweep": {"variants": "exact", "method": "auto", "keep": [], "recompute": [],
-              "optimizer": (None, None)},
-    "max-batch": {"method": "auto", "optimizer": (None, None)},
-    "profile": {"output": None, "time_limit": 60.0, "repeats": 5}}
+_FIXED = {"sweep": ("variants", "method", "keep", "recompute", "optimizer"),
+          "max-batch": ("method", "optimizer"), "profile": ("output", "time_limit", "repeats")}
 
 
 class Model(NamedTuple):
@@ -117,9 +114,11 @@ def _check(args: argparse.Namespace) -> None:
             raise UsageError("a PyTorch module takes no %s" % flag)
 
 
-def _check_fixed(args: argparse.Namespace, what: str) -> None:
-    for name, default in _FIXED[what].items():
-        if getattr(args, name) != default:
+def _check_fixed(args: argparse.Namespace, what: str, command: Command) -> None:
+    parser = argparse.ArgumentParser()
+    command.configure(parser)  # whose defaults tell what was given
+    for name in _FIXED[what]:
+        if getattr(args, name) != parser.get_default(name):
             raise UsageError("%s of a PyTorch module takes no --%s"
                              % (what, name.replace("_", "-")))
 
@@ -151,20 +150,20 @@ def plan(args: argparse.Namespace) -> Plan:
     return replace(made, options={**made.options, **model.record})
 
 
-def sweep(args: argparse.Namespace) -> List[Plan]:
+def sweep(args: argparse.Namespace, command: Command) -> List[Plan]:
     """``memonger plan --sweep``."""
     calls = _calls()
-    _check_fixed(args, "sweep")
+    _check_fixed(args, "sweep", command)
     model, _ = _model_of(args, args.network)
     with ProgressBar() as bar:
         return calls.sweep(model.module, model.inputs, mode=args.mode or "inductor",
                            costs=args.costs, time_limit=args.time_limit, progress=bar)
 
 
-def max_batch(args: argparse.Namespace) -> MaxBatch:
+def max_batch(args: argparse.Namespace, command: Command) -> MaxBatch:
     """``memonger max-batch``."""
     calls = _calls()
-    _check_fixed(args, "max-batch")
+    _check_fixed(args, "max-batch", command)
     model, _ = _model_of(args, args.network)
     with ProgressBar() as bar:
         return calls.max_batch(
@@ -172,10 +171,10 @@ def max_batch(args: argparse.Namespace) -> MaxBatch:
             variants=args.variants, time_limit=args.time_limit, progress=bar)
 
 
-def profile(args: argparse.Namespace) -> int:
+def profile(args: argparse.Namespace, command: Command) -> int:
     """``memonger profile``."""
     calls = _calls()
-    _check_fixed(args, "profile")
+    _check_fixed(args, "profile", command)
     model, _ = _model_of(args, args.network)
     found = calls.profile(model.module, model.inputs, args.mode or "inductor")
     answer(args, {"device": found.device, "times": len(found.times_s)},

@@ -22,8 +22,9 @@ from .diagram.model import LEGEND, draw
 from .diagram.render import picture
 from .facts import Facts
 from .formatting import Units, costs_words, format_extra, format_percent, format_time
+from .measured import measured_words
 from .page_data import page_data
-from .text import CATEGORIES, measured_words, summary_rows
+from .text import CATEGORIES, summary_rows
 
 TEMPLATE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "plan.html")
 #: A larger diagram stays out of the page, which then says how to get it.

@@ -1,7 +1,7 @@
 """What was measured as text, beside what was predicted where they are far apart."""
 from __future__ import annotations
 
-from typing import Any, List, Optional, Protocol, Sequence, Tuple
+from typing import Any, List, Mapping, Optional, Protocol, Sequence, Tuple
 
 from ..plan.plan import Plan
 from ..util.units import format_bytes
@@ -92,3 +92,18 @@ def _far_off(measured: Measured, original: Optional[Measured], plan: Plan,
 def _row(label: str, measured: Measured, extra: str) -> List[str]:
     return [label, format_bytes(measured.allocated_bytes), format_time(measured.step_s),
             extra, format_time(min(measured.steps_s)), format_time(max(measured.steps_s))]
+
+
+def measured_words(measured: Mapping[str, Any]) -> List[str]:
+    """One line for what ``Plan.measured`` holds (``Measurement.to_dict``)."""
+    if "allocated_bytes" not in measured:
+        return []
+    words = "process %s" % format_bytes(measured["allocated_bytes"])
+    original = measured.get("original")
+    if original:
+        words += " (unplanned %s)" % format_bytes(original["allocated_bytes"])
+    words += ", step %s" % format_time(measured["step_s"])
+    if original:
+        words += " (unplanned %s, %s)" % (format_time(original["step_s"]),
+                                         format_extra(measured["overhead"]))
+    return [words + (" on %s" % measured["device"] if "device" in measured else "")]

@@ -26,6 +26,7 @@ from .formatting import (
     shape_words,
     table,
 )
+from .measured import measured_words
 
 
 def summary(plan: Plan, path: Optional[str] = None) -> str:
@@ -296,18 +297,3 @@ def _verdict(verification: Any) -> str:
     if verification.judge:
         return "Same network: the differences are rounding, amplified by the network"
     return "Same network: the differences are within %.0e" % verification.tolerance
-
-
-def measured_words(measured: Mapping[str, Any]) -> List[str]:
-    """One line for what ``Plan.measured`` holds (``Measurement.to_dict``)."""
-    if "allocated_bytes" not in measured:
-        return []
-    words = "process %s" % format_bytes(measured["allocated_bytes"])
-    original = measured.get("original")
-    if original:
-        words += " (unplanned %s)" % format_bytes(original["allocated_bytes"])
-    words += ", step %s" % format_time(measured["step_s"])
-    if original:
-        words += " (unplanned %s, %s)" % (format_time(original["step_s"]),
-                                         format_extra(measured["overhead"]))
-    return [words + (" on %s" % measured["device"] if "device" in measured else "")]
