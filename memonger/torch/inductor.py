@@ -36,7 +36,8 @@ def compiled(backend: Backend, module: fx.GraphModule, inputs: Sequence[Any],
     def code() -> Callable[..., Any]:
         del backend.graphs[before:]
         return private.run_inductor(copy.deepcopy(module), inputs, patches(
-            backend.request, partition, backend.tightened, original))
+            backend.request, partition, backend.tightened, original),
+            tried=not backend.request.unplanned)
 
     call, least, is_last = code(), 0, False
     for margin in (*MARGINS, None):

@@ -67,11 +67,16 @@ def boxed(function: Callable[[List[Any]], Any]) -> Callable[[List[Any]], Any]:
 
 
 def run_inductor(module: fx.GraphModule, inputs: Sequence[Any],
-                 patches: Mapping[str, Any]) -> Callable[..., Any]:
-    """The same, compiled by Inductor with ``patches`` of its configuration."""
+                 patches: Mapping[str, Any], tried: bool) -> Callable[..., Any]:
+    """The same, compiled by Inductor with ``patches`` of its configuration.
+
+    ``tried``: the compilation that goes on will run a step. Backward is then compiled at once: on a
+    GPU autograd runs it in a thread of its own, which would wait for this compilation to end.
+    """
     from torch._inductor.compile_fx import compile_fx
     # A hit in AOTAutograd's cache would leave out the partitioner; Inductor's own cache stays.
-    with torch._functorch.config.patch(enable_autograd_cache=False):
+    with torch._functorch.config.patch(enable_autograd_cache=False,
+                                       force_non_lazy_backward_lowering=tried):
         return compile_fx(module, inputs, config_patches=dict(patches))
 
 

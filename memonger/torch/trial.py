@@ -35,6 +35,8 @@ def trial_bytes(call: Callable[..., Any], inputs: Sequence[Any],
     devices = [device] if device.type == "cuda" else []
     with private.outside_compilation(), torch.random.fork_rng(devices), torch.enable_grad():
         try:
+            if devices:
+                step()  # the first one tries out kernels, on memory of their own
             return peak_bytes(step, device)
         except torch.OutOfMemoryError:
             return torch.cuda.get_device_properties(device).total_memory if devices else None

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 
 import pytest
 import torch
@@ -68,6 +69,25 @@ def test_a_trial_leaves_buffers_and_random_numbers_alone():
     assert torch.equal(loss, mt.compile(twin)(*x))
     assert same(list(module.buffers()), list(twin.buffers()))
     assert all(p.grad is None for p in module.parameters())
+
+
+def test_a_trial_needs_nothing_of_the_compilation_that_goes_on(monkeypatch):
+    """On a GPU autograd runs backward in a thread of its own: here all of the trial is in one."""
+    tried = []
+
+    def in_a_thread(*arguments):
+        thread = threading.Thread(target=lambda: tried.append(trial(*arguments)),
+                                  daemon=True)
+        thread.start()
+        thread.join(300)
+        assert not thread.is_alive(), "the trial waits for the compilation"
+        return tried[-1]
+    trial = inductor.trial_bytes
+    monkeypatch.setattr(inductor, "trial_bytes", in_a_thread)
+    module, x = Convolutions(), images()
+    step = mt.compile(module, "90%", costs=mt.profile(module, x))
+    step(*x)
+    assert tried and mt.plans(step)[-1].planned.pool_bytes == tried[-1]
 
 
 def test_only_planned_steps_free_each_buffer_after_its_last_reader():
