@@ -17,6 +17,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import torch
 
 import memonger.torch as mt
+from memonger.errors import InfeasibleBudget
 from memonger.util.files import write_whole
 
 from . import published
@@ -98,6 +99,8 @@ class Run:
         try:
             found = self._measured(net, batch, mode, method, self._asked(
                 net, batch, mode, theirs) if theirs else budget)
+        except InfeasibleBudget as error:
+            found = {"error": str(error).splitlines()[0].split(", of which")[0]}
         except Exception as error:
             found = {"error": "%s: %s" % (type(error).__name__, str(error).splitlines()[0][:160])}
         found.update(net=net, batch=batch, mode=mode, method=method, budget=budget,
@@ -234,7 +237,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--costs", choices=("measured", "estimated"), default="measured")
     parser.add_argument("--only", default="", metavar="WORDS", help="rows whose name has them")
-    parser.add_argument("-o", "--output", default="docs/RESULTS_TORCH_GPU.md")
+    parser.add_argument("-o", "--output", default="docs/RESULTS_GPU.md")
     parser.add_argument("--json", default="", metavar="FILE", help="all rows, one a line")
 
 
