@@ -15,7 +15,8 @@ class Footprint:
         What is allocated for internal tensors. Outputs of the network are part of it.
     outside_bytes : mapping
         Bytes outside the pool by category: "parameters", "gradients", "aux", "inputs",
-        "head_gradients", "workspace", "optimizer", and on a GPU "rounding", "random_states",
+        "head_gradients", "workspace", "optimizer", on a CPU "recurrent_states", what operators of
+        several recurrent layers keep for themselves, and on a GPU "rounding", "random_states",
         "autotuning". "objects" are those of MXNet's executor, counted on CPUs in networks of
         thousands of ops. "never_written", below 0, is what of an unplanned pool is never resident,
         "layout_copies" what stock MXNet keeps on a CPU for operators that are not MKLDNN's.

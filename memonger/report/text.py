@@ -201,7 +201,7 @@ CATEGORIES = {"parameters": "parameters", "gradients": "gradients", "aux": "aux 
               "workspace": "workspace", "optimizer": "optimizer state",
               "outputs": "outputs and their gradients", "random_states": "random states",
               "never_written": "never written", "objects": "MXNet's objects",
-              "layout_copies": "copies in other layouts"}
+              "layout_copies": "copies in other layouts", "recurrent_states": "states of RNN"}
 
 
 def estimate_table(by_category: Mapping[str, int], budget_bytes: Optional[int] = None,

@@ -20,6 +20,7 @@ from ..memory.gpu_pool import callers_outputs
 from ..memory.mkldnn import stock_copies
 from ..memory.native_workspaces import OBJECTS_LEAST_OPS, objects_bytes_per_op
 from ..memory.optimizer_state import state_arrays
+from ..memory.recurrent import recurrent_bytes
 from ..memory.stated_gpu import device_of
 from ..plugin import loading as native
 from ..plugin.environment import mkldnn_is_on
@@ -66,6 +67,9 @@ def open_network(symbol: Any, binding: Binding, costs: Any = "auto",
         outside["outputs"] = 2 * sum(size for _, size in callers_outputs(graph)) \
             - outside["head_gradients"]
     outside["workspace"] = max([*runner.workspaces(captured), 0])
+    recurrent = _recurrent_bytes(captured) if runner.is_of_cpu else 0
+    if recurrent:
+        outside["recurrent_states"] = recurrent
     unplanned_objects = 0
     if runner.is_of_cpu and graph.pools == "executor" \
             and binding.only is None and len(graph.ops) >= OBJECTS_LEAST_OPS:
@@ -129,6 +133,13 @@ def _unplanned(form: Form, runner: Runner, outside: Mapping[str, int], copies_st
     return Footprint(storage.pool_bytes, {
         **outside, "workspace": max([*runner.workspaces(form.captured, planned=False), 0]),
         **{name: size for name, size in of_stock.items() if size}, **on_device})
+
+
+def _recurrent_bytes(captured: Captured) -> int:
+    """What operators of several recurrent layers keep."""
+    graph = captured.graph
+    return sum(0 if away(captured, op) else size for op, size in zip(
+        graph.ops, recurrent_bytes(graph, captured.attributes)))
 
 
 def _copies_bytes(captured: Captured, stay: bool) -> int:

@@ -13,8 +13,8 @@ not counted. Operators that are not MKLDNN's share a space of their own beside i
 Stock executors keep a copy of each array that an operator other than MKLDNN's reads in another
 layout; planned networks have none of them (``plugins/mxnet/layouts.h``).
 
-Not counted: what MKLDNN keeps for each convolution (about its weight for every further thread), and
-for each ``RNN`` (gates and states of all steps, and space to compute them).
+Not counted: what MKLDNN keeps for each convolution (about its weight for every further thread).
+What it keeps for ``RNN`` is in :mod:`memonger.mx.memory.recurrent`.
 """
 from __future__ import annotations
 
@@ -139,6 +139,9 @@ def _made_beside(graph: Graph, index: int, attributes: Mapping[str, str],
         return sizes[0] * (second and not first and axes <= _SUM_AXES)
     if kind == op.kind:
         return 0
+    if kind == "RNN":  # MKLDNN makes all gradients, of what has none asked for, too
+        return sum(size for t, size in zip(op.outputs, sizes) if t in added or not (
+            graph.consumers[t] or t in graph.output_set))
     if kind in _SOFTMAX:
         axes = len(graph.tensors[op.outputs[0]].shape)
         last = int(attributes.get("axis", -1)) in (-1, axes - 1)
