@@ -17,7 +17,8 @@ import torch
 import torch.fx as fx
 
 from . import private
-from .sizes import tensor_bytes, tensors
+from .padding import room_bytes
+from .sizes import tensors
 
 #: What Inductor computes once on a CPU, however little it reads.
 _COSTLY_ON_CPU = {"aten." + name for name in (
@@ -127,7 +128,7 @@ def is_small_beside(part: fx.Node, node: fx.Node) -> bool:
 
 
 def _bytes_of(node: fx.Node) -> int:
-    return sum(map(tensor_bytes, tensors(node.meta.get("val"))))
+    return sum(map(room_bytes, tensors(node.meta.get("val"))))
 
 
 def sums_with_products(nodes: Sequence[fx.Node]) -> Dict[fx.Node, fx.Node]:

@@ -14,6 +14,7 @@ from .fusion import in_registers, reduces
 from .layouts import has_channels_last, is_arranged
 from .loss_layer import temporary_bytes
 from .operators import repeat_reason
+from .padding import is_padded_in_place, room_bytes
 from .sizes import hint, tensors
 from .storages import Storage, storages
 
@@ -85,7 +86,11 @@ class _Reader:
              costs: str) -> Captured:
         nodes = list(self.held)
         late = self._late(nodes)
-        self.views, self.fused = self._views(nodes), fused
+        self.fused = fused
+        if fused:
+            self.held.update({n: self.held[n.all_input_nodes[0]] for n in nodes
+                              if is_padded_in_place(n)})
+        self.views = self._views(nodes)
         if fused:
             self.inlined = in_registers(nodes, self.views, late)
         for position, node in enumerate(n for n in nodes if n.op == "placeholder"):
@@ -138,7 +143,10 @@ class _Reader:
 
     def _new(self, storage: Storage, producer: int, label: str, category: str,
              value: Any) -> int:
-        size_bytes = -(-storage[1] // self.granule_bytes) * self.granule_bytes
+        size_bytes = storage[1]
+        if self.fused and isinstance(value, torch.Tensor):
+            size_bytes = max(size_bytes, room_bytes(value))
+        size_bytes = -(-size_bytes // self.granule_bytes) * self.granule_bytes
         dtype = "uint8"
         shape: Tuple[int, ...] = (size_bytes,)
         if isinstance(value, torch.Tensor):
