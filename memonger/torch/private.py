@@ -67,7 +67,7 @@ def boxed(function: Callable[[List[Any]], Any]) -> Callable[[List[Any]], Any]:
 
 
 def run_inductor(module: fx.GraphModule, inputs: Sequence[Any],
-                 patches: Mapping[str, Any], tried: bool) -> Callable[..., Any]:
+                 patches: Mapping[str, Any], tried: bool = False) -> Callable[..., Any]:
     """The same, compiled by Inductor with ``patches`` of its configuration.
 
     ``tried``: the compilation that goes on will run a step. Backward is then compiled at once: on a
