@@ -304,11 +304,6 @@ def is_pointwise(node: fx.Node) -> bool:
         str(getattr(node.target, "overloadpacket", "")) == "prims.inductor_random"
 
 
-def is_random(node: fx.Node) -> bool:
-    """Whether PyTorch calls the node's operator random."""
-    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-
-
 def flops(node: fx.Node, arguments: Tuple[Any, Any]) -> Any:
     """Multiplications and additions of matrix products and convolutions, as a number or, with
     dynamic shapes, a symbol; 0 for other nodes.
