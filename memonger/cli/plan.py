@@ -75,7 +75,7 @@ class MakePlan(Command):
                              "it takes no --budget, --overhead, --max-clones or --output")
         if torch_model.is_model(args.network):
             if args.sweep:
-                _finish_sweep(args, torch_model.sweep(args, self))
+                _finish_sweep(args, torch_model.sweep(args))
             else:
                 plan = torch_model.plan(args)
                 finish(args, plan, plan_record(plan))

@@ -28,9 +28,8 @@ _MODEL = re.compile(r"^(?P<path>.+\.py):(?P<name>\w+)$")
 #: Options of the command line that are MXNet's alone.
 _OF_MXNET = (("shape", "--shape"), ("types", "--type"), ("grad_req", "--grad-req"),
              ("device", "--device"), ("control", "--control"))
-#: What a sweep, a search for a batch and a profile of a module decide by themselves.
-_FIXED = {"sweep": ("variants", "method", "keep", "recompute", "optimizer"),
-          "max-batch": ("method", "optimizer"), "profile": ("output", "time_limit", "repeats")}
+#: What a search for a batch and a profile of a module decide by themselves.
+_FIXED = {"max-batch": ("method", "optimizer"), "profile": ("output", "time_limit", "repeats")}
 
 
 class Model(NamedTuple):
@@ -137,27 +136,27 @@ def plan(args: argparse.Namespace) -> Plan:
     calls = _calls()
     args.smaller = " · a smaller batch (memonger.torch.max_batch tells which fits)"
     model, _ = _model_of(args, args.network)
-    name, parameters = args.optimizer
-    costs = args.costs
     with ProgressBar() as bar:
-        made = calls.plan(
-            model.module, model.inputs, args.budget, args.mode or "inductor",
-            costs=costs, variants=args.variants, time_limit=args.time_limit,
-            max_clones=args.max_clones, optimizer=name, optimizer_params=parameters,
-            name=os.path.splitext(os.path.basename(args.network.partition(":")[0]))[0],
-            progress=bar, method=args.method, keep=args.keep, recompute=args.recompute,
-            overhead=args.overhead)
+        made = calls.plan(model.module, model.inputs, args.budget, max_clones=args.max_clones,
+                          progress=bar, overhead=args.overhead, **_options(args))
     return replace(made, options={**made.options, **model.record})
 
 
-def sweep(args: argparse.Namespace, command: Command) -> List[Plan]:
+def _options(args: argparse.Namespace) -> Dict[str, Any]:
+    """What a plan and a sweep ask for alike."""
+    optimizer, parameters = args.optimizer
+    return {"mode": args.mode or "inductor", "costs": args.costs, "variants": args.variants,
+            "time_limit": args.time_limit, "optimizer": optimizer, "optimizer_params": parameters,
+            "name": os.path.splitext(os.path.basename(args.network.partition(":")[0]))[0],
+            "method": args.method, "keep": args.keep, "recompute": args.recompute}
+
+
+def sweep(args: argparse.Namespace) -> List[Plan]:
     """``memonger plan --sweep``."""
     calls = _calls()
-    _check_fixed(args, "sweep", command)
     model, _ = _model_of(args, args.network)
     with ProgressBar() as bar:
-        return calls.sweep(model.module, model.inputs, mode=args.mode or "inductor",
-                           costs=args.costs, time_limit=args.time_limit, progress=bar)
+        return calls.sweep(model.module, model.inputs, progress=bar, **_options(args))
 
 
 def max_batch(args: argparse.Namespace, command: Command) -> MaxBatch:

@@ -95,26 +95,36 @@ def estimate(module: Any, inputs: Inputs, mode: str = "inductor") -> Plan:
 
 @shows_progress
 def sweep(module: Any, inputs: Inputs, budgets: Sequence[Budget] = BUDGETS,
-          mode: str = "inductor", costs: Any = "auto", time_limit: float = 10.0,
-          progress: Asked = None) -> List[Plan]:
+          mode: str = "inductor", costs: Any = "auto", variants: str = "exact",
+          time_limit: float = 10.0, optimizer: Any = None,
+          optimizer_params: Optional[Mapping[str, Any]] = None, name: str = "",
+          progress: Asked = None, method: str = "auto", keep: Sequence[str] = (),
+          recompute: Sequence[str] = ()) -> List[Plan]:
     """Plans for a list of budgets; those that no plan meets are left out.
 
     Parameters
     ----------
-    module, inputs, mode, costs, time_limit, progress
-        As for :func:`plan`.
+    module, inputs
+        As for :func:`plan`, and so are all other parameters.
     budgets : sequence of int, float or str
+    time_limit : float
+        Most work for all budgets together, in counted seconds.
 
     Returns
     -------
     list of Plan
         From the largest budget to the smallest.
     """
-    request = requested(Request(mode=mode, time_limit=time_limit, progress=callback_of(progress)),
-                        costs)
+    request = requested(Request(
+        mode=mode, time_limit=time_limit, name=name, variants=variants, method=method, keep=keep,
+        recompute=recompute, progress=callback_of(progress)), costs, optimizer, optimizer_params)
     unplanned = traced(module, inputs, replace(request, unplanned=True))
-    return sweep_requests(request, budgets, unplanned.plan.total_bytes,
-                          lambda asked: make_plan(unplanned.captured, asked))
+
+    def plan_of(asked: Request) -> Plan:
+        # A budget decides which operators of a module are replaced.
+        return traced(module, inputs, asked).plan if variants == "all" else \
+            make_plan(unplanned.captured, asked)
+    return sweep_requests(request, budgets, unplanned.plan.total_bytes, plan_of)
 
 
 @shows_progress

@@ -82,6 +82,13 @@ def test_a_sweep_goes_from_cheap_to_dear():
     assert len(plans) == 2 and plans[0].budget_bytes > plans[1].budget_bytes
 
 
+def test_a_sweep_takes_what_a_plan_takes():
+    module, x = Convolutions(), images()
+    assert not mt.sweep(module, x, ("60%",), "eager", keep=["*"])
+    [plan] = mt.sweep(module, x, ("95%",), "eager", method="chen", optimizer="adam", name="net")
+    assert plan.method == "chen" and plan.graph.name == "net" and plan.fixed_bytes["optimizer"]
+
+
 def test_the_largest_batch_planned_is_larger_and_no_more_fits():
     module, x = Convolutions(), images()
     budget = mt.estimate(module, x, "eager").total_bytes

@@ -77,7 +77,6 @@ def test_errors_in_one_line(model, capsys):
             (["plan", "other.py:build", "--input", "4,32"], "no file other.py"),
             (["plan", *model, "--budget", "3%"], "the smallest total found is"),
             (["plan", *model, "--shape", "data=1,2"], "takes no --shape"),
-            (["plan", *model, "--sweep", "--variants", "none"], "takes no --variants"),
             (["profile", *model, "--repeats", "2"], "takes no --repeats"),
             (["max-batch", *model, "--budget", "4MB", "--method", "chen"], "takes no --method"),
             (["verify", "net.py:build"], "needs a plan file")):

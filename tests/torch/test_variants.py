@@ -147,6 +147,8 @@ def test_a_plan_takes_chunks_where_all_variants_are_asked_for_and_they_pay(mode,
     assert tight.baseline_total_bytes == whole.total_bytes and tight.total_bytes <= budgets[1]
     assert "in chunks" in str(tight) and "in chunks" not in str(loose)
     share = mt.plan(module, x, "70%", mode, variants="all", time_limit=1)
+    [swept] = mt.sweep(module, x, ["70%"], mode, variants="all", time_limit=1)
+    assert swept.graph.fingerprint == share.graph.fingerprint
     assert share.budget_bytes == budgets[1] and share.schedule == tight.schedule
     tight.save(str(tmp_path / "plan.json"))
     loaded = load_plan(str(tmp_path / "plan.json"))
