@@ -90,6 +90,18 @@ def test_a_trial_needs_nothing_of_the_compilation_that_goes_on(monkeypatch):
     assert tried and mt.plans(step)[-1].planned.pool_bytes == tried[-1]
 
 
+def test_backward_runs_twice_where_buffers_are_not_donated():
+    module, x = Convolutions(), images()
+    with torch._functorch.config.patch(donated_buffer=False):
+        loss = mt.compile(module, "95%")(*x)
+        loss.backward(retain_graph=True)
+        once = [p.grad.clone() for p in module.parameters()]
+        loss.backward()
+    assert same([2 * g for g in once], [p.grad for p in module.parameters()])
+    with pytest.raises(RuntimeError, match="donated_buffer=False"):
+        mt.compile(Convolutions(), "95%")(*x).backward(retain_graph=True)
+
+
 def test_only_planned_steps_free_each_buffer_after_its_last_reader():
     assert torch._inductor.config.reorder_for_peak_memory
     planned = inductor.patches(Request("50%"), None, {})
