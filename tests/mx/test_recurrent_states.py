@@ -12,7 +12,6 @@ import sys
 import mxnet as mx
 import memonger
 from mx.counted_copies import taken_bytes
-from memonger.mx.memory.recurrent import recurrent_bytes
 
 mode, layers, both, batch, width, states = sys.argv[1], *map(int, sys.argv[2:])
 

@@ -10,7 +10,7 @@ working space (``rnn-inl.h``).
 from __future__ import annotations
 
 import os
-from typing import Any, Iterator, Mapping, NamedTuple, Sequence, Tuple
+from typing import Iterator, Mapping, NamedTuple, Sequence, Tuple
 
 from ...graph.types import DTYPES, Graph
 
@@ -57,19 +57,19 @@ def _bytes(graph: Graph, index: int, attributes: Mapping[str, str]) -> int:
     op = graph.ops[index]
     if op.kind not in ("RNN", "_backward_RNN"):
         return 0
+    forward = op.kind == "RNN"
     data = graph.tensors[op.inputs[0]]
     steps, batch, inputs = data.shape
     both = str(attributes.get("bidirectional", "False")) in ("True", "1")
     whole = _Layers(attributes["mode"], steps, batch, inputs, int(attributes["state_size"]),
                     int(attributes["num_layers"]), 1 + both)
     if not runs_in_mkldnn(data.dtype):
-        return _native_elements(whole) * DTYPES[data.dtype] if op.kind == "RNN" else 0
+        return _native_elements(whole) * DTYPES[data.dtype] if forward else 0
     groups = list(_groups(whole))
-    parts: Any = _forward_bytes if op.kind == "RNN" else _backward_bytes
-    # Between two groups: the output of the first, and the gradient that all hand on in turn.
-    between = whole.output_bytes * (
-        len(groups) - 1 if op.kind == "RNN" else min(1, len(groups) - 1))
-    return between + sum(map(parts, groups))
+    if forward:  # all outputs but the last are its own
+        return (len(groups) - 1) * whole.output_bytes + sum(map(_forward_bytes, groups))
+    # One gradient is handed from group to group.
+    return (len(groups) > 1) * whole.output_bytes + sum(map(_backward_bytes, groups))
 
 
 def _groups(whole: _Layers) -> Iterator[_Layers]:
