@@ -13,7 +13,7 @@ from ...memory.storage import never_written_bytes, plan_storage
 from ...memory.workspace import objects_bytes
 from ...plan.footprint import Footprint
 from ...util.gc_pause import paused
-from ..capture.devices import away
+from ..capture.devices import counted
 from ..capture.record import Captured
 from ..costs.models import CostModel, best_known
 from ..memory.gpu_pool import callers_outputs
@@ -67,7 +67,8 @@ def open_network(symbol: Any, binding: Binding, costs: Any = "auto",
         outside["outputs"] = 2 * sum(size for _, size in callers_outputs(graph)) \
             - outside["head_gradients"]
     outside["workspace"] = max([*runner.workspaces(captured), 0])
-    recurrent = _recurrent_bytes(captured) if runner.is_of_cpu else 0
+    recurrent = sum(counted(captured, recurrent_bytes(captured.graph, captured.attributes))) \
+        if runner.is_of_cpu else 0
     if recurrent:
         outside["recurrent_states"] = recurrent
     unplanned_objects = 0
@@ -135,13 +136,6 @@ def _unplanned(form: Form, runner: Runner, outside: Mapping[str, int], copies_st
         **{name: size for name, size in of_stock.items() if size}, **on_device})
 
 
-def _recurrent_bytes(captured: Captured) -> int:
-    """What operators of several recurrent layers keep."""
-    graph = captured.graph
-    return sum(0 if away(captured, op) else size for op, size in zip(
-        graph.ops, recurrent_bytes(graph, captured.attributes)))
-
-
 def _copies_bytes(captured: Captured, stay: bool) -> int:
     """What stock MXNet has in copies of arrays in other layouts, at most."""
     graph = captured.graph
@@ -150,7 +144,7 @@ def _copies_bytes(captured: Captured, stay: bool) -> int:
     copies = stock_copies(graph, captured.default_layout, {
         (steps[value.step].op, value.position): index
         for value, index in zip(storage.program.values, storage.blocks.inplace_index)})
-    copies = [0 if away(captured, op) else size for op, size in zip(graph.ops, copies)]
+    copies = counted(captured, copies)
     return sum(copies) if stay else max([*copies, 0])
 
 

@@ -10,7 +10,7 @@ from ...graph.types import Graph
 from ...memory.storage import plan_storage
 from ...plan.footprint import Footprint
 from ...util.gc_pause import paused
-from ..capture.devices import away
+from ..capture.devices import counted
 from ..capture.record import Captured
 from ..costs.models import CostModel, Roofline
 from ..memory.gpu_pool import BoundStep, Device, reservations, workspaces
@@ -79,9 +79,8 @@ class Runner:
         turns = 1
         if self.reshape is not None and self.device is None:
             turns = int(os.environ.get("MXNET_CPU_TEMP_COPY", "4"))
-        spaces = self._workspaces(captured, planned)
-        return [0 if away(captured, op) else turns * space
-                for op, space in zip(captured.graph.ops, spaces)]
+        return [turns * space
+                for space in counted(captured, self._workspaces(captured, planned))]
 
     def _workspaces(self, captured: Captured, planned: bool) -> Sequence[int]:
         if self.device is not None:

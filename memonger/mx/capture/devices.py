@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Tuple
+from typing import Iterable, List, Tuple
 
 from ...graph.schedule import expand
 from ...graph.types import Op
@@ -18,6 +18,11 @@ def devices_of(captured: Captured) -> Tuple[str, ...]:
 def away(captured: Captured, op: Op) -> bool:
     """Whether an op, of the graph or of a form of it, runs where no memory counts."""
     return bool(op.outputs) and op.outputs[0] in captured.elsewhere
+
+
+def counted(captured: Captured, sizes: Iterable[int]) -> List[int]:
+    """Bytes of each op of the graph, 0 where no memory counts."""
+    return [0 if away(captured, op) else size for op, size in zip(captured.graph.ops, sizes)]
 
 
 def on_device(captured: Captured, name: str, storage: str) -> Captured:
