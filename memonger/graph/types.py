@@ -67,7 +67,7 @@ class Graph:
             len(self.variants))
 
     # ------------------------------------------------------------------ derived facts
-    @property
+    @cached_property
     def num_forward(self) -> int:
         """Number of forward ops."""
         return sum(not op.is_backward for op in self.ops)
@@ -122,12 +122,12 @@ class Graph:
         """Forward op id by name."""
         return {op.name: i for i, op in enumerate(self.ops) if not op.is_backward}
 
-    @property
+    @cached_property
     def forward_time_s(self) -> float:
         """Time of all forward ops of the unplanned step, seconds."""
         return sum(op.time_s for op in self.ops if not op.is_backward)
 
-    @property
+    @cached_property
     def time_s(self) -> float:
         """Time of the whole unplanned step, seconds."""
         return sum(op.time_s for op in self.ops)

@@ -17,12 +17,17 @@ from ..report.progress import part_of
 from ..solve.effort import ALL_SEARCHES, LEAST_SEARCH, Effort
 from ..solve.mip.bounds import free_bound
 from ..solve.result import refusal
+from ..solve.search.local import first_search_s
 from ..solve.step import Step
 from ..util.errors import InfeasibleBudget, NoPlanInTime
 from ..util.units import format_bytes
 from .confirmed_plan import WITHOUT_VARIANTS, confirmed_plan, offered
 from .network import Network
 from .requests import PlanRequest
+
+#: What a call takes at most, as a multiple of its time limit; the seconds of an idle core that
+#: each op takes outside searches.
+CALL, S_PER_OP = 2.0, 0.8e-3
 
 
 @dataclass
@@ -133,13 +138,23 @@ def plan_network(network: Network, request: PlanRequest,
     """
     started_s = time.perf_counter() if started_s is None else started_s
     request = replace(request, method=network.method(request.method))
-    call = Call(network, request, started_s, Effort(ALL_SEARCHES * request.time_limit))
+    call = Call(network, request, started_s, Effort(search_s(network, request.time_limit)))
     for step in STEPS:
         if step.name not in request.without and step.when(call):
             step.run(call)
     if call.best is None:
         raise _refusal(call)
     return call.best if call.best is call.asked else _with_proof(call, call.best)
+
+
+def search_s(network: Network, time_limit: float) -> float:
+    """Counted seconds for all searches of a call, which takes twice the time limit at most.
+
+    Of large networks reading and confirming leave less for them, but never less than one needs that
+    finds plans.
+    """
+    left_s = CALL * time_limit - len(network.graph.ops) * S_PER_OP
+    return min(ALL_SEARCHES * time_limit, max(left_s, first_search_s(network.graph)))
 
 
 def _refusal(call: Call) -> InfeasibleBudget:

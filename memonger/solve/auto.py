@@ -34,7 +34,7 @@ from .mip.refining import FAR, NEAR_MISS, Programs
 from .mip.rounding import schedule_of_point
 from .options import USUAL_TIME_LIMIT_S, Options
 from .search.decisions import Found
-from .search.local import work_for
+from .search.local import FIRST_SHARE, work_for
 from .step import Step
 
 #: Graphs are tiny, small, middle or large by their number of ops: 0/1 programs solve tiny ones to
@@ -57,6 +57,8 @@ class Turn(NamedTuple):
     near: float
 
 
+#: Less work than this share of :func:`memonger.solve.search.local.work_for` is not worth a turn.
+LEAST_TURN = 0.1
 TURNS = (Turn(3, False, 0.001), Turn(6, True, 0.003), Turn(10, False, 0.005),
          Turn(15, True, 0.01))
 
@@ -129,7 +131,7 @@ def first_bound(search: Run) -> None:
     """Linear programs for the bound, which also say at which ops to constrain live bytes."""
     board = search.board
     # Enough work beside them for easy budgets.
-    with board.walks.beside(board, int(0.4 * search.work)):
+    with board.walks.beside(board, int(FIRST_SHARE * search.work)):
         if board.options.bound:
             groups = len(board.reduced.size_bytes)
             board.first_bound(7 if groups <= 500 else 3 if groups <= 1500 else 1,
@@ -180,10 +182,14 @@ def native_search(search: Run) -> None:
 def rounded_program(search: Run) -> None:
     """One linear program, rounded and mended, while a native search runs beside it."""
     board, constrained = search.board, search.programs.constrained
+    if board.effort.steps < LEAST_TURN * search.work:
+        return
+    program = build(board.reduced, constrained, board.live_budget_bytes) if constrained else None
+    if program is not None and highs.linear_s(program) > board.effort.left_s:
+        return
     with board.walks.beside(board, search.work):
-        if not constrained:
+        if program is None:
             return
-        program = build(board.reduced, constrained, board.live_budget_bytes)
         solution = highs.solve_linear(program, board.effort)
         if solution.values is None:
             return
@@ -216,6 +222,7 @@ def _turn(turn: Turn, number: int) -> Step[Run]:
 
     def when(search: Run) -> bool:
         return not (number == 0 and search.chained) and not search.board.over \
+            and search.board.effort.steps >= LEAST_TURN * search.work \
             and search.board.possible and not search.board.within(max(turn.near, search.near))
     return Step("turn %d" % (number + 1), "long native searches: most at deep cuts", when, run)
 

@@ -4,14 +4,20 @@ from __future__ import annotations
 import time
 from typing import Optional
 
-#: Steps that the native search simulates in a second of an idle core.
-STEPS_PER_S = 60e6
+#: Steps that the native search simulates in a second of an idle core: of graphs that fit into its
+#: caches, up to so many ops. Of larger ones it simulates fewer, by the root of their size.
+STEPS_PER_S, _CACHED_OPS = 60e6, 3000
 #: The clock ends a search only after this many times its counted seconds, so a machine with four
 #: other busy processes gives the same plan as an idle one.
 CLOCK_FACTOR = 20.0
 #: What all searches of a call may take together, as a multiple of the work of the first; where
 #: there is a plan already, one that would get less than the second share is left out.
 ALL_SEARCHES, LEAST_SEARCH = 1.3, 0.1
+
+
+def steps_per_s(num_ops: int) -> float:
+    """Steps that the native search simulates in a second, of a graph of so many ops."""
+    return STEPS_PER_S * min(1.0, _CACHED_OPS / max(num_ops, 1)) ** 0.5
 
 
 class Effort:
@@ -24,10 +30,13 @@ class Effort:
         each at what it takes on an idle core.
     parent : Effort, optional
         What is spent here is spent there, too.
+    num_ops : int, optional
+        Of the graph that the native search simulates.
     """
 
-    def __init__(self, limit_s: float, parent: Optional["Effort"] = None):
+    def __init__(self, limit_s: float, parent: Optional["Effort"] = None, num_ops: int = 0):
         self.limit_s = limit_s
+        self.num_ops = num_ops
         self.spent_s = 0.0
         self._parent = parent
         self._end_s = time.perf_counter() + CLOCK_FACTOR * max(limit_s, 1.0)
@@ -43,6 +52,10 @@ class Effort:
         if self._parent is not None:
             self._parent.spend(seconds)
 
+    def spend_steps(self, steps: int) -> None:
+        """Count steps of the native search."""
+        self.spend(steps / steps_per_s(self.num_ops))
+
     @property
     def left_s(self) -> float:
         """Counted seconds left; none where the safety net has struck."""
@@ -56,8 +69,8 @@ class Effort:
     @property
     def steps(self) -> int:
         """What is left, in steps of the native search."""
-        return max(0, int(self.left_s * STEPS_PER_S))
+        return max(0, int(self.left_s * steps_per_s(self.num_ops)))
 
     def part(self, share: float) -> "Effort":
         """A share of what is left; what it spends is spent here, too."""
-        return Effort(max(0.0, share * self.left_s), self)
+        return Effort(max(0.0, share * self.left_s), self, self.num_ops)

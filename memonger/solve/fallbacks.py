@@ -5,6 +5,7 @@ So a budget is refused only where none of them fits, and what the error calls po
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import attrgetter
 
 from ..plan.plan import Plan, Status
 from ..util.errors import PluginMissing
@@ -34,10 +35,11 @@ def smallest_plan(board: Board) -> None:
     if not board.interrupted:
         candidates += [board.evaluate(schedule)
                        for schedule in baseline_schedules(board.graph, options, sets)]
-    smallest = board.chain.smallest() if board.chain and not board.interrupted else None
+    least = min(candidates, key=attrgetter("bytes"))
+    smallest = board.chain.smallest(least.bytes) if board.chain and not board.interrupted else None
     if smallest is not None:
-        candidates.append(board.evaluate(smallest.schedule))
-    board.least = min(candidates, key=lambda candidate: candidate.bytes)
+        least = min(least, board.evaluate(smallest.schedule), key=attrgetter("bytes"))
+    board.least = least
 
 
 def offer_least(board: Board, plan: Plan) -> None:

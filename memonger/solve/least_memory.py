@@ -9,7 +9,7 @@ from ..graph.schedule import Schedule
 from ..graph.types import Graph
 from ..plan.plan import Plan, Status
 from .chain.plans import ChainPlans
-from .effort import STEPS_PER_S, Effort
+from .effort import Effort, steps_per_s
 from .mip.bounds import layers_of
 from .mip.least_bytes import least_outside_pool_bytes, minimum_peak_bound
 from .mip.problem import reduce_graph
@@ -25,6 +25,8 @@ _PEAK_GROUPS = 6000
 #: Shares of the time limit: for the native search, for other methods, for all of it without
 #: variants; and for the bound a share of what they leave.
 _NATIVE_SHARE, _BASELINES_SHARE, _PLAIN_SHARE, _PEAK_SHARE = 0.4, 0.1, 0.3, 0.5
+#: The least share of the time limit for what grows out of a baseline's plan.
+_GROWN_SHARE = 0.1
 
 
 def _bytes_by_schedule(plan: Plan) -> int:
@@ -55,18 +57,18 @@ def smallest_within(graph: Graph, budget_bytes: Optional[int], options: Options)
     plan = local.solve(graph, budget_bytes, more)
     if plan.status is Status.INTERRUPTED:
         return plan
-    return _smaller_baseline(plan, budget_bytes, options, more)
+    return _smaller_baseline(plan, budget_bytes, options, more, effort)
 
 
 def _work_that_fits(graph: Graph, options: Options) -> float:
     """The work of the native search, as a multiple of a search for one budget."""
-    one_s = work_for(graph, options.time_limit_s) * options.effort / STEPS_PER_S
+    one_s = work_for(graph, options.time_limit_s) * options.effort / steps_per_s(len(graph.ops))
     share = _NATIVE_SHARE + (_PLAIN_SHARE if options.variants == "none" else 0.0)
     return min(LEAST_WORK, share * options.time_limit_s / (LEAST_RUNS * one_s))
 
 
 def _smaller_baseline(plan: Plan, budget_bytes: Optional[int], options: Options,
-                      more: Options) -> Plan:
+                      more: Options, effort: Effort) -> Plan:
     """The plan, or one that grew out of another method's smaller one within the overhead."""
     most = float("inf") if options.max_overhead is None else options.max_overhead + 1e-9
     # Without times every schedule is within any overhead.
@@ -83,7 +85,8 @@ def _smaller_baseline(plan: Plan, budget_bytes: Optional[int], options: Options,
     if best is plan:
         return plan
     warm = replace(options, warm_start=decisions_of(plan.graph, best.schedule),
-                   warm_variants=best.schedule.variants)
+                   warm_variants=best.schedule.variants,
+                   time_limit_s=max(effort.left_s, _GROWN_SHARE * options.time_limit_s))
     grown = local.solve(plan.graph, best.pool_bytes, warm)
     inside = grown.overhead <= most and _bytes_by_schedule(grown) <= _bytes_by_schedule(best)
     if inside or grown.status is not Status.INTERRUPTED:
@@ -97,7 +100,7 @@ def _other_schedules(plan: Plan, budget_bytes: Optional[int], options: Options,
     graph, variants = plan.graph, plan.schedule.variants
     assert options.account is not None
     chain = ChainPlans.of(graph, more, NativeSearch(graph, more), options.account)
-    smallest = chain.smallest() if chain else None
+    smallest = chain.smallest(plan.pool_bytes) if chain else None
     if smallest is not None:
         yield smallest.schedule
     yield from baseline_schedules(graph, replace(

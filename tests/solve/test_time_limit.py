@@ -9,6 +9,7 @@ from training_nets import residual_network
 from memonger.graph.schedule import expand
 from memonger.memory.storage import plan_storage
 from memonger.plan.plan import Status
+from memonger.planning import planning
 from memonger.solve import Options, effort, solve
 from memonger.solve import least_memory as frontier
 from memonger.solve import result as build
@@ -51,6 +52,23 @@ def test_the_clock_is_a_net_far_away(monkeypatch):
     assert work.left_s == 10.0
     clock.now_s = 10 * CLOCK_FACTOR + 1
     assert work.left_s == 0
+
+
+def test_steps_of_a_large_graph_count_for_more():
+    assert effort.steps_per_s(3000) == STEPS_PER_S == effort.steps_per_s(10)
+    work = Effort(10.0, num_ops=12000)
+    work.part(1.0).spend_steps(5 * STEPS_PER_S)
+    assert work.spent_s == 10.0 and work.steps == 0
+
+
+def test_searches_of_a_large_network_have_what_reading_leaves():
+    def searches_s(num_ops, time_limit=10.0):
+        graph = SimpleNamespace(ops=[None] * num_ops, pools="executor")
+        return planning.search_s(SimpleNamespace(graph=graph), time_limit)
+
+    assert searches_s(100) == searches_s(8000) == 13.0
+    assert searches_s(12000) == pytest.approx(20.0 - 12000 * planning.S_PER_OP)
+    assert searches_s(40000) > 0.4 * 12e6 * 40000 / 700 / STEPS_PER_S  # of one that finds plans
 
 
 @pytest.mark.parametrize("share", [0.8, 0.45])

@@ -1,9 +1,11 @@
 """Plans of a graph's chain for any budget."""
 from __future__ import annotations
 
+import math
 from typing import Iterator, List, Optional
 
 from ...graph.types import Graph
+from ...graph.working_set import working_bytes
 from ..effort import STEPS_PER_S, Effort
 from ..options import Options
 from ..search.decisions import Found
@@ -91,11 +93,15 @@ class ChainPlans:
             lost = max(candidate.pool_bytes - target, lost + pool_bytes // 100)
             target = pool_bytes - lost
 
-    def smallest(self) -> Optional[Found]:
-        """The plan for the least live bytes that the chain knows."""
-        plan, low, high = None, 0, sum(t.size_bytes for t in self.graph.tensors if t.pooled)
-        while high - low > max(1, high // 1000):
-            middle = (low + high) // 2
+    def smallest(self, below_bytes: int) -> Optional[Found]:
+        """The plan for about the least live bytes that the chain knows.
+
+        None where none takes less than ``below_bytes``.
+        """
+        plan, high = None, below_bytes
+        low = max(working_bytes(self.graph, op) for op in self.graph.ops)
+        while high - low > max(1, high // 250):
+            middle = max(low + 1, math.isqrt(low * high))  # each step halves the ratio
             tried = self._plan(middle)
             if tried is None:
                 low = middle

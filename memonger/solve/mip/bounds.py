@@ -179,7 +179,8 @@ def span_bound(reduced: Reduced, pool_budget_bytes: float, effort: Effort) -> Bo
 
     Windows alone lose what a rerun serves in several of them (:mod:`memonger.solve.mip.spans`), so
     more windows give a higher bound only together with spans. Live bytes are counted, not buffers.
-    None where the program takes more work than is left.
+    None where the program takes more than half of the work that is left: the search for plans has
+    the other half.
     """
     groups = len(reduced.size_bytes)
     pieces = next((pieces for most, pieces in _SPAN_PIECES if groups <= most), 0)
@@ -187,7 +188,7 @@ def span_bound(reduced: Reduced, pool_budget_bytes: float, effort: Effort) -> Bo
         return Bound(float("-inf"), "none")
     constrained = constrained_in_pieces(reduced, pieces)
     program = build(reduced, constrained, pool_budget_bytes, spans=spans_of(reduced, constrained))
-    if highs.linear_s(program) > effort.left_s:
+    if highs.linear_s(program) > effort.left_s / 2:
         return Bound(float("-inf"), "none")
     solution = highs.solve_linear(program, effort)
     return Bound(solution.bound, "linear, %d constrained, spans" % len(constrained),

@@ -25,8 +25,9 @@ _SMALL_COST = 1e-4
 #: highspy keeps one state of runs for all solvers of a process: threads that plan take turns.
 _alone = threading.RLock()
 
-#: Seconds of an idle core that a linear program takes: by the number of entries of its matrix.
-_LINEAR_S, _LINEAR_POWER = 1.0e-7, 1.5
+#: Seconds of an idle core that a linear program takes: by the number of entries of its matrix, for
+#: each of a large one, which is sparse, at most so many.
+_LINEAR_S, _LINEAR_POWER, _LARGE_LINEAR_S = 1.0e-7, 1.5, 3.0e-5
 #: Seconds between two checks of HiGHS in a 0/1 program: a fixed part, and one for each entry.
 _CHECK_S, _CHECK_S_PER_ENTRY = 0.006, 1.8e-6
 
@@ -59,7 +60,8 @@ def require() -> None:
 
 def linear_s(program: Program) -> float:
     """Counted seconds of a linear program, or of what comes before the checks of a 0/1 program."""
-    return _LINEAR_S * float(len(program.value)) ** _LINEAR_POWER
+    entries = len(program.value)
+    return min(_LINEAR_S * entries ** _LINEAR_POWER, _LARGE_LINEAR_S * entries)
 
 
 def _highspy() -> Any:

@@ -27,7 +27,7 @@ from ...graph.types import Graph
 from ...graph.working_set import working_bytes
 from ...memory.workspace import outside_pool_bytes
 from ...plan.plan import Plan, Progress, Status
-from ..effort import STEPS_PER_S, Effort
+from ..effort import STEPS_PER_S, Effort, steps_per_s
 from ..options import USUAL_TIME_LIMIT_S, Options
 from ..result import build_plan, total_bytes
 from .decisions import INTERRUPTED, TIME_LIMIT, Decisions, Found
@@ -39,6 +39,8 @@ _STEPS_700_OPS = 12e6
 #: Smaller graphs get the work of this many ops; those with live storage more, for their plans are
 #: compared with proven optima.
 LEAST_OPS, _LEAST_OPS_LIVE = 350, 2800
+#: The share of the work that finds plans for easy budgets.
+FIRST_SHARE = 0.4
 #: Work for the least memory, as a multiple of a search for one budget: it tries several.
 LEAST_WORK = 4.0
 #: Budgets tried within an overhead, and the work of all, as a multiple of a search for one budget.
@@ -67,6 +69,11 @@ def work_for(graph: Graph, time_limit_s: float = USUAL_TIME_LIMIT_S) -> int:
                    STEPS_PER_S * time_limit_s))
 
 
+def first_search_s(graph: Graph) -> float:
+    """Counted seconds of a search that finds plans for easy budgets."""
+    return FIRST_SHARE * work_for(graph) / steps_per_s(len(graph.ops))
+
+
 @dataclass
 class _Call:
     """One call of :func:`solve`: the problem, the clock and the best so far."""
@@ -82,7 +89,8 @@ class _Call:
     def __post_init__(self) -> None:
         # Each run takes more work with more effort; as many must fit.
         more = min(max(1.0, self.options.effort), LEAST_WORK)
-        self.effort = Effort(self.options.time_limit_s * more, self.options.account)
+        self.effort = Effort(self.options.time_limit_s * more, self.options.account,
+                             len(self.graph.ops))
 
     def run(self, budget_bytes: int, share: float, warm: Optional[Decisions],
             seed: int = 0, smallest: bool = False) -> Found:
@@ -90,7 +98,7 @@ class _Call:
         options = self.options
         work = work_for(self.graph, options.time_limit_s)
         steps = min(int(work * options.effort * share), self.effort.steps)
-        self.effort.spend(steps / STEPS_PER_S)
+        self.effort.spend_steps(steps)
         answer = self.native.search(
             budget_bytes, steps, max(self.effort.clock_s, 0.01),
             options.seed + seed, warm, self.poll(), smallest=smallest)
