@@ -122,7 +122,7 @@ def step_times(symbol: Any, shapes: Mapping[str, Sequence[int]], ctx: Any, time_
                                     binding[2].device_type == "gpu"))
     times: Dict[str, float] = {}
     _measure_in_place(captured, symbol, shapes, binding, swapped, times, time_limit_s, repeats,
-                      lambda fraction: None, min, 1.0)
+                      lambda fraction: None, min)
     return times
 
 
@@ -130,8 +130,7 @@ def _measure_in_place(captured: Captured, symbol: Any, shapes: Mapping[str, Sequ
                       binding: Tuple[Any, Any, Any], swapped: Sequence[SwappedNetwork],
                       times: Dict[str, float], time_limit_s: float, repeats: int,
                       tell: Callable[[float], None],
-                      of: Callable[[List[float]], float] = statistics.median,
-                      least: float = 0.1) -> bool:
+                      of: Callable[[List[float]], float] = statistics.median) -> bool:
     """Add times of the network and its variants; False if the ops that ran are not those read."""
     started_s = time.perf_counter()
     parts = 1 + len(swapped)
@@ -149,7 +148,7 @@ def _measure_in_place(captured: Captured, symbol: Any, shapes: Mapping[str, Sequ
                                left_s / (parts - number), repeats, _part_of(tell, number, parts),
                                of)
         if found_s is not None:
-            variants_s = seconds_with_neighbours(graph, base_s, network, found_s, least)
+            variants_s = seconds_with_neighbours(graph, base_s, network, found_s)
             times.update(by_signature(network.captured.graph, network.captured.attributes,
                                       variants_s))
     return True

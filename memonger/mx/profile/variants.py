@@ -1,9 +1,10 @@
 """Measures operator variants in the network, with their effect on the ops that read their results.
 
 Variants replace ops in a few rounds, as many at a time as fit without two variants side by side,
-until every variant has run once. The cost of a variant is its own time plus the change in the time
-of its readers: on CPUs an operator leaves its result in a memory layout of its own, and its reader
-may have to convert it, or run much slower.
+until every variant has run once. The cost of a variant is its own time plus what its readers take
+longer: on CPUs an operator leaves its result in a memory layout of its own, and its reader may have
+to convert it, or run much slower. What readers save beside variants of one kind they need not save
+in a plan, where other operators stand between.
 """
 from __future__ import annotations
 
@@ -82,13 +83,11 @@ def _neighbours(graph: Graph) -> Dict[str, Set[str]]:
 
 
 def seconds_with_neighbours(graph: Graph, base_s: OpSeconds, swapped: SwappedNetwork,
-                            swapped_s: OpSeconds, least: float = 0.1) -> OpSeconds:
-    """Seconds of the variants in a swapped network, with what they change in their readers.
+                            swapped_s: OpSeconds) -> OpSeconds:
+    """Seconds of the variants in a swapped network, with what their readers take longer.
 
     ``graph``, ``base_s``: the unplanned network and the seconds of its ops.
     ``swapped_s``: seconds of the ops of the swapped one.
-    ``least``: the share of its own time that a variant takes at least: with 1 it gains nothing by
-        what its neighbours save in this network.
     """
     other = swapped.captured.graph
     variants = set(swapped.ops)
@@ -101,7 +100,7 @@ def seconds_with_neighbours(graph: Graph, base_s: OpSeconds, swapped: SwappedNet
             continue
         for maker in makers:
             result[maker] += (seconds - known_s) / len(makers)
-    return {i: max(seconds, least * swapped_s[i]) for i, seconds in result.items()}
+    return {i: max(seconds, swapped_s[i]) for i, seconds in result.items()}
 
 
 def _key(graph: Graph, index: int) -> Tuple[str, str, int]:
