@@ -102,10 +102,10 @@ def folder(given: Optional[str] = None) -> Path:
     given = given or os.environ.get("MEMONGER_PEERS")
     root = Path(given) if given else Path(__file__).resolve().parents[3] / "shared" / "peers"
     if not (root / "graphs").is_dir():
-        raise InputError("the graphs of other planners are not in %s; set MEMONGER_PEERS to the "
-                         "folder that has them in 'graphs', or name it: python -m benchmarks peers "
-                         "FOLDER"
-                         % root)
+        raise InputError(
+            "%s; name the folder that has them in 'graphs': python -m benchmarks peers FOLDER, or "
+            "set MEMONGER_PEERS" % ("the graphs of other planners are not in %s" % given if given
+                                    else "the graphs of other planners come from outside"))
     return root / "graphs"
 
 

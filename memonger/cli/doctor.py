@@ -50,8 +50,8 @@ _MXNET_NEEDED = ("pip install mxnet==1.9.1, or mxnet-cu112==1.9.1 for a GPU "
                  "(one of them, not both)")
 #: What runs and what does not.
 _WITHOUT_MXNET = ("graphs from files and PyTorch modules need none; what cannot run: all calls and "
-                  "commands for *-symbol.json files and Gluon blocks, max-batch, profile, and the "
-                  "benchmarks of networks: ")
+                  "commands for *-symbol.json files and Gluon blocks, and the benchmarks of "
+                  "MXNet's networks: ")
 
 
 @dataclass(frozen=True)

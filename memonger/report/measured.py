@@ -71,9 +71,7 @@ def _far_off(measured: Measured, original: Optional[Measured], plan: Plan,
         pairs.append(("unplanned the " + holder, original, plan.baseline_total_bytes))
     lines = ["%s takes %.1f times the %s that were predicted: %s" % (
         who, of.allocated_bytes / total_bytes, format_bytes(total_bytes),
-        "so small a network is less than what MXNet itself takes"
-        if holder == "process" and total_bytes < _OF_MXNET_BYTES
-        else "please report this network")
+        _reason(plan, of, holder))
         for who, of, total_bytes in pairs if of.allocated_bytes > _FAR_ABOVE * total_bytes]
     if plan.budget_bytes is not None and not plan.graph.shares_buffers \
             and measured.allocated_bytes > plan.budget_bytes:
@@ -87,6 +85,19 @@ def _far_off(measured: Measured, original: Optional[Measured], plan: Plan,
             "profile again, on an idle machine" if is_profile(plan.costs)
             else "memonger profile measures op times on this device"))
     return lines
+
+
+def _reason(plan: Plan, measured: Measured, holder: str) -> str:
+    """Why a step may take far more than was predicted."""
+    if plan.graph.pools == "cached_op":
+        return "the steps ran in an executor, which takes more than a Gluon block"
+    if holder == "process" and plan.baseline_total_bytes < _OF_MXNET_BYTES:
+        return "so small a network is less than what MXNet itself takes"
+    source = plan.costs.lower()
+    if measured.device.startswith("cpu") and source.startswith("roofline: ") \
+            and "cpu" not in source:
+        return "it is for another device, and leaves out what this CPU's operators allocate"
+    return "please report this network"
 
 
 def _row(label: str, measured: Measured, extra: str) -> List[str]:

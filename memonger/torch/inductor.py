@@ -72,9 +72,11 @@ def compiled(backend: Backend, module: fx.GraphModule, inputs: Sequence[Any],
     assert budget is not None
     total_bytes = least + sum(plan.fixed_bytes.values())
     raise InfeasibleBudget(
-        "the code that Inductor made takes %s where the plan says %s, above the budget of %s; ask "
-        "for at least the first, or for mode=\"eager\", whose peaks are exact"
-        % format_distinct(total_bytes, plan.total_bytes, budget),
+        "the code that Inductor made takes %s where the plan says %s, above the budget of %s; %s, "
+        "or ask for mode=\"eager\", whose peaks are exact" % (
+            *format_distinct(total_bytes, plan.total_bytes, budget),
+            "ask for at least the first" if backend.request.plan is None else
+            "memonger.torch.compile(module, budget=...) tries its code and plans again"),
         budget, total_bytes, best_plan=planned.plan)
 
 

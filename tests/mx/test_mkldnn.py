@@ -150,3 +150,13 @@ def test_gradients_after_pooling_and_dense_layers(pooling, act, dense):
     assert alone["act_backward"] == act * MAP
     assert alone.get("dense_backward", 0) // MAP == dense
     assert alone.get("dense", 0) // MAP == dense
+
+
+@pytest.mark.parametrize("pooling, copied", [
+    ({"global_pool": True, "kernel": (1, 1)}, 1), ({"kernel": (8, 8), "stride": (8, 8)}, 0)])
+def test_the_gradient_of_relu_lies_where_that_of_its_output_does(pooling, copied):
+    """Counted by what stock MXNet asks for: ``relu`` is not MKLDNN's."""
+    value = convolution(convolution(mx.sym.var("data"), "first"), "conv")
+    value = mx.sym.Pooling(mx.sym.relu(value), pool_type="avg", name="pool", **pooling)
+    out = mx.sym.make_loss(mx.sym.sum(value), name="out")
+    assert spaces(out, planned=False)["conv_backward"] == copied * MAP + 2 * SECOND

@@ -155,6 +155,21 @@ def test_a_process_that_takes_far_more_than_predicted_is_told(share, words):
         assert "takes %.1f times" % share in found and words in found
 
 
+@pytest.mark.parametrize("costs, pools, words", [
+    ("roofline: reference", "executor", "it is for another device"),
+    ("roofline: cpu", "executor", "please report this network"),
+    ("profile: a CPU", "executor", "please report this network"),
+    ("roofline: reference", "cached_op", "the steps ran in an executor")])
+def test_why_far_more_is_taken_depends_on_what_the_plan_is_for(costs, pools, words):
+    graph = replace(single_output_graph(list("ab"), [1] * 2, [0.2] * 2, [True] * 2, []),
+                    pools=pools)
+    plan = Plan(graph, expand(graph, {}), Status.FEASIBLE, "local", costs=costs,
+                **pair(2**29, 2**29))
+    found = measurement_table(Measurement(2**30, 0.02, (0.02,), "cpu(0)", None, None),
+                              predicted=plan)
+    assert "takes 2.0 times the 512 MiB that were predicted: " + words in found
+
+
 def test_a_step_that_takes_far_longer_than_predicted_is_told(plan):
     measured = Measurement(plan.total_bytes, 9.0, (9.0,), "cpu(0)", None, None)
     step_s = plan.graph.time_s * (1 + plan.overhead)

@@ -94,7 +94,7 @@ def plan(symbol: Any, budget: Union[Budget, Mapping[str, Budget]] = None, method
         plan is not near its bound. Searches with fewer variants or a smaller pool share the limit.
         Reading the network and confirming the plan come on top: two to three seconds for 700 ops.
     progress : callable or True, optional
-        Called with :class:`memonger.plan.Progress` now and then. True shows a bar in a terminal and
+        Called with :class:`memonger.Progress` now and then. True shows a bar in a terminal and
         in a notebook, and a line every ten seconds elsewhere.
     overhead : float or str, optional
         Largest extra step time, 0.1 or "10%": least memory within it. Not with ``budget``.

@@ -120,7 +120,9 @@ def _in_mkldnn_layout(graph: Graph) -> Set[int]:
         if op.kind == "_backward_Pooling" and graph.tensors[op.inputs[0]].shape[2:3] == (1,):
             continue  # pooled rows: their gradient has a layout of its own, or none
         made = [t for t in op.outputs[:1] if _may_have_layout(graph, t)]
-        if kind in _MAKE or kind in _KEEP and not found.isdisjoint(op.inputs):
+        # ``relu`` is not MKLDNN's: its result is copied to where its first input lies.
+        read = op.inputs[:1] if kind == "relu" else op.inputs
+        if kind in _MAKE or kind in _KEEP and not found.isdisjoint(read):
             found.update(made)
     return found
 

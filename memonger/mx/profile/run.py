@@ -61,7 +61,7 @@ def profile(symbol: Any, shapes: Mapping[str, Sequence[int]],
     ``repeats``: runs of which the median counts, after one that warms up.
     ``method``: "in place": in the network itself, which must fit unplanned. "alone": each op by
         itself. "auto": in place where the memory suffices, then alone for what is missing.
-    ``progress``: called with a :class:`memonger.plan.Progress`.
+    ``progress``: called with a :class:`memonger.Progress`.
     Raises InputError for an unknown method, a network that cannot be bound, or a ``path`` with
     times of another device.
     """

@@ -376,6 +376,6 @@ def _block_name(names: List[str]) -> str:
 
 def _title(plan: Plan) -> str:
     units = Units.of(plan)
-    return "%s: %s to %s, %s step time" % (
-        plan.graph.name or "network", units.size(plan.baseline_total_bytes),
+    return "%s%s to %s, predicted step time %s" % (
+        plan.graph.name and plan.graph.name + ": ", units.size(plan.baseline_total_bytes),
         units.size(plan.total_bytes), format_extra(plan.overhead))
