@@ -147,8 +147,9 @@ def _search_lines(facts: Facts) -> List[str]:
     plan, units = facts.plan, Units.of(facts.plan)
     advice = plan.status.advice
     if plan.status in (Status.FEASIBLE, Status.TIME_LIMIT) and plan.bound > 0:
-        advice = "no plan at this budget is more than %s of a step cheaper" % format_percent(
-            max(0.0, plan.overhead - plan.bound))
+        gap = max(0.0, plan.overhead - plan.bound)
+        advice = "no plan at this budget is %s of a step cheaper" % (
+            "more than " + format_percent(gap) if gap >= 0.0005 else "even 0.05 %")
         if plan.status is Status.TIME_LIMIT:
             advice += "; a longer time limit may find one"
     first = "status: %s (%s)" % (plan.status.value, advice)

@@ -62,10 +62,10 @@ def test_what_is_drawn(plan):
     mib = 2.0 ** 20
     assert max(lines["live, unplanned"].get_ydata()) * mib \
         == facts.baseline_timeline.peak_live_bytes
-    assert max(lines["live, planned"].get_ydata()) * mib == facts.timeline.peak_live_bytes
+    assert max(lines["live with this plan"].get_ydata()) * mib == facts.timeline.peak_live_bytes
     assert lines["budget for the pool"].get_color() == BUDGET
     assert lines["budget for the pool"].get_ydata()[0] * mib == pool_budget(plan)
-    assert "measured, planned" not in lines
+    assert "measured with this plan" not in lines
 
 
 def texts_of(figure):
@@ -123,7 +123,7 @@ def test_a_measured_line_is_drawn_where_there_is_one(plan):
     measured = plan.with_measured({"allocated_bytes": plan.total_bytes + 5})
     assert measured_pool(measured) == plan.pool_bytes + 5
     assert measured_pool(measured, original=True) is None
-    assert lines_of(timeline_figure(measured))["measured, planned"].get_color() \
+    assert lines_of(timeline_figure(measured))["measured with this plan"].get_color() \
         == MEASURED
 
 

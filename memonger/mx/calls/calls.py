@@ -84,15 +84,16 @@ def plan(symbol: Any, budget: Union[Budget, Mapping[str, Budget]] = None, method
     keep, recompute : sequence of str
         Ops (shell wildcards allowed) that must, or must not, stay in memory.
     costs : "auto", a device preset, or a cost model
-        Where op times come from; see :mod:`memonger.mx.costs.models`. "auto" takes what ``memonger
-        profile`` measured, else estimates for this CPU, calibrated once in some seconds, and for a
-        GPU those of "reference", a device with 10 TFLOP/s and 600 GB/s.
+        Where op times come from: a preset is "cpu", "reference", a device with 10 TFLOP/s and
+        600 GB/s, or a GPU's name such as "v100". "auto" takes what ``memonger profile`` measured,
+        else estimates for this CPU, calibrated once in some seconds, and for a GPU those of
+        "reference".
     time_limit : float
         Most work for the search, in seconds of an idle machine with two cores. The work is
         counted, so a busy machine takes longer and gives the same plan; the clock only ends a
         search after twenty times as long. More than the usual ten buy further searches where the
-        plan is not near its bound. Searches with fewer variants or a smaller pool share the limit.
-        Reading the network and confirming the plan come on top: two to three seconds for 700 ops.
+        plan is not near its bound. All searches of a call share the limit, and the call takes about
+        twice as much at most; of networks of more than 7,000 ops reading takes more.
     progress : callable or True, optional
         Called with :class:`memonger.Progress` now and then. True shows a bar in a terminal and
         in a notebook, and a line every ten seconds elsewhere.
@@ -112,6 +113,7 @@ def plan(symbol: Any, budget: Union[Budget, Mapping[str, Budget]] = None, method
     Returns
     -------
     Plan
+        Its ``symbol`` trains in ``total_bytes``; ``print`` it, ``save`` it, make a ``report``.
 
     Raises
     ------

@@ -92,10 +92,10 @@ def _levels(plan: Plan, unplanned: Timeline,
             planned: Timeline) -> List[Tuple[int, str, str, str]]:
     """Bytes, words, colour and style of each horizontal line but the budget's."""
     lines = [(unplanned.pool_bytes, "pool, unplanned", BASELINE, "--"),
-             (planned.pool_bytes, "pool, planned", PLANNED, "--")]
+             (planned.pool_bytes, "pool with this plan", PLANNED, "--")]
     for size, words, colour in (
             (measured_pool(plan, original=True), "measured, unplanned", BASELINE),
-            (measured_pool(plan), "measured, planned", MEASURED)):
+            (measured_pool(plan), "measured with this plan", MEASURED)):
         if size is not None:
             lines.append((size, words, colour, ":"))
     return lines
@@ -164,10 +164,10 @@ def _stack(axes: Any, line: Timeline, x: Sequence[float], scale: float) -> None:
             continue
         above = [b + v / scale for b, v in zip(below, values)]
         axes.fill_between(x, below, above, step="post", color=COLOURS[category], linewidth=0,
-                          label="planned: " + category)
+                          label="with this plan: " + category)
         below = above
     axes.step(x, [b / scale for b in line.live_bytes], where="post", color=PLANNED,
-              linewidth=0.9, label="live, planned")
+              linewidth=0.9, label="live with this plan")
 
 
 def _label_curve(axes: Any, x: Sequence[float], line: Timeline,
@@ -189,7 +189,7 @@ def _label_curve(axes: Any, x: Sequence[float], line: Timeline,
 def _key(axes: Any, labelled: bool) -> List[Any]:
     """The areas, and the curves that no label names; ``labelled``: the unplanned one has its."""
     curves = [line for line in axes.lines if line.get_label() in (
-        "live, planned", *(() if labelled else ("live, unplanned",)))]
+        "live with this plan", *(() if labelled else ("live, unplanned",)))]
     return curves[::-1] + list(axes.collections)
 
 
