@@ -7,7 +7,8 @@ libraries before them, counted along the longest path, as there is then none bet
 
 A pointwise value is computed in each kernel that reads it where that is one reader, or where it is
 made of few buffers; they are then held until the last of these kernels runs.
-A matrix product that only a sum reads becomes one call with it, at the place of the sum.
+A matrix product that only a sum reads becomes one call with it, at the place of the sum. Random
+numbers are drawn row by row, so beside convolutions whose channels come last they are written.
 """
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ import torch
 import torch.fx as fx
 
 from . import private
+from .layouts import out_of_order
 from .padding import room_bytes
 from .sizes import tensors
 
@@ -42,15 +44,18 @@ def in_registers(nodes: Sequence[fx.Node], views: Set[fx.Node],
         library = node.op == "call_function" and node not in fusible and node not in views
         stage[node] = max((stage[i] for i in node.all_input_nodes), default=0) + library
     readers = _readers(nodes, views)
-    sources = _computed_again(nodes, views, late, fusible, readers)
+    written = out_of_order(nodes)
+    sources = _computed_again(nodes, views, late, fusible - written, readers)
 
     def in_one_kernel(node: fx.Node) -> bool:
         return all((r in late) == (node in late) and (node in sources or stage[r] == stage[node])
                    for r in readers[node])
 
-    return {n for n in fusible if readers[n] and all(r in fusible for r in readers[n]) and (
-        in_one_kernel(n) or _backward_makes_it(n, sources, late))} | {
-            product for total, product in sums.items() if (total in late) == (product in late)}
+    unwritten = {n for n in fusible - written
+                 if readers[n] and all(r in fusible for r in readers[n])
+                 and (in_one_kernel(n) or _backward_makes_it(n, sources, late))}
+    return unwritten | {product for total, product in sums.items()
+                        if (total in late) == (product in late)}
 
 
 def _readers(nodes: Sequence[fx.Node], views: Set[fx.Node]) -> Dict[fx.Node, List[fx.Node]]:
@@ -117,6 +122,12 @@ def reduces(node: fx.Node) -> bool:
     read = sum(map(_bytes_of, node.all_input_nodes))
     return private.is_fusible(node) and not private.is_pointwise(node) and \
         _SMALL * _bytes_of(node) < read
+
+
+def is_small(node: fx.Node) -> bool:
+    """Whether the node's value takes a quarter of the largest value that it reads, or less."""
+    largest = max(map(_bytes_of, node.all_input_nodes), default=0)
+    return _SMALL * _bytes_of(node) <= largest
 
 
 def is_small_beside(part: fx.Node, node: fx.Node) -> bool:

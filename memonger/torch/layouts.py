@@ -5,7 +5,7 @@ them.
 """
 from __future__ import annotations
 
-from typing import Any, List
+from typing import Any, List, Sequence, Set
 
 import torch
 import torch.fx as fx
@@ -29,6 +29,14 @@ def mark_layouts(joint: fx.GraphModule) -> None:
 def has_channels_last(node: fx.Node) -> bool:
     """Whether the node works on operands with channels last."""
     return _MARK in node.meta
+
+
+def out_of_order(nodes: Sequence[fx.Node]) -> Set[fx.Node]:
+    """Random numbers that kernels with channels last read in another order than they are drawn."""
+    if not any(map(has_channels_last, nodes)):
+        return set()
+    return {node for node in nodes
+            if private.is_random(node) and node.meta["val"].dim() in _FORMATS}
 
 
 def arranged(value: Any) -> Any:

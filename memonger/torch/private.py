@@ -274,13 +274,18 @@ def _attention_backward_on_cpu(grad: Any, query: Any, key: Any, value: Any, *arg
 _FUSIBLE: Dict[str, Any] = {}
 
 
+def is_random(node: fx.Node) -> bool:
+    """Whether Inductor draws the node's value from a seed."""
+    return str(getattr(node.target, "overloadpacket", "")) == "prims.inductor_random"
+
+
 def is_fusible(node: fx.Node) -> bool:
     """Whether Inductor makes the node part of a neighbour's kernel."""
     if not _FUSIBLE:
         ops = partitioners.get_default_op_list()
         _FUSIBLE["ops"] = set(ops.fusible_ops) | set(ops.view_ops)
     packet = getattr(node.target, "overloadpacket", None)
-    if str(packet) == "prims.inductor_random":  # made in registers from a seed
+    if is_random(node):  # made in registers from a seed
         return True
     return packet is not None and packet not in flop_registry and (
         torch.Tag.pointwise in node.target.tags or packet in _FUSIBLE["ops"])
@@ -300,8 +305,7 @@ def most_buffers_computed_again() -> int:
 
 def is_pointwise(node: fx.Node) -> bool:
     """Whether each element of the node's value depends on one element of each operand."""
-    return torch.Tag.pointwise in getattr(node.target, "tags", ()) or \
-        str(getattr(node.target, "overloadpacket", "")) == "prims.inductor_random"
+    return torch.Tag.pointwise in getattr(node.target, "tags", ()) or is_random(node)
 
 
 def flops(node: fx.Node, arguments: Tuple[Any, Any]) -> Any:

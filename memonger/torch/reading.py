@@ -10,7 +10,7 @@ from ..graph.types import DTYPES, Graph, Inplace, Op, Tensor
 from . import private
 from .capture import BUFFER, CUDA_GRANULE_BYTES, PARAMETER, TANGENT, Captured
 from .costs import ROOFLINES, op_times_s, signature
-from .fusion import in_registers, reduces
+from .fusion import in_registers, is_small, reduces
 from .layouts import has_channels_last, is_arranged
 from .loss_layer import temporary_bytes
 from .operators import repeat_reason
@@ -52,6 +52,24 @@ def node_name(node: fx.Node) -> str:
     return "%s/%s" % (path.strip("."), node.name) if path.strip(".") else node.name
 
 
+def is_mask(node: fx.Node) -> bool:
+    """Whether a node makes a value that is much smaller than what it is made of, point by point."""
+    return private.is_fusible(node) and private.is_pointwise(node) and is_small(node)
+
+
+def in_order(nodes: Sequence[fx.Node], late: Set[fx.Node]) -> List[fx.Node]:
+    """The nodes, with those that are not late behind the last one of forward that reads as they do.
+
+    Those are :func:`is_mask` nodes that were traced in backward.
+    """
+    place = {node: (number, 0) for number, node in enumerate(nodes)}
+    for number, node in enumerate(nodes):
+        if node not in late and private.is_backward(node):
+            place[node] = (max(place[other][0] for i in node.all_input_nodes for other in (
+                i, *(r for r in i.users if r in place and not private.is_backward(r)))), number)
+    return sorted(nodes, key=place.__getitem__)
+
+
 class _Reader:
     """One reading of one joint graph."""
 
@@ -84,9 +102,9 @@ class _Reader:
 
     def read(self, name: str, fused: bool, measured_s: Mapping[str, float],
              costs: str) -> Captured:
-        nodes = list(self.held)
-        late = self._late(nodes)
         self.fused = fused
+        late = self._late(list(self.held))
+        nodes = in_order(list(self.held), late) if fused else list(self.held)
         if fused:
             self.held.update({n: self.held[n.all_input_nodes[0]] for n in nodes
                               if is_padded_in_place(n)})
@@ -131,7 +149,11 @@ class _Reader:
         return views
 
     def _late(self, nodes: Sequence[fx.Node]) -> Set[fx.Node]:
-        """What runs in backward: it was traced there, or depends on a gradient."""
+        """What runs in backward: it was traced there, or depends on a gradient.
+
+        Under Inductor a mask is kept for backward in place of what it is made of, where backward
+        reads that for nothing else.
+        """
         late: Set[fx.Node] = set()
         for node in nodes:
             if node.op == "placeholder":
@@ -139,7 +161,11 @@ class _Reader:
                     late.add(node)
             elif private.is_backward(node) or any(i in late for i in node.all_input_nodes):
                 late.add(node)
-        return late
+        masks = {n for n in nodes if self.fused and n in late and is_mask(n)
+                 and not any(i in late for i in n.all_input_nodes)}
+        return late - {mask for mask in masks if all(
+            reader in masks or reader not in late
+            for made_of in mask.all_input_nodes for reader in made_of.users)}
 
     def _new(self, storage: Storage, producer: int, label: str, category: str,
              value: Any) -> int:

@@ -32,6 +32,41 @@ def test_the_first_code_takes_what_is_predicted(module, x, budget):
     assert abs(plan.predicted_pool_bytes / plan.pool_bytes - 1) < 0.1
 
 
+def convolutions_with_dropout(layers=5, dropout=True):
+    return torch.nn.Sequential(*[part for number in range(layers) for part in (
+        torch.nn.Conv2d(16 if number else 3, 16, 3, padding=1), torch.nn.ReLU(),
+        *([torch.nn.Dropout(0.1)] if dropout else []))])
+
+
+def test_masks_of_what_backward_reads_for_nothing_else_are_kept_in_its_place():
+    x = torch.randn(8, 3, 32, 32)
+    captured = read(convolutions_with_dropout(), (x,))
+    masks = named(captured, "le.Scalar")
+    assert len(masks) == 5 and not any(mask.is_backward for mask in masks)
+    kept = {t for op in captured.graph.ops if op.is_backward for t in op.inputs}
+    assert all(mask.outputs[0] in kept for mask in masks)
+    assert not [op for op in captured.graph.ops if "relu" in op.kind and op.outputs[0] in kept]
+    # The gradient of the next convolution reads what ReLU makes, so that its mask is not kept.
+    captured = read(convolutions_with_dropout(dropout=False), (x,))
+    masks = [op for op in named(captured, "le.Scalar") if not op.is_backward]
+    assert len(masks) == 1
+
+
+def test_random_numbers_beside_channels_last_are_written():
+    captured = read(convolutions_with_dropout(), (torch.randn(8, 3, 32, 32),))
+    drawn = named(captured, "inductor_random")
+    assert len(drawn) == 5 and not any(op.is_backward for op in drawn)
+    assert not named(read(Attention(), sentences()), "inductor_random")
+
+
+def test_an_unplanned_step_with_dropout_takes_what_is_predicted():
+    module, x = convolutions_with_dropout(), torch.randn(8, 3, 64, 64)
+    step = mt.compile(module)
+    step(x).sum().backward()
+    taken = mt.measure(step, (x,), 1)
+    assert abs(mt.estimate(module, (x,)).total_bytes / taken.allocated_bytes - 1) < 0.1
+
+
 def test_what_is_made_of_one_buffer_that_backward_has_is_never_kept():
     captured = read(Attention(), sentences())
     assert not named(captured, "erf")
