@@ -22,8 +22,8 @@ from .options import Options
 
 Solver = Callable[[Graph, Optional[int], Options], Plan]
 
-#: Built-in methods: module of this package and function in it, imported when asked for.
-_METHODS: Dict[str, Union[Solver, Tuple[str, str]]] = {
+#: Methods by name; of the built-in ones the module and its function, imported when asked for.
+REGISTERED: Dict[str, Union[Solver, Tuple[str, str]]] = {
     "auto": ("auto", "solve"),
     "local": ("search.local", "solve"),
     "milp": ("milp", "solve"),
@@ -35,7 +35,7 @@ _METHODS: Dict[str, Union[Solver, Tuple[str, str]]] = {
 #: Entry points whose functions have the form of all methods.
 _GROUP = "memonger.methods"
 
-__all__ = ["Options", "Solver", "methods", "register", "solve"]
+__all__ = ["Options", "REGISTERED", "Solver", "methods", "register", "solve"]
 
 
 def register(name: str, function: Solver) -> None:
@@ -52,7 +52,7 @@ def register(name: str, function: Solver) -> None:
     """
     if not name or not callable(function):
         raise InputError("a method needs a name and a function")
-    _METHODS[name] = function
+    REGISTERED[name] = function
 
 
 def methods() -> Tuple[str, ...]:
@@ -60,7 +60,7 @@ def methods() -> Tuple[str, ...]:
 
     A package adds methods by entry points of the group ``memonger.methods``.
     """
-    return tuple(sorted({*_METHODS, *_installed()}))
+    return tuple(sorted({*REGISTERED, *_installed()}))
 
 
 @lru_cache(maxsize=None)
@@ -72,7 +72,7 @@ def _installed() -> Dict[str, Any]:
 
 
 def _find(name: str) -> Solver:
-    entry = _METHODS.get(name)
+    entry = REGISTERED.get(name)
     if entry is None and name in _installed():
         return _installed()[name].load()
     if entry is None:

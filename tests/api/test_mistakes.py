@@ -9,7 +9,7 @@ from mxnet.gluon import nn
 
 import memonger
 from memonger.mx.plugin.environment import mxnet
-from memonger.solve import _METHODS, register
+from memonger.solve import REGISTERED, register
 from memonger.util.errors import (
     BindError,
     InputError,
@@ -159,7 +159,7 @@ def plan(*arguments, **options):
     (lambda: plan(method="sublinear")().to_graphviz(nothing=1), InputError, "there are collapse"),
 ])
 def test_mistakes(call, error, words, monkeypatch):
-    monkeypatch.setitem(_METHODS, "answers_nothing", None)
+    monkeypatch.setitem(REGISTERED, "answers_nothing", None)
     register("answers_nothing", lambda *_: None)
     with pytest.raises(error, match=words) as raised:
         call()

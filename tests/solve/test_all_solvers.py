@@ -329,7 +329,7 @@ def wrong_answers():
 @pytest.mark.parametrize("number", range(12))
 def test_a_wrong_plan_of_a_registered_method_never_leaves(number, monkeypatch):
     from memonger import solve as package
-    monkeypatch.setattr(package, "_METHODS", dict(package._METHODS))
+    monkeypatch.setattr(package, "REGISTERED", dict(package.REGISTERED))
     answer, message = wrong_answers()[number]
     register("wrong", answer)
     graph = mxnet_graph(1)
@@ -339,7 +339,7 @@ def test_a_wrong_plan_of_a_registered_method_never_leaves(number, monkeypatch):
 
 def test_what_is_to_be_kept_is_kept_by_any_method(monkeypatch):
     from memonger import solve as package
-    monkeypatch.setattr(package, "_METHODS", dict(package._METHODS))
+    monkeypatch.setattr(package, "REGISTERED", dict(package.REGISTERED))
     register("again", lambda graph, budget_bytes, options: build_plan(
         graph, expand(graph, {0: {}}), "again", options, budget_bytes))
     graph = mxnet_graph(1)
