@@ -114,6 +114,11 @@ class Run:
         return self.programs.target_gap
 
     @property
+    def affords_turn(self) -> bool:
+        """Whether enough work is left for another native search."""
+        return self.board.effort.steps >= LEAST_TURN * self.work
+
+    @property
     def wants_program(self) -> bool:
         """Whether another 0/1 program may be worth its work."""
         programs = self.programs
@@ -182,8 +187,6 @@ def native_search(search: Run) -> None:
 def rounded_program(search: Run) -> None:
     """One linear program, rounded and mended, while a native search runs beside it."""
     board, constrained = search.board, search.programs.constrained
-    if board.effort.steps < LEAST_TURN * search.work:
-        return
     program = build(board.reduced, constrained, board.live_budget_bytes) if constrained else None
     if program is not None and highs.linear_s(program) > board.effort.left_s:
         return
@@ -222,7 +225,7 @@ def _turn(turn: Turn, number: int) -> Step[Run]:
 
     def when(search: Run) -> bool:
         return not (number == 0 and search.chained) and not search.board.over \
-            and search.board.effort.steps >= LEAST_TURN * search.work \
+            and search.affords_turn \
             and search.board.possible and not search.board.within(max(turn.near, search.near))
     return Step("turn %d" % (number + 1), "long native searches: most at deep cuts", when, run)
 
@@ -287,7 +290,8 @@ STEPS: Tuple[Step[Run], ...] = (
          lambda s: s.board.open and not _has_programs(s.board.options), native_search),
     Step("rounded program", "graphs too large for 0/1 programs",
          lambda s: s.board.open and _has_programs(s.board.options)
-         and len(s.board.reduced.size_bytes) > INTEGER_GROUPS and not s.board.within(s.near),
+         and len(s.board.reduced.size_bytes) > INTEGER_GROUPS and not s.board.within(s.near)
+         and s.affords_turn,
          rounded_program),
     *(_turn(turn, number) for number, turn in enumerate(TURNS)),
     Step("squeeze", "budgets that no search met",

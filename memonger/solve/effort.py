@@ -52,9 +52,9 @@ class Effort:
         if self._parent is not None:
             self._parent.spend(seconds)
 
-    def spend_steps(self, steps: int) -> None:
-        """Count steps of the native search."""
-        self.spend(steps / steps_per_s(self.num_ops))
+    def seconds(self, steps: int) -> float:
+        """Counted seconds of steps of the native search."""
+        return steps / steps_per_s(self.num_ops)
 
     @property
     def left_s(self) -> float:

@@ -124,10 +124,11 @@ def reduces(node: fx.Node) -> bool:
         _SMALL * _bytes_of(node) < read
 
 
-def is_small(node: fx.Node) -> bool:
-    """Whether the node's value takes a quarter of the largest value that it reads, or less."""
+def is_mask(node: fx.Node) -> bool:
+    """Whether a node makes a value that is much smaller than what it is made of, point by point."""
     largest = max(map(_bytes_of, node.all_input_nodes), default=0)
-    return _SMALL * _bytes_of(node) <= largest
+    return private.is_fusible(node) and private.is_pointwise(node) \
+        and _SMALL * _bytes_of(node) <= largest
 
 
 def is_small_beside(part: fx.Node, node: fx.Node) -> bool:

@@ -10,7 +10,7 @@ from ..graph.types import DTYPES, Graph, Inplace, Op, Tensor
 from . import private
 from .capture import BUFFER, CUDA_GRANULE_BYTES, PARAMETER, TANGENT, Captured
 from .costs import ROOFLINES, op_times_s, signature
-from .fusion import in_registers, is_small, reduces
+from .fusion import in_registers, is_mask, reduces
 from .layouts import has_channels_last, is_arranged
 from .loss_layer import temporary_bytes
 from .operators import repeat_reason
@@ -50,11 +50,6 @@ def node_name(node: fx.Node) -> str:
     for old, new in (("'", ""), ('"', ""), ("[", "."), ("]", ""), ("_modules.", "")):
         path = path.replace(old, new)
     return "%s/%s" % (path.strip("."), node.name) if path.strip(".") else node.name
-
-
-def is_mask(node: fx.Node) -> bool:
-    """Whether a node makes a value that is much smaller than what it is made of, point by point."""
-    return private.is_fusible(node) and private.is_pointwise(node) and is_small(node)
 
 
 def in_order(nodes: Sequence[fx.Node], late: Set[fx.Node]) -> List[fx.Node]:
@@ -103,9 +98,10 @@ class _Reader:
     def read(self, name: str, fused: bool, measured_s: Mapping[str, float],
              costs: str) -> Captured:
         self.fused = fused
-        late = self._late(list(self.held))
-        nodes = in_order(list(self.held), late) if fused else list(self.held)
+        nodes = list(self.held)
+        late = self._late(nodes)
         if fused:
+            nodes = in_order(nodes, late)
             self.held.update({n: self.held[n.all_input_nodes[0]] for n in nodes
                               if is_padded_in_place(n)})
         self.views = self._views(nodes)

@@ -57,7 +57,8 @@ def test_the_clock_is_a_net_far_away(monkeypatch):
 def test_steps_of_a_large_graph_count_for_more():
     assert effort.steps_per_s(3000) == STEPS_PER_S == effort.steps_per_s(10)
     work = Effort(10.0, num_ops=12000)
-    work.part(1.0).spend_steps(5 * STEPS_PER_S)
+    part = work.part(1.0)
+    part.spend(part.seconds(5 * STEPS_PER_S))
     assert work.spent_s == 10.0 and work.steps == 0
 
 

@@ -98,7 +98,7 @@ class _Call:
         options = self.options
         work = work_for(self.graph, options.time_limit_s)
         steps = min(int(work * options.effort * share), self.effort.steps)
-        self.effort.spend_steps(steps)
+        self.effort.spend(self.effort.seconds(steps))
         answer = self.native.search(
             budget_bytes, steps, max(self.effort.clock_s, 0.01),
             options.seed + seed, warm, self.poll(), smallest=smallest)

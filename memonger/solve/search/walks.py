@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional, Tuple
 from ...graph.schedule import Schedule
 from ...graph.types import Graph
 from ...util.errors import PluginMissing
-from ..effort import steps_per_s
 from ..options import Options
 from .background import BackgroundSearch
 from .decisions import INTERRUPTED, Decisions, Found
@@ -59,7 +58,7 @@ class Walks:
             return
         native = self._for(self.main, decisions)
         request, poll = self._request(board, work), board.poll()
-        board.effort.spend_steps(request[1])
+        board.effort.spend(board.effort.seconds(request[1]))
         self._take(board, native, native.search(*request, decisions, poll,
                                                 crossover=crossover, heat=heat))
 
@@ -90,7 +89,7 @@ class Walks:
         else:
             self._take(board, native, background.result())
             done_s = board.effort.spent_s - spent_s
-            board.effort.spend(max(0.0, request[1] / steps_per_s(len(self.graph.ops)) - done_s))
+            board.effort.spend(max(0.0, board.effort.seconds(request[1]) - done_s))
 
     def warm(self, board: "Board") -> Optional[Decisions]:
         """Decisions of the search close to the best plan; None without one."""
