@@ -31,6 +31,8 @@ from .liveness import Block, Blocks, Program, build_program
 
 #: The storage models, in the order of ``Kind`` in ``plugins/core/memory/storage.h``.
 STORAGES = ("arena", "best", "stock", "live")
+#: How many pools a graph remembers, those asked for last: a solver asks for one several times.
+_REMEMBERED = 16
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,19 @@ def plan_storage(graph: Graph, schedule: Schedule, model: str = "best") -> Stora
     if model not in STORAGES:
         raise ValueError("unknown storage model %r; one of %s" % (model, ", ".join(STORAGES)))
     return plan_program(build_program(graph, schedule), model)
+
+
+def pool_bytes(graph: Graph, schedule: Schedule, model: str = "best") -> int:
+    """``pool_bytes`` of :func:`plan_storage`, remembered with the graph."""
+    remembered: Dict[Tuple[str, Schedule], int] = graph.derived.setdefault("pools", {})
+    key = (model, schedule)
+    size_bytes = remembered.pop(key, None)
+    if size_bytes is None:
+        size_bytes = plan_storage(graph, schedule, model).pool_bytes
+        while len(remembered) >= _REMEMBERED:
+            del remembered[next(iter(remembered))]
+    remembered[key] = size_bytes
+    return size_bytes
 
 
 def plan_program(program: Program, model: str) -> StoragePlan:

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Sequence
 
 from ..graph.schedule import expand
 from ..graph.types import Graph
-from ..memory.storage import StoragePlan, never_written_bytes, plan_storage
+from ..memory.storage import never_written_bytes, plan_storage, pool_bytes
 from ..memory.workspace import objects_bytes, workspace_bytes
 from ..util.errors import InvalidPlan
 from ..util.type_checks import check_types
@@ -39,8 +39,7 @@ def confirm(plan: Any, graph: Graph, method: str, keep: Sequence[int] = ()) -> P
             raise ValueError("it is for another graph")
         found = [str(problem) for problem in structure(graph, plan.schedule, plan.backend)] or [
             "%s runs again" % graph.ops[op].name
-            for op in sorted(set(plan.schedule.recomputed()) & set(keep))] or _pools(
-                plan, _unplanned_storage(plan))
+            for op in sorted(set(plan.schedule.recomputed()) & set(keep))] or _pools(plan)
     except (TypeError, ValueError, IndexError, AttributeError) as error:
         found = ["%s: %s" % (type(error).__name__, error)]
     if found:
@@ -66,35 +65,35 @@ def contradictions(plan: Plan) -> List[str]:
     """
     if plan.costs == UNIT_TIMES and plan.backend == "stock":
         return []
-    unplanned = _unplanned_storage(plan)
     found = [str(problem) for problem in structure(plan.graph, plan.schedule, plan.backend)] \
-        or _pools(plan, unplanned)
-    follows = _fixed_bytes(plan, unplanned)
+        or _pools(plan)
+    follows = _fixed_bytes(plan)
     unwritten = [item for item in plan.baseline_fixed_bytes.items() if item[0] == "never_written"]
     return found + [_differs(name, stated, follows[name])
                     for name, stated in sorted({*plan.fixed_bytes.items(), *unwritten})
                     if stated != follows.get(name, stated)]
 
 
-def _unplanned_storage(plan: Plan) -> StoragePlan:
-    return plan_storage(plan.graph, expand(plan.graph, {}),
-                        "live" if plan.storage == "live" else "stock")
-
-
-def _pools(plan: Plan, unplanned: StoragePlan) -> List[str]:
+def _pools(plan: Plan) -> List[str]:
     """Messages about pools that do not follow from graph and schedule; [] for none."""
-    needed = plan_storage(plan.graph, plan.schedule, plan.storage)
-    return [_differs(what, stated.pool_by_graph_bytes, follows.pool_bytes)
-            for what, stated, follows in (("pool", plan.planned, needed),
-                                          ("unplanned pool", plan.unplanned, unplanned))
-            if stated.pool_by_graph_bytes != follows.pool_bytes]
+    graph, unplanned = plan.graph, expand(plan.graph, {})
+    return [_differs(what, footprint.pool_by_graph_bytes, needed_bytes)
+            for what, footprint, needed_bytes in (
+                ("pool", plan.planned, pool_bytes(graph, plan.schedule, plan.storage)),
+                ("unplanned pool", plan.unplanned,
+                 pool_bytes(graph, unplanned, _unplanned_model(plan))))
+            if footprint.pool_by_graph_bytes != needed_bytes]
+
+
+def _unplanned_model(plan: Plan) -> str:
+    return "live" if plan.storage == "live" else "stock"
 
 
 def _differs(what: str, stated_bytes: int, needed_bytes: int) -> str:
     return "%s: %d bytes stated, %d found" % (what.replace("_", " "), stated_bytes, needed_bytes)
 
 
-def _fixed_bytes(plan: Plan, unplanned: StoragePlan) -> Dict[str, int]:
+def _fixed_bytes(plan: Plan) -> Dict[str, int]:
     """What follows of ``Plan.fixed_bytes``, by category."""
     graph, asked = plan.graph, plan.options
     outside = [t for t in graph.tensors if t.producer < 0]
@@ -105,7 +104,8 @@ def _fixed_bytes(plan: Plan, unplanned: StoragePlan) -> Dict[str, int]:
     result["workspace"] = workspace_bytes(graph, plan.schedule)
     result["objects"] = objects_bytes(graph, plan.schedule)
     if "never_written" in {**plan.fixed_bytes, **plan.baseline_fixed_bytes}:
-        result["never_written"] = -never_written_bytes(graph, unplanned)
+        result["never_written"] = -never_written_bytes(
+            graph, plan_storage(graph, expand(graph, {}), _unplanned_model(plan)))
     if "grad_req" not in asked:
         return result
     requests = asked["grad_req"]

@@ -26,8 +26,8 @@ from .network import Network
 from .requests import PlanRequest
 
 #: What a call takes at most, as a multiple of its time limit; the seconds of an idle core that
-#: each op takes outside searches.
-CALL, S_PER_OP = 2.0, 0.8e-3
+#: each op takes outside searches; the least share of a first search that finds plans.
+CALL, S_PER_OP, LEAST_FIRST = 2.0, 0.9e-3, 0.6
 
 
 @dataclass
@@ -154,7 +154,7 @@ def search_s(network: Network, time_limit: float) -> float:
     finds plans.
     """
     left_s = CALL * time_limit - len(network.graph.ops) * S_PER_OP
-    return min(ALL_SEARCHES * time_limit, max(left_s, first_search_s(network.graph)))
+    return min(ALL_SEARCHES * time_limit, max(left_s, LEAST_FIRST * first_search_s(network.graph)))
 
 
 def _refusal(call: Call) -> InfeasibleBudget:

@@ -17,6 +17,7 @@ from ..memory.workspace import outside_pool_bytes
 from ..plan.consistency import confirm
 from ..plan.plan import Plan, Status
 from ..util.errors import InputError, NoPlanInTime
+from ..util.gc_pause import paused
 from .effort import Effort
 from .options import Options
 
@@ -84,6 +85,7 @@ def _find(name: str) -> Solver:
     return entry
 
 
+@paused()
 def solve(graph: Graph, budget_bytes: Optional[int], method: str = "auto",
           options: Optional[Options] = None) -> Plan:
     """Plan a graph.

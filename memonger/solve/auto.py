@@ -24,7 +24,6 @@ from ..memory.workspace import outside_pool_bytes
 from ..plan.plan import Plan
 from . import fewer_variants
 from .board import Board
-from .effort import STEPS_PER_S
 from .fallbacks import LEAST_SHARE, offer_least, smallest_plan
 from .least_memory import least_memory, smallest_within
 from .mip import highs
@@ -270,7 +269,7 @@ def rounds(search: Run) -> None:
         crosses = board.best is not None
         with board.walks.beside(board, work, board.walks.warm(board), crosses, near=search.near):
             if search.most_programs and board.best is not None:
-                programs.bound_at_peaks(peaks, work / STEPS_PER_S)
+                programs.bound_at_peaks(peaks, board.effort.seconds(work))
             else:
                 board.walks.improve(board, work, board.walks.warm(board), crosses)
         work, peaks = int(1.5 * work), peaks + 1
@@ -302,7 +301,8 @@ STEPS: Tuple[Step[Run], ...] = (
          lambda s: s.board.best is None and not s.board.interrupted,
          lambda s: smallest_plan(s.board)),
     Step("least memory", "no refusal of what a call without a budget gives",
-         lambda s: s.board.best is None and not s.board.interrupted and s.board.possible,
+         lambda s: s.board.best is None and not s.board.interrupted and s.board.possible
+         and not s.board.call_over,
          least_memory_plan),
     Step(fewer_variants.NAME, "networks whose variants lead a search astray",
          lambda s: s.board.possible and not s.board.interrupted,

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..graph.schedule import Schedule
 from ..graph.types import Graph
-from ..memory.storage import plan_storage
+from ..memory.storage import pool_bytes
 from ..memory.workspace import outside_pool_bytes
 from ..plan.plan import Plan, Progress, Status
 from .chain.plans import ChainPlans, boundaries_of
@@ -86,6 +86,12 @@ class Board:
         return self.interrupted or self.effort.left_s <= 0
 
     @property
+    def call_over(self) -> bool:
+        """True when the work of all searches of the call is spent."""
+        account = self.options.account
+        return account is not None and account.left_s <= 0
+
+    @property
     def possible(self) -> bool:
         """False when it is proven that no plan fits."""
         return self.bound.extra_s < float("inf")
@@ -112,7 +118,7 @@ class Board:
     def evaluate(self, schedule: Schedule) -> Candidate:
         """Count a schedule's bytes and time exactly, and keep it if it is the best so far."""
         schedule = self.walks.as_asked(schedule, self.reduced.first_backward)
-        pool = plan_storage(self.graph, schedule, self.options.storage).pool_bytes
+        pool = pool_bytes(self.graph, schedule, self.options.storage)
         candidate = Candidate(schedule, schedule.time_s(self.graph) - self.graph.time_s,
                               pool + outside_pool_bytes(self.graph, schedule))
         if self.smallest is None or candidate.bytes < self.smallest.bytes:

@@ -5,7 +5,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..graph.schedule import Schedule, expand
 from ..graph.types import Graph
-from ..memory.storage import plan_storage
+from ..memory.storage import plan_storage, pool_bytes
 from ..memory.workspace import objects_bytes, workspace_bytes
 from ..plan.footprint import Footprint
 from ..plan.plan import Plan, Status
@@ -51,7 +51,7 @@ def build_plan(graph: Graph, schedule: Schedule, method: str, options: Options,
     base = "live" if options.storage == "live" else "stock"
     return Plan(
         graph=graph, schedule=schedule, status=status, method=method,
-        planned=Footprint(plan_storage(graph, schedule, options.storage).pool_bytes, fixed),
+        planned=Footprint(pool_bytes(graph, schedule, options.storage), fixed),
         unplanned=Footprint(unplanned_pool_bytes(graph, base), unplanned_fixed),
         budget_bytes=total, costs=options.costs, storage=options.storage,
         notes=notes)
@@ -66,7 +66,7 @@ def unplanned_pool_bytes(graph: Graph, storage: str) -> int:
     """The pool of the schedule that keeps everything."""
     key = ("unplanned pool", storage)
     if key not in graph.derived:
-        graph.derived[key] = plan_storage(graph, unplanned(graph), storage).pool_bytes
+        graph.derived[key] = pool_bytes(graph, unplanned(graph), storage)
     return graph.derived[key]
 
 

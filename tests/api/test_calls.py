@@ -86,14 +86,14 @@ def test_search_plan_tries_every_threshold_and_no_choice_twice(monkeypatch):
     """A thousand time steps took longer than the limit: only threshold 0 was tried."""
     net, measured = convolutions(), []
     expected = memonger.search_plan(net, **SHAPES).tojson()
-    hours, real = itertools.count(0, 3600), sublinear.plan_storage
+    hours, real = itertools.count(0, 3600), sublinear.pool_bytes
 
     def measure(graph, schedule, storage):
         measured.append(schedule)
         return real(graph, schedule, storage)
 
     monkeypatch.setattr(effort, "time", SimpleNamespace(perf_counter=lambda: next(hours)))
-    monkeypatch.setattr(sublinear, "plan_storage", measure)
+    monkeypatch.setattr(sublinear, "pool_bytes", measure)
     assert memonger.search_plan(net, **SHAPES).tojson() == expected
     assert len(measured) == len({schedule.recomputed() for schedule in measured}) > 2
 

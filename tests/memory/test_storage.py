@@ -9,7 +9,7 @@ import strategies
 from memonger.graph.in_use import graph_in_use
 from memonger.graph.schedule import expand_in_part
 from memonger.memory.liveness import ProgramStep, build_program
-from memonger.memory.storage import plan_program, plan_storage
+from memonger.memory.storage import plan_program, plan_storage, pool_bytes
 
 
 def test_a_variant_is_planned_like_the_graph_that_it_makes():
@@ -49,3 +49,14 @@ def test_ops_that_became_part_of_others_change_no_arena():
             assert found.step_of_peak == running[same.step_of_peak]
             assert [(b.start, b.end) for b in found.blocks.blocks] == [
                 (running[b.start], [*running, len(steps)][b.end]) for b in same.blocks.blocks]
+
+
+def test_a_remembered_pool_is_the_pool_of_its_schedule_and_model():
+    rng = random.Random(3)
+    graph = strategies.training_graph(rng, 25)
+    schedules = [expand_in_part(graph, strategies.decisions(rng, graph)) for _ in range(30)]
+    for schedule in [*schedules, *reversed(schedules), *map(replace, schedules)]:
+        for model in ("best", "live"):
+            assert pool_bytes(graph, schedule, model) == \
+                plan_storage(graph, schedule, model).pool_bytes
+    assert len({pool_bytes(graph, schedule) for schedule in schedules}) > 1

@@ -32,7 +32,7 @@ from typing import (
 from ...graph.schedule import Schedule, expand
 from ...graph.stock_mirroring import expand_mirrored, safe_to_mirror
 from ...graph.types import Graph
-from ...memory.storage import plan_storage
+from ...memory.storage import pool_bytes
 from ...memory.workspace import outside_pool_bytes
 from ...plan.plan import Plan, Progress, Status
 from ..effort import Effort
@@ -191,7 +191,7 @@ def _search_family(graph: Graph, options: Options, candidates: Optional[FrozenSe
                 schedule, legal = schedule_of(
                     graph, sorted((set(segments.recomputed) | again) - keep), options.backend)
                 by_choice[segments.recomputed] = Trial(
-                    plan_storage(graph, schedule, options.storage).pool_bytes,
+                    pool_bytes(graph, schedule, options.storage),
                     schedule.time_s(graph), threshold_bytes, tuple(sorted(legal)))
             mine.append(by_choice[segments.recomputed]._replace(threshold_bytes=threshold_bytes))
             yield mine[-1], min(1.0, len(known) / total)

@@ -19,8 +19,9 @@ from .tradeoffs import find_tradeoffs
 _LEAST_BOUNDARIES = 4
 #: Counted seconds for the trade-offs of all segments; graphs below ``LEAST_OPS`` ops get their
 #: share, searches with little left half of that. What a step of a segment takes, in steps of the
-#: native search: segments are small, and their plans are compared with all others.
-_TRADEOFFS_S, _S_PER_STEP = 3.0, 2.0 / STEPS_PER_S
+#: native search: segments are small, and their plans are compared with all others. What each op of
+#: each segment takes to be cut out.
+_TRADEOFFS_S, _S_PER_STEP, _CUT_S_PER_OP = 3.0, 2.0 / STEPS_PER_S, 2e-5
 #: Budgets tried until a chain's plan fits.
 _TRIES = 4
 
@@ -71,8 +72,8 @@ class ChainPlans:
         boundaries = boundaries_of(graph, options)
         if not boundaries or seconds < usual_s / 4:
             return None
-        effort.spend(seconds)
         segments = segments_of(graph, boundaries)
+        effort.spend(seconds + _CUT_S_PER_OP * sum(len(segment.ops) for segment in segments))
         tradeoffs = find_tradeoffs(segments, options, int(seconds / _S_PER_STEP))
         return cls(graph, native, Chain(boundaries, segments, tradeoffs, graph.num_forward), effort)
 

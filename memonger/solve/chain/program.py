@@ -22,7 +22,7 @@ from .tradeoffs import Tradeoff, Tradeoffs
 #: A budget is counted in so many parts.
 _LEVELS = 1000
 #: Seconds of an idle core for a trade-off at a level and a boundary.
-_S_PER_CELL = 3e-10
+_S_PER_CELL = 1.3e-10
 _KEEP, _TRANSIENT = 0, 2
 
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Dict, Iterator, List, Sequence, Set, Tuple
 
 from ...graph.offers import Offer, offering
-from ...graph.types import Graph, Op
+from ...graph.types import Graph, Op, Tensor
 
 #: A chain has at least this many boundaries; else values of more ops may cross one.
 _FEWEST, _MOST_VALUES = 6, 12
@@ -168,6 +168,8 @@ class _Cutter:
     def __init__(self, graph: Graph):
         self.graph = graph
         self.num_forward = graph.num_forward
+        #: What each tensor is to a segment that does not make it.
+        self.outside: Dict[int, Tensor] = {}
         self.variants_of: Dict[int, List[int]] = {}
         for number, variant in enumerate(graph.variants):
             self.variants_of.setdefault(variant.choices[0][0], []).append(number)
@@ -199,11 +201,13 @@ class _Cutter:
         for tensor in tensors:
             record = graph.tensors[tensor]
             made_by = middle if tensor in made_by_rest else new.get(record.producer, -1)
-            pooled = record.pooled and made_by >= 0
-            owner = number_of.get(record.storage_of, -1)
-            records.append(replace(record, producer=made_by, storage_of=owner) if pooled else
-                           replace(record, producer=made_by, pooled=False, size_bytes=0, shape=(),
-                                   storage_of=-1))
+            if made_by < 0:
+                records.append(self._outside(tensor))
+            elif record.pooled:
+                records.append(replace(record, producer=made_by,
+                                       storage_of=number_of.get(record.storage_of, -1)))
+            else:
+                records.append(replace(self._outside(tensor), producer=made_by))
 
         def renumbered(ids: Sequence[int]) -> Tuple[int, ...]:
             return tuple(number_of[t] for t in ids)
@@ -223,3 +227,9 @@ class _Cutter:
                       renumbered(sorted(outputs)), name=graph.name, pools=graph.pools)
         return Segment(begin, end, (*forward, -1, *backward), middle, offering(alone, chosen),
                        variants)
+
+    def _outside(self, tensor: int) -> Tensor:
+        if tensor not in self.outside:
+            self.outside[tensor] = replace(self.graph.tensors[tensor], producer=-1, pooled=False,
+                                           size_bytes=0, shape=(), storage_of=-1)
+        return self.outside[tensor]

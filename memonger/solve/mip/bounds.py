@@ -32,6 +32,9 @@ _LAYERS = 10
 #: Up to so many values backward has so many pieces in the program with spans, which raises the
 #: bound of ResNet-50 at 20 % from 16.9 to 20.6 % in a second.
 _SPAN_PIECES = ((400, 8), (900, 5), (2000, 3))
+#: What such a program takes to be built, as a share of what it takes to be solved; what each value
+#: and piece take to be solved at least, counted seconds.
+_SPAN_BUILDING, _SPAN_LEAST_S = 0.15, 1.5e-4
 #: The bound of plans in whole buffers that caps an arena's: linear programs, pieces of backward
 #: with a constrained op each in the 0/1 program, sizes, checks, values.
 _WHOLE_ROUNDS, _WHOLE_PIECES, _WHOLE_LAYERS, _WHOLE_CHECKS, _WHOLE_GROUPS = 9, 9, 6, 200, 1500
@@ -186,9 +189,13 @@ def span_bound(reduced: Reduced, pool_budget_bytes: float, effort: Effort) -> Bo
     pieces = next((pieces for most, pieces in _SPAN_PIECES if groups <= most), 0)
     if not highs.available() or not groups or not pieces:
         return Bound(float("-inf"), "none")
+    if _SPAN_LEAST_S * groups * pieces > effort.left_s / 2:
+        return Bound(float("-inf"), "none")
     constrained = constrained_in_pieces(reduced, pieces)
     program = build(reduced, constrained, pool_budget_bytes, spans=spans_of(reduced, constrained))
-    if highs.linear_s(program) > effort.left_s / 2:
+    needed_s, left_s = highs.linear_s(program), effort.left_s
+    effort.spend(_SPAN_BUILDING * needed_s)
+    if needed_s > left_s / 2:
         return Bound(float("-inf"), "none")
     solution = highs.solve_linear(program, effort)
     return Bound(solution.bound, "linear, %d constrained, spans" % len(constrained),
