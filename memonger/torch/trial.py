@@ -13,7 +13,8 @@ def trial_bytes(call: Callable[..., Any], inputs: Sequence[Any],
                 written: Sequence[int]) -> Optional[int]:
     """The most that one step of ``call`` allocates; None where it cannot be tried.
 
-    All of the device where that is not enough.
+    All of the device where that is not enough. The gradients of the outputs exist before the step,
+    as plans count them.
 
     ``inputs``: of the compiled graph, in order; ``written``: those that it writes into.
     Inputs, gradients and random states are afterwards what they were.
@@ -25,16 +26,22 @@ def trial_bytes(call: Callable[..., Any], inputs: Sequence[Any],
     before = [(inputs[k], inputs[k].detach().clone()) for k in written]
     wanted = [t for t in tensors if t.requires_grad]
     outputs: List[Any] = []
+    gradients: List[Any] = []
 
-    def step() -> Any:
+    def forward() -> None:
         outputs[:] = [o for o in call(*inputs)
                       if isinstance(o, torch.Tensor) and o.requires_grad]
-        ones = [torch.ones_like(o) for o in outputs]
-        return torch.autograd.grad(outputs, wanted, ones, allow_unused=True)
+
+    def step() -> Any:
+        forward()
+        return torch.autograd.grad(outputs, wanted, gradients, allow_unused=True)
 
     devices = [device] if device.type == "cuda" else []
     with private.outside_compilation(), torch.random.fork_rng(devices), torch.enable_grad():
         try:
+            forward()
+            gradients[:] = map(torch.ones_like, outputs)
+            outputs.clear()
             if devices:
                 step()  # the first one tries out kernels, on memory of their own
             return peak_bytes(step, device)
@@ -42,6 +49,7 @@ def trial_bytes(call: Callable[..., Any], inputs: Sequence[Any],
             return torch.cuda.get_device_properties(device).total_memory if devices else None
         finally:
             outputs.clear()
+            gradients.clear()
             with torch.no_grad():
                 for tensor, value in before:
                     tensor.copy_(value)

@@ -71,6 +71,18 @@ def test_a_trial_leaves_buffers_and_random_numbers_alone():
     assert all(p.grad is None for p in module.parameters())
 
 
+def test_gradients_of_outputs_are_no_part_of_what_a_trial_counts():
+    """They are among a plan's fixed bytes: here a sixth of the step."""
+    module = torch.nn.Sequential(*[part for number in range(6) for part in (
+        torch.nn.Conv2d(16 if number else 3, 16, 3, padding=1), torch.nn.ReLU())])
+    x = torch.randn(8, 3, 32, 32)
+    step = mt.compile(module, "85%")
+    step(x)
+    [plan] = mt.plans(step)
+    assert plan.fixed_bytes["head_gradients"] == 8 * 16 * 32 * 32 * 4
+    assert plan.pool_bytes == pytest.approx(plan.predicted_pool_bytes, rel=0.02)
+
+
 def test_a_trial_needs_nothing_of_the_compilation_that_goes_on(monkeypatch):
     """On a GPU autograd runs backward in a thread of its own: here all of the trial is in one."""
     tried = []
