@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass, replace
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Sequence, Tuple
 
 from ..graph.schedule import Schedule
 from ..graph.types import Graph
@@ -58,6 +58,8 @@ class StoragePlan:
     lower_bound_bytes: int
     #: Where in its buffer each block begins; () when all begin at the first byte.
     offset_of: Tuple[int, ...] = ()
+    #: How many times a search for the least bytes laid a block down: what it took.
+    placed: int = 0
 
     @property
     def block_of(self) -> Dict[Tuple[int, int], int]:
@@ -78,17 +80,30 @@ def plan_storage(graph: Graph, schedule: Schedule, model: str = "best") -> Stora
     return plan_program(build_program(graph, schedule), model)
 
 
-def pool_bytes(graph: Graph, schedule: Schedule, model: str = "best") -> int:
-    """``pool_bytes`` of :func:`plan_storage`, remembered with the graph."""
-    remembered: Dict[Tuple[str, Schedule], int] = graph.derived.setdefault("pools", {})
+class Pool(NamedTuple):
+    """Of a :class:`StoragePlan` what searches ask for."""
+
+    size_bytes: int
+    placed: int
+
+
+def pool_of(graph: Graph, schedule: Schedule, model: str = "best") -> Pool:
+    """The pool of :func:`plan_storage`, remembered with the graph."""
+    remembered: Dict[Tuple[str, Schedule], Pool] = graph.derived.setdefault("pools", {})
     key = (model, schedule)
-    size_bytes = remembered.pop(key, None)
-    if size_bytes is None:
-        size_bytes = plan_storage(graph, schedule, model).pool_bytes
+    pool = remembered.pop(key, None)
+    if pool is None:
+        storage = plan_storage(graph, schedule, model)
+        pool = Pool(storage.pool_bytes, storage.placed)
         while len(remembered) >= _REMEMBERED:
             del remembered[next(iter(remembered))]
-    remembered[key] = size_bytes
-    return size_bytes
+    remembered[key] = pool
+    return pool
+
+
+def pool_bytes(graph: Graph, schedule: Schedule, model: str = "best") -> int:
+    """The bytes of :func:`pool_of`."""
+    return pool_of(graph, schedule, model).size_bytes
 
 
 def plan_program(program: Program, model: str) -> StoragePlan:
@@ -142,7 +157,7 @@ def _plan_running(program: Program, model: str) -> StoragePlan:
     buffer_bytes = (int64 * max(1, entries))()
     released, block_of, inplace_index, buffer_of = ((int32 * max(1, entries))() for _ in range(4))
     num_released = int32(0)
-    totals = (int64 * 7)()
+    totals = (int64 * 8)()
     count = core().memonger_storage_plan(
         int32(steps), int32(entries), array(int32, output_begin), array(int32, outputs),
         array(int32, input_begin), array(int32, inputs), array(uint8, ignored),
@@ -159,14 +174,15 @@ def _plan_running(program: Program, model: str) -> StoragePlan:
     made = Blocks(steps, tuple(_block(*blocks[7 * i:7 * i + 7]) for i in range(count)),
                   tuple(released[:num_released.value]), tuple(block_of[:entries]),
                   tuple(inplace_index[:entries]))
-    pool_bytes, printed_bytes, peak_bytes, peak_step, bound_bytes, buffers, has_offsets = totals
+    pool_bytes, printed_bytes, peak_bytes, peak_step, bound_bytes, buffers, has_offsets, placed = \
+        totals
     if model == "live":
         return StoragePlan(model, program, made, (), (), peak_bytes, peak_bytes, peak_step, 0,
                            bound_bytes)
     return StoragePlan(model, program, made, tuple(buffer_of[:count]),
                        tuple(buffer_bytes[:buffers]), pool_bytes, peak_bytes, peak_step,
                        printed_bytes, bound_bytes,
-                       tuple(offset_of[:count]) if has_offsets else ())
+                       tuple(offset_of[:count]) if has_offsets else (), placed)
 
 
 def never_written_bytes(graph: Graph, plan: StoragePlan) -> int:

@@ -13,6 +13,8 @@ from ..util.units import budget_share, parse_budget
 
 #: At least about as many batches are tried: together they have half of the time limit.
 SEARCHES = 8
+#: A step of its own for the least memory, which searches that find a batch go without.
+_WITHOUT = frozenset(["least memory"])
 
 
 def search_batch(request: Any, limit: int, total_bytes: Callable[[int], int],
@@ -47,7 +49,8 @@ def search_batch(request: Any, limit: int, total_bytes: Callable[[int], int],
     budget_bytes = parse_budget(budget, 0)
     started_s = time.perf_counter()
     request = replace(request, budget=budget_bytes)
-    short = replace(request, prove=False, time_limit=request.time_limit / (2 * SEARCHES))
+    short = replace(request, prove=False, time_limit=request.time_limit / (2 * SEARCHES),
+                    without=request.without | _WITHOUT)
     longer = replace(request, time_limit=request.time_limit / 2)
     plans: Dict[int, Plan] = {}
     reasons: Dict[int, str] = {}

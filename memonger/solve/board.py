@@ -16,7 +16,7 @@ import numpy as np
 
 from ..graph.schedule import Schedule
 from ..graph.types import Graph
-from ..memory.storage import pool_bytes
+from ..memory.storage import pool_of
 from ..memory.workspace import outside_pool_bytes
 from ..plan.plan import Plan, Progress, Status
 from .chain.plans import ChainPlans, boundaries_of
@@ -118,9 +118,11 @@ class Board:
     def evaluate(self, schedule: Schedule) -> Candidate:
         """Count a schedule's bytes and time exactly, and keep it if it is the best so far."""
         schedule = self.walks.as_asked(schedule, self.reduced.first_backward)
-        pool = pool_bytes(self.graph, schedule, self.options.storage)
+        pool = pool_of(self.graph, schedule, self.options.storage)
+        # Also where it is remembered: the work of a call must not depend on calls before.
+        self.effort.spend_on_storage(len(schedule.steps), pool.placed)
         candidate = Candidate(schedule, schedule.time_s(self.graph) - self.graph.time_s,
-                              pool + outside_pool_bytes(self.graph, schedule))
+                              pool.size_bytes + outside_pool_bytes(self.graph, schedule))
         if self.smallest is None or candidate.bytes < self.smallest.bytes:
             self.smallest = candidate
         if candidate.bytes <= self.limit_bytes and (

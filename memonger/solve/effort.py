@@ -7,6 +7,8 @@ from typing import Optional
 #: Steps that the native search simulates in a second of an idle core: of graphs that fit into its
 #: caches, up to so many ops. Of larger ones it simulates fewer, by the root of their size.
 STEPS_PER_S, _CACHED_OPS = 60e6, 3000
+#: What each step of a schedule takes whose storage is planned, and each block that is laid down.
+_STORAGE_S_PER_STEP, _STORAGE_S_PER_BLOCK = 1e-5, 2.5e-7
 #: The clock ends a search only after this many times its counted seconds, so a machine with four
 #: other busy processes gives the same plan as an idle one.
 CLOCK_FACTOR = 20.0
@@ -51,6 +53,10 @@ class Effort:
         self.spent_s += seconds
         if self._parent is not None:
             self._parent.spend(seconds)
+
+    def spend_on_storage(self, steps: int, placed: int) -> None:
+        """Count what planning the storage of so many steps takes; ``placed`` is the plan's."""
+        self.spend(_STORAGE_S_PER_STEP * steps + _STORAGE_S_PER_BLOCK * placed)
 
     def seconds(self, steps: int) -> float:
         """Counted seconds of steps of the native search."""

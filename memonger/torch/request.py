@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Callable, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, FrozenSet, Mapping, Optional, Sequence, Union
 
 import torch
 
@@ -32,6 +32,8 @@ class Request:
     max_clones: int = 0
     #: Prove how little a plan can cost.
     prove: bool = True
+    #: As in :class:`memonger.solve.Options`.
+    without: FrozenSet[str] = frozenset()
     #: Seconds of ops and bytes that they take besides their outputs, by signature.
     measured_s: Mapping[str, float] = field(default_factory=dict)
     temporary_bytes: Mapping[str, int] = field(default_factory=dict)

@@ -28,7 +28,7 @@ void Copy(const T* from, int64_t count, std::vector<T>* to) {
 // inplace: triples (input, output, identity). blocks: start, end, bytes, elements, device, pool,
 // own_buffer for each block; all other results have room for one number for each entry, `blocks`
 // for seven. totals: pool bytes, printed bytes, peak live bytes, its step, lower bound, number of
-// buffers, whether blocks have offsets.
+// buffers, whether blocks have offsets, how many times a search laid a block down.
 // Returns the number of blocks.
 MEMONGER_API int32_t memonger_storage_plan(
     int32_t steps, int32_t entries, const int32_t* output_begin, const int32_t* outputs,
@@ -91,5 +91,6 @@ MEMONGER_API int32_t memonger_storage_plan(
   totals[4] = memonger::storage::LowerBound(b, model);
   totals[5] = static_cast<int64_t>(a.buffer_bytes.size());
   totals[6] = !a.offset_of.empty();
+  totals[7] = a.placed;
   return static_cast<int32_t>(b.blocks.size());
 }

@@ -187,3 +187,15 @@ def test_ctrl_c_ends_every_search_at_once(method, share):
         except (NoPlanInTime, InfeasibleBudget) as error:
             assert len(seen) < number or isinstance(error, NoPlanInTime)
         assert len(seen) <= number
+
+
+def test_planning_storage_counts_also_where_the_pool_is_remembered():
+    """The same call gives the same plan a second time."""
+    def spent_s():
+        board = Board.start(GRAPH, UNPLANNED, Options(storage="arena", account=Effort(9.0)))
+        board.evaluate(expand(GRAPH, {}))
+        assert board.effort.spent_s == board.options.account.spent_s
+        return board.effort.spent_s
+
+    assert plan_storage(GRAPH, expand(GRAPH, {}), "arena").placed > 0
+    assert spent_s() == spent_s() > 0

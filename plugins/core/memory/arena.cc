@@ -52,6 +52,7 @@ void Arena(const Blocks& b, const Model& model, Assignment* result, int64_t want
       const int64_t enough = std::max(bound + bound / 1024, groups.size() == 1 ? wanted : 0);
       const int64_t tries = std::min(10 * int64_t{model.effort}, kMostWork / (count * count));
       const int64_t bytes = skyline.Search(enough, tries, &offsets);
+      result->placed += skyline.placed();
       for (size_t k = 0; k < inside.size(); ++k) {
         result->buffer_of[inside[k]] = static_cast<int32_t>(result->buffer_bytes.size());
         result->offset_of[inside[k]] = offsets[k];
@@ -74,7 +75,11 @@ void Smallest(const Blocks& b, const Model& model, Assignment* result, int64_t w
   if (result->pool_bytes < LowerBound(b, model) || result->pool_bytes <= wanted) return;
   Assignment whole;
   Packer().Best(b, model, &whole);
-  if (whole.pool_bytes <= result->pool_bytes) *result = whole;
+  whole.placed += result->placed;
+  if (whole.pool_bytes <= result->pool_bytes)
+    *result = whole;
+  else
+    result->placed = whole.placed;
 }
 
 }  // namespace storage

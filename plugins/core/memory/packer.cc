@@ -178,6 +178,7 @@ int64_t Packer::Greedy(const std::vector<int32_t>& order, int64_t limit, bool fa
     }
     Occupy(best, first_[i], last_[i]);
     object_[i] = best;
+    ++placed_;
   }
   return total;
 }
@@ -251,6 +252,7 @@ void Packer::Best(const Blocks& blocks, const Model& model, Assignment* result) 
   Stock(blocks, model, &stock);
   result->buffer_of.assign(blocks.blocks.size(), -1);
   int32_t first_buffer = 0;
+  placed_ = 0;
   Groups(blocks);
   std::vector<int32_t> number;
   for (size_t g = 0; g + 1 < group_begin_.size(); ++g) {
@@ -280,6 +282,7 @@ void Packer::Best(const Blocks& blocks, const Model& model, Assignment* result) 
     first_buffer = next;
   }
   Measure(blocks, model, result);
+  result->placed = placed_;
 }
 
 }  // namespace storage

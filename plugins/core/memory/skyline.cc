@@ -102,6 +102,7 @@ int64_t Skyline::Place(const std::vector<int32_t>& order, int64_t limit) {
       Lift(first);
       continue;
     }
+    ++placed_;
     offset_[block] = low.first;
     const int64_t above = low.first + bytes_[block];
     top = std::max(top, above);

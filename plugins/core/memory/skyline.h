@@ -30,6 +30,9 @@ class Skyline {
   // are taken. Returns the bytes; offsets by block.
   int64_t Search(int64_t enough, int64_t tries, std::vector<int64_t>* offsets);
 
+  // How many times Search laid a block down.
+  int64_t placed() const { return placed_; }
+
  private:
   using Lowest = std::pair<int64_t, int32_t>;  // height and first step of a segment
 
@@ -43,6 +46,7 @@ class Skyline {
   std::vector<int32_t> start_, end_;
   std::vector<int64_t> bytes_;
   int32_t num_steps_ = 0;
+  int64_t placed_ = 0;
   // Blocks in order of their first step, and for each step where those that start there begin.
   std::vector<int32_t> by_start_, starts_at_;
   // The blocks to be placed, by rank: a list, and each block's rank.

@@ -99,6 +99,7 @@ struct Assignment {
   std::vector<int64_t> buffer_bytes;  // per buffer, real bytes, rounded up
   int64_t pool_bytes = 0;             // sum of buffer_bytes
   int64_t printed_bytes = 0;          // 4 bytes an element: debug_str, storage_allocated_bytes
+  int64_t placed = 0;                 // how many times a search laid a block down
 };
 
 struct Peak {
@@ -159,7 +160,7 @@ class Packer {
   std::vector<int64_t> buffers_, key_;  // sizes of the buffers; sorting keys
   std::vector<uint64_t> tree_;          // see BusyBuffers; 4 * leaves_ words for 64 buffers
   size_t leaves_ = 0;
-  int64_t best_ = 0;
+  int64_t best_ = 0, placed_ = 0;
 };
 
 }  // namespace storage
