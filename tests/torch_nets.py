@@ -27,6 +27,21 @@ class Convolutions(nn.Module):
         return F.cross_entropy(self.last(h.mean((2, 3))), target)
 
 
+class Pixels(nn.Module):
+    """Convolutions, and a class of two for each pixel."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.net = nn.Sequential(*[
+            layer for channels in (3, 8, 8, 8) for layer in (
+                nn.Conv2d(channels, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())],
+            nn.Conv2d(8, 2, 1))
+
+    def forward(self, x, target):
+        return nn.functional.cross_entropy(self.net(x), target)
+
+
 class Attention(nn.Module):
     """Layers of a transformer with dropout; the output layer has the embedding's weight."""
 
@@ -55,6 +70,12 @@ class Attention(nn.Module):
 def images(batch=16, size=16):
     torch.manual_seed(1)
     return torch.randn(batch, 3, size, size), torch.randint(0, 5, (batch,))
+
+
+def pictures(batch=4, size=32):
+    """A batch of pictures with a class for each pixel."""
+    torch.manual_seed(1)
+    return torch.randn(batch, 3, size, size), torch.randint(0, 2, (batch, size, size))
 
 
 def sentences(batch=8, length=12, words=31):

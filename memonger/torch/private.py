@@ -73,11 +73,32 @@ def run_inductor(module: fx.GraphModule, inputs: Sequence[Any],
     ``tried``: the compilation that goes on will run a step. Backward is then compiled at once: on a
     GPU autograd runs it in a thread of its own, which would wait for this compilation to end.
     """
-    from torch._inductor.compile_fx import compile_fx
+    from torch._inductor.compile_fx import compile_fx, compile_fx_inner
+
+    def compile_half(graph: fx.GraphModule, arguments: Sequence[Any], **kwargs: Any) -> Any:
+        alike = tried and kwargs.get("is_backward", False) and _has_no_layouts_unplanned(graph)
+        with torch._inductor.config.patch({"layout_optimization": False} if alike else {}):
+            return compile_fx_inner(graph, arguments, **kwargs)
+
     # A hit in AOTAutograd's cache would leave out the partitioner; Inductor's own cache stays.
     with torch._functorch.config.patch(enable_autograd_cache=False,
                                        force_non_lazy_backward_lowering=tried):
-        return compile_fx(module, inputs, config_patches=dict(patches))
+        return compile_fx(module, inputs, inner_compile=compile_half,
+                          config_patches=dict(patches))
+
+
+def _has_no_layouts_unplanned(backward: fx.GraphModule) -> bool:
+    """Whether Inductor leaves the layouts of this graph alone without a plan.
+
+    It arranges a graph for the convolutions in it, and in backward there are none but those that
+    run again: gradients would be rounded otherwise for their sake. Where a filter has one channel
+    they may: without that arrangement its gradient copies what it reads.
+    """
+    run = backward.graph.find_nodes(op="call_function", target=torch.ops.aten.convolution.default)
+    gradients = backward.graph.find_nodes(
+        op="call_function", target=torch.ops.aten.convolution_backward.default)
+    return not any(map(is_backward, run)) and all(
+        node.args[2].meta["val"].shape[1] != 1 for node in gradients)
 
 
 class Partitioner(CustomPartitionerFn):

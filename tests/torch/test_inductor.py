@@ -6,7 +6,16 @@ import threading
 
 import pytest
 import torch
-from torch_nets import Attention, Convolutions, images, same, sentences, trained
+from torch_nets import (
+    Attention,
+    Convolutions,
+    Pixels,
+    images,
+    pictures,
+    same,
+    sentences,
+    trained,
+)
 
 import memonger.torch as mt
 from memonger.errors import InfeasibleBudget
@@ -27,6 +36,17 @@ def test_the_budget_is_kept_and_training_is_that_of_the_unplanned_module(net, in
     module.zero_grad()
     measured = mt.measure(planned, x, 1)
     assert measured.peak_bytes <= plan.budget_bytes - sum(plan.fixed_bytes.values())
+
+
+def test_convolutions_that_run_again_leave_the_layouts_of_gradients_alone():
+    module, x = Pixels(), pictures()
+    twin = copy.deepcopy(module)
+    planned = mt.compile(module, "70%", costs="reference")
+    numbers = trained(planned, module, x)
+    [plan] = mt.plans(planned)
+    again = [plan.graph.ops[op].name for op in plan.schedule.recomputed()]
+    assert any("convolution" in name for name in again)
+    assert same(numbers, trained(mt.compile(twin), twin, x))
 
 
 def test_code_above_the_budget_is_planned_again_then_refused(monkeypatch):
