@@ -76,7 +76,8 @@ def compiled(backend: Backend, module: fx.GraphModule, inputs: Sequence[Any],
         "or ask for mode=\"eager\", whose peaks are exact" % (
             *format_distinct(total_bytes, plan.total_bytes, budget),
             "ask for at least the first" if backend.request.plan is None else
-            "memonger.torch.compile(module, budget=...) tries its code and plans again"),
+            "plan again for %d bytes, or let memonger.torch.compile(module, budget=...) try its "
+            "code" % (budget * budget // total_bytes)),
         budget, total_bytes, best_plan=planned.plan)
 
 

@@ -11,6 +11,7 @@ import memonger.torch as mt
 from memonger.cli import main
 from memonger.plan.plan_file import load_plan
 from memonger.report.html import command_line
+from memonger.torch import inductor
 
 MODEL = '''
 import torch.nn as nn
@@ -56,6 +57,19 @@ def test_the_reports_command_makes_the_same_plan(model, capsys):
     made = mt.plan(torch.nn.Linear(3, 3), (torch.ones(2, 3),), "100%", "eager")
     assert command_line(made) == \
         "memonger.torch.plan(module, inputs, budget='100%', mode='eager')"
+
+
+def test_verify_says_for_how_much_to_plan_again(model, capsys, monkeypatch):
+    """It has no --budget of its own."""
+    model[-1] = "inductor"
+    assert main(["plan", *model, "--budget", "80%", "-o", "plan.json"]) == 0
+    plan = load_plan("plan.json")
+    monkeypatch.setattr(inductor, "trial_bytes", lambda *_: 2 * plan.budget_bytes)
+    assert main(["verify", "plan.json"]) == 3
+    told = capsys.readouterr().err
+    taken_bytes = 2 * plan.budget_bytes + sum(plan.fixed_bytes.values())
+    assert "plan again for %d bytes" % (plan.budget_bytes ** 2 // taken_bytes) in told
+    assert "--budget" not in told
 
 
 def test_profile_sweep_and_max_batch(model, capsys, monkeypatch, tmp_path):
