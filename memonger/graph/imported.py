@@ -156,13 +156,13 @@ def _from_node_link(data: Mapping[str, Any], name: str) -> Graph:
     for link in data["links"]:
         source, target = ("source", "target") if "source" in link else ("0", "1")
         edges_by_id.append((link[source], link[target]))
-    place: Dict[Any, int] = {key: i for i, key in enumerate(ids)}
-    if len(place) != len(ids):
+    index_of: Dict[Any, int] = {key: i for i, key in enumerate(ids)}
+    if len(index_of) != len(ids):
         raise InputError("two nodes have the same id")
-    unknown = [end for edge in edges_by_id for end in edge if end not in place]
+    unknown = [end for edge in edges_by_id for end in edge if end not in index_of]
     if unknown:
         raise InputError("a link names node %r, which does not exist" % (unknown[0],))
-    edges = [(place[u], place[v]) for u, v in edges_by_id]
+    edges = [(index_of[u], index_of[v]) for u, v in edges_by_id]
     order = _execution_order(ids, edges)
     rank = {node: i for i, node in enumerate(order)}
     return single_output_graph(

@@ -191,8 +191,8 @@ class Graph:
         parts = [part for op in self.ops for part in op.alternatives]
         for records in ([self], self.tensors, self.ops, self.variants, parts):
             check_types(records)
-        check_types(place for op in self.ops for place in op.inplace)
-        check_types(place for part in parts for place in part.inplace)
+        check_types(option for op in self.ops for option in op.inplace)
+        check_types(option for part in parts for option in part.inplace)
         every_op, every_tensor = range(len(self.ops)), range(len(self.tensors))
         if self.pools not in ("allocator", "live", "executor", "cached_op"):
             raise ValueError("%r pools are not known" % self.pools)
@@ -233,17 +233,18 @@ class Graph:
                     index in every_op and number in range(len(self.ops[index].implementations))
                     for index, number in variant.choices):
                 raise ValueError("variant %r names what does not exist" % variant.name)
-        for number, found in enumerate(self.tensors):
-            if not 0 <= found.size_bytes < MAX_SIZE_BYTES or min(found.shape, default=0) < 0 \
-                    or math.prod(found.shape) >= MAX_SIZE_BYTES:
-                raise ValueError("tensor %r cannot have %r bytes" % (found.name, found.size_bytes))
-            if found.producer != -1 and found.producer not in every_op:
-                raise ValueError("no op makes tensor %r" % found.name)
-            if found.dtype not in DTYPES:
-                raise ValueError("tensor %r has the unknown dtype %r" % (found.name, found.dtype))
-            if found.storage_of != -1:
+        for number, record in enumerate(self.tensors):
+            if not 0 <= record.size_bytes < MAX_SIZE_BYTES or min(record.shape, default=0) < 0 \
+                    or math.prod(record.shape) >= MAX_SIZE_BYTES:
+                raise ValueError("tensor %r cannot have %r bytes" % (
+                    record.name, record.size_bytes))
+            if record.producer != -1 and record.producer not in every_op:
+                raise ValueError("no op makes tensor %r" % record.name)
+            if record.dtype not in DTYPES:
+                raise ValueError("tensor %r has the unknown dtype %r" % (record.name, record.dtype))
+            if record.storage_of != -1:
                 self._check_view(number)
-        if sum(found.size_bytes for found in self.tensors) >= MAX_SIZE_BYTES:
+        if sum(record.size_bytes for record in self.tensors) >= MAX_SIZE_BYTES:
             raise ValueError("all tensors together cannot have 2^60 bytes and more")
 
     def _check_view(self, number: int) -> None:
@@ -265,13 +266,13 @@ class Graph:
     @cached_property
     def fingerprint(self) -> str:
         """Hash of structure, sizes and names; times and offered variants do not enter it."""
-        place = {i: n for n, i in enumerate(
+        number_of = {i: n for n, i in enumerate(
             i for i, o in enumerate(self.ops) if not o.placeholder)}
         ops = [(o.name, o.kind, o.inputs, o.outputs, o.is_backward,
-                tuple(place[dep] for dep in o.control_deps))
+                tuple(number_of[dep] for dep in o.control_deps))
                for o in self.ops if not o.placeholder]
         touched = {t for o in self.ops for t in o.inputs + o.outputs}
-        tensors = [(t.name, t.size_bytes, place.get(t.producer, t.producer), t.pooled)
+        tensors = [(t.name, t.size_bytes, number_of.get(t.producer, t.producer), t.pooled)
                    for i, t in enumerate(self.tensors) if i in touched]
         pools = "cached_op" if self.pools == "cached_op" else "executor"  # as in older files
         parts = [ops, tensors, self.outputs, pools]
@@ -346,7 +347,7 @@ class Graph:
 def _check_run(name: str, run: Union[Op, Implementation]) -> None:
     """Raise ValueError where a position is that of no input or output, or a cost is negative."""
     inputs, outputs = range(len(run.inputs)), range(len(run.outputs))
-    if not all(place.input in inputs and place.output in outputs for place in run.inplace) or \
+    if not all(option.input in inputs and option.output in outputs for option in run.inplace) or \
             not all(position in inputs for position in run.ignored_inputs) or \
             not all(position in outputs for position in run.unwritten_outputs) or \
             not all(position in range(len(inputs) + len(outputs)) for position in run.own_buffers):

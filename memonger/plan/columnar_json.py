@@ -35,15 +35,15 @@ def _pack_column(values: List[Any]) -> Any:
     if values and all(type(value) is int for value in values):
         return values
     keys = [json.dumps(value, sort_keys=True) for value in values]
-    place: Dict[str, int] = {}
+    index_of: Dict[str, int] = {}
     distinct: List[Any] = []
     for key, value in zip(keys, values):
-        if key not in place:
-            place[key] = len(distinct)
+        if key not in index_of:
+            index_of[key] = len(distinct)
             distinct.append(value)
     if 2 * len(distinct) > len(values):
         return values
-    return {"of": distinct, "at": [place[key] for key in keys]}
+    return {"of": distinct, "at": [index_of[key] for key in keys]}
 
 
 def _unpack_column(column: Any) -> List[Any]:

@@ -37,16 +37,16 @@ def confirm(plan: Any, graph: Graph, method: str, keep: Sequence[int] = ()) -> P
         check_types([plan.schedule, *plan.schedule.steps])
         if plan.graph is not graph and plan.graph != graph:
             raise ValueError("it is for another graph")
-        found = [str(problem) for problem in structure(graph, plan.schedule, plan.backend)] or [
+        problems = [str(problem) for problem in structure(graph, plan.schedule, plan.backend)] or [
             "%s runs again" % graph.ops[op].name
             for op in sorted(set(plan.schedule.recomputed()) & set(keep))] or _pools(plan)
     except (TypeError, ValueError, IndexError, AttributeError) as error:
-        found = ["%s: %s" % (type(error).__name__, error)]
-    if found:
+        problems = ["%s: %s" % (type(error).__name__, error)]
+    if problems:
         raise InvalidPlan(
             "method %r did not give a plan that can be used: %s%s; use another method, and report "
-            "this to whoever wrote it" % (method, found[0], " (and %d more)" % (len(found) - 1)
-                                          if len(found) > 1 else ""), found)
+            "this to whoever wrote it" % (method, problems[0], " (and %d more)" % (
+                len(problems) - 1) if len(problems) > 1 else ""), problems)
     return plan
 
 
@@ -65,11 +65,11 @@ def contradictions(plan: Plan) -> List[str]:
     """
     if plan.costs == UNIT_TIMES and plan.backend == "stock":
         return []
-    found = [str(problem) for problem in structure(plan.graph, plan.schedule, plan.backend)] \
+    problems = [str(problem) for problem in structure(plan.graph, plan.schedule, plan.backend)] \
         or _pools(plan)
     follows = _fixed_bytes(plan)
     unwritten = [item for item in plan.baseline_fixed_bytes.items() if item[0] == "never_written"]
-    return found + [_differs(name, stated, follows[name])
+    return problems + [_differs(name, stated, follows[name])
                     for name, stated in sorted({*plan.fixed_bytes.items(), *unwritten})
                     if stated != follows.get(name, stated)]
 

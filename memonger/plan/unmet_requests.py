@@ -21,19 +21,19 @@ def run_once(graph: Graph, schedule: Schedule, asked: Sequence[int]) -> Dict[int
     read_late = {tensor for op in effective_ops(graph, schedule.variants) if op.is_backward
                  for position, tensor in enumerate(op.inputs)
                  if position not in op.ignored_inputs}
-    found = {}
+    reasons = {}
     for number in asked:
         op = graph.ops[number]
         late = {slot for slot, tensor in enumerate(op.outputs) if tensor in read_late}
         if number not in again:
-            found[number] = (
+            reasons[number] = (
                 "it must not be recomputed: %s" % op.not_recomputable_because if not op.recomputable
                 else "a variant is in its place" if number in replaced
                 else "backward does not read it" if not late
                 else "what backward reads of it stays with its first run"
                 if late <= set(op.kept_outputs)
                 else "backward reads it right after its last use, so nothing would be freed")
-    return found
+    return reasons
 
 
 def notes(graph: Graph, schedule: Schedule, asked: Sequence[int]) -> Tuple[str, ...]:
@@ -43,11 +43,11 @@ def notes(graph: Graph, schedule: Schedule, asked: Sequence[int]) -> Tuple[str, 
 
 def _in_vain(graph: Graph, schedule: Schedule, asked: Sequence[int]) -> str:
     """:func:`run_once` in a line; empty when all that was asked for is recomputed."""
-    found = run_once(graph, schedule, asked)
-    if not found:
+    reasons = run_once(graph, schedule, asked)
+    if not reasons:
         return ""
     return "recompute has no effect on " + listed(
-        ["%s (%s)" % (graph.ops[op].name, reason) for op, reason in found.items()])
+        ["%s (%s)" % (graph.ops[op].name, reason) for op, reason in reasons.items()])
 
 
 def _kept(graph: Graph) -> str:

@@ -64,73 +64,74 @@ def structure(graph: Graph, schedule: Schedule, backend: str = "plugin") -> List
     O(size of the schedule): every plan passes it before a user gets it. Where clones run is not
     looked at for stock MXNet, which runs copies that no op reads.
     """
-    found = _variants(graph, schedule)
-    if found:
-        return found
+    problems = _variants(graph, schedule)
+    if problems:
+        return problems
     ops = chosen_ops(graph, schedule.variants)
-    found = _steps(graph, schedule, ops)
-    if found:
-        return found
+    problems = _steps(graph, schedule, ops)
+    if problems:
+        return problems
     running = [op for op in (ops[step.op] for step in schedule.steps) if op is not None]
     for check in (_runs, _outputs) if backend == "stock" else (_runs, _clones, _outputs):
-        found += check(graph, schedule, running)
-    return found
+        problems += check(graph, schedule, running)
+    return problems
 
 
 # --------------------------------------------------------------------------------- structure
 def _variants(graph: Graph, schedule: Schedule) -> List[Problem]:
-    found: List[Problem] = []
+    problems: List[Problem] = []
     taken: Dict[int, str] = {}
     for index in schedule.variants:
         if not 0 <= index < len(graph.variants):
-            found.append(Problem(Kind.UNKNOWN_VARIANT, "%d of %d" % (index, len(graph.variants))))
+            problems.append(Problem(
+                Kind.UNKNOWN_VARIANT, "%d of %d" % (index, len(graph.variants))))
             continue
         for op, _ in graph.variants[index].choices:
             if op in taken:
-                found.append(Problem(Kind.VARIANTS_OVERLAP, "%s and %s change %s" % (
+                problems.append(Problem(Kind.VARIANTS_OVERLAP, "%s and %s change %s" % (
                     taken[op], graph.variants[index].name, graph.ops[op].name)))
             taken[op] = graph.variants[index].name
-    return found
+    return problems
 
 
 def _steps(graph: Graph, schedule: Schedule, ops: Sequence[Optional[Op]]) -> List[Problem]:
     """Each step by itself: it exists, and its sources are right."""
-    found = []
+    problems = []
     made_by_ops = {t for op in ops if op is not None for t in op.outputs}
     for index, step in enumerate(schedule.steps):
         if not 0 <= step.op < len(graph.ops):
-            found.append(Problem(Kind.UNKNOWN_OP, "op %d" % step.op, index))
+            problems.append(Problem(Kind.UNKNOWN_OP, "op %d" % step.op, index))
             continue
         op = ops[step.op]
         if op is None:
-            found.append(Problem(Kind.REPLACED_OP, graph.ops[step.op].name, index))
+            problems.append(Problem(Kind.REPLACED_OP, graph.ops[step.op].name, index))
             continue
         if len(step.sources) != len(op.inputs):
-            found.append(Problem(Kind.SOURCE_COUNT, "%s has %d inputs and %d sources" % (
+            problems.append(Problem(Kind.SOURCE_COUNT, "%s has %d inputs and %d sources" % (
                 op.name, len(op.inputs), len(step.sources)), index))
             continue
         for tensor, source in zip(op.inputs, step.sources):
             name = graph.tensors[tensor].name
             if source >= index:
-                found.append(Problem(Kind.SOURCE_LATE, "%s reads %s from step %d" % (
+                problems.append(Problem(Kind.SOURCE_LATE, "%s reads %s from step %d" % (
                     op.name, name, source), index))
                 continue
             if source < 0:
                 if tensor in made_by_ops:
-                    found.append(Problem(Kind.SOURCE_WRONG, "%s reads %s from before the "
+                    problems.append(Problem(Kind.SOURCE_WRONG, "%s reads %s from before the "
                                          "training step" % (op.name, name), index))
                 continue
             maker = ops[schedule.steps[source].op] \
                 if 0 <= schedule.steps[source].op < len(ops) else None
             if maker is None or tensor not in maker.outputs:
-                found.append(Problem(Kind.SOURCE_WRONG, "%s reads %s from step %d" % (
+                problems.append(Problem(Kind.SOURCE_WRONG, "%s reads %s from step %d" % (
                     op.name, name, source), index))
-    return found
+    return problems
 
 
 def _runs(graph: Graph, schedule: Schedule, running: Sequence[Op]) -> List[Problem]:
     """Which ops run, how often and in which order."""
-    found = []
+    problems = []
     ops = chosen_ops(graph, schedule.variants)
     last_first = -1
     before: Set[int] = set()
@@ -138,28 +139,28 @@ def _runs(graph: Graph, schedule: Schedule, running: Sequence[Op]) -> List[Probl
         op = running[index]
         if step.op in before:
             if op.not_recomputable_because or op.is_backward:
-                found.append(Problem(Kind.RUN_TWICE, "%s: %s" % (
+                problems.append(Problem(Kind.RUN_TWICE, "%s: %s" % (
                     op.name, op.not_recomputable_because or "a backward op"), index))
             continue
         if step.op < last_first:
-            found.append(Problem(Kind.BASE_ORDER, "%s runs after %s" % (
+            problems.append(Problem(Kind.BASE_ORDER, "%s runs after %s" % (
                 op.name, graph.ops[last_first].name), index))
         last_first = max(last_first, step.op)
         for needed in op.control_deps:
             if ops[needed] is not None and needed not in before:
-                found.append(Problem(Kind.DEPENDENCY, "%s runs before %s" % (
+                problems.append(Problem(Kind.DEPENDENCY, "%s runs before %s" % (
                     op.name, graph.ops[needed].name), index))
         before.add(step.op)
     ran = {step.op for step in schedule.steps}
     for number, planned in enumerate(ops):
         if planned is not None and number not in ran:
-            found.append(Problem(Kind.NOT_RUN, planned.name))
-    return found
+            problems.append(Problem(Kind.NOT_RUN, planned.name))
+    return problems
 
 
 def _clones(graph: Graph, schedule: Schedule, running: Sequence[Op]) -> List[Problem]:
     """Where clones run, who reads them, and what."""
-    found = []
+    problems = []
     steps = schedule.steps
     first: Dict[int, int] = {}
     clones = [i for i, step in enumerate(steps) if first.setdefault(step.op, i) != i]
@@ -171,10 +172,10 @@ def _clones(graph: Graph, schedule: Schedule, running: Sequence[Op]) -> List[Pro
             if source not in is_clone:
                 continue
             if running[source].outputs.index(tensor) in running[source].kept_outputs:
-                found.append(Problem(Kind.KEPT_OUTPUT, "%s reads %s from step %d" % (
+                problems.append(Problem(Kind.KEPT_OUTPUT, "%s reads %s from step %d" % (
                     op.name, graph.tensors[tensor].name, source), index))
             if not op.is_backward and index not in is_clone:
-                found.append(Problem(Kind.FIRST_RUN_READS_CLONE, "%s reads %s from step %d" % (
+                problems.append(Problem(Kind.FIRST_RUN_READS_CLONE, "%s reads %s from step %d" % (
                     op.name, graph.tensors[tensor].name, source), index))
     needs = _needs(schedule, running)
     readers: List[List[int]] = [[] for _ in steps]
@@ -193,15 +194,15 @@ def _clones(graph: Graph, schedule: Schedule, running: Sequence[Op]) -> List[Pro
             continue
         name = running[clone].name
         if not readers[clone]:
-            found.append(Problem(Kind.USELESS_CLONE, name, clone))
+            problems.append(Problem(Kind.USELESS_CLONE, name, clone))
         if clone < forward_ends:
-            found.append(Problem(Kind.CLONE_IN_FORWARD, "%s runs before %s" % (
+            problems.append(Problem(Kind.CLONE_IN_FORWARD, "%s runs before %s" % (
                 name, running[forward_ends].name), clone))
         elif readers[clone] and (base < 0 or clone not in wanted):
-            found.append(Problem(Kind.CLONE_EARLY, "%s is first needed by %s, not by %s" % (
+            problems.append(Problem(Kind.CLONE_EARLY, "%s is first needed by %s, not by %s" % (
                 name, running[readers[clone][0]].name,
                 running[base].name if base >= 0 else "the end"), clone))
-    return found
+    return problems
 
 
 def _needs(schedule: Schedule, running: Sequence[Op]) -> List[List[int]]:

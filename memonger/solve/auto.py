@@ -32,7 +32,7 @@ from .mip.formulation import build
 from .mip.refining import FAR, NEAR_MISS, Programs
 from .mip.rounding import schedule_of_point
 from .options import USUAL_TIME_LIMIT_S, Options
-from .search.decisions import Found
+from .search.decisions import SearchResult
 from .search.local import FIRST_SHARE, work_for
 from .step import Step
 
@@ -165,14 +165,14 @@ def chain(search: Run) -> None:
 def _follow(search: Run, work: int) -> None:
     board = search.board
     assert board.chain is not None
-    cheapest: Optional[Found] = None
-    for found in board.chain.plans(board.limit_bytes - outside_pool_bytes(board.graph)):
-        candidate = board.evaluate(found.schedule)
+    cheapest: Optional[SearchResult] = None
+    for result in board.chain.plans(board.limit_bytes - outside_pool_bytes(board.graph)):
+        candidate = board.evaluate(result.schedule)
         if candidate is board.best:
-            board.walks.remember(candidate, found.decisions)
+            board.walks.remember(candidate, result.decisions)
         if candidate.bytes <= board.limit_bytes * NEAR_MISS and (
-                cheapest is None or found.cost_s < cheapest.cost_s):
-            cheapest = found
+                cheapest is None or result.cost_s < cheapest.cost_s):
+            cheapest = result
     if cheapest is not None:
         search.chained = True
         board.walks.improve(board, work, cheapest.decisions, heat=CHAIN_HEAT)

@@ -20,7 +20,7 @@ def sweep_budgets(budgets: Iterable[Budget], whole_bytes: int, plan_at: Callable
     Overheads never fall as budgets fall: where a tighter budget found a cheaper plan, the looser
     one gets it too.
     """
-    found: List[Plan] = []
+    plans: List[Plan] = []
     for budget in sorted({parse_budget(b, whole_bytes) for b in budgets if b is not None}):
         if budget < least_bytes:
             continue
@@ -28,7 +28,7 @@ def sweep_budgets(budgets: Iterable[Budget], whole_bytes: int, plan_at: Callable
             new = plan_at(budget)
         except InfeasibleBudget:
             continue
-        if found and found[-1].overhead < new.overhead:
-            new = replace(found[-1].with_bound(new.bound), budget_bytes=budget)
-        found.append(new)
-    return found[::-1]
+        if plans and plans[-1].overhead < new.overhead:
+            new = replace(plans[-1].with_bound(new.bound), budget_bytes=budget)
+        plans.append(new)
+    return plans[::-1]

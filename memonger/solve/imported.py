@@ -56,9 +56,9 @@ def plan_graph(graph: Graph, budget: Union[None, str, int, float] = None, method
 
 def outside_bytes(graph: Graph) -> Dict[str, int]:
     """Bytes of the tensors outside the pool, by category."""
-    found: Dict[str, int] = {}
+    sizes: Dict[str, int] = {}
     for tensor in graph.tensors:
         if not tensor.pooled:
             name = _OUTSIDE.get(tensor.category, tensor.category)
-            found[name] = found.get(name, 0) + tensor.size_bytes
-    return found
+            sizes[name] = sizes.get(name, 0) + tensor.size_bytes
+    return sizes

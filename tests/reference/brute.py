@@ -17,7 +17,7 @@ from memonger.memory.workspace import outside_pool_bytes
 from memonger.plan.plan import Plan, Status
 from memonger.solve import Options, register
 from memonger.solve.result import build_plan, unplanned
-from memonger.solve.search.decisions import Decisions, Found
+from memonger.solve.search.decisions import Decisions, SearchResult
 from memonger.solve.search.native import NativeSearch
 from memonger.util.errors import InputError
 
@@ -134,7 +134,7 @@ def _all_decisions(graph: Graph, budget_bytes: Optional[int],
     if options.max_overhead is not None:
         most_s = graph.time_s * (1 + options.max_overhead) * (1 + 1e-12)
     room = None if budget_bytes is None else budget_bytes + outside_pool_bytes(graph)
-    best: Optional[Found] = None
+    best: Optional[SearchResult] = None
     best_key: Tuple[float, float] = (0, 0)
     for choices in itertools.product(range(3), repeat=len(gaps)):
         for variants in itertools.product((False, True), repeat=len(core.allowed_variants)):

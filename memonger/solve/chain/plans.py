@@ -8,7 +8,7 @@ from ...graph.types import Graph
 from ...graph.working_set import working_bytes
 from ..effort import STEPS_PER_S, Effort
 from ..options import Options
-from ..search.decisions import Found
+from ..search.decisions import SearchResult
 from ..search.local import LEAST_OPS
 from ..search.native import NativeSearch
 from .program import Chain, ChainPlan, decisions_of
@@ -77,7 +77,7 @@ class ChainPlans:
         tradeoffs = find_tradeoffs(segments, options, int(seconds / _S_PER_STEP))
         return cls(graph, native, Chain(boundaries, segments, tradeoffs, graph.num_forward), effort)
 
-    def plans(self, pool_bytes: int) -> Iterator[Found]:
+    def plans(self, pool_bytes: int) -> Iterator[SearchResult]:
         """Plans for a pool, each for less live bytes than the one before, until one fits.
 
         The chain counts neither what an arena or whole buffers lose between values, nor values that
@@ -94,7 +94,7 @@ class ChainPlans:
             lost = max(candidate.pool_bytes - target, lost + pool_bytes // 100)
             target = pool_bytes - lost
 
-    def smallest(self, below_bytes: int) -> Optional[Found]:
+    def smallest(self, below_bytes: int) -> Optional[SearchResult]:
         """The plan for about the least live bytes that the chain knows.
 
         None where none takes less than ``below_bytes``.
@@ -114,6 +114,6 @@ class ChainPlans:
         self.effort.spend(self.chain.planning_s)
         return self.chain.plan(pool_bytes)
 
-    def _evaluated(self, plan: Optional[ChainPlan]) -> Optional[Found]:
+    def _evaluated(self, plan: Optional[ChainPlan]) -> Optional[SearchResult]:
         return None if plan is None else \
             self.native.evaluate(decisions_of(self.graph, self.native, plan))

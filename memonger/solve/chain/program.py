@@ -65,7 +65,7 @@ class Chain:
                  tradeoffs: Mapping[Tuple[int, int], Tradeoffs], first_backward: int):
         self.boundaries = boundaries
         #: The op at which the backward of the segments that end at each boundary begins.
-        self._backward = [*(one.backward for one in boundaries), first_backward]
+        self._backward = [*(boundary.backward for boundary in boundaries), first_backward]
         self.segments = segments
         self.tradeoffs = [tradeoffs[segment.begin, segment.end] for segment in segments]
         rows: List[int] = []
@@ -82,9 +82,9 @@ class Chain:
                 flat += [tradeoff.kept_bytes, peak, tradeoff.nothing_kept]
                 extra.append(tradeoff.extra_s)
         #: As ``memonger_chain_solve`` takes them.
-        self._flat = (array(ctypes.c_int64, [one.size_bytes for one in boundaries]),
+        self._flat = (array(ctypes.c_int64, [boundary.size_bytes for boundary in boundaries]),
                       len(segments), array(ctypes.c_int64, rows),
-                      array(ctypes.c_double, [one.forward_s for one in segments]),
+                      array(ctypes.c_double, [segment.forward_s for segment in segments]),
                       array(ctypes.c_int64, flat), array(ctypes.c_double, extra))
 
     @property
@@ -112,7 +112,7 @@ class Chain:
         rows_placed = [placed[3 * i:3 * i + 3] for i in range(num_placed)]
         return ChainPlan(total.value, sorted(
             (Placed(self.segments[s], self.tradeoffs[s], self.tradeoffs[s].all[t], starts[before])
-             for s, t, before in rows_placed), key=lambda one: one.segment.begin),
+             for s, t, before in rows_placed), key=lambda part: part.segment.begin),
             {number: starts[before] for number, before in enumerate(stored) if before != -2})
 
 

@@ -63,7 +63,7 @@ class Sharing:
         dict
             Bytes of such a buffer by representative.
         """
-        found: Dict[int, int] = {}
+        largest: Dict[int, int] = {}
         for index, op in enumerate(graph.ops):
             for tensor in sorted(own_buffer_tensors(op) - weightless):
                 maker = graph.tensors[tensor].producer
@@ -72,8 +72,8 @@ class Sharing:
                         and all(tensor in other.inputs + other.outputs
                                 for other in implementations[index]):
                     root, size = int(self.together[tensor]), graph.tensors[tensor].size_bytes
-                    found[root] = max(found.get(root, 0), size)
-        return found
+                    largest[root] = max(largest.get(root, 0), size)
+        return largest
 
 
 class _Union:
@@ -89,8 +89,8 @@ class _Union:
             number = parent[number]
         return number
 
-    def join(self, one: int, other: int) -> None:
-        small, large = sorted((self.find(one), self.find(other)))
+    def join(self, left: int, right: int) -> None:
+        small, large = sorted((self.find(left), self.find(right)))
         self.parent[large] = small
 
     def sets(self) -> np.ndarray:

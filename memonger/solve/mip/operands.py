@@ -1,7 +1,7 @@
 """The fewest bytes in which the operands of an op can be brought together.
 
 When an op runs, each of its operands has been made, by a first run or a repeat that had operands of
-its own. Going back in time from the op, a *state* is a place in the base order and the groups that
+its own. Going back in time from the op, a *state* is a position in the base order and the groups that
 must be alive there. Either the step before makes some of them: then they were alive from here on,
 and before it its operands were. Or it does not: then all of them are alive beside its operands.
 Steps that repeat an op and make nothing of the state are left out, and so is the choice of one
@@ -41,7 +41,7 @@ class OperandSearch:
 
     def __init__(self, reduced: Reduced):
         self._reduced = reduced
-        self._reuses = {one.op: one for one in reduced.inplace_reuses}
+        self._reuses = {reuse.op: reuse for reuse in reduced.inplace_reuses}
         self._between = reduced.fixed_between
         #: By op and implementation; None where the op is left out.
         self._runs = [self._runs_of(op) for op in range(reduced.num_ops)]
@@ -58,26 +58,26 @@ class OperandSearch:
         queue: List[Tuple[float, float, int, Tuple[int, ...]]] = []
         seen: Set[Tuple[int, _Groups]] = set()
 
-        def add(most: float, place: int, alive: _Groups) -> None:
-            if (place, alive) not in seen:
-                heapq.heappush(queue, (most, self._bytes(alive), place, tuple(sorted(alive))))
+        def add(most: float, position: int, alive: _Groups) -> None:
+            if (position, alive) not in seen:
+                heapq.heappush(queue, (most, self._bytes(alive), position, tuple(sorted(alive))))
 
         for run in self._runs[op]:
             if run is None:
                 return 0.0  # a variant leaves it out
             add(self._first_bytes(op, run, frozenset()), op, run.reads)
         while queue:
-            most, _, place, groups = heapq.heappop(queue)
+            most, _, position, groups = heapq.heappop(queue)
             alive = frozenset(groups)
-            if not alive or not place or len(seen) >= most_states:
+            if not alive or not position or len(seen) >= most_states:
                 return most
-            if (place, alive) in seen:
+            if (position, alive) in seen:
                 continue
-            seen.add((place, alive))
-            for size, before in self._first_runs(place - 1, alive):
-                add(max(most, size), place - 1, before)
-            for size, before in self._repeats(place, alive):
-                add(max(most, size), place, before)
+            seen.add((position, alive))
+            for size, before in self._first_runs(position - 1, alive):
+                add(max(most, size), position - 1, before)
+            for size, before in self._repeats(position, alive):
+                add(max(most, size), position, before)
         return float("inf")
 
     def _first_runs(self, op: int, alive: _Groups) -> Iterator[Tuple[float, _Groups]]:
@@ -92,10 +92,10 @@ class OperandSearch:
             before = (alive - made) | run.reads if made and late else alive - made
             yield self._first_bytes(op, run, alive), before
 
-    def _repeats(self, place: int, alive: _Groups) -> Iterator[Tuple[float, _Groups]]:
+    def _repeats(self, position: int, alive: _Groups) -> Iterator[Tuple[float, _Groups]]:
         """As :meth:`_first_runs` for each repeat, right before an op, that makes something."""
         reduced = self._reduced
-        if place < reduced.first_backward:
+        if position < reduced.first_backward:
             return
         for op, number in sorted({maker for group in alive for maker in reduced.makers[group]}):
             run = self._runs[op][number] if reduced.again[op] else None
@@ -107,7 +107,7 @@ class OperandSearch:
                 if source not in others:
                     size = min(reduced.size_bytes[source], reduced.size_bytes[target])
                     saved[target] = max(saved.get(target, 0.0), size)
-            size = self._between[place] + self._bytes(others | run.reads | run.rewrites)
+            size = self._between[position] + self._bytes(others | run.reads | run.rewrites)
             yield size - sum(saved.values()), others | run.reads
 
     def _first_bytes(self, op: int, run: _Run, alive: _Groups) -> float:

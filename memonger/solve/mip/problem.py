@@ -197,8 +197,8 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
             decided.append(root)
     saved = [savings(graph, op, of_op, root_of, sizes, ends)
              for op, of_op in enumerate(implementations)]
-    for index, one in enumerate(saved):
-        fixed_spans.extend((size, index, index + 1, -1) for size in one.places)
+    for index, saving in enumerate(saved):
+        fixed_spans.extend((size, index, index + 1, -1) for size in saving.places)
     index_of = {root: i for i, root in enumerate(decided)}
     group_of = np.array([index_of.get(int(root), -1) for root in root_of], dtype=np.int64)
     members: List[List[int]] = [[] for _ in decided]

@@ -9,7 +9,7 @@ import ctypes
 import threading
 from typing import List, Optional, Tuple
 
-from .decisions import Decisions, Found
+from .decisions import Decisions, SearchResult
 from .native import NativeSearch
 
 
@@ -32,7 +32,7 @@ class BackgroundSearch:
     def __init__(self, native: NativeSearch, request: Tuple[int, int, float, int],
                  warm: Optional[Decisions], crossover: bool = False) -> None:
         self._stop = ctypes.c_int32(0)
-        self._found: List[Found] = []
+        self._found: List[SearchResult] = []
         self._raised: List[BaseException] = []
 
         def run() -> None:
@@ -45,7 +45,7 @@ class BackgroundSearch:
         self._thread = threading.Thread(target=run, name="memonger-search", daemon=True)
         self._thread.start()
 
-    def result(self) -> Found:
+    def result(self) -> SearchResult:
         """Wait for the end. Ctrl-C ends the search with the best so far."""
         try:
             self._thread.join()
@@ -55,7 +55,7 @@ class BackgroundSearch:
             raise self._raised[0]
         return self._found[0]
 
-    def stop(self) -> Found:
+    def stop(self) -> SearchResult:
         """End the search; the best so far."""
         self._stop.value = 1
         return self.result()

@@ -29,7 +29,7 @@ class Decisions:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """The steps of some decisions, and what they cost."""
 
     schedule: Schedule

@@ -30,7 +30,7 @@ from ...plan.plan import Plan, Progress, Status
 from ..effort import STEPS_PER_S, Effort, steps_per_s
 from ..options import USUAL_TIME_LIMIT_S, Options
 from ..result import build_plan, total_bytes
-from .decisions import INTERRUPTED, TIME_LIMIT, Decisions, Found
+from .decisions import INTERRUPTED, TIME_LIMIT, Decisions, SearchResult
 from .native import NativeSearch, Poll
 
 #: Steps of one search for 700 ops. Four times as many win 0.1 % at deep cuts (ResNet-152 and
@@ -93,7 +93,7 @@ class _Call:
                              len(self.graph.ops))
 
     def run(self, budget_bytes: int, share: float, warm: Optional[Decisions],
-            seed: int = 0, smallest: bool = False) -> Found:
+            seed: int = 0, smallest: bool = False) -> SearchResult:
         """Search with a budget for pool, workspace and objects, and a share of the work."""
         options = self.options
         work = work_for(self.graph, options.time_limit_s)
@@ -160,11 +160,11 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
     return build_plan(graph, best.schedule, "local", options, budget_bytes, search.status())
 
 
-def _size(schedule: Found) -> int:
+def _size(schedule: SearchResult) -> int:
     return schedule.pool_bytes + schedule.outside_pool_bytes
 
 
-def _descend(search: _Call, warm: Optional[Decisions], stop_below: int = 0) -> Found:
+def _descend(search: _Call, warm: Optional[Decisions], stop_below: int = 0) -> SearchResult:
     """The least memory at any cost, by annealing whose budget falls with each plan that fits it.
 
     It starts from the best simple plan, from what searches for less and less make of it, and from
@@ -197,7 +197,7 @@ def _descend(search: _Call, warm: Optional[Decisions], stop_below: int = 0) -> F
 
 
 def _least_memory(search: _Call, budget_bytes: Optional[int],
-                  warm: Optional[Decisions]) -> Found:
+                  warm: Optional[Decisions]) -> SearchResult:
     """Bisection on the budget: the smallest at which a plan within the overhead is found."""
     options = search.options
     most_s = search.graph.time_s * (1 + (options.max_overhead or 0.0)) * (1 + 1e-12)
@@ -221,7 +221,7 @@ def _least_memory(search: _Call, budget_bytes: Optional[int],
     return best if best is start else _same_bytes_in_less_time(search, best)
 
 
-def _same_bytes_in_less_time(search: _Call, best: Found) -> Found:
+def _same_bytes_in_less_time(search: _Call, best: SearchResult) -> SearchResult:
     if search.stopped:
         return best
     faster = search.run(_size(best), 0.3, best.decisions)

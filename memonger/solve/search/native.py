@@ -16,7 +16,7 @@ from ...util.errors import SolverError
 from ...util.native_libraries import array, core
 from ..mip.implementations import allowed_variants
 from ..options import Options
-from .decisions import FINISHED, Decisions, Found, Gap, adopted, closest
+from .decisions import FINISHED, Decisions, Gap, SearchResult, adopted, closest
 from .flat_problem import flat_problem
 
 _POLL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_double, ctypes.c_int64)
@@ -83,7 +83,7 @@ class NativeSearch:
         return adopted(self.gaps(), self.allowed_variants, other.gaps(), other.allowed_variants,
                        decisions)
 
-    def evaluate(self, decisions: Decisions) -> Optional[Found]:
+    def evaluate(self, decisions: Decisions) -> Optional[SearchResult]:
         """The schedule of given decisions; None when they need what must not run again."""
         valid = self._library.memonger_search_evaluate(
             self._handle, array(ctypes.c_int8, decisions.choices),
@@ -95,7 +95,7 @@ class NativeSearch:
     def search(self, budget_bytes: int, work: int, time_limit_s: float, seed: int = 1,
                warm: Optional[Decisions] = None, poll: Optional[Poll] = None,
                stop: Optional[ctypes.c_int32] = None, crossover: bool = False,
-               heat: float = 0.0, smallest: bool = False) -> Found:
+               heat: float = 0.0, smallest: bool = False) -> SearchResult:
         """The cheapest schedule found whose pool, workspace and objects fit ``budget_bytes``.
 
         Parameters
@@ -123,7 +123,7 @@ class NativeSearch:
 
         Returns
         -------
-        Found
+        SearchResult
             Infeasible, with the least overflow, when nothing fits.
         """
         raised: List[BaseException] = []
@@ -154,7 +154,7 @@ class NativeSearch:
             raise SolverError("the planner ran out of memory")
         return self._result(bool(feasible.value), ended)
 
-    def _result(self, feasible: bool, stop: int) -> Found:
+    def _result(self, feasible: bool, stop: int) -> SearchResult:
         sizes, cost = (ctypes.c_int64 * 5)(), ctypes.c_double()
         self._library.memonger_search_sizes(self._handle, sizes, ctypes.byref(cost))
         steps, num_sources, peak, pool, outside_pool = sizes
@@ -171,7 +171,7 @@ class NativeSearch:
                                   for i in range(steps)), used)
         decisions = Decisions(tuple(choices[:num_gaps]), tuple(advance[:num_gaps]),
                               tuple(bool(v) for v in variants[:len(self.allowed_variants)]))
-        return Found(schedule, decisions, cost.value, peak,
+        return SearchResult(schedule, decisions, cost.value, peak,
                      pool if pool >= 0 else peak - outside_pool, outside_pool, feasible, stop)
 
 

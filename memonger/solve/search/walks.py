@@ -19,7 +19,7 @@ from ...graph.types import Graph
 from ...util.errors import PluginMissing
 from ..options import Options
 from .background import BackgroundSearch
-from .decisions import INTERRUPTED, Decisions, Found
+from .decisions import INTERRUPTED, Decisions, SearchResult
 from .native import NativeSearch
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class Walks:
         return (board.limit_bytes, min(work, board.effort.steps), board.effort.clock_s,
                 self.options.seed + self._runs - 1)
 
-    def _take(self, board: "Board", native: NativeSearch, result: Found) -> None:
+    def _take(self, board: "Board", native: NativeSearch, result: SearchResult) -> None:
         board.interrupted |= result.stop == INTERRUPTED
         if board.best is not None and result.cost_s - self.graph.time_s > board.best.extra_s:
             return  # a storage assignment would take half a second
