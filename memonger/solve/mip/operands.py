@@ -1,12 +1,12 @@
 """The fewest bytes in which the operands of an op can be brought together.
 
 When an op runs, each of its operands has been made, by a first run or a repeat that had operands of
-its own. Going back in time from the op, a *state* is a position in the base order and the groups that
-must be alive there. Either the step before makes some of them: then they were alive from here on,
-and before it its operands were. Or it does not: then all of them are alive beside its operands.
+its own. Going back in time from the op, a *state* is a position in the base order and the groups
+that must be alive there. Either the step before makes some of them: then they were alive from here
+on, and before it its operands were. Or it does not: then all of them are alive beside its operands.
 Steps that repeat an op and make nothing of the state are left out, and so is the choice of one
-implementation for all runs of an op. The fewest bytes over all paths back, of the most on each,
-are therefore alive at some step of every schedule. This is a pebble game with sizes (Sethi 1975),
+implementation for all runs of an op. The fewest bytes over all paths back, of the most on each, are
+therefore alive at some step of every schedule. This is a pebble game with sizes (Sethi 1975),
 played backward as a bottleneck shortest path (Dijkstra 1959). Where it is ended early, the least
 that is open is a bound as well.
 """
