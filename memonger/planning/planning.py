@@ -151,10 +151,11 @@ def search_s(network: Network, time_limit: float) -> float:
     """Counted seconds for all searches of a call, which takes twice the time limit at most.
 
     Of large networks reading and confirming leave less for them, but never less than one needs that
-    finds plans.
+    finds plans; where they leave nothing, the limit cannot be kept, and it has all that it needs.
     """
     left_s = CALL * time_limit - len(network.graph.ops) * S_PER_OP
-    return min(ALL_SEARCHES * time_limit, max(left_s, LEAST_FIRST * first_search_s(network.graph)))
+    share = LEAST_FIRST if left_s > 0 else 1.0
+    return min(ALL_SEARCHES * time_limit, max(left_s, share * first_search_s(network.graph)))
 
 
 def _refusal(call: Call) -> InfeasibleBudget:
