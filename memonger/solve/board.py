@@ -66,7 +66,7 @@ class Board:
         reduced = reduce_graph(graph, options.variants, options.keep,
                                arena=options.storage == "arena")
         return cls(graph, options, budget_bytes + outside_pool_bytes(graph), reduced,
-                   Effort(options.time_limit_s, options.account, len(graph.ops)),
+                   Effort(options.time_limit_s, options.account, len(graph.ops), options.storage),
                    Walks(graph, options))
 
     # ------------------------------------------------------------------ facts

@@ -7,6 +7,8 @@ from typing import Optional
 #: Steps that the native search simulates in a second of an idle core: of graphs that fit into its
 #: caches, up to so many ops. Of larger ones it simulates fewer, by the root of their size.
 STEPS_PER_S, _CACHED_OPS = 60e6, 3000
+#: How many times as long a step takes where values lie in whole buffers: sizes must be matched.
+_WHOLE_BUFFERS = 2.0
 #: What each step of a schedule takes whose storage is planned, and each block that is laid down.
 _STORAGE_S_PER_STEP, _STORAGE_S_PER_BLOCK = 1e-5, 2.5e-7
 #: The clock ends a search only after this many times its counted seconds, so a machine with four
@@ -17,9 +19,10 @@ CLOCK_FACTOR = 20.0
 ALL_SEARCHES, LEAST_SEARCH = 1.3, 0.1
 
 
-def steps_per_s(num_ops: int) -> float:
+def steps_per_s(num_ops: int, storage: str = "arena") -> float:
     """Steps that the native search simulates in a second, of a graph of so many ops."""
-    return STEPS_PER_S * min(1.0, _CACHED_OPS / max(num_ops, 1)) ** 0.5
+    rate = STEPS_PER_S if storage in ("arena", "live") else STEPS_PER_S / _WHOLE_BUFFERS
+    return rate * min(1.0, _CACHED_OPS / max(num_ops, 1)) ** 0.5
 
 
 class Effort:
@@ -34,11 +37,15 @@ class Effort:
         What is spent here is spent there, too.
     num_ops : int, optional
         Of the graph that the native search simulates.
+    storage : str
+        The storage model that it simulates; see :mod:`memonger.memory.storage`.
     """
 
-    def __init__(self, limit_s: float, parent: Optional["Effort"] = None, num_ops: int = 0):
+    def __init__(self, limit_s: float, parent: Optional["Effort"] = None, num_ops: int = 0,
+                 storage: str = "arena"):
         self.limit_s = limit_s
         self.num_ops = num_ops
+        self.storage = storage
         self.spent_s = 0.0
         self._parent = parent
         self._end_s = time.perf_counter() + CLOCK_FACTOR * max(limit_s, 1.0)
@@ -60,7 +67,7 @@ class Effort:
 
     def seconds(self, steps: int) -> float:
         """Counted seconds of steps of the native search."""
-        return steps / steps_per_s(self.num_ops)
+        return steps / steps_per_s(self.num_ops, self.storage)
 
     @property
     def left_s(self) -> float:
@@ -75,8 +82,8 @@ class Effort:
     @property
     def steps(self) -> int:
         """What is left, in steps of the native search."""
-        return max(0, int(self.left_s * steps_per_s(self.num_ops)))
+        return max(0, int(self.left_s * steps_per_s(self.num_ops, self.storage)))
 
     def part(self, share: float) -> "Effort":
         """A share of what is left; what it spends is spent here, too."""
-        return Effort(max(0.0, share * self.left_s), self, self.num_ops)
+        return Effort(max(0.0, share * self.left_s), self, self.num_ops, self.storage)

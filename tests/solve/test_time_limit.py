@@ -60,6 +60,7 @@ def test_steps_of_a_large_graph_count_for_more():
     part = work.part(1.0)
     part.spend(part.seconds(5 * STEPS_PER_S))
     assert work.spent_s == 10.0 and work.steps == 0
+    assert Effort(10.0, num_ops=10, storage="best").steps < Effort(10.0, num_ops=10).steps
 
 
 def test_searches_of_a_large_network_have_what_reading_leaves():

@@ -90,7 +90,7 @@ class _Call:
         # Each run takes more work with more effort; as many must fit.
         more = min(max(1.0, self.options.effort), LEAST_WORK)
         self.effort = Effort(self.options.time_limit_s * more, self.options.account,
-                             len(self.graph.ops))
+                             len(self.graph.ops), self.options.storage)
 
     def run(self, budget_bytes: int, share: float, warm: Optional[Decisions],
             seed: int = 0, smallest: bool = False) -> SearchResult:
