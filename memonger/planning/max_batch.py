@@ -8,14 +8,15 @@ from typing import Any, Callable, Dict
 from ..plan.max_batch import MaxBatch, largest, refused_share
 from ..plan.plan import Plan
 from ..report.progress import part_of
+from ..solve import fewer_variants
 from ..util.errors import InfeasibleBudget, InputError, NoPlanInTime
 from ..util.units import budget_share, parse_budget
 
 #: At least about as many batches are tried: together they have half of the time limit, and the plan
-#: of the largest a fifth, for reading each batch takes its time, too.
+#: of the largest a quarter, for reading each batch takes its time, too.
 SEARCHES = 8
-#: A step of its own for the least memory, which searches that find a batch go without.
-_WITHOUT = frozenset(["least memory"])
+#: Steps with a search of their own, which searches that find a batch go without.
+_WITHOUT = frozenset(["least memory", fewer_variants.NAME])
 
 
 def search_batch(request: Any, limit: int, total_bytes: Callable[[int], int],
@@ -52,7 +53,7 @@ def search_batch(request: Any, limit: int, total_bytes: Callable[[int], int],
     request = replace(request, budget=budget_bytes)
     short = replace(request, prove=False, time_limit=request.time_limit / (2 * SEARCHES),
                     without=request.without | _WITHOUT)
-    longer = replace(request, time_limit=request.time_limit / 5)
+    longer = replace(request, time_limit=request.time_limit / 4)
     plans: Dict[int, Plan] = {}
     reasons: Dict[int, str] = {}
 

@@ -62,7 +62,7 @@ def search_of_batches(longer_ends=None):
 def test_short_searches_find_the_batch_and_a_longer_one_its_plan():
     found, asked = search_of_batches()
     assert (found.unplanned, found.planned, found.plan.overhead) == (3, 7, 0.1)
-    assert asked[-1] == (7, 3.2, True)
+    assert asked[-1] == (7, 4.0, True)
     assert {request[1:] for request in asked[:-1]} == {(1.0, False)}
 
 
