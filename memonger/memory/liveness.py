@@ -195,7 +195,7 @@ def _held_for_gradients(graph: Graph, ops: Sequence[Op], producer: Mapping[int, 
                         runs: Sequence[int]) -> List[int]:
     # Gradients that nobody asked for read clones where there are any; then it is what the clones
     # would read that stays, and so on.
-    owned: List[int] = []
+    held: List[int] = []
     seen: Set[int] = set()
     stack = list(reversed(graph.held_for_gradients))
     while stack:
@@ -207,5 +207,5 @@ def _held_for_gradients(graph: Graph, ops: Sequence[Op], producer: Mapping[int, 
         if runs[producer[tensor]] > 1 and op.outputs.index(tensor) not in op.kept_outputs:
             stack.extend(reversed(op.inputs))
         else:
-            owned.append(tensor)
-    return owned
+            held.append(tensor)
+    return held

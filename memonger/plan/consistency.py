@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Sequence
 
 from ..graph.schedule import expand
 from ..graph.types import Graph
-from ..memory.storage import never_written_bytes, plan_storage, pool_bytes
+from ..memory.storage import StoragePlan, never_written_bytes, plan_storage, pool_bytes
 from ..memory.workspace import objects_bytes, workspace_bytes
 from ..util.errors import InvalidPlan
 from ..util.type_checks import check_types
@@ -39,7 +39,8 @@ def confirm(plan: Any, graph: Graph, method: str, keep: Sequence[int] = ()) -> P
             raise ValueError("it is for another graph")
         problems = [str(problem) for problem in structure(graph, plan.schedule, plan.backend)] or [
             "%s runs again" % graph.ops[op].name
-            for op in sorted(set(plan.schedule.recomputed()) & set(keep))] or _pools(plan)
+            for op in sorted(set(plan.schedule.recomputed()) & set(keep))] or _pools(
+                plan, pool_bytes(graph, expand(graph, {}), _unplanned_model(plan)))
     except (TypeError, ValueError, IndexError, AttributeError) as error:
         problems = ["%s: %s" % (type(error).__name__, error)]
     if problems:
@@ -65,24 +66,23 @@ def contradictions(plan: Plan) -> List[str]:
     """
     if plan.costs == UNIT_TIMES and plan.backend == "stock":
         return []
+    unplanned = plan_storage(plan.graph, expand(plan.graph, {}), _unplanned_model(plan))
     problems = [str(problem) for problem in structure(plan.graph, plan.schedule, plan.backend)] \
-        or _pools(plan)
-    follows = _fixed_bytes(plan)
+        or _pools(plan, unplanned.pool_bytes)
+    follows = _fixed_bytes(plan, unplanned)
     unwritten = [item for item in plan.baseline_fixed_bytes.items() if item[0] == "never_written"]
     return problems + [_differs(name, stated, follows[name])
-                    for name, stated in sorted({*plan.fixed_bytes.items(), *unwritten})
-                    if stated != follows.get(name, stated)]
+                       for name, stated in sorted({*plan.fixed_bytes.items(), *unwritten})
+                       if stated != follows.get(name, stated)]
 
 
-def _pools(plan: Plan) -> List[str]:
+def _pools(plan: Plan, unplanned_bytes: int) -> List[str]:
     """Messages about pools that do not follow from graph and schedule; [] for none."""
-    graph, unplanned = plan.graph, expand(plan.graph, {})
-    return [_differs(what, footprint.pool_by_graph_bytes, needed_bytes)
-            for what, footprint, needed_bytes in (
-                ("pool", plan.planned, pool_bytes(graph, plan.schedule, plan.storage)),
-                ("unplanned pool", plan.unplanned,
-                 pool_bytes(graph, unplanned, _unplanned_model(plan))))
-            if footprint.pool_by_graph_bytes != needed_bytes]
+    planned_bytes = pool_bytes(plan.graph, plan.schedule, plan.storage)
+    return [_differs(what, stated.pool_by_graph_bytes, needed_bytes)
+            for what, stated, needed_bytes in (("pool", plan.planned, planned_bytes),
+                                               ("unplanned pool", plan.unplanned, unplanned_bytes))
+            if stated.pool_by_graph_bytes != needed_bytes]
 
 
 def _unplanned_model(plan: Plan) -> str:
@@ -93,7 +93,7 @@ def _differs(what: str, stated_bytes: int, needed_bytes: int) -> str:
     return "%s: %d bytes stated, %d found" % (what.replace("_", " "), stated_bytes, needed_bytes)
 
 
-def _fixed_bytes(plan: Plan) -> Dict[str, int]:
+def _fixed_bytes(plan: Plan, unplanned: StoragePlan) -> Dict[str, int]:
     """What follows of ``Plan.fixed_bytes``, by category."""
     graph, asked = plan.graph, plan.options
     outside = [t for t in graph.tensors if t.producer < 0]
@@ -104,8 +104,7 @@ def _fixed_bytes(plan: Plan) -> Dict[str, int]:
     result["workspace"] = workspace_bytes(graph, plan.schedule)
     result["objects"] = objects_bytes(graph, plan.schedule)
     if "never_written" in {**plan.fixed_bytes, **plan.baseline_fixed_bytes}:
-        result["never_written"] = -never_written_bytes(
-            graph, plan_storage(graph, expand(graph, {}), _unplanned_model(plan)))
+        result["never_written"] = -never_written_bytes(graph, unplanned)
     if "grad_req" not in asked:
         return result
     requests = asked["grad_req"]

@@ -171,8 +171,9 @@ class NativeSearch:
                                   for i in range(steps)), used)
         decisions = Decisions(tuple(choices[:num_gaps]), tuple(advance[:num_gaps]),
                               tuple(bool(v) for v in variants[:len(self.allowed_variants)]))
-        return SearchResult(schedule, decisions, cost.value, peak,
-                     pool if pool >= 0 else peak - outside_pool, outside_pool, feasible, stop)
+        return SearchResult(
+            schedule, decisions, cost.value, peak,
+            pool if pool >= 0 else peak - outside_pool, outside_pool, feasible, stop)
 
 
 def _empty(kind: Any, count: int) -> Any:

@@ -75,11 +75,9 @@ void Smallest(const Blocks& b, const Model& model, Assignment* result, int64_t w
   if (result->pool_bytes < LowerBound(b, model) || result->pool_bytes <= wanted) return;
   Assignment whole;
   Packer().Best(b, model, &whole);
-  whole.placed += result->placed;
-  if (whole.pool_bytes <= result->pool_bytes)
-    *result = whole;
-  else
-    result->placed = whole.placed;
+  const int64_t placed = result->placed + whole.placed;
+  if (whole.pool_bytes <= result->pool_bytes) *result = whole;
+  result->placed = placed;
 }
 
 }  // namespace storage
