@@ -241,6 +241,16 @@ def test_plans_and_sweeps_count_the_optimizer_and_remember_it(tmp_path):
     assert not {"optimizer", "optimizer_params", "costs"} & set(plain.options)
 
 
+def test_the_plans_of_a_sweep_share_their_graph_and_are_those_of_single_calls():
+    """Variants were looked for again for each budget, which took half of a sweep."""
+    net = nets.build("resnet18", 64)
+    loose, tight = memonger.sweep(net.symbol, ["80%", "60%"], time_limit=2.0, shapes=net.shapes)
+    assert loose.graph is tight.graph and tight.graph.variants
+    alone = memonger.plan(net.symbol, "60%", time_limit=1.0, shapes=net.shapes)
+    assert alone.schedule == tight.schedule
+    assert alone.minimum_total_bytes == tight.minimum_total_bytes
+
+
 def test_get_cost_counts_megabytes_of_the_pool():
     net = nets.build("dmlc_resnet50", 32)
     with native.switched(False, False):

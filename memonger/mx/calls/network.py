@@ -99,15 +99,22 @@ class BoundNetwork:
             return self
         return self.with_variants(exact_only=variants == "exact")
 
-    @paused()
     def with_variants(self, exact_only: bool) -> BoundNetwork:
         """The same with operator variants, whatever runs the plan."""
+        # The plans of a sweep share the graph, and with it what is derived from it.
+        derived, key = self.graph.derived, ("with variants", exact_only)
+        if key not in derived:
+            derived[key] = self._graph_with_variants(exact_only)
+        return replace(self, graph=derived[key])
+
+    @paused()
+    def _graph_with_variants(self, exact_only: bool) -> Graph:
         graph = with_variants(
             self.graph, to_json(unforced(self.symbol)), exact_only, self.runner.read,
             self.runner.times_and_workspaces, on_gpu=self.runner.device is not None)
-        return replace(self, graph=replace(graph, variants=tuple(
+        return replace(graph, variants=tuple(
             variant for variant in graph.variants
-            if self.elsewhere.isdisjoint(op for op, _ in variant.choices))))
+            if self.elsewhere.isdisjoint(op for op, _ in variant.choices)))
 
     def as_unplanned(self) -> BoundNetwork:
         """The same, taking no more outside the pool than on stock MXNet."""

@@ -59,14 +59,7 @@ def minimum_peak_bound(reduced: Reduced, layers: int = 0, most_groups: Optional[
     """
     if not reduced.num_ops:
         return PeakBound(0, "none", -1)
-    needed = needed_live(reduced)
-    where = int(np.argmax(needed))
-    best = PeakBound(int(np.ceil(needed[where] - 1e-6)), "operands of one op", where)
-    search = OperandSearch(reduced)
-    for op in np.argsort(-needed, kind="stable")[:_OPERAND_OPS].tolist():
-        proven = search.least_bytes(op, _OPERAND_STATES)
-        if proven > best.bytes:
-            best = PeakBound(int(np.ceil(proven - 1e-6)), "operands brought together", op)
+    best = _of_operands(reduced)
     # Variants make the difference: what one takes from an op it gives to others.
     most_groups = _PEAK_GROUPS if most_groups is None else most_groups
     if not highs.available() or not (reduced.variants or layers and reduced.two_pools) \
@@ -83,5 +76,22 @@ def minimum_peak_bound(reduced: Reduced, layers: int = 0, most_groups: Optional[
     proven = solution.bound * program.unit_bytes * (1 - 1e-6)
     if np.isfinite(proven) and proven > best.bytes + 0.5:
         best = PeakBound(int(np.ceil(proven - 0.5)),
-                         "integer, %d constrained" % len(constrained), where)
+                         "integer, %d constrained" % len(constrained), best.op)
+    return best
+
+
+def _of_operands(reduced: Reduced) -> PeakBound:
+    """What bringing the operands of one op together takes, the same for every budget."""
+    key = ("operand bytes", reduced.variants, reduced.again.tobytes(), reduced.own_buffer_bytes)
+    if key in reduced.graph.derived:
+        return reduced.graph.derived[key]
+    needed = needed_live(reduced)
+    where = int(np.argmax(needed))
+    best = PeakBound(int(np.ceil(needed[where] - 1e-6)), "operands of one op", where)
+    search = OperandSearch(reduced)
+    for op in np.argsort(-needed, kind="stable")[:_OPERAND_OPS].tolist():
+        proven = search.least_bytes(op, _OPERAND_STATES)
+        if proven > best.bytes:
+            best = PeakBound(int(np.ceil(proven - 1e-6)), "operands brought together", op)
+    reduced.graph.derived[key] = best
     return best
