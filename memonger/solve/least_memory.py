@@ -71,12 +71,13 @@ def _smaller_baseline(plan: Plan, budget_bytes: Optional[int], options: Options,
                       more: Options, effort: Effort) -> Plan:
     """The plan, or one that grew out of another method's smaller one within the overhead."""
     most = float("inf") if options.max_overhead is None else options.max_overhead + 1e-9
+    time_s = plan.graph.time_s
     # Without times every schedule is within any overhead.
-    most_s = (1 + most) * plan.graph.time_s if plan.graph.time_s > 0 else 0.0
+    most_extra_s = most * time_s if time_s > 0 else float("inf")
     best = plan
     try:
-        for schedule in _other_schedules(plan, budget_bytes, options, more):
-            if schedule.time_s(plan.graph) <= most_s:
+        for schedule in _other_schedules(plan, budget_bytes, options, more, most_extra_s):
+            if schedule.time_s(plan.graph) - time_s <= most_extra_s:
                 candidate = build_plan(plan.graph, schedule, plan.method, options, budget_bytes)
                 if _bytes_by_schedule(candidate) < _bytes_by_schedule(best):
                     best = candidate
@@ -95,12 +96,12 @@ def _smaller_baseline(plan: Plan, budget_bytes: Optional[int], options: Options,
 
 
 def _other_schedules(plan: Plan, budget_bytes: Optional[int], options: Options,
-                     more: Options) -> Iterator[Schedule]:
+                     more: Options, most_extra_s: float) -> Iterator[Schedule]:
     """What other methods do, and with variants in use the smallest plan without any."""
     graph, variants = plan.graph, plan.schedule.variants
     assert options.account is not None
     chain = ChainPlans.of(graph, more, NativeSearch(graph, more), options.account)
-    smallest = chain.smallest(plan.pool_bytes) if chain else None
+    smallest = chain.smallest(plan.pool_bytes, most_extra_s) if chain else None
     if smallest is not None:
         yield smallest.schedule
     yield from baseline_schedules(graph, replace(

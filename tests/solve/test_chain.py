@@ -190,6 +190,17 @@ def test_the_smallest_plan_of_a_chain_is_small() -> None:
     assert smallest is not None and smallest.pool_bytes < 0.35 * live_bytes(graph)
 
 
+@pytest.mark.parametrize("share", [0.02, 0.05, 0.1, 0.2])
+def test_the_smallest_plan_keeps_to_the_extra_time(share: float) -> None:
+    graph = residual_network(10)
+    plans = plans_of(graph)
+    most_extra_s = share * graph.time_s
+    smallest, any_cost = plans.smallest(2 ** 62, most_extra_s), plans.smallest(2 ** 62)
+    assert smallest is not None and any_cost is not None
+    assert smallest.cost_s <= graph.time_s + most_extra_s + 1e-6 * graph.time_s
+    assert any_cost.pool_bytes <= smallest.pool_bytes < live_bytes(graph)
+
+
 @pytest.mark.parametrize("seed", strategies.seeds(300, quick=40))
 def test_chains_of_any_graph_have_plans(seed: int) -> None:
     """Where a segment had no backward of its own, reading its plan ended in an IndexError."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import strategies
 from small_graphs import chain
+from training_nets import residual_network
 
 from memonger.graph.decisions import decisions_of
 from memonger.graph.schedule import expand
@@ -54,6 +55,16 @@ def test_the_least_memory_keeps_to_the_work_of_its_limit() -> None:
     least_memory(graph, None, Options(storage="best", objective="memory", max_overhead=0.4,
                                       time_limit_s=0.5, account=account))
     assert 0.1 < account.spent_s < 2 * 0.5
+
+
+def test_a_chain_within_the_overhead_is_tried_where_the_smallest_takes_more_time() -> None:
+    """A deep network of blocks was left with the little that the native search took off."""
+    graph = residual_network(40)
+    options = replace(OPTIONS, objective="memory", effort=0.01, time_limit_s=3.0)
+    cheap, any_cost = (least_memory(graph, None, replace(options, max_overhead=most))
+                       for most in (0.15, None))
+    assert cheap.overhead <= 0.15 + 1e-9 < any_cost.overhead
+    assert cheap.pool_bytes < 0.5 * cheap.baseline_pool_bytes
 
 
 def test_without_times_other_methods_are_tried_too() -> None:

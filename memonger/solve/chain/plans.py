@@ -94,8 +94,8 @@ class ChainPlans:
             lost = max(candidate.pool_bytes - target, lost + pool_bytes // 100)
             target = pool_bytes - lost
 
-    def smallest(self, below_bytes: int) -> Optional[SearchResult]:
-        """The plan for about the least live bytes that the chain knows.
+    def smallest(self, below_bytes: int, most_extra_s: float = math.inf) -> Optional[SearchResult]:
+        """The plan for about the least live bytes that the chain knows at so much extra time.
 
         None where none takes less than ``below_bytes``.
         """
@@ -104,7 +104,7 @@ class ChainPlans:
         while high - low > max(1, high // 250):
             middle = max(low + 1, math.isqrt(low * high))  # each step halves the ratio
             tried = self._plan(middle)
-            if tried is None:
+            if tried is None or tried.extra_s > most_extra_s:
                 low = middle
             else:
                 plan, high = tried, middle
