@@ -47,15 +47,15 @@ def refused_share(error: InfeasibleBudget, budget_bytes: int) -> float:
 def largest(need: Callable[[int], float], start: int, limit: int) -> int:
     """Largest number up to ``limit`` whose need is at most 1; 0 when none is.
 
-    Doubling finds a number that is too large, lines through such numbers and their needs (or the
-    origin) say where the need is 1, and a guess that fits is followed by its neighbours. Guesses
+    Where needs lie near a straight line, lines through the last two (or the origin) say where the
+    need is 1, and a guess that fits is followed by its neighbours, in strides that double. Guesses
     that gain little give way to bisection: O(log n) calls.
 
     Parameters
     ----------
     need : callable
-        What a number needs, as a share of what there is. It grows with the number; above 1 it
-        should be near a straight line.
+        What a number needs, as a share of what there is; it grows with the number. Where the number
+        fits it may be 0, for not known: then the next is twice as large.
     start : int
         The first number to try.
     limit : int
@@ -64,23 +64,27 @@ def largest(need: Callable[[int], float], start: int, limit: int) -> int:
     -------
     int
     """
-    low, high = 0, start
-    too_large: List[Tuple[int, float]] = [(0, 0.0)]
+    low, high, stride = 0, start, 1
+    known: List[Tuple[int, float]] = [(0, 0.0)]
     while high <= limit:
         share = need(high)
+        if share:
+            known.append((high, share))
         if share > 1:
-            too_large.append((high, share))
             break
-        low, high = high, limit + 1 if high == limit else min(2 * high, limit)
-    guess, stride, slow = _where_one(too_large), 1, 0
+        low, guess = high, _where_one(known) if share else 2 * high
+        high = limit + 1 if low == limit else min(max(guess, low + stride), limit)
+        stride = 1 if guess >= low + stride else 2 * stride
+    guess, stride, slow = _where_one(known), 1, 0
     while high - low > 1:
         width = high - low
         middle = guess if low < guess < high and slow < 2 else (low + high) // 2
         slow = 0 if slow == 2 else slow
         share = need(middle)
+        if share:
+            known.append((middle, share))
         if share > 1:
-            too_large.append((middle, share))
-            high, guess, stride = middle, _where_one(too_large), 1
+            high, guess, stride = middle, _where_one(known), 1
         else:
             low, guess, stride = middle, middle + stride, 2 * stride
         slow += 2 * (high - low) > width

@@ -172,11 +172,13 @@ class Board:
             Status.TIME_LIMIT if self.effort.left_s <= 0 else Status.FEASIBLE
         plan = build_plan(self.graph, chosen.schedule, method, self.options, budget_bytes, status)
         share = self.bound.extra_s / (self.graph.time_s or float("inf"))
+        plan = replace(plan, bound=min(share, plan.overhead) if np.isfinite(share) else 0.0,
+                       bounded=True)
+        if self.best is not None and not self.options.bound:
+            return plan
         smallest = total_bytes(self.options, self.smallest_peak_bytes + least_outside_pool_bytes(
             self.graph, self.options.variants))
-        return replace(plan, bound=min(share, plan.overhead) if np.isfinite(share) else 0.0,
-                       minimum_total_bytes=min(smallest, plan.total_bytes),
-                       bounded=True)
+        return replace(plan, minimum_total_bytes=min(smallest, plan.total_bytes))
 
     # ------------------------------------------------------------------ chains
     @cached_property

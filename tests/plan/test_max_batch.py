@@ -13,27 +13,39 @@ from memonger.planning.requests import PlanRequest
 from memonger.util.errors import InfeasibleBudget, NoPlanInTime
 
 
-def searched(fixed: float, most: int, start: int, limit: int, noise=lambda n: 1.0):
+def searched(fixed: float, most: int, start: int, limit: int, noise=lambda n: 1.0,
+             fits=lambda share: share):
     """The answer for ``fixed`` of 1 and a rest in proportion, and how often was asked."""
     asked = []
 
     def need(number: int) -> float:
         asked.append(number)
         share = fixed + (1 - fixed) * number / (most + 0.5)
-        return share if share <= 1 else 1 + (share - 1) * noise(number)
+        return fits(share) if share <= 1 else 1 + (share - 1) * noise(number)
 
     return largest(need, start, limit), len(asked)
 
 
-@given(st.floats(0, 0.99), st.integers(0, 100_000), st.integers(1, 300), st.randoms())
-def test_the_largest_fits_and_the_next_does_not(fixed, most, start, rng):
-    found, _ = searched(fixed, most, start, 65536, lambda number: rng.uniform(0.5, 1.5))
+@given(st.floats(0, 0.99), st.integers(0, 100_000), st.integers(1, 300), st.randoms(),
+       st.booleans())
+def test_the_largest_fits_and_the_next_does_not(fixed, most, start, rng, is_told):
+    found, asked = searched(fixed, most, start, 65536, lambda number: rng.uniform(0.5, 1.5),
+                            lambda share: share * rng.uniform(0.5, 1) * is_told)
     assert found == min(most, 65536)
+    assert asked <= 80
 
 
 @pytest.mark.parametrize("fixed", [0, 0.02, 0.3, 0.9])
 def test_totals_on_a_line_take_few_searches(fixed):
     found, asked = searched(fixed, 460, 144, 65536)
+    assert found == 460 and asked <= 4
+    found, asked = searched(fixed, 460, 1, 65536)
+    assert found == 460 and asked <= 5
+
+
+@pytest.mark.parametrize("fixed", [0, 0.02, 0.3, 0.9])
+def test_plans_whose_need_shows_only_when_they_are_refused_take_few_searches(fixed):
+    found, asked = searched(fixed, 460, 144, 65536, fits=lambda share: 0.0)
     assert found == 460 and asked <= 7
 
 
