@@ -1,15 +1,15 @@
 """Recovers from a schedule the decisions that make it.
 
 :func:`memonger.graph.schedule.expand` turns decisions into steps; this is its inverse, for plan
-files and reports. It exists for every schedule that ``expand`` can make; whether it was one of
-those shows by expanding the result.
+files, reports, and for the same network at another batch. It exists for every schedule that
+``expand`` can make; whether it was one of those shows by expanding the result.
 """
 from __future__ import annotations
 
-from typing import Dict, List
+from typing import Dict, List, Tuple
 
 from .in_use import graph_in_use
-from .schedule import Consumer, Schedule
+from .schedule import Consumer, Schedule, expand_in_part
 from .types import Graph
 
 
@@ -40,3 +40,30 @@ def decisions_of(graph: Graph, schedule: Schedule) -> Dict[int, Dict[Consumer, i
                     and number[source] != 1:
                 recompute[made_by][step.op, number[-1]] = number[source]
     return recompute
+
+
+def carried_over(graph: Graph, schedule: Schedule, other: Graph) -> Schedule:
+    """The schedule in another graph of the same network, such as that of another batch.
+
+    Ops and variants are found by their names; decisions on those that ``other`` has not are left
+    out. O(size of both graphs).
+    """
+    ids: Dict[str, int] = {op.name: index for index, op in enumerate(other.ops)}
+    known = {_key(other, number): number for number in range(len(other.variants))}
+    variants = {_key(graph, number) for number in schedule.variants}
+    chosen = tuple(sorted(number for key, number in known.items() if key in variants))
+
+    def moved(op: int) -> int:
+        return ids.get(graph.ops[op].name, -1)
+
+    recompute = {moved(op): {(moved(reader), run): clone
+                             for (reader, run), clone in served.items() if moved(reader) >= 0}
+                 for op, served in decisions_of(graph, schedule).items() if moved(op) >= 0}
+    steps = expand_in_part(graph_in_use(other, Schedule((), chosen)), recompute).steps
+    return Schedule(steps, chosen)
+
+
+def _key(graph: Graph, number: int) -> Tuple[str, ...]:
+    """A variant by names."""
+    variant = graph.variants[number]
+    return (variant.name, *(graph.ops[op].name for op, _ in variant.choices))

@@ -44,7 +44,8 @@ def refused_share(error: InfeasibleBudget, budget_bytes: int) -> float:
     return max(error.minimum_bytes, budget_bytes + 1) / budget_bytes
 
 
-def largest(need: Callable[[int], float], start: int, limit: int) -> int:
+def largest(need: Callable[[int], float], start: int, limit: int,
+            told: Tuple[int, float] = (0, 0.0)) -> int:
     """Largest number up to ``limit`` whose need is at most 1; 0 when none is.
 
     Where needs lie near a straight line, lines through the last two (or the origin) say where the
@@ -59,13 +60,15 @@ def largest(need: Callable[[int], float], start: int, limit: int) -> int:
     start : int
         The first number to try.
     limit : int
+    told : tuple of int and float
+        A number and what it needs about, known before; it is not taken as an answer.
 
     Returns
     -------
     int
     """
-    low, high, stride = 0, start, 1
-    known: List[Tuple[int, float]] = [(0, 0.0)]
+    known: List[Tuple[int, float]] = [(0, 0.0)] + [told] * (told[0] > 0)
+    low, high, stride = 0, max(start, min(_where_one(known), limit)), 1
     while high <= limit:
         share = need(high)
         if share:

@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 from typing import Any, Dict, Mapping, Optional
 
+from ..graph.decisions import carried_over
 from ..graph.types import Graph
 from ..plan import unmet_requests
 from ..plan.plan import Plan, Status
@@ -121,7 +122,9 @@ def search_options(network: Network, request: PlanRequest,
         variants=request.variants, keep=kept, recompute=again, progress=request.progress,
         costs=network.costs, objective="memory" if request.budget is None else "time",
         max_overhead=max_overhead, fixed_bytes=outside_bytes,
-        max_clones=request.max_clones, bound=request.prove, without=request.without)
+        max_clones=request.max_clones, bound=request.prove, without=request.without,
+        given=None if request.given is None else carried_over(
+            request.given.graph, request.given.schedule, graph))
 
 
 def record_of(network: Network, request: PlanRequest) -> Dict[str, Any]:

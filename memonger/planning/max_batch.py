@@ -8,22 +8,25 @@ from typing import Any, Callable, Dict
 from ..plan.max_batch import MaxBatch, largest, refused_share
 from ..plan.plan import Plan
 from ..report.progress import part_of
-from ..solve import fewer_variants
+from ..solve.auto import ALL_BUT_GIVEN
 from ..util.errors import InfeasibleBudget, InputError, NoPlanInTime
 from ..util.units import budget_share, parse_budget
 
-#: At least about as many batches are tried: together they have half of the time limit, and the plan
-#: of the largest a quarter, for reading each batch takes its time, too.
-SEARCHES = 8
-#: Steps with a search of their own, which searches that find a batch go without.
-_WITHOUT = frozenset(["least memory", fewer_variants.NAME])
+#: Shares of the time limit for the smallest plan, for the plan of the largest batch, and for each
+#: batch where the method takes no given plan.
+_SMALLEST, _LARGEST, _EACH = 0.8, 0.3, 1 / 16
+#: The smallest plan is searched at so many times the largest unplanned batch.
+_TIMES = 4
+#: Steps of a call that the smallest plan at another batch goes without.
+_WITHOUT = ALL_BUT_GIVEN | {"no variants"}
 
 
 def search_batch(request: Any, limit: int, total_bytes: Callable[[int], int],
                  plan_at: Callable[[Any, int], Plan]) -> MaxBatch:
     """Search the batch size; memory grows with it, so each side has one answer.
 
-    Short searches find the batch, and a longer one its plan.
+    The smallest plan of one batch is tried at others, which share its ops, and the largest that it
+    fits gets a plan of its own.
 
     Parameters
     ----------
@@ -50,33 +53,38 @@ def search_batch(request: Any, limit: int, total_bytes: Callable[[int], int],
         raise InputError("max_batch needs a budget in bytes, such as 8GB, not %r" % (budget,))
     budget_bytes = parse_budget(budget, 0)
     started_s = time.perf_counter()
-    request = replace(request, budget=budget_bytes)
-    short = replace(request, prove=False, time_limit=request.time_limit / (2 * SEARCHES),
-                    without=request.without | _WITHOUT)
-    longer = replace(request, time_limit=request.time_limit / 4)
     plans: Dict[int, Plan] = {}
     reasons: Dict[int, str] = {}
 
-    def plan(asked: Any, batch: int) -> Plan:
+    def plan(batch: int, **asked: Any) -> Plan:
         shown = part_of(progress, "batch %d" % batch, started_s)
-        return plan_at(replace(asked, progress=shown), batch)
+        return plan_at(replace(request, progress=shown, **asked), batch)
+
+    unplanned = largest(lambda batch: total_bytes(batch) / budget_bytes, 1, limit)
+    batch = min(max(1, _TIMES * unplanned), limit)
+    smallest = plan(batch, budget=None, prove=False, time_limit=_SMALLEST * request.time_limit)
 
     def need(batch: int) -> float:
         try:
-            plans[batch] = plan(short, batch)
+            plans[batch] = plan(batch, budget=budget_bytes, prove=False, given=smallest,
+                                time_limit=_EACH * request.time_limit,
+                                without=request.without | _WITHOUT)
         except InfeasibleBudget as error:
             reasons[batch] = str(error)
             return refused_share(error, budget_bytes)
-        return 0.0  # it fits; how much is left does not matter
+        return min(plans[batch].total_bytes / budget_bytes, 1.0)
 
-    unplanned = largest(lambda batch: total_bytes(batch) / budget_bytes, 1, limit)
-    planned = largest(need, max(unplanned, 1), limit)
+    known = (batch, smallest.total_bytes / budget_bytes)
+    planned = max(unplanned, largest(need, unplanned + 1, limit, known))
     if not planned:
         return MaxBatch(budget_bytes, unplanned, 0, None,
                         "with a batch of %d, %s" % min(reasons.items()))
-    best = plans[planned]
+    best = plans.get(planned)
     try:
-        best = min(plan(longer, planned), best, key=lambda plan: plan.overhead)
+        longer = plan(planned, budget=budget_bytes, given=smallest,
+                      time_limit=_LARGEST * request.time_limit)
+        best = longer if best is None else min(longer, best, key=lambda plan: plan.overhead)
     except (InfeasibleBudget, NoPlanInTime):
-        pass  # what a short search has found stays
+        if best is None:
+            raise
     return MaxBatch(budget_bytes, unplanned, planned, best)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import FrozenSet, List, Optional, Sequence, Tuple, Union
 
 from ..graph.types import Graph
-from ..plan.plan import Budget
+from ..plan.plan import Budget, Plan
 from ..report.progress import Callback
 from ..solve import methods
 from ..solve.options import VARIANTS
@@ -34,6 +34,8 @@ class PlanRequest:
     prove: bool = True
     #: As in :class:`memonger.solve.Options`.
     without: FrozenSet[str] = frozenset()
+    #: A plan of the same network to begin with, such as that of another batch.
+    given: Optional[Plan] = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.budget is not None and self.overhead is not None:

@@ -62,6 +62,10 @@ TURNS = (Turn(3, False, 0.001), Turn(6, True, 0.003), Turn(10, False, 0.005),
          Turn(15, True, 0.01))
 
 
+#: The step that evaluates :attr:`memonger.solve.Options.given`.
+GIVEN = "given plan"
+
+
 def _has_programs(options: Options) -> bool:
     """Whether linear and 0/1 programs are wanted and can be solved."""
     return options.bound and highs.available()
@@ -129,6 +133,11 @@ class Run:
 # ---------------------------------------------------------------------- steps
 def unplanned_step(search: Run) -> None:
     search.board.evaluate(expand(search.board.graph, {}))
+
+
+def given_plan(search: Run) -> None:
+    assert search.board.options.given is not None
+    search.board.evaluate(search.board.options.given)
 
 
 def first_bound(search: Run) -> None:
@@ -280,6 +289,7 @@ def rounds(search: Run) -> None:
 STEPS: Tuple[Step[Run], ...] = (
     Step("unplanned", "a plan to compare with", lambda s: not s.board.options.recompute,
          unplanned_step),
+    Step(GIVEN, "what the caller knows", lambda s: s.board.options.given is not None, given_plan),
     Step("first bound", "easy budgets, and the ops that decide", lambda s: True, first_bound),
     Step("chain", "networks of blocks at deep cuts",
          lambda s: s.board.open and not s.board.within(0.01), chain),
@@ -311,6 +321,9 @@ STEPS: Tuple[Step[Run], ...] = (
          lambda s: s.board.options.time_limit_s > USUAL_TIME_LIMIT_S and s.board.possible
          and not s.board.interrupted, rounds),
 )
+
+#: Left out, method "auto" evaluates the plan that it is given, and no other.
+ALL_BUT_GIVEN = frozenset(step.name for step in STEPS if step.name != GIVEN)
 
 
 def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:

@@ -174,7 +174,7 @@ class Board:
         share = self.bound.extra_s / (self.graph.time_s or float("inf"))
         plan = replace(plan, bound=min(share, plan.overhead) if np.isfinite(share) else 0.0,
                        bounded=True)
-        if self.best is not None and not self.options.bound:
+        if not self.options.bound:
             return plan
         smallest = total_bytes(self.options, self.smallest_peak_bytes + least_outside_pool_bytes(
             self.graph, self.options.variants))

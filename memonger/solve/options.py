@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Callable, FrozenSet, Mapping, Optional, Tuple
 
-from ..graph.schedule import Recompute
+from ..graph.schedule import Recompute, Schedule
 from ..memory.storage import STORAGES
 from ..plan.plan import Progress
 from ..util.errors import InputError
@@ -51,6 +51,8 @@ class Options:
     #: Decisions to start from.
     warm_start: Optional[Recompute] = None
     warm_variants: Tuple[int, ...] = ()
+    #: A plan for method "auto" to improve on, whether it fits or not.
+    given: Optional[Schedule] = None
     #: Bytes outside the pool besides what the graph says, by category ("optimizer", ...).
     fixed_bytes: Mapping[str, int] = field(default_factory=dict)
     #: Called now and then; an exception in it ends the search.

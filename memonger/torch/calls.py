@@ -141,7 +141,8 @@ def max_batch(module: Any, inputs: Inputs, budget: Budget, mode: str = "inductor
     module, inputs, mode, costs, variants, progress
         As for :func:`plan`.
     time_limit : float
-        Most work for all candidates together: half for finding the batch, half for its plan.
+        Most work for all candidates together: most of it for the smallest plan, which says what
+        fits, the rest for the plan of the largest batch.
     budget : int or str
         Bytes or "8GB"; no share, as each batch has another total.
     limit : int

@@ -54,4 +54,4 @@ def _wanted(captured: Captured, request: Request) -> PlanRequest:
     return PlanRequest(
         request.budget, request.overhead, request.method, "none", request.keep,
         request.recompute, request.time_limit, clones, progress=request.progress,
-        prove=request.prove, without=request.without)
+        prove=request.prove, without=request.without, given=request.given)

@@ -32,8 +32,9 @@ class Request:
     max_clones: int = 0
     #: Prove how little a plan can cost.
     prove: bool = True
-    #: As in :class:`memonger.solve.Options`.
+    #: As in :class:`memonger.planning.requests.PlanRequest`.
     without: FrozenSet[str] = frozenset()
+    given: Optional[Plan] = field(default=None, repr=False)
     #: Seconds of ops and bytes that they take besides their outputs, by signature.
     measured_s: Mapping[str, float] = field(default_factory=dict)
     temporary_bytes: Mapping[str, int] = field(default_factory=dict)

@@ -308,6 +308,15 @@ def test_largest_batch_fits_and_the_next_does_not():
     assert found.plan.total_bytes <= 4 * 10**6
 
 
+def test_a_batch_whose_smallest_plan_fits_is_not_too_large():
+    """The largest batch of ResNet-50 in 8 GB was 399, and 494 fit: short searches missed them."""
+    net = nets.build("resnet18", 32)
+    least = memonger.plan(net.symbol, time_limit=4, shapes=net.shapes)
+    found = memonger.max_batch(net.symbol, int(1.03 * least.total_bytes), time_limit=5,
+                               shapes=net.shapes)
+    assert found.planned >= 32 and found.plan.total_bytes <= found.budget_bytes
+
+
 @pytest.mark.parametrize("method", ["sublinear", "auto"])
 def test_plans_made_with_the_plugin_train_the_same_on_stock_mxnet(method):
     with mx.name.NameManager():

@@ -54,32 +54,57 @@ def test_the_ends_of_the_range(most, limit):
     assert searched(0, most, 1, limit)[0] == min(most, limit)
 
 
-def search_of_batches(longer_ends=None):
-    """The answer where 7 samples fit, and every request for a plan: batch, limit, prove."""
+def search_of_batches(longer_ends=None, smallest_bytes=140):
+    """The answer where a sample takes ``smallest_bytes`` at least, and what was asked for."""
     asked = []
 
     def plan_at(request, batch):
-        asked.append((batch, request.time_limit, request.prove))
-        if batch > 7:
-            raise InfeasibleBudget("too large", request.budget, 1000 + batch)
+        total_bytes = smallest_bytes * batch
+        asked.append((batch, request))
+        if request.budget is None:
+            return SimpleNamespace(overhead=0.3, total_bytes=total_bytes)
+        if total_bytes > request.budget:
+            raise InfeasibleBudget("too large", request.budget, total_bytes)
         if longer_ends is not None and request.prove:
             raise longer_ends
-        return SimpleNamespace(overhead=0.1 if request.prove else 0.2)
+        return SimpleNamespace(overhead=0.1 if request.prove else 0.3, total_bytes=total_bytes)
 
     found = search_batch(PlanRequest("1000", time_limit=16.0), 65536, lambda batch: 300 * batch,
                          plan_at)
     return found, asked
 
 
-def test_short_searches_find_the_batch_and_a_longer_one_its_plan():
+def test_the_smallest_plan_finds_the_batch_and_a_search_its_plan():
     found, asked = search_of_batches()
     assert (found.unplanned, found.planned, found.plan.overhead) == (3, 7, 0.1)
-    assert asked[-1] == (7, 4.0, True)
-    assert {request[1:] for request in asked[:-1]} == {(1.0, False)}
+    (batch, smallest), *tried, (largest_batch, last) = asked
+    assert (batch, smallest.budget, smallest.given) == (12, None, None)
+    assert [number for number, _ in tried] == [7, 8]
+    assert all("native search" in request.without for _, request in tried)
+    assert (largest_batch, last.prove) == (7, True) and not last.without
+    assert last.given.total_bytes == tried[0][1].given.total_bytes == 12 * 140
+    assert sum(request.time_limit for _, request in asked) < 1.5 * 16
 
 
 @pytest.mark.parametrize("ends", [InfeasibleBudget("too large", 1000, 1001),
                                   NoPlanInTime("interrupted")])
-def test_a_batch_that_only_the_short_search_met_keeps_its_plan(ends):
+def test_a_batch_that_only_the_smallest_plan_fits_keeps_it(ends):
     found, _ = search_of_batches(ends)
-    assert (found.planned, found.plan.overhead) == (7, 0.2)
+    assert (found.planned, found.plan.overhead) == (7, 0.3)
+
+
+def test_where_no_plan_is_smaller_the_largest_unplanned_batch_is_the_answer():
+    found, asked = search_of_batches(smallest_bytes=300)
+    assert (found.unplanned, found.planned) == (3, 3)
+    assert asked[-1][0] == 3
+
+
+def test_where_nothing_fits_the_reason_is_that_of_one_sample():
+    def plan_at(request, batch):
+        if request.budget is not None:
+            raise InfeasibleBudget("%d bytes are too many" % (140 * batch), 100, 140 * batch)
+        return SimpleNamespace(overhead=0.3, total_bytes=140 * batch)
+
+    found = search_batch(PlanRequest("100"), 64, lambda batch: 300 * batch, plan_at)
+    assert (found.unplanned, found.planned, found.plan) == (0, 0, None)
+    assert found.reason == "with a batch of 1, 140 bytes are too many"

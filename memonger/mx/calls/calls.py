@@ -263,8 +263,8 @@ def max_batch(symbol: Any, budget: Budget, method: str = "auto", variants: str =
     budget : int or str
         Bytes, "8GB", "8GiB" or "auto"; no share, as each batch has another total.
     time_limit : float
-        Most work for all candidates together, in seconds, as in :func:`plan`: half
-        for finding the batch, half for its plan.
+        Most work for all candidates together, in seconds, as in :func:`plan`: most of it for the
+        smallest plan, which says what fits, the rest for the plan of the largest batch.
     limit : int
         The largest batch to try.
     method, variants, type_dict, grad_req, ctx, costs, progress : optional
