@@ -25,7 +25,9 @@ def graph_in_use(graph: Graph, schedule: Schedule) -> Graph:
     if not schedule.variants:
         return graph
     ops = effective_ops(graph, schedule.variants)
-    producer = {tensor: index for index, op in enumerate(ops) for tensor in op.outputs}
-    tensors = tuple(replace(tensor, producer=producer.get(i, tensor.producer))
-                    for i, tensor in enumerate(graph.tensors))
-    return replace(graph, tensors=tensors, ops=ops, variants=())
+    tensors = list(graph.tensors)
+    for index, op in enumerate(ops):
+        for tensor in op.outputs:
+            if tensors[tensor].producer != index:
+                tensors[tensor] = replace(tensors[tensor], producer=index)
+    return replace(graph, tensors=tuple(tensors), ops=ops, variants=())
