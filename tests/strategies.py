@@ -14,7 +14,7 @@ import pytest
 from hypothesis import strategies as st
 
 from memonger.graph.in_use import graph_in_use
-from memonger.graph.offers import Offer, offering, offers_of
+from memonger.graph.offers import Offer, offering
 from memonger.graph.schedule import Consumer, Schedule, expand_in_part
 from memonger.graph.types import DTYPES, Graph, Implementation, Inplace, Op, Tensor
 from memonger.mx.rewrite.gradient_split import with_placeholders
@@ -241,8 +241,9 @@ def split_gradients(rng: random.Random, graph: Graph) -> Graph:
     split_graph = with_placeholders(without_variants(graph), set(split))
     place = [i for i, op in enumerate(split_graph.ops) if not op.placeholder]
 
-    found = [offer._replace(op=place[offer.op], implementations=tuple(
-        (place[op], other) for op, other in offer.implementations)) for offer in offers_of(graph)]
+    found = [Offer(variant.name, place[variant.op], tuple(
+        (place[op], other) for op, other in graph.implementations_of(number)), variant.exact)
+        for number, variant in enumerate(graph.variants)]
     tensors = split_graph.tensors + tuple(replace(t, producer=place[t.producer])
                                    for t in graph.tensors[len(split_graph.tensors):])
     for index in split:

@@ -33,9 +33,3 @@ def offering(graph: Graph, offers: Sequence[Offer]) -> Graph:
     ops = tuple(replace(op, alternatives=tuple(own)) if len(own) > len(op.alternatives) else op
                 for op, own in zip(graph.ops, alternatives))
     return replace(graph, ops=ops, variants=graph.variants + tuple(variants))
-
-
-def offers_of(graph: Graph) -> Tuple[Offer, ...]:
-    """The variants of a graph: what :func:`offering` would need to add them again."""
-    return tuple(Offer(variant.name, variant.op, graph.implementations_of(number), variant.exact)
-                 for number, variant in enumerate(graph.variants))
