@@ -15,7 +15,8 @@ def sweep_budgets(budgets: Iterable[Budget], whole_bytes: int, plan_at: Callable
                   least_bytes: int = 0) -> List[Plan]:
     """Plans from the largest budget to the smallest; those that no plan meets are left out.
 
-    Budgets below ``least_bytes``, the least that any plan takes, are skipped.
+    Budgets below ``least_bytes``, the least that any plan takes, are skipped, and so are those that
+    a refusal of a smaller one proves too small.
 
     Overheads never fall as budgets fall: where a tighter budget found a cheaper plan, the looser
     one gets it too.
@@ -26,7 +27,8 @@ def sweep_budgets(budgets: Iterable[Budget], whole_bytes: int, plan_at: Callable
             continue
         try:
             new = plan_at(budget)
-        except InfeasibleBudget:
+        except InfeasibleBudget as error:
+            least_bytes = max(least_bytes, error.bound_bytes)
             continue
         if plans and plans[-1].overhead < new.overhead:
             new = replace(plans[-1].with_bound(new.bound), budget_bytes=budget)

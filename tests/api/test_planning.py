@@ -71,6 +71,19 @@ def test_a_looser_budget_gets_a_tighter_ones_plan_but_not_its_proof():
     assert (first.bound, first.status) == (-0.5, Status.FEASIBLE)
 
 
+def test_budgets_that_a_refusal_proves_too_small_are_not_searched():
+    tried = []
+
+    def plan_at(budget):
+        tried.append(budget)
+        if budget < 60:
+            raise InfeasibleBudget("too small", budget, 60, bound_bytes=50)
+        return replace(PLAN, budget_bytes=budget)
+
+    assert [plan.budget_bytes for plan in sweep_budgets([80, 55, 45, 20], 100, plan_at)] == [80]
+    assert tried == [20, 55, 80]
+
+
 def test_a_plan_within_the_budget_ends_the_searches(search):
     assert search({"exact": taking(PLAN.pool_bytes)})[1] == ["exact"]
     assert search({"exact": taking(PLAN.pool_bytes)}, on_gpu=True)[1] == ["exact"]
