@@ -24,11 +24,21 @@ class _Run(NamedTuple):
     """What one run of an op touches."""
 
     reads: _Groups
-    #: By the first run, and by a repeat.
-    writes: _Groups
-    rewrites: _Groups
+    #: What the first run makes and does not read, and a repeat.
+    makes: _Groups
+    remakes: _Groups
+    #: All that is alive during the first run because of it, and during a repeat.
+    touches: _Groups
+    retouches: _Groups
     #: Groups whose memory another may take, and that one.
     inplace: Tuple[Tuple[int, int], ...]
+
+
+#: Groups that are alive, and their bytes.
+_State = Tuple[_Groups, float]
+_NONE: _Groups = frozenset()
+#: Values that are alive in the states looked at, for each state.
+_GROUPS = 20
 
 
 class OperandSearch:
@@ -41,8 +51,11 @@ class OperandSearch:
 
     def __init__(self, reduced: Reduced):
         self._reduced = reduced
+        # Lists: one element of an array costs as much as ten of a list.
+        self._size_bytes: List[float] = reduced.size_bytes.tolist()
+        self._profile_bytes: List[float] = reduced.profile_bytes.tolist()
+        self._between_bytes: List[float] = reduced.fixed_between.tolist()
         self._reuses = {reuse.op: reuse for reuse in reduced.inplace_reuses}
-        self._between = reduced.fixed_between
         #: By op and implementation; None where the op is left out.
         self._runs = [self._runs_of(op) for op in range(reduced.num_ops)]
 
@@ -53,74 +66,86 @@ class OperandSearch:
         ----------
         op : int
         most_states : int
-            States to look at; O(operands) time each.
+            States to look at, fewer where many values are alive; O(operands) time each.
         """
         queue: List[Tuple[float, float, int, Tuple[int, ...]]] = []
         seen: Set[Tuple[int, _Groups]] = set()
+        left = _GROUPS * most_states
 
-        def add(most: float, position: int, alive: _Groups) -> None:
+        def add(most: float, position: int, state: _State) -> None:
+            alive, alive_bytes = state
             if (position, alive) not in seen:
-                heapq.heappush(queue, (most, self._bytes(alive), position, tuple(sorted(alive))))
+                heapq.heappush(queue, (most, alive_bytes, position, tuple(sorted(alive))))
 
         for run in self._runs[op]:
             if run is None:
                 return 0.0  # a variant leaves it out
-            add(self._first_bytes(op, run, frozenset()), op, run.reads)
+            add(self._first_bytes(op, run, (_NONE, 0.0)), op, (run.reads, self._bytes(run.reads)))
         while queue:
-            most, _, position, groups = heapq.heappop(queue)
+            most, alive_bytes, position, groups = heapq.heappop(queue)
             alive = frozenset(groups)
-            if not alive or not position or len(seen) >= most_states:
+            if not alive or not position or len(seen) >= most_states or left <= 0:
                 return most
             if (position, alive) in seen:
                 continue
             seen.add((position, alive))
-            for size, before in self._first_runs(position - 1, alive):
+            left -= len(alive)
+            for size, before in self._first_runs(position - 1, (alive, alive_bytes)):
                 add(max(most, size), position - 1, before)
-            for size, before in self._repeats(position, alive):
+            for size, before in self._repeats(position, (alive, alive_bytes)):
                 add(max(most, size), position, before)
         return float("inf")
 
-    def _first_runs(self, op: int, alive: _Groups) -> Iterator[Tuple[float, _Groups]]:
+    def _first_runs(self, op: int, state: _State) -> Iterator[Tuple[float, _State]]:
         """Bytes at the first run of an op, and what was alive before it; by implementation."""
         late = op >= self._reduced.first_backward
         for run in self._runs[op]:
             if run is None:
-                yield 0.0, alive
+                yield 0.0, state
                 continue
-            made = alive & (run.writes - run.reads)
+            made = state[0] & run.makes
             # What comes before a forward op that nothing can repeat is no decision.
-            before = (alive - made) | run.reads if made and late else alive - made
-            yield self._first_bytes(op, run, alive), before
+            before = self._changed(state, made, run.reads if made and late else _NONE)
+            yield self._first_bytes(op, run, state), before
 
-    def _repeats(self, position: int, alive: _Groups) -> Iterator[Tuple[float, _Groups]]:
+    def _repeats(self, position: int, state: _State) -> Iterator[Tuple[float, _State]]:
         """As :meth:`_first_runs` for each repeat, right before an op, that makes something."""
         reduced = self._reduced
         if position < reduced.first_backward:
             return
+        alive = state[0]
         for op, number in sorted({maker for group in alive for maker in reduced.makers[group]}):
             run = self._runs[op][number] if reduced.again[op] else None
-            if run is None or not alive & (run.rewrites - run.reads):
+            if run is None or not alive & run.remakes:
                 continue
-            others = alive - (run.rewrites - run.reads)
+            others = self._changed(state, alive & run.remakes, _NONE)
             saved: Dict[int, float] = {}
             for source, target in run.inplace:
-                if source not in others:
-                    size = min(reduced.size_bytes[source], reduced.size_bytes[target])
+                if source not in others[0]:
+                    size = min(self._size_bytes[source], self._size_bytes[target])
                     saved[target] = max(saved.get(target, 0.0), size)
-            size = self._between[position] + self._bytes(others | run.reads | run.rewrites)
-            yield size - sum(saved.values()), others | run.reads
+            size = self._between_bytes[position] + others[1] + self._bytes(
+                run.retouches - others[0])
+            yield size - sum(saved.values()), self._changed(others, _NONE, run.reads)
 
-    def _first_bytes(self, op: int, run: _Run, alive: _Groups) -> float:
+    def _first_bytes(self, op: int, run: _Run, state: _State) -> float:
         """Bytes at the first run of an op with some groups alive before and after."""
-        size = self._reduced.profile_bytes[op] + self._bytes(alive | run.reads | run.writes)
+        alive, alive_bytes = state
+        size = self._profile_bytes[op] + alive_bytes + self._bytes(run.touches - alive)
         reuse = self._reuses.get(op)
         if reuse:
             size += reuse.unsaved_bytes(
                 saved for group, saved in reuse.sources if group not in alive)
         return float(size)
 
+    def _changed(self, state: _State, without: _Groups, more: _Groups) -> _State:
+        """A state without some of its groups, and with others."""
+        alive, alive_bytes = state
+        rest = alive - without
+        return rest | more, alive_bytes - self._bytes(without) + self._bytes(more - rest)
+
     def _bytes(self, groups: _Groups) -> float:
-        return float(sum(self._reduced.size_bytes[group] for group in groups))
+        return sum([self._size_bytes[group] for group in groups])
 
     def _runs_of(self, op: int) -> List[Optional[_Run]]:
         group_of = self._reduced.group_of
@@ -138,7 +163,8 @@ class OperandSearch:
             again = [t for position, t in enumerate(own.outputs) if number or position not in kept]
             inplace = [(int(group_of[own.inputs[option.input]]),
                         int(group_of[own.outputs[option.output]])) for option in own.inplace]
+            reads, writes, rewrites = groups(own.reads), groups(own.outputs), groups(again)
             runs.append(_Run(
-                groups(own.reads), groups(own.outputs), groups(again),
+                reads, writes - reads, rewrites - reads, reads | writes, reads | rewrites,
                 tuple((a, b) for a, b in inplace if min(a, b) >= 0 and a != b)))
         return runs
