@@ -100,7 +100,9 @@ def _other_schedules(plan: Plan, budget_bytes: Optional[int], options: Options,
     """What other methods do, and with variants in use the smallest plan without any."""
     graph, variants = plan.graph, plan.schedule.variants
     assert options.account is not None
-    chain = ChainPlans.of(graph, more, NativeSearch(graph, more), options.account)
+    chain = None
+    for asked in (more, options):  # the usual effort where there is too little left for more
+        chain = chain or ChainPlans.of(graph, asked, NativeSearch(graph, asked), options.account)
     smallest = chain.smallest(plan.pool_bytes, most_extra_s) if chain else None
     if smallest is not None:
         yield smallest.schedule
