@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 from ..util.errors import InfeasibleBudget
 from ..util.units import format_bytes
@@ -45,12 +45,12 @@ def refused_share(error: InfeasibleBudget, budget_bytes: int) -> float:
 
 
 def largest(need: Callable[[int], float], start: int, limit: int,
-            told: Tuple[int, float] = (0, 0.0)) -> int:
+            line: Sequence[Tuple[int, float]] = ((0, 0.0),)) -> int:
     """Largest number up to ``limit`` whose need is at most 1; 0 when none is.
 
-    Where needs lie near a straight line, lines through the last two (or the origin) say where the
-    need is 1, and a guess that fits is followed by its neighbours, in strides that double. Guesses
-    that gain little give way to bisection: O(log n) calls.
+    Where needs lie near a straight line, lines through the last two say where the need is 1, and a
+    guess that fits is followed by its neighbours, in strides that double. Guesses that gain little
+    give way to bisection: O(log n) calls.
 
     Parameters
     ----------
@@ -60,14 +60,14 @@ def largest(need: Callable[[int], float], start: int, limit: int,
     start : int
         The first number to try.
     limit : int
-    told : tuple of int and float
-        A number and what it needs about, known before; it is not taken as an answer.
+    line : sequence of tuples of int and float
+        Numbers with what they need about, known before: where to begin, not what to answer.
 
     Returns
     -------
     int
     """
-    known: List[Tuple[int, float]] = [(0, 0.0)] + [told] * (told[0] > 0)
+    known = list(line)
     low, high, stride = 0, max(start, min(_where_one(known), limit)), 1
     while high <= limit:
         share = need(high)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Mapping
 
 from ..plan.max_batch import MaxBatch, largest, refused_share
 from ..plan.plan import Plan
@@ -14,7 +14,7 @@ from ..util.units import budget_share, parse_budget
 
 #: Shares of the time limit for the smallest plan, for the plan of the largest batch, and for each
 #: batch where the method takes no given plan.
-_SMALLEST, _LARGEST, _EACH = 0.8, 0.3, 1 / 16
+_SMALLEST, _LARGEST, _EACH = 0.7, 0.3, 1 / 16
 #: The smallest plan is searched at so many times the largest unplanned batch.
 _TIMES = 4
 #: Steps of a call that the smallest plan at another batch goes without.
@@ -60,7 +60,13 @@ def search_batch(request: Any, limit: int, total_bytes: Callable[[int], int],
         shown = part_of(progress, "batch %d" % batch, started_s)
         return plan_at(replace(request, progress=shown, **asked), batch)
 
-    unplanned = largest(lambda batch: total_bytes(batch) / budget_bytes, 1, limit)
+    totals: Dict[int, int] = {}
+
+    def unplanned_need(batch: int) -> float:
+        totals[batch] = total_bytes(batch)
+        return totals[batch] / budget_bytes
+
+    unplanned = largest(unplanned_need, 1, limit)
     batch = min(max(1, _TIMES * unplanned), limit)
     smallest = plan(batch, budget=None, prove=False, time_limit=_SMALLEST * request.time_limit)
 
@@ -74,8 +80,9 @@ def search_batch(request: Any, limit: int, total_bytes: Callable[[int], int],
             return refused_share(error, budget_bytes)
         return min(plans[batch].total_bytes / budget_bytes, 1.0)
 
-    known = (batch, smallest.total_bytes / budget_bytes)
-    planned = max(unplanned, largest(need, unplanned + 1, limit, known))
+    line = [(number, size / budget_bytes) for number, size in (
+        (0, _fixed_bytes(totals)), (batch, smallest.total_bytes))]
+    planned = max(unplanned, largest(need, unplanned + 1, limit, line))
     if not planned:
         return MaxBatch(budget_bytes, unplanned, 0, None,
                         "with a batch of %d, %s" % min(reasons.items()))
@@ -88,3 +95,9 @@ def search_batch(request: Any, limit: int, total_bytes: Callable[[int], int],
         if best is None:
             raise
     return MaxBatch(budget_bytes, unplanned, planned, best)
+
+
+def _fixed_bytes(totals: Mapping[int, int]) -> float:
+    """What does not grow with the batch, by the totals of the smallest and the largest batch."""
+    (low, less), (high, more) = min(totals.items()), max(totals.items())
+    return max(0.0, less - low * (more - less) / (high - low)) if high > low else 0.0
