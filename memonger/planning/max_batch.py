@@ -14,9 +14,10 @@ from ..util.units import budget_share, parse_budget
 
 #: Shares of the time limit for the smallest plan, for the plan of the largest batch, and for each
 #: batch where the method takes no given plan.
-_SMALLEST, _LARGEST, _EACH = 0.7, 0.3, 1 / 16
-#: The smallest plan is searched at so many times the largest unplanned batch.
-_TIMES = 4
+_SMALLEST, _LARGEST, _EACH = 0.6, 0.25, 1 / 16
+#: The smallest plan is searched at so many times the largest unplanned batch, and takes at most so
+#: much extra time, as a share of a step.
+_TIMES, _MOST_OVERHEAD = 4, 0.5
 #: Steps of a call that the smallest plan at another batch goes without.
 _WITHOUT = ALL_BUT_GIVEN | {"no variants"}
 
@@ -68,7 +69,9 @@ def search_batch(request: Any, limit: int, total_bytes: Callable[[int], int],
 
     unplanned = largest(unplanned_need, 1, limit)
     batch = min(max(1, _TIMES * unplanned), limit)
-    smallest = plan(batch, budget=None, prove=False, time_limit=_SMALLEST * request.time_limit)
+    most = _MOST_OVERHEAD if request.method == "auto" else None  # others do not look at it
+    smallest = plan(batch, budget=None, overhead=most, prove=False,
+                    time_limit=_SMALLEST * request.time_limit)
 
     def need(batch: int) -> float:
         try:

@@ -254,7 +254,9 @@ def max_batch(symbol: Any, budget: Budget, method: str = "auto", variants: str =
     """Largest batch that fits a budget, unplanned and planned.
 
     The first dimension of every shape that equals the first shape's first dimension is the
-    batch. Each candidate is bound without allocation, so the answer is exact by the memory model.
+    batch. The smallest plan that is found, which may add half the time of a step, says what fits;
+    the largest batch then gets the fastest plan that is found for it. Each candidate is bound
+    without allocation, so that the bytes are exact.
 
     Parameters
     ----------
