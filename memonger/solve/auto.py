@@ -329,7 +329,7 @@ ALL_BUT_GIVEN = frozenset(step.name for step in STEPS if step.name != GIVEN)
 def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
     """Method "auto"; the signature of all solvers."""
     if budget_bytes is None or options.objective == "memory":
-        return least_memory(graph, budget_bytes, options)
+        return least_memory(graph, budget_bytes, options, solve)
     search = Run.start(graph, budget_bytes, options)
     try:
         for step in STEPS:

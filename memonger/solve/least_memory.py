@@ -2,13 +2,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Iterator, Optional
+from typing import Callable, Iterator, Optional
 
 from ..graph.decisions import decisions_of
 from ..graph.schedule import Schedule
 from ..graph.types import Graph
 from ..plan.plan import Plan, Status
-from .chain.plans import ChainPlans
+from . import fewer_variants
+from .chain.plans import ChainPlans, boundaries_of
 from .effort import Effort, steps_per_s
 from .mip.bounds import layers_of
 from .mip.least_bytes import least_outside_pool_bytes, minimum_peak_bound
@@ -27,6 +28,11 @@ _PEAK_GROUPS = 6000
 _NATIVE_SHARE, _BASELINES_SHARE, _PLAIN_SHARE, _PEAK_SHARE = 0.4, 0.1, 0.3, 0.5
 #: The least share of the time limit for what grows out of a baseline's plan.
 _GROWN_SHARE = 0.1
+#: How much less a search for a smaller pool aims at, at first and at last, as a share of it; its
+#: least share of the time limit; and the steps that say what a refusal takes, which it needs not.
+_SQUEEZE, _LEAST_SQUEEZE, _SQUEEZE_SHARE = 0.1, 0.01, 0.1
+_NO_SMALLEST = frozenset(["smallest plan", "smallest plan of all", "least memory",
+                          fewer_variants.NAME])
 
 
 def _bytes_by_schedule(plan: Plan) -> int:
@@ -34,19 +40,55 @@ def _bytes_by_schedule(plan: Plan) -> int:
     return plan.pool_bytes + sum(plan.fixed_bytes.get(name, 0) for name in BY_SCHEDULE)
 
 
-def least_memory(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
+def least_memory(graph: Graph, budget_bytes: Optional[int], options: Options,
+                 solve: Optional[Callable[[Graph, int, Options], Plan]] = None) -> Plan:
     """The smallest plan within ``options.max_overhead``, with the least that any plan takes.
 
     Its bound is zero: it would be a bound on time at a budget that was not asked for.
+
+    ``solve``: searches for the least time within a budget, which find smaller plans where a graph
+    is no chain.
     """
     effort = Effort(options.time_limit_s, options.account)
     plan = smallest_within(graph, budget_bytes, replace(options, account=effort))
     reduced = reduce_graph(graph, options.variants, options.keep)
     peak = minimum_peak_bound(reduced, layers_of(options.storage), _PEAK_GROUPS,
                               effort.part(_PEAK_SHARE))
+    if solve is not None and not boundaries_of(graph, options):
+        plan = _squeezed(plan, peak.bytes, replace(options, account=effort), effort, solve)
     smallest = total_bytes(
         options, peak.bytes + least_outside_pool_bytes(graph, options.variants))
     return replace(plan, method="auto", minimum_total_bytes=min(smallest, plan.total_bytes))
+
+
+def _squeezed(plan: Plan, least_bytes: int, options: Options, effort: Effort,
+              solve: Callable[[Graph, int, Options], Plan]) -> Plan:
+    """Smaller plans as long as searches for a little less find them and there is work for them.
+
+    ``least_bytes``: no pool is smaller.
+    """
+    most = float("inf") if options.max_overhead is None else options.max_overhead + 1e-9
+    step = _SQUEEZE
+    while step >= _LEAST_SQUEEZE and plan.status is not Status.INTERRUPTED \
+            and effort.left_s > _SQUEEZE_SHARE * options.time_limit_s:
+        room = plan.pool_bytes - least_bytes
+        aim = plan.pool_bytes - int(min(step * plan.pool_bytes, room / 2))
+        if plan.pool_bytes - aim < _LEAST_SQUEEZE * plan.pool_bytes:
+            break
+        tried = solve(plan.graph, aim, replace(
+            options, objective="time", max_overhead=None, bound=False, given=plan.schedule,
+            time_limit_s=max(_SQUEEZE_SHARE * options.time_limit_s, 0.3 * effort.left_s),
+            without=options.without | _NO_SMALLEST))
+        if tried.pool_bytes <= aim and tried.overhead <= most and \
+                _bytes_by_schedule(tried) <= _bytes_by_schedule(plan):
+            plan = replace(plan, schedule=tried.schedule, planned=tried.planned,
+                           status=tried.status if tried.status is Status.INTERRUPTED
+                           else plan.status)
+        elif tried.status is Status.INTERRUPTED:
+            return replace(plan, status=tried.status)
+        else:
+            step /= 2
+    return plan
 
 
 def smallest_within(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
