@@ -60,8 +60,8 @@ class Turn(NamedTuple):
 LEAST_TURN = 0.1
 TURNS = (Turn(3, False, 0.001), Turn(6, True, 0.003), Turn(10, False, 0.005),
          Turn(15, True, 0.01))
-
-
+#: More extra time than any plan of a tiny graph takes, as a share of the step.
+AT_ANY_COST = 10.0
 #: The step that evaluates :attr:`memonger.solve.Options.given`.
 GIVEN = "given plan"
 
@@ -259,7 +259,9 @@ def proofs(search: Run) -> None:
 def least_memory_plan(search: Run) -> None:
     """The plan that a call without a budget gives, which must not be refused as a budget."""
     graph, options = search.board.graph, search.board.options
-    within = graph.forward_time_s / graph.time_s if graph.time_s > 0 else 0.0
+    forward = graph.forward_time_s / graph.time_s if graph.time_s > 0 else 0.0
+    # A call without a budget has one more forward pass; a refusal names the smallest at any cost.
+    within = forward if search.board.possible else AT_ANY_COST
     offer_least(search.board, smallest_within(graph, None, replace(
         options, objective="memory", max_overhead=within,
         time_limit_s=LEAST_SHARE * options.time_limit_s)))
@@ -311,8 +313,8 @@ STEPS: Tuple[Step[Run], ...] = (
          lambda s: s.board.best is None and not s.board.interrupted,
          lambda s: smallest_plan(s.board)),
     Step("least memory", "no refusal of what a call without a budget gives",
-         lambda s: s.board.best is None and not s.board.interrupted and s.board.possible
-         and not s.board.call_over,
+         lambda s: s.board.best is None and not s.board.interrupted and not s.board.call_over
+         and (s.board.possible or s.num_ops <= TINY_OPS),
          least_memory_plan),
     Step(fewer_variants.NAME, "networks whose variants lead a search astray",
          lambda s: s.board.possible and not s.board.interrupted,

@@ -17,12 +17,12 @@ from memonger.solve import Options, solve
 from memonger.util.errors import InfeasibleBudget, InputError
 
 #: Kept with each catalogue of variants, refused with exact ones, and (10 and 14) refused where
-#: exhaustive search has fewer than 3000 plans to try.
-SEEDS = (0, 4, 7, 10, 14, 24, 25, 35)
+#: exhaustive search has fewer than 3000 plans to try; 1808 runs one op twice more at its smallest.
+SEEDS = (0, 4, 7, 10, 14, 24, 25, 35, 1808)
 
 
 @pytest.mark.parametrize("seed", [*SEEDS, *(
-    pytest.param(seed, marks=pytest.mark.slow) for seed in range(1000, 2000))])
+    pytest.param(seed, marks=pytest.mark.slow) for seed in range(1000, 2000) if seed != 1808)])
 def test_budgets_are_kept_or_refused(seed: int) -> None:
     rng = random.Random(seed)
     symbol, shapes = random_symbol(seed, rng.choice((2, 4, 8, 14)))
