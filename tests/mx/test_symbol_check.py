@@ -160,6 +160,6 @@ def survives(first, last):
 @pytest.mark.slow
 def test_no_symbol_file_ends_the_process():
     for first in range(0, 6000, 2000):
-        child = python("-c", "from variants.test_symbol_check import survives; "
+        child = python("-c", "from mx.test_symbol_check import survives; "
                              "survives(%d, %d)" % (first, first + 2000))
         assert child.returncode == 0 and child.stdout.endswith("done\n"), child.stdout[-2000:]
