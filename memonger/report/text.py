@@ -268,9 +268,9 @@ def _control_words(verification: Any) -> List[str]:
 
 def _judge_words(verification: Any) -> List[str]:
     """How it was judged where differences are above the tolerance."""
-    words = {"float64": ["error: from the original in float64; allowed: three times what rounding "
+    words = {"float64": ["error: from the original in float64; allowed: five times what rounding "
                          "does to the original"],
-             "rounding": ["allowed: three times what rounding does to the original"]}.get(
+             "rounding": ["allowed: five times what rounding does to the original"]}.get(
                  verification.judge, [])
     wrong = [d for d in verification.in_double if not d.ok]
     if wrong:
