@@ -22,7 +22,7 @@ NAME = "fewer variants"
 #: Smaller sets of variants, the largest first.
 _SMALLER = {"all": ("exact", "none"), "exact": ("none",), "none": ()}
 #: Steps that do not depend on the budget: the search with all variants takes them.
-_WITHOUT = frozenset([NAME, "smallest plan of all", "least memory"])
+WITHOUT = frozenset([NAME, "smallest plan of all", "least memory"])
 
 
 def search_with_fewer(board: Board, near: float,
@@ -47,7 +47,7 @@ def search_with_fewer(board: Board, near: float,
             continue
         tried.add(allowed)
         plan = solve(graph, board.limit_bytes - outside_pool_bytes(graph), replace(
-            options, variants=variants, account=effort, without=options.without | _WITHOUT,
+            options, variants=variants, account=effort, without=options.without | WITHOUT,
             time_limit_s=min(effort.limit_s, max(left_s, LEAST_SEARCH * effort.limit_s))))
         board.interrupted |= plan.status is Status.INTERRUPTED
         board.evaluate(plan.schedule)

@@ -31,13 +31,17 @@ _GROWN_SHARE = 0.1
 #: How much less a search for a smaller pool aims at, at first and at last, as a share of it; its
 #: least share of the time limit; and the steps that say what a refusal takes, which it needs not.
 _SQUEEZE, _LEAST_SQUEEZE, _SQUEEZE_SHARE = 0.1, 0.01, 0.1
-_NO_SMALLEST = frozenset(["smallest plan", "smallest plan of all", "least memory",
-                          fewer_variants.NAME])
+_NO_SMALLEST = fewer_variants.WITHOUT | {"smallest plan"}
 
 
 def _bytes_by_schedule(plan: Plan) -> int:
     """What of a plan's bytes depends on its schedule."""
     return plan.pool_bytes + sum(plan.fixed_bytes.get(name, 0) for name in BY_SCHEDULE)
+
+
+def _most_overhead(options: Options) -> float:
+    """The overhead that a plan may have, with room for rounding."""
+    return float("inf") if options.max_overhead is None else options.max_overhead + 1e-9
 
 
 def least_memory(graph: Graph, budget_bytes: Optional[int], options: Options,
@@ -67,7 +71,7 @@ def _squeezed(plan: Plan, least_bytes: int, options: Options, effort: Effort,
 
     ``least_bytes``: no pool is smaller.
     """
-    most = float("inf") if options.max_overhead is None else options.max_overhead + 1e-9
+    most = _most_overhead(options)
     step = _SQUEEZE
     while step >= _LEAST_SQUEEZE and plan.status is not Status.INTERRUPTED \
             and effort.left_s > _SQUEEZE_SHARE * options.time_limit_s:
@@ -112,7 +116,7 @@ def _work_that_fits(graph: Graph, options: Options) -> float:
 def _smaller_baseline(plan: Plan, budget_bytes: Optional[int], options: Options,
                       more: Options, effort: Effort) -> Plan:
     """The plan, or one that grew out of another method's smaller one within the overhead."""
-    most = float("inf") if options.max_overhead is None else options.max_overhead + 1e-9
+    most = _most_overhead(options)
     time_s = plan.graph.time_s
     # Without times every schedule is within any overhead.
     most_extra_s = most * time_s if time_s > 0 else float("inf")
@@ -143,7 +147,8 @@ def _other_schedules(plan: Plan, budget_bytes: Optional[int], options: Options,
     graph, variants = plan.graph, plan.schedule.variants
     assert options.account is not None
     chain = None
-    for asked in (more, options):  # the usual effort where there is too little left for more
+    # The usual effort where there is too little left for more.
+    for asked in (more, options) if boundaries_of(graph, options) else ():
         chain = chain or ChainPlans.of(graph, asked, NativeSearch(graph, asked), options.account)
     smallest = chain.smallest(plan.pool_bytes, most_extra_s) if chain else None
     if smallest is not None:
