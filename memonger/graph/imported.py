@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import re
 from fractions import Fraction
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Set, Tuple, Union
 
 from ..util.errors import InputError
 from ..util.json_files import parse_json, read_text
@@ -41,20 +41,14 @@ def read_graph(path: str) -> Graph:
         raise InputError("%s: %s" % (path, error)) from error
 
 
-def parse_graph(text: str, name: str = "",
-                older: Optional[Callable[[Graph], Graph]] = None) -> Graph:
-    """As :func:`read_graph`, from the text of the file.
-
-    ``older``: completes MXNet's graphs of schema 1.
-    """
+def parse_graph(text: str, name: str = "") -> Graph:
+    """As :func:`read_graph`, from the text of the file."""
     if not text.lstrip().startswith("{"):
         return _training_step(_from_text(text, name))
     data = parse_json(text)
     try:
         if "tensors" in data:
             graph = Graph.from_dict({"name": name, **data})
-            if older is not None and "schema" not in data and graph.shares_buffers:
-                graph = older(graph)
             graph.check()
             return graph
         if "nodes" in data and "links" in data:

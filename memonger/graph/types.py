@@ -27,12 +27,7 @@ __all__ = ["DTYPES", "MAX_SIZE_BYTES", "MAX_TIME_S", "Graph", "Implementation", 
 MAX_SIZE_BYTES = 2 ** 60
 MAX_TIME_S = 2.0 ** 60
 
-#: Names of fields in files of earlier versions.
-_RENAMED = {"keep_reason": "not_recomputable_because"}
-
-
-#: Of what :meth:`Graph.to_dict` makes. Graphs of schema 1 have no number, and lack facts that
-#: MXNet's operators were known by.
+#: Of what :meth:`Graph.to_dict` makes.
 SCHEMA = 2
 
 
@@ -311,8 +306,7 @@ class Graph:
         Graph
         """
         def tuples(item: Mapping[str, Any]) -> Dict[str, Any]:
-            return {_RENAMED.get(k, k): tuple(v) if isinstance(v, list) else v
-                    for k, v in item.items()}
+            return {k: tuple(v) if isinstance(v, list) else v for k, v in item.items()}
 
         def inplace(items: Sequence[Mapping[str, Any]]) -> Tuple[Inplace, ...]:
             return tuple(Inplace(**i) for i in items)
@@ -320,28 +314,22 @@ class Graph:
         def implementation(item: Mapping[str, Any]) -> Implementation:
             return Implementation(**{**tuples(item), "inplace": inplace(item.get("inplace", ()))})
 
-        def op(item: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> Op:
+        def op(item: Mapping[str, Any]) -> Op:
             return Op(**{**tuples(item), "inplace": inplace(item.get("inplace", ())),
-                         "alternatives": tuple(map(implementation, others))})
+                         "alternatives": tuple(map(implementation,
+                                                   item.get("alternatives", ())))})
 
-        pools = data.get("pools", "allocator")
-        if data.get("recompute_in_forward"):  # graphs of other planners in files of schema 1
-            pools = "live"
-        others = [list(o.get("alternatives", ())) for o in data["ops"]]
-        variants = []
-        for v in data.get("variants", ()):
-            choices = [tuple(pair) for pair in v.get("choices", ())]
-            for index, part in v.get("implementations", ()):  # as files of schema 1 hold them
-                others[index].append(part)
-                choices.append((index, len(others[index])))
-            variants.append(Variant(v["name"], v["op"], tuple(choices), v.get("exact", True)))
+        def variant(item: Mapping[str, Any]) -> Variant:
+            return Variant(**{**item, "choices": tuple(map(tuple, item["choices"]))})
+
         return cls(
             name=data.get("name", ""), outputs=tuple(data["outputs"]),
-            pools=pools,
+            pools=data.get("pools", "allocator"),
             held_for_gradients=tuple(data.get("held_for_gradients", ())),
             objects_bytes_per_op=data.get("objects_bytes_per_op", 0),
             tensors=tuple(Tensor(**tuples(t)) for t in data["tensors"]),
-            ops=tuple(map(op, data["ops"], others)), variants=tuple(variants))
+            ops=tuple(map(op, data["ops"])),
+            variants=tuple(map(variant, data.get("variants", ()))))
 
 
 def _check_run(name: str, run: Union[Op, Implementation]) -> None:

@@ -76,19 +76,13 @@ def pack_graph(graph: Graph) -> Dict[str, Any]:
 
 
 def unpack_graph(data: Mapping[str, Any]) -> Graph:
-    """Inverse of :func:`pack_graph`; reads files of schema 1, too."""
+    """Inverse of :func:`pack_graph`."""
     ops: List[Dict[str, Any]] = [{**op, "alternatives": []}
                                  for op in map(_full_inplace, unpack(data["ops"]))]
-    variants: List[Dict[str, Any]] = [{**head, "implementations": []}
-                                      for head in unpack(data["variants"])]
     for part in map(_full_inplace, unpack(data["implementations"])):
-        index = part.pop("op")
-        if "variant" in part:
-            variants[part.pop("variant")]["implementations"].append((index, part))
-        else:
-            ops[index]["alternatives"].append(part)
+        ops[part.pop("op")]["alternatives"].append(part)
     return Graph.from_dict({**data, "tensors": unpack(data["tensors"]), "ops": ops,
-                            "variants": variants})
+                            "variants": unpack(data["variants"])})
 
 
 def _lean_inplace(row: Mapping[str, Any]) -> Dict[str, Any]:

@@ -42,10 +42,6 @@ _PLAIN = ("method", "budget_bytes", "bound", "minimum_total_bytes", "costs", "ba
 class Frontend(Protocol):
     """What reading a file asks the frontend that the plan is for."""
 
-    def completed(self, graph: Graph) -> Graph:
-        """A graph of a file of schema 1 with the facts about its ops that it lacks."""
-        ...
-
     def check(self, plan: Plan) -> None:
         """Raise ValueError unless the plan's network has the ops of its graph."""
 
@@ -107,11 +103,8 @@ def loads(text: str, frontend: Optional[Frontend] = None) -> Plan:
                 from error
         raise PlanSchemaError("the file is damaged or no plan: %s; %s" % (error, _AGAIN)) from error
     _check_header(data)
-    data.setdefault("backend", data.get("world"))  # its name in files of earlier versions
     try:
         graph = columns.unpack_graph(data["graph"])
-        if data["schema"] < 2 and frontend is not None:
-            graph = frontend.completed(graph)
         graph.check()
         if graph.fingerprint != data["fingerprint"]:
             raise PlanMismatch(
@@ -175,11 +168,12 @@ def _check_header(data: Any) -> None:
         raise PlanSchemaError("the file is no memonger plan; %s" % (_OF_ANOTHER % kind if kind
                                                                    else _AGAIN))
     schema = data.get("schema")
-    if schema not in range(1, SCHEMA + 1):
-        if isinstance(schema, int) and schema > SCHEMA:
+    if schema != SCHEMA:
+        if type(schema) is int and schema > 0:
             raise PlanSchemaError(
-                "the plan has schema %d, written by memonger %s; this memonger reads up to %d: "
-                "upgrade memonger or %s" % (schema, data.get("memonger"), SCHEMA, _AGAIN))
+                "the plan has schema %d, written by memonger %s; this memonger reads schema %d: "
+                "%s%s" % (schema, data.get("memonger"), SCHEMA,
+                          "upgrade memonger or " if schema > SCHEMA else "", _AGAIN))
         raise PlanSchemaError("the plan has no valid schema number (%r); %s" % (schema, _AGAIN))
     if data.get("checksum") != checksum(data):
         raise PlanSchemaError("the plan was changed after memonger wrote it (its checksum does "

@@ -135,10 +135,3 @@ def test_a_file_is_planned_in_its_own_units(tmp_path):
     assert plan.bound <= plan.overhead
     smallest = plan_graph(read_graph(str(path)))
     assert smallest.pool_bytes <= plan.pool_bytes
-
-
-def test_graphs_of_other_planners_in_files_of_schema_1_are_read():
-    graph = parse_graph(TEXT, "chain")
-    plain = {**graph.to_dict(), "pools": "executor", "recompute_in_forward": True}
-    del plain["schema"]
-    assert parse_graph(json.dumps(plain)) == graph

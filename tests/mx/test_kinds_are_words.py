@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,6 @@ from needed import needs_plugin
 
 import memonger
 from memonger.graph.decisions import decisions_of
-from memonger.graph.imported import parse_graph
 from memonger.graph.schedule import expand
 from memonger.memory.storage import STORAGES, never_written_bytes, plan_storage
 from memonger.solve import Options, solve
@@ -50,23 +48,6 @@ def test_renamed_operators_have_the_same_pools_and_plans(network):
     found = [solve(g, int(most * NETWORKS[network][1]), "auto", options) for g in (graph, words)]
     assert found[0].schedule == found[1].schedule
     assert decisions_of(graph, found[0].schedule) == decisions_of(words, found[1].schedule)
-
-
-def without_facts(op):
-    return replace(op, own_buffers=(), adds_into_first=False, unwritten_outputs=(),
-                   needs_reader=False, alternatives=tuple(
-                       replace(other, own_buffers=()) for other in op.alternatives))
-
-
-@pytest.mark.parametrize("network", sorted(NETWORKS))
-def test_graphs_of_plan_files_get_the_facts_that_captures_tell(network):
-    from memonger.mx.calls.plan_files import with_facts
-    graph = graph_of(network)
-    older = replace(graph, ops=tuple(map(without_facts, graph.ops)))
-    assert older != graph and with_facts(older) == graph
-    plain = older.to_dict()
-    del plain["schema"]
-    assert parse_graph(json.dumps(plain), graph.name, with_facts) == graph
 
 
 ROOMS = ("util", "graph", "memory", "plan", "solve", "report")

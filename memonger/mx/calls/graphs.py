@@ -11,7 +11,6 @@ from ...util.errors import InputError
 from ...util.json_files import read_text
 from ..rewrite.load import symbol_from_json
 from .inputs import is_symbol
-from .plan_files import with_facts
 
 
 def graph_in(text: str, path: str) -> Graph:
@@ -20,7 +19,7 @@ def graph_in(text: str, path: str) -> Graph:
     Raises InputError if it holds no graph.
     """
     try:
-        graph = parse_graph(text, older=with_facts)
+        graph = parse_graph(text)
     except InputError as error:
         if not looks_like_graph(text):
             raise InputError(
