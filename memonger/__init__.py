@@ -13,21 +13,21 @@ from __future__ import annotations
 
 import importlib
 import logging
+import sys
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from . import errors
 from .graph.types import Graph
-from .mx.plugin.symbol_hooks import watch_symbols as _watch_symbols
 from .plan.plan import Plan, Progress, Status
-from .plan.plan import bind_views as _bind_views
 from .util.cuda_libraries import preload as _preload
 from .util.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from . import gluon, native, zoo
     from .mx.calls.buckets import PlannedBuckets
-    from .mx.calls.calls import estimate, load_plan, max_batch, measure, plan, strip, sweep, verify
+    from .mx.calls.calls import estimate, max_batch, measure, plan, strip, sweep, verify
     from .mx.calls.dmlc import get_cost, make_mirror_plan, search_plan
+    from .plan.plan_file import load_plan
 
 # Importing the room has bound `plan` to it; the name belongs to the function of the API.
 # (The room stays reachable as `from memonger.plan.plan import ...`.)
@@ -36,8 +36,9 @@ del globals()["plan"]
 #: Public name -> module, and the attribute there (None: the module itself).
 _LAZY: Dict[str, Tuple[str, Optional[str]]] = {
     **{name: (".mx.calls.calls", name) for name in (
-        "estimate", "load_plan", "max_batch", "measure", "plan", "strip", "sweep", "verify")},
+        "estimate", "max_batch", "measure", "plan", "strip", "sweep", "verify")},
     **{name: (".mx.calls.dmlc", name) for name in ("get_cost", "make_mirror_plan", "search_plan")},
+    "load_plan": (".plan.plan_file", "load_plan"),
     "PlannedBuckets": (".mx.calls.buckets", "PlannedBuckets"),
     "gluon": (".gluon", None),
     "native": (".native", None),
@@ -50,15 +51,9 @@ __all__ = ["Graph", "Plan", "PlannedBuckets", "Progress", "Status", "errors", "e
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 _preload()
-_watch_symbols()
-
-
-def _plan_views() -> Any:
-    from .mx.calls import plan_views
-    return plan_views
-
-
-_bind_views(_plan_views)
+if "mxnet.base" in sys.modules:  # its readers of symbols were there first
+    from .mx.plugin.symbol_hooks import watch_symbols as _watch_symbols
+    _watch_symbols()
 
 
 if not TYPE_CHECKING:  # a type checker knows the names above, and no others

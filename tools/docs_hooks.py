@@ -10,7 +10,7 @@ PUBLIC = {
     "memonger.mx.calls.calls": "memonger",
     "memonger.mx.calls.dmlc": "memonger",
     "memonger.mx.calls.gluon": "memonger.gluon",
-    "memonger.mx.calls.plan_files": "memonger",
+    "memonger.plan.plan_file": "memonger",
     "memonger.mx.calls.planned": "memonger",
     "memonger.native": "memonger.native",
     "memonger.plan.plan": "memonger",

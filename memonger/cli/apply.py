@@ -5,6 +5,7 @@ import argparse
 
 from ..mx.calls import calls as api
 from ..mx.symbol.common_subexpressions import to_json
+from ..plan import plan_file
 from ..util.errors import InputError
 from ..util.files import write_whole
 from ..util.json_files import read_text
@@ -46,7 +47,7 @@ class Apply(Command):
             if to_json(planned) == to_json(symbol):
                 raise InputError("%s carries no plan; there is nothing to remove" % args.plan)
         else:
-            plan = api.load_plan(args.plan)
+            plan = plan_file.load_plan(args.plan)
             if plan.original_json is None:
                 raise InputError("%s plans a graph that is not MXNet's; there is no symbol to "
                                  "write" % args.plan)

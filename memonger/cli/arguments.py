@@ -7,12 +7,12 @@ import re
 from typing import Any, Dict, Sequence, Tuple, Union
 
 from ..graph.imported import looks_like_graph
-from ..mx.calls.calls import load_plan
 from ..mx.calls.inputs import is_symbol
 from ..mx.costs.models import DEVICES
 from ..mx.plugin.environment import mxnet
 from ..mx.rewrite.load import symbol_from_json
 from ..plan.plan_file import FORMAT as PLAN_FORMAT
+from ..plan.plan_file import load_plan
 from ..planning.requests import share_of
 from ..solve import methods
 from ..util.errors import InputError, UnitError

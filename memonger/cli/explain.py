@@ -5,7 +5,7 @@ import argparse
 import fnmatch
 from typing import List
 
-from ..mx.calls import calls as api
+from ..plan import plan_file
 from ..plan.plan import Plan
 from .command import EXIT_OK, Command, answer
 
@@ -24,7 +24,7 @@ class Explain(Command):
                             help="names of forward ops, or patterns such as 'stage1_*'")
 
     def run(self, args: argparse.Namespace) -> int:
-        plan = api.load_plan(args.plan)
+        plan = plan_file.load_plan(args.plan)
         names = [name for pattern in args.ops for name in _matching(plan, pattern)]
         texts = [plan.explain(name) for name in names]
         answer(args, lambda: [{"op": name, "decision": plan.decisions[name], "text": text}

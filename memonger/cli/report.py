@@ -4,7 +4,7 @@ from __future__ import annotations
 import argparse
 from typing import List
 
-from ..mx.calls import calls as api
+from ..plan import plan_file
 from ..plan.plan import Plan
 from ..planning.sweeping import sweep_like
 from ..report.charts.figures import FORMATS
@@ -44,7 +44,7 @@ class Report(Command):
             raise UsageError("nothing to draw; give -o FILE.html, --graph FILE or --timeline FILE")
         if args.sweep and not args.output:
             raise UsageError("--sweep is for the report; give -o FILE.html")
-        plan = api.load_plan(args.plan)
+        plan = plan_file.load_plan(args.plan)
         written = []
         if args.output:
             from ..report.html import write_html

@@ -9,10 +9,11 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
+from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 from ..graph.schedule import Schedule
 from ..graph.types import Graph
+from .above import frontend_of, views
 from .footprint import Footprint
 
 #: ``Plan.costs`` where no op has a time and each counts for the same: times are no seconds.
@@ -196,13 +197,15 @@ class Plan:
     @cached_property
     def symbol_json(self) -> Optional[str]:
         """The planned symbol as JSON: the original with the plan's decisions on it."""
-        return None if self.original_json is None else _views().symbol_json(self)
+        frontend = frontend_of(self.original_json)
+        return None if frontend is None else frontend.symbol_json(self)
 
     @property
     def symbol(self) -> Any:
         """The planned ``mx.sym.Symbol``; None for graphs that are not MXNet's."""
-        return None if self.symbol_json is None else \
-            _views().symbol(self.symbol_json, self.numpy_arrays)
+        frontend = frontend_of(self.original_json)
+        return None if frontend is None else \
+            frontend.symbol(self.symbol_json, self.numpy_arrays)
 
     def with_measured(self, measured: Mapping[str, Any]) -> "Plan":
         """The plan with a measurement beside its predictions.
@@ -237,7 +240,7 @@ class Plan:
         UnknownOpError
             If the plan has no such op; close names are suggested.
         """
-        return _views().explain(self, op)
+        return views().explain(self, op)
 
     def timeline(self) -> Any:
         """Live and allocated bytes at each step.
@@ -266,7 +269,7 @@ class Plan:
         RenderError
             If the Python package ``graphviz``, which MXNet brings along, is missing.
         """
-        return _views().diagram(self, **options)
+        return views().diagram(self, **options)
 
     def report(self, path: str) -> None:
         """Write a self-contained HTML report.
@@ -280,7 +283,7 @@ class Plan:
         MemongerError
             If the file cannot be written.
         """
-        _views().write_html(self, path)
+        views().write_html(self, path)
 
     def save(self, path: str) -> None:
         """Write the plan as JSON, whole or not at all.
@@ -294,7 +297,7 @@ class Plan:
         MemongerError
             If the file cannot be written.
         """
-        _views().save_plan(self, path)
+        views().save_plan(self, path)
 
     def __repr__(self) -> str:
         size = self.graph.format_size
@@ -303,23 +306,10 @@ class Plan:
             size(self.total_bytes), size(self.baseline_total_bytes), 100 * self.overhead)
 
     def __str__(self) -> str:
-        return _views().summary(self)
+        return views().summary(self)
 
     def _repr_html_(self) -> str:
-        return _views().fragment(self)
+        return views().fragment(self)
 
 
 Budget = Union[None, str, int, float]
-
-
-#: Gives the module of a plan's views; see :func:`bind_views`.
-_loader: List[Callable[[], Any]] = []
-
-
-def bind_views(loader: Callable[[], Any]) -> None:
-    """Name what shows plans, which lies above this package; it is loaded when a view is used."""
-    _loader[:] = [loader]
-
-
-def _views() -> Any:
-    return _loader[0]()

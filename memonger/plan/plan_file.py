@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Dict, List, Mapping, Optional, Protocol, Tuple
+from typing import Any, Dict, List, Mapping, Tuple
 
 from ..graph.decisions import decisions_of
 from ..graph.imported import looks_like_graph
@@ -27,6 +27,7 @@ from ..util.gc_pause import paused
 from ..util.json_files import parse_json, plain, read_text
 from ..util.type_checks import check_types
 from . import columnar_json as columns
+from .above import frontend_of
 from .consistency import contradictions
 from .footprint import Footprint
 from .plan import Plan, Status
@@ -37,13 +38,6 @@ _AGAIN = "make the plan again with memonger plan"
 _OF_ANOTHER = "it is %s; memonger plan -o writes plan files"
 #: Fields that are written as they are.
 _PLAIN = ("method", "budget_bytes", "bound", "minimum_total_bytes", "costs", "backend", "storage")
-
-
-class Frontend(Protocol):
-    """What reading a file asks the frontend that the plan is for."""
-
-    def check(self, plan: Plan) -> None:
-        """Raise ValueError unless the plan's network has the ops of its graph."""
 
 
 def save_plan(plan: Plan, path: str) -> None:
@@ -59,15 +53,30 @@ def save_plan(plan: Plan, path: str) -> None:
 
 
 @paused()
-def load_plan(path: str, frontend: Optional[Frontend] = None) -> Plan:
-    """Read a plan file; without the ``frontend`` of its network that is not looked at.
+def load_plan(path: str) -> Plan:
+    """Read a plan file; no framework is needed.
 
-    Raises InputError, PlanSchemaError and PlanMismatch as ``memonger.load_plan`` says, which is
-    this with MXNet's frontend.
+    Parameters
+    ----------
+    path : str
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    InputError
+        If the file cannot be opened.
+    PlanSchemaError
+        If it is damaged, was changed, is no plan, or is from a newer memonger; or if its numbers
+        are not those of its graph and decisions.
+    PlanMismatch
+        If its decisions belong to another graph than the one it holds.
     """
     text = read_text(path)
     try:
-        return loads(text, frontend)
+        return loads(text)
     except PlanMismatch as error:
         raise PlanMismatch("%s: %s" % (path, error), error.expected, error.found) from error
     except PlanSchemaError as error:
@@ -93,8 +102,11 @@ def dumps(plan: Plan) -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def loads(text: str, frontend: Optional[Frontend] = None) -> Plan:
-    """Inverse of :func:`dumps`; lists among the options come back as tuples."""
+def loads(text: str) -> Plan:
+    """Inverse of :func:`dumps`; lists among the options come back as tuples.
+
+    Raises as :func:`load_plan`.
+    """
     try:
         data = parse_json(text)
     except InputError as error:
@@ -134,6 +146,7 @@ def loads(text: str, frontend: Optional[Frontend] = None) -> Plan:
         if plan.bound > max(0.0, plan.overhead) + 1e-9 or \
                 (plan.minimum_total_bytes or 0) > plan.total_bytes:
             raise ValueError("it is better than its bounds allow")
+        frontend = frontend_of(plan.original_json)
         if frontend is not None:
             frontend.check(plan)
         wrong = contradictions(plan)

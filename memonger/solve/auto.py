@@ -29,9 +29,9 @@ from .least_memory import least_memory, smallest_within
 from .mip import highs
 from .mip.bounds import span_bound
 from .mip.formulation import build
-from .mip.refining import FAR, NEAR_MISS, Programs
 from .mip.rounding import schedule_of_point
 from .options import USUAL_TIME_LIMIT_S, Options
+from .refining import FAR, NEAR_MISS, Programs
 from .search.decisions import SearchResult
 from .search.local import FIRST_SHARE, work_for
 from .step import Step

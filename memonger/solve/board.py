@@ -2,7 +2,7 @@
 
 A step reads the board, and leaves better plans and bounds on it. What only one part of the search
 needs lies with that part: :class:`memonger.solve.search.walks.Walks` for the native search,
-:class:`memonger.solve.mip.refining.Programs` for 0/1 programs.
+:class:`memonger.solve.refining.Programs` for 0/1 programs.
 """
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from ..graph.types import Graph
 from ..memory.storage import pool_of
 from ..memory.workspace import outside_pool_bytes
 from ..plan.plan import Plan, Progress, Status
+from .candidate import Candidate, Poll
 from .chain.plans import ChainPlans, boundaries_of
 from .effort import Effort
 from .mip.bounds import Bound, layers_of, overhead_bound, whole_buffers_bound
@@ -26,19 +27,9 @@ from .mip.least_bytes import least_outside_pool_bytes, minimum_peak_bound, pool_
 from .mip.problem import Reduced, reduce_graph
 from .options import Options
 from .result import build_plan, total_bytes, unplanned
-from .search.native import Poll
 from .search.walks import Walks
 
 logger = logging.getLogger("memonger")
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A schedule with what it takes: time beyond the unplanned step, pool, workspace, objects."""
-
-    schedule: Schedule
-    extra_s: float
-    bytes: int
 
 
 @dataclass

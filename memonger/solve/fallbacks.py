@@ -9,7 +9,8 @@ from operator import attrgetter
 
 from ..plan.plan import Plan, Status
 from ..util.errors import PluginMissing
-from .board import Board, Candidate
+from .board import Board
+from .candidate import Candidate
 from .result import unplanned
 from .search import local
 from .search.starts import baseline_schedules

@@ -1,4 +1,4 @@
-"""The exact method: 0/1 programs (:mod:`memonger.solve.mip.refining`) until a plan is proven.
+"""The exact method: 0/1 programs (:mod:`memonger.solve.refining`) until a plan is proven.
 
 The native search, where its library is there, gives the first plan. Cost: the worst case is
 exponential; ``time_limit_s`` ends it.
@@ -13,8 +13,8 @@ from .board import Board
 from .fallbacks import smallest_plan
 from .least_memory import least_memory
 from .mip import highs
-from .mip.refining import Programs
 from .options import Options
+from .refining import Programs
 from .result import as_asked
 
 

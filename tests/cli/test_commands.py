@@ -14,6 +14,7 @@ from memonger.cli import main
 from memonger.graph.schedule import expand
 from memonger.graph.types import Graph, Op, Tensor
 from memonger.mx.calls import calls as api
+from memonger.plan import plan_file
 from memonger.plan.plan import Plan, Status
 from memonger.util import errors
 
@@ -255,8 +256,8 @@ def test_a_file_that_is_no_symbol_is_refused_where_only_symbols_will_do(tmp_path
     assert "is no MXNet symbol; save one with sym.save" in capsys.readouterr().err
 
 
-def test_explain_suggests_the_name_that_was_meant(tmp_path, fake, capsys):
-    fake("load_plan", small_plan())
+def test_explain_suggests_the_name_that_was_meant(monkeypatch, capsys):
+    monkeypatch.setattr(plan_file, "load_plan", lambda path: small_plan())
     assert main(["explain", "plan.json", "rellu"]) == 1
     assert "did you mean relu?" in capsys.readouterr().err
 

@@ -5,15 +5,12 @@ import json
 import re
 
 import pytest
-from plan.test_plan_file import make
-from report.graphs import resnet
 
 import memonger
 from memonger.cli import main
-from memonger.cli.torch_model import is_model_or_its_plan
 from memonger.graph.types import Graph, Op, Tensor
 from memonger.plan import plan_file
-from memonger.util.errors import InputError, PlanSchemaError
+from memonger.util.errors import InputError
 
 KIB = 1 << 10
 OTHERS = re.compile(r"mxnet|plugin|arena|stock|executor", re.IGNORECASE)
@@ -83,22 +80,6 @@ def test_a_graph_of_a_file_cannot_be_verified(network, tmp_path, capsys):
     assert main(["plan", str(network), "--budget", "0.7", "-o", saved]) == 0
     assert main(["verify", saved]) == 1
     assert "nothing to run" in capsys.readouterr().err
-
-
-def test_a_plan_of_schema_1_is_no_plan_of_a_module(tmp_path):
-    """Whose it is shows before it is known what its operators are."""
-    plan = make(resnet((3, 3), 2, 32), {})
-    data = json.loads(plan_file.dumps(plan))
-    data["schema"] = 1
-    for name in ("adds_into_first", "own_buffers", "needs_reader"):
-        data["graph"]["ops"]["columns"].pop(name, None)
-    data["checksum"] = plan_file.checksum(data)
-    path = tmp_path / "plan.json"
-    path.write_text(json.dumps(data))
-    with pytest.raises(PlanSchemaError, match="not those of its graph"):
-        plan_file.load_plan(str(path))
-    assert not is_model_or_its_plan(str(path))
-    assert memonger.load_plan(str(path)).pool_bytes == plan.pool_bytes
 
 
 @pytest.mark.parametrize("in_bytes", [False, True])

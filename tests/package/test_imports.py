@@ -65,6 +65,23 @@ def test_importing_memonger_and_its_core_imports_nothing_heavy():
     assert printed(code) == "[]"
 
 
+def test_a_plan_of_no_mxnet_network_loads_nothing_of_that_frontend(tmp_path):
+    """It is shown, explained, saved and read; `import memonger` beside no MXNet loads none, too."""
+    path = str(tmp_path / "plan.json")
+    code = ("import sys, memonger\n"
+            "from memonger.graph.imported import parse_graph\n"
+            "from memonger.plan.footprint import Footprint\n"
+            "from memonger.solve import solve\n"
+            "graph = parse_graph('4 3\\n10 1 1\\n10 1 1\\n1 2 0\\n1 2 0\\n0 1\\n1 2\\n2 3\\n')\n"
+            "plan = solve(graph, 100, 'auto')\n"
+            "plan.save(%r)\nagain = memonger.load_plan(%r)\n"
+            "assert str(again) and again.explain(graph.ops[0].name) and again._repr_html_()\n"
+            "assert again.symbol is None and again.symbol_json is None\n"
+            "print([name for name in sys.modules if name.startswith('memonger.mx')])"
+            % (path, path))
+    assert printed(code) == "[]"
+
+
 def test_plan_is_the_function_whatever_was_imported_first():
     pytest.importorskip("memonger.mx.calls.calls")
     code = ("from memonger.plan.plan import Plan\nimport memonger.plan.plan_file\nimport memonger\n"
@@ -90,8 +107,10 @@ def test_every_public_name_leads_somewhere(forked):
     assert forked.run(code).stdout == "plan memonger.native\n"
 
 
-#: Lazy tables of names: the package's public ones, planning methods, builders of networks.
-LAZY = {"memonger/__init__.py", "memonger/solve/__init__.py", "memonger/zoo/nets/__init__.py"}
+#: Lazy tables of names: the package's public ones, planning methods, builders of networks, and what
+#: shows plans and checks their networks.
+LAZY = {"memonger/__init__.py", "memonger/solve/__init__.py", "memonger/zoo/nets/__init__.py",
+        "memonger/plan/above.py"}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))

@@ -11,9 +11,9 @@ from plan.test_plan_file import edited
 
 import memonger
 from memonger import native
-from memonger.mx.calls.plan_files import loads
 from memonger.plan import plan_file as planfile
 from memonger.plan.consistency import contradictions
+from memonger.plan.plan_file import loads
 from memonger.util.errors import PlanSchemaError
 
 mx = pytest.importorskip("mxnet")

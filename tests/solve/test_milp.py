@@ -23,8 +23,8 @@ from memonger.solve.mip import highs
 from memonger.solve.mip.formulation import build
 from memonger.solve.mip.problem import reduce_graph
 from memonger.solve.mip.program import integer_columns
-from memonger.solve.mip.refining import Programs
 from memonger.solve.mip.rounding import schedule_of_point
+from memonger.solve.refining import Programs
 from memonger.util.errors import SolverUnavailable
 
 OPTIONS = Options(storage="live", time_limit_s=20.0)

@@ -9,6 +9,7 @@ import threading
 from typing import Any, Callable, Dict, Hashable, Iterable, List, Mapping, Sequence, Set, Tuple
 
 from ...plan.plan import Budget, Plan
+from ...plan.plan_file import load_plan
 from ...util import argument_checks as check
 from ...util.errors import InputError, MemongerError
 from ...util.files import cache_folder
@@ -19,7 +20,6 @@ from ..memory.stated_gpu import place, resolve_budget
 from ..plugin.environment import mkldnn_is_on
 from ..symbol.common_subexpressions import to_json
 from .calls import estimate, plan
-from .plan_files import load_plan
 
 #: What a bucket's symbol generator gives.
 Generated = Tuple[Any, Sequence[str], Sequence[str]]

@@ -29,13 +29,12 @@ from .inputs import batches, gather_shapes
 from .network import BoundNetwork
 from .op_times import costs_of_bytes
 from .opening import open_network
-from .plan_files import load_plan
 from .planned import apply_plan, measure, strip, verify
 
 if TYPE_CHECKING:
     from ...plan.max_batch import MaxBatch
 
-__all__ = ["Estimate", "apply_plan", "estimate", "load_plan", "max_batch", "measure", "plan",
+__all__ = ["Estimate", "apply_plan", "estimate", "max_batch", "measure", "plan",
            "strip", "sweep", "verify"]
 
 

@@ -5,9 +5,9 @@ from typing import List, Tuple
 
 import numpy as np
 
+from .columns import Ranges, Rows, Spots
 from .pools import Pools
 from .problem import Reduced
-from .program import Ranges, Rows, Spots
 from .targets import Targets, by_op
 
 

@@ -9,7 +9,7 @@ buffers instead, so the bound is the smaller one of both kinds (:func:`whole_buf
 Method: the program of :mod:`memonger.solve.mip.formulation` over a few constrained ops, chosen
 where the unplanned step or the last solution is worst. Few windows give the best bounds (see
 there), so a handful of tiny linear programs is solved and the largest bound is kept. Searches raise
-it further by 0/1 programs (:mod:`memonger.solve.mip.refining`). Without HiGHS a knapsack bound
+it further by 0/1 programs (:mod:`memonger.solve.refining`). Without HiGHS a knapsack bound
 takes its place.
 """
 from __future__ import annotations

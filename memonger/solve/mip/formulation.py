@@ -27,11 +27,12 @@ from typing import Dict, List, Sequence, Tuple
 import numpy as np
 
 from .at_hand import add_at_hand_rows
+from .columns import Ranges, Rows, Spots
 from .inplace_reuse import InplaceReuse
 from .layers import add_layer_rows, layer_sizes
 from .pools import Pools
 from .problem import Reduced
-from .program import Program, Ranges, Rows, Spots
+from .program import Program
 from .spans import add_span_rows, span_pairs
 from .targets import ALWAYS, Targets
 

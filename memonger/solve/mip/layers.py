@@ -5,10 +5,10 @@ from typing import Sequence, Tuple
 
 import numpy as np
 
+from .columns import Ranges, Rows, Spots
 from .inplace_reuse import InplaceReuse
 from .pools import Pools
 from .problem import Reduced
-from .program import Ranges, Rows, Spots
 
 
 def layer_sizes(reduced: Reduced, most: int) -> np.ndarray:

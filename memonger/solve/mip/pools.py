@@ -11,8 +11,8 @@ from typing import Tuple
 
 import numpy as np
 
+from .columns import Ranges, Rows, Spots
 from .problem import Reduced
-from .program import Ranges, Rows, Spots
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from typing import Dict, List, Sequence, Set, Tuple
 
 import numpy as np
 
+from .columns import Ranges, Rows, Spots
 from .problem import Reduced
-from .program import Ranges, Rows, Spots
 from .targets import ALWAYS, Targets, by_op
 
 

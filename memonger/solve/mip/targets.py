@@ -9,8 +9,8 @@ from typing import Dict, List, Sequence, Tuple
 
 import numpy as np
 
+from .columns import Rows
 from .problem import Reduced
-from .program import Rows
 
 #: Columns of which one may be 1, their value on the left of the row, and the row's lower limit.
 _Sum = Tuple[Tuple[int, ...], float, float]

@@ -6,7 +6,7 @@ problem in it.
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Callable, List, Optional
+from typing import Any, List, Optional
 
 from ...graph.schedule import Schedule, Step
 from ...graph.types import Graph
@@ -14,6 +14,7 @@ from ...memory.storage import STORAGES
 from ...util import signals as interrupts
 from ...util.errors import SolverError
 from ...util.native_libraries import array, core
+from ..candidate import Poll
 from ..mip.implementations import allowed_variants
 from ..options import Options
 from .decisions import FINISHED, Decisions, Gap, SearchResult, adopted, closest
@@ -24,9 +25,6 @@ _POLL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_double, ctypes.c_int64)
 PARTS = {"starts by thresholds": 1, "groups of like values": 2, "iterated repair": 4,
          "annealing": 8, "moves of stretches": 16, "moves of checkpoints": 32,
          "moves of like values": 64}
-#: Called with cost and bytes of the best plan so far (None without one).
-Poll = Callable[[Optional[float], Optional[int]], None]
-
 
 class NativeSearch:
     """One problem in the C++ library.

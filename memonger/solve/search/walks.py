@@ -12,18 +12,16 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional, Tuple
+from typing import Any, Dict, Iterator, Optional, Tuple
 
 from ...graph.schedule import Schedule
 from ...graph.types import Graph
 from ...util.errors import PluginMissing
+from ..candidate import Candidate, Collector
 from ..options import Options
 from .background import BackgroundSearch
 from .decisions import INTERRUPTED, Decisions, SearchResult
 from .native import NativeSearch
-
-if TYPE_CHECKING:
-    from ..board import Board, Candidate
 
 
 class Walks:
@@ -36,7 +34,7 @@ class Walks:
         #: How many ran, which gives each its seed, and how many of these started from nothing.
         self._runs = self._starts = 0
         #: The plan behind which these decisions are.
-        self._decided: Optional[Tuple["Candidate", Decisions]] = None
+        self._decided: Optional[Tuple[Candidate, Decisions]] = None
 
     @cached_property
     def main(self) -> Optional[NativeSearch]:
@@ -51,7 +49,7 @@ class Walks:
         return self.main and NativeSearch(self.graph, self.options)
 
     # ------------------------------------------------------------------ searching
-    def improve(self, board: "Board", work: int, decisions: Optional[Decisions] = None,
+    def improve(self, board: Collector, work: int, decisions: Optional[Decisions] = None,
                 crossover: bool = False, heat: float = 0.0) -> None:
         """Search for so many steps, from decisions or from nothing, and evaluate what comes out."""
         if not self.main or board.over:
@@ -63,7 +61,7 @@ class Walks:
                                                 crossover=crossover, heat=heat))
 
     @contextmanager
-    def beside(self, board: "Board", work: int, decisions: Optional[Decisions] = None,
+    def beside(self, board: Collector, work: int, decisions: Optional[Decisions] = None,
                crossover: bool = False, near: float = 0.0) -> Iterator[None]:
         """The same while the block runs, on another core; nothing without work.
 
@@ -91,7 +89,7 @@ class Walks:
             done_s = board.effort.spent_s - spent_s
             board.effort.spend(max(0.0, board.effort.seconds(request[1]) - done_s))
 
-    def warm(self, board: "Board") -> Optional[Decisions]:
+    def warm(self, board: Collector) -> Optional[Decisions]:
         """Decisions of the search close to the best plan; None without one."""
         if board.best is None or not self.main:
             return None
@@ -99,7 +97,7 @@ class Walks:
             return self._decided[1]
         return self.main.decisions_of(board.best.schedule)
 
-    def remember(self, candidate: "Candidate", decisions: Decisions) -> None:
+    def remember(self, candidate: Candidate, decisions: Decisions) -> None:
         """The decisions that gave a plan, for :meth:`warm`."""
         self._decided = candidate, decisions
 
@@ -137,13 +135,13 @@ class Walks:
             self._exact[native] = NativeSearch(self.graph, replace(self.options, variants="exact"))
         return self._exact[native]
 
-    def _request(self, board: "Board", work: int) -> Tuple[int, int, float, int]:
+    def _request(self, board: Collector, work: int) -> Tuple[int, int, float, int]:
         """Budget, work, time and seed of the next search."""
         self._runs += 1
         return (board.limit_bytes, min(work, board.effort.steps), board.effort.clock_s,
                 self.options.seed + self._runs - 1)
 
-    def _take(self, board: "Board", native: NativeSearch, result: SearchResult) -> None:
+    def _take(self, board: Collector, native: NativeSearch, result: SearchResult) -> None:
         board.interrupted |= result.stop == INTERRUPTED
         if board.best is not None and result.cost_s - self.graph.time_s > board.best.extra_s:
             return  # a storage assignment would take half a second

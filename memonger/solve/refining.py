@@ -10,20 +10,19 @@ but a handful of them proves most optima. The native search mends decoded schedu
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, List, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 import numpy as np
 
-from ...graph.schedule import Schedule
-from ..effort import Effort
-from . import highs
-from .formulation import build
-from .program import Program, integer_columns
-from .rounding import schedule_of_point
-from .windows import peak_ops, point_of, worst_op
-
-if TYPE_CHECKING:
-    from ..board import Board, Candidate
+from ..graph.schedule import Schedule
+from .board import Board
+from .candidate import Candidate
+from .effort import Effort
+from .mip import highs
+from .mip.formulation import build
+from .mip.program import Program, integer_columns
+from .mip.rounding import schedule_of_point
+from .mip.windows import peak_ops, point_of, worst_op
 
 #: A decoded plan above this share of the budget shows that programs are no guide.
 FAR_MISS = 1.3
@@ -38,7 +37,7 @@ FAR = 0.005
 class Programs:
     """The 0/1 programs of one board."""
 
-    board: "Board"
+    board: Board
     #: Ops at which live bytes are constrained.
     constrained: List[int] = field(default_factory=list)
     #: How often the solver may ask whether to go on in a round; 0: as long as time allows.
@@ -124,7 +123,7 @@ class Programs:
         return program, solution.values, None if solution.values is None else \
             schedule_of_point(program, board.reduced, solution.values)
 
-    def _bring_within(self, decoded: "Candidate", allowed_bytes: int, share: float,
+    def _bring_within(self, decoded: Candidate, allowed_bytes: int, share: float,
                       mend_work: int) -> None:
         """A decoded plan takes too much: mend it; what almost fits is also planned for less."""
         board = self.board
@@ -144,7 +143,7 @@ class Programs:
             if board.limit_bytes < smaller.bytes < decoded.bytes:
                 self._mend(smaller, mend_work, near)
 
-    def _mend(self, decoded: "Candidate", mend_work: int, near: bool) -> None:
+    def _mend(self, decoded: Candidate, mend_work: int, near: bool) -> None:
         """Let the native search go on from a plan that does not fit."""
         native = self.board.walks.main
         if not mend_work or not native:

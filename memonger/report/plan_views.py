@@ -1,0 +1,18 @@
+"""The views of a plan: its text, explanation, diagram, page and file."""
+from __future__ import annotations
+
+from ..plan.above import frontend_of
+from ..plan.plan import Plan
+from ..plan.plan_file import save_plan
+from . import explain as explanation
+from .diagram.render import diagram
+from .html import fragment, write_html
+from .text import summary
+
+__all__ = ["diagram", "explain", "fragment", "save_plan", "summary", "write_html"]
+
+
+def explain(plan: Plan, op: str) -> str:
+    """Why an op got its decision; see :func:`memonger.report.explain.explain`."""
+    frontend = frontend_of(plan.original_json)
+    return explanation.explain(plan, op, frontend and frontend.reasons)
