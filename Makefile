@@ -46,8 +46,8 @@ test-cu112: $(VENV)/.tests $(VENV).cu112/.made
 	MEMONGER_TEST_INSTALLED=1 MEMONGER_TEST_CU112=$(abspath $(VENV).cu112) \
 		$(VENV)/bin/pytest -n $(JOBS) --dist worksteal -m cu112 tests/gpu $(PYTEST_ARGS)
 
-# PyTorch has an environment of its own: MXNet needs an older NumPy. The version is the newest that
-# memonger/torch/private.py names.
+# PyTorch has an environment of its own: MXNet needs an older NumPy. The version is one of those that
+# memonger/util/version.py names.
 test-torch: $(VENV).torch/.made
 	$(VENV).torch/bin/python plugins/build.py --core
 	$(VENV).torch/bin/python -m pytest tests/torch $(PYTEST_ARGS)

@@ -22,7 +22,7 @@ from ..util.errors import PluginError
 from ..util.messages import one_line
 from ..util.native_libraries import core
 from ..util.units import format_bytes
-from ..util.version import __version__, installed
+from ..util.version import TORCH_VERSIONS, __version__, installed
 from .command import EXIT_ERROR, EXIT_OK, Command, answer
 
 OK, NOTE, WARNING, PROBLEM = "ok", "note", "warning", "problem"
@@ -171,21 +171,23 @@ def _mxnet() -> Iterator[Finding]:
             "" if fit else _MXNET_NEEDED)
 
 
-#: Versions that memonger.torch works with: memonger/torch/private.py.
-_TORCH = (2, 11), (2, 13)
-
-
 def _torch() -> Iterator[Finding]:
     """PyTorch is not imported, which takes seconds: its version is that of its distribution."""
-    present = installed("torch")
+    present, oldest, newest = installed("torch"), TORCH_VERSIONS[0], TORCH_VERSIONS[-1]
     if present is None:
         yield Finding("torch", "missing", NOTE,
-                      "memonger.torch needs it: pip install 'torch>=%d.%d'" % _TORCH[0])
+                      "memonger.torch needs it: pip install 'torch>=%d.%d'" % oldest)
         return
-    version = re.match(r"(\d+)\.(\d+)", present)
-    fit = version and _TORCH[0] <= tuple(map(int, version.groups())) <= _TORCH[1]
-    yield Finding("torch", present, OK if fit else WARNING, "" if fit else
-                  "memonger.torch works with %d.%d to %d.%d" % (*_TORCH[0], *_TORCH[1]))
+    found = re.match(r"(\d+)\.(\d+)", present)
+    version = tuple(map(int, found.groups())) if found else (0, 0)
+    if oldest <= version <= newest:
+        yield Finding("torch", present)
+    elif version < oldest:
+        yield Finding("torch", present, WARNING, "memonger.torch needs %d.%d or later" % oldest)
+    else:
+        yield Finding("torch", present, NOTE,
+                      "newer than %d.%d, the newest that memonger.torch was tested with: it tries "
+                      "this one out when it is first used" % newest)
 
 
 def _plugin() -> Iterator[Finding]:

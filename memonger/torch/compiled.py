@@ -15,6 +15,7 @@ from ..plan.plan import Budget, Plan
 from ..report.progress import Asked, callback_of, shows_progress
 from ..util.argument_checks import whole_number
 from ..util.errors import InputError
+from . import versions
 from .measure import Measurement, measure_step, training_step
 from .module_step import Inputs, arguments, bytes_before, check_module, device_of, parameters_of
 from .request import Request, requested, resolved
@@ -36,7 +37,8 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
     Planning happens at the first call, for the inputs of that call, and again where PyTorch
     compiles again. In eager mode results, gradients and buffers are bit for bit those without a
     plan on a CPU, unless ``variants="all"`` has changed an operator; where Inductor fuses kernels
-    otherwise, last bits may differ.
+    otherwise, last bits may differ. With a newer PyTorch that plans do not work with the module
+    trains without one, and a warning says so.
 
     Parameters
     ----------
@@ -74,6 +76,10 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
                       time_limit=time_limit, max_clones=max_clones,
                       plan=plan, unplanned=budget is None and plan is None)
     backend = Backend(requested(request, costs, optimizer, optimizer_params))
+    plain = versions.without_plan(module, request.mode, dynamic)
+    if plain is not None:
+        _BACKENDS[plain] = backend
+        return plain
     compiled = torch.compile(module, backend=partial(_run, backend, progress=progress),
                              fullgraph=True, dynamic=dynamic)
     if isinstance(module, torch.nn.Module):
@@ -122,7 +128,9 @@ def options(budget: Budget, costs: Any = "auto", time_limit: float = 10.0) -> Di
     -------
     dict
     """
-    return Backend(requested(Request(budget=budget, time_limit=time_limit), costs)).options()
+    request = requested(Request(budget=budget, time_limit=time_limit), costs)
+    versions.check(request.mode)
+    return Backend(request).options()
 
 
 def measure(compiled: Any, inputs: Inputs, steps: int = 5) -> Measurement:

@@ -6,9 +6,8 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 import torch
 import torch.fx as fx
 
-from . import private
+from . import loss_layer, private
 from .layouts import has_channels_last, strides_of
-from .loss_layer import score_bytes
 from .sizes import hint, tensor_bytes, tensors
 
 
@@ -32,9 +31,10 @@ def estimated_s(node: fx.Node, roofline: Roofline) -> float:
     values = private.pytree.tree_map(lambda a: a.meta.get("val") if isinstance(a, fx.Node) else a,
                              (node.args, node.kwargs))
     moved = tensors(values) + tensors(node.meta.get("val"))
-    count = hint(private.flops(node, values)) or max((hint(t.numel()) for t in moved), default=0)
+    count = hint(private.flops(node, values)) or hint(loss_layer.flops(node.target, values[0])) \
+        or max((hint(t.numel()) for t in moved), default=0)
     moved_bytes = sum(map(tensor_bytes, moved)) + \
-        hint(score_bytes(node.target, values[0]))
+        hint(loss_layer.score_bytes(node.target, values[0]))
     return count / roofline.flops_per_s + moved_bytes / roofline.bytes_per_s
 
 

@@ -12,7 +12,6 @@ from typing import Any, Sequence, Tuple
 
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import register_flop_formula
 
 from ..util.errors import InputError
 from .sizes import hint
@@ -195,6 +194,9 @@ _each.register_autograd(_again, setup_context=_keep_inputs)
 #: for exponentials, their sum; with gradients twice for these, and two products.
 _PASSES = {"linear_cross_entropy": 11, "linear_cross_entropy_each": 7,
            "linear_cross_entropy_each_backward": 11}
+#: How many products of the size of the projection it runs.
+_PRODUCTS = {"linear_cross_entropy": 3, "linear_cross_entropy_each": 1,
+             "linear_cross_entropy_each_backward": 3}
 
 
 def score_bytes(target: Any, arguments: Sequence[Any]) -> Any:
@@ -204,6 +206,13 @@ def score_bytes(target: Any, arguments: Sequence[Any]) -> Any:
     """
     tensors = _operands(target, arguments)
     return _PASSES[_name(target)] * 4 * tensors[0].shape[0] * tensors[1].shape[0] if tensors else 0
+
+
+def flops(target: Any, arguments: Sequence[Any]) -> Any:
+    """Multiplications and additions of an op of this module, or a symbol; 0 for other ops."""
+    tensors = _operands(target, arguments)
+    return 2 * _PRODUCTS[_name(target)] * tensors[0].shape[0] * tensors[1].numel() \
+        if tensors else 0
 
 
 def temporary_bytes(target: Any, arguments: Sequence[Any]) -> int:
@@ -228,16 +237,3 @@ def _operands(target: Any, arguments: Sequence[Any]) -> Sequence[Tensor]:
     """Rows and weight of an op of this module; () for other ops."""
     return [t for t in arguments if isinstance(t, Tensor) and t.dim() == 2][:2] \
         if _name(target) in _PASSES else ()
-
-
-@register_flop_formula([torch.ops.memonger.linear_cross_entropy,
-                        torch.ops.memonger.linear_cross_entropy_each_backward])
-def _with_gradients(*shapes: Any, out_shape: Any = None, **kwargs: Any) -> int:
-    rows, weight = [s for s in shapes if isinstance(s, (tuple, list, torch.Size))
-                    and len(s) == 2][:2]
-    return 3 * 2 * rows[0] * weight[0] * weight[1]
-
-
-@register_flop_formula(torch.ops.memonger.linear_cross_entropy_each)
-def _losses_only(rows: Any, weight: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
-    return 2 * rows[0] * weight[0] * weight[1]

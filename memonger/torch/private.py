@@ -1,34 +1,33 @@
 """Every call into PyTorch that is not public, with what is needed of it.
 
-Tried with PyTorch 2.11 and 2.13; ``custom_partitioner_fn``, which Inductor's mode needs, came with
-2.9, and descriptors of a joint graph's inputs and outputs in the form read here with 2.11.
+``custom_partitioner_fn``, which Inductor's mode needs, came with PyTorch 2.9, and descriptors of a
+joint graph's inputs and outputs in the form read here with 2.11.
 """
 from __future__ import annotations
 
 import contextlib
+from collections import ChainMap
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 import torch
 import torch.fx as fx
-from torch._dynamo.backends.common import aot_autograd
-from torch._dynamo.exc import BackendCompilerFailed, Unsupported
-from torch._dynamo.utils import get_metrics_context
-from torch._functorch import partitioners
-from torch._functorch.compile_utils import fx_graph_cse
-from torch._inductor.custom_graph_pass import CustomPartitionerFn
 from torch.utils import _pytree
 from torch.utils.checkpoint import CheckpointPolicy
 from torch.utils.flop_counter import (
     flop_registry,
-    register_flop_formula,
     sdpa_backward_flop_count,
     sdpa_flop_count,
 )
 
-from ..util.errors import InputError
-
-#: The versions whose private parts are those used here.
-OLDEST, NEWEST = (2, 11), (2, 13)
+try:
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._dynamo.exc import BackendCompilerFailed, Unsupported
+    from torch._dynamo.utils import get_metrics_context
+    from torch._functorch import partitioners
+    from torch._functorch.compile_utils import fx_graph_cse
+    from torch._inductor.custom_graph_pass import CustomPartitionerFn
+except ImportError:  # another PyTorch than those tested: versions.py finds out before others do
+    CustomPartitionerFn = object
 
 #: Inductor's configuration under which a step holds what its values need and no more: otherwise it
 #: holds a buffer from its last reader on until it has another value of the same size to put there.
@@ -37,14 +36,6 @@ LEAST_LIVE: Dict[str, Any] = {"allow_buffer_reuse": False}
 #: Leaves of tuples, lists and dictionaries.
 pytree = _pytree
 Modules = Tuple[fx.GraphModule, fx.GraphModule]
-
-
-def check_version() -> None:
-    """Raise InputError for a PyTorch whose private parts may be others."""
-    version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
-    if not OLDEST <= version <= NEWEST:
-        raise InputError("memonger.torch works with PyTorch %d.%d to %d.%d, and this is %s" % (
-            *OLDEST, *NEWEST, torch.__version__))
 
 
 # ------------------------------------------------------------------ backends of torch.compile
@@ -90,14 +81,19 @@ def run_inductor(module: fx.GraphModule, inputs: Sequence[Any],
 def _has_no_layouts_unplanned(backward: fx.GraphModule) -> bool:
     """Whether Inductor leaves the layouts of this graph alone without a plan.
 
-    It arranges a graph for the convolutions in it, and in backward there are none but those that
-    run again: gradients would be rounded otherwise for their sake. Where a filter has one channel
-    they may: without that arrangement its gradient copies what it reads.
+    It arranges a graph for the convolutions in it, from 2.15 on for their gradients, too. So it
+    is asked about this graph without those that run again: gradients would be rounded otherwise
+    for their sake. Where a filter has one channel they may: without that arrangement its gradient
+    copies what it reads.
     """
-    run = backward.graph.find_nodes(op="call_function", target=torch.ops.aten.convolution.default)
+    unplanned = copied(backward)
+    for node in unplanned.graph.find_nodes(op="call_function",
+                                           target=torch.ops.aten.convolution.default):
+        if not is_backward(node):
+            node.target = torch.ops.aten.clone.default
     gradients = backward.graph.find_nodes(
         op="call_function", target=torch.ops.aten.convolution_backward.default)
-    return not any(map(is_backward, run)) and all(
+    return not arranges_convolutions(unplanned) and all(
         node.args[2].meta["val"].shape[1] != 1 for node in gradients)
 
 
@@ -280,18 +276,21 @@ def named_arguments(node: fx.Node) -> Dict[str, Any]:
     return {**dict(zip(names, node.args)), **node.kwargs}
 
 
-@register_flop_formula(torch.ops.aten._scaled_dot_product_flash_attention_for_cpu)
-def _attention_on_cpu(query: Any, key: Any, value: Any, *args: Any, out_shape: Any = None,
-                      **kwargs: Any) -> int:
-    return sdpa_flop_count(query, key, value)
+def _attention_on_cpu(query: Any, key: Any, value: Any, *args: Any, **kwargs: Any) -> int:
+    return sdpa_flop_count(query.shape, key.shape, value.shape)
 
 
-@register_flop_formula(torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward)
 def _attention_backward_on_cpu(grad: Any, query: Any, key: Any, value: Any, *args: Any,
-                               out_shape: Any = None, **kwargs: Any) -> int:
-    return sdpa_backward_flop_count(grad, query, key, value)
+                               **kwargs: Any) -> int:
+    return sdpa_backward_flop_count(grad.shape, query.shape, key.shape, value.shape)
 
 
+#: Formulas of what runs in no kernel of Inductor's: PyTorch's own, behind them those that its table
+#: lacks before 2.15.
+_FORMULAS: Mapping[Any, Callable[..., Any]] = ChainMap(flop_registry, {
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention_on_cpu,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward_on_cpu,
+})
 _FUSIBLE: Dict[str, Any] = {}
 
 
@@ -308,14 +307,14 @@ def is_fusible(node: fx.Node) -> bool:
     packet = getattr(node.target, "overloadpacket", None)
     if is_random(node):  # made in registers from a seed
         return True
-    return packet is not None and packet not in flop_registry and (
+    return packet is not None and packet not in _FORMULAS and (
         torch.Tag.pointwise in node.target.tags or packet in _FUSIBLE["ops"])
 
 
-def arranges_convolutions(joint: fx.GraphModule) -> bool:
-    """Whether Inductor gives convolutions operands with channels last."""
+def arranges_convolutions(module: fx.GraphModule) -> bool:
+    """Whether Inductor gives convolutions of a graph operands with channels last."""
     from torch._inductor.graph import GraphLowering
-    return GraphLowering.decide_layout_opt(joint, is_inference=False)
+    return GraphLowering.decide_layout_opt(module, is_inference=False)
 
 
 def most_buffers_computed_again() -> int:
@@ -334,7 +333,7 @@ def flops(node: fx.Node, arguments: Tuple[Any, Any]) -> Any:
     dynamic shapes, a symbol; 0 for other nodes.
     """
     packet = getattr(node.target, "overloadpacket", None)
-    if packet not in flop_registry:
+    if packet not in _FORMULAS:
         return 0
     args, kwargs = arguments
-    return flop_registry[packet](*args, **kwargs, out_val=node.meta["val"])
+    return _FORMULAS[packet](*args, **kwargs, out_val=node.meta["val"])

@@ -43,7 +43,6 @@ class Backend:
     """A backend of ``torch.compile`` that plans each training graph that it gets."""
 
     def __init__(self, request: Request, only_plan: bool = False, normalize: bool = True):
-        private.check_version()
         self.request, self.only_plan, self.normalize = request, only_plan, normalize
         self.graphs: List[PlannedGraph] = []
         self._plans: Dict[Tuple[str, int], Plan] = {}

@@ -7,7 +7,7 @@ from typing import Any, Callable
 import torch
 
 from ..util.errors import InputError, MemongerError
-from . import private
+from . import private, versions
 from .module_step import Inputs, arguments, check_module, on_device
 from .request import Request
 from .step import Backend, OnlyPlanning, PlannedGraph
@@ -17,6 +17,7 @@ def traced(module: Any, inputs: Inputs, request: Request,
            normalize: bool = True) -> PlannedGraph:
     """The training graph of a module, planned as ``request`` says; nothing runs."""
     check_module(module)
+    versions.check(request.mode)
     backend = Backend(request, only_plan=True, normalize=normalize)
     module, inputs = on_device(module, inputs)
     args, named = arguments(inputs)

@@ -116,7 +116,7 @@ def _order(node: fx.Node, dimensions: int) -> Optional[Sequence[int]]:
     elif node.target in ("transpose", torch.transpose) and len(numbers) == 2:
         a, b = numbers
         order[a], order[b] = order[b], order[a]
-    elif node.target is getattr and node.args[1] == "mT":
+    elif node.target is torch.ops.aten.mT or node.target is getattr and node.args[1] == "mT":
         order[-1], order[-2] = order[-2], order[-1]
     else:
         return None

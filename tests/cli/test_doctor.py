@@ -240,7 +240,7 @@ def test_the_text_of_the_report(golden):
 
 @pytest.mark.parametrize("version, state", [
     (None, doctor.NOTE), ("2.13.0+cpu", doctor.OK), ("2.11.1", doctor.OK),
-    ("2.14.0", doctor.WARNING), ("1.13", doctor.WARNING)])
+    ("2.15.0", doctor.OK), ("2.99.0", doctor.NOTE), ("1.13", doctor.WARNING)])
 def test_torch_is_told_by_its_version(monkeypatch, version, state):
     monkeypatch.setattr(doctor, "installed", lambda name: version)
     [found] = find(doctor.examine(), "torch")
