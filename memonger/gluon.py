@@ -1,6 +1,6 @@
-"""Gluon's public face: ``memonger.gluon.plan(block, ...)`` and ``strip(block)``."""
+"""Gluon's public face: ``memonger.gluon.plan(block, ...)``, ``verify`` and ``strip``."""
 from __future__ import annotations
 
-from .mx.calls.gluon import plan, strip
+from .mx.calls.gluon import plan, strip, verify
 
-__all__ = ["plan", "strip"]
+__all__ = ["plan", "strip", "verify"]

@@ -82,7 +82,7 @@ def plan(*arguments, **options):
     (lambda: memonger.gluon.plan(block(), (2, 3), "60%"), InputError, 'budget="60%"'),
     (plan(data=(2 ** 62, 3, 8, 8)), ShapeError, "larger than 2\\^31"),
     (lambda: memonger.max_batch(network(), "1MB", data=5), ShapeError, "tuple of integers"),
-    (lambda: memonger.gluon.plan(block(), (-1, 3)), InputError, "must be an mx.nd.NDArray or"),
+    (lambda: memonger.gluon.plan(block(), (-1, 3)), InputError, "mx.nd.NDArray, a shape"),
     (plan(data=(2, 3, 2, 2)), ShapeError, "kernel size|fit the network"),
     (plan(shapes=DATA), InputError, "not both"),
     (lambda: memonger.plan(network(), data_iter=[1]), InputError, "mx.io.DataIter, not a list"),

@@ -37,14 +37,14 @@ def findings(kind, first, last):
     return found
 
 
-@pytest.mark.parametrize("kind", ["symbols", "blocks"])
+@pytest.mark.parametrize("kind", ["symbols", "blocks", "modes"])
 def test_a_few(kind):
     assert findings(kind, 0, 12) == {}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(1000, 2000, 100))
-@pytest.mark.parametrize("kind", ["symbols", "blocks"])
+@pytest.mark.parametrize("kind", ["symbols", "blocks", "modes"])
 def test_many(kind, first):
     assert findings(kind, first, first + 100) == {}
 

@@ -2,6 +2,7 @@
 
     PYTHONPATH=tests python -m fuzz.trial symbols 0 100
     PYTHONPATH=tests python -m fuzz.trial blocks 0 100
+    PYTHONPATH=tests python -m fuzz.trial modes 0 100    # blocks that ask for the mode
 
 A process that ends in a signal says so by its exit status. What stock MXNet cannot train, or trains
 differently from run to run, is no finding: it races in loops of hybridized blocks, for one.
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import random
 import sys
+import warnings
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 import mxnet as mx
@@ -39,7 +41,7 @@ def train_symbol(network: Network, symbol: Any) -> Results:
     for step in range(_STEPS):
         mx.random.seed(1000 + step)
         outputs = executor.forward(is_train=True)
-        executor.backward(_head_gradients(outputs, step))
+        executor.backward(head_gradients(outputs, step))
         mx.nd.waitall()
         results.append({
             **{"output %d" % i: o.asnumpy() for i, o in enumerate(executor.outputs)},
@@ -84,7 +86,7 @@ def train_block(network: Network, block: Any, inputs: List[str]) -> Results:
             outputs = block(*arrays)
         outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
         if training:
-            mx.autograd.backward(list(outputs), _head_gradients(outputs, step))
+            mx.autograd.backward(list(outputs), head_gradients(outputs, step))
         mx.nd.waitall()
         found = {"output %d" % i: o.asnumpy() for i, o in enumerate(outputs)}
         for name, array in zip(inputs, arrays):
@@ -101,7 +103,7 @@ def train_block(network: Network, block: Any, inputs: List[str]) -> Results:
     return results
 
 
-def _head_gradients(outputs: Any, step: int) -> List[Any]:
+def head_gradients(outputs: Any, step: int) -> List[Any]:
     numbers = np.random.RandomState(step)
     return [mx.nd.array(numbers.standard_normal(o.shape), dtype=o.dtype) for o in outputs]
 
@@ -109,17 +111,17 @@ def _head_gradients(outputs: Any, step: int) -> List[Any]:
 def different(a: Results, b: Results) -> Set[Tuple[int, str]]:
     """Steps and names of arrays that differ in a bit, or where just one is NaN."""
     return {(step, name) for step, (left, right) in enumerate(zip(a, b)) for name in left
-            if left[name].tobytes() != right[name].tobytes()
+            if name not in right or left[name].tobytes() != right[name].tobytes()
             and not np.array_equal(left[name], right[name], equal_nan=True)}
 
 
 class Trial:
-    """One seed: the network, stock MXNet's results, and what planned ones are compared with."""
+    """One seed: stock MXNet's results, and what planned ones are compared with."""
 
-    def __init__(self, seed: int, stock: Callable[[Network], Results]) -> None:
-        self.network, self.random = build(seed), random.Random(seed)
+    def __init__(self, seed: int, stock: Callable[[], Results]) -> None:
+        self.random = random.Random(seed)
         with native.switched(False, False):
-            runs = [stock(self.network) for _ in range(3)]
+            runs = [stock() for _ in range(3)]
         self.expected = runs[0]
         self.unstable = different(runs[0], runs[1]) | different(runs[0], runs[2])
 
@@ -142,8 +144,8 @@ class Trial:
 
 def try_symbol(seed: int) -> Optional[str]:
     """A network by ``memonger.plan``, trained in an executor."""
-    trial = Trial(seed, lambda network: train_symbol(network, network.symbol))
-    network, planned = trial.network, []
+    network, planned = build(seed), []
+    trial = Trial(seed, lambda: train_symbol(network, network.symbol))
 
     def plan(**options: Any) -> Any:
         planned.append(memonger.plan(network.symbol, type_dict=network.dtypes,
@@ -152,18 +154,24 @@ def try_symbol(seed: int) -> Optional[str]:
     return trial.finding(plan, lambda: train_symbol(network, planned[0].symbol))
 
 
-def try_block(seed: int) -> Optional[str]:
-    """A network by ``memonger.gluon.plan``, with random flags of ``hybridize``."""
+def _flags(seed: int) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+    """Random flags of ``hybridize``, the limit of inlining apart."""
     numbers = random.Random(-seed)
     static = numbers.random() < 0.6
     flags = {"static_alloc": static, "static_shape": static and numbers.random() < 0.5}
     if numbers.random() < 0.4:
         flags["forward_bulk_size"] = numbers.choice([0, 1, 50])
     limit = {"inline_limit": numbers.choice([0, 2, 100])}
+    return flags, limit
+
+
+def try_block(seed: int) -> Optional[str]:
+    """A network by ``memonger.gluon.plan``, with random flags of ``hybridize``."""
+    flags, limit = _flags(seed)
+    network = build(seed)
     # MXNet runs inlined blocks in another way; planned ones are never inlined.
-    trial = Trial(seed, lambda network: train_block(
+    trial = Trial(seed, lambda: train_block(
         network, *make_block(network, {**flags, "inline_limit": 0})))
-    network = trial.network
     if network.has_loop:
         return None
     block, inputs = make_block(network, {**flags, **limit})
@@ -171,6 +179,26 @@ def try_block(seed: int) -> Optional[str]:
               for name in inputs]
     return trial.finding(lambda **options: memonger.gluon.plan(block, *arrays, **options),
                          lambda: train_block(network, block, inputs))
+
+
+def try_modes(seed: int) -> Optional[str]:
+    """A block that asks for the mode; its first call is in training."""
+    from . import modes
+    warnings.simplefilter("ignore")  # parameters and inputs that only the other mode reads
+    flags, limit = _flags(seed)
+    inputs = modes.make_inputs(seed)
+    trial = Trial(seed, lambda: modes.train(
+        modes.make_block(seed, {**flags, "inline_limit": 0}), inputs))
+    block = modes.make_block(seed, {**flags, **limit})
+    if trial.random.random() < 0.5:
+        block(*inputs)
+
+    def plan(**options: Any) -> Any:
+        made = memonger.gluon.plan(block, *inputs, **options)
+        if made.schedule.recomputed():
+            memonger.gluon.verify(block, *inputs).check()
+        return made
+    return trial.finding(plan, lambda: modes.train(block, inputs))
 
 
 def _stock_symbol(seed: int) -> Optional[str]:
@@ -187,10 +215,17 @@ def _stock_block(seed: int) -> Optional[str]:
     return None
 
 
+def _stock_modes(seed: int) -> Optional[str]:
+    from . import modes
+    with native.switched(False, False):
+        modes.train(modes.make_block(seed, {"inline_limit": 0}), modes.make_inputs(seed))
+    return None
+
+
 #: "stock ...": without a plan, to see whether MXNet alone ends the process.
 TRIALS: Dict[str, Callable[[int], Optional[str]]] = {
-    "symbols": try_symbol, "blocks": try_block,
-    "stock symbols": _stock_symbol, "stock blocks": _stock_block}
+    "symbols": try_symbol, "blocks": try_block, "modes": try_modes,
+    "stock symbols": _stock_symbol, "stock blocks": _stock_block, "stock modes": _stock_modes}
 
 
 def main(kind: str, first: str, last: str) -> None:

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import inspect
 import json
-import operator
 import time
-from dataclasses import replace
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from ...graph.types import Graph, Op
 from ...plan.plan import Budget, Plan
 from ...report.progress import shows_progress
 from ...util import argument_checks as check
-from ...util.errors import InputError, MemongerError, PluginError
+from ...util.errors import InputError, PluginError
 from ..memory.stated_gpu import place, resolve_budget
 from ..plugin import loading as native
 from ..plugin.environment import mxnet
+from .cached_op import cached_op_reader
+from .tracing import Trace, as_arrays, has_own_call, takes_by_name, trace
+
+if TYPE_CHECKING:
+    from ..check.verify import Verification
 
 
 @shows_progress
@@ -34,11 +36,11 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
     Parameters
     ----------
     block : mx.gluon.HybridBlock
-        Hybridized. Its graph is traced if it was not yet. ``block.hybridize()`` called again
-        removes the plan.
-    *inputs_or_shapes : mx.nd.NDArray or tuple of int
-        One for each input of the block; only shape, dtype and whether a gradient is attached
-        matter.
+        Hybridized. Its graph is the one that it would get in a first call in training, under
+        ``autograd.record()``. ``block.hybridize()`` called again removes the plan.
+    *inputs_or_shapes : mx.nd.NDArray, tuple of int, None or list of these
+        The arguments of the block's call; of arrays only shape, dtype and whether a gradient is
+        attached matter.
     budget : int, float or str, optional
         As in :func:`memonger.plan`, on parameters, gradients, inputs, outputs and both pools.
     dtype : str
@@ -49,6 +51,7 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
         A GPU that need not be there, as in :func:`memonger.plan`.
     **options
         As in :func:`memonger.plan`: method, variants, keep, recompute, costs, time_limit, ...
+        Other names are arguments of the block's call, where that takes any by name.
 
     Returns
     -------
@@ -58,7 +61,7 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
     Raises
     ------
     InputError
-        If the block is not hybridized, or the inputs do not fit it.
+        If the block is not hybridized, or its call fails with these inputs.
     """
     started_s = time.perf_counter()
     from ...planning.planning import plan_network
@@ -66,11 +69,8 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
     from .binding import Binding
     from .inputs import check_options
     from .opening import open_network
-    mx = mxnet()
-    if not isinstance(block, mx.gluon.HybridBlock):
-        raise InputError("only HybridBlocks can be planned here, not %s; memonger.plan plans "
-                         "symbols" % type(block).__name__)
-    if not block._active and not isinstance(block, mx.gluon.SymbolBlock):
+    _check_block(block, "memonger.plan plans symbols")
+    if not block._active and not isinstance(block, mxnet().gluon.SymbolBlock):
         raise InputError("hybridize the block before planning it: block.hybridize()")
     native.load()
     if native.backend() == "stock":
@@ -78,30 +78,15 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
                           "memonger.native.enable()")
     known = {*inspect.signature(PlanRequest).parameters, "costs", "optimizer", "optimizer_params"}
     unknown = sorted(set(options) - known)
+    named = {name: options.pop(name) for name in unknown if takes_by_name(block, name)}
+    unknown = [name for name in unknown if name not in named]
     check_options("gluon.plan", known, unknown)
     if unknown:
         raise InputError("gluon.plan() has no option %r; there are %s"
                          % (unknown[0], ", ".join(sorted(known))))
     check.dtype("dtype", dtype)
-    arrays = [_as_array(item, dtype) for item in inputs_or_shapes]
-    if not arrays:
-        raise InputError("give the inputs of the block or their shapes, for example "
-                         "memonger.gluon.plan(net, (32, 3, 224, 224))")
-    data, out = _traced(block, arrays)
-    if len(data) != len(arrays):
-        raise InputError("the block has %d inputs, %d were given" % (len(data), len(arrays)))
-    from ..rewrite.apply import strip_symbol
-    shapes = {symbol.name: array.shape for symbol, array in zip(data, arrays)}
-    parameters = block.collect_params()
-    original = _with_known_shapes(strip_symbol(out), shapes, parameters)
-    types = {name: np.dtype(parameters[name].dtype).name for name in original.list_inputs()
-             if name in parameters}
-    types.update({symbol.name: np.dtype(array.dtype).name
-                  for symbol, array in zip(data, arrays)})
-    requests = {name: parameters[name].grad_req if name in parameters else "null"
-                for name in original.list_arguments()}
-    requests.update({symbol.name: "write" for symbol, array in zip(data, arrays)
-                     if array.grad is not None})
+    traced = _traced(block, inputs_or_shapes, named, dtype)
+    original, shapes, types, requests = _bound(block, traced)
     ctx = place(ctx, device) or _place_of(block)
     binding = Binding(shapes, types, requests, ctx, optimizer=options.pop("optimizer", None),
                       optimizer_params=options.pop("optimizer_params", None))
@@ -109,9 +94,79 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
                            cached_op_reader(shapes, types, ctx), copies_stay=_is_static(block))
     options.setdefault("name", type(block).__name__)
     made = plan_network(network, PlanRequest(resolve_budget(budget, ctx), **options), started_s)
-    block._cached_graph = (data, made.symbol)
-    block._cached_op = None
+    traced.put(block, made.symbol)
     return made
+
+
+def verify(block: Any, *inputs_or_shapes: Any, steps: int = 2, seed: int = 0,
+           tolerance: float = 1e-5, dtype: str = "float32", **named: Any) -> Verification:
+    """Train a planned block beside the block as Gluon runs it without a plan.
+
+    The unplanned graph is traced anew, by a first call in training. Both run as a hybridized block
+    does, under ``autograd.record()``; gradients are taken from all outputs that have any, and
+    outputs, gradients and aux states are compared after each step. The block's own arrays stay as
+    they are.
+
+    Parameters
+    ----------
+    block : mx.gluon.HybridBlock
+        Planned. Values of its parameters are used where it is initialized.
+    *inputs_or_shapes, dtype, **named
+        As for :func:`plan`. Values of arrays are used; shapes get random values.
+    steps : int
+        Training steps, with plain gradient descent between them.
+    seed : int
+        Of random values.
+    tolerance : float
+        As in :func:`memonger.verify`.
+
+    Returns
+    -------
+    memonger.mx.check.verify.Verification
+        As of :func:`memonger.verify`.
+
+    Raises
+    ------
+    InputError
+        If the block carries no plan, or its call fails with these inputs.
+    BindError
+        If MXNet cannot run it.
+    """
+    from ..capture.binding import infer_arguments
+    from ..check.block_training import BlockTraining
+    from ..check.training_run import random_values
+    from ..check.verify import compared
+    from ..rewrite.apply import is_planned
+    from ..symbol.common_subexpressions import to_json
+    _check_block(block, "memonger.verify compares symbols and plans")
+    check.whole_number("steps", steps, 1)
+    check.whole_number("seed", seed, 0)
+    check.real_number("tolerance", tolerance)
+    check.dtype("dtype", dtype)
+    native.available()
+    traced = _traced(block, inputs_or_shapes, named, dtype)
+    original, shapes, types, requests = _bound(block, traced)
+    planned = block._cached_graph[1] if block._cached_graph else original
+    if not is_planned(planned) and to_json(original) == to_json(
+            _settled(planned, shapes, block.collect_params())):
+        raise InputError("the block carries no plan, so there is nothing to compare; plan it with "
+                         "memonger.gluon.plan, after the last block.hybridize()")
+    ctx = _place_of(block)
+    values = {name: parameter.data(parameter.list_ctx()[0]).asnumpy()
+              for name, parameter in block.collect_params().items() if parameter._data is not None}
+    given = {id(array) for array in _arrays_in([inputs_or_shapes, list(named.values())])}
+    values.update({symbol.name: array.asnumpy()
+                   for symbol, array in zip(traced.data, traced.arrays) if id(array) in given})
+    start: Dict[str, np.ndarray] = {}
+    for symbol in (planned, original):
+        asked = {name: requests.get(name, "null") for name in symbol.list_arguments()}
+        arguments = infer_arguments(symbol, {
+            name: shape for name, shape in shapes.items() if name in symbol.list_inputs()},
+            {name: dtype for name, dtype in types.items() if name in symbol.list_inputs()}, asked)
+        start.update(random_values(symbol, arguments, seed, values))
+    training = BlockTraining(shapes, steps, ctx, requests, seed, 0.001, tuple(block._flags),
+                             frozenset(symbol.name for symbol in traced.data))
+    return compared(planned, original, training, start, arguments, types, tolerance)
 
 
 def strip(block: Any) -> None:
@@ -123,13 +178,57 @@ def strip(block: Any) -> None:
         One without a plan stays as it is.
     """
     from ..rewrite.apply import strip_symbol
-    if not isinstance(block, mxnet().gluon.HybridBlock):
-        raise InputError("only HybridBlocks carry plans here, not %s; memonger.strip removes one "
-                         "from a symbol" % type(block).__name__)
+    _check_block(block, "memonger.strip removes one from a symbol")
     if block._cached_graph:
         data, out = block._cached_graph
         block._cached_graph = (data, strip_symbol(out))
         block._cached_op = None
+
+
+def _check_block(block: Any, elsewhere: str) -> None:
+    if not isinstance(block, mxnet().gluon.HybridBlock):
+        raise InputError("only HybridBlocks carry plans here, not %s; %s"
+                         % (type(block).__name__, elsewhere))
+
+
+def _traced(block: Any, inputs: Sequence[Any], named: Mapping[str, Any], dtype: str) -> Trace:
+    """What the block runs in training, its inputs given as arrays or shapes."""
+    if not inputs and not named:
+        raise InputError("give the inputs of the block or their shapes, for example "
+                         "memonger.gluon.plan(net, (32, 3, 224, 224))")
+    loose = has_own_call(block)
+    traced = trace(block, [as_arrays(item, dtype, loose) for item in inputs],
+                   {name: as_arrays(item, dtype, loose) for name, item in named.items()})
+    if len(traced.data) != len(traced.arrays):
+        raise InputError("the block has %d inputs, %d were given"
+                         % (len(traced.data), len(traced.arrays)))
+    return traced
+
+
+def _bound(block: Any, traced: Trace) -> Tuple[Any, Dict[str, Any], Dict[str, str], Dict[str, str]]:
+    """The graph of a block without a plan; shapes of its inputs, types, and gradient requests."""
+    from ..rewrite.apply import strip_symbol
+    used = set(traced.out.list_inputs())
+    inputs = {symbol.name: array for symbol, array in zip(traced.data, traced.arrays)
+              if symbol.name in used}
+    shapes = {name: array.shape for name, array in inputs.items()}
+    parameters = block.collect_params()
+    original = _settled(strip_symbol(traced.out), shapes, parameters)
+    types = {name: np.dtype(parameters[name].dtype).name for name in original.list_inputs()
+             if name in parameters}
+    types.update({name: np.dtype(array.dtype).name for name, array in inputs.items()})
+    requests = {name: parameters[name].grad_req if name in parameters else "null"
+                for name in original.list_arguments()}
+    requests.update({name: "write" for name, array in inputs.items() if array.grad is not None})
+    return original, shapes, types, requests
+
+
+def _arrays_in(item: Any) -> Iterator[Any]:
+    if isinstance(item, (list, tuple)):
+        for part in item:
+            yield from _arrays_in(part)
+    elif isinstance(item, mxnet().nd.NDArray):
+        yield item
 
 
 def _is_static(block: Any) -> bool:
@@ -148,143 +247,27 @@ def _place_of(block: Any) -> Any:
     return None
 
 
-def _as_array(item: Any, dtype: str) -> Any:
-    mx = mxnet()
-    if isinstance(item, mx.nd.NDArray):
-        return item
-    try:
-        if hasattr(item, "shape"):  # of NumPy, say
-            item = item.shape
-        shape = tuple(operator.index(n) for n in item)
-        if min(shape, default=0) < 0:
-            raise TypeError
-    except TypeError:
-        raise InputError("an input must be an mx.nd.NDArray or a shape, not %s; write options by "
-                         "name, for example budget=\"60%%\"" % check.shown(item)) from None
-    from mxnet.ndarray.ndarray import _new_alloc_handle
-    array = mx.np.ndarray if mx.util.is_np_array() else mx.nd.NDArray
-    return array(_new_alloc_handle(shape, mx.cpu(), True, np.dtype(dtype).type))
-
-
-def _traced(block: Any, arrays: Sequence[Any]) -> Tuple[List[Any], Any]:
-    mx = mxnet()
-    try:
-        data, out = block._get_graph(*arrays)
-    except (mx.MXNetError, ValueError, AssertionError, TypeError) as error:
-        raise InputError("the block cannot be traced with these inputs: %s" % error) from error
-    return list(data), out
-
-
-def _with_known_shapes(symbol: Any, shapes: Mapping[str, Sequence[int]],
-                       parameters: Mapping[str, Any]) -> Any:
+def _settled(symbol: Any, shapes: Mapping[str, Sequence[int]],
+             parameters: Mapping[str, Any]) -> Any:
     """With the shapes of parameters on their variables, where those of the data leave any open.
 
-    A SymbolBlock's variables have none; a CachedOp takes them from the arrays.
+    A SymbolBlock's variables have none; a CachedOp takes them from the arrays. What MXNet counts on
+    in an aux state's variable with each trace of a block starts from 0: a network has one JSON.
     """
     from ..capture.binding import infers_all, is_known
     from ..rewrite.apply import from_json
     from ..symbol.common_subexpressions import symbol_text, to_json
-    if infers_all(symbol, shapes):
-        return symbol
     document = json.loads(to_json(symbol))
-    for node in document["nodes"]:
-        if node["op"] == "null" and node["name"] in parameters:
-            shape = parameters[node["name"]].shape
-            if is_known(shape):
-                node.setdefault("attrs", {})["__shape__"] = str(tuple(shape))
+    entries = [entry for node in document["nodes"] for entry in node["inputs"]]
+    least: Dict[int, int] = {}
+    for source, _, version in entries:
+        least[source] = min(version, least.get(source, version))
+    for entry in entries:
+        entry[2] -= least[entry[0]]
+    if not infers_all(symbol, shapes):
+        for node in document["nodes"]:
+            if node["op"] == "null" and node["name"] in parameters:
+                shape = parameters[node["name"]].shape
+                if is_known(shape):
+                    node.setdefault("attrs", {})["__shape__"] = str(tuple(shape))
     return from_json(symbol_text(document), symbol)
-
-
-def cached_op_reader(shapes: Mapping[str, Sequence[int]], types: Mapping[str, Any],
-                     ctx: Any = None) -> Callable[[Graph, Any], Graph]:
-    """:func:`as_cached_op` of a graph and its symbol, with what is kept for any gradient."""
-    from ..capture.record import read
-
-    def convert(graph: Graph, symbol: Any) -> Graph:
-        fused = any(op.kind == "_FusedOp" for op in graph.ops)
-        try:
-            every = read(symbol, shapes, types, "write", ctx, as_run=fused).graph
-        except MemongerError:  # not all inputs have gradients: nothing more is known
-            return as_cached_op(graph)
-        return as_cached_op(graph, every)
-    return convert
-
-
-def as_cached_op(graph: Graph, every: Optional[Graph] = None) -> Graph:
-    """The graph of an executor as CachedOp runs it.
-
-    The nodes that give head gradients the shape of the outputs are gone, outputs are the
-    caller's, and each half of the step has a pool of its own. Ops with a state are never
-    recomputed: CachedOp does not keep the states of clones (plugins/mxnet/op_facts.h).
-
-    Parameters
-    ----------
-    graph : Graph
-        With the gradients that are asked for.
-    every : Graph, optional
-        With the gradients of all inputs. CachedOp keeps in forward what any of them would read.
-    """
-    unasked: Tuple[int, ...] = ()
-    # Tensors that are read for their shape alone stay even if recomputed: nothing waits for clones.
-    stays: Set[int] = set()
-    if every is not None:
-        # Forward comes first in both graphs, with the same numbers.
-        known = [(op.name, op.inputs, op.outputs) for op in graph.ops if not op.is_backward]
-        other = [(op.name, op.inputs, op.outputs) for op in every.ops if not op.is_backward]
-        if known == other:
-            stays = _read_for_its_shape(every) - set(graph.outputs)
-            unasked = tuple(sorted(_read_in_backward(every) - _read_in_backward(graph) - stays))
-            graph = _refusing(graph, every)
-    replaced: Dict[int, int] = {}
-    dropped = set()
-    for index, op in enumerate(graph.ops):
-        if op.is_backward and op.kind == "_identity_with_attr_like_rhs" \
-                and graph.tensors[op.inputs[0]].category == "head_gradient":
-            replaced[op.outputs[0]] = op.inputs[0]
-            dropped.add(index)
-    number = {old: new for new, old in enumerate(i for i in range(len(graph.ops))
-                                                 if i not in dropped)}
-
-    def renumbered(op: Op) -> Op:
-        return replace(op, inputs=tuple(replaced.get(t, t) for t in op.inputs),
-                       forward_op=number.get(op.forward_op, -1),
-                       not_recomputable_because=op.not_recomputable_because or
-                       ("it has a state of its own, which CachedOp cannot make twice"
-                        if op.makes_state else ""),
-                       control_deps=tuple(number[d] for d in op.control_deps if d in number))
-
-    held = set(graph.outputs)
-    tensors = tuple(
-        replace(t, producer=-1, category="head_gradient", pooled=False) if i in replaced else
-        replace(t, producer=number.get(t.producer, -1),
-                pooled=t.pooled and i not in held)
-        for i, t in enumerate(graph.tensors))
-    ops = tuple(renumbered(op) for i, op in enumerate(graph.ops) if i not in dropped)
-    return replace(graph, tensors=tensors, ops=ops, outputs=graph.outputs + tuple(sorted(stays)),
-                   pools="cached_op", held_for_gradients=unasked)
-
-
-def _refusing(graph: Graph, every: Graph) -> Graph:
-    """With the ops kept that the graph with all gradients keeps.
-
-    What a gradient that nobody asked for reads stays, so a clone would free nothing.
-    """
-    refusals = [op.not_recomputable_because for op in every.ops if not op.is_backward]
-    ops = tuple(replace(op, not_recomputable_because=op.not_recomputable_because or reason)
-                for op, reason in zip(graph.ops, refusals))
-    return replace(graph, ops=ops + graph.ops[len(refusals):])
-
-
-def _made_in_forward(graph: Graph) -> Set[int]:
-    return {t for op in graph.ops if not op.is_backward for t in op.outputs}
-
-
-def _read_in_backward(graph: Graph) -> Set[int]:
-    made = _made_in_forward(graph)
-    return {t for op in graph.ops if op.is_backward for t in op.inputs if t in made}
-
-
-def _read_for_its_shape(graph: Graph) -> Set[int]:
-    made = _made_in_forward(graph)
-    return {op.inputs[i] for op in graph.ops if op.is_backward for i in op.ignored_inputs
-            if op.inputs[i] in made}

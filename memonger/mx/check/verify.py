@@ -8,7 +8,7 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Set, Tuple
 import numpy as np
 
 from ...util.errors import BindError, InputError, VerificationError
-from ..capture.binding import GradReq, infer_arguments
+from ..capture.binding import Arguments, GradReq, infer_arguments
 from ..plugin.environment import logger
 from .control import results_with
 from .in_float64 import all_nodes, in_float64, symbol_data, wide_types
@@ -153,15 +153,21 @@ def verify(planned: Any, original: Any, shapes: Mapping[str, Sequence[int]], ste
                                 without_index_gradients(original, grad_req))
     start = random_values(original, arguments, seed, values)
     training = Training(shapes, steps, ctx, grad_req, seed, learning_rate)
+    return compared(planned, original, training, start, arguments, type_dict, tolerance, control)
+
+
+def compared(planned: Any, original: Any, training: Training, start: Values, arguments: Arguments,
+             type_dict: Types, tolerance: float = TOLERANCE, control: bool = False) -> Verification:
+    """:func:`verify` of a training that is given, and the values that it starts from."""
     expected = training.run(original, start, type_dict)
     made = training.run(planned, start, type_dict)
-    result = Verification(_compare(expected, made, tolerance), steps, tolerance,
+    result = Verification(_compare(expected, made, tolerance), training.steps, tolerance,
                           lost_casts=_lost_casts(planned, original))
     if control:
         threads, again = results_with(original, training, start, type_dict)
         result = replace(result, control=_compare(expected, again, tolerance),
                          control_threads=threads)
-    if result.wrong is None:
+    if result.wrong is None or any(set(a) != set(b) for a, b in zip(expected, made)):
         return result
     truth, judge = expected, "rounding"
     types, wide = wide_types(arguments), in_float64(original)
@@ -175,7 +181,8 @@ def verify(planned: Any, original: Any, shapes: Mapping[str, Sequence[int]], ste
         if not _is_another(exact, expected):
             truth, judge = exact, "float64"
             result = replace(result, kinks=kinks_within_rounding(
-                original, wide, shapes, ctx, (type_dict, types), (start, wide_start), seed))
+                original, wide, training.shapes, training.ctx, (type_dict, types),
+                (start, wide_start), training.seed))
     except (InputError, BindError) as error:
         logger.info("the network cannot be run in float64: %s", error)
     result = replace(result, judge=judge)
@@ -239,7 +246,7 @@ def _is_another(truth: Results, expected: Results) -> bool:
 def _compare(expected: Results, found: Results, tolerance: float,
              noise: float = 0.0) -> Tuple[Difference, ...]:
     """How far every tensor is from what is expected, and how far it may be."""
-    result = []
+    result, inf = [], float("inf")
     for step, (values, others) in enumerate(zip(expected, found), 1):
         largest = {tensor: _largest(value) for tensor, value in values.items()}
         steepest = max([v for t, v in largest.items() if t.startswith("gradient")] or [0.0])
@@ -249,8 +256,10 @@ def _compare(expected: Results, found: Results, tolerance: float,
                 allowed = max(allowed, noise * steepest)
             identical, max_abs = _distance(value, others.get(tensor))
             max_rel = max_abs / largest[tensor] if largest[tensor] and max_abs else \
-                float("inf") if max_abs else 0.0
+                inf if max_abs else 0.0
             result.append(Difference(step, tensor, identical, max_abs, max_rel, max_abs, allowed))
+        result += [Difference(step, tensor, False, inf, inf, inf, 0.0)
+                   for tensor in others if tensor not in values]
     return tuple(result)
 
 
