@@ -14,7 +14,7 @@ from typing import Optional, Tuple
 
 from ..plan.plan import Plan, Status
 from ..report.progress import part_of
-from ..solve.effort import ALL_SEARCHES, LEAST_SEARCH, Effort
+from ..solve.effort import ALL_SEARCHES, LEAST_SEARCH, Effort, failure_notes
 from ..solve.mip.bounds import free_bound
 from ..solve.result import refusal
 from ..solve.search.local import first_search_s
@@ -163,7 +163,8 @@ def _refusal(call: Call) -> InfeasibleBudget:
     refused = call.refused
     assert refused is not None
     if refused.bound_bytes > call.bound_bytes and isinstance(refused.best_plan, Plan):
-        refused = refusal(replace(refused.best_plan, minimum_total_bytes=call.bound_bytes))
+        refused = refusal(replace(refused.best_plan, minimum_total_bytes=call.bound_bytes),
+                          failure_notes(call.account.failures))
     refused.args = ("%s. Unplanned, the network takes %s; a smaller batch takes less" % (
         refused, format_bytes(call.network.unplanned.total_bytes)),)
     return refused

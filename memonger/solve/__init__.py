@@ -18,7 +18,7 @@ from ..plan.consistency import confirm
 from ..plan.plan import Plan, Status
 from ..util.errors import InputError, NoPlanInTime
 from ..util.gc_pause import paused
-from .effort import Effort
+from .effort import Effort, failure_notes
 from .options import Options
 
 Solver = Callable[[Graph, Optional[int], Options], Plan]
@@ -114,6 +114,8 @@ def solve(graph: Graph, budget_bytes: Optional[int], method: str = "auto",
         If what the method answers does not pass the naive check.
     NoPlanInTime
         If the search was interrupted before it found a plan that fits.
+    SolverError
+        If HiGHS refuses a program; one in which it fails costs proofs, and the plan notes it.
     InputError
         If an option or the method is unknown.
     """
@@ -132,13 +134,17 @@ def solve(graph: Graph, budget_bytes: Optional[int], method: str = "auto",
                 plan = replace(plan, status=Status.OPTIMAL)
             return replace(plan.with_bound(free_bound(graph, options.variants)),
                            planning_s=time.perf_counter() - started_s)
-    answer = confirm(solver(graph, budget_bytes, options), graph, method, options.keep)
-    plan = replace(answer, method=method)
+    account = options.account or Effort(float("inf"))
+    failed_before = len(account.failures)
+    answer = confirm(solver(graph, budget_bytes, replace(options, account=account)), graph, method,
+                     options.keep)
+    notes = failure_notes(account.failures[failed_before:])
+    plan = replace(answer, method=method, notes=answer.notes + notes)
     if budget_bytes is not None and not _fits(plan):
         if plan.status is Status.INTERRUPTED:
             raise NoPlanInTime("interrupted before a plan that fits was found; the smallest "
                                "total so far is %s" % graph.format_size(plan.total_bytes))
-        raise refusal(plan)
+        raise refusal(plan, notes)
     if options.bound and budget_bytes is not None and plan.status is not Status.INTERRUPTED:
         plan = _with_bound(plan, budget_bytes, options)
     return replace(plan, planning_s=time.perf_counter() - started_s)
@@ -156,8 +162,10 @@ def _with_bound(plan: Plan, budget_bytes: int, options: Options) -> Plan:
     # A plan whose variants need less workspace may have a larger pool.
     limit_bytes = pool_limit_bytes(graph, budget_bytes + outside_pool_bytes(graph),
                                    options.variants)
-    proven = overhead_bound(graph, limit_bytes, options.variants, options.keep,
-                           Effort(options.time_limit_s / 2), rounds=rounds)
+    effort = Effort(options.time_limit_s / 2)
+    proven = overhead_bound(graph, limit_bytes, options.variants, options.keep, effort,
+                            rounds=rounds)
+    plan = replace(plan, notes=plan.notes + failure_notes(effort.failures))
     bound = min(plan.overhead, max(plan.bound, proven.extra_s / graph.time_s))
     if bound < plan.overhead - 1e-9:
         return replace(plan, bound=bound)

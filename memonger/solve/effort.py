@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import time
-from typing import Optional
+from typing import List, Optional, Sequence, Tuple
 
 #: Steps that the native search simulates in a second of an idle core: of graphs that fit into its
 #: caches, up to so many ops. Of larger ones it simulates fewer, by the root of their size.
@@ -34,7 +34,7 @@ class Effort:
         Counted seconds: simulated steps, entries of linear programs and checks of 0/1 programs,
         each at what it takes on an idle core.
     parent : Effort, optional
-        What is spent here is spent there, too.
+        What is spent here is spent there, too, and what fails here is noted there.
     num_ops : int, optional
         Of the graph that the native search simulates.
     storage : str
@@ -47,6 +47,8 @@ class Effort:
         self.num_ops = num_ops
         self.storage = storage
         self.spent_s = 0.0
+        #: Programs in which HiGHS failed, each in words.
+        self.failures: List[str] = []
         self._parent = parent
         self._end_s = time.perf_counter() + CLOCK_FACTOR * max(limit_s, 1.0)
 
@@ -60,6 +62,12 @@ class Effort:
         self.spent_s += seconds
         if self._parent is not None:
             self._parent.spend(seconds)
+
+    def note_failure(self, program: str) -> None:
+        """HiGHS failed in a program: whoever made the effort says so."""
+        self.failures.append(program)
+        if self._parent is not None:
+            self._parent.note_failure(program)
 
     def spend_on_storage(self, steps: int, placed: int) -> None:
         """Count what planning the storage of so many steps takes; ``placed`` is the plan's."""
@@ -87,3 +95,12 @@ class Effort:
     def part(self, share: float) -> "Effort":
         """A share of what is left; what it spends is spent here, too."""
         return Effort(max(0.0, share * self.left_s), self, self.num_ops, self.storage)
+
+
+def failure_notes(failures: Sequence[str]) -> Tuple[str, ...]:
+    """What a plan says of programs in which HiGHS failed: a sentence, or nothing."""
+    if not failures:
+        return ()
+    programs = "a program" if len(failures) == 1 else "%d programs, first" % len(failures)
+    return ("HiGHS failed in %s (%s): without its answer the bound may be lower than what could be "
+            "proven, and the plan not the best" % (programs, failures[0]),)

@@ -88,8 +88,11 @@ def total_bytes(options: Options, size_bytes: int) -> int:
     return size_bytes + sum(size for name, size in fixed if name not in BY_SCHEDULE)
 
 
-def refusal(best: Plan) -> InfeasibleBudget:
-    """The error for a budget that the smallest plan found, ``best``, does not meet."""
+def refusal(best: Plan, notes: Sequence[str] = ()) -> InfeasibleBudget:
+    """The error for a budget that the smallest plan found, ``best``, does not meet.
+
+    ``notes``: sentences on the search that found it.
+    """
     total = best.budget_bytes or 0
     pinned = alive_at_peak(best.graph, best.schedule)
     minimum = best.total_bytes
@@ -109,12 +112,13 @@ def refusal(best: Plan) -> InfeasibleBudget:
     late = " in the time limit" if best.status is Status.TIME_LIMIT and bound <= total else ""
     return InfeasibleBudget(
         "no plan %sfits %s%s; the smallest total found is %s%s%s. At its worst step these are "
-        "alive: %s%s. Ask for at least that much%s"
+        "alive: %s%s. Ask for at least that much%s%s"
         % ("was found that " if late else "", asked, late, least,
            _no_choice(best.fixed_bytes, size), proof, named or "nothing",
            "; the operators' workspace takes %s beside" % size(workspace)
            if workspace else "",
-           ", or give the search more time" if late else ""),
+           ", or give the search more time" if late else "",
+           "".join(". %s" % note for note in notes)),
         budget_bytes=total, minimum_bytes=minimum, pinned=pinned, best_plan=best,
         bound_bytes=bound)
 

@@ -19,7 +19,7 @@ from memonger.solve import Options
 from memonger.solve.board import Board
 from memonger.solve.effort import Effort
 from memonger.solve.milp import solve
-from memonger.solve.mip import highs
+from memonger.solve.mip import highs, highs_runs
 from memonger.solve.mip.formulation import build
 from memonger.solve.mip.problem import reduce_graph
 from memonger.solve.mip.program import integer_columns
@@ -97,8 +97,8 @@ def test_missing_solver_is_said(monkeypatch) -> None:
         solve(strategies.training_graph(random.Random(1)), 1000, OPTIONS)
 
 
-def test_threads_that_plan_take_turns() -> None:
-    """highspy has one state for all solvers of a process and refuses two runs at once."""
+def test_threads_plan_alike() -> None:
+    """highspy's own threads have one state for all solvers and refuse two runs at once."""
     graph = chain((400,) * 12, (3.0, 1.0, 2.0, 1.0) * 3)
     expected = solve(graph, 3000, OPTIONS)
     with ThreadPoolExecutor(4) as threads:
@@ -118,7 +118,7 @@ def test_interrupt_returns_the_best_so_far(monkeypatch) -> None:
 
 
 def test_highs_prints_nothing(capfd):
-    class Loud(highs._highspy().Highs):
+    class Loud(highs.import_highspy().Highs):
         """As release 1.16: a banner while it is made, unless output is off."""
 
         def enableCallbacks(self):
@@ -129,7 +129,7 @@ def test_highs_prints_nothing(capfd):
     class Highspy:
         Highs = Loud
 
-    highs._quiet(Highspy)().run()
+    highs_runs.quiet(Highspy)().run()
     assert capfd.readouterr().out == ""
     Loud()
     assert "Running" in capfd.readouterr().out

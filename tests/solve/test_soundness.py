@@ -341,13 +341,13 @@ def test_a_solver_that_errs_about_infeasibility_is_not_believed(monkeypatch) -> 
     graph = strategies.training_graph(random.Random(3), 8)
     peak = plan_storage(graph, expand(graph, {}), "live").peak_live_bytes
     program = build(reduce_graph(graph), [0, len(graph.ops) - 1], peak)
-    wrong = highs._highspy().HighsModelStatus.kInfeasible
+    wrong = highs.import_highspy().HighsModelStatus.kInfeasible
 
     class Liar:
         def getModelStatus(self):
             return wrong
 
         def getSolution(self):
-            return highs._highspy().HighsSolution()
+            return highs.import_highspy().HighsSolution()
     found = highs._linear_result(program, Liar(), Effort(5.0))
     assert found.status == "unknown" and np.isfinite(found.bound)

@@ -7,26 +7,24 @@ HiGHS computes in floating point, so nothing it says of a linear program is take
 checks it in exact integers. For a 0/1 program its word is all there is: its bound is lowered by a
 millionth where it is used, and "infeasible" must be said twice. Its tolerances are absolute (1e-7
 of a reduced cost), so costs far below one, such as the seconds of small ops, are scaled up.
+A program in which it fails proves nothing and has no point; the plan says so in a note.
 """
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, replace
 from typing import Any, Optional, Tuple
 
 import numpy as np
 
-from ...util.errors import SolverError, SolverUnavailable
+from ...util.errors import SolverUnavailable
 from ..effort import Effort
+from .highs_runs import Solver, import_highspy
 from .program import Program
 
 #: Programs whose largest cost is below this are scaled.
 _SMALL_COST = 1e-4
-#: highspy keeps one state of runs for all solvers of a process: threads that plan take turns.
-_alone = threading.RLock()
-
-#: Seconds of an idle core that a linear program takes: by the number of entries of its matrix, for
-#: each of a large one, which is sparse, at most so many, and for those beyond so many fewer.
+#: Predicted seconds of a linear program on an idle core, by the entries of its matrix: a power of
+#: their number; at most so many for each of the first entries, and so many for each beyond.
 _LINEAR_S, _LINEAR_POWER, _LARGE_LINEAR_S = 1.0e-7, 1.5, 3.0e-5
 _LARGE_ENTRIES, _MORE_LINEAR_S = 100_000, 1.2e-5
 #: Seconds between two checks of HiGHS in a 0/1 program: a fixed part, and one for each entry.
@@ -48,7 +46,7 @@ class Solution:
 def available() -> bool:
     """True when highspy can be imported."""
     try:
-        _highspy()
+        import_highspy()
     except SolverUnavailable:
         return False
     return True
@@ -56,7 +54,7 @@ def available() -> bool:
 
 def require() -> None:
     """Raise SolverUnavailable when highspy is missing."""
-    _highspy()
+    import_highspy()
 
 
 def linear_s(program: Program) -> float:
@@ -65,52 +63,6 @@ def linear_s(program: Program) -> float:
     more = max(0, entries - _LARGE_ENTRIES)
     return min(_LINEAR_S * entries ** _LINEAR_POWER,
                _LARGE_LINEAR_S * (entries - more) + _MORE_LINEAR_S * more)
-
-
-def _highspy() -> Any:
-    try:
-        import highspy
-    except ImportError as error:
-        raise SolverUnavailable(
-            "this needs the HiGHS solver: pip install 'highspy>=1.10' "
-            "(method='local' works without it)") from error
-    return highspy
-
-
-def _quiet(highspy: Any) -> Any:
-    """Highs without the banner that release 1.16 prints while it is made."""
-    class Quiet(highspy.Highs):
-        def enableCallbacks(self) -> None:
-            self.setOptionValue("output_flag", False)
-            super().enableCallbacks()
-
-    return Quiet
-
-
-def _load(program: Program, integer_columns: Optional[np.ndarray], clock_s: float) -> Any:
-    highspy = _highspy()
-    model = highspy.HighsLp()
-    model.num_col_, model.num_row_ = program.num_columns, program.num_rows
-    model.col_cost_, model.col_lower_, model.col_upper_ = \
-        program.cost, program.lower, program.upper
-    model.row_lower_, model.row_upper_ = program.row_lower, program.row_upper
-    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    model.a_matrix_.start_ = program.start
-    model.a_matrix_.index_ = program.index
-    model.a_matrix_.value_ = program.value
-    if integer_columns is not None:
-        kinds = [highspy.HighsVarType.kContinuous] * program.num_columns
-        for column in integer_columns:
-            kinds[column] = highspy.HighsVarType.kInteger
-        model.integrality_ = kinds
-    solver = _quiet(highspy)()
-    for option, value in (("output_flag", False), ("threads", 1), ("random_seed", 1),
-                          ("time_limit", max(clock_s, 0.01))):
-        solver.setOptionValue(option, value)
-    if solver.passModel(model) == highspy.HighsStatus.kError:
-        raise SolverError("HiGHS refuses the program of %d columns and %d rows"
-                          % (program.num_columns, program.num_rows))
-    return solver
 
 
 def _scaled(program: Program) -> Tuple[Program, float]:
@@ -162,19 +114,28 @@ def solve_linear(program: Program, effort: Effort) -> Solution:
     """
     effort.spend(linear_s(program))
     program, factor = _scaled(program)
-    solver = _load(program, None, effort.clock_s)
-    solver.setOptionValue("solver", "ipm")
-    solver.setOptionValue("run_crossover", "off")
-    with _alone:
-        solver.run()
-    result = _linear_result(program, solver, effort)
-    if result.status == "unknown" and effort.clock_s > 0:
-        solver = _load(program, None, effort.clock_s)
-        solver.setOptionValue("solver", "simplex")
-        with _alone:
-            solver.run()
-        result = _linear_result(program, solver, effort)
+    result = Solution(None, dual_bound(program, np.zeros(program.num_rows)), "unknown")
+    failure = ""
+    for options in ({"solver": "ipm", "run_crossover": "off"}, {"solver": "simplex"}):
+        solver = Solver(program, effort.clock_s)
+        solver.set(**options)
+        if _runs(solver):
+            result, failure = _linear_result(program, solver.highs, effort), ""
+        else:
+            failure = failure or solver.failure
+        if result.status != "unknown" or effort.clock_s <= 0:
+            break
+    if failure:
+        effort.note_failure(failure)
     return replace(result, bound=result.bound / factor)
+
+
+def _runs(solver: Solver) -> bool:
+    """Run a linear program: whether there is an answer. Ctrl-C is raised at its end."""
+    ended = solver.run()
+    if ended.interrupted:
+        raise KeyboardInterrupt
+    return ended.ok
 
 
 def proves_infeasible(program: Program, effort: Effort) -> bool:
@@ -204,15 +165,16 @@ def proves_infeasible(program: Program, effort: Effort) -> bool:
         lower=np.append(program.lower, [0.0, 0.0]), upper=np.append(program.upper, [most, most]),
         start=start.astype(np.int32), index=index.astype(np.int32), value=value)
     effort.spend(linear_s(elastic))
-    solver = _load(elastic, None, max(effort.clock_s, 1.0))
-    with _alone:
-        solver.run()
-    multipliers = np.array(solver.getSolution().row_dual, dtype=np.float64)
+    solver = Solver(elastic, max(effort.clock_s, 1.0))
+    if not _runs(solver):
+        effort.note_failure(solver.failure)
+        return False
+    multipliers = np.array(solver.highs.getSolution().row_dual, dtype=np.float64)
     return len(multipliers) == program.num_rows and dual_bound(elastic, multipliers) > 1e-7
 
 
 def _linear_result(program: Program, solver: Any, effort: Effort) -> Solution:
-    highspy = _highspy()
+    highspy = import_highspy()
     status = solver.getModelStatus()
     solution = solver.getSolution()
     nothing = dual_bound(program, np.zeros(program.num_rows))
@@ -233,7 +195,7 @@ def solve_integer(program: Program, integer_columns: np.ndarray, effort: Effort,
                   max_checks: int = 0, absolute_gap: float = 0.0) -> Solution:
     """Solve the program with some columns 0 or 1.
 
-    The solver runs in its own thread and is polled, so that Ctrl-C returns the best point found.
+    Ctrl-C ends it with the best point found.
 
     Parameters
     ----------
@@ -261,64 +223,35 @@ def solve_integer(program: Program, integer_columns: np.ndarray, effort: Effort,
     SolverUnavailable
         If highspy is missing.
     """
-    highspy = _highspy()
+    highspy = import_highspy()
     program, factor = _scaled(program)
     check_s = _CHECK_S + _CHECK_S_PER_ENTRY * len(program.value)
     most = max(1, int(effort.left_s / check_s))
     max_checks = min(max_checks, most) if max_checks else most
-    solver = _load(program, np.asarray(integer_columns), effort.clock_s)
-    solver.setOptionValue("mip_rel_gap", gap)
+    solver = Solver(program, effort.clock_s, np.asarray(integer_columns))
+    solver.set(mip_rel_gap=gap)
     if absolute_gap > 0:
-        solver.setOptionValue("mip_abs_gap", absolute_gap * factor)
+        solver.set(mip_abs_gap=absolute_gap * factor)
     if start is not None:
-        point = highspy.HighsSolution()
-        point.col_value = [float(v) for v in start]
-        point.value_valid = True
-        solver.setSolution(point)
-    interrupted, checks = _run_polled(solver, max_checks)
-    effort.spend(linear_s(program) + checks * check_s)
-    status = solver.getModelStatus()
-    if status == highspy.HighsModelStatus.kInfeasible:
+        solver.start_from(start)
+    ended = solver.run(max_checks)
+    effort.spend(linear_s(program) + ended.checks * check_s)
+    interrupted, model = ended.interrupted, highspy.HighsModelStatus
+    if ended.ok and solver.highs.getModelStatus() == model.kInfeasible:
         # Presolve has called feasible programs infeasible; what ends a search is asked twice.
-        solver.setOptionValue("presolve", "off")
-        solver.clearSolver()
-        again, checks = _run_polled(solver, max_checks)
-        effort.spend(checks * check_s)
-        interrupted |= again
-        status = solver.getModelStatus()
-        if status == highspy.HighsModelStatus.kInfeasible:
+        solver.set(presolve="off")
+        solver.forget()
+        ended = solver.run(max_checks)
+        effort.spend(ended.checks * check_s)
+        interrupted |= ended.interrupted
+        if ended.ok and solver.highs.getModelStatus() == model.kInfeasible:
             return Solution(None, float("inf"), "infeasible")
-    info = solver.getInfo()
-    values = np.array(solver.getSolution().col_value, dtype=np.float64)
+    if not ended.ok:
+        effort.note_failure(solver.failure)
+        return Solution(None, float("-inf"), "interrupted" if interrupted else "unknown")
+    info, status = solver.highs.getInfo(), solver.highs.getModelStatus()
+    values = np.array(solver.highs.getSolution().col_value, dtype=np.float64)
     known = len(values) == program.num_columns and np.isfinite(info.objective_function_value) \
         and info.primal_solution_status == 2
-    name = "interrupted" if interrupted else "optimal" \
-        if status == highspy.HighsModelStatus.kOptimal else "unknown"
+    name = "interrupted" if interrupted else "optimal" if status == model.kOptimal else "unknown"
     return Solution(values if known else None, float(info.mip_dual_bound) / factor, name)
-
-
-def _run_polled(solver: Any, max_checks: int) -> Tuple[bool, int]:
-    """Run in the solver's own thread: whether Ctrl-C ended it, and how often HiGHS asked."""
-    checks = [0]
-
-    def check(event: Any) -> None:
-        checks[0] += 1
-        if checks[0] > max_checks:
-            event.interrupt()
-
-    solver.HandleUserInterrupt = True
-    solver.cbMipInterrupt += check
-    interrupted = False
-    try:
-        with _alone:
-            solver.startSolve()
-            while True:
-                try:
-                    done = solver.wait(0.02)[0]
-                    if done:
-                        return interrupted, checks[0]
-                except KeyboardInterrupt:
-                    interrupted = True
-                    solver.cancelSolve()
-    finally:
-        solver.cbMipInterrupt -= check
