@@ -45,12 +45,18 @@ def tagged(captured: Captured, schedule: Schedule, inputs: Sequence[Any], fused:
                   num_fwd_outputs=captured.num_forward_outputs, **kwargs)
 
 
-def usual_schedule(captured: Captured) -> Schedule:
-    """What Inductor computes again without a plan, as a schedule."""
-    _, backward = private.min_cut(private.copied(captured.joint), (), (),
-                                  num_fwd_outputs=captured.num_forward_outputs)
-    names = {node.name for node in backward.graph.nodes if node.op == "call_function"}
+def usual_schedule(captured: Captured, fused: bool) -> Schedule:
+    """What runs again without a plan: what the module's own checkpoints and, under Inductor,
+    PyTorch's partitioner compute again. Random numbers are drawn once, and kept.
+    """
     graph = captured.graph
+    if not fused and not captured.checkpoints:
+        return expand(graph, {})
+    divide = private.min_cut if fused else private.default_partition
+    with private.undrawn():
+        _, backward = divide(private.copied(captured.joint), (), None,
+                             num_fwd_outputs=captured.num_forward_outputs)
+    names = {node.name for node in backward.graph.nodes if node.op == "call_function"}
     return expand(graph, {op: {} for op, node in enumerate(captured.nodes) if node is not None
                           and node.name in names and graph.ops[op].recomputable})
 

@@ -7,6 +7,7 @@ from typing import Dict, List, Optional, Set
 import torch.fx as fx
 
 from ..graph.types import Graph
+from . import private
 
 #: Categories of the tensors that exist before the step.
 PARAMETER, BUFFER, INPUT, TANGENT = "parameter", "aux", "input", "head_gradient"
@@ -35,9 +36,13 @@ class Captured:
     #: Where times come from that were not measured, as ``Plan.costs`` says it.
     costs: str
     ops_by_node: Dict[fx.Node, int] = field(init=False)
+    #: Of each op that the module's own checkpoints compute again, the number of the checkpoint.
+    checkpoints: Dict[int, int] = field(init=False)
 
     def __post_init__(self) -> None:
         self.ops_by_node = {node: op for op, node in enumerate(self.nodes) if node is not None}
+        numbers = {op: private.checkpoint_of(node) for node, op in self.ops_by_node.items()}
+        self.checkpoints = {op: number for op, number in numbers.items() if number is not None}
 
     @property
     def outside_bytes(self) -> Dict[str, int]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Tuple
 
 import torch
 
@@ -57,10 +57,10 @@ class TracedNetwork:
 
     @cached_property
     def usual(self) -> Schedule:
-        """What runs without a plan: Inductor computes some values again anyway."""
-        if self.request.mode == "inductor":
-            return usual_schedule(self.captured)
-        return expand(self.graph, {})
+        """What runs without a plan: the module as it is written. Inductor computes some values
+        again anyway.
+        """
+        return usual_schedule(self.captured, self.request.mode == "inductor")
 
     def pool_bytes(self, schedule: Schedule) -> int:
         """What the step allocates by a schedule."""
@@ -76,8 +76,7 @@ class TracedNetwork:
         """The network's step without a plan; a plan's file predicts one that keeps everything."""
         pool_bytes = self.original.baseline_pool_bytes if self.original else \
             self.as_usual.pool_bytes
-        kept = self.pool_bytes(expand(self.graph, {})) if self.request.mode == "inductor" else \
-            self.as_usual.pool_bytes
+        kept = self.pool_bytes(expand(self.graph, {}))
         return Footprint(pool_bytes, self.outside_bytes, kept if kept != pool_bytes else None)
 
     @property
@@ -139,7 +138,22 @@ class TracedNetwork:
             notes += (_UNCOUNTED,)
         if self.original:
             notes += (_IN_CHUNKS,)
+        notes += self._on_checkpoints(plan)
         return replace(plan, costs=self.costs, notes=notes, unplanned=self.unplanned)
+
+    def _on_checkpoints(self, plan: Plan) -> Tuple[str, ...]:
+        """What a plan does with the module's own checkpoints, which the unplanned step has."""
+        number_of = self.captured.checkpoints
+        usual = [op for op in set(self.usual.recomputed()) if op in number_of]
+        if not usual:
+            return ()
+        kept = set(usual).difference(plan.schedule.recomputed())
+        told = "undoes %d of %d of the module's own checkpoints, in whole or in part" % tuple(
+            len({number_of[op] for op in ops}) for ops in (kept, usual)) if kept else \
+            "the module's own checkpoints are as they are written"
+        share = self.usual.time_s(self.graph) / self.graph.time_s - 1 if self.graph.time_s else 0.0
+        return ("%s; times are beside a step without them, and with them that takes %+.1f %%"
+                % (told, 100 * share),)
 
     def advice(self, plan: Plan) -> str:
         """Nothing."""

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Optional
 
 from ..plan.plan import Plan, Status
@@ -37,14 +38,17 @@ def make_plan(captured: Captured, request: Request, pool_bytes: int = 0,
         request.budget, network.unplanned.total_bytes)
     fits = budget_bytes is not None and \
         network.as_usual.pool_bytes <= network.pool_within(budget_bytes).pool_bytes
-    if not request.unplanned and not (fits and not request.recompute):
-        return plan_network(network, wanted, started_s)
-    # Nothing to plan: what the mode does by itself.
-    return network.beside_unplanned(Plan(
+    # What the mode does by itself.
+    as_usual = network.beside_unplanned(Plan(
         graph=graph, schedule=network.usual, method="none",
         status=Status.FEASIBLE if original else Status.NOT_NEEDED, planned=network.as_usual,
         unplanned=network.unplanned, budget_bytes=budget_bytes, storage="live",
         options=record_of(network, wanted), planning_s=time.perf_counter() - started_s))
+    if request.unplanned or fits and not request.recompute:
+        return as_usual
+    if captured.checkpoints and wanted.given is None:
+        wanted = replace(wanted, given=as_usual)
+    return plan_network(network, wanted, started_s)
 
 
 def _wanted(captured: Captured, request: Request) -> PlanRequest:

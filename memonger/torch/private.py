@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import ChainMap
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 import torch.fx as fx
@@ -218,27 +218,55 @@ def place(node: fx.Node, in_backward: bool) -> None:
                  "must_be_in_backward" if in_backward else "must_be_in_forward"}
 
 
-def default_partition(joint: fx.GraphModule, inputs: Sequence[Any], again: Sequence[fx.Node],
-                      **kwargs: Any) -> Modules:
-    """PyTorch's own split, with the nodes ``again`` recomputed in backward."""
-    for node in joint.graph.nodes:
-        node.meta.pop("recompute", None)
-    for node in again:
-        node.meta["recompute"] = CheckpointPolicy.MUST_RECOMPUTE
+def default_partition(joint: fx.GraphModule, inputs: Sequence[Any],
+                      again: Optional[Sequence[fx.Node]], **kwargs: Any) -> Modules:
+    """PyTorch's own split, with the nodes ``again`` recomputed in backward.
+
+    None: those that the module's own checkpoints name.
+    """
+    _mark(joint, again)
     return partitioners.default_partition(joint, inputs, **kwargs)
 
 
-def min_cut(joint: fx.GraphModule, inputs: Sequence[Any], again: Sequence[fx.Node],
+def min_cut(joint: fx.GraphModule, inputs: Sequence[Any], again: Optional[Sequence[fx.Node]],
             **kwargs: Any) -> Modules:
     """Inductor's usual split: what makes the least traffic between forward and backward.
 
-    The nodes ``again`` are recomputed in backward in any case.
+    The nodes ``again`` are recomputed in backward in any case; None: those that the module's own
+    checkpoints name.
     """
+    _mark(joint, again)
+    return partitioners.min_cut_rematerialization_partition(joint, inputs, **kwargs)
+
+
+def _mark(joint: fx.GraphModule, again: Optional[Sequence[fx.Node]]) -> None:
+    """Replace the marks of the module's own checkpoints, unless ``again`` is None."""
+    if again is None:
+        return
     for node in joint.graph.nodes:
         node.meta.pop("recompute", None)
+        node.meta.pop("ac_graph_id", None)  # what one checkpoint reads of another one is kept
     for node in again:
         node.meta["recompute"] = CheckpointPolicy.MUST_RECOMPUTE
-    return partitioners.min_cut_rematerialization_partition(joint, inputs, **kwargs)
+
+
+def checkpoint_of(node: fx.Node) -> Optional[int]:
+    """The number of the module's own checkpoint that computes a node again; None without one."""
+    return node.meta.get("ac_graph_id", 0) if partitioners.must_recompute(node) else None
+
+
+@contextlib.contextmanager
+def undrawn() -> Iterator[None]:
+    """Splits in the block are only looked at: they save no random states.
+
+    Those are for what draws again, such as attention, even where its dropout is 0.
+    """
+    saved = partitioners.has_recomputable_rng_ops
+    partitioners.has_recomputable_rng_ops = lambda joint: False
+    try:
+        yield
+    finally:
+        partitioners.has_recomputable_rng_ops = saved
 
 
 def copied(joint: fx.GraphModule) -> fx.GraphModule:

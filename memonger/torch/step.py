@@ -7,7 +7,6 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch.fx as fx
 
-from ..graph.schedule import expand
 from ..plan.plan import Plan, Status
 from ..util.errors import InfeasibleBudget, InputError, MemongerError, PlanMismatch
 from . import private
@@ -151,9 +150,10 @@ class Backend:
         if request.mode == "eager" and not captured.dynamic:
             return split(captured, plan.schedule)
         fused = request.mode == "inductor"
-        schedule = expand(captured.graph, {}) if fused and plan.method == "none" \
-            else plan.schedule  # Inductor's own choice
-        return tagged(captured, schedule, inputs, fused, **kwargs)
+        if fused and plan.method == "none":  # Inductor's own choice, and the module's checkpoints
+            return private.min_cut(joint, inputs, None, num_fwd_outputs=num_forward_outputs,
+                                   **kwargs)
+        return tagged(captured, plan.schedule, inputs, fused, **kwargs)
 
 
 def _with_stored(request: Request, joint: fx.GraphModule) -> Request:
