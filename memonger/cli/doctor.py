@@ -29,7 +29,8 @@ OK, NOTE, WARNING, PROBLEM = "ok", "note", "warning", "problem"
 
 #: Environment variables that change what is planned or run, and how.
 _VARIABLES = (
-    ("MXNET_BACKWARD_DO_MIRROR", WARNING, "MXNet mirrors ops on its own; plans assume it is unset"),
+    ("MXNET_BACKWARD_DO_MIRROR", WARNING,
+     "MXNet mirrors ops of networks without a plan; of planned ones only where the plugin is off"),
     ("MXNET_EXEC_ENABLE_INPLACE", WARNING, "changes in-place choices; plans assume it is unset"),
     ("MXNET_EXEC_NUM_TEMP", NOTE, "number of workspaces; more of them take more memory"),
     ("MXNET_USE_FUSION", NOTE, "1: point-wise ops are fused after the plan, pools may be larger"),

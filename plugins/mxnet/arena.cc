@@ -28,8 +28,6 @@ using nnvm::Op;
 namespace {
 
 const char kAttribute[] = "memonger_arena";
-// Mark on some op of the symbol: its executors use an arena.
-const char kStorageMark[] = "__memonger_storage__";
 
 // What a graph with an arena carries.
 struct Places {

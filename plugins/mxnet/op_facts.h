@@ -64,6 +64,9 @@ bool NeedsReader(const nnvm::Node& node, bool on_gpu);
 // Value of an attribute, empty without one.
 std::string Attribute(const nnvm::Node& node, const char* key);
 
+// Mark on some op of a planned symbol; "arena": its executors use one.
+constexpr char kStorageMark[] = "__memonger_storage__";
+
 // "true" in any case or "1", as MXNet reads flags.
 bool Truthy(const std::string& text);
 

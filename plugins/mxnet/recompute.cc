@@ -357,7 +357,7 @@ std::map<const Node*, CloneNumbers> ReadPolicies(const std::vector<NodeEntry>& o
     std::string text = Attribute(*n, kRecompute);
     const bool forced = text.empty() && Truthy(Attribute(*n, kForceMirroring));
     if (forced) text = "1";
-    if (!text.empty()) *marked = true;
+    if (!text.empty() || !Attribute(*n, kStorageMark).empty()) *marked = true;
     if (text.empty() || text == "0") continue;
     const std::string refusal = RefusalReason(*n);
     if (!refusal.empty())

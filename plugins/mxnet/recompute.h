@@ -17,8 +17,8 @@ using CloneNumbers = std::map<std::string, int>;
 
 // Reads the attributes of all nodes that `outputs` reach: __memonger_recompute__ and the user's own
 // __force_mirroring__, which the first overrules (0: the op runs once). Ops that make a state are
-// left out for CachedOp. `marked` is set when an attribute says anything. Throws dmlc::Error when
-// one asks for an op that must not run again, or cannot be read.
+// left out for CachedOp. `marked` is set when an attribute says anything, or the symbol is planned.
+// Throws dmlc::Error when one asks for an op that must not run again, or cannot be read.
 std::map<const nnvm::Node*, CloneNumbers> ReadPolicies(const std::vector<nnvm::NodeEntry>& outputs,
                                                        bool for_cached_op, bool* marked);
 

@@ -234,7 +234,7 @@ def test_the_text_of_the_report(golden):
     golden("doctor.txt", doctor.describe([
         Finding("memonger", "0.1.0"), Finding("python", "3.11.7"),
         Finding("numpy", "1.26.0", "problem", "MXNet 1.9.1 needs numpy below 1.24"),
-        Finding("MXNET_BACKWARD_DO_MIRROR", "1", "warning", "plans assume it is unset"),
+        Finding("MXNET_BACKWARD_DO_MIRROR", "1", "warning", "MXNet mirrors ops"),
         Finding("pygraphviz", "missing", "note")]) + "\n")
 
 

@@ -18,6 +18,7 @@ from ...util.gc_pause import paused
 from ...util.units import format_bytes
 from ..capture.devices import away
 from ..plugin import loading as native
+from ..plugin.environment import mirrors_by_itself
 from ..rewrite.apply import apply_plan_to, asks_for_arena, is_planned, unforced
 from ..rewrite.load import is_numpy
 from ..rewrite.variant_graph import with_variants
@@ -50,6 +51,8 @@ class BoundNetwork:
     unplanned_objects_bytes_per_op: int
     #: Whether plans may ask for an arena.
     has_arena: bool = True
+    #: Without a plan MXNet runs ops again by a rule of its own.
+    mirrored: bool = False
 
     @property
     def storage(self) -> str:
@@ -169,7 +172,16 @@ class BoundNetwork:
         """A solver's answer with its symbol, beside what stock MXNet takes."""
         predicted, notes = None, plan.notes
         unplanned_bytes = self.unplanned.pool_bytes
-        if unplanned_bytes != plan.baseline_pool_bytes and self.runner.device is not None:
+        if self.backend == "stock" and mirrors_by_itself() and self.runner.reshape is None:
+            notes += ("MXNET_BACKWARD_DO_MIRROR is set, and without the plugin MXNet mirrors ops "
+                      "beside the plan's; unset it, or switch the plugin on: "
+                      "memonger.native.enable()",)
+        elif self.mirrored:
+            predicted = plan.baseline_pool_bytes
+            notes += ("MXNET_BACKWARD_DO_MIRROR is set: without a plan MXNet mirrors ops, and its "
+                      "pool takes %d bytes, or %d with the variable unset; with the plan it "
+                      "mirrors none" % (unplanned_bytes, predicted),)
+        elif unplanned_bytes != plan.baseline_pool_bytes and self.runner.device is not None:
             predicted = plan.baseline_pool_bytes
             notes += ("without a plan MXNet fuses point-wise ops there, and its pool takes %d "
                       "bytes; unfused, as in planned executors, %d"

@@ -25,7 +25,7 @@ from ..memory.stated_gpu import device_of
 from ..plugin import loading as native
 from ..plugin.environment import mkldnn_is_on
 from ..profile.run import stored_profile
-from ..rewrite.apply import unforced, without_plan
+from ..rewrite.apply import is_forced_somewhere, unforced, without_plan
 from .binding import Binding
 from .network import BoundNetwork
 from .op_times import cost_model, estimates
@@ -86,13 +86,19 @@ def open_network(symbol: Any, binding: Binding, costs: Any = "auto",
     asked = {"costs": costs if isinstance(costs, str) and costs != "auto" else None,
              "optimizer": binding.optimizer,
              "optimizer_params": _plain(binding.optimizer_params or {}) or None}
-    unplanned = _unplanned(form, runner, outside, copies_stay, replace(
-        graph, objects_bytes_per_op=unplanned_objects))
+    mirrored = reshape is None and network is not symbol and not is_forced_somewhere(symbol)
+    if mirrored:  # without a plan MXNet mirrors ops
+        form_alone = Form(symbol, binding.read(symbol), binding.read(symbol, as_run=True))
+        alone = runner.graph(form_alone.captured, symbol)
+    else:
+        form_alone, alone = form, graph
+    unplanned = _unplanned(form_alone, runner, outside, copies_stay, replace(
+        alone, objects_bytes_per_op=unplanned_objects))
     return BoundNetwork(
         symbol=symbol, graph=graph, outside_bytes=outside, unplanned=unplanned, costs=source,
         form=form, runner=runner,
         asked={name: value for name, value in asked.items() if value is not None},
-        unplanned_objects_bytes_per_op=unplanned_objects)
+        unplanned_objects_bytes_per_op=unplanned_objects, mirrored=mirrored)
 
 
 def _model(captured: Captured, ctx: Any, costs: Any) -> CostModel:

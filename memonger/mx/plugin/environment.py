@@ -65,3 +65,8 @@ def mkldnn_is_on() -> bool:
 def is_on(name: str) -> bool:
     """Whether a switch of MXNet that is on by default is on, as MXNet reads it."""
     return os.environ.get(name, "").lower() not in ("0", "false")
+
+
+def mirrors_by_itself() -> bool:
+    """Whether executors of networks without marks run ops again by MXNet's own rule."""
+    return os.environ.get("MXNET_BACKWARD_DO_MIRROR", "") not in ("", "0")

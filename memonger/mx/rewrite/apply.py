@@ -6,12 +6,13 @@ from typing import Any
 
 from ...plan.plan import Plan
 from ...util.gc_pause import paused
-from ..plugin.environment import mxnet
+from ..plugin.environment import mirrors_by_itself, mxnet
 from ..symbol.common_subexpressions import symbol_text, to_json
 from ..symbol.planned_symbol import (
     RECOMPUTE,
     STORAGE,
     is_forced,
+    mark_storage,
     overrule,
     planned_json,
     strip_json,
@@ -24,11 +25,19 @@ def unforced(symbol: Any) -> Any:
 
     For the plugin's recomputation only.
     """
-    document = json.loads(to_json(symbol))
-    if not any(map(is_forced, document["nodes"])):
-        return symbol
-    overrule(document)
-    return from_json(symbol_text(document), symbol)
+    text = to_json(symbol)
+    if is_forced_somewhere(symbol):
+        document = json.loads(text)
+        overrule(document)
+        return from_json(symbol_text(document), symbol)
+    if mirrors_by_itself():  # not where anything says that there is a plan
+        return from_json(mark_storage(text, "best"), symbol)
+    return symbol
+
+
+def is_forced_somewhere(symbol: Any) -> bool:
+    """Whether the user marked an op with ``force_mirroring``."""
+    return any(map(is_forced, json.loads(to_json(symbol))["nodes"]))
 
 
 def asks_for_arena(symbol: Any) -> bool:
