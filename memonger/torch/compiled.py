@@ -4,23 +4,26 @@
 """
 from __future__ import annotations
 
+import os
 import weakref
 from dataclasses import replace
 from functools import partial
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
 import torch
 
 from ..plan.plan import Budget, Plan
+from ..plan.plan_file import load_plan
 from ..report.progress import Asked, callback_of, shows_progress
-from ..util.argument_checks import whole_number
+from ..util.argument_checks import shown, whole_number
 from ..util.errors import InputError
-from . import versions
+from . import private, versions
 from .measure import Measurement, measure_step, training_step
 from .module_step import Inputs, arguments, bytes_before, check_module, device_of, parameters_of
 from .request import Request, requested, resolved
 from .step import Backend
 from .tracing import clear_errors
+from .twin import in_place_of, original, twin_of
 from .verify import Verification, compared
 
 #: Backend of each compiled module.
@@ -28,10 +31,10 @@ _BACKENDS: "weakref.WeakKeyDictionary[Any, Backend]" = weakref.WeakKeyDictionary
 
 
 def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
-            plan: Optional[Plan] = None, costs: Any = "auto", variants: str = "exact",
-            time_limit: float = 10.0, max_clones: int = 0, optimizer: Any = None,
-            optimizer_params: Optional[Mapping[str, Any]] = None, dynamic: Optional[bool] = None,
-            progress: Asked = None) -> Any:
+            plan: Union[None, Plan, str, "os.PathLike[str]"] = None, costs: Any = "auto",
+            variants: str = "exact", time_limit: float = 10.0, max_clones: int = 0,
+            optimizer: Any = None, optimizer_params: Optional[Mapping[str, Any]] = None,
+            dynamic: Optional[bool] = None, progress: Asked = None, in_place: bool = False) -> Any:
     """``torch.compile`` under a budget, or by a plan.
 
     Planning happens at the first call, for the inputs of that call, and again where PyTorch
@@ -47,14 +50,20 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
         As for :func:`plan`. Neither budget nor plan: everything is kept.
     mode : str, optional
         "inductor" (the default) or "eager"; of a plan, the mode it was made for.
-    plan : Plan, optional
-        Of :func:`plan`, or loaded from its file; it must be of the graph that is compiled.
+    plan : Plan, str or os.PathLike, optional
+        Of :func:`plan`, or its file; it must be of the graph that is compiled.
     dynamic : bool, optional
         As for ``torch.compile``.
+    in_place : bool
+        Plan the calls of the module itself, as ``module.compile()`` does, and give it back. A
+        second call replaces the plan. Copies and pickles of the module are plain modules.
 
     Returns
     -------
     torch.nn.Module or function
+        Of a module another one of its class that has the same parameters, hooks and settings;
+        only its calls are planned. Copies and pickles of it ask for the same plan, and make it at
+        their first call. Its ``load_state_dict`` takes checkpoints of ``torch.compile``, too.
 
     Raises
     ------
@@ -63,8 +72,16 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
         and PlanMismatch where the plan is for another graph.
     """
     check_module(module)
+    if in_place and not isinstance(module, torch.nn.Module):
+        raise InputError("in_place=True is for modules; of a function take what "
+                         "memonger.torch.compile gives")
     if plan is not None and budget is not None:
         raise InputError("give a budget or a plan, not both")
+    if isinstance(plan, (str, os.PathLike)):
+        plan = load_plan(os.fspath(plan))
+    if plan is not None and not isinstance(plan, Plan):
+        raise InputError("plan must be what memonger.torch.plan gave, or its file, not %s"
+                         % shown(plan))
     if plan is not None and "mode" not in plan.options:
         raise InputError("the plan is no plan of a PyTorch module; make one with "
                          "memonger.torch.plan")
@@ -76,16 +93,17 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
                       time_limit=time_limit, max_clones=max_clones,
                       plan=plan, unplanned=budget is None and plan is None)
     backend = Backend(requested(request, costs, optimizer, optimizer_params))
-    plain = versions.without_plan(module, request.mode, dynamic)
-    if plain is not None:
-        _BACKENDS[plain] = backend
-        return plain
-    compiled = torch.compile(module, backend=partial(_run, backend, progress=progress),
-                             fullgraph=True, dynamic=dynamic)
-    if isinstance(module, torch.nn.Module):
-        compiled.forward = clear_errors(compiled.forward)
-    else:
-        compiled = clear_errors(compiled)
+    plain = original(module)
+    unplanned = versions.unplanned_backend(request.mode)
+    call = clear_errors(private.compiled_call(
+        plain, backend=unplanned or partial(_run, backend, progress=progress),
+        fullgraph=not unplanned, dynamic=dynamic), plain)
+    again = partial(compile, budget=budget, mode=mode, plan=plan, costs=costs, variants=variants,
+                    time_limit=time_limit, max_clones=max_clones, optimizer=optimizer,
+                    optimizer_params=optimizer_params, dynamic=dynamic,
+                    progress=progress if isinstance(progress, bool) else None)
+    compiled = in_place_of(module, call) if in_place else \
+        twin_of(plain, call, again) if isinstance(module, torch.nn.Module) else call
     _BACKENDS[compiled] = backend
     return compiled
 

@@ -121,6 +121,24 @@ class Partitioner(CustomPartitionerFn):
         return Partitioner, (None, self.key)  # caches pickle the configuration
 
 
+def compiled_call(module: Any, **options: Any) -> Callable[..., Any]:
+    """What runs ``torch.compile(module, **options)``, whether or not it is compiled in place, too.
+    """
+    compiled = torch.compile(module, **options)
+    if not isinstance(module, torch.nn.Module):
+        return compiled
+    name = "_forward" if "_forward" in vars(compiled) else "forward"  # of lazy modules
+    called = getattr(vars(compiled)[name], "_torchdynamo_orig_callable", None)
+    if called == module.__call__ and type(module).__call__ is torch.nn.Module.__call__:
+        setattr(compiled, name, compiled.dynamo_ctx(module._call_impl))
+    return compiled.forward
+
+
+def compile_in_place(module: torch.nn.Module, call: Callable[..., Any]) -> None:
+    """``call`` runs where the module is called, as after ``module.compile()``."""
+    module._compiled_call_impl = call
+
+
 def whole_graphs() -> Any:
     """A context in which Dynamo does not cut the graph of a module inside a
     DistributedDataParallel at its buckets: a budget is for a whole step.

@@ -11,6 +11,7 @@ from . import private, versions
 from .module_step import Inputs, arguments, check_module, on_device
 from .request import Request
 from .step import Backend, OnlyPlanning, PlannedGraph
+from .twin import original
 
 
 def traced(module: Any, inputs: Inputs, request: Request,
@@ -18,11 +19,12 @@ def traced(module: Any, inputs: Inputs, request: Request,
     """The training graph of a module, planned as ``request`` says; nothing runs."""
     check_module(module)
     versions.check(request.mode)
+    module = original(module)
     backend = Backend(request, only_plan=True, normalize=normalize)
     module, inputs = on_device(module, inputs)
     args, named = arguments(inputs)
     try:
-        torch.compile(module, backend=backend, fullgraph=True)(*args, **named)
+        private.compiled_call(module, backend=backend, fullgraph=True)(*args, **named)
     except Exception as error:
         inner = private.inner_error(error)
         if isinstance(inner, OnlyPlanning):
@@ -42,10 +44,15 @@ def in_words(error: Exception) -> BaseException:
     return error
 
 
-def clear_errors(call: Callable[..., Any]) -> Callable[..., Any]:
-    """The call with memonger's own errors instead of those of PyTorch's compiler around them."""
-    @functools.wraps(call)
+def clear_errors(call: Callable[..., Any], module: Any) -> Callable[..., Any]:
+    """The compiled call of a module or function, with its name and its parameters.
+
+    memonger's own errors come without those of PyTorch's compiler around them.
+    """
+    @functools.wraps(module.forward if isinstance(module, torch.nn.Module) else module)
     def run(*args: Any, **named: Any) -> Any:
+        if torch.compiler.is_compiling():  # part of a larger module that is traced
+            return module(*args, **named)
         try:
             with private.whole_graphs():
                 return call(*args, **named)

@@ -10,7 +10,7 @@ import contextlib
 import functools
 import os
 import warnings
-from typing import Any, List, Optional, Tuple
+from typing import List, Optional, Tuple
 
 import torch
 from torch import nn
@@ -38,16 +38,14 @@ def check(mode: str) -> None:
         raise InputError("no plan can be made: " + found)
 
 
-def without_plan(module: Any, mode: str, dynamic: Optional[bool]) -> Any:
-    """The module compiled as the mode would, without a plan, and a warning; None where plans can be
-    made.
-    """
+def unplanned_backend(mode: str) -> Optional[str]:
+    """The backend that runs a mode without a plan, and a warning; None where plans can be made."""
     found = _shortcoming(mode)
     if not found:
         return None
     warnings.warn("trains without a plan, and a budget is not kept: " + found, RuntimeWarning,
                   stacklevel=3)
-    return torch.compile(module, backend=_BACKENDS[mode], dynamic=dynamic)
+    return _BACKENDS[mode]
 
 
 def _shortcoming(mode: str) -> str:
