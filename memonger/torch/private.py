@@ -6,8 +6,12 @@ joint graph's inputs and outputs in the form read here with 2.11.
 from __future__ import annotations
 
 import contextlib
+import logging
+import os
+import traceback
+import warnings
 from collections import ChainMap
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 import torch
 import torch.fx as fx
@@ -21,7 +25,13 @@ from torch.utils.flop_counter import (
 
 try:
     from torch._dynamo.backends.common import aot_autograd
-    from torch._dynamo.exc import BackendCompilerFailed, Unsupported
+    from torch._dynamo.exc import (
+        BackendCompilerFailed,
+        ObservedException,
+        TorchDynamoException,
+        TorchRuntimeError,
+        Unsupported,
+    )
     from torch._dynamo.utils import get_metrics_context
     from torch._functorch import partitioners
     from torch._functorch.compile_utils import fx_graph_cse
@@ -32,6 +42,10 @@ except ImportError:  # another PyTorch than those tested: versions.py finds out 
 #: Inductor's configuration under which a step holds what its values need and no more: otherwise it
 #: holds a buffer from its last reader on until it has another value of the same size to put there.
 LEAST_LIVE: Dict[str, Any] = {"allow_buffer_reuse": False}
+
+#: Names of functions that log, or tell whether they would.
+_LEVELS = ("debug", "info", "warning", "warn", "error", "exception", "critical", "fatal", "log",
+           "isEnabledFor")
 
 #: Leaves of tuples, lists and dictionaries.
 pytree = _pytree
@@ -45,7 +59,7 @@ def run_aot(module: fx.GraphModule, inputs: Sequence[Any], compiler: Callable[..
 
     ``compiler(graph, inputs)`` gives a function of one list of arguments, :func:`boxed`.
     """
-    with torch._functorch.config.patch(enable_autograd_cache=False):
+    with torch._functorch.config.patch(enable_autograd_cache=False), _step_by_step(module):
         return aot_autograd(fw_compiler=compiler, bw_compiler=compiler,
                             inference_compiler=compiler, partition_fn=partition)(module, inputs)
 
@@ -73,9 +87,26 @@ def run_inductor(module: fx.GraphModule, inputs: Sequence[Any],
 
     # A hit in AOTAutograd's cache would leave out the partitioner; Inductor's own cache stays.
     with torch._functorch.config.patch(enable_autograd_cache=False,
-                                       force_non_lazy_backward_lowering=tried):
+                                       force_non_lazy_backward_lowering=tried), \
+            _step_by_step(module):
         return compile_fx(module, inputs, inner_compile=compile_half,
                           config_patches=dict(patches))
+
+
+@contextlib.contextmanager
+def _step_by_step(module: fx.GraphModule) -> Iterator[None]:
+    """In the block PyTorch traces an LSTM as the operators of each of its steps.
+
+    Otherwise it may take oneDNN's layer as it is for inference, without the memory that backward
+    reads, and no backend can train that.
+    """
+    before = torch._C._get_mkldnn_enabled()
+    recurrent = any(getattr(node.target, "__name__", "") == "lstm" for node in module.graph.nodes)
+    torch._C._set_mkldnn_enabled(before and not recurrent)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
 
 
 def _has_no_layouts_unplanned(backward: fx.GraphModule) -> bool:
@@ -141,9 +172,21 @@ def compile_in_place(module: torch.nn.Module, call: Callable[..., Any]) -> None:
 
 def whole_graphs() -> Any:
     """A context in which Dynamo does not cut the graph of a module inside a
-    DistributedDataParallel at its buckets: a budget is for a whole step.
+    DistributedDataParallel at its buckets, as a budget is for a whole step, nor at recurrent
+    layers and at messages to the user, which are left out.
     """
-    return torch._dynamo.config.patch(optimize_ddp=False)
+    config = torch._dynamo.config
+    return config.patch(optimize_ddp=False, allow_rnn=True, ignore_logging_functions={
+        *config.ignore_logging_functions, *_messages()})
+
+
+def _messages() -> Set[Any]:
+    """Functions that tell the user something, with those that libraries add to loggers."""
+    places = vars(logging.Logger), vars(logging)
+    told = {place[name] for place in places for name in _LEVELS if name in place}
+    return told | {print, warnings.warn} | {
+        function for function in vars(logging.Logger).values()
+        if callable(function) and getattr(function, "__module__", "logging") != "logging"}
 
 
 @contextlib.contextmanager
@@ -170,6 +213,26 @@ def inner_error(error: BaseException) -> BaseException:
 def graph_break(error: BaseException) -> bool:
     """Whether Dynamo could not read the module as one graph."""
     return isinstance(error, Unsupported)
+
+
+def of_dynamo(error: BaseException) -> bool:
+    """Whether Dynamo's tracing ended with the error."""
+    return isinstance(error, TorchDynamoException)
+
+
+def is_own_failure(error: BaseException) -> bool:
+    """Whether the module itself raised the error, or one of its operators did."""
+    return isinstance(error, TorchRuntimeError) or isinstance(error.__cause__, ObservedException)
+
+
+def traced_frames(error: BaseException) -> Sequence[traceback.FrameSummary]:
+    """Where Dynamo's tracing was in the module's code, from the outside in."""
+    return getattr(error, "real_stack", None) or ()
+
+
+def is_of_pytorch(path: str) -> bool:
+    """Whether a file is one of PyTorch's."""
+    return path.startswith(os.path.dirname(torch.__file__) + os.sep)
 
 
 def input_names(module: fx.GraphModule) -> List[str]:

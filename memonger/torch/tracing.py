@@ -8,6 +8,7 @@ import torch
 
 from ..util.errors import InputError, MemongerError
 from . import private, versions
+from .dynamo_errors import in_one_error
 from .module_step import Inputs, arguments, check_module, on_device
 from .request import Request
 from .step import Backend, OnlyPlanning, PlannedGraph
@@ -24,7 +25,8 @@ def traced(module: Any, inputs: Inputs, request: Request,
     module, inputs = on_device(module, inputs)
     args, named = arguments(inputs)
     try:
-        private.compiled_call(module, backend=backend, fullgraph=True)(*args, **named)
+        with private.whole_graphs():
+            private.compiled_call(module, backend=backend, fullgraph=True)(*args, **named)
     except Exception as error:
         inner = private.inner_error(error)
         if isinstance(inner, OnlyPlanning):
@@ -38,10 +40,7 @@ def in_words(error: Exception) -> BaseException:
     inner = private.inner_error(error)
     if isinstance(inner, MemongerError):
         return inner
-    if private.graph_break(error):
-        return InputError("PyTorch cannot read the module as one graph, and a plan is for a whole "
-                          "step: %s" % str(error).strip().splitlines()[0])
-    return error
+    return in_one_error(error) if private.of_dynamo(inner) else error
 
 
 def clear_errors(call: Callable[..., Any], module: Any) -> Callable[..., Any]:
