@@ -49,7 +49,8 @@ def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "induct
     max_clones : int
         How often one op may run again; 0: as often as the mode allows.
     optimizer, optimizer_params : optional
-        Name and options, or a ``torch.optim.Optimizer``; its state then counts in the total.
+        A name or class of ``torch.optim`` and its options, or an optimizer of the module's
+        parameters. What it holds then counts in the total, and its step is a moment of it.
     name : str
         What tables and pages call the network.
     progress, method, overhead : optional
@@ -77,12 +78,13 @@ def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "induct
     return traced(module, inputs, request).plan
 
 
-def estimate(module: Any, inputs: Inputs, mode: str = "inductor") -> Plan:
+def estimate(module: Any, inputs: Inputs, mode: str = "inductor", optimizer: Any = None,
+             optimizer_params: Optional[Mapping[str, Any]] = None) -> Plan:
     """Bytes of one unplanned training step: a plan that keeps everything.
 
     Parameters
     ----------
-    module, inputs, mode
+    module, inputs, mode, optimizer, optimizer_params
         As for :func:`plan`.
 
     Returns
@@ -90,7 +92,8 @@ def estimate(module: Any, inputs: Inputs, mode: str = "inductor") -> Plan:
     Plan
         ``total_bytes``, ``pool_bytes`` and ``fixed_bytes`` by category.
     """
-    return traced(module, inputs, Request(mode=mode, unplanned=True)).plan
+    return traced(module, inputs, requested(Request(mode=mode, unplanned=True), "auto", optimizer,
+                                            optimizer_params)).plan
 
 
 @shows_progress

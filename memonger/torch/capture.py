@@ -35,6 +35,8 @@ class Captured:
     device: str
     #: Where times come from that were not measured, as ``Plan.costs`` says it.
     costs: str
+    #: What the optimizer holds, where one is named.
+    optimizer_bytes: Optional[int] = None
     ops_by_node: Dict[fx.Node, int] = field(init=False)
     #: Of each op that the module's own checkpoints compute again, the number of the checkpoint.
     checkpoints: Dict[int, int] = field(init=False)
@@ -46,11 +48,13 @@ class Captured:
 
     @property
     def outside_bytes(self) -> Dict[str, int]:
-        """Bytes that exist before the step, by category of ``Plan.fixed_bytes``."""
+        """Bytes that exist all the time, by category of ``Plan.fixed_bytes``."""
         names = {PARAMETER: "parameters", BUFFER: "aux", INPUT: "inputs",
                  TANGENT: "head_gradients"}
         sizes = dict.fromkeys(names.values(), 0)
         for tensor in self.graph.tensors:
             if tensor.producer < 0:
                 sizes[names[tensor.category]] += tensor.size_bytes
+        if self.optimizer_bytes is not None:
+            sizes["optimizer"] = self.optimizer_bytes
         return sizes

@@ -13,6 +13,7 @@ from ..plan.plan import Plan
 from ..util.errors import InfeasibleBudget
 from ..util.units import format_distinct
 from . import private, stored_profiles
+from .optimizer_moment import pool_at_optimizer
 from .request import Request
 from .trial import trial_bytes
 
@@ -50,6 +51,7 @@ def compiled(backend: Backend, module: fx.GraphModule, inputs: Sequence[Any],
         used = trial_bytes(call, inputs, private.mutated_inputs(planned.captured.joint))
         if used is None:
             return call
+        used = max(used, pool_at_optimizer(plan.graph))
         planned.plan = replace(plan, planned=replace(
             plan.planned, pool_bytes=used, predicted_pool_bytes=plan.pool_bytes))
         left = budget - sum(plan.fixed_bytes.values())

@@ -14,7 +14,7 @@ from ..plan.footprint import Footprint
 from ..plan.plan import Plan, Status
 from ..planning.requests import pins
 from .apply import usual_schedule
-from .capture import PARAMETER, Captured
+from .capture import Captured
 from .request import Request
 
 #: A note of plans for eager kernels without a profile.
@@ -49,11 +49,7 @@ class TracedNetwork:
     @cached_property
     def outside_bytes(self) -> Dict[str, int]:
         """What exists before the step, and the optimizer's state."""
-        outside = self.captured.outside_bytes
-        if self.request.optimizer_bytes is not None:
-            outside["optimizer"] = self.request.optimizer_bytes(
-                [t.size_bytes for t in self.graph.tensors if t.category == PARAMETER])
-        return outside
+        return self.captured.outside_bytes
 
     @cached_property
     def usual(self) -> Schedule:
@@ -86,9 +82,14 @@ class TracedNetwork:
 
     @property
     def record(self) -> Dict[str, Any]:
-        """Mode and version, for the plan's file."""
+        """Mode, version and a named optimizer, for the plan's file."""
+        named = self.request.optimizer
         return {"mode": self.request.mode, "torch": torch.__version__,
-                "variants": self.request.variants}
+                "variants": self.request.variants,
+                **({"optimizer": named.name.lower(), "optimizer_params": {
+                    name: value * 1 for name, value in named.options.items()
+                    if isinstance(value, (int, float))}}
+                   if named is not None and named.options is not None else {})}
 
     def method(self, asked: str) -> str:
         """Any."""

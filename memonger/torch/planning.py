@@ -13,6 +13,7 @@ from ..util.errors import PlanMismatch
 from ..util.units import parse_budget
 from .capture import Captured
 from .network import TracedNetwork
+from .optimizer_moment import check_optimizer
 from .request import Request
 
 
@@ -36,8 +37,11 @@ def make_plan(captured: Captured, request: Request, pool_bytes: int = 0,
     wanted = _wanted(captured, request)
     budget_bytes = None if request.budget is None else parse_budget(
         request.budget, network.unplanned.total_bytes)
-    fits = budget_bytes is not None and \
-        network.as_usual.pool_bytes <= network.pool_within(budget_bytes).pool_bytes
+    fits = False
+    if budget_bytes is not None:
+        allowed = network.pool_within(budget_bytes)
+        check_optimizer(graph, allowed.pool_bytes, sum(allowed.outside_bytes.values()))
+        fits = network.as_usual.pool_bytes <= allowed.pool_bytes
     # What the mode does by itself.
     as_usual = network.beside_unplanned(Plan(
         graph=graph, schedule=network.usual, method="none",

@@ -15,7 +15,8 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 
 import torch
 import torch.fx as fx
-from torch.utils import _pytree
+from torch.optim import optimizer as optimizers
+from torch.utils import _python_dispatch, _pytree
 from torch.utils.checkpoint import CheckpointPolicy
 from torch.utils.flop_counter import (
     flop_registry,
@@ -36,6 +37,7 @@ try:
     from torch._functorch import partitioners
     from torch._functorch.compile_utils import fx_graph_cse
     from torch._inductor.custom_graph_pass import CustomPartitionerFn
+    from torch._subclasses import FakeTensor, FakeTensorMode
 except ImportError:  # another PyTorch than those tested: versions.py finds out before others do
     CustomPartitionerFn = object
 
@@ -49,6 +51,8 @@ _LEVELS = ("debug", "info", "warning", "warn", "error", "exception", "critical",
 
 #: Leaves of tuples, lists and dictionaries.
 pytree = _pytree
+#: Sees every operator that runs in it.
+DispatchMode = _python_dispatch.TorchDispatchMode
 Modules = Tuple[fx.GraphModule, fx.GraphModule]
 
 
@@ -195,10 +199,12 @@ def outside_compilation() -> Iterator[None]:
     metrics = get_metrics_context()._metrics  # a compilation in the block has metrics of its own
     saved = dict(metrics)
     metrics.clear()
+    compiling, torch.compiler._is_compiling_flag = torch.compiler._is_compiling_flag, False
     with torch._guards.tracing(None), torch._guards.compile_context(None):
         try:
             yield
         finally:
+            torch.compiler._is_compiling_flag = compiling
             metrics.clear()
             metrics.update(saved)
 
@@ -359,6 +365,35 @@ def copied(joint: fx.GraphModule) -> fx.GraphModule:
 
 
 # ------------------------------------------------------------------ tensors and operators
+def fake_tensors() -> Any:
+    """A context in which tensors are made without memory; such tensors may meet real ones."""
+    return FakeTensorMode(allow_non_fake_inputs=True)
+
+
+def is_fake(tensor: torch.Tensor) -> bool:
+    """Whether it has no memory."""
+    return isinstance(tensor, FakeTensor)
+
+
+@contextlib.contextmanager
+def steps_of_stand_ins() -> Iterator[None]:
+    """Optimizers in the block treat fake tensors as they treat real ones (``foreach`` is the
+    default for real ones on a GPU), and no hook that is registered for all optimizers runs.
+    """
+    hooks: List[Any] = [optimizers._global_optimizer_pre_hooks,
+                        optimizers._global_optimizer_post_hooks]
+    saved = [dict(registered) for registered in hooks]
+    for registered in hooks:
+        registered.clear()
+    optimizers._foreach_supported_types.append(FakeTensor)
+    try:
+        yield
+    finally:
+        optimizers._foreach_supported_types.remove(FakeTensor)
+        for registered, before in zip(hooks, saved):
+            registered.update(before)
+
+
 def storage_key(tensor: torch.Tensor) -> int:
     """Names the storage of a tensor, as long as it lives; fake tensors have one, too."""
     return tensor.untyped_storage()._cdata

@@ -12,7 +12,7 @@ from ..util.errors import InputError
 from ..util.units import refuse_bare_number
 from .costs import ROOFLINES
 from .module_step import Inputs, device_of
-from .optimizer import state_bytes
+from .optimizer import Optimizer, optimizer_named
 from .profile import Profile
 
 MODES = ("inductor", "eager")
@@ -40,7 +40,7 @@ class Request:
     temporary_bytes: Mapping[str, int] = field(default_factory=dict)
     #: "auto", one of :data:`.costs.ROOFLINES`, or the device where times were measured.
     costs: str = "auto"
-    optimizer_bytes: Optional[Callable[[Sequence[int]], int]] = None
+    optimizer: Optional[Optimizer] = None
     progress: Optional[Callable[[Progress], None]] = None
     name: str = ""
     variants: str = "exact"
@@ -57,9 +57,9 @@ class Request:
 
 def requested(request: Request, costs: Any, optimizer: Any = None,
               optimizer_params: Optional[Mapping[str, Any]] = None) -> Request:
-    """The request with times of ops and bytes of an optimizer as users name them."""
+    """The request with times of ops and an optimizer as users name them."""
     if optimizer is not None:
-        request = replace(request, optimizer_bytes=state_bytes(optimizer, optimizer_params))
+        request = replace(request, optimizer=optimizer_named(optimizer, optimizer_params))
     if isinstance(costs, Profile):
         return with_profile(request, costs)
     if costs not in ("auto", *ROOFLINES):

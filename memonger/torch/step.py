@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
+import torch
 import torch.fx as fx
 
 from ..plan.plan import Plan, Status
@@ -16,6 +17,8 @@ from .dropout import divide_dropout
 from .eager import runner
 from .inductor import compiled, patches
 from .layouts import mark_layouts
+from .optimizer import OptimizerBytes
+from .optimizer_moment import with_optimizer
 from .planning import make_plan
 from .pool_indices import narrow_indices
 from .reading import read
@@ -47,12 +50,14 @@ class Backend:
         self._plans: Dict[Tuple[str, int], Plan] = {}
         #: Bytes that a plan's pool may take after a trial, by the graph's fingerprint.
         self.tightened: Dict[str, int] = {}
+        self.optimizer_takes: Optional[OptimizerBytes] = None
 
     def __call__(self, module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         original = None
         if self.request.variants == "all" and not self.request.unplanned:
             module, original = self._chosen(module, inputs)
         sources = private.input_names(module)
+        self.optimizer_takes = self._optimizer_takes(inputs, sources)
 
         def partition(joint: fx.GraphModule, joint_inputs: Sequence[Any], *,
                       num_fwd_outputs: int, **kwargs: Any) -> private.Modules:
@@ -107,6 +112,15 @@ class Backend:
             pass
         return None
 
+    def _optimizer_takes(self, inputs: Sequence[Any],
+                         sources: Sequence[str]) -> Optional[OptimizerBytes]:
+        """What the optimizer takes for the parameters among a graph's inputs; None without one."""
+        if self.request.optimizer is None:
+            return None
+        return self.request.optimizer.bytes_of([
+            value for value, source in zip(inputs, sources) if isinstance(value, torch.Tensor)
+            and value.requires_grad and category_of(source) == PARAMETER])
+
     def options(self) -> Dict[str, Any]:
         """Options of ``torch.compile`` under which Inductor asks this for its partitions."""
         def partition(joint: fx.GraphModule, inputs: Sequence[Any], *, num_fwd_outputs: int,
@@ -139,6 +153,7 @@ class Backend:
                         request.measured_s, request.temporary_bytes,
                         "auto" if request.measured_s else request.costs, request.name,
                         labels)
+        captured = with_optimizer(captured, self.optimizer_takes, request.plan)
         fingerprint = captured.graph.fingerprint
         key = fingerprint, self.tightened.get(fingerprint, 0)
         if key not in self._plans:

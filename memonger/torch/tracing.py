@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import Any, Callable
 
 import torch
@@ -20,9 +21,12 @@ def traced(module: Any, inputs: Inputs, request: Request,
     """The training graph of a module, planned as ``request`` says; nothing runs."""
     check_module(module)
     versions.check(request.mode)
-    module = original(module)
-    backend = Backend(request, only_plan=True, normalize=normalize)
+    module = given = original(module)
     module, inputs = on_device(module, inputs)
+    if module is not given and request.optimizer is not None:
+        request = replace(request, optimizer=request.optimizer.of_copy(
+            list(given.parameters()), list(module.parameters())))
+    backend = Backend(request, only_plan=True, normalize=normalize)
     args, named = arguments(inputs)
     try:
         with private.whole_graphs():

@@ -59,6 +59,21 @@ def test_the_reports_command_makes_the_same_plan(model, capsys):
         "memonger.torch.plan(module, inputs, budget='100%', mode='eager')"
 
 
+def test_estimate_and_plan_count_the_optimizer(model, capsys):
+    def total(*words):
+        assert main(["estimate", *model, "--json", *words]) == 0
+        return json.loads(capsys.readouterr().out)
+    plain, adam = total(), total("--optimizer", "adam,amsgrad=1")
+    state = adam["bytes"]["optimizer"]
+    assert state == 3 * plain["bytes"]["parameters"] + 4 * 20
+    assert adam["total_bytes"] == plain["total_bytes"] + state
+    assert main(["estimate", *model, "--optimizer", "adam"]) == 0
+    assert "optimizer state" in capsys.readouterr().out
+    assert main(["plan", *model, "--budget", "80%", "--optimizer", "sgd,momentum=0.9", "-o",
+                 "plan.json"]) == 0
+    assert " --optimizer sgd,momentum=0.9 " in command_line(load_plan("plan.json"))
+
+
 def test_verify_says_for_how_much_to_plan_again(model, capsys, monkeypatch):
     """It has no --budget of its own."""
     model[-1] = "inductor"

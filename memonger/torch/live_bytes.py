@@ -1,0 +1,78 @@
+"""Bytes of tensors that are alive while code runs, counted as they come and go."""
+from __future__ import annotations
+
+import weakref
+from typing import Any, Dict, Iterable, Iterator, Mapping, Optional, Sequence
+
+import torch
+
+from . import private
+
+
+class LiveBytes(private.DispatchMode):
+    """A context that counts storages of one kind of device, of real tensors and of fake ones.
+
+    What an operator allocates for itself while it runs is not seen. Tensors that existed before
+    count from :meth:`note` on.
+
+    ``fakes``: makes the tensors that code in the context creates, where they have more than one
+    element; numbers are real, so code may look at them. A number that is read out of a fake tensor
+    is 1; a truth value raises, as what comes next would depend on it.
+    """
+
+    def __init__(self, device: torch.device, granule_bytes: int = 1, fakes: Any = None):
+        super().__init__()
+        self.device, self.granule_bytes, self.fakes = device, granule_bytes, fakes
+        self.now_bytes = self.most_bytes = 0
+        self._known: Dict[int, Any] = {}
+
+    def note(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Count the storages of tensors, each once, until they are gone."""
+        for part in _dense(tensors):
+            storage, key = part.untyped_storage(), private.storage_key(part)
+            if key in self._known or part.device.type != self.device.type:
+                continue
+            size_bytes = -(-storage.nbytes() // self.granule_bytes) * self.granule_bytes
+            self._known[key] = weakref.finalize(storage, self._gone, key, size_bytes)
+            self.now_bytes += size_bytes
+            self.most_bytes = max(self.most_bytes, self.now_bytes)
+
+    def _gone(self, key: int, size_bytes: int) -> None:
+        self._known.pop(key, None)
+        self.now_bytes -= size_bytes
+
+    def __torch_dispatch__(self, func: Any, types: Sequence[Any], args: Sequence[Any] = (),
+                           kwargs: Optional[Mapping[str, Any]] = None) -> Any:
+        kwargs = kwargs or {}
+        given = tensors_in((args, kwargs))
+        if func is torch.ops.aten._local_scalar_dense.default and private.is_fake(given[0]) and \
+                given[0].dtype != torch.bool:
+            return 1.0 if given[0].is_floating_point() else 1
+        if given or self.fakes is None:
+            result = func(*args, **kwargs)
+        else:
+            with self.fakes:
+                result = func(*args, **kwargs)
+            if isinstance(result, torch.Tensor) and is_number(result):
+                result = func(*args, **kwargs)
+        self.note(tensors_in(result))
+        return result
+
+
+def is_number(tensor: torch.Tensor) -> bool:
+    """Whether it is one number on the host."""
+    return tensor.device.type == "cpu" and tensor.numel() <= 1
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """Tensors in nested lists, tuples and dictionaries."""
+    return [leaf for leaf in private.pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def _dense(tensors: Iterable[torch.Tensor]) -> Iterator[torch.Tensor]:
+    """The tensors that have storages: of sparse ones their parts."""
+    for tensor in tensors:
+        if tensor.layout == torch.sparse_coo:
+            yield from (tensor._indices(), tensor._values())
+        else:
+            yield tensor
