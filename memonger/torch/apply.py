@@ -2,19 +2,16 @@
 from __future__ import annotations
 
 import operator
-from typing import Any, Dict, List, Sequence, Set, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
-import torch
 import torch.fx as fx
 
 from ..graph.schedule import Schedule, expand
 from . import private
 from .capture import Captured
 from .fusion import is_small_beside
-
-_BATCH_NORM = torch.ops.aten._native_batch_norm_legit_functional.default
-#: The same normalization by the batch's own statistics, for runs after the first.
-_BATCH_NORM_AGAIN = torch.ops.aten._native_batch_norm_legit.no_stats
+from .operators import run_again
+from .written import copy_of, with_copies
 
 
 def split(captured: Captured, schedule: Schedule) -> private.Modules:
@@ -25,24 +22,34 @@ def split(captured: Captured, schedule: Schedule) -> private.Modules:
     return _Writer(captured, schedule).write()
 
 
-def tagged(captured: Captured, schedule: Schedule, inputs: Sequence[Any], fused: bool,
+def tagged(captured: Captured, schedule: Optional[Schedule], inputs: Sequence[Any], fused: bool,
            **kwargs: Any) -> private.Modules:
     """PyTorch's own split with the ops that run again marked: at most one clone of each.
 
+    ``schedule``: None for what PyTorch does unplanned, and the module's own checkpoints.
     ``fused``: Inductor's split, which also decides about all that the schedule keeps.
     """
+    divide = private.min_cut if fused else private.default_partition
+    forward, backward = divide(
+        captured.joint, inputs, None if schedule is None else _run_again(captured, schedule),
+        num_fwd_outputs=captured.num_forward_outputs, **kwargs)
+    with_copies(forward, captured.num_forward_outputs)
+    return forward, backward
+
+
+def _run_again(captured: Captured, schedule: Schedule) -> List[fx.Node]:
+    """The nodes of the ops that run again, and the views of their results."""
     again = set(schedule.recomputed())
     graph = captured.graph
     nodes = [part for op in sorted(again) for part in captured.parts[op]
              if not is_small_beside(part, captured.nodes[op])]
+    nodes += captured.written.views_read_late
     for node in captured.joint.graph.nodes:
         held = [t for t in captured.tensors_of.get(node, ()) if t is not None]
         if captured.ops_by_node.get(node) in again or node in captured.views and any(
                 graph.tensors[t].producer in again for t in held):
             nodes.append(node)
-    divide = private.min_cut if fused else private.default_partition
-    return divide(captured.joint, inputs, nodes,
-                  num_fwd_outputs=captured.num_forward_outputs, **kwargs)
+    return nodes
 
 
 def usual_schedule(captured: Captured, fused: bool) -> Schedule:
@@ -69,6 +76,8 @@ class _Writer:
         self.graph = captured.graph
         self.new = fx.Graph()
         self.inputs: Dict[fx.Node, fx.Node] = {}
+        #: Copies of inputs that the step writes into, for backward.
+        self.copies: Dict[fx.Node, fx.Node] = {}
         #: New node of each step, and of views by what they are made from.
         self.of_step: List[Any] = []
         self.view_copies: Dict[Tuple[Any, ...], fx.Node] = {}
@@ -101,10 +110,8 @@ class _Writer:
             return
         sources = {t: s for t, s in zip(op.inputs, step.sources) if s >= 0}
         made = self.new.node_copy(node, lambda a: self._value(a, sources, in_backward))
-        if index != self.first[step.op] and node.target is _BATCH_NORM:
-            data, weight, bias, _, _, training, momentum, epsilon = made.args
-            made.target = _BATCH_NORM_AGAIN
-            made.args = (data, weight, bias, training, momentum, epsilon)
+        if index != self.first[step.op]:
+            run_again(made)
         private.place(made, in_backward)
         self.of_step.append(made)
 
@@ -112,7 +119,7 @@ class _Writer:
                wanted: Sequence[int] = ()) -> fx.Node:
         """The new node of ``node`` where tensors come from the steps ``sources``."""
         if node in self.inputs:
-            return self.inputs[node]
+            return self._input(node, in_backward)
         op = self.captured.ops_by_node.get(node)
         if op is not None:
             outputs = [t for t in wanted or self.graph.ops[op].outputs if t in sources]
@@ -125,6 +132,15 @@ class _Writer:
             private.place(made, in_backward)
             self.view_copies[key] = made
         return self.view_copies[key]
+
+    def _input(self, node: fx.Node, in_backward: bool) -> fx.Node:
+        """An input as it is before the step: in backward a copy, where forward writes into it."""
+        if not in_backward or node not in self.captured.written.inputs:
+            return self.inputs[node]
+        if node not in self.copies:
+            self.copies[node] = copy_of(self.inputs[node])
+            private.place(self.copies[node], False)
+        return self.copies[node]
 
     def _output(self, output: fx.Node) -> None:
         final = {t: self.first[item.producer] for t, item in enumerate(self.graph.tensors)

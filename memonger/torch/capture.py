@@ -8,6 +8,7 @@ import torch.fx as fx
 
 from ..graph.types import Graph
 from . import private
+from .written import Written
 
 #: Categories of the tensors that exist before the step.
 PARAMETER, BUFFER, INPUT, TANGENT = "parameter", "aux", "input", "head_gradient"
@@ -30,6 +31,8 @@ class Captured:
     views: Set[fx.Node]
     #: For each op the nodes that are part of it and of others that read them, under Inductor.
     parts: List[List[fx.Node]]
+    #: Inputs that forward writes into, and who reads them.
+    written: Written
     #: Sizes are symbols: read with the hints of the example inputs.
     dynamic: bool
     device: str

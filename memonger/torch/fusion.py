@@ -29,11 +29,12 @@ _COSTLY_ON_CPU = {"aten." + name for name in (
 _SMALL = 4
 
 
-def in_registers(nodes: Sequence[fx.Node], views: Set[fx.Node],
-                 late: Set[fx.Node]) -> Set[fx.Node]:
+def in_registers(nodes: Sequence[fx.Node], views: Set[fx.Node], late: Set[fx.Node],
+                 written: Set[fx.Node]) -> Set[fx.Node]:
     """The nodes of a joint graph, in order, whose values no kernel writes.
 
     ``views``: the nodes that only rename memory. ``late``: the nodes of backward.
+    ``written``: inputs that forward writes into, so that backward makes no value of them.
     Linear in the number of edges where values are made of few buffers.
     """
     sums = sums_with_products(nodes)
@@ -44,16 +45,16 @@ def in_registers(nodes: Sequence[fx.Node], views: Set[fx.Node],
         library = node.op == "call_function" and node not in fusible and node not in views
         stage[node] = max((stage[i] for i in node.all_input_nodes), default=0) + library
     readers = _readers(nodes, views)
-    written = out_of_order(nodes)
-    sources = _computed_again(nodes, views, late, fusible - written, readers)
+    fusible_again = fusible - out_of_order(nodes)
+    sources = _computed_again(nodes, views, late, fusible_again, readers)
 
     def in_one_kernel(node: fx.Node) -> bool:
         return all((r in late) == (node in late) and (node in sources or stage[r] == stage[node])
                    for r in readers[node])
 
-    unwritten = {n for n in fusible - written
+    unwritten = {n for n in fusible_again
                  if readers[n] and all(r in fusible for r in readers[n])
-                 and (in_one_kernel(n) or _backward_makes_it(n, sources, late))}
+                 and (in_one_kernel(n) or _backward_makes_it(n, sources, late, written))}
     return unwritten | {product for total, product in sums.items()
                         if (total in late) == (product in late)}
 
@@ -102,11 +103,11 @@ def _is_costly(node: fx.Node) -> bool:
 
 
 def _backward_makes_it(node: fx.Node, sources: Dict[fx.Node, FrozenSet[fx.Node]],
-                       late: Set[fx.Node]) -> bool:
+                       late: Set[fx.Node], written: Set[fx.Node]) -> bool:
     """Whether a forward value is never kept for backward: it is a constant, or made of one buffer
     of its size, beside small ones, and PyTorch rather keeps that.
     """
-    if node not in sources or node in late:
+    if node not in sources or node in late or not written.isdisjoint(sources[node]):
         return False
     made_bytes = _bytes_of(node)
     large = [size for size in map(_bytes_of, sources[node]) if _SMALL * size >= made_bytes]

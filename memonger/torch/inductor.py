@@ -48,7 +48,9 @@ def compiled(backend: Backend, module: fx.GraphModule, inputs: Sequence[Any],
         plan, budget = planned.plan, planned.plan.budget_bytes
         if budget is None or backend.request.unplanned:
             return call
-        used = trial_bytes(call, inputs, private.mutated_inputs(planned.captured.joint))
+        written = private.written_inputs(planned.captured.joint, backward=True)
+        used = trial_bytes(call, inputs, [
+            k for k in private.input_positions(written) if k is not None])
         if used is None:
             return call
         used = max(used, pool_at_optimizer(plan.graph))

@@ -48,6 +48,8 @@ LEAST_LIVE: Dict[str, Any] = {"allow_buffer_reuse": False}
 #: Names of functions that log, or tell whether they would.
 _LEVELS = ("debug", "info", "warning", "warn", "error", "exception", "critical", "fatal", "log",
            "isEnabledFor")
+#: Marks nodes that no partitioner is to compute again.
+_ONCE = "memonger_once"
 
 #: Leaves of tuples, lists and dictionaries.
 pytree = _pytree
@@ -269,27 +271,50 @@ def is_backward(node: fx.Node) -> bool:
         partitioners._has_tag_must_be_in_backward(node)
 
 
+def is_forward(node: fx.Node) -> bool:
+    """Traced before autograd ran backward."""
+    return partitioners._has_tag_is_forward(node) or partitioners._has_tag_must_be_in_forward(node)
+
+
 def is_symbolic(node: fx.Node) -> bool:
     """A size, not a tensor."""
     return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
-def mutated_inputs(joint: fx.GraphModule) -> List[int]:
-    """Positions of the inputs that the step writes into."""
-    output = joint.graph.output_node()
-    found = [getattr(item.mutated_input, "idx", None) for item in output.meta.get("desc") or ()
-             if "InputMutation" in type(item).__name__]
-    places = {n: k for k, n in enumerate(joint.graph.find_nodes(op="placeholder"))}
-    found += [places.get(node.args[0]) for node in joint.graph.nodes
-              if writes(node.target) and node.args and isinstance(node.args[0], fx.Node)]
-    return sorted({position for position in found if position is not None})
+def written_inputs(joint: fx.GraphModule, backward: bool = False) -> List[fx.Node]:
+    """Inputs that forward writes into, by its operators or where it ends.
+
+    ``backward``: also those that backward writes into.
+    """
+    inputs = [n for n in joint.graph.nodes if n.op in ("placeholder", "get_attr")]
+    backs = {_of_tensor(item).mutated_input for item, written in zip(
+        joint.graph.output_node().meta.get("desc") or (), written_back(joint)) if written}
+    into = {value for node in joint.graph.nodes if backward or not is_backward(node)
+            for value in written_arguments(node)}
+    return [n for n in inputs if n in into or _of_tensor(n.meta.get("desc")) in backs]
+
+
+def input_positions(nodes: Sequence[fx.Node]) -> List[Optional[int]]:
+    """For each input of a joint graph which argument of the Dynamo graph it is; None for others.
+
+    Arguments that lie in one memory, of which the step writes into one, are one input.
+    """
+    descriptors = (_of_tensor(node.meta.get("desc")) for node in nodes)
+    return [getattr(getattr(d, "base_of", d), "idx", None) for d in descriptors]
 
 
 def written_back(joint: fx.GraphModule) -> List[bool]:
     """For each output whether it is the new value of an input (running statistics)."""
     output = joint.graph.output_node()
     descriptors = output.meta.get("desc") or [None] * len(output.args[0])
-    return ["InputMutation" in type(item).__name__ for item in descriptors]
+    return ["InputMutation" in type(_of_tensor(item)).__name__ for item in descriptors]
+
+
+def _of_tensor(descriptor: Any) -> Any:
+    """The descriptor of a tensor; of a part of one that consists of several, that one's."""
+    while "SubclassGetAttr" in type(descriptor).__name__:
+        descriptor = descriptor.base
+    return descriptor
 
 
 def extract(module: fx.GraphModule, saved: List[fx.Node], num_forward_outputs: int) -> Modules:
@@ -333,8 +358,15 @@ def _mark(joint: fx.GraphModule, again: Optional[Sequence[fx.Node]]) -> None:
     for node in joint.graph.nodes:
         node.meta.pop("recompute", None)
         node.meta.pop("ac_graph_id", None)  # what one checkpoint reads of another one is kept
+        if node.meta.get(_ONCE):
+            run_once(node)
     for node in again:
         node.meta["recompute"] = CheckpointPolicy.MUST_RECOMPUTE
+
+
+def run_once(node: fx.Node) -> None:
+    """Keep the value of a forward node, in a checkpoint of the module, too."""
+    node.meta.update({_ONCE: True, "recompute": CheckpointPolicy.MUST_SAVE})
 
 
 def checkpoint_of(node: fx.Node) -> Optional[int]:
@@ -412,6 +444,15 @@ def is_operator(target: Any) -> bool:
 def writes(target: Any) -> bool:
     """Whether a node's target is an operator that writes into its inputs."""
     return is_operator(target) and target._schema.is_mutable
+
+
+def written_arguments(node: fx.Node) -> List[fx.Node]:
+    """Nodes into whose values an operator writes."""
+    if not writes(node.target):
+        return []
+    into = {a.name for a in node.target._schema.arguments if a.alias_info and a.alias_info.is_write}
+    given = [value for name, value in named_arguments(node).items() if name in into]
+    return [leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, fx.Node)]
 
 
 def named_arguments(node: fx.Node) -> Dict[str, Any]:

@@ -13,16 +13,17 @@ from .costs import ROOFLINES, op_times_s, signature
 from .fusion import in_registers, is_mask, reduces
 from .layouts import has_channels_last, is_arranged
 from .loss_layer import temporary_bytes
-from .operators import repeat_reason
+from .operators import first_results, repeat_reason
 from .padding import is_padded_in_place, room_bytes
 from .sizes import hint, tensors
-from .storages import Storage, storages
+from .storages import Held, Storage, storages
+from .written import written
 
 #: Results of at most so many bytes, and that share of their op's largest, stay with the first run:
 #: the mean and variance of a normalization.
 SMALL_BYTES, SMALL_SHARE = 1 << 16, 1 / 64
-#: Identities of the storages of copies begin here and go down; those of temporaries are above.
-_COPY = -(1 << 32)
+#: Identities of the storages of copies begin at these and go down; those of temporaries are above.
+_COPY, _COPY_FOR_BACKWARD = -(1 << 32), -(1 << 40)
 
 
 def read(joint: fx.GraphModule, num_forward_outputs: int, categories: Sequence[str] = (),
@@ -52,16 +53,18 @@ def node_name(node: fx.Node) -> str:
     return "%s/%s" % (path.strip("."), node.name) if path.strip(".") else node.name
 
 
-def in_order(nodes: Sequence[fx.Node], late: Set[fx.Node]) -> List[fx.Node]:
-    """The nodes, with those that are not late behind the last one of forward that reads as they do.
+def in_order(nodes: Sequence[fx.Node], masks: Set[fx.Node],
+             late: Set[fx.Node]) -> List[fx.Node]:
+    """The nodes, with each mask behind the last node of forward that reads as it does.
 
-    Those are :func:`is_mask` nodes that were traced in backward.
+    ``late``: the nodes of backward.
     """
     place = {node: (number, 0) for number, node in enumerate(nodes)}
     for number, node in enumerate(nodes):
-        if node not in late and private.is_backward(node):
+        if node in masks:
             place[node] = (max(place[other][0] for i in node.all_input_nodes for other in (
-                i, *(r for r in i.users if r in place and not private.is_backward(r)))), number)
+                i, *(r for r in i.users if r in place and r not in late and r not in masks))),
+                number)
     return sorted(nodes, key=place.__getitem__)
 
 
@@ -74,7 +77,7 @@ class _Reader:
         self.labels = labels
         self.joint, self.num_forward_outputs = joint, num_forward_outputs
         self.categories, self.temporary_bytes = categories, temporary_bytes
-        self.held = storages(joint)
+        self.held: Dict[fx.Node, Held] = storages(joint)
         self.tensors: List[Tensor] = []
         self.ops: List[Op] = []
         self.nodes: List[Optional[fx.Node]] = []
@@ -82,14 +85,17 @@ class _Reader:
         self.tensors_of: Dict[fx.Node, List[Optional[int]]] = {}
         self.views: Set[fx.Node] = set()
         self.fused = False
+        #: Nodes that read inputs which the step writes into.
+        self.once: Set[fx.Node] = set()
         #: Nodes that are part of the ops that read them; see :mod:`.fusion`.
         self.inlined: Set[fx.Node] = set()
         #: For each node what its readers read, and the nodes that are part of them.
         self.reads_of: Dict[fx.Node, List[int]] = {}
         self.parts: Dict[fx.Node, Dict[fx.Node, None]] = {}
         self.parts_of_op: List[List[fx.Node]] = []
-        #: Copies of tensors that exist before the step, in another layout.
+        #: Copies of tensors that exist before the step: in another layout, and as they were.
         self.copies: Dict[int, int] = {}
+        self.copies_for_backward: Dict[int, int] = {}
         values = [v for n in self.held for v in tensors(n.meta.get("val"))]
         devices = [v.device.type for v in values]
         self.device = next((d for d in devices if d != "cpu"), devices[0] if devices else "cpu")
@@ -101,12 +107,16 @@ class _Reader:
         nodes = list(self.held)
         late = self._late(nodes)
         if fused:
-            nodes = in_order(nodes, late)
+            masks = self._masks(late)
+            late -= masks
+            nodes = in_order(nodes, masks, late)
             self.held.update({n: self.held[n.all_input_nodes[0]] for n in nodes
                               if is_padded_in_place(n)})
         self.views = self._views(nodes)
+        self.written = written(self.joint, self.held, self.views, late)
+        self.once = set(self.written.readers)
         if fused:
-            self.inlined = in_registers(nodes, self.views, late)
+            self.inlined = in_registers(nodes, self.views, late, self.written.inputs)
         for position, node in enumerate(n for n in nodes if n.op == "placeholder"):
             label = self.labels[position] if position < len(self.labels) else ""
             self._outside(node, TANGENT if node in late else self.categories[position]
@@ -114,7 +124,10 @@ class _Reader:
         running = [node for node in nodes if node.op != "placeholder"]
         for node in running:
             if node not in late:
+                if private.writes(node.target):
+                    self._copies_for_backward()
                 self._op(node, False)
+        self._copies_for_backward()
         self._write_back()
         for node in running:
             if node in late:
@@ -130,7 +143,7 @@ class _Reader:
         graph.check()
         dynamic = any(private.is_symbolic(n) for n in nodes)
         return Captured(graph, self.joint, self.num_forward_outputs, self.nodes, self.tensors_of,
-                        self.views, self.parts_of_op, dynamic, self.device,
+                        self.views, self.parts_of_op, self.written, dynamic, self.device,
                         "roofline: " + ("this CPU" if costs == "cpu" else costs))
 
     def _views(self, nodes: Sequence[fx.Node]) -> Set[fx.Node]:
@@ -147,19 +160,37 @@ class _Reader:
     def _late(self, nodes: Sequence[fx.Node]) -> Set[fx.Node]:
         """What runs in backward: it was traced there, or depends on a gradient.
 
-        Under Inductor a mask is kept for backward in place of what it is made of, where backward
-        reads that for nothing else.
+        What PyTorch gives no mark, as inside an ``autograd.Function``, was traced there where
+        forward does not need it.
         """
         late: Set[fx.Node] = set()
+        needed = self._needed(nodes)
         for node in nodes:
             if node.op == "placeholder":
                 if private.is_tangent(node):
                     late.add(node)
-            elif private.is_backward(node) or any(i in late for i in node.all_input_nodes):
+            elif private.is_backward(node) or any(i in late for i in node.all_input_nodes) or \
+                    node.op != "get_attr" and node not in needed and not private.is_forward(node):
                 late.add(node)
-        masks = {n for n in nodes if self.fused and n in late and is_mask(n)
-                 and not any(i in late for i in n.all_input_nodes)}
-        return late - {mask for mask in masks if all(
+        return late
+
+    def _needed(self, nodes: Sequence[fx.Node]) -> Set[fx.Node]:
+        """What forward computes for its outputs, and for what it writes into its inputs."""
+        outputs = self.joint.graph.output_node().args[0][:self.num_forward_outputs]
+        needed = {value for value in outputs if isinstance(value, fx.Node)}
+        for node in reversed(nodes):
+            if node in needed or private.writes(node.target) and not private.is_backward(node):
+                needed.update((node, *node.all_input_nodes))
+        return needed
+
+    def _masks(self, late: Set[fx.Node]) -> Set[fx.Node]:
+        """Nodes among the late ones that Inductor runs in forward.
+
+        A mask is kept for backward in place of what it is made of, where backward reads that for
+        nothing else.
+        """
+        masks = {n for n in late if is_mask(n) and not any(i in late for i in n.all_input_nodes)}
+        return {mask for mask in masks if all(
             reader in masks or reader not in late
             for made_of in mask.all_input_nodes for reader in made_of.users)}
 
@@ -199,7 +230,8 @@ class _Reader:
             self._outside(node, BUFFER)
             return
         behind = node.all_input_nodes
-        reads = list(dict.fromkeys(self._arranged(t, a, node) for a in behind
+        kept = self.copies_for_backward if late and not private.writes(node.target) else {}
+        reads = list(dict.fromkeys(kept.get(t) or self._arranged(t, a, node) for a in behind
                                    for t in self.reads_of[a]))
         parts = dict.fromkeys(part for a in behind for part in self.parts[a])
         mutates = private.writes(node.target)
@@ -219,16 +251,19 @@ class _Reader:
         """A node that is an op of its own, with the nodes that are part of it."""
         op, label = len(self.ops), node_name(node)
         values = private.pytree.tree_leaves(node.meta.get("val"))
-        made = []
+        made, places = [], []
         for place, storage in enumerate(self.held[node]):
             if storage is not None and storage[0] not in self.tensor_of:
+                places.append(place)
                 made.append(self._new(storage, op, label + (":%d" % place if place else ""),
                                       "activation", values[place] if place < len(values) else None))
         largest = max((self.tensors[t].size_bytes for t in made), default=0)
-        kept = tuple(k for k, t in enumerate(made) if self.tensors[t].size_bytes <= min(
-            SMALL_BYTES, SMALL_SHARE * largest))
+        kept = tuple(k for k, t in enumerate(made) if places[k] in first_results(node) or
+                     self.tensors[t].size_bytes <= min(SMALL_BYTES, SMALL_SHARE * largest))
         extra = self._temporary(node, op, label)
         reason = next(filter(None, map(repeat_reason, [node, *parts])), "")
+        if not late and not self.once.isdisjoint([node, *parts]):
+            reason = reason or "reads an input that the step writes into"
         if self.fused and reduces(node):
             reason = reason or "another kernel would sum in another order"
         self._add(node, parts, Op(
@@ -250,6 +285,20 @@ class _Reader:
             self._add(None, [], Op(label, "copy", (tensor,), (self.copies[tensor],),
                                    not_recomputable_because="Inductor copies once"))
         return self.copies[tensor]
+
+    def _copies_for_backward(self) -> None:
+        """Copies of inputs that backward reads, before forward writes into them."""
+        for node in self.written.read_late:
+            for tensor in self.tensors_of[node]:
+                if tensor is None or tensor in self.copies_for_backward:
+                    continue
+                source, op = self.tensors[tensor], len(self.ops)
+                label = source.name + ":copy"
+                self.copies_for_backward[tensor] = self._new(
+                    (_COPY_FOR_BACKWARD - tensor, source.size_bytes), op, label, "activation", None)
+                self._add(None, [], Op(
+                    label, "copy", (tensor,), (self.copies_for_backward[tensor],),
+                    not_recomputable_because="the step writes into what it reads"))
 
     def _inplace(self, node: fx.Node, parts: Sequence[fx.Node], reads: Sequence[int],
                  made: Sequence[int]) -> Tuple[Inplace, ...]:

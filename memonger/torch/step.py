@@ -56,11 +56,13 @@ class Backend:
         original = None
         if self.request.variants == "all" and not self.request.unplanned:
             module, original = self._chosen(module, inputs)
-        sources = private.input_names(module)
-        self.optimizer_takes = self._optimizer_takes(inputs, sources)
+        names = private.input_names(module)
+        self.optimizer_takes = self._optimizer_takes(inputs, names)
 
         def partition(joint: fx.GraphModule, joint_inputs: Sequence[Any], *,
                       num_fwd_outputs: int, **kwargs: Any) -> private.Modules:
+            sources = ["" if k is None else names[k] for k in private.input_positions(
+                joint.graph.find_nodes(op="placeholder"))]
             return self._partition(joint, joint_inputs, num_fwd_outputs,
                                    list(map(category_of, sources)), kwargs, original,
                                    labels_of(sources))
@@ -165,10 +167,8 @@ class Backend:
         if request.mode == "eager" and not captured.dynamic:
             return split(captured, plan.schedule)
         fused = request.mode == "inductor"
-        if fused and plan.method == "none":  # Inductor's own choice, and the module's checkpoints
-            return private.min_cut(joint, inputs, None, num_fwd_outputs=num_forward_outputs,
-                                   **kwargs)
-        return tagged(captured, plan.schedule, inputs, fused, **kwargs)
+        unplanned = fused and plan.method == "none"
+        return tagged(captured, None if unplanned else plan.schedule, inputs, fused, **kwargs)
 
 
 def _with_stored(request: Request, joint: fx.GraphModule) -> Request:
@@ -187,11 +187,12 @@ def category_of(source: str) -> str:
 def labels_of(sources: Sequence[str]) -> List[str]:
     """What inputs of Dynamo's graph are called: the module's arguments by name, or "input1", ...
 
-    "" for parameters and buffers.
+    "" for parameters and buffers, and for what is no such input.
     """
     labels: List[str] = []
     for source in sources:
         name = re.fullmatch(r"L\['(\w+)'\]", source)
         nameless = "input%d" % (len(labels) - labels.count("") + 1)
-        labels.append("" if category_of(source) != INPUT else name.group(1) if name else nameless)
+        is_named = source and category_of(source) == INPUT
+        labels.append((name.group(1) if name else nameless) if is_named else "")
     return labels

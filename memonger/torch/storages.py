@@ -15,11 +15,13 @@ from .sizes import hint
 
 #: One storage: its identity, and its bytes.
 Storage = Tuple[int, int]
+#: The storages of a node's value; None for what is no tensor.
+Held = List[Optional[Storage]]
 
 
-def storages(joint: fx.GraphModule) -> Dict[fx.Node, List[Optional[Storage]]]:
+def storages(joint: fx.GraphModule) -> Dict[fx.Node, Held]:
     """The storages of each node's value, by a run of the joint graph on fake tensors."""
-    result: Dict[fx.Node, List[Optional[Storage]]] = {}
+    result: Dict[fx.Node, Held] = {}
     alive: List[Any] = []  # a storage's identity is its address
 
     class Run(fx.Interpreter):

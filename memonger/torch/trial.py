@@ -16,14 +16,15 @@ def trial_bytes(call: Callable[..., Any], inputs: Sequence[Any],
     All of the device where that is not enough. The gradients of the outputs exist before the step,
     as plans count them.
 
-    ``inputs``: of the compiled graph, in order; ``written``: those that it writes into.
+    ``inputs``: of the compiled graph, in order; ``written``: those into whose memory it writes.
     Inputs, gradients and random states are afterwards what they were.
     """
     if any(isinstance(i, torch.SymInt) for i in inputs):
         return None
     tensors = [i for i in inputs if isinstance(i, torch.Tensor)]
     device = next((t.device for t in tensors if t.device.type != "cpu"), torch.device("cpu"))
-    before = [(inputs[k], inputs[k].detach().clone()) for k in written]
+    memory = [inputs[k].untyped_storage() for k in written]
+    before = [storage.clone() for storage in memory]
     wanted = [t for t in tensors if t.requires_grad]
     outputs: List[Any] = []
     gradients: List[Any] = []
@@ -50,6 +51,5 @@ def trial_bytes(call: Callable[..., Any], inputs: Sequence[Any],
         finally:
             outputs.clear()
             gradients.clear()
-            with torch.no_grad():
-                for tensor, value in before:
-                    tensor.copy_(value)
+            for storage, values in zip(memory, before):
+                storage.copy_(values)

@@ -1,0 +1,212 @@
+"""What a step reads and writes: backward works with the values as they were read."""
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch_nets import Counter, same, trained
+
+import memonger.torch as mt
+from memonger.errors import InfeasibleBudget
+from memonger.torch import eager
+from memonger.torch.request import Request
+from memonger.torch.tracing import traced
+
+
+def layers(width=16, depth=2):
+    return nn.Sequential(*[part for _ in range(depth) for part in (
+        nn.Linear(width, width), nn.LayerNorm(width), nn.GELU())])
+
+
+class Queue(nn.Module):
+    """Keys of the last batches, as MoCo has them: read through a copy, then moved on."""
+
+    def __init__(self, width=16, length=256):
+        super().__init__()
+        self.body, self.key = layers(width), layers(width)
+        self.register_buffer("queue", F.normalize(torch.randn(width, length), dim=0))
+
+    def forward(self, x):
+        query = F.normalize(self.body(x), dim=1)
+        with torch.no_grad():
+            key = F.normalize(self.key(x), dim=1)
+        scores = query @ self.queue.clone().detach()
+        with torch.no_grad():
+            self.queue.copy_(torch.cat([key.t(), self.queue[:, :-len(key)]], 1))
+        return F.cross_entropy(scores, torch.arange(len(x)))
+
+
+class Codebook(nn.Module):
+    """Vectors that follow what they stand for, as VQ-VAE has them; two losses."""
+
+    def __init__(self, width=16, words=8):
+        super().__init__()
+        self.before, self.after = layers(width), layers(width)
+        self.register_buffer("words", torch.randn(words, width))
+
+    def forward(self, x):
+        x = self.before(x)
+        index = torch.cdist(x, self.words).argmin(1)
+        nearest = F.embedding(index, self.words)
+        with torch.no_grad():
+            members = F.one_hot(index, len(self.words)).to(x.dtype)
+            self.words.lerp_(members.t() @ x, 0.1)
+        return self.after(x + (nearest - x).detach()).square().mean(), F.mse_loss(nearest, x)
+
+
+class Swapped(nn.Module):
+    """Two buffers that change places each step, and a part of one that is a buffer, too."""
+
+    def __init__(self, width=16):
+        super().__init__()
+        self.body = layers(width)
+        self.register_buffer("one", torch.randn(width, width))
+        self.register_buffer("other", torch.randn(width, width))
+        self.register_buffer("part", self.one[:4])
+
+    def forward(self, x):
+        x = self.body(x @ self.other.t().clone()) @ self.one.clone()
+        x = x[:, :4].tanh() @ self.part.detach().clone()
+        with torch.no_grad():
+            before = self.one.clone()
+            self.one.copy_(self.other)
+            self.other.copy_(before)
+        return x.square().mean()
+
+
+def total(output):
+    return sum(output) if isinstance(output, tuple) else output
+
+
+def rows(batch=32, width=16):
+    torch.manual_seed(1)
+    return (torch.randn(batch, width),)
+
+
+def least(module, x, mode, share=0.0):
+    """A budget between the smallest total and the unplanned one."""
+    plan = mt.plan(module, x, mode=mode, overhead=None, time_limit=1)
+    return int(plan.total_bytes + share * (plan.baseline_total_bytes - plan.total_bytes))
+
+
+@pytest.mark.parametrize("share", [None, 0.0, 0.5])
+@pytest.mark.parametrize("net", [Queue, Codebook, Swapped])
+def test_eager_plans_read_buffers_before_they_are_written(net, share):
+    torch.manual_seed(0)
+    module, x = net(), rows()
+    twin = copy.deepcopy(module)
+    budget = None if share is None else least(module, x, "eager", share)
+    planned = mt.compile(module, budget, "eager", time_limit=1)
+    numbers = trained(planned, module, x, 3, total)
+    assert bool(mt.plans(planned)[0].schedule.recomputed()) == (share is not None)
+    assert same(numbers, trained(twin, twin, x, 3, total))
+
+
+class All(nn.Module):
+    """All three, for one compilation."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.ModuleList([Queue(8, 64), Codebook(8), Swapped(8)])
+
+    def forward(self, x):
+        return sum(total(part(x)) for part in self.parts)
+
+
+@pytest.mark.parametrize("budget", [None, "85%"])
+def test_code_of_inductor_reads_buffers_before_they_are_written(budget):
+    """PyTorch's own is wrong here: it drops the module's copies."""
+    torch.manual_seed(0)
+    module, x = All(), rows(16, 8)
+    twin = copy.deepcopy(module)
+    planned = mt.compile(module, budget, time_limit=1)
+    numbers = trained(planned, module, x)
+    for one, other in zip(numbers, trained(twin, twin, x), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+    [plan] = mt.plans(planned)
+    copies = {op.name: op for op in plan.graph.ops if op.kind == "copy"}
+    assert any(name.endswith(":copy") for name in copies)
+    late = {tensor for op in plan.graph.ops if op.is_backward for tensor in op.inputs}
+    assert all(op.outputs[0] in late for name, op in copies.items() if name.endswith(":copy"))
+    again = [plan.graph.ops[op] for op in plan.schedule.recomputed()]
+    written = {k for k, tensor in enumerate(plan.graph.tensors) if tensor.category == "aux"}
+    assert not any(written.intersection(op.inputs) for op in again)
+
+
+class NewStatistics(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(*[part for _ in range(4) for part in (
+            nn.Linear(32, 32), nn.BatchNorm1d(32), nn.GELU())])
+
+    def forward(self, x):
+        return self.net(x).square().mean()
+
+
+@pytest.mark.parametrize("batch", [32, 63, 128])
+def test_statistics_of_a_small_batch_stay_with_the_first_run(batch):
+    module, x = NewStatistics(), rows(batch, 32)
+    twin = copy.deepcopy(module)
+    planned = mt.compile(module, least(module, x, "eager"), "eager", time_limit=1)
+    numbers = trained(planned, module, x)
+    [plan] = mt.plans(planned)
+    again = [plan.graph.ops[op].name for op in plan.schedule.recomputed()]
+    assert any("batch_norm" in name for name in again)
+    assert same(numbers, trained(twin, twin, x))
+
+
+class Cosines(torch.autograd.Function):
+    """Backward works on what it saved before it needs the incoming gradient."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.saved_tensors[0].cos().cumsum(0).exp()
+
+
+class WithCosines(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = layers()
+
+    def forward(self, x):
+        return Cosines.apply(Cosines.apply(self.body(x))).square().mean()
+
+
+@pytest.mark.parametrize("mode", ["eager", "inductor"])
+def test_what_backward_does_without_the_gradient_runs_in_backward(mode):
+    graph = traced(WithCosines(), rows(), Request(mode=mode, unplanned=True)).captured.graph
+    sums = [op for op in graph.ops if "cumsum" in op.kind]
+    assert len(sums) == 2 and all(op.is_backward for op in sums)
+    assert not any("cos" in op.kind for op in graph.ops if not op.is_backward)
+
+
+def test_its_memory_is_counted_there(monkeypatch):
+    counter, run = Counter(), eager.Program.run
+
+    def counted(program, args):
+        with counter:
+            return run(program, args)
+    module, x = WithCosines(), rows()
+    twin = copy.deepcopy(module)
+    step = mt.compile(module, mode="eager")
+    monkeypatch.setattr(eager.Program, "run", counted)
+    step(*x).backward()
+    [plan] = mt.plans(step)
+    assert counter.peak == plan.pool_bytes
+    twin(*x).backward()
+    assert same([p.grad for p in module.parameters()], [p.grad for p in twin.parameters()])
+
+
+def test_a_budget_below_what_must_stay_is_refused():
+    """What is read before it is written cannot be had again."""
+    module, x = Queue(), rows()
+    with pytest.raises(InfeasibleBudget):
+        mt.compile(module, least(module, x, "eager") - 1, "eager", time_limit=1)(*x)
