@@ -33,12 +33,16 @@ from .mip.rounding import schedule_of_point
 from .options import USUAL_TIME_LIMIT_S, Options
 from .refining import FAR, NEAR_MISS, Programs
 from .search.decisions import SearchResult
-from .search.local import FIRST_SHARE, work_for
+from .search.local import FIRST_SHARE, least_ops, work_for
 from .step import Step
 
 #: Graphs are tiny, small, middle or large by their number of ops: 0/1 programs solve tiny ones to
-#: the end, help in small ones, and take too long in others.
-TINY_OPS, SMALL_OPS, LARGE_OPS = 250, 500, 1500
+#: the end, help in small ones, and take too long in others. Those of few ops they solve before a
+#: native search has begun.
+FEW_OPS, TINY_OPS, SMALL_OPS, LARGE_OPS = 100, 250, 500, 1500
+#: For graphs of few ops: the shares of the limit that all programs and of what is left that one may
+#: take before native searches help; the steps of those that give a start and that mend a plan.
+FEW_SHARE, ONE_SHARE, START_WORK, MEND_WORK = 0.5, 0.5, 1_000_000, 250_000
 #: A plan whose gap is at most this share of the step ends the search: small and larger graphs.
 TARGET_GAP, TARGET_GAP_LARGE = 0.001, 0.0025
 #: Up to this many values 0/1 programs are solved; above, one linear program is rounded.
@@ -112,6 +116,11 @@ class Run:
         return len(self.board.graph.ops)
 
     @property
+    def has_few_ops(self) -> bool:
+        """Whether programs come first."""
+        return self.num_ops <= FEW_OPS and self.most_programs > 0
+
+    @property
     def near(self) -> float:
         """A plan within this share of the step time of the bound ends the search."""
         return self.programs.target_gap
@@ -144,12 +153,31 @@ def first_bound(search: Run) -> None:
     """Linear programs for the bound, which also say at which ops to constrain live bytes."""
     board = search.board
     # Enough work beside them for easy budgets.
-    with board.walks.beside(board, int(FIRST_SHARE * search.work)):
+    with board.walks.beside(board, START_WORK if search.has_few_ops
+                            else int(FIRST_SHARE * search.work)):
         if board.options.bound:
             groups = len(board.reduced.size_bytes)
             board.first_bound(7 if groups <= 500 else 3 if groups <= 1500 else 1,
                               None if groups <= 2500 else 0)
             search.programs.constrained = list(board.bound.constrained)
+
+
+def programs_first(search: Run) -> None:
+    """The programs of method "milp" as long as they are cheap.
+
+    Where they end without a proof, what is left to find lies between them and the storage of
+    plans; native searches for it get no more work than a graph of so few ops needs.
+    """
+    board, programs = search.board, Programs(search.board)
+    programs.constrained = list(board.bound.constrained)
+    end_s = board.effort.spent_s + FEW_SHARE * board.effort.limit_s
+    while board.open and programs.constrained and not programs.exhausted and not board.over \
+            and board.effort.spent_s < end_s:
+        programs.refine(1, ONE_SHARE, MEND_WORK)
+    search.programs.constrained = programs.constrained
+    search.programs.exhausted = programs.exhausted
+    if programs.exhausted:
+        search.work = search.work * search.num_ops // least_ops(board.graph)
 
 
 #: Where annealing of a chain's plan starts: hotter loses the plan, colder goes nowhere.
@@ -293,6 +321,8 @@ STEPS: Tuple[Step[Run], ...] = (
          unplanned_step),
     Step(GIVEN, "what the caller knows", lambda s: s.board.options.given is not None, given_plan),
     Step("first bound", "easy budgets, and the ops that decide", lambda s: True, first_bound),
+    Step("programs first", "proofs in graphs of few ops, in a tenth of the time",
+         lambda s: s.board.open and s.has_few_ops, programs_first),
     Step("chain", "networks of blocks at deep cuts",
          lambda s: s.board.open and not s.board.within(0.01), chain),
     Step("smallest plan", "a plan to go on from",

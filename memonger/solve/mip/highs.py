@@ -173,6 +173,20 @@ def proves_infeasible(program: Program, effort: Effort) -> bool:
     return len(multipliers) == program.num_rows and dual_bound(elastic, multipliers) > 1e-7
 
 
+def _contradicts_itself(program: Program, solver: Any) -> bool:
+    """Whether the point costs something else than HiGHS says.
+
+    Release 1.16 may cost a start too low when presolve has made the program smaller. Then it looks
+    only for what is cheaper still, and answers with the start.
+    """
+    values = np.array(solver.getSolution().col_value, dtype=np.float64)
+    told = solver.getInfo().objective_function_value
+    if len(values) != program.num_columns or not np.isfinite(told):
+        return False
+    costs = program.cost * values
+    return abs(costs.sum() - told) > 1e-6 * max(np.abs(costs).sum(), abs(told))
+
+
 def _linear_result(program: Program, solver: Any, effort: Effort) -> Solution:
     highspy = import_highspy()
     status = solver.getModelStatus()
@@ -237,14 +251,16 @@ def solve_integer(program: Program, integer_columns: np.ndarray, effort: Effort,
     ended = solver.run(max_checks)
     effort.spend(linear_s(program) + ended.checks * check_s)
     interrupted, model = ended.interrupted, highspy.HighsModelStatus
-    if ended.ok and solver.highs.getModelStatus() == model.kInfeasible:
+    infeasible = ended.ok and solver.highs.getModelStatus() == model.kInfeasible
+    if infeasible or ended.ok and start is not None and _contradicts_itself(program, solver.highs):
         # Presolve has called feasible programs infeasible; what ends a search is asked twice.
-        solver.set(presolve="off")
-        solver.forget()
+        if infeasible:
+            solver.set(presolve="off")
+        solver.forget()  # the start as well
         ended = solver.run(max_checks)
         effort.spend(ended.checks * check_s)
         interrupted |= ended.interrupted
-        if ended.ok and solver.highs.getModelStatus() == model.kInfeasible:
+        if infeasible and ended.ok and solver.highs.getModelStatus() == model.kInfeasible:
             return Solution(None, float("inf"), "infeasible")
     if not ended.ok:
         effort.note_failure(solver.failure)

@@ -58,8 +58,7 @@ def work_for(graph: Graph, time_limit_s: float = USUAL_TIME_LIMIT_S) -> int:
 
     What a time limit above the usual one adds is spent; a low one leaves out what it cannot hold.
     """
-    least = _LEAST_OPS_LIVE if graph.pools == "live" else LEAST_OPS
-    count = max(len(graph.ops), least)
+    count = max(len(graph.ops), least_ops(graph))
     smaller = min(count, 3000)
     work = _STEPS_700_OPS * smaller / 700
     if count > 3000:
@@ -67,6 +66,11 @@ def work_for(graph: Graph, time_limit_s: float = USUAL_TIME_LIMIT_S) -> int:
     more_s = time_limit_s - USUAL_TIME_LIMIT_S
     return int(min(work + STEPS_PER_S * max(0.0, more_s),
                    STEPS_PER_S * time_limit_s))
+
+
+def least_ops(graph: Graph) -> int:
+    """Graphs of fewer ops get the work of so many."""
+    return _LEAST_OPS_LIVE if graph.pools == "live" else LEAST_OPS
 
 
 def first_search_s(graph: Graph) -> float:
