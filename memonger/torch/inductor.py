@@ -11,7 +11,7 @@ import torch.fx as fx
 
 from ..plan.plan import Plan
 from ..util.errors import InfeasibleBudget
-from ..util.units import format_distinct
+from ..util.units import budget_share, format_distinct
 from . import private, stored_profiles
 from .optimizer_moment import pool_at_optimizer
 from .request import Request
@@ -59,6 +59,10 @@ def compiled(backend: Backend, module: fx.GraphModule, inputs: Sequence[Any],
         left = budget - sum(plan.fixed_bytes.values())
         if used <= left:
             return call
+        share = budget_share(plan.options.get("budget")) or 0.0
+        if plan.method == "none" and share >= 1:  # of what unplanned code takes, not is predicted
+            planned.plan = _of_what_it_takes(planned.plan, share)
+            return call
         least = min(least or used, used)
         if margin is None or is_last or backend.request.plan is not None:
             break
@@ -83,6 +87,13 @@ def compiled(backend: Backend, module: fx.GraphModule, inputs: Sequence[Any],
             "plan again for %d bytes, or let memonger.torch.compile(module, budget=...) try its "
             "code" % (budget * budget // total_bytes)),
         budget, total_bytes, best_plan=planned.plan)
+
+
+def _of_what_it_takes(plan: Plan, share: float) -> Plan:
+    """The plan of unplanned code with a share of its measured total for its budget."""
+    unplanned = replace(plan.unplanned, pool_bytes=plan.pool_bytes,
+                        predicted_pool_bytes=plan.unplanned.pool_by_graph_bytes)
+    return replace(plan, unplanned=unplanned, budget_bytes=int(share * unplanned.total_bytes))
 
 
 def _smallest_pool_bytes(error: Exception) -> int:
