@@ -192,6 +192,8 @@ def _not_counted(graph: Graph, sizes: Mapping[str, int]) -> str:
         parts.append("workspace of operators")
     if "optimizer" not in sizes:
         parts.append("optimizer state (name the optimizer to count it)")
+    if not graph.shares_buffers and "head_gradients" in sizes and "gradients" not in sizes:
+        parts.append("gradients of steps before that this one adds to")
     return "not counted: " + ", ".join(parts)
 
 

@@ -80,7 +80,7 @@ def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "induct
 
 def estimate(module: Any, inputs: Inputs, mode: str = "inductor", optimizer: Any = None,
              optimizer_params: Optional[Mapping[str, Any]] = None) -> Plan:
-    """Bytes of one unplanned training step: a plan that keeps everything.
+    """Bytes of one unplanned training step: of the module as it is written.
 
     Parameters
     ----------

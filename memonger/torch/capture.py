@@ -40,6 +40,8 @@ class Captured:
     costs: str
     #: What the optimizer holds, where one is named.
     optimizer_bytes: Optional[int] = None
+    #: Of gradients that exist before the step, which it adds to.
+    gradient_bytes: int = 0
     ops_by_node: Dict[fx.Node, int] = field(init=False)
     #: Of each op that the module's own checkpoints compute again, the number of the checkpoint.
     checkpoints: Dict[int, int] = field(init=False)
@@ -60,4 +62,6 @@ class Captured:
                 sizes[names[tensor.category]] += tensor.size_bytes
         if self.optimizer_bytes is not None:
             sizes["optimizer"] = self.optimizer_bytes
+        if self.gradient_bytes:
+            sizes["gradients"] = self.gradient_bytes
         return sizes

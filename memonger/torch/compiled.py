@@ -47,7 +47,7 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
     ----------
     module : torch.nn.Module or function
     budget, costs, variants, time_limit, max_clones, optimizer, optimizer_params, progress
-        As for :func:`plan`. Neither budget nor plan: everything is kept.
+        As for :func:`plan`. Neither budget nor plan: nothing is planned.
     mode : str, optional
         "inductor" (the default) or "eager"; of a plan, the mode it was made for.
     plan : Plan, str or os.PathLike, optional

@@ -3,13 +3,13 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Tuple
 
 import torch
 
 from ..util.argument_checks import shown
 from ..util.errors import InputError
-from .private import pytree, storage_key
+from .private import dense_parts, pytree, storage_key
 
 Inputs = Any
 
@@ -59,8 +59,19 @@ def bytes_before(module: Any, inputs: Inputs) -> int:
     if isinstance(module, torch.nn.Module):
         held += [*module.parameters(), *module.buffers()]
     held += [t for t in pytree.tree_leaves(arguments(inputs)) if isinstance(t, torch.Tensor)]
-    storages = {storage_key(t): t.untyped_storage().nbytes() for t in held}
-    return sum(storages.values())
+    return storage_bytes(held)
+
+
+def storage_bytes(tensors: Iterable[torch.Tensor]) -> int:
+    """What tensors take in this process, each storage once."""
+    parts = [part for tensor in tensors for part in dense_parts(tensor)]
+    return sum({storage_key(p): p.untyped_storage().nbytes() for p in parts}.values())
+
+
+def gradient_bytes(tensors: Iterable[Any]) -> int:
+    """Bytes of the gradients that there are already, which a step adds to."""
+    leaves = [t for t in tensors if isinstance(t, torch.Tensor) and t.is_leaf]
+    return storage_bytes(t.grad for t in leaves if t.grad is not None)
 
 
 def on_device(module: Any, inputs: Inputs) -> Tuple[Callable[..., Any], Any]:

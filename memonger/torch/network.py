@@ -13,6 +13,7 @@ from ..memory.storage import plan_storage
 from ..plan.footprint import Footprint
 from ..plan.plan import Plan, Status
 from ..planning.requests import pins
+from . import private
 from .apply import usual_schedule
 from .capture import Captured
 from .request import Request
@@ -23,6 +24,9 @@ _UNCOUNTED = ("what operators allocate while they run, as convolutions do on a C
 #: A note of plans with :mod:`.variants`.
 _IN_CHUNKS = ("the output layer and its cross-entropy run in chunks of rows, as in "
               "memonger.torch.linear_cross_entropy: results differ from PyTorch's in the last bits")
+#: A note of plans that are made in a call of a DistributedDataParallel.
+_BUCKETS = ("DistributedDataParallel's buckets for gradients, as many bytes as these, are not "
+            "counted: leave that much room beside the budget")
 
 
 @dataclass(frozen=True)
@@ -139,6 +143,8 @@ class TracedNetwork:
             notes += (_UNCOUNTED,)
         if self.original:
             notes += (_IN_CHUNKS,)
+        if private.inside_ddp():
+            notes += (_BUCKETS,)
         notes += self._on_checkpoints(plan)
         return replace(plan, costs=self.costs, notes=notes, unplanned=self.unplanned)
 

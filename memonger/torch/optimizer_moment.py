@@ -19,13 +19,15 @@ def with_optimizer(captured: Captured, takes: Optional[OptimizerBytes],
                    plan: Optional[Plan] = None) -> Captured:
     """The step with the optimizer's behind it, or with the one that ``plan`` was made with.
 
-    The gradients of the outputs, which count for the whole step, are gone by then.
+    The gradients of the outputs, which count for the whole step, are gone by then, and so are new
+    gradients that were added to older ones.
     """
     if plan is not None:
         temporary_bytes = _temporary_bytes(plan.graph)
         held_bytes = plan.fixed_bytes.get("optimizer")
     elif takes is not None:
-        gone_bytes = sum(t.size_bytes for t in captured.graph.tensors if t.category == TANGENT)
+        gone_bytes = captured.gradient_bytes + sum(
+            t.size_bytes for t in captured.graph.tensors if t.category == TANGENT)
         temporary_bytes, held_bytes = takes.temporary_bytes - gone_bytes, takes.held_bytes
     else:
         return captured

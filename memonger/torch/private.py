@@ -195,6 +195,13 @@ def _messages() -> Set[Any]:
         if callable(function) and getattr(function, "__module__", "logging") != "logging"}
 
 
+def inside_ddp() -> bool:
+    """Whether a DistributedDataParallel is calling its module."""
+    if not torch.distributed.is_available():
+        return False
+    return torch.nn.parallel.DistributedDataParallel._get_active_ddp_module() is not None
+
+
 @contextlib.contextmanager
 def outside_compilation() -> Iterator[None]:
     """Code in the block runs as if no compilation were going on."""
@@ -429,6 +436,19 @@ def steps_of_stand_ins() -> Iterator[None]:
 def storage_key(tensor: torch.Tensor) -> int:
     """Names the storage of a tensor, as long as it lives; fake tensors have one, too."""
     return tensor.untyped_storage()._cdata
+
+
+def dense_parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The tensors with storages that one is made of: of a DTensor this process's shard."""
+    if _python_dispatch.is_traceable_wrapper_subclass(tensor):
+        parts = [getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]]
+        for part in parts:
+            if isinstance(part, torch.Tensor):  # a DTensor names its mesh, too
+                yield from dense_parts(part)
+    elif tensor.layout == torch.sparse_coo:
+        yield from (tensor._indices(), tensor._values())
+    else:
+        yield tensor
 
 
 def keep_cuda_busy(cycles: int) -> None:

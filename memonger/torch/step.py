@@ -17,6 +17,7 @@ from .dropout import divide_dropout
 from .eager import runner
 from .inductor import compiled, patches
 from .layouts import mark_layouts
+from .module_step import gradient_bytes
 from .optimizer import OptimizerBytes
 from .optimizer_moment import with_optimizer
 from .planning import make_plan
@@ -51,8 +52,13 @@ class Backend:
         #: Bytes that a plan's pool may take after a trial, by the graph's fingerprint.
         self.tightened: Dict[str, int] = {}
         self.optimizer_takes: Optional[OptimizerBytes] = None
+        self.gradient_bytes = 0
 
     def __call__(self, module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        held_bytes = gradient_bytes(inputs)
+        if held_bytes != self.gradient_bytes:
+            self._plans.clear()
+        self.gradient_bytes = held_bytes
         original = None
         if self.request.variants == "all" and not self.request.unplanned:
             module, original = self._chosen(module, inputs)
@@ -155,6 +161,7 @@ class Backend:
                         request.measured_s, request.temporary_bytes,
                         "auto" if request.measured_s else request.costs, request.name,
                         labels)
+        captured.gradient_bytes = self.gradient_bytes
         captured = with_optimizer(captured, self.optimizer_takes, request.plan)
         fingerprint = captured.graph.fingerprint
         key = fingerprint, self.tightened.get(fingerprint, 0)

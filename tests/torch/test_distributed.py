@@ -10,8 +10,12 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as processes
 import torch.nn as nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import memonger.torch as mt
+from memonger.torch.module_step import bytes_before, gradient_bytes
 
 #: Each takes a quarter of a minute.
 LIMIT_S = 180.0
@@ -39,6 +43,7 @@ def train(rank, port, folder, split):
             net(batch).square().mean().backward()
         found.append([p.grad.clone() for p in net.parameters()])
         assert len(mt.plans(step)) == 1
+        assert all("buckets" in str(plan) for plan in mt.plans(step))
         again = [len(plan.schedule.recomputed()) for plan in mt.plans(step)]
         assert any(again) == planned, again
     same = all(torch.equal(a, b) for a, b in zip(*found))
@@ -46,6 +51,24 @@ def train(rank, port, folder, split):
     del net, step  # a reducer that outlives its group waits for it
     dist.barrier()
     dist.destroy_process_group()
+
+
+@pytest.fixture
+def rank_of_two():
+    """A process group of two, in which nobody else is."""
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+    yield
+    dist.destroy_process_group()
+
+
+def test_of_a_sharded_parameter_a_process_counts_its_shard(rank_of_two):
+    layer = nn.Linear(32, 64)
+    mesh = init_device_mesh("cpu", (2,))
+    layer.weight = nn.Parameter(distribute_tensor(layer.weight, mesh, [Shard(0)]))
+    x = torch.randn(8, 32)
+    assert bytes_before(layer, (x,)) == 4 * (32 * 32 + 64 + 8 * 32)
+    layer.weight.grad = torch.zeros_like(layer.weight)
+    assert gradient_bytes(layer.parameters()) == 4 * 32 * 32
 
 
 @pytest.mark.parametrize("split", [False, True], ids=["whole", "DDPOptimizer"])
