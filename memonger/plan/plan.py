@@ -18,6 +18,8 @@ from .footprint import Footprint
 
 #: ``Plan.costs`` where no op has a time and each counts for the same: times are no seconds.
 UNIT_TIMES = "one unit an op"
+#: How ``Plan.costs`` ends where times are another device's, for want of measured ones.
+NOT_OF_THIS_MACHINE = (", as this one is busy", ", as this one is not measured")
 
 
 class Status(str, enum.Enum):
@@ -176,6 +178,14 @@ class Plan:
         """Extra step time as a share of the unplanned step; 0.07 is +7 %."""
         base_s = self.graph.time_s
         return self.schedule.time_s(self.graph) / base_s - 1.0 if base_s > 0 else 0.0
+
+    @property
+    def time_is_known(self) -> bool:
+        """False where variants run whose time nobody measured on this machine.
+
+        They count as slower than the ops that they stand for.
+        """
+        return not (self.schedule.variants and self.costs.endswith(NOT_OF_THIS_MACHINE))
 
     @property
     def decisions(self) -> Dict[str, str]:

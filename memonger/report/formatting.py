@@ -31,6 +31,15 @@ def format_extra(share: float) -> str:
     return "%+.1f %%" % (round(100 * share, 1) + 0.0)
 
 
+#: In place of the extra time of variants that nobody measured.
+UNKNOWN_TIME = "time unknown on this machine"
+
+
+def extra_time(plan: Plan) -> str:
+    """The extra time of a step with the plan, where it is known."""
+    return format_extra(plan.overhead) if plan.time_is_known else UNKNOWN_TIME
+
+
 def ordinal(number: int) -> str:
     """``"1st"``, ``"2nd"``, ``"11th"``."""
     ending = "th" if number % 100 in (11, 12, 13) else \
@@ -58,7 +67,7 @@ def costs_words(source: str) -> str:
         return "in the units of the graph's file"
     if kind != "roofline":
         return source
-    if whose.partition(" ")[0] == "reference":
+    if whose.partition(" ")[0] in ("reference", "reference,"):
         whose = whose.replace("reference", "a 10 TFLOP/s, 600 GB/s device", 1)
     return "estimated for %s; memonger profile measures them" % whose
 

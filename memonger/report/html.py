@@ -21,7 +21,15 @@ from .diagram.dot import remarks
 from .diagram.model import LEGEND, draw
 from .diagram.render import picture
 from .facts import Facts
-from .formatting import Units, costs_words, format_extra, format_percent, format_time
+from .formatting import (
+    UNKNOWN_TIME,
+    Units,
+    costs_words,
+    extra_time,
+    format_extra,
+    format_percent,
+    format_time,
+)
 from .measured import measured_words
 from .page_data import page_data
 from .text import CATEGORIES, summary_rows
@@ -83,13 +91,15 @@ def _cards(facts: Facts) -> str:
     cards = [("memory", "%s → %s" % (units.size(base), units.size(plan.total_bytes)),
               "%s less in total%s" % (format_percent(saved), ", predicted" * bool(measured_memory)),
               measured_memory),
-             ("step time", format_extra(plan.overhead),
+             ("step time", extra_time(plan),
               "%s → %s%s" % (units.time(plan.graph.time_s),
-                             units.time(plan.schedule.time_s(plan.graph)),
+                             units.time(plan.schedule.time_s(plan.graph))
+                             if plan.time_is_known else "?",
                              ", predicted" * bool(measured_time)), measured_time),
              ("recomputed", "%d of %d ops" % (sum(f.again > 0 for f in facts.ops),
                                               len(facts.ops)),
-              "%s of a step%s" % (format_extra(again), "; variants " + format_extra(variants)
+              "%s of a step%s" % (format_extra(again), "; variants " + (
+                  format_extra(variants) if plan.time_is_known else UNKNOWN_TIME)
                                   if plan.schedule.variants else ""), ""),
              ("status", plan.status.value, plan.status.advice, "")]
     return _with_units("".join('<div class="card"><h3>%s</h3><b>%s</b><span>%s</span>%s</div>' % (

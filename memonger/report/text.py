@@ -17,9 +17,11 @@ from ..util.messages import listed
 from ..util.units import format_bytes
 from .facts import Facts
 from .formatting import (
+    UNKNOWN_TIME,
     Units,
     costs_words,
     counted,
+    extra_time,
     format_extra,
     format_percent,
     format_time,
@@ -95,9 +97,9 @@ def summary_rows(facts: Facts) -> List[List[str]]:
     if units.plain:
         columns = [("peak", *columns[1][1:])]
     if base_s > 0:
-        columns.append(("step time", units.time(base_s),
-                        units.time(plan.schedule.time_s(plan.graph))))
-    extra = "(%s)" % format_extra(plan.overhead) if base_s > 0 else ""
+        planned = units.time(plan.schedule.time_s(plan.graph)) if plan.time_is_known else "?"
+        columns.append(("step time", units.time(base_s), planned))
+    extra = "(%s)" % extra_time(plan) if base_s > 0 else ""
     rows = [[""] + [c[0] for c in columns] + [""],
             ["unplanned"] + [c[1] for c in columns] + [""],
             ["with this plan"] + [c[2] for c in columns] + [extra]]
@@ -176,7 +178,8 @@ def _what_was_done(facts: Facts) -> List[str]:
     used = Counter(plan.graph.variants[i].name for i in plan.schedule.variants)
     if used:
         words.append("%s (%s; %s)" % (
-            counted(sum(used.values()), "variant"), of_variants,
+            counted(sum(used.values()), "variant"),
+            of_variants if plan.time_is_known else UNKNOWN_TIME,
             ", ".join("%s: %d" % item for item in sorted(used.items()))))
     words.append("times: " + costs_words(plan.costs))
     if plan.backend == "stock":

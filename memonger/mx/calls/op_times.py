@@ -2,8 +2,10 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
+from ...plan.plan import NOT_OF_THIS_MACHINE
 from ...util.errors import InputError
 from ..costs.models import DEVICES, CostModel, Roofline, roofline
 from ..memory.stated_gpu import StatedGpu
@@ -17,8 +19,11 @@ def estimates(ctx: Any) -> Roofline:
     if preset and preset not in DEVICES:
         raise InputError("the environment variable MEMONGER_COSTS is %r; it names one of %s"
                          % (preset, ", ".join(sorted(DEVICES))))
-    if preset or (ctx is not None and ctx.device_type == "gpu"):
-        return roofline(preset or "reference")
+    if preset:
+        return roofline(preset)
+    if ctx is not None and ctx.device_type == "gpu":
+        return replace(roofline("reference"), name="reference" + NOT_OF_THIS_MACHINE[1],
+                       stands_in=True)
     from ..profile.calibrate import calibrated
     return calibrated(ctx)
 

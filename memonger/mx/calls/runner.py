@@ -17,6 +17,7 @@ from ..memory.gpu_pool import BoundStep, Device, reservations, workspaces
 from ..memory.mkldnn import mkldnn_workspaces
 from ..memory.native_workspaces import native_workspaces
 from ..plugin.environment import mkldnn_is_on
+from ..rewrite.variant_graph import Prices
 from .binding import Binding
 
 #: A graph and its symbol to the graph of another runner.
@@ -65,10 +66,10 @@ class Runner:
         graph = captured.graph.with_times(times_s or [0.0] * len(spaces), spaces)
         return graph if self.reshape is None else self.reshape(graph, symbol)
 
-    def times_and_workspaces(self, captured: Captured) -> Tuple[Sequence[float], Sequence[int]]:
+    def times_and_workspaces(self, captured: Captured) -> Prices:
         """Seconds and bytes of each op."""
         times = self.model.op_times(captured.graph, captured.attributes)
-        return times.times_s, self.workspaces(captured)
+        return Prices(times.times_s, self.workspaces(captured), times.guessed)
 
     def workspaces(self, captured: Captured, planned: bool = True) -> Sequence[int]:
         """What MXNet's code takes; for the preset of another device what the graph says.

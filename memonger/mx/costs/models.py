@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import statistics
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Protocol, Sequence, Tuple
 
 from ...graph.types import Graph, Op
 from ...util.errors import InputError
@@ -94,6 +94,8 @@ class OpTimes:
     times_s: Tuple[float, ...]
     #: Ops whose times a profile did not have and the roofline model gave.
     estimated: Tuple[int, ...] = ()
+    #: Ops of which nothing like them was measured where times are claimed to be measured.
+    guessed: FrozenSet[int] = frozenset()
 
 
 class CostModel(Protocol):
@@ -158,6 +160,8 @@ class Roofline:
     factors: Mapping[str, float] = field(default_factory=dict)
     #: Whose times these are, where not the preset's.
     name: str = ""
+    #: Stands in for a device that nobody measured.
+    stands_in: bool = False
 
     @property
     def source(self) -> str:
@@ -194,15 +198,28 @@ class Roofline:
 
     def op_times(self, graph: Graph, attributes: Attributes = ()) -> OpTimes:
         times = []
+        guessed = set()
         for index, op in enumerate(graph.ops):
             if is_view(graph, op):
                 times.append(0.0)
                 continue
             read = [t for i, t in enumerate(op.inputs) if i not in op.ignored_inputs]
-            times.append(self.time_s(
-                op.kind, attributes_of(graph, index, attributes), tensor_types(graph, read),
-                tensor_types(graph, op.outputs), wanted_outputs(graph, index)))
-        return OpTimes(tuple(times))
+            given = (op.kind, attributes_of(graph, index, attributes), tensor_types(graph, read),
+                     tensor_types(graph, op.outputs), wanted_outputs(graph, index))
+            times.append(self.time_s(*given))
+            if self._guesses(Operator(*given)):
+                guessed.add(index)
+        return OpTimes(tuple(times), guessed=frozenset(guessed))
+
+    def _guesses(self, op: Operator) -> bool:
+        """Whether nobody measured ops of this kind; of a preset without factors nobody says so."""
+        if self.stands_in or not self.factors:
+            return self.stands_in
+        return op.kind not in self._kinds and convolution_inside(op) is None
+
+    @cached_property
+    def _kinds(self) -> FrozenSet[str]:
+        return frozenset(name.partition(" ")[0] for name in self.factors)
 
 
 def attributes_of(graph: Graph, index: int, attributes: Attributes) -> Mapping[str, str]:
@@ -295,7 +312,7 @@ class Profile:
         scale = statistics.median(ratios) if ratios else 1.0
         for index in estimated:
             times[index] *= scale
-        return OpTimes(tuple(times), tuple(estimated))
+        return OpTimes(tuple(times), tuple(estimated), frozenset(estimated))
 
 
 def best_known(graph: Graph, attributes: Attributes, profile: Optional[Profile],

@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from typing import Any, Dict, List, Optional
 
+from ...plan.plan import NOT_OF_THIS_MACHINE
 from ...report.formatting import counted
 from ...util.errors import MemongerError
 from ...util.files import write_whole
@@ -40,7 +41,8 @@ def calibrated(ctx: Any = None) -> Roofline:
     if factors is None:
         if _is_busy():
             logger.info("other programs keep this CPU busy; it is not measured now")
-            return replace(roofline("cpu"), name="a common CPU, as this one is busy")
+            return replace(roofline("cpu"), name="a common CPU" + NOT_OF_THIS_MACHINE[0],
+                           stands_in=True)
         factors = _measured(ctx)
         try:
             os.makedirs(folder, exist_ok=True)

@@ -33,8 +33,22 @@ from .gradient_split import with_placeholders, worth_splitting
 
 _REAL = frozenset({"float16", "float32", "float64"})
 
+#: A variant of which nothing was measured counts as so many times the ops that it stands for, at
+#: least: it is no gain, and running an op again that costs the same is better.
+UNMEASURED = 1.1
+
+
+class Prices(NamedTuple):
+    """What the ops of a graph take."""
+
+    times_s: Sequence[float]
+    workspace_bytes: Sequence[int]
+    #: Ops whose times are a guess.
+    guessed: AbstractSet[int] = frozenset()
+
+
 Read = Callable[[Any], Captured]
-Times = Callable[[Captured], Tuple[Sequence[float], Sequence[int]]]
+Times = Callable[[Captured], Prices]
 
 
 def with_variants(graph: Graph, symbol_json: str, exact_only: bool, read: Read,
@@ -46,7 +60,7 @@ def with_variants(graph: Graph, symbol_json: str, exact_only: bool, read: Read,
     ``graph``: of the unplanned symbol.
     ``exact_only``: leave variants out whose results differ in the last bits.
     ``read``: binds a symbol in the same way as ``graph`` was bound.
-    ``times``: times (s) and workspaces (bytes) of the ops of a captured graph.
+    ``times``: times and workspaces of the ops of a captured graph.
     ``on_gpu``: whether the plan is for a GPU.
     """
     by_kind: Dict[str, List[str]] = {}
@@ -63,9 +77,9 @@ def with_variants(graph: Graph, symbol_json: str, exact_only: bool, read: Read,
     for together in swapped_together(chains):
         swapped = read(from_json(swap_json(symbol_json, {op: name for name, op in together},
                                            graph.op_index.keys())))
-        seconds, spaces = times(swapped)
+        seconds, spaces, guessed = times(swapped)
         swapped_in.update(dict.fromkeys(
-            together, _Known.of(swapped.graph.with_times(seconds, spaces))))
+            together, _Known.of(swapped.graph.with_times(seconds, spaces), guessed)))
     for (name, op), chain in chains.items():
         made = _variant(base, tensors, swapped_in[name, op], op, chain, kind(name))
         if made is not None:
@@ -122,15 +136,17 @@ class _Known(NamedTuple):
     backward: Dict[int, List[int]]
     #: Tensors that exist before the step, by name.
     variables: Dict[str, int]
+    #: Ops whose times are a guess.
+    guessed: AbstractSet[int]
 
     @classmethod
-    def of(cls, graph: Graph) -> "_Known":
+    def of(cls, graph: Graph, guessed: AbstractSet[int] = frozenset()) -> "_Known":
         backward: Dict[int, List[int]] = {}
         for index, op in enumerate(graph.ops):
             if op.is_backward:
                 backward.setdefault(op.forward_op, []).append(index)
         return cls(graph, backward,
-                   {t.name: i for i, t in enumerate(graph.tensors) if t.producer < 0})
+                   {t.name: i for i, t in enumerate(graph.tensors) if t.producer < 0}, guessed)
 
 
 def _variant(base: _Known, tensors: List[Tensor], other: _Known, name: str,
@@ -179,6 +195,9 @@ def _variant(base: _Known, tensors: List[Tensor], other: _Known, name: str,
             return None
         implementations.append((target, replace(
             op.implementations[0], inputs=inputs, outputs=tuple(known[t] for t in op.outputs))))
+    if not other.guessed.isdisjoint([new_id, *other.backward[new_id]]):
+        implementations[0] = (last, _without_gain(graph, [
+            *forward_ids, *(i for ops in old_backward.values() for i in ops)], implementations))
     idle = [f for f in forward_ids if f != last] + \
         [old_backward[f][0] for f in forward_ids if f != first]
     read = {t for _, implementation in implementations for t in implementation.inputs}
@@ -186,6 +205,15 @@ def _variant(base: _Known, tensors: List[Tensor], other: _Known, name: str,
     implementations += [(op, Implementation((), (), runs=False)) for op in idle]
     return Offer(variant.name, last,
                  tuple(sorted(implementations, key=lambda item: item[0])), variant.exact)
+
+
+def _without_gain(graph: Graph, replaced: Sequence[int],
+                  implementations: Sequence[Tuple[int, Implementation]]) -> Implementation:
+    """The first implementation, so slow that all together are slower than what they replace."""
+    least_s = UNMEASURED * sum(graph.ops[op].time_s for op in replaced)
+    first = implementations[0][1]
+    missing_s = least_s - sum(implementation.time_s for _, implementation in implementations)
+    return replace(first, time_s=first.time_s + max(0.0, missing_s))
 
 
 def _inputs(base: _Known, swapped: Graph, op: Op, known: Mapping[int, int],
