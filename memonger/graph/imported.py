@@ -6,7 +6,7 @@
   ``nodes`` with ``cost_ram`` and ``cost_cpu`` (or ``out_cost`` and ``duration``), ``backward``
   true for nodes of the backward pass, and ``links`` between them;
 * text: ``n m``, then n lines ``bytes cost forward`` (1 or 0), then m lines ``from to``, nodes in
-  execution order.
+  execution order, counted from 0.
 
 In the last two each node makes one value, the backward pass comes last, and while a node runs its
 inputs and its output are in memory. Sizes and costs keep the units of the file: ``size_bytes`` and
@@ -100,7 +100,8 @@ def _from_text(text: str, name: str) -> Graph:
 
     size, edge_count = numbers(0, (_count, _count), "the numbers of nodes and edges")
     nodes = [numbers(1 + i, (_whole, float, float),
-                     "size, cost and whether node %d is forward" % i) for i in range(size)]
+                     "size, cost and whether node %d (they count from 0) is forward" % i)
+             for i in range(size)]
     edges = [numbers(1 + size + i, (_count, _count), "the two ends of edge %d" % i)
              for i in range(edge_count)]
     if len(rows) > 1 + size + edge_count:
@@ -205,10 +206,11 @@ def single_output_graph(names: Sequence[str], sizes: Sequence[int], costs: Seque
     inputs: List[Set[int]] = [set() for _ in names]
     for u, v in edges:
         if not (0 <= u < len(names) and 0 <= v < len(names)):
-            raise InputError("edge %d -> %d names a node that does not exist" % (u, v))
+            raise InputError("edge %d -> %d names a node that does not exist; nodes count from 0 "
+                             "to %d" % (u, v, len(names) - 1))
         if u >= v:
             raise InputError("edge %d -> %d: a node reads what is made later; "
-                             "nodes must come in execution order" % (u, v))
+                             "nodes must come in execution order, counted from 0" % (u, v))
         inputs[v].add(u)
     for label, size, cost in zip(names, sizes, costs):
         if size < 0 or not cost >= 0:
@@ -236,9 +238,25 @@ def parse_imported_budget(budget: Union[str, int, float], baseline: int,
 
     Raises InputError if the budget is neither.
     """
+    exact, share = _exact_budget(budget, baseline, in_bytes)
+    return -int(-exact // 1) if share else int(exact)
+
+
+def rounded_budget_note(budget: Union[str, int, float], baseline: int) -> str:
+    """What :func:`parse_imported_budget` rounds, in a sentence; empty where it rounds nothing."""
+    exact, _ = _exact_budget(budget, baseline, in_bytes=False)
+    if exact.denominator == 1:
+        return ""
+    return "Plans take whole units of the graph: the budget %s, %.10g units, counts as %d" % (
+        budget, float(exact), parse_imported_budget(budget, baseline))
+
+
+def _exact_budget(budget: Union[str, int, float], baseline: int,
+                  in_bytes: bool) -> Tuple[Fraction, bool]:
+    """A budget before it is rounded, and whether it is a share."""
     text = str(budget).strip()
     if in_bytes and _WITH_UNIT.match(text):
-        return parse_bytes(text)
+        return Fraction(parse_bytes(text)), False
     try:
         # Fractions, because 0.7 * 10 is not 7 in floating point.
         value = Fraction(text[:-1]) / 100 if text.endswith("%") else Fraction(text)
@@ -249,4 +267,4 @@ def parse_imported_budget(budget: Union[str, int, float], baseline: int,
     share = text.endswith("%") or (value <= 1 and not isinstance(budget, int))
     if not 0 < value < MAX_SIZE_BYTES:
         raise InputError("the budget must be positive and below 2^60, not %r" % (budget,))
-    return -int(-value * baseline // 1) if share else int(value)
+    return value * baseline if share else value, share

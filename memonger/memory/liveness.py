@@ -193,8 +193,8 @@ def own_buffer_tensors(implementation: Union[Op, Implementation]) -> FrozenSet[i
 
 def _held_for_gradients(graph: Graph, ops: Sequence[Op], producer: Mapping[int, int],
                         runs: Sequence[int]) -> List[int]:
-    # Gradients that nobody asked for read clones where there are any; then it is what the clones
-    # would read that stays, and so on.
+    # A gradient that nobody asked for would read the clone, if there is one. The clone's inputs
+    # stay instead, and so on down.
     held: List[int] = []
     seen: Set[int] = set()
     stack = list(reversed(graph.held_for_gradients))

@@ -41,8 +41,7 @@ class StoragePlan:
 
     model: str
     program: Program
-    #: Memory in use, each with the steps through which it is; see
-    #: :class:`memonger.memory.liveness.Blocks`.
+    #: The blocks, each with its first and last step.
     blocks: Blocks
     #: Buffer of each block; () for "live", which assigns none.
     buffer_of: Tuple[int, ...]

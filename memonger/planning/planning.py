@@ -39,7 +39,7 @@ class Call:
     started_s: float
     account: Effort
     best: Optional[Plan] = None
-    #: The storage that the best plan is for.
+    #: The network as it was searched for the best plan: its storage is what that plan is for.
     best_network: Optional[Network] = None
     #: The plan of the search that was asked for.
     asked: Optional[Plan] = None

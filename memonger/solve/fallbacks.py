@@ -1,6 +1,7 @@
 """Plans that do not depend on the budget, for budgets that no search meets.
 
-So a budget is refused only where none of them fits, and what the error calls possible is.
+A budget is refused only if none of these plans fits; the total that the error names can always be
+reached.
 """
 from __future__ import annotations
 

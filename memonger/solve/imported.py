@@ -3,11 +3,12 @@ from __future__ import annotations
 
 from typing import Any, Dict, Union
 
-from ..graph.imported import parse_imported_budget
+from ..graph.imported import parse_imported_budget, rounded_budget_note
 from ..graph.types import Graph
 from ..memory import arena
 from ..memory.workspace import outside_pool_bytes
 from ..plan.plan import Plan
+from ..util.errors import InfeasibleBudget
 from . import solve
 from .options import Options
 from .result import unplanned_pool_bytes
@@ -44,14 +45,19 @@ def plan_graph(graph: Graph, budget: Union[None, str, int, float] = None, method
         options.setdefault("costs", "as the graph's file says")
     if graph.shares_buffers:
         base, options["storage"] = "stock", "arena" if arena.fits(graph) else "best"
-    pool_budget = None
-    if budget is not None:
-        around = sum(fixed.values()) + outside_pool_bytes(graph)
-        pool_budget = parse_imported_budget(
-            budget, unplanned_pool_bytes(graph, base) + around, not graph.own_units) - around
-    else:
+    if budget is None:
         options.setdefault("objective", "memory")
-    return solve(graph, pool_budget, method, Options(**options))
+        return solve(graph, None, method, Options(**options))
+    around = sum(fixed.values()) + outside_pool_bytes(graph)
+    whole = unplanned_pool_bytes(graph, base) + around
+    pool_budget = parse_imported_budget(budget, whole, not graph.own_units) - around
+    try:
+        return solve(graph, pool_budget, method, Options(**options))
+    except InfeasibleBudget as error:
+        note = rounded_budget_note(budget, whole) if graph.own_units else ""
+        if note:
+            error.args = ("%s. %s" % (error, note),)
+        raise
 
 
 def outside_bytes(graph: Graph) -> Dict[str, int]:

@@ -28,8 +28,9 @@ _PEAK_GROUPS = 6000
 _NATIVE_SHARE, _BASELINES_SHARE, _PLAIN_SHARE, _PEAK_SHARE = 0.4, 0.1, 0.3, 0.5
 #: The least share of the time limit for what grows out of a baseline's plan.
 _GROWN_SHARE = 0.1
-#: How much less a search for a smaller pool aims at, at first and at last, as a share of it; its
-#: least share of the time limit; and the steps that say what a refusal takes, which it needs not.
+#: First and last step down of the budget, as shares of the pool; the least share of the time limit
+#: that a search for a smaller pool gets; the steps that it leaves out, which say what a refusal
+#: takes.
 _SQUEEZE, _LEAST_SQUEEZE, _SQUEEZE_SHARE = 0.1, 0.01, 0.1
 _NO_SMALLEST = fewer_variants.WITHOUT | {"smallest plan"}
 

@@ -33,7 +33,7 @@ bool Simulator::UpdateStages() {
     if (!Simulate(stage)) return false;
     dirty_.Remove(stage);
     if (num_steps_ <= 8 * max_steps_) continue;
-    // Stages behind this one may still run what they soon need not run any more.
+    // Later stages still hold runs that become unnecessary once they are simulated again.
     for (int later = stage + 1; later < num_ops(); ++later) Forget(later);
     if (num_steps_ > max_steps_) return false;
   }

@@ -9,7 +9,7 @@ import pytest
 from memonger.graph.imported import parse_graph, parse_imported_budget, read_graph
 from memonger.graph.types import Graph, Op, Tensor
 from memonger.solve.imported import plan_graph
-from memonger.util.errors import InputError
+from memonger.util.errors import InfeasibleBudget, InputError
 
 TEXT = "3 2\n10 1 1\n20 2 1\n5 3 0\n0 1\n1 2\n"
 PEERS = os.environ.get("MEMONGER_PEERS") or os.path.join(
@@ -19,6 +19,23 @@ PEERS = os.environ.get("MEMONGER_PEERS") or os.path.join(
 def node_link(nodes, links, ends=("source", "target")):
     return json.dumps({"directed": True, "nodes": nodes,
                        "links": [dict(zip(ends, link)) for link in links]})
+
+
+def test_a_refusal_says_what_was_rounded():
+    graph = parse_graph("4 4\n10 1 1\n4 2 1\n3 3 0\n2 1 0\n0 1\n1 2\n0 3\n2 3\n")
+    with pytest.raises(InfeasibleBudget, match="the budget 0.8, 13.6 units, counts as 14$"):
+        plan_graph(graph, 0.8, "chen")
+    with pytest.raises(InfeasibleBudget, match="counts as 12$"):
+        plan_graph(graph, 12.8, "chen")
+    with pytest.raises(InfeasibleBudget, match="that much$"):
+        plan_graph(graph, 12, "chen")
+
+
+@pytest.mark.parametrize("text", ["2 1\n1 1 1\n1 1 0\n1 2\n", "2 1\n1 1 1\n1 1 0\n1 1\n",
+                                  "2 1\n1 1 1\n1 x 0\n0 1\n"])
+def test_errors_say_that_nodes_count_from_0(text):
+    with pytest.raises(InputError, match="count(ed)? from 0"):
+        parse_graph(text)
 
 
 def test_text_form():

@@ -43,8 +43,8 @@ class Sharing:
                         loose.append(source)
                     elif option.identity:
                         alike.join(source, target)
-        # MXNet does not count who holds an input that the op ignores: such an option may take
-        # memory in which something else lives on that took it in place.
+        # MXNet does not count references to inputs that an op ignores, so reuse of such an input
+        # may overwrite a value that still lives in its memory.
         shared = {in_place.find(source): source for source in loose}
         for tensor in range(len(graph.tensors)) if shared else ():
             root = in_place.find(tensor)

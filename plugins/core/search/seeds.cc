@@ -15,8 +15,8 @@ namespace memonger {
 
 namespace {
 
-// Thresholds of time for a byte that are tried, and of those one in so many as the most time of a
-// value that is dropped after each use in backward.
+// How many thresholds of seconds a byte are tried, and every how many-th of them is also the most
+// time of a value that is dropped after each use in backward.
 const size_t kMostThresholds = 16;
 const size_t kTransientsEvery = 3;
 // Without backward ops a seed drops what lies idle for one so many-th of the graph.
