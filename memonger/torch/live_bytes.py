@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any, Dict, Iterable, Iterator, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
 
 import torch
 
@@ -28,7 +28,7 @@ class LiveBytes(private.DispatchMode):
 
     def note(self, tensors: Iterable[torch.Tensor]) -> None:
         """Count the storages of tensors, each once, until they are gone."""
-        for part in _dense(tensors):
+        for part in (part for tensor in tensors for part in private.dense_parts(tensor)):
             storage, key = part.untyped_storage(), private.storage_key(part)
             if key in self._known or part.device.type != self.device.type:
                 continue
@@ -64,15 +64,6 @@ def is_number(tensor: torch.Tensor) -> bool:
     return tensor.device.type == "cpu" and tensor.numel() <= 1
 
 
-def tensors_in(value: Any) -> list[torch.Tensor]:
+def tensors_in(value: Any) -> List[torch.Tensor]:
     """Tensors in nested lists, tuples and dictionaries."""
     return [leaf for leaf in private.pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
-
-
-def _dense(tensors: Iterable[torch.Tensor]) -> Iterator[torch.Tensor]:
-    """The tensors that have storages: of sparse ones their parts."""
-    for tensor in tensors:
-        if tensor.layout == torch.sparse_coo:
-            yield from (tensor._indices(), tensor._values())
-        else:
-            yield tensor

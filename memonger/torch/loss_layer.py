@@ -5,20 +5,31 @@ of a few rows exist at a time. With one gradient for all rows (mean and sum) the
 states and weight are made in forward, while a chunk's scores are there, as in Liger's fused linear
 cross-entropy (Hsu et al. 2024), and backward only scales them: no product runs twice. Without a
 reduction backward makes the scores again.
+
+Few rows are one chunk, whose product is the weight's gradient. Of a weight of 16 bits the products
+of several chunks are summed up in 24 bits, by blocks of words: what will be the gradient, and a
+byte beside each number.
 """
 from __future__ import annotations
 
-from typing import Any, Sequence, Tuple
+from typing import Any, Iterator, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
 from ..util.errors import InputError
+from . import private
 from .sizes import hint
 
 #: Chunks of the rows, and between which bytes a chunk's scores in float32 lie in any case.
 CHUNKS = 8
 SMALLEST_CHUNK_BYTES, LARGEST_CHUNK_BYTES = 4 << 20, 64 << 20
+
+#: All rows are one chunk where their scores in the weight's type take so little of the weight.
+SHARE_OF_WEIGHT = 3 / 8
+#: Blocks of words in which gradients are summed up, bytes of a number while its block is, and those
+#: of a block on a GPU at least, which are worth a kernel.
+BLOCKS, _SUM_BYTES, GPU_BLOCK_BYTES = 32, 10, 64 << 20
 
 #: Bytes of a row's numbers beside its scores, at most.
 _ROW_BYTES = 64
@@ -31,7 +42,8 @@ def linear_cross_entropy(hidden: torch.Tensor, weight: torch.Tensor, target: tor
                          reduction: str = "mean") -> torch.Tensor:
     """``F.cross_entropy(F.linear(hidden, weight), target)`` without the scores in memory.
 
-    Within rounding the same; bits differ, as products are of fewer rows. Sums are in float32.
+    Within rounding the same; bits differ, as products are of fewer rows. Sums over the words are in
+    float32, those over chunks of rows in float32 or, for weights of 16 bits, in 24 bits.
 
     Parameters
     ----------
@@ -74,11 +86,12 @@ def linear_cross_entropy(hidden: torch.Tensor, weight: torch.Tensor, target: tor
     return loss
 
 
-def rows_of_chunk(rows: int, words: int) -> int:
-    """How many rows' scores exist at a time."""
+def rows_of_chunk(rows: int, words: int, width: int = 0) -> int:
+    """How many rows' scores exist at a time: all where they are small beside the weight."""
     row_bytes = 4 * words
     most = min(max(rows * row_bytes // CHUNKS, SMALLEST_CHUNK_BYTES), LARGEST_CHUNK_BYTES)
-    return max(1, min(rows, most // row_bytes))
+    most_rows = rows if rows <= SHARE_OF_WEIGHT * width else most // row_bytes
+    return max(1, min(rows, most_rows))
 
 
 def _losses(scores: Tensor, labels: Tensor, smoothing: float) -> _Pair:
@@ -104,10 +117,10 @@ def _score_gradients(exponentials: Tensor, sums: Tensor, labels: Tensor, scale: 
 def _run(rows: Tensor, weight: Tensor, labels: Tensor, scale: Tensor, ignored: int,
          smoothing: float, gradients: bool) -> Tuple[Tensor, Tensor, Tensor]:
     """Losses, and the gradients of rows and weight where row i's loss counts ``scale[i]``."""
-    size = rows_of_chunk(rows.shape[0], weight.shape[0])
+    size = rows_of_chunk(rows.shape[0], *weight.shape)
     losses = rows.new_empty(rows.shape[0], dtype=torch.float32)
     of_rows = torch.empty_like(rows) if gradients else rows.new_empty(0)
-    of_weight = torch.zeros_like(weight, dtype=torch.float32) if gradients else rows.new_empty(0)
+    of_weight = _Sum(weight, size < rows.shape[0])
     for start in range(0, rows.shape[0], size):
         part = slice(start, start + size)
         here, counts = rows[part], labels[part] != ignored
@@ -119,12 +132,68 @@ def _run(rows: Tensor, weight: Tensor, labels: Tensor, scale: Tensor, ignored: i
             scores = _score_gradients(scores, sums, picked, scale[part] * counts, smoothing)
             scores = scores.to(weight.dtype)
             torch.mm(scores, weight, out=of_rows[part])
-            if weight.dtype == torch.float32:
-                of_weight.addmm_(scores.t(), here)
-            else:
-                of_weight += scores.t() @ here
+            of_weight.add(scores, here)
         del scores  # before the next ones
-    return losses, of_rows, of_weight.to(weight.dtype)
+    return losses, of_rows, of_weight.result() if gradients else rows.new_empty(0)
+
+
+class _Sum:
+    """The sum of the products of all chunks, in the weight's shape and type.
+
+    Several chunks' are summed up in float32, of which 24 bits are kept for a weight of 16: sign,
+    exponent and 15 digits, eight more than bfloat16 has.
+    """
+
+    def __init__(self, weight: Tensor, several: bool):
+        self.weight, self.several = weight, several
+        self.total: Any = None
+        self.upper: Any = None
+        self.lower: Any = None
+
+    def add(self, scores: Tensor, rows: Tensor) -> None:
+        """Add ``scores.t() @ rows``."""
+        if not self.several:
+            self.total = scores.t() @ rows
+            return
+        if self.total is None:
+            self.total = torch.zeros_like(self.weight)
+        if self.weight.dtype == torch.float32:
+            self.total.addmm_(scores.t(), rows)
+        else:
+            if self.upper is None:
+                self.upper = self.total.view(torch.int16)
+                self.lower = torch.zeros_like(self.weight, dtype=torch.uint8)
+            products = torch.empty_like(self.weight[:_block_of(self.weight)])
+            for block, bits, other in self._bits():
+                product = torch.mm(scores[:, block].t(), rows, out=products[:len(bits)])
+                bits.view(torch.float32).add_(other.view(torch.float32).copy_(product))
+                self.lower[block] = bits.bitwise_right_shift_(8)
+                self.upper[block] = bits.bitwise_right_shift_(8)
+
+    def _bits(self) -> Iterator[Tuple[slice, Tensor, Tensor]]:
+        """The sums of each block as the bits of float32, and room for as many others."""
+        words, size = self.weight.shape[0], _block_of(self.weight)
+        room = self.upper.new_empty((2, size, self.weight.shape[1]), dtype=torch.int32)
+        for start in range(0, words, size):
+            block = slice(start, min(start + size, words))
+            bits, other = room[:, :block.stop - start]
+            bits.copy_(self.upper[block]).bitwise_left_shift_(8)
+            bits.bitwise_or_(other.copy_(self.lower[block])).bitwise_left_shift_(8)
+            yield block, bits, other
+
+    def result(self) -> Tensor:
+        """The sum; it takes the memory of its upper bits."""
+        if self.upper is not None:
+            for block, bits, _ in self._bits():
+                self.total[block] = bits.view(torch.float32)
+        return torch.zeros_like(self.weight) if self.total is None else self.total
+
+
+def _block_of(weight: Tensor) -> int:
+    """How many words are summed up at a time."""
+    words, width = map(hint, weight.shape)
+    least = 1 if weight.device.type == "cpu" else GPU_BLOCK_BYTES // (_SUM_BYTES * width)
+    return min(words, max(-(-words // BLOCKS), least))
 
 
 @torch.library.custom_op("memonger::linear_cross_entropy", mutates_args=())
@@ -148,6 +217,10 @@ def _keep_gradients(ctx: Any, inputs: Any, output: Any) -> None:
 def _scale_gradients(ctx: Any, gradient: Tensor, *_: Any) -> Tuple[Any, ...]:
     of_rows, of_weight = ctx.saved_tensors
     factor = gradient.to(of_rows.dtype)
+    if type(of_weight) is Tensor and not private.keeps_graph():  # nobody reads them again
+        if gradient.device.type != "cpu" or gradient != 1:
+            of_rows, of_weight = of_rows.mul_(factor), of_weight.mul_(factor)
+        return of_rows, of_weight, None, None, None, None
     return of_rows * factor, of_weight * factor, None, None, None, None
 
 
@@ -221,11 +294,15 @@ def temporary_bytes(target: Any, arguments: Sequence[Any]) -> int:
     if not tensors:
         return 0
     (count, width), words = map(hint, tensors[0].shape), hint(tensors[1].shape[0])
-    size, item = rows_of_chunk(count, words), tensors[1].element_size()
+    size, item = rows_of_chunk(count, words, width), tensors[1].element_size()
     of_chunk = size * (_ROW_BYTES + words * (4 if item == 4 else 4 + item))
-    sums = item < 4 and _name(target) != "linear_cross_entropy_each"
-    # In float32: the sums, and what is added to them, which comes in the weight's type.
-    return of_chunk + ((4 + item + 4) * words * width if sums else 0)
+    if _name(target) == "linear_cross_entropy_each":
+        return of_chunk
+    gradients, output = size * (_ROW_BYTES + words * item), words * width * item
+    if size == count:  # the output comes after the scores
+        return max(of_chunk - output, gradients)
+    block = _block_of(tensors[1]) * width * _SUM_BYTES
+    return of_chunk if item == 4 else words * width + max(of_chunk, gradients + block)
 
 
 def _name(target: Any) -> str:

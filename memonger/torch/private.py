@@ -451,6 +451,11 @@ def dense_parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
         yield tensor
 
 
+def keeps_graph() -> bool:
+    """Whether the backward that runs was asked to keep its graph for another one."""
+    return torch._C._autograd._get_current_graph_task_keep_graph()
+
+
 def keep_cuda_busy(cycles: int) -> None:
     """A kernel that does nothing for so long."""
     torch.cuda._sleep(cycles)
