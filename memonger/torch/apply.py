@@ -52,6 +52,24 @@ def _run_again(captured: Captured, schedule: Schedule) -> List[fx.Node]:
     return nodes
 
 
+def kept_whole(joint: fx.GraphModule, inputs: Sequence[Any], num_forward_outputs: int,
+               **kwargs: Any) -> private.Modules:
+    """Forward that keeps all that backward reads, and begins with copies of what it writes into.
+
+    It shares nothing with plans, to compare them with.
+    """
+    for node in private.written_inputs(joint):
+        with joint.graph.inserting_before(next(
+                n for n in joint.graph.nodes if n.op != "placeholder")):
+            copied = copy_of(node)
+        private.place(copied, False)
+        for reader in [n for n in node.users if n is not copied and n.op != "output"
+                       and node not in private.written_arguments(n)]:
+            reader.replace_input_with(node, copied)
+    return private.default_partition(joint, inputs, (), num_fwd_outputs=num_forward_outputs,
+                                     **kwargs)
+
+
 def usual_schedule(captured: Captured, fused: bool) -> Schedule:
     """What runs again without a plan: what the module's own checkpoints and, under Inductor,
     PyTorch's partitioner compute again. Random numbers are drawn once, and kept.

@@ -20,11 +20,12 @@ from ..util.errors import InputError
 from . import private, versions
 from .measure import Measurement, measure_step, training_step
 from .module_step import Inputs, arguments, bytes_before, check_module, device_of, parameters_of
+from .operators import draws
 from .request import Request, requested, resolved
 from .step import Backend
 from .tracing import clear_errors
 from .twin import in_place_of, original, twin_of
-from .verify import Verification, compared
+from .verify import Others, Verification, compared
 
 #: Backend of each compiled module.
 _BACKENDS: "weakref.WeakKeyDictionary[Any, Backend]" = weakref.WeakKeyDictionary()
@@ -178,9 +179,15 @@ def verify(compiled: Any, module: torch.nn.Module, inputs: Inputs,
            steps: int = 2) -> Verification:
     """Train with the plan and without it, and compare every number.
 
-    Losses, gradients and buffers of the same mode must agree bit for bit in eager mode on a CPU;
-    within rounding under Inductor, on a GPU, and with ``variants="all"`` where an operator has
-    changed. Parameters and buffers are afterwards what they were.
+    Outputs, gradients and buffers must agree with those of the module by itself, within rounding,
+    and with those of the same mode without a plan: bit for bit in eager mode on a CPU; within
+    rounding under Inductor, on a GPU, and with ``variants="all"`` where an operator has changed.
+    Backward starts from all outputs that have gradients, with random numbers. Parameters, buffers
+    and gradients are afterwards what they were.
+
+    A module that draws random numbers draws others under Inductor and on some GPUs. Where it
+    then disagrees with itself, the same mode takes its place, with all values kept for backward
+    and without PyTorch's partitioner; ``beside_module`` of the result is False.
 
     Parameters
     ----------
@@ -194,13 +201,22 @@ def verify(compiled: Any, module: torch.nn.Module, inputs: Inputs,
     Returns
     -------
     Verification
-        ``ok``, ``identical``, ``differences``; ``check()`` raises where they differ.
+        ``ok``, ``identical``, ``differences`` (from the mode without a plan), ``beside`` (from
+        the module by itself); ``check()`` raises where they differ.
     """
     backend = _backend(compiled)
-    return compared(compiled, module, lambda net: compile(net, mode=backend.request.mode), inputs,
-                    whole_number("steps", steps, 1),
-                    lambda: backend.request.mode == "eager" and all(
-                        graph.exact for graph in backend.graphs))
+    mode = backend.request.mode
+
+    def kept(net: torch.nn.Module) -> Callable[..., Any]:
+        return clear_errors(private.compiled_call(net, backend=Backend(Request(
+            mode=mode, unplanned=True, kept=True)), fullgraph=True), net)
+
+    return compared(
+        compiled, original(module), Others(private.call_itself, partial(compile, mode=mode), kept),
+        inputs, whole_number("steps", steps, 1),
+        lambda: mode == "eager" and all(graph.exact for graph in backend.graphs),
+        lambda: any(draws(node) for graph in backend.graphs
+                    for node in graph.captured.joint.graph.nodes))
 
 
 def _backend(compiled: Any) -> Backend:

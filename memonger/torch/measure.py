@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List, Tuple
 
 import torch
 
+from ..util.errors import InputError
 from ..util.units import format_bytes
 from . import private
 from .allocations import device_name, peak_bytes
@@ -59,11 +60,25 @@ def training_step(call: Callable[[], Any], parameters: List[torch.Tensor]) -> Ca
 
 
 def loss_of(output: Any) -> torch.Tensor:
-    """What backward starts from: the first output that has a gradient, summed up."""
-    for leaf in private.pytree.tree_leaves(output):
-        if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
-            return leaf if leaf.numel() == 1 else leaf.float().sum()
-    raise ValueError("no output has a gradient")
+    """What backward starts from: all outputs that have gradients, summed up."""
+    leaves = [torch.view_as_real(leaf) if leaf.is_complex() else leaf
+              for leaf in with_gradients(output)]
+    if len(leaves) == leaves[0].numel() == 1:
+        return leaves[0]
+    return torch.stack([leaf.float().sum() for leaf in leaves]).sum() if len(leaves) > 1 else \
+        leaves[0].float().sum()
+
+
+def with_gradients(output: Any) -> List[torch.Tensor]:
+    """The outputs that have gradients.
+
+    Raises InputError where there is none.
+    """
+    found = [leaf for leaf in private.pytree.tree_leaves(output)
+             if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+    if not found:
+        raise InputError("no output of the module has a gradient: there is nothing to train")
+    return found
 
 
 def measure_step(step: Callable[[], Any], parameters: List[torch.Tensor], device: torch.device,

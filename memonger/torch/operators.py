@@ -24,11 +24,17 @@ def repeat_reason(node: fx.Node) -> str:
     if private.writes(target):
         return "writes into its input"
     seeded = str(target).startswith("prims.inductor_") and "seeds" not in str(target)
-    if torch.Tag.nondeterministic_seeded in target.tags and not seeded and not _drops_nothing(node):
+    if draws(node) and not seeded:
         return "draws random numbers"
     if target.namespace not in ("aten", "prims", "memonger"):
         return "a custom operator, which may have effects"
     return ""
+
+
+def draws(node: fx.Node) -> bool:
+    """Whether a node's value depends on random numbers that are drawn for it."""
+    return private.is_operator(node.target) and torch.Tag.nondeterministic_seeded in \
+        node.target.tags and not _drops_nothing(node)
 
 
 def _drops_nothing(node: fx.Node) -> bool:

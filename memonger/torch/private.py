@@ -176,6 +176,11 @@ def compile_in_place(module: torch.nn.Module, call: Callable[..., Any]) -> None:
     module._compiled_call_impl = call
 
 
+def call_itself(module: torch.nn.Module) -> Callable[..., Any]:
+    """The module's call with its hooks, even where it is compiled in place."""
+    return module._call_impl
+
+
 def whole_graphs() -> Any:
     """A context in which Dynamo does not cut the graph of a module inside a
     DistributedDataParallel at its buckets, as a budget is for a whole step, nor at recurrent

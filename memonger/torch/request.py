@@ -47,6 +47,9 @@ class Request:
     plan: Optional[Plan] = None
     #: Nothing is planned: the unplanned step.
     unplanned: bool = False
+    #: Not even PyTorch's partitioner decides: all values are kept for backward. The slow step that
+    #: plans are compared with.
+    kept: bool = False
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:

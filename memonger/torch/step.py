@@ -11,7 +11,7 @@ import torch.fx as fx
 from ..plan.plan import Plan, Status
 from ..util.errors import InfeasibleBudget, InputError, MemongerError, PlanMismatch
 from . import private
-from .apply import split, tagged
+from .apply import kept_whole, split, tagged
 from .capture import BUFFER, INPUT, PARAMETER, Captured
 from .dropout import divide_dropout
 from .eager import runner
@@ -156,6 +156,8 @@ class Backend:
                 divide_dropout(joint)
             else:
                 mark_layouts(joint)
+        if self.request.kept:
+            return kept_whole(joint, inputs, num_forward_outputs, **kwargs)
         request = _with_stored(self.request, joint)
         captured = read(joint, num_forward_outputs, categories, request.mode == "inductor",
                         request.measured_s, request.temporary_bytes,

@@ -10,10 +10,13 @@ import torch.nn.functional as F
 from torch_nets import Counter, same, trained
 
 import memonger.torch as mt
-from memonger.errors import InfeasibleBudget
-from memonger.torch import eager
+from memonger.errors import InfeasibleBudget, VerificationError
+from memonger.torch import eager, reading
+from memonger.torch.measure import loss_of
 from memonger.torch.request import Request
 from memonger.torch.tracing import traced
+from memonger.torch.verify import Others, compared
+from memonger.torch.written import Written
 
 
 def layers(width=16, depth=2):
@@ -210,3 +213,82 @@ def test_a_budget_below_what_must_stay_is_refused():
     module, x = Queue(), rows()
     with pytest.raises(InfeasibleBudget):
         mt.compile(module, least(module, x, "eager") - 1, "eager", time_limit=1)(*x)
+
+
+def without_protection(monkeypatch):
+    """Plant the fault: what forward writes into is read again in backward."""
+    monkeypatch.setattr(reading, "written", lambda *_: Written(set(), set(), [], []))
+
+
+def test_verify_finds_that_code_reads_what_it_has_written(monkeypatch):
+    """The unplanned code has the same fault: only the module by itself tells."""
+    without_protection(monkeypatch)
+    torch.manual_seed(0)
+    module = Queue(8, 32)
+    x = rows(8, 8)
+    found = mt.verify(mt.compile(module), module, x)
+    assert found.identical and not found.ok and found.beside_module
+    with pytest.raises(VerificationError, match="do not train with this plan"):
+        found.check()
+    assert "NOT the same network" in str(found)
+
+
+def test_an_eager_plan_that_reads_what_it_has_written_stops(monkeypatch):
+    without_protection(monkeypatch)
+    module, x = Queue(), rows()
+    planned = mt.compile(module, least(module, x, "eager"), "eager", time_limit=1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        mt.verify(planned, module, x)
+
+
+def test_verify_goes_back_from_all_outputs():
+    module, x = Codebook(), rows()
+
+    def wrong_second(*args):
+        first, second = module(*args)
+        return first, second + 0.5 * (second - second.detach())
+    for call, ok in ((module, True), (wrong_second, False)):
+        found = compared(call, module, Others(*[lambda net: net] * 3), x, 2,
+                         lambda: True, lambda: False)
+        assert found.ok == ok
+    assert {"output 0", "output 1"} <= {d.tensor for d in found.differences}
+    output = module(*x)
+    assert loss_of(output).item() == pytest.approx(sum(output).item())
+
+
+def test_verify_sees_gradients_that_a_plain_sum_would_hide():
+    module = nn.Sequential(nn.Linear(16, 16), nn.LayerNorm(16))
+    x = rows()
+    found = mt.verify(mt.compile(module, mode="eager"), module, x, steps=1)
+    assert found.identical
+    module.zero_grad()
+    module(*x).sum().backward()
+    assert module[0].weight.grad.abs().max() < 1e-3
+
+
+def test_verify_puts_everything_back():
+    class Writes(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = layers()
+            self.register_buffer("seen", torch.zeros(()), persistent=False)
+
+        def forward(self, x):
+            y = self.body(x.clone()).square().mean()
+            with torch.no_grad():
+                self.seen += 1
+                x.mul_(2)
+            return y
+    module, (x,) = Writes(), rows()
+    module(x.clone()).backward()
+    before = [t.clone() for t in (x, module.seen, *(p.grad for p in module.parameters()))]
+    assert mt.verify(mt.compile(module, mode="eager"), module, (x,)).identical
+    assert same(before, [x, module.seen, *(p.grad for p in module.parameters())])
+
+
+@pytest.mark.slow
+def test_verify_of_random_numbers_that_inductor_draws_in_its_own_way():
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(16, 64), nn.GELU(), nn.Dropout(0.5), nn.Linear(64, 1))
+    found = mt.verify(mt.compile(module), module, rows(), steps=1)
+    assert found.ok and not found.beside_module
