@@ -13,10 +13,12 @@ from ..memory.storage import plan_storage
 from ..plan.footprint import Footprint
 from ..plan.plan import Plan, Status
 from ..planning.requests import pins
+from ..util.messages import listed
 from . import private
 from .apply import usual_schedule
 from .capture import Captured
 from .request import Request
+from .sizes import open_sizes
 
 #: A note of plans for eager kernels without a profile.
 _UNCOUNTED = ("what operators allocate while they run, as convolutions do on a CPU, is not counted "
@@ -27,6 +29,9 @@ _IN_CHUNKS = ("the output layer and its cross-entropy run in chunks of rows, as 
 #: A note of plans that are made in a call of a DistributedDataParallel.
 _BUCKETS = ("DistributedDataParallel's buckets for gradients, as many bytes as these, are not "
             "counted: leave that much room beside the budget")
+#: Notes on ops whose results' sizes depend on values.
+_AT_MOST = "sizes that depend on values count with the most that they can be: %s"
+_NOT_COUNTED = "not counted, as nobody knows how large they can be: %s"
 
 
 @dataclass(frozen=True)
@@ -145,7 +150,7 @@ class TracedNetwork:
             notes += (_IN_CHUNKS,)
         if private.inside_ddp():
             notes += (_BUCKETS,)
-        notes += self._on_checkpoints(plan)
+        notes += self._on_checkpoints(plan) + self._on_values()
         return replace(plan, costs=self.costs, notes=notes, unplanned=self.unplanned)
 
     def _on_checkpoints(self, plan: Plan) -> Tuple[str, ...]:
@@ -161,6 +166,15 @@ class TracedNetwork:
         share = self.usual.time_s(self.graph) / self.graph.time_s - 1 if self.graph.time_s else 0.0
         return ("%s; times are beside a step without them, and with them that takes %+.1f %%"
                 % (told, 100 * share),)
+
+    def _on_values(self) -> Tuple[str, ...]:
+        """How values count whose sizes depend on others, as that of ``x[mask]`` does."""
+        sized = [(self.graph.ops[op].name, open_sizes(node.meta["val"]))
+                 for node, op in self.captured.ops_by_node.items()]
+        unknown = [name for name, sizes in sized if None in map(private.most, sizes)]
+        known = [name for name, sizes in sized if sizes and name not in unknown]
+        return tuple(note % listed(names) for note, names in (
+            (_AT_MOST, known), (_NOT_COUNTED, unknown)) if names)
 
     def advice(self, plan: Plan) -> str:
         """Nothing."""

@@ -28,6 +28,8 @@ def repeat_reason(node: fx.Node) -> str:
         return "draws random numbers"
     if target.namespace not in ("aten", "prims", "memonger"):
         return "a custom operator, which may have effects"
+    if private.depends_on_values(node):
+        return "its size depends on values"
     return ""
 
 

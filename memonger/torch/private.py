@@ -45,6 +45,9 @@ except ImportError:  # another PyTorch than those tested: versions.py finds out 
 #: holds a buffer from its last reader on until it has another value of the same size to put there.
 LEAST_LIVE: Dict[str, Any] = {"allow_buffer_reuse": False}
 
+#: PyTorch's word for no bound is just below 1 << 63.
+_UNBOUNDED = 1 << 62
+
 #: Names of functions that log, or tell whether they would.
 _LEVELS = ("debug", "info", "warning", "warn", "error", "exception", "critical", "fatal", "log",
            "isEnabledFor")
@@ -436,6 +439,38 @@ def steps_of_stand_ins() -> Iterator[None]:
         optimizers._foreach_supported_types.remove(FakeTensor)
         for registered, before in zip(hooks, saved):
             registered.update(before)
+
+
+def most(size: torch.SymInt) -> Optional[int]:
+    """The most that a size can be which depends on values; None where that is not known."""
+    shapes = size.node.shape_env
+    known = shapes.backed_var_to_val if hasattr(shapes, "backed_var_to_val") else shapes.var_to_val
+    bound = shapes.bound_sympy(size.node.expr.xreplace(dict(known))).upper
+    return int(bound) if bound.is_Integer and bound < _UNBOUNDED else None
+
+
+def sizes_of_its_own(mode: Any) -> Any:
+    """In the block sizes that depend on values get symbols that nobody else need know."""
+    return mode.shape_env.ignore_fresh_unbacked_symbols() if mode.shape_env is not None else \
+        contextlib.nullcontext()
+
+
+def depends_on_values(node: fx.Node) -> bool:
+    """Whether the sizes of a node's value depend on other values: those of ``x[mask]``."""
+    return bool(node.meta.get("unbacked_bindings"))
+
+
+def parts(tensor: torch.Tensor) -> List[torch.Tensor]:
+    """The tensors in whose memory a tensor lies: itself, or those that make up a sparse one."""
+    if tensor.layout is torch.strided:
+        return [tensor]
+    if tensor.layout is torch.sparse_coo:
+        return [tensor._indices(), tensor._values()]
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    return []
 
 
 def storage_key(tensor: torch.Tensor) -> int:

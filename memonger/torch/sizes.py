@@ -5,7 +5,7 @@ from typing import Any, List
 
 import torch
 
-from .private import pytree
+from .private import most, pytree
 
 
 def tensors(value: Any) -> List[torch.Tensor]:
@@ -14,8 +14,19 @@ def tensors(value: Any) -> List[torch.Tensor]:
 
 
 def hint(size: Any) -> int:
-    """A size as a number; of a dynamic one that of the example inputs."""
-    return int(size.node.hint) if isinstance(size, torch.SymInt) else int(size)
+    """A size as a number; of a dynamic one that of the example inputs.
+
+    Of one that depends on values it is the most that it can be, or 0 where nobody knows that.
+    """
+    if not isinstance(size, torch.SymInt):
+        return int(size)
+    return int(size.node.hint if size.node.hint is not None else most(size) or 0)
+
+
+def open_sizes(value: Any) -> List[torch.SymInt]:
+    """Numbers of elements that depend on values, as that of ``x[mask]`` does."""
+    counts = [t.numel() for t in tensors(value)]
+    return [n for n in counts if isinstance(n, torch.SymInt) and n.node.hint is None]
 
 
 def tensor_bytes(value: torch.Tensor) -> int:

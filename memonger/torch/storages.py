@@ -29,19 +29,22 @@ def storages(joint: fx.GraphModule) -> Dict[fx.Node, Held]:
             value = super().run_node(n)
             alive.append(value)
             if n.op != "output":
-                result[n] = [_storage(leaf) for leaf in private.pytree.tree_leaves(value)]
+                result[n] = [storage for leaf in private.pytree.tree_leaves(value)
+                             for storage in _storages(leaf)]
             return value
 
     values = [n.meta["val"] for n in joint.graph.find_nodes(op="placeholder")]
     mode = next(v.fake_mode for v in values if isinstance(v, torch.Tensor))
-    with mode:
+    with mode, private.sizes_of_its_own(mode):
         fresh = [torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device=v.device)
                  if isinstance(v, torch.Tensor) else v for v in values]
         Run(joint).run(*fresh)
     return result
 
 
-def _storage(leaf: Any) -> Optional[Storage]:
+def _storages(leaf: Any) -> List[Optional[Storage]]:
+    """Where a value lies; of a sparse tensor what it consists of lies somewhere."""
     if not isinstance(leaf, torch.Tensor):
-        return None
-    return private.storage_key(leaf), hint(leaf.untyped_storage().nbytes())
+        return [None]
+    return [(private.storage_key(part), hint(part.untyped_storage().nbytes()))
+            for part in private.parts(leaf)]
