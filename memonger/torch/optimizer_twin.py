@@ -8,6 +8,7 @@ from typing import Any, Callable, Collection, Dict, Mapping, Sequence
 
 import torch
 
+from . import private
 from .live_bytes import is_number, tensors_in
 
 #: What stands for each parameter, by its id.
@@ -46,10 +47,11 @@ def _stand_in(tensor: torch.Tensor, fakes: Any) -> torch.Tensor:
 
 
 def fake_parameter(fakes: Any, parameter: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """A parameter like this one, without memory."""
+    """A parameter like this one, or like this process's shard of it, without memory."""
+    part = next(private.dense_parts(parameter))
     with fakes:
         return torch.nn.Parameter(torch.empty_strided(
-            parameter.shape, parameter.stride(), dtype=parameter.dtype, device=device),
+            part.shape, part.stride(), dtype=part.dtype, device=device),
             requires_grad=parameter.requires_grad)
 
 

@@ -16,6 +16,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import memonger.torch as mt
 from memonger.torch.module_step import bytes_before, gradient_bytes
+from memonger.torch.optimizer import optimizer_named
 
 #: Each takes a quarter of a minute.
 LIMIT_S = 180.0
@@ -69,6 +70,7 @@ def test_of_a_sharded_parameter_a_process_counts_its_shard(rank_of_two):
     assert bytes_before(layer, (x,)) == 4 * (32 * 32 + 64 + 8 * 32)
     layer.weight.grad = torch.zeros_like(layer.weight)
     assert gradient_bytes(layer.parameters()) == 4 * 32 * 32
+    assert optimizer_named("adam").bytes_of([layer.weight]).held_bytes == 2 * 4 * 32 * 32 + 4
 
 
 @pytest.mark.parametrize("split", [False, True], ids=["whole", "DDPOptimizer"])
