@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import metadata
 from typing import Callable, Iterator, List, Optional, Tuple
 
@@ -49,7 +49,8 @@ _HARMLESS = {"MXNET_BACKWARD_DO_MIRROR": ("0", ""), "MXNET_GPU_TEMP_COPY": ("0",
 _SERVED_CAPABILITIES = ((5, 0), (8, 9))
 _MXNET_NEEDED = ("pip install mxnet==1.9.1, or mxnet-cu112==1.9.1 for a GPU "
                  "(one of them, not both)")
-#: What runs and what does not.
+#: What needs MXNet, where PyTorch is there; else what runs and what does not.
+_BESIDE_TORCH = "*-symbol.json files and Gluon blocks need it: "
 _WITHOUT_MXNET = ("graphs from files and PyTorch modules need none; what cannot run: all calls and "
                   "commands for *-symbol.json files and Gluon blocks, and the benchmarks of "
                   "MXNet's networks: ")
@@ -83,7 +84,7 @@ class Doctor(Command):
 def examine() -> List[Finding]:
     """All findings, in the order of the report."""
     checks: Tuple[Callable[[], Iterator[Finding]], ...] = (
-        _system, _distributions, _mxnet, _torch, _plugin, _gpu_kernels, _libraries, _programs,
+        _system, _torch, _distributions, _mxnet, _plugin, _gpu_kernels, _libraries, _programs,
         _cuda, _devices, _variables)
     return [finding for check in checks for finding in check()]
 
@@ -151,7 +152,8 @@ def _mxnet() -> Iterator[Finding]:
     if not _has_mxnet():
         yield Finding("numpy", numpy or "missing", OK if numpy else PROBLEM,
                       "" if numpy else "pip install numpy")
-        yield Finding("mxnet", "missing", NOTE, _WITHOUT_MXNET + _MXNET_NEEDED)
+        words = _BESIDE_TORCH if installed("torch") else _WITHOUT_MXNET
+        yield Finding("mxnet", "missing", NOTE, words + _MXNET_NEEDED)
         return
     version = re.match(r"(\d+)\.(\d+)", numpy or "")
     fit = not version or tuple(map(int, version.groups())) < (1, 24)
@@ -287,8 +289,9 @@ def _devices() -> Iterator[Finding]:
         driver.cuDeviceTotalMem_v2(ctypes.byref(size), number)
         driver.cuDeviceGetAttribute(ctypes.byref(major), _CAPABILITY_MAJOR, number)
         driver.cuDeviceGetAttribute(ctypes.byref(minor), _CAPABILITY_MINOR, number)
-        yield gpu_finding(name.value.decode(errors="replace"), (major.value, minor.value),
-                          size.value)
+        found = gpu_finding(name.value.decode(errors="replace"), (major.value, minor.value),
+                            size.value)
+        yield found if _has_mxnet() else replace(found, state=OK, advice="")
 
 
 def gpu_finding(name: str, capability: Tuple[int, int], memory_bytes: int) -> Finding:

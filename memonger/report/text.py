@@ -34,9 +34,15 @@ from .measured import measured_words
 def summary(plan: Plan, path: Optional[str] = None) -> str:
     """The plan in ten lines: before, after, budget, proof, and what to do next.
 
+    Of an unplanned step that no budget was named for, what it takes by category.
+
     ``path``: the file that the plan was saved in, for the hints of the last line.
     """
     facts = Facts(plan)
+    if plan.method == "none" and plan.budget_bytes is None and path is None:
+        sizes = {**plan.fixed_bytes, "pool": plan.pool_bytes}
+        return "\n".join([_headline(facts), estimate_table(sizes, graph=plan.graph),
+                          *("note: " + note for note in plan.notes)])
     lines = [_headline(facts), _before_and_after(facts)]
     lines += _by_device(plan)
     lines += _saved(facts)

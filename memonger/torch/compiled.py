@@ -19,7 +19,15 @@ from ..util.argument_checks import shown, whole_number
 from ..util.errors import InputError
 from . import private, versions
 from .measure import Measurement, measure_step, training_step
-from .module_step import Inputs, arguments, bytes_before, check_module, device_of, parameters_of
+from .module_step import (
+    Inputs,
+    arguments,
+    bytes_before,
+    check_module,
+    device_of,
+    in_eval,
+    parameters_of,
+)
 from .operators import draws
 from .request import Request, requested, resolved
 from .step import Backend
@@ -97,7 +105,7 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
     plain = original(module)
     unplanned = versions.unplanned_backend(request.mode)
     call = clear_errors(private.compiled_call(
-        plain, backend=unplanned or partial(_run, backend, progress=progress),
+        plain, backend=unplanned or partial(_run, backend, plain, progress=progress),
         fullgraph=not unplanned, dynamic=dynamic), plain)
     again = partial(compile, budget=budget, mode=mode, plan=plan, costs=costs, variants=variants,
                     time_limit=time_limit, max_clones=max_clones, optimizer=optimizer,
@@ -110,11 +118,12 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
 
 
 @shows_progress
-def _run(backend: Backend, module: torch.fx.GraphModule, inputs: Sequence[Any],
+def _run(backend: Backend, module: Any, graph: torch.fx.GraphModule, inputs: Sequence[Any],
          progress: Asked = None) -> Callable[..., Any]:
     """One compilation, which plans."""
-    backend.request = replace(backend.request, progress=callback_of(progress))
-    return backend(module, inputs)
+    backend.request = replace(backend.request, progress=callback_of(progress),
+                              in_eval=in_eval(module))
+    return backend(graph, inputs)
 
 
 def plans(compiled: Any) -> List[Plan]:

@@ -15,7 +15,16 @@ Inputs = Any
 
 
 def arguments(inputs: Inputs) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
-    """Positional and named arguments: a tuple, a dictionary, or one tensor."""
+    """Positional and named arguments: a tuple, a dictionary, or one tensor.
+
+    Raises InputError for anything else, and for sizes in the place of tensors.
+    """
+    sizes = pytree.tree_leaves(inputs)
+    if isinstance(inputs, (tuple, list)) and sizes and all(type(size) is int for size in sizes):
+        shape = next(filter(None, (i for i in inputs if isinstance(i, (tuple, list)))), sizes)
+        raise InputError("the inputs %s are sizes, not tensors: for each input pass a tensor of its "
+                         "type, such as (torch.empty(%s, device=\"meta\"),), which takes no memory"
+                         % (shown(inputs), ", ".join(map(str, shape))))
     if isinstance(inputs, Mapping):
         return (), dict(inputs)
     if isinstance(inputs, (tuple, list)):
@@ -35,6 +44,11 @@ def check_module(module: Any) -> None:
     if not callable(module):
         raise InputError("the module must be a torch.nn.Module or a function, not %s"
                          % shown(module))
+
+
+def in_eval(module: Any) -> bool:
+    """Whether a module is in eval mode."""
+    return isinstance(module, torch.nn.Module) and not module.training
 
 
 def parameters_of(module: Any) -> List[torch.Tensor]:

@@ -50,6 +50,8 @@ class Request:
     #: Not even PyTorch's partitioner decides: all values are kept for backward. The slow step that
     #: plans are compared with.
     kept: bool = False
+    #: The module is in eval mode.
+    in_eval: bool = False
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:

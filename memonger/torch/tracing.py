@@ -10,7 +10,7 @@ import torch
 from ..util.errors import InputError, MemongerError
 from . import private, versions
 from .dynamo_errors import in_one_error
-from .module_step import Inputs, arguments, check_module, on_device
+from .module_step import Inputs, arguments, check_module, in_eval, on_device
 from .request import Request
 from .step import Backend, OnlyPlanning, PlannedGraph
 from .twin import original
@@ -26,7 +26,8 @@ def traced(module: Any, inputs: Inputs, request: Request,
     if module is not given and request.optimizer is not None:
         request = replace(request, optimizer=request.optimizer.of_copy(
             list(given.parameters()), list(module.parameters())))
-    backend = Backend(request, only_plan=True, normalize=normalize)
+    backend = Backend(replace(request, in_eval=in_eval(module)), only_plan=True,
+                      normalize=normalize)
     args, named = arguments(inputs)
     try:
         with private.whole_graphs():

@@ -16,6 +16,9 @@ from typing import Any, Optional, Sequence
 from .errors import PluginABIError, PluginMissing
 
 MXNET_VERSION = "1.9.1"
+#: How a source tree builds the core alone, and all.
+_BUILD_CORE = "python plugins/build.py --core (it needs g++)"
+_BUILD_ALL = "python plugins/build.py (it needs g++ and an installed MXNet %s)" % MXNET_VERSION
 _CORE_INTERFACE = 8
 #: ``plugins/build.py`` ends each library with this and the SHA-256 of everything before it.
 _SEAL = b"memonger sha256 "
@@ -47,8 +50,7 @@ def library_path(name: str, where: Optional[Path] = None) -> Path:
         raise PluginMissing("%s is not in %s; %s" % (
             name, path.parent, "reinstall memonger" if not (source_tree / "setup.py").exists() else
             "Python found the source tree %s: start it in another folder to use the installed "
-            "memonger, or build here: python plugins/build.py (it needs g++ and an installed "
-            "MXNet %s)" % (source_tree, MXNET_VERSION)))
+            "memonger, or build here: %s" % (source_tree, _BUILD_CORE if "core" in name else _BUILD_ALL)))
     check_undamaged(path)
     return path
 

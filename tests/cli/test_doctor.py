@@ -50,15 +50,20 @@ def test_a_missing_mxnet_is_a_problem_not_a_crash(monkeypatch, error, value, adv
     assert main(["doctor"]) == 1
 
 
-def test_without_mxnet_the_core_is_well(monkeypatch):
+@pytest.mark.parametrize("torch, advice", [
+    (None, "what cannot run: all calls and commands for *-symbol.json files"),
+    ("2.13.0", "*-symbol.json files and Gluon blocks need it: pip install mxnet==1.9.1")])
+def test_without_mxnet_the_core_is_well(monkeypatch, torch, advice):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(doctor, "installed", lambda module: "2.4.6")
+    monkeypatch.setattr(doctor, "installed",
+                        lambda module: torch if module == "torch" else "2.4.6")
     findings = doctor.examine()
     for subject, state in (("numpy", "ok"), ("mxnet", "note"), ("core library", "ok"),
                            ("plugin", "ok")):
         assert [f.state for f in find(findings, subject)] == [state]
-    assert "what cannot run: all calls and commands for *-symbol.json files" in \
-        find(findings, "mxnet")[0].advice
+    assert advice in find(findings, "mxnet")[0].advice
+    subjects = [finding.subject for finding in findings]
+    assert subjects.index("torch") < subjects.index("mxnet")
 
 
 @pytest.mark.parametrize("missing, verdict", [

@@ -169,3 +169,43 @@ def test_fsdp_is_refused_by_name():
             mt.compile(sharded, "50%")
     finally:
         dist.destroy_process_group()
+
+
+def test_an_estimate_prints_what_the_step_takes_by_category():
+    estimated = mt.estimate(Convolutions(), images(), "eager")
+    assert estimated.total_bytes == estimated.pool_bytes + sum(estimated.fixed_bytes.values())
+    text = str(estimated)
+    assert "fits" not in text and "with this plan" not in text and "not counted" in text
+    rows = [line.split()[0] for line in text.splitlines()[1:]]
+    assert rows[0] == "pool" and "parameters" in rows and "total" in rows
+    assert "with this plan" in str(mt.plan(Convolutions(), images(), "110%", "eager"))
+
+
+@pytest.mark.parametrize("inputs, shape", [((512, 64), "512, 64"), ([8, 3], "8, 3"),
+                                           (((16, 3, 16, 16), (16,)), "16, 3, 16, 16")])
+def test_shapes_in_place_of_tensors_are_told_apart(inputs, shape):
+    for call in (lambda: mt.plan(Convolutions(), inputs, "70%"),
+                 lambda: mt.estimate(Convolutions(), inputs)):
+        with pytest.raises(InputError, match="sizes, not tensors") as refused:
+            call()
+        assert "torch.empty(%s, device=\"meta\")" % shape in str(refused.value)
+
+
+def test_a_module_in_eval_mode_is_planned_with_a_note():
+    module = Convolutions()
+    noted = ["eval mode" in str(mt.plan(net, images(), "70%", "eager"))
+             for net in (module, module.eval())]
+    compiled = mt.compile(module, "70%", "eager")
+    for training in (False, True):
+        compiled.train(training)(*images()).backward()
+        noted.append(any("eval mode" in note for note in mt.plans(compiled)[-1].notes))
+    assert noted == [False, True, True, False]
+
+
+def test_calls_of_mxnet_point_to_those_of_pytorch():
+    import memonger
+    for call in (memonger.plan, memonger.estimate, memonger.max_batch, memonger.sweep,
+                 memonger.measure, memonger.verify):
+        with pytest.raises(InputError, match="PyTorch module"):
+            call(Convolutions(), data=(16, 3, 16, 16),
+                 **({"budget": "8GB"} if call is memonger.max_batch else {}))

@@ -32,13 +32,22 @@ def graph_in(text: str, path: str) -> Graph:
 def loaded(given: Any) -> Any:
     """The symbol or the graph in a file; what is no path as it is.
 
-    Raises InputError if the file holds neither.
+    Raises InputError if the file holds neither, and for a module of PyTorch.
     """
+    refuse_module(given)
     if not isinstance(given, (str, os.PathLike)):
         return given
     path = os.fspath(given)
     text = read_text(path)
     return symbol_from_json(text) if is_symbol(text) else graph_in(text, path)
+
+
+def refuse_module(given: Any) -> None:
+    """Raise InputError for a module of PyTorch, which has calls of its own."""
+    if any(cls.__module__ == "torch.nn.modules.module" for cls in type(given).__mro__):
+        raise InputError("this is a PyTorch module, and the call is for networks of MXNet: "
+                         "import memonger.torch as mt; mt.plan(module, inputs, budget=...), "
+                         "mt.estimate, mt.compile and others are for modules")
 
 
 #: What options are where nobody gives them, if not None or empty.

@@ -11,6 +11,7 @@ from ..plugin import loading as native
 from ..rewrite.load import is_numpy, of_kind
 from ..symbol.common_subexpressions import to_json
 from .binding import Shapes
+from .graphs import refuse_module
 from .inputs import check_symbol, gather_shapes
 
 if TYPE_CHECKING:
@@ -188,6 +189,7 @@ def _known_values(symbol: Any, values: Any) -> Optional[Mapping[str, Any]]:
 
 
 def _symbol_of(planned: Any) -> Any:
+    refuse_module(planned)
     return planned.symbol if isinstance(planned, Plan) else planned
 
 
