@@ -1,6 +1,7 @@
 """The calls that plan, and run no step of the module; :mod:`memonger.torch` lists all calls."""
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any, List, Mapping, Optional, Sequence, Union
 
@@ -8,7 +9,7 @@ from ..plan.max_batch import MaxBatch
 from ..plan.plan import Budget, Plan
 from ..planning.max_batch import search_batch
 from ..planning.sweeping import BUDGETS, sweep_requests
-from ..report.progress import Asked, callback_of, shows_progress
+from ..report.progress import Asked, callback_of, part_of, shows_progress
 from . import stored_profiles
 from .module_step import Inputs, with_batch
 from .planning import make_plan
@@ -159,8 +160,11 @@ def max_batch(module: Any, inputs: Inputs, budget: Budget, mode: str = "inductor
     request = requested(Request(budget=budget, mode=mode, variants=variants,
                                 time_limit=time_limit, progress=callback_of(progress)), costs)
 
+    started_s = time.perf_counter()
+
     def total_bytes(batch: int) -> int:
-        asked = replace(request, budget=None, unplanned=True)
+        asked = replace(request, budget=None, unplanned=True, progress=part_of(
+            request.progress, "batch %d" % batch, started_s))
         return traced(module, with_batch(inputs, batch), asked).plan.total_bytes
 
     return search_batch(

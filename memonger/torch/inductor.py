@@ -48,6 +48,7 @@ def compiled(backend: Backend, module: fx.GraphModule, inputs: Sequence[Any],
         plan, budget = planned.plan, planned.plan.budget_bytes
         if budget is None or backend.request.unplanned:
             return call
+        backend.tell("trying a step")
         written = private.written_inputs(planned.captured.joint, backward=True)
         used = trial_bytes(call, inputs, [
             k for k in private.input_positions(written) if k is not None])
@@ -69,6 +70,7 @@ def compiled(backend: Backend, module: fx.GraphModule, inputs: Sequence[Any],
         # What the code takes beyond the prediction is taken off the next budget.
         fingerprint = plan.graph.fingerprint
         backend.tightened[fingerprint] = int(min(plan.pool_bytes, left) * left / used * margin)
+        backend.tell("planning again for less, as the code takes more than the plan says")
         try:
             call = code()
         except Exception as error:

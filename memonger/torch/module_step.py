@@ -22,8 +22,9 @@ def arguments(inputs: Inputs) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
     sizes = pytree.tree_leaves(inputs)
     if isinstance(inputs, (tuple, list)) and sizes and all(type(size) is int for size in sizes):
         shape = next(filter(None, (i for i in inputs if isinstance(i, (tuple, list)))), sizes)
-        raise InputError("the inputs %s are sizes, not tensors: for each input pass a tensor of its "
-                         "type, such as (torch.empty(%s, device=\"meta\"),), which takes no memory"
+        raise InputError("the inputs %s are sizes, not tensors: for each input pass a tensor of "
+                         "its type, such as (torch.empty(%s, device=\"meta\"),), which takes no "
+                         "memory"
                          % (shown(inputs), ", ".join(map(str, shape))))
     if isinstance(inputs, Mapping):
         return (), dict(inputs)
@@ -41,6 +42,9 @@ def check_module(module: Any) -> None:
             hasattr(part, "_get_fsdp_state") for part in module.modules()):
         raise InputError("fully_shard (FSDP2) is not planned: its gathered parameters come and go "
                          "in hooks that no graph shows; compile its layers without a plan")
+    if isinstance(module, type):  # torch.compile would compile all modules of this class
+        raise InputError("the module must be an instance, and this is the class %s: plan %s(...)"
+                         % (module.__name__, module.__name__))
     if not callable(module):
         raise InputError("the module must be a torch.nn.Module or a function, not %s"
                          % shown(module))

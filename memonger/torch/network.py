@@ -24,8 +24,8 @@ from .sizes import open_sizes
 _UNCOUNTED = ("what operators allocate while they run, as convolutions do on a CPU, is not counted "
               "without a profile: costs=memonger.torch.profile(module, inputs)")
 #: A note of plans of a module that is not in training mode.
-_IN_EVAL = ("the module is in eval mode: dropout is off and BatchNorm takes its running statistics; "
-            "to plan a step of training call module.train() first")
+_IN_EVAL = ("the module is in eval mode: dropout is off and BatchNorm takes its running "
+            "statistics; to plan a step of training call module.train() first")
 #: A note of plans with :mod:`.variants`.
 _IN_CHUNKS = ("the output layer and its cross-entropy run in chunks of rows, as in "
               "memonger.torch.linear_cross_entropy: results differ from PyTorch's in the last bits")

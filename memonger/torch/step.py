@@ -2,13 +2,14 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 import torch.fx as fx
 
-from ..plan.plan import Plan, Status
+from ..plan.plan import Plan, Progress, Status
 from ..util.errors import InfeasibleBudget, InputError, MemongerError, PlanMismatch
 from . import private
 from .apply import kept_whole, split, tagged
@@ -48,13 +49,21 @@ class Backend:
     def __init__(self, request: Request, only_plan: bool = False, normalize: bool = True):
         self.request, self.only_plan, self.normalize = request, only_plan, normalize
         self.graphs: List[PlannedGraph] = []
+        self._started_s = time.perf_counter()
         self._plans: Dict[Tuple[str, int], Plan] = {}
         #: Bytes that a plan's pool may take after a trial, by the graph's fingerprint.
         self.tightened: Dict[str, int] = {}
         self.optimizer_takes: Optional[OptimizerBytes] = None
         self.gradient_bytes = 0
 
+    def tell(self, phase: str) -> None:
+        """What goes on, to the request's ``progress``."""
+        if self.request.progress is not None:
+            self.request.progress(Progress(phase, time.perf_counter() - self._started_s))
+
     def __call__(self, module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        self._started_s = time.perf_counter()
+        self.tell("tracing")
         held_bytes = gradient_bytes(inputs)
         if held_bytes != self.gradient_bytes:
             self._plans.clear()
@@ -173,6 +182,7 @@ class Backend:
         self.graphs.append(PlannedGraph(captured, plan, exact=original is None))
         if self.only_plan:
             raise OnlyPlanning()
+        self.tell("compiling")
         if request.mode == "eager" and not captured.dynamic:
             return split(captured, plan.schedule)
         fused = request.mode == "inductor"

@@ -50,7 +50,8 @@ def library_path(name: str, where: Optional[Path] = None) -> Path:
         raise PluginMissing("%s is not in %s; %s" % (
             name, path.parent, "reinstall memonger" if not (source_tree / "setup.py").exists() else
             "Python found the source tree %s: start it in another folder to use the installed "
-            "memonger, or build here: %s" % (source_tree, _BUILD_CORE if "core" in name else _BUILD_ALL)))
+            "memonger, or build here: %s" % (
+                source_tree, _BUILD_CORE if "core" in name else _BUILD_ALL)))
     check_undamaged(path)
     return path
 

@@ -145,7 +145,8 @@ def test_a_compilation_tells_its_progress(capsys, monkeypatch):
     module, x = Convolutions(), images()
     monkeypatch.setattr(progress, "LINE_EVERY_S", 0.0)
     mt.compile(module, "65%", "eager", progress=True)(*x)
-    assert "searching" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert all(phase in shown for phase in ("tracing", "searching", "compiling"))
     seen = []
     mt.compile(module, "65%", "eager", progress=seen.append)(*x)
     assert seen and not capsys.readouterr().err
@@ -194,7 +195,7 @@ def test_shapes_in_place_of_tensors_are_told_apart(inputs, shape):
 def test_a_module_in_eval_mode_is_planned_with_a_note():
     module = Convolutions()
     noted = ["eval mode" in str(mt.plan(net, images(), "70%", "eager"))
-             for net in (module, module.eval())]
+             for net in (module, Convolutions().eval())]
     compiled = mt.compile(module, "70%", "eager")
     for training in (False, True):
         compiled.train(training)(*images()).backward()
@@ -209,3 +210,13 @@ def test_calls_of_mxnet_point_to_those_of_pytorch():
         with pytest.raises(InputError, match="PyTorch module"):
             call(Convolutions(), data=(16, 3, 16, 16),
                  **({"budget": "8GB"} if call is memonger.max_batch else {}))
+
+
+def test_a_class_is_refused_and_stays_as_it_is():
+    call = torch.nn.Linear.__call__
+    for planned in (lambda: mt.plan(torch.nn.Linear, images(), "70%"),
+                    lambda: mt.compile(torch.nn.Linear, "70%")):
+        with pytest.raises(InputError, match="class Linear"):
+            planned()
+    assert torch.nn.Linear.__call__ is call
+    assert mt.measure(torch.nn.Linear(4, 4), torch.ones(2, 4), 1).peak_bytes > 0
