@@ -7,6 +7,7 @@ and once, and what of backward does reads a copy. PyTorch's partitioners do neit
 """
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import Dict, List, Mapping, Set
 
@@ -100,8 +101,29 @@ def with_copies(forward: fx.GraphModule, num_forward_outputs: int) -> None:
         for value in node.all_input_nodes:
             if value not in private.written_arguments(node):
                 node.replace_input_with(value, copied(value))
+    _keep_apart(graph, writing)
     values = output.args[0]
     output.args = (tuple(values[:num_forward_outputs])
                    + fx.node.map_arg(tuple(values[num_forward_outputs:]), copied),)
-    if copies:
-        forward.recompile()
+    forward.recompile()
+
+
+def _keep_apart(graph: fx.Graph, writing: List[fx.Node]) -> None:
+    """Give operators of libraries that write into their inputs copies of them.
+
+    Inductor runs such an operator in the memory of an input that gets new values later, whichever
+    these are. That is right where they are the operator's results and nothing keeps these.
+    """
+    for node in list(graph.nodes) if writing else ():
+        if node.op != "call_function" or private.is_operator(node.target) or \
+                node.target is operator.getitem:
+            continue
+        readers = {reader for result in node.users for reader in result.users}
+        storing = [reader for reader in writing if reader in readers]
+        is_kept = graph.output_node() in readers
+        for value in node.all_input_nodes:
+            is_right = storing and not is_kept and all(
+                value in private.written_arguments(reader) for reader in storing)
+            if value.meta.get(_MARK) and not is_right:
+                with graph.inserting_before(node):
+                    node.replace_input_with(value, copy_of(value))
