@@ -3,19 +3,23 @@ from __future__ import annotations
 
 import functools
 import sys
+import threading
 import time
 from dataclasses import replace
-from typing import IO, Any, Callable, Iterator, Optional, TypeVar, Union
+from typing import IO, Any, Callable, Iterator, Optional, Tuple, TypeVar, Union
 
 from ..plan.plan import Progress
 from ..util.units import format_bytes, format_plain
 
-#: What ``progress=`` of a call takes: True shows a bar.
+#: What ``progress=`` of a call takes: True shows a bar, None one where somebody watches a call that
+#: is not over soon, False none.
 Callback = Callable[[Progress], None]
 Asked = Union[None, bool, Callback]
 Call = TypeVar("Call", bound=Callable[..., Any])
 #: Seconds between two lines in a pipe, and between two changes of a bar.
 LINE_EVERY_S, BAR_EVERY_S = 10.0, 0.1
+#: Seconds after which a call shows a bar that nobody asked for.
+UNASKED_AFTER_S = 2.0
 
 
 def describe(progress: Progress) -> str:
@@ -40,13 +44,33 @@ class ProgressBar:
     seconds.
     """
 
-    def __init__(self, stream: Optional[IO[str]] = None):
+    def __init__(self, stream: Optional[IO[str]] = None, after_s: float = 0.0):
         self._stream = stream if stream is not None else sys.stderr
-        self._watched = self._stream.isatty() or "ipykernel" in sys.modules
+        self._watched = watched(self._stream)
         self._shown_s = time.monotonic()
         self._bar: Any = None
+        #: The latest news, and when they came.
+        self._latest: Optional[Tuple[Progress, float]] = None
+        #: Until it is over nothing is shown; then what is known by then, as a phase may be long.
+        self._wait: Optional[threading.Timer] = \
+            threading.Timer(after_s, self._begin) if after_s else None
+        self._lock = threading.Lock()
+
+    def _begin(self) -> None:
+        with self._lock:
+            self._wait = None
+            if self._latest is not None:
+                news, told_s = self._latest
+                self._show(replace(
+                    news, elapsed_s=news.elapsed_s + time.monotonic() - told_s))
 
     def __call__(self, progress: Progress) -> None:
+        with self._lock:
+            self._latest = progress, time.monotonic()
+            if self._wait is None:
+                self._show(progress)
+
+    def _show(self, progress: Progress) -> None:
         every_s = BAR_EVERY_S if self._watched else LINE_EVERY_S
         if self._bar is not None or not self._watched:
             if time.monotonic() - self._shown_s < every_s:
@@ -67,20 +91,33 @@ class ProgressBar:
         self._bar.refresh()
 
     def __enter__(self) -> "ProgressBar":
+        if self._wait is not None:
+            self._wait.daemon = True
+            self._wait.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        with self._lock:
+            if self._wait is not None:
+                self._wait.cancel()
+            self._latest = None
         if self._bar is not None:
             self._bar.close()
 
 
+def watched(stream: IO[str]) -> bool:
+    """Whether a person looks at what is written there: a terminal, or a notebook."""
+    return stream.isatty() or "ipykernel" in sys.modules
+
+
 def shows_progress(call: Call) -> Call:
-    """A call whose ``progress=True`` is a :class:`ProgressBar`."""
+    """A call whose ``progress=True`` is a :class:`ProgressBar`; None is one for who watches."""
     @functools.wraps(call)
     def shown(*args: Any, **options: Any) -> Any:
-        if options.get("progress") is not True:
+        asked = options.get("progress")
+        if asked is not True and (asked is not None or not watched(sys.stderr)):
             return call(*args, **options)
-        with ProgressBar() as bar:
+        with ProgressBar(after_s=0.0 if asked else UNASKED_AFTER_S) as bar:
             return call(*args, **{**options, "progress": bar})
     return shown  # type: ignore[return-value]
 

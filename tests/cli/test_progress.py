@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import io
+import time
 
 import mxnet as mx
 import pytest
@@ -81,6 +82,30 @@ def test_true_shows_a_bar(monkeypatch):
     call(progress=print)
     call()
     assert isinstance(given[0], ProgressBar) and given[1:] == [print, None]
+
+
+def test_who_watches_sees_a_bar_of_a_long_call_unasked(monkeypatch):
+    """A phase may be long: what was told before the two seconds is shown when they are over."""
+    shown, given = [], []
+    monkeypatch.setattr(module, "watched", lambda stream: True)
+    monkeypatch.setattr(module, "UNASKED_AFTER_S", 0.05)
+    monkeypatch.setattr(ProgressBar, "_show", lambda bar, news: shown.append(news))
+
+    @shows_progress
+    def call(seconds, progress=None):
+        given.append(progress)
+        if progress:
+            progress(Progress("tracing", 0.0))
+        time.sleep(seconds)
+
+    call(0.0)
+    assert shown == [], "a short call shows nothing"
+    call(0.3)
+    assert [news.phase for news in shown] == ["tracing"] and shown[0].elapsed_s > 0.0
+    call(0.0, progress=False)
+    monkeypatch.setattr(module, "watched", lambda stream: False)
+    call(0.0)
+    assert isinstance(given[1], ProgressBar) and given[2:] == [False, None]
 
 
 def test_a_search_tells_its_share_of_the_work_and_finds_the_same():

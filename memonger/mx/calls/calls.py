@@ -93,9 +93,10 @@ def plan(symbol: Any, budget: Union[Budget, Mapping[str, Budget]] = None, method
         search after twenty times as long. More than the usual ten buy further searches where the
         plan is not near its bound. All searches of a call share the limit, and the call takes about
         twice as much at most; of networks of more than 7,000 ops reading takes more.
-    progress : callable or True, optional
+    progress : callable or bool, optional
         Called with :class:`memonger.Progress` now and then. True shows a bar in a terminal and
-        in a notebook, and a line every ten seconds elsewhere.
+        in a notebook, and a line every ten seconds elsewhere. By default there is a bar where
+        somebody watches, from two seconds on; False shows none.
     overhead : float or str, optional
         Largest extra step time, 0.1 or "10%": least memory within it. Not with ``budget``.
     optimizer, optimizer_params : optional
