@@ -73,7 +73,9 @@ def confirmed_plan(network: Network, request: PlanRequest, started_s: float,
         with interrupts.deferred():  # the answer would be lost
             made = confirmed(network, answer, total_budget, record, started_s)
         excess_bytes = 0 if total_budget is None else made.total_bytes - total_budget
-        if excess_bytes <= 0 or (made.pool_bytes == answer.pool_bytes and network.is_foreseen):
+        foreseen = network.is_foreseen and made.pool_bytes == answer.pool_bytes \
+            and sum(made.fixed_bytes.values()) <= sum(answer.fixed_bytes.values())
+        if excess_bytes <= 0 or foreseen:
             return made
         assert pool_budget is not None
         if smallest is None or made.total_bytes < smallest.total_bytes:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ...graph.schedule import expand
 from ...graph.types import Graph
@@ -14,7 +14,7 @@ from ..capture.devices import counted
 from ..capture.record import Captured
 from ..costs.models import CostModel, Roofline
 from ..memory.gpu_pool import BoundStep, Device, reservations, workspaces
-from ..memory.mkldnn import mkldnn_workspaces
+from ..memory.mkldnn import mkldnn_workspaces, planned_copies
 from ..memory.native_workspaces import native_workspaces
 from ..plugin.environment import mkldnn_is_on
 from ..rewrite.variant_graph import Prices
@@ -98,14 +98,28 @@ class Runner:
             any(reservations(graph, op) for op in graph.ops)
 
     def footprint(self, captured: Captured, symbol: Any, storage: str) -> Footprint:
-        """Pool of a form of the network, and what it takes of the GPU besides."""
+        """Pool of a form of the network with a plan, and what only its form tells besides."""
         if self.device is None and self.reshape is None:
-            return Footprint(int(captured.pool_bytes))
+            return Footprint(int(captured.pool_bytes), self._copies(captured, storage))
         step = self._bound_step(captured, symbol, storage)
         return Footprint(
             int(captured.pool_bytes) if self.reshape is None else step.storage.pool_bytes,
-            {} if self.device is None else
+            self._copies(captured, "best") if self.device is None else
             step.extra_bytes(self.device, self._arrays(captured)))
+
+    def _copies(self, captured: Captured, storage: str) -> Mapping[str, int]:
+        """The largest copy in another layout that an op has while it runs.
+
+        MKLDNN's operators write in layouts of their own only where their arrays are whole buffers.
+        """
+        if not self.is_of_cpu or not mkldnn_is_on() or storage not in ("arena", "best"):
+            return {}
+        most = max([*counted(captured, planned_copies(
+            captured.graph, captured.default_layout, captured.resources)), 0])
+        if not most or storage == "arena" and plan_storage(
+                captured.graph, expand(captured.graph, {}), storage).offset_of:
+            return {}
+        return {"layout_copies": most}
 
     def pool_within(self, form: Form, left_bytes: int, storage: str) -> Footprint:
         """Of what is left for it on a device: the pool, and what it takes of the GPU besides."""

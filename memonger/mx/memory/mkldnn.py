@@ -11,7 +11,7 @@ all that add to a gradient. MXNet asks for twice what it needs; the half that it
 not counted. Operators that are not MKLDNN's share a space of their own beside it.
 
 Stock executors keep a copy of each array that an operator other than MKLDNN's reads in another
-layout; planned networks have none of them (``plugins/mxnet/layouts.h``).
+layout; in planned networks copies end with the operator's run (``plugins/mxnet/layouts.h``).
 
 Not counted: what MKLDNN keeps for each convolution (about its weight for every further thread).
 What it keeps for ``RNN`` is in :mod:`memonger.mx.memory.recurrent`.
@@ -39,6 +39,8 @@ _WEIGHT = {**WEIGHT, "Deconvolution": (1, 2)}
 #: Sums of two arrays with at most so many axes.
 _SUMS = ("elemwise_add", "_grad_add")
 _SUM_AXES = 4
+#: MXNet's number of that kind of resource.
+_TEMP_SPACE = 1
 #: Operators whose gradient is made beside those whose memory it takes.
 _SOFTMAX = ("softmax", "log_softmax")
 
@@ -103,6 +105,38 @@ def stock_copies(graph: Graph, default_layout: Sequence[bool],
     return copies
 
 
+def planned_copies(graph: Graph, default_layout: Sequence[bool],
+                   resources: Sequence[Sequence[int]]) -> List[int]:
+    """Bytes that operators copy beside all else in a planned network, while they run.
+
+    An operator that is not MKLDNN's reads copies in the default layout. They lie in the temporary
+    space where the operator asks for some, else in arrays that end with its run.
+
+    Parameters
+    ----------
+    graph : Graph
+        In the order in which its executor runs.
+    default_layout : sequence of bool
+        Whether each op is given its arrays in the default layout.
+    resources : sequence of sequences of int
+        Kinds of resource that each op asks for.
+
+    Returns
+    -------
+    list of int
+        One for each op.
+    """
+    in_layout: Set[int] = set()
+    copies: List[int] = []
+    for op, in_default, asks in zip(graph.ops, default_layout, resources):
+        copied = in_default and _TEMP_SPACE not in asks
+        copies.append(sum(graph.tensors[t].size_bytes for t in op.inputs if t in in_layout)
+                      if copied else 0)
+        if not in_default and _writes_layout(graph, op, op.inputs, in_layout):
+            in_layout.update(t for t in op.outputs[:1] if _may_have_layout(graph, t))
+    return copies
+
+
 def _may_have_layout(graph: Graph, tensor: int) -> bool:
     return graph.tensors[tensor].dtype == "float32" and \
         len(graph.tensors[tensor].shape) in (3, 4, 5)
@@ -116,15 +150,20 @@ def _in_mkldnn_layout(graph: Graph) -> Set[int]:
     """Tensors in MKLDNN's layouts in the network without a plan."""
     found: Set[int] = set()
     for op in graph.ops:
-        kind = _base(op)
-        if op.kind == "_backward_Pooling" and graph.tensors[op.inputs[0]].shape[2:3] == (1,):
-            continue  # pooled rows: their gradient has a layout of its own, or none
         made = [t for t in op.outputs[:1] if _may_have_layout(graph, t)]
         # ``relu`` is not MKLDNN's: its result is copied to where its first input lies.
-        read = op.inputs[:1] if kind == "relu" else op.inputs
-        if kind in _MAKE or kind in _KEEP and not found.isdisjoint(read):
+        read = op.inputs[:1] if _base(op) == "relu" else op.inputs
+        if _writes_layout(graph, op, read, found):
             found.update(made)
     return found
+
+
+def _writes_layout(graph: Graph, op: Op, read: Sequence[int], in_layout: AbstractSet[int]) -> bool:
+    """Whether an op of MKLDNN's writes in a layout of its own."""
+    if op.kind == "_backward_Pooling" and graph.tensors[op.inputs[0]].shape[2:3] == (1,):
+        return False  # pooled rows: their gradient has a layout of its own, or none
+    kind = _base(op)
+    return kind in _MAKE or kind in _KEEP and not in_layout.isdisjoint(read)
 
 
 def _made_beside(graph: Graph, index: int, attributes: Mapping[str, str],
