@@ -17,7 +17,8 @@ from .written import copy_of, with_copies
 def split(captured: Captured, schedule: Schedule) -> private.Modules:
     """Forward and backward that run exactly these steps, in this order.
 
-    Views run beside their readers. Not for dynamic shapes; see :func:`tagged`.
+    Views run beside their readers, symbolic sizes are computed once. Not for sizes that depend on
+    values; see :func:`tagged`.
     """
     return _Writer(captured, schedule).write()
 
@@ -142,6 +143,8 @@ class _Writer:
         if op is not None:
             outputs = [t for t in wanted or self.graph.ops[op].outputs if t in sources]
             return self.of_step[sources[outputs[0]] if outputs else self.first[op]]
+        if private.is_symbolic(node):  # a size is computed once, where it is known first
+            sources, in_backward = {}, in_backward and private.is_backward(node)
         held = [t for t in self.captured.tensors_of[node] if t is not None]
         key = (node, tuple(sources.get(t, -1) for t in held), in_backward)
         if key not in self.view_copies:

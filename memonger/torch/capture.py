@@ -1,12 +1,12 @@
 """A training step as planning sees it, and the joint graph of forward and backward behind it."""
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Dict, List, Optional, Set
+from dataclasses import dataclass, field, replace
+from typing import Callable, Dict, List, Optional, Set
 
 import torch.fx as fx
 
-from ..graph.types import Graph
+from ..graph.types import Graph, Tensor
 from . import private
 from .written import Written
 
@@ -14,6 +14,8 @@ from .written import Written
 PARAMETER, BUFFER, INPUT, TANGENT = "parameter", "aux", "input", "head_gradient"
 #: What CUDA's caching allocator rounds sizes up to.
 CUDA_GRANULE_BYTES = 512
+#: Ends the name of a tensor that is there only while its op runs.
+TEMPORARY = ":temporary"
 
 
 @dataclass
@@ -38,6 +40,9 @@ class Captured:
     device: str
     #: Where times come from that were not measured, as ``Plan.costs`` says it.
     costs: str
+    #: Bytes of each tensor, and of what each op takes while it runs, at the sizes in force.
+    sizes: List[Callable[[], int]]
+    temporaries: Dict[int, Callable[[], int]]
     #: What the optimizer holds, where one is named.
     optimizer_bytes: Optional[int] = None
     #: Of gradients that exist before the step, which it adds to.
@@ -51,15 +56,28 @@ class Captured:
         numbers = {op: private.checkpoint_of(node) for node, op in self.ops_by_node.items()}
         self.checkpoints = {op: number for op, number in numbers.items() if number is not None}
 
+    def graph_now(self) -> Graph:
+        """The graph at the sizes in force; see :func:`.sizes.in_force`."""
+        tensors = [replace(tensor, size_bytes=bytes_now())
+                   for tensor, bytes_now in zip(self.graph.tensors, self.sizes)]
+        tensors += self.graph.tensors[len(tensors):]  # of the optimizer
+        ops = list(self.graph.ops)
+        for op, bytes_now in self.temporaries.items():
+            outputs = ops[op].outputs
+            if bytes_now() and not any(tensors[t].name.endswith(TEMPORARY) for t in outputs):
+                tensors.append(Tensor(ops[op].name + TEMPORARY, bytes_now(), op, "activation"))
+                ops[op] = replace(ops[op], outputs=(*outputs, len(tensors) - 1))
+        return replace(self.graph, tensors=tuple(tensors), ops=tuple(ops))
+
     @property
     def outside_bytes(self) -> Dict[str, int]:
         """Bytes that exist all the time, by category of ``Plan.fixed_bytes``."""
         names = {PARAMETER: "parameters", BUFFER: "aux", INPUT: "inputs",
                  TANGENT: "head_gradients"}
         sizes = dict.fromkeys(names.values(), 0)
-        for tensor in self.graph.tensors:
+        for tensor, bytes_now in zip(self.graph.tensors, self.sizes):
             if tensor.producer < 0:
-                sizes[names[tensor.category]] += tensor.size_bytes
+                sizes[names[tensor.category]] += bytes_now()
         if self.optimizer_bytes is not None:
             sizes["optimizer"] = self.optimizer_bytes
         if self.gradient_bytes:

@@ -31,7 +31,7 @@ from .module_step import (
 from .operators import draws
 from .request import Request, requested, resolved
 from .step import Backend
-from .tracing import clear_errors
+from .tracing import clear_errors, sizes_of
 from .twin import in_place_of, original, twin_of
 from .verify import Others, Verification, compared
 
@@ -43,14 +43,16 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
             plan: Union[None, Plan, str, "os.PathLike[str]"] = None, costs: Any = "auto",
             variants: str = "exact", time_limit: float = 10.0, max_clones: int = 0,
             optimizer: Any = None, optimizer_params: Optional[Mapping[str, Any]] = None,
-            dynamic: Optional[bool] = None, progress: Asked = None, in_place: bool = False) -> Any:
+            dynamic: Optional[bool] = None, progress: Asked = None, in_place: bool = False,
+            max_inputs: Optional[Inputs] = None) -> Any:
     """``torch.compile`` under a budget, or by a plan.
 
-    Planning happens at the first call, for the inputs of that call, and again where PyTorch
-    compiles again. In eager mode results, gradients and buffers are bit for bit those without a
-    plan on a CPU, unless ``variants="all"`` has changed an operator; where Inductor fuses kernels
-    otherwise, last bits may differ. With a newer PyTorch that plans do not work with the module
-    trains without one, and a warning says so.
+    Planning happens at the first call, for the inputs of that call, and again for sizes at which
+    the plans made so far exceed the budget; a share means bytes of the first step. In eager mode
+    results, gradients and buffers are bit for bit those without a plan on a CPU, unless
+    ``variants="all"`` has changed an operator; where Inductor fuses kernels otherwise, last bits
+    may differ. With a newer PyTorch that plans do not work with the module trains without one, and
+    a warning says so.
 
     Parameters
     ----------
@@ -60,12 +62,16 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
     mode : str, optional
         "inductor" (the default) or "eager"; of a plan, the mode it was made for.
     plan : Plan, str or os.PathLike, optional
-        Of :func:`plan`, or its file; it must be of the graph that is compiled.
+        Of :func:`plan`, or its file; it must be of this network, and is followed at other sizes,
+        too.
     dynamic : bool, optional
         As for ``torch.compile``.
     in_place : bool
         Plan the calls of the module itself, as ``module.compile()`` does, and give it back. A
         second call replaces the plan. Copies and pickles of the module are plain modules.
+    max_inputs : optional
+        Inputs as large as they get, on "meta" if need be: the first plan is for these and serves
+        all smaller ones.
 
     Returns
     -------
@@ -78,7 +84,8 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
     ------
     InputError
         If the arguments contradict each other. At the first call also what :func:`plan` raises,
-        and PlanMismatch where the plan is for another graph.
+        and PlanMismatch where the plan is for another network. At any call InfeasibleBudget where
+        no plan fits its sizes; nothing has run then.
     """
     check_module(module)
     if in_place and not isinstance(module, torch.nn.Module):
@@ -104,12 +111,17 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
     backend = Backend(requested(request, costs, optimizer, optimizer_params))
     plain = original(module)
     unplanned = versions.unplanned_backend(request.mode)
+    if max_inputs is not None and not unplanned:
+        if budget is None:
+            raise InputError("max_inputs are for a budget: give one")
+        backend.seen = sizes_of(plain, max_inputs, request)
+        dynamic = True if dynamic is None else dynamic
     call = clear_errors(private.compiled_call(
         plain, backend=unplanned or partial(_run, backend, plain, progress=progress),
         fullgraph=not unplanned, dynamic=dynamic), plain)
     again = partial(compile, budget=budget, mode=mode, plan=plan, costs=costs, variants=variants,
                     time_limit=time_limit, max_clones=max_clones, optimizer=optimizer,
-                    optimizer_params=optimizer_params, dynamic=dynamic,
+                    optimizer_params=optimizer_params, dynamic=dynamic, max_inputs=max_inputs,
                     progress=progress if isinstance(progress, bool) else None)
     compiled = in_place_of(module, call) if in_place else \
         twin_of(plain, call, again) if isinstance(module, torch.nn.Module) else call

@@ -45,6 +45,8 @@ def signature(node: fx.Node) -> str:
     def words(value: Any) -> str:
         if isinstance(value, fx.Node):
             value = value.meta.get("val")
+        if isinstance(value, torch.SymInt):
+            value = hint(value)
         if isinstance(value, (list, tuple)):
             return "(%s)" % ",".join(map(words, value))
         if isinstance(value, torch.Tensor):

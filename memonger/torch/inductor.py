@@ -15,7 +15,7 @@ from ..util.units import budget_share, format_distinct
 from . import private, stored_profiles
 from .optimizer_moment import pool_at_optimizer
 from .request import Request
-from .trial import trial_bytes
+from .trial import trial_bytes, written_positions
 
 if TYPE_CHECKING:
     from .step import Backend
@@ -26,9 +26,11 @@ MARGINS = (0.99, 0.93)
 
 
 def compiled(backend: Backend, module: fx.GraphModule, inputs: Sequence[Any],
-             partition: Callable[..., private.Modules],
-             original: Optional[Plan] = None) -> Callable[..., Any]:
+             partition: Callable[..., private.Modules], original: Optional[Plan] = None,
+             arguments: Optional[Sequence[Any]] = None) -> Callable[..., Any]:
     """Compiled code that keeps the budget: tried, and planned again where it does not.
+
+    ``arguments``: of the call that the code is tried with; None where it is not tried.
 
     Raises InfeasibleBudget where it still takes more after that.
     """
@@ -46,12 +48,10 @@ def compiled(backend: Backend, module: fx.GraphModule, inputs: Sequence[Any],
             return call
         planned = backend.graphs[-1]
         plan, budget = planned.plan, planned.plan.budget_bytes
-        if budget is None or backend.request.unplanned:
+        if budget is None or backend.request.unplanned or arguments is None:
             return call
         backend.tell("trying a step")
-        written = private.written_inputs(planned.captured.joint, backward=True)
-        used = trial_bytes(call, inputs, [
-            k for k in private.input_positions(written) if k is not None])
+        used = trial_bytes(call, arguments, written_positions(planned.captured.joint))
         if used is None:
             return call
         used = max(used, pool_at_optimizer(plan.graph))
@@ -65,7 +65,9 @@ def compiled(backend: Backend, module: fx.GraphModule, inputs: Sequence[Any],
             planned.plan = _of_what_it_takes(planned.plan, share)
             return call
         least = min(least or used, used)
-        if margin is None or is_last or backend.request.plan is not None:
+        given = backend.request.plan
+        if margin is None or is_last or \
+                given is not None and given.graph.fingerprint == plan.graph.fingerprint:
             break
         # What the code takes beyond the prediction is taken off the next budget.
         fingerprint = plan.graph.fingerprint

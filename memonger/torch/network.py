@@ -17,11 +17,13 @@ from ..util.messages import listed
 from . import private
 from .apply import usual_schedule
 from .capture import Captured
+from .costs import signature
+from .profile import takes_time
 from .request import Request
 from .sizes import open_sizes
 
 #: A note of plans for eager kernels without a profile.
-_UNCOUNTED = ("what operators allocate while they run, as convolutions do on a CPU, is not counted "
+UNCOUNTED = ("what operators allocate while they run, as convolutions do on a CPU, is not counted "
               "without a profile: costs=memonger.torch.profile(module, inputs)")
 #: A note of plans of a module that is not in training mode.
 _IN_EVAL = ("the module is in eval mode: dropout is off and BatchNorm takes its running "
@@ -147,8 +149,10 @@ class TracedNetwork:
     def beside_unplanned(self, plan: Plan) -> Plan:
         """A solver's answer beside the unplanned step, with notes on what differs."""
         notes = plan.notes
-        if self.request.mode == "eager" and not self.request.temporary_bytes:
-            notes += (_UNCOUNTED,)
+        if self.request.mode == "eager" and not all(
+                signature(node) in self.request.temporary_bytes
+                for node in self.captured.nodes if node is not None and takes_time(node)):
+            notes += (UNCOUNTED,)
         if self.request.in_eval:
             notes += (_IN_EVAL,)
         if self.original:

@@ -53,6 +53,8 @@ _LEVELS = ("debug", "info", "warning", "warn", "error", "exception", "critical",
            "isEnabledFor")
 #: Marks nodes that no partitioner is to compute again.
 _ONCE = "memonger_once"
+#: More compilations than any process has.
+_MANY = 1 << 30
 
 #: Leaves of tuples, lists and dictionaries.
 pytree = _pytree
@@ -63,14 +65,16 @@ Modules = Tuple[fx.GraphModule, fx.GraphModule]
 
 # ------------------------------------------------------------------ backends of torch.compile
 def run_aot(module: fx.GraphModule, inputs: Sequence[Any], compiler: Callable[..., Any],
-            partition: Callable[..., Modules]) -> Callable[..., Any]:
+            partition: Callable[..., Modules],
+            inference: Callable[..., Any]) -> Callable[..., Any]:
     """The callable of a Dynamo graph whose ATen graphs ``compiler`` runs.
 
-    ``compiler(graph, inputs)`` gives a function of one list of arguments, :func:`boxed`.
+    ``compiler(graph, inputs)`` gives a function of one list of arguments, :func:`boxed`, and so
+    does ``inference`` of a graph in which no gradient is taken.
     """
     with torch._functorch.config.patch(enable_autograd_cache=False), _step_by_step(module):
         return aot_autograd(fw_compiler=compiler, bw_compiler=compiler,
-                            inference_compiler=compiler, partition_fn=partition)(module, inputs)
+                            inference_compiler=inference, partition_fn=partition)(module, inputs)
 
 
 def boxed(function: Callable[[List[Any]], Any]) -> Callable[[List[Any]], Any]:
@@ -187,11 +191,13 @@ def call_itself(module: torch.nn.Module) -> Callable[..., Any]:
 def whole_graphs() -> Any:
     """A context in which Dynamo does not cut the graph of a module inside a
     DistributedDataParallel at its buckets, as a budget is for a whole step, nor at recurrent
-    layers and at messages to the user, which are left out.
+    layers and at messages to the user, which are left out. There may be as many compilations as
+    there are sizes, and modules of one class.
     """
     config = torch._dynamo.config
     return config.patch(optimize_ddp=False, allow_rnn=True, ignore_logging_functions={
-        *config.ignore_logging_functions, *_messages()})
+        *config.ignore_logging_functions, *_messages()}, recompile_limit=_MANY,
+        accumulated_recompile_limit=_MANY)
 
 
 def _messages() -> Set[Any]:
@@ -224,6 +230,13 @@ def outside_compilation() -> Iterator[None]:
             torch.compiler._is_compiling_flag = compiling
             metrics.clear()
             metrics.update(saved)
+
+
+@contextlib.contextmanager
+def eager_kernels() -> Iterator[None]:
+    """Operators that are called in the block run, in a compilation, too, and on what they get."""
+    with torch.utils._python_dispatch._disable_current_modes(), torch._C._DisableAutocast():
+        yield
 
 
 def inner_error(error: BaseException) -> BaseException:
@@ -335,7 +348,8 @@ def _of_tensor(descriptor: Any) -> Any:
 def extract(module: fx.GraphModule, saved: List[fx.Node], num_forward_outputs: int) -> Modules:
     """Forward and backward of a joint graph whose nodes say where they must be."""
     forward, backward = partitioners._extract_fwd_bwd_modules(
-        module, saved, [], num_fwd_outputs=num_forward_outputs)
+        module, [node for node in saved if not is_symbolic(node)],
+        [node for node in saved if is_symbolic(node)], num_fwd_outputs=num_forward_outputs)
     return partitioners.raise_getitems(forward), partitioners.raise_getitems(backward)
 
 

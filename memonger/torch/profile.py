@@ -1,15 +1,19 @@
-"""What each op of a training step takes on this device: seconds, and bytes while it runs."""
+"""What each op of a training step takes on this device: seconds, and bytes while it runs.
+
+Each is run alone, on values of its own beside the parameters and inputs of the step: that takes no
+more than the op does in a step.
+"""
 from __future__ import annotations
 
 import time
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Collection, Dict, List, Sequence, Tuple
 
 import torch
 import torch.fx as fx
 
-from . import private
+from . import private, private_sizes
 from .allocations import allocations, device_name
 from .capture import CUDA_GRANULE_BYTES
 from .costs import signature
@@ -17,6 +21,8 @@ from .layouts import arranged, has_channels_last
 from .sizes import hint, tensors
 
 _REPEATS = 3
+#: Libraries whose operators do nothing but compute their results.
+_COMPUTING = ("aten", "prims", "memonger")
 
 
 @dataclass
@@ -25,7 +31,13 @@ class Profile:
 
     device: str = ""
     times_s: Dict[str, float] = field(default_factory=dict)
+    #: Where an op has a time and none of these it takes nothing.
     temporary_bytes: Dict[str, int] = field(default_factory=dict)
+
+    @property
+    def known_bytes(self) -> Dict[str, int]:
+        """The temporary bytes of each op that was measured."""
+        return {**dict.fromkeys(self.times_s, 0), **self.temporary_bytes}
 
     def __str__(self) -> str:
         return "%d ops on %s, %.1f ms together" % (
@@ -33,19 +45,20 @@ class Profile:
 
 
 def measure_ops(joint: fx.GraphModule, profile: Profile) -> None:
-    """Run a joint graph once on random values, and measure each op that ``profile`` lacks."""
-    windows: List[Tuple[str, int, int]] = []
+    """Measure each op of a joint graph that ``profile`` lacks."""
     profile.device = profile.device or device_of_joint(joint)
-    with allocations() as events:
-        _run_all(joint, profile, windows)
-    times = [when for when, _ in events]
-    for key, start_ns, end_ns in windows:
-        now = most = 0
-        for _, size in events[bisect_left(times, start_ns):bisect_right(times, end_ns)]:
-            now += size
-            most = max(most, now)
-        if most > max(now, 0):
-            profile.temporary_bytes[key] = most - max(now, 0)
+    found = _measured(joint, profile.times_s, (), _REPEATS)
+    profile.times_s.update({key: seconds for key, (seconds, _) in found.items()})
+    profile.temporary_bytes.update({key: taken for key, (_, taken) in found.items() if taken})
+
+
+def measured_bytes(joint: fx.GraphModule, known: Collection[str],
+                   inputs: Sequence[Any]) -> Dict[str, int]:
+    """Bytes that ops take besides their results while they run, of those that are not ``known``.
+
+    ``inputs``: of the compiled graph, in order; an op that reads one of them need not copy it.
+    """
+    return {key: taken for key, (_, taken) in _measured(joint, known, inputs, 1).items()}
 
 
 def device_of_joint(joint: fx.GraphModule) -> str:
@@ -54,99 +67,135 @@ def device_of_joint(joint: fx.GraphModule) -> str:
     return device_name(next((d for d in devices if d.type == "cuda"), torch.device("cpu")))
 
 
-def runs_alone(node: fx.Node) -> bool:
+def takes_time(node: fx.Node) -> bool:
     """Whether a node is an operator that takes time: no view, and nothing of Python's."""
     target: Any = node.target
     return node.op == "call_function" and private.is_operator(target) and not target.is_view
 
 
-def _run_all(joint: fx.GraphModule, profile: Profile,
-             windows: List[Tuple[str, int, int]]) -> None:
-    """Each value is dropped after its last reader, as in training."""
-    last: Dict[fx.Node, fx.Node] = {}
-    for node in joint.graph.nodes:
-        for read in node.all_input_nodes:
-            last[read] = node
-    values: Dict[fx.Node, Any] = {}
-    for node in joint.graph.nodes:
-        if node.op == "placeholder":
-            values[node] = _random(node.meta["val"])
-        elif node.op == "get_attr":
-            values[node] = getattr(joint, str(node.target))
-        elif node.op == "call_function":
-            arguments = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
-            if has_channels_last(node):
-                arguments = private.pytree.tree_map(arranged, arguments)
-            values[node] = _run(node, arguments, profile, windows)
-            if has_channels_last(node):
-                values[node] = _laid_out(values[node], node.meta["val"])
-            del arguments
-        for read in [*node.all_input_nodes, node]:
-            if last.get(read, read) is node and node.op != "output":
-                values.pop(read, None)
+def runs_alone(node: fx.Node) -> bool:
+    """Whether it can be measured: it does nothing but compute, and its operands can be made.
 
-
-def _run(node: fx.Node, arguments: Tuple[Any, Any], profile: Profile,
-         windows: List[Tuple[str, int, int]]) -> Any:
-    operands, options = arguments
+    Of an operand without bytes only the op that makes it knows what is in it.
+    """
     target: Any = node.target
-    if not runs_alone(node):
+    return takes_time(node) and target.namespace in _COMPUTING and not any(
+        hint(tensor.numel()) == 0 for operand in node.all_input_nodes
+        if operand.op == "call_function" for tensor in tensors(operand.meta.get("val")))
+
+
+def _measured(joint: fx.GraphModule, known: Collection[str], inputs: Sequence[Any],
+              repeats: int) -> Dict[str, Tuple[float, int]]:
+    """Seconds, the least of some runs, and temporary bytes of each op that is not known."""
+    todo = {signature(node): node for node in joint.graph.nodes if runs_alone(node)}
+    todo = {key: node for key, node in todo.items() if key not in known}
+    if not todo:
+        return {}
+    runs: Dict[str, List[_Run]] = {}
+    with private.eager_kernels(), torch.no_grad(), torch.random.fork_rng(), \
+            allocations() as events:
+        for key, node in todo.items():
+            try:
+                runs[key] = _alone(joint, node, inputs, repeats)
+            except (RuntimeError, ValueError, IndexError, NotImplementedError):
+                pass  # not with such values: unknown
+    times = [when for when, _ in events]
+    found = {}
+    for key, measured in runs.items():
+        taken = 0
+        for run in measured:
+            now = most = 0
+            for _, size in events[bisect_left(times, run.start_ns):
+                                  bisect_right(times, run.end_ns)]:
+                now += size
+                most = max(most, now)
+            taken = max(taken, run.taken_bytes, most - max(now, 0))
+        found[key] = min(run.elapsed_s for run in measured), taken
+    return found
+
+
+@dataclass
+class _Run:
+    """One run of an op; ``taken_bytes`` is what a GPU's allocator says of it."""
+
+    elapsed_s: float
+    start_ns: int
+    end_ns: int
+    taken_bytes: int = 0
+
+
+def _alone(joint: fx.GraphModule, node: fx.Node, inputs: Sequence[Any],
+           repeats: int) -> List[_Run]:
+    target: Any = node.target
+    places = {n: k for k, n in enumerate(joint.graph.find_nodes(op="placeholder"))}
+
+    def operand(read: fx.Node) -> Any:
+        if read.op == "get_attr":
+            return getattr(joint, str(read.target))
+        place, value = places.get(read, len(inputs)), read.meta["val"]
+        given: Any = inputs[place] if place < len(inputs) else None
+        if _serves(given, value) and not private.writes(target):
+            return given.detach()
+        return private.pytree.tree_map(_random, value)
+    made: Dict[fx.Node, Any] = {read: operand(read) for read in node.all_input_nodes}
+    operands, options = fx.node.map_arg((node.args, node.kwargs), made.__getitem__)
+    if has_channels_last(node):
+        operands, options = private.pytree.tree_map(arranged, (operands, options))
+    operands, options = private.pytree.tree_map(_number, (operands, options))
+
+    def call() -> Any:
         return target(*operands, **options)
-    key = signature(node)
-    if key in profile.times_s:
-        return target(*operands, **options)
-    on_cuda = [t.device for t in tensors((operands, options)) if t.device.type == "cuda"]
-    best_s = float("inf")
     # What writes into its inputs runs once.
-    for _ in range(1 if private.writes(target) else _REPEATS):
-        value = None
-        if on_cuda:
-            value, elapsed_s, extra_bytes = _timed_on_cuda(target, operands, options)
-            if extra_bytes:
-                profile.temporary_bytes[key] = extra_bytes
-        else:
-            started_ns, started_s = time.time_ns(), time.perf_counter()
-            value = target(*operands, **options)
-            elapsed_s = time.perf_counter() - started_s
-            windows.append((key, started_ns, time.time_ns()))
-        best_s = min(best_s, elapsed_s)
-    profile.times_s[key] = best_s
-    return value
+    count = 1 if private.writes(target) else repeats
+    if any(t.device.type == "cuda" for t in tensors((operands, options, node.meta.get("val")))):
+        return [_on_cuda(call) for _ in range(count)]
+    return [_on_cpu(call) for _ in range(count)]
 
 
-def _laid_out(values: Any, fakes: Any) -> Any:
-    """The values in the layouts of the fake ones, which later nodes of the graph expect."""
-    def like(value: Any, fake: Any) -> Any:
-        if not isinstance(value, torch.Tensor) or value.stride() == fake.stride():
-            return value
-        return torch.empty_strided(value.shape, [hint(n) for n in fake.stride()],
-                                   dtype=value.dtype, device=value.device).copy_(value)
-    return private.pytree.tree_map(like, values, fakes)
+def _serves(given: Any, value: Any) -> bool:
+    """Whether an input of the step can be what an op reads: whole numbers may be anything."""
+    return isinstance(given, torch.Tensor) and isinstance(value, torch.Tensor) \
+        and not private_sizes.is_fake(given) and given.is_floating_point() \
+        and given.dtype == value.dtype and list(given.shape) == [hint(n) for n in value.shape] \
+        and list(given.stride()) == [hint(n) for n in value.stride()]
 
 
-def _timed_on_cuda(target: Any, operands: Sequence[Any],
-                   options: Dict[str, Any]) -> Tuple[Any, float, int]:
-    """The value, seconds on the device, and bytes at the worst moment besides the value."""
+def _on_cpu(call: Callable[[], Any]) -> _Run:
+    start_ns, start_s = time.time_ns(), time.perf_counter()
+    value = call()
+    elapsed_s = time.perf_counter() - start_s
+    end_ns = time.time_ns()
+    del value
+    return _Run(elapsed_s, start_ns, end_ns)
+
+
+def _on_cuda(call: Callable[[], Any]) -> _Run:
     start, end = torch.cuda.Event(True), torch.cuda.Event(True)
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
     private.keep_cuda_busy(20000)  # the launch is over before the device begins
     start.record()
-    value = target(*operands, **options)
+    value = call()
     end.record()
     end.synchronize()
     after = torch.cuda.memory_allocated()
     extra = torch.cuda.max_memory_allocated() - max(after, before)
     granules = -(-max(extra, 0) // CUDA_GRANULE_BYTES)
-    return value, start.elapsed_time(end) / 1e3, granules * CUDA_GRANULE_BYTES
+    del value
+    return _Run(start.elapsed_time(end) / 1e3, 0, 0, granules * CUDA_GRANULE_BYTES)
+
+
+def _number(value: Any) -> Any:
+    return hint(value) if isinstance(value, torch.SymInt) else value
 
 
 def _random(value: Any) -> Any:
     """A real value of the form of a fake one; whole numbers are 0."""
     if not isinstance(value, torch.Tensor):
-        return hint(value) if isinstance(value, torch.SymInt) else value
-    shape: List[int] = [hint(n) for n in value.shape]
-    made = torch.empty_strided(shape, [hint(n) for n in value.stride()], dtype=value.dtype,
-                               device=value.device)
-    return made.uniform_(0.1, 1.0) if value.dtype.is_floating_point else made.zero_()
+        return _number(value)
+    shape, strides = ([hint(n) for n in numbers] for numbers in (value.shape, value.stride()))
+    count = 1 + sum((n - 1) * step for n, step in zip(shape, strides)) if all(shape) else 0
+    made = torch.empty(count, dtype=value.dtype, device=value.device)
+    made = made.uniform_(0.1, 1.0) if value.dtype.is_floating_point else made.zero_()
+    return made.as_strided(shape, strides)

@@ -1,14 +1,14 @@
 """From AOTAutograd's joint graph to a :class:`memonger.graph.types.Graph`."""
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import torch
 import torch.fx as fx
 
 from ..graph.types import DTYPES, Graph, Inplace, Op, Tensor
 from . import private
-from .capture import BUFFER, CUDA_GRANULE_BYTES, PARAMETER, TANGENT, Captured
+from .capture import BUFFER, CUDA_GRANULE_BYTES, PARAMETER, TANGENT, TEMPORARY, Captured
 from .costs import ROOFLINES, op_times_s, signature
 from .fusion import in_registers, is_mask, reduces
 from .layouts import has_channels_last, is_arranged
@@ -39,7 +39,8 @@ def read(joint: fx.GraphModule, num_forward_outputs: int, categories: Sequence[s
     ``costs``: one of :data:`.costs.ROOFLINES` for other ops; "auto" goes by the device.
     ``labels``: what the forward inputs are called, in order; "" for PyTorch's own name.
     """
-    return _Reader(joint, num_forward_outputs, categories, temporary_bytes or {}, labels).read(
+    known_bytes = {} if temporary_bytes is None else temporary_bytes
+    return _Reader(joint, num_forward_outputs, categories, known_bytes, labels).read(
         name, fused, measured_s or {}, costs)
 
 
@@ -79,6 +80,9 @@ class _Reader:
         self.categories, self.temporary_bytes = categories, temporary_bytes
         self.held: Dict[fx.Node, Held] = storages(joint)
         self.tensors: List[Tensor] = []
+        #: Bytes of each tensor, and of what each op takes while it runs, at the sizes in force.
+        self.sizes: List[Callable[[], int]] = []
+        self.temporaries: Dict[int, Callable[[], int]] = {}
         self.ops: List[Op] = []
         self.nodes: List[Optional[fx.Node]] = []
         self.tensor_of: Dict[int, int] = {}
@@ -144,7 +148,8 @@ class _Reader:
         dynamic = any(private.is_symbolic(n) for n in nodes)
         return Captured(graph, self.joint, self.num_forward_outputs, self.nodes, self.tensors_of,
                         self.views, self.parts_of_op, self.written, dynamic, self.device,
-                        "roofline: " + ("this CPU" if costs == "cpu" else costs))
+                        "roofline: " + ("this CPU" if costs == "cpu" else costs), self.sizes,
+                        self.temporaries)
 
     def _views(self, nodes: Sequence[fx.Node]) -> Set[fx.Node]:
         """Nodes all of whose storages are older than they are."""
@@ -196,10 +201,14 @@ class _Reader:
 
     def _new(self, storage: Storage, producer: int, label: str, category: str,
              value: Any) -> int:
-        size_bytes = storage[1]
-        if self.fused and isinstance(value, torch.Tensor):
-            size_bytes = max(size_bytes, room_bytes(value))
-        size_bytes = -(-size_bytes // self.granule_bytes) * self.granule_bytes
+        def bytes_now() -> int:
+            size_bytes = storage[1]() if callable(storage[1]) else hint(storage[1])
+            if self.fused and isinstance(value, torch.Tensor):
+                size_bytes = max(size_bytes, room_bytes(value))
+            return -(-size_bytes // self.granule_bytes) * self.granule_bytes
+
+        size_bytes = bytes_now()
+        self.sizes.append(bytes_now)
         dtype = "uint8"
         shape: Tuple[int, ...] = (size_bytes,)
         if isinstance(value, torch.Tensor):
@@ -260,7 +269,7 @@ class _Reader:
         largest = max((self.tensors[t].size_bytes for t in made), default=0)
         kept = tuple(k for k, t in enumerate(made) if places[k] in first_results(node) or
                      self.tensors[t].size_bytes <= min(SMALL_BYTES, SMALL_SHARE * largest))
-        extra = self._temporary(node, op, label)
+        extra = self._temporary(node, label)
         reason = next(filter(None, map(repeat_reason, [node, *parts])), "")
         if not late and not self.once.isdisjoint([node, *parts]):
             reason = reason or "reads an input that the step writes into"
@@ -280,7 +289,7 @@ class _Reader:
         if tensor not in self.copies:
             source, op = self.tensors[tensor], len(self.ops)
             label = source.name + ":channels_last"
-            self.copies[tensor] = self._new((_COPY - tensor, source.size_bytes), op, label,
+            self.copies[tensor] = self._new((_COPY - tensor, self.sizes[tensor]), op, label,
                                             "activation", None)
             self._add(None, [], Op(label, "copy", (tensor,), (self.copies[tensor],),
                                    not_recomputable_because="Inductor copies once"))
@@ -309,14 +318,19 @@ class _Reader:
                      if self.tensors[read].pooled and
                      self.tensors[read].size_bytes == self.tensors[output].size_bytes)
 
-    def _temporary(self, node: fx.Node, op: int, label: str) -> List[int]:
+    def _temporary(self, node: fx.Node, label: str) -> List[int]:
         """A tensor for what the op takes only while it runs."""
-        size = temporary_bytes(node.target, [
-            a.meta.get("val") for a in node.args if isinstance(a, fx.Node)])
-        if self.temporary_bytes:
-            size = self.temporary_bytes.get(signature(node), size)
-        return [self._new((-1 - op, size), op, label + ":temporary", "activation", None)] \
-            if size else []
+        def bytes_now() -> int:
+            size_bytes = hint(temporary_bytes(node.target, [
+                a.meta.get("val") for a in node.args if isinstance(a, fx.Node)]))
+            if not self.temporary_bytes:
+                return size_bytes
+            return self.temporary_bytes.get(signature(node), size_bytes)
+
+        op = len(self.ops)
+        self.temporaries[op] = bytes_now
+        return [self._new((-1 - op, bytes_now), op, label + TEMPORARY, "activation", None)] \
+            if bytes_now() else []
 
     def _results(self, places: Sequence[int], skip_written: bool = False) -> List[int]:
         values = self.joint.graph.output_node().args[0]

@@ -9,7 +9,7 @@ import torch
 from ..plan.plan import Budget, Plan, Progress
 from ..planning.requests import check_variants
 from ..util.errors import InputError
-from ..util.units import refuse_bare_number
+from ..util.units import parse_budget, refuse_bare_number
 from .costs import ROOFLINES
 from .module_step import Inputs, device_of
 from .optimizer import Optimizer, optimizer_named
@@ -58,6 +58,8 @@ class Request:
             raise InputError("mode must be %s, not %r" % (" or ".join(MODES), self.mode))
         check_variants(self.variants)
         refuse_bare_number(self.budget)
+        if self.budget is not None:
+            parse_budget(self.budget, 0)
 
 
 def requested(request: Request, costs: Any, optimizer: Any = None,
@@ -75,7 +77,7 @@ def requested(request: Request, costs: Any, optimizer: Any = None,
 
 def with_profile(request: Request, profile: Profile) -> Request:
     """The request with measured times of ops, and what they take while they run."""
-    return replace(request, measured_s=profile.times_s, temporary_bytes=profile.temporary_bytes,
+    return replace(request, measured_s=profile.times_s, temporary_bytes=profile.known_bytes,
                    costs="profile: %s" % profile.device)
 
 

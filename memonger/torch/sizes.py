@@ -1,11 +1,22 @@
-"""Tensors of a node's value, and their sizes as numbers."""
+"""Tensors of a node's value, and their sizes as numbers.
+
+A compiled graph may have symbols for sizes. They stand for the sizes of the example inputs, or for
+those that are :func:`in_force`.
+"""
 from __future__ import annotations
 
-from typing import Any, List
+import contextlib
+from contextvars import ContextVar
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 
+from . import private_sizes
 from .private import most, pytree
+
+#: What each symbol stands for.
+Values = Dict[Any, int]
+_VALUES: ContextVar[Optional[Mapping[Any, int]]] = ContextVar("sizes in force", default=None)
 
 
 def tensors(value: Any) -> List[torch.Tensor]:
@@ -14,13 +25,15 @@ def tensors(value: Any) -> List[torch.Tensor]:
 
 
 def hint(size: Any) -> int:
-    """A size as a number; of a dynamic one that of the example inputs.
+    """A size as a number; of a dynamic one that in force, else that of the example inputs.
 
     Of one that depends on values it is the most that it can be, or 0 where nobody knows that.
     """
     if not isinstance(size, torch.SymInt):
         return int(size)
-    return int(size.node.hint if size.node.hint is not None else most(size) or 0)
+    if size.node.hint is None:
+        return most(size) or 0
+    return private_sizes.evaluated(size, _VALUES.get())
 
 
 def open_sizes(value: Any) -> List[torch.SymInt]:
@@ -31,3 +44,38 @@ def open_sizes(value: Any) -> List[torch.SymInt]:
 
 def tensor_bytes(value: torch.Tensor) -> int:
     return hint(value.numel()) * value.element_size()
+
+
+@contextlib.contextmanager
+def in_force(values: Optional[Mapping[Any, int]]) -> Iterator[None]:
+    """In the block symbols stand for these values; None: for those of the example inputs."""
+    token = _VALUES.set(values)
+    try:
+        yield
+    finally:
+        _VALUES.reset(token)
+
+
+class Symbols:
+    """The symbols in a compiled graph's inputs, and where a call's arguments have their values."""
+
+    def __init__(self, inputs: Sequence[Any]):
+        #: Of each symbol all places: positions of arguments, and dimensions of tensors.
+        self.places: Dict[Any, List[Tuple[int, int]]] = {}
+        for position, value in enumerate(inputs):
+            sizes = value.shape if isinstance(value, torch.Tensor) else [value]
+            for dimension, size in enumerate(sizes):
+                symbol = private_sizes.symbol_of(size)
+                if symbol is not None:
+                    self.places.setdefault(symbol, []).append((position, dimension))
+        #: One place of each.
+        self._numbers = [places[0] for places in self.places.values()]
+
+    def key(self, arguments: Sequence[Any]) -> Tuple[int, ...]:
+        """The values of the symbols in a call."""
+        return tuple([argument if isinstance(argument := arguments[position], int)
+                      else argument.shape[dimension] for position, dimension in self._numbers])
+
+    def values(self, key: Sequence[int]) -> Values:
+        """The values by symbol."""
+        return dict(zip(self.places, key))

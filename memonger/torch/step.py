@@ -1,6 +1,7 @@
 """One module's training step: which graphs PyTorch traced of it, and how each is planned."""
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from dataclasses import dataclass, replace
@@ -11,21 +12,28 @@ import torch.fx as fx
 
 from ..plan.plan import Plan, Progress, Status
 from ..util.errors import InfeasibleBudget, InputError, MemongerError, PlanMismatch
-from . import private
+from ..util.units import budget_share, parse_budget
+from . import private, private_sizes
+from .any_size import AnySize, Code, Seen
 from .apply import kept_whole, split, tagged
 from .capture import BUFFER, INPUT, PARAMETER, Captured
+from .checks import check_inference
+from .costs import ROOFLINES
 from .dropout import divide_dropout
 from .eager import runner
 from .inductor import compiled, patches
 from .layouts import mark_layouts
 from .module_step import gradient_bytes
+from .network import UNCOUNTED
 from .optimizer import OptimizerBytes
 from .optimizer_moment import with_optimizer
 from .planning import make_plan
 from .pool_indices import narrow_indices
+from .profile import Profile, measured_bytes
 from .reading import read
 from .request import Request, with_profile
-from .stored_profiles import stored
+from .sizes import Symbols, open_sizes
+from .stored_profiles import keep, stored
 from .variants import with_chunks
 
 
@@ -54,7 +62,13 @@ class Backend:
         #: Bytes that a plan's pool may take after a trial, by the graph's fingerprint.
         self.tightened: Dict[str, int] = {}
         self.optimizer_takes: Optional[OptimizerBytes] = None
+        self.seen = Seen()
+        #: What ops take besides their results while they run, in eager mode, by signature.
+        self.known_bytes = dict(request.temporary_bytes)
+        #: Arguments of the call that is compiled for.
+        self._arguments: Sequence[Any] = ()
         self.gradient_bytes = 0
+        self._started_s = time.perf_counter()
 
     def tell(self, phase: str) -> None:
         """What goes on, to the request's ``progress``."""
@@ -64,40 +78,105 @@ class Backend:
     def __call__(self, module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         self._started_s = time.perf_counter()
         self.tell("tracing")
-        held_bytes = gradient_bytes(inputs)
+        sources = private.input_names(module)
+        symbols = Symbols(private_sizes.example_values(module))
+        if symbols.places and self.has_budget:
+            return AnySize(self, module, sources, inputs, symbols)
+        if not symbols.places:
+            self.seen.add(sources, inputs)
+        return self.code(module, sources, inputs, inputs).call
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether there is a budget that steps keep."""
+        given = self.request.plan
+        return not self.only_plan and not self.request.unplanned and (
+            given.budget_bytes if given else self.request.budget) is not None
+
+    @property
+    def counts(self) -> bool:
+        """Whether what ops take while they run is counted; a plan that is given says so."""
+        return self.request.plan is None or UNCOUNTED not in self.request.plan.notes
+
+    @property
+    def measures(self) -> bool:
+        """Whether it is measured, as eager kernels are to keep a budget."""
+        return self.request.mode == "eager" and self.has_budget and self.counts and \
+            self.request.costs not in ROOFLINES
+
+    @property
+    def budget_bytes(self) -> Optional[int]:
+        """The budget; None where there is none, and of a share before the first step is known."""
+        budget = self.request.budget
+        if self.request.plan is not None:
+            return self.request.plan.budget_bytes
+        return None if budget is None or budget_share(budget) is not None else \
+            parse_budget(budget, 0)
+
+    def code(self, module: fx.GraphModule, sources: Sequence[str], inputs: Sequence[Any],
+             arguments: Optional[Sequence[Any]] = None) -> Code:
+        """A Dynamo graph, compiled by a plan for the sizes in force.
+
+        ``inputs``: what it is compiled for; ``arguments``: of a call with these sizes, where there
+        is one.
+        """
+        self._arguments = arguments or inputs
+        held_bytes = gradient_bytes(self._arguments)
         if held_bytes != self.gradient_bytes:
             self._plans.clear()
         self.gradient_bytes = held_bytes
         original = None
         if self.request.variants == "all" and not self.request.unplanned:
-            module, original = self._chosen(module, inputs)
-        names = private.input_names(module)
-        self.optimizer_takes = self._optimizer_takes(inputs, names)
+            module, original = self._chosen(module, sources, inputs)
+        self.optimizer_takes = self._optimizer_takes(inputs, sources)
+        made: List[PlannedGraph] = []
 
         def partition(joint: fx.GraphModule, joint_inputs: Sequence[Any], *,
                       num_fwd_outputs: int, **kwargs: Any) -> private.Modules:
-            sources = ["" if k is None else names[k] for k in private.input_positions(
-                joint.graph.find_nodes(op="placeholder"))]
+            names = names_in(joint, sources)
             return self._partition(joint, joint_inputs, num_fwd_outputs,
-                                   list(map(category_of, sources)), kwargs, original,
-                                   labels_of(sources))
+                                   list(map(category_of, names)), kwargs, original,
+                                   labels_of(names))
 
-        if self.request.mode == "eager":
-            return private.run_aot(module, inputs, self._compile, partition)
-        self.tightened = {}
-        return compiled(self, module, inputs, partition, original)
+        def infer(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
+            if self.only_plan:
+                raise InputError("no gradient is taken: nothing to plan; call it with gradients "
+                                 "enabled and parameters that require them")
+            if self.has_budget:
+                made.append(self._as_it_is(graph, names_in(graph, sources)))
+            return runner(graph)
 
-    def _chosen(self, module: fx.GraphModule,
+        count = len(self.graphs)
+        try:
+            if self.request.mode == "eager":
+                call = private.run_aot(module, inputs, lambda graph, _: runner(graph), partition,
+                                       infer)
+            else:
+                self.tightened = {}
+                call = compiled(self, module, inputs, partition, original, arguments)
+        finally:
+            self._arguments = ()
+        if len(self.graphs) > count:
+            self._fix_budget(self.graphs[-1].plan.budget_bytes)
+            return Code(call, self.graphs[-1], True)
+        code = Code(call, made[0] if made else None, False)
+        if self.has_budget and arguments is not None:
+            check_inference(self, code, arguments)
+        return code
+
+    def _chosen(self, module: fx.GraphModule, sources: Sequence[str],
                 inputs: Sequence[Any]) -> Tuple[fx.GraphModule, Optional[Plan]]:
         """The network, or where that is better the same with variants and its own unplanned step.
 
         Better: it meets the budget in less time; without a budget, it takes less.
         """
         other = with_chunks(module)
-        plain = self._unplanned(module, inputs) if other else None
-        changed = self._unplanned(other, inputs) if plain else None
+        plain = self._unplanned(module, sources, inputs) if other else None
+        changed = self._unplanned(other, sources, inputs) if other and plain else None
         if other is None or plain is None or changed is None:
             return module, None
+        if self.request.budget is not None:
+            self._fix_budget(parse_budget(self.request.budget, plain.plan.total_bytes))
         asked = replace(self.request, time_limit=self.request.time_limit / 2)
         made: List[Tuple[float, fx.GraphModule, Optional[Plan]]] = []
         refused: List[MemongerError] = []
@@ -116,13 +195,13 @@ class Backend:
             raise min(refused, key=lambda error: getattr(error, "minimum_bytes", 0))
         return min(made, key=lambda item: item[0])[1:]
 
-    def _unplanned(self, module: fx.GraphModule,
+    def _unplanned(self, module: fx.GraphModule, sources: Sequence[str],
                    inputs: Sequence[Any]) -> Optional[PlannedGraph]:
         """The training step of a Dynamo graph as it is; None without gradients."""
         backend = Backend(replace(self.request, unplanned=True, plan=None), only_plan=True,
                           normalize=self.normalize)
         try:
-            backend(module, inputs)
+            backend.code(module, sources, inputs)
         except OnlyPlanning:
             return backend.graphs[0]
         except InputError:
@@ -138,6 +217,20 @@ class Backend:
             value for value, source in zip(inputs, sources) if isinstance(value, torch.Tensor)
             and value.requires_grad and category_of(source) == PARAMETER])
 
+    def _as_it_is(self, graph: fx.GraphModule, names: Sequence[str]) -> PlannedGraph:
+        """A graph in which no gradient is taken: nothing of it runs again."""
+        request = replace(self._with_bytes(self.request, graph), plan=None, unplanned=True)
+        captured = read(graph, len(graph.graph.output_node().args[0]),
+                        list(map(category_of, names)), False, request.measured_s,
+                        request.temporary_bytes, labels=labels_of(names))
+        captured.checkpoints.clear()  # they are for backward
+        return PlannedGraph(captured, make_plan(captured, request))
+
+    def _fix_budget(self, budget_bytes: Optional[int]) -> None:
+        """A share means these bytes from then on: it is of the first step."""
+        if not self.only_plan and budget_share(self.request.budget) is not None:
+            self.request = replace(self.request, budget=budget_bytes)
+
     def options(self) -> Dict[str, Any]:
         """Options of ``torch.compile`` under which Inductor asks this for its partitions."""
         def partition(joint: fx.GraphModule, inputs: Sequence[Any], *, num_fwd_outputs: int,
@@ -147,12 +240,6 @@ class Backend:
                           for place in range(len(inputs))]
             return self._partition(joint, inputs, num_fwd_outputs, categories, kwargs)
         return patches(self.request, partition, {})
-
-    def _compile(self, module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        if self.only_plan:
-            raise InputError("no gradient is taken: nothing to plan; call it with gradients "
-                             "enabled and parameters that require them")
-        return runner(module)
 
     def _partition(self, joint: fx.GraphModule, inputs: Sequence[Any], num_forward_outputs: int,
                    categories: Sequence[str], kwargs: Mapping[str, Any],
@@ -167,7 +254,7 @@ class Backend:
                 mark_layouts(joint)
         if self.request.kept:
             return kept_whole(joint, inputs, num_forward_outputs, **kwargs)
-        request = _with_stored(self.request, joint)
+        request = self._with_bytes(self.request, joint)
         captured = read(joint, num_forward_outputs, categories, request.mode == "inductor",
                         request.measured_s, request.temporary_bytes,
                         "auto" if request.measured_s else request.costs, request.name,
@@ -183,17 +270,48 @@ class Backend:
         if self.only_plan:
             raise OnlyPlanning()
         self.tell("compiling")
-        if request.mode == "eager" and not captured.dynamic:
+        if request.mode == "eager" and not any(
+                open_sizes(node.meta.get("val")) for node in joint.graph.nodes):
             return split(captured, plan.schedule)
         fused = request.mode == "inductor"
         unplanned = fused and plan.method == "none"
         return tagged(captured, None if unplanned else plan.schedule, inputs, fused, **kwargs)
 
+    def _with_bytes(self, request: Request, joint: fx.GraphModule) -> Request:
+        """The request with what is stored about all ops of the graph, where it asks for no other.
 
-def _with_stored(request: Request, joint: fx.GraphModule) -> Request:
-    """The request with what was measured of all ops of the graph, where it asks for no other."""
-    profile = stored(joint) if request.costs == "auto" else None
-    return request if profile is None else with_profile(request, profile)
+        In eager mode, whose budget leaves no room for guesses, what ops take is measured where that
+        is not known.
+        """
+        if request.costs in ROOFLINES or not self.counts:
+            return request
+        known = stored(joint)
+        if request.costs == "auto" and known.times_s:
+            request = with_profile(request, known)
+        if request.mode != "eager":
+            return request
+        if request.costs == "auto" or request.measured_s:
+            self.known_bytes.update(known.temporary_bytes)
+        if self.measures:
+            self.measure(joint, self._arguments, known.device)
+        return replace(request, temporary_bytes=self.known_bytes)
+
+    def measure(self, joint: fx.GraphModule, arguments: Sequence[Any], device: str = "") -> None:
+        """Learn what each op takes that is not known at the sizes in force.
+
+        ``device``: for which it is stored, if it is.
+        """
+        found = measured_bytes(joint, self.known_bytes, arguments)
+        self.known_bytes.update(found)
+        if found and device:
+            with contextlib.suppress(OSError, MemongerError):  # it is but measured again
+                keep(Profile(device, temporary_bytes=found))
+
+
+def names_in(joint: fx.GraphModule, sources: Sequence[str]) -> List[str]:
+    """Where each input of an ATen graph comes from, by the expressions of the Dynamo graph's."""
+    return ["" if k is None else sources[k] for k in private.input_positions(
+        joint.graph.find_nodes(op="placeholder"))]
 
 
 def category_of(source: str) -> str:

@@ -5,16 +5,15 @@ storage of each value.
 """
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import torch
 import torch.fx as fx
 
 from . import private
-from .sizes import hint
 
-#: One storage: its identity, and its bytes.
-Storage = Tuple[int, int]
+#: One storage: its identity, and its bytes: a number, or a symbol or function of the sizes.
+Storage = Tuple[int, Union[int, torch.SymInt, Callable[[], int]]]
 #: The storages of a node's value; None for what is no tensor.
 Held = List[Optional[Storage]]
 
@@ -46,5 +45,5 @@ def _storages(leaf: Any) -> List[Optional[Storage]]:
     """Where a value lies; of a sparse tensor what it consists of lies somewhere."""
     if not isinstance(leaf, torch.Tensor):
         return [None]
-    return [(private.storage_key(part), hint(part.untyped_storage().nbytes()))
+    return [(private.storage_key(part), part.untyped_storage().nbytes())
             for part in private.parts(leaf)]

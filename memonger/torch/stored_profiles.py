@@ -21,7 +21,7 @@ from .profile import Profile, device_of_joint, runs_alone
 
 
 def keep(profile: Profile) -> None:
-    """Add a profile to what is stored for its device.
+    """Add a profile, of times or of bytes alone, to what is stored for its device.
 
     Raises MemongerError if the file cannot be written.
     """
@@ -33,17 +33,15 @@ def keep(profile: Profile) -> None:
         "temporary_bytes": {**older.temporary_bytes, **profile.temporary_bytes}}))
 
 
-def stored(joint: fx.GraphModule) -> Optional[Profile]:
-    """What is known of all ops of a joint graph on its device; None where one is missing."""
-    profile = _load(_path(device_of_joint(joint)))
-    if profile is None:
-        return None
+def stored(joint: fx.GraphModule) -> Profile:
+    """What is known of a joint graph's ops on its device: times of all or none, bytes of any."""
+    device = device_of_joint(joint)
+    profile = _load(_path(device)) or Profile()
     keys = {signature(node) for node in joint.graph.nodes if runs_alone(node)}
-    if not keys <= set(profile.times_s):
-        return None
-    return Profile(profile.device, {key: profile.times_s[key] for key in keys},
-                   {key: profile.temporary_bytes[key] for key in keys
-                    if key in profile.temporary_bytes})
+    known = profile.known_bytes
+    return Profile(device, {key: profile.times_s[key] for key in keys}
+                   if keys <= set(profile.times_s) else {},
+                   {key: known[key] for key in keys if key in known})
 
 
 def fingerprint() -> str:

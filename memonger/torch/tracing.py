@@ -3,12 +3,13 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 import torch
 
 from ..util.errors import InputError, MemongerError
 from . import private, versions
+from .any_size import Seen
 from .dynamo_errors import in_one_error
 from .module_step import Inputs, arguments, check_module, in_eval, on_device
 from .request import Request
@@ -21,6 +22,20 @@ def traced(module: Any, inputs: Inputs, request: Request,
     """The training graph of a module, planned as ``request`` says; nothing runs."""
     check_module(module)
     versions.check(request.mode)
+    return _traced(module, inputs, request, normalize).graphs[0]
+
+
+def sizes_of(module: Any, inputs: Inputs, request: Request) -> Seen:
+    """The sizes of a training graph's inputs, which the first plan is for; nothing runs."""
+    asked = replace(request, budget=None, unplanned=True)
+    seen = _traced(module, inputs, asked, dynamic=False).seen
+    seen.must_fit = True
+    return seen
+
+
+def _traced(module: Any, inputs: Inputs, request: Request, normalize: bool = True,
+            dynamic: Optional[bool] = None) -> Backend:
+    """The backend with the training graph of a module."""
     module = given = original(module)
     module, inputs = on_device(module, inputs)
     if module is not given and request.optimizer is not None:
@@ -31,11 +46,12 @@ def traced(module: Any, inputs: Inputs, request: Request,
     args, named = arguments(inputs)
     try:
         with private.whole_graphs():
-            private.compiled_call(module, backend=backend, fullgraph=True)(*args, **named)
+            private.compiled_call(module, backend=backend, fullgraph=True,
+                                  dynamic=dynamic)(*args, **named)
     except Exception as error:
         inner = private.inner_error(error)
         if isinstance(inner, OnlyPlanning):
-            return backend.graphs[0]
+            return backend
         raise in_words(error) from (None if isinstance(inner, MemongerError) else error)
     raise InputError("PyTorch found nothing to compile in the module")
 

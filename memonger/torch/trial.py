@@ -4,9 +4,34 @@ from __future__ import annotations
 from typing import Any, Callable, List, Optional, Sequence
 
 import torch
+import torch.fx as fx
 
 from . import private
 from .allocations import peak_bytes
+
+
+def inference_bytes(call: Callable[..., Any], inputs: Sequence[Any]) -> int:
+    """The most that one run of ``call`` allocates, which takes no gradient.
+
+    Inputs and random states are afterwards what they were.
+    """
+    tensors = [i for i in inputs if isinstance(i, torch.Tensor)]
+    device = next((t.device for t in tensors if t.device.type != "cpu"), torch.device("cpu"))
+    before = [(t, t.detach().clone()) for t in tensors if not t.requires_grad]
+    with private.outside_compilation(), torch.random.fork_rng(
+            [device] if device.type == "cuda" else []), torch.no_grad():
+        try:
+            return peak_bytes(lambda: call(*inputs), device)
+        finally:
+            for tensor, value in before:
+                if not torch.equal(tensor, value):
+                    tensor.copy_(value)
+
+
+def written_positions(joint: fx.GraphModule) -> List[int]:
+    """The inputs of the compiled graph that a step writes into, by position."""
+    written = private.written_inputs(joint, backward=True)
+    return [k for k in private.input_positions(written) if k is not None]
 
 
 def trial_bytes(call: Callable[..., Any], inputs: Sequence[Any],
@@ -19,8 +44,6 @@ def trial_bytes(call: Callable[..., Any], inputs: Sequence[Any],
     ``inputs``: of the compiled graph, in order; ``written``: those into whose memory it writes.
     Inputs, gradients and random states are afterwards what they were.
     """
-    if any(isinstance(i, torch.SymInt) for i in inputs):
-        return None
     tensors = [i for i in inputs if isinstance(i, torch.Tensor)]
     device = next((t.device for t in tensors if t.device.type != "cpu"), torch.device("cpu"))
     memory = [inputs[k].untyped_storage() for k in written]

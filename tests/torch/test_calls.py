@@ -144,11 +144,11 @@ def test_options_plan_in_torch_compile():
 def test_a_compilation_tells_its_progress(capsys, monkeypatch):
     module, x = Convolutions(), images()
     monkeypatch.setattr(progress, "LINE_EVERY_S", 0.0)
-    mt.compile(module, "65%", "eager", progress=True)(*x)
+    mt.compile(module, "80%", "eager", progress=True)(*x)
     shown = capsys.readouterr().err
     assert all(phase in shown for phase in ("tracing", "searching", "compiling"))
     seen = []
-    mt.compile(module, "65%", "eager", progress=seen.append)(*x)
+    mt.compile(module, "80%", "eager", progress=seen.append)(*x)
     assert seen and not capsys.readouterr().err
 
 
@@ -196,7 +196,7 @@ def test_a_module_in_eval_mode_is_planned_with_a_note():
     module = Convolutions()
     noted = ["eval mode" in str(mt.plan(net, images(), "70%", "eager"))
              for net in (module, Convolutions().eval())]
-    compiled = mt.compile(module, "70%", "eager")
+    compiled = mt.compile(module, "8MB", "eager")
     for training in (False, True):
         compiled.train(training)(*images()).backward()
         noted.append(any("eval mode" in note for note in mt.plans(compiled)[-1].notes))
