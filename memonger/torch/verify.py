@@ -64,6 +64,8 @@ class Verification:
     #: Where the module draws other random numbers by itself than in this mode, ``beside`` is from
     #: the same mode with all values kept, and this is False.
     beside_module: bool = True
+    #: PyTorch's words where planned training stops with an error and the module by itself trains.
+    stopped: str = ""
 
     @property
     def identical(self) -> bool:
@@ -72,8 +74,8 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether all differences are within rounding."""
-        return self._worst is None
+        """Whether planned training ends, and all differences are within rounding."""
+        return self._worst is None and not self.stopped
 
     @property
     def _worst(self) -> Optional[Difference]:
@@ -81,10 +83,12 @@ class Verification:
         wrong = [d for differences, allowed in (
             (self.differences, self.tolerance), (self.beside, self.rounding))
             for d in differences if not d.max_rel <= allowed]  # NaN is wrong
-        return max(wrong, key=lambda d: d.max_rel, default=None)
+        return max(wrong, key=lambda d: d.max_rel) if wrong else None
 
     def check(self) -> None:
         """Raise VerificationError unless :attr:`ok`."""
+        if self.stopped:
+            raise VerificationError(str(self))
         worst = self._worst
         if worst is not None:
             raise VerificationError(
@@ -94,6 +98,9 @@ class Verification:
                 worst.tensor, worst.max_abs, worst.max_rel)
 
     def __str__(self) -> str:
+        if self.stopped:
+            return "NOT the same network, do not train with this plan: planned training stops " \
+                "where the module by itself trains: %s" % self.stopped
         same = sum(d.identical for d in self.differences)
         worst = max((d.max_rel for d in (
             self.differences if self.ok else self.differences + self.beside)), default=0.0)
@@ -120,7 +127,14 @@ def compared(planned: Any, original: Any, others: Others, inputs: Any, steps: in
         finally:
             state.restore()
 
-    numbers, unplanned = trained(planned), trained(others.unplanned(original))
+    try:
+        numbers = trained(planned)
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        trained(others.module(original))  # whose own errors are the user's
+        return Verification((), steps, 0.0, stopped=str(error))
+    unplanned = trained(others.unplanned(original))
     exact = is_exact() and all(value.device.type == "cpu" for _, _, value in numbers)
     half = any(value.dtype in (torch.float16, torch.bfloat16) for _, _, value in numbers)
     rounding = 3e-2 if half else 1e-3

@@ -233,12 +233,15 @@ def test_verify_finds_that_code_reads_what_it_has_written(monkeypatch):
     assert "NOT the same network" in str(found)
 
 
-def test_an_eager_plan_that_reads_what_it_has_written_stops(monkeypatch):
+def test_verify_says_no_where_an_eager_plan_reads_what_it_has_written(monkeypatch):
+    """PyTorch stops such a backward pass; the module by itself trains."""
     without_protection(monkeypatch)
     module, x = Queue(), rows()
     planned = mt.compile(module, least(module, x, "eager"), "eager", time_limit=1)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        mt.verify(planned, module, x)
+    found = mt.verify(planned, module, x)
+    assert not found.ok and "modified by an inplace operation" in str(found)
+    with pytest.raises(VerificationError, match="stops where the module by itself trains"):
+        found.check()
 
 
 def test_verify_goes_back_from_all_outputs():
