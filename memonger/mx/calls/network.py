@@ -165,8 +165,11 @@ class BoundNetwork:
             notes += ("the pool is what MXNet allocates, %d bytes; %d were predicted"
                       % (taken.pool_bytes, predicted),)
             logger.warning(notes[-1])
+        outside = {**plan.fixed_bytes, **taken.outside_bytes}
+        if "layout_copies" in plan.fixed_bytes:  # of a network that runs as on stock MXNet
+            outside["layout_copies"] = plan.fixed_bytes["layout_copies"]
         return self.beside_unplanned(replace(plan, notes=notes, planned=Footprint(
-            taken.pool_bytes, {**plan.fixed_bytes, **taken.outside_bytes}, predicted)))
+            taken.pool_bytes, outside, predicted)))
 
     def beside_unplanned(self, plan: Plan) -> Plan:
         """A solver's answer with its symbol, beside what stock MXNet takes."""
