@@ -32,7 +32,8 @@ def torch_budget(module: nn.Module, share: float, mode: str) -> Any:
             if mode == "inductor":
                 return private.run_inductor(graph, inputs, {"fx_graph_cache": False})
             return private.run_aot(graph, inputs, runner,
-                                   private.partitioners.min_cut_rematerialization_partition)
+                                   private.partitioners.min_cut_rematerialization_partition,
+                                   runner)
     return torch.compile(module, backend=backend, fullgraph=True)
 
 
