@@ -3,16 +3,18 @@
 A language model's scores (rows by words) and their gradients are most of its peak. Here the scores
 of a few rows exist at a time. With one gradient for all rows (mean and sum) the gradients of hidden
 states and weight are made in forward, while a chunk's scores are there, as in Liger's fused linear
-cross-entropy (Hsu et al. 2024), and backward only scales them: no product runs twice. Without a
+cross-entropy (Hsu et al. 2024), and backward only scales them. Without a
 reduction backward makes the scores again.
 
-Few rows are one chunk, whose product is the weight's gradient. Of a weight of 16 bits the products
-of several chunks are summed up in 24 bits, by blocks of words: what will be the gradient, and a
-byte beside each number.
+Few rows are one chunk, whose product is the weight's gradient. With several chunks the products for
+a float32 weight are added to its gradient. A weight of 16 bits would lose digits there, so its
+gradient takes a second pass, by blocks of words: the scores of all rows for a block's words are
+made again, and one product is the block's gradient, rounded once. That is four products of the size
+of the projection where others take three.
 """
 from __future__ import annotations
 
-from typing import Any, Iterator, Sequence, Tuple
+from typing import Any, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -21,18 +23,19 @@ from ..util.errors import InputError
 from . import private
 from .sizes import hint
 
-#: Chunks of the rows, and between which bytes a chunk's scores in float32 lie in any case.
+#: Chunks of the rows, and between which bytes a chunk's scores in float32 lie, for float32 weights.
 CHUNKS = 8
 SMALLEST_CHUNK_BYTES, LARGEST_CHUNK_BYTES = 4 << 20, 64 << 20
 
 #: All rows are one chunk where their scores in the weight's type take so little of the weight.
 SHARE_OF_WEIGHT = 3 / 8
-#: Blocks of words in which gradients are summed up, bytes of a number while its block is, and those
-#: of a block on a GPU at least, which are worth a kernel.
-BLOCKS, _SUM_BYTES, GPU_BLOCK_BYTES = 32, 10, 64 << 20
+#: With weights of 16 bits the scores of one of several chunks or blocks, of ``_BOTH_TYPES`` bytes
+#: each, take so much of the larger of weight and hidden states, but those of so many rows or words
+#: at least.
+SHARE_OF_BOTH, FEWEST, _BOTH_TYPES = 2 / 5, 16, 6
 
-#: Bytes of a row's numbers beside its scores, at most.
-_ROW_BYTES = 64
+#: Bytes of a row's numbers beside its scores, at most: of each row, and of those in work.
+_ROW_BYTES, _WORK_BYTES = 24, 32
 
 _Pair = Tuple[Tensor, Tensor]
 
@@ -42,8 +45,8 @@ def linear_cross_entropy(hidden: torch.Tensor, weight: torch.Tensor, target: tor
                          reduction: str = "mean") -> torch.Tensor:
     """``F.cross_entropy(F.linear(hidden, weight), target)`` without the scores in memory.
 
-    Within rounding the same; bits differ, as products are of fewer rows. Sums over the words are in
-    float32, those over chunks of rows in float32 or, for weights of 16 bits, in 24 bits.
+    Within rounding the same; bits differ, as products are of fewer rows. Sums over the words, and
+    over chunks of rows, are in float32.
 
     Parameters
     ----------
@@ -86,114 +89,108 @@ def linear_cross_entropy(hidden: torch.Tensor, weight: torch.Tensor, target: tor
     return loss
 
 
-def rows_of_chunk(rows: int, words: int, width: int = 0) -> int:
+def rows_of_chunk(rows: int, words: int, width: int, item_bytes: int) -> int:
     """How many rows' scores exist at a time: all where they are small beside the weight."""
-    row_bytes = 4 * words
-    most = min(max(rows * row_bytes // CHUNKS, SMALLEST_CHUNK_BYTES), LARGEST_CHUNK_BYTES)
-    most_rows = rows if rows <= SHARE_OF_WEIGHT * width else most // row_bytes
-    return max(1, min(rows, most_rows))
+    if rows <= SHARE_OF_WEIGHT * width:
+        most = rows
+    elif item_bytes == 4:
+        most_bytes = max(4 * rows * words // CHUNKS, SMALLEST_CHUNK_BYTES)
+        most = min(most_bytes, LARGEST_CHUNK_BYTES) // (4 * words)
+    else:
+        most = _at_a_time(words, width, max(rows, words))
+    return max(1, min(rows, most))
 
 
-def _losses(scores: Tensor, labels: Tensor, smoothing: float) -> _Pair:
-    """Loss of each row, and the sum of its exponentials; these take the scores' memory."""
+def words_of_block(rows: int, words: int, width: int) -> int:
+    """For how many words the scores of all rows exist at a time, with weights of 16 bits."""
+    return max(1, min(words, _at_a_time(rows, width, max(rows, words))))
+
+
+def _at_a_time(scores: int, width: int, larger: int) -> int:
+    """How many rows or words, with so many scores each, are a chunk or a block."""
+    share = int(SHARE_OF_BOTH * 2 * width * larger) // (_BOTH_TYPES * scores)
+    return min(max(share, FEWEST), LARGEST_CHUNK_BYTES // (4 * scores))
+
+
+def _losses(scores: Tensor, labels: Tensor, smoothing: float) -> Tuple[Tensor, Tensor, Tensor]:
+    """Loss of each row, the logarithm of the sum of its exponentials, and the latter's sum.
+
+    Scores become exponentials, of what they are less than the largest.
+    """
     most = scores.amax(1)
     less = (1 - smoothing) * scores.gather(1, labels[:, None])[:, 0]
     if smoothing:
         less += smoothing * scores.mean(1)
     sums = scores.sub_(most[:, None]).exp_().sum(1)
-    return most + sums.log() - less, sums
+    logs = most.add_(sums.log())
+    return logs - less, logs, sums
 
 
-def _score_gradients(exponentials: Tensor, sums: Tensor, labels: Tensor, scale: Tensor,
-                     smoothing: float) -> Tensor:
-    """Gradients of the scores, in the memory of their exponentials."""
-    gradients = exponentials.mul_((scale / sums)[:, None])
+def _score_gradients(exponentials: Tensor, factor: Tensor, labels: Tensor, scale: Tensor,
+                     smoothing: float, words: int) -> None:
+    """Exponentials of some words' scores become the scores' gradients.
+
+    Labels count from the first of these words; those of other words have no part here.
+    """
+    exponentials.mul_(factor[:, None])
     if smoothing:
-        gradients.sub_((scale * (smoothing / gradients.shape[1]))[:, None])
-    less = (scale * (smoothing - 1))[:, None]
-    return gradients.scatter_add_(1, labels[:, None], less)
+        exponentials.sub_((scale * (smoothing / words))[:, None])
+    last = exponentials.shape[1] - 1
+    less = scale * (smoothing - 1) * ((labels >= 0) & (labels <= last))
+    exponentials.scatter_add_(1, labels.clamp(0, last)[:, None], less[:, None])
 
 
 def _run(rows: Tensor, weight: Tensor, labels: Tensor, scale: Tensor, ignored: int,
          smoothing: float, gradients: bool) -> Tuple[Tensor, Tensor, Tensor]:
     """Losses, and the gradients of rows and weight where row i's loss counts ``scale[i]``."""
-    size = rows_of_chunk(rows.shape[0], *weight.shape)
-    losses = rows.new_empty(rows.shape[0], dtype=torch.float32)
-    of_rows = torch.empty_like(rows) if gradients else rows.new_empty(0)
-    of_weight = _Sum(weight, size < rows.shape[0])
-    for start in range(0, rows.shape[0], size):
+    count, (words, width) = rows.shape[0], weight.shape
+    size = rows_of_chunk(count, words, width, weight.element_size())
+    several, summed = size < count, weight.dtype == torch.float32
+    counts = labels != ignored
+    labels, scale = labels.masked_fill(~counts, 0), scale * counts
+    losses, logs = (rows.new_empty(count, dtype=torch.float32) for _ in range(2))
+    of_rows, of_weight = rows.new_empty(0), rows.new_empty(0)
+    if gradients:
+        of_rows = torch.empty_like(rows)
+    if gradients and several and summed:
+        of_weight = torch.zeros_like(weight)
+    room = weight.new_empty(min(size, count), words)
+    for start in range(0, max(1, count), size):
         part = slice(start, start + size)
-        here, counts = rows[part], labels[part] != ignored
-        picked = labels[part].masked_fill(~counts, 0)
-        scores = (here @ weight.t()).float()
-        found, sums = _losses(scores, picked, smoothing)
-        losses[part] = found * counts
+        here, at, counted = rows[part], labels[part], scale[part]
+        products = torch.mm(here, weight.t(), out=room[:here.shape[0]])
+        scores = products.float()
+        losses[part], logs[part], sums = _losses(scores, at, smoothing)
         if gradients:
-            scores = _score_gradients(scores, sums, picked, scale[part] * counts, smoothing)
-            scores = scores.to(weight.dtype)
-            torch.mm(scores, weight, out=of_rows[part])
-            of_weight.add(scores, here)
-        del scores  # before the next ones
-    return losses, of_rows, of_weight.result() if gradients else rows.new_empty(0)
+            _score_gradients(scores, counted / sums, at, counted, smoothing, words)
+            products.copy_(scores)
+        del scores  # before the other products, which need room of their own
+        if gradients:
+            torch.mm(products, weight, out=of_rows[part])
+        if gradients and several and summed:
+            of_weight.addmm_(products.t(), here)
+    if gradients and not several:
+        of_weight = torch.mm(room.t(), rows, out=torch.empty_like(weight))
+    elif gradients and not summed:
+        del room, products
+        of_weight = _by_words(rows, weight, labels, logs, scale, smoothing)
+    return losses.mul_(counts), of_rows, of_weight
 
 
-class _Sum:
-    """The sum of the products of all chunks, in the weight's shape and type.
-
-    Several chunks' are summed up in float32, of which 24 bits are kept for a weight of 16: sign,
-    exponent and 15 digits, eight more than bfloat16 has.
-    """
-
-    def __init__(self, weight: Tensor, several: bool):
-        self.weight, self.several = weight, several
-        self.total: Any = None
-        self.upper: Any = None
-        self.lower: Any = None
-
-    def add(self, scores: Tensor, rows: Tensor) -> None:
-        """Add ``scores.t() @ rows``."""
-        if not self.several:
-            self.total = scores.t() @ rows
-            return
-        if self.total is None:
-            self.total = torch.zeros_like(self.weight)
-        if self.weight.dtype == torch.float32:
-            self.total.addmm_(scores.t(), rows)
-        else:
-            if self.upper is None:
-                self.upper = self.total.view(torch.int16)
-                self.lower = torch.zeros_like(self.weight, dtype=torch.uint8)
-            products = torch.empty_like(self.weight[:_block_of(self.weight)])
-            for block, bits, other in self._bits():
-                product = torch.mm(scores[:, block].t(), rows, out=products[:len(bits)])
-                bits.view(torch.float32).add_(other.view(torch.float32).copy_(product))
-                self.lower[block] = bits.bitwise_right_shift_(8)
-                self.upper[block] = bits.bitwise_right_shift_(8)
-
-    def _bits(self) -> Iterator[Tuple[slice, Tensor, Tensor]]:
-        """The sums of each block as the bits of float32, and room for as many others."""
-        words, size = self.weight.shape[0], _block_of(self.weight)
-        room = self.upper.new_empty((2, size, self.weight.shape[1]), dtype=torch.int32)
-        for start in range(0, words, size):
-            block = slice(start, min(start + size, words))
-            bits, other = room[:, :block.stop - start]
-            bits.copy_(self.upper[block]).bitwise_left_shift_(8)
-            bits.bitwise_or_(other.copy_(self.lower[block])).bitwise_left_shift_(8)
-            yield block, bits, other
-
-    def result(self) -> Tensor:
-        """The sum; it takes the memory of its upper bits."""
-        if self.upper is not None:
-            for block, bits, _ in self._bits():
-                self.total[block] = bits.view(torch.float32)
-        return torch.zeros_like(self.weight) if self.total is None else self.total
-
-
-def _block_of(weight: Tensor) -> int:
-    """How many words are summed up at a time."""
-    words, width = map(hint, weight.shape)
-    least = 1 if weight.device.type == "cpu" else GPU_BLOCK_BYTES // (_SUM_BYTES * width)
-    return min(words, max(-(-words // BLOCKS), least))
+def _by_words(rows: Tensor, weight: Tensor, labels: Tensor, logs: Tensor, scale: Tensor,
+              smoothing: float) -> Tensor:
+    """The weight's gradient by blocks of words, from the logarithms of the rows' sums."""
+    words, size = weight.shape[0], words_of_block(rows.shape[0], *weight.shape)
+    of_weight, room = torch.empty_like(weight), weight.new_empty(size, rows.shape[0])
+    for start in range(0, words, size):
+        here = weight[start:start + size]
+        products = torch.mm(here, rows.t(), out=room[:here.shape[0]])
+        scores = products.float().sub_(logs).exp_()
+        _score_gradients(scores.t(), scale, labels - start, scale, smoothing, words)
+        products.copy_(scores)
+        del scores
+        torch.mm(products, rows, out=of_weight[start:start + size])
+    return of_weight
 
 
 @torch.library.custom_op("memonger::linear_cross_entropy", mutates_args=())
@@ -270,6 +267,9 @@ _PASSES = {"linear_cross_entropy": 11, "linear_cross_entropy_each": 7,
 #: How many products of the size of the projection it runs.
 _PRODUCTS = {"linear_cross_entropy": 3, "linear_cross_entropy_each": 1,
              "linear_cross_entropy_each_backward": 3}
+#: What a second pass, by words, adds to these: the product, four times for exponentials, twice for
+#: gradients; the last product is there without it.
+_PASSES_BY_WORDS, _PRODUCTS_BY_WORDS = 7, 1
 
 
 def score_bytes(target: Any, arguments: Sequence[Any]) -> Any:
@@ -278,14 +278,19 @@ def score_bytes(target: Any, arguments: Sequence[Any]) -> Any:
     A symbol where the number of rows is one.
     """
     tensors = _operands(target, arguments)
-    return _PASSES[_name(target)] * 4 * tensors[0].shape[0] * tensors[1].shape[0] if tensors else 0
+    if not tensors:
+        return 0
+    passes = _PASSES[_name(target)] + _PASSES_BY_WORDS * _is_by_words(target, *tensors)
+    return passes * 4 * tensors[0].shape[0] * tensors[1].shape[0]
 
 
 def flops(target: Any, arguments: Sequence[Any]) -> Any:
     """Multiplications and additions of an op of this module, or a symbol; 0 for other ops."""
     tensors = _operands(target, arguments)
-    return 2 * _PRODUCTS[_name(target)] * tensors[0].shape[0] * tensors[1].numel() \
-        if tensors else 0
+    if not tensors:
+        return 0
+    products = _PRODUCTS[_name(target)] + _PRODUCTS_BY_WORDS * _is_by_words(target, *tensors)
+    return 2 * products * tensors[0].shape[0] * tensors[1].numel()
 
 
 def temporary_bytes(target: Any, arguments: Sequence[Any]) -> int:
@@ -293,16 +298,28 @@ def temporary_bytes(target: Any, arguments: Sequence[Any]) -> int:
     tensors = _operands(target, arguments)
     if not tensors:
         return 0
-    (count, width), words = map(hint, tensors[0].shape), hint(tensors[1].shape[0])
-    size, item = rows_of_chunk(count, words, width), tensors[1].element_size()
-    of_chunk = size * (_ROW_BYTES + words * (4 if item == 4 else 4 + item))
-    if _name(target) == "linear_cross_entropy_each":
-        return of_chunk
-    gradients, output = size * (_ROW_BYTES + words * item), words * width * item
-    if size == count:  # the output comes after the scores
-        return max(of_chunk - output, gradients)
-    block = _block_of(tensors[1]) * width * _SUM_BYTES
-    return of_chunk if item == 4 else words * width + max(of_chunk, gradients + block)
+    count, words, width, item = _sizes(*tensors)
+    size = rows_of_chunk(count, words, width, item)
+    of_chunk = size * (_WORK_BYTES + words * (4 if item == 4 else _BOTH_TYPES))
+    later, output = size * words * item, words * width * item
+    if _is_by_words(target, *tensors):
+        later = count * (_WORK_BYTES + words_of_block(count, words, width) * _BOTH_TYPES)
+    if _name(target) != "linear_cross_entropy_each" and (item != 4 or size == count):
+        of_chunk = max(of_chunk - output, later)  # the output comes after the chunks
+    return count * _ROW_BYTES + of_chunk
+
+
+def _is_by_words(target: Any, rows: Tensor, weight: Tensor) -> bool:
+    """Whether an op of this module makes the weight's gradient in a second pass, by words."""
+    count, words, width, item = _sizes(rows, weight)
+    return _name(target) != "linear_cross_entropy_each" and item != 4 and \
+        rows_of_chunk(count, words, width, item) < count
+
+
+def _sizes(rows: Tensor, weight: Tensor) -> Tuple[int, int, int, int]:
+    """Rows, words, width, and the bytes of a number."""
+    (count, width), words = map(hint, rows.shape), hint(weight.shape[0])
+    return count, words, width, weight.element_size()
 
 
 def _name(target: Any) -> str:
