@@ -9,7 +9,7 @@ import torch.fx as fx
 import torch.utils._pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from memonger.torch import private
+from memonger.torch import private_joint
 from memonger.torch.costs import ROOFLINES, estimated_s
 from memonger.torch.eager import Program
 from memonger.torch.sizes import hint, tensors
@@ -56,13 +56,13 @@ def peak_bytes(forward: fx.GraphModule, backward: fx.GraphModule, num_outputs: i
     with mode:
         args = [_fresh(n.meta["val"]) for n in inputs]
         tangents = [_fresh(n.meta["val"]) for n in backward.graph.find_nodes(op="placeholder")
-                    if private.is_tangent(n)]
+                    if private_joint.is_tangent(n)]
         held = list(args)  # parameters and inputs stay
         counter = Counter()
         with counter:
             results = list(Program(forward).run(args))
             kept = [value for value, written in zip(
-                results[:num_outputs], private.written_back(forward)) if not written]
+                results[:num_outputs], private_joint.written_back(forward)) if not written]
             saved = results[num_outputs:]
             del results
             numbers = [v for v in saved if not isinstance(v, torch.Tensor)]

@@ -15,7 +15,7 @@ from torch.utils.checkpoint import (
 from torch.utils.flop_counter import flop_registry
 
 import memonger.torch as mt
-from memonger.torch import private
+from memonger.torch import private, private_joint
 from memonger.torch.eager import runner
 
 
@@ -32,7 +32,7 @@ def torch_budget(module: nn.Module, share: float, mode: str) -> Any:
             if mode == "inductor":
                 return private.run_inductor(graph, inputs, {"fx_graph_cache": False})
             return private.run_aot(graph, inputs, runner,
-                                   private.partitioners.min_cut_rematerialization_partition,
+                                   private_joint.partitioners.min_cut_rematerialization_partition,
                                    runner)
     return torch.compile(module, backend=backend, fullgraph=True)
 

@@ -19,7 +19,7 @@ import torch
 import torch.nn as nn
 
 from memonger.errors import InfeasibleBudget
-from memonger.torch import private
+from memonger.torch import private_joint
 from memonger.torch.apply import split
 from memonger.torch.planning import make_plan
 from memonger.torch.request import MODES, Request
@@ -80,8 +80,8 @@ def torch_budgets(unplanned: PlannedGraph) -> Iterator[Row]:
         began_s = time.process_time()
         with torch._functorch.config.patch(activation_memory_budget=budget,
                                            activation_memory_budget_solver=solver):
-            modules = private.partitioners.min_cut_rematerialization_partition(
-                private.copied(unplanned.captured.joint), (),
+            modules = private_joint.partitioners.min_cut_rematerialization_partition(
+                private_joint.copied(unplanned.captured.joint), (),
                 num_fwd_outputs=unplanned.captured.num_forward_outputs)
         yield {"method": "PyTorch's budget %g, %s" % (budget, solver), "modules": modules,
                "planning_s": time.process_time() - began_s}
@@ -107,13 +107,14 @@ def by_hand(name: str, batch: int) -> Iterator[Row]:
             yield made("%d segments" % segments, partial(in_segments, segments=segments))
 
 
-def halves_as_written(module: nn.Module, inputs: Any) -> Tuple[private.Modules, int]:
+def halves_as_written(module: nn.Module, inputs: Any) -> Tuple[private_joint.Modules, int]:
     """Forward and backward with the checkpoints that the module has, and the outputs' number."""
     captured = traced(module, inputs, Request(mode="eager", unplanned=True, costs="reference"),
                       normalize=False).captured
     # Attention counts as random, though it drops nothing here.
-    with mock.patch.object(private.partitioners, "has_recomputable_rng_ops", lambda joint: False):
-        return private.partitioners.default_partition(
+    with mock.patch.object(private_joint.partitioners, "has_recomputable_rng_ops",
+                           lambda joint: False):
+        return private_joint.partitioners.default_partition(
             captured.joint, (), num_fwd_outputs=captured.num_forward_outputs), \
             captured.num_forward_outputs
 

@@ -7,14 +7,14 @@ from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 import torch.fx as fx
 
 from ..graph.schedule import Schedule, expand
-from . import private
+from . import private_joint, private_ops
 from .capture import Captured
 from .fusion import is_small_beside
 from .operators import run_again
 from .written import copy_of, with_copies
 
 
-def split(captured: Captured, schedule: Schedule) -> private.Modules:
+def split(captured: Captured, schedule: Schedule) -> private_joint.Modules:
     """Forward and backward that run exactly these steps, in this order.
 
     Views run beside their readers, symbolic sizes are computed once. Not for sizes that depend on
@@ -24,13 +24,13 @@ def split(captured: Captured, schedule: Schedule) -> private.Modules:
 
 
 def tagged(captured: Captured, schedule: Optional[Schedule], inputs: Sequence[Any], fused: bool,
-           **kwargs: Any) -> private.Modules:
+           **kwargs: Any) -> private_joint.Modules:
     """PyTorch's own split with the ops that run again marked: at most one clone of each.
 
     ``schedule``: None for what PyTorch does unplanned, and the module's own checkpoints.
     ``fused``: Inductor's split, which also decides about all that the schedule keeps.
     """
-    divide = private.min_cut if fused else private.default_partition
+    divide = private_joint.min_cut if fused else private_joint.default_partition
     forward, backward = divide(
         captured.joint, inputs, None if schedule is None else _run_again(captured, schedule),
         num_fwd_outputs=captured.num_forward_outputs, **kwargs)
@@ -54,20 +54,20 @@ def _run_again(captured: Captured, schedule: Schedule) -> List[fx.Node]:
 
 
 def kept_whole(joint: fx.GraphModule, inputs: Sequence[Any], num_forward_outputs: int,
-               **kwargs: Any) -> private.Modules:
+               **kwargs: Any) -> private_joint.Modules:
     """Forward that keeps all that backward reads, and begins with copies of what it writes into.
 
     It shares nothing with plans, to compare them with.
     """
-    for node in private.written_inputs(joint):
+    for node in private_joint.written_inputs(joint):
         with joint.graph.inserting_before(next(
                 n for n in joint.graph.nodes if n.op != "placeholder")):
             copied = copy_of(node)
-        private.place(copied, False)
+        private_joint.place(copied, False)
         for reader in [n for n in node.users if n is not copied and n.op != "output"
-                       and node not in private.written_arguments(n)]:
+                       and node not in private_ops.written_arguments(n)]:
             reader.replace_input_with(node, copied)
-    return private.default_partition(joint, inputs, (), num_fwd_outputs=num_forward_outputs,
+    return private_joint.default_partition(joint, inputs, (), num_fwd_outputs=num_forward_outputs,
                                      **kwargs)
 
 
@@ -78,9 +78,9 @@ def usual_schedule(captured: Captured, fused: bool) -> Schedule:
     graph = captured.graph
     if not fused and not captured.checkpoints:
         return expand(graph, {})
-    divide = private.min_cut if fused else private.default_partition
-    with private.undrawn():
-        _, backward = divide(private.copied(captured.joint), (), None,
+    divide = private_joint.min_cut if fused else private_joint.default_partition
+    with private_joint.undrawn():
+        _, backward = divide(private_joint.copied(captured.joint), (), None,
                              num_fwd_outputs=captured.num_forward_outputs)
     names = {node.name for node in backward.graph.nodes if node.op == "call_function"}
     return expand(graph, {op: {} for op, node in enumerate(captured.nodes) if node is not None
@@ -104,7 +104,7 @@ class _Writer:
         for index, step in enumerate(schedule.steps):
             self.first.setdefault(step.op, index)
 
-    def write(self) -> private.Modules:
+    def write(self) -> private_joint.Modules:
         joint = self.captured.joint
         for node in joint.graph.nodes:
             if node.op in ("placeholder", "get_attr"):
@@ -119,7 +119,7 @@ class _Writer:
         module = fx.GraphModule(joint, self.new)
         saved = self._saved()
         module.recompile()
-        return private.extract(module, saved, self.captured.num_forward_outputs)
+        return private_joint.extract(module, saved, self.captured.num_forward_outputs)
 
     def _step(self, index: int, in_backward: bool) -> None:
         step = self.schedule.steps[index]
@@ -131,7 +131,7 @@ class _Writer:
         made = self.new.node_copy(node, lambda a: self._value(a, sources, in_backward))
         if index != self.first[step.op]:
             run_again(made)
-        private.place(made, in_backward)
+        private_joint.place(made, in_backward)
         self.of_step.append(made)
 
     def _value(self, node: fx.Node, sources: Dict[int, int], in_backward: bool,
@@ -143,14 +143,14 @@ class _Writer:
         if op is not None:
             outputs = [t for t in wanted or self.graph.ops[op].outputs if t in sources]
             return self.of_step[sources[outputs[0]] if outputs else self.first[op]]
-        if private.is_symbolic(node):  # a size is computed once, where it is known first
-            sources, in_backward = {}, in_backward and private.is_backward(node)
+        if private_joint.is_symbolic(node):  # a size is computed once, where it is known first
+            sources, in_backward = {}, in_backward and private_joint.is_backward(node)
         held = [t for t in self.captured.tensors_of[node] if t is not None]
         key = (node, tuple(sources.get(t, -1) for t in held), in_backward)
         if key not in self.view_copies:
             made = self.new.node_copy(
                 node, lambda a: self._value(a, sources, in_backward, held))
-            private.place(made, in_backward)
+            private_joint.place(made, in_backward)
             self.view_copies[key] = made
         return self.view_copies[key]
 
@@ -160,7 +160,7 @@ class _Writer:
             return self.inputs[node]
         if node not in self.copies:
             self.copies[node] = copy_of(self.inputs[node])
-            private.place(self.copies[node], False)
+            private_joint.place(self.copies[node], False)
         return self.copies[node]
 
     def _output(self, output: fx.Node) -> None:
@@ -175,7 +175,7 @@ class _Writer:
     def _saved(self) -> List[fx.Node]:
         """What backward reads of forward; of tuples the elements that it reads."""
         forward = {n for n in self.new.nodes if n.op in ("placeholder", "get_attr")
-                   and not (n.op == "placeholder" and private.is_tangent(n))
+                   and not (n.op == "placeholder" and private_joint.is_tangent(n))
                    or n.meta.get("partitioner_tag") == "must_be_in_forward"}
         saved: Dict[fx.Node, None] = {}
         for node in [n for n in self.new.nodes if n in forward]:
@@ -200,7 +200,7 @@ class _Writer:
         if twin is None:
             with self.new.inserting_after(node):
                 twin = self.new.node_copy(user, lambda a: a)
-            private.place(twin, False)
+            private_joint.place(twin, False)
             forward.add(twin)
         user.replace_all_uses_with(twin)
         self.new.erase_node(user)

@@ -7,7 +7,7 @@ from typing import Callable, Dict, List, Optional, Set
 import torch.fx as fx
 
 from ..graph.types import Graph, Tensor
-from . import private
+from . import private_joint
 from .written import Written
 
 #: Categories of the tensors that exist before the step.
@@ -53,7 +53,7 @@ class Captured:
 
     def __post_init__(self) -> None:
         self.ops_by_node = {node: op for op, node in enumerate(self.nodes) if node is not None}
-        numbers = {op: private.checkpoint_of(node) for node, op in self.ops_by_node.items()}
+        numbers = {op: private_joint.checkpoint_of(node) for node, op in self.ops_by_node.items()}
         self.checkpoints = {op: number for op, number in numbers.items() if number is not None}
 
     def graph_now(self) -> Graph:

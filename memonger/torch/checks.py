@@ -9,7 +9,7 @@ import torch
 
 from ..util.errors import InfeasibleBudget
 from ..util.units import format_distinct
-from . import private
+from . import private_ops
 from .network import TracedNetwork
 from .optimizer_moment import pool_at_optimizer
 from .sizes import Values
@@ -73,7 +73,7 @@ def _inference_bytes(backend: Backend, planned: Optional[PlannedGraph], code: Co
                      arguments: Sequence[Any]) -> int:
     if planned is not None:
         return _total_bytes(backend, planned, arguments)
-    storages = {private.storage_key(t): t.untyped_storage().nbytes()
+    storages = {private_ops.storage_key(t): t.untyped_storage().nbytes()
                 for t in arguments if isinstance(t, torch.Tensor)}
     return sum(storages.values()) + inference_bytes(code.call, arguments)
 

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 import torch
 import torch.fx as fx
 
-from . import loss_layer, private
+from . import loss_layer, private_ops
 from .layouts import has_channels_last, strides_of
 from .sizes import hint, tensor_bytes, tensors
 
@@ -28,10 +28,11 @@ FUSED_SHARE = 0.1
 
 def estimated_s(node: fx.Node, roofline: Roofline) -> float:
     """Seconds of one node by its arithmetic and by what it reads and writes."""
-    values = private.pytree.tree_map(lambda a: a.meta.get("val") if isinstance(a, fx.Node) else a,
-                             (node.args, node.kwargs))
+    values = private_ops.pytree.tree_map(
+        lambda a: a.meta.get("val") if isinstance(a, fx.Node) else a, (node.args, node.kwargs))
     moved = tensors(values) + tensors(node.meta.get("val"))
-    count = hint(private.flops(node, values)) or hint(loss_layer.flops(node.target, values[0])) \
+    count = hint(private_ops.flops(node, values)) \
+        or hint(loss_layer.flops(node.target, values[0])) \
         or max((hint(t.numel()) for t in moved), default=0)
     moved_bytes = sum(map(tensor_bytes, moved)) + \
         hint(loss_layer.score_bytes(node.target, values[0]))
@@ -70,5 +71,5 @@ def op_times_s(nodes: List[Optional[fx.Node]], roofline: Roofline, fused: bool,
         if key not in known:
             known[key] = measured_s[key] if key in measured_s else \
                 estimated_s(node, roofline)
-        times.append(known[key] * (FUSED_SHARE if fused and private.is_fusible(node) else 1.0))
+        times.append(known[key] * (FUSED_SHARE if fused and private_ops.is_fusible(node) else 1.0))
     return times

@@ -12,7 +12,7 @@ import operator
 import torch
 import torch.fx as fx
 
-from . import private
+from . import private_joint
 
 _DROPOUT = torch.ops.aten.native_dropout.default
 _library = torch.library.Library("memonger", "FRAGMENT")
@@ -41,7 +41,7 @@ torch.library.register_fake("memonger::dropped", lambda data, mask, p: data.mul(
 def divide_dropout(joint: fx.GraphModule) -> None:
     """Write each dropout of a forward pass on a CPU as two operators. Linear in the graph."""
     for node in list(joint.graph.nodes):
-        if node.target is not _DROPOUT or private.is_backward(node):
+        if node.target is not _DROPOUT or private_joint.is_backward(node):
             continue
         data, p, train = (*node.args, None)[:3]
         value, mask_value = node.meta["val"]

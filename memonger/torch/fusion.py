@@ -17,7 +17,7 @@ from typing import Any, Dict, FrozenSet, List, Sequence, Set
 import torch
 import torch.fx as fx
 
-from . import private
+from . import private_ops
 from .layouts import out_of_order
 from .padding import room_bytes
 from .sizes import tensors
@@ -39,7 +39,7 @@ def in_registers(nodes: Sequence[fx.Node], views: Set[fx.Node], late: Set[fx.Nod
     """
     sums = sums_with_products(nodes)
     fusible = {n for n in nodes if n.op == "call_function" and n not in views and n not in sums
-               and private.is_fusible(n) and isinstance(n.meta.get("val"), torch.Tensor)}
+               and private_ops.is_fusible(n) and isinstance(n.meta.get("val"), torch.Tensor)}
     stage: Dict[fx.Node, int] = {}
     for node in nodes:
         library = node.op == "call_function" and node not in fusible and node not in views
@@ -74,7 +74,7 @@ def _computed_again(nodes: Sequence[fx.Node], views: Set[fx.Node], late: Set[fx.
                     fusible: Set[fx.Node], readers: Dict[fx.Node, List[fx.Node]]
                     ) -> Dict[fx.Node, FrozenSet[fx.Node]]:
     """The values that each of their readers computes for itself, with the buffers they are of."""
-    most = private.most_buffers_computed_again()
+    most = private_ops.most_buffers_computed_again()
     sources: Dict[fx.Node, FrozenSet[fx.Node]] = {}
     behind: Dict[fx.Node, FrozenSet[fx.Node]] = {}
     costly: Set[fx.Node] = set()
@@ -88,7 +88,7 @@ def _computed_again(nodes: Sequence[fx.Node], views: Set[fx.Node], late: Set[fx.
         in_backward = sum(r in late for r in readers[node])
         alone = max(in_backward, len(readers[node]) - in_backward) <= 1  # in each half
         few = alone or len(made_of) <= most and node not in costly
-        simple = private.is_pointwise(node) or not node.all_input_nodes  # a constant
+        simple = private_ops.is_pointwise(node) or not node.all_input_nodes  # a constant
         if node in fusible and simple and few and all(r in fusible for r in readers[node]):
             sources[node] = behind[node] = made_of
         else:
@@ -121,14 +121,14 @@ def reduces(node: fx.Node) -> bool:
     part of another one.
     """
     read = sum(map(_bytes_of, node.all_input_nodes))
-    return private.is_fusible(node) and not private.is_pointwise(node) and \
+    return private_ops.is_fusible(node) and not private_ops.is_pointwise(node) and \
         _SMALL * _bytes_of(node) < read
 
 
 def is_mask(node: fx.Node) -> bool:
     """Whether a node makes a value that is much smaller than what it is made of, point by point."""
     largest = max(map(_bytes_of, node.all_input_nodes), default=0)
-    return private.is_fusible(node) and private.is_pointwise(node) \
+    return private_ops.is_fusible(node) and private_ops.is_pointwise(node) \
         and _SMALL * _bytes_of(node) <= largest
 
 
@@ -176,4 +176,4 @@ def _fits(other: Any, product: Any) -> bool:
 
 def _stays_apart(total: fx.Node) -> bool:
     """On a GPU a sum that only pointwise operators read is part of their kernel instead."""
-    return total.meta["val"].device.type != "cpu" and all(map(private.is_fusible, total.users))
+    return total.meta["val"].device.type != "cpu" and all(map(private_ops.is_fusible, total.users))

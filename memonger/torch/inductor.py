@@ -12,7 +12,7 @@ import torch.fx as fx
 from ..plan.plan import Plan
 from ..util.errors import InfeasibleBudget
 from ..util.units import budget_share, format_distinct
-from . import private, stored_profiles
+from . import private, private_joint, stored_profiles
 from .optimizer_moment import pool_at_optimizer
 from .request import Request
 from .trial import trial_bytes, written_positions
@@ -26,7 +26,7 @@ MARGINS = (0.99, 0.93)
 
 
 def compiled(backend: Backend, module: fx.GraphModule, inputs: Sequence[Any],
-             partition: Callable[..., private.Modules], original: Optional[Plan] = None,
+             partition: Callable[..., private_joint.Modules], original: Optional[Plan] = None,
              arguments: Optional[Sequence[Any]] = None) -> Callable[..., Any]:
     """Compiled code that keeps the budget: tried, and planned again where it does not.
 
@@ -108,7 +108,7 @@ def _smallest_pool_bytes(error: Exception) -> int:
     return getattr(inner.best_plan, "pool_bytes", 0)
 
 
-def patches(request: Request, partition: Callable[..., private.Modules],
+def patches(request: Request, partition: Callable[..., private_joint.Modules],
             tightened: Mapping[str, int], original: Optional[Plan] = None) -> Dict[str, Any]:
     """Inductor's configuration under a plan.
 

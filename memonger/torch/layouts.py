@@ -10,7 +10,7 @@ from typing import Any, List, Sequence, Set
 import torch
 import torch.fx as fx
 
-from . import private
+from . import private_ops
 from .sizes import hint
 
 _CONVOLUTIONS = {torch.ops.aten.convolution.default, torch.ops.aten.convolution_backward.default}
@@ -20,7 +20,7 @@ _MARK = "memonger_channels_last"
 
 def mark_layouts(joint: fx.GraphModule) -> None:
     """Note at each convolution of a joint graph whether Inductor arranges its operands."""
-    if private.arranges_convolutions(joint):
+    if private_ops.arranges_convolutions(joint):
         for node in joint.graph.nodes:
             if node.target in _CONVOLUTIONS:
                 node.meta[_MARK] = True
@@ -36,7 +36,7 @@ def out_of_order(nodes: Sequence[fx.Node]) -> Set[fx.Node]:
     if not any(map(has_channels_last, nodes)):
         return set()
     return {node for node in nodes
-            if private.is_random(node) and node.meta["val"].dim() in _FORMATS}
+            if private_ops.is_random(node) and node.meta["val"].dim() in _FORMATS}
 
 
 def arranged(value: Any) -> Any:

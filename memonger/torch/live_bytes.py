@@ -6,10 +6,10 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
 
 import torch
 
-from . import private
+from . import private_ops
 
 
-class LiveBytes(private.DispatchMode):
+class LiveBytes(private_ops.DispatchMode):
     """A context that counts storages of one kind of device, of real tensors and of fake ones.
 
     What an operator allocates for itself while it runs is not seen. Tensors that existed before
@@ -28,8 +28,8 @@ class LiveBytes(private.DispatchMode):
 
     def note(self, tensors: Iterable[torch.Tensor]) -> None:
         """Count the storages of tensors, each once, until they are gone."""
-        for part in (part for tensor in tensors for part in private.dense_parts(tensor)):
-            storage, key = part.untyped_storage(), private.storage_key(part)
+        for part in (part for tensor in tensors for part in private_ops.dense_parts(tensor)):
+            storage, key = part.untyped_storage(), private_ops.storage_key(part)
             if key in self._known or part.device.type != self.device.type:
                 continue
             size_bytes = -(-storage.nbytes() // self.granule_bytes) * self.granule_bytes
@@ -45,8 +45,8 @@ class LiveBytes(private.DispatchMode):
                            kwargs: Optional[Mapping[str, Any]] = None) -> Any:
         kwargs = kwargs or {}
         given = tensors_in((args, kwargs))
-        if func is torch.ops.aten._local_scalar_dense.default and private.is_fake(given[0]) and \
-                given[0].dtype != torch.bool:
+        if func is torch.ops.aten._local_scalar_dense.default and \
+                private_ops.is_fake(given[0]) and given[0].dtype != torch.bool:
             return 1.0 if given[0].is_floating_point() else 1
         if given or self.fakes is None:
             result = func(*args, **kwargs)
@@ -66,4 +66,5 @@ def is_number(tensor: torch.Tensor) -> bool:
 
 def tensors_in(value: Any) -> List[torch.Tensor]:
     """Tensors in nested lists, tuples and dictionaries."""
-    return [leaf for leaf in private.pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+    return [leaf for leaf in private_ops.pytree.tree_leaves(value)
+            if isinstance(leaf, torch.Tensor)]

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ..util.errors import InputError
-from . import private
+from . import private_ops
 from .sizes import hint
 
 #: Chunks of the rows, and between which bytes a chunk's scores in float32 lie, for float32 weights.
@@ -214,7 +214,7 @@ def _keep_gradients(ctx: Any, inputs: Any, output: Any) -> None:
 def _scale_gradients(ctx: Any, gradient: Tensor, *_: Any) -> Tuple[Any, ...]:
     of_rows, of_weight = ctx.saved_tensors
     factor = gradient.to(of_rows.dtype)
-    if type(of_weight) is Tensor and not private.keeps_graph():  # nobody reads them again
+    if type(of_weight) is Tensor and not private_ops.keeps_graph():  # nobody reads them again
         if gradient.device.type != "cpu" or gradient != 1:
             of_rows, of_weight = of_rows.mul_(factor), of_weight.mul_(factor)
         return of_rows, of_weight, None, None, None, None

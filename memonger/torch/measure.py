@@ -10,7 +10,7 @@ import torch
 
 from ..util.errors import InputError
 from ..util.units import format_bytes
-from . import private
+from . import private_ops
 from .allocations import device_name, peak_bytes
 
 
@@ -74,7 +74,7 @@ def with_gradients(output: Any) -> List[torch.Tensor]:
 
     Raises InputError where there is none.
     """
-    found = [leaf for leaf in private.pytree.tree_leaves(output)
+    found = [leaf for leaf in private_ops.pytree.tree_leaves(output)
              if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
     if not found:
         raise InputError("no output of the module has a gradient: there is nothing to train")

@@ -9,7 +9,7 @@ import torch
 
 from ..util.argument_checks import shown
 from ..util.errors import InputError
-from .private import dense_parts, pytree, storage_key
+from .private_ops import dense_parts, pytree, storage_key
 
 Inputs = Any
 

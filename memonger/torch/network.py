@@ -14,7 +14,7 @@ from ..plan.footprint import Footprint
 from ..plan.plan import Plan, Status
 from ..planning.requests import pins
 from ..util.messages import listed
-from . import private
+from . import private, private_ops
 from .apply import usual_schedule
 from .capture import Captured
 from .costs import signature
@@ -180,7 +180,7 @@ class TracedNetwork:
         """How values count whose sizes depend on others, as that of ``x[mask]`` does."""
         sized = [(self.graph.ops[op].name, open_sizes(node.meta["val"]))
                  for node, op in self.captured.ops_by_node.items()]
-        unknown = [name for name, sizes in sized if None in map(private.most, sizes)]
+        unknown = [name for name, sizes in sized if None in map(private_ops.most, sizes)]
         known = [name for name, sizes in sized if sizes and name not in unknown]
         return tuple(note % listed(names) for note, names in (
             (_AT_MOST, known), (_NOT_COUNTED, unknown)) if names)

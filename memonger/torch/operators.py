@@ -9,7 +9,7 @@ from typing import Sequence
 import torch
 import torch.fx as fx
 
-from . import private
+from . import private_ops
 
 _BATCH_NORM = torch.ops.aten._native_batch_norm_legit_functional.default
 #: The same normalization by the batch's own statistics, for runs after the first.
@@ -19,29 +19,29 @@ _BATCH_NORM_AGAIN = torch.ops.aten._native_batch_norm_legit.no_stats
 def repeat_reason(node: fx.Node) -> str:
     """Why a forward node must not run again; "" where it may."""
     target = node.target
-    if not private.is_operator(target):
+    if not private_ops.is_operator(target):
         return "no ATen operator"
-    if private.writes(target):
+    if private_ops.writes(target):
         return "writes into its input"
     seeded = str(target).startswith("prims.inductor_") and "seeds" not in str(target)
     if draws(node) and not seeded:
         return "draws random numbers"
     if target.namespace not in ("aten", "prims", "memonger"):
         return "a custom operator, which may have effects"
-    if private.depends_on_values(node):
+    if private_ops.depends_on_values(node):
         return "its size depends on values"
     return ""
 
 
 def draws(node: fx.Node) -> bool:
     """Whether a node's value depends on random numbers that are drawn for it."""
-    return private.is_operator(node.target) and torch.Tag.nondeterministic_seeded in \
+    return private_ops.is_operator(node.target) and torch.Tag.nondeterministic_seeded in \
         node.target.tags and not _drops_nothing(node)
 
 
 def _drops_nothing(node: fx.Node) -> bool:
     """Attention names a generator for its dropout even where it drops nothing."""
-    return "scaled_dot_product" in str(node.target) and not private.named_arguments(node).get(
+    return "scaled_dot_product" in str(node.target) and not private_ops.named_arguments(node).get(
         "dropout_p", 0.0)
 
 
@@ -64,4 +64,4 @@ def run_again(made: fx.Node) -> None:
 
 
 def _moves_statistics(node: fx.Node) -> bool:
-    return node.target is _BATCH_NORM and bool(private.named_arguments(node)["training"])
+    return node.target is _BATCH_NORM and bool(private_ops.named_arguments(node)["training"])

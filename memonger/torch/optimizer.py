@@ -15,7 +15,7 @@ import torch
 
 from ..util.argument_checks import shown
 from ..util.errors import InputError
-from . import private
+from . import private, private_ops
 from .capture import CUDA_GRANULE_BYTES
 from .live_bytes import LiveBytes, tensors_in
 from .module_step import seeded
@@ -80,7 +80,7 @@ class Optimizer:
             return OptimizerBytes()
         if key not in self._found:
             with private.outside_compilation(), seeded(), torch.no_grad(), \
-                    private.steps_of_stand_ins():
+                    private_ops.steps_of_stand_ins():
                 self._found[key] = self._counted(parameters, devices)
         return self._found[key]
 
@@ -126,7 +126,7 @@ class _Trial:
         return OptimizerBytes(held_bytes, max(peaks) - held_bytes)
 
     def _fake_steps(self, trained: Sequence[torch.Tensor], steps: int) -> Tuple[int, List[int]]:
-        fakes = private.fake_tensors()
+        fakes = private_ops.fake_tensors()
         stand_ins = {id(p): fake_parameter(fakes, p, self.devices.get(id(p), p.device))
                      for p in self.parameters}
         live = LiveBytes(self.device, self.granule_bytes, fakes)

@@ -8,7 +8,7 @@ from typing import Any, Callable, Collection, Dict, Mapping, Sequence
 
 import torch
 
-from . import private
+from . import private_ops
 from .live_bytes import is_number, tensors_in
 
 #: What stands for each parameter, by its id.
@@ -48,7 +48,7 @@ def _stand_in(tensor: torch.Tensor, fakes: Any) -> torch.Tensor:
 
 def fake_parameter(fakes: Any, parameter: torch.Tensor, device: torch.device) -> torch.Tensor:
     """A parameter like this one, or like this process's shard of it, without memory."""
-    part = next(private.dense_parts(parameter))
+    part = next(private_ops.dense_parts(parameter))
     with fakes:
         return torch.nn.Parameter(torch.empty_strided(
             part.shape, part.stride(), dtype=part.dtype, device=device),

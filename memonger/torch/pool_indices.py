@@ -13,7 +13,7 @@ from typing import Any, Dict, Optional
 import torch
 import torch.fx as fx
 
-from . import private
+from . import private_joint
 
 _ATEN = torch.ops.aten
 #: Number of spatial dimensions by operator; its second result are the positions.
@@ -33,11 +33,11 @@ def narrow_indices(joint: fx.GraphModule) -> None:
     for node in list(joint.graph.nodes):
         narrow = _narrow_type(node)
         taken = [u for u in node.users if u.target is operator.getitem and u.args[1] == 1]
-        if narrow is None or private.is_backward(node):
+        if narrow is None or private_joint.is_backward(node):
             continue
         for indices in taken:
             readers = list(indices.users)
-            if readers and all(map(private.is_backward, readers)):
+            if readers and all(map(private_joint.is_backward, readers)):
                 with joint.graph.inserting_after(indices):
                     kept = _converted(indices, narrow, indices)
                 for reader in readers:

@@ -13,7 +13,7 @@ from typing import Any, Callable, Collection, Dict, List, Sequence, Tuple
 import torch
 import torch.fx as fx
 
-from . import private, private_sizes
+from . import private, private_ops, private_sizes
 from .allocations import allocations, device_name
 from .capture import CUDA_GRANULE_BYTES
 from .costs import signature
@@ -70,7 +70,7 @@ def device_of_joint(joint: fx.GraphModule) -> str:
 def takes_time(node: fx.Node) -> bool:
     """Whether a node is an operator that takes time: no view, and nothing of Python's."""
     target: Any = node.target
-    return node.op == "call_function" and private.is_operator(target) and not target.is_view
+    return node.op == "call_function" and private_ops.is_operator(target) and not target.is_view
 
 
 def runs_alone(node: fx.Node) -> bool:
@@ -134,19 +134,19 @@ def _alone(joint: fx.GraphModule, node: fx.Node, inputs: Sequence[Any],
             return getattr(joint, str(read.target))
         place, value = places.get(read, len(inputs)), read.meta["val"]
         given: Any = inputs[place] if place < len(inputs) else None
-        if _serves(given, value) and not private.writes(target):
+        if _serves(given, value) and not private_ops.writes(target):
             return given.detach()
-        return private.pytree.tree_map(_random, value)
+        return private_ops.pytree.tree_map(_random, value)
     made: Dict[fx.Node, Any] = {read: operand(read) for read in node.all_input_nodes}
     operands, options = fx.node.map_arg((node.args, node.kwargs), made.__getitem__)
     if has_channels_last(node):
-        operands, options = private.pytree.tree_map(arranged, (operands, options))
-    operands, options = private.pytree.tree_map(_number, (operands, options))
+        operands, options = private_ops.pytree.tree_map(arranged, (operands, options))
+    operands, options = private_ops.pytree.tree_map(_number, (operands, options))
 
     def call() -> Any:
         return target(*operands, **options)
     # What writes into its inputs runs once.
-    count = 1 if private.writes(target) else repeats
+    count = 1 if private_ops.writes(target) else repeats
     if any(t.device.type == "cuda" for t in tensors((operands, options, node.meta.get("val")))):
         return [_on_cuda(call) for _ in range(count)]
     return [_on_cpu(call) for _ in range(count)]
@@ -174,7 +174,7 @@ def _on_cuda(call: Callable[[], Any]) -> _Run:
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
-    private.keep_cuda_busy(20000)  # the launch is over before the device begins
+    private_ops.keep_cuda_busy(20000)  # the launch is over before the device begins
     start.record()
     value = call()
     end.record()

@@ -7,7 +7,7 @@ import torch
 import torch.fx as fx
 
 from ..graph.types import DTYPES, Graph, Inplace, Op, Tensor
-from . import private
+from . import private_joint, private_ops
 from .capture import BUFFER, CUDA_GRANULE_BYTES, PARAMETER, TANGENT, TEMPORARY, Captured
 from .costs import ROOFLINES, op_times_s, signature
 from .fusion import in_registers, is_mask, reduces
@@ -128,7 +128,7 @@ class _Reader:
         running = [node for node in nodes if node.op != "placeholder"]
         for node in running:
             if node not in late:
-                if private.writes(node.target):
+                if private_ops.writes(node.target):
                     self._copies_for_backward()
                 self._op(node, False)
         self._copies_for_backward()
@@ -145,7 +145,7 @@ class _Reader:
         graph = Graph(tuple(self.tensors), tuple(self.ops), tuple(outputs), name=name) \
             .with_times(times)
         graph.check()
-        dynamic = any(private.is_symbolic(n) for n in nodes)
+        dynamic = any(private_joint.is_symbolic(n) for n in nodes)
         return Captured(graph, self.joint, self.num_forward_outputs, self.nodes, self.tensors_of,
                         self.views, self.parts_of_op, self.written, dynamic, self.device,
                         "roofline: " + ("this CPU" if costs == "cpu" else costs), self.sizes,
@@ -172,10 +172,12 @@ class _Reader:
         needed = self._needed(nodes)
         for node in nodes:
             if node.op == "placeholder":
-                if private.is_tangent(node):
+                if private_joint.is_tangent(node):
                     late.add(node)
-            elif private.is_backward(node) or any(i in late for i in node.all_input_nodes) or \
-                    node.op != "get_attr" and node not in needed and not private.is_forward(node):
+            elif private_joint.is_backward(node) \
+                    or any(i in late for i in node.all_input_nodes) \
+                    or node.op != "get_attr" and node not in needed \
+                    and not private_joint.is_forward(node):
                 late.add(node)
         return late
 
@@ -184,7 +186,8 @@ class _Reader:
         outputs = self.joint.graph.output_node().args[0][:self.num_forward_outputs]
         needed = {value for value in outputs if isinstance(value, fx.Node)}
         for node in reversed(nodes):
-            if node in needed or private.writes(node.target) and not private.is_backward(node):
+            if node in needed or private_ops.writes(node.target) \
+                    and not private_joint.is_backward(node):
                 needed.update((node, *node.all_input_nodes))
         return needed
 
@@ -239,11 +242,11 @@ class _Reader:
             self._outside(node, BUFFER)
             return
         behind = node.all_input_nodes
-        kept = self.copies_for_backward if late and not private.writes(node.target) else {}
+        kept = self.copies_for_backward if late and not private_ops.writes(node.target) else {}
         reads = list(dict.fromkeys(kept.get(t) or self._arranged(t, a, node) for a in behind
                                    for t in self.reads_of[a]))
         parts = dict.fromkeys(part for a in behind for part in self.parts[a])
-        mutates = private.writes(node.target)
+        mutates = private_ops.writes(node.target)
         if node in self.inlined or node in self.views and parts and not mutates:
             self.inlined.add(node)
             self.views.discard(node)
@@ -259,7 +262,7 @@ class _Reader:
                  parts: List[fx.Node]) -> None:
         """A node that is an op of its own, with the nodes that are part of it."""
         op, label = len(self.ops), node_name(node)
-        values = private.pytree.tree_leaves(node.meta.get("val"))
+        values = private_ops.pytree.tree_leaves(node.meta.get("val"))
         made, places = [], []
         for place, storage in enumerate(self.held[node]):
             if storage is not None and storage[0] not in self.tensor_of:
@@ -312,7 +315,7 @@ class _Reader:
     def _inplace(self, node: fx.Node, parts: Sequence[fx.Node], reads: Sequence[int],
                  made: Sequence[int]) -> Tuple[Inplace, ...]:
         """Inductor's kernels write into an input of the same size that nobody else reads."""
-        if not self.fused or not all(map(private.is_fusible, [node, *parts])):
+        if not self.fused or not all(map(private_ops.is_fusible, [node, *parts])):
             return ()
         return tuple(Inplace(i, o) for o, output in enumerate(made) for i, read in enumerate(reads)
                      if self.tensors[read].pooled and
@@ -334,14 +337,14 @@ class _Reader:
 
     def _results(self, places: Sequence[int], skip_written: bool = False) -> List[int]:
         values = self.joint.graph.output_node().args[0]
-        written = private.written_back(self.joint)
+        written = private_joint.written_back(self.joint)
         return sorted({t for k in places if isinstance(values[k], fx.Node)
                        and not (skip_written and written[k]) for t in self.tensors_of[values[k]]
                        if t is not None and self.tensors[t].pooled})
 
     def _write_back(self) -> None:
         """PyTorch copies new values into their buffers when forward is over."""
-        written = private.written_back(self.joint)
+        written = private_joint.written_back(self.joint)
         reads = self._results([k for k in range(self.num_forward_outputs) if written[k]])
         if reads:
             self._add(None, [], Op("write_back", "copy", tuple(reads), (),

@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 import torch
 
 from . import private_sizes
-from .private import most, pytree
+from .private_ops import most, pytree
 
 #: What each symbol stands for.
 Values = Dict[Any, int]

@@ -13,7 +13,7 @@ import torch.fx as fx
 from ..plan.plan import Plan, Progress, Status
 from ..util.errors import InfeasibleBudget, InputError, MemongerError, PlanMismatch
 from ..util.units import budget_share, parse_budget
-from . import private, private_sizes
+from . import private, private_joint, private_sizes
 from .any_size import AnySize, Code, Seen
 from .apply import kept_whole, split, tagged
 from .capture import BUFFER, INPUT, PARAMETER, Captured
@@ -132,7 +132,7 @@ class Backend:
         made: List[PlannedGraph] = []
 
         def partition(joint: fx.GraphModule, joint_inputs: Sequence[Any], *,
-                      num_fwd_outputs: int, **kwargs: Any) -> private.Modules:
+                      num_fwd_outputs: int, **kwargs: Any) -> private_joint.Modules:
             names = names_in(joint, sources)
             return self._partition(joint, joint_inputs, num_fwd_outputs,
                                    list(map(category_of, names)), kwargs, original,
@@ -234,7 +234,7 @@ class Backend:
     def options(self) -> Dict[str, Any]:
         """Options of ``torch.compile`` under which Inductor asks this for its partitions."""
         def partition(joint: fx.GraphModule, inputs: Sequence[Any], *, num_fwd_outputs: int,
-                      **kwargs: Any) -> private.Modules:
+                      **kwargs: Any) -> private_joint.Modules:
             static = set(kwargs.get("static_lifetime_input_indices") or ())
             categories = [PARAMETER if place in static else INPUT
                           for place in range(len(inputs))]
@@ -244,9 +244,9 @@ class Backend:
     def _partition(self, joint: fx.GraphModule, inputs: Sequence[Any], num_forward_outputs: int,
                    categories: Sequence[str], kwargs: Mapping[str, Any],
                    original: Optional[Plan] = None,
-                   labels: Sequence[str] = ()) -> private.Modules:
+                   labels: Sequence[str] = ()) -> private_joint.Modules:
         if self.normalize:
-            private.normalize(joint)
+            private_joint.normalize(joint)
             if self.request.mode == "eager":
                 narrow_indices(joint)
                 divide_dropout(joint)
@@ -310,7 +310,7 @@ class Backend:
 
 def names_in(joint: fx.GraphModule, sources: Sequence[str]) -> List[str]:
     """Where each input of an ATen graph comes from, by the expressions of the Dynamo graph's."""
-    return ["" if k is None else sources[k] for k in private.input_positions(
+    return ["" if k is None else sources[k] for k in private_joint.input_positions(
         joint.graph.find_nodes(op="placeholder"))]
 
 

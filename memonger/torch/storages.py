@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 import torch
 import torch.fx as fx
 
-from . import private
+from . import private_ops
 
 #: One storage: its identity, and its bytes: a number, or a symbol or function of the sizes.
 Storage = Tuple[int, Union[int, torch.SymInt, Callable[[], int]]]
@@ -28,13 +28,13 @@ def storages(joint: fx.GraphModule) -> Dict[fx.Node, Held]:
             value = super().run_node(n)
             alive.append(value)
             if n.op != "output":
-                result[n] = [storage for leaf in private.pytree.tree_leaves(value)
+                result[n] = [storage for leaf in private_ops.pytree.tree_leaves(value)
                              for storage in _storages(leaf)]
             return value
 
     values = [n.meta["val"] for n in joint.graph.find_nodes(op="placeholder")]
     mode = next(v.fake_mode for v in values if isinstance(v, torch.Tensor))
-    with mode, private.sizes_of_its_own(mode):
+    with mode, private_ops.sizes_of_its_own(mode):
         fresh = [torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device=v.device)
                  if isinstance(v, torch.Tensor) else v for v in values]
         Run(joint).run(*fresh)
@@ -45,5 +45,5 @@ def _storages(leaf: Any) -> List[Optional[Storage]]:
     """Where a value lies; of a sparse tensor what it consists of lies somewhere."""
     if not isinstance(leaf, torch.Tensor):
         return [None]
-    return [(private.storage_key(part), part.untyped_storage().nbytes())
-            for part in private.parts(leaf)]
+    return [(private_ops.storage_key(part), part.untyped_storage().nbytes())
+            for part in private_ops.parts(leaf)]

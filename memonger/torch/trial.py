@@ -6,7 +6,7 @@ from typing import Any, Callable, List, Optional, Sequence
 import torch
 import torch.fx as fx
 
-from . import private
+from . import private, private_joint
 from .allocations import peak_bytes
 
 
@@ -30,8 +30,8 @@ def inference_bytes(call: Callable[..., Any], inputs: Sequence[Any]) -> int:
 
 def written_positions(joint: fx.GraphModule) -> List[int]:
     """The inputs of the compiled graph that a step writes into, by position."""
-    written = private.written_inputs(joint, backward=True)
-    return [k for k in private.input_positions(written) if k is not None]
+    written = private_joint.written_inputs(joint, backward=True)
+    return [k for k in private_joint.input_positions(written) if k is not None]
 
 
 def trial_bytes(call: Callable[..., Any], inputs: Sequence[Any],

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 import torch
 
 from ..util.errors import InputError, VerificationError
-from . import private
+from . import private_ops
 from .measure import with_gradients
 from .module_step import arguments
 
@@ -203,7 +203,7 @@ def _trained(module: torch.nn.Module, call: Any, inputs: Any, steps: int,
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         for step in range(steps):
-            own = private.pytree.tree_map(_of_its_own, inputs)  # the module may write into them
+            own = private_ops.pytree.tree_map(_of_its_own, inputs)  # the module may write into them
             args, named = arguments(own)
             module.zero_grad(set_to_none=True)
             outputs = with_gradients(call(*args, **named))
@@ -213,7 +213,7 @@ def _trained(module: torch.nn.Module, call: Any, inputs: Any, steps: int,
                 numbers.append((step, name, output.detach().clone()))
             for name, tensor in [*module.named_parameters(), *(
                     ("input %d" % place, leaf) for place, leaf in enumerate(
-                        private.pytree.tree_leaves(own)) if isinstance(leaf, torch.Tensor))]:
+                        private_ops.pytree.tree_leaves(own)) if isinstance(leaf, torch.Tensor))]:
                 if tensor.grad is not None:
                     numbers.append((step, _GRADIENT + name, tensor.grad.to_dense().clone()))
             with torch.no_grad():

@@ -14,7 +14,7 @@ from typing import Dict, List, Mapping, Set
 import torch
 import torch.fx as fx
 
-from . import private
+from . import private_joint, private_ops
 from .operators import first_operands
 from .storages import Held
 
@@ -51,21 +51,22 @@ def written(joint: fx.GraphModule, held: Mapping[fx.Node, Held], views: Set[fx.N
     ``held``: the storages of each node's value. ``views``: the nodes that make none.
     ``late``: the nodes of backward.
     """
-    inputs = set(private.written_inputs(joint))
+    inputs = set(private_joint.written_inputs(joint))
     memory = {storage[0] for node in inputs for storage in held[node] if storage}
     values: Set[fx.Node] = set()
     readers: List[fx.Node] = []
     read_late: Dict[fx.Node, None] = {}
     for node in held:
         read = [i for i in node.all_input_nodes if i in values and i not in first_operands(node)]
-        if node in inputs or node in views and not private.writes(node.target) and any(
+        if node in inputs or node in views and not private_ops.writes(node.target) and any(
                 storage and storage[0] in memory for storage in held[node]):
             values.add(node)
             node.meta[_MARK] = True
-        elif read and node not in late and not private.writes(node.target):
+        elif read and node not in late and not private_ops.writes(node.target):
             readers.append(node)
-            private.run_once(node)
-        if node in late and not private.writes(node.target) and not private.is_symbolic(node):
+            private_joint.run_once(node)
+        if node in late and not private_ops.writes(node.target) \
+                and not private_joint.is_symbolic(node):
             read_late.update(dict.fromkeys(i for i in read if i not in late))
     return Written(inputs, values, readers, list(read_late))
 
@@ -87,7 +88,7 @@ def with_copies(forward: fx.GraphModule, num_forward_outputs: int) -> None:
     graph = forward.graph
     copies: Dict[fx.Node, fx.Node] = {}
     output = graph.output_node()
-    writing = [node for node in graph.nodes if private.writes(node.target)]
+    writing = [node for node in graph.nodes if private_ops.writes(node.target)]
 
     def copied(value: fx.Node) -> fx.Node:
         if not value.meta.get(_MARK):
@@ -99,7 +100,7 @@ def with_copies(forward: fx.GraphModule, num_forward_outputs: int) -> None:
 
     for node in writing:
         for value in node.all_input_nodes:
-            if value not in private.written_arguments(node):
+            if value not in private_ops.written_arguments(node):
                 node.replace_input_with(value, copied(value))
     _keep_apart(graph, writing)
     values = output.args[0]
@@ -115,7 +116,7 @@ def _keep_apart(graph: fx.Graph, writing: List[fx.Node]) -> None:
     these are. That is right where they are the operator's results and nothing keeps these.
     """
     for node in list(graph.nodes) if writing else ():
-        if node.op != "call_function" or private.is_operator(node.target) or \
+        if node.op != "call_function" or private_ops.is_operator(node.target) or \
                 node.target is operator.getitem:
             continue
         readers = {reader for result in node.users for reader in result.users}
@@ -123,7 +124,7 @@ def _keep_apart(graph: fx.Graph, writing: List[fx.Node]) -> None:
         is_kept = graph.output_node() in readers
         for value in node.all_input_nodes:
             is_right = storing and not is_kept and all(
-                value in private.written_arguments(reader) for reader in storing)
+                value in private_ops.written_arguments(reader) for reader in storing)
             if value.meta.get(_MARK) and not is_right:
                 with graph.inserting_before(node):
                     node.replace_input_with(value, copy_of(value))

@@ -1,0 +1,207 @@
+"""Every call into what is not public of PyTorch's tensors and operators."""
+from __future__ import annotations
+
+import contextlib
+from collections import ChainMap
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+
+import torch
+import torch.fx as fx
+from torch.optim import optimizer as optimizers
+from torch.utils import _python_dispatch, _pytree
+from torch.utils.flop_counter import (
+    flop_registry,
+    sdpa_backward_flop_count,
+    sdpa_flop_count,
+)
+
+try:
+    from torch._functorch import partitioners
+    from torch._subclasses import FakeTensor, FakeTensorMode
+except ImportError:  # another PyTorch than those tested: versions.py finds out before others do
+    pass
+
+#: PyTorch's word for no bound is just below 1 << 63.
+_UNBOUNDED = 1 << 62
+
+#: Leaves of tuples, lists and dictionaries.
+pytree = _pytree
+#: Sees every operator that runs in it.
+DispatchMode = _python_dispatch.TorchDispatchMode
+
+
+def fake_tensors() -> Any:
+    """A context in which tensors are made without memory; such tensors may meet real ones."""
+    return FakeTensorMode(allow_non_fake_inputs=True)
+
+
+def is_fake(tensor: torch.Tensor) -> bool:
+    """Whether it has no memory."""
+    return isinstance(tensor, FakeTensor)
+
+
+@contextlib.contextmanager
+def steps_of_stand_ins() -> Iterator[None]:
+    """Optimizers in the block treat fake tensors as they treat real ones (``foreach`` is the
+    default for real ones on a GPU), and no hook that is registered for all optimizers runs.
+    """
+    hooks: List[Any] = [optimizers._global_optimizer_pre_hooks,
+                        optimizers._global_optimizer_post_hooks]
+    saved = [dict(registered) for registered in hooks]
+    for registered in hooks:
+        registered.clear()
+    optimizers._foreach_supported_types.append(FakeTensor)
+    try:
+        yield
+    finally:
+        optimizers._foreach_supported_types.remove(FakeTensor)
+        for registered, before in zip(hooks, saved):
+            registered.update(before)
+
+
+def most(size: torch.SymInt) -> Optional[int]:
+    """The most that a size can be which depends on values; None where that is not known."""
+    shapes = size.node.shape_env
+    known = shapes.backed_var_to_val if hasattr(shapes, "backed_var_to_val") else shapes.var_to_val
+    bound = shapes.bound_sympy(size.node.expr.xreplace(dict(known))).upper
+    return int(bound) if bound.is_Integer and bound < _UNBOUNDED else None
+
+
+def sizes_of_its_own(mode: Any) -> Any:
+    """In the block sizes that depend on values get symbols that nobody else need know."""
+    return mode.shape_env.ignore_fresh_unbacked_symbols() if mode.shape_env is not None else \
+        contextlib.nullcontext()
+
+
+def depends_on_values(node: fx.Node) -> bool:
+    """Whether the sizes of a node's value depend on other values: those of ``x[mask]``."""
+    return bool(node.meta.get("unbacked_bindings"))
+
+
+def parts(tensor: torch.Tensor) -> List[torch.Tensor]:
+    """The tensors in whose memory a tensor lies: itself, or those that make up a sparse one."""
+    if tensor.layout is torch.strided:
+        return [tensor]
+    if tensor.layout is torch.sparse_coo:
+        return [tensor._indices(), tensor._values()]
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    return []
+
+
+def storage_key(tensor: torch.Tensor) -> int:
+    """Names the storage of a tensor, as long as it lives; fake tensors have one, too."""
+    return tensor.untyped_storage()._cdata
+
+
+def dense_parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The tensors with storages that one is made of: of a DTensor this process's shard."""
+    if _python_dispatch.is_traceable_wrapper_subclass(tensor):
+        parts = [getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]]
+        for part in parts:
+            if isinstance(part, torch.Tensor):  # a DTensor names its mesh, too
+                yield from dense_parts(part)
+    elif tensor.layout == torch.sparse_coo:
+        yield from (tensor._indices(), tensor._values())
+    else:
+        yield tensor
+
+
+def keeps_graph() -> bool:
+    """Whether the backward that runs was asked to keep its graph for another one."""
+    return torch._C._autograd._get_current_graph_task_keep_graph()
+
+
+def keep_cuda_busy(cycles: int) -> None:
+    """A kernel that does nothing for so long."""
+    torch.cuda._sleep(cycles)
+
+
+def is_operator(target: Any) -> bool:
+    """Of ATen, of PyTorch or of a library; no Python function such as getitem."""
+    return isinstance(target, torch._ops.OpOverload)
+
+
+def writes(target: Any) -> bool:
+    """Whether a node's target is an operator that writes into its inputs."""
+    return is_operator(target) and target._schema.is_mutable
+
+
+def written_arguments(node: fx.Node) -> List[fx.Node]:
+    """Nodes into whose values an operator writes."""
+    if not writes(node.target):
+        return []
+    into = {a.name for a in node.target._schema.arguments if a.alias_info and a.alias_info.is_write}
+    given = [value for name, value in named_arguments(node).items() if name in into]
+    return [leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, fx.Node)]
+
+
+def named_arguments(node: fx.Node) -> Dict[str, Any]:
+    """What an operator is given, by the names of its schema."""
+    names = (argument.name for argument in node.target._schema.arguments)
+    return {**dict(zip(names, node.args)), **node.kwargs}
+
+
+def _attention_on_cpu(query: Any, key: Any, value: Any, *args: Any, **kwargs: Any) -> int:
+    return sdpa_flop_count(query.shape, key.shape, value.shape)
+
+
+def _attention_backward_on_cpu(grad: Any, query: Any, key: Any, value: Any, *args: Any,
+                               **kwargs: Any) -> int:
+    return sdpa_backward_flop_count(grad.shape, query.shape, key.shape, value.shape)
+
+
+#: Formulas of what runs in no kernel of Inductor's: PyTorch's own, behind them those that its table
+#: lacks before 2.15.
+_FORMULAS: Mapping[Any, Callable[..., Any]] = ChainMap(flop_registry, {
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention_on_cpu,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward_on_cpu,
+})
+_FUSIBLE: Dict[str, Any] = {}
+
+
+def is_random(node: fx.Node) -> bool:
+    """Whether Inductor draws the node's value from a seed."""
+    return str(getattr(node.target, "overloadpacket", "")) == "prims.inductor_random"
+
+
+def is_fusible(node: fx.Node) -> bool:
+    """Whether Inductor makes the node part of a neighbour's kernel."""
+    if not _FUSIBLE:
+        ops = partitioners.get_default_op_list()
+        _FUSIBLE["ops"] = set(ops.fusible_ops) | set(ops.view_ops)
+    packet = getattr(node.target, "overloadpacket", None)
+    if is_random(node):  # made in registers from a seed
+        return True
+    return packet is not None and packet not in _FORMULAS and (
+        torch.Tag.pointwise in node.target.tags or packet in _FUSIBLE["ops"])
+
+
+def arranges_convolutions(module: fx.GraphModule) -> bool:
+    """Whether Inductor gives convolutions of a graph operands with channels last."""
+    from torch._inductor.graph import GraphLowering
+    return GraphLowering.decide_layout_opt(module, is_inference=False)
+
+
+def most_buffers_computed_again() -> int:
+    """A value of at most so many buffers Inductor computes in each kernel that reads it."""
+    from torch._inductor import config
+    return config.realize_reads_threshold
+
+
+def is_pointwise(node: fx.Node) -> bool:
+    """Whether each element of the node's value depends on one element of each operand."""
+    return torch.Tag.pointwise in getattr(node.target, "tags", ()) or is_random(node)
+
+
+def flops(node: fx.Node, arguments: Tuple[Any, Any]) -> Any:
+    """Multiplications and additions of matrix products and convolutions, as a number or, with
+    dynamic shapes, a symbol; 0 for other nodes.
+    """
+    packet = getattr(node.target, "overloadpacket", None)
+    if packet not in _FORMULAS:
+        return 0
+    args, kwargs = arguments
+    return _FORMULAS[packet](*args, **kwargs, out_val=node.meta["val"])
