@@ -153,7 +153,7 @@ class NewStatistics(nn.Module):
 def test_statistics_of_a_small_batch_stay_with_the_first_run(batch):
     module, x = NewStatistics(), rows(batch, 32)
     twin = copy.deepcopy(module)
-    planned = mt.compile(module, least(module, x, "eager"), "eager", time_limit=1)
+    planned = mt.compile(module, least(module, x, "eager"), "eager", time_limit=1, costs="cpu")
     numbers = trained(planned, module, x)
     [plan] = mt.plans(planned)
     again = [plan.graph.ops[op].name for op in plan.schedule.recomputed()]
