@@ -57,7 +57,6 @@ class Backend:
     def __init__(self, request: Request, only_plan: bool = False, normalize: bool = True):
         self.request, self.only_plan, self.normalize = request, only_plan, normalize
         self.graphs: List[PlannedGraph] = []
-        self._started_s = time.perf_counter()
         self._plans: Dict[Tuple[str, int], Plan] = {}
         #: Bytes that a plan's pool may take after a trial, by the graph's fingerprint.
         self.tightened: Dict[str, int] = {}
