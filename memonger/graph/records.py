@@ -98,6 +98,8 @@ class Op:
     time_s: float = 0.0
     workspace_bytes: int = 0
     device: int = 0
+    #: What it runs on beside what other streams run: one of :data:`memonger.graph.clock.STREAMS`.
+    stream: str = "compute"
     #: The user's hints: ``mirror_stage`` ("" without), ``force_mirroring`` ("", "True", "False").
     mirror_stage: str = ""
     force_mirroring: str = ""

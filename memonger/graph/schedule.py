@@ -14,6 +14,7 @@ from typing import Dict, List, Mapping, Tuple
 
 from ..util.argument_checks import shown
 from ..util.errors import InputError
+from .clock import Run, Times, times_of
 from .types import Graph
 
 #: Who reads a recomputed value: (backward op, 0), or (forward op, k) for its k-th clone, k >= 1.
@@ -42,12 +43,29 @@ class Schedule:
     variants: Tuple[int, ...] = ()
 
     def time_s(self, graph: Graph) -> float:
-        """Time of one training step: the sum over all steps, variants considered."""
+        """Time of one training step, variants considered: the end of the last stream.
+
+        With one stream that is the sum over all steps.
+        """
+        if graph.has_streams:
+            return self.times(graph).total_s
         times = [op.time_s for op in graph.ops]
         for index in self.variants:
             for op, implementation in graph.implementations_of(index):
                 times[op] = implementation.time_s
         return sum(times[step.op] for step in self.steps)
+
+    def times(self, graph: Graph) -> Times:
+        """When each step runs: see :mod:`memonger.graph.clock`."""
+        running = [op.implementations[0] for op in graph.ops]
+        for index in self.variants:
+            for op, implementation in graph.implementations_of(index):
+                running[op] = implementation
+        return times_of(Run(
+            graph.ops[step.op].stream, running[step.op].time_s,
+            [source for position, source in enumerate(step.sources)
+             if source >= 0 and position not in running[step.op].ignored_inputs])
+            for step in self.steps)
 
     def recomputed(self) -> Tuple[int, ...]:
         """Ids of the ops that run more than once, each as often as it runs again."""

@@ -18,7 +18,9 @@ from typing import Any, Dict, FrozenSet, Hashable, List, Mapping, Sequence, Tupl
 
 from ..util.type_checks import check_types
 from ..util.units import format_bytes, format_plain
+from .clock import COMPUTE
 from .records import DTYPES, Implementation, Inplace, Op, Tensor, Variant
+from .streams import check_streams, unplanned_times
 
 __all__ = ["DTYPES", "MAX_SIZE_BYTES", "MAX_TIME_S", "Graph", "Implementation", "Inplace", "Op",
            "Tensor", "Variant"]
@@ -118,13 +120,22 @@ class Graph:
         return {op.name: i for i, op in enumerate(self.ops) if not op.is_backward}
 
     @cached_property
+    def has_streams(self) -> bool:
+        """Whether some op runs beside those of compute; else times are sums."""
+        return any(op.stream != COMPUTE for op in self.ops)
+
+    @cached_property
     def forward_time_s(self) -> float:
         """Time of all forward ops of the unplanned step, seconds."""
+        if self.has_streams:
+            return unplanned_times(op for op in self.ops if not op.is_backward).total_s
         return sum(op.time_s for op in self.ops if not op.is_backward)
 
     @cached_property
     def time_s(self) -> float:
         """Time of the whole unplanned step, seconds."""
+        if self.has_streams:
+            return unplanned_times(self.ops).total_s
         return sum(op.time_s for op in self.ops)
 
     def owner(self, tensor: int) -> int:
@@ -241,6 +252,7 @@ class Graph:
                 self._check_view(number)
         if sum(record.size_bytes for record in self.tensors) >= MAX_SIZE_BYTES:
             raise ValueError("all tensors together cannot have 2^60 bytes and more")
+        check_streams(self.ops, self.tensors, self.variants)
 
     def _check_view(self, number: int) -> None:
         """Raise ValueError where a view does not lie in another tensor's memory."""
@@ -271,7 +283,9 @@ class Graph:
                    for i, t in enumerate(self.tensors) if i in touched]
         pools = "cached_op" if self.pools == "cached_op" else "executor"  # as in older files
         parts = [ops, tensors, self.outputs, pools]
-        text = json.dumps(parts + [self.held_for_gradients] * bool(self.held_for_gradients))
+        parts += [self.held_for_gradients] * bool(self.held_for_gradients)
+        parts += [[o.stream for o in self.ops if not o.placeholder]] * self.has_streams
+        text = json.dumps(parts)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def to_dict(self) -> Dict[str, Any]:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Dict, List, Optional, Sequence, Set
+from typing import Dict, List, Optional, Sequence, Set, Tuple
 
+from ..graph.clock import COMPUTE
 from ..graph.schedule import Schedule
 from ..graph.types import Graph, Op
 
@@ -33,6 +34,7 @@ class Kind(str, enum.Enum):
     CLONE_IN_FORWARD = "a clone runs before the forward pass is over"
     CLONE_EARLY = "a clone does not run right before the first op that needs it"
     OUTPUT_MISSING = "an output of the network is not made"
+    FREED_EARLY = "memory is free while a step of another stream may work in it"
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def structure(graph: Graph, schedule: Schedule, backend: str = "plugin") -> List
     if problems:
         return problems
     running = [op for op in (ops[step.op] for step in schedule.steps) if op is not None]
-    for check in (_runs, _outputs) if backend == "stock" else (_runs, _clones, _outputs):
+    for check in (_runs, _outputs) if backend == "stock" else (_runs, _clones, _outputs, _guards):
         problems += check(graph, schedule, running)
     return problems
 
@@ -222,3 +224,41 @@ def _outputs(graph: Graph, schedule: Schedule, running: Sequence[Op]) -> List[Pr
     made = {tensor for op in running for tensor in op.outputs}
     return [Problem(Kind.OUTPUT_MISSING, graph.tensors[tensor].name) for tensor in graph.outputs
             if tensor not in made and graph.tensors[tensor].producer >= 0]
+
+
+def _guards(graph: Graph, schedule: Schedule, running: Sequence[Op]) -> List[Problem]:
+    """Whether compute has waited for each step of another stream before what that touches is free.
+
+    See :mod:`memonger.graph.clock`.
+    """
+    if not graph.has_streams:
+        return []
+    end = len(running)
+    last: Dict[Tuple[int, int], int] = {}
+    touches: List[List[Tuple[int, int]]] = [[] for _ in running]
+    #: For each step the first one of compute that waits for it, or for a later one of its stream.
+    waited = [end] * end
+    made: Set[int] = set()
+    for index, (step, op) in enumerate(zip(schedule.steps, running)):
+        read = [(source, tensor) for position, (source, tensor)
+                in enumerate(zip(step.sources, op.inputs))
+                if source >= 0 and position not in op.ignored_inputs]
+        touches[index] = read + [(index, tensor) for tensor in op.outputs]
+        for value in touches[index]:
+            lasts = value[0] == index and value[1] in graph.output_set and value[1] not in made
+            last[value] = max(last.get(value, 0), end if lasts else index)
+        made.update(op.outputs)
+        if op.stream == COMPUTE:
+            for source, _ in read:
+                waited[source] = min(waited[source], index)
+    problems = []
+    following: Dict[str, int] = {}
+    for index in range(end - 1, -1, -1):
+        op = running[index]
+        waited[index] = min(waited[index], following.get(op.stream, end))
+        following[op.stream] = waited[index]
+        for source, tensor in touches[index] if op.stream != COMPUTE else ():
+            if graph.tensors[tensor].pooled and last[source, tensor] < waited[index]:
+                problems.append(Problem(Kind.FREED_EARLY, "%s works in %s" % (
+                    op.name, graph.tensors[tensor].name), index))
+    return problems
