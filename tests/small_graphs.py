@@ -131,6 +131,19 @@ def chain(sizes: Tuple[int, ...], times: Tuple[float, ...]) -> Graph:
     return Graph(tuple(tensors), tuple(ops), ())
 
 
+def taken_in_place() -> Graph:
+    """A gradient may take the memory of a value that a later op reads, too."""
+    tensors = (Tensor("value", 400, 0), Tensor("result", 100, 1), Tensor("gradient", 100, 2),
+               Tensor("first", 400, 3), Tensor("second", 4, 4))
+    ops = (Op("make", "op", (), (0,), False, time_s=5.0),
+           Op("use", "op", (0,), (1,), False, time_s=1.0),
+           Op("use_backward", "op", (1,), (2,), True, time_s=1.0),
+           Op("first_backward", "op", (2, 0), (3,), True, inplace=(Inplace(1, 0, False),),
+              time_s=1.0),
+           Op("second_backward", "op", (3, 0), (4,), True, time_s=1.0))
+    return Graph(tensors, ops, ())
+
+
 def variant_graph(saving_s: float) -> Graph:
     """Two ops whose variant keeps a small mask where the base keeps the large value."""
     tensors = (Tensor("a", 800, 0), Tensor("b", 800, 1), Tensor("c", 800, 2), Tensor("gb", 100, 3),

@@ -6,7 +6,14 @@ from typing import Any, Dict
 
 import pytest
 import reference.brute  # noqa: F401  a method of that name
-from small_graphs import chain, integer_bound_s, optimum, random_graph, variant_graph
+from small_graphs import (
+    chain,
+    integer_bound_s,
+    optimum,
+    random_graph,
+    taken_in_place,
+    variant_graph,
+)
 
 import memonger
 from memonger.graph.offers import Offer, offering
@@ -116,15 +123,7 @@ def test_variants_that_change_nothing_loosen_no_bound(seed: int) -> None:
 
 def test_what_an_op_takes_in_place_must_be_made_again_where_it_is_needed_later() -> None:
     """A two-layer attention network's bound was 2.4 % of the step too low: this was free."""
-    tensors = (Tensor("value", 400, 0), Tensor("result", 100, 1), Tensor("gradient", 100, 2),
-               Tensor("first", 400, 3), Tensor("second", 4, 4))
-    ops = (Op("make", "op", (), (0,), False, time_s=5.0),
-           Op("use", "op", (0,), (1,), False, time_s=1.0),
-           Op("use_backward", "op", (1,), (2,), True, time_s=1.0),
-           Op("first_backward", "op", (2, 0), (3,), True, inplace=(Inplace(1, 0, False),),
-              time_s=1.0),
-           Op("second_backward", "op", (3, 0), (4,), True, time_s=1.0))
-    graph = Graph(tensors, ops, ())
+    graph = taken_in_place()
     assert optimum(graph, 900) == 0.0
     assert overhead_bound(graph, 900).extra_s == 0.0
     # Both values at once take 900 bytes; one in the other's memory, then made again, 804.

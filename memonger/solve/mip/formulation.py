@@ -1,5 +1,7 @@
 """The planning problem as a linear program over a few constrained ops.
 
+``tests/reference/relaxation.py`` says the same with expressions, row by row: read that first.
+
 Formulation (after Checkmate, Jain et al., MLSys 2020, and MONeT, Shah et al., ICLR 2021, with
 their stages replaced by windows between *constrained ops*): the ops are cut into windows, each
 ending at a constrained op. For group ``t`` and window ``j``
