@@ -169,11 +169,9 @@ def violation(program: Program, values: np.ndarray) -> float:
         program.lower - values, values - program.upper))
 
 
-def integer_bound_s(graph: Graph, budget_bytes: int, variants: str = "none",
-                    layers: int = 0) -> float:
+def integer_bound_s(graph: Graph, budget_bytes: int, variants: str = "none") -> float:
     """The least extra time by the 0/1 program that constrains every op."""
-    program = build(reduce_graph(graph, variants), range(len(graph.ops)), budget_bytes,
-                    layers=layers)
+    program = build(reduce_graph(graph, variants), range(len(graph.ops)), budget_bytes)
     return highs.solve_integer(program, integer_columns(program), Effort(5.0)).bound
 
 

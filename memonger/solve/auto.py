@@ -96,8 +96,7 @@ class Run:
         board.effort.limit_s = min(options.time_limit_s, USUAL_TIME_LIMIT_S)
         num_ops, groups = len(graph.ops), len(board.reduced.size_bytes)
         small, tiny = num_ops <= SMALL_OPS, num_ops <= TINY_OPS
-        # Whole buffers make programs larger: they get fewer, each with fewer checks of HiGHS.
-        most, checks = (2, 15) if board.layers else (12, 400) if small else (4, 60)
+        most, checks = (12, 400) if small else (4, 60)
         if not _has_programs(options) or groups > INTEGER_GROUPS:
             most = 0
         # Graphs with live storage are compared with proven optima, tiny ones are quickly proven.
@@ -105,7 +104,7 @@ class Run:
             TARGET_GAP if small else TARGET_GAP_LARGE
         programs = Programs(
             board, max_checks=max(1, int(checks * options.effort)),
-            gap=1e-3 if board.layers else 1e-6, target_gap=target_gap,
+            target_gap=target_gap,
             # The end of a proof costs most.
             step_gap=0.0004 if small and target_gap else target_gap)
         work = work_for(graph, min(options.time_limit_s, USUAL_TIME_LIMIT_S))
@@ -157,8 +156,7 @@ def first_bound(search: Run) -> None:
                             else int(FIRST_SHARE * search.work)):
         if board.options.bound:
             groups = len(board.reduced.size_bytes)
-            board.first_bound(7 if groups <= 500 else 3 if groups <= 1500 else 1,
-                              None if groups <= 2500 else 0)
+            board.first_bound(7 if groups <= 500 else 3 if groups <= 1500 else 1)
             search.programs.constrained = list(board.bound.constrained)
 
 

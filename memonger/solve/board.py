@@ -22,7 +22,7 @@ from ..plan.plan import Plan, Progress, Status
 from .candidate import Candidate, Poll
 from .chain.plans import ChainPlans, boundaries_of
 from .effort import Effort
-from .mip.bounds import Bound, layers_of, overhead_bound, whole_buffers_bound
+from .mip.bounds import Bound, overhead_bound
 from .mip.least_bytes import least_outside_pool_bytes, minimum_peak_bound, pool_limit_bytes
 from .mip.problem import Reduced, reduce_graph
 from .options import Options
@@ -54,18 +54,12 @@ class Board:
     @classmethod
     def start(cls, graph: Graph, budget_bytes: int, options: Options) -> "Board":
         """An empty board for a budget of the pool, beside the unplanned workspace and objects."""
-        reduced = reduce_graph(graph, options.variants, options.keep,
-                               arena=options.storage == "arena")
+        reduced = reduce_graph(graph, options.variants, options.keep)
         return cls(graph, options, budget_bytes + outside_pool_bytes(graph), reduced,
                    Effort(options.time_limit_s, options.account, len(graph.ops), options.storage),
                    Walks(graph, options))
 
     # ------------------------------------------------------------------ facts
-    @property
-    def layers(self) -> int:
-        """Sizes of whole buffers that programs distinguish; 0 where the pool is packed."""
-        return layers_of(self.options.storage)
-
     @property
     def live_budget_bytes(self) -> int:
         """What the pool may take at most, whatever variants are chosen."""
@@ -186,46 +180,20 @@ class Board:
 
     # ------------------------------------------------------------------ bounds
     @cached_property
-    def reduced_whole(self) -> Reduced:
-        """For whole buffers, which may need less than an arena with what lies beside it."""
-        if not self.reduced.own_buffer_bytes:
-            return self.reduced
-        return reduce_graph(self.graph, self.options.variants, self.options.keep)
-
-    @cached_property
     def smallest_peak_bytes(self) -> int:
         """No plan's pool is smaller than this."""
-        return minimum_peak_bound(self.reduced_whole, self.layers,
-                                  None if self.options.bound else 0,
+        return minimum_peak_bound(self.reduced, None if self.options.bound else 0,
                                   effort=self.effort.part(1 / 3)).bytes
 
-    @cached_property
-    def most_bound_s(self) -> float:
-        """The least extra time of plans in whole buffers, which no bound may exceed.
-
-        Infinite where nothing lies beside the arena: then a bound counts live bytes only.
-        """
-        if not self.reduced.own_buffer_bytes:
-            return float("inf")
-        return whole_buffers_bound(self.reduced_whole, self.live_budget_bytes,
-                                   self.effort.part(1 / 3))
-
-    def first_bound(self, rounds: int = 8, layers: Optional[int] = None) -> None:
+    def first_bound(self, rounds: int = 8) -> None:
         """The bound of a few linear programs, or of the smallest peak."""
-        self.bound = self._valid(overhead_bound(
-            self.graph, self.live_budget_bytes, reduced=self.reduced,
-            effort=self.effort.part(1 / 3), rounds=rounds,
-            layers=self.layers if layers is None else layers))
+        self.bound = overhead_bound(self.graph, self.live_budget_bytes, reduced=self.reduced,
+                                    effort=self.effort.part(1 / 3), rounds=rounds)
         if self.smallest_peak_bytes > self.live_budget_bytes:
             self.bound = Bound(float("inf"), "smallest peak")
 
     def raise_bound(self, extra_s: float, how: str, constrained: Sequence[int]) -> None:
         """Keep a bound of the reduced graph where it says more."""
         if extra_s > self.bound.extra_s:
-            valid = self._valid(Bound(extra_s, how, tuple(constrained)))
-            self.bound = max(self.bound, valid, key=lambda bound: bound.extra_s)
+            self.bound = Bound(extra_s, how, tuple(constrained))
             logger.debug("bound: at least %.3g more time (%s)", extra_s, how)
-
-    def _valid(self, bound: Bound) -> Bound:
-        """A bound of the reduced graph as one for every plan, also those in whole buffers."""
-        return bound._replace(extra_s=min(bound.extra_s, self.most_bound_s))

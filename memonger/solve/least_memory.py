@@ -11,7 +11,6 @@ from ..plan.plan import Plan, Status
 from . import fewer_variants
 from .chain.plans import ChainPlans, boundaries_of
 from .effort import Effort, steps_per_s
-from .mip.bounds import layers_of
 from .mip.least_bytes import least_outside_pool_bytes, minimum_peak_bound
 from .mip.problem import reduce_graph
 from .options import Options
@@ -57,8 +56,7 @@ def least_memory(graph: Graph, budget_bytes: Optional[int], options: Options,
     effort = Effort(options.time_limit_s, options.account)
     plan = smallest_within(graph, budget_bytes, replace(options, account=effort))
     reduced = reduce_graph(graph, options.variants, options.keep)
-    peak = minimum_peak_bound(reduced, layers_of(options.storage), _PEAK_GROUPS,
-                              effort.part(_PEAK_SHARE))
+    peak = minimum_peak_bound(reduced, _PEAK_GROUPS, effort.part(_PEAK_SHARE))
     if solve is not None and not boundaries_of(graph, options):
         plan = _squeezed(plan, peak.bytes, replace(options, account=effort), effort, solve)
     smallest = total_bytes(

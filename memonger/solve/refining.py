@@ -1,7 +1,7 @@
 """0/1 programs over few constrained ops, refined until their plans fit.
 
 Each round solves the program of :mod:`memonger.solve.mip.formulation` over the constrained ops
-(lives, reruns and variants 0 or 1, buffers whole), decodes the answer into a schedule and counts
+(lives, reruns and variants 0 or 1), decodes the answer into a schedule and counts
 its bytes in exact integers. The program's bound holds for every plan. A schedule that fits and
 costs no more than the bound is optimal; where it does not fit, the op at which it exceeds the
 budget most is constrained as well. With all ops constrained the program is MONeT's and Checkmate's,
@@ -70,15 +70,15 @@ class Programs:
                     or self.exhausted:
                 return
             self.rounds += 1
-            program, values, schedule = self._ask(allowed, board.effort.part(share),
-                                                  proof=target == 1.0)
+            program, schedule = self._ask(allowed, board.effort.part(share),
+                                          proof=target == 1.0)
             if schedule is None:  # the same program would have no other answer
                 self.exhausted = True
                 return
             decoded = board.evaluate(schedule)
             if decoded.bytes > board.limit_bytes:
                 self._bring_within(decoded, allowed, share, mend_work)
-            worst = worst_op(program, board.reduced, schedule, values, allowed)
+            worst = worst_op(program, board.reduced, schedule, allowed)
             if worst < 0 or worst in self.constrained:
                 self.exhausted = True
                 return
@@ -100,16 +100,16 @@ class Programs:
             return
         self.constrained = peak_ops(board.reduced, board.best.schedule, count)
         self.max_checks = 0
-        schedule = self._ask(board.live_budget_bytes, Effort(seconds, board.effort), proof=True)[2]
+        schedule = self._ask(board.live_budget_bytes, Effort(seconds, board.effort), proof=True)[1]
         if schedule is not None:
             board.evaluate(schedule)
 
     def _ask(self, allowed_bytes: int, effort: Effort, proof: bool
-             ) -> Tuple[Program, Any, Optional[Schedule]]:
+             ) -> Tuple[Program, Optional[Schedule]]:
         """Solve one program over the constrained ops and decode it; None without an answer."""
         board, options = self.board, self.board.options
         program = build(board.reduced, self.constrained, allowed_bytes, options.max_clones,
-                        options.recompute, board.layers)
+                        options.recompute)
         solution = highs.solve_integer(
             program, integer_columns(program), effort,
             self._start_point(program) if proof else None, self.gap, max_checks=self.max_checks,
@@ -120,7 +120,7 @@ class Programs:
                               self.constrained)
         board.interrupted |= solution.status == "interrupted"
         board.report()
-        return program, solution.values, None if solution.values is None else \
+        return program, None if solution.values is None else \
             schedule_of_point(program, board.reduced, solution.values)
 
     def _bring_within(self, decoded: Candidate, allowed_bytes: int, share: float,
@@ -136,7 +136,7 @@ class Programs:
                 and board.best.extra_s - decoded.extra_s <= self.target_gap * board.graph.time_s:
             return
         less = int(0.999 * allowed_bytes * board.limit_bytes / decoded.bytes)
-        schedule = self._ask(less, board.effort.part(share), proof=False)[2]
+        schedule = self._ask(less, board.effort.part(share), proof=False)[1]
         if schedule is not None:
             smaller = board.evaluate(schedule)
             # One that fits, but costs more than the best, is not what to go on from.

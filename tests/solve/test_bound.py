@@ -21,7 +21,6 @@ from memonger.graph.schedule import expand
 from memonger.graph.types import Graph, Implementation, Inplace, Op, Tensor
 from memonger.memory.storage import plan_storage
 from memonger.memory.timeline import timeline
-from memonger.solve import Options, solve
 from memonger.solve.effort import Effort
 from memonger.solve.mip import highs
 from memonger.solve.mip.bounds import knapsack_bound, overhead_bound
@@ -67,20 +66,6 @@ def check_seed(seed: int, inplace: bool, forward: int) -> None:
 def test_bound_is_the_optimum_of_a_chain(budget: int) -> None:
     graph = chain((400, 400, 400, 100), (3.0, 1.0, 2.0, 1.0))
     assert integer_bound_s(graph, budget) == pytest.approx(optimum(graph, budget), abs=1e-4)
-
-
-def test_bounds_of_a_cached_op_count_both_of_its_pools() -> None:
-    """A Gluon block's bound at 60 % of its memory was 6.8 % of the step, and is 22.8 %."""
-    graph = replace(chain((400, 400, 400, 400, 100), (3.0, 1.0, 2.0, 1.0, 1.0)),
-                    pools="cached_op")
-    together = replace(graph, pools="executor")
-    best = solve(graph, 1800, "brute", Options(storage="best"))
-    assert best.overhead * graph.time_s == pytest.approx(5.0)
-    assert integer_bound_s(graph, 1800, layers=8) == pytest.approx(4.0)
-    assert integer_bound_s(together, 1800, layers=8) == pytest.approx(0.0)
-    # Two values of 400 bytes in forward; in backward one, and two gradients of 100.
-    assert minimum_peak_bound(reduce_graph(graph), 8).bytes == 1400
-    assert minimum_peak_bound(reduce_graph(together), 8).bytes < 1000
 
 
 @pytest.mark.parametrize("seed", range(8))

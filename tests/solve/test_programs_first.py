@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import pytest
 from small_graphs import chain
-from training_nets import residual_network
 
 from memonger.graph.schedule import expand
 from memonger.memory.storage import plan_storage
@@ -21,13 +20,12 @@ highspy = pytest.importorskip("highspy")
 CHAIN = chain((400, 300, 500, 200) * 5, (3.0, 1.0, 2.0, 1.5) * 5)
 
 
-@pytest.mark.parametrize("graph, storage, share", [
-    (CHAIN, "live", 0.5), (CHAIN, "live", 0.35), (residual_network(2), "best", 0.65)])
-def test_a_proof_takes_little_work(graph, storage, share):
-    budget = int(share * plan_storage(graph, expand(graph, {}), storage).pool_bytes)
+@pytest.mark.parametrize("share", [0.5, 0.35])
+def test_a_proof_takes_little_work(share):
+    budget = int(share * plan_storage(CHAIN, expand(CHAIN, {}), "live").pool_bytes)
     account = Effort(float("inf"))
-    plan = solve(graph, budget, "auto", Options(storage=storage, account=account))
-    exact = solve(graph, budget, "milp", Options(storage=storage))
+    plan = solve(CHAIN, budget, "auto", Options(storage="live", account=account))
+    exact = solve(CHAIN, budget, "milp", Options(storage="live"))
     assert plan.status is exact.status is Status.OPTIMAL
     assert plan.overhead == pytest.approx(exact.overhead)
     assert account.spent_s < 1.0  # of ten

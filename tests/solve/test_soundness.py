@@ -76,29 +76,25 @@ def check(seed: int, solve_programs: bool = False, split: bool = False) -> None:
     for schedule in schedules:
         extra_s = schedule.time_s(graph) - graph.time_s
         peak = plan_storage(graph, schedule, "live").peak_live_bytes
-        pool = plan_storage(graph, schedule, "best").pool_bytes
+        assert plan_storage(graph, schedule, "best").pool_bytes >= peak
         assert plan_storage(graph, schedule, "arena").pool_bytes >= peak
         assert needed_live(reduced).max(initial=0) <= peak
         assert together <= peak + 1e-6
         assert knapsack_bound(reduced, peak).extra_s <= extra_s + 1e-6
-        for layers in (0,) if graph.pools == "live" else (0, 3, 8):
-            budget = pool if layers else peak
-            if not budget:
-                continue
-            measured = sorted(rng.sample(range(len(graph.ops)), rng.randint(1, len(graph.ops))))
-            program = build(reduced, measured, budget, layers=layers,
-                            spans=random_spans(rng, len(measured)))
-            point = point_of(program, reduced, schedule)
-            assert violation(program, point) <= 1e-6
-            assert float(program.cost @ point) <= extra_s + 1e-9
-            if solve_programs:
-                assert minimum_peak_bound(reduced, layers).bytes <= budget
-                bound = overhead_bound(graph, budget, effort=Effort(1.0), reduced=reduced, rounds=2,
-                                       layers=layers)
-                assert bound.extra_s <= extra_s + 1e-6, bound
-                if rng.random() < 0.3:
-                    whole = highs.solve_integer(program, integer_columns(program), Effort(1.0))
-                    assert whole.bound <= extra_s + 1e-6
+        if not peak:
+            continue
+        measured = sorted(rng.sample(range(len(graph.ops)), rng.randint(1, len(graph.ops))))
+        program = build(reduced, measured, peak, spans=random_spans(rng, len(measured)))
+        point = point_of(program, reduced, schedule)
+        assert violation(program, point) <= 1e-6
+        assert float(program.cost @ point) <= extra_s + 1e-9
+        if solve_programs:
+            assert minimum_peak_bound(reduced).bytes <= peak
+            bound = overhead_bound(graph, peak, effort=Effort(1.0), reduced=reduced, rounds=2)
+            assert bound.extra_s <= extra_s + 1e-6, bound
+            if rng.random() < 0.3:
+                whole = highs.solve_integer(program, integer_columns(program), Effort(1.0))
+                assert whole.bound <= extra_s + 1e-6
 
 
 @pytest.mark.parametrize("seed", KNOWN)
@@ -138,26 +134,26 @@ def with_values_apart(rng: random.Random, graph: Graph) -> Graph:
     return replace(graph, ops=ops)
 
 
-def check_arenas(seed: int) -> bool:
-    """Bounds for arenas against arenas, and those of plans; True where what is beside counted."""
+def check_arenas(seed: int) -> int:
+    """Bounds against plans with values beside an arena; how many arenas there were."""
     rng = random.Random(seed)
     graph = strategies.training_graph(rng, rng.randint(1, 12), rng.random() < 0.5)
     if rng.random() < 0.5:
         graph = strategies.variants(rng, graph)
     graph = with_values_apart(rng, graph)
     which = "exact" if graph.variants else "none"
-    reduced = reduce_graph(graph, which, arena=True)
+    reduced = reduce_graph(graph, which)
+    arenas = 0
     for _ in range(3):
         schedule = strategies.schedule_with_variants(rng, graph)
         extra_s = schedule.time_s(graph) - graph.time_s
         planned = plan_storage(graph, schedule, "arena")
-        pool = budget = planned.pool_bytes
-        if not planned.offset_of:
-            continue  # whole buffers take no more
-        assert needed_live(reduced).max(initial=0) <= budget
-        assert knapsack_bound(reduced, budget).extra_s <= extra_s + 1e-6
+        pool = planned.pool_bytes
+        arenas += bool(planned.offset_of)
+        assert needed_live(reduced).max(initial=0) <= pool
+        assert knapsack_bound(reduced, pool).extra_s <= extra_s + 1e-6
         measured = sorted(rng.sample(range(len(graph.ops)), rng.randint(1, len(graph.ops))))
-        linear = build(reduced, measured, budget or 1)
+        linear = build(reduced, measured, pool or 1)
         point = point_of(linear, reduced, schedule)
         assert violation(linear, point) <= 1e-6
         assert float(linear.cost @ point) <= extra_s + 1e-9
@@ -166,11 +162,11 @@ def check_arenas(seed: int) -> bool:
         assert search.bound.extra_s <= extra_s + 1e-6
         plan = search.plan("milp", pool)
         assert plan.minimum_total_bytes <= pool + sum(plan.fixed_bytes.values())
-    return bool(needed_live(reduced).max() > needed_live(reduce_graph(graph, which)).max())
+    return arenas
 
 
 def test_bounds_hold_for_arenas_with_values_beside_them() -> None:
-    assert sum(map(check_arenas, range(40))) > 10
+    assert sum(map(check_arenas, range(40))) > 5
 
 
 @pytest.mark.slow

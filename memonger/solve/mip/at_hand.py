@@ -6,14 +6,13 @@ from typing import List, Tuple
 import numpy as np
 
 from .columns import Ranges, Rows, Spots
-from .pools import Pools
 from .problem import Reduced
 from .targets import Targets, by_op
 
 
-def add_at_hand_rows(reduced: Reduced, rows: Rows, live: Ranges, pools: Pools, rerun: Ranges,
-                     taken: Spots, repeats: List[Tuple[int, int]], number_of: dict,
-                     target: Targets, variant_column: np.ndarray, window_of: np.ndarray) -> None:
+def add_at_hand_rows(reduced: Reduced, rows: Rows, live: Ranges, rerun: Ranges, taken: Spots,
+                     repeats: List[Tuple[int, int]], number_of: dict, target: Targets,
+                     variant_column: np.ndarray, window_of: np.ndarray) -> None:
     """``at hand(group, window) >= target`` for reads, lives and reruns."""
     modal = reduced.scattered_group
     born = window_of[reduced.birth] if len(reduced.birth) else np.zeros(0, dtype=np.int64)
@@ -58,12 +57,7 @@ def add_at_hand_rows(reduced: Reduced, rows: Rows, live: Ranges, pools: Pools, r
         np.stack([group_of[needed], spot_of[needed], target_of[needed]]), axis=1)
     numbers = target.open(rows, target_of)
     rows.add(numbers, live.column(group_of, spot_of - 1), 1.0)
-    gone = taken.column(group_of, spot_of - 1)
-    rows.add(numbers, gone, -1.0)
-    if pools.count == 2:  # what lies in the pool of forward stays
-        at_end = live.column(group_of, np.full(len(group_of), pools.boundary))
-        rows.add(numbers, np.where((gone >= 0) & (spot_of - 1 > pools.boundary), at_end, -1),
-                 np.array(1.0))
+    rows.add(numbers, taken.column(group_of, spot_of - 1), -1.0)
     most = max(map(len, reduced.makers), default=0)
     for position in range(most):
         maker = np.array([number_of.get(makers[position], -1)

@@ -2,9 +2,8 @@
 
 They hold for every schedule of the class (forward ops may run again any number of times, forward
 and backward order fixed) and for every storage assignment, because they count nothing but live
-bytes, and let whatever may share memory share it. Where some values must lie beside an arena, the
-graph reduced for arenas counts them from the first op to the last; a plan may then take whole
-buffers instead, so the bound is the smaller one of both kinds (:func:`whole_buffers_bound`).
+bytes, and let whatever may share memory share it. Pools of whole buffers, and a CachedOp's two
+pools, take more than that, so bounds of theirs are lower than they could be.
 
 Method: the program of :mod:`memonger.solve.mip.formulation` over a few constrained ops, chosen
 where the unplanned step or the last solution is worst. Few windows give the best bounds (see
@@ -25,19 +24,13 @@ from .formulation import build
 from .implementations import allowed_variants
 from .live_bytes import needed_live, unplanned_live
 from .problem import Reduced, reduce_graph
-from .program import integer_columns
 
-#: Sizes of whole buffers that programs distinguish: finer is slower, not better.
-_LAYERS = 10
 #: Up to so many values backward has so many pieces in the program with spans, which raises the
 #: bound of ResNet-50 at 20 % from 16.9 to 20.6 % in a second.
 _SPAN_PIECES = ((400, 8), (900, 5), (2000, 3))
 #: What such a program takes to be built, as a share of what it takes to be solved; what each value
 #: and piece take to be solved at least, counted seconds.
 _SPAN_BUILDING, _SPAN_LEAST_S = 0.15, 1.5e-4
-#: The bound of plans in whole buffers that caps an arena's: linear programs, pieces of backward
-#: with a constrained op each in the 0/1 program, sizes, checks, values.
-_WHOLE_ROUNDS, _WHOLE_PIECES, _WHOLE_LAYERS, _WHOLE_CHECKS, _WHOLE_GROUPS = 9, 9, 6, 200, 1500
 
 
 class Bound(NamedTuple):
@@ -116,8 +109,7 @@ def _most_saved(graph: Graph, variants: Sequence[int]) -> float:
 
 def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none",
                    keep: Sequence[int] = (), effort: Optional[Effort] = None,
-                   reduced: Optional[Reduced] = None, rounds: int = 8,
-                   layers: int = 0) -> Bound:
+                   reduced: Optional[Reduced] = None, rounds: int = 8) -> Bound:
     """Smallest extra time that any plan of the class can have.
 
     Parameters
@@ -135,9 +127,6 @@ def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none
         The graph reduced with the same ``variants`` and ``keep``, when at hand.
     rounds : int
         Linear programs to try.
-    layers : int
-        0: the bound holds for every storage assignment. More: for assignments to whole buffers,
-        as MXNet's and the plugin's are; the number of sizes that are told apart.
 
     Returns
     -------
@@ -151,8 +140,7 @@ def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none
         return Bound(0.0, "none")
     if needed_live(reduced).max() > pool_budget_bytes:
         return Bound(float("inf"), "operands of one op", (int(needed_live(reduced).argmax()),))
-    if unplanned_live(reduced).max() <= pool_budget_bytes and not reduced.variants \
-            and not layers:
+    if unplanned_live(reduced).max() <= pool_budget_bytes and not reduced.variants:
         return Bound(0.0, "unplanned")
     best = knapsack_bound(reduced, pool_budget_bytes)
     if reduced.variants:
@@ -162,7 +150,7 @@ def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none
     for number, constrained in enumerate(_candidates(reduced, pool_budget_bytes, rounds)):
         if number and effort.left_s <= 0:
             break
-        program = build(reduced, constrained, pool_budget_bytes, layers=layers)
+        program = build(reduced, constrained, pool_budget_bytes)
         solution = highs.solve_linear(program, effort)
         if solution.bound > best.extra_s:
             best = Bound(solution.bound, "linear, %d constrained" % len(constrained),
@@ -172,18 +160,12 @@ def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none
     return best
 
 
-def layers_of(storage: str) -> int:
-    """Sizes of whole buffers that programs distinguish; 0 where the pool is packed."""
-    return 0 if storage in ("arena", "live") else _LAYERS
-
-
 def span_bound(reduced: Reduced, pool_budget_bytes: float, effort: Effort) -> Bound:
     """One linear program over many windows, with rows over spans of them.
 
     Windows alone lose what a rerun serves in several of them (:mod:`memonger.solve.mip.spans`), so
-    more windows give a higher bound only together with spans. Live bytes are counted, not buffers.
-    None where the program takes more than half of the work that is left: the search for plans has
-    the other half.
+    more windows give a higher bound only together with spans. None where the program takes more
+    than half of the work that is left: the search for plans has the other half.
     """
     groups = len(reduced.size_bytes)
     pieces = next((pieces for most, pieces in _SPAN_PIECES if groups <= most), 0)
@@ -219,27 +201,6 @@ def spans_of(reduced: Reduced, constrained: Sequence[int]) -> List[Tuple[int, in
         spans |= {(begin, min(last, begin + size - 1)) for begin in range(first, last, size // 2)}
         size *= 2
     return sorted(spans)
-
-
-def whole_buffers_bound(reduced: Reduced, pool_budget_bytes: float, effort: Effort) -> float:
-    """Smallest extra time of plans whose values lie in whole buffers: one 0/1 program.
-
-    What a bound for arenas must not exceed, for a plan takes whole buffers where those are
-    smaller.
-    """
-    large = len(reduced.size_bytes) > _WHOLE_GROUPS
-    best = overhead_bound(reduced.graph, pool_budget_bytes, effort=effort.part(0.5),
-                          reduced=reduced, rounds=1 if large else _WHOLE_ROUNDS,
-                          layers=0 if large else _WHOLE_LAYERS)
-    if large or not best.constrained or not np.isfinite(best.extra_s) or effort.left_s <= 0 \
-            or not highs.available():
-        return best.extra_s
-    program = build(reduced, constrained_in_pieces(reduced, _WHOLE_PIECES),
-                    pool_budget_bytes, layers=_WHOLE_LAYERS)
-    solution = highs.solve_integer(program, integer_columns(program), effort, gap=1e-3,
-                                max_checks=_WHOLE_CHECKS)
-    return max(best.extra_s, solution.bound - 1e-6 * abs(solution.bound)
-               if np.isfinite(solution.bound) else solution.bound)
 
 
 def _candidates(reduced: Reduced, budget_bytes: float, rounds: int) -> List[List[int]]:

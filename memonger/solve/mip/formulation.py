@@ -10,8 +10,7 @@ ending at a constrained op. For group ``t`` and window ``j``
 * ``rerun[r, j]``: repeat ``r``, as one implementation of an op, happens inside window ``j``;
 * ``variant[m]``: ops run as variant ``m`` has them;
 * ``taken[t, j]``: the constrained op that ends window ``j`` works in the value's memory, and the
-  value is gone (only for ops that save memory in no other way);
-* ``remade[t, j]``: the value is in the pool of backward (:mod:`memonger.solve.mip.pools`).
+  value is gone (only for ops that save memory in no other way).
 
 A value is *at hand* in a window if it was live at the window's start, is made in the window, or
 is rerun in it. Reads, reruns and lives all need values at hand; the live bytes at each constrained
@@ -31,8 +30,6 @@ import numpy as np
 from .at_hand import add_at_hand_rows
 from .columns import Ranges, Rows, Spots
 from .inplace_reuse import InplaceReuse
-from .layers import add_layer_rows, layer_sizes
-from .pools import Pools
 from .problem import Reduced
 from .program import Program
 from .spans import add_span_rows, span_pairs
@@ -40,7 +37,7 @@ from .targets import ALWAYS, Targets
 
 
 def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
-          max_reruns: int = 0, forget: Sequence[int] = (), layers: int = 0,
+          max_reruns: int = 0, forget: Sequence[int] = (),
           spans: Sequence[Tuple[int, int]] = ()) -> Program:
     """Write the program for some constrained ops.
 
@@ -56,10 +53,6 @@ def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
         Largest number of reruns of an op; 0 is no limit.
     forget : sequence of int
         Ops whose values must not stay from forward to backward.
-    layers : int
-        Count whole buffers of this many sizes instead of bytes only: a buffer holds one value at a
-        time, from its start, so there must be as many buffers of at least ``s`` bytes as values
-        of at least ``s`` bytes are ever alive at once. 0 for memory that can be cut anywhere.
 
     Returns
     -------
@@ -108,11 +101,7 @@ def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
     reuses = [(spot_at[reuse.op], reuse) for reuse in reduced.inplace_reuses if reuse.op in spot_at]
     taken = Spots.make([(group, window) for window, reuse in reuses for group, _ in reuse.sources],
                        next_column)
-    next_column += len(taken.owner)
-    sizes = layer_sizes(reduced, layers)
-    pools = Pools.of(reduced, live, ends_at, next_column, bool(layers))
-    next_column += pools.columns
-    again = Spots.make(span_pairs(rerun, spans), next_column + pools.count * len(sizes))
+    again = Spots.make(span_pairs(rerun, spans), next_column + len(taken.owner))
     columns = again.base + len(again.owner)
 
     # ---- costs
@@ -129,28 +118,23 @@ def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
         cost[0] = 1.0
     lower, upper = np.zeros(columns), np.ones(columns)
     if minimise_peak:
-        upper[0] = pools.count * float(
+        upper[0] = float(
             reduced.size_bytes.sum() + reduced.profile_bytes.max(initial=0.0)) / unit
-    if pools.count == 2:
-        upper[pools.forward_column] = upper[0] if minimise_peak else budget_bytes / unit
     rows = Rows()
     target = Targets(reduced, variant_column)
-    add_at_hand_rows(reduced, rows, live, pools, rerun, taken, repeats, number_of, target,
+    add_at_hand_rows(reduced, rows, live, rerun, taken, repeats, number_of, target,
                      variant_column, window_of)
     _forced_lives(reduced, rows, live, lower, upper, target, ends_at, forget)
-    pools.add_rows(rows, live)
-    memory = _memory_rows(reduced, rows, live, pools, ends_at, budget_bytes, unit)
-    _inplace_rows(rows, live, pools, taken, reuses, memory, unit)
+    memory = _memory_rows(reduced, rows, live, ends_at, budget_bytes, unit)
+    _inplace_rows(rows, live, taken, reuses, memory, unit)
     _choice_rows(reduced, rows, rerun, repeats, variant_column, max_reruns)
-    add_layer_rows(reduced, rows, live, pools, taken, reuses, ends_at, sizes, next_column, upper,
-                   budget_bytes, unit)
     if spans:
         add_span_rows(reduced, rows, live, rerun, again, spans, number_of, ends_at, window_of,
                       target)
     start, index, value = rows.matrix(columns)
     return Program(cost, lower, upper, np.concatenate(rows.lower), np.concatenate(rows.upper),
                    start, index, value, unit, live, rerun, taken, repeats,
-                   variant_column, ends_at, sizes, next_column, pools, spans, again)
+                   variant_column, ends_at, spans, again)
 
 
 def _forced_lives(reduced: Reduced, rows: Rows, live: Ranges, lower: np.ndarray,
@@ -192,28 +176,21 @@ def _column(ranges: Ranges, owner: int, window: int) -> int:
     return -1
 
 
-def _memory_rows(reduced: Reduced, rows: Rows, live: Ranges, pools: Pools, ends_at: np.ndarray,
+def _memory_rows(reduced: Reduced, rows: Rows, live: Ranges, ends_at: np.ndarray,
                  budget_bytes: float, unit: float) -> np.ndarray:
-    owner, window, columns = pools.held(reduced, live)
+    """What is alive at each constrained op fits: one row each."""
+    owner, window = live.pairs()
     limit = budget_bytes / unit if np.isfinite(budget_bytes) else 0.0
-    last = np.ones(len(ends_at), dtype=bool)  # rows that the budget limits
-    if pools.count == 2:
-        last = pools.of_window(np.arange(len(ends_at))) == 1
-        row = rows.open(np.array([-np.inf]), np.array([limit]))
-        rows.add(row, np.array([pools.forward_column]), 1.0)
-        if not np.isfinite(budget_bytes):
-            rows.add(row, np.zeros(1, dtype=np.int64), -1.0)
     numbers = rows.open(np.full(len(ends_at), -np.inf),
-                        np.where(last, limit, 0.0) - pools.fixed_bytes(reduced, ends_at) / unit)
-    if pools.count == 2:
-        rows.add(numbers, np.full(len(ends_at), pools.forward_column), np.where(last, 1.0, -1.0))
+                        limit - reduced.profile_bytes[ends_at] / unit)
     if not np.isfinite(budget_bytes):
-        rows.add(numbers[last], np.zeros(int(last.sum()), dtype=np.int64), -1.0)
-    rows.add(numbers[window], columns, reduced.size_bytes[owner] / unit)
+        rows.add(numbers, np.zeros(len(ends_at), dtype=np.int64), -1.0)
+    rows.add(numbers[window], live.base + np.arange(live.total),
+             reduced.size_bytes[owner] / unit)
     return numbers
 
 
-def _inplace_rows(rows: Rows, live: Ranges, pools: Pools, taken: Spots,
+def _inplace_rows(rows: Rows, live: Ranges, taken: Spots,
                   reuses: Sequence[Tuple[int, InplaceReuse]], memory: np.ndarray,
                   unit: float) -> None:
     """What an op saves in place: only what it takes, from what is live, once an output."""
@@ -232,7 +209,7 @@ def _inplace_rows(rows: Rows, live: Ranges, pools: Pools, taken: Spots,
     rows.add(np.array([number_of[int(spot)] for spot in taken.window]), columns, 1.0)
     numbers = rows.open(np.full(len(columns), -np.inf), np.zeros(len(columns)))
     rows.add(numbers, columns, 1.0)
-    rows.add(numbers, pools.owned(live, taken.owner, taken.window), -1.0)
+    rows.add(numbers, live.column(taken.owner, taken.window), -1.0)
 
 
 def _choice_rows(reduced: Reduced, rows: Rows, rerun: Ranges, repeats: List[Tuple[int, int]],

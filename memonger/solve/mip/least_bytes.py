@@ -49,25 +49,25 @@ def least_outside_pool_bytes(graph: Graph, variants: str) -> int:
     return max(least or [0]) + graph.objects_bytes_per_op * sum(runs)
 
 
-def minimum_peak_bound(reduced: Reduced, layers: int = 0, most_groups: Optional[int] = None,
+def minimum_peak_bound(reduced: Reduced, most_groups: Optional[int] = None,
                        effort: Optional[Effort] = None) -> PeakBound:
     """Bytes of pooled tensors that no plan of the class can do without.
 
-    ``layers`` is as for :func:`overhead_bound`; graphs of more than ``most_groups`` values (None:
-    ``_PEAK_GROUPS``) get no 0/1 program. ``effort``: the work for that; none where it is not enough
-    for the linear program that it begins with.
+    Graphs of more than ``most_groups`` values (None: ``_PEAK_GROUPS``) get no 0/1 program.
+    ``effort``: the work for that; none where it is not enough for the linear program that it begins
+    with.
     """
     if not reduced.num_ops:
         return PeakBound(0, "none", -1)
     best = _of_operands(reduced)
     # Variants make the difference: what one takes from an op it gives to others.
     most_groups = _PEAK_GROUPS if most_groups is None else most_groups
-    if not highs.available() or not (reduced.variants or layers and reduced.two_pools) \
+    if not highs.available() or not reduced.variants \
             or not 0 < len(reduced.size_bytes) <= most_groups:
         return best
     worst_ops = np.argsort(-most_operands(reduced), kind="stable")[:_PEAK_OPS]
     constrained = sorted(int(op) for op in worst_ops)
-    program = build(reduced, constrained, float("inf"), layers=layers)
+    program = build(reduced, constrained, float("inf"))
     effort = effort or Effort(_PEAK_S)
     if highs.linear_s(program) > effort.left_s:
         return best
@@ -82,7 +82,7 @@ def minimum_peak_bound(reduced: Reduced, layers: int = 0, most_groups: Optional[
 
 def _of_operands(reduced: Reduced) -> PeakBound:
     """What bringing the operands of one op together takes, the same for every budget."""
-    key = ("operand bytes", reduced.variants, reduced.again.tobytes(), reduced.own_buffer_bytes)
+    key = ("operand bytes", reduced.variants, reduced.again.tobytes())
     if key in reduced.graph.derived:
         return reduced.graph.derived[key]
     needed = needed_live(reduced)

@@ -5,75 +5,42 @@ depends on the schedule. So these are the unions over all options of all impleme
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Dict, List, Set
 
 import numpy as np
 
 from ...graph.types import Graph
-from ...memory.liveness import own_buffer_tensors
 from .implementations import Implementations
 
 
-@dataclass(frozen=True)
-class Sharing:
-    """Tensors by the memory that they may share; the smallest tensor stands for its set."""
+def alike(graph: Graph, implementations: Implementations) -> np.ndarray:
+    """(tensors,) int64: the smallest tensor of each set of values that may share memory for life.
 
-    #: (tensors,) int64: representative of the tensor's group of values that may share memory for
-    #: life.
-    alike: np.ndarray
-    #: The same for values that may ever lie in one block.
-    together: np.ndarray
-
-    @classmethod
-    def of(cls, graph: Graph, implementations: Implementations) -> "Sharing":
-        """O(number of options) time."""
-        alike = _Union(len(graph.tensors))
-        in_place = _Union(len(graph.tensors))
-        loose: List[int] = []
-        for of_op in implementations:
-            for implementation in of_op:
-                for option in implementation.inplace:
-                    source = implementation.inputs[option.input]
-                    target = implementation.outputs[option.output]
-                    if not may_share(graph, source, target):
-                        continue
-                    in_place.join(source, target)
-                    if option.input in implementation.ignored_inputs:
-                        loose.append(source)
-                    elif option.identity:
-                        alike.join(source, target)
-        # MXNet does not count references to inputs that an op ignores, so reuse of such an input
-        # may overwrite a value that still lives in its memory.
-        shared = {in_place.find(source): source for source in loose}
-        for tensor in range(len(graph.tensors)) if shared else ():
-            root = in_place.find(tensor)
-            if root in shared:
-                alike.join(tensor, shared[root])
-        return cls(alike.sets(), in_place.sets())
-
-    def own_buffers(self, graph: Graph, implementations: Implementations,
-                    weightless: Set[int]) -> Dict[int, int]:
-        """Sets of ``together`` with a value that has a buffer of its own beside any arena.
-
-        Only values that every plan has: made, and read where it matters, by all implementations.
-
-        Returns
-        -------
-        dict
-            Bytes of such a buffer by representative.
-        """
-        largest: Dict[int, int] = {}
-        for index, op in enumerate(graph.ops):
-            for tensor in sorted(own_buffer_tensors(op) - weightless):
-                maker = graph.tensors[tensor].producer
-                if planned(graph, tensor) \
-                        and all(tensor in other.outputs for other in implementations[maker]) \
-                        and all(tensor in other.inputs + other.outputs
-                                for other in implementations[index]):
-                    root, size = int(self.together[tensor]), graph.tensors[tensor].size_bytes
-                    largest[root] = max(largest.get(root, 0), size)
-        return largest
+    O(number of options) time.
+    """
+    alike = _Union(len(graph.tensors))
+    in_place = _Union(len(graph.tensors))
+    loose: List[int] = []
+    for of_op in implementations:
+        for implementation in of_op:
+            for option in implementation.inplace:
+                source = implementation.inputs[option.input]
+                target = implementation.outputs[option.output]
+                if not may_share(graph, source, target):
+                    continue
+                in_place.join(source, target)
+                if option.input in implementation.ignored_inputs:
+                    loose.append(source)
+                elif option.identity:
+                    alike.join(source, target)
+    # MXNet does not count references to inputs that an op ignores, so reuse of such an input may
+    # overwrite a value that still lives in its memory.
+    shared = {in_place.find(source): source for source in loose}
+    for tensor in range(len(graph.tensors)) if shared else ():
+        root = in_place.find(tensor)
+        if root in shared:
+            alike.join(tensor, shared[root])
+    return alike.sets()
 
 
 class _Union:

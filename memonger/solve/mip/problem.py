@@ -15,7 +15,6 @@ at the constrained ops, so a lower bound for the reduced problem holds for the g
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Dict, List, Sequence, Set, Tuple
 
 import numpy as np
@@ -23,7 +22,7 @@ import numpy as np
 from ...graph.types import Graph
 from .implementations import Implementations, allowed_variants, implementations_in
 from .inplace_reuse import InplaceReuse, inplace_reuses, savings
-from .memory_sharing import Sharing, added_at_once, planned
+from .memory_sharing import added_at_once, alike, planned
 
 
 @dataclass(frozen=True)
@@ -88,37 +87,16 @@ class Reduced:
     #: Ops whose savings in ``fixed_spans`` need a group to go (see
     #: :mod:`memonger.solve.mip.inplace_reuse`).
     inplace_reuses: List[InplaceReuse]
-    #: Bytes among these in buffers of their own beside an arena.
-    own_buffer_bytes: int = 0
 
     @property
     def num_ops(self) -> int:
         return len(self.graph.ops)
-
-    @cached_property
-    def two_pools(self) -> bool:
-        """Whether forward and backward have a pool each."""
-        first = self.first_backward
-        return self.graph.pools == "cached_op" and 0 < first < self.num_ops \
-            and all(op.is_backward for op in self.graph.ops[first:])
 
     def first_life(self, group: int, op: int) -> int:
         """The op from which on a value that forward op ``op`` reads is alive in any case."""
         if not self.scattered_group[group]:
             return int(self.birth[group])
         return max([maker for maker, _ in self.makers[group] if maker < op], default=op)
-
-    def fixed_at_least(self, size_bytes: float) -> np.ndarray:
-        """(ops,) float64: the number of fixed values alive of at least ``size_bytes``.
-
-        With two pools those in the pool of the op.
-        """
-        return self._in_pool([(1, *span[1:]) for span in self.fixed_spans if span[0] >= size_bytes])
-
-    @property
-    def fixed_in_pool(self) -> np.ndarray:
-        """(ops,) float64: ``profile_bytes``; with two pools what is in the pool of the op."""
-        return self._in_pool(self.fixed_spans)
 
     @property
     def fixed_between(self) -> np.ndarray:
@@ -127,14 +105,8 @@ class Reduced:
                              for size, start, stop, sign in self.fixed_spans
                              if sign > 0 and start + 1 < stop], self.num_ops)
 
-    def _in_pool(self, spans: Sequence[Tuple[int, int, int, int]]) -> np.ndarray:
-        border = self.first_backward if self.two_pools else 0
-        return _alive_bytes([(size, start, min(stop, border) if start < border else stop, sign)
-                             for size, start, stop, sign in spans], self.num_ops)
 
-
-def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
-                 arena: bool = False) -> Reduced:
+def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = ()) -> Reduced:
     """Reduce a graph.
 
     Parameters
@@ -144,9 +116,6 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
         "none", "exact" or "all", as in ``Options``.
     keep : sequence of int
         Ops that must not run again, besides those with a ``not_recomputable_because``.
-    arena : bool
-        The memory is an arena, with buffers beside it for values that must not lie in it: those
-        count from the first op to the last. Bounds then hold for arenas, not for whole buffers.
 
     Returns
     -------
@@ -155,8 +124,7 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
     """
     chosen = allowed_variants(graph, variants)
     implementations, variant_of = implementations_in(graph, chosen)
-    sharing = Sharing.of(graph, implementations)
-    root_of = sharing.alike
+    root_of = alike(graph, implementations)
     pinned = set(keep)
     count = len(graph.ops)
     again = np.array([op.recomputable and not op.is_backward and i not in pinned
@@ -165,19 +133,17 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
 
     sizes: Dict[int, int] = {}
     weightless = added_at_once(graph, implementations)
-    own_buffers = sharing.own_buffers(graph, implementations, weightless) if arena else {}
     for tensor in range(len(graph.tensors)):
         if planned(graph, tensor):
             root = int(root_of[tensor])
-            beside = tensor in weightless or int(sharing.together[tensor]) in own_buffers
-            size = 0 if beside else graph.tensors[tensor].size_bytes
+            size = 0 if tensor in weightless else graph.tensors[tensor].size_bytes
             sizes[root] = min(sizes.get(root, size), size)
     lasting = {int(root_of[t]) for t in graph.outputs if int(root_of[t]) in sizes}
     settled = _settled(graph, implementations, root_of, lasting, again)
     groups = _groups(graph, implementations, root_of, again, sizes, settled)
     last_need = _last_needs(groups, again)
 
-    fixed_spans = [(size, 0, count, 1) for size in sorted(own_buffers.values())]
+    fixed_spans: List[Tuple[int, int, int, int]] = []
     decided: List[int] = []
     #: Groups that no decision changes, by the op up to which they are alive.
     ends: Dict[int, int] = dict.fromkeys(settled, count)
@@ -214,7 +180,7 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
         np.array([r in groups.frozen for r in decided], dtype=bool),
         np.array([r in groups.scattered for r in decided], dtype=bool), again,
         fixed_spans, _alive_bytes(fixed_spans, count), first_backward,
-        inplace_reuses(saved, index_of, last_need), sum(own_buffers.values()))
+        inplace_reuses(saved, index_of, last_need))
 
 
 def _groups(graph: Graph, implementations: Implementations, root_of: np.ndarray,

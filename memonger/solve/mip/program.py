@@ -7,7 +7,6 @@ from typing import List, Sequence, Tuple
 import numpy as np
 
 from .columns import Ranges, Spots
-from .pools import Pools
 
 
 @dataclass
@@ -41,19 +40,9 @@ class Program:
     variant_column: np.ndarray
     #: (windows,) int64: the constrained ops, increasing.
     constrained: np.ndarray
-    #: (layers,) float64: bytes of the buffers that are counted, largest first. They are counted by
-    #: the columns from ``layer_base`` on, those of a second pool behind those of the first.
-    layers: np.ndarray
-    layer_base: int
-    pools: Pools
     #: First and last window of each span, and the columns for repeats that happen in it.
     spans: Sequence[Tuple[int, int]]
     again: Spots
-
-    @property
-    def layer_columns(self) -> np.ndarray:
-        """(pools x layers,) int64: the columns that count buffers."""
-        return self.layer_base + np.arange(self.pools.count * len(self.layers))
 
     @property
     def num_columns(self) -> int:
@@ -65,8 +54,8 @@ class Program:
 
 
 def integer_columns(program: Program) -> np.ndarray:
-    """Columns that are whole in a real plan: reruns, lives, variants and buffers."""
+    """Columns that are whole in a real plan: reruns, lives and variants."""
     chosen = program.variant_column[program.variant_column >= 0]
     return np.concatenate([np.arange(program.rerun.base, program.rerun.base + program.rerun.total),
                            np.arange(program.live.base, program.live.base + program.live.total),
-                           chosen, program.layer_columns]).astype(np.int64)
+                           chosen]).astype(np.int64)

@@ -52,7 +52,7 @@ def point_of(program: Program, reduced: Reduced, schedule: Schedule) -> np.ndarr
     """
     values = np.zeros(program.num_columns)
     first, lives = base_positions(schedule), lifetimes(reduced, schedule)
-    taken = taken_groups(reduced, first, lives, program.pools.count == 2)
+    taken = taken_groups(reduced, first, lives)
     # An op that a variant leaves out has no step of its own; it counts at that of the op before.
     left_out = [step < 0 for step in first]
     for op in range(len(first)):
@@ -62,8 +62,6 @@ def point_of(program: Program, reduced: Reduced, schedule: Schedule) -> np.ndarr
     after = [left_out[k] for k in program.constrained]
     for number in schedule.variants:
         values[program.variant_column[number]] = 1.0
-    border = _last_forward(reduced, first)
-    remade: List[Tuple[int, int]] = []
     for group, spans in lives.items():
         for made, last in spans:
             begin = int(np.searchsorted(ends, made, side="left"))
@@ -73,11 +71,6 @@ def point_of(program: Program, reduced: Reduced, schedule: Schedule) -> np.ndarr
                 low, high = program.live.first[group], program.live.last[group]
                 if low <= window <= high:
                     values[program.live.offset[group] + window - low] = 1.0
-                    if program.pools.count == 2 and made > border:
-                        remade.append((group, window))
-    groups, windows = np.array(remade, dtype=np.int64).reshape(-1, 2).T
-    columns = program.pools.remade.column(groups, windows)
-    values[columns[columns >= 0]] = 1.0
     for number, (group, window) in enumerate(zip(program.taken.owner, program.taken.window)):
         if int(group) in taken[int(program.constrained[window])]:
             values[program.taken.base + number] = 1.0
@@ -97,37 +90,21 @@ def point_of(program: Program, reduced: Reduced, schedule: Schedule) -> np.ndarr
         begin, end = program.spans[span]
         columns = program.rerun.column(np.full(end - begin + 1, repeat), np.arange(begin, end + 1))
         values[program.again.base + number] = values[columns[columns >= 0]].max(initial=0.0)
-    counted = [*program.layer_columns]
-    if program.pools.forward_column >= 0:
-        counted.append(program.pools.forward_column)
-    if counted:
-        rows = np.repeat(np.arange(program.num_rows), np.diff(program.start))
-        used = np.bincount(rows, weights=program.value * values[program.index],
-                           minlength=program.num_rows) - program.row_upper
-        counts = np.isin(program.index, counted) & (program.value == -1.0)
-        for row, column in zip(rows[counts], program.index[counts]):
-            whole = column != program.pools.forward_column
-            values[column] = max(values[column],
-                                 np.ceil(used[row] - 1e-6) if whole else used[row])
     return values
 
 
 def taken_groups(reduced: Reduced, first: Sequence[int],
-                 lives: Mapping[int, Sequence[Tuple[int, int]]],
-                 two_pools: bool) -> Dict[int, Dict[int, int]]:
+                 lives: Mapping[int, Sequence[Tuple[int, int]]]) -> Dict[int, Dict[int, int]]:
     """By op of ``reduced.inplace_reuses``: the groups it can take, as their last value ends there.
 
-    No more than the op has outputs for, those that save most; with the bytes. ``two_pools``: what
-    lies in the pool of forward stays there, whatever happens in the other. ``first`` and
+    No more than the op has outputs for, those that save most; with the bytes. ``first`` and
     ``lives`` are :func:`base_positions` and :func:`lifetimes` of a schedule.
     """
     taken: Dict[int, Dict[int, int]] = {}
-    border = _last_forward(reduced, first) if two_pools else -1
     for reuse in reduced.inplace_reuses:
         step = first[reuse.op] if reuse.op < len(first) else -1
         gone = [(group, saved) for group, saved in reuse.sources
-                if _ends_at(step, [(made, last) for made, last in lives.get(group, ())
-                                   if (made <= border) == (step <= border)])]
+                if _ends_at(step, lives.get(group, ()))]
         gone.sort(key=lambda pair: (-pair[1], pair[0]))
         taken[reuse.op] = dict(gone[:len(reuse.places)])
     return taken
@@ -139,29 +116,14 @@ def _ends_at(step: int, spans: Sequence[Tuple[int, int]]) -> bool:
         and not any(made <= step < last for made, last in spans)
 
 
-def _last_forward(reduced: Reduced, first: Sequence[int]) -> int:
-    """The last step whose values lie in the pool of forward, where there are two; else -1."""
-    return max(first[:reduced.first_backward], default=-1) if reduced.two_pools else -1
-
-
-def worst_op(program: Program, reduced: Reduced, schedule: Schedule, values: np.ndarray,
-             budget_bytes: float) -> int:
+def worst_op(program: Program, reduced: Reduced, schedule: Schedule, budget_bytes: float) -> int:
     """The base op, not yet constrained, at or before which a schedule exceeds the budget most.
 
-    With layers, what counts is the bytes of buffers beyond those that the point provides.
     -1 when no op that is not constrained exceeds it.
     """
     places = np.array(place_of_ops(schedule), dtype=np.int64)
-    sizes = program.layers
-    buffers = values[program.layer_columns].reshape(program.pools.count, -1)
-    pool = (places >= reduced.first_backward).astype(int) * (program.pools.count - 1)
-    parts = [(0.0, 1.0, np.full(len(places), budget_bytes))] if not len(sizes) else [
-        (size, size - following, buffers[pool, layer])
-        for layer, (size, following) in enumerate(zip(sizes, np.append(sizes[1:], 0.0)))]
-    excess = np.zeros(len(places))
-    for least, weight, limit in parts:
-        alive = _alive(reduced, schedule, places, least)
-        excess += weight * np.maximum(alive - limit - 1e-6 * np.maximum(limit, 1.0), 0.0)
+    excess = np.maximum(_alive(reduced, schedule, places)
+                        - budget_bytes - 1e-6 * max(budget_bytes, 1.0), 0.0)
     excess[np.isin(places, program.constrained)] = 0.0
     worst = int(np.argmax(excess)) if len(excess) else 0
     return int(places[worst]) if len(excess) and excess[worst] > 0 else -1
@@ -173,7 +135,7 @@ def peak_ops(reduced: Reduced, schedule: Schedule, count: int) -> List[int]:
     Of neighbours, which a program would constrain alike, only the worst.
     """
     places = np.array(place_of_ops(schedule), dtype=np.int64)
-    alive = _alive(reduced, schedule, places, 0.0)
+    alive = _alive(reduced, schedule, places)
     at_op = {op: alive[step] for op, step in enumerate(base_positions(schedule)) if step >= 0}
     apart = max(1, reduced.num_ops // (4 * count))
     chosen: List[int] = []
@@ -185,30 +147,19 @@ def peak_ops(reduced: Reduced, schedule: Schedule, count: int) -> List[int]:
     return sorted(chosen)
 
 
-def _alive(reduced: Reduced, schedule: Schedule, places: np.ndarray, least: float) -> np.ndarray:
-    """(steps,): live bytes; with ``least``, how many live values have at least that many bytes.
-
-    The latter in the pool of each step, where there are two.
-    """
-    steps = len(places)
+def _alive(reduced: Reduced, schedule: Schedule, places: np.ndarray) -> np.ndarray:
+    """(steps,) float64: live bytes."""
     first, lives = base_positions(schedule), lifetimes(reduced, schedule)
-    border = _last_forward(reduced, first) + 1 if least else 0
-    taken = taken_groups(reduced, first, lives, bool(least) and reduced.two_pools)
-    change = np.zeros(steps + 2)
+    taken = taken_groups(reduced, first, lives)
+    change = np.zeros(len(places) + 2)
     for group, spans in lives.items():
-        size = reduced.size_bytes[group]
-        if size >= least:
-            for made, last in spans:
-                change[made] += 1.0 if least else size
-                change[min(last + 1, border) if made < border else last + 1] -= \
-                    1.0 if least else size
-    fixed = reduced.fixed_at_least(least) if least else reduced.profile_bytes
-    alive = np.cumsum(change)[:steps] + fixed[places]
+        for made, last in spans:
+            change[made] += reduced.size_bytes[group]
+            change[last + 1] -= reduced.size_bytes[group]
+    alive = np.cumsum(change)[:len(places)] + reduced.profile_bytes[places]
     for reuse in reduced.inplace_reuses:
         if reuse.op < len(first) and first[reuse.op] >= 0:
-            falsely = [*reuse.places, *(-saved for saved in taken[reuse.op].values())]
-            alive[first[reuse.op]] += sum(np.sign(size) if least else size
-                                        for size in falsely if abs(size) >= least)
+            alive[first[reuse.op]] += sum(reuse.places) - sum(taken[reuse.op].values())
     return alive
 
 
